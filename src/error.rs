@@ -1,0 +1,117 @@
+//! One error type. Each variant is one exit code; each value names its cause and the remedy, on one line.
+
+/// What went wrong, why, and what the user can do about it.
+///
+/// `cause` and `remedy` are clauses without a final full stop; [`std::fmt::Display`] joins them on one line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Work that was sound failed while it ran (disk full, I/O). Exit code 1.
+    #[error("{}", line(cause, remedy))]
+    Failed {
+        /// What failed.
+        cause: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// Bad usage or bad input: arguments, files, token ids, a prompt past the context. Exit code 2.
+    #[error("{}", line(cause, remedy))]
+    Input {
+        /// What is wrong with it.
+        cause: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// Sound, but it does not fit in this machine's memory. Exit code 3.
+    #[error("{}", line(cause, remedy))]
+    Refused {
+        /// The sum that does not fit.
+        cause: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A device is absent, unusable or lost. Exit code 4.
+    #[error("{}", line(cause, remedy))]
+    Device {
+        /// What the device or its driver said.
+        cause: String,
+        /// What to do.
+        remedy: String,
+    },
+}
+
+/// [`std::result::Result`] with Kiln's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// `cause; remedy` with control characters made visible, so that an error stays one line whatever a file holds.
+fn line(cause: &str, remedy: &str) -> String {
+    let mut out = String::with_capacity(cause.len() + remedy.len() + 2);
+    for c in cause.chars().chain("; ".chars()).chain(remedy.chars()) {
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+impl Error {
+    /// An [`Error::Failed`].
+    pub fn failed(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Failed { cause: cause.into(), remedy: remedy.into() }
+    }
+
+    /// An [`Error::Input`].
+    pub fn input(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Input { cause: cause.into(), remedy: remedy.into() }
+    }
+
+    /// An [`Error::Refused`].
+    pub fn refused(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Refused { cause: cause.into(), remedy: remedy.into() }
+    }
+
+    /// An [`Error::Device`].
+    pub fn device(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Device { cause: cause.into(), remedy: remedy.into() }
+    }
+
+    /// An input file that cannot be opened or read: exit code 2, since another path would do.
+    pub fn unreadable(path: &std::path::Path, source: &std::io::Error) -> Self {
+        Self::input(format!("cannot read {}: {source}", path.display()), "check the path and its permissions")
+    }
+
+    /// A destination that cannot be written: exit code 1.
+    pub fn unwritable(path: &std::path::Path, source: &std::io::Error) -> Self {
+        let remedy = match source.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                "free some space there or choose another destination"
+            }
+            _ => "check that its directory exists and can be written, or choose another destination",
+        };
+        Self::failed(format!("cannot write {}: {source}", path.display()), remedy)
+    }
+
+    /// The process's exit code: 1 failed, 2 input, 3 refused, 4 device.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed { .. } => 1,
+            Self::Input { .. } => 2,
+            Self::Refused { .. } => 3,
+            Self::Device { .. } => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_whatever_it_quotes() {
+        let e = Error::input("the name a\nb\u{1b}[31m is odd", "rename it");
+        assert_eq!(e.to_string().lines().count(), 1);
+        assert!(!e.to_string().contains('\u{1b}'));
+        assert_eq!(e.exit_code(), 2);
+    }
+}

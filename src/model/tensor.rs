@@ -1,0 +1,132 @@
+//! The tensors of a model by role, independent of how a file spells their names.
+
+use super::Shape;
+
+/// A tensor's place within a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// RMSNorm weight before attention, `[hidden]`.
+    InputNorm,
+    /// RMSNorm weight on the attention's output, before its residual add, `[hidden]`.
+    PostAttentionNorm,
+    /// RMSNorm weight before the FFN, `[hidden]`.
+    PreFfnNorm,
+    /// RMSNorm weight on the FFN's output, before its residual add, `[hidden]`.
+    PostFfnNorm,
+    /// RMSNorm weight over each query head, `[head_dim]`.
+    QNorm,
+    /// RMSNorm weight over each key head, `[head_dim]`.
+    KNorm,
+    /// Query projection, `[heads * head_dim, hidden]`.
+    Q,
+    /// Key projection, `[kv_heads * head_dim, hidden]`.
+    K,
+    /// Value projection, `[kv_heads * head_dim, hidden]`.
+    V,
+    /// Attention output projection, `[hidden, heads * head_dim]`.
+    O,
+    /// FFN gate projection, `[ffn, hidden]`.
+    Gate,
+    /// FFN up projection, `[ffn, hidden]`.
+    Up,
+    /// FFN down projection, `[hidden, ffn]`.
+    Down,
+}
+
+impl Role {
+    /// All roles, norms first.
+    pub const ALL: [Role; 13] = [
+        Role::InputNorm,
+        Role::PostAttentionNorm,
+        Role::PreFfnNorm,
+        Role::PostFfnNorm,
+        Role::QNorm,
+        Role::KNorm,
+        Role::Q,
+        Role::K,
+        Role::V,
+        Role::O,
+        Role::Gate,
+        Role::Up,
+        Role::Down,
+    ];
+
+    /// The name within a layer, as Gemma 3 checkpoints spell it (`self_attn.q_proj.weight`).
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Role::InputNorm => "input_layernorm.weight",
+            Role::PostAttentionNorm => "post_attention_layernorm.weight",
+            Role::PreFfnNorm => "pre_feedforward_layernorm.weight",
+            Role::PostFfnNorm => "post_feedforward_layernorm.weight",
+            Role::QNorm => "self_attn.q_norm.weight",
+            Role::KNorm => "self_attn.k_norm.weight",
+            Role::Q => "self_attn.q_proj.weight",
+            Role::K => "self_attn.k_proj.weight",
+            Role::V => "self_attn.v_proj.weight",
+            Role::O => "self_attn.o_proj.weight",
+            Role::Gate => "mlp.gate_proj.weight",
+            Role::Up => "mlp.up_proj.weight",
+            Role::Down => "mlp.down_proj.weight",
+        }
+    }
+}
+
+/// One tensor of the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TensorId {
+    /// Token embedding, `[vocab, hidden]`.
+    Embedding,
+    /// Output head, `[vocab, hidden]`; the same tensor as the embedding where [`Shape::tied`].
+    Head,
+    /// RMSNorm weight before the head, `[hidden]`.
+    FinalNorm,
+    /// A layer's tensor: layer index from 0, and its role.
+    Layer(usize, Role),
+}
+
+impl TensorId {
+    /// `[rows, cols]`; a norm's vector has one row.
+    pub fn dims(self, shape: &Shape) -> [usize; 2] {
+        let (h, f) = (shape.hidden, shape.ffn);
+        match self {
+            TensorId::Embedding | TensorId::Head => [shape.vocab, h],
+            TensorId::FinalNorm => [1, h],
+            TensorId::Layer(_, role) => match role {
+                Role::InputNorm | Role::PostAttentionNorm | Role::PreFfnNorm | Role::PostFfnNorm => [1, h],
+                Role::QNorm | Role::KNorm => [1, shape.head_dim],
+                Role::Q => [shape.q_width(), h],
+                Role::K | Role::V => [shape.kv_width(), h],
+                Role::O => [h, shape.q_width()],
+                Role::Gate | Role::Up => [f, h],
+                Role::Down => [h, f],
+            },
+        }
+    }
+
+    /// Whether this is a norm's vector (kept in f32) and not a matrix (kept in the weight format).
+    pub fn is_vector(self) -> bool {
+        matches!(
+            self,
+            TensorId::FinalNorm
+                | TensorId::Layer(
+                    _,
+                    Role::InputNorm
+                        | Role::PostAttentionNorm
+                        | Role::PreFfnNorm
+                        | Role::PostFfnNorm
+                        | Role::QNorm
+                        | Role::KNorm
+                )
+        )
+    }
+
+    /// The name that Kiln writes: `Gemma3ForCausalLM`'s.
+    pub fn name(self) -> String {
+        match self {
+            TensorId::Embedding => "model.embed_tokens.weight".into(),
+            TensorId::Head => "lm_head.weight".into(),
+            TensorId::FinalNorm => "model.norm.weight".into(),
+            TensorId::Layer(i, role) => format!("model.layers.{i}.{}", role.suffix()),
+        }
+    }
+}
