@@ -4,9 +4,21 @@
 //! safetensors ──► checkpoint ──► plan ──► upload ──► bake ──► replay ──► logits ──► sampler ──► text
 //!  (mmap)         (views)      (bytes)   (once)    (once)   (per token)
 //! ```
+//!
+//! A model is baked once, when it is loaded, into a fixed schedule of command buffers; every token replays them. What
+//! changes from token to token lies in the step state, in device memory. No async executor, no graph framework, no
+//! allocation and no recording while tokens flow.
 #![warn(missing_docs)]
 
 pub mod error;
+pub mod executor;
+pub mod gpu;
+pub mod machine;
 pub mod model;
+pub mod plan;
+pub mod reference;
+pub mod schedule;
+pub mod weights;
 
 pub use error::{Error, Result};
+pub use executor::Executor;

@@ -1,0 +1,75 @@
+// What every kernel shares: the step state, buffer-address types, widening of weights, workgroup reductions.
+// Weights, KV and arena are reached by 64-bit buffer device addresses that are part of the baked push constants.
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference2 : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
+layout(constant_id = 0) const uint WORKGROUP = 128;
+
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words { uint at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer Float4s { vec4 at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Words4 { uvec4 at[]; };
+
+// The step state's header (src/schedule/layout.rs).
+#define STATE_ROWS 0
+#define STATE_HEAD_FIRST 1
+#define STATE_HEAD_ROWS 2
+
+// Rows that the step works on: `which` is the header word that counts them.
+uint live_rows(Words state, uint which) { return state.at[which]; }
+
+#define NEG_INF uintBitsToFloat(0xff800000u)
+
+// A workgroup has at most 1024 invocations and a subgroup at least 4.
+shared float reduce_scratch[256];
+
+// Sum (or maximum) over the workgroup, the same value in every invocation; every invocation must take part.
+float workgroup_sum(float x) {
+    x = subgroupAdd(x);
+    if (gl_NumSubgroups == 1) return x;
+    barrier();
+    if (subgroupElect()) reduce_scratch[gl_SubgroupID] = x;
+    barrier();
+    float sum = 0;
+    for (uint i = 0; i < gl_NumSubgroups; ++i) sum += reduce_scratch[i];
+    return sum;
+}
+
+float workgroup_max(float x) {
+    x = subgroupMax(x);
+    if (gl_NumSubgroups == 1) return x;
+    barrier();
+    if (subgroupElect()) reduce_scratch[gl_SubgroupID] = x;
+    barrier();
+    float m = reduce_scratch[0];
+    for (uint i = 1; i < gl_NumSubgroups; ++i) m = max(m, reduce_scratch[i]);
+    return m;
+}
+
+// Weight formats: one 16-byte load holds WEIGHTS_PER_LOAD elements, which `widen` turns into f32.
+#ifdef WEIGHT_INT8
+#define WEIGHTS_PER_LOAD 16
+vec4 widen(uvec4 w, uint i) { return vec4(unpack8(int(w[i]))); }
+#endif
+#ifdef WEIGHT_BF16
+#define WEIGHTS_PER_LOAD 8
+vec4 widen(uvec4 w, uint i) {
+    uint a = w[2 * i], b = w[2 * i + 1];
+    return vec4(uintBitsToFloat(a << 16), uintBitsToFloat(a & 0xffff0000u), uintBitsToFloat(b << 16),
+                uintBitsToFloat(b & 0xffff0000u));
+}
+#endif
+
+float gelu_tanh(float x) {
+    // tanh by way of exp, written so that neither end overflows: drivers' tanh may.
+    float u = 0.7978845608 * (x + 0.044715 * x * x * x);
+    float e = exp(-2.0 * abs(u));
+    float t = sign(u) * (1.0 - e) / (1.0 + e);
+    return 0.5 * x * (1.0 + t);
+}

@@ -1,0 +1,36 @@
+// embed: out[r][i] = table[token[r]][i] * scale, r < rows, i < hidden.
+// table [vocab, hidden] int8 or bf16, out [rows, hidden] f32. One workgroup a row.
+// Bytes per row: hidden * (1 or 2) read, hidden * 4 written; no arithmetic to speak of.
+#include "common.glsl"
+
+layout(push_constant) uniform Push {
+    Words state;
+    uint64_t table;   // row 0
+    Floats scales;    // int8 only
+    Float4s x_out;
+    uint token;       // word index of token[0]
+    uint cols;        // padded
+    uint out_stride;  // elements
+    uint count;       // hidden
+    float scale;
+};
+
+void main() {
+    uint r = gl_WorkGroupID.y;
+    if (r >= live_rows(state, STATE_ROWS)) return;
+    uint id = state.at[token + r];
+#ifdef WEIGHT_INT8
+    Words4 row = Words4(table + uint64_t(id) * cols);
+    float s = scales.at[id] * scale;
+#else
+    Words4 row = Words4(table + uint64_t(id) * cols * 2);
+    float s = scale;
+#endif
+    for (uint i = gl_LocalInvocationID.x; i < cols / WEIGHTS_PER_LOAD; i += WORKGROUP) {
+        uvec4 w = row.at[i];
+        [[unroll]] for (uint j = 0; j < WEIGHTS_PER_LOAD / 4; ++j) {
+            // Padding is zero in the table, so the slot's pad columns stay zero.
+            x_out.at[(r * out_stride + i * WEIGHTS_PER_LOAD) / 4 + j] = widen(w, j) * s;
+        }
+    }
+}

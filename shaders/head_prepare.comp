@@ -1,0 +1,90 @@
+// head_prepare: what stands between the QKV product and attention, one workgroup a head of a row:
+//   heads 0 .. heads:               q = rope(norm(q; wq)), in place
+//   heads .. heads + kv_heads:      k = rope(norm(k; wk)), in place and into the KV ring
+//   heads + kv_heads .. + kv_heads: v, into the KV ring
+// norm is RMSNorm over the head's dim with (1 + w); rope is rotate-half at position[r], frequencies [dim / 2]. q [rows, heads * dim], k, v [rows, kv_heads * dim] f32; ring f16 or f32,
+// [sequence][K, V][kv_heads][capacity][dim padded to 8]. dim is even and at most 256.
+// Bytes per head and row: 4 * dim read, 4 * dim written (q, k), 2 or 4 * dim into the ring (k, v).
+#include "common.glsl"
+
+layout(push_constant) uniform Push {
+    Words state;
+    Floats q;
+    Floats k;
+    Floats v;
+    Floats wq;
+    Floats wk;
+    Floats frequencies_q;
+    Floats frequencies_k;
+    Words ring;
+    uint position;   // word index of position[0]
+    uint sequence;   // word index of sequence[0]
+    uint heads;
+    uint kv_heads;
+    uint dim;
+    uint stride;     // of q, k and v: elements
+    uint capacity;
+    uint norm_k;     // 0: k comes normed and rotated
+    float eps_q;
+    float eps_k;
+};
+
+shared float head[256];
+
+void main() {
+    uint r = gl_WorkGroupID.y, h = gl_WorkGroupID.x, id = gl_LocalInvocationID.x;
+    if (r >= live_rows(state, STATE_ROWS)) return;
+    bool is_q = h < heads, is_v = h >= heads + kv_heads;
+    uint kv_head = is_v ? h - heads - kv_heads : h - heads;
+    uint at = r * stride + (is_q ? h : kv_head) * dim;
+    uint p = state.at[position + r];
+
+    float sum = 0;
+    for (uint i = id; i < dim; i += WORKGROUP) {
+        float x = is_q ? q.at[at + i] : is_v ? v.at[at + i] : k.at[at + i];
+        head[i] = x;
+        sum += x * x;
+    }
+    float mean = workgroup_sum(sum) / float(dim);
+    barrier();
+    if (is_q || (!is_v && norm_k != 0)) {
+        float scale = inversesqrt(mean + (is_q ? eps_q : eps_k));
+        uint half_dim = dim / 2;
+        for (uint j = id; j < half_dim; j += WORKGROUP) {
+            float a = head[j] * scale * (1.0 + (is_q ? wq.at[j] : wk.at[j]));
+            float b = head[j + half_dim] * scale * (1.0 + (is_q ? wq.at[j + half_dim] : wk.at[j + half_dim]));
+            float angle = float(p) * (is_q ? frequencies_q.at[j] : frequencies_k.at[j]);
+            // Drivers' sin and cos lose accuracy as the angle grows: reduce it to one turn in two parts first.
+            float turns = round(angle * 0.15915494);
+            angle = fma(turns, 1.7484555e-7, fma(turns, -6.28318548, angle));
+            float c = cos(angle), s = sin(angle);
+            float first = a * c - b * s, second = b * c + a * s;
+            head[j] = first;
+            head[j + half_dim] = second;
+            if (is_q) {
+                q.at[at + j] = first;
+                q.at[at + j + half_dim] = second;
+            } else {
+                k.at[at + j] = first;
+                k.at[at + j + half_dim] = second;
+            }
+        }
+    }
+    barrier();
+    if (is_q) return;
+
+    uint padded = (dim + 7) / 8 * 8;
+    uint sequence_index = state.at[sequence + r];
+    uint64_t entry = (uint64_t(2 * sequence_index + (is_v ? 1 : 0)) * kv_heads + kv_head) * capacity + p % capacity;
+    uint64_t first_element = entry * padded;
+#ifdef KV_F16
+    Words to = Words(uint64_t(ring) + first_element * 2);
+    for (uint i = id; i < padded / 2; i += WORKGROUP) {
+        vec2 pair = 2 * i < dim ? vec2(head[2 * i], head[2 * i + 1]) : vec2(0);
+        to.at[i] = packHalf2x16(pair);
+    }
+#else
+    Floats to = Floats(uint64_t(ring) + first_element * 4);
+    for (uint i = id; i < padded; i += WORKGROUP) to.at[i] = i < dim ? head[i] : 0.0;
+#endif
+}

@@ -1,0 +1,81 @@
+// linear: out[r][n] = sum_k weight[n][k] * x[r][k], for few rows r: each weight is read once for COLUMNS rows.
+//   linear:       out [rows, N], weight [N, K]
+//   linear_gelu:  out [rows, N] = gelu_tanh(gate) * up, weight [2N, K] with gate's rows before up's
+// weight int8 with one f32 scale a row, or bf16; x, out f32; K padded to 16 with zeros in weight and x.
+// A subgroup computes ROWS outputs; each invocation loads 16 bytes of a weight row at a time.
+// Bytes: N * K * (1 or 2) + 4 * (N + rows * (K + N)); operations: 2 * N * K * rows.
+#include "common.glsl"
+layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup
+layout(constant_id = 2) const uint COLUMNS = 1;  // rows of x that share a weight load
+
+layout(push_constant) uniform Push {
+    Words state;
+    uint64_t weight;
+    Floats scales;
+    Float4s x;
+    Floats y_out;
+    uint which;      // state word that counts the rows
+    uint n;          // outputs
+    uint k;          // padded inputs
+    uint x_stride;   // elements, a multiple of 16
+    uint out_stride;
+};
+
+#ifdef GELU
+#define PARTS 2
+#else
+#define PARTS 1
+#endif
+
+void main() {
+    uint live = live_rows(state, which);
+    uint r0 = gl_WorkGroupID.y * COLUMNS;
+    if (r0 >= live) return;
+    uint subgroup = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
+    uint n0 = subgroup * ROWS;
+    if (n0 >= n) return;
+
+    const uint loads = k / WEIGHTS_PER_LOAD;
+    float sums[PARTS * ROWS * COLUMNS];
+    [[unroll]] for (uint i = 0; i < PARTS * ROWS * COLUMNS; ++i) sums[i] = 0;
+
+    for (uint i = gl_SubgroupInvocationID; i < loads; i += gl_SubgroupSize) {
+        uvec4 w[PARTS * ROWS];
+        [[unroll]] for (uint p = 0; p < PARTS; ++p) {
+            [[unroll]] for (uint j = 0; j < ROWS; ++j) {
+                // Past the last output: read its row again, and do not store.
+                uint row = min(n0 + j, n - 1) + p * n;
+                w[p * ROWS + j] = Words4(weight + (uint64_t(row) * loads) * 16).at[i];
+            }
+        }
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            uint xi = (min(r0 + c, live - 1) * x_stride + i * WEIGHTS_PER_LOAD) / 4;
+            [[unroll]] for (uint q = 0; q < WEIGHTS_PER_LOAD / 4; ++q) {
+                vec4 xv = x.at[xi + q];
+                [[unroll]] for (uint j = 0; j < PARTS * ROWS; ++j) {
+                    sums[j * COLUMNS + c] += dot(widen(w[j], q), xv);
+                }
+            }
+        }
+    }
+    [[unroll]] for (uint i = 0; i < PARTS * ROWS * COLUMNS; ++i) sums[i] = subgroupAdd(sums[i]);
+    if (!subgroupElect()) return;
+    [[unroll]] for (uint j = 0; j < ROWS; ++j) {
+        if (n0 + j >= n) break;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            if (r0 + c >= live) break;
+            float y = sums[j * COLUMNS + c];
+#ifdef WEIGHT_INT8
+            y *= scales.at[n0 + j];
+#endif
+#ifdef GELU
+            float up = sums[(ROWS + j) * COLUMNS + c];
+#ifdef WEIGHT_INT8
+            up *= scales.at[n + n0 + j];
+#endif
+            y = gelu_tanh(y) * up;
+#endif
+            y_out.at[(r0 + c) * out_stride + n0 + j] = y;
+        }
+    }
+}

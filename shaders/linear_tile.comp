@@ -1,0 +1,79 @@
+// linear_tile: out[r][n] = sum_k weight[n][k] * x[r][k], for many rows r, without matrix units.
+// weight [N, K] int8 with one f32 scale a row, or bf16; x [rows, K], out [rows, N] f32; K padded to 16 with zeros.
+// A workgroup of 64 invocations makes a 32 x 32 tile of out; each invocation 4 x 4 of it, from f32 tiles of 16 inputs in
+// shared memory (4 KiB). Bytes: N * K * (1 or 2) * rows / 32 from caches or memory; operations: 2 * N * K * rows.
+#include "common.glsl"
+
+layout(push_constant) uniform Push {
+    Words state;
+    uint64_t weight;
+    Floats scales;
+    Float4s x;
+    Floats y_out;
+    uint which;      // state word that counts the rows
+    uint n;          // outputs
+    uint k;          // padded inputs
+    uint x_stride;   // elements, a multiple of 16
+    uint out_stride;
+};
+
+#define TILE 32
+#define DEPTH 16
+// One load's weights as this many vec4; loads that a tile of DEPTH inputs takes per weight row.
+#define VECS (WEIGHTS_PER_LOAD / 4)
+#define LOADS (DEPTH / WEIGHTS_PER_LOAD)
+
+// [input][column], so that an invocation's four columns are one vec4.
+shared vec4 w_tile[DEPTH * TILE / 4];
+shared vec4 x_tile[DEPTH * TILE / 4];
+
+void put(bool is_weight, uint depth, uint column, float v) {
+    if (is_weight) w_tile[depth * TILE / 4 + column / 4][column % 4] = v;
+    else x_tile[depth * TILE / 4 + column / 4][column % 4] = v;
+}
+
+void main() {
+    uint live = live_rows(state, which);
+    uint r0 = gl_WorkGroupID.y * TILE;
+    if (r0 >= live) return;
+    uint n0 = gl_WorkGroupID.x * TILE;
+    uint id = gl_LocalInvocationID.x;
+    uint tn = id % 8, tr = id / 8;
+    vec4 sums[4] = vec4[4](vec4(0), vec4(0), vec4(0), vec4(0));  // [row][4 outputs]
+
+    for (uint k0 = 0; k0 < k; k0 += DEPTH) {
+        barrier();
+        for (uint i = id; i < TILE * LOADS; i += 64) {
+            uint column = i / LOADS, part = i % LOADS;
+            uint row = min(n0 + column, n - 1);
+            uvec4 w = Words4(weight + (uint64_t(row) * (k / WEIGHTS_PER_LOAD) + k0 / WEIGHTS_PER_LOAD + part) * 16).at[0];
+            [[unroll]] for (uint q = 0; q < VECS; ++q) {
+                vec4 v = widen(w, q);
+                [[unroll]] for (uint e = 0; e < 4; ++e) put(true, part * WEIGHTS_PER_LOAD + q * 4 + e, column, v[e]);
+            }
+        }
+        for (uint i = id; i < TILE * DEPTH / 4; i += 64) {
+            uint column = i / (DEPTH / 4), q = i % (DEPTH / 4);
+            vec4 v = x.at[(min(r0 + column, live - 1) * x_stride + k0) / 4 + q];
+            [[unroll]] for (uint e = 0; e < 4; ++e) put(false, q * 4 + e, column, v[e]);
+        }
+        barrier();
+        [[unroll]] for (uint d = 0; d < DEPTH; ++d) {
+            vec4 w = w_tile[d * TILE / 4 + tn], xv = x_tile[d * TILE / 4 + tr];
+            [[unroll]] for (uint e = 0; e < 4; ++e) sums[e] += w * xv[e];
+        }
+    }
+    [[unroll]] for (uint e = 0; e < 4; ++e) {
+        uint r = r0 + tr * 4 + e;
+        if (r >= live) break;
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+            uint o = n0 + tn * 4 + j;
+            if (o >= n) break;
+            float y = sums[e][j];
+#ifdef WEIGHT_INT8
+            y *= scales.at[o];
+#endif
+            y_out.at[r * out_stride + o] = y;
+        }
+    }
+}

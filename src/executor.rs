@@ -1,0 +1,153 @@
+//! What every executor offers: it runs a schedule over the rows of a pass. The Vulkan one replays baked command
+//! buffers, the reference one interprets the steps; callers cannot tell them apart but by their speed.
+
+use crate::schedule::layout::StateLayout;
+use crate::schedule::step::Slot;
+use crate::schedule::{Schedule, Segment};
+use crate::{Error, Result};
+
+/// One row of a pass: a token at a position of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Token id, below the vocabulary's size.
+    pub token: u32,
+    /// Position in the sequence, from 0, below the context's size.
+    pub position: u32,
+    /// The sequence's KV slot.
+    pub sequence: u32,
+}
+
+/// The rows whose logits are wanted, counted within the last pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadRows {
+    /// First row.
+    pub first: usize,
+    /// How many, at most [`crate::schedule::Extent::head_rows`].
+    pub count: usize,
+}
+
+/// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`; after the
+/// head with the final norm's output for the first head row.
+pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
+
+/// Runs a schedule.
+pub trait Executor {
+    /// The schedule it was made for.
+    fn schedule(&self) -> &Schedule;
+
+    /// The device's name, as the user should see it.
+    fn device(&self) -> &str;
+
+    /// Runs every layer over `rows`, then the head over `head` where given.
+    ///
+    /// # Errors
+    /// Input: rows or head rows outside of the schedule's extent. Device: the device failed or was lost.
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
+
+    /// Runs the head over other rows of the last pass.
+    ///
+    /// # Errors
+    /// As [`Executor::forward`].
+    fn project(&mut self, head: HeadRows) -> Result<()>;
+
+    /// As [`Executor::forward`], segment by segment, showing each one's output.
+    ///
+    /// # Errors
+    /// As [`Executor::forward`].
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()>;
+
+    /// The greedy choice for head row `row` of the last pass.
+    fn next(&self, row: usize) -> u32;
+
+    /// Logits of head row `row` of the last pass, `[vocab]`.
+    fn logits(&self, row: usize) -> &[f32];
+
+    /// Bytes per second at which this device reads the model's own weight buffers and does nothing else: the ceiling
+    /// of every memory-bound rate.
+    ///
+    /// # Errors
+    /// Device: the device failed or was lost.
+    fn measure_read_ceiling(&mut self) -> Result<f64>;
+}
+
+/// Checks a pass against the schedule's extent.
+///
+/// # Errors
+/// Input, naming the row and the limit.
+pub fn check_pass(schedule: &Schedule, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+    let e = &schedule.extent;
+    if rows.is_empty() || rows.len() > e.max_rows {
+        return Err(Error::input(
+            format!("a pass of {} rows is not in 1..={}", rows.len(), e.max_rows),
+            "split it into chunks of that size",
+        ));
+    }
+    for r in rows {
+        if r.token as usize >= schedule.shape.vocab {
+            return Err(Error::input(
+                format!("token id {} is outside of the vocabulary of {}", r.token, schedule.shape.vocab),
+                "use ids from this model's tokenizer",
+            ));
+        }
+        if r.position as usize >= e.context || r.sequence as usize >= e.sequences {
+            return Err(Error::input(
+                format!(
+                    "position {} of sequence {} is past the context of {} or the {} sequences",
+                    r.position, r.sequence, e.context, e.sequences
+                ),
+                "raise --ctx or shorten the prompt",
+            ));
+        }
+    }
+    head.map_or(Ok(()), |h| check_head(schedule, rows.len(), h))
+}
+
+/// Checks head rows against the last pass and the schedule's extent.
+///
+/// # Errors
+/// Input, naming the limit.
+pub fn check_head(schedule: &Schedule, rows: usize, head: HeadRows) -> Result<()> {
+    if head.count == 0 || head.count > schedule.extent.head_rows || head.first + head.count > rows {
+        return Err(Error::input(
+            format!(
+                "head rows {}..{} are not within a pass of {rows}, {} at a time",
+                head.first,
+                head.first + head.count,
+                schedule.extent.head_rows
+            ),
+            "ask for fewer rows at a time",
+        ));
+    }
+    Ok(())
+}
+
+/// Writes a pass into the step state. `words` is the arena's start, at least `layout.words()` long.
+pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
+    words[StateLayout::ROWS] = rows.len() as u32;
+    for (i, r) in rows.iter().enumerate() {
+        words[layout.token() + i] = r.token;
+        words[layout.position() + i] = r.position;
+        words[layout.sequence() + i] = r.sequence;
+    }
+    write_head(words, head.unwrap_or(HeadRows { first: 0, count: 0 }));
+}
+
+/// Writes the wanted head rows into the step state.
+pub fn write_head(words: &mut [u32], head: HeadRows) {
+    words[StateLayout::HEAD_FIRST] = head.first as u32;
+    words[StateLayout::HEAD_ROWS] = head.count as u32;
+}
+
+/// A slot's row within the arena seen as f32.
+pub fn slot_row(arena: &[f32], slot: Slot, row: usize) -> &[f32] {
+    let at = (slot.row(row) / 4) as usize;
+    &arena[at..at + slot.width]
+}
+
+/// What a watcher is shown after `segment`: the residual of the last row, or the first head row's final norm.
+pub fn watched_row<'a>(schedule: &Schedule, arena: &'a [f32], segment: Segment, rows: usize) -> &'a [f32] {
+    match segment {
+        Segment::Head => slot_row(arena, schedule.normed, 0),
+        _ => slot_row(arena, schedule.residual, rows - 1),
+    }
+}

@@ -1,0 +1,217 @@
+//! Baking: dispatches into command buffers, once. What is recorded here is replayed for every token.
+
+use super::device::{Gpu, failure};
+use super::kernels::{PUSH_BYTES, Pipelines};
+use super::lower::Dispatch;
+use super::memory::Buffer;
+use crate::{Error, Result};
+use ash::vk;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+static RECORDINGS: AtomicU64 = AtomicU64::new(0);
+
+/// Command buffers that this process has recorded: baking and uploading record, replaying must not.
+pub fn recordings() -> u64 {
+    RECORDINGS.load(Ordering::Relaxed)
+}
+
+/// How long a wait may last before the device counts as hung. A CPU driver on a small machine may take minutes for a
+/// chunk of a large model; a GPU's own lockup timeout is seconds.
+const GPU_DEADLINE: Duration = Duration::from_secs(60);
+const CPU_DEADLINE: Duration = Duration::from_secs(3600);
+
+/// The device's queue with a command pool and a fence.
+pub struct Queue {
+    gpu: Rc<Gpu>,
+    pool: vk::CommandPool,
+    fence: vk::Fence,
+    deadline: Duration,
+}
+
+/// Where a command buffer's start and end are stamped.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamps {
+    /// The query pool.
+    pub pool: vk::QueryPool,
+    /// The start's query; the end's is the next.
+    pub first: u32,
+}
+
+impl Queue {
+    /// A pool and a fence on the device's queue.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub fn new(gpu: &Rc<Gpu>) -> Result<Queue> {
+        let info = vk::CommandPoolCreateInfo::default().queue_family_index(gpu.family);
+        let deadline = match gpu.caps.kind {
+            vk::PhysicalDeviceType::CPU => CPU_DEADLINE,
+            _ => GPU_DEADLINE,
+        };
+        // SAFETY: the device lives as long as `gpu`.
+        unsafe {
+            let pool = gpu.device.create_command_pool(&info, None).map_err(failure("create a command pool"))?;
+            let fence = gpu.device.create_fence(&vk::FenceCreateInfo::default(), None).inspect_err(|_| {
+                gpu.device.destroy_command_pool(pool, None);
+            });
+            let fence = fence.map_err(failure("create a fence"))?;
+            Ok(Queue { gpu: gpu.clone(), pool, fence, deadline })
+        }
+    }
+
+    fn record(&self, what: impl FnOnce(&ash::Device, vk::CommandBuffer)) -> Result<vk::CommandBuffer> {
+        RECORDINGS.fetch_add(1, Ordering::Relaxed);
+        let device = &self.gpu.device;
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(self.pool)
+            .level(vk::CommandBufferLevel::PRIMARY)
+            .command_buffer_count(1);
+        // SAFETY: the pool is this device's and used from one thread (`Queue` is not `Sync`).
+        unsafe {
+            let commands =
+                device.allocate_command_buffers(&info).map_err(failure("allocate a command buffer"))?[0];
+            let begin = vk::CommandBufferBeginInfo::default();
+            device.begin_command_buffer(commands, &begin).map_err(failure("record commands"))?;
+            what(device, commands);
+            device.end_command_buffer(commands).map_err(failure("record commands"))?;
+            Ok(commands)
+        }
+    }
+
+    /// Bakes dispatches into a command buffer that may be replayed any number of times. It waits for what was submitted
+    /// before it, and the host sees its writes once the fence is waited for. `readback` is copied at the end:
+    /// source, destination, region.
+    ///
+    /// # Errors
+    /// Device: a kernel cannot be compiled, or the driver refuses.
+    pub fn bake(
+        &self,
+        dispatches: &[Dispatch],
+        pipelines: &mut Pipelines,
+        stamps: Option<Stamps>,
+        readback: &[(vk::Buffer, vk::Buffer, vk::BufferCopy)],
+    ) -> Result<vk::CommandBuffer> {
+        let handles =
+            dispatches.iter().map(|d| pipelines.get(d.kernel)).collect::<Result<Vec<_>>>()?;
+        let layout = pipelines.layout;
+        self.record(|device, commands| {
+            use vk::PipelineStageFlags2 as Stage;
+            // SAFETY: the command buffer is being recorded; pipelines, buffers and queries outlive it.
+            unsafe {
+                if let Some(s) = stamps {
+                    device.cmd_reset_query_pool(commands, s.pool, s.first, 2);
+                    device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, s.pool, s.first);
+                }
+                barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::COMPUTE_SHADER);
+                let mut bound = vk::Pipeline::null();
+                for (d, &pipeline) in dispatches.iter().zip(&handles) {
+                    if d.barrier {
+                        barrier(device, commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
+                    }
+                    if pipeline != bound {
+                        device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
+                        bound = pipeline;
+                    }
+                    debug_assert!(d.push.bytes().len() <= PUSH_BYTES);
+                    device.cmd_push_constants(
+                        commands,
+                        layout,
+                        vk::ShaderStageFlags::COMPUTE,
+                        0,
+                        d.push.bytes(),
+                    );
+                    device.cmd_dispatch(commands, d.groups[0], d.groups[1], 1);
+                }
+                if !readback.is_empty() {
+                    barrier(device, commands, Stage::COMPUTE_SHADER, Stage::TRANSFER);
+                    for (from, to, region) in readback {
+                        device.cmd_copy_buffer(commands, *from, *to, &[*region]);
+                    }
+                }
+                barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::HOST);
+                if let Some(s) = stamps {
+                    device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, s.pool, s.first + 1);
+                }
+            }
+        })
+    }
+
+    /// Submits baked command buffers in order, and signals the fence behind the last where asked to.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn submit(&self, commands: &[vk::CommandBuffer], signal: bool) -> Result<()> {
+        let info = [vk::SubmitInfo::default().command_buffers(commands)];
+        let fence = if signal { self.fence } else { vk::Fence::null() };
+        // SAFETY: the command buffers are complete, and not pending: every replay waits before the next begins.
+        unsafe { self.gpu.device.queue_submit(self.gpu.queue, &info, fence) }.map_err(failure("submit work"))
+    }
+
+    /// Waits for the fence of the last submit.
+    ///
+    /// # Errors
+    /// Device: the device was lost, or did not finish in time.
+    pub fn wait(&self) -> Result<()> {
+        let fences = [self.fence];
+        let timeout = self.deadline.as_nanos() as u64;
+        // SAFETY: the fence is this device's, and a submit that signals it is under way.
+        unsafe {
+            self.gpu.device.wait_for_fences(&fences, true, timeout).map_err(|r| match r {
+                vk::Result::TIMEOUT => Error::device(
+                    format!("the GPU did not finish within {} s", self.deadline.as_secs()),
+                    "see the kernel's log for a hung ring; `--device cpu` works without the GPU",
+                ),
+                r => failure("finish its work")(r),
+            })?;
+            self.gpu.device.reset_fences(&fences).map_err(failure("reset a fence"))
+        }
+    }
+
+    /// Copies between buffers and waits, for uploads.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn copy(&self, from: &Buffer, to: &Buffer, regions: &[vk::BufferCopy]) -> Result<()> {
+        let commands = self.record(|device, commands| {
+            // SAFETY: the regions lie within both buffers, which outlive the wait below.
+            unsafe { device.cmd_copy_buffer(commands, from.handle, to.handle, regions) };
+        })?;
+        self.run_once(commands)
+    }
+
+    /// Submits, waits, and frees a command buffer.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn run_once(&self, commands: vk::CommandBuffer) -> Result<()> {
+        self.submit(&[commands], true)?;
+        self.wait()?;
+        // SAFETY: the wait is over; nothing else refers to the command buffer.
+        unsafe { self.gpu.device.free_command_buffers(self.pool, &[commands]) };
+        Ok(())
+    }
+}
+
+/// A full memory barrier between two sets of stages.
+fn barrier(device: &ash::Device, commands: vk::CommandBuffer, from: vk::PipelineStageFlags2, to: vk::PipelineStageFlags2) {
+    let memory = [vk::MemoryBarrier2::default()
+        .src_stage_mask(from)
+        .src_access_mask(vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE)
+        .dst_stage_mask(to)
+        .dst_access_mask(vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE)];
+    // SAFETY: the command buffer is being recorded.
+    unsafe { device.cmd_pipeline_barrier2(commands, &vk::DependencyInfo::default().memory_barriers(&memory)) };
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: waits for all work; nothing recorded from this pool is used after it.
+        unsafe {
+            let _ = self.gpu.device.device_wait_idle();
+            self.gpu.device.destroy_fence(self.fence, None);
+            self.gpu.device.destroy_command_pool(self.pool, None);
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The Vulkan device: loader, choice of device, queue, and what Kiln needs to know of it.
+
+use crate::{Error, Result};
+use ash::vk;
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Environment variable that asks for the Khronos validation layer; what it reports is logged and counted.
+pub const VALIDATION_VARIABLE: &str = "KILN_VALIDATION";
+const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
+
+static VALIDATION_MESSAGES: AtomicU64 = AtomicU64::new(0);
+
+/// Warnings and errors that the validation layer has reported to this process.
+pub fn validation_messages() -> u64 {
+    VALIDATION_MESSAGES.load(Ordering::Relaxed)
+}
+
+/// Which Vulkan device to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// A discrete one, else an integrated one, else a CPU driver.
+    Best,
+    /// The one with this index in the loader's own order.
+    Index(usize),
+}
+
+/// What a device can do, as far as the kernels care.
+#[derive(Debug, Clone)]
+pub struct Caps {
+    /// The device's and its driver's name.
+    pub name: String,
+    /// Discrete, integrated, CPU, ….
+    pub kind: vk::PhysicalDeviceType,
+    /// Invocations of a subgroup, as every pipeline is made with.
+    pub subgroup: u32,
+    /// Whether the subgroup size must be asked for, because the driver would choose among several.
+    pub subgroup_choice: bool,
+    /// The largest allocation, in bytes.
+    pub max_allocation: u64,
+    /// Nanoseconds of a timestamp's tick; `None`: the queue has no timestamps.
+    pub timestamp_ns: Option<f64>,
+    /// Whether `VK_EXT_memory_budget` says how much of each heap is free.
+    pub memory_budget: bool,
+    /// Identity of the driver's pipeline cache, for its file's name.
+    pub cache_id: String,
+}
+
+/// An open device with one queue for compute and transfers.
+pub struct Gpu {
+    _entry: ash::Entry,
+    instance: ash::Instance,
+    messenger: Option<(ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
+    /// The physical device.
+    pub physical: vk::PhysicalDevice,
+    /// The logical device's functions.
+    pub device: ash::Device,
+    /// The queue.
+    pub queue: vk::Queue,
+    /// The queue's family.
+    pub family: u32,
+    /// What it can do.
+    pub caps: Caps,
+    /// Its heaps and memory types.
+    pub memory: vk::PhysicalDeviceMemoryProperties,
+}
+
+/// Turns a Vulkan result into an error: what was being done, and what the driver said.
+pub fn failure(what: &str) -> impl FnOnce(vk::Result) -> Error + '_ {
+    move |r| {
+        let remedy = match r {
+            vk::Result::ERROR_DEVICE_LOST => {
+                "see the kernel's log for a GPU reset, then run again; `--device cpu` works without the GPU"
+            }
+            vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
+                "close what else uses this device's memory, or use a smaller model or --ctx"
+            }
+            _ => "check the driver with `vulkaninfo --summary`, or use `--device cpu`",
+        };
+        Error::device(format!("Vulkan failed to {what}: {r}"), remedy)
+    }
+}
+
+fn load_entry() -> Result<ash::Entry> {
+    // SAFETY: loading libvulkan runs its initialisers; it is the system's own loader.
+    unsafe { ash::Entry::load() }.map_err(|e| {
+        Error::device(
+            format!("no Vulkan loader: {e}"),
+            "install libvulkan1 and a driver (mesa-vulkan-drivers on Debian), or use `--device cpu`",
+        )
+    })
+}
+
+unsafe extern "system" fn on_message(
+    severity: vk::DebugUtilsMessageSeverityFlagsEXT,
+    _types: vk::DebugUtilsMessageTypeFlagsEXT,
+    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
+    _user: *mut std::ffi::c_void,
+) -> vk::Bool32 {
+    // SAFETY: the layer passes a valid structure whose message is null or a C string.
+    let message = unsafe { data.as_ref().and_then(|d| d.message_as_c_str()) };
+    VALIDATION_MESSAGES.fetch_add(1, Ordering::Relaxed);
+    let text = message.map(CStr::to_string_lossy).unwrap_or_default();
+    log::error!("Vulkan validation ({severity:?}): {text}");
+    vk::FALSE
+}
+
+type Messenger = (ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT);
+
+fn create_instance(entry: &ash::Entry) -> Result<(ash::Instance, Option<Messenger>)> {
+    let validate = std::env::var_os(VALIDATION_VARIABLE).is_some_and(|v| v == "1");
+    let app = vk::ApplicationInfo::default().application_name(c"kiln").api_version(vk::API_VERSION_1_3);
+    let mut layers: Vec<*const c_char> = Vec::new();
+    let mut extensions: Vec<*const c_char> = Vec::new();
+    if validate {
+        layers.push(VALIDATION_LAYER.as_ptr());
+        extensions.push(ash::ext::debug_utils::NAME.as_ptr());
+    }
+    let info = vk::InstanceCreateInfo::default()
+        .application_info(&app)
+        .enabled_layer_names(&layers)
+        .enabled_extension_names(&extensions);
+    // SAFETY: the structures and the strings that they point to live through the call.
+    let instance = unsafe { entry.create_instance(&info, None) }.map_err(|r| match r {
+        vk::Result::ERROR_LAYER_NOT_PRESENT => Error::device(
+            format!("{VALIDATION_VARIABLE}=1 asks for the Vulkan validation layer, which is not installed"),
+            "install vulkan-validationlayers or unset the variable",
+        ),
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => Error::device(
+            "the Vulkan loader finds no driver",
+            "install one (mesa-vulkan-drivers on Debian), or use `--device cpu`",
+        ),
+        r => failure("create an instance")(r),
+    })?;
+    let messenger = validate.then(|| create_messenger(entry, &instance)).transpose()?;
+    Ok((instance, messenger))
+}
+
+fn create_messenger(entry: &ash::Entry, instance: &ash::Instance) -> Result<Messenger> {
+    let utils = ash::ext::debug_utils::Instance::new(entry, instance);
+    let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
+        .message_severity(
+            vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR,
+        )
+        .message_type(
+            vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE,
+        )
+        .pfn_user_callback(Some(on_message));
+    // SAFETY: the callback has the required signature and touches only statics.
+    let messenger = unsafe { utils.create_debug_utils_messenger(&info, None) }
+        .map_err(failure("listen to the validation layer"))?;
+    Ok((utils, messenger))
+}
+
+/// The features that every kernel may use; a device lacks some: their names.
+fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Vec<&'static str> {
+    let mut f12 = vk::PhysicalDeviceVulkan12Features::default();
+    let mut f13 = vk::PhysicalDeviceVulkan13Features::default();
+    let mut f = vk::PhysicalDeviceFeatures2::default().push_next(&mut f12).push_next(&mut f13);
+    // SAFETY: `physical` comes from this instance; the chain is of valid structures.
+    unsafe { instance.get_physical_device_features2(physical, &mut f) };
+    let int64 = f.features.shader_int64;
+    [
+        ("shaderInt64", int64),
+        ("shaderInt8", f12.shader_int8),
+        ("bufferDeviceAddress", f12.buffer_device_address),
+        ("synchronization2", f13.synchronization2),
+        ("maintenance4", f13.maintenance4),
+        ("subgroupSizeControl", f13.subgroup_size_control),
+        ("computeFullSubgroups", f13.compute_full_subgroups),
+    ]
+    .into_iter()
+    .filter_map(|(name, there)| (there == vk::FALSE).then_some(name))
+    .collect()
+}
+
+/// A compute queue family, and whether it has timestamps.
+fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, bool)> {
+    // SAFETY: `physical` comes from this instance.
+    let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
+    let family = families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE))?;
+    Some((family as u32, families[family].timestamp_valid_bits > 0))
+}
+
+fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
+    properties.device_name_as_c_str().unwrap_or(c"unnamed").to_string_lossy().into_owned()
+}
+
+/// Why a device cannot be used, or nothing.
+fn unfit(instance: &ash::Instance, physical: vk::PhysicalDevice, properties: &vk::PhysicalDeviceProperties) -> Option<String> {
+    if properties.api_version < vk::API_VERSION_1_3 {
+        let v = properties.api_version;
+        return Some(format!("has Vulkan {}.{}, not 1.3", vk::api_version_major(v), vk::api_version_minor(v)));
+    }
+    let missing = missing_features(instance, physical);
+    if !missing.is_empty() {
+        return Some(format!("lacks {}", missing.join(", ")));
+    }
+    compute_family(instance, physical).is_none().then(|| "has no compute queue".into())
+}
+
+fn choose(instance: &ash::Instance, choice: Choice) -> Result<vk::PhysicalDevice> {
+    // SAFETY: the instance is alive.
+    let devices = unsafe { instance.enumerate_physical_devices() }.map_err(failure("list devices"))?;
+    let describe = |d: vk::PhysicalDevice| {
+        // SAFETY: `d` comes from this instance.
+        let p = unsafe { instance.get_physical_device_properties(d) };
+        (p.device_type, name_of(&p), unfit(instance, d, &p))
+    };
+    match choice {
+        Choice::Index(i) => {
+            let listed = || {
+                let names: Vec<_> =
+                    devices.iter().enumerate().map(|(i, &d)| format!("{i}: {}", describe(d).1)).collect();
+                if names.is_empty() { "there is none".into() } else { format!("choose one of {}", names.join(", ")) }
+            };
+            let device = devices.get(i).copied();
+            let device = device.ok_or_else(|| Error::device(format!("there is no Vulkan device {i}"), listed()))?;
+            match describe(device) {
+                (_, name, Some(why)) => Err(Error::device(format!("Vulkan device {i}, {name}, {why}"), listed())),
+                _ => Ok(device),
+            }
+        }
+        Choice::Best => {
+            let rank = |kind| match kind {
+                vk::PhysicalDeviceType::DISCRETE_GPU => 0,
+                vk::PhysicalDeviceType::INTEGRATED_GPU => 1,
+                vk::PhysicalDeviceType::VIRTUAL_GPU => 2,
+                _ => 3,
+            };
+            let fit = devices.iter().copied().filter(|&d| describe(d).2.is_none());
+            fit.min_by_key(|&d| rank(describe(d).0)).ok_or_else(|| {
+                let why: Vec<_> = devices
+                    .iter()
+                    .map(|&d| describe(d))
+                    .filter_map(|(_, name, why)| why.map(|w| format!("{name} {w}")))
+                    .collect();
+                let why = if why.is_empty() { "the loader lists no device".into() } else { why.join("; ") };
+                Error::device(
+                    format!("no usable Vulkan device: {why}"),
+                    "install a Vulkan 1.3 driver (mesa-vulkan-drivers on Debian), or use `--device cpu`",
+                )
+            })
+        }
+    }
+}
+
+fn read_caps(instance: &ash::Instance, physical: vk::PhysicalDevice, timestamps: bool) -> Result<Caps> {
+    let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
+    let mut p12 = vk::PhysicalDeviceVulkan12Properties::default();
+    let mut p13 = vk::PhysicalDeviceVulkan13Properties::default();
+    let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11).push_next(&mut p12).push_next(&mut p13);
+    // SAFETY: `physical` comes from this instance; the chain is of valid structures.
+    unsafe { instance.get_physical_device_properties2(physical, &mut p) };
+    let properties = p.properties;
+    // SAFETY: as above.
+    let extensions = unsafe { instance.enumerate_device_extension_properties(physical) }
+        .map_err(failure("list a device's extensions"))?;
+    let has = |name: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
+
+    // 32 where there is a choice: gfx11 runs memory-bound kernels better in waves of 32.
+    let subgroup = 32.clamp(p13.min_subgroup_size, p13.max_subgroup_size);
+    let driver = p12.driver_info_as_c_str().unwrap_or(c"").to_string_lossy().into_owned();
+    let id: String = properties.pipeline_cache_uuid.iter().map(|b| format!("{b:02x}")).collect();
+    Ok(Caps {
+        name: format!("{} ({driver})", name_of(&properties)),
+        kind: properties.device_type,
+        subgroup,
+        subgroup_choice: p13.min_subgroup_size != p13.max_subgroup_size
+            && p13.required_subgroup_size_stages.contains(vk::ShaderStageFlags::COMPUTE),
+        max_allocation: p11.max_memory_allocation_size,
+        timestamp_ns: timestamps.then_some(f64::from(properties.limits.timestamp_period)),
+        memory_budget: has(ash::ext::memory_budget::NAME),
+        cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
+    })
+}
+
+impl Gpu {
+    /// Loads Vulkan and opens a device.
+    ///
+    /// # Errors
+    /// Device: no loader, no driver, no such device, or one that lacks what Kiln needs (named).
+    pub fn open(choice: Choice) -> Result<Gpu> {
+        let entry = load_entry()?;
+        let (instance, messenger) = create_instance(&entry)?;
+        // From here on the instance is destroyed with the guard, whatever fails.
+        let mut guard = InstanceGuard { instance: Some(instance), messenger };
+        let instance = guard.instance.as_ref().ok_or_else(|| Error::device("no instance", "report this"))?;
+
+        let physical = choose(instance, choice)?;
+        let (family, timestamps) = compute_family(instance, physical)
+            .ok_or_else(|| Error::device("the device has no compute queue", "use `--device cpu`"))?;
+        let caps = read_caps(instance, physical, timestamps)?;
+        // SAFETY: `physical` comes from this instance.
+        let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
+        let device = create_device(instance, physical, family, &caps)?;
+        // SAFETY: the family and index are those the device was created with.
+        let queue = unsafe { device.get_device_queue(family, 0) };
+        let messenger = guard.messenger.take();
+        let instance = guard.instance.take().ok_or_else(|| Error::device("no instance", "report this"))?;
+        Ok(Gpu { _entry: entry, instance, messenger, physical, device, queue, family, caps, memory })
+    }
+
+    /// Bytes that may still be allocated from each heap.
+    pub fn heap_budgets(&self) -> Vec<u64> {
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut p = vk::PhysicalDeviceMemoryProperties2::default();
+        if self.caps.memory_budget {
+            p = p.push_next(&mut budget);
+        }
+        // SAFETY: `physical` comes from this instance; the budget structure is chained only where the extension is there.
+        unsafe { self.instance.get_physical_device_memory_properties2(self.physical, &mut p) };
+        let heaps = p.memory_properties;
+        (0..heaps.memory_heap_count as usize)
+            .map(|i| match self.caps.memory_budget {
+                true => budget.heap_budget[i].saturating_sub(budget.heap_usage[i]),
+                false => heaps.memory_heaps[i].size,
+            })
+            .collect()
+    }
+}
+
+struct InstanceGuard {
+    instance: Option<ash::Instance>,
+    messenger: Option<Messenger>,
+}
+
+impl Drop for InstanceGuard {
+    fn drop(&mut self) {
+        if let Some(instance) = &self.instance {
+            destroy_instance(instance, self.messenger.as_ref());
+        }
+    }
+}
+
+fn destroy_instance(instance: &ash::Instance, messenger: Option<&Messenger>) {
+    // SAFETY: nothing made from the instance is alive: the device is destroyed before, and both are owned by the caller.
+    unsafe {
+        if let Some((utils, messenger)) = messenger {
+            utils.destroy_debug_utils_messenger(*messenger, None);
+        }
+        instance.destroy_instance(None);
+    }
+}
+
+fn create_device(instance: &ash::Instance, physical: vk::PhysicalDevice, family: u32, caps: &Caps) -> Result<ash::Device> {
+    let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
+    let mut extensions = Vec::new();
+    if caps.memory_budget {
+        extensions.push(ash::ext::memory_budget::NAME.as_ptr());
+    }
+    let features = vk::PhysicalDeviceFeatures::default().shader_int64(true);
+    let mut f12 = vk::PhysicalDeviceVulkan12Features::default().shader_int8(true).buffer_device_address(true);
+    let mut f13 = vk::PhysicalDeviceVulkan13Features::default()
+        .synchronization2(true)
+        .maintenance4(true)
+        .subgroup_size_control(true)
+        .compute_full_subgroups(true);
+    let info = vk::DeviceCreateInfo::default()
+        .queue_create_infos(&queues)
+        .enabled_extension_names(&extensions)
+        .enabled_features(&features)
+        .push_next(&mut f12)
+        .push_next(&mut f13);
+    // SAFETY: features and extensions were checked to be there; all structures live through the call.
+    unsafe { instance.create_device(physical, &info, None) }.map_err(failure("open the device"))
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // SAFETY: everything made from the device holds an `Rc` of this and is gone by now.
+        unsafe { self.device.destroy_device(None) };
+        destroy_instance(&self.instance, self.messenger.as_ref());
+    }
+}

@@ -1,0 +1,202 @@
+//! The kernels: their checked-in SPIR-V, and the pipelines made from it, with the driver's cache kept on disk.
+
+use super::device::{Gpu, failure};
+use crate::{Error, Result};
+use ash::vk;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of push constants, the least that every Vulkan device offers.
+pub const PUSH_BYTES: usize = 128;
+
+static PIPELINES_CREATED: AtomicU64 = AtomicU64::new(0);
+
+/// Pipelines that this process has created: baking makes them, replaying must not.
+pub fn pipelines_created() -> u64 {
+    PIPELINES_CREATED.load(Ordering::Relaxed)
+}
+
+macro_rules! modules {
+    ($($variant:ident $file:literal $doc:literal,)*) => {
+        /// A SPIR-V module: one kernel for one set of formats. Its source's first lines say what it computes.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Module { $(#[doc = $doc] $variant,)* }
+
+        impl Module {
+            /// Every module.
+            pub const ALL: &[Module] = &[$(Module::$variant,)*];
+
+            /// Its name, that of its file in shaders/spv.
+            pub fn name(self) -> &'static str {
+                match self { $(Module::$variant => $file,)* }
+            }
+
+            fn spirv(self) -> &'static [u8] {
+                match self { $(Module::$variant => include_bytes!(concat!("../../shaders/spv/", $file, ".spv")),)* }
+            }
+        }
+    };
+}
+
+modules! {
+    EmbedInt8 "embed_int8" "Token embedding from INT8 rows.",
+    EmbedBf16 "embed_bf16" "Token embedding from BF16 rows.",
+    RmsNorm "rms_norm" "RMSNorm.",
+    NormAdd "norm_add" "RMSNorm, added to the residual.",
+    NormAddNorm "norm_add_norm" "RMSNorm added to the residual, and the RMSNorm of that.",
+    LinearInt8 "linear_int8" "Matrix product of few rows, INT8.",
+    LinearBf16 "linear_bf16" "Matrix product of few rows, BF16.",
+    LinearGeluInt8 "linear_gelu_int8" "Gate and up products of few rows with their gated GELU, INT8.",
+    LinearGeluBf16 "linear_gelu_bf16" "Gate and up products of few rows with their gated GELU, BF16.",
+    LinearTileInt8 "linear_tile_int8" "Matrix product of many rows, INT8.",
+    LinearTileBf16 "linear_tile_bf16" "Matrix product of many rows, BF16.",
+    HeadPrepareF16 "head_prepare_f16" "QK-norm, RoPE and KV write, f16 cache.",
+    HeadPrepareF32 "head_prepare_f32" "QK-norm, RoPE and KV write, f32 cache.",
+    AttendF16 "attend_f16" "Attention over an f16 cache.",
+    AttendF32 "attend_f32" "Attention over an f32 cache.",
+    GatedGelu "gated_gelu" "Gated GELU.",
+    Argmax "argmax" "Greedy choice.",
+    Softcap "softcap" "Logit softcap.",
+    Read "read" "The read ceiling.",
+}
+
+/// A pipeline: a module and the constants that it is specialised by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// The module.
+    pub module: Module,
+    /// Invocations of a workgroup (constant 0).
+    pub workgroup: u32,
+    /// Constants 1 and 2; their meaning is the module's.
+    pub constants: [u32; 2],
+}
+
+/// Makes pipelines, each once, and keeps the driver's cache.
+pub struct Pipelines {
+    gpu: Rc<Gpu>,
+    /// The one layout: push constants only.
+    pub layout: vk::PipelineLayout,
+    cache: vk::PipelineCache,
+    made: HashMap<Kernel, vk::Pipeline>,
+    file: Option<PathBuf>,
+}
+
+/// The directory of Kiln's caches: `$KILN_CACHE_DIR`, else `kiln` in the user's cache directory; `None` without a home.
+pub fn cache_directory() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    variable("KILN_CACHE_DIR")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|d| d.join("kiln")))
+        .or_else(|| variable("HOME").map(|d| d.join(".cache/kiln")))
+}
+
+impl Pipelines {
+    /// Starts from the cache file of this device and driver, if there is one.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub fn new(gpu: &Rc<Gpu>) -> Result<Pipelines> {
+        let file = cache_directory().map(|d| d.join(format!("pipelines-{}.bin", gpu.caps.cache_id)));
+        // The driver checks the header; a file that is not its own is as good as none.
+        let data = file.as_ref().and_then(|f| std::fs::read(f).ok()).unwrap_or_default();
+        let info = vk::PipelineCacheCreateInfo::default().initial_data(&data);
+        let ranges = [vk::PushConstantRange::default()
+            .stage_flags(vk::ShaderStageFlags::COMPUTE)
+            .size(PUSH_BYTES as u32)];
+        let layout_info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&ranges);
+        // SAFETY: the device lives as long as `gpu`; all structures live through the calls.
+        unsafe {
+            let cache = gpu.device.create_pipeline_cache(&info, None).map_err(failure("make a pipeline cache"))?;
+            let layout = gpu.device.create_pipeline_layout(&layout_info, None).inspect_err(|_| {
+                gpu.device.destroy_pipeline_cache(cache, None);
+            });
+            let layout = layout.map_err(failure("make a pipeline layout"))?;
+            Ok(Pipelines { gpu: gpu.clone(), layout, cache, made: HashMap::new(), file })
+        }
+    }
+
+    /// The pipeline of `kernel`, made at its first use.
+    ///
+    /// # Errors
+    /// Device: the driver cannot compile it.
+    pub fn get(&mut self, kernel: Kernel) -> Result<vk::Pipeline> {
+        if let Some(&p) = self.made.get(&kernel) {
+            return Ok(p);
+        }
+        let pipeline = self.create(kernel)?;
+        self.made.insert(kernel, pipeline);
+        Ok(pipeline)
+    }
+
+    fn create(&self, kernel: Kernel) -> Result<vk::Pipeline> {
+        let name = kernel.module.name();
+        let code = ash::util::read_spv(&mut std::io::Cursor::new(kernel.module.spirv()))
+            .map_err(|e| Error::device(format!("the SPIR-V of {name} is damaged: {e}"), "rebuild Kiln"))?;
+        let constants = [kernel.workgroup, kernel.constants[0], kernel.constants[1]];
+        let entries: Vec<_> = (0..3u32)
+            .map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4))
+            .collect();
+        let specialization = vk::SpecializationInfo::default()
+            .map_entries(&entries)
+            .data(bytemuck::cast_slice(&constants));
+        let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
+            .required_subgroup_size(self.gpu.caps.subgroup);
+        let device = &self.gpu.device;
+        let module_info = vk::ShaderModuleCreateInfo::default().code(&code);
+        // SAFETY: the SPIR-V is the checked-in one; everything lives through the calls; the module is destroyed after use.
+        unsafe {
+            let module = device.create_shader_module(&module_info, None).map_err(failure("load a shader"))?;
+            let mut stage = vk::PipelineShaderStageCreateInfo::default()
+                .stage(vk::ShaderStageFlags::COMPUTE)
+                .module(module)
+                .name(c"main")
+                .specialization_info(&specialization);
+            if kernel.workgroup % self.gpu.caps.subgroup == 0 {
+                stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
+            }
+            if self.gpu.caps.subgroup_choice {
+                stage = stage.push_next(&mut size);
+            }
+            let info = vk::ComputePipelineCreateInfo::default().stage(stage).layout(self.layout);
+            let made = device.create_compute_pipelines(self.cache, &[info], None);
+            device.destroy_shader_module(module, None);
+            PIPELINES_CREATED.fetch_add(1, Ordering::Relaxed);
+            let what = format!("compile the kernel {name}");
+            made.map(|p| p[0]).map_err(|(_, r)| failure(&what)(r))
+        }
+    }
+
+    /// Writes the driver's cache to disk, so that the next start compiles nothing. A failure costs only that.
+    pub fn save(&self) {
+        let Some(file) = &self.file else { return };
+        // SAFETY: the cache is alive and not in use.
+        let Ok(data) = (unsafe { self.gpu.device.get_pipeline_cache_data(self.cache) }) else { return };
+        if std::fs::metadata(file).is_ok_and(|m| m.len() == data.len() as u64) {
+            return;
+        }
+        let write = || {
+            std::fs::create_dir_all(file.parent()?).ok()?;
+            let part = file.with_extension(format!("{}.part", std::process::id()));
+            std::fs::write(&part, &data).and_then(|()| std::fs::rename(&part, file)).inspect_err(|_| {
+                let _ = std::fs::remove_file(&part);
+            }).ok()
+        };
+        if write().is_none() {
+            log::warn!("the pipeline cache {} cannot be written: every start compiles anew", file.display());
+        }
+    }
+}
+
+impl Drop for Pipelines {
+    fn drop(&mut self) {
+        // SAFETY: executors wait for the device before they drop their pipelines.
+        unsafe {
+            for &p in self.made.values() {
+                self.gpu.device.destroy_pipeline(p, None);
+            }
+            self.gpu.device.destroy_pipeline_layout(self.layout, None);
+            self.gpu.device.destroy_pipeline_cache(self.cache, None);
+        }
+    }
+}

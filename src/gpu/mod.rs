@@ -1,0 +1,15 @@
+//! The Vulkan executor, in the order that data flows: device, memory, upload, kernels, lower, bake, replay.
+
+// Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
+// types hold the device alive, and that executors wait before they read, free or resubmit.
+
+pub mod bake;
+pub mod device;
+pub mod kernels;
+pub mod lower;
+pub mod memory;
+pub mod replay;
+pub mod upload;
+
+pub use device::{Choice, Gpu};
+pub use replay::Vulkan;

@@ -1,0 +1,379 @@
+//! The Vulkan executor: every pass replays command buffers that were baked when the model was loaded. A pass writes the
+//! step state, submits, and waits; nothing is recorded, bound or allocated.
+
+use super::bake::{Queue, Stamps};
+use super::device::{Gpu, failure};
+use super::kernels::{Kernel, Module, Pipelines};
+use super::lower::{Addresses, Dispatch, Push, Target, lower};
+use super::memory::{Access, Buffer};
+use super::upload::{self, STAGING_BYTES};
+use crate::executor::{self, Executor, HeadRows, Row, Watch};
+use crate::model::checkpoint::Checkpoint;
+use crate::plan::{Plan, Purpose};
+use crate::schedule::{Schedule, Segment};
+use crate::weights::Progress;
+use crate::{Error, Result};
+use ash::vk;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Settings of the executor beside the schedule's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The longest that one submit should keep the device busy.
+    pub submit_budget: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        // A quarter of amdgpu's shortest default lockup timeout.
+        Options { submit_budget: Duration::from_millis(500) }
+    }
+}
+
+/// The command buffers of one pass size.
+struct Baked {
+    rows: usize,
+    /// Embed, then each layer.
+    body: Vec<vk::CommandBuffer>,
+    /// Segments that go into one submit, so that it stays within the budget: one until times are known.
+    per_submit: usize,
+    /// Two timestamps a segment of the body.
+    stamps: Option<vk::QueryPool>,
+}
+
+/// The Vulkan executor.
+pub struct Vulkan {
+    schedule: Schedule,
+    options: Options,
+    // Dropped in this order: the queue waits for the device first.
+    queue: Queue,
+    pipelines: Pipelines,
+    sizes: Vec<Baked>,
+    /// The head for one row, and for `head_rows`.
+    heads: [vk::CommandBuffer; 2],
+    weights: Vec<Buffer>,
+    _kv: Vec<Buffer>,
+    arena: Buffer,
+    /// Where the host reads logits and choices, if the arena's memory is not cached.
+    readback: Option<Buffer>,
+    ticks: Vec<u64>,
+    /// Rows of the last pass.
+    rows: usize,
+    submits: u64,
+    gpu: Rc<Gpu>,
+}
+
+impl Vulkan {
+    /// Loads weights into the planned memory and bakes every pass size.
+    ///
+    /// # Errors
+    /// Input: a tensor cannot be read. Device: the driver refuses or fails.
+    pub fn load(
+        gpu: &Rc<Gpu>,
+        checkpoint: &Checkpoint,
+        schedule: Schedule,
+        plan: &Plan,
+        options: Options,
+        progress: &Progress,
+    ) -> Result<Vulkan> {
+        let queue = Queue::new(gpu)?;
+        let weights = load_weights(gpu, checkpoint, &schedule, plan, &queue, progress)?;
+        let kv = plan
+            .regions
+            .iter()
+            .filter(|r| matches!(r.purpose, Purpose::Kv(_)))
+            .map(|r| Buffer::new(gpu, r.bytes, r.heap, Access::Device))
+            .collect::<Result<Vec<_>>>()?;
+        let mut arena = Buffer::new(gpu, schedule.arena.bytes, planned(plan, Purpose::Arena)?, Access::Host)?;
+        arena.bytes_mut().ok_or_else(unmapped)?.fill(0);
+        let readback = match arena.cached {
+            true => None,
+            false => {
+                let heap = plan.heap(Purpose::Staging).map_or_else(|| planned(plan, Purpose::Arena), Ok)?;
+                Some(Buffer::new(gpu, readback_bytes(&schedule), heap, Access::Host)?)
+            }
+        };
+        let mut vulkan = Vulkan {
+            pipelines: Pipelines::new(gpu)?,
+            queue,
+            options,
+            sizes: Vec::new(),
+            heads: [vk::CommandBuffer::null(); 2],
+            weights,
+            _kv: kv,
+            arena,
+            readback,
+            ticks: Vec::new(),
+            rows: 0,
+            submits: 0,
+            gpu: gpu.clone(),
+            schedule,
+        };
+        vulkan.bake()?;
+        vulkan.pipelines.save();
+        Ok(vulkan)
+    }
+
+    /// Submits since the model was loaded.
+    pub fn submits(&self) -> u64 {
+        self.submits
+    }
+
+    fn addresses(&self) -> Addresses {
+        Addresses {
+            arena: self.arena.address,
+            weights: self.weights.iter().map(|b| b.address).collect(),
+            kv: self._kv.iter().map(|b| b.address).collect(),
+        }
+    }
+
+    /// Pass sizes worth baking: one row, powers of eight, the largest.
+    fn pass_sizes(&self) -> Vec<usize> {
+        let max = self.schedule.extent.max_rows;
+        let mut sizes: Vec<usize> = [1, 8, 64].into_iter().filter(|&n| n < max).collect();
+        sizes.push(max);
+        sizes
+    }
+
+    fn bake(&mut self) -> Result<()> {
+        let target = Target { subgroup: self.gpu.caps.subgroup };
+        let addresses = self.addresses();
+        let head_rows = self.schedule.extent.head_rows;
+        for rows in self.pass_sizes() {
+            let segments: Vec<Segment> = self.schedule.segments().filter(|&s| s != Segment::Head).collect();
+            let pool = self.stamp_pool(segments.len())?;
+            let mut baked = Baked { rows, body: Vec::new(), per_submit: 1, stamps: pool };
+            for (i, &segment) in segments.iter().enumerate() {
+                let dispatches = lower(&self.schedule, segment, rows, head_rows, target, &addresses);
+                let stamps = pool.map(|pool| Stamps { pool, first: 2 * i as u32 });
+                baked.body.push(self.queue.bake(&dispatches, &mut self.pipelines, stamps, &[])?);
+            }
+            self.sizes.push(baked);
+        }
+        for (i, rows) in [1, head_rows].into_iter().enumerate() {
+            let dispatches = lower(&self.schedule, Segment::Head, 1, rows, target, &addresses);
+            let readback = self.readback_regions(rows);
+            self.heads[i] = self.queue.bake(&dispatches, &mut self.pipelines, None, &readback)?;
+        }
+        self.ticks = vec![0; 2 * (self.schedule.shape.layers.len() + 1)];
+        Ok(())
+    }
+
+    fn stamp_pool(&self, segments: usize) -> Result<Option<vk::QueryPool>> {
+        if self.gpu.caps.timestamp_ns.is_none() {
+            return Ok(None);
+        }
+        let info = vk::QueryPoolCreateInfo::default()
+            .query_type(vk::QueryType::TIMESTAMP)
+            .query_count(2 * segments as u32);
+        // SAFETY: the device is alive; the pool is destroyed in `drop`.
+        unsafe { self.gpu.device.create_query_pool(&info, None) }.map(Some).map_err(failure("create a query pool"))
+    }
+
+    /// What the head copies to the readback buffer: the step state, then the logits.
+    fn readback_regions(&self, rows: usize) -> Vec<(vk::Buffer, vk::Buffer, vk::BufferCopy)> {
+        let Some(readback) = &self.readback else { return Vec::new() };
+        let state = state_bytes(&self.schedule);
+        let logits = self.schedule.logits;
+        let copy = |from, to, size| {
+            let region = vk::BufferCopy::default().src_offset(from).dst_offset(to).size(size);
+            (self.arena.handle, readback.handle, region)
+        };
+        vec![copy(0, 0, state), copy(logits.offset, state, 4 * (rows * logits.stride) as u64)]
+    }
+
+    fn arena_words(&mut self) -> Result<&mut [u32]> {
+        Ok(bytemuck::cast_slice_mut(self.arena.bytes_mut().ok_or_else(unmapped)?))
+    }
+
+    /// Index of the smallest baked size that holds `rows`.
+    fn size_for(&self, rows: usize) -> usize {
+        self.sizes.iter().position(|s| s.rows >= rows).unwrap_or(self.sizes.len() - 1)
+    }
+
+    /// Submits the body, in pieces that keep to the budget, and the head behind it.
+    fn submit(&mut self, size: usize, head: Option<HeadRows>) -> Result<()> {
+        let s = &self.sizes[size];
+        let pieces = s.body.len().div_ceil(s.per_submit);
+        for (i, piece) in s.body.chunks(s.per_submit).enumerate() {
+            self.queue.submit(piece, head.is_none() && i + 1 == pieces)?;
+        }
+        self.submits += pieces as u64;
+        if let Some(head) = head {
+            self.submit_head(head)?;
+        }
+        Ok(())
+    }
+
+    fn submit_head(&mut self, head: HeadRows) -> Result<()> {
+        let commands = [self.heads[usize::from(head.count > 1)]];
+        self.submits += 1;
+        self.queue.submit(&commands, true)
+    }
+
+    /// Reads the body's timestamps and sets how many segments fit the budget from the slowest of them.
+    fn measure(&mut self, size: usize) -> Result<()> {
+        let (Some(pool), Some(tick)) = (self.sizes[size].stamps, self.gpu.caps.timestamp_ns) else { return Ok(()) };
+        // SAFETY: the replay that writes these queries has been waited for.
+        unsafe {
+            let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
+            self.gpu.device.get_query_pool_results(pool, 0, &mut self.ticks, flags).map_err(failure("read timestamps"))?;
+        }
+        let slowest = self.ticks.chunks_exact(2).map(|t| t[1].saturating_sub(t[0])).max().unwrap_or(0);
+        let nanoseconds = (slowest as f64 * tick).max(1.0);
+        let fit = (self.options.submit_budget.as_nanos() as f64 / nanoseconds) as usize;
+        self.sizes[size].per_submit = fit.clamp(1, self.sizes[size].body.len());
+        Ok(())
+    }
+
+    fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
+        executor::check_pass(&self.schedule, rows, head)?;
+        self.rows = rows.len();
+        let layout = self.schedule.arena.state;
+        executor::write_pass(self.arena_words()?, layout, rows, head);
+        Ok(self.size_for(rows.len()))
+    }
+
+    /// The memory that the host reads results from, as f32, and the byte offset of the logits in it.
+    fn results(&self) -> (&[f32], usize) {
+        let (buffer, at) = match &self.readback {
+            Some(b) => (b, state_bytes(&self.schedule)),
+            None => (&self.arena, self.schedule.logits.offset),
+        };
+        (bytemuck::cast_slice(buffer.bytes().unwrap_or_default()), at as usize)
+    }
+}
+
+fn state_bytes(schedule: &Schedule) -> u64 {
+    (4 * schedule.arena.state.words() as u64).next_multiple_of(crate::schedule::layout::ALIGN)
+}
+
+fn readback_bytes(schedule: &Schedule) -> u64 {
+    state_bytes(schedule) + 4 * (schedule.extent.head_rows * schedule.logits.stride) as u64
+}
+
+/// Bytes to plan for memory that the host maps beside the arena: uploads pass through it, results come back through it.
+pub fn staging_bytes(schedule: &Schedule) -> u64 {
+    STAGING_BYTES.max(readback_bytes(schedule))
+}
+
+fn unmapped() -> Error {
+    Error::device("the arena's memory is not mapped", "update the driver, or use `--device cpu`")
+}
+
+fn planned(plan: &Plan, purpose: Purpose) -> Result<usize> {
+    plan.heap(purpose).ok_or_else(|| Error::device(format!("the plan has no {}", purpose.kind()), "report this"))
+}
+
+fn load_weights(
+    gpu: &Rc<Gpu>,
+    checkpoint: &Checkpoint,
+    schedule: &Schedule,
+    plan: &Plan,
+    queue: &Queue,
+    progress: &Progress,
+) -> Result<Vec<Buffer>> {
+    let mut staging = None;
+    let mut buffers = Vec::with_capacity(schedule.weights.buffers.len());
+    for layout in &schedule.weights.buffers {
+        let heap = planned(plan, Purpose::Weights(layout.buffer))?;
+        let mut buffer = Buffer::new(gpu, layout.bytes, heap, Access::Device)?;
+        if buffer.bytes().is_none() && staging.is_none() {
+            staging = Some(Buffer::new(gpu, STAGING_BYTES, planned(plan, Purpose::Staging)?, Access::Host)?);
+        }
+        upload::upload(checkpoint, layout, &mut buffer, staging.as_mut(), queue, progress)?;
+        buffers.push(buffer);
+    }
+    Ok(buffers)
+}
+
+impl Executor for Vulkan {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn device(&self) -> &str {
+        &self.gpu.caps.name
+    }
+
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        let size = self.begin(rows, head)?;
+        self.submit(size, head)?;
+        self.queue.wait()?;
+        self.measure(size)
+    }
+
+    fn project(&mut self, head: HeadRows) -> Result<()> {
+        executor::check_head(&self.schedule, self.rows, head)?;
+        executor::write_head(self.arena_words()?, head);
+        self.submit_head(head)?;
+        self.queue.wait()
+    }
+
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
+        let size = self.begin(rows, head)?;
+        for (i, segment) in self.schedule.segments().enumerate() {
+            match segment {
+                Segment::Head => match head {
+                    Some(head) => self.submit_head(head)?,
+                    None => break,
+                },
+                _ => self.queue.submit(&self.sizes[size].body[i..=i], true)?,
+            }
+            self.queue.wait()?;
+            let arena = bytemuck::cast_slice(self.arena.bytes().ok_or_else(unmapped)?);
+            watch(segment, executor::watched_row(&self.schedule, arena, segment, rows.len()));
+        }
+        Ok(())
+    }
+
+    fn next(&self, row: usize) -> u32 {
+        self.results().0[self.schedule.arena.state.next() + row].to_bits()
+    }
+
+    fn logits(&self, row: usize) -> &[f32] {
+        let (floats, at) = self.results();
+        let logits = self.schedule.logits;
+        &floats[at / 4 + row * logits.stride..][..logits.width]
+    }
+
+    fn measure_read_ceiling(&mut self) -> Result<f64> {
+        const WORKGROUP: u32 = 256;
+        let kernel = Kernel { module: Module::Read, workgroup: WORKGROUP, constants: [1, 1] };
+        let dispatches: Vec<Dispatch> = self
+            .weights
+            .iter()
+            .map(|b| {
+                let words = b.size / 16;
+                let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, 4096) as u32;
+                let push = Push::new().address(b.address).address(self.arena.address).word(words as usize);
+                Dispatch { steps: 0..0, kernel, push, groups: [groups, 1], barrier: false }
+            })
+            .collect();
+        let commands = self.queue.bake(&dispatches, &mut self.pipelines, None, &[])?;
+        self.queue.submit(&[commands], true)?;
+        self.queue.wait()?;
+        let mut best = f64::INFINITY;
+        for _ in 0..3 {
+            let start = Instant::now();
+            self.queue.submit(&[commands], true)?;
+            self.queue.wait()?;
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+        let bytes: u64 = self.weights.iter().map(|b| b.size).sum();
+        Ok(bytes as f64 / best)
+    }
+}
+
+impl Drop for Vulkan {
+    fn drop(&mut self) {
+        // SAFETY: waits for the device before anything that it may use is destroyed.
+        unsafe {
+            let _ = self.gpu.device.device_wait_idle();
+            for pool in self.sizes.iter().filter_map(|s| s.stamps) {
+                self.gpu.device.destroy_query_pool(pool, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What this machine has, beside its GPU.
+
+use std::fs;
+
+/// Bytes of system memory that a process can still take without swapping: `MemAvailable`, or what the memory cgroup
+/// leaves if that is less.
+pub fn available_memory() -> u64 {
+    let free = fs::read_to_string("/proc/meminfo").ok().and_then(|s| parse_meminfo(&s, "MemAvailable"));
+    let free = free.unwrap_or(u64::MAX);
+    let limit = read_number("/sys/fs/cgroup/memory.max");
+    let used = read_number("/sys/fs/cgroup/memory.current");
+    match (limit, used) {
+        (Some(limit), Some(used)) => free.min(limit.saturating_sub(used)),
+        _ => free,
+    }
+}
+
+fn read_number(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// A field of /proc/meminfo, in bytes.
+fn parse_meminfo(text: &str, field: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_fields_are_found_by_their_whole_name() {
+        let text = "MemTotal:       24000 kB\nMemAvailable:   1234 kB\nOdd: x kB\n";
+        assert_eq!(parse_meminfo(text, "MemAvailable"), Some(1234 * 1024));
+        assert_eq!(parse_meminfo(text, "Mem"), None);
+        assert_eq!(parse_meminfo(text, "Odd"), None);
+    }
+}

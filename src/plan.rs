@@ -1,0 +1,177 @@
+//! The plan: every byte placed in a heap before anything is allocated, or a refusal with the sum.
+
+use crate::schedule::Schedule;
+use crate::schedule::step::WeightBuffer;
+use crate::{Error, Result};
+
+/// Bytes as a person reads them, in decimal units as bandwidths and file sizes are: `27.0 GB`.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0..1_000 => format!("{n} B"),
+        1_000..1_000_000 => format!("{:.1} kB", n as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
+        _ => format!("{:.1} GB", n as f64 / 1e9),
+    }
+}
+
+/// One heap of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heap {
+    /// As messages name it.
+    pub name: String,
+    /// Bytes that may still be allocated.
+    pub available: u64,
+    /// The device reads it at its full rate.
+    pub device_local: bool,
+    /// The host can map it.
+    pub host_visible: bool,
+}
+
+/// A device's memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Memory {
+    /// The device, as messages name it.
+    pub device: String,
+    /// Its heaps.
+    pub heaps: Vec<Heap>,
+    /// The largest single allocation, in bytes.
+    pub max_allocation: u64,
+}
+
+/// What a region of memory is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// One of the weight buffers.
+    Weights(WeightBuffer),
+    /// A layer's KV ring, all sequences.
+    Kv(usize),
+    /// Activations and step state.
+    Arena,
+    /// Where the host reads logits, if it cannot read the arena at speed; or where uploads pass through.
+    Staging,
+}
+
+impl Purpose {
+    /// The kind, for sums: `weights`, `KV cache`, `arena`, `staging`.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Purpose::Weights(_) => "weights",
+            Purpose::Kv(_) => "KV cache",
+            Purpose::Arena => "arena",
+            Purpose::Staging => "staging",
+        }
+    }
+}
+
+/// One allocation to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Bytes.
+    pub bytes: u64,
+    /// Index of its heap.
+    pub heap: usize,
+}
+
+/// Where each byte goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The memory that it was made for.
+    pub memory: Memory,
+    /// Every allocation.
+    pub regions: Vec<Region>,
+}
+
+impl Plan {
+    /// Places a schedule's weights, KV and arena (and `staging` bytes that the host can map) in `memory`, the hottest
+    /// bytes first and in the fastest heap that still has room.
+    ///
+    /// # Errors
+    /// Refused, with the sum, when it does not fit; nothing has been allocated.
+    pub fn place(schedule: &Schedule, memory: &Memory, staging: u64) -> Result<Plan> {
+        let sequences = schedule.extent.sequences as u64;
+        let weights = schedule.weights.buffers.iter().map(|b| (Purpose::Weights(b.buffer), b.bytes));
+        let kv = schedule.rings.iter().map(|r| (Purpose::Kv(r.layer), r.sequence_bytes() * sequences));
+        let mut wanted = vec![(Purpose::Arena, schedule.arena.bytes)];
+        if staging > 0 {
+            wanted.push((Purpose::Staging, staging));
+        }
+        wanted.extend(weights.chain(kv));
+
+        let mut left: Vec<u64> = memory.heaps.iter().map(|h| h.available).collect();
+        let mut regions = Vec::with_capacity(wanted.len());
+        for &(purpose, bytes) in &wanted {
+            if bytes > memory.max_allocation {
+                return Err(too_large(purpose, bytes, memory));
+            }
+            let needs_host = matches!(purpose, Purpose::Arena | Purpose::Staging);
+            // Staging is never hot: leave the device's own memory to what is.
+            let device_first = purpose != Purpose::Staging;
+            let heap = (0..left.len())
+                .filter(|&i| left[i] >= bytes && (!needs_host || memory.heaps[i].host_visible))
+                .max_by_key(|&i| (memory.heaps[i].device_local == device_first, left[i]));
+            let Some(heap) = heap else { return Err(refusal(&wanted, schedule, memory)) };
+            left[heap] -= bytes;
+            regions.push(Region { purpose, bytes, heap });
+        }
+        Ok(Plan { memory: memory.clone(), regions })
+    }
+
+    /// The heap that a region was given.
+    pub fn heap(&self, purpose: Purpose) -> Option<usize> {
+        self.regions.iter().find(|r| r.purpose == purpose).map(|r| r.heap)
+    }
+
+    /// Bytes of all regions.
+    pub fn bytes(&self) -> u64 {
+        self.regions.iter().map(|r| r.bytes).sum()
+    }
+
+    /// Bytes by kind, in the order weights, KV cache, arena, staging; kinds without bytes are left out.
+    pub fn sums(&self) -> Vec<(&'static str, u64)> {
+        sums(self.regions.iter().map(|r| (r.purpose, r.bytes)))
+    }
+}
+
+fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'static str, u64)> {
+    ["weights", "KV cache", "arena", "staging"]
+        .into_iter()
+        .map(|kind| (kind, regions.clone().filter(|(p, _)| p.kind() == kind).map(|(_, b)| b).sum()))
+        .filter(|&(_, b): &(_, u64)| b > 0)
+        .collect()
+}
+
+fn too_large(purpose: Purpose, bytes_wanted: u64, memory: &Memory) -> Error {
+    let what = match purpose {
+        Purpose::Weights(WeightBuffer::Layer(i)) => format!("layer {i}'s weights"),
+        Purpose::Weights(_) => "the embedding or head".into(),
+        p => format!("the {}", p.kind()),
+    };
+    Error::refused(
+        format!(
+            "{what} take {}, and {} allows {} in one allocation",
+            bytes(bytes_wanted),
+            memory.device,
+            bytes(memory.max_allocation)
+        ),
+        "use --weights int8, a smaller --ctx, or another device",
+    )
+}
+
+fn refusal(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
+    let total: u64 = wanted.iter().map(|w| w.1).sum();
+    let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
+    let heaps: Vec<_> =
+        memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
+    Error::refused(
+        format!(
+            "the model needs {} ({}), and {} has free {}",
+            bytes(total),
+            parts.join(" + "),
+            memory.device,
+            heaps.join(" and ")
+        ),
+        format!("use a smaller --ctx (now {}) or model, or free some memory", schedule.extent.context),
+    )
+}

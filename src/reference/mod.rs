@@ -1,0 +1,200 @@
+//! The reference executor: interprets the schedule on the CPU in plain f32, KV included. It is what every other
+//! executor is compared with, so each step reads like the formula in its definition.
+
+mod ops;
+
+use crate::executor::{self, Executor, HeadRows, Row, Watch};
+use crate::model::checkpoint::Checkpoint;
+use crate::schedule::layout::StateLayout;
+use crate::schedule::step::{Matrix, Ring, Vector};
+use crate::schedule::{Schedule, Segment};
+use crate::weights::{self, Progress};
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::time::Instant;
+
+/// Weight buffers in system memory, laid out as on a device.
+pub(crate) struct Weights {
+    /// One per buffer of the layout. u64 so that every tensor is aligned.
+    buffers: Vec<Vec<u64>>,
+    index: Vec<crate::schedule::step::WeightBuffer>,
+}
+
+impl Weights {
+    fn bytes(&self, buffer: crate::schedule::step::WeightBuffer) -> &[u8] {
+        let i = self.index.iter().position(|&b| b == buffer).expect("a schedule names only buffers of its layout");
+        bytemuck::cast_slice(&self.buffers[i])
+    }
+
+    /// A norm's raw weights.
+    pub(crate) fn vector(&self, v: Vector) -> &[f32] {
+        let b = self.bytes(v.buffer);
+        bytemuck::cast_slice(&b[v.offset as usize..v.offset as usize + 4 * v.len])
+    }
+
+    /// Row `r` of a matrix, decoded into `out`, `[cols]`.
+    pub(crate) fn row(&self, m: Matrix, r: usize, out: &mut [f32]) {
+        let b = self.bytes(m.buffer);
+        let stride = m.format.row_bytes(m.cols);
+        let at = m.offset as usize + r * stride;
+        let scale = match m.format.scale_bytes() {
+            0 => 1.0,
+            n => bytemuck::pod_read_unaligned(&b[m.scales as usize + r * n..][..4]),
+        };
+        m.format.decode_row(&b[at..at + stride], scale, out);
+    }
+}
+
+/// The CPU executor.
+pub struct Reference {
+    schedule: Schedule,
+    weights: Weights,
+    arena: Vec<f32>,
+    /// One per layer: all sequences' K and V, in f32.
+    kv: Vec<Vec<f32>>,
+    rows: usize,
+    device: String,
+}
+
+impl Reference {
+    /// Loads the checkpoint's weights into system memory and makes arena and KV cache.
+    ///
+    /// # Errors
+    /// Input: a tensor that cannot be read. Refused: the memory cannot be had.
+    pub fn load(checkpoint: &Checkpoint, schedule: Schedule, progress: &Progress) -> Result<Reference> {
+        let mut buffers = Vec::with_capacity(schedule.weights.buffers.len());
+        for layout in &schedule.weights.buffers {
+            let mut buffer = zeroed(layout.bytes.div_ceil(8) as usize, "weights")?;
+            weights::fill(checkpoint, layout, bytemuck::cast_slice_mut(&mut buffer), progress)?;
+            buffers.push(buffer);
+        }
+        let index = schedule.weights.buffers.iter().map(|b| b.buffer).collect();
+        let sequences = schedule.extent.sequences;
+        let kv = schedule
+            .rings
+            .iter()
+            .map(|r| zeroed(2 * r.half_elements() * sequences, "KV cache"))
+            .collect::<Result<_>>()?;
+        let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
+        let device = format!("CPU reference, {} threads", rayon::current_num_threads());
+        Ok(Reference { schedule, weights: Weights { buffers, index }, arena, kv, rows: 0, device })
+    }
+
+    fn run(&mut self, segment: Segment) {
+        for i in self.schedule.steps_of(segment) {
+            let step = &self.schedule.steps[i];
+            let state = State::read(&self.arena, self.schedule.arena.state, step.rows);
+            ops::run(&step.op, &state, &self.weights, &mut self.arena, &mut self.kv);
+        }
+    }
+}
+
+/// A zeroed vector, or a refusal when the allocator has no such block.
+fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize, what: &str) -> Result<Vec<T>> {
+    let mut v = Vec::new();
+    v.try_reserve_exact(len).map_err(|_| {
+        Error::refused(
+            format!("{} of system memory for the {what} cannot be had", crate::plan::bytes(size_of::<T>() as u64 * len as u64)),
+            "close other programs or use a smaller model or --ctx",
+        )
+    })?;
+    v.resize(len, T::zeroed());
+    Ok(v)
+}
+
+/// The step state of one step's rows, as its kernel sees it.
+pub(crate) struct State {
+    /// Rows that the step works on.
+    pub rows: usize,
+    /// Where a gathering norm starts to read.
+    pub head_first: usize,
+    pub token: Vec<u32>,
+    pub position: Vec<u32>,
+    pub sequence: Vec<u32>,
+    /// Word index of the argmax results.
+    pub next: usize,
+}
+
+impl State {
+    fn read(arena: &[f32], layout: StateLayout, rows: crate::schedule::step::Rows) -> State {
+        let words: &[u32] = bytemuck::cast_slice(&arena[..layout.words()]);
+        let live = words[StateLayout::ROWS] as usize;
+        let array = |at: usize| words[at..at + live].to_vec();
+        let (rows, head_first) = match rows {
+            crate::schedule::step::Rows::Pass => (live, 0),
+            crate::schedule::step::Rows::Head => {
+                (words[StateLayout::HEAD_ROWS] as usize, words[StateLayout::HEAD_FIRST] as usize)
+            }
+        };
+        State {
+            rows,
+            head_first,
+            token: array(layout.token()),
+            position: array(layout.position()),
+            sequence: array(layout.sequence()),
+            next: layout.next(),
+        }
+    }
+}
+
+/// Index of position `p`'s first element of K (half 0) or V (half 1) in a layer's KV.
+pub(crate) fn ring_at(ring: &Ring, sequence: usize, half: usize, head: usize, p: usize) -> usize {
+    let entry = head * ring.capacity + p % ring.capacity;
+    (2 * sequence + half) * ring.half_elements() + entry * ring.dim_stride()
+}
+
+impl Executor for Reference {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn device(&self) -> &str {
+        &self.device
+    }
+
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        self.forward_watched(rows, head, &mut |_, _| {})
+    }
+
+    fn project(&mut self, head: HeadRows) -> Result<()> {
+        executor::check_head(&self.schedule, self.rows, head)?;
+        executor::write_head(bytemuck::cast_slice_mut(&mut self.arena), head);
+        self.run(Segment::Head);
+        Ok(())
+    }
+
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
+        executor::check_pass(&self.schedule, rows, head)?;
+        self.rows = rows.len();
+        executor::write_pass(bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state, rows, head);
+        for segment in self.schedule.segments() {
+            if segment == Segment::Head && head.is_none() {
+                break;
+            }
+            self.run(segment);
+            watch(segment, executor::watched_row(&self.schedule, &self.arena, segment, rows.len()));
+        }
+        Ok(())
+    }
+
+    fn next(&self, row: usize) -> u32 {
+        self.arena[self.schedule.arena.state.next() + row].to_bits()
+    }
+
+    fn logits(&self, row: usize) -> &[f32] {
+        executor::slot_row(&self.arena, self.schedule.logits, row)
+    }
+
+    fn measure_read_ceiling(&mut self) -> Result<f64> {
+        let bytes = self.schedule.weights.bytes();
+        let start = Instant::now();
+        let sum: u64 = self
+            .weights
+            .buffers
+            .iter()
+            .map(|b| b.par_chunks(1 << 16).map(|c| c.iter().fold(0u64, |a, w| a ^ w)).reduce(|| 0, |a, b| a ^ b))
+            .fold(0, |a, b| a ^ b);
+        std::hint::black_box(sum);
+        Ok(bytes as f64 / start.elapsed().as_secs_f64())
+    }
+}

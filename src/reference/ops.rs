@@ -1,0 +1,177 @@
+//! Each step's arithmetic, in f32, as `gemma3.md` states it.
+
+use super::{State, Weights, ring_at};
+use crate::schedule::step::{Matrix, Op, Ring, Slot};
+use rayon::prelude::*;
+
+/// Runs one step over the state's rows.
+pub(super) fn run(op: &Op, state: &State, weights: &Weights, arena: &mut [f32], kv: &mut [Vec<f32>]) {
+    match *op {
+        Op::Embed { table, scale, out } => {
+            for r in 0..state.rows {
+                let row = row_mut(arena, out, r);
+                weights.row(table, state.token[r] as usize, row);
+                row.iter_mut().for_each(|x| *x *= scale);
+            }
+        }
+        Op::RmsNorm { x, weight, eps, out } => {
+            for r in 0..state.rows {
+                let y = rms_norm(row(arena, x, state.head_first + r), weights.vector(weight), eps);
+                row_mut(arena, out, r).copy_from_slice(&y);
+            }
+        }
+        Op::Linear { weight, x, out } => linear(weight, x, out, state.rows, weights, arena),
+        Op::HeadNormRope { x, weight, eps, inv_freq, heads } => {
+            let dim = x.width / heads;
+            for r in 0..state.rows {
+                for head in 0..heads {
+                    let slot = x.columns(head * dim, dim);
+                    let normed = rms_norm(row(arena, slot, r), weights.vector(weight), eps);
+                    rotate(&normed, state.position[r], weights.vector(inv_freq), row_mut(arena, slot, r));
+                }
+            }
+        }
+        Op::KvWrite { k, v, ring } => {
+            for r in 0..state.rows {
+                for (half, slot) in [(0, k), (1, v)] {
+                    let x = row(arena, slot, r);
+                    for (head, values) in x.chunks_exact(ring.head_dim).enumerate() {
+                        let at =
+                            ring_at(&ring, state.sequence[r] as usize, half, head, state.position[r] as usize);
+                        kv[ring.layer][at..at + ring.head_dim].copy_from_slice(values);
+                    }
+                }
+            }
+        }
+        Op::Attend { q, ring, out, heads, scale, window } => {
+            for r in 0..state.rows {
+                let o = attend(row(arena, q, r), &kv[ring.layer], &ring, state, r, heads, scale, window);
+                row_mut(arena, out, r).copy_from_slice(&o);
+            }
+        }
+        Op::NormAdd { x, weight, eps, residual } => {
+            for r in 0..state.rows {
+                let y = rms_norm(row(arena, x, r), weights.vector(weight), eps);
+                row_mut(arena, residual, r).iter_mut().zip(y).for_each(|(h, y)| *h += y);
+            }
+        }
+        Op::GatedGelu { gate, up, out } => {
+            for r in 0..state.rows {
+                let y: Vec<f32> =
+                    row(arena, gate, r).iter().zip(row(arena, up, r)).map(|(g, u)| gelu_tanh(*g) * u).collect();
+                row_mut(arena, out, r).copy_from_slice(&y);
+            }
+        }
+        Op::Softcap { x, cap } => {
+            for r in 0..state.rows {
+                row_mut(arena, x, r).iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
+            }
+        }
+        Op::Argmax { x } => {
+            for r in 0..state.rows {
+                let best = row(arena, x, r)
+                    .iter()
+                    .enumerate()
+                    .fold((0, f32::NEG_INFINITY), |best, (i, &v)| if v > best.1 { (i, v) } else { best });
+                arena[state.next + r] = f32::from_bits(best.0 as u32);
+            }
+        }
+    }
+}
+
+fn row(arena: &[f32], slot: Slot, r: usize) -> &[f32] {
+    crate::executor::slot_row(arena, slot, r)
+}
+
+fn row_mut(arena: &mut [f32], slot: Slot, r: usize) -> &mut [f32] {
+    let at = (slot.row(r) / 4) as usize;
+    &mut arena[at..at + slot.width]
+}
+
+/// `x * rsqrt(mean(x^2) + eps) * (1 + w)`.
+fn rms_norm(x: &[f32], w: &[f32], eps: f32) -> Vec<f32> {
+    let mean = x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32;
+    let scale = 1.0 / (mean + eps).sqrt();
+    x.iter().zip(w).map(|(x, w)| x * scale * (1.0 + w)).collect()
+}
+
+/// Rotate-half RoPE of one head at a position.
+fn rotate(x: &[f32], position: u32, inv_freq: &[f32], out: &mut [f32]) {
+    let half = x.len() / 2;
+    for j in 0..half {
+        let (sin, cos) = (position as f32 * inv_freq[j]).sin_cos();
+        out[j] = x[j] * cos - x[j + half] * sin;
+        out[j + half] = x[j + half] * cos + x[j] * sin;
+    }
+}
+
+/// Dot product in eight partial sums, which is both quicker and closer than one.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0f32; 8];
+    let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));
+    let tail: f32 = a8.remainder().iter().zip(b8.remainder()).map(|(x, y)| x * y).sum();
+    for (x, y) in a8.zip(b8) {
+        for i in 0..8 {
+            sums[i] += x[i] * y[i];
+        }
+    }
+    sums.iter().sum::<f32>() + tail
+}
+
+/// `out[r] = weight · x[r]`: each weight row is decoded once for all rows of the pass.
+fn linear(weight: Matrix, x: Slot, out: Slot, rows: usize, weights: &Weights, arena: &mut [f32]) {
+    let inputs: Vec<&[f32]> = (0..rows).map(|r| row(arena, x, r)).collect();
+    // [weight.rows][rows]
+    let mut y = vec![0f32; weight.rows * rows];
+    y.par_chunks_mut(rows).enumerate().for_each_init(
+        || vec![0f32; weight.cols],
+        |decoded, (i, y)| {
+            weights.row(weight, i, decoded);
+            for (y, x) in y.iter_mut().zip(&inputs) {
+                *y = dot(decoded, x);
+            }
+        },
+    );
+    for r in 0..rows {
+        row_mut(arena, out, r).iter_mut().enumerate().for_each(|(i, o)| *o = y[i * rows + r]);
+    }
+}
+
+/// One row's attention, all heads: two-pass softmax over the visible positions.
+#[allow(clippy::too_many_arguments)]
+fn attend(
+    q: &[f32],
+    kv: &[f32],
+    ring: &Ring,
+    state: &State,
+    r: usize,
+    heads: usize,
+    scale: f32,
+    window: Option<usize>,
+) -> Vec<f32> {
+    let (dim, group) = (ring.head_dim, heads / ring.kv_heads);
+    let (sequence, position) = (state.sequence[r] as usize, state.position[r] as usize);
+    let first = window.map_or(0, |w| (position + 1).saturating_sub(w));
+    let entry = |half, head, p| {
+        let at = ring_at(ring, sequence, half, head, p);
+        &kv[at..at + dim]
+    };
+    let mut out = vec![0f32; heads * dim];
+    out.par_chunks_mut(dim).enumerate().for_each(|(head, out)| {
+        let q = &q[head * dim..][..dim];
+        let scores: Vec<f32> = (first..=position).map(|p| dot(q, entry(0, head / group, p)) * scale).collect();
+        let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let weights: Vec<f32> = scores.iter().map(|s| (s - max).exp()).collect();
+        let sum: f32 = weights.iter().sum();
+        for (w, p) in weights.iter().zip(first..) {
+            out.iter_mut().zip(entry(1, head / group, p)).for_each(|(o, v)| *o += w / sum * v);
+        }
+    });
+    out
+}
+
+/// `0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`.
+fn gelu_tanh(x: f32) -> f32 {
+    const ROOT: f32 = 0.797_884_6;
+    0.5 * x * (1.0 + (ROOT * (x + 0.044715 * x * x * x)).tanh())
+}

@@ -1,0 +1,243 @@
+//! From a model's shape to its schedule: the steps of `gemma3.md`'s forward pass, layer by layer.
+
+use super::layout::{ArenaLayout, StateLayout, WeightLayout};
+use super::step::{KvType, Op, Ring, Rows, Segment, Slot, Step};
+use crate::model::{LayerKind, Shape, WeightFormat};
+
+/// The sizes that a schedule is built for, beside the model's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Positions that a sequence may have.
+    pub context: usize,
+    /// Rows of the largest pass: the prefill chunk, or the batch if that is larger.
+    pub max_rows: usize,
+    /// Rows of logits that one replay of the head makes.
+    pub head_rows: usize,
+    /// Sequences with KV of their own.
+    pub sequences: usize,
+    /// Element type of the KV cache on a device.
+    pub kv: KvType,
+    /// Form of the matrices.
+    pub weights: WeightFormat,
+}
+
+/// The fixed list of steps of one forward pass, and where its operands lie. Every executor runs this same list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// The model.
+    pub shape: Shape,
+    /// The sizes it was built for.
+    pub extent: Extent,
+    /// Places of the weights.
+    pub weights: WeightLayout,
+    /// Places of activations and step state.
+    pub arena: ArenaLayout,
+    /// KV rings, one a layer.
+    pub rings: Vec<Ring>,
+    /// The residual stream, `[max_rows, hidden]`: after a segment it holds that segment's output.
+    pub residual: Slot,
+    /// After the final norm, `[head_rows, hidden]`.
+    pub normed: Slot,
+    /// `[head_rows, vocab]`.
+    pub logits: Slot,
+    /// All steps, in an order that satisfies `after`; a segment's steps are contiguous.
+    pub steps: Vec<Step>,
+}
+
+/// The activation slots, each with its columns.
+struct Slots {
+    residual: Slot,
+    /// Input of the next linear step: a normed residual.
+    normed: Slot,
+    /// Q, K and V side by side.
+    qkv: Slot,
+    /// Attention's output.
+    attended: Slot,
+    /// Output of a sublayer, before its post-norm.
+    sublayer: Slot,
+    /// Gate and up side by side.
+    gate_up: Slot,
+    /// GELU(gate) * up.
+    gated: Slot,
+    /// Final norm's output, head rows only.
+    head_in: Slot,
+    logits: Slot,
+}
+
+impl Slots {
+    fn place(arena: &mut ArenaLayout, shape: &Shape, extent: &Extent) -> Slots {
+        let (rows, h, f) = (extent.max_rows, shape.hidden, shape.ffn);
+        let (q, kv) = (shape.q_width(), shape.kv_width());
+        Slots {
+            residual: arena.add("residual", rows, h),
+            normed: arena.add("normed", rows, h),
+            qkv: arena.add("qkv", rows, q + 2 * kv),
+            attended: arena.add("attended", rows, q),
+            sublayer: arena.add("sublayer", rows, h),
+            gate_up: arena.add("gate_up", rows, 2 * f),
+            gated: arena.add("gated", rows, f),
+            head_in: arena.add("head_in", extent.head_rows, h),
+            logits: arena.add("logits", extent.head_rows, shape.vocab),
+        }
+    }
+}
+
+/// Appends steps and derives what each must wait for from what it touches.
+struct Builder {
+    steps: Vec<Step>,
+}
+
+impl Builder {
+    fn push(&mut self, segment: Segment, label: &'static str, rows: Rows, op: Op) {
+        let (reads, writes) = (op.reads(), op.writes());
+        let meets =
+            |a: &[super::step::Access], b: &[super::step::Access]| a.iter().any(|x| b.iter().any(|y| x.overlaps(*y)));
+        let after = self
+            .steps
+            .iter()
+            .enumerate()
+            .rev()
+            // Looking further back than a layer and a half finds only what nearer steps already wait for.
+            .take(24)
+            .filter(|(_, s)| {
+                let (r, w) = (s.op.reads(), s.op.writes());
+                meets(&reads, &w) || meets(&writes, &w) || meets(&writes, &r)
+            })
+            .map(|(i, _)| i)
+            .collect::<Vec<_>>();
+        let after = after.into_iter().rev().collect();
+        self.steps.push(Step { segment, label, op, rows, after });
+    }
+}
+
+/// Positions that a layer's ring keeps: all of the context, or on a local layer the window and the largest pass less
+/// one, so that a pass may write all of its keys before its first row attends.
+pub fn ring_capacity(shape: &Shape, kind: LayerKind, extent: &Extent) -> usize {
+    match kind {
+        LayerKind::Global => extent.context,
+        LayerKind::Local => (shape.window + extent.max_rows - 1).min(extent.context),
+    }
+}
+
+impl Schedule {
+    /// The schedule of `shape` for `extent`.
+    pub fn build(shape: &Shape, extent: Extent) -> Schedule {
+        let weights = WeightLayout::new(shape, extent.weights);
+        let mut arena = ArenaLayout::new(StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows });
+        let slots = Slots::place(&mut arena, shape, &extent);
+        let rings: Vec<Ring> = shape
+            .layers
+            .iter()
+            .enumerate()
+            .map(|(layer, &kind)| Ring {
+                layer,
+                capacity: ring_capacity(shape, kind, &extent),
+                kv_heads: shape.kv_heads,
+                head_dim: shape.head_dim,
+                element: extent.kv,
+            })
+            .collect();
+
+        let mut b = Builder { steps: Vec::with_capacity(14 * shape.layers.len() + 8) };
+        push_embed(&mut b, shape, &weights, &slots);
+        for &ring in &rings {
+            push_attention(&mut b, shape, &weights, ring, &slots);
+            push_ffn(&mut b, shape, &weights, ring.layer, &slots);
+        }
+        push_head(&mut b, shape, &weights, &slots);
+
+        Schedule {
+            shape: shape.clone(),
+            extent,
+            weights,
+            arena,
+            rings,
+            residual: slots.residual,
+            normed: slots.head_in,
+            logits: slots.logits,
+            steps: b.steps,
+        }
+    }
+
+    /// All segments in order: embed, each layer, head.
+    pub fn segments(&self) -> impl Iterator<Item = Segment> + use<> {
+        let layers = self.shape.layers.len();
+        std::iter::once(Segment::Embed).chain((0..layers).map(Segment::Layer)).chain([Segment::Head])
+    }
+
+    /// Indices of a segment's steps.
+    pub fn steps_of(&self, segment: Segment) -> std::ops::Range<usize> {
+        let first = self.steps.partition_point(|s| order(s.segment) < order(segment));
+        let end = self.steps.partition_point(|s| order(s.segment) <= order(segment));
+        first..end
+    }
+
+    /// Bytes of the KV cache on a device, all sequences.
+    pub fn kv_bytes(&self) -> u64 {
+        self.rings.iter().map(|r| r.sequence_bytes() * self.extent.sequences as u64).sum()
+    }
+}
+
+fn order(segment: Segment) -> usize {
+    match segment {
+        Segment::Embed => 0,
+        Segment::Layer(i) => 1 + i,
+        Segment::Head => usize::MAX,
+    }
+}
+
+fn push_embed(b: &mut Builder, shape: &Shape, weights: &WeightLayout, s: &Slots) {
+    let scale = (shape.hidden as f32).sqrt();
+    b.push(Segment::Embed, "embed", Rows::Pass, Op::Embed { table: weights.embedding, scale, out: s.residual });
+    let weight = weights.layers[0].input_norm;
+    let op = Op::RmsNorm { x: s.residual, weight, eps: shape.eps, out: s.normed };
+    b.push(Segment::Embed, "input_norm", Rows::Pass, op);
+}
+
+fn push_attention(b: &mut Builder, shape: &Shape, weights: &WeightLayout, ring: Ring, s: &Slots) {
+    let w = &weights.layers[ring.layer];
+    let segment = Segment::Layer(ring.layer);
+    let mut push = |label, op| b.push(segment, label, Rows::Pass, op);
+    let (qw, kvw, eps) = (shape.q_width(), shape.kv_width(), shape.eps);
+    let (q, k, v) = (s.qkv.columns(0, qw), s.qkv.columns(qw, kvw), s.qkv.columns(qw + kvw, kvw));
+    let (inv_freq, window) = match shape.layers[ring.layer] {
+        LayerKind::Local => (weights.rope_local, Some(shape.window)),
+        LayerKind::Global => (weights.rope_global, None),
+    };
+
+    push("qkv", Op::Linear { weight: w.qkv, x: s.normed, out: s.qkv });
+    push("q_norm_rope", Op::HeadNormRope { x: q, weight: w.q_norm, eps, inv_freq, heads: shape.heads });
+    push("k_norm_rope", Op::HeadNormRope { x: k, weight: w.k_norm, eps, inv_freq, heads: shape.kv_heads });
+    push("kv_write", Op::KvWrite { k, v, ring });
+    let scale = shape.query_pre_attn_scalar.powf(-0.5);
+    push("attend", Op::Attend { q, ring, out: s.attended, heads: shape.heads, scale, window });
+    push("attention_out", Op::Linear { weight: w.o, x: s.attended, out: s.sublayer });
+    push("post_attention", Op::NormAdd { x: s.sublayer, weight: w.post_attention_norm, eps, residual: s.residual });
+    push("pre_ffn_norm", Op::RmsNorm { x: s.residual, weight: w.pre_ffn_norm, eps, out: s.normed });
+}
+
+fn push_ffn(b: &mut Builder, shape: &Shape, weights: &WeightLayout, layer: usize, s: &Slots) {
+    let mut push = |label, op| b.push(Segment::Layer(layer), label, Rows::Pass, op);
+    let w = &weights.layers[layer];
+    let (gate, up) = (s.gate_up.columns(0, shape.ffn), s.gate_up.columns(shape.ffn, shape.ffn));
+    push("gate_up", Op::Linear { weight: w.gate_up, x: s.normed, out: s.gate_up });
+    push("gated_gelu", Op::GatedGelu { gate, up, out: s.gated });
+    push("down", Op::Linear { weight: w.down, x: s.gated, out: s.sublayer });
+    push("post_ffn", Op::NormAdd { x: s.sublayer, weight: w.post_ffn_norm, eps: shape.eps, residual: s.residual });
+    // The next layer's input norm belongs to this segment, so that it can be fused with the residual add before it.
+    if let Some(next) = weights.layers.get(layer + 1) {
+        let op = Op::RmsNorm { x: s.residual, weight: next.input_norm, eps: shape.eps, out: s.normed };
+        push("input_norm", op);
+    }
+}
+
+fn push_head(b: &mut Builder, shape: &Shape, weights: &WeightLayout, s: &Slots) {
+    let mut push = |label, op| b.push(Segment::Head, label, Rows::Head, op);
+    let weight = weights.final_norm;
+    push("final_norm", Op::RmsNorm { x: s.residual, weight, eps: shape.eps, out: s.head_in });
+    push("head", Op::Linear { weight: weights.head, x: s.head_in, out: s.logits });
+    if let Some(cap) = shape.logit_softcap {
+        push("softcap", Op::Softcap { x: s.logits, cap });
+    }
+    push("argmax", Op::Argmax { x: s.logits });
+}

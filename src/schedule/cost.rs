@@ -1,0 +1,143 @@
+//! What a step moves and computes: the bytes and operations that the roofline is drawn from.
+
+use super::build::Schedule;
+use super::step::{Op, Rows, Step};
+
+/// Bytes and operations of one step (or of a sum of steps).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cost {
+    /// Bytes of weights read: each once, whatever the number of rows.
+    pub weight_bytes: u64,
+    /// Bytes of keys and values read and written.
+    pub kv_bytes: u64,
+    /// Bytes of activations read and written in the arena.
+    pub activation_bytes: u64,
+    /// Multiplications and additions of the matrix products and of attention.
+    pub operations: u64,
+}
+
+impl Cost {
+    /// All bytes.
+    pub fn bytes(&self) -> u64 {
+        self.weight_bytes + self.kv_bytes + self.activation_bytes
+    }
+}
+
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, o: Cost) {
+        self.weight_bytes += o.weight_bytes;
+        self.kv_bytes += o.kv_bytes;
+        self.activation_bytes += o.activation_bytes;
+        self.operations += o.operations;
+    }
+}
+
+/// A pass to be costed: how many rows, and the first one's position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// `rows` consecutive positions of one sequence, the first at `depth`.
+    Prefill {
+        /// Rows.
+        rows: usize,
+        /// Position of the first row.
+        depth: usize,
+    },
+    /// One row in each of `sequences` sequences, all at position `depth`.
+    Decode {
+        /// Sequences.
+        sequences: usize,
+        /// Position of each row.
+        depth: usize,
+    },
+}
+
+impl Pass {
+    fn rows(self) -> u64 {
+        match self {
+            Pass::Prefill { rows, .. } => rows as u64,
+            Pass::Decode { sequences, .. } => sequences as u64,
+        }
+    }
+
+    /// Rows whose logits are wanted: the last of a prefill, all of a decode.
+    fn head_rows(self) -> u64 {
+        match self {
+            Pass::Prefill { .. } => 1,
+            Pass::Decode { sequences, .. } => sequences as u64,
+        }
+    }
+
+    /// Keys that all rows together see, and distinct entries that must be read for them.
+    fn keys(self, window: Option<usize>) -> (u64, u64) {
+        let seen = |position: usize| window.map_or(position + 1, |w| w.min(position + 1)) as u64;
+        match self {
+            Pass::Decode { sequences, depth } => {
+                let n = seen(depth) * sequences as u64;
+                (n, n)
+            }
+            Pass::Prefill { rows, depth } => {
+                let pairs = (depth..depth + rows).map(seen).sum();
+                let oldest = window.map_or(0, |w| (depth + 1).saturating_sub(w));
+                (pairs, (depth + rows - oldest) as u64)
+            }
+        }
+    }
+}
+
+/// Cost of one step of `pass`.
+pub fn step_cost(step: &Step, pass: Pass) -> Cost {
+    let rows = match step.rows {
+        Rows::Pass => pass.rows(),
+        Rows::Head => pass.head_rows(),
+    };
+    let f32s = |n: usize| 4 * n as u64 * rows;
+    let mut c = Cost::default();
+    match &step.op {
+        Op::Embed { table, out, .. } => {
+            c.weight_bytes = table.bytes(1) * rows;
+            c.activation_bytes = f32s(out.width);
+        }
+        Op::RmsNorm { x, weight, out, .. } => {
+            c.weight_bytes = 4 * weight.len as u64;
+            c.activation_bytes = f32s(x.width + out.width);
+        }
+        Op::Linear { weight, x, out } => {
+            c.weight_bytes = weight.bytes(weight.rows);
+            c.activation_bytes = f32s(x.width + out.width);
+            c.operations = 2 * weight.rows as u64 * weight.cols as u64 * rows;
+        }
+        Op::HeadNormRope { x, weight, inv_freq, .. } => {
+            c.weight_bytes = 4 * (weight.len + inv_freq.len) as u64;
+            c.activation_bytes = f32s(2 * x.width);
+        }
+        Op::KvWrite { k, v, ring } => {
+            c.activation_bytes = f32s(k.width + v.width);
+            c.kv_bytes = (2 * ring.kv_heads * ring.dim_stride() * ring.element.bytes()) as u64 * rows;
+        }
+        Op::Attend { q, ring, out, heads, window, .. } => {
+            let (pairs, entries) = pass.keys(*window);
+            c.activation_bytes = f32s(q.width + out.width);
+            c.kv_bytes = entries * (2 * ring.kv_heads * ring.dim_stride() * ring.element.bytes()) as u64;
+            c.operations = pairs * 4 * (heads * ring.head_dim) as u64;
+        }
+        Op::NormAdd { x, weight, residual, .. } => {
+            c.weight_bytes = 4 * weight.len as u64;
+            c.activation_bytes = f32s(x.width + 2 * residual.width);
+        }
+        Op::GatedGelu { gate, up, out } => c.activation_bytes = f32s(gate.width + up.width + out.width),
+        Op::Softcap { x, .. } => c.activation_bytes = f32s(2 * x.width),
+        Op::Argmax { x } => c.activation_bytes = f32s(x.width),
+    }
+    c
+}
+
+impl Schedule {
+    /// Cost of a whole pass, head included.
+    pub fn cost(&self, pass: Pass) -> Cost {
+        let mut sum = Cost::default();
+        for s in &self.steps {
+            sum += step_cost(s, pass);
+        }
+        sum
+    }
+}

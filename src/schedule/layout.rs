@@ -1,0 +1,282 @@
+//! Where the schedule's operands lie: tensors in weight buffers, activations and step state in the arena.
+
+use super::step::{Matrix, Slot, Vector, WeightBuffer};
+use crate::model::{Role, Shape, TensorId, WeightFormat};
+
+/// Offsets within buffers are multiples of this: the widest load any kernel makes, and a cache line of the CPU and NPU.
+pub const ALIGN: u64 = 128;
+
+/// The words of the step state that come before its arrays: `rows`, `head_first`, `head_rows`, and one unused.
+const STATE_HEADER: usize = 4;
+
+/// The step state: what changes from token to token, as u32 words at the arena's start. The host writes it before a
+/// replay; kernels read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateLayout {
+    /// Rows of the largest pass.
+    pub max_rows: usize,
+    /// Rows of logits that one replay of the head makes.
+    pub head_rows: usize,
+}
+
+impl StateLayout {
+    /// Word index: live rows of the pass.
+    pub const ROWS: usize = 0;
+    /// Word index: first row whose logits are wanted.
+    pub const HEAD_FIRST: usize = 1;
+    /// Word index: how many rows' logits are wanted.
+    pub const HEAD_ROWS: usize = 2;
+
+    fn array(self, i: usize) -> usize {
+        STATE_HEADER + i * self.max_rows.next_multiple_of(4)
+    }
+
+    /// Word index of row 0's token id.
+    pub fn token(self) -> usize {
+        self.array(0)
+    }
+
+    /// Word index of row 0's position.
+    pub fn position(self) -> usize {
+        self.array(1)
+    }
+
+    /// Word index of row 0's sequence (its KV slot).
+    pub fn sequence(self) -> usize {
+        self.array(2)
+    }
+
+    /// Word index of head row 0's argmax.
+    pub fn next(self) -> usize {
+        self.array(3)
+    }
+
+    /// Words in all.
+    pub fn words(self) -> usize {
+        self.array(3) + self.head_rows.next_multiple_of(4)
+    }
+}
+
+/// The arena: the step state, then every activation slot, none sharing bytes with another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArenaLayout {
+    /// The step state, at offset 0.
+    pub state: StateLayout,
+    /// Every slot with its name, in the order of offsets.
+    pub slots: Vec<(&'static str, Slot)>,
+    /// Bytes in all.
+    pub bytes: u64,
+}
+
+impl ArenaLayout {
+    /// An arena with only the step state.
+    pub fn new(state: StateLayout) -> Self {
+        ArenaLayout { state, slots: Vec::new(), bytes: (4 * state.words() as u64).next_multiple_of(ALIGN) }
+    }
+
+    /// Adds a slot of `rows` rows of `width` f32. Rows are padded to the weight formats' row padding: the pad columns
+    /// stay zero, so that a kernel may read whole 16-byte groups.
+    pub fn add(&mut self, name: &'static str, rows: usize, width: usize) -> Slot {
+        let slot = Slot { offset: self.bytes, width, stride: WeightFormat::padded(width) };
+        self.bytes += (4 * (rows * slot.stride) as u64).next_multiple_of(ALIGN);
+        self.slots.push((name, slot));
+        slot
+    }
+}
+
+/// How a tensor of the checkpoint is put into its weight buffer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Placement {
+    /// Rows of a matrix: the target's `offset` and `scales` are those of the tensor's row 0, `rows` its own.
+    Matrix(TensorId, Matrix),
+    /// A norm's vector, widened to f32.
+    Vector(TensorId, Vector),
+    /// RoPE's inverse frequencies, made from its constants.
+    Frequencies(Rope, Vector),
+}
+
+/// RoPE's constants.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rope {
+    /// Base of the frequencies.
+    pub theta: f32,
+    /// Linear scaling of positions; 1 for none.
+    pub factor: f32,
+}
+
+impl Rope {
+    /// `inv_freq_j = theta^(-2j/D) / factor`, j < D/2 = `half_dim`, rounded to f32 at each operation as the model's own
+    /// code does: at position 100,000 a frequency's last bit turns an angle by a hundredth.
+    pub fn inverse_frequencies(self, half_dim: usize) -> Vec<f32> {
+        let exponent = |j: usize| (2 * j) as f32 / (2 * half_dim) as f32;
+        (0..half_dim).map(|j| 1.0 / self.theta.powf(exponent(j)) / self.factor).collect()
+    }
+}
+
+/// One weight buffer's contents.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BufferLayout {
+    /// Which buffer.
+    pub buffer: WeightBuffer,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Its tensors.
+    pub tensors: Vec<Placement>,
+}
+
+/// A layer's weights, where they lie in its buffer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LayerWeights {
+    /// `[hidden]`.
+    pub input_norm: Vector,
+    /// `[hidden]`.
+    pub post_attention_norm: Vector,
+    /// `[hidden]`.
+    pub pre_ffn_norm: Vector,
+    /// `[hidden]`.
+    pub post_ffn_norm: Vector,
+    /// `[head_dim]`.
+    pub q_norm: Vector,
+    /// `[head_dim]`.
+    pub k_norm: Vector,
+    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`.
+    pub qkv: Matrix,
+    /// `[hidden, q_width]`.
+    pub o: Matrix,
+    /// Gate and up stacked: `[2 ffn, hidden]`.
+    pub gate_up: Matrix,
+    /// `[hidden, ffn]`.
+    pub down: Matrix,
+}
+
+/// Every weight's place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WeightLayout {
+    /// How matrices are kept.
+    pub format: WeightFormat,
+    /// All buffers: embedding, layers in order, then the head where it is its own.
+    pub buffers: Vec<BufferLayout>,
+    /// `[vocab, hidden]`.
+    pub embedding: Matrix,
+    /// `[vocab, hidden]`; the embedding's own where tied.
+    pub head: Matrix,
+    /// `[hidden]`.
+    pub final_norm: Vector,
+    /// Inverse frequencies of the local layers, `[head_dim / 2]`.
+    pub rope_local: Vector,
+    /// Inverse frequencies of the global layers, `[head_dim / 2]`.
+    pub rope_global: Vector,
+    /// One entry a layer.
+    pub layers: Vec<LayerWeights>,
+}
+
+/// Lays out one buffer, front to back.
+struct Packer {
+    layout: BufferLayout,
+}
+
+impl Packer {
+    fn new(buffer: WeightBuffer) -> Self {
+        Packer { layout: BufferLayout { buffer, bytes: 0, tensors: Vec::new() } }
+    }
+
+    fn take(&mut self, bytes: u64) -> u64 {
+        let at = self.layout.bytes;
+        self.layout.bytes += bytes.next_multiple_of(ALIGN);
+        at
+    }
+
+    fn place(&mut self, len: usize) -> Vector {
+        Vector { buffer: self.layout.buffer, offset: self.take(4 * len as u64), len }
+    }
+
+    fn vector(&mut self, shape: &Shape, id: TensorId) -> Vector {
+        let v = self.place(id.dims(shape)[1]);
+        self.layout.tensors.push(Placement::Vector(id, v));
+        v
+    }
+
+    fn frequencies(&mut self, shape: &Shape, rope: Rope) -> Vector {
+        let v = self.place(shape.head_dim / 2);
+        self.layout.tensors.push(Placement::Frequencies(rope, v));
+        v
+    }
+
+    /// Stacks the tensors' rows into one matrix: rows contiguous, then scales contiguous.
+    fn matrix(&mut self, shape: &Shape, format: WeightFormat, ids: &[TensorId]) -> Matrix {
+        let cols = ids[0].dims(shape)[1];
+        let rows = ids.iter().map(|id| id.dims(shape)[0]).sum();
+        let offset = self.take((rows * format.row_bytes(cols)) as u64);
+        let scales = self.take((rows * format.scale_bytes()) as u64);
+        let whole = Matrix { buffer: self.layout.buffer, offset, scales, rows, cols, format };
+        let mut first = 0;
+        for &id in ids {
+            let rows = id.dims(shape)[0];
+            let part = Matrix {
+                offset: offset + (first * format.row_bytes(cols)) as u64,
+                scales: scales + (first * format.scale_bytes()) as u64,
+                rows,
+                ..whole
+            };
+            self.layout.tensors.push(Placement::Matrix(id, part));
+            first += rows;
+        }
+        whole
+    }
+}
+
+impl WeightLayout {
+    /// Places every tensor of `shape` in `format`.
+    pub fn new(shape: &Shape, format: WeightFormat) -> Self {
+        let mut buffers = Vec::with_capacity(shape.layers.len() + 2);
+        let mut p = Packer::new(WeightBuffer::Embedding);
+        let embedding = p.matrix(shape, format, &[TensorId::Embedding]);
+        let final_norm = p.vector(shape, TensorId::FinalNorm);
+        let rope_local = p.frequencies(shape, Rope { theta: shape.rope_theta_local, factor: 1.0 });
+        let global = Rope { theta: shape.rope_theta_global, factor: shape.rope_factor_global };
+        let rope_global = p.frequencies(shape, global);
+        buffers.push(p.layout);
+
+        let mut layers = Vec::with_capacity(shape.layers.len());
+        for i in 0..shape.layers.len() {
+            let mut p = Packer::new(WeightBuffer::Layer(i));
+            let id = |role| TensorId::Layer(i, role);
+            layers.push(LayerWeights {
+                input_norm: p.vector(shape, id(Role::InputNorm)),
+                post_attention_norm: p.vector(shape, id(Role::PostAttentionNorm)),
+                pre_ffn_norm: p.vector(shape, id(Role::PreFfnNorm)),
+                post_ffn_norm: p.vector(shape, id(Role::PostFfnNorm)),
+                q_norm: p.vector(shape, id(Role::QNorm)),
+                k_norm: p.vector(shape, id(Role::KNorm)),
+                qkv: p.matrix(shape, format, &[id(Role::Q), id(Role::K), id(Role::V)]),
+                o: p.matrix(shape, format, &[id(Role::O)]),
+                gate_up: p.matrix(shape, format, &[id(Role::Gate), id(Role::Up)]),
+                down: p.matrix(shape, format, &[id(Role::Down)]),
+            });
+            buffers.push(p.layout);
+        }
+        let head = if shape.tied {
+            embedding
+        } else {
+            let mut p = Packer::new(WeightBuffer::Head);
+            let head = p.matrix(shape, format, &[TensorId::Head]);
+            buffers.push(p.layout);
+            head
+        };
+        WeightLayout { format, buffers, embedding, head, final_norm, rope_local, rope_global, layers }
+    }
+
+    /// Bytes of all buffers.
+    pub fn bytes(&self) -> u64 {
+        self.buffers.iter().map(|b| b.bytes).sum()
+    }
+
+    /// Index of a buffer in [`WeightLayout::buffers`].
+    pub fn index(&self, buffer: WeightBuffer) -> usize {
+        match buffer {
+            WeightBuffer::Embedding => 0,
+            WeightBuffer::Layer(i) => 1 + i,
+            WeightBuffer::Head => 1 + self.layers.len(),
+        }
+    }
+}

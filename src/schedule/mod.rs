@@ -1,0 +1,10 @@
+//! The schedule: the fixed list of steps of one forward pass, as data that every executor consumes.
+
+pub mod build;
+pub mod cost;
+pub mod layout;
+pub mod step;
+
+pub use build::{Extent, Schedule};
+pub use cost::{Cost, Pass};
+pub use step::{KvType, Op, Segment, Step};

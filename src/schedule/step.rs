@@ -1,0 +1,370 @@
+//! The vocabulary of steps: what one forward pass is made of, as plain data.
+//!
+//! A step names its kernel (the [`Op`]) and its operands: slots of the arena, weights, a KV ring. What changes from
+//! token to token (token ids, positions, how many rows are live) is not here: it lies in the arena's step state.
+
+use crate::model::WeightFormat;
+
+/// One of the buffers that weights are uploaded to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WeightBuffer {
+    /// The embedding table, the final norm and RoPE's frequencies.
+    Embedding,
+    /// A layer's matrices and norms.
+    Layer(usize),
+    /// The head, where it is not the embedding table.
+    Head,
+}
+
+/// A vector of f32: an RMSNorm's raw `w`, to which the norm adds 1, or RoPE's inverse frequencies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Vector {
+    /// The buffer that holds it.
+    pub buffer: WeightBuffer,
+    /// Bytes from the buffer's start.
+    pub offset: u64,
+    /// Elements.
+    pub len: usize,
+}
+
+/// A matrix `[rows, cols]` in a weight format, rows padded as the format says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Matrix {
+    /// The buffer that holds it.
+    pub buffer: WeightBuffer,
+    /// Bytes from the buffer's start to row 0.
+    pub offset: u64,
+    /// Bytes from the buffer's start to row 0's f32 scale (formats without scales: unused).
+    pub scales: u64,
+    /// Output features.
+    pub rows: usize,
+    /// Input features.
+    pub cols: usize,
+    /// How elements are kept.
+    pub format: WeightFormat,
+}
+
+impl Matrix {
+    /// Bytes that reading `rows` of its rows moves: padded elements and scales.
+    pub fn bytes(&self, rows: usize) -> u64 {
+        self.format.matrix_bytes(rows, self.cols)
+    }
+}
+
+/// An activation in the arena: f32, `width` columns for each row of the pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Slot {
+    /// Bytes from the arena's start to row 0, column 0 of this view.
+    pub offset: u64,
+    /// Columns of this view.
+    pub width: usize,
+    /// Elements from one row to the next.
+    pub stride: usize,
+}
+
+impl Slot {
+    /// The view of columns `first .. first + width`.
+    pub fn columns(self, first: usize, width: usize) -> Slot {
+        debug_assert!(first + width <= self.width);
+        Slot { offset: self.offset + 4 * first as u64, width, stride: self.stride }
+    }
+
+    /// Byte offset of row `r`.
+    pub fn row(self, r: usize) -> u64 {
+        self.offset + 4 * (r * self.stride) as u64
+    }
+}
+
+/// The element type of the KV cache on a device. The reference executor keeps f32 whatever this says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KvType {
+    /// IEEE half, 2 bytes.
+    F16,
+    /// f32, 4 bytes.
+    F32,
+}
+
+impl KvType {
+    /// Bytes of one element.
+    pub fn bytes(self) -> usize {
+        match self {
+            KvType::F16 => 2,
+            KvType::F32 => 4,
+        }
+    }
+
+    /// The word of the command line: `f16`, `f32`.
+    pub fn name(self) -> &'static str {
+        match self {
+            KvType::F16 => "f16",
+            KvType::F32 => "f32",
+        }
+    }
+}
+
+/// A layer's keys and values: `[sequence][K, V][kv_heads][capacity][padded head_dim]`, position p at entry `p % capacity`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ring {
+    /// The layer it belongs to; one buffer a layer.
+    pub layer: usize,
+    /// Positions kept per sequence.
+    pub capacity: usize,
+    /// Key (and value) heads.
+    pub kv_heads: usize,
+    /// Elements of one head that mean something.
+    pub head_dim: usize,
+    /// Element type on a device.
+    pub element: KvType,
+}
+
+impl Ring {
+    /// Elements from one position to the next: `head_dim` padded to 8, so that a kernel reads 16 bytes at a time.
+    pub fn dim_stride(&self) -> usize {
+        self.head_dim.next_multiple_of(8)
+    }
+
+    /// Elements of one sequence's K (or V).
+    pub fn half_elements(&self) -> usize {
+        self.kv_heads * self.capacity * self.dim_stride()
+    }
+
+    /// Bytes of one sequence's K and V.
+    pub fn sequence_bytes(&self) -> u64 {
+        2 * (self.half_elements() * self.element.bytes()) as u64
+    }
+}
+
+/// Which of the pass's rows a step works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// Every live row of the pass (state word `rows`).
+    Pass,
+    /// The rows whose logits are wanted (state words `head_first`, `head_rows`).
+    Head,
+}
+
+/// A kernel with its operands. `r` runs over the step's rows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// `out[r] = table[token[r]] * scale`.
+    Embed {
+        /// `[vocab, hidden]`.
+        table: Matrix,
+        /// `sqrt(hidden)`.
+        scale: f32,
+        /// `[rows, hidden]`.
+        out: Slot,
+    },
+    /// `out[r] = x[r] * rsqrt(mean(x[r]^2) + eps) * (1 + weight)`. On [`Rows::Head`] it also gathers: it reads row
+    /// `head_first + r` of `x`.
+    RmsNorm {
+        /// `[rows, width]`.
+        x: Slot,
+        /// `[width]`.
+        weight: Vector,
+        /// Added to the mean square.
+        eps: f32,
+        /// `[rows, width]`.
+        out: Slot,
+    },
+    /// `out[r] = weight · x[r]`.
+    Linear {
+        /// `[out width, x width]`.
+        weight: Matrix,
+        /// `[rows, weight.cols]`.
+        x: Slot,
+        /// `[rows, weight.rows]`.
+        out: Slot,
+    },
+    /// For each head of `x[r]`: RMSNorm over the head, then RoPE at position[r]; in place.
+    HeadNormRope {
+        /// `[rows, heads * head_dim]`, head-major.
+        x: Slot,
+        /// `[head_dim]`.
+        weight: Vector,
+        /// Added to the mean square.
+        eps: f32,
+        /// RoPE's inverse frequencies, `[head_dim / 2]`.
+        inv_freq: Vector,
+        /// Heads side by side in `x`.
+        heads: usize,
+    },
+    /// Stores `k[r]` and `v[r]` at position[r] of sequence[r].
+    KvWrite {
+        /// `[rows, kv_heads * head_dim]`, normed and rotated.
+        k: Slot,
+        /// `[rows, kv_heads * head_dim]`.
+        v: Slot,
+        /// Where they go.
+        ring: Ring,
+    },
+    /// `out[r] = softmax(q[r] · K * scale) V` per head over the visible positions of sequence[r], up to position[r].
+    Attend {
+        /// `[rows, heads * head_dim]`.
+        q: Slot,
+        /// Keys and values.
+        ring: Ring,
+        /// `[rows, heads * head_dim]`.
+        out: Slot,
+        /// Query heads; query head j reads KV head `j / (heads / kv_heads)`.
+        heads: usize,
+        /// Multiplies the scores.
+        scale: f32,
+        /// Keys seen, the query's own included; `None`: all.
+        window: Option<usize>,
+    },
+    /// `residual[r] += RmsNorm(x[r]; weight)`.
+    NormAdd {
+        /// `[rows, width]`.
+        x: Slot,
+        /// `[width]`.
+        weight: Vector,
+        /// Added to the mean square.
+        eps: f32,
+        /// `[rows, width]`.
+        residual: Slot,
+    },
+    /// `out[r] = gelu_tanh(gate[r]) * up[r]`.
+    GatedGelu {
+        /// `[rows, ffn]`.
+        gate: Slot,
+        /// `[rows, ffn]`.
+        up: Slot,
+        /// `[rows, ffn]`.
+        out: Slot,
+    },
+    /// `x[r] = cap * tanh(x[r] / cap)`, in place.
+    Softcap {
+        /// `[rows, width]`.
+        x: Slot,
+        /// The cap.
+        cap: f32,
+    },
+    /// `next[r] = argmax(x[r])`, the lowest index of equals, into the step state.
+    Argmax {
+        /// `[rows, vocab]`.
+        x: Slot,
+    },
+}
+
+/// A range that a step reads or writes, for deriving what must be finished before what.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Access {
+    /// Columns of an arena slot: byte offset of row 0 and the row's stride and width in bytes.
+    Arena(u64, u64, u64),
+    /// A layer's KV ring.
+    Kv(usize),
+    /// The step state's `next` words.
+    Next,
+}
+
+impl Access {
+    fn slot(s: Slot) -> Access {
+        Access::Arena(s.offset, 4 * s.stride as u64, 4 * s.width as u64)
+    }
+
+    /// Whether two ranges can share a byte, over any number of rows.
+    pub fn overlaps(self, other: Access) -> bool {
+        match (self, other) {
+            (Access::Kv(a), Access::Kv(b)) => a == b,
+            (Access::Next, Access::Next) => true,
+            (Access::Arena(a, sa, wa), Access::Arena(b, sb, wb)) => {
+                if sa == sb && sa > 0 && a.abs_diff(b) < sa {
+                    // Two views of one slot: columns decide (views never wrap into the next row).
+                    a < b + wb && b < a + wa
+                } else {
+                    // Slots are disjoint allocations; the same start means the same slot.
+                    a == b
+                }
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Op {
+    /// The kernel's name, as `plan --schedule` and `bench --kernels` print it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Embed { .. } => "embed",
+            Op::RmsNorm { .. } => "rms_norm",
+            Op::Linear { .. } => "linear",
+            Op::HeadNormRope { .. } => "head_norm_rope",
+            Op::KvWrite { .. } => "kv_write",
+            Op::Attend { .. } => "attend",
+            Op::NormAdd { .. } => "norm_add",
+            Op::GatedGelu { .. } => "gated_gelu",
+            Op::Softcap { .. } => "softcap",
+            Op::Argmax { .. } => "argmax",
+        }
+    }
+
+    /// What it reads besides weights and step state.
+    pub fn reads(&self) -> Vec<Access> {
+        let s = Access::slot;
+        match *self {
+            Op::Embed { .. } => vec![],
+            Op::RmsNorm { x, .. }
+            | Op::Linear { x, .. }
+            | Op::HeadNormRope { x, .. }
+            | Op::Softcap { x, .. }
+            | Op::Argmax { x } => vec![s(x)],
+            Op::KvWrite { k, v, .. } => vec![s(k), s(v)],
+            Op::Attend { q, ring, .. } => vec![s(q), Access::Kv(ring.layer)],
+            Op::NormAdd { x, residual, .. } => vec![s(x), s(residual)],
+            Op::GatedGelu { gate, up, .. } => vec![s(gate), s(up)],
+        }
+    }
+
+    /// What it writes.
+    pub fn writes(&self) -> Vec<Access> {
+        let s = Access::slot;
+        match *self {
+            Op::Embed { out, .. }
+            | Op::RmsNorm { out, .. }
+            | Op::Linear { out, .. }
+            | Op::Attend { out, .. }
+            | Op::GatedGelu { out, .. } => vec![s(out)],
+            Op::HeadNormRope { x, .. } | Op::Softcap { x, .. } => vec![s(x)],
+            Op::KvWrite { ring, .. } => vec![Access::Kv(ring.layer)],
+            Op::NormAdd { residual, .. } => vec![s(residual)],
+            Op::Argmax { .. } => vec![Access::Next],
+        }
+    }
+}
+
+/// The part of the pass that a step belongs to; a segment is baked into one command buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Segment {
+    /// Token ids to the residual stream, and the first layer's input norm.
+    Embed,
+    /// One layer.
+    Layer(usize),
+    /// Final norm to argmax, on the rows whose logits are wanted.
+    Head,
+}
+
+impl std::fmt::Display for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Segment::Embed => f.write_str("embed"),
+            Segment::Layer(i) => write!(f, "layer {i}"),
+            Segment::Head => f.write_str("head"),
+        }
+    }
+}
+
+/// One step of the schedule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Where it belongs.
+    pub segment: Segment,
+    /// What it is for: `qkv`, `post_attention`, ….
+    pub label: &'static str,
+    /// Kernel and operands.
+    pub op: Op,
+    /// The rows it works on.
+    pub rows: Rows,
+    /// Indices of earlier steps that must be finished before it starts.
+    pub after: Vec<usize>,
+}

@@ -1,0 +1,87 @@
+//! From checkpoint to weight buffers: reads each tensor's rows straight into the memory that will hold them.
+
+use crate::Result;
+use crate::model::checkpoint::Checkpoint;
+use crate::model::{TensorId, WeightFormat};
+use crate::schedule::layout::{BufferLayout, Placement};
+use crate::schedule::step::Vector;
+use rayon::prelude::*;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a tensor's rows that one thread reads at a time.
+const CHUNK: usize = 1 << 20;
+
+/// How far loading has come, for a progress bar: bytes put in place.
+#[derive(Debug, Default)]
+pub struct Progress {
+    done: AtomicU64,
+}
+
+impl Progress {
+    /// Bytes in place.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Reads `rows` of a matrix in `format` with all cores: `data` takes the padded rows, `scales` one f32 a row (or
+/// nothing, in a format without scales).
+///
+/// # Errors
+/// Input: the tensor cannot be read or holds what it must not.
+pub fn read_block(
+    checkpoint: &Checkpoint,
+    id: TensorId,
+    rows: Range<usize>,
+    format: WeightFormat,
+    data: &mut [u8],
+    scales: &mut [f32],
+    progress: &Progress,
+) -> Result<()> {
+    let row_bytes = data.len() / rows.len();
+    let step = (CHUNK / row_bytes).max(1);
+    let read = |i: usize, data: &mut [u8], scales: &mut [f32]| {
+        let first = rows.start + i * step;
+        checkpoint.read_rows(id, first..first + data.len() / row_bytes, format, data, scales)?;
+        progress.add((data.len() + 4 * scales.len()) as u64);
+        Ok(())
+    };
+    let blocks = data.par_chunks_mut(step * row_bytes).enumerate();
+    if format.scale_bytes() == 0 {
+        blocks.try_for_each(|(i, d)| read(i, d, &mut []))
+    } else {
+        blocks.zip(scales.par_chunks_mut(step)).try_for_each(|((i, d), s)| read(i, d, s))
+    }
+}
+
+/// Fills a whole weight buffer in place. `dst` is at least `layout.bytes` long and aligned to 4.
+///
+/// # Errors
+/// As [`read_block`].
+pub fn fill(checkpoint: &Checkpoint, layout: &BufferLayout, dst: &mut [u8], progress: &Progress) -> Result<()> {
+    for placement in &layout.tensors {
+        match *placement {
+            Placement::Vector(id, v) => put(dst, v, &checkpoint.read_vector(id)?, progress),
+            Placement::Frequencies(rope, v) => put(dst, v, &rope.inverse_frequencies(v.len), progress),
+            Placement::Matrix(id, m) => {
+                let bytes = m.rows * m.format.row_bytes(m.cols);
+                // Scales lie behind the matrix that the tensor is part of, so behind its rows.
+                let (head, tail) = dst.split_at_mut(m.scales as usize);
+                let data = &mut head[m.offset as usize..m.offset as usize + bytes];
+                let scales = bytemuck::cast_slice_mut(&mut tail[..m.rows * m.format.scale_bytes()]);
+                read_block(checkpoint, id, 0..m.rows, m.format, data, scales, progress)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn put(dst: &mut [u8], v: Vector, values: &[f32], progress: &Progress) {
+    dst[v.offset as usize..v.offset as usize + 4 * v.len].copy_from_slice(bytemuck::cast_slice(values));
+    progress.add(4 * v.len as u64);
+}
