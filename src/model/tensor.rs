@@ -85,6 +85,14 @@ pub enum TensorId {
 }
 
 impl TensorId {
+    /// Every tensor of a model in the order of the forward pass; no head where it is tied.
+    pub fn all(shape: &Shape) -> impl Iterator<Item = TensorId> + use<> {
+        let layers = shape.layers.len();
+        let layers = (0..layers).flat_map(|layer| Role::ALL.into_iter().map(move |role| TensorId::Layer(layer, role)));
+        let head = (!shape.tied).then_some(TensorId::Head);
+        std::iter::once(TensorId::Embedding).chain(layers).chain([TensorId::FinalNorm]).chain(head)
+    }
+
     /// `[rows, cols]`; a norm's vector has one row.
     pub fn dims(self, shape: &Shape) -> [usize; 2] {
         let (h, f) = (shape.hidden, shape.ffn);

@@ -1,0 +1,401 @@
+//! config.json ⇄ [`Shape`]. A config is a claim by whoever wrote the file: three spellings of it are in use, keys are
+//! left out where transformers has a default, and every number is checked before anything is computed from it.
+//!
+//! The spellings: flat 5.x (`rope_parameters`, `layer_types`), flat 4.x (`rope_theta`, `rope_local_base_freq`,
+//! `rope_scaling`, `sliding_window_pattern`), and nested (`text_config` inside a `Gemma3ForConditionalGeneration`).
+//! Defaults are `Gemma3TextConfig`'s of transformers 5.23.0. `attn_logit_softcapping` is not read: Gemma 3 never
+//! applies it.
+
+use serde_json::{Map, Value, json};
+
+use super::{LayerKind, Shape};
+use crate::{Error, Result};
+
+/// The largest config.json that is read, in bytes. Real ones have a few KB.
+pub const MAX_CONFIG_BYTES: usize = 4 << 20;
+
+/// Largest accepted values. Far above any Gemma 3, and small enough that no product of them overflows 64 bits.
+mod limit {
+    pub const VOCAB: usize = 1 << 24;
+    pub const HIDDEN: usize = 1 << 17;
+    pub const FFN: usize = 1 << 20;
+    pub const LAYERS: usize = 1024;
+    pub const HEADS: usize = 1024;
+    pub const HEAD_DIM: usize = 256;
+    pub const POSITIONS: usize = 1 << 30;
+}
+
+/// Parses a config.json and, where the model has one, its generation_config.json (which may name further tokens that
+/// end a reply; a config of Gemma 3 -it gives 1 and 106 in all).
+///
+/// # Errors
+/// [`Error::Input`] naming the key, what it holds and what is wanted: not JSON, another architecture, a size that no
+/// Gemma 3 can have, or a feature that changes the forward pass and is not supported.
+pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
+    let root = parse_object(config, "config.json")?;
+    let outer = Keys { map: &root, file: "config.json" };
+    check_architecture(&outer)?;
+    let text = match outer.get("text_config") {
+        None => Keys { map: &root, file: "config.json" },
+        Some(Value::Object(map)) => Keys { map, file: "config.json" },
+        Some(other) => return Err(outer.wrong("text_config", other, "an object")),
+    };
+    let mut shape = parse_text(&outer, &text)?;
+    if let Some(generation) = generation {
+        let map = parse_object(generation, "generation_config.json")?;
+        Keys { map: &map, file: "generation_config.json" }.add_eos(&mut shape.eos)?;
+    }
+    Ok(shape)
+}
+
+/// The config.json of a checkpoint that Kiln writes: the flat 5.x spelling. [`parse`] reads it back to an equal shape.
+pub fn to_json(shape: &Shape) -> String {
+    let layer_types: Vec<&str> = shape.layers.iter().map(|kind| layer_word(*kind)).collect();
+    let full = if shape.rope_factor_global == 1.0 {
+        json!({"rope_type": "default", "rope_theta": number(shape.rope_theta_global)})
+    } else {
+        json!({
+            "rope_type": "linear",
+            "rope_theta": number(shape.rope_theta_global),
+            "factor": number(shape.rope_factor_global),
+        })
+    };
+    let eos = match shape.eos.as_slice() {
+        [one] => json!(one),
+        several => json!(several),
+    };
+    let config = json!({
+        "architectures": ["Gemma3ForCausalLM"],
+        "model_type": "gemma3_text",
+        "dtype": "bfloat16",
+        "vocab_size": shape.vocab,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.ffn,
+        "num_hidden_layers": shape.layers.len(),
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "attention_bias": false,
+        "rms_norm_eps": number(shape.eps),
+        "query_pre_attn_scalar": number(shape.query_pre_attn_scalar),
+        "final_logit_softcapping": shape.logit_softcap.map(number),
+        "sliding_window": shape.window,
+        "layer_types": layer_types,
+        "rope_parameters": {
+            "full_attention": full,
+            "sliding_attention": {"rope_type": "default", "rope_theta": number(shape.rope_theta_local)},
+        },
+        "max_position_embeddings": shape.max_context,
+        "tie_word_embeddings": shape.tied,
+        "pad_token_id": 0,
+        "bos_token_id": shape.bos,
+        "eos_token_id": eos,
+    });
+    format!("{config:#}\n")
+}
+
+/// An f32 as the shortest decimal number that reads back to it; a whole number without a fraction.
+fn number(x: f32) -> Value {
+    if x.fract() == 0.0 && x.abs() < 1e9 {
+        return json!(x as i64);
+    }
+    json!(x.to_string().parse::<f64>().unwrap_or(f64::from(x)))
+}
+
+/// The word of `layer_types`.
+fn layer_word(kind: LayerKind) -> &'static str {
+    match kind {
+        LayerKind::Local => "sliding_attention",
+        LayerKind::Global => "full_attention",
+    }
+}
+
+/// Parses a JSON object of limited size. serde_json bounds the nesting itself.
+fn parse_object(text: &str, file: &str) -> Result<Map<String, Value>> {
+    let remedy = "take the file from the model's original download";
+    if text.len() > MAX_CONFIG_BYTES {
+        let cause = format!("{file} has {} bytes, more than the {MAX_CONFIG_BYTES} that any config needs", text.len());
+        return Err(Error::input(cause, remedy));
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(_) => Err(Error::input(format!("{file} is not a JSON object"), remedy)),
+        Err(e) => Err(Error::input(format!("{file} is not valid JSON: {e}"), remedy)),
+    }
+}
+
+/// Accepts the two Gemma 3 architectures that hold a text model with a language head.
+fn check_architecture(outer: &Keys) -> Result<()> {
+    const REMEDY: &str = "Kiln runs Gemma 3 text models (Gemma3ForCausalLM, Gemma3ForConditionalGeneration)";
+    let known = |name: &str| matches!(name, "Gemma3ForCausalLM" | "Gemma3ForConditionalGeneration");
+    let architectures = match outer.get("architectures") {
+        None => &Vec::new(),
+        Some(Value::Array(list)) => list,
+        Some(other) => return Err(outer.wrong("architectures", other, "a list of names")),
+    };
+    if !architectures.is_empty() && !architectures.iter().any(|a| a.as_str().is_some_and(known)) {
+        let found = excerpt(&architectures[0]);
+        return Err(Error::input(format!("config.json is of another architecture, {found}"), REMEDY));
+    }
+    match outer.get("model_type") {
+        Some(Value::String(t)) if t == "gemma3" || t == "gemma3_text" => Ok(()),
+        None if !architectures.is_empty() => Ok(()),
+        None => Err(Error::input("config.json gives neither model_type nor architectures", REMEDY)),
+        Some(other) => Err(Error::input(format!("config.json is of another model type, {}", excerpt(other)), REMEDY)),
+    }
+}
+
+/// The text model's keys. `outer` is the same object, or the one around `text_config`.
+fn parse_text(outer: &Keys, text: &Keys) -> Result<Shape> {
+    text.refuse_unsupported()?;
+    let layers = parse_layers(text)?;
+    let rope = Rope::parse(text)?;
+    let mut eos = Vec::new();
+    outer.add_eos(&mut eos)?;
+    text.add_eos(&mut eos)?;
+    if eos.is_empty() {
+        eos.push(1);
+    }
+    let tied = match text.flag("tie_word_embeddings")? {
+        Some(tied) => tied,
+        None => outer.flag("tie_word_embeddings")?.unwrap_or(true),
+    };
+    let shape = Shape {
+        vocab: text.size("vocab_size", 262_208, limit::VOCAB)?,
+        hidden: text.size("hidden_size", 2304, limit::HIDDEN)?,
+        ffn: text.size("intermediate_size", 9216, limit::FFN)?,
+        heads: text.size("num_attention_heads", 8, limit::HEADS)?,
+        kv_heads: text.size("num_key_value_heads", 4, limit::HEADS)?,
+        head_dim: text.size("head_dim", 256, limit::HEAD_DIM)?,
+        layers,
+        window: text.size("sliding_window", 4096, limit::POSITIONS)?,
+        eps: text.positive("rms_norm_eps", 1e-6)?,
+        query_pre_attn_scalar: text.positive("query_pre_attn_scalar", 256.0)?,
+        rope_theta_local: rope.theta_local,
+        rope_theta_global: rope.theta_global,
+        rope_factor_global: rope.factor_global,
+        logit_softcap: match text.get("final_logit_softcapping") {
+            None => None,
+            Some(_) => Some(text.positive("final_logit_softcapping", 0.0)?),
+        },
+        max_context: text.size("max_position_embeddings", 131_072, limit::POSITIONS)?,
+        tied,
+        bos: match text.get("bos_token_id").or_else(|| outer.get("bos_token_id")) {
+            None => 2,
+            Some(v) => text.token("bos_token_id", v)?,
+        },
+        eos,
+    };
+    check_shape(&shape)?;
+    Ok(shape)
+}
+
+/// What the single values cannot show: divisibility, and a first token that the vocabulary has.
+fn check_shape(shape: &Shape) -> Result<()> {
+    let refuse = |cause: String| Err(Error::input(format!("config.json: {cause}"), REMEDY_CONFIG));
+    for (key, size) in [("hidden_size", shape.hidden), ("intermediate_size", shape.ffn)] {
+        if size % 8 != 0 {
+            return refuse(format!("{key} is {size}; Kiln needs a multiple of 8"));
+        }
+    }
+    if !shape.head_dim.is_multiple_of(2) {
+        return refuse(format!("head_dim is {}; RoPE needs an even number", shape.head_dim));
+    }
+    if !shape.heads.is_multiple_of(shape.kv_heads) {
+        let (q, kv) = (shape.heads, shape.kv_heads);
+        return refuse(format!("num_key_value_heads is {kv}, which does not divide num_attention_heads, {q}"));
+    }
+    if shape.bos as usize >= shape.vocab {
+        return refuse(format!("bos_token_id is {}, past the vocabulary of {}", shape.bos, shape.vocab));
+    }
+    Ok(())
+}
+
+/// `layer_types` if given, else every `sliding_window_pattern`-th layer is global.
+fn parse_layers(text: &Keys) -> Result<Vec<LayerKind>> {
+    let count = text.size("num_hidden_layers", 26, limit::LAYERS)?;
+    let Some(types) = text.get("layer_types") else {
+        // 5.x keeps the 4.x key under its private name.
+        let key = ["sliding_window_pattern", "_sliding_window_pattern"]
+            .into_iter()
+            .find(|key| text.get(key).is_some())
+            .unwrap_or("sliding_window_pattern");
+        let pattern = text.size(key, 6, limit::LAYERS)?;
+        let kind = |i: usize| if (i + 1).is_multiple_of(pattern) { LayerKind::Global } else { LayerKind::Local };
+        return Ok((0..count).map(kind).collect());
+    };
+    let list = types.as_array().ok_or_else(|| text.wrong("layer_types", types, "a list"))?;
+    if list.len() != count {
+        let cause = format!("config.json: layer_types has {} entries for {count} layers", list.len());
+        return Err(Error::input(cause, REMEDY_CONFIG));
+    }
+    list.iter()
+        .map(|word| match word.as_str() {
+            Some("sliding_attention") => Ok(LayerKind::Local),
+            Some("full_attention") => Ok(LayerKind::Global),
+            _ => Err(text.wrong("layer_types", word, "sliding_attention or full_attention")),
+        })
+        .collect()
+}
+
+/// RoPE's constants in either spelling.
+struct Rope {
+    theta_local: f32,
+    theta_global: f32,
+    factor_global: f32,
+}
+
+impl Rope {
+    fn parse(text: &Keys) -> Result<Rope> {
+        let mut rope = Rope {
+            theta_local: text.positive("rope_local_base_freq", 1e4)?,
+            theta_global: text.positive("rope_theta", 1e6)?,
+            factor_global: 1.0,
+        };
+        if let Some(parameters) = text.object("rope_parameters")? {
+            let (full, sliding) = (parameters.object("full_attention")?, parameters.object("sliding_attention")?);
+            if full.is_none() && sliding.is_none() && !parameters.map.is_empty() {
+                let cause = "config.json: rope_parameters has neither full_attention nor sliding_attention";
+                return Err(Error::input(cause, REMEDY_CONFIG));
+            }
+            if let Some(full) = full {
+                rope.theta_global = full.positive("rope_theta", rope.theta_global)?;
+                rope.factor_global = full.rope_factor()?;
+            }
+            if let Some(sliding) = sliding {
+                rope.theta_local = sliding.positive("rope_theta", rope.theta_local)?;
+                let factor = sliding.rope_factor()?;
+                if factor != 1.0 {
+                    let cause = format!("config.json: sliding_attention scales RoPE by {factor}; Gemma 3 never does");
+                    return Err(Error::input(cause, REMEDY_CONFIG));
+                }
+            }
+        }
+        // As transformers 5: a 4.x rope_scaling beside rope_parameters has the last word on the global layers.
+        if let Some(scaling) = text.object("rope_scaling")? {
+            rope.factor_global = scaling.rope_factor()?;
+        }
+        Ok(rope)
+    }
+}
+
+const REMEDY_CONFIG: &str = "correct it, or take config.json from the model's original download";
+
+/// A JSON object's keys, read with their defaults. A null counts as absent.
+struct Keys<'a> {
+    map: &'a Map<String, Value>,
+    file: &'static str,
+}
+
+impl<'a> Keys<'a> {
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|v| !v.is_null())
+    }
+
+    fn wrong(&self, key: &str, found: &Value, wanted: &str) -> Error {
+        Error::input(format!("{}: {key} is {}; wanted {wanted}", self.file, excerpt(found)), REMEDY_CONFIG)
+    }
+
+    fn object(&self, key: &str) -> Result<Option<Keys<'a>>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Object(map)) => Ok(Some(Keys { map, file: self.file })),
+            Some(other) => Err(self.wrong(key, other, "an object")),
+        }
+    }
+
+    fn flag(&self, key: &str) -> Result<Option<bool>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Bool(b)) => Ok(Some(*b)),
+            Some(other) => Err(self.wrong(key, other, "true or false")),
+        }
+    }
+
+    /// A whole number from 1 to `max`.
+    fn size(&self, key: &str, default: usize, max: usize) -> Result<usize> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value
+            .as_u64()
+            .and_then(|n| usize::try_from(n).ok())
+            .filter(|n| (1..=max).contains(n))
+            .ok_or_else(|| self.wrong(key, value, &format!("a whole number from 1 to {max}")))
+    }
+
+    /// A number that is finite and above zero, also as the f32 that it becomes.
+    fn positive(&self, key: &str, default: f32) -> Result<f32> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value
+            .as_f64()
+            .map(|x| x as f32)
+            .filter(|x| x.is_finite() && *x > 0.0)
+            .ok_or_else(|| self.wrong(key, value, "a finite number above 0"))
+    }
+
+    fn token(&self, key: &str, value: &Value) -> Result<u32> {
+        let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+        id.ok_or_else(|| self.wrong(key, value, "a token id"))
+    }
+
+    /// Adds the ids of `eos_token_id` (one or a list) that `eos` does not have yet.
+    fn add_eos(&self, eos: &mut Vec<u32>) -> Result<()> {
+        let Some(value) = self.get("eos_token_id") else { return Ok(()) };
+        let ids = match value {
+            Value::Array(list) if list.len() > 64 => {
+                return Err(self.wrong("eos_token_id", value, "at most 64 token ids"));
+            }
+            Value::Array(list) => list.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        for id in ids {
+            let id = self.token("eos_token_id", id)?;
+            if !eos.contains(&id) {
+                eos.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// What divides the inverse frequencies: 1, or the factor of linear scaling.
+    fn rope_factor(&self) -> Result<f32> {
+        let Some(kind) = self.get("rope_type").or_else(|| self.get("type")) else { return Ok(1.0) };
+        match kind.as_str() {
+            Some("default") => Ok(1.0),
+            Some("linear") if self.get("factor").is_some() => self.positive("factor", 1.0),
+            Some("linear") => {
+                Err(Error::input(format!("{}: linear RoPE scaling gives no factor", self.file), REMEDY_CONFIG))
+            }
+            _ => Err(self.wrong("rope_type", kind, "default or linear")),
+        }
+    }
+
+    /// Keys that would change the forward pass in a way that Gemma 3 does not have.
+    fn refuse_unsupported(&self) -> Result<()> {
+        if let Some(value) = self.get("model_type")
+            && !matches!(value.as_str(), Some("gemma3_text" | "gemma3"))
+        {
+            return Err(self.wrong("model_type", value, "gemma3_text"));
+        }
+        for key in ["attention_bias", "use_bidirectional_attention"] {
+            if self.flag(key)? == Some(true) {
+                let cause = format!("{}: {key} is true, which Kiln does not compute", self.file);
+                return Err(Error::input(cause, "use a Gemma 3 text model without it"));
+            }
+        }
+        match self.get("hidden_activation") {
+            None => Ok(()),
+            Some(Value::String(name)) if name == "gelu_pytorch_tanh" => Ok(()),
+            Some(other) => Err(self.wrong("hidden_activation", other, "gelu_pytorch_tanh")),
+        }
+    }
+}
+
+/// A value as an error message can quote it.
+fn excerpt(value: &Value) -> String {
+    match value {
+        Value::Array(list) if list.len() > 4 => format!("a list of {}", list.len()),
+        Value::Object(_) => "an object".into(),
+        other => super::quote(&other.to_string()),
+    }
+}

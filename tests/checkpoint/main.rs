@@ -1,0 +1,8 @@
+//! Model files → validated rows: golden checkpoints in every spelling, the earlier engine's files, and every way in
+//! which a file can be wrong.
+
+mod bad_config;
+mod bad_files;
+mod earlier_engine;
+mod files;
+mod golden;
