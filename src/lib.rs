@@ -10,6 +10,7 @@
 //! allocation and no recording while tokens flow.
 #![warn(missing_docs)]
 
+pub mod engine;
 pub mod error;
 pub mod executor;
 pub mod gpu;
@@ -18,6 +19,7 @@ pub mod model;
 pub mod plan;
 pub mod reference;
 pub mod schedule;
+pub mod session;
 pub mod weights;
 
 pub use error::{Error, Result};

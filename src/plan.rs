@@ -162,8 +162,7 @@ fn too_large(purpose: Purpose, bytes_wanted: u64, memory: &Memory) -> Error {
 fn refusal(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
     let total: u64 = wanted.iter().map(|w| w.1).sum();
     let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
-    let heaps: Vec<_> =
-        memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
+    let heaps: Vec<_> = memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
     Error::refused(
         format!(
             "the model needs {} ({}), and {} has free {}",

@@ -70,8 +70,7 @@ impl Queue {
             .command_buffer_count(1);
         // SAFETY: the pool is this device's and used from one thread (`Queue` is not `Sync`).
         unsafe {
-            let commands =
-                device.allocate_command_buffers(&info).map_err(failure("allocate a command buffer"))?[0];
+            let commands = device.allocate_command_buffers(&info).map_err(failure("allocate a command buffer"))?[0];
             let begin = vk::CommandBufferBeginInfo::default();
             device.begin_command_buffer(commands, &begin).map_err(failure("record commands"))?;
             what(device, commands);
@@ -93,8 +92,7 @@ impl Queue {
         stamps: Option<Stamps>,
         readback: &[(vk::Buffer, vk::Buffer, vk::BufferCopy)],
     ) -> Result<vk::CommandBuffer> {
-        let handles =
-            dispatches.iter().map(|d| pipelines.get(d.kernel)).collect::<Result<Vec<_>>>()?;
+        let handles = dispatches.iter().map(|d| pipelines.get(d.kernel)).collect::<Result<Vec<_>>>()?;
         let layout = pipelines.layout;
         self.record(|device, commands| {
             use vk::PipelineStageFlags2 as Stage;
@@ -115,13 +113,7 @@ impl Queue {
                         bound = pipeline;
                     }
                     debug_assert!(d.push.bytes().len() <= PUSH_BYTES);
-                    device.cmd_push_constants(
-                        commands,
-                        layout,
-                        vk::ShaderStageFlags::COMPUTE,
-                        0,
-                        d.push.bytes(),
-                    );
+                    device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, d.push.bytes());
                     device.cmd_dispatch(commands, d.groups[0], d.groups[1], 1);
                 }
                 if !readback.is_empty() {
@@ -195,7 +187,12 @@ impl Queue {
 }
 
 /// A full memory barrier between two sets of stages.
-fn barrier(device: &ash::Device, commands: vk::CommandBuffer, from: vk::PipelineStageFlags2, to: vk::PipelineStageFlags2) {
+fn barrier(
+    device: &ash::Device,
+    commands: vk::CommandBuffer,
+    from: vk::PipelineStageFlags2,
+    to: vk::PipelineStageFlags2,
+) {
     let memory = [vk::MemoryBarrier2::default()
         .src_stage_mask(from)
         .src_access_mask(vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE)

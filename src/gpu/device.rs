@@ -139,12 +139,8 @@ fn create_instance(entry: &ash::Entry) -> Result<(ash::Instance, Option<Messenge
 fn create_messenger(entry: &ash::Entry, instance: &ash::Instance) -> Result<Messenger> {
     let utils = ash::ext::debug_utils::Instance::new(entry, instance);
     let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
-        .message_severity(
-            vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR,
-        )
-        .message_type(
-            vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE,
-        )
+        .message_severity(vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR)
+        .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE)
         .pfn_user_callback(Some(on_message));
     // SAFETY: the callback has the required signature and touches only statics.
     let messenger = unsafe { utils.create_debug_utils_messenger(&info, None) }
@@ -187,7 +183,11 @@ fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
 }
 
 /// Why a device cannot be used, or nothing.
-fn unfit(instance: &ash::Instance, physical: vk::PhysicalDevice, properties: &vk::PhysicalDeviceProperties) -> Option<String> {
+fn unfit(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    properties: &vk::PhysicalDeviceProperties,
+) -> Option<String> {
     if properties.api_version < vk::API_VERSION_1_3 {
         let v = properties.api_version;
         return Some(format!("has Vulkan {}.{}, not 1.3", vk::api_version_major(v), vk::api_version_minor(v)));
@@ -343,7 +343,12 @@ fn destroy_instance(instance: &ash::Instance, messenger: Option<&Messenger>) {
     }
 }
 
-fn create_device(instance: &ash::Instance, physical: vk::PhysicalDevice, family: u32, caps: &Caps) -> Result<ash::Device> {
+fn create_device(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    family: u32,
+    caps: &Caps,
+) -> Result<ash::Device> {
     let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
     let mut extensions = Vec::new();
     if caps.memory_budget {

@@ -101,9 +101,8 @@ impl Pipelines {
         // The driver checks the header; a file that is not its own is as good as none.
         let data = file.as_ref().and_then(|f| std::fs::read(f).ok()).unwrap_or_default();
         let info = vk::PipelineCacheCreateInfo::default().initial_data(&data);
-        let ranges = [vk::PushConstantRange::default()
-            .stage_flags(vk::ShaderStageFlags::COMPUTE)
-            .size(PUSH_BYTES as u32)];
+        let ranges =
+            [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(PUSH_BYTES as u32)];
         let layout_info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&ranges);
         // SAFETY: the device lives as long as `gpu`; all structures live through the calls.
         unsafe {
@@ -134,12 +133,10 @@ impl Pipelines {
         let code = ash::util::read_spv(&mut std::io::Cursor::new(kernel.module.spirv()))
             .map_err(|e| Error::device(format!("the SPIR-V of {name} is damaged: {e}"), "rebuild Kiln"))?;
         let constants = [kernel.workgroup, kernel.constants[0], kernel.constants[1]];
-        let entries: Vec<_> = (0..3u32)
-            .map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4))
-            .collect();
-        let specialization = vk::SpecializationInfo::default()
-            .map_entries(&entries)
-            .data(bytemuck::cast_slice(&constants));
+        let entries: Vec<_> =
+            (0..3u32).map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4)).collect();
+        let specialization =
+            vk::SpecializationInfo::default().map_entries(&entries).data(bytemuck::cast_slice(&constants));
         let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
             .required_subgroup_size(self.gpu.caps.subgroup);
         let device = &self.gpu.device;
@@ -178,9 +175,12 @@ impl Pipelines {
         let write = || {
             std::fs::create_dir_all(file.parent()?).ok()?;
             let part = file.with_extension(format!("{}.part", std::process::id()));
-            std::fs::write(&part, &data).and_then(|()| std::fs::rename(&part, file)).inspect_err(|_| {
-                let _ = std::fs::remove_file(&part);
-            }).ok()
+            std::fs::write(&part, &data)
+                .and_then(|()| std::fs::rename(&part, file))
+                .inspect_err(|_| {
+                    let _ = std::fs::remove_file(&part);
+                })
+                .ok()
         };
         if write().is_none() {
             log::warn!("the pipeline cache {} cannot be written: every start compiles anew", file.display());

@@ -201,11 +201,19 @@ impl Lowering<'_> {
         let same_rows = |n: usize| steps[..n].iter().all(|s| s.rows == steps[0].rows);
         match steps {
             [a, b, ..] if same_rows(2) => match (&a.op, &b.op) {
-                (
-                    &Op::NormAdd { x, weight, eps, residual },
-                    &Op::RmsNorm { x: x2, weight: w2, eps: eps2, out },
-                ) if x2 == residual && a.rows == Rows::Pass => {
-                    Some(self.norm(Module::NormAddNorm, a.rows, x, weight, eps, Some(residual), Some((w2, eps2, out)), 2))
+                (&Op::NormAdd { x, weight, eps, residual }, &Op::RmsNorm { x: x2, weight: w2, eps: eps2, out })
+                    if x2 == residual && a.rows == Rows::Pass =>
+                {
+                    Some(self.norm(
+                        Module::NormAddNorm,
+                        a.rows,
+                        x,
+                        weight,
+                        eps,
+                        Some(residual),
+                        Some((w2, eps2, out)),
+                        2,
+                    ))
                 }
                 (&Op::Linear { weight, x, out }, &Op::GatedGelu { gate, up, out: gated })
                     if self.count(a.rows) < TILE_ROWS && is_halves(out, gate, up) =>

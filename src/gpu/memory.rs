@@ -77,18 +77,23 @@ impl Buffer {
         // SAFETY: the buffer was just made by this device and is not in use.
         let needs = unsafe { device.get_buffer_memory_requirements(self.handle) };
         let index = memory_type(&self.gpu, heap, needs.memory_type_bits, access).ok_or_else(|| {
-            Error::device(format!("heap {heap} has no memory type for a buffer"), "update the driver or use `--device cpu`")
+            Error::device(
+                format!("heap {heap} has no memory type for a buffer"),
+                "update the driver or use `--device cpu`",
+            )
         })?;
         let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
-        let info =
-            vk::MemoryAllocateInfo::default().allocation_size(needs.size).memory_type_index(index).push_next(&mut flags);
+        let info = vk::MemoryAllocateInfo::default()
+            .allocation_size(needs.size)
+            .memory_type_index(index)
+            .push_next(&mut flags);
         let what = format!("allocate {}", crate::plan::bytes(needs.size));
         // SAFETY: the memory type is one the buffer allows; the memory is bound once and mapped whole, once.
         unsafe {
             self.memory = device.allocate_memory(&info, None).map_err(failure(&what))?;
             device.bind_buffer_memory(self.handle, self.memory, 0).map_err(failure("bind memory"))?;
-            self.address = device
-                .get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(self.handle));
+            self.address =
+                device.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(self.handle));
             let properties = self.gpu.memory.memory_types[index as usize].property_flags;
             self.cached = properties.contains(vk::MemoryPropertyFlags::HOST_CACHED);
             if properties.contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT) {
@@ -133,8 +138,7 @@ pub fn describe(gpu: &Gpu) -> Memory {
         .into_iter()
         .enumerate()
         .map(|(i, available)| {
-            let device_local =
-                gpu.memory.memory_heaps[i].flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
+            let device_local = gpu.memory.memory_heaps[i].flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
             let host_visible = types.iter().any(|t| {
                 t.heap_index as usize == i
                     && t.property_flags

@@ -164,9 +164,8 @@ impl Vulkan {
         if self.gpu.caps.timestamp_ns.is_none() {
             return Ok(None);
         }
-        let info = vk::QueryPoolCreateInfo::default()
-            .query_type(vk::QueryType::TIMESTAMP)
-            .query_count(2 * segments as u32);
+        let info =
+            vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(2 * segments as u32);
         // SAFETY: the device is alive; the pool is destroyed in `drop`.
         unsafe { self.gpu.device.create_query_pool(&info, None) }.map(Some).map_err(failure("create a query pool"))
     }
@@ -218,7 +217,10 @@ impl Vulkan {
         // SAFETY: the replay that writes these queries has been waited for.
         unsafe {
             let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
-            self.gpu.device.get_query_pool_results(pool, 0, &mut self.ticks, flags).map_err(failure("read timestamps"))?;
+            self.gpu
+                .device
+                .get_query_pool_results(pool, 0, &mut self.ticks, flags)
+                .map_err(failure("read timestamps"))?;
         }
         let slowest = self.ticks.chunks_exact(2).map(|t| t[1].saturating_sub(t[0])).max().unwrap_or(0);
         let nanoseconds = (slowest as f64 * tick).max(1.0);

@@ -94,7 +94,10 @@ fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize, what: &str) -> Result<Vec<T
     let mut v = Vec::new();
     v.try_reserve_exact(len).map_err(|_| {
         Error::refused(
-            format!("{} of system memory for the {what} cannot be had", crate::plan::bytes(size_of::<T>() as u64 * len as u64)),
+            format!(
+                "{} of system memory for the {what} cannot be had",
+                crate::plan::bytes(size_of::<T>() as u64 * len as u64)
+            ),
             "close other programs or use a smaller model or --ctx",
         )
     })?;

@@ -36,8 +36,7 @@ pub(super) fn run(op: &Op, state: &State, weights: &Weights, arena: &mut [f32], 
                 for (half, slot) in [(0, k), (1, v)] {
                     let x = row(arena, slot, r);
                     for (head, values) in x.chunks_exact(ring.head_dim).enumerate() {
-                        let at =
-                            ring_at(&ring, state.sequence[r] as usize, half, head, state.position[r] as usize);
+                        let at = ring_at(&ring, state.sequence[r] as usize, half, head, state.position[r] as usize);
                         kv[ring.layer][at..at + ring.head_dim].copy_from_slice(values);
                     }
                 }

@@ -1,0 +1,171 @@
+//! A model made ready to run: from a checkpoint, through the plan, to an executor.
+
+use crate::executor::Executor;
+use crate::gpu::{self, Choice, Gpu, Vulkan};
+use crate::machine;
+use crate::model::checkpoint::{Checkpoint, Source};
+use crate::model::{Shape, WeightFormat};
+use crate::plan::{Heap, Memory, Plan};
+use crate::reference::Reference;
+use crate::schedule::{Extent, KvType, Schedule};
+use crate::weights::Progress;
+use crate::{Error, Result};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Where to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    /// The best Vulkan device; the CPU, said aloud, where there is none.
+    Auto,
+    /// A Vulkan device: the best, or the one with this index.
+    Vulkan(Option<usize>),
+    /// The reference executor.
+    Cpu,
+}
+
+impl std::str::FromStr for Device {
+    type Err = String;
+
+    fn from_str(s: &str) -> std::result::Result<Self, String> {
+        match (s, s.strip_prefix("vulkan:")) {
+            ("auto", _) => Ok(Device::Auto),
+            ("cpu", _) => Ok(Device::Cpu),
+            ("vulkan", _) => Ok(Device::Vulkan(None)),
+            (_, Some(n)) => {
+                n.parse().map(|n| Device::Vulkan(Some(n))).map_err(|_| format!("`{n}` is not a device index"))
+            }
+            _ => Err("use auto, vulkan, vulkan:N or cpu".into()),
+        }
+    }
+}
+
+/// How a model is to be loaded. `None` takes the default.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Where to run.
+    pub device: Device,
+    /// Form of the matrices on the device.
+    pub weights: WeightFormat,
+    /// Positions of a sequence; by default 4096, or the model's maximum if smaller.
+    pub context: Option<usize>,
+    /// Rows of the largest prefill pass; by default 512, or the context if smaller.
+    pub chunk: Option<usize>,
+    /// Sequences with KV of their own.
+    pub sequences: usize,
+    /// Rows of logits that one replay of the head makes.
+    pub head_rows: usize,
+    /// Element type of the KV cache on a device.
+    pub kv: KvType,
+    /// The longest that one submit should keep a GPU busy.
+    pub submit_budget: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            device: Device::Auto,
+            weights: WeightFormat::Int8,
+            context: None,
+            chunk: None,
+            sequences: 1,
+            head_rows: 1,
+            kv: KvType::F16,
+            submit_budget: gpu::replay::Options::default().submit_budget,
+        }
+    }
+}
+
+/// Positions of a sequence where nothing else is asked for.
+pub const DEFAULT_CONTEXT: usize = 4096;
+/// Rows of a prefill chunk where nothing else is asked for.
+pub const DEFAULT_CHUNK: usize = 512;
+
+impl Options {
+    /// The sizes to build a schedule for.
+    ///
+    /// # Errors
+    /// Input: a size of zero, or a context beyond the model's.
+    pub fn extent(&self, shape: &Shape) -> Result<Extent> {
+        let context = self.context.unwrap_or(DEFAULT_CONTEXT.min(shape.max_context));
+        if context == 0 || context > shape.max_context {
+            return Err(Error::input(
+                format!("a context of {context} tokens is not in 1..={}, the model's range", shape.max_context),
+                "choose another --ctx",
+            ));
+        }
+        if self.chunk == Some(0) || self.sequences == 0 {
+            return Err(Error::input("a prefill chunk of 0 rows", "choose a --chunk of 1 or more"));
+        }
+        let chunk = self.chunk.unwrap_or(DEFAULT_CHUNK).min(context);
+        let max_rows = chunk.max(self.sequences);
+        Ok(Extent {
+            context,
+            max_rows,
+            head_rows: self.head_rows.max(1).min(max_rows),
+            sequences: self.sequences,
+            kv: self.kv,
+            weights: self.weights,
+        })
+    }
+}
+
+/// The system's memory as the plan sees it, for the reference executor.
+pub fn host_memory() -> Memory {
+    let heap = Heap {
+        name: "system memory".into(),
+        available: machine::available_memory(),
+        device_local: true,
+        host_visible: true,
+    };
+    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX }
+}
+
+/// Builds the schedule, places it, loads the weights, and bakes.
+///
+/// # Errors
+/// Input: the checkpoint or the options. Refused: it does not fit. Device: no such device, or it failed.
+pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Executor>> {
+    let shape = checkpoint.shape();
+    if options.weights == WeightFormat::Bf16 && checkpoint.source() == Source::Int8 {
+        return Err(Error::input(
+            "--weights bf16 asks for what an INT8 checkpoint no longer has",
+            "use the BF16 checkpoint, or --weights int8",
+        ));
+    }
+    let extent = options.extent(shape)?;
+    let gpu = match options.device {
+        Device::Cpu => None,
+        Device::Vulkan(n) => Some(Gpu::open(n.map_or(Choice::Best, Choice::Index))?),
+        Device::Auto => match Gpu::open(Choice::Best) {
+            Ok(gpu) => Some(gpu),
+            Err(e) => {
+                log::warn!("{e}");
+                log::warn!("running on the CPU reference executor, which is slow");
+                None
+            }
+        },
+    };
+    match gpu {
+        Some(gpu) => load_vulkan(Rc::new(gpu), checkpoint, Schedule::build(shape, extent), options, progress),
+        None => {
+            // The reference keeps its KV in f32: plan for that.
+            let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent });
+            Plan::place(&schedule, &host_memory(), 0)?;
+            Ok(Box::new(Reference::load(checkpoint, schedule, progress)?))
+        }
+    }
+}
+
+fn load_vulkan(
+    gpu: Rc<Gpu>,
+    checkpoint: &Checkpoint,
+    schedule: Schedule,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Box<dyn Executor>> {
+    let memory = gpu::memory::describe(&gpu);
+    let plan = Plan::place(&schedule, &memory, gpu::replay::staging_bytes(&schedule))?;
+    let options = gpu::replay::Options { submit_budget: options.submit_budget };
+    Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
+}

@@ -1,0 +1,112 @@
+//! One sequence: its KV slot and what it holds, prefill in chunks, and decoding token by token.
+
+use crate::executor::{Executor, HeadRows, Row};
+use crate::{Error, Result};
+
+/// A sequence on an executor.
+#[derive(Debug, Clone)]
+pub struct Session {
+    sequence: u32,
+    tokens: Vec<u32>,
+}
+
+impl Session {
+    /// An empty sequence in KV slot `sequence`, with room for `context` tokens.
+    pub fn new(sequence: u32, context: usize) -> Session {
+        Session { sequence, tokens: Vec::with_capacity(context) }
+    }
+
+    /// The tokens whose keys and values are in the cache.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Forgets what is behind the first `keep` tokens. Returns how many are kept: none where a local layer's ring no
+    /// longer holds the keys that the next token would see.
+    pub fn rewind(&mut self, executor: &dyn Executor, keep: usize) -> usize {
+        let back = self.tokens.len().saturating_sub(keep);
+        let schedule = executor.schedule();
+        let window = schedule.shape.window;
+        // A ring of capacity c holds the last c positions; position `keep` sees `window - 1` before it.
+        let held = schedule.rings.iter().map(|r| r.capacity).min().unwrap_or(0);
+        let enough = self.tokens.len() <= held || back + window <= held + 1;
+        self.tokens.truncate(if enough { keep } else { 0 });
+        self.tokens.len()
+    }
+
+    fn rows(&self, tokens: &[u32]) -> Vec<Row> {
+        let row = |(i, &token)| Row { token, position: (self.tokens.len() + i) as u32, sequence: self.sequence };
+        tokens.iter().enumerate().map(row).collect()
+    }
+
+    /// Runs `tokens` behind those already there, in chunks of the schedule's size; then the executor's head row 0 holds
+    /// the last one's logits.
+    ///
+    /// # Errors
+    /// Input: no tokens, a token outside of the vocabulary, or more than the context holds: nothing is run then.
+    pub fn prefill(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<()> {
+        self.prefill_watched(executor, tokens, &mut |executor, rows, last| {
+            let head = last.then_some(HeadRows { first: rows.len() - 1, count: 1 });
+            executor.forward(rows, head)
+        })
+    }
+
+    /// As [`Session::prefill`], with each chunk run by `run(executor, rows, is the last chunk)`.
+    ///
+    /// # Errors
+    /// As [`Session::prefill`].
+    pub fn prefill_watched(
+        &mut self,
+        executor: &mut dyn Executor,
+        tokens: &[u32],
+        run: &mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Result<()>,
+    ) -> Result<()> {
+        self.check(executor, tokens)?;
+        let chunk = executor.schedule().extent.max_rows;
+        let chunks = tokens.len().div_ceil(chunk);
+        for (i, part) in tokens.chunks(chunk).enumerate() {
+            let rows = self.rows(part);
+            run(executor, &rows, i + 1 == chunks)?;
+            self.tokens.extend_from_slice(part);
+        }
+        Ok(())
+    }
+
+    fn check(&self, executor: &dyn Executor, tokens: &[u32]) -> Result<()> {
+        let schedule = executor.schedule();
+        let (vocab, context) = (schedule.shape.vocab, schedule.extent.context);
+        if tokens.is_empty() {
+            return Err(Error::input("the prompt is empty", "give at least one token"));
+        }
+        if let Some(id) = tokens.iter().find(|&&t| t as usize >= vocab) {
+            return Err(Error::input(
+                format!("token id {id} is outside of the vocabulary of {vocab}"),
+                "use ids from this model's tokenizer",
+            ));
+        }
+        let total = self.tokens.len() + tokens.len();
+        if total > context {
+            return Err(Error::input(
+                format!("the prompt of {total} tokens is longer than the context of {context}"),
+                format!("shorten it, or raise --ctx (the model allows {})", schedule.shape.max_context),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Positions left in the context.
+    pub fn room(&self, executor: &dyn Executor) -> usize {
+        executor.schedule().extent.context - self.tokens.len()
+    }
+
+    /// Runs one token; then the executor's head row 0 holds its logits. Allocates nothing.
+    ///
+    /// # Errors
+    /// Input: the context is full. Device: the device failed.
+    pub fn decode(&mut self, executor: &mut dyn Executor, token: u32) -> Result<()> {
+        let row = Row { token, position: self.tokens.len() as u32, sequence: self.sequence };
+        executor.forward(&[row], Some(HeadRows { first: 0, count: 1 }))?;
+        self.tokens.push(token);
+        Ok(())
+    }
+}
