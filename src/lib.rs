@@ -6,7 +6,9 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod cli;
 pub mod error;
 pub mod model;
+pub mod text;
 
 pub use error::{Error, Result};
