@@ -111,3 +111,16 @@ fn parse_byte(token: &str) -> Option<u8> {
     let hex = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_hexdigit());
     hex.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::parse_byte;
+
+    #[test]
+    fn only_a_token_of_two_hex_digits_is_a_byte() {
+        assert_eq!((parse_byte("<0x00>"), parse_byte("<0xFF>"), parse_byte("<0xfe>")), (Some(0), Some(255), Some(254)));
+        for token in ["<0x1>", "<0x+1>", "<0x100>", "<0xG0>", "<0X41>", "<0x41", "0x41>", " <0x41>", "<0x€>", ""] {
+            assert_eq!(parse_byte(token), None, "{token}");
+        }
+    }
+}

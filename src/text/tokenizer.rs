@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::json;
 
 use super::pieces::Pieces;
@@ -24,7 +25,8 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Opens `dir/tokenizer.json`. The real one (33 MB) takes well under a second in a release build.
+    /// Opens `dir/tokenizer.json`. The real one (33 MB) takes about a second, nearly all of it in the
+    /// crate: open it while the weights load.
     ///
     /// # Errors
     /// [`Error::Input`] when the directory has no tokenizer, or the file is not a tokenizer of Gemma's kind.
@@ -47,14 +49,13 @@ impl Tokenizer {
 
     fn parse(bytes: &[u8], name: &str) -> Result<Self> {
         let remedy = "use the tokenizer.json that came with the Gemma 3 model";
-        let mut inner = tokenizers::Tokenizer::from_bytes(bytes)
-            .map_err(|e| Error::input(format!("{name} is not a tokenizer: {e}"), remedy))?;
-        if !decodes_like_gemma(&inner) {
-            return Err(Error::input(
-                format!("{name} is not a tokenizer of Gemma's kind: its decoder differs"),
-                remedy,
-            ));
+        let not_a_tokenizer =
+            |e: &dyn std::fmt::Display| Error::input(format!("{name} is not a tokenizer: {e}"), remedy);
+        let kind: Kind = serde_json::from_slice(bytes).map_err(|e| not_a_tokenizer(&e))?;
+        if let Some(difference) = kind.find_difference() {
+            return Err(Error::input(format!("{name} is not a tokenizer of Gemma's kind: {difference}"), remedy));
         }
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| not_a_tokenizer(&e))?;
         // What a file says of truncation and padding is meant for training batches; BOS is `encode`'s affair.
         inner.with_padding(None).with_post_processor(None::<tokenizers::PostProcessorWrapper>);
         inner.with_truncation(None).map_err(|e| Error::input(format!("{name}: {e}"), remedy))?;
@@ -158,14 +159,48 @@ impl Tokenizer {
     }
 }
 
-/// Whether the file's decoder is the one that [`Pieces`] and [`StreamDecoder`] reproduce.
-fn decodes_like_gemma(tokenizer: &tokenizers::Tokenizer) -> bool {
-    let gemma = json!({"type": "Sequence", "decoders": [
-        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-        {"type": "ByteFallback"},
-        {"type": "Fuse"},
-    ]});
-    serde_json::to_value(tokenizer.get_decoder()).is_ok_and(|decoder| decoder == gemma)
+/// What makes a `tokenizer.json` one of Gemma's kind. It is checked before the `tokenizers` crate sees the file, since
+/// that one panics on some subword prefixes.
+#[derive(Deserialize)]
+struct Kind {
+    model: ModelKind,
+    #[serde(default)]
+    decoder: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct ModelKind {
+    #[serde(rename = "type")]
+    name: String,
+    #[serde(default)]
+    byte_fallback: bool,
+    dropout: Option<f64>,
+    continuing_subword_prefix: Option<String>,
+    end_of_word_suffix: Option<String>,
+}
+
+impl Kind {
+    /// The first thing that is not as Gemma's.
+    fn find_difference(&self) -> Option<&'static str> {
+        // The decoder that `Pieces` and `StreamDecoder` reproduce.
+        let decoder = json!({"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+        ]});
+        let filled = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        let model = &self.model;
+        [
+            (model.name != "BPE", "its model is not BPE"),
+            (!model.byte_fallback, "its model has no byte_fallback"),
+            (model.dropout.is_some_and(|dropout| dropout != 0.0), "its model has dropout"),
+            (filled(&model.continuing_subword_prefix), "its model has a continuing_subword_prefix"),
+            (filled(&model.end_of_word_suffix), "its model has an end_of_word_suffix"),
+            (self.decoder != decoder, "its decoder differs"),
+        ]
+        .into_iter()
+        .find_map(|(differs, what)| differs.then_some(what))
+    }
 }
 
 fn missing(dir: &Path) -> Error {
@@ -249,6 +284,13 @@ mod tests {
         for bytes in [&b""[..], b"{}", b"[1,2]", b"\xff\xfe", br#"{"version":"1.0","model":{"type":"BPE"}}"#] {
             assert_eq!(Tokenizer::from_bytes(bytes).unwrap_err().exit_code(), 2);
         }
+        let model = |key: &str, value| edited(|json| json["model"][key] = value).unwrap_err().to_string();
+        assert!(model("type", json!("Unigram")).contains("not BPE"));
+        assert!(model("byte_fallback", json!(false)).contains("byte_fallback"));
+        assert!(model("dropout", json!(0.1)).contains("dropout"));
+        // The tokenizers crate panics on this one.
+        assert!(model("continuing_subword_prefix", json!("<0x41>")).contains("continuing_subword_prefix"));
+        assert!(model("end_of_word_suffix", json!("</w>")).contains("end_of_word_suffix"));
         let error = edited(|json| json["decoder"] = json!({"type": "Fuse"})).unwrap_err();
         assert!(error.to_string().contains("decoder"), "{error}");
         let error = edited(|json| json["model"]["vocab"]["huge"] = json!(4_000_000_000_u32)).unwrap_err();
