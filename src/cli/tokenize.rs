@@ -20,7 +20,7 @@ pub struct Args {
     /// Render a JSON list of messages with the model's chat template, into {"text","ids"}
     #[arg(long, conflicts_with_all = ["decode", "no_bos"])]
     pub chat: bool,
-    /// Do not put <bos> before the ids of the text
+    /// Do not put BOS before the ids of the text
     #[arg(long, conflicts_with = "decode")]
     pub no_bos: bool,
     /// Leave special tokens out of decoded text

@@ -25,7 +25,7 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Opens `dir/tokenizer.json`. The real one (33 MB) takes about a second, nearly all of it in the
+    /// Opens `dir/tokenizer.json`. The real one (33 MB) takes one to two seconds, most of it in the
     /// crate: open it while the weights load.
     ///
     /// # Errors
