@@ -10,6 +10,7 @@
 //! allocation and no recording while tokens flow.
 #![warn(missing_docs)]
 
+pub mod cli;
 pub mod engine;
 pub mod error;
 pub mod executor;
@@ -20,6 +21,7 @@ pub mod plan;
 pub mod reference;
 pub mod schedule;
 pub mod session;
+pub mod text;
 pub mod weights;
 
 pub use error::{Error, Result};

@@ -1,0 +1,171 @@
+//! `kiln tokenize`: text to ids, ids to text, messages to both, without a model's weights.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::text::{ChatTemplate, Message, Tokenizer, parse_ids};
+use crate::{Error, Result};
+
+/// Turns text into token ids, or ids into text; prints one JSON object.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Args {
+    /// Model directory, of which only the tokenizer's files are read [default: the built-in demo model]
+    #[arg(short, long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// Turn comma-separated ids into {"text"}
+    #[arg(long)]
+    pub decode: bool,
+    /// Render a JSON list of messages with the model's chat template, into {"text","ids"}
+    #[arg(long, conflicts_with_all = ["decode", "no_bos"])]
+    pub chat: bool,
+    /// Do not put BOS before the ids of the text
+    #[arg(long, conflicts_with = "decode")]
+    pub no_bos: bool,
+    /// Leave special tokens out of decoded text
+    #[arg(long, requires = "decode")]
+    pub skip_special: bool,
+    /// Do not open the model's turn behind the messages
+    #[arg(long, requires = "chat")]
+    pub no_generation_prompt: bool,
+    /// The text, ids or messages [default: standard input]
+    #[arg(value_name = "TEXT")]
+    pub input: Option<String>,
+}
+
+/// Runs the command on standard input and output. Without a model directory, `demo` opens the built-in model's
+/// tokenizer and template.
+///
+/// # Errors
+/// [`Error::Input`] for files, text, ids or messages that are not understood; [`Error::Failed`] when the output cannot
+/// be written.
+pub fn run(args: &Args, demo: impl FnOnce() -> Result<(Tokenizer, ChatTemplate)>) -> Result<()> {
+    let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
+    match &args.model {
+        Some(dir) => {
+            let tokenizer = Tokenizer::open(dir)?;
+            tokenize(args, &tokenizer, || ChatTemplate::open(dir), stdin.lock(), stdout.lock())
+        }
+        None => {
+            let (tokenizer, template) = demo()?;
+            tokenize(args, &tokenizer, || Ok(template), stdin.lock(), stdout.lock())
+        }
+    }
+}
+
+/// The command with everything it touches passed in. `template` is called for `--chat` only, so that a broken template
+/// hinders nothing else.
+///
+/// # Errors
+/// As [`run`].
+pub fn tokenize(
+    args: &Args,
+    tokenizer: &Tokenizer,
+    template: impl FnOnce() -> Result<ChatTemplate>,
+    stdin: impl Read,
+    mut stdout: impl Write,
+) -> Result<()> {
+    let input = match &args.input {
+        Some(input) => input.clone(),
+        None => read_text(stdin)?,
+    };
+    let answer = if args.decode {
+        json!({ "text": tokenizer.decode(&parse_ids(&input)?, args.skip_special)? })
+    } else if args.chat {
+        let messages: Vec<Message> = serde_json::from_str(&input).map_err(|e| {
+            Error::input(
+                format!("the messages are not understood: {e}"),
+                r#"give a JSON list such as [{"role": "user", "content": "Hello"}]"#,
+            )
+        })?;
+        let text = template()?.render(&messages, !args.no_generation_prompt)?;
+        let ids = tokenizer.encode(&text, false)?;
+        json!({ "text": text, "ids": ids })
+    } else {
+        json!({ "ids": tokenizer.encode(&input, !args.no_bos)? })
+    };
+    let written = writeln!(stdout, "{answer}").and_then(|()| stdout.flush());
+    written.map_err(|e| Error::failed(format!("cannot write standard output: {e}"), "check what reads it"))
+}
+
+fn read_text(mut stdin: impl Read) -> Result<String> {
+    let mut bytes = Vec::new();
+    stdin
+        .read_to_end(&mut bytes)
+        .map_err(|e| Error::input(format!("cannot read standard input: {e}"), "give the text as an argument"))?;
+    String::from_utf8(bytes).map_err(|e| {
+        let position = e.utf8_error().valid_up_to();
+        Error::input(format!("standard input is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn dir() -> PathBuf {
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tokenizer"))
+    }
+
+    fn call(words: &[&str], stdin: &[u8]) -> Result<String> {
+        let args = Command::try_parse_from(std::iter::once(&"tokenize").chain(words))
+            .map_err(|e| Error::input(e.to_string(), "usage"))?
+            .args;
+        let mut out = Vec::new();
+        tokenize(&args, &Tokenizer::open(&dir())?, || ChatTemplate::open(&dir()), stdin, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn each_mode_prints_its_object() {
+        let ok = |words: &[&str], stdin: &str| call(words, stdin.as_bytes()).unwrap();
+        assert_eq!(ok(&["Hello"], "unread"), "{\"ids\":[2,94,460,318,465]}\n");
+        assert_eq!(ok(&["--no-bos", "Hello"], ""), "{\"ids\":[94,460,318,465]}\n");
+        assert_eq!(ok(&[], "Hello"), ok(&["Hello"], ""));
+        assert_eq!(ok(&[""], "unread"), "{\"ids\":[2]}\n");
+        assert_eq!(ok(&["--no-bos", "--json", ""], ""), "{\"ids\":[]}\n");
+        assert_eq!(ok(&["--decode", "2,94,460"], ""), "{\"text\":\"<bos>He\"}\n");
+        assert_eq!(ok(&["--decode", "--skip-special"], "2,94,460\n"), "{\"text\":\"He\"}\n");
+        assert_eq!(ok(&["--decode", ""], ""), "{\"text\":\"\"}\n");
+        let messages = r#"[{"role": "user", "content": "Hello"}]"#;
+        assert_eq!(
+            ok(&["--chat", "--no-generation-prompt"], messages),
+            "{\"text\":\"<bos><start_of_turn>user\\nHello<end_of_turn>\\n\",\
+             \"ids\":[2,10,474,464,278,12,94,460,318,465,11,12]}\n"
+        );
+        assert!(ok(&["--chat", messages], "").contains("<start_of_turn>model\\n\""));
+    }
+
+    #[test]
+    fn bad_input_is_named_with_exit_code_2() {
+        for (words, stdin, what) in [
+            (&["--decode", "2,seven"][..], &b""[..], "seven"),
+            (&["--decode", "2,512"], b"", "512"),
+            (&["--chat", "{"], b"", "messages are not understood"),
+            (&["--chat", "[]"], b"", "empty"),
+            (&["--chat", r#"[{"role": "assistant", "content": "a"}]"#], b"", "roles must alternate"),
+            (&[], b"ab\xff", "not UTF-8 at byte 2"),
+            (&["--chat", "--no-bos", "[]"], b"", "cannot be used with"),
+        ] {
+            let error = call(words, stdin).unwrap_err();
+            assert!(error.to_string().contains(what) && error.exit_code() == 2, "{words:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_model_directory_without_a_tokenizer_is_named() {
+        let empty = tempfile::tempdir().unwrap();
+        let args = Args { model: Some(empty.path().to_owned()), input: Some(String::new()), ..Args::default() };
+        let error = run(&args, || unreachable!("a directory was given")).unwrap_err();
+        assert!(error.to_string().contains("has no tokenizer.json"), "{error}");
+    }
+}

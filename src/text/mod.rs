@@ -1,0 +1,21 @@
+//! Text at both ends of the model: prompts become token ids, logits become the next id, ids become text again.
+//!
+//! Going in: [`ChatTemplate`] renders messages, [`Tokenizer`] turns text into ids. Coming out: [`Sampler`] picks an id,
+//! [`StreamDecoder`] turns ids into text that never has to be taken back, [`StopMatcher`] ends it at a stop string.
+//! Nothing in here knows of devices or schedules.
+
+pub mod chat;
+pub mod pieces;
+pub mod sampler;
+pub mod stop;
+pub mod stream;
+pub mod tokenizer;
+
+pub use chat::{ChatTemplate, Content, Message, Part};
+pub use sampler::{Sampler, SamplerConfig};
+pub use stop::{StopMatcher, Stopped};
+pub use stream::StreamDecoder;
+pub use tokenizer::{Tokenizer, parse_ids};
+
+#[cfg(test)]
+pub(crate) mod testing;

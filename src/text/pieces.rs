@@ -1,0 +1,126 @@
+//! What each token id decodes to, gathered once when a tokenizer is opened, so that decoding a token while text is
+//! streamed is an array access: the `tokenizers` crate would clone a string for each.
+
+use crate::{Error, Result};
+
+/// Ids are rows of an embedding; Gemma 3 has 262,208. A file that claims ids past this limit is not believed, because
+/// the table below is as long as its largest id.
+const MAX_IDS: u32 = 1 << 24;
+
+/// What one id decodes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// Text, spaces already restored from "▁".
+    Text(&'a str),
+    /// One byte of UTF-8: a byte-fallback token `<0xNN>`.
+    Byte(u8),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// No token has this id.
+    Absent,
+    Text,
+    Byte(u8),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// Where the id's text ends in `Pieces::text`; it begins where the one before ends.
+    end: u32,
+    kind: Kind,
+    special: bool,
+}
+
+/// The table of pieces, indexed by id.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    text: String,
+    entries: Vec<Entry>,
+}
+
+impl Pieces {
+    /// Reads every token out of `tokenizer`.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when an id is implausibly large.
+    pub(super) fn gather(tokenizer: &tokenizers::Tokenizer) -> Result<Self> {
+        let Some(last) = tokenizer.get_vocab(true).into_values().max() else {
+            return Ok(Self { text: String::new(), entries: Vec::new() });
+        };
+        if last >= MAX_IDS {
+            return Err(Error::input(
+                format!("tokenizer.json has a token with id {last}; ids end below {MAX_IDS}"),
+                "use the tokenizer.json that came with the model",
+            ));
+        }
+        let added = tokenizer.get_added_vocabulary();
+        let mut text = String::new();
+        let mut entries = Vec::with_capacity(last as usize + 1);
+        for id in 0..=last {
+            let token = tokenizer.id_to_token(id);
+            let special = token.as_ref().is_some_and(|token| added.is_special_token(token));
+            let kind = match token {
+                None => Kind::Absent,
+                // As Gemma's decoder does it: "▁" is replaced first, then what still looks like <0xNN> is a byte.
+                Some(token) => {
+                    let piece = token.replace('▁', " ");
+                    match parse_byte(&piece) {
+                        Some(byte) => Kind::Byte(byte),
+                        None => {
+                            text.push_str(&piece);
+                            Kind::Text
+                        }
+                    }
+                }
+            };
+            let end = u32::try_from(text.len()).map_err(|_| {
+                Error::input("the tokens of tokenizer.json are longer than 4 GiB", "use the model's own tokenizer.json")
+            })?;
+            entries.push(Entry { end, kind, special });
+        }
+        text.shrink_to_fit();
+        Ok(Self { text, entries })
+    }
+
+    /// The number of ids: the largest one plus one.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What `id` decodes to and whether it is a special token; `None` when no token has this id.
+    pub(super) fn get(&self, id: u32) -> Option<(Piece<'_>, bool)> {
+        let index = id as usize;
+        let entry = self.entries.get(index)?;
+        let piece = match entry.kind {
+            Kind::Absent => return None,
+            Kind::Byte(byte) => Piece::Byte(byte),
+            Kind::Text => {
+                let start = index.checked_sub(1).map_or(0, |before| self.entries[before].end);
+                Piece::Text(&self.text[start as usize..entry.end as usize])
+            }
+        };
+        Some((piece, entry.special))
+    }
+}
+
+/// The byte that a token `<0xNN>` stands for.
+fn parse_byte(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    // from_str_radix alone would take a sign.
+    let hex = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    hex.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_byte;
+
+    #[test]
+    fn only_a_token_of_two_hex_digits_is_a_byte() {
+        assert_eq!((parse_byte("<0x00>"), parse_byte("<0xFF>"), parse_byte("<0xfe>")), (Some(0), Some(255), Some(254)));
+        for token in ["<0x1>", "<0x+1>", "<0x100>", "<0xG0>", "<0X41>", "<0x41", "0x41>", " <0x41>", "<0x€>", ""] {
+            assert_eq!(parse_byte(token), None, "{token}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Text from ids, one at a time, and none of it ever taken back.
+//!
+//! Most tokens are whole pieces of text. What makes streaming hard are byte-fallback tokens: a run of consecutive ones
+//! is text only if the *whole* run is valid UTF-8, and otherwise one U+FFFD per byte, its valid part included. So a run is
+//! held back until the first token behind it, or until it can no longer become valid.
+
+use std::sync::Arc;
+
+use super::pieces::{Piece, Pieces};
+
+/// Decodes a sequence of ids incrementally. All that [`push`](Self::push) yields, followed by what
+/// [`finish`](Self::finish) yields, equals [`Tokenizer::decode`](super::Tokenizer::decode) of all ids, exactly.
+///
+/// The work per token does not grow with the sequence, and once its buffers have grown to their working size it
+/// allocates nothing.
+#[derive(Debug, Clone)]
+pub struct StreamDecoder {
+    pieces: Arc<Pieces>,
+    skip_special: bool,
+    run: ByteRun,
+    out: String,
+}
+
+impl StreamDecoder {
+    pub(super) fn new(pieces: Arc<Pieces>, skip_special: bool) -> Self {
+        Self { pieces, skip_special, run: ByteRun::default(), out: String::with_capacity(256) }
+    }
+
+    /// Takes the next id and yields the text that is now certain, often exactly the token's own, sometimes none.
+    ///
+    /// An id without a token yields nothing: a model's vocabulary is padded past its tokenizer's (Gemma 3 has 63 such
+    /// rows), and a generation that hits one goes on.
+    pub fn push(&mut self, id: u32) -> &str {
+        self.out.clear();
+        if let Some((piece, special)) = self.pieces.get(id)
+            && !(special && self.skip_special)
+        {
+            match piece {
+                Piece::Byte(byte) => self.run.push(byte, &mut self.out),
+                Piece::Text(text) => {
+                    self.run.end(&mut self.out);
+                    self.out.push_str(text);
+                }
+            }
+        }
+        &self.out
+    }
+
+    /// Yields what was held back, and makes the decoder ready for another sequence.
+    pub fn finish(&mut self) -> &str {
+        self.out.clear();
+        self.run.end(&mut self.out);
+        &self.out
+    }
+}
+
+/// The byte tokens since the last other token.
+#[derive(Debug, Clone, Default)]
+struct ByteRun {
+    /// The run's bytes, while it may still be valid UTF-8.
+    held: Vec<u8>,
+    /// How many bytes of `held` are whole, valid characters.
+    valid: usize,
+    /// The run is beyond repair: each byte of it is a U+FFFD.
+    broken: bool,
+}
+
+impl ByteRun {
+    fn push(&mut self, byte: u8, out: &mut String) {
+        if self.broken {
+            out.push(char::REPLACEMENT_CHARACTER);
+            return;
+        }
+        self.held.push(byte);
+        // At most the four bytes of one unfinished character are looked at again.
+        match std::str::from_utf8(&self.held[self.valid..]) {
+            Ok(_) => self.valid = self.held.len(),
+            Err(e) if e.error_len().is_none() => {}
+            Err(_) => {
+                self.broken = true;
+                self.replace(out);
+            }
+        }
+    }
+
+    fn end(&mut self, out: &mut String) {
+        match std::str::from_utf8(&self.held) {
+            Ok(text) => out.push_str(text),
+            Err(_) => self.replace(out),
+        }
+        self.held.clear();
+        self.valid = 0;
+        self.broken = false;
+    }
+
+    /// Yields one U+FFFD per held byte.
+    fn replace(&mut self, out: &mut String) {
+        out.extend(std::iter::repeat_n(char::REPLACEMENT_CHARACTER, self.held.len()));
+        self.held.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, small_tokenizer};
+
+    /// Random ids, most of them byte tokens, so that runs of every kind of validity occur.
+    fn random_ids(random: &mut Random, size: u32, bytes_from: u32) -> Vec<u32> {
+        let emoji = "😀€ß你".as_bytes();
+        let mut ids = Vec::new();
+        for _ in 0..random.below(24) {
+            match random.below(4) {
+                0 => ids.push(random.below(size)),
+                1 => ids.push(bytes_from + random.below(256)),
+                // Whole and cut characters.
+                _ => {
+                    let start = random.below(emoji.len() as u32) as usize;
+                    let end = start + random.below((emoji.len() - start) as u32 + 1) as usize;
+                    ids.extend(emoji[start..end].iter().map(|&byte| bytes_from + u32::from(byte)));
+                }
+            }
+        }
+        ids
+    }
+
+    #[test]
+    fn any_sequence_streams_to_what_the_tokenizers_crate_decodes_at_once() {
+        let tokenizer = small_tokenizer();
+        let size = tokenizer.vocab_size() as u32;
+        let bytes_from = tokenizer.token_id("<0x00>").unwrap();
+        let mut random = Random(7);
+        for round in 0..20_000 {
+            let ids = random_ids(&mut random, size, bytes_from);
+            let skip_special = round % 2 == 0;
+            let expected = tokenizer.inner().decode(&ids, skip_special).unwrap();
+            assert_eq!(tokenizer.decode(&ids, skip_special).unwrap(), expected, "{ids:?}");
+
+            let mut stream = tokenizer.stream(skip_special);
+            let mut text = String::new();
+            for &id in &ids {
+                text.push_str(stream.push(id));
+                assert!(expected.starts_with(&text), "{ids:?}: {text:?} was taken back in {expected:?}");
+            }
+            text.push_str(stream.finish());
+            assert_eq!(text, expected, "{ids:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_held_but_a_run_of_bytes_that_may_still_be_text() {
+        let tokenizer = small_tokenizer();
+        let byte = |b: u8| tokenizer.token_id(&format!("<0x{b:02X}>")).unwrap();
+        let eos = tokenizer.eos().unwrap();
+        let mut stream = tokenizer.stream(true);
+        assert_eq!(stream.push(tokenizer.token_id("e").unwrap()), "e");
+        assert_eq!(stream.push(byte(0xe4)), "");
+        assert_eq!(stream.push(eos), "", "a skipped token does not end the run");
+        assert_eq!(stream.push(byte(0xbd)), "");
+        assert_eq!(stream.push(byte(0xa0)), "", "a later byte could still turn 你 into U+FFFD");
+        assert_eq!(stream.push(byte(0xff)), "\u{fffd}\u{fffd}\u{fffd}\u{fffd}");
+        assert_eq!(stream.push(byte(0x41)), "\u{fffd}", "a broken run is not held");
+        assert_eq!(stream.push(u32::MAX), "", "an id without a token");
+        assert_eq!(stream.push(tokenizer.token_id("e").unwrap()), "e");
+        assert_eq!(stream.push(byte(0x41)), "");
+        assert_eq!(stream.finish(), "A");
+        assert_eq!(stream.finish(), "");
+    }
+}

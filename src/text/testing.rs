@@ -1,0 +1,30 @@
+//! What the unit tests of this module share.
+
+use super::Tokenizer;
+
+/// The 512-token tokenizer of Gemma's kind.
+pub(crate) fn small_tokenizer() -> Tokenizer {
+    Tokenizer::from_bytes(include_bytes!("../../tests/golden/tokenizer/tokenizer.json")).unwrap()
+}
+
+/// Test data that is the same in every run (xorshift64*; the seed must not be 0).
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        ((self.next() >> 32) % u64::from(bound)) as u32
+    }
+
+    /// A number in [0, 1).
+    pub(crate) fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1u64 << 24) as f32
+    }
+}

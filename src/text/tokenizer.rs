@@ -1,0 +1,322 @@
+//! Gemma's tokenizer: text to ids through the `tokenizers` crate, ids to text through a table of our own.
+//!
+//! Encoding is byte-pair merging over whole pieces of text between added tokens, and the crate does it well. Decoding is
+//! done here, because one definition must serve both a whole sequence and a stream of tokens; the tests hold it against
+//! the crate's. It is right for Gemma's decoder only, so a file with another decoder is refused.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::pieces::Pieces;
+use super::stream::StreamDecoder;
+use crate::{Error, Result};
+
+/// The tokenizer's file in a model directory.
+const FILE: &str = "tokenizer.json";
+
+/// A tokenizer of Gemma's kind: byte-pair encoding with byte fallback, "▁" for spaces, added tokens cut out first.
+#[derive(Debug)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    pieces: Arc<Pieces>,
+}
+
+impl Tokenizer {
+    /// Opens `dir/tokenizer.json`. The real one (33 MB) takes one to two seconds, most of it in the
+    /// crate: open it while the weights load.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the directory has no tokenizer, or the file is not a tokenizer of Gemma's kind.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let path = dir.join(FILE);
+        let bytes = std::fs::read(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound if dir.is_dir() => missing(dir),
+            _ => Error::unreadable(&path, &e),
+        })?;
+        Self::parse(&bytes, &path.display().to_string())
+    }
+
+    /// Opens a tokenizer from the bytes of its `tokenizer.json`, such as the one inside the executable.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when they are not a tokenizer of Gemma's kind.
+    pub fn from_bytes(tokenizer_json: &[u8]) -> Result<Self> {
+        Self::parse(tokenizer_json, FILE)
+    }
+
+    fn parse(bytes: &[u8], name: &str) -> Result<Self> {
+        let remedy = "use the tokenizer.json that came with the Gemma 3 model";
+        let not_a_tokenizer =
+            |e: &dyn std::fmt::Display| Error::input(format!("{name} is not a tokenizer: {e}"), remedy);
+        let kind: Kind = serde_json::from_slice(bytes).map_err(|e| not_a_tokenizer(&e))?;
+        if let Some(difference) = kind.find_difference() {
+            return Err(Error::input(format!("{name} is not a tokenizer of Gemma's kind: {difference}"), remedy));
+        }
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| not_a_tokenizer(&e))?;
+        // What a file says of truncation and padding is meant for training batches; BOS is `encode`'s affair.
+        inner.with_padding(None).with_post_processor(None::<tokenizers::PostProcessorWrapper>);
+        inner.with_truncation(None).map_err(|e| Error::input(format!("{name}: {e}"), remedy))?;
+        let pieces = Arc::new(Pieces::gather(&inner)?);
+        Ok(Self { inner, pieces })
+    }
+
+    /// The ids of `text`, preceded by `<bos>` exactly when `add_bos` says so, for empty text too.
+    ///
+    /// Special tokens spelled out in the text become their ids, as a rendered chat template needs it; a `<bos>` in the
+    /// text does not replace the one asked for.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the tokenizer has no `<bos>`, or cannot express the text.
+    pub fn encode(&self, text: &str, add_bos: bool) -> Result<Vec<u32>> {
+        let encoding = self.inner.encode_fast(text, false).map_err(|e| {
+            Error::input(format!("the tokenizer cannot encode the text: {e}"), "use the model's own tokenizer.json")
+        })?;
+        let mut ids = Vec::with_capacity(encoding.len() + 1);
+        if add_bos {
+            ids.push(self.bos().ok_or_else(|| {
+                Error::input("the tokenizer has no <bos> token", "ask for ids without it (--no-bos)")
+            })?);
+        }
+        ids.extend_from_slice(encoding.get_ids());
+        Ok(ids)
+    }
+
+    /// The text of `ids`. Tokens are joined and "▁" becomes a space; a run of byte tokens becomes the text it encodes in
+    /// UTF-8, or one U+FFFD per byte if the run as a whole is not valid. `skip_special` leaves special tokens out.
+    ///
+    /// # Errors
+    /// [`Error::Input`] naming the first id that has no token.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
+        let mut stream = self.stream(skip_special);
+        let mut text = String::new();
+        for &id in ids {
+            self.check(id)?;
+            text.push_str(stream.push(id));
+        }
+        text.push_str(stream.finish());
+        Ok(text)
+    }
+
+    /// A decoder for ids that come one at a time. It holds on to the tokenizer's table, not to the tokenizer.
+    pub fn stream(&self, skip_special: bool) -> StreamDecoder {
+        StreamDecoder::new(self.pieces.clone(), skip_special)
+    }
+
+    /// Checks that `id` has a token.
+    ///
+    /// # Errors
+    /// [`Error::Input`] naming the id and the range.
+    pub fn check(&self, id: u32) -> Result<()> {
+        if self.pieces.get(id).is_some() {
+            return Ok(());
+        }
+        let last = self.vocab_size().saturating_sub(1);
+        Err(Error::input(format!("token id {id} is not one of the tokenizer's"), format!("use ids from 0 to {last}")))
+    }
+
+    /// The number of ids, added tokens included: the largest id plus one (262,145 for Gemma 3). The model's own vocabulary
+    /// may be padded past it.
+    pub fn vocab_size(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The id of the token spelled `token`, if there is one.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// `<bos>`, the first token of every sequence.
+    pub fn bos(&self) -> Option<u32> {
+        self.token_id("<bos>")
+    }
+
+    /// `<eos>`, where a document ends.
+    pub fn eos(&self) -> Option<u32> {
+        self.token_id("<eos>")
+    }
+
+    /// `<pad>`.
+    pub fn pad(&self) -> Option<u32> {
+        self.token_id("<pad>")
+    }
+
+    /// `<end_of_turn>`, where the answer of an instruction-tuned model ends.
+    pub fn end_of_turn(&self) -> Option<u32> {
+        self.token_id("<end_of_turn>")
+    }
+
+    /// The ids at which generation stops: `<eos>` and `<end_of_turn>`, those of them that exist.
+    pub fn stop_ids(&self) -> Vec<u32> {
+        self.eos().into_iter().chain(self.end_of_turn()).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn inner(&self) -> &tokenizers::Tokenizer {
+        &self.inner
+    }
+}
+
+/// What makes a `tokenizer.json` one of Gemma's kind. It is checked before the `tokenizers` crate sees the file, since
+/// that one panics on some subword prefixes.
+#[derive(Deserialize)]
+struct Kind {
+    model: ModelKind,
+    #[serde(default)]
+    decoder: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct ModelKind {
+    #[serde(rename = "type")]
+    name: String,
+    #[serde(default)]
+    byte_fallback: bool,
+    dropout: Option<f64>,
+    continuing_subword_prefix: Option<String>,
+    end_of_word_suffix: Option<String>,
+}
+
+impl Kind {
+    /// The first thing that is not as Gemma's.
+    fn find_difference(&self) -> Option<&'static str> {
+        // The decoder that `Pieces` and `StreamDecoder` reproduce.
+        let decoder = json!({"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+        ]});
+        let filled = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        let model = &self.model;
+        [
+            (model.name != "BPE", "its model is not BPE"),
+            (!model.byte_fallback, "its model has no byte_fallback"),
+            (model.dropout.is_some_and(|dropout| dropout != 0.0), "its model has dropout"),
+            (filled(&model.continuing_subword_prefix), "its model has a continuing_subword_prefix"),
+            (filled(&model.end_of_word_suffix), "its model has an end_of_word_suffix"),
+            (self.decoder != decoder, "its decoder differs"),
+        ]
+        .into_iter()
+        .find_map(|(differs, what)| differs.then_some(what))
+    }
+}
+
+fn missing(dir: &Path) -> Error {
+    let other = match dir.join("tokenizer.model").exists() {
+        true => " (its tokenizer.model is a form that Kiln does not read)",
+        false => "",
+    };
+    Error::input(
+        format!("{} has no {FILE}{other}", dir.display()),
+        "put the model's tokenizer.json there, or give token ids instead of text",
+    )
+}
+
+/// Parses comma-separated token ids such as `2,17,5`; blanks around them are ignored, and blank text is no ids at all.
+///
+/// # Errors
+/// [`Error::Input`] naming the first word that is not an id.
+pub fn parse_ids(text: &str) -> Result<Vec<u32>> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    text.split(',')
+        .map(str::trim)
+        .map(|word| {
+            // u32's own parser would take "+5".
+            let digits = word.bytes().all(|b| b.is_ascii_digit());
+            word.parse().ok().filter(|_| digits).ok_or_else(|| {
+                Error::input(
+                    format!("{word:?} is not a token id"),
+                    "give ids as comma-separated numbers, such as 2,17,5",
+                )
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::small_tokenizer;
+    use super::*;
+
+    fn edited(edit: impl FnOnce(&mut serde_json::Value)) -> Result<Tokenizer> {
+        let bytes = include_bytes!("../../tests/golden/tokenizer/tokenizer.json");
+        let mut json: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+        edit(&mut json);
+        Tokenizer::from_bytes(json.to_string().as_bytes())
+    }
+
+    #[test]
+    fn bos_is_there_exactly_when_asked_for() {
+        let tokenizer = small_tokenizer();
+        assert_eq!(tokenizer.encode("", true).unwrap(), [2]);
+        assert!(tokenizer.encode("", false).unwrap().is_empty());
+        assert_eq!(tokenizer.encode("H", true).unwrap(), [2, 94]);
+        assert_eq!(tokenizer.encode("<bos>H", true).unwrap(), [2, 2, 94]);
+        assert_eq!((tokenizer.eos(), tokenizer.end_of_turn()), (Some(1), Some(11)));
+        assert_eq!(tokenizer.stop_ids(), [1, 11]);
+    }
+
+    #[test]
+    fn truncation_and_padding_in_the_file_are_for_training() {
+        let tokenizer = edited(|json| {
+            json["truncation"] =
+                json!({"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0});
+            json["padding"] = json!({"strategy": {"Fixed": 64}, "direction": "Left", "pad_to_multiple_of": null,
+                "pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>"});
+        });
+        let ids = small_tokenizer().encode("Hello wörld", true).unwrap();
+        assert!(ids.len() > 2);
+        assert_eq!(tokenizer.unwrap().encode("Hello wörld", true).unwrap(), ids);
+    }
+
+    #[test]
+    fn an_id_without_a_token_is_named_with_the_range() {
+        let message = small_tokenizer().decode(&[94, 512], false).unwrap_err().to_string();
+        assert!(message.contains("512") && message.contains("0 to 511"), "{message}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_gemma_tokenizer_is_refused() {
+        for bytes in [&b""[..], b"{}", b"[1,2]", b"\xff\xfe", br#"{"version":"1.0","model":{"type":"BPE"}}"#] {
+            assert_eq!(Tokenizer::from_bytes(bytes).unwrap_err().exit_code(), 2);
+        }
+        let model = |key: &str, value| edited(|json| json["model"][key] = value).unwrap_err().to_string();
+        assert!(model("type", json!("Unigram")).contains("not BPE"));
+        assert!(model("byte_fallback", json!(false)).contains("byte_fallback"));
+        assert!(model("dropout", json!(0.1)).contains("dropout"));
+        // The tokenizers crate panics on this one.
+        assert!(model("continuing_subword_prefix", json!("<0x41>")).contains("continuing_subword_prefix"));
+        assert!(model("end_of_word_suffix", json!("</w>")).contains("end_of_word_suffix"));
+        let error = edited(|json| json["decoder"] = json!({"type": "Fuse"})).unwrap_err();
+        assert!(error.to_string().contains("decoder"), "{error}");
+        let error = edited(|json| json["model"]["vocab"]["huge"] = json!(4_000_000_000_u32)).unwrap_err();
+        assert!(error.to_string().contains("4000000000"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_without_a_tokenizer_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Tokenizer::open(dir.path()).unwrap_err();
+        assert!(error.to_string().contains("has no tokenizer.json;"), "{error}");
+        std::fs::write(dir.path().join("tokenizer.model"), b"").unwrap();
+        assert!(Tokenizer::open(dir.path()).unwrap_err().to_string().contains("tokenizer.model"));
+        let error = Tokenizer::open(&dir.path().join("absent")).unwrap_err();
+        assert!(error.to_string().contains("cannot read"), "{error}");
+    }
+
+    #[test]
+    fn ids_are_parsed_or_the_bad_word_is_named() {
+        assert_eq!(parse_ids("2,17, 5\n").unwrap(), [2, 17, 5]);
+        assert!(parse_ids(" \n").unwrap().is_empty());
+        for (text, word) in
+            [("2,x7", "x7"), ("2,,5", "\"\""), ("4294967296", "4294967296"), ("-1", "-1"), ("+5", "+5"), ("1.5", "1.5")]
+        {
+            let message = parse_ids(text).unwrap_err().to_string();
+            assert!(message.contains(word), "{text}: {message}");
+        }
+    }
+}
