@@ -1,1 +1,40 @@
-fn main() {}
+//! argv → command → exit code.
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use kiln::cli::{self, Cli};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
+        .format_timestamp(None)
+        .format_target(false)
+        .init();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => e.exit(),
+        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
+        Err(e) => {
+            eprintln!("kiln: {}", one_line(&e));
+            return ExitCode::from(2);
+        }
+    };
+    match cli::main(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("kiln: {e}");
+            ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+/// A usage error on one line: clap's message without its layout, and where help is to be had.
+fn one_line(e: &clap::Error) -> String {
+    let text = e.to_string();
+    let message = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let message = message.split("\n\nFor more information").next().unwrap_or(message);
+    let words: Vec<&str> = message.split_whitespace().collect();
+    let message = words.join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    format!("{message}; see `kiln --help`")
+}

@@ -1,3 +1,77 @@
-//! The commands, one file each.
+//! The command line: arguments as typed, then each command's module.
 
+mod chat;
+pub mod forge;
+mod job;
+pub mod logits;
+pub mod model;
+pub mod plan;
+pub mod quantize;
+pub mod run;
 pub mod tokenize;
+
+use crate::{Error, Result};
+use clap::{Parser, Subcommand};
+use std::io::Write;
+
+/// Gemma 3 on Vulkan: a model is baked once, and replayed for every token.
+#[derive(Debug, Parser)]
+#[command(name = "kiln", version, about, arg_required_else_help = true, propagate_version = true)]
+pub struct Cli {
+    /// Print one JSON object on standard output, and nothing else there
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Answer a prompt, or chat
+    Run(run::Args),
+    /// Print the logits behind a list of tokens
+    Logits(logits::Args),
+    /// Turn text into token ids, or ids into text
+    Tokenize(tokenize::Args),
+    /// Convert a checkpoint to INT8
+    Quantize(quantize::QuantizeArgs),
+    /// Write a synthetic checkpoint of a given shape
+    Forge(forge::ForgeArgs),
+    /// Show where each byte goes, whether it fits, and what the schedule is
+    Plan(plan::Args),
+}
+
+/// Parses the process's arguments and runs the command.
+///
+/// # Errors
+/// What the command returns.
+pub fn main(cli: Cli) -> Result<()> {
+    match cli.command {
+        Command::Run(args) => run::run(&args, cli.json),
+        Command::Logits(args) => logits::run(&args, cli.json),
+        Command::Tokenize(args) => tokenize::run(&args, crate::demo::text),
+        Command::Quantize(args) => quantize::run(&args, cli.json),
+        Command::Forge(args) => forge::run(&args, cli.json),
+        Command::Plan(args) => plan::run(&args, cli.json),
+    }
+}
+
+/// Writes to standard output at once.
+///
+/// # Errors
+/// Failed: the reader is gone or the disk is full.
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|e| Error::failed(format!("cannot write standard output: {e}"), "check what reads it"))
+}
+
+/// Prints one JSON object and a newline.
+///
+/// # Errors
+/// As [`print`].
+fn print_json(value: &serde_json::Value) -> Result<()> {
+    print(&format!("{value}\n"))
+}

@@ -1,0 +1,131 @@
+//! The interactive chat of `kiln run`: a conversation on a terminal, with history. Ctrl-C ends a reply, Ctrl-D the chat.
+
+use super::run::{Args, Printer, roofline_share, summary};
+use crate::executor::Executor;
+use crate::generate::{Chooser, generate};
+use crate::gpu::kernels::cache_directory;
+use crate::session::Session;
+use crate::text::{ChatTemplate, Message, Tokenizer};
+use crate::{Error, Result};
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+
+/// A conversation and the session that holds its keys and values.
+struct Conversation<'a> {
+    args: &'a Args,
+    executor: &'a mut dyn Executor,
+    tokenizer: &'a Tokenizer,
+    template: &'a ChatTemplate,
+    messages: Vec<Message>,
+    session: Session,
+    chooser: Chooser,
+}
+
+/// Chats until the input ends.
+///
+/// # Errors
+/// The terminal or the device fails.
+pub(super) fn chat(
+    args: &Args,
+    executor: &mut dyn Executor,
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+) -> Result<()> {
+    let schedule = executor.schedule();
+    let session = Session::new(0, schedule.extent.context);
+    let chooser = Chooser::new(args.sampler(), schedule.shape.vocab)?;
+    eprintln!("{} on {}. Ctrl-C ends a reply, Ctrl-D the chat.", args.model.name(), executor.device());
+    let mut c = Conversation {
+        args,
+        executor,
+        tokenizer,
+        template,
+        messages: args.system.iter().map(|s| Message::new("system", s)).collect(),
+        session,
+        chooser,
+    };
+    let terminal = |e: ReadlineError| Error::failed(format!("the terminal failed: {e}"), "give the prompt with -p");
+    let mut editor = DefaultEditor::new().map_err(terminal)?;
+    let history = cache_directory().map(|d| d.join("history"));
+    if let Some(h) = &history {
+        let _ = editor.load_history(h);
+    }
+    loop {
+        match editor.readline("> ") {
+            Ok(line) if line.trim().is_empty() => {}
+            Ok(line) => {
+                let _ = editor.add_history_entry(&line);
+                match c.reply(&line) {
+                    // What a prompt did wrong does not end the chat.
+                    Err(e @ Error::Input { .. }) => eprintln!("kiln: {e}"),
+                    done => done?,
+                }
+            }
+            Err(ReadlineError::Interrupted) => eprintln!("(Ctrl-D ends the chat)"),
+            Err(ReadlineError::Eof) => break,
+            Err(e) => return Err(terminal(e)),
+        }
+    }
+    if let Some(h) = &history {
+        let saved = h.parent().map(std::fs::create_dir_all).transpose().is_ok() && editor.save_history(h).is_ok();
+        if !saved {
+            log::warn!("the history {} cannot be written", h.display());
+        }
+    }
+    Ok(())
+}
+
+impl Conversation<'_> {
+    /// Answers one line, and keeps both in the conversation if that succeeds.
+    fn reply(&mut self, line: &str) -> Result<()> {
+        self.messages.push(Message::new("user", line));
+        let ids = match self.fit() {
+            Ok(ids) => ids,
+            Err(e) => {
+                self.messages.pop();
+                return Err(e);
+            }
+        };
+        // What the cache already holds of the conversation is not run again; the last token always is, for its logits.
+        let same = self.session.tokens().iter().zip(&ids).take_while(|(a, b)| a == b).count();
+        let kept = self.session.rewind(self.executor, same.min(ids.len() - 1));
+
+        let stops = self.args.stops(self.executor, Some(self.tokenizer));
+        let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true)?;
+        let g = generate(
+            self.executor,
+            &mut self.session,
+            &ids[kept..],
+            &mut self.chooser,
+            &stops,
+            self.args.limit(),
+            &mut |id| printer.push(id),
+        )?;
+        printer.finish(g.finish)?;
+        super::print("\n")?;
+        let share = roofline_share(self.executor, &g)?;
+        eprintln!("{}", summary(self.executor, ids.len() - kept, &g, share));
+        self.messages.push(Message::new("assistant", &printer.text));
+        Ok(())
+    }
+
+    /// The conversation's ids; the oldest exchanges are dropped, aloud, until they leave room for a reply.
+    fn fit(&mut self) -> Result<Vec<u32>> {
+        let context = self.executor.schedule().extent.context;
+        let first = usize::from(self.args.system.is_some());
+        loop {
+            let ids = self.tokenizer.encode(&self.template.render(&self.messages, true)?, false)?;
+            if ids.len() + context / 8 <= context {
+                return Ok(ids);
+            }
+            if self.messages.len() <= first + 1 {
+                return Err(Error::input(
+                    format!("the message of {} tokens is too long for the context of {context}", ids.len()),
+                    "shorten it, or start with a larger --ctx",
+                ));
+            }
+            eprintln!("(the conversation is past the context: its oldest exchange is forgotten)");
+            self.messages.drain(first..first + 2);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Arguments that say which model to load and how, and the loading with its progress bar.
+
+use crate::engine::{self, Device, Options};
+use crate::executor::Executor;
+use crate::model::WeightFormat;
+use crate::model::checkpoint::Checkpoint;
+use crate::text::{ChatTemplate, Tokenizer};
+use crate::weights::Progress;
+use crate::{Error, Result, demo};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Which model, where, and in what form.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ModelArgs {
+    /// Model directory: config.json, *.safetensors, tokenizer.json [default: the built-in demo model]
+    #[arg(short, long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: Device,
+    /// Form of the matrices on the device
+    #[arg(long, default_value = "int8", value_enum)]
+    pub weights: Weights,
+    /// Longest sequence, in tokens [default: 4096, or the model's maximum if smaller]
+    #[arg(long, value_name = "N")]
+    pub ctx: Option<usize>,
+    /// Whether attention runs on the NPU (this build drives none: auto takes the GPU)
+    #[arg(long, default_value = "auto", value_enum)]
+    pub npu: Npu,
+    /// How the NPU is reached
+    #[arg(long, default_value = "kernel", value_enum)]
+    pub npu_api: NpuApi,
+}
+
+/// Values of `--weights`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Weights {
+    /// One byte an element, quantised while loading if need be
+    Int8,
+    /// As the BF16 checkpoint has them
+    Bf16,
+}
+
+/// Values of `--npu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Npu {
+    /// On the NPU if there is a usable one
+    Auto,
+    /// Never
+    Off,
+    /// On the NPU or not at all
+    Require,
+}
+
+/// Values of `--npu-api`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum NpuApi {
+    /// The kernel's amdxdna interface
+    Kernel,
+    /// libxrt
+    Xrt,
+}
+
+impl From<Weights> for WeightFormat {
+    fn from(w: Weights) -> Self {
+        match w {
+            Weights::Int8 => WeightFormat::Int8,
+            Weights::Bf16 => WeightFormat::Bf16,
+        }
+    }
+}
+
+/// Models at least this large show a progress bar while they load.
+const SHOW_PROGRESS_BYTES: u64 = 256 << 20;
+
+impl ModelArgs {
+    /// The name that output gives the model.
+    pub fn name(&self) -> String {
+        self.model.as_ref().map_or_else(|| "demo".into(), |d| d.display().to_string())
+    }
+
+    /// The library's options for these arguments.
+    pub fn options(&self) -> Options {
+        Options { device: self.device, weights: self.weights.into(), context: self.ctx, ..Options::default() }
+    }
+
+    /// Opens the checkpoint.
+    ///
+    /// # Errors
+    /// Input: it is not a sound Gemma 3 checkpoint.
+    pub fn checkpoint(&self) -> Result<Checkpoint> {
+        match &self.model {
+            Some(dir) => Checkpoint::open(dir),
+            None => demo::checkpoint(),
+        }
+    }
+
+    /// Opens tokenizer and chat template, and checks that they are this model's.
+    ///
+    /// # Errors
+    /// Input: there is none, it is damaged, or it is another model's.
+    pub fn text(&self, vocab: usize) -> Result<(Tokenizer, ChatTemplate)> {
+        let (tokenizer, template) = match &self.model {
+            Some(dir) => (Tokenizer::open(dir)?, ChatTemplate::open(dir)?),
+            None => demo::text()?,
+        };
+        check_vocabulary(&tokenizer, vocab)?;
+        Ok((tokenizer, template))
+    }
+
+    /// Loads the model, with a progress bar on a terminal if it is large.
+    ///
+    /// # Errors
+    /// As [`engine::load`], and Device where `--npu require` cannot be met.
+    pub fn load(&self, checkpoint: &Checkpoint, options: &Options) -> Result<Box<dyn Executor>> {
+        if self.npu == Npu::Require {
+            return Err(Error::device("this build of Kiln drives no NPU", "use --npu auto or off"));
+        }
+        let progress = Progress::default();
+        let total = checkpoint.stored_bytes();
+        if total < SHOW_PROGRESS_BYTES || !std::io::stderr().is_terminal() {
+            return engine::load(checkpoint, options, &progress);
+        }
+        let done = Arc::new(AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let watched = done.clone();
+            scope.spawn(|| show_progress(&progress, checkpoint, options, &watched));
+            let loaded = engine::load(checkpoint, options, &progress);
+            done.store(true, Ordering::Relaxed);
+            loaded
+        })
+    }
+}
+
+fn show_progress(progress: &Progress, checkpoint: &Checkpoint, options: &Options, done: &AtomicBool) {
+    let total = crate::schedule::layout::WeightLayout::new(checkpoint.shape(), options.weights).bytes();
+    let style = ProgressStyle::with_template("loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}");
+    let bar = ProgressBar::new(total);
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    while !done.load(Ordering::Relaxed) {
+        bar.set_position(progress.done());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    bar.finish_and_clear();
+}
+
+/// Model vocabularies are padded: Gemma 3's has 63 rows more than its tokenizer has tokens.
+const MAX_PADDING: usize = 256;
+
+/// Refuses a tokenizer that is another model's.
+///
+/// # Errors
+/// Input, with both sizes.
+fn check_vocabulary(tokenizer: &Tokenizer, vocab: usize) -> Result<()> {
+    let tokens = tokenizer.vocab_size();
+    // The 1B model's vocabulary ends right before <image_soft_token>, which its tokenizer has all the same.
+    let images_only = tokens == vocab + 1 && tokenizer.token_id("<image_soft_token>") == Some(vocab as u32);
+    if (tokens <= vocab && vocab - tokens <= MAX_PADDING) || images_only {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("the tokenizer has {tokens} tokens and the model a vocabulary of {vocab}: they do not belong together"),
+        "use the tokenizer.json that came with the model",
+    ))
+}
