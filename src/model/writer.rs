@@ -88,7 +88,19 @@ pub(super) fn write_checkpoint(
     watch: &Watch,
 ) -> Result<Written> {
     check_destination(dst)?;
-    let shards = lay_out(shape, format, source, SHARD_BYTES)?;
+    write_in_shards(dst, shape, format, source, extra, watch, SHARD_BYTES)
+}
+
+fn write_in_shards(
+    dst: &Path,
+    shape: &Shape,
+    format: WeightFormat,
+    source: &dyn Rows,
+    extra: &[PathBuf],
+    watch: &Watch,
+    shard_bytes: u64,
+) -> Result<Written> {
+    let shards = lay_out(shape, format, source, shard_bytes)?;
     let bytes = shards.iter().map(Shard::file_bytes).sum();
     let partial = PartialDir::create(dst)?;
     check_space(&partial.path, bytes, free_bytes(&partial.path)?)?;
@@ -414,5 +426,45 @@ fn parent_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Checkpoint;
+
+    #[test]
+    fn shards_and_their_index_are_the_same_model() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/wide_small");
+        let (from, place) = (Checkpoint::open(&golden).unwrap(), tempfile::tempdir().unwrap());
+        let dst = place.path().join("sharded");
+        let watch = Watch { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
+        let int8 = WeightFormat::Int8;
+        write_in_shards(&dst, from.shape(), int8, &from, &[], &watch, 300_000).unwrap();
+        let shards = std::fs::read_dir(&dst).unwrap().map(|e| e.unwrap().path());
+        let shards: Vec<_> = shards.filter(|p| p.extension().is_some_and(|e| e == "safetensors")).collect();
+        assert!(shards.len() > 4, "{shards:?}");
+        assert!(shards.iter().all(|p| std::fs::metadata(p).unwrap().len() < 300_000 + HEADER_ALIGN as u64));
+        let to = Checkpoint::open(&dst).unwrap();
+        assert_eq!(to.shape(), from.shape());
+        for id in TensorId::all(from.shape()).filter(|id| !id.is_vector()) {
+            let [rows, cols] = id.dims(from.shape());
+            let read = |c: &Checkpoint| {
+                let (mut data, mut scales) = (vec![0; rows * int8.row_bytes(cols)], vec![0.0; rows]);
+                c.read_rows(id, 0..rows, int8, &mut data, &mut scales).unwrap();
+                (data, scales)
+            };
+            assert!(read(&from) == read(&to), "{id:?}");
+        }
+        std::fs::remove_file(&shards[0]).unwrap();
+        assert!(Checkpoint::open(&dst).is_err(), "the index names every shard");
+    }
+
+    #[test]
+    fn space_is_refused_with_both_sums() {
+        let line = check_space(Path::new("/x/y"), 27_000_000_000, 12_500_000_000).unwrap_err().to_string();
+        assert!(line.contains("take 27.000 GB, but 12.500 GB are free in /x; free 14.500 GB"), "{line}");
+        assert!(check_space(Path::new("/x/y"), 5, 5).is_ok());
     }
 }
