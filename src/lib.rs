@@ -11,9 +11,11 @@
 #![warn(missing_docs)]
 
 pub mod cli;
+pub mod demo;
 pub mod engine;
 pub mod error;
 pub mod executor;
+pub mod generate;
 pub mod gpu;
 pub mod machine;
 pub mod model;

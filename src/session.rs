@@ -3,6 +3,9 @@
 use crate::executor::{Executor, HeadRows, Row};
 use crate::{Error, Result};
 
+/// Runs one chunk of a prefill: the executor, its rows, and whether it is the last.
+pub type RunChunk<'a> = &'a mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Result<()>;
+
 /// A sequence on an executor.
 #[derive(Debug, Clone)]
 pub struct Session {
@@ -59,7 +62,7 @@ impl Session {
         &mut self,
         executor: &mut dyn Executor,
         tokens: &[u32],
-        run: &mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Result<()>,
+        run: RunChunk<'_>,
     ) -> Result<()> {
         self.check(executor, tokens)?;
         let chunk = executor.schedule().extent.max_rows;

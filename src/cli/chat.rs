@@ -101,7 +101,7 @@ impl Conversation<'_> {
             self.args.limit(),
             &mut |id| printer.push(id),
         )?;
-        printer.finish(g.finish)?;
+        printer.finish()?;
         super::print("\n")?;
         let share = roofline_share(self.executor, &g)?;
         eprintln!("{}", summary(self.executor, ids.len() - kept, &g, share));

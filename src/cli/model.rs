@@ -10,7 +10,6 @@ use crate::{Error, Result, demo};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -126,10 +125,9 @@ impl ModelArgs {
         if total < SHOW_PROGRESS_BYTES || !std::io::stderr().is_terminal() {
             return engine::load(checkpoint, options, &progress);
         }
-        let done = Arc::new(AtomicBool::new(false));
+        let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let watched = done.clone();
-            scope.spawn(|| show_progress(&progress, checkpoint, options, &watched));
+            scope.spawn(|| show_progress(&progress, checkpoint, options, &done));
             let loaded = engine::load(checkpoint, options, &progress);
             done.store(true, Ordering::Relaxed);
             loaded
@@ -139,7 +137,9 @@ impl ModelArgs {
 
 fn show_progress(progress: &Progress, checkpoint: &Checkpoint, options: &Options, done: &AtomicBool) {
     let total = crate::schedule::layout::WeightLayout::new(checkpoint.shape(), options.weights).bytes();
-    let style = ProgressStyle::with_template("loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}");
+    let style = ProgressStyle::with_template(
+        "loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}",
+    );
     let bar = ProgressBar::new(total);
     if let Ok(style) = style {
         bar.set_style(style);

@@ -10,9 +10,11 @@ use crate::session::Session;
 use crate::text::{ChatTemplate, Message, SamplerConfig, StopMatcher, Stopped, StreamDecoder, Tokenizer, parse_ids};
 use crate::{Error, Result};
 use serde_json::json;
+use signal_hook::consts::SIGINT;
 use std::io::{IsTerminal, Read};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 /// Answers a prompt from -p, --tokens or standard input; without one, on a terminal, chats.
 #[derive(Debug, Clone, clap::Args)]
@@ -91,16 +93,12 @@ impl Args {
 }
 
 /// Set by Ctrl-C while a reply is under way.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Makes Ctrl-C end the reply instead of the program.
-pub(super) fn catch_interrupts() {
-    let caught = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            // A second Ctrl-C before the first took effect: the device may hang.
-            std::process::exit(130);
-        }
-    });
+/// Makes Ctrl-C end the reply instead of the program; a second one, before the first took effect, ends the program.
+fn catch_interrupts() {
+    let caught = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, INTERRUPTED.clone())
+        .and_then(|_| signal_hook::flag::register(SIGINT, INTERRUPTED.clone()));
     if let Err(e) = caught {
         log::warn!("Ctrl-C ends the program, not the reply: {e}");
     }
@@ -180,7 +178,8 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     }
 }
 
-fn check_prompt(ids: &[u32], vocab: usize, context: usize) -> Result<()> {
+/// Judges a prompt before any weight is loaded.
+pub(super) fn check_prompt(ids: &[u32], vocab: usize, context: usize) -> Result<()> {
     if ids.is_empty() {
         return Err(Error::input("the prompt is empty", "give at least one token"));
     }
@@ -246,11 +245,11 @@ impl Printer {
     }
 
     /// Emits what was held back, unless a stop string was found.
-    pub(super) fn finish(&mut self, finish: Finish) -> Result<()> {
+    pub(super) fn finish(&mut self) -> Result<()> {
         if let Some(decoder) = &mut self.decoder {
             let (piece, stopped) = self.stops.push(decoder.finish());
             Self::emit(&mut self.text, self.echo, &mut self.failure, piece);
-            if stopped == Stopped::No && finish != Finish::Stop || stopped == Stopped::No {
+            if stopped == Stopped::No {
                 let rest = self.stops.finish();
                 Self::emit(&mut self.text, self.echo, &mut self.failure, rest);
             }
@@ -281,7 +280,7 @@ fn answer(
         }
         printer.push(id)
     })?;
-    printer.finish(g.finish)?;
+    printer.finish()?;
     let share = roofline_share(executor, &g)?;
     if json {
         return print_json(&json!({

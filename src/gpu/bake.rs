@@ -174,15 +174,17 @@ impl Queue {
     }
 
     /// Submits, waits, and frees a command buffer.
-    ///
-    /// # Errors
-    /// Device: the device was lost.
-    pub fn run_once(&self, commands: vk::CommandBuffer) -> Result<()> {
+    fn run_once(&self, commands: vk::CommandBuffer) -> Result<()> {
         self.submit(&[commands], true)?;
         self.wait()?;
-        // SAFETY: the wait is over; nothing else refers to the command buffer.
-        unsafe { self.gpu.device.free_command_buffers(self.pool, &[commands]) };
+        self.free(commands);
         Ok(())
+    }
+
+    /// Frees a command buffer that is not pending.
+    pub fn free(&self, commands: vk::CommandBuffer) {
+        // SAFETY: the caller has waited for its last submit; nothing else refers to it.
+        unsafe { self.gpu.device.free_command_buffers(self.pool, &[commands]) };
     }
 }
 

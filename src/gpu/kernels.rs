@@ -149,7 +149,7 @@ impl Pipelines {
                 .module(module)
                 .name(c"main")
                 .specialization_info(&specialization);
-            if kernel.workgroup % self.gpu.caps.subgroup == 0 {
+            if kernel.workgroup.is_multiple_of(self.gpu.caps.subgroup) {
                 stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
             }
             if self.gpu.caps.subgroup_choice {

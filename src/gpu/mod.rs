@@ -4,6 +4,7 @@
 // types hold the device alive, and that executors wait before they read, free or resubmit.
 
 pub mod bake;
+pub mod ceiling;
 pub mod device;
 pub mod kernels;
 pub mod lower;

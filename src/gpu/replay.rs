@@ -2,9 +2,10 @@
 //! step state, submits, and waits; nothing is recorded, bound or allocated.
 
 use super::bake::{Queue, Stamps};
+use super::ceiling;
 use super::device::{Gpu, failure};
-use super::kernels::{Kernel, Module, Pipelines};
-use super::lower::{Addresses, Dispatch, Push, Target, lower};
+use super::kernels::Pipelines;
+use super::lower::{Addresses, Target, lower};
 use super::memory::{Access, Buffer};
 use super::upload::{self, STAGING_BYTES};
 use crate::executor::{self, Executor, HeadRows, Row, Watch};
@@ -15,7 +16,7 @@ use crate::weights::Progress;
 use crate::{Error, Result};
 use ash::vk;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Settings of the executor beside the schedule's own.
 #[derive(Debug, Clone, Copy)]
@@ -341,30 +342,8 @@ impl Executor for Vulkan {
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {
-        const WORKGROUP: u32 = 256;
-        let kernel = Kernel { module: Module::Read, workgroup: WORKGROUP, constants: [1, 1] };
-        let dispatches: Vec<Dispatch> = self
-            .weights
-            .iter()
-            .map(|b| {
-                let words = b.size / 16;
-                let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, 4096) as u32;
-                let push = Push::new().address(b.address).address(self.arena.address).word(words as usize);
-                Dispatch { steps: 0..0, kernel, push, groups: [groups, 1], barrier: false }
-            })
-            .collect();
-        let commands = self.queue.bake(&dispatches, &mut self.pipelines, None, &[])?;
-        self.queue.submit(&[commands], true)?;
-        self.queue.wait()?;
-        let mut best = f64::INFINITY;
-        for _ in 0..3 {
-            let start = Instant::now();
-            self.queue.submit(&[commands], true)?;
-            self.queue.wait()?;
-            best = best.min(start.elapsed().as_secs_f64());
-        }
-        let bytes: u64 = self.weights.iter().map(|b| b.size).sum();
-        Ok(bytes as f64 / best)
+        let buffers: Vec<&Buffer> = self.weights.iter().collect();
+        ceiling::measure(&self.gpu, &self.queue, &mut self.pipelines, &buffers, self.arena.address)
     }
 }
 

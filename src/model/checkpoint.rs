@@ -4,6 +4,7 @@
 //! tensor of the model is there once with the wanted shape in a form that can be read. Reading hands out rows in the
 //! layout of a [`WeightFormat`], from any number of threads at once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -70,8 +71,16 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::open`].
     pub fn from_static(config_json: &str, safetensors: &'static [u8]) -> Result<Checkpoint> {
+        Checkpoint::from_bytes(config_json, safetensors)
+    }
+
+    /// A checkpoint in memory, checked exactly as one on disk.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn from_bytes(config_json: &str, safetensors: impl Into<Cow<'static, [u8]>>) -> Result<Checkpoint> {
         let shape = config::parse(config_json, None)?;
-        let archive = Archive::new("the built-in model".into(), Mapping::Static(safetensors))?;
+        let archive = Archive::new("the built-in model".into(), Mapping::Bytes(safetensors.into()))?;
         Checkpoint::assemble(shape, vec![archive])
     }
 

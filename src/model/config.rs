@@ -6,6 +6,8 @@
 //! Defaults are `Gemma3TextConfig`'s of transformers 5.23.0. `attn_logit_softcapping` is not read: Gemma 3 never
 //! applies it.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
 use super::{LayerKind, Shape};
@@ -46,6 +48,17 @@ pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
         Keys { map: &map, file: "generation_config.json" }.add_eos(&mut shape.eos)?;
     }
     Ok(shape)
+}
+
+/// Reads and parses a config.json by its path.
+///
+/// # Errors
+/// [`Error::Input`]: the file cannot be read, or as [`parse`].
+pub fn read(path: &Path) -> Result<Shape> {
+    match super::files::read_text(path, MAX_CONFIG_BYTES)? {
+        Some(text) => parse(&text, None),
+        None => Err(Error::unreadable(path, &std::io::ErrorKind::NotFound.into())),
+    }
 }
 
 /// The config.json of a checkpoint that Kiln writes: the flat 5.x spelling. [`parse`] reads it back to an equal shape.

@@ -1,6 +1,7 @@
 //! Read-only bytes of a checkpoint: a mapped file, or bytes inside the executable. The one place of the model code that
 //! needs `unsafe`.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
@@ -15,8 +16,8 @@ use crate::{Error, Result};
 pub(super) enum Mapping {
     /// A mapped file. Its pages are the page cache's; they count as file-backed, not as anonymous memory.
     File { map: Mmap, file: File },
-    /// Bytes inside the executable.
-    Static(&'static [u8]),
+    /// Bytes inside the executable, or in memory.
+    Bytes(Cow<'static, [u8]>),
 }
 
 impl Mapping {
@@ -74,7 +75,7 @@ impl Deref for Mapping {
     fn deref(&self) -> &[u8] {
         match self {
             Mapping::File { map, .. } => map,
-            Mapping::Static(bytes) => bytes,
+            Mapping::Bytes(bytes) => bytes,
         }
     }
 }

@@ -5,12 +5,16 @@ pub mod checkpoint;
 pub mod config;
 mod encoding;
 mod files;
+pub mod forge;
 pub mod format;
 mod index;
 mod keys;
 mod mapping;
+pub mod presets;
+pub mod quantize;
 pub mod shape;
 pub mod tensor;
+pub mod writer;
 
 pub use checkpoint::{Checkpoint, Source};
 pub use format::WeightFormat;

@@ -10,8 +10,6 @@ use crate::schedule::step::{Matrix, Ring, Vector};
 use crate::schedule::{Schedule, Segment};
 use crate::weights::{self, Progress};
 use crate::{Error, Result};
-use rayon::prelude::*;
-use std::time::Instant;
 
 /// Weight buffers in system memory, laid out as on a device.
 pub(crate) struct Weights {
@@ -189,15 +187,7 @@ impl Executor for Reference {
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {
-        let bytes = self.schedule.weights.bytes();
-        let start = Instant::now();
-        let sum: u64 = self
-            .weights
-            .buffers
-            .iter()
-            .map(|b| b.par_chunks(1 << 16).map(|c| c.iter().fold(0u64, |a, w| a ^ w)).reduce(|| 0, |a, b| a ^ b))
-            .fold(0, |a, b| a ^ b);
-        std::hint::black_box(sum);
-        Ok(bytes as f64 / start.elapsed().as_secs_f64())
+        let buffers: Vec<&[u64]> = self.weights.buffers.iter().map(Vec::as_slice).collect();
+        Ok(crate::machine::read_rate(&buffers))
     }
 }

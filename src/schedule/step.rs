@@ -299,6 +299,25 @@ impl Op {
         }
     }
 
+    /// Its operands' sizes for a person: what goes in, what comes out.
+    pub fn operands(&self) -> String {
+        let matrix = |m: &Matrix| format!("{} [{}, {}]", m.format.name(), m.rows, m.cols);
+        match self {
+            Op::Embed { table, .. } => matrix(table),
+            Op::RmsNorm { x, .. } | Op::NormAdd { x, .. } | Op::Softcap { x, .. } | Op::Argmax { x } => {
+                format!("f32 [{}]", x.width)
+            }
+            Op::Linear { weight, .. } => matrix(weight),
+            Op::HeadNormRope { x, heads, .. } => format!("f32 [{heads}, {}]", x.width / heads),
+            Op::KvWrite { ring, .. } => format!("{} 2 x [{}, {}]", ring.element.name(), ring.kv_heads, ring.head_dim),
+            Op::Attend { ring, window, heads, .. } => {
+                let keys = window.map_or_else(|| format!("all of {}", ring.capacity), |w| format!("{w}"));
+                format!("{heads} heads x {}, keys {keys}", ring.head_dim)
+            }
+            Op::GatedGelu { out, .. } => format!("f32 2 x [{}]", out.width),
+        }
+    }
+
     /// What it reads besides weights and step state.
     pub fn reads(&self) -> Vec<Access> {
         let s = Access::slot;

@@ -6,3 +6,4 @@ mod bad_files;
 mod earlier_engine;
 mod files;
 mod golden;
+mod mutations;

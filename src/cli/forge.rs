@@ -1,0 +1,51 @@
+//! `kiln forge`: a synthetic checkpoint at full size.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::model::{Shape, WeightFormat, config, forge, presets};
+use crate::{Error, Result};
+
+/// Write a synthetic checkpoint, for tests and benchmarks.
+#[derive(Debug, clap::Args)]
+pub struct ForgeArgs {
+    /// gemma3-1b, gemma3-4b, gemma3-12b, gemma3-27b, or a config.json
+    #[arg(long, value_name = "NAME|FILE")]
+    pub shape: String,
+    /// Model directory to create
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Form of the matrices
+    #[arg(long, default_value = "int8", value_parser = ["int8", "bf16"])]
+    pub weights: String,
+    /// Another seed gives other weights
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// Runs the command; `json` asks for the summary as an object.
+///
+/// # Errors
+/// [`Error::Input`] for an unknown name or a wrong config; else as [`forge::forge`].
+pub fn run(args: &ForgeArgs, json: bool) -> Result<()> {
+    let shape = find_shape(&args.shape)?;
+    let format = if args.weights == "bf16" { WeightFormat::Bf16 } else { WeightFormat::Int8 };
+    let more = [("weights", json!(format.name())), ("seed", json!(args.seed))];
+    super::job::run(&args.shape, &args.output, &more, json, |watch| {
+        forge::forge(&shape, &args.output, format, args.seed, watch)
+    })
+}
+
+/// A public model's shape by name, else the one of a config file.
+fn find_shape(word: &str) -> Result<Shape> {
+    if let Some(shape) = presets::preset(word) {
+        return Ok(shape);
+    }
+    let path = Path::new(word);
+    if !path.exists() {
+        let cause = format!("{word} is neither a model's name nor a file");
+        return Err(Error::input(cause, format!("give one of {}, or a config.json", presets::NAMES.join(", "))));
+    }
+    config::read(path)
+}

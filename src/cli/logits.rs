@@ -1,0 +1,149 @@
+//! `kiln logits`: the logits behind a list of tokens, and the hidden rows that led to them.
+
+use super::model::ModelArgs;
+use super::{print, print_json};
+use crate::executor::{Executor, HeadRows, Row};
+use crate::session::Session;
+use crate::text::parse_ids;
+use crate::{Error, Result};
+use serde_json::json;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Runs the tokens and prints the last position's logits.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Token ids, taken verbatim
+    #[arg(long, value_name = "IDS")]
+    tokens: String,
+    /// Write every position's logits to --out, not only the last's
+    #[arg(long, requires = "out")]
+    all: bool,
+    /// Rows of a prefill pass; 1: token by token [default: 512, or the context if smaller]
+    #[arg(long, value_name = "N")]
+    chunk: Option<usize>,
+    /// Write F32 tensors `logits` [n or 1, vocab] and `hidden` [layers + 2, hidden_size] here
+    #[arg(long, value_name = "F.safetensors")]
+    out: Option<PathBuf>,
+}
+
+/// Rows of logits that one replay makes with --all.
+const HEAD_ROWS: usize = 8;
+
+/// Runs the command.
+///
+/// # Errors
+/// Input: the model or the ids. Failed: the output cannot be written. Refused, Device: as for loading.
+pub fn run(args: &Args, json: bool) -> Result<()> {
+    let ids = parse_ids(&args.tokens)?;
+    let checkpoint = args.model.checkpoint()?;
+    let head_rows = if args.all { HEAD_ROWS } else { 1 };
+    let options = crate::engine::Options { chunk: args.chunk, head_rows, ..args.model.options() };
+    super::run::check_prompt(&ids, checkpoint.shape().vocab, options.extent(checkpoint.shape())?.context)?;
+    let mut out = args.out.as_deref().map(|path| Output::create(path, &checkpoint, &ids, args.all)).transpose()?;
+    let mut executor = args.model.load(&checkpoint, &options)?;
+    drop(checkpoint);
+
+    let mut session = Session::new(0, executor.schedule().extent.context);
+    let mut hidden: Vec<f32> = Vec::new();
+    session.prefill_watched(executor.as_mut(), &ids, &mut |executor, rows, last| {
+        let head = last.then_some(HeadRows { first: rows.len() - 1, count: 1 });
+        match last && args.out.is_some() {
+            true => executor.forward_watched(rows, head, &mut |_, row| hidden.extend_from_slice(row))?,
+            false => executor.forward(rows, head)?,
+        }
+        match &mut out {
+            Some(out) if args.all => write_all(executor, rows, out),
+            Some(out) if last => out.write(executor.logits(0)),
+            _ => Ok(()),
+        }
+    })?;
+    if let Some(mut out) = out {
+        out.write(&hidden)?;
+        out.finish()?;
+    }
+    if args.all {
+        executor.project(HeadRows { first: (ids.len() - 1) % executor.schedule().extent.max_rows, count: 1 })?;
+    }
+    let logits = executor.logits(0);
+    let position = ids.len() - 1;
+    if json {
+        return print_json(&json!({
+            "device": executor.device(),
+            "vocab": logits.len(),
+            "position": position,
+            "logits": logits,
+        }));
+    }
+    print(&top(executor.device(), position, logits))
+}
+
+fn write_all(executor: &mut dyn Executor, rows: &[Row], out: &mut Output) -> Result<()> {
+    let step = executor.schedule().extent.head_rows;
+    for first in (0..rows.len()).step_by(step) {
+        let count = step.min(rows.len() - first);
+        executor.project(HeadRows { first, count })?;
+        for r in 0..count {
+            out.write(executor.logits(r))?;
+        }
+    }
+    Ok(())
+}
+
+/// The ten likeliest tokens, for a person.
+fn top(device: &str, position: usize, logits: &[f32]) -> String {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_unstable_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    let mut text = format!("position {position}, {} logits, on {device}\n      id     logit\n", logits.len());
+    for &id in order.iter().take(10) {
+        text += &format!("{id:>8} {:>9.4}\n", logits[id]);
+    }
+    text
+}
+
+/// A safetensors file that is written front to back, so that all logits need not be held at once, and appears whole or
+/// not at all.
+struct Output {
+    path: PathBuf,
+    file: BufWriter<tempfile::NamedTempFile>,
+}
+
+impl Output {
+    fn create(path: &Path, checkpoint: &crate::model::Checkpoint, ids: &[u32], all: bool) -> Result<Output> {
+        let shape = checkpoint.shape();
+        let (rows, layers) = (if all { ids.len() } else { 1 }, shape.layers.len() + 2);
+        let logits_bytes = 4 * rows * shape.vocab;
+        let header = json!({
+            "logits": {"dtype": "F32", "shape": [rows, shape.vocab], "data_offsets": [0, logits_bytes]},
+            "hidden": {
+                "dtype": "F32",
+                "shape": [layers, shape.hidden],
+                "data_offsets": [logits_bytes, logits_bytes + 4 * layers * shape.hidden],
+            },
+        });
+        let mut header = header.to_string();
+        header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
+        let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::NamedTempFile::new_in(directory).map_err(|e| Error::unwritable(path, &e))?;
+        let mut out = Output { path: path.into(), file: BufWriter::new(file) };
+        out.put(&(header.len() as u64).to_le_bytes())?;
+        out.put(header.as_bytes())?;
+        Ok(out)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|e| Error::unwritable(&self.path, &e))
+    }
+
+    fn write(&mut self, values: &[f32]) -> Result<()> {
+        self.put(bytemuck::cast_slice(values))
+    }
+
+    fn finish(self) -> Result<()> {
+        let file = self.file.into_inner().map_err(|e| Error::unwritable(&self.path, e.error()))?;
+        file.persist(&self.path).map_err(|e| Error::unwritable(&self.path, &e.error))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,268 @@
+//! `kiln plan`: where each byte goes, whether it fits, what the memory allows in tokens/s, and the schedule.
+
+use super::model::ModelArgs;
+use super::{print, print_json};
+use crate::engine::{self, Device};
+use crate::gpu::{self, Choice, Gpu};
+use crate::machine::profile::{Profile, profile};
+use crate::model::{Shape, config};
+use crate::plan::{Memory, Plan, bytes};
+use crate::schedule::cost::step_cost;
+use crate::schedule::{Pass, Schedule};
+use crate::{Error, Result, demo};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::rc::Rc;
+
+/// Plans a model for a machine; of a model directory only config.json is read.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The machine to plan for: this, 780m, 890m or 8060s
+    #[arg(long, default_value = "this", value_name = "MACHINE")]
+    machine: String,
+    /// Sequences at once
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    batch: usize,
+    /// Print every step of a decode pass with its operands' sizes, bytes and operations
+    #[arg(long)]
+    schedule: bool,
+}
+
+/// Batches that the roofline is printed for.
+const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Read to measure this machine's memory: more than any cache, little enough to be quick.
+const MEASURE_BYTES: u64 = 1 << 30;
+
+/// Runs the command.
+///
+/// # Errors
+/// Input: the model, or an unknown machine. Refused: it does not fit. Device: this machine has no such device.
+pub fn run(args: &Args, json: bool) -> Result<()> {
+    let shape = read_shape(args)?;
+    let target = Target::find(args)?;
+    let options = engine::Options { sequences: args.batch, head_rows: args.batch, ..args.model.options() };
+    let schedule = Schedule::build(&shape, options.extent(&shape)?);
+    let staging = if target.staged { gpu::replay::staging_bytes(&schedule) } else { 0 };
+    let plan = Plan::place(&schedule, &target.memory, staging)?;
+    match json {
+        true => print_json(&to_json(args, &schedule, &plan, &target)),
+        false => print(&to_text(args, &schedule, &plan, &target)?),
+    }
+}
+
+fn read_shape(args: &Args) -> Result<Shape> {
+    let Some(dir) = &args.model.model else { return Ok(demo::checkpoint()?.shape().clone()) };
+    let path = dir.join("config.json");
+    let text = std::fs::read_to_string(&path).map_err(|e| Error::unreadable(&path, &e))?;
+    let generation = std::fs::read_to_string(dir.join("generation_config.json")).ok();
+    config::parse(&text, generation.as_deref())
+}
+
+/// The machine that is planned for.
+struct Target {
+    memory: Memory,
+    /// Bytes per second of its memory.
+    bandwidth: f64,
+    /// Where that figure comes from.
+    source: String,
+    /// Multiplications and additions per second of its matrix units, where known.
+    operations: Option<f64>,
+    /// Whether uploads pass through staging.
+    staged: bool,
+}
+
+impl Target {
+    fn find(args: &Args) -> Result<Target> {
+        match args.machine.as_str() {
+            "this" => Target::this(args.model.device),
+            name => {
+                let p: Profile = profile(name).ok_or_else(|| {
+                    Error::input(format!("there is no profile of a machine `{name}`"), "use this, 780m, 890m or 8060s")
+                })?;
+                let source = "the memory's peak".into();
+                let operations = Some(p.operations);
+                Ok(Target { memory: p.memory, bandwidth: p.bandwidth, source, operations, staged: true })
+            }
+        }
+    }
+
+    fn this(device: Device) -> Result<Target> {
+        let choice = match device {
+            Device::Cpu => return Ok(Target::cpu()),
+            Device::Vulkan(n) => n.map_or(Choice::Best, Choice::Index),
+            Device::Auto => Choice::Best,
+        };
+        let gpu = match Gpu::open(choice) {
+            Ok(gpu) => Rc::new(gpu),
+            Err(e) if device == Device::Auto => {
+                log::warn!("{e}");
+                return Ok(Target::cpu());
+            }
+            Err(e) => return Err(e),
+        };
+        let memory = gpu::memory::describe(&gpu);
+        let heap = (0..memory.heaps.len()).max_by_key(|&i| (memory.heaps[i].device_local, memory.heaps[i].available));
+        let heap = heap.ok_or_else(|| Error::device("the device has no memory", "use --device cpu"))?;
+        let size = MEASURE_BYTES.min(memory.heaps[heap].available / 4).min(memory.max_allocation);
+        let bandwidth = gpu::ceiling::measure_alone(&gpu, size, heap)?;
+        let source = format!("measured, reading {}", bytes(size));
+        Ok(Target { memory, bandwidth, source, operations: None, staged: true })
+    }
+
+    fn cpu() -> Target {
+        let size = MEASURE_BYTES.min(crate::machine::available_memory() / 4);
+        let bandwidth = crate::machine::measure_read(size as usize);
+        let source = format!("measured, reading {}", bytes(size));
+        Target { memory: engine::host_memory(), bandwidth, source, operations: None, staged: false }
+    }
+}
+
+/// What the machine allows for a batch: tokens per second of all its sequences together.
+struct Roof {
+    batch: usize,
+    bytes: u64,
+    tokens_s: f64,
+    bound: &'static str,
+}
+
+fn roofs(schedule: &Schedule, target: &Target, depth: usize) -> Vec<Roof> {
+    let roof = |sequences: usize| {
+        let cost = schedule.cost(Pass::Decode { sequences, depth });
+        let memory = cost.bytes() as f64 / target.bandwidth;
+        let matrix = target.operations.map_or(0.0, |o| cost.operations as f64 / o);
+        Roof {
+            batch: sequences,
+            bytes: cost.bytes(),
+            tokens_s: sequences as f64 / memory.max(matrix),
+            bound: if memory >= matrix { "memory" } else { "matrix units" },
+        }
+    };
+    BATCHES.into_iter().map(roof).collect()
+}
+
+fn to_text(args: &Args, schedule: &Schedule, plan: &Plan, target: &Target) -> Result<String> {
+    let mut t = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_text(&mut t, args, schedule, plan, target);
+    Ok(t)
+}
+
+fn write_text(t: &mut String, args: &Args, s: &Schedule, plan: &Plan, target: &Target) -> std::fmt::Result {
+    let e = &s.extent;
+    writeln!(
+        t,
+        "{}: {} layers, hidden {}, FFN {}, {}/{} heads x {}, vocabulary {}, {} weights",
+        args.model.name(),
+        s.shape.layers.len(),
+        s.shape.hidden,
+        s.shape.ffn,
+        s.shape.heads,
+        s.shape.kv_heads,
+        s.shape.head_dim,
+        s.shape.vocab,
+        e.weights.name()
+    )?;
+    writeln!(t, "for {} sequence(s) of {} tokens, prefill in chunks of {}\n", e.sequences, e.context, e.max_rows)?;
+    for (i, heap) in plan.memory.heaps.iter().enumerate() {
+        let used: u64 = plan.regions.iter().filter(|r| r.heap == i).map(|r| r.bytes).sum();
+        writeln!(t, "{}: {} of {} free", heap.name, bytes(used), bytes(heap.available))?;
+        for (kind, _) in plan.sums() {
+            let part = plan.regions.iter().filter(|r| r.heap == i && r.purpose.kind() == kind);
+            let sum: u64 = part.map(|r| r.bytes).sum();
+            if sum > 0 {
+                writeln!(t, "    {kind:<10} {:>10}", bytes(sum))?;
+            }
+        }
+    }
+    let device = &plan.memory.device;
+    writeln!(t, "fits on {device}: {} in {} allocations\n", bytes(plan.bytes()), plan.regions.len())?;
+
+    writeln!(t, "roofline at a short context: {:.1} GB/s ({})", target.bandwidth / 1e9, target.source)?;
+    writeln!(t, "{:>6} {:>14} {:>12}  bound by", "batch", "bytes a pass", "tokens/s")?;
+    for r in roofs(s, target, 0) {
+        writeln!(t, "{:>6} {:>14} {:>12.1}  {}", r.batch, bytes(r.bytes), r.tokens_s, r.bound)?;
+    }
+    if args.schedule {
+        write_schedule(t, s, args.batch)?;
+    }
+    Ok(())
+}
+
+fn write_schedule(t: &mut String, s: &Schedule, batch: usize) -> std::fmt::Result {
+    writeln!(t, "\none decode pass of {batch} sequence(s), at position 0\n")?;
+    let columns = ["step", "segment", "label", "kernel", "operands", "bytes", "operations", "after"];
+    let [a, b, c, d, e, f, g, h] = columns;
+    writeln!(t, "{a:>5} {b:<9} {c:<15} {d:<14} {e:<24} {f:>10} {g:>12}  {h}")?;
+    for (i, step) in s.steps.iter().enumerate() {
+        let cost = step_cost(step, Pass::Decode { sequences: batch, depth: 0 });
+        let after: Vec<String> = step.after.iter().map(ToString::to_string).collect();
+        let (segment, operands) = (step.segment.to_string(), step.op.operands());
+        writeln!(
+            t,
+            "{i:>5} {segment:<9} {:<15} {:<14} {operands:<24} {:>10} {:>12}  {}",
+            step.label,
+            step.op.name(),
+            bytes(cost.bytes()),
+            cost.operations,
+            after.join(",")
+        )?;
+    }
+    let sum = s.cost(Pass::Decode { sequences: batch, depth: 0 });
+    writeln!(
+        t,
+        "\n{} steps, {}: weights {}, KV {}, activations {}; {:.1} G operations",
+        s.steps.len(),
+        bytes(sum.bytes()),
+        bytes(sum.weight_bytes),
+        bytes(sum.kv_bytes),
+        bytes(sum.activation_bytes),
+        sum.operations as f64 / 1e9
+    )
+}
+
+fn to_json(args: &Args, s: &Schedule, plan: &Plan, target: &Target) -> Value {
+    let regions: Vec<Value> = plan
+        .regions
+        .iter()
+        .map(|r| json!({"purpose": format!("{:?}", r.purpose), "kind": r.purpose.kind(), "bytes": r.bytes, "heap": r.heap}))
+        .collect();
+    let heaps: Vec<Value> = plan
+        .memory
+        .heaps
+        .iter()
+        .map(|h| json!({"name": h.name, "available": h.available, "device_local": h.device_local}))
+        .collect();
+    let roofline: Vec<Value> = roofs(s, target, 0)
+        .into_iter()
+        .map(|r| json!({"batch": r.batch, "bytes": r.bytes, "tokens_s": r.tokens_s, "bound": r.bound}))
+        .collect();
+    let mut value = json!({
+        "model": args.model.name(),
+        "device": plan.memory.device,
+        "fits": true,
+        "bytes": plan.bytes(),
+        "sums": plan.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),
+        "heaps": heaps,
+        "regions": regions,
+        "bandwidth": target.bandwidth,
+        "roofline": roofline,
+    });
+    if args.schedule {
+        let pass = Pass::Decode { sequences: args.batch, depth: 0 };
+        value["schedule"] = s
+            .steps
+            .iter()
+            .map(|step| {
+                let c = step_cost(step, pass);
+                json!({
+                    "segment": step.segment.to_string(), "label": step.label, "kernel": step.op.name(),
+                    "operands": step.op.operands(), "weight_bytes": c.weight_bytes, "kv_bytes": c.kv_bytes,
+                    "activation_bytes": c.activation_bytes, "operations": c.operations, "after": step.after,
+                })
+            })
+            .collect();
+    }
+    value
+}
