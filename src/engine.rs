@@ -165,7 +165,8 @@ fn load_vulkan(
     progress: &Progress,
 ) -> Result<Box<dyn Executor>> {
     let memory = gpu::memory::describe(&gpu);
-    let plan = Plan::place(&schedule, &memory, gpu::replay::staging_bytes(&schedule))?;
+    let staging = if gpu::memory::needs_staging(&gpu) { gpu::replay::staging_bytes(&schedule) } else { 0 };
+    let plan = Plan::place(&schedule, &memory, staging)?;
     let options = gpu::replay::Options { submit_budget: options.submit_budget };
     Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
 }

@@ -62,6 +62,11 @@ pub trait Executor {
     /// Logits of head row `row` of the last pass, `[vocab]`.
     fn logits(&self, row: usize) -> &[f32];
 
+    /// Submits to the device since the model was loaded; 0 where nothing is submitted.
+    fn submits(&self) -> u64 {
+        0
+    }
+
     /// Bytes per second at which this device reads the model's own weight buffers and does nothing else: the ceiling
     /// of every memory-bound rate.
     ///

@@ -58,12 +58,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::prefill`].
-    pub fn prefill_watched(
-        &mut self,
-        executor: &mut dyn Executor,
-        tokens: &[u32],
-        run: RunChunk<'_>,
-    ) -> Result<()> {
+    pub fn prefill_watched(&mut self, executor: &mut dyn Executor, tokens: &[u32], run: RunChunk<'_>) -> Result<()> {
         self.check(executor, tokens)?;
         let chunk = executor.schedule().extent.max_rows;
         let chunks = tokens.len().div_ceil(chunk);

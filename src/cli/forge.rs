@@ -38,7 +38,7 @@ pub fn run(args: &ForgeArgs, json: bool) -> Result<()> {
 }
 
 /// A public model's shape by name, else the one of a config file.
-fn find_shape(word: &str) -> Result<Shape> {
+pub(super) fn find_shape(word: &str) -> Result<Shape> {
     if let Some(shape) = presets::preset(word) {
         return Ok(shape);
     }

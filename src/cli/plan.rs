@@ -19,6 +19,9 @@ use std::rc::Rc;
 pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
+    /// Plan a model by name, or by its config.json, without its directory
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "model")]
+    shape: Option<String>,
     /// The machine to plan for: this, 780m, 890m or 8060s
     #[arg(long, default_value = "this", value_name = "MACHINE")]
     machine: String,
@@ -53,11 +56,11 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
 }
 
 fn read_shape(args: &Args) -> Result<Shape> {
-    let Some(dir) = &args.model.model else { return Ok(demo::checkpoint()?.shape().clone()) };
-    let path = dir.join("config.json");
-    let text = std::fs::read_to_string(&path).map_err(|e| Error::unreadable(&path, &e))?;
-    let generation = std::fs::read_to_string(dir.join("generation_config.json")).ok();
-    config::parse(&text, generation.as_deref())
+    match (&args.shape, &args.model.model) {
+        (Some(word), _) => super::forge::find_shape(word),
+        (None, Some(dir)) => config::read(&dir.join("config.json")),
+        (None, None) => Ok(demo::checkpoint()?.shape().clone()),
+    }
 }
 
 /// The machine that is planned for.
@@ -108,7 +111,7 @@ impl Target {
         let size = MEASURE_BYTES.min(memory.heaps[heap].available / 4).min(memory.max_allocation);
         let bandwidth = gpu::ceiling::measure_alone(&gpu, size, heap)?;
         let source = format!("measured, reading {}", bytes(size));
-        Ok(Target { memory, bandwidth, source, operations: None, staged: true })
+        Ok(Target { memory, bandwidth, source, operations: None, staged: gpu::memory::needs_staging(&gpu) })
     }
 
     fn cpu() -> Target {
@@ -154,7 +157,7 @@ fn write_text(t: &mut String, args: &Args, s: &Schedule, plan: &Plan, target: &T
     writeln!(
         t,
         "{}: {} layers, hidden {}, FFN {}, {}/{} heads x {}, vocabulary {}, {} weights",
-        args.model.name(),
+        args.shape.clone().unwrap_or_else(|| args.model.name()),
         s.shape.layers.len(),
         s.shape.hidden,
         s.shape.ffn,
@@ -239,7 +242,7 @@ fn to_json(args: &Args, s: &Schedule, plan: &Plan, target: &Target) -> Value {
         .map(|r| json!({"batch": r.batch, "bytes": r.bytes, "tokens_s": r.tokens_s, "bound": r.bound}))
         .collect();
     let mut value = json!({
-        "model": args.model.name(),
+        "model": args.shape.clone().unwrap_or_else(|| args.model.name()),
         "device": plan.memory.device,
         "fits": true,
         "bytes": plan.bytes(),

@@ -263,7 +263,7 @@ fn read_caps(instance: &ash::Instance, physical: vk::PhysicalDevice, timestamps:
     let driver = p12.driver_info_as_c_str().unwrap_or(c"").to_string_lossy().into_owned();
     let id: String = properties.pipeline_cache_uuid.iter().map(|b| format!("{b:02x}")).collect();
     Ok(Caps {
-        name: format!("{} ({driver})", name_of(&properties)),
+        name: format!("{}, {driver}", name_of(&properties)),
         kind: properties.device_type,
         subgroup,
         subgroup_choice: p13.min_subgroup_size != p13.max_subgroup_size

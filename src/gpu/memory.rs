@@ -130,6 +130,17 @@ impl Drop for Buffer {
     }
 }
 
+/// Whether what the host writes to or reads from device memory must pass through a staging buffer: some heap cannot be
+/// mapped, or is mapped without the host's caches.
+pub fn needs_staging(gpu: &Gpu) -> bool {
+    (0..gpu.memory.memory_heap_count as usize).any(|heap| {
+        memory_type(gpu, heap, u32::MAX, Access::Device).is_some_and(|t| {
+            let flags = gpu.memory.memory_types[t as usize].property_flags;
+            !flags.contains(vk::MemoryPropertyFlags::HOST_COHERENT | vk::MemoryPropertyFlags::HOST_CACHED)
+        })
+    })
+}
+
 /// The device's heaps as the plan sees them.
 pub fn describe(gpu: &Gpu) -> Memory {
     let budgets = gpu.heap_budgets();

@@ -116,11 +116,6 @@ impl Vulkan {
         Ok(vulkan)
     }
 
-    /// Submits since the model was loaded.
-    pub fn submits(&self) -> u64 {
-        self.submits
-    }
-
     fn addresses(&self) -> Addresses {
         Addresses {
             arena: self.arena.address,
@@ -256,7 +251,8 @@ fn readback_bytes(schedule: &Schedule) -> u64 {
     state_bytes(schedule) + 4 * (schedule.extent.head_rows * schedule.logits.stride) as u64
 }
 
-/// Bytes to plan for memory that the host maps beside the arena: uploads pass through it, results come back through it.
+/// Bytes to plan for memory that the host maps beside the arena: where uploads pass through it while loading, and results
+/// come back through it afterwards.
 pub fn staging_bytes(schedule: &Schedule) -> u64 {
     STAGING_BYTES.max(readback_bytes(schedule))
 }
@@ -339,6 +335,10 @@ impl Executor for Vulkan {
         let (floats, at) = self.results();
         let logits = self.schedule.logits;
         &floats[at / 4 + row * logits.stride..][..logits.width]
+    }
+
+    fn submits(&self) -> u64 {
+        self.submits
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {

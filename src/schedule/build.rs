@@ -1,7 +1,7 @@
 //! From a model's shape to its schedule: the steps of `gemma3.md`'s forward pass, layer by layer.
 
 use super::layout::{ArenaLayout, StateLayout, WeightLayout};
-use super::step::{KvType, Op, Ring, Rows, Segment, Slot, Step};
+use super::step::{Access, KvType, Op, Ring, Rows, Segment, Slot, Step};
 use crate::model::{LayerKind, Shape, WeightFormat};
 
 /// The sizes that a schedule is built for, beside the model's own.
@@ -82,6 +82,9 @@ impl Slots {
     }
 }
 
+/// How many steps back a dependency is looked for.
+const REACH: usize = 24;
+
 /// Appends steps and derives what each must wait for from what it touches.
 struct Builder {
     steps: Vec<Step>,
@@ -90,23 +93,24 @@ struct Builder {
 impl Builder {
     fn push(&mut self, segment: Segment, label: &'static str, rows: Rows, op: Op) {
         let (reads, writes) = (op.reads(), op.writes());
-        let meets =
-            |a: &[super::step::Access], b: &[super::step::Access]| a.iter().any(|x| b.iter().any(|y| x.overlaps(*y)));
-        let after = self
-            .steps
-            .iter()
-            .enumerate()
-            .rev()
-            // Looking further back than a layer and a half finds only what nearer steps already wait for.
-            .take(24)
-            .filter(|(_, s)| {
-                let (r, w) = (s.op.reads(), s.op.writes());
-                meets(&reads, &w) || meets(&writes, &w) || meets(&writes, &r)
-            })
-            .map(|(i, _)| i)
-            .collect::<Vec<_>>();
-        let after = after.into_iter().rev().collect();
+        let meets = |a: &[Access], b: &[Access]| a.iter().any(|x| b.iter().any(|y| x.overlaps(*y)));
+        let mut after: Vec<usize> = Vec::new();
+        // Nearest first, so that what a nearer step already waits for is left out. Further back than a layer and a half
+        // there is nothing that nearer steps do not wait for.
+        for i in (self.steps.len().saturating_sub(REACH)..self.steps.len()).rev() {
+            let (r, w) = (self.steps[i].op.reads(), self.steps[i].op.writes());
+            let conflict = meets(&reads, &w) || meets(&writes, &w) || meets(&writes, &r);
+            if conflict && !after.iter().any(|&a| self.waits_for(a, i)) {
+                after.push(i);
+            }
+        }
+        after.reverse();
         self.steps.push(Step { segment, label, op, rows, after });
+    }
+
+    /// Whether `step` is started only when `earlier` is finished.
+    fn waits_for(&self, step: usize, earlier: usize) -> bool {
+        self.steps[step].after.iter().any(|&a| a == earlier || (a > earlier && self.waits_for(a, earlier)))
     }
 }
 

@@ -1,0 +1,114 @@
+//! What baking promises: during decode nothing is recorded, no pipeline is made and nothing is allocated, and however the
+//! work is cut into submits, the results are the same bits.
+
+mod common;
+
+use common::{golden, load};
+use kiln::engine::Options;
+use kiln::session::Session;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Counts this thread's heap allocations.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on to the system's allocator; the counter is a plain thread-local number.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(p, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn counts() -> [u64; 3] {
+    let allocations = ALLOCATIONS.with(Cell::get);
+    [allocations, kiln::gpu::bake::recordings(), kiln::gpu::kernels::pipelines_created()]
+}
+
+/// Tests of this file share the process-wide counters: one at a time.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[test]
+fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let mut executor = load(&golden("tiny"), Options { device: common::vulkan(), ..Options::default() });
+    let mut session = Session::new(0, executor.schedule().extent.context);
+    let before_prefill = counts();
+    session.prefill(executor.as_mut(), &[2, 17, 5]).unwrap();
+    assert!(counts()[0] > before_prefill[0], "the counter sees a prefill's row list");
+    assert!(before_prefill[1] > 0 && before_prefill[2] > 0, "baking was counted");
+
+    let before = counts();
+    // Past the window of 16, where the ring turns over.
+    for _ in 0..40 {
+        let next = executor.next(0);
+        session.decode(executor.as_mut(), next).unwrap();
+    }
+    let after = counts();
+    assert_eq!(after, before, "[heap allocations, recordings, pipelines] during 40 decode passes");
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+#[test]
+fn a_tiny_submit_budget_changes_no_bit() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let tokens: Vec<u32> = (0..50).map(|i| 2 + 7 * i % 500).collect();
+    let run = |budget| {
+        let options =
+            Options { device: common::vulkan(), chunk: Some(16), submit_budget: budget, ..Options::default() };
+        let mut executor = load(&golden("tiny"), options);
+        let mut session = Session::new(0, 4096);
+        session.prefill(executor.as_mut(), &tokens).unwrap();
+        let mut bits = Vec::new();
+        let start = executor.submits();
+        for _ in 0..8 {
+            let next = executor.next(0);
+            session.decode(executor.as_mut(), next).unwrap();
+            bits.extend(executor.logits(0).iter().map(|x| x.to_bits()));
+        }
+        (bits, executor.submits() - start)
+    };
+    let (whole, few) = run(Duration::from_secs(10));
+    let (cut, many) = run(Duration::from_nanos(1));
+    assert_eq!(whole, cut);
+    // Embed, six layers, head: eight submits a pass when each is over the budget. With a generous one the first pass of
+    // a size is still cut, since nothing has been measured yet; then body and head are one each.
+    assert_eq!(many, 8 * 8);
+    assert_eq!(few, 8 + 7 * 2);
+}
+
+#[test]
+fn the_pipeline_cache_is_kept_and_a_damaged_one_does_no_harm() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let dir = tempfile::tempdir().unwrap();
+    // SAFETY: the other tests of this file wait for `ALONE`; none reads the environment meanwhile.
+    unsafe { std::env::set_var("KILN_CACHE_DIR", dir.path()) };
+    let options = Options { device: common::vulkan(), ..Options::default() };
+    let run = || {
+        let mut executor = load(&golden("tiny"), options);
+        Session::new(0, 64).prefill(executor.as_mut(), &[2, 3]).unwrap();
+        executor.logits(0).to_vec()
+    };
+    let first = run();
+    let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "one cache file: {files:?}");
+    std::fs::write(&files[0], b"not a pipeline cache").unwrap();
+    assert_eq!(run(), first);
+    assert!(std::fs::metadata(&files[0]).unwrap().len() > 20, "the damaged file was replaced");
+    // SAFETY: as above.
+    unsafe { std::env::remove_var("KILN_CACHE_DIR") };
+}

@@ -1,0 +1,201 @@
+//! The schedule is what runs: its counts are right, its dispatches cover it, and a changed operand changes every
+//! executor's output alike.
+
+mod common;
+
+use common::{golden, max_abs};
+use kiln::executor::Executor;
+use kiln::gpu::lower::{Addresses, Target, lower};
+use kiln::gpu::{Choice, Gpu, Vulkan};
+use kiln::model::checkpoint::Checkpoint;
+use kiln::model::{Shape, WeightFormat, presets};
+use kiln::plan::Plan;
+use kiln::reference::Reference;
+use kiln::schedule::{Extent, KvType, Op, Pass, Schedule, Segment};
+use kiln::session::Session;
+use kiln::weights::Progress;
+use std::rc::Rc;
+
+fn extent(rows: usize) -> Extent {
+    Extent { context: 256, max_rows: rows, head_rows: 1, sequences: 1, kv: KvType::F32, weights: WeightFormat::Int8 }
+}
+
+fn gemma_27b() -> Shape {
+    presets::preset("gemma3-27b").unwrap()
+}
+
+#[test]
+fn a_27b_token_reads_27_gigabytes() {
+    let schedule = Schedule::build(&gemma_27b(), extent(1));
+    let cost = schedule.cost(Pass::Decode { sequences: 1, depth: 0 });
+
+    // By hand: INT8 elements of the matrices, their f32 row scales, f32 norms.
+    let qkv = (32 + 16 + 16) * 128;
+    let matrices: u64 = [(qkv, 5376), (5376, 4096), (2 * 21504, 5376), (5376, 21504)].iter().map(|(r, c)| r * c).sum();
+    let scales = 4 * (qkv + 5376 + 2 * 21504 + 5376);
+    // Four norms of the hidden size, the two over heads, and RoPE's 64 frequencies read for Q and for K.
+    let vectors = 4 * (4 * 5376 + 2 * 128 + 2 * 64);
+    let head = 262_208 * 5376 + 4 * 262_208 + 4 * 5376;
+    let embedding_row = 5376 + 4;
+    let weights = 62 * (matrices + scales + vectors) + head + embedding_row;
+    assert_eq!(cost.weight_bytes, weights);
+    assert_eq!(62 * matrices + 262_208 * 5376, 27_007_991_808, "the elements alone");
+    assert!((27.0..27.1).contains(&(cost.bytes() as f64 / 1e9)), "{} bytes in all", cost.bytes());
+    assert_eq!(cost.operations, 2 * 27_007_991_808 + 62 * 4 * 32 * 128, "each element twice, and one key a head");
+
+    // At depth 4095, 52 local layers see 1024 keys and 10 global ones 4096, each 2 x 16 x 128 values.
+    let deep = schedule.cost(Pass::Decode { sequences: 1, depth: 4095 });
+    let kv_element = 4 * 2 * 16 * 128;
+    assert_eq!(deep.kv_bytes, kv_element * (52 * (1024 + 1) + 10 * (4096 + 1)), "keys read, and one written");
+    // A batch reads weights once.
+    let batch = schedule.cost(Pass::Decode { sequences: 32, depth: 0 });
+    assert_eq!(batch.weight_bytes, weights + 31 * embedding_row);
+}
+
+#[test]
+fn a_local_ring_holds_the_window_and_the_chunk() {
+    let schedule = Schedule::build(&gemma_27b(), Extent { context: 4096, ..extent(512) });
+    assert_eq!(schedule.rings[0].capacity, 1024 + 512 - 1);
+    assert_eq!(schedule.rings[5].capacity, 4096);
+    let short = Schedule::build(&gemma_27b(), Extent { context: 100, ..extent(64) });
+    assert!(short.rings.iter().all(|r| r.capacity == 100));
+}
+
+#[test]
+fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
+    let shape = gemma_27b();
+    let schedule = Schedule::build(&shape, extent(64));
+    let addresses = Addresses {
+        arena: 1 << 40,
+        weights: (0..schedule.weights.buffers.len() as u64).map(|i| (i + 2) << 40).collect(),
+        kv: (0..62).map(|i| (i + 100) << 40).collect(),
+    };
+    for subgroup in [8, 32, 64] {
+        for rows in [1, 3, 8, 64] {
+            let mut covered = 0;
+            for segment in schedule.segments() {
+                let range = schedule.steps_of(segment);
+                let dispatches = lower(&schedule, segment, rows, 1, Target { subgroup }, &addresses);
+                let mut settled = range.start;
+                for d in &dispatches {
+                    assert_eq!(d.steps.start, covered, "steps in order, none left out");
+                    covered = d.steps.end;
+                    if d.barrier {
+                        settled = d.steps.start;
+                    }
+                    for step in &schedule.steps[d.steps.clone()] {
+                        let pending = step.after.iter().filter(|&&a| a >= settled && a < d.steps.start);
+                        assert_eq!(pending.count(), 0, "{segment} {} does not wait", step.label);
+                        // Work of another segment is behind the barrier at the segment's start.
+                        assert!(step.after.iter().all(|&a| a < d.steps.end));
+                    }
+                    assert!(d.groups.iter().all(|&g| g > 0 && g <= 65_535), "{d:?}");
+                }
+                if matches!(segment, Segment::Layer(_)) && rows == 1 {
+                    let kernels: Vec<_> = dispatches.iter().map(|d| d.kernel.module.name()).collect();
+                    assert!(dispatches.len() <= 8, "fusions hold: {kernels:?}");
+                }
+            }
+            assert_eq!(covered, schedule.steps.len());
+        }
+    }
+}
+
+fn outputs(schedule: &Schedule, vulkan: bool) -> Vec<f32> {
+    common::listen();
+    let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
+    let tokens: Vec<u32> = (0..40).map(|i| 2 + 11 * i % 500).collect();
+    let progress = Progress::default();
+    let mut executor: Box<dyn Executor> = if vulkan {
+        let gpu = Rc::new(Gpu::open(Choice::Best).unwrap());
+        let plan = Plan::place(schedule, &kiln::gpu::memory::describe(&gpu), 64 << 20).unwrap();
+        Box::new(Vulkan::load(&gpu, &checkpoint, schedule.clone(), &plan, Default::default(), &progress).unwrap())
+    } else {
+        Box::new(Reference::load(&checkpoint, schedule.clone(), &progress).unwrap())
+    };
+    let mut session = Session::new(0, 256);
+    session.prefill(executor.as_mut(), &tokens).unwrap();
+    executor.logits(0).to_vec()
+}
+
+/// A change of one kind of op: whether it was of that kind, and so changed.
+macro_rules! change {
+    ($op:pat $(if $guard:expr)? => $change:expr) => {
+        |op: &mut Op| match op {
+            $op $(if $guard)? => {
+                $change;
+                true
+            }
+            _ => false,
+        }
+    };
+}
+
+/// Alters operands one at a time, those inside of fusions too: both executors must follow, to the same place.
+#[test]
+fn an_altered_operand_changes_both_executors_alike() {
+    let shape = Checkpoint::open(&golden("tiny")).unwrap().shape().clone();
+    // 32 rows take the kernels for many rows in the first chunk, and those for few in the second, of 8.
+    let original = Schedule::build(&shape, extent(32));
+    let base = outputs(&original, false);
+    assert!(max_abs(&outputs(&original, true), &base) < 3e-4);
+
+    let alterations: &[(&str, fn(&mut Schedule) -> bool)] = &[
+        ("embed scale", |s| alter(s, 0, change!(Op::Embed { scale, .. } => *scale *= 1.5))),
+        ("q norm weight", |s| {
+            let other = s.weights.layers[3].k_norm;
+            alter(s, 2, change!(Op::HeadNormRope { weight, .. } => *weight = other))
+        }),
+        ("q frequencies", |s| {
+            let other = s.weights.rope_global;
+            alter(s, 1, change!(Op::HeadNormRope { inv_freq, heads: 4, .. } => *inv_freq = other))
+        }),
+        ("k written from another place than it is rotated", |s| {
+            let q = s.steps.iter().find_map(|s| match s.op {
+                Op::HeadNormRope { x, heads: 4, .. } => Some(x.columns(0, 64)),
+                _ => None,
+            });
+            alter(s, 1, change!(Op::KvWrite { k, .. } => *k = q.unwrap()))
+        }),
+        ("attention scale", |s| alter(s, 4, change!(Op::Attend { scale, .. } => *scale *= 2.0))),
+        ("window", |s| alter(s, 2, change!(Op::Attend { window, .. } => *window = Some(5)))),
+        ("linear weight", |s| {
+            let other = s.weights.layers[2].down;
+            alter(s, 1, change!(Op::Linear { weight, .. } if weight.cols == 512 => *weight = other))
+        }),
+        ("gate and up swapped", |s| {
+            alter(s, 0, change!(Op::GatedGelu { gate, up, .. } => std::mem::swap(gate, up)))
+        }),
+        ("residual norm's eps", |s| alter(s, 5, change!(Op::NormAdd { eps, .. } => *eps = 0.5))),
+        ("pre-norm weight", |s| {
+            let other = s.weights.layers[0].input_norm;
+            alter(s, 3, change!(Op::RmsNorm { weight, .. } => *weight = other))
+        }),
+    ];
+    for (what, alteration) in alterations {
+        let mut altered = original.clone();
+        assert!(alteration(&mut altered), "{what}: no such step");
+        let reference = outputs(&altered, false);
+        let vulkan = outputs(&altered, true);
+        let (moved, apart) = (max_abs(&reference, &base), max_abs(&vulkan, &reference));
+        println!("{what}: moved {moved:.3}, apart {apart:.1e}");
+        assert!(moved > 1e-2, "{what}: the reference did not follow");
+        assert!(apart < 5e-4, "{what}: the executors are {apart} apart");
+    }
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+/// Alters the `n`-th op (from 0) that `change` takes.
+fn alter(schedule: &mut Schedule, mut n: usize, change: impl Fn(&mut Op) -> bool) -> bool {
+    for step in &mut schedule.steps {
+        let mut op = step.op.clone();
+        if change(&mut op) {
+            if n == 0 {
+                step.op = op;
+                return true;
+            }
+            n -= 1;
+        }
+    }
+    false
+}

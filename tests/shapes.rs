@@ -1,0 +1,168 @@
+//! Odd shapes, both executors: head sizes that are no power of two, every kind of GQA, vocabularies of any size, an
+//! untied head, a logit softcap; batches; rewinding.
+
+mod common;
+
+use common::{load, max_abs, relative_rms};
+use kiln::engine::{Device, Options};
+use kiln::executor::{Executor, HeadRows, Row};
+use kiln::model::writer::Watch;
+use kiln::model::{LayerKind, Shape, WeightFormat, forge};
+use kiln::schedule::KvType;
+use kiln::session::Session;
+use std::sync::atomic::AtomicBool;
+
+fn shape() -> Shape {
+    Shape {
+        vocab: 257,
+        hidden: 72,
+        ffn: 200,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 32,
+        layers: vec![LayerKind::Local, LayerKind::Local, LayerKind::Global],
+        window: 9,
+        eps: 1e-6,
+        query_pre_attn_scalar: 18.0,
+        rope_theta_local: 1e4,
+        rope_theta_global: 1e6,
+        rope_factor_global: 8.0,
+        logit_softcap: None,
+        max_context: 512,
+        tied: true,
+        bos: 2,
+        eos: vec![1],
+    }
+}
+
+struct Forged {
+    dir: tempfile::TempDir,
+}
+
+impl Forged {
+    fn new(shape: &Shape, format: WeightFormat) -> Forged {
+        let dir = tempfile::tempdir().unwrap();
+        let watch = Watch { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
+        forge::forge(shape, &dir.path().join("model"), format, 7, &watch).unwrap();
+        Forged { dir }
+    }
+
+    fn load(&self, device: Device, options: Options) -> Box<dyn Executor> {
+        load(&self.dir.path().join("model"), Options { device, ..options })
+    }
+}
+
+fn prompt(shape: &Shape, n: usize) -> Vec<u32> {
+    (0..n).map(|i| (2 + 37 * i * i) as u32 % shape.vocab as u32).collect()
+}
+
+#[test]
+fn odd_shapes_agree_on_both_executors() {
+    let variants: Vec<(&str, Shape)> = vec![
+        ("head 6", Shape { head_dim: 6, ..shape() }),
+        ("head 34, one KV head", Shape { head_dim: 34, kv_heads: 1, ..shape() }),
+        ("head 250, no GQA", Shape { head_dim: 250, heads: 2, kv_heads: 2, ..shape() }),
+        ("head 256, three groups of three", Shape { head_dim: 256, heads: 9, kv_heads: 3, ..shape() }),
+        ("hidden 8, ffn 8", Shape { hidden: 8, ffn: 8, ..shape() }),
+        ("vocabulary 1", Shape { vocab: 3, ..shape() }),
+        ("vocabulary 5000", Shape { vocab: 5000, ..shape() }),
+        ("untied head", Shape { tied: false, ..shape() }),
+        ("softcap", Shape { logit_softcap: Some(3.0), ..shape() }),
+        ("window 1", Shape { window: 1, ..shape() }),
+        ("hidden 1000, ffn 2008", Shape { hidden: 1000, ffn: 2008, ..shape() }),
+    ];
+    for (name, shape) in variants {
+        for format in [WeightFormat::Int8, WeightFormat::Bf16] {
+            let model = Forged::new(&shape, format);
+            // 23 rows in the first pass (the kernels for many rows), 17 one by one (those for few).
+            let options =
+                Options { weights: format, kv: KvType::F32, chunk: Some(23), context: Some(64), ..Options::default() };
+            let run = |device| {
+                let mut executor = model.load(device, options);
+                let tokens = prompt(&shape, 40);
+                let mut session = Session::new(0, 64);
+                session.prefill(executor.as_mut(), &tokens[..23]).unwrap();
+                tokens[23..].iter().for_each(|&t| session.decode(executor.as_mut(), t).unwrap());
+                (executor.logits(0).to_vec(), executor.next(0))
+            };
+            let (want, best) = run(Device::Cpu);
+            let (got, chosen) = run(common::vulkan());
+            let error = relative_rms(&got, &want);
+            println!("{name} {}: {error:.1e}", format.name());
+            assert!(error < 2e-5, "{name} {}: {error}", format.name());
+            assert!(want[chosen as usize] >= want[best as usize] - 1e-3, "{name}: chose {chosen}, not {best}");
+        }
+    }
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+#[test]
+fn equal_logits_choose_the_lowest_id() {
+    // With a softcap this small every logit is the cap or its negative: hundreds of equals.
+    let shape = Shape { logit_softcap: Some(1e-30), vocab: 2000, ..shape() };
+    let model = Forged::new(&shape, WeightFormat::Int8);
+    for device in [Device::Cpu, common::vulkan()] {
+        let mut executor = model.load(device, Options::default());
+        Session::new(0, 64).prefill(executor.as_mut(), &prompt(&shape, 5)).unwrap();
+        let logits = executor.logits(0);
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let lowest = logits.iter().position(|&x| x == max).unwrap();
+        assert!(logits.iter().filter(|&&x| x == max).count() > 1, "no equals to choose among");
+        assert_eq!(executor.next(0) as usize, lowest);
+    }
+}
+
+/// Sequences of different lengths, decoded in one pass, each as if it were alone.
+#[test]
+fn a_batch_computes_what_its_sequences_would_alone() {
+    let shape = shape();
+    let model = Forged::new(&shape, WeightFormat::Int8);
+    let prompts: Vec<Vec<u32>> = [3, 21, 1, 12, 30].iter().map(|&n| prompt(&shape, n)).collect();
+    for device in [Device::Cpu, common::vulkan()] {
+        let mut alone = Vec::new();
+        for p in &prompts {
+            let mut executor = model.load(device, Options { context: Some(64), ..Options::default() });
+            let mut session = Session::new(0, 64);
+            session.prefill(executor.as_mut(), p).unwrap();
+            session.decode(executor.as_mut(), 5).unwrap();
+            alone.push(executor.logits(0).to_vec());
+        }
+        let options = Options { context: Some(64), sequences: 5, head_rows: 5, ..Options::default() };
+        let mut executor = model.load(device, options);
+        for (i, p) in prompts.iter().enumerate() {
+            Session::new(i as u32, 64).prefill(executor.as_mut(), p).unwrap();
+        }
+        let rows: Vec<Row> = prompts
+            .iter()
+            .enumerate()
+            .map(|(i, p)| Row { token: 5, position: p.len() as u32, sequence: i as u32 })
+            .collect();
+        executor.forward(&rows, Some(HeadRows { first: 0, count: 5 })).unwrap();
+        for (i, want) in alone.iter().enumerate() {
+            let error = max_abs(executor.logits(i), want);
+            assert!(error < 1e-4, "{device:?}: sequence {i} is {error} off");
+        }
+    }
+}
+
+#[test]
+fn a_rewound_session_continues_as_a_new_one() {
+    let shape = shape();
+    let model = Forged::new(&shape, WeightFormat::Int8);
+    let tokens = prompt(&shape, 60);
+    let options = Options { context: Some(100), chunk: Some(8), ..Options::default() };
+    let mut executor = model.load(common::vulkan(), options);
+    // Ring capacity: window 9 + chunk 8 - 1 = 16; back by at most 8 once the ring has turned over.
+    for (length, keep, kept) in [(60, 52, 52), (60, 51, 0), (16, 1, 1), (17, 8, 0), (30, 30, 30)] {
+        let mut session = Session::new(0, 100);
+        session.prefill(executor.as_mut(), &tokens[..length]).unwrap();
+        assert_eq!(session.rewind(executor.as_ref(), keep), kept, "back from {length} to {keep}");
+        let more: Vec<u32> = tokens[kept..].iter().take(10).map(|t| t ^ 1).collect();
+        session.prefill(executor.as_mut(), &more).unwrap();
+        let got = executor.logits(0).to_vec();
+
+        let mut fresh = Session::new(0, 100);
+        fresh.prefill(executor.as_mut(), &[&tokens[..kept], &more[..]].concat()).unwrap();
+        assert!(max_abs(&got, executor.logits(0)) < 1e-3, "back from {length} to {keep}");
+    }
+}
