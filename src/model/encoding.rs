@@ -115,11 +115,17 @@ impl Encoding {
                 out.iter_mut().zip(bytes).for_each(|(o, &q)| *o = (f32::from(q) - zero) * scale);
             }
         }
-        match out.iter().find(|w| !w.is_finite()) {
-            Some(w) => Err(format!("the value {w}")),
-            None => Ok(()),
-        }
+        check_finite(out)
     }
+}
+
+/// Looks at every value before it decides, since a loop that may stop early is not one for vector units.
+fn check_finite(values: &[f32]) -> std::result::Result<(), String> {
+    if values.iter().fold(true, |all, w| all & w.is_finite()) {
+        return Ok(());
+    }
+    let value = values.iter().find(|w| !w.is_finite()).copied().unwrap_or(f32::NAN);
+    Err(format!("the value {value}"))
 }
 
 /// A group may end anywhere in a row: groups count the flattened tensor's elements.

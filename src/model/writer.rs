@@ -114,7 +114,7 @@ fn write_in_shards(
         write_file(&partial.path.join(path.file_name().unwrap_or_default()), &contents)?;
     }
     if watch.cancel.load(Ordering::Relaxed) {
-        return Err(interrupted(dst));
+        return Err(interrupted());
     }
     partial.commit(dst)?;
     Ok(Written { tensors: TensorId::all(shape).count(), bytes })
@@ -280,7 +280,7 @@ fn write_shards(
     // wait for one another in the kernel.
     blocks.par_iter().with_max_len(1).try_for_each_init(Buffers::default, |buffers, block| {
         if watch.cancel.load(Ordering::Relaxed) {
-            return Err(interrupted(dir));
+            return Err(interrupted());
         }
         advance(block.write(shape, format, source, buffers)?);
         Ok(())
@@ -366,8 +366,8 @@ fn write_file(path: &Path, contents: &[u8]) -> Result<()> {
     write().map_err(|e| Error::unwritable(path, &e))
 }
 
-fn interrupted(path: &Path) -> Error {
-    Error::failed(format!("interrupted while writing {}; nothing was kept", path.display()), "start it again")
+fn interrupted() -> Error {
+    Error::failed("interrupted, and nothing was kept of what was written", "start it again")
 }
 
 /// Bytes that may still be written where `path` is.

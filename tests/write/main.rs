@@ -22,7 +22,7 @@ fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64) -> kiln::Re
 
 fn read(c: &Checkpoint, id: TensorId, format: WeightFormat) -> (Vec<u8>, Vec<f32>) {
     let [rows, cols] = id.dims(c.shape());
-    let mut data = vec![0u8; rows * format.row_bytes(cols)];
+    let mut data = vec![0xAAu8; rows * format.row_bytes(cols)];
     let mut scales = vec![0f32; rows];
     c.read_rows(id, 0..rows, format, &mut data, &mut scales).unwrap();
     (data, scales)
