@@ -163,9 +163,7 @@ fn an_altered_operand_changes_both_executors_alike() {
             let other = s.weights.layers[2].down;
             alter(s, 1, change!(Op::Linear { weight, .. } if weight.cols == 512 => *weight = other))
         }),
-        ("gate and up swapped", |s| {
-            alter(s, 0, change!(Op::GatedGelu { gate, up, .. } => std::mem::swap(gate, up)))
-        }),
+        ("gate and up swapped", |s| alter(s, 0, change!(Op::GatedGelu { gate, up, .. } => std::mem::swap(gate, up)))),
         ("residual norm's eps", |s| alter(s, 5, change!(Op::NormAdd { eps, .. } => *eps = 0.5))),
         ("pre-norm weight", |s| {
             let other = s.weights.layers[0].input_norm;
