@@ -77,9 +77,9 @@ refresh_lists() {
         say "the lists could not be refreshed ($(error_line)); going on with what apt has"
 }
 
-# The first line in which apt or sudo says what went wrong.
+# The line of the log that says best what went wrong: apt's errors come after its warnings.
 error_line() {
-    grep -m 1 -E '^(E:|W:|Err:|sudo:)' "$set_up_log" || tail -n 1 "$set_up_log"
+    grep -m 1 '^E:' "$set_up_log" || grep -m 1 -E '^(sudo:|W:)' "$set_up_log" || tail -n 1 "$set_up_log"
 }
 
 # Installs all that was wanted with one call of apt. Never removes a package to make room for another.
@@ -91,9 +91,8 @@ install_wanted() {
     wanted_lines
     local start=$SECONDS
     as_root apt-get install -q -y --no-install-recommends --no-remove -o Acquire::Retries=2 \
-        -o DPkg::Lock::Timeout=300 "${wanted[@]}" 2>&1 |
-        tee -a "$set_up_log" | grep --line-buffered -E '^Need to get' ||
-        ((PIPESTATUS[0] == 0)) || fail_missing "apt could not install all of it ($(error_line))"
+        -o DPkg::Lock::Timeout=300 "${wanted[@]}" 2>&1 | tee -a "$set_up_log" | sed -un 's/^Need to get/kiln: to download:/p' ||
+        fail_missing "apt could not install all of it ($(error_line))"
     say "installed in $((SECONDS - start)) s"
     wanted=() wanted_why=()
 }
