@@ -7,6 +7,7 @@
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 set_up_log=$repo/target/set-up.log
+export CARGO_TARGET_DIR=$repo/target # the scripts look for what cargo built there
 
 wanted=()      # packages to install, gathered first so that apt runs once
 wanted_why=()  # the reason for each, in the same order
