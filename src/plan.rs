@@ -102,9 +102,6 @@ impl Plan {
         let mut left: Vec<u64> = memory.heaps.iter().map(|h| h.available).collect();
         let mut regions = Vec::with_capacity(wanted.len());
         for &(purpose, bytes) in &wanted {
-            if bytes > memory.max_allocation {
-                return Err(too_large(purpose, bytes, memory));
-            }
             let needs_host = matches!(purpose, Purpose::Arena | Purpose::Staging);
             // Staging is never hot: leave the device's own memory to what is.
             let device_first = purpose != Purpose::Staging;
@@ -114,6 +111,9 @@ impl Plan {
             let Some(heap) = heap else { return Err(refusal(&wanted, schedule, memory)) };
             left[heap] -= bytes;
             regions.push(Region { purpose, bytes, heap });
+        }
+        if let Some(r) = regions.iter().find(|r| r.bytes > memory.max_allocation) {
+            return Err(too_large(r, schedule, memory));
         }
         Ok(Plan { memory: memory.clone(), regions })
     }
@@ -142,20 +142,22 @@ fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'static 
         .collect()
 }
 
-fn too_large(purpose: Purpose, bytes_wanted: u64, memory: &Memory) -> Error {
-    let what = match purpose {
-        Purpose::Weights(WeightBuffer::Layer(i)) => format!("layer {i}'s weights"),
-        Purpose::Weights(_) => "the embedding or head".into(),
+fn too_large(region: &Region, schedule: &Schedule, memory: &Memory) -> Error {
+    let e = &schedule.extent;
+    let what = match region.purpose {
+        Purpose::Weights(WeightBuffer::Layer(i)) => format!("the weights of layer {i}"),
+        Purpose::Weights(_) => "the weights of the embedding or the head".into(),
+        Purpose::Kv(i) => format!("the KV cache of layer {i} for {} x {} tokens", e.sequences, e.context),
         p => format!("the {}", p.kind()),
     };
     Error::refused(
         format!(
-            "{what} take {}, and {} allows {} in one allocation",
-            bytes(bytes_wanted),
+            "{what}: {} needed, but {} allows {} in one allocation",
+            bytes(region.bytes),
             memory.device,
             bytes(memory.max_allocation)
         ),
-        "use --weights int8, a smaller --ctx, or another device",
+        "use --weights int8, a smaller --ctx or --batch, or another device",
     )
 }
 

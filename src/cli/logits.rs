@@ -16,7 +16,7 @@ pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
     /// Token ids, taken verbatim
-    #[arg(long, value_name = "IDS")]
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
     tokens: String,
     /// Write every position's logits to --out, not only the last's
     #[arg(long, requires = "out")]

@@ -22,13 +22,13 @@ pub struct Args {
     #[command(flatten)]
     pub(super) model: ModelArgs,
     /// The prompt
-    #[arg(short, long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
     /// The prompt as token ids, taken verbatim: no BOS is added
-    #[arg(long, value_name = "IDS", conflicts_with_all = ["prompt", "system", "raw"])]
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true, conflicts_with_all = ["prompt", "system", "raw"])]
     tokens: Option<String>,
     /// A system message before the prompt
-    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "raw")]
     pub(super) system: Option<String>,
     /// Take the prompt as it is, without the chat template
     #[arg(long)]
@@ -37,25 +37,25 @@ pub struct Args {
     #[arg(short, value_name = "N")]
     n: Option<usize>,
     /// Sampling temperature; 0 always takes the likeliest token
-    #[arg(long, default_value_t = 0.0, value_name = "T")]
+    #[arg(long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true)]
     temp: f32,
     /// Sample among the K likeliest tokens; 0: all
     #[arg(long, default_value_t = 64, value_name = "K")]
     top_k: u32,
     /// Sample among the likeliest tokens that make up this probability
-    #[arg(long, default_value_t = 0.95, value_name = "P")]
+    #[arg(long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true)]
     top_p: f32,
     /// Sample among tokens with at least this share of the likeliest one's probability
-    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true)]
     min_p: f32,
     /// Divide the logits of recent tokens by this; 1: off
-    #[arg(long, default_value_t = 1.0, value_name = "R")]
+    #[arg(long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true)]
     repeat_penalty: f32,
     /// Seed of the sampling [default: another one each time]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
     /// End the reply at this text; may be given several times
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) stop: Vec<String>,
     /// Go on past the model's stop tokens
     #[arg(long)]

@@ -1,0 +1,326 @@
+//! The executable as scripts use it: its JSON, its exit codes, and one line on stderr for whatever is wrong.
+
+mod common;
+
+use common::{golden, ids, max_abs};
+use kiln::model::{Shape, TensorId, config, presets};
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        assert_eq!(self.stdout.trim_end().lines().count(), 1, "one object and nothing else: {}", self.stdout);
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+
+    /// Asserts the exit code, and one line on stderr that has all of `words`; nothing on stdout.
+    fn refused(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
+        assert_eq!(self.stdout, "");
+        assert_eq!(self.stderr.lines().count(), 1, "one line: {}", self.stderr);
+        assert!(self.stderr.starts_with("kiln: ") && self.stderr.contains("; "), "cause; remedy: {}", self.stderr);
+        for w in words {
+            assert!(self.stderr.contains(w), "no `{w}` in: {}", self.stderr);
+        }
+    }
+}
+
+fn kiln_with(arguments: &[&str], stdin: &[u8], environment: &[(&str, &str)]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_remove("RUST_LOG").envs(environment.iter().copied());
+    let mut child = command.spawn().unwrap();
+    // A command that does not read its input closes the pipe.
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let text = |b| String::from_utf8(b).unwrap();
+    Ran { code: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
+}
+
+fn kiln(arguments: &[&str]) -> Ran {
+    kiln_with(arguments, b"", &[])
+}
+
+fn tiny() -> String {
+    golden("tiny").display().to_string()
+}
+
+/// A copy of `tiny` with the small tokenizer, which fits its vocabulary.
+fn tiny_with_text() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for file in
+        ["tiny/config.json", "tiny/model.safetensors", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"]
+    {
+        let from = golden(file);
+        std::fs::copy(&from, dir.path().join(from.file_name().unwrap())).unwrap();
+    }
+    dir
+}
+
+fn path(dir: &tempfile::TempDir) -> &str {
+    dir.path().to_str().unwrap()
+}
+
+#[test]
+fn run_prints_the_golden_ids_as_json() {
+    let golden: Value = serde_json::from_slice(&std::fs::read(golden("tiny/golden.json")).unwrap()).unwrap();
+    let prompt = &golden["prompts"][1];
+    let tokens = prompt["ids"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    for (weights, key) in [("int8", "int8"), ("bf16", "f32")] {
+        for device in ["cpu", "vulkan"] {
+            let ran = kiln(&[
+                "run",
+                "-m",
+                &tiny(),
+                "--tokens",
+                &tokens,
+                "-n",
+                "3",
+                "--ignore-eos",
+                "--json",
+                "--device",
+                device,
+                "--weights",
+                weights,
+            ])
+            .json();
+            assert_eq!(ids(&ran["tokens"]), ids(&prompt[key]["greedy"]["ids"])[..3], "{device} {weights}");
+            assert_eq!(ran["prompt_tokens"], prompt["ids"]);
+            assert_eq!(ran["finish"], "length");
+            assert_eq!(ran["text"], Value::Null, "the directory has no tokenizer");
+            for key in ["model", "device", "prefill_s", "decode_s", "decode_tok_s", "roofline_share"] {
+                assert!(!ran[key].is_null(), "{key} is missing");
+            }
+            let share = ran["roofline_share"].as_f64().unwrap();
+            assert!(share > 0.0 && share <= 1.0, "a rate above its physical limit: {share}");
+        }
+    }
+}
+
+#[test]
+fn run_streams_text_and_obeys_its_limits() {
+    let dir = tiny_with_text();
+    let base = ["run", "-m", path(&dir), "-p", "hello", "--device", "cpu"];
+    let with = |more: &[&str]| kiln(&[&base[..], more].concat());
+    let all = with(&["-n", "12", "--ignore-eos", "--json"]).json();
+    let text = all["text"].as_str().unwrap().to_string();
+    assert_eq!(all["tokens"].as_array().unwrap().len(), 12);
+
+    let plain = with(&["-n", "12", "--ignore-eos"]);
+    assert_eq!(plain.stdout, format!("{text}\n"), "the same text, streamed");
+    assert_eq!(plain.stderr.trim_end().lines().count(), 1, "a summary of one line: {}", plain.stderr);
+
+    // Stop at what the text itself holds.
+    let (at, stop) = text.char_indices().nth(text.chars().count() / 2).unwrap();
+    let stopped = with(&["-n", "12", "--ignore-eos", "--json", "--stop", &stop.to_string()]).json();
+    assert_eq!(stopped["finish"], "stop");
+    assert_eq!(stopped["text"].as_str().unwrap(), &text[..text.find(stop).unwrap()]);
+    assert!(at >= stopped["text"].as_str().unwrap().len());
+
+    // The same seed, the same tokens; the prompt on standard input.
+    let sampled = |seed: &str| {
+        let arguments =
+            ["run", "-m", path(&dir), "--temp", "1.5", "--seed", seed, "-n", "12", "--ignore-eos", "--json"];
+        kiln_with(&arguments, b"hello", &[]).json()["tokens"].clone()
+    };
+    assert_eq!(sampled("5"), sampled("5"));
+    assert_ne!(sampled("5"), sampled("6"));
+    // A context that ends the reply: as many tokens as fit, and one more that needs no place.
+    let prompt = all["prompt_tokens"].as_array().unwrap().len();
+    let full = with(&["--ctx", &(prompt + 4).to_string(), "--ignore-eos", "--json"]).json();
+    assert_eq!(full["tokens"].as_array().unwrap().len(), 5);
+    assert_eq!(full["finish"], "length");
+}
+
+#[test]
+fn chat_template_and_raw_prompts_become_the_ids_they_should() {
+    let dir = tiny_with_text();
+    let run = |more: &[&str]| {
+        let base = ["run", "-m", path(&dir), "-n", "1", "--json", "--device", "cpu"];
+        kiln(&[&base[..], more].concat()).json()["prompt_tokens"].clone()
+    };
+    let tokenize = |more: &[&str]| kiln(&[&["tokenize", "-m", path(&dir)], more].concat()).json()["ids"].clone();
+    let chat = r#"[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]"#;
+    assert_eq!(run(&["-p", "hi", "--system", "be brief"]), tokenize(&["--chat", chat]));
+    assert_eq!(run(&["-p", "hi", "--raw"]), tokenize(&["hi"]));
+    assert_eq!(run(&["-p", "<bos>hi", "--raw"]), tokenize(&["hi"]), "no second BOS");
+}
+
+#[test]
+fn logits_come_for_the_last_position_and_as_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("out.safetensors");
+    let case = common::Case::open("tiny");
+    let prompt = case.prompts().iter().find(|p| p["name"] == "len33").unwrap();
+    let tokens = prompt["ids"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    for chunk in ["1", "5", "4096"] {
+        let ran = kiln(&[
+            "logits",
+            "-m",
+            &tiny(),
+            "--weights",
+            "bf16",
+            "--device",
+            "cpu",
+            "--tokens",
+            &tokens,
+            "--all",
+            "--chunk",
+            chunk,
+            "--out",
+            file.to_str().unwrap(),
+            "--json",
+        ])
+        .json();
+        assert_eq!((ran["vocab"].as_u64(), ran["position"].as_u64()), (Some(512), Some(32)));
+        let last = common::floats(&ran["logits"]);
+        assert!(max_abs(&last, case.tensor("len33.logits")) < 3e-4);
+
+        let bytes = std::fs::read(&file).unwrap();
+        let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let read = |name: &str| {
+            let t = tensors.tensor(name).unwrap();
+            let floats: Vec<f32> =
+                t.data().chunks_exact(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect();
+            (t.shape().to_vec(), floats)
+        };
+        let (shape, all) = read("logits");
+        assert_eq!(shape, [33, 512]);
+        assert!(max_abs(&all, case.tensor("len33.all_logits")) < 3e-4);
+        let (shape, hidden) = read("hidden");
+        assert_eq!(shape, [8, 128]);
+        assert!(max_abs(&hidden, case.tensor("len33.hidden")) < 3e-3);
+    }
+    // Without --all, one row; and a directory that is not there leaves nothing.
+    let one = ["logits", "-m", &tiny(), "--device", "cpu", "--tokens", "2,5", "--out", file.to_str().unwrap()];
+    assert_eq!(kiln(&one).code, 0);
+    let bytes = std::fs::read(&file).unwrap();
+    assert_eq!(safetensors::SafeTensors::deserialize(&bytes).unwrap().tensor("logits").unwrap().shape(), [1, 512]);
+    let nowhere = dir.path().join("no/such/place.safetensors");
+    kiln(&["logits", "-m", &tiny(), "--tokens", "2", "--out", nowhere.to_str().unwrap()]).refused(1, &["cannot write"]);
+}
+
+#[test]
+fn bad_prompts_are_refused_in_one_line() {
+    let m = &tiny();
+    let text = tiny_with_text();
+    kiln(&["run", "-m", m, "--tokens", "2,512"]).refused(2, &["512", "vocabulary"]);
+    kiln(&["run", "-m", m, "--tokens", "2,x"]).refused(2, &["x"]);
+    kiln(&["run", "-m", m, "--tokens", "-1"]).refused(2, &[]);
+    kiln(&["run", "-m", m, "--tokens", ""]).refused(2, &["empty"]);
+    kiln(&["logits", "-m", m, "--tokens", "99999999999"]).refused(2, &["99999999999"]);
+    kiln(&["run", "-m", m, "--tokens", "2,3,4,5", "--ctx", "3"]).refused(2, &["4 tokens", "3", "--ctx"]);
+    kiln(&["run", "-m", m, "--tokens", "2", "--ctx", "999999999"]).refused(2, &["999999999", "4096"]);
+    kiln(&["run", "-m", m, "--tokens", "2", "--ctx", "0"]).refused(2, &["0"]);
+    kiln(&["logits", "-m", m, "--tokens", "2", "--chunk", "0"]).refused(2, &["chunk"]);
+    kiln(&["run", "-m", path(&text), "-p", ""]).refused(2, &["empty"]);
+    kiln(&["run", "-m", path(&text)]).refused(2, &["empty"]);
+    kiln_with(&["run", "-m", path(&text)], b"caf\xe9", &[]).refused(2, &["UTF-8", "3"]);
+    kiln(&["run", "-m", path(&text), "-p", "x", "--temp", "-1"]).refused(2, &["--temp"]);
+    kiln(&["run", "-m", path(&text), "-p", "x", "--top-p", "0"]).refused(2, &["--top-p"]);
+    kiln(&["run", "-m", path(&text), "-p", "x", "--stop", ""]).refused(2, &["stop"]);
+    kiln(&["run", "-m", m, "-p", "x"]).refused(2, &["tokenizer"]);
+    kiln(&["run", "-m", m, "--tokens", "2", "--stop", "x"]).refused(2, &["tokenizer"]);
+}
+
+#[test]
+fn bad_usage_and_bad_models_are_refused_in_one_line() {
+    kiln(&["run", "--no-such-flag"]).refused(2, &["--no-such-flag"]);
+    kiln(&["frobnicate"]).refused(2, &["frobnicate"]);
+    kiln(&["run", "-p", "x", "--device", "gpu"]).refused(2, &["gpu", "vulkan"]);
+    kiln(&["run", "-p", "x", "--device", "vulkan:x"]).refused(2, &["x"]);
+    kiln(&["run", "-m", "/no/such/model", "-p", "x"]).refused(2, &["/no/such/model"]);
+    kiln(&["plan", "-m", "/no/such/model"]).refused(2, &["/no/such/model"]);
+    kiln(&["plan", "--machine", "c64"]).refused(2, &["c64", "780m"]);
+    kiln(&["plan", "--shape", "gemma9"]).refused(2, &["gemma9", "gemma3-27b"]);
+    kiln(&["run", "-p", "x", "--npu", "require"]).refused(4, &["NPU"]);
+
+    // An INT8 source has no BF16 to keep.
+    let int8 = tempfile::tempdir().unwrap();
+    std::fs::copy(golden("tiny/config.json"), int8.path().join("config.json")).unwrap();
+    std::fs::copy(golden("tiny/model.int8.safetensors"), int8.path().join("model.safetensors")).unwrap();
+    kiln(&["run", "-m", path(&int8), "--tokens", "2", "--weights", "bf16"]).refused(2, &["bf16", "INT8"]);
+
+    // A tokenizer of 512 for a vocabulary of 320.
+    let mixed = tempfile::tempdir().unwrap();
+    for file in ["deep62/config.json", "deep62/model.safetensors", "tokenizer/tokenizer.json"] {
+        let from = golden(file);
+        std::fs::copy(&from, mixed.path().join(from.file_name().unwrap())).unwrap();
+    }
+    kiln(&["run", "-m", path(&mixed), "-p", "x"]).refused(2, &["512", "320"]);
+}
+
+#[test]
+fn devices_that_are_not_there_are_said_so() {
+    let m = &tiny();
+    kiln(&["run", "-m", m, "--tokens", "2", "--device", "vulkan:77"]).refused(4, &["77", "0:"]);
+    let none = [("VK_ICD_FILENAMES", "/nonexistent.json"), ("VK_DRIVER_FILES", "/nonexistent.json")];
+    kiln_with(&["run", "-m", m, "--tokens", "2", "--device", "vulkan"], b"", &none).refused(4, &["driver"]);
+    // `auto` falls back to the CPU, and says so.
+    let ran = kiln_with(&["run", "-m", m, "--tokens", "2", "-n", "1", "--json"], b"", &none);
+    assert!(ran.json()["device"].as_str().unwrap().contains("CPU"));
+    assert!(ran.stderr.contains("CPU"), "{}", ran.stderr);
+}
+
+/// A 27B INT8 checkpoint whose data is a hole in a file: enough to be planned, and refused before a byte is read.
+fn hollow_27b(dir: &Path) {
+    let shape: Shape = presets::preset("gemma3-27b").unwrap();
+    std::fs::write(dir.join("config.json"), config::to_json(&shape)).unwrap();
+    let mut header = serde_json::Map::new();
+    let mut offset = 0u64;
+    let mut add = |name: String, dtype: &str, dims: &[usize], bytes: usize| {
+        let end = offset + (dims.iter().product::<usize>() * bytes) as u64;
+        header.insert(name, serde_json::json!({"dtype": dtype, "shape": dims, "data_offsets": [offset, end]}));
+        offset = end;
+    };
+    for id in TensorId::all(&shape) {
+        let [rows, cols] = id.dims(&shape);
+        if id.is_vector() {
+            add(id.name(), "BF16", &[cols], 2);
+        } else {
+            add(id.name(), "I8", &[rows, cols], 1);
+            add(format!("{}_scale", id.name()), "F32", &[rows], 4);
+        }
+    }
+    let header = Value::Object(header).to_string();
+    let mut file = std::fs::File::create(dir.join("model.safetensors")).unwrap();
+    file.write_all(&(header.len() as u64).to_le_bytes()).unwrap();
+    file.write_all(header.as_bytes()).unwrap();
+    file.set_len(8 + header.len() as u64 + offset).unwrap();
+}
+
+#[test]
+fn a_model_that_does_not_fit_is_refused_with_the_sum() {
+    let dir = tempfile::tempdir().unwrap();
+    hollow_27b(dir.path());
+    for device in ["vulkan", "cpu"] {
+        kiln(&["run", "-m", path(&dir), "--tokens", "2", "--device", device]).refused(3, &["27.0 GB", "free"]);
+    }
+    kiln(&["plan", "-m", path(&dir), "--device", "cpu"]).refused(3, &["weights 27.0 GB", "KV cache"]);
+    // It does fit the machine it is for; at a context that is too long, it does not.
+    let plan = kiln(&["plan", "-m", path(&dir), "--machine", "780m", "--json", "--schedule"]).json();
+    assert_eq!(plan["schedule"].as_array().unwrap().len(), 62 * 13 + 4);
+    let at_one = plan["roofline"][0]["tokens_s"].as_f64().unwrap();
+    assert!((3.2..3.4).contains(&at_one), "89.6 GB/s over 27.0 GB: {at_one}");
+    kiln(&["plan", "-m", path(&dir), "--machine", "780m", "--ctx", "131072", "--batch", "16"])
+        .refused(3, &["KV cache", "VRAM", "GTT"]);
+}
+
+#[test]
+fn a_closed_pipe_ends_a_reply() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.args(["run", "-m", &tiny(), "--tokens", "2", "--ignore-eos", "--device", "cpu"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
+}
