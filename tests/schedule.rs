@@ -118,6 +118,9 @@ fn outputs(schedule: &Schedule, vulkan: bool) -> Vec<f32> {
     executor.logits(0).to_vec()
 }
 
+/// What is altered, and how: whether there was such a step.
+type Alteration = (&'static str, fn(&mut Schedule) -> bool);
+
 /// A change of one kind of op: whether it was of that kind, and so changed.
 macro_rules! change {
     ($op:pat $(if $guard:expr)? => $change:expr) => {
@@ -140,7 +143,7 @@ fn an_altered_operand_changes_both_executors_alike() {
     let base = outputs(&original, false);
     assert!(max_abs(&outputs(&original, true), &base) < 3e-4);
 
-    let alterations: &[(&str, fn(&mut Schedule) -> bool)] = &[
+    let alterations: &[Alteration] = &[
         ("embed scale", |s| alter(s, 0, change!(Op::Embed { scale, .. } => *scale *= 1.5))),
         ("q norm weight", |s| {
             let other = s.weights.layers[3].k_norm;
