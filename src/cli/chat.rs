@@ -1,6 +1,6 @@
 //! The interactive chat of `kiln run`: a conversation on a terminal, with history. Ctrl-C ends a reply, Ctrl-D the chat.
 
-use super::run::{Args, Printer, roofline_share, summary};
+use super::reply::{Printer, ReplyArgs, roofline_share, summary};
 use crate::executor::Executor;
 use crate::generate::{Chooser, generate};
 use crate::gpu::kernels::cache_directory;
@@ -12,7 +12,7 @@ use rustyline::error::ReadlineError;
 
 /// A conversation and the session that holds its keys and values.
 struct Conversation<'a> {
-    args: &'a Args,
+    args: &'a ReplyArgs,
     executor: &'a mut dyn Executor,
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
@@ -26,7 +26,8 @@ struct Conversation<'a> {
 /// # Errors
 /// The terminal or the device fails.
 pub(super) fn chat(
-    args: &Args,
+    model: &str,
+    args: &ReplyArgs,
     executor: &mut dyn Executor,
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
@@ -34,7 +35,7 @@ pub(super) fn chat(
     let schedule = executor.schedule();
     let session = Session::new(0, schedule.extent.context);
     let chooser = Chooser::new(args.sampler(), schedule.shape.vocab)?;
-    eprintln!("{} on {}. Ctrl-C ends a reply, Ctrl-D the chat.", args.model.name(), executor.device());
+    eprintln!("{model} on {}. Ctrl-C ends a reply, Ctrl-D the chat.", executor.device());
     let mut c = Conversation {
         args,
         executor,

@@ -7,6 +7,7 @@ pub mod logits;
 pub mod model;
 pub mod plan;
 pub mod quantize;
+mod reply;
 pub mod run;
 pub mod tokenize;
 
