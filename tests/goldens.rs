@@ -191,3 +191,50 @@ fn vulkan_matches_deep62() {
         check_case(&case, common::vulkan(), w, KvType::F16, F16_DEEP, CHUNKS);
     }
 }
+
+/// A model directory of `tiny` with another file's spelling of its config and weights.
+fn variant(config: &str, weights: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(golden(config), dir.path().join("config.json")).unwrap();
+    for w in weights {
+        let from = golden(w);
+        let name = from.file_name().unwrap().to_str().unwrap();
+        let name = if name.contains("-of-") || name.ends_with(".json") { name } else { "model.safetensors" };
+        std::fs::copy(&from, dir.path().join(name)).unwrap();
+    }
+    dir
+}
+
+/// However the files spell it, it is the same model: the same bits come out of it.
+#[test]
+fn every_spelling_of_tiny_is_the_same_model() {
+    let shards: Vec<String> = (1..=4).map(|i| format!("tiny/sharded/model-0000{i}-of-00004.safetensors")).collect();
+    let mut sharded: Vec<&str> = shards.iter().map(String::as_str).collect();
+    let without_index = variant("tiny/sharded/config.json", &sharded);
+    sharded.push("tiny/sharded/model.safetensors.index.json");
+    let plain = "tiny/model.safetensors";
+    let variants = [
+        ("legacy text config", variant("tiny/config.legacy_text.json", &[plain])),
+        ("legacy multimodal config", variant("tiny/config.legacy_mm.json", &[plain])),
+        ("multimodal", variant("tiny/multimodal/config.json", &["tiny/multimodal/model.safetensors"])),
+        (
+            "hub layout",
+            variant("tiny/multimodal/config.json", &["tiny/multimodal/model.hub_layout_text_only.safetensors"]),
+        ),
+        ("shards with an index", variant("tiny/sharded/config.json", &sharded)),
+        ("shards without an index", without_index),
+        ("native INT8", variant("tiny/config.json", &["tiny/model.int8.safetensors"])),
+    ];
+    let tokens = ids(&Case::open("tiny").prompts()[5]["ids"]);
+    for device in [Device::Cpu, common::vulkan()] {
+        let run = |dir: &std::path::Path| {
+            let mut executor = load(dir, Options { device, ..Options::default() });
+            Session::new(0, 160).prefill(executor.as_mut(), &tokens).unwrap();
+            executor.logits(0).to_vec()
+        };
+        let want = run(&golden("tiny"));
+        for (name, dir) in &variants {
+            assert_eq!(run(dir.path()), want, "{name} on {device:?}");
+        }
+    }
+}

@@ -5,8 +5,8 @@ mod ops;
 
 use crate::executor::{self, Executor, HeadRows, Row, Watch};
 use crate::model::checkpoint::Checkpoint;
-use crate::schedule::layout::StateLayout;
-use crate::schedule::step::{Matrix, Ring, Vector};
+use crate::schedule::layout::{StateLayout, WeightLayout};
+use crate::schedule::step::{Matrix, Ring, Rows, Vector, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
 use crate::weights::{self, Progress};
 use crate::{Error, Result};
@@ -15,13 +15,12 @@ use crate::{Error, Result};
 pub(crate) struct Weights {
     /// One per buffer of the layout. u64 so that every tensor is aligned.
     buffers: Vec<Vec<u64>>,
-    index: Vec<crate::schedule::step::WeightBuffer>,
+    layout: WeightLayout,
 }
 
 impl Weights {
-    fn bytes(&self, buffer: crate::schedule::step::WeightBuffer) -> &[u8] {
-        let i = self.index.iter().position(|&b| b == buffer).expect("a schedule names only buffers of its layout");
-        bytemuck::cast_slice(&self.buffers[i])
+    fn bytes(&self, buffer: WeightBuffer) -> &[u8] {
+        bytemuck::cast_slice(&self.buffers[self.layout.index(buffer)])
     }
 
     /// A norm's raw weights.
@@ -66,7 +65,7 @@ impl Reference {
             weights::fill(checkpoint, layout, bytemuck::cast_slice_mut(&mut buffer), progress)?;
             buffers.push(buffer);
         }
-        let index = schedule.weights.buffers.iter().map(|b| b.buffer).collect();
+        let layout = schedule.weights.clone();
         let sequences = schedule.extent.sequences;
         let kv = schedule
             .rings
@@ -75,7 +74,7 @@ impl Reference {
             .collect::<Result<_>>()?;
         let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
         let device = format!("CPU reference, {} threads", rayon::current_num_threads());
-        Ok(Reference { schedule, weights: Weights { buffers, index }, arena, kv, rows: 0, device })
+        Ok(Reference { schedule, weights: Weights { buffers, layout }, arena, kv, rows: 0, device })
     }
 
     fn run(&mut self, segment: Segment) {
@@ -117,15 +116,13 @@ pub(crate) struct State {
 }
 
 impl State {
-    fn read(arena: &[f32], layout: StateLayout, rows: crate::schedule::step::Rows) -> State {
+    fn read(arena: &[f32], layout: StateLayout, rows: Rows) -> State {
         let words: &[u32] = bytemuck::cast_slice(&arena[..layout.words()]);
         let live = words[StateLayout::ROWS] as usize;
         let array = |at: usize| words[at..at + live].to_vec();
         let (rows, head_first) = match rows {
-            crate::schedule::step::Rows::Pass => (live, 0),
-            crate::schedule::step::Rows::Head => {
-                (words[StateLayout::HEAD_ROWS] as usize, words[StateLayout::HEAD_FIRST] as usize)
-            }
+            Rows::Pass => (live, 0),
+            Rows::Head => (words[StateLayout::HEAD_ROWS] as usize, words[StateLayout::HEAD_FIRST] as usize),
         };
         State {
             rows,
