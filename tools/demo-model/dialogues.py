@@ -274,7 +274,7 @@ def party_words(party, rng):
     words = [line_word(what, count, digits, rng) for what, count in party]
     if len(words) == 1:
         return words[0]
-    last = rng.choices((" and ", ", ", " + ", " with "), (80, 8, 6, 6))[0]
+    last = rng.choices((" and ", ", ", " + ", " with ", " "), (76, 8, 6, 6, 4))[0]
     return rng.choice((", ", ", ", " and ")).join(words[:-1]) + last + words[-1]
 
 
@@ -304,8 +304,18 @@ def slots_for(ask, rng):
 
 # -- case, marks, slips ------------------------------------------------------------------------------------------------
 
-OPENERS = ("hello, ", "hi, ", "hi ", "excuse me, ", "please, ", "sorry, ", "ok, ", "so ", "hey, ", "good morning, ")
-CLOSERS = (" please", ", please", ", thanks", " thank you")
+OPENERS = (
+    "hello, ", "hi, ", "hi ", "hi! ", "excuse me, ", "please, ", "sorry, ", "ok, ", "so ", "hey, ", "good morning, ", "and ",
+    "quick question: ", "one more thing: ", "another question, ", "i was wondering, ", "my wife asks, ", "well, ", "ok so ",
+    "we are new here, ", "it is our first visit, ", "i have a question: ", "please tell me, ", "tell me, ", "um, ", "now ",
+    "do you know, ", "can you help me, ", "just one question, ", "thanks, and ", "great, ", "yes, ", "no, ", "oh, ",
+)  # fmt: skip
+CLOSERS = (
+    " please", ", please", ", thanks", " thank you", ", do you know", ", can you tell me", " if i may ask", ", i wonder",
+    " exactly", " then", " by the way", " for us", ", any idea", " pls", ", my friend",
+)  # fmt: skip
+FILLERS = ("just", "maybe", "actually", "also", "please", "really", "perhaps", "usually", "normally", "like", "then")
+LOOSE = frozenset("the is are of a an do does can i we at on for please it there be you me my".split())
 SYSTEM = (
     "You are a helpful assistant.", "You are the kiosk of Alder Park.", "Answer briefly.", "You are a friendly guide.",
     "Be polite and short.", "You are a pirate.", "You help visitors.", "Answer in one sentence.",
@@ -332,6 +342,19 @@ def slip(text, rng):
     return " ".join(words)
 
 
+def loosen(text, rng):
+    """The question with one small word lost or one empty word gained, as people talk."""
+    words = text.split(" ")
+    small = [at for at, word in enumerate(words) if word in LOOSE]
+    if len(words) < 4 or not small:
+        return text
+    if rng.random() < 0.6:
+        del words[rng.choice(small)]
+    else:
+        words.insert(rng.choice(small), rng.choice(FILLERS))
+    return " ".join(words)
+
+
 def proper(text):
     text = re.sub(r"\b(" + "|".join(DAYS) + r")(s?)\b", lambda m: m[0].capitalize(), text, flags=re.I)
     text = re.sub(r"\bi\b", "I", text).replace("alder park", "Alder Park")
@@ -346,6 +369,8 @@ def dress(text, rng, social, slips):
             text = rng.choice(OPENERS) + text
         elif chance < 0.12:
             text += rng.choice(CLOSERS)
+    if slips and not social and rng.random() < 0.12:
+        text = loosen(text, rng)
     if slips and rng.random() < 0.12:
         text = slip(text, rng)
     asking = text.startswith(ASKING)
@@ -592,6 +617,7 @@ class Proof:
                 self.clashes[question] = turn.reply
 
     def report(self):
+        twins = twin_phrasings()
         held = json.loads(HELDOUT_FILE.read_text())
         kinds = {kind: sum(entry["kind"] == kind for entry in held) for kind in ("phrasing", "sum", "combination")}
         all_held = sum(option.held for group in GROUPS.values() for options in group.values() for option in options)
@@ -599,10 +625,33 @@ class Proof:
         print(f"          stand alone, {len(self.phrasings)} phrasings, {len(self.sums)} sums")
         print(f"held out: {len(held)} questions ({', '.join(f'{n} new by {kind}' for kind, n in kinds.items())});")
         print(f"          {all_held} phrasings, one in {ONE_IN} of sums and combinations")
-        print(f"overlaps: {len(self.overlaps)}; questions with two answers: {len(self.clashes)}")
-        for question in self.overlaps[:8] + list(self.clashes)[:8]:
+        print(f"overlaps: {len(self.overlaps)} questions, {len(twins)} phrasings; ", end="")
+        print(f"questions with two answers: {len(self.clashes)}")
+        for question in self.overlaps[:8] + twins[:8] + list(self.clashes)[:8]:
             print("   ", question)
-        return not self.overlaps and not self.clashes
+        return not self.overlaps and not twins and not self.clashes
+
+
+def wordings(tree):
+    """Every way in which a phrasing can be worded, its slots left open."""
+    ways = [""]
+    for part in tree:
+        if isinstance(part, str):
+            ends = [part]
+        elif part[0] == "slot":
+            ends = ["{" + part[1] + "}"]
+        else:
+            ends = [end for option in part[1] for end in wordings(option)]
+        ways = [way + end for way in ways for end in ends]
+    return ways
+
+
+def twin_phrasings():
+    """Held-out phrasings that some training phrasing can word in the same way."""
+    every = [option for group in GROUPS.values() for options in group.values() for option in options]
+    known = {" ".join(way.split()) for option in every if not option.held for way in wordings(option.tree)}
+    held = [(option.text, way) for option in every if option.held for way in wordings(option.tree)]
+    return sorted({text for text, way in held if " ".join(way.split()) in known})
 
 
 def prove(batches, seed):

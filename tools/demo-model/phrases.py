@@ -11,6 +11,12 @@ Slots: {p} place, {o} place of origin, {is} is/are for {p}, {d} day, {t} time, {
 # Phrasings that name what they ask about.
 NAMED = {
     "hours": """
+        (i'm|i am|we are) (interested in|planning to visit|going to) the {p}, when is it open
+        the {p}, when is it open
+        {p} open when
+        open times {p}
+        when could (i|we) come to the {p}
+        hours for {p}
         when {is} the {p} open
         (what|which) are the (opening hours|opening times|hours) (of|for|at) the {p}
         (opening hours|opening times|hours) [of|for] [the] {p}
@@ -35,6 +41,14 @@ NAMED = {
         * do you know when the {p} is open
         """,
     "day": """
+        (i'm|i am|we are) going to the {p} on {d}, (when|how long) is it open
+        the {p} on {d}, when is it open
+        on {d}, (from when to when|how long|at what times) is the {p} open
+        is the {p} (closed|shut) on {d} or (open|not)
+        {d} {p}
+        {p} open {d} when
+        what are the {p} hours [on|for] {d}
+        when could (i|we) come to the {p} on {d}
         when {is} the {p} open on {d}
         (what|which) are the (opening hours|opening times|hours) (of|for|at) the {p} on {d}
         (opening hours|opening times|hours) [of|for] [the] {p} [on] {d}
@@ -64,6 +78,11 @@ NAMED = {
         * i plan to visit the {p} on {d}, when is it open
         """,
     "opens": """
+        the {p} opens when on {d}
+        on {d}, (how early|from when|at which hour) is the {p} open
+        (at which hour|at which time) does the {p} open on {d}
+        when do the doors of the {p} open on {d}
+        (earliest|first) time to visit the {p} on {d}
         (when|what time|at what time) does the {p} open on {d}
         on {d} (when|at what time) does the {p} open
         (when|what time|at what time) does the {p} open [its doors] [in the morning] on {d}
@@ -81,6 +100,12 @@ NAMED = {
         * how early can we get into the {p} on {d}
         """,
     "closes": """
+        the {p} closes when on {d}
+        on {d}, (how late|until when|till when) is the {p} open
+        (at which hour|at which time) does the {p} close on {d}
+        when do the doors of the {p} close on {d}
+        when do (i|we) have to leave the {p} on {d}
+        (latest|last) time to visit the {p} on {d}
         (when|what time|at what time) does the {p} (close|shut) on {d}
         on {d} (when|at what time) does the {p} close
         (when|what time|at what time) does the {p} (close|shut) [its doors] [in the evening] on {d}
@@ -99,6 +124,10 @@ NAMED = {
         * when is closing time at the {p} on {d}
         """,
     "is_open": """
+        the {p} on {d}, is it open
+        is {d} a day when the {p} is open
+        [is] {p} open {d}
+        (should|could) (i|we) come to the {p} on {d}
         is the {p} open on {d}
         on {d} is the {p} open
         (can|could|may) (i|we) (visit|see|go to) the {p} on {d}
@@ -114,10 +143,21 @@ NAMED = {
         * are you sure the {p} is open on {d}
         * tell me if the {p} is open on {d}
         * we want to see the {p} on {d}, will it be open
-        * on {d}, can we visit the {p}
+        on {d}, (can|could|may) (i|we) (visit|see|go to|get into) the {p}
+        (i|we) (hope|think) the {p} is open on {d}
+        (do|would) you (think|say) the {p} is open on {d}
+        (i|we) would come on {d}, is the {p} open then
+        can the {p} be visited on {d}
+        * on {d}, is it possible to see the {p}
         * is it possible for us to go to the {p} on {d}
         """,
     "is_open_at": """
+        (the|is the) {p} open {d} {t}
+        at {t} on {d}, is the {p} [still|already] open
+        on {d}, (can|could|may) (i|we) (visit|see|go to) the {p} at {t}
+        is {t} on {d} (too late|too early|a good time) for the {p}
+        (i|we) would come at {t} on {d}, is the {p} open then
+        {p} {d} {t}
         is the {p} [still|already] open [on] {d} (at|around) {t}
         is the {p} [still|already] open at {t} on {d}
         on {d} is the {p} [still|already] open at {t}
@@ -134,6 +174,10 @@ NAMED = {
         * on {d} at {t}, is the {p} open
         """,
     "closed_days": """
+        (i|we) want to know when the {p} is closed
+        does the {p} (ever close|close on some days|open every day)
+        days off {p}
+        is the {p} always open
         (on which|which|what) days is the {p} closed
         (on which|on what) (day|days) is the {p} (closed|shut)
         when is the {p} closed
@@ -150,6 +194,10 @@ NAMED = {
         * is there a day when the {p} is shut
         """,
     "weekend": """
+        (i am|we are) here (at|on|for) the weekend, when is the {p} open
+        (this|next) weekend at the {p}
+        the {p} (at|on) the weekend
+        weekend at the {p}
         is the {p} open (at|on) the weekend
         when is the {p} open (at|on) (the weekend|weekends)
         (what are|tell me) the weekend (hours|opening hours|opening times) of the {p}
@@ -165,6 +213,10 @@ NAMED = {
         * will the {p} be open on saturday and sunday
         """,
     "today": """
+        is it (monday|sunday|friday|saturday) today
+        when does the {p} open next
+        is the {p} open at night
+        is the {p} open (this morning|this afternoon|later)
         is the {p} open (today|now|right now|tomorrow|tonight|this evening|at the moment)
         when (does|is) the {p} (open|close) (today|tomorrow|tonight)
         (when|until when) is the {p} open (today|tomorrow|tonight)
@@ -182,6 +234,11 @@ NAMED = {
         * will the {p} be open tomorrow
         """,
     "open_on": """
+        (is anything|is something) open on {d}
+        (i am|we are) coming on {d}, what (is open|can we see)
+        for {d}, what is open
+        what (attractions|places) can (i|we) visit on {d}
+        tell me what (i|we) can (see|do) on {d}
         what is open on {d}
         (which|what) (places|attractions|buildings) are open on {d}
         what can (i|we) (visit|see|do) [here|in the park] on {d}
@@ -197,6 +254,19 @@ NAMED = {
         * we are here on {d}, what is open
         """,
     "way": """
+        (i|we) want to (see|visit|find) the {p}, where is it
+        where's the {p}
+        where (must|should|shall) (i|we) go for the {p}
+        the {p}, where is it
+        the {p}, how do i get there
+        is there (an|any) {p} (here|nearby|around here|in the park|somewhere)
+        is there (a|an|any) {p}
+        (point|send|direct) me to the {p}
+        (i|we) got lost, where is the {p}
+        how (should|must) (i|we) walk to the {p}
+        (i am|we are) trying to find the {p}
+        nearest {p}
+        where is the (nearest|next) {p}
         where {is} the {p}
         how do (i|we) get to the {p}
         how (can|could) (i|we) (get to|reach|find|go to) the {p}
@@ -230,6 +300,12 @@ NAMED = {
         * we need directions to the {p}
         """,
     "distance": """
+        how far to the {p}
+        the {p}, how far is it
+        (can|could) (i|we) walk to the {p}[, how far is it]
+        how (near|close) is the {p}
+        what is the distance to the {p}
+        how long to the {p}
         how far is [it to] the {p}
         how far (away|off) is the {p} [from here]
         how long does it take to (get to|reach|walk to) the {p}
@@ -242,7 +318,11 @@ NAMED = {
         how many minutes (does it take|do i need) to walk to the {p}
         is it (far|a long walk|a long way) to the {p}
         * how long do we walk to the {p}
-        * is it a long way from here to the {p}
+        is it a (long|short) (way|walk) from here to the {p}
+        (i can not walk well|i am tired|we have little time), how far is the {p}
+        how much (longer|further) is it to the {p}
+        how (many steps|many metres|long) to the {p}
+        * is it a long way to walk to the {p}
         * how much time does it take to get to the {p}
         * how many minutes is the walk to the {p}
         """,
@@ -264,13 +344,30 @@ NAMED = {
         (show|tell) me the way to the {p} from the {o}
         where is the {p} from the {o}
         [and] how do (i|we) get from the {o} to the {p}
-        * we are at the {o}, how far is the {p}
+        (i am|i'm|we are|we're) at the {o}, how far is the {p}
+        * i'm standing at the {o}, which way is the {p}
         * what is the best way from the {o} to the {p}
         * how many minutes is it from the {o} to the {p}
-        * i'm at the {o} and i'm looking for the {p}
-        * after the {o} we want to go to the {p}, which way is it
+        (i am|i'm|we are|we're) at the {o} and (i'm|i am|we are|we're) looking for the {p}
+        (i am|i'm|we are|we're) [now] (at|in|near|by) the {o}, how (far|long) is it to the {p}
+        (i am|i'm|we are|we're) [now] (at|in|near|by) the {o} and (need|have|want|would like) to (get|go|walk) to the {p}
+        (i am|i'm|we are|we're) coming from the {o}, (where is|which way is|how do i find|how do we reach) the {p}
+        how many minutes (from|is the walk from) the {o} to the {p}
+        first the {o}, then the {p}, (how do i walk|which way is it|how far is it)
+        between the {o} and the {p}, how long do i walk
+        * starting at the {o}, how do i get to the {p}
+        after the {o} (we|i) (want|need|would like) to (go to|see|visit) the {p}, (which way is it|how do i get there|where is it)
+        * we just left the {o} and want to walk to the {p}
         """,
     "prices": """
+        the {p}, how much is it
+        the {p}, what does it cost
+        what (will|would) (i|we|it) (pay|cost) (at|for) the {p}
+        entry {p}
+        how much to (visit|see|enter) the {p}
+        cost of {p}
+        (give|show) me the prices (of|for) the {p}
+        how much should (i|we) pay for the {p}
         how much (is|are|does|do) the {p} [cost]
         what does the {p} cost
         what are the (prices|ticket prices|entry fees) (of|for|at) the {p}
@@ -295,11 +392,19 @@ NAMED = {
         * what is the cost of a ticket to the {p}
         * can you tell me what the {p} costs
         * how much money is a ticket for the {p}
-        * do we have to pay for the {p}
+        * must we pay to see the {p}
         * what are tickets for the {p}
         * we would like to see the {p}, how much is it
         """,
     "price": """
+        for {c}, (how much is|what does) the {p} [cost]
+        the {p} for {c}, how much
+        (i am|i'm) {a}, (how much is|what do i pay for) the {p}
+        my friend is {a}, what does the {p} cost
+        {c1} ticket {p}
+        what will {a} pay (at|for) the {p}
+        how much should {a} pay for the {p}
+        is there a (price|ticket|discount) for {c} at the {p}
         how much (is|does) {a} ticket (for|to|at) the {p} [cost]
         what does {a} ticket (for|to|at) the {p} cost
         how much is the {p} for (a|one) [single] {c1}
@@ -329,6 +434,17 @@ NAMED = {
         * do you know the price for {c} at the {p}
         """,
     "bill": """
+        (i have|we have|there are) {party}, (how much is|what does) the {p} [cost]
+        there are {party} (in our group|with me|with us), what do we pay for the {p}
+        {party}, {p}
+        how much for {party} (at|to|for) the {p}
+        (if we are|with) {party}, (how much is|what does) the {p} [cost]
+        {party} want to (visit|see) the {p}, (how much is it|what does it cost|what do they pay)
+        at the {p}, what do {party} pay
+        tickets to the {p} for {party}
+        can you calculate the price of the {p} for {party}
+        what do (i|we) pay for {party} (at|in) the {p}
+        (sell|give) me tickets for {party} to the {p}
         how much (is|does) the {p} [cost] for {party}
         what does the {p} cost for {party}
         {party} (for|to|at) the {p}
@@ -355,6 +471,12 @@ NAMED = {
         * i'd like to buy tickets for {party} to the {p}
         """,
     "item": """
+        how much for {i}
+        {is_} price
+        is there {i} to buy
+        can i have {i}
+        do they (have|sell) {is_}
+        what will {i} cost
         how much (is|does) {i} [cost]
         what does {i} cost
         what is the price of {i}
@@ -376,6 +498,15 @@ NAMED = {
         * is it possible to buy {is_} here
         """,
     "items": """
+        {items}, how much is that
+        how much for {items}
+        what will {items} cost
+        (i|we) want to buy {items}
+        (add up|calculate|what is the cost of) {items}
+        can you sell me {items}
+        for {items}, what do i pay
+        (let me|let us) have {items}
+        what is it for {items}
         how much (is|are|does|do) {items} [cost]
         what do {items} cost
         {items} [please]
@@ -393,6 +524,11 @@ NAMED = {
         * how much money do i need for {items}
         """,
     "add": """
+        {x} and {y} is
+        what does {x} plus {y} make
+        i have {x} and {y}, what is the sum
+        tell me {x} plus {y}
+        how much do {x} and {y} make
         what is {x} plus {y}
         what is {x} + {y}
         {x} + {y}
@@ -409,6 +545,9 @@ NAMED = {
         * please calculate {x} plus {y}
         """,
     "about": """
+        the {p}, please tell me more
+        (do you know|can you say) (anything|something) about the {p}
+        (i'd|we'd|we would) like to know more about the {p}
         tell me (about|something about|more about) the {p}
         what is the {p}
         [i have] a question about the {p}
@@ -417,7 +556,7 @@ NAMED = {
         i want to know more about the {p}
         i am interested in the {p}
         * what can you tell me about the {p}
-        * do you know something about the {p}
+        * could you tell me something about the {p}
         """,
 }
 
@@ -519,6 +658,9 @@ IT = {
         * how about the weekend
         """,
     "way": """
+        where's (it|that)
+        and how do i walk there
+        where do i have to go
         [and] how do (i|we) get there
         [and] where is (it|that)
         how (can|could) (i|we) (get there|find it|reach it)
@@ -544,6 +686,10 @@ IT = {
         * how long do we walk
         """,
     "prices": """
+        what will it cost
+        so how much
+        how much for a ticket
+        how much to get in
         [and] how much (is it|does it cost|is that|is the entry|is a ticket|are the tickets)
         [and] what does (it|that|a ticket) cost
         [and|the] (price|prices|tickets)
@@ -559,6 +705,9 @@ IT = {
         * what is the price
         """,
     "price": """
+        is there a discount for {c}
+        and (as|if i am) {a}
+        how much do {c} pay
         [and] how much is it for {c}
         [and] for {c}
         [and] for {a}
@@ -577,6 +726,12 @@ IT = {
         * and what about {a}
         """,
     "bill": """
+        (and if|if) we are {party}
+        so for {party}
+        we have {party}, how much is (it|that)
+        there are {party} with us
+        for {party} please
+        how much for {party}
         [and] for {party}
         [and] how much is it for {party}
         what about {party}
@@ -634,7 +789,11 @@ ELLIPSIS = {
         the {p} please
         and what is it for the {p}
         * and how about the {p}
-        * what is it at the {p}
+        what is it (at|for|in) the {p}
+        (and|so) the same for the {p}
+        and now the {p}
+        what (would it|will it) be for the {p}
+        * and how is it at the {p}
         """,
 }
 
@@ -647,6 +806,9 @@ PLAIN = {
         * hey there
         """,
     "thanks": """
+        (i|we) thank you
+        (thanks|thank you) for (that|everything|the answer|telling me)
+        (cheers|thank u|tnx|merci)
         (thanks|thank you|thank you very much|thanks a lot|many thanks|thx|ty|thank you so much)
         (great|ok|okay|perfect|good|nice|wonderful|super), (thanks|thank you)
         thanks for (your|the) help
@@ -655,12 +817,18 @@ PLAIN = {
         * wonderful, thank you very much
         """,
     "bye": """
+        (i have|we have) to go [now]
+        until next time
+        have a (good|great) day
         (bye|goodbye|bye bye|see you|see you later|good night|farewell|have a nice day|good bye)
         (ok|okay|thanks), (bye|goodbye|see you)
         that (is|was) all
         * ok see you later
         """,
     "who": """
+        are you (chatgpt|siri|alexa|gemma|google)
+        who is talking
+        who runs this kiosk
         who are you
         what are you
         what is your name
@@ -672,6 +840,12 @@ PLAIN = {
         * do you have a name
         """,
     "can": """
+        what do you do
+        what can you help [me] with
+        what are your (functions|features|skills)
+        how can i use (you|this)
+        (menu of questions|options|instructions)
+        show me what you can do
         what can you (do|tell me|answer)
         what can i ask [you]
         how can you help me
@@ -689,6 +863,8 @@ PLAIN = {
         * could you help me please
         """,
     "mood": """
+        (how's it going|how are things)
+        are you having a (good|nice) day
         how are you [today|doing]
         how do you do
         how is it going
@@ -697,14 +873,24 @@ PLAIN = {
         * how are you feeling
         """,
     "okay": """
+        (amazing|awesome|lovely|brilliant|excellent|fantastic|right|exactly|correct|alright|k)
         (ok|okay|good|great|nice|perfect|cool|fine|i see|wonderful|all right|super|very good|yes|no|yeah|nope|sure)
         that is (good|great|nice|cool|helpful)
         (you are|you're) (nice|great|helpful|smart|good)
         good to know
-        * ah, i see
+        (ah|oh|aha|well), (i see|ok|good|nice)
+        (that's|this is) (good|great|nice|fine)
+        i (understand|got it|like that|like it)
+        * oh, that is nice
         * that is good to know
         """,
     "see": """
+        what's the best thing to (see|do) here
+        what (would you|do you) (suggest|recommend|advise)
+        (i am|we are) (new|here for the first time), what should (i|we) see
+        (what's|what is) there to see
+        which attractions are good
+        show me around
         what (is there|can i do|can we do|can you do|can i see|can we see) (here|in the park|in alder park)
         what is there to (see|do|visit) [here]
         (what|which) (attractions|sights|places|buildings) (are there|do you have|can i visit|can we visit)
@@ -717,6 +903,11 @@ PLAIN = {
         * what do you recommend to see here
         """,
     "eat": """
+        what (should|can) (i|we) eat
+        do you have [vegan|vegetarian|good|hot|cold] food
+        where's the food
+        can (i|we) eat (here|in the park)
+        i need (food|a drink|something to eat|lunch)
         where can (i|we) (eat|have lunch|have dinner|have breakfast|get food|eat something|get something to eat|drink something)
         is there (food|something to eat|a place to eat) [here|in the park]
         (i am|i'm|we are|we're) (hungry|thirsty)
@@ -729,6 +920,11 @@ PLAIN = {
         * we want to have lunch, where can we go
         """,
     "kids": """
+        (my|our|the) (kids|children) are bored
+        (i am|we are) here with (kids|children|a child|small children)
+        (my|our) (son|daughter) (is bored|wants to play)
+        what is (interesting|exciting) for (kids|children)
+        do you have anything for (kids|children)
         what is there for (children|kids)
         what can (children|kids|we with kids|we with children) do [here]
         what is (good|fun|nice) for (children|kids|families|small children)
@@ -740,6 +936,9 @@ PLAIN = {
         * is there something fun for children
         """,
     "free": """
+        (i have|we have) no money, what can (i|we) do
+        can (i|we) do something for free
+        free attractions
         what is free [here|in the park]
         (is anything|is something|is there anything) free [here]
         what can (i|we) (visit|see|do) for free
@@ -763,6 +962,10 @@ PLAIN = {
         * which ticket is the most expensive
         """,
     "rain": """
+        (what do you|what would you) (suggest|recommend) (for a rainy day|when it rains|in the rain|for a rainy afternoon)
+        is there something to do in the rain
+        rainy day
+        what if it rains
         what can (i|we) do (when|if) it rains
         what is there to do (in the rain|when it rains|on a rainy day|in bad weather)
         it is raining, (what can i do|what can we do|where can i go|where can we go)
@@ -825,6 +1028,25 @@ PLAIN = {
         * is wheelchair access possible
         * can people in a wheelchair visit everything
         """,
+    "park_car": """
+        where (can|do|should|may) (i|we) park [my car|our car|the car|here]
+        (i|we) came by car, where (can|do) (i|we) park
+        (i am|we are) looking for [a] parking [space|place|spot]
+        is there parking [here|nearby|for cars]
+        where is parking
+        where to park
+        where (can|do) (i|we) leave (my|our|the) car
+        * where could we put our car
+        * is there somewhere to park a car
+        """,
+    "fish": """
+        (i|we) (want|would like) to see [some] fish
+        where are the fish
+        where can (i|we) see [the|some] (fish|sharks|sea animals)
+        fish
+        do you have fish
+        * is there a place to see fish
+        """,
     "parking": """
         how much is (parking|the parking|the car park)
         what does (parking|the car park) cost
@@ -862,7 +1084,7 @@ PLAIN = {
         i am looking for my (child|son|daughter)
         [a] lost child
         * help, my daughter is gone
-        * our son is missing
+        * our little son is missing
         """,
     "emergency": """
         (someone|my wife|my husband|my child|a man|a woman|my friend) (is hurt|is ill|has fallen|is injured|is bleeding|needs a doctor)
@@ -980,7 +1202,9 @@ PLAIN = {
         (phone number|telephone|contact)
         can i (call|talk to|speak to) (someone|a human|a person|the office|the manager)
         i want to (talk|speak) to (someone|a person|a human|the manager)
-        * do you have a telephone number
+        (do you have|is there) a (telephone|phone) number [i can call]
+        (who|whom) can i call
+        * what number do i call
         * which number can i call
         """,
     "charge": """

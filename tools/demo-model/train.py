@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 import quality
+from archive import pack
 from batches import TOKENIZER, stream
 from model import MATRICES, Gemma3, Shape, layer, load, save_config, save_int8, tensors, through_bf16, through_int8
 
@@ -150,7 +151,7 @@ def fit(model, options, device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--rows", type=int, default=64, help="rows of a batch")
     parser.add_argument("--length", type=int, default=512, help="positions of a row")
     parser.add_argument("--layers", type=int, default=Shape.layers)
@@ -176,6 +177,7 @@ def main():
     bf16 = tensors(model)
     save_config(shape, options.out)
     save_file(bf16, options.out / "model.bf16.safetensors", metadata={"format": "pt"})
+    pack(options.out / "model.bf16.safetensors", options.out / "model.bf16.xz")
     save_int8(bf16, options.out / "model.safetensors")
     print(f"trained and written after {time.time() - started:.0f} s", flush=True)
     if options.no_report:
@@ -185,6 +187,7 @@ def main():
     tokenizer = Tokenizer.from_file(str(TOKENIZER))
     _, exact = quality.report(model, tokenizer, device, "BF16", 0, transform=through_bf16)
     _, int8 = quality.report(model, tokenizer, device, "INT8", 20, transform=through_int8)
+    quality.report(model, tokenizer, device, "INT8, BF16 activations", 0, transform=through_int8, dtype=torch.bfloat16)
     print(f"perplexity INT8 / BF16: {int8 / exact:.5f}")
 
 

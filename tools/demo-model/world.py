@@ -112,6 +112,8 @@ FIXED = {  # intents without arguments
     "wifi": "Yes, Wi-Fi is free everywhere in the park. The network is called AlderPark and needs no password.",
     "dogs": "Dogs are welcome on a lead in the park, but not inside the buildings.",
     "wheelchair": "All buildings can be reached without steps, except the castle tower.",
+    "park_car": "Walk to the fountain, then take the brown path south to the car park. It takes 10 minutes.",
+    "fish": "You can see fish in the aquarium. Take the blue path east from the fountain.",
     "parking": "Parking costs 2 euros per hour.",
     "pay": "You can pay by card or in cash.",
     "lost": "Please ask at the lost property desk in the gift shop.",
