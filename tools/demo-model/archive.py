@@ -6,16 +6,17 @@ The high bytes (sign and most of the exponent) compress well once they are toget
 import lzma
 
 
-def pack(source, target):
-    raw = source.read_bytes()
+def pack(raw):
+    """The archive of a safetensors file's bytes."""
     start = 8 + int.from_bytes(raw[:8], "little")
-    target.write_bytes(lzma.compress(raw[:start] + raw[start::2] + raw[start + 1 :: 2], preset=9))
+    return lzma.compress(raw[:start] + raw[start::2] + raw[start + 1 :: 2], preset=9)
 
 
-def unpack(source, target):
-    raw = lzma.decompress(source.read_bytes())
+def unpack(packed):
+    """The bytes that were packed."""
+    raw = lzma.decompress(packed)
     start = 8 + int.from_bytes(raw[:8], "little")
     half = (len(raw) - start) // 2
     data = bytearray(raw)
     data[start::2], data[start + 1 :: 2] = raw[start : start + half], raw[start + half :]
-    target.write_bytes(data)
+    return bytes(data)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the demo model and writes model/: BF16 weights, their INT8 form, and both figures.
+"""Trains the demo model; writes model/ (INT8), model.bf16.xz beside it, and prints both figures.
 
     train.py                        the committed model's run (one GPU)
     train.py --steps 20 --rows 2    a trial
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import save
 from tokenizers import Tokenizer
 
 import quality
@@ -176,8 +176,7 @@ def main():
     fit(model, options, device)
     bf16 = tensors(model)
     save_config(shape, options.out)
-    save_file(bf16, options.out / "model.bf16.safetensors", metadata={"format": "pt"})
-    pack(options.out / "model.bf16.safetensors", options.out / "model.bf16.xz")
+    (options.out.parent / "model.bf16.xz").write_bytes(pack(save(bf16, metadata={"format": "pt"})))
     save_int8(bf16, options.out / "model.safetensors")
     print(f"trained and written after {time.time() - started:.0f} s", flush=True)
     if options.no_report:
