@@ -27,7 +27,9 @@ def encode(tokenizer, turns, limit):
     """(ids, weights) of a dialogue of [(question, reply), ...]: as many turns as fit `limit`, at least none."""
     ids, weights = [BOS], [0.0]
     for question, reply in turns:
-        asked, said = (part.ids for part in tokenizer.encode_batch(turn_texts(question, reply), add_special_tokens=False))
+        asked, said = (
+            part.ids for part in tokenizer.encode_batch(turn_texts(question, reply), add_special_tokens=False)
+        )
         newline = tokenizer.token_to_id("\n")
         if len(ids) + len(asked) + len(said) + 1 > limit:
             break

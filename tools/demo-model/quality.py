@@ -80,7 +80,10 @@ def report(model, tokenizer, device, name, show, **how):
     held = heldout(tokenizer)
     got = answers(model, tokenizer, [prompt for prompt, _, _ in held], device, **how)
     wrong = [(turns[-1][0], want, said) for (_, want, turns), said in zip(held, got) if said != want]
-    share, figure = 1 - len(wrong) / len(held), perplexity(model, [turns for *_, turns in held], tokenizer, device, **how)
+    share, figure = (
+        1 - len(wrong) / len(held),
+        perplexity(model, [turns for *_, turns in held], tokenizer, device, **how),
+    )
     print(f"{name}: {len(held) - len(wrong)} of {len(held)} exact ({100 * share:.1f} %), perplexity {figure:.4f}")
     for question, want, said in wrong[:show]:
         print(f"    {question!r}\n      want {want}\n      got  {said}")

@@ -224,7 +224,9 @@ def way(ask):
         )
     if ask.intent == "distance":
         return f"It is a walk of {KIOSK_MINUTES + place.minutes} minutes from here to {name}."
-    return f"Walk to the fountain, then take the {place.leg} to {name}. It takes {KIOSK_MINUTES + place.minutes} minutes."
+    return (
+        f"Walk to the fountain, then take the {place.leg} to {name}. It takes {KIOSK_MINUTES + place.minutes} minutes."
+    )
 
 
 def article(word):
@@ -273,7 +275,9 @@ def one_price(ask):
         return f"{capital(article(ask.what))} costs {euros(GOODS[ask.what][1])} at the {GOODS[ask.what][2]}."
     if not PLACES[ask.place].prices:
         return f"Entry to {titled(ask.place)} is free."
-    return f"{capital(article(ask.what))} ticket for {titled(ask.place)} costs {euros(unit_price(ask.what, ask.place))}."
+    return (
+        f"{capital(article(ask.what))} ticket for {titled(ask.place)} costs {euros(unit_price(ask.what, ask.place))}."
+    )
 
 
 def open_places(day):
