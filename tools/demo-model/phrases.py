@@ -1,0 +1,1239 @@
+"""How visitors word their questions.
+
+A phrasing is a template: `(a|b)` is a choice, `[a]` may be left out, `{p}` is a slot. A phrasing that begins with `*`
+is held out: training never uses it. Written in lower case without a final mark; dialogues.py adds case and marks.
+
+Slots: {p} place, {o} place of origin, {is} is/are for {p}, {d} day, {t} time, {a} one visitor with article ("an adult"),
+{c} visitors in the plural, {party} visitors with numbers, {items} goods with numbers, {i} a thing with article,
+{is_} goods in the plural, {x} {y} numbers.
+"""
+
+# Phrasings that name what they ask about.
+NAMED = {
+    "hours": """
+        (i'm|i am|we are) (interested in|planning to visit|going to) the {p}, when is it open
+        the {p}, when is it open
+        {p} open when
+        open times {p}
+        when could (i|we) come to the {p}
+        hours for {p}
+        when {is} the {p} open
+        (what|which) are the (opening hours|opening times|hours) (of|for|at) the {p}
+        (opening hours|opening times|hours) [of|for] [the] {p}
+        {p} (opening hours|opening times|hours)
+        when can (i|we) visit the {p}
+        (tell|give) me the (opening hours|opening times|hours) of the {p}
+        how long {is} the {p} open
+        (could|can|would) you tell me when the {p} {is} open
+        (i would|i'd) like to know when the {p} {is} open
+        do you know the (opening hours|opening times) of the {p}
+        what time does the {p} open and close
+        from when to when is the {p} open
+        at what times can (i|we) (go to|visit|see) the {p}
+        when does the {p} (open|close)
+        what time does the {p} (open|close)
+        i (need|want) the (opening hours|opening times|hours) (of|for) the {p}
+        when is the {p} open (during|in) the week
+        * what hours is the {p} open
+        * when may (i|we) visit the {p}
+        * can you give me the opening times for the {p}
+        * i'd like the opening hours of the {p}
+        * do you know when the {p} is open
+        """,
+    "day": """
+        (i'm|i am|we are) going to the {p} on {d}, (when|how long) is it open
+        the {p} on {d}, when is it open
+        on {d}, (from when to when|how long|at what times) is the {p} open
+        is the {p} (closed|shut) on {d} or (open|not)
+        {d} {p}
+        {p} open {d} when
+        what are the {p} hours [on|for] {d}
+        when could (i|we) come to the {p} on {d}
+        when {is} the {p} open on {d}
+        (what|which) are the (opening hours|opening times|hours) (of|for|at) the {p} on {d}
+        (opening hours|opening times|hours) [of|for] [the] {p} [on] {d}
+        {p} (opening hours|hours) [on] {d}
+        {p} [on] {d}
+        when can (i|we) (visit|go to|see) the {p} on {d}
+        on {d} when {is} the {p} open
+        how long is the {p} open on {d}
+        from when to when is the {p} open on {d}
+        (could|can|would) you tell me when the {p} is open on {d}
+        i (would like|want|need) to know when the {p} is open on {d}
+        we (would like|want|plan) to (visit|go to|see) the {p} on {d}, when is it open
+        i am coming on {d}, when is the {p} open
+        what time is the {p} open on {d}
+        what time does the {p} open and close on {d}
+        (tell|give) me the {d} (hours|opening hours|opening times) of the {p}
+        {d} (hours|opening hours|times) (of|for|at) the {p}
+        at what times can (i|we) visit the {p} on {d}
+        do you know the (opening hours|hours|opening times) of the {p} on {d}
+        what about the {p} on {d}
+        is the {p} (closed|shut) on {d}
+        * what hours is the {p} open on {d}
+        * we are coming on {d}, what are the opening hours of the {p}
+        * on {d}, what are the hours of the {p}
+        * do you know when the {p} is open on {d}
+        * tell me when the {p} is open on {d}
+        * i plan to visit the {p} on {d}, when is it open
+        """,
+    "opens": """
+        the {p} opens when on {d}
+        on {d}, (how early|from when|at which hour) is the {p} open
+        (at which hour|at which time) does the {p} open on {d}
+        when do the doors of the {p} open on {d}
+        (earliest|first) time to visit the {p} on {d}
+        (when|what time|at what time) does the {p} open on {d}
+        on {d} (when|at what time) does the {p} open
+        (when|what time|at what time) does the {p} open [its doors] [in the morning] on {d}
+        how early (does the {p} open|is the {p} open|can (i|we) visit the {p}) on {d}
+        (can|could) you tell me (when|what time) the {p} opens on {d}
+        i (want|would like|need) to know (when|at what time) the {p} opens on {d}
+        from when is the {p} open on {d}
+        {p} opening time [on] {d}
+        from what time is the {p} open on {d}
+        what is the opening time of the {p} on {d}
+        how early can (i|we) go to the {p} on {d}
+        * do you know what time the {p} opens on {d}
+        * on {d}, what time does the {p} open
+        * tell me when the {p} opens on {d}
+        * how early can we get into the {p} on {d}
+        """,
+    "closes": """
+        the {p} closes when on {d}
+        on {d}, (how late|until when|till when) is the {p} open
+        (at which hour|at which time) does the {p} close on {d}
+        when do the doors of the {p} close on {d}
+        when do (i|we) have to leave the {p} on {d}
+        (latest|last) time to visit the {p} on {d}
+        (when|what time|at what time) does the {p} (close|shut) on {d}
+        on {d} (when|at what time) does the {p} close
+        (when|what time|at what time) does the {p} (close|shut) [its doors] [in the evening] on {d}
+        how late (does the {p} stay open|is the {p} open|can (i|we) visit the {p}) on {d}
+        (can|could) you tell me (when|what time) the {p} closes on {d}
+        i (want|would like|need) to know (when|at what time) the {p} closes on {d}
+        until when (is the {p} open|can (i|we) visit the {p}) on {d}
+        {p} closing time [on] {d}
+        until what time is the {p} open on {d}
+        what is the closing time of the {p} on {d}
+        till when is the {p} open on {d}
+        * do you know what time the {p} closes on {d}
+        * on {d}, what time does the {p} close
+        * tell me when the {p} closes on {d}
+        * how late can we go to the {p} on {d}
+        * when is closing time at the {p} on {d}
+        """,
+    "is_open": """
+        the {p} on {d}, is it open
+        is {d} a day when the {p} is open
+        [is] {p} open {d}
+        (should|could) (i|we) come to the {p} on {d}
+        is the {p} open on {d}
+        on {d} is the {p} open
+        (can|could|may) (i|we) (visit|see|go to) the {p} on {d}
+        will the {p} be open on {d}
+        does the {p} open on {d} or not
+        is it possible to (visit|see|go to) the {p} on {d}
+        do you know (if|whether) the {p} is open on {d}
+        (could|can) you tell me (if|whether) the {p} is open on {d}
+        i (want|would like) to (visit|see|go to) the {p} on {d}, is it open
+        is the {p} open (for visitors|to visitors|to the public) on {d}
+        i want to know (if|whether) the {p} is open on {d}
+        the {p} is open on {d}, (right|isn't it|correct)
+        * are you sure the {p} is open on {d}
+        * tell me if the {p} is open on {d}
+        * we want to see the {p} on {d}, will it be open
+        on {d}, (can|could|may) (i|we) (visit|see|go to|get into) the {p}
+        (i|we) (hope|think) the {p} is open on {d}
+        (do|would) you (think|say) the {p} is open on {d}
+        (i|we) would come on {d}, is the {p} open then
+        can the {p} be visited on {d}
+        * on {d}, is it possible to see the {p}
+        * is it possible for us to go to the {p} on {d}
+        """,
+    "is_open_at": """
+        (the|is the) {p} open {d} {t}
+        at {t} on {d}, is the {p} [still|already] open
+        on {d}, (can|could|may) (i|we) (visit|see|go to) the {p} at {t}
+        is {t} on {d} (too late|too early|a good time) for the {p}
+        (i|we) would come at {t} on {d}, is the {p} open then
+        {p} {d} {t}
+        is the {p} [still|already] open [on] {d} (at|around) {t}
+        is the {p} [still|already] open at {t} on {d}
+        on {d} is the {p} [still|already] open at {t}
+        (can|could|may) (i|we) (visit|see|go to) the {p} [on] {d} at {t}
+        (can|could|may) (i|we) (visit|see|go to) the {p} at {t} on {d}
+        will the {p} be open at {t} on {d}
+        i (want|would like) to (visit|see|go to) the {p} on {d} at {t}, is it open
+        do you know (if|whether) the {p} is open at {t} on {d}
+        we arrive at {t} on {d}, is the {p} [still] open
+        is it possible to visit the {p} on {d} at {t}
+        * if we come at {t} on {d}, is the {p} open
+        * will the {p} still be open at {t} on {d}
+        * tell me if the {p} is open on {d} at {t}
+        * on {d} at {t}, is the {p} open
+        """,
+    "closed_days": """
+        (i|we) want to know when the {p} is closed
+        does the {p} (ever close|close on some days|open every day)
+        days off {p}
+        is the {p} always open
+        (on which|which|what) days is the {p} closed
+        (on which|on what) (day|days) is the {p} (closed|shut)
+        when is the {p} closed
+        is the {p} open (every day|daily|all week|seven days a week|each day)
+        is the {p} ever closed
+        which day is the {p} (closed|shut)
+        does the {p} have a (closing day|rest day|day off)
+        are there days when the {p} is closed
+        closing days of the {p}
+        closing day {p}
+        on which days can (i|we) not visit the {p}
+        * is the {p} closed on any day
+        * can we visit the {p} every day
+        * is there a day when the {p} is shut
+        """,
+    "weekend": """
+        (i am|we are) here (at|on|for) the weekend, when is the {p} open
+        (this|next) weekend at the {p}
+        the {p} (at|on) the weekend
+        weekend at the {p}
+        is the {p} open (at|on) the weekend
+        when is the {p} open (at|on) (the weekend|weekends)
+        (what are|tell me) the weekend (hours|opening hours|opening times) of the {p}
+        {p} [on] weekend
+        {p} on saturday and sunday
+        weekend (opening hours|hours|times) [of|for|at] [the] {p}
+        when is the {p} open on saturday and sunday
+        can (i|we) (visit|go to|see) the {p} (at|on) the weekend
+        i (want|would like) to visit the {p} on the weekend, when is it open
+        when does the {p} (open|close) (at|on) the weekend
+        * what are the opening times of the {p} at the weekend
+        * on the weekend, when is the {p} open
+        * will the {p} be open on saturday and sunday
+        """,
+    "today": """
+        is it (monday|sunday|friday|saturday) today
+        when does the {p} open next
+        is the {p} open at night
+        is the {p} open (this morning|this afternoon|later)
+        is the {p} open (today|now|right now|tomorrow|tonight|this evening|at the moment)
+        when (does|is) the {p} (open|close) (today|tomorrow|tonight)
+        (when|until when) is the {p} open (today|tomorrow|tonight)
+        {p} (today|tomorrow|now)
+        what time does the {p} (open|close) (today|tomorrow|tonight)
+        can (i|we) (visit|see|go to) the {p} (today|now|tomorrow|right now)
+        how late is the {p} open (today|tonight)
+        opening hours of the {p} (today|tomorrow)
+        what (day|date) is (it|today)
+        what day is it today
+        what is (the date|today's date)
+        which day is today
+        * are the opening hours of the {p} different today
+        * can you tell me if the {p} is open today
+        * will the {p} be open tomorrow
+        """,
+    "open_on": """
+        (is anything|is something) open on {d}
+        (i am|we are) coming on {d}, what (is open|can we see)
+        for {d}, what is open
+        what (attractions|places) can (i|we) visit on {d}
+        tell me what (i|we) can (see|do) on {d}
+        what is open on {d}
+        (which|what) (places|attractions|buildings) are open on {d}
+        what can (i|we) (visit|see|do) [here|in the park] on {d}
+        i am here on {d}, what (is open|can i visit|can i see)
+        what's open [on] {d}
+        where can (i|we) go on {d}
+        on {d} what is open
+        everything open on {d}
+        list (the places|everything|all) open on {d}
+        (could|can) you tell me what is open on {d}
+        * tell me what is open on {d}
+        * which places can we visit on {d}
+        * we are here on {d}, what is open
+        """,
+    "way": """
+        (i|we) want to (see|visit|find) the {p}, where is it
+        where's the {p}
+        where (must|should|shall) (i|we) go for the {p}
+        the {p}, where is it
+        the {p}, how do i get there
+        is there (an|any) {p} (here|nearby|around here|in the park|somewhere)
+        is there (a|an|any) {p}
+        (point|send|direct) me to the {p}
+        (i|we) got lost, where is the {p}
+        how (should|must) (i|we) walk to the {p}
+        (i am|we are) trying to find the {p}
+        nearest {p}
+        where is the (nearest|next) {p}
+        where {is} the {p}
+        how do (i|we) get to the {p}
+        how (can|could) (i|we) (get to|reach|find|go to) the {p}
+        [the] way to the {p}
+        directions to the {p}
+        which way (is|to) the {p}
+        (i am|i'm|we are|we're) looking for the {p}
+        (could|can|would) you (tell|show) me (the way|how to get|how to go) to the {p}
+        where (can|do) (i|we) find the {p}
+        i (need|want|would like) to (go|get) to the {p}
+        (take|bring|guide|lead) me to the {p}
+        where (are|is) [the] {p}
+        how to (get to|reach|find) the {p}
+        what is the (best|fastest|quickest|shortest) way to the {p}
+        show me the way to the {p}
+        do you know where the {p} {is}
+        is there a {p} (here|nearby|around here|in the park)
+        {p} where
+        in which direction is the {p}
+        i can't find the {p}
+        i (need|want) the {p}
+        where would i find the {p}
+        (please give me|give me) directions to the {p}
+        tell me (the way|how to get) to the {p}
+        which path (goes|leads) to the {p}
+        * (can|could) you tell me where the {p} {is}
+        * i don't know how to get to the {p}
+        * how would we get to the {p}
+        * which is the way to the {p}
+        * please show me where the {p} {is}
+        * we need directions to the {p}
+        """,
+    "distance": """
+        how far to the {p}
+        the {p}, how far is it
+        (can|could) (i|we) walk to the {p}[, how far is it]
+        how (near|close) is the {p}
+        what is the distance to the {p}
+        how long to the {p}
+        how far is [it to] the {p}
+        how far (away|off) is the {p} [from here]
+        how long does it take to (get to|reach|walk to) the {p}
+        how long is the (walk|way) to the {p}
+        is the {p} far
+        how many minutes [is it] to the {p}
+        distance to [the] {p}
+        is the {p} (far|close|near) [from here|away]
+        how much time do (i|we) need to (get to|reach|walk to) the {p}
+        how many minutes (does it take|do i need) to walk to the {p}
+        is it (far|a long walk|a long way) to the {p}
+        * how long do we walk to the {p}
+        is it a (long|short) (way|walk) from here to the {p}
+        (i can not walk well|i am tired|we have little time), how far is the {p}
+        how much (longer|further) is it to the {p}
+        how (many steps|many metres|long) to the {p}
+        * is it a long way to walk to the {p}
+        * how much time does it take to get to the {p}
+        * how many minutes is the walk to the {p}
+        """,
+    "route": """
+        how do (i|we) get from the {o} to the {p}
+        how (can|could) (i|we) (get|go|walk) from the {o} to the {p}
+        [the|what is the] way from the {o} to the {p}
+        directions from [the] {o} to [the] {p}
+        from the {o} to the {p}
+        {o} to {p}
+        i am (at|near|in) the {o}, (how do i get to|where is|which way to) the {p}
+        i (want|need|would like) to (go|walk|get) from the {o} to the {p}
+        how far is it from the {o} to the {p}
+        how long (does it take|is the walk|is the way) from the {o} to the {p}
+        we are (at|in) the {o} and (want|need|would like) to go to the {p}
+        which way is it from the {o} to the {p}
+        (could|can) you tell me (the way|how to get) from the {o} to the {p}
+        how do (i|we) get to the {p} from the {o}
+        (show|tell) me the way to the {p} from the {o}
+        where is the {p} from the {o}
+        [and] how do (i|we) get from the {o} to the {p}
+        (i am|i'm|we are|we're) at the {o}, how far is the {p}
+        * i'm standing at the {o}, which way is the {p}
+        * what is the best way from the {o} to the {p}
+        * how many minutes is it from the {o} to the {p}
+        (i am|i'm|we are|we're) at the {o} and (i'm|i am|we are|we're) looking for the {p}
+        (i am|i'm|we are|we're) [now] (at|in|near|by) the {o}, how (far|long) is it to the {p}
+        (i am|i'm|we are|we're) [now] (at|in|near|by) the {o} and (need|have|want|would like) to (get|go|walk) to the {p}
+        (i am|i'm|we are|we're) coming from the {o}, (where is|which way is|how do i find|how do we reach) the {p}
+        how many minutes (from|is the walk from) the {o} to the {p}
+        first the {o}, then the {p}, (how do i walk|which way is it|how far is it)
+        between the {o} and the {p}, how long do i walk
+        * starting at the {o}, how do i get to the {p}
+        after the {o} (we|i) (want|need|would like) to (go to|see|visit) the {p}, (which way is it|how do i get there|where is it)
+        * we just left the {o} and want to walk to the {p}
+        """,
+    "prices": """
+        the {p}, how much is it
+        the {p}, what does it cost
+        what (will|would) (i|we|it) (pay|cost) (at|for) the {p}
+        entry {p}
+        how much to (visit|see|enter) the {p}
+        cost of {p}
+        (give|show) me the prices (of|for) the {p}
+        how much should (i|we) pay for the {p}
+        how much (is|are|does|do) the {p} [cost]
+        what does the {p} cost
+        what are the (prices|ticket prices|entry fees) (of|for|at) the {p}
+        (price|prices|tickets|cost|entry fee|entrance fee|ticket prices) [of|for] [the] {p}
+        {p} (price|prices|tickets|cost|ticket price|entry fee)
+        how much (is|are) (a ticket|tickets|entry|the entry|the entrance|admission) (to|for|at) the {p}
+        how expensive is the {p}
+        what do (i|we) (have to|need to) pay (at|for) the {p}
+        (is|are) the {p} (free|expensive|cheap)
+        do (i|we) (have to|need to) pay (at|for|to visit|to enter) the {p}
+        do (i|we) need a ticket (for|to visit|to enter) the {p}
+        i (would like|want|need) (a ticket|tickets) (for|to) the {p}
+        what is the (price|cost|entry fee|entrance fee|admission) (for|of|at) the {p}
+        (could|can) you tell me (the prices|what the price is|how much it costs) (for|at) the {p}
+        how much (money|do i pay|do we pay|would i pay) (for|at) the {p}
+        is there (an entry fee|an entrance fee|a fee) (for|at) the {p}
+        how much does it cost to (visit|enter|see|get into) the {p}
+        what does it cost to (visit|enter|see|get into) the {p}
+        what do tickets (for|to) the {p} cost
+        tell me the (prices|ticket prices) of the {p}
+        is entry to the {p} free
+        * what is the cost of a ticket to the {p}
+        * can you tell me what the {p} costs
+        * how much money is a ticket for the {p}
+        * must we pay to see the {p}
+        * what are tickets for the {p}
+        * we would like to see the {p}, how much is it
+        """,
+    "price": """
+        for {c}, (how much is|what does) the {p} [cost]
+        the {p} for {c}, how much
+        (i am|i'm) {a}, (how much is|what do i pay for) the {p}
+        my friend is {a}, what does the {p} cost
+        {c1} ticket {p}
+        what will {a} pay (at|for) the {p}
+        how much should {a} pay for the {p}
+        is there a (price|ticket|discount) for {c} at the {p}
+        how much (is|does) {a} ticket (for|to|at) the {p} [cost]
+        what does {a} ticket (for|to|at) the {p} cost
+        how much is the {p} for (a|one) [single] {c1}
+        how much is the {p} for {c}
+        (price|cost|ticket|entry) [for] {c} {p}
+        {p} (price|ticket|prices) [for] {c}
+        {a} ticket (for|to) the {p}
+        what do {c} pay (at|for) the {p}
+        what does {a} pay (at|for) the {p}
+        what is the (price|entry fee|fee) for {c} at the {p}
+        how much do {c} (pay|cost) (at|for) the {p}
+        what does the {p} cost for {c}
+        what is the {c1} price (at|for) the {p}
+        i (need|want|would like) {a} ticket (for|to) the {p}
+        do {c} (have to|need to) pay (at|for) the {p}
+        (can|could) you tell me (the price|what it costs) for {c} at the {p}
+        is the {p} free for {c}
+        how expensive is the {p} for {c}
+        are tickets for the {p} cheaper for {c}
+        what is the price of {a} ticket (for|to) the {p}
+        how much does the {p} cost for {a}
+        * what does it cost for {c} to visit the {p}
+        * at the {p}, how much do {c} pay
+        * what would {a} pay for the {p}
+        * tell me the price of {a} ticket for the {p}
+        * how much is entry to the {p} for {c}
+        * do you know the price for {c} at the {p}
+        """,
+    "bill": """
+        (i have|we have|there are) {party}, (how much is|what does) the {p} [cost]
+        there are {party} (in our group|with me|with us), what do we pay for the {p}
+        {party}, {p}
+        how much for {party} (at|to|for) the {p}
+        (if we are|with) {party}, (how much is|what does) the {p} [cost]
+        {party} want to (visit|see) the {p}, (how much is it|what does it cost|what do they pay)
+        at the {p}, what do {party} pay
+        tickets to the {p} for {party}
+        can you calculate the price of the {p} for {party}
+        what do (i|we) pay for {party} (at|in) the {p}
+        (sell|give) me tickets for {party} to the {p}
+        how much (is|does) the {p} [cost] for {party}
+        what does the {p} cost for {party}
+        {party} (for|to|at) the {p}
+        {p} [for] {party}
+        how much do {party} (pay|cost) (at|for) the {p}
+        what do {party} pay (at|for) the {p}
+        we are {party}, (how much is|what does) the {p} [cost]
+        (tickets|price|entry) for {party} (at|to|for) the {p}
+        i (need|want|would like) tickets for {party} (to|for) the {p}
+        we (want|would like) to (visit|see|go to) the {p} with {party}, (how much is it|what does it cost)
+        how much (are|would be) tickets for {party} (to|for|at) the {p}
+        what is the (total|price|total price) for {party} (at|to|for) the {p}
+        (could|can) you tell me (the price|what it costs) for {party} at the {p}
+        how much (would|will) {party} (pay|be) at the {p}
+        how much is it for {party} (at|to|for) the {p}
+        what would the {p} cost for {party}
+        {party} please, (for the|to the|the) {p}
+        the {p} for {party}, how much (is that|is it)
+        * how much money do we need for the {p} with {party}
+        * we are {party} and want to see the {p}, what do we pay
+        * what is the price of the {p} for {party}
+        * for {party}, how much is the {p}
+        * please tell me what {party} pay at the {p}
+        * i'd like to buy tickets for {party} to the {p}
+        """,
+    "item": """
+        how much for {i}
+        {is_} price
+        is there {i} to buy
+        can i have {i}
+        do they (have|sell) {is_}
+        what will {i} cost
+        how much (is|does) {i} [cost]
+        what does {i} cost
+        what is the price of {i}
+        (price of|price for|cost of) {i}
+        how much (are|do) [the] {is_} [cost]
+        what do {is_} cost
+        i (want|would like|need) {i}, how much is (it|that)
+        do you (have|sell) {is_}
+        (where|can) (can i|i) (buy|get|find) {i} [here]
+        {i}, how much
+        how expensive is {i}
+        can (i|we) (buy|get) {is_} (here|in the park|somewhere)
+        where do you (have|sell) {is_}
+        are there {is_} (here|to buy)
+        what would {i} cost
+        * how much do you charge for {i}
+        * what do i pay for {i}
+        * tell me the price of {i}
+        * is it possible to buy {is_} here
+        """,
+    "items": """
+        {items}, how much is that
+        how much for {items}
+        what will {items} cost
+        (i|we) want to buy {items}
+        (add up|calculate|what is the cost of) {items}
+        can you sell me {items}
+        for {items}, what do i pay
+        (let me|let us) have {items}
+        what is it for {items}
+        how much (is|are|does|do) {items} [cost]
+        what do {items} cost
+        {items} [please]
+        what is the (price|total|total price) of {items}
+        i (want|would like|need) {items}, how much is (it|that)
+        how much do (i|we) pay for {items}
+        (could i have|can i have|i'll take|i take|give me) {items}
+        price (of|for) {items}
+        we (want|would like|take) {items}, what does that cost
+        how much would {items} (be|cost)
+        what does it cost to buy {items}
+        * what do we pay for {items}
+        * i'd like {items}, what is the price
+        * tell me the total for {items}
+        * how much money do i need for {items}
+        """,
+    "add": """
+        {x} and {y} is
+        what does {x} plus {y} make
+        i have {x} and {y}, what is the sum
+        tell me {x} plus {y}
+        how much do {x} and {y} make
+        what is {x} plus {y}
+        what is {x} + {y}
+        {x} + {y}
+        {x} plus {y}
+        {x}+{y}
+        how much is {x} (plus|and|+) {y}
+        (add|sum) {x} and {y}
+        (can you|please) add {x} (and|to) {y}
+        what's {x} (+|plus) {y}
+        calculate {x} (+|plus) {y}
+        {x} + {y} =
+        * what do you get for {x} plus {y}
+        * what is the sum of {x} and {y}
+        * please calculate {x} plus {y}
+        """,
+    "about": """
+        the {p}, please tell me more
+        (do you know|can you say) (anything|something) about the {p}
+        (i'd|we'd|we would) like to know more about the {p}
+        tell me (about|something about|more about) the {p}
+        what is the {p}
+        [i have] a question about the {p}
+        (i want|i would like|i need) (information|something|to know something) about the {p}
+        info [about|on] [the] {p}
+        i want to know more about the {p}
+        i am interested in the {p}
+        * what can you tell me about the {p}
+        * could you tell me something about the {p}
+        """,
+}
+
+# Phrasings in which "you" is the park as a whole.
+PARK = {
+    "hours": """
+        when (are you|do you) open
+        [what are] your (opening hours|opening times|hours)
+        when do you (open|close)
+        (opening hours|opening times)
+        how long are you open
+        * what hours are you open
+        """,
+    "day": """
+        when are you open on {d}
+        what are your (opening hours|opening times|hours) on {d}
+        how long are you open on {d}
+        * what hours are you open on {d}
+        """,
+    "opens": """
+        (when|what time|at what time) do you open on {d}
+        * how early do you open on {d}
+        """,
+    "closes": """
+        (when|what time|at what time) do you close on {d}
+        until when are you open on {d}
+        * how late do you close on {d}
+        """,
+    "is_open": """
+        are you open on {d}
+        are you (also|still) open on {d}
+        * will you be open on {d}
+        """,
+}
+
+# Phrasings that lean on what was said before. Used without it, they are answered by asking for the place.
+IT = {
+    "hours": """
+        when is it open
+        what are (the|its) (opening hours|opening times|hours)
+        [and|the] (opening hours|opening times|hours)
+        when does it (open|close)
+        and when (is it open|does it open|does it close)
+        when can (i|we) go there
+        how long is it open
+        * tell me its opening hours
+        * and what hours is it open
+        """,
+    "day": """
+        when is it open on {d}
+        and when is it open on {d}
+        what are (its|the) hours on {d}
+        (opening hours|hours) on {d}
+        how long is it open on {d}
+        when can (i|we) go there on {d}
+        * and what are the hours on {d}
+        * tell me when it is open on {d}
+        """,
+    "opens": """
+        [and] (when|what time|at what time) does it open on {d}
+        how early does it open on {d}
+        (can|could) you tell me when it opens on {d}
+        * how early is it open on {d}
+        """,
+    "closes": """
+        [and] (when|what time|at what time) does it (close|shut) on {d}
+        how late is it open on {d}
+        until when is it open on {d}
+        (can|could) you tell me when it closes on {d}
+        * how late does it close on {d}
+        * until what time is it open on {d}
+        """,
+    "is_open": """
+        [and] is it [also] open on {d}
+        can (i|we) [also] (go there|visit it) on {d}
+        will it be open on {d}
+        do you know (if|whether) it is open on {d}
+        * can you tell me if it is open on {d}
+        * and will it be open on {d}
+        """,
+    "is_open_at": """
+        [and] is it [still|already] open [on] {d} at {t}
+        is it [still|already] open at {t} on {d}
+        can (i|we) go there at {t} on {d}
+        will it be open at {t} on {d}
+        * and can we go there on {d} at {t}
+        """,
+    "closed_days": """
+        is it open every day
+        [and] (on which days|when) is it closed
+        which days is it closed
+        * on which day is it closed
+        """,
+    "weekend": """
+        [and] (is it open|when is it open) (at|on) the weekend
+        [and] (at|on) the weekend
+        and on saturday and sunday
+        what about the weekend
+        * how about the weekend
+        """,
+    "way": """
+        where's (it|that)
+        and how do i walk there
+        where do i have to go
+        [and] how do (i|we) get there
+        [and] where is (it|that)
+        how (can|could) (i|we) (get there|find it|reach it)
+        [the|and the] way
+        [and] directions
+        which way is (it|that)
+        (can|could) you (tell|show) me the way
+        what is the way there
+        how do (i|we) (find|reach) it
+        and how to get there
+        * how would we get there
+        * where do we find it
+        * show me how to get there
+        """,
+    "distance": """
+        [and] how far is (it|that) [from here|away]
+        is (it|that) far [from here|away]
+        how long does it take [to get there|to walk there]
+        how many minutes is that
+        how long is the walk
+        and is it far [from here]
+        * how many minutes is it from here
+        * how long do we walk
+        """,
+    "prices": """
+        what will it cost
+        so how much
+        how much for a ticket
+        how much to get in
+        [and] how much (is it|does it cost|is that|is the entry|is a ticket|are the tickets)
+        [and] what does (it|that|a ticket) cost
+        [and|the] (price|prices|tickets)
+        what are the prices
+        do (i|we) have to pay [there]
+        is it (free|expensive)
+        what do (i|we) pay
+        how expensive is it
+        do (i|we) need a ticket
+        and what are the prices
+        * and the ticket prices
+        * how much do we pay there
+        * what is the price
+        """,
+    "price": """
+        is there a discount for {c}
+        and (as|if i am) {a}
+        how much do {c} pay
+        [and] how much is it for {c}
+        [and] for {c}
+        [and] for {a}
+        what about {c}
+        and {c}
+        how about {c}
+        [and] how much (is|for) {a} ticket
+        what does it cost for {c}
+        what do {c} pay
+        do {c} pay (less|the same|too)
+        is it cheaper for {c}
+        and {a} ticket
+        and what does {a} pay
+        * and how much do {c} pay
+        * what is it for {c}
+        * and what about {a}
+        """,
+    "bill": """
+        (and if|if) we are {party}
+        so for {party}
+        we have {party}, how much is (it|that)
+        there are {party} with us
+        for {party} please
+        how much for {party}
+        [and] for {party}
+        [and] how much is it for {party}
+        what about {party}
+        how about {party}
+        and {party}
+        what (does it cost|would it cost) for {party}
+        we are {party}
+        {party} [please]
+        what do {party} pay
+        and what if we are {party}
+        * so how much for {party}
+        * and what do we pay for {party}
+        * what is the total for {party}
+        """,
+    "route": """
+        [and] [how do i get] from there to the {p}
+        and then to the {p}
+        how do (i|we) get from there to the {p}
+        and how far is it from there to the {p}
+        and from there to the {p}
+        * from there, how do we get to the {p}
+        * and which way is it from there to the {p}
+        """,
+}
+
+# Bits of a question. What they mean depends on the question before.
+ELLIPSIS = {
+    "day": """
+        [and] on {d}
+        and {d}
+        {d}
+        what about [on] {d}
+        how about [on] {d}
+        and what about {d}
+        [and] (if i come|if we come) on {d}
+        what (is it|are they|are the hours) like on {d}
+        * and how about {d}
+        * and if it is {d}
+        """,
+    "time": """
+        [and] at {t}
+        what about [at] {t}
+        how about [at] {t}
+        and (if i come|if we come) at {t}
+        * and what about {t}
+        """,
+    "place": """
+        [and] the {p}
+        what about the {p}
+        how about the {p}
+        and what about the {p}
+        and (for|at) the {p}
+        [and] {p}
+        i mean the {p}
+        the {p} please
+        and what is it for the {p}
+        * and how about the {p}
+        what is it (at|for|in) the {p}
+        (and|so) the same for the {p}
+        and now the {p}
+        what (would it|will it) be for the {p}
+        * and how is it at the {p}
+        """,
+}
+
+# Questions whose answer never changes. {n} and {v} in `refuse` are filled from strangers.py.
+PLAIN = {
+    "greet": """
+        (hello|hi|hey|hi there|hello there|good morning|good afternoon|good evening|good day|greetings|hiya)
+        (hello|hi|hey) (kiosk|computer|you|robot|friend)
+        * hello, good morning
+        * hey there
+        """,
+    "thanks": """
+        (i|we) thank you
+        (thanks|thank you) for (that|everything|the answer|telling me)
+        (cheers|thank u|tnx|merci)
+        (thanks|thank you|thank you very much|thanks a lot|many thanks|thx|ty|thank you so much)
+        (great|ok|okay|perfect|good|nice|wonderful|super), (thanks|thank you)
+        thanks for (your|the) help
+        (thanks|thank you), that (is|was) (helpful|very helpful|great|all)
+        * thank you for the information
+        * wonderful, thank you very much
+        """,
+    "bye": """
+        (i have|we have) to go [now]
+        until next time
+        have a (good|great) day
+        (bye|goodbye|bye bye|see you|see you later|good night|farewell|have a nice day|good bye)
+        (ok|okay|thanks), (bye|goodbye|see you)
+        that (is|was) all
+        * ok see you later
+        """,
+    "who": """
+        are you (chatgpt|siri|alexa|gemma|google)
+        who is talking
+        who runs this kiosk
+        who are you
+        what are you
+        what is your name
+        (are you|is this) (a robot|a human|a computer|a person|an ai|a machine|real|alive)
+        who (am i talking to|is this|made you|built you)
+        what's your name
+        tell me about yourself
+        * am i talking to a robot
+        * do you have a name
+        """,
+    "can": """
+        what do you do
+        what can you help [me] with
+        what are your (functions|features|skills)
+        how can i use (you|this)
+        (menu of questions|options|instructions)
+        show me what you can do
+        what can you (do|tell me|answer)
+        what can i ask [you]
+        how can you help me
+        what do you know
+        help
+        (what|which) questions can (i ask|you answer)
+        i need [some] help
+        can you help me
+        what are you (good for|able to do)
+        what is this
+        how does this work
+        i have a question
+        (can|may|could) i ask [you] [something|a question]
+        * what kind of questions can i ask you
+        * could you help me please
+        """,
+    "mood": """
+        (how's it going|how are things)
+        are you having a (good|nice) day
+        how are you [today|doing]
+        how do you do
+        how is it going
+        are you (ok|well|fine)
+        what's up
+        * how are you feeling
+        """,
+    "okay": """
+        (amazing|awesome|lovely|brilliant|excellent|fantastic|right|exactly|correct|alright|k)
+        (ok|okay|good|great|nice|perfect|cool|fine|i see|wonderful|all right|super|very good|yes|no|yeah|nope|sure)
+        that is (good|great|nice|cool|helpful)
+        (you are|you're) (nice|great|helpful|smart|good)
+        good to know
+        (ah|oh|aha|well), (i see|ok|good|nice)
+        (that's|this is) (good|great|nice|fine)
+        i (understand|got it|like that|like it)
+        * oh, that is nice
+        * that is good to know
+        """,
+    "see": """
+        what's the best thing to (see|do) here
+        what (would you|do you) (suggest|recommend|advise)
+        (i am|we are) (new|here for the first time), what should (i|we) see
+        (what's|what is) there to see
+        which attractions are good
+        show me around
+        what (is there|can i do|can we do|can you do|can i see|can we see) (here|in the park|in alder park)
+        what is there to (see|do|visit) [here]
+        (what|which) (attractions|sights|places|buildings) (are there|do you have|can i visit|can we visit)
+        what can (i|we) visit
+        what should (i|we) (see|visit|do)
+        list [all] [the] (attractions|places|sights)
+        show me the attractions
+        what is (interesting|worth seeing) (here|in the park)
+        * what attractions does the park have
+        * what do you recommend to see here
+        """,
+    "eat": """
+        what (should|can) (i|we) eat
+        do you have [vegan|vegetarian|good|hot|cold] food
+        where's the food
+        can (i|we) eat (here|in the park)
+        i need (food|a drink|something to eat|lunch)
+        where can (i|we) (eat|have lunch|have dinner|have breakfast|get food|eat something|get something to eat|drink something)
+        is there (food|something to eat|a place to eat) [here|in the park]
+        (i am|i'm|we are|we're) (hungry|thirsty)
+        food
+        where is food
+        (lunch|dinner|breakfast)
+        i want to eat [something]
+        where can (i|we) get a drink
+        * is there somewhere to eat
+        * we want to have lunch, where can we go
+        """,
+    "kids": """
+        (my|our|the) (kids|children) are bored
+        (i am|we are) here with (kids|children|a child|small children)
+        (my|our) (son|daughter) (is bored|wants to play)
+        what is (interesting|exciting) for (kids|children)
+        do you have anything for (kids|children)
+        what is there for (children|kids)
+        what can (children|kids|we with kids|we with children) do [here]
+        what is (good|fun|nice) for (children|kids|families|small children)
+        (activities|attractions|something) for (children|kids|families)
+        what do (children|kids) like [here]
+        where can (children|kids|my kids|our children) play
+        what can i do with (children|kids|my son|my daughter) [here]
+        * what do you have for kids
+        * is there something fun for children
+        """,
+    "free": """
+        (i have|we have) no money, what can (i|we) do
+        can (i|we) do something for free
+        free attractions
+        what is free [here|in the park]
+        (is anything|is something|is there anything) free [here]
+        what can (i|we) (visit|see|do) for free
+        (which|what) (places|attractions) are free
+        what costs nothing
+        * is there something we can see for free
+        * which attractions cost nothing
+        """,
+    "cheapest": """
+        (what|which) is the cheapest (attraction|place|ticket)
+        (what|which) (attraction|place) is [the] cheapest
+        what costs the least
+        where is it cheapest
+        what is the cheapest
+        * which ticket is the cheapest
+        """,
+    "dearest": """
+        (what|which) is the most expensive (attraction|place|ticket)
+        (what|which) (attraction|place) is [the] most expensive
+        what costs the most
+        * which ticket is the most expensive
+        """,
+    "rain": """
+        (what do you|what would you) (suggest|recommend) (for a rainy day|when it rains|in the rain|for a rainy afternoon)
+        is there something to do in the rain
+        rainy day
+        what if it rains
+        what can (i|we) do (when|if) it rains
+        what is there to do (in the rain|when it rains|on a rainy day|in bad weather)
+        it is raining, (what can i do|what can we do|where can i go|where can we go)
+        (what|which) (attractions|places) are good (when it rains|in bad weather|in the rain)
+        where can we go if it rains
+        * it rains, what can we visit
+        * what do we do in bad weather
+        """,
+    "menu": """
+        what (is|'s) on the menu
+        what does the cafe (have|sell|offer|serve)
+        what can (i|we) (eat|drink|order|buy|have) (at|in) the cafe
+        [the] menu
+        cafe menu
+        (show|tell|give) me the menu
+        what do you have (at|in) the cafe
+        * what food does the cafe have
+        * can you show me the menu of the cafe
+        """,
+    "goods": """
+        what can (i|we) (buy|get) (at|in) the (gift shop|shop)
+        what does the (gift shop|shop) (sell|have|offer)
+        (do you|does the shop) (have|sell) souvenirs
+        souvenirs
+        where can (i|we) (buy|get) (souvenirs|a souvenir|gifts|presents|a gift)
+        what do you have in the gift shop
+        * what souvenirs can we buy
+        * which things does the gift shop sell
+        """,
+    "wifi": """
+        (is there|do you have|have you got) [free] (wifi|wi-fi|internet|wlan|a wifi network)
+        (what is|tell me) the (wifi|wi-fi|internet) (password|network|name)
+        (wifi|wi-fi|internet|wlan) [password]
+        how do (i|we) (connect to|get|use|join) the (wifi|wi-fi|internet)
+        can (i|we) use the (internet|wifi) [here]
+        does the (park|museum|cafe) have (wifi|internet)
+        is the (wifi|wi-fi|internet) free
+        * which wifi network can i use
+        * do i need a password for the wifi
+        """,
+    "dogs": """
+        (can|may) (i|we) bring (my|our|a|the) (dog|dogs|pet|cat|pets|puppy)
+        are (dogs|pets|animals) (allowed|welcome|permitted) [here|in the park]
+        (is my dog|are dogs) (allowed|welcome) [inside|in the museum|in the park|here]
+        (dogs|dog|pets)
+        i have a dog [with me], (is that ok|can he come|may i bring it|can i come in)
+        do you allow (dogs|pets)
+        can my dog (come|come with me|come in)
+        * is it ok to bring a dog
+        * may dogs come into the park
+        """,
+    "wheelchair": """
+        is (the park|it|everything|the museum|the aquarium) (accessible|wheelchair accessible|barrier free|step-free)
+        can (i|we) (get around|visit|come) (with|in) a wheelchair
+        wheelchair [access]
+        i (use|am in|need) a wheelchair
+        (my mother|my father|my husband|my wife) (uses|is in) a wheelchair, (is that a problem|can we visit)
+        is there (a lift|an elevator|a ramp|wheelchair access)
+        are there (steps|stairs|lifts|ramps)
+        * is wheelchair access possible
+        * can people in a wheelchair visit everything
+        """,
+    "park_car": """
+        where (can|do|should|may) (i|we) park [my car|our car|the car|here]
+        (i|we) came by car, where (can|do) (i|we) park
+        (i am|we are) looking for [a] parking [space|place|spot]
+        is there parking [here|nearby|for cars]
+        where is parking
+        where to park
+        where (can|do) (i|we) leave (my|our|the) car
+        * where could we put our car
+        * is there somewhere to park a car
+        """,
+    "fish": """
+        (i|we) (want|would like) to see [some] fish
+        where are the fish
+        where can (i|we) see [the|some] (fish|sharks|sea animals)
+        fish
+        do you have fish
+        * is there a place to see fish
+        """,
+    "parking": """
+        how much is (parking|the parking|the car park)
+        what does (parking|the car park) cost
+        (is parking|is the car park) free
+        parking [fee|fees|price|cost]
+        how much does (parking|the car park|it) cost [to park] [here]
+        do (i|we) (have to|need to) pay for parking
+        what do i pay for parking
+        how much is it to park [here|my car]
+        * is there a fee for parking
+        * what does it cost to park a car here
+        """,
+    "pay": """
+        (can|may) (i|we) pay (by card|with card|by credit card|in cash|with cash|with my phone|cash|contactless)
+        how (can|do) (i|we) pay
+        do you (take|accept) (cards|credit cards|cash|visa|card|euros)
+        (credit card|card or cash|cash only|card payment)
+        is (card|cash) payment (possible|ok)
+        are (credit cards|cards) accepted
+        * which cards do you accept
+        * is it possible to pay by card
+        """,
+    "lost": """
+        i (lost|have lost|forgot|can't find|left) my (bag|phone|wallet|keys|umbrella|hat|jacket|camera|glasses|backpack|purse|ring|coat)
+        [where is the] lost (and found|property) [office|desk]
+        my (bag|phone|wallet|camera|jacket) (is gone|is missing|was stolen|is lost)
+        i found (a|someone's) (bag|phone|wallet|key|hat)
+        where (can|do) i (ask for|find|report) lost (things|property|items)
+        * someone lost a bag
+        * i think i lost my keys
+        """,
+    "lostchild": """
+        (i|we) (lost|have lost|can't find) (my|our) (child|son|daughter|kid|boy|girl|little boy|little girl)
+        (my|our) (child|son|daughter|kid) is (lost|missing|gone)
+        i am looking for my (child|son|daughter)
+        [a] lost child
+        * help, my daughter is gone
+        * our little son is missing
+        """,
+    "emergency": """
+        (someone|my wife|my husband|my child|a man|a woman|my friend) (is hurt|is ill|has fallen|is injured|is bleeding|needs a doctor)
+        (i need|call|is there|we need) (a doctor|an ambulance|first aid|medical help|the police)
+        (emergency|ambulance|doctor|police|fire)
+        (i am|i'm|i feel) (hurt|ill|sick|injured|unwell)
+        what do i do in an emergency
+        there was an accident
+        there is a fire
+        * my son is hurt and needs help
+        * a woman has had an accident
+        """,
+    "photos": """
+        (can|may) (i|we) (take|make) (photos|pictures|a photo|videos|a picture) [here|inside|in the museum]
+        (are photos|is photography|are pictures) (allowed|permitted) [here|inside|in the museum]
+        (photos|photography|taking pictures)
+        is it (ok|allowed) to take (photos|pictures)
+        can i use (my camera|flash|a camera)
+        * may we take pictures of the fish
+        * am i allowed to take photos
+        """,
+    "smoking": """
+        (can|may) (i|we) smoke [here|in the park|outside]
+        is smoking (allowed|permitted|ok) [here]
+        where (can|may) (i|we) smoke
+        smoking
+        is there a smoking area
+        * am i allowed to smoke here
+        """,
+    "bikes": """
+        (can|may) (i|we) (bring|ride|use|take) (my|our|a) (bike|bikes|bicycle|scooter|bicycles) [here|in the park|inside]
+        are (bikes|bicycles|scooters) allowed [here|in the park]
+        where can (i|we) (leave|park|lock) (my|our) (bike|bikes|bicycle|scooter)
+        (bikes|bicycle|bike parking)
+        is cycling allowed
+        * i came by bike, where can i leave it
+        """,
+    "stroller": """
+        (can|may) (i|we) (bring|use|take) (a|our|my) (stroller|pram|buggy|pushchair) [here|in the museum|inside]
+        are (strollers|prams|buggies) (allowed|welcome|ok)
+        (stroller|pram|baby carriage)
+        we have a (stroller|pram|buggy|baby)[, is that ok]
+        * is it possible to come with a stroller
+        """,
+    "tour": """
+        (are there|do you have|do you offer) [guided] tours
+        when (is|are|does|do) the [next] [guided] (tour|tours) [start|begin]
+        [guided] (tour|tours)
+        what time (is|does) the guided tour [start]
+        is there a [guided] tour [of the park]
+        where do [guided] tours start
+        i would like (a guide|a guided tour|to join a tour)
+        * at what time do guided tours begin
+        * can we join a guided tour
+        """,
+    "feeding": """
+        when (are the fish|do you feed the fish|is feeding time|are the animals fed|do the fish eat)
+        (feeding|feeding time|fish feeding)
+        what time (are the fish fed|is the feeding|is feeding time)
+        can (i|we) (watch|see) the (feeding|fish being fed|fish eat)
+        when can (i|we) (watch|see) the feeding [of the fish]
+        * what time do the fish get food
+        * at what time is the fish feeding
+        """,
+    "show": """
+        when (is|does|are|do) the [next] [star|planetarium] (show|shows) [start|begin]
+        what time (is|does|do) the [star|planetarium] (show|shows) [start]
+        (star show|show times|shows|planetarium show)
+        are there shows in the planetarium
+        when can (i|we) (see|watch) the stars
+        * at what times are the star shows
+        * when does the show in the planetarium begin
+        """,
+    "group": """
+        (is there|are there|do you have|do you offer) (a group discount|group discounts|group prices|group tickets|discounts for groups)
+        (group discount|group tickets|group price|discount|discounts)
+        how much (is it|do we pay) for (a group|groups)
+        we are a [big|large] group[, is there a discount]
+        (is there|do you have) a discount [for groups|for schools|for a school class]
+        * do groups get a discount
+        * what do groups pay
+        """,
+    "toddler": """
+        (do babies|do small children|do toddlers|does a baby) (pay|need a ticket|cost anything)
+        is (it|entry) free for (babies|toddlers|small children|a baby|infants)
+        [how much is it] for a (baby|toddler|two year old|three year old|one year old)
+        from (what|which) age do (children|kids) (pay|need a ticket)
+        (babies|toddlers)
+        my (son|daughter) is (two|one|three) [years old], (does he pay|does she pay|do we need a ticket)
+        * until what age is entry free for children
+        * does our baby need a ticket
+        """,
+    "buy": """
+        where can (i|we) (buy|get) (tickets|a ticket|the tickets)
+        where (are tickets sold|do i buy tickets|do you sell tickets|is the ticket office)
+        can (i|we) (buy|get) tickets (here|online|at the door|from you)
+        (ticket office|buy tickets|ticket sale)
+        how do (i|we) (buy|get) (tickets|a ticket)
+        i (want|would like|need) to buy (tickets|a ticket)
+        * where is it possible to buy tickets
+        * do you sell tickets here
+        """,
+    "refund": """
+        can (i|we) (return|give back|refund) (my|the|a|our) (ticket|tickets)
+        can i get (a refund|my money back)
+        (refund|refunds|money back)
+        i (bought|have) (the wrong ticket|a ticket i do not need)
+        i (want|would like) (a refund|my money back|to return my ticket)
+        * is it possible to get a refund
+        * how do i return a ticket
+        """,
+    "phone": """
+        what is (your|the) (phone number|telephone number|number) [of the park]
+        (how|where) can i (call|reach|contact) (you|the park|someone|the office)
+        (phone number|telephone|contact)
+        can i (call|talk to|speak to) (someone|a human|a person|the office|the manager)
+        i want to (talk|speak) to (someone|a person|a human|the manager)
+        (do you have|is there) a (telephone|phone) number [i can call]
+        (who|whom) can i call
+        * what number do i call
+        * which number can i call
+        """,
+    "charge": """
+        (can|where can) (i|we) charge (my|our|a) (phone|phones|mobile|laptop|battery) [here]
+        my (phone|battery) is (empty|dead|nearly empty)
+        (is there|where is) a (charging station|socket|power outlet|charger)
+        i need to charge my phone
+        * is it possible to charge a phone here
+        """,
+    "language": """
+        do you speak (german|french|spanish|italian|chinese|japanese|russian|dutch|polish|arabic|other languages)
+        (which|what) languages do you speak
+        can you (speak|talk) (german|french|spanish|italian|chinese|turkish|portuguese)
+        (sprechen sie deutsch|parlez-vous francais|habla espanol|hola|bonjour|guten tag|ciao|hallo)
+        * which languages do you know
+        * can we talk in french
+        """,
+    "age": """
+        how old is (the park|alder park|this park)
+        when was (the park|alder park|this park) (opened|built|founded|made)
+        since when does (the park|alder park) exist
+        in (what|which) year was (the park|alder park) (built|opened)
+        * when did alder park open for the first time
+        """,
+    "again": """
+        (what|sorry|pardon|huh|hm|why|how|when|where|who)
+        (i do not|i don't) (understand|know)
+        can you (repeat that|say that again|explain that)
+        what do you mean
+        * i don't understand you
+        """,
+}
