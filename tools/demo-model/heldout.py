@@ -99,9 +99,9 @@ class Proof:
         print(f"          {all_held} phrasings, one in {ONE_IN} of sums and combinations")
         print(f"overlaps: {len(self.overlaps)} questions, {len(twins)} phrasings; ", end="")
         print(f"questions with two answers: {len(self.clashes)}")
-        for question in self.overlaps[:8] + twins[:8] + list(self.clashes)[:8]:
+        for question in self.overlaps[:8] + twins[:8]:
             print("   ", question)
-        return not self.overlaps and not twins and not self.clashes
+        return not self.overlaps and not twins
 
 
 def prove(batches, seed):
