@@ -40,7 +40,10 @@ fn a_27b_token_reads_27_gigabytes() {
     let weights = 62 * (matrices + scales + vectors) + head + embedding_row;
     assert_eq!(cost.weight_bytes, weights);
     assert_eq!(62 * matrices + 262_208 * 5376, 27_007_991_808, "the elements alone");
-    assert!((27.0..27.1).contains(&(cost.bytes() as f64 / 1e9)), "{} bytes in all", cost.bytes());
+    // One key and one value a head, written and read again.
+    assert_eq!(cost.kv_bytes, 62 * 2 * (4 * 2 * 16 * 128));
+    assert_eq!(cost.memory_bytes(), cost.weight_bytes + cost.kv_bytes);
+    assert_eq!(format!("{:.1} GB", cost.memory_bytes() as f64 / 1e9), "27.0 GB");
     assert_eq!(cost.operations, 2 * 27_007_991_808 + 62 * 4 * 32 * 128, "each element twice, and one key a head");
 
     // At depth 4095, 52 local layers see 1024 keys and 10 global ones 4096, each 2 x 16 x 128 values.

@@ -133,11 +133,11 @@ struct Roof {
 fn roofs(schedule: &Schedule, target: &Target, depth: usize) -> Vec<Roof> {
     let roof = |sequences: usize| {
         let cost = schedule.cost(Pass::Decode { sequences, depth });
-        let memory = cost.bytes() as f64 / target.bandwidth;
+        let memory = cost.memory_bytes() as f64 / target.bandwidth;
         let matrix = target.operations.map_or(0.0, |o| cost.operations as f64 / o);
         Roof {
             batch: sequences,
-            bytes: cost.bytes(),
+            bytes: cost.memory_bytes(),
             tokens_s: sequences as f64 / memory.max(matrix),
             bound: if memory >= matrix { "memory" } else { "matrix units" },
         }
@@ -170,7 +170,7 @@ fn write_text(t: &mut String, args: &Args, s: &Schedule, plan: &Plan, target: &T
     writeln!(t, "for {} sequence(s) of {} tokens, prefill in chunks of {}\n", e.sequences, e.context, e.max_rows)?;
     for (i, heap) in plan.memory.heaps.iter().enumerate() {
         let used: u64 = plan.regions.iter().filter(|r| r.heap == i).map(|r| r.bytes).sum();
-        writeln!(t, "{}: {} of {} free", heap.name, bytes(used), bytes(heap.available))?;
+        writeln!(t, "{}: uses {} of {} free", heap.name, bytes(used), bytes(heap.available))?;
         for (kind, _) in plan.sums() {
             let part = plan.regions.iter().filter(|r| r.heap == i && r.purpose.kind() == kind);
             let sum: u64 = part.map(|r| r.bytes).sum();

@@ -144,7 +144,7 @@ impl Printer {
 pub(super) fn roofline_share(executor: &mut dyn Executor, g: &Generation) -> Result<Option<f64>> {
     let Some(rate) = g.rate() else { return Ok(None) };
     let depth = g.depth + g.passes / 2;
-    let bytes = executor.schedule().cost(Pass::Decode { sequences: 1, depth }).bytes();
+    let bytes = executor.schedule().cost(Pass::Decode { sequences: 1, depth }).memory_bytes();
     let ceiling = executor.measure_read_ceiling()? / bytes as f64;
     Ok(Some(rate / ceiling))
 }
