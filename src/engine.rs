@@ -141,7 +141,7 @@ pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> 
             Ok(gpu) => Some(gpu),
             Err(e) => {
                 log::warn!("{e}");
-                log::warn!("running on the CPU reference executor, which is slow");
+                log::warn!("running on the CPU reference executor instead");
                 None
             }
         },

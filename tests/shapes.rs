@@ -71,6 +71,11 @@ fn odd_shapes_agree_on_both_executors() {
         ("window 1", Shape { window: 1, ..shape() }),
         ("hidden 1000, ffn 2008", Shape { hidden: 1000, ffn: 2008, ..shape() }),
     ];
+    if let Device::Vulkan(n) = common::vulkan() {
+        common::listen();
+        let gpu = kiln::gpu::Gpu::open(n.map_or(kiln::gpu::Choice::Best, kiln::gpu::Choice::Index)).unwrap();
+        println!("{} with subgroups of {}", gpu.caps.name, gpu.caps.subgroup);
+    }
     for (name, shape) in variants {
         for format in [WeightFormat::Int8, WeightFormat::Bf16] {
             let model = Forged::new(&shape, format);
@@ -164,5 +169,24 @@ fn a_rewound_session_continues_as_a_new_one() {
         let mut fresh = Session::new(0, 100);
         fresh.prefill(executor.as_mut(), &[&tokens[..kept], &more[..]].concat()).unwrap();
         assert!(max_abs(&got, executor.logits(0)) < 1e-3, "back from {length} to {keep}");
+    }
+}
+
+/// Lavapipe's subgroups are as wide as the vectors that it compiles for: other widths, in processes of their own.
+#[test]
+fn other_subgroup_sizes_agree_too() {
+    if common::vulkan() != Device::Vulkan(None) || std::env::var_os("LP_NATIVE_VECTOR_WIDTH").is_some() {
+        println!("not run: this is for lavapipe, once");
+        return;
+    }
+    for (bits, subgroup) in [("128", 4), ("512", 16)] {
+        let out = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "odd_shapes_agree_on_both_executors", "--nocapture"])
+            .env("LP_NATIVE_VECTOR_WIDTH", bits)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success(), "subgroups of {subgroup}: {text}{}", String::from_utf8_lossy(&out.stderr));
+        assert!(text.contains(&format!("subgroups of {subgroup}")), "{text}");
     }
 }
