@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(ok(&["--no-bos", "Hello"], ""), "{\"ids\":[94,460,318,465]}\n");
         assert_eq!(ok(&[], "Hello"), ok(&["Hello"], ""));
         assert_eq!(ok(&[""], "unread"), "{\"ids\":[2]}\n");
-        assert_eq!(ok(&["--no-bos", "--json", ""], ""), "{\"ids\":[]}\n");
+        assert_eq!(ok(&["--no-bos", ""], ""), "{\"ids\":[]}\n");
         assert_eq!(ok(&["--decode", "2,94,460"], ""), "{\"text\":\"<bos>He\"}\n");
         assert_eq!(ok(&["--decode", "--skip-special"], "2,94,460\n"), "{\"text\":\"He\"}\n");
         assert_eq!(ok(&["--decode", ""], ""), "{\"text\":\"\"}\n");
