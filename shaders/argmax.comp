@@ -1,6 +1,7 @@
-// argmax: next[r] = index of the largest x[r][i], the lowest of equals, after x = cap * tanh(x / cap) in place where a
-// cap is given (softcap). x [rows, width] f32, next u32 in the step state. One workgroup a row.
-// Bytes per row: 4 * width read (and written with a cap).
+// argmax:  next[r] = index of the largest x[r][i], the lowest of equals
+// softcap: x[r][i] = cap * tanh(x[r][i] / cap), in place
+// x [rows, width] f32, next u32 in the step state. One workgroup a row.
+// Bytes per row: 4 * width read, and as many written by softcap.
 #include "common.glsl"
 
 layout(push_constant) uniform Push {
@@ -10,7 +11,7 @@ layout(push_constant) uniform Push {
     uint next;   // word index of next[0]
     uint width;
     uint stride;
-    float cap;   // 0: none
+    float cap;   // softcap only
 };
 
 shared float best_value[1024];
@@ -24,7 +25,9 @@ void main() {
     for (uint i = id; i < width; i += WORKGROUP) {
         float v = x.at[r * stride + i];
 #ifdef SOFTCAP
-        v = cap * tanh(clamp(v / cap, -15.0, 15.0));
+        // Drivers' tanh may overflow, and their clamp may lose a NaN.
+        bool nan = (floatBitsToUint(v) & 0x7fffffffu) > 0x7f800000u;
+        v = nan ? v : cap * tanh(clamp(v / cap, -15.0, 15.0));
         x.at[r * stride + i] = v;
 #else
         // Strictly greater: an invocation meets its indices in rising order.

@@ -54,9 +54,10 @@ void main() {
             float a = head[j] * scale * (1.0 + (is_q ? wq.at[j] : wk.at[j]));
             float b = head[j + half_dim] * scale * (1.0 + (is_q ? wq.at[j + half_dim] : wk.at[j + half_dim]));
             float angle = float(p) * (is_q ? frequencies_q.at[j] : frequencies_k.at[j]);
-            // Drivers' sin and cos lose accuracy as the angle grows: reduce it to one turn in two parts first.
+            // Drivers' sin and cos lose accuracy as the angle grows: take whole turns off first. 2 pi is in three parts,
+            // the first two of so few bits that their products are exact, with or without a fused multiply-add.
             float turns = round(angle * 0.15915494);
-            angle = fma(turns, 1.7484555e-7, fma(turns, -6.28318548, angle));
+            angle = ((angle - turns * 6.28125) - turns * 0.001934051513671875) - turns * 1.2556659e-6;
             float c = cos(angle), s = sin(angle);
             float first = a * c - b * s, second = b * c + a * s;
             head[j] = first;
@@ -80,7 +81,8 @@ void main() {
 #ifdef KV_F16
     Words to = Words(uint64_t(ring) + first_element * 2);
     for (uint i = id; i < padded / 2; i += WORKGROUP) {
-        vec2 pair = 2 * i < dim ? vec2(head[2 * i], head[2 * i + 1]) : vec2(0);
+        // Keys are normed, but values are not: one past the range of f16 must not become an infinity.
+        vec2 pair = 2 * i < dim ? clamp(vec2(head[2 * i], head[2 * i + 1]), -65504.0, 65504.0) : vec2(0);
         to.at[i] = packHalf2x16(pair);
     }
 #else

@@ -2,7 +2,7 @@
 //   linear:       out [rows, N], weight [N, K]
 //   linear_gelu:  out [rows, N] = gelu_tanh(gate) * up, weight [2N, K] with gate's rows before up's
 // weight int8 with one f32 scale a row, or bf16; x, out f32; K padded to 16 with zeros in weight and x.
-// A subgroup computes ROWS outputs; each invocation loads 16 bytes of a weight row at a time.
+// A subgroup computes ROWS outputs at a time, striding over the grid; each invocation loads 16 bytes of a weight row at a time.
 // Bytes: N * K * (1 or 2) + 4 * (N + rows * (K + N)); operations: 2 * N * K * rows.
 #include "common.glsl"
 layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup
@@ -27,14 +27,8 @@ layout(push_constant) uniform Push {
 #define PARTS 1
 #endif
 
-void main() {
-    uint live = live_rows(state, which);
-    uint r0 = gl_WorkGroupID.y * COLUMNS;
-    if (r0 >= live) return;
-    uint subgroup = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
-    uint n0 = subgroup * ROWS;
-    if (n0 >= n) return;
-
+// Outputs n0 .. n0 + ROWS for rows r0 .. r0 + COLUMNS.
+void compute(uint n0, uint r0, uint live) {
     const uint loads = k / WEIGHTS_PER_LOAD;
     float sums[PARTS * ROWS * COLUMNS];
     [[unroll]] for (uint i = 0; i < PARTS * ROWS * COLUMNS; ++i) sums[i] = 0;
@@ -77,5 +71,15 @@ void main() {
 #endif
             y_out.at[(r0 + c) * out_stride + n0 + j] = y;
         }
+    }
+}
+
+void main() {
+    uint live = live_rows(state, which);
+    uint r0 = gl_WorkGroupID.y * COLUMNS;
+    if (r0 >= live) return;
+    uint subgroup = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
+    for (uint n0 = subgroup * ROWS; n0 < n; n0 += gl_NumWorkGroups.x * gl_NumSubgroups * ROWS) {
+        compute(n0, r0, live);
     }
 }

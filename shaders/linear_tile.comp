@@ -32,11 +32,8 @@ void put(bool is_weight, uint depth, uint column, float v) {
     else x_tile[depth * TILE / 4 + column / 4][column % 4] = v;
 }
 
-void main() {
-    uint live = live_rows(state, which);
-    uint r0 = gl_WorkGroupID.y * TILE;
-    if (r0 >= live) return;
-    uint n0 = gl_WorkGroupID.x * TILE;
+// The tile of outputs n0 .. n0 + TILE and rows r0 .. r0 + TILE.
+void compute(uint n0, uint r0, uint live) {
     uint id = gl_LocalInvocationID.x;
     uint tn = id % 8, tr = id / 8;
     vec4 sums[4] = vec4[4](vec4(0), vec4(0), vec4(0), vec4(0));  // [row][4 outputs]
@@ -76,4 +73,11 @@ void main() {
             y_out.at[r * out_stride + o] = y;
         }
     }
+}
+
+void main() {
+    uint live = live_rows(state, which);
+    uint r0 = gl_WorkGroupID.y * TILE;
+    if (r0 >= live) return;
+    for (uint n0 = gl_WorkGroupID.x * TILE; n0 < n; n0 += gl_NumWorkGroups.x * TILE) compute(n0, r0, live);
 }

@@ -22,10 +22,18 @@ pub fn checkpoint() -> Result<Checkpoint> {
     Checkpoint::from_static(CONFIG, &WEIGHTS.0)
 }
 
-/// The model's tokenizer and chat template.
+/// The model's tokenizer.
 ///
 /// # Errors
 /// Input: the executable is damaged.
-pub fn text() -> Result<(Tokenizer, ChatTemplate)> {
-    Ok((Tokenizer::from_bytes(TOKENIZER)?, ChatTemplate::from_files(None, Some(TOKENIZER_CONFIG))?))
+pub fn tokenizer() -> Result<Tokenizer> {
+    Tokenizer::from_bytes(TOKENIZER)
+}
+
+/// The model's chat template.
+///
+/// # Errors
+/// Input: the executable is damaged.
+pub fn template() -> Result<ChatTemplate> {
+    ChatTemplate::from_files(None, Some(TOKENIZER_CONFIG))
 }

@@ -59,6 +59,8 @@ pub struct Options {
     pub kv: KvType,
     /// The longest that one submit should keep a GPU busy.
     pub submit_budget: Duration,
+    /// Pass uploads and results through staging even where it is not needed; see [`gpu::replay::Options::staged`].
+    pub staged: bool,
 }
 
 impl Default for Options {
@@ -72,12 +74,15 @@ impl Default for Options {
             head_rows: 1,
             kv: KvType::F16,
             submit_budget: gpu::replay::Options::default().submit_budget,
+            staged: false,
         }
     }
 }
 
 /// Positions of a sequence where nothing else is asked for.
 pub const DEFAULT_CONTEXT: usize = 4096;
+/// Rows of a pass that every Vulkan device takes: kernels have one workgroup a row.
+pub const MAX_ROWS: usize = gpu::lower::MAX_GROUPS;
 /// Rows of a prefill chunk where nothing else is asked for.
 pub const DEFAULT_CHUNK: usize = 512;
 
@@ -94,10 +99,16 @@ impl Options {
                 "choose another --ctx",
             ));
         }
-        if self.chunk == Some(0) || self.sequences == 0 {
+        if self.chunk == Some(0) {
             return Err(Error::input("a prefill chunk of 0 rows", "choose a --chunk of 1 or more"));
         }
-        let chunk = self.chunk.unwrap_or(DEFAULT_CHUNK).min(context);
+        if self.sequences == 0 || self.sequences > MAX_ROWS {
+            return Err(Error::input(
+                format!("a batch of {} sequences is not in 1..={MAX_ROWS}", self.sequences),
+                "choose another --batch",
+            ));
+        }
+        let chunk = self.chunk.unwrap_or(DEFAULT_CHUNK).min(context).min(MAX_ROWS);
         let max_rows = chunk.max(self.sequences);
         Ok(Extent {
             context,
@@ -118,7 +129,7 @@ pub fn host_memory() -> Memory {
         device_local: true,
         host_visible: true,
     };
-    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX }
+    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true }
 }
 
 /// Builds the schedule, places it, loads the weights, and bakes.
@@ -165,8 +176,9 @@ fn load_vulkan(
     progress: &Progress,
 ) -> Result<Box<dyn Executor>> {
     let memory = gpu::memory::describe(&gpu);
-    let staging = if gpu::memory::needs_staging(&gpu) { gpu::replay::staging_bytes(&schedule) } else { 0 };
+    let staging =
+        if gpu::memory::needs_staging(&gpu) || options.staged { gpu::replay::staging_bytes(&schedule) } else { 0 };
     let plan = Plan::place(&schedule, &memory, staging)?;
-    let options = gpu::replay::Options { submit_budget: options.submit_budget };
+    let options = gpu::replay::Options { submit_budget: options.submit_budget, staged: options.staged };
     Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
 }

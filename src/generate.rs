@@ -31,7 +31,7 @@ impl Finish {
 
 /// How the next token is chosen.
 pub enum Chooser {
-    /// The device's own argmax: nothing but its index comes back to the host.
+    /// The device's own argmax: of the logits only the chosen one is looked at.
     Greedy,
     /// A sampler over the logits.
     Sample(Box<Sampler>),
@@ -63,15 +63,20 @@ impl Chooser {
                 // A NaN anywhere in the last layers makes every logit NaN.
                 match executor.logits(0).get(id as usize) {
                     Some(logit) if logit.is_finite() => Ok(id),
-                    _ => Err(Error::failed(
-                        format!("{} computed logits that are not finite", executor.device()),
-                        "check the checkpoint's weights, and the device with `--device cpu` beside it",
-                    )),
+                    _ => Err(not_finite(executor.device())),
                 }
             }
             Chooser::Sample(s) => s.sample(executor.logits(0)),
         }
     }
+}
+
+/// Logits that are NaN or infinite: nothing can be made of them.
+pub fn not_finite(device: &str) -> Error {
+    Error::failed(
+        format!("{device} computed logits that are not finite"),
+        "check the checkpoint's weights, and the device with `--device cpu` beside it",
+    )
 }
 
 /// What a generation did.

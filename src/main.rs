@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use kiln::Error;
 use kiln::cli::{self, Cli};
 use std::process::ExitCode;
 
@@ -15,26 +16,26 @@ fn main() -> ExitCode {
         Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => e.exit(),
         Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
         Err(e) => {
-            eprintln!("kiln: {}", one_line(&e));
-            return ExitCode::from(2);
+            return fail(&usage_error(&e));
         }
     };
     match cli::main(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("kiln: {e}");
-            ExitCode::from(e.exit_code())
-        }
+        Err(e) => fail(&e),
     }
 }
 
+fn fail(e: &Error) -> ExitCode {
+    eprintln!("kiln: {e}");
+    ExitCode::from(e.exit_code())
+}
+
 /// A usage error on one line: clap's message without its layout, and where help is to be had.
-fn one_line(e: &clap::Error) -> String {
+fn usage_error(e: &clap::Error) -> Error {
     let text = e.to_string();
     let message = text.split("\n\nUsage:").next().unwrap_or(&text);
     let message = message.split("\n\nFor more information").next().unwrap_or(message);
     let words: Vec<&str> = message.split_whitespace().collect();
     let message = words.join(" ");
-    let message = message.strip_prefix("error: ").unwrap_or(&message);
-    format!("{message}; see `kiln --help`")
+    Error::input(message.strip_prefix("error: ").unwrap_or(&message), "see `kiln --help`")
 }

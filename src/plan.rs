@@ -36,6 +36,8 @@ pub struct Memory {
     pub heaps: Vec<Heap>,
     /// The largest single allocation, in bytes.
     pub max_allocation: u64,
+    /// All heaps are the same DRAM, as on an APU: the arena then lies where the NPU and the host see it too.
+    pub unified: bool,
 }
 
 /// What a region of memory is for.
@@ -92,7 +94,7 @@ impl Plan {
     pub fn place(schedule: &Schedule, memory: &Memory, staging: u64) -> Result<Plan> {
         let sequences = schedule.extent.sequences as u64;
         let weights = schedule.weights.buffers.iter().map(|b| (Purpose::Weights(b.buffer), b.bytes));
-        let kv = schedule.rings.iter().map(|r| (Purpose::Kv(r.layer), r.sequence_bytes() * sequences));
+        let kv = schedule.rings.iter().map(|r| (Purpose::Kv(r.layer), r.sequence_bytes().saturating_mul(sequences)));
         let mut wanted = vec![(Purpose::Arena, schedule.arena.bytes)];
         if staging > 0 {
             wanted.push((Purpose::Staging, staging));
@@ -104,7 +106,7 @@ impl Plan {
         for &(purpose, bytes) in &wanted {
             let needs_host = matches!(purpose, Purpose::Arena | Purpose::Staging);
             // Staging is never hot: leave the device's own memory to what is.
-            let device_first = purpose != Purpose::Staging;
+            let device_first = purpose != Purpose::Staging && !(memory.unified && purpose == Purpose::Arena);
             let heap = (0..left.len())
                 .filter(|&i| left[i] >= bytes && (!needs_host || memory.heaps[i].host_visible))
                 .max_by_key(|&i| (memory.heaps[i].device_local == device_first, left[i]));
@@ -137,7 +139,9 @@ impl Plan {
 fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'static str, u64)> {
     ["weights", "KV cache", "arena", "staging"]
         .into_iter()
-        .map(|kind| (kind, regions.clone().filter(|(p, _)| p.kind() == kind).map(|(_, b)| b).sum()))
+        .map(|kind| {
+            (kind, regions.clone().filter(|(p, _)| p.kind() == kind).fold(0u64, |sum, (_, b)| sum.saturating_add(b)))
+        })
         .filter(|&(_, b): &(_, u64)| b > 0)
         .collect()
 }
@@ -157,12 +161,12 @@ fn too_large(region: &Region, schedule: &Schedule, memory: &Memory) -> Error {
             memory.device,
             bytes(memory.max_allocation)
         ),
-        "use --weights int8, a smaller --ctx or --batch, or another device",
+        "use --weights int8, a smaller --ctx, --chunk or --batch, or another device",
     )
 }
 
 fn refusal(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
-    let total: u64 = wanted.iter().map(|w| w.1).sum();
+    let total = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.1));
     let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
     let heaps: Vec<_> = memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
     Error::refused(
@@ -173,6 +177,6 @@ fn refusal(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> E
             memory.device,
             heaps.join(" and ")
         ),
-        format!("use a smaller --ctx (now {}) or model, or free some memory", schedule.extent.context),
+        format!("use a smaller --ctx (now {}), --chunk or model, or free some memory", schedule.extent.context),
     )
 }

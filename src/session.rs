@@ -11,12 +11,14 @@ pub type RunChunk<'a> = &'a mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Re
 pub struct Session {
     sequence: u32,
     tokens: Vec<u32>,
+    /// One past the furthest position ever written to the KV rings: what lies a ring's capacity behind it is gone.
+    written: usize,
 }
 
 impl Session {
     /// An empty sequence in KV slot `sequence`, with room for `context` tokens.
     pub fn new(sequence: u32, context: usize) -> Session {
-        Session { sequence, tokens: Vec::with_capacity(context) }
+        Session { sequence, tokens: Vec::with_capacity(context), written: 0 }
     }
 
     /// The tokens whose keys and values are in the cache.
@@ -27,13 +29,16 @@ impl Session {
     /// Forgets what is behind the first `keep` tokens. Returns how many are kept: none where a local layer's ring no
     /// longer holds the keys that the next token would see.
     pub fn rewind(&mut self, executor: &dyn Executor, keep: usize) -> usize {
-        let back = self.tokens.len().saturating_sub(keep);
+        let keep = keep.min(self.tokens.len());
         let schedule = executor.schedule();
         let window = schedule.shape.window;
         // A ring of capacity c holds the last c positions; position `keep` sees `window - 1` before it.
         let held = schedule.rings.iter().map(|r| r.capacity).min().unwrap_or(0);
-        let enough = self.tokens.len() <= held || back + window <= held + 1;
+        let enough = self.written <= held || self.written - keep + window <= held + 1;
         self.tokens.truncate(if enough { keep } else { 0 });
+        if self.tokens.is_empty() {
+            self.written = 0;
+        }
         self.tokens.len()
     }
 
@@ -64,6 +69,7 @@ impl Session {
         let chunks = tokens.len().div_ceil(chunk);
         for (i, part) in tokens.chunks(chunk).enumerate() {
             let rows = self.rows(part);
+            self.written = self.written.max(self.tokens.len() + part.len());
             run(executor, &rows, i + 1 == chunks)?;
             self.tokens.extend_from_slice(part);
         }
@@ -71,25 +77,8 @@ impl Session {
     }
 
     fn check(&self, executor: &dyn Executor, tokens: &[u32]) -> Result<()> {
-        let schedule = executor.schedule();
-        let (vocab, context) = (schedule.shape.vocab, schedule.extent.context);
-        if tokens.is_empty() {
-            return Err(Error::input("the prompt is empty", "give at least one token"));
-        }
-        if let Some(id) = tokens.iter().find(|&&t| t as usize >= vocab) {
-            return Err(Error::input(
-                format!("token id {id} is outside of the vocabulary of {vocab}"),
-                "use ids from this model's tokenizer",
-            ));
-        }
-        let total = self.tokens.len() + tokens.len();
-        if total > context {
-            return Err(Error::input(
-                format!("the prompt of {total} tokens is longer than the context of {context}"),
-                format!("shorten it, or raise --ctx (the model allows {})", schedule.shape.max_context),
-            ));
-        }
-        Ok(())
+        let s = executor.schedule();
+        check_tokens(tokens, self.tokens.len(), s.shape.vocab, s.extent.context)
     }
 
     /// Positions left in the context.
@@ -103,8 +92,33 @@ impl Session {
     /// Input: the context is full. Device: the device failed.
     pub fn decode(&mut self, executor: &mut dyn Executor, token: u32) -> Result<()> {
         let row = Row { token, position: self.tokens.len() as u32, sequence: self.sequence };
+        self.written = self.written.max(self.tokens.len() + 1);
         executor.forward(&[row], Some(HeadRows { first: 0, count: 1 }))?;
         self.tokens.push(token);
         Ok(())
     }
+}
+
+/// Judges tokens that are to follow `used` ones in a context.
+///
+/// # Errors
+/// Input: none, one outside of the vocabulary, or more than the context holds.
+pub fn check_tokens(tokens: &[u32], used: usize, vocab: usize, context: usize) -> Result<()> {
+    if tokens.is_empty() {
+        return Err(Error::input("the prompt is empty", "give at least one token"));
+    }
+    if let Some(id) = tokens.iter().find(|&&t| t as usize >= vocab) {
+        return Err(Error::input(
+            format!("token id {id} is outside of the vocabulary of {vocab}"),
+            "use ids from this model's tokenizer",
+        ));
+    }
+    let total = used + tokens.len();
+    if total > context {
+        return Err(Error::input(
+            format!("the prompt of {total} tokens is longer than the context of {context}"),
+            "shorten it, or raise --ctx as far as the model allows",
+        ));
+    }
+    Ok(())
 }

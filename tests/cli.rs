@@ -200,13 +200,21 @@ fn logits_come_for_the_last_position_and_as_a_file() {
         assert_eq!(shape, [8, 128]);
         assert!(max_abs(&hidden, case.tensor("len33.hidden")) < 3e-3);
     }
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    let plain = dir.path().join("plain");
+    std::fs::write(&plain, "").unwrap();
+    assert_eq!(mode, std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&plain).unwrap().permissions()));
+    // --all without --out is the last position's logits all the same.
+    let all = kiln(&["logits", "-m", &tiny(), "--tokens", "2,5", "--device", "cpu", "--all", "--json"]).json();
+    assert_eq!(all["position"], 1);
     // Without --all, one row; and a directory that is not there leaves nothing.
     let one = ["logits", "-m", &tiny(), "--device", "cpu", "--tokens", "2,5", "--out", file.to_str().unwrap()];
     assert_eq!(kiln(&one).code, 0);
     let bytes = std::fs::read(&file).unwrap();
     assert_eq!(safetensors::SafeTensors::deserialize(&bytes).unwrap().tensor("logits").unwrap().shape(), [1, 512]);
     let nowhere = dir.path().join("no/such/place.safetensors");
-    kiln(&["logits", "-m", &tiny(), "--tokens", "2", "--out", nowhere.to_str().unwrap()]).refused(1, &["cannot write"]);
+    kiln(&["logits", "-m", &tiny(), "--tokens", "2", "--out", nowhere.to_str().unwrap()])
+        .refused(1, &["cannot write", "place.safetensors"]);
 }
 
 #[test]
@@ -249,6 +257,19 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     std::fs::copy(golden("tiny/config.json"), int8.path().join("config.json")).unwrap();
     std::fs::copy(golden("tiny/model.int8.safetensors"), int8.path().join("model.safetensors")).unwrap();
     kiln(&["run", "-m", path(&int8), "--tokens", "2", "--weights", "bf16"]).refused(2, &["bf16", "INT8"]);
+
+    // A normalizer that the tokenizers crate panics on.
+    let odd = tiny_with_text();
+    let file = odd.path().join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    json["normalizer"] = serde_json::json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"});
+    std::fs::write(&file, json.to_string()).unwrap();
+    kiln(&["run", "-m", path(&odd), "-p", "x"]).refused(2, &["normalizer"]);
+    // A broken template stops only what needs it.
+    let template = tiny_with_text();
+    std::fs::write(template.path().join("chat_template.jinja"), "{{").unwrap();
+    kiln(&["run", "-m", path(&template), "-p", "x"]).refused(2, &["chat_template.jinja"]);
+    assert_eq!(kiln(&["run", "-m", path(&template), "-p", "x", "--raw", "-n", "1"]).code, 0);
 
     // A tokenizer of 512 for a vocabulary of 320.
     let mixed = tempfile::tempdir().unwrap();
@@ -313,6 +334,12 @@ fn a_model_that_does_not_fit_is_refused_with_the_sum() {
     assert!((3.2..3.4).contains(&at_one), "89.6 GB/s over 27.0 GB: {at_one}");
     kiln(&["plan", "-m", path(&dir), "--machine", "780m", "--ctx", "131072", "--batch", "16"])
         .refused(3, &["KV cache", "VRAM", "GTT"]);
+    kiln(&["plan", "-m", path(&dir), "--batch", "4611686018427387904"]).refused(2, &["--batch"]);
+    kiln(&["plan", "-m", path(&dir), "--batch", "0"]).refused(2, &["--batch"]);
+    // A chunk far past the prompt takes no memory for rows that never come.
+    let long =
+        ["logits", "-m", &tiny(), "--tokens", "2,3", "--chunk", "18446744073709551615", "--ctx", "4096", "--json"];
+    assert_eq!(kiln(&long).json()["position"], 1);
 }
 
 #[test]

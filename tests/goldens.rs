@@ -192,6 +192,24 @@ fn vulkan_matches_deep62() {
     }
 }
 
+/// Where the host cannot map the device's memory, weights and results pass through staging: the same bits arrive.
+#[test]
+fn staging_changes_no_bit() {
+    let tokens = ids(&Case::open("tiny").prompts()[5]["ids"]);
+    for weights in BOTH {
+        let run = |staged| {
+            let options = Options { device: common::vulkan(), weights, staged, head_rows: 4, ..Options::default() };
+            let mut executor = load(&golden("tiny"), options);
+            let mut session = Session::new(0, 160);
+            let out = observe(executor.as_mut(), &mut session, &tokens);
+            session.decode(executor.as_mut(), out.next).unwrap();
+            (out.logits, out.next, executor.logits(0).to_vec(), executor.next(0))
+        };
+        assert_eq!(run(true), run(false));
+    }
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
 /// A model directory of `tiny` with another file's spelling of its config and weights.
 fn variant(config: &str, weights: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();

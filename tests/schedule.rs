@@ -92,7 +92,7 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
                         // Work of another segment is behind the barrier at the segment's start.
                         assert!(step.after.iter().all(|&a| a < d.steps.end));
                     }
-                    assert!(d.groups.iter().all(|&g| g > 0 && g <= 65_535), "{d:?}");
+                    assert_limits(d);
                 }
                 if matches!(segment, Segment::Layer(_)) && rows == 1 {
                     let kernels: Vec<_> = dispatches.iter().map(|d| d.kernel.module.name()).collect();
@@ -100,6 +100,26 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
                 }
             }
             assert_eq!(covered, schedule.steps.len());
+        }
+    }
+}
+
+fn assert_limits(d: &kiln::gpu::lower::Dispatch) {
+    assert!(d.groups.iter().all(|&g| g > 0 && g <= 65_535), "no device need take more workgroups: {d:?}");
+}
+
+/// Many rows of logits, or a vocabulary past what the grid holds: kernels stride over the rest.
+#[test]
+fn large_heads_stay_within_the_dispatch_limit() {
+    for vocab in [3, 262_208, 1 << 24] {
+        let shape = Shape { vocab, ..gemma_27b() };
+        let schedule = Schedule::build(&shape, extent(16));
+        let addresses = Addresses { arena: 0, weights: vec![0; 64], kv: vec![0; 62] };
+        for head_rows in [1, 2, 3, 5, 8, 16] {
+            for subgroup in [4, 8, 32, 64] {
+                let target = Target { subgroup };
+                lower(&schedule, Segment::Head, 1, head_rows, target, &addresses).iter().for_each(assert_limits);
+            }
         }
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn chat(
             Ok(line) if line.trim().is_empty() => {}
             Ok(line) => {
                 let _ = editor.add_history_entry(&line);
-                match c.reply(&line) {
+                match c.exchange(&line) {
                     // What a prompt did wrong does not end the chat.
                     Err(e @ Error::Input { .. }) => eprintln!("kiln: {e}"),
                     done => done?,
@@ -78,15 +78,23 @@ pub(super) fn chat(
 
 impl Conversation<'_> {
     /// Answers one line, and keeps both in the conversation if that succeeds.
-    fn reply(&mut self, line: &str) -> Result<()> {
+    fn exchange(&mut self, line: &str) -> Result<()> {
         self.messages.push(Message::new("user", line));
-        let ids = match self.fit() {
-            Ok(ids) => ids,
+        match self.reply() {
+            Ok(text) => {
+                self.messages.push(Message::new("assistant", text));
+                Ok(())
+            }
             Err(e) => {
                 self.messages.pop();
-                return Err(e);
+                Err(e)
             }
-        };
+        }
+    }
+
+    /// Answers the conversation's last message.
+    fn reply(&mut self) -> Result<String> {
+        let ids = self.fit()?;
         // What the cache already holds of the conversation is not run again; the last token always is, for its logits.
         let same = self.session.tokens().iter().zip(&ids).take_while(|(a, b)| a == b).count();
         let kept = self.session.rewind(self.executor, same.min(ids.len() - 1));
@@ -104,10 +112,9 @@ impl Conversation<'_> {
         )?;
         printer.finish()?;
         super::print("\n")?;
-        let share = roofline_share(self.executor, &g)?;
+        let share = roofline_share(self.executor, &g);
         eprintln!("{}", summary(self.executor, ids.len() - kept, &g, share));
-        self.messages.push(Message::new("assistant", &printer.text));
-        Ok(())
+        Ok(printer.text)
     }
 
     /// The conversation's ids; the oldest exchanges are dropped, aloud, until they leave room for a reply.

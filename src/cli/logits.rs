@@ -3,11 +3,13 @@
 use super::model::ModelArgs;
 use super::{print, print_json};
 use crate::executor::{Executor, HeadRows, Row};
-use crate::session::Session;
+use crate::generate::not_finite;
+use crate::session::{Session, check_tokens};
 use crate::text::parse_ids;
 use crate::{Error, Result};
 use serde_json::json;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Runs the tokens and prints the last position's logits.
@@ -18,8 +20,8 @@ pub struct Args {
     /// Token ids, taken verbatim
     #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
     tokens: String,
-    /// Write every position's logits to --out, not only the last's
-    #[arg(long, requires = "out")]
+    /// Every position's logits into --out, not only the last's
+    #[arg(long)]
     all: bool,
     /// Rows of a prefill pass; 1: token by token [default: 512, or the context if smaller]
     #[arg(long, value_name = "N")]
@@ -39,13 +41,16 @@ const HEAD_ROWS: usize = 8;
 pub fn run(args: &Args, json: bool) -> Result<()> {
     let ids = parse_ids(&args.tokens)?;
     let checkpoint = args.model.checkpoint()?;
-    let head_rows = if args.all { HEAD_ROWS } else { 1 };
-    let options = crate::engine::Options { chunk: args.chunk, head_rows, ..args.model.options() };
-    super::run::check_prompt(&ids, checkpoint.shape().vocab, options.extent(checkpoint.shape())?.context)?;
+    let head_rows = if args.all && args.out.is_some() { HEAD_ROWS } else { 1 };
+    // No pass is longer than the prompt: a larger chunk would only take memory.
+    let chunk = args.chunk.map(|c| c.min(ids.len().max(1)));
+    let options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
+    check_tokens(&ids, 0, checkpoint.shape().vocab, options.extent(checkpoint.shape())?.context)?;
     let mut out = args.out.as_deref().map(|path| Output::create(path, &checkpoint, &ids, args.all)).transpose()?;
     let mut executor = args.model.load(&checkpoint, &options)?;
     drop(checkpoint);
 
+    let all = args.all && out.is_some();
     let mut session = Session::new(0, executor.schedule().extent.context);
     let mut hidden: Vec<f32> = Vec::new();
     session.prefill_watched(executor.as_mut(), &ids, &mut |executor, rows, last| {
@@ -55,7 +60,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
             false => executor.forward(rows, head)?,
         }
         match &mut out {
-            Some(out) if args.all => write_all(executor, rows, out),
+            Some(out) if all => write_all(executor, rows, out),
             Some(out) if last => out.write(executor.logits(0)),
             _ => Ok(()),
         }
@@ -64,10 +69,13 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
         out.write(&hidden)?;
         out.finish()?;
     }
-    if args.all {
+    if all {
         executor.project(HeadRows { first: (ids.len() - 1) % executor.schedule().extent.max_rows, count: 1 })?;
     }
     let logits = executor.logits(0);
+    if !logits.iter().all(|x| x.is_finite()) {
+        return Err(not_finite(executor.device()));
+    }
     let position = ids.len() - 1;
     if json {
         return print_json(&json!({
@@ -126,7 +134,12 @@ impl Output {
         let mut header = header.to_string();
         header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
         let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::NamedTempFile::new_in(directory).map_err(|e| Error::unwritable(path, &e))?;
+        // As any file that a program creates: what the umask leaves.
+        let file = tempfile::Builder::new()
+            .prefix(".kiln-")
+            .permissions(std::fs::Permissions::from_mode(0o666))
+            .tempfile_in(directory)
+            .map_err(|e| Error::unwritable(path, &e.kind().into()))?;
         let mut out = Output { path: path.into(), file: BufWriter::new(file) };
         out.put(&(header.len() as u64).to_le_bytes())?;
         out.put(header.as_bytes())?;

@@ -13,7 +13,7 @@ pub mod tokenize;
 
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};
-use std::io::Write;
+use std::io::{Read, Write};
 
 /// Gemma 3 on Vulkan: a model is baked once, and replayed for every token.
 #[derive(Debug, Parser)]
@@ -52,11 +52,26 @@ pub fn main(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Run(args) => run::run(&args, cli.json),
         Command::Logits(args) => logits::run(&args, cli.json),
-        Command::Tokenize(args) => tokenize::run(&args, crate::demo::text),
+        Command::Tokenize(args) => tokenize::run(&args),
         Command::Quantize(args) => quantize::run(&args, cli.json),
         Command::Forge(args) => forge::run(&args, cli.json),
         Command::Plan(args) => plan::run(&args, cli.json),
     }
+}
+
+/// Standard input's text.
+///
+/// # Errors
+/// Input: it cannot be read, or is not UTF-8.
+fn read_text(mut stdin: impl Read) -> Result<String> {
+    let mut bytes = Vec::new();
+    stdin
+        .read_to_end(&mut bytes)
+        .map_err(|e| Error::input(format!("cannot read standard input: {e}"), "give the text as an argument"))?;
+    String::from_utf8(bytes).map_err(|e| {
+        let position = e.utf8_error().valid_up_to();
+        Error::input(format!("standard input is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
+    })
 }
 
 /// Writes to standard output at once.

@@ -99,17 +99,28 @@ impl ModelArgs {
         }
     }
 
-    /// Opens tokenizer and chat template, and checks that they are this model's.
+    /// Opens the tokenizer, and checks that it is this model's.
     ///
     /// # Errors
     /// Input: there is none, it is damaged, or it is another model's.
-    pub fn text(&self, vocab: usize) -> Result<(Tokenizer, ChatTemplate)> {
-        let (tokenizer, template) = match &self.model {
-            Some(dir) => (Tokenizer::open(dir)?, ChatTemplate::open(dir)?),
-            None => demo::text()?,
+    pub fn tokenizer(&self, vocab: usize) -> Result<Tokenizer> {
+        let tokenizer = match &self.model {
+            Some(dir) => Tokenizer::open(dir)?,
+            None => demo::tokenizer()?,
         };
         check_vocabulary(&tokenizer, vocab)?;
-        Ok((tokenizer, template))
+        Ok(tokenizer)
+    }
+
+    /// Opens the chat template.
+    ///
+    /// # Errors
+    /// Input: it is damaged.
+    pub fn template(&self) -> Result<ChatTemplate> {
+        match &self.model {
+            Some(dir) => ChatTemplate::open(dir),
+            None => demo::template(),
+        }
     }
 
     /// Loads the model, with a progress bar on a terminal if it is large.

@@ -140,13 +140,24 @@ impl Printer {
     }
 }
 
-/// The decode rate's share of what this device's measured read rate allows; `None` without a decode pass.
-pub(super) fn roofline_share(executor: &mut dyn Executor, g: &Generation) -> Result<Option<f64>> {
-    let Some(rate) = g.rate() else { return Ok(None) };
+/// The decode rate's share of what this device's measured read rate allows; `None` without a decode pass, or, said aloud,
+/// where the measurement failed or cannot be right. The reply is there either way.
+pub(super) fn roofline_share(executor: &mut dyn Executor, g: &Generation) -> Option<f64> {
+    let rate = g.rate()?;
     let depth = g.depth + g.passes / 2;
     let bytes = executor.schedule().cost(Pass::Decode { sequences: 1, depth }).memory_bytes();
-    let ceiling = executor.measure_read_ceiling()? / bytes as f64;
-    Ok(Some(rate / ceiling))
+    let ceiling = match executor.measure_read_ceiling() {
+        Ok(bytes_per_second) => bytes_per_second / bytes as f64,
+        Err(e) => {
+            log::warn!("the read ceiling could not be measured: {e}");
+            return None;
+        }
+    };
+    if rate > ceiling {
+        log::warn!("{rate:.1} tokens/s is above the measured ceiling of {ceiling:.1}: one of the two is wrong");
+        return None;
+    }
+    Some(rate / ceiling)
 }
 
 /// One line on what a reply took.

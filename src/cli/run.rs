@@ -4,13 +4,14 @@ use super::chat;
 use super::model::ModelArgs;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
 use super::{print, print_json};
+use crate::engine::DEFAULT_CHUNK;
 use crate::executor::Executor;
 use crate::generate::{Chooser, generate};
-use crate::session::Session;
-use crate::text::{ChatTemplate, Message, Tokenizer, parse_ids};
+use crate::session::{Session, check_tokens};
+use crate::text::{ChatTemplate, Message, StopMatcher, Tokenizer, parse_ids};
 use crate::{Error, Result};
 use serde_json::json;
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 
 /// Answers a prompt from -p, --tokens or standard input; without one, on a terminal, chats.
 #[derive(Debug, Clone, clap::Args)]
@@ -52,23 +53,12 @@ fn read_prompt(args: &Args, json: bool) -> Result<Prompt> {
             }
             return Ok(Prompt::Chat);
         }
-        None => read_stdin()?,
+        None => super::read_text(std::io::stdin().lock())?,
     };
     if text.trim().is_empty() {
         return Err(Error::input("the prompt is empty", "give some text with -p or on standard input"));
     }
     Ok(Prompt::Text(text))
-}
-
-fn read_stdin() -> Result<String> {
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .read_to_end(&mut bytes)
-        .map_err(|e| Error::input(format!("cannot read standard input: {e}"), "give the prompt with -p"))?;
-    String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        Error::input(format!("standard input is not UTF-8 at byte {at}"), "convert it to UTF-8 first")
-    })
 }
 
 /// Runs the command.
@@ -77,62 +67,56 @@ fn read_stdin() -> Result<String> {
 /// Whatever keeps the prompt from being answered.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     args.reply.sampler().validate()?;
+    StopMatcher::new(&args.reply.stop)?;
     let prompt = read_prompt(args, json)?;
     let checkpoint = args.model.checkpoint()?;
     let vocab = checkpoint.shape().vocab;
-    let text = match (&prompt, &args.model.model) {
+    let tokenizer = match (&prompt, &args.model.model) {
         // Ids need no tokenizer; with one, they still get text.
         (Prompt::Ids(_), Some(dir)) if !dir.join("tokenizer.json").exists() => None,
-        _ => Some(args.model.text(vocab)?),
+        _ => Some(args.model.tokenizer(vocab)?),
     };
-    if text.is_none() && !args.reply.stop.is_empty() {
+    let template = match prompt {
+        Prompt::Text(_) if args.raw => None,
+        Prompt::Ids(_) => None,
+        _ => Some(args.model.template()?),
+    };
+    if tokenizer.is_none() && !args.reply.stop.is_empty() {
         return Err(Error::input("--stop needs a tokenizer, and the model directory has none", "leave out --stop"));
     }
-    let options = crate::engine::Options { chunk: args.chunk, ..args.model.options() };
     // What the user gave is judged before the weights are loaded.
-    let ids = match (&prompt, &text) {
-        (Prompt::Ids(ids), _) => ids.clone(),
-        (Prompt::Text(t), Some((tokenizer, template))) => encode(args, t, tokenizer, template)?,
-        _ => Vec::new(),
-    };
+    let mut options = args.model.options();
+    let mut ids = Vec::new();
     if !matches!(prompt, Prompt::Chat) {
-        check_prompt(&ids, vocab, options.extent(checkpoint.shape())?.context)?;
+        ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref())?;
+        check_tokens(&ids, 0, vocab, options.extent(checkpoint.shape())?.context)?;
+        // No pass is longer than the prompt: a larger chunk would only take memory.
+        options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
     }
     let mut executor = args.model.load(&checkpoint, &options)?;
     drop(checkpoint);
     catch_interrupts();
-    match (prompt, &text) {
-        (Prompt::Chat, Some((tokenizer, template))) => {
+    match (prompt, &tokenizer, &template) {
+        (Prompt::Chat, Some(tokenizer), Some(template)) => {
             chat::chat(&args.model.name(), &args.reply, executor.as_mut(), tokenizer, template)
         }
-        _ => answer(args, json, executor.as_mut(), &ids, text.as_ref().map(|t| &t.0)),
+        _ => answer(args, json, executor.as_mut(), &ids, tokenizer.as_ref()),
     }
 }
 
-/// Judges a prompt before any weight is loaded.
-pub(super) fn check_prompt(ids: &[u32], vocab: usize, context: usize) -> Result<()> {
-    if ids.is_empty() {
-        return Err(Error::input("the prompt is empty", "give at least one token"));
-    }
-    if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab) {
-        return Err(Error::input(
-            format!("token id {id} is outside of the vocabulary of {vocab}"),
-            "use ids from this model's tokenizer",
-        ));
-    }
-    if ids.len() > context {
-        return Err(Error::input(
-            format!("the prompt of {} tokens is longer than the context of {context}", ids.len()),
-            "shorten it, or raise --ctx",
-        ));
-    }
-    Ok(())
-}
-
-fn encode(args: &Args, text: &str, tokenizer: &Tokenizer, template: &ChatTemplate) -> Result<Vec<u32>> {
-    if args.raw {
-        return tokenizer.encode(text, !text.starts_with("<bos>"));
-    }
+/// The prompt's ids: as they are, or the text's, in the chat template if there is one.
+fn encode(
+    args: &Args,
+    prompt: &Prompt,
+    tokenizer: Option<&Tokenizer>,
+    template: Option<&ChatTemplate>,
+) -> Result<Vec<u32>> {
+    let (text, tokenizer) = match (prompt, tokenizer) {
+        (Prompt::Ids(ids), _) => return Ok(ids.clone()),
+        (Prompt::Text(text), Some(tokenizer)) => (text, tokenizer),
+        _ => return Ok(Vec::new()),
+    };
+    let Some(template) = template else { return tokenizer.encode(text, !text.starts_with("<bos>")) };
     let mut messages: Vec<Message> = args.reply.system.iter().map(|s| Message::new("system", s)).collect();
     messages.push(Message::new("user", text));
     tokenizer.encode(&template.render(&messages, true)?, false)
@@ -153,7 +137,7 @@ fn answer(
     let g =
         generate(executor, &mut session, ids, &mut chooser, &stops, args.reply.limit(), &mut |id| printer.push(id))?;
     printer.finish()?;
-    let share = roofline_share(executor, &g)?;
+    let share = roofline_share(executor, &g);
     if json {
         return print_json(&json!({
             "model": args.model.name(),

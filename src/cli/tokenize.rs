@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::text::{ChatTemplate, Message, Tokenizer, parse_ids};
-use crate::{Error, Result};
+use crate::{Error, Result, demo};
 
 /// Turns text into token ids, or ids into text; prints one JSON object.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -30,27 +30,20 @@ pub struct Args {
     #[arg(long, requires = "chat")]
     pub no_generation_prompt: bool,
     /// The text, ids or messages [default: standard input]
-    #[arg(value_name = "TEXT")]
+    #[arg(value_name = "TEXT", allow_negative_numbers = true)]
     pub input: Option<String>,
 }
 
-/// Runs the command on standard input and output. Without a model directory, `demo` opens the built-in model's
-/// tokenizer and template.
+/// Runs the command on standard input and output.
 ///
 /// # Errors
 /// [`Error::Input`] for files, text, ids or messages that are not understood; [`Error::Failed`] when the output cannot
 /// be written.
-pub fn run(args: &Args, demo: impl FnOnce() -> Result<(Tokenizer, ChatTemplate)>) -> Result<()> {
+pub fn run(args: &Args) -> Result<()> {
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     match &args.model {
-        Some(dir) => {
-            let tokenizer = Tokenizer::open(dir)?;
-            tokenize(args, &tokenizer, || ChatTemplate::open(dir), stdin.lock(), stdout.lock())
-        }
-        None => {
-            let (tokenizer, template) = demo()?;
-            tokenize(args, &tokenizer, || Ok(template), stdin.lock(), stdout.lock())
-        }
+        Some(dir) => tokenize(args, &Tokenizer::open(dir)?, || ChatTemplate::open(dir), stdin.lock(), stdout.lock()),
+        None => tokenize(args, &demo::tokenizer()?, demo::template, stdin.lock(), stdout.lock()),
     }
 }
 
@@ -68,7 +61,7 @@ pub fn tokenize(
 ) -> Result<()> {
     let input = match &args.input {
         Some(input) => input.clone(),
-        None => read_text(stdin)?,
+        None => super::read_text(stdin)?,
     };
     let answer = if args.decode {
         json!({ "text": tokenizer.decode(&parse_ids(&input)?, args.skip_special)? })
@@ -87,17 +80,6 @@ pub fn tokenize(
     };
     let written = writeln!(stdout, "{answer}").and_then(|()| stdout.flush());
     written.map_err(|e| Error::failed(format!("cannot write standard output: {e}"), "check what reads it"))
-}
-
-fn read_text(mut stdin: impl Read) -> Result<String> {
-    let mut bytes = Vec::new();
-    stdin
-        .read_to_end(&mut bytes)
-        .map_err(|e| Error::input(format!("cannot read standard input: {e}"), "give the text as an argument"))?;
-    String::from_utf8(bytes).map_err(|e| {
-        let position = e.utf8_error().valid_up_to();
-        Error::input(format!("standard input is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
-    })
 }
 
 #[cfg(test)]
@@ -165,7 +147,7 @@ mod tests {
     fn a_model_directory_without_a_tokenizer_is_named() {
         let empty = tempfile::tempdir().unwrap();
         let args = Args { model: Some(empty.path().to_owned()), input: Some(String::new()), ..Args::default() };
-        let error = run(&args, || unreachable!("a directory was given")).unwrap_err();
+        let error = run(&args).unwrap_err();
         assert!(error.to_string().contains("has no tokenizer.json"), "{error}");
     }
 }

@@ -4,8 +4,10 @@ use super::device::{Gpu, failure};
 use super::kernels::{PUSH_BYTES, Pipelines};
 use super::lower::Dispatch;
 use super::memory::Buffer;
+use super::stamps::Stamps;
 use crate::{Error, Result};
 use ash::vk;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,10 +19,10 @@ pub fn recordings() -> u64 {
     RECORDINGS.load(Ordering::Relaxed)
 }
 
-/// How long a wait may last before the device counts as hung. A CPU driver on a small machine may take minutes for a
-/// chunk of a large model; a GPU's own lockup timeout is seconds.
-const GPU_DEADLINE: Duration = Duration::from_secs(60);
-const CPU_DEADLINE: Duration = Duration::from_secs(3600);
+/// How long each submit may take before the device counts as hung. A CPU driver on a small machine may take minutes for a
+/// layer of a large model; a GPU's own lockup timeout is seconds.
+const GPU_DEADLINE: Duration = Duration::from_secs(20);
+const CPU_DEADLINE: Duration = Duration::from_secs(600);
 
 /// The device's queue with a command pool and a fence.
 pub struct Queue {
@@ -28,15 +30,8 @@ pub struct Queue {
     pool: vk::CommandPool,
     fence: vk::Fence,
     deadline: Duration,
-}
-
-/// Where a command buffer's start and end are stamped.
-#[derive(Debug, Clone, Copy)]
-pub struct Stamps {
-    /// The query pool.
-    pub pool: vk::QueryPool,
-    /// The start's query; the end's is the next.
-    pub first: u32,
+    /// Submits since the last wait.
+    pending: Cell<u32>,
 }
 
 impl Queue {
@@ -57,7 +52,7 @@ impl Queue {
                 gpu.device.destroy_command_pool(pool, None);
             });
             let fence = fence.map_err(failure("create a fence"))?;
-            Ok(Queue { gpu: gpu.clone(), pool, fence, deadline })
+            Ok(Queue { gpu: gpu.clone(), pool, fence, deadline, pending: Cell::new(0) })
         }
     }
 
@@ -135,6 +130,10 @@ impl Queue {
     /// # Errors
     /// Device: the device was lost.
     pub fn submit(&self, commands: &[vk::CommandBuffer], signal: bool) -> Result<()> {
+        if self.gpu.hung.get() {
+            return Err(hung(0));
+        }
+        self.pending.set(self.pending.get() + 1);
         let info = [vk::SubmitInfo::default().command_buffers(commands)];
         let fence = if signal { self.fence } else { vk::Fence::null() };
         // SAFETY: the command buffers are complete, and not pending: every replay waits before the next begins.
@@ -144,17 +143,18 @@ impl Queue {
     /// Waits for the fence of the last submit.
     ///
     /// # Errors
-    /// Device: the device was lost, or did not finish in time.
+    /// Device: the device was lost, or did not finish in time, as many deadlines as there were submits.
     pub fn wait(&self) -> Result<()> {
         let fences = [self.fence];
-        let timeout = self.deadline.as_nanos() as u64;
+        let deadline = self.deadline * self.pending.take();
+        let timeout = deadline.as_nanos() as u64;
         // SAFETY: the fence is this device's, and a submit that signals it is under way.
         unsafe {
             self.gpu.device.wait_for_fences(&fences, true, timeout).map_err(|r| match r {
-                vk::Result::TIMEOUT => Error::device(
-                    format!("the GPU did not finish within {} s", self.deadline.as_secs()),
-                    "see the kernel's log for a hung ring; `--device cpu` works without the GPU",
-                ),
+                vk::Result::TIMEOUT => {
+                    self.gpu.hung.set(true);
+                    hung(deadline.as_secs())
+                }
                 r => failure("finish its work")(r),
             })?;
             self.gpu.device.reset_fences(&fences).map_err(failure("reset a fence"))
@@ -177,15 +177,17 @@ impl Queue {
     fn run_once(&self, commands: vk::CommandBuffer) -> Result<()> {
         self.submit(&[commands], true)?;
         self.wait()?;
-        self.free(commands);
+        // SAFETY: the wait is over; nothing else refers to the command buffer.
+        unsafe { self.gpu.device.free_command_buffers(self.pool, &[commands]) };
         Ok(())
     }
+}
 
-    /// Frees a command buffer that is not pending.
-    pub fn free(&self, commands: vk::CommandBuffer) {
-        // SAFETY: the caller has waited for its last submit; nothing else refers to it.
-        unsafe { self.gpu.device.free_command_buffers(self.pool, &[commands]) };
-    }
+fn hung(seconds: u64) -> Error {
+    Error::device(
+        format!("the GPU hangs: it did not finish within {seconds} s"),
+        "see the kernel's log for a hung ring; `--device cpu` works without the GPU",
+    )
 }
 
 /// A full memory barrier between two sets of stages.
@@ -206,6 +208,9 @@ fn barrier(
 
 impl Drop for Queue {
     fn drop(&mut self) {
+        if self.gpu.hung.get() {
+            return;
+        }
         // SAFETY: waits for all work; nothing recorded from this pool is used after it.
         unsafe {
             let _ = self.gpu.device.device_wait_idle();

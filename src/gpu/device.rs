@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use ash::vk;
+use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,12 +39,28 @@ pub struct Caps {
     pub subgroup_choice: bool,
     /// The largest allocation, in bytes.
     pub max_allocation: u64,
-    /// Nanoseconds of a timestamp's tick; `None`: the queue has no timestamps.
-    pub timestamp_ns: Option<f64>,
+    /// The clock of the queue's timestamps, if it has any.
+    pub clock: Option<Clock>,
     /// Whether `VK_EXT_memory_budget` says how much of each heap is free.
     pub memory_budget: bool,
     /// Identity of the driver's pipeline cache, for its file's name.
     pub cache_id: String,
+}
+
+/// The clock that timestamps are read from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Clock {
+    /// Nanoseconds of a tick.
+    pub nanoseconds: f64,
+    /// The bits that count; the others are undefined.
+    pub mask: u64,
+}
+
+impl Clock {
+    /// Seconds from one timestamp to another, across one wrap of the clock.
+    pub fn seconds(self, from: u64, to: u64) -> f64 {
+        (to.wrapping_sub(from) & self.mask) as f64 * self.nanoseconds * 1e-9
+    }
 }
 
 /// An open device with one queue for compute and transfers.
@@ -63,6 +80,9 @@ pub struct Gpu {
     pub caps: Caps,
     /// Its heaps and memory types.
     pub memory: vk::PhysicalDeviceMemoryProperties,
+    /// Set when a wait ran past its deadline: the device may never finish, so nothing of it is waited for, submitted or
+    /// destroyed any more.
+    pub hung: Cell<bool>,
 }
 
 /// Turns a Vulkan result into an error: what was being done, and what the driver said.
@@ -132,8 +152,14 @@ fn create_instance(entry: &ash::Entry) -> Result<(ash::Instance, Option<Messenge
         ),
         r => failure("create an instance")(r),
     })?;
-    let messenger = validate.then(|| create_messenger(entry, &instance)).transpose()?;
-    Ok((instance, messenger))
+    let messenger = validate.then(|| create_messenger(entry, &instance)).transpose();
+    match messenger {
+        Ok(messenger) => Ok((instance, messenger)),
+        Err(e) => {
+            destroy_instance(&instance, None);
+            Err(e)
+        }
+    }
 }
 
 fn create_messenger(entry: &ash::Entry, instance: &ash::Instance) -> Result<Messenger> {
@@ -170,12 +196,12 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
     .collect()
 }
 
-/// A compute queue family, and whether it has timestamps.
-fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, bool)> {
+/// A compute queue family, and how many bits its timestamps have.
+fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
     // SAFETY: `physical` comes from this instance.
     let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
     let family = families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE))?;
-    Some((family as u32, families[family].timestamp_valid_bits > 0))
+    Some((family as u32, families[family].timestamp_valid_bits))
 }
 
 fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
@@ -195,6 +221,16 @@ fn unfit(
     let missing = missing_features(instance, physical);
     if !missing.is_empty() {
         return Some(format!("lacks {}", missing.join(", ")));
+    }
+    let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
+    let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11);
+    // SAFETY: `physical` comes from this instance; the chain is of valid structures.
+    unsafe { instance.get_physical_device_properties2(physical, &mut p) };
+    let needed = vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC;
+    if !p11.subgroup_supported_operations.contains(needed)
+        || !p11.subgroup_supported_stages.contains(vk::ShaderStageFlags::COMPUTE)
+    {
+        return Some("lacks subgroup arithmetic in compute shaders".into());
     }
     compute_family(instance, physical).is_none().then(|| "has no compute queue".into())
 }
@@ -245,7 +281,7 @@ fn choose(instance: &ash::Instance, choice: Choice) -> Result<vk::PhysicalDevice
     }
 }
 
-fn read_caps(instance: &ash::Instance, physical: vk::PhysicalDevice, timestamps: bool) -> Result<Caps> {
+fn read_caps(instance: &ash::Instance, physical: vk::PhysicalDevice, timestamp_bits: u32) -> Result<Caps> {
     let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
     let mut p12 = vk::PhysicalDeviceVulkan12Properties::default();
     let mut p13 = vk::PhysicalDeviceVulkan13Properties::default();
@@ -258,18 +294,25 @@ fn read_caps(instance: &ash::Instance, physical: vk::PhysicalDevice, timestamps:
         .map_err(failure("list a device's extensions"))?;
     let has = |name: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
 
+    let subgroup_choice = p13.min_subgroup_size != p13.max_subgroup_size
+        && p13.required_subgroup_size_stages.contains(vk::ShaderStageFlags::COMPUTE);
     // 32 where there is a choice: gfx11 runs memory-bound kernels better in waves of 32.
-    let subgroup = 32.clamp(p13.min_subgroup_size, p13.max_subgroup_size);
+    let subgroup = match subgroup_choice {
+        true => 32.clamp(p13.min_subgroup_size, p13.max_subgroup_size),
+        false => p11.subgroup_size,
+    };
     let driver = p12.driver_info_as_c_str().unwrap_or(c"").to_string_lossy().into_owned();
     let id: String = properties.pipeline_cache_uuid.iter().map(|b| format!("{b:02x}")).collect();
     Ok(Caps {
         name: format!("{}, {driver}", name_of(&properties)),
         kind: properties.device_type,
         subgroup,
-        subgroup_choice: p13.min_subgroup_size != p13.max_subgroup_size
-            && p13.required_subgroup_size_stages.contains(vk::ShaderStageFlags::COMPUTE),
-        max_allocation: p11.max_memory_allocation_size,
-        timestamp_ns: timestamps.then_some(f64::from(properties.limits.timestamp_period)),
+        subgroup_choice,
+        max_allocation: p11.max_memory_allocation_size.min(p13.max_buffer_size),
+        clock: (timestamp_bits > 0).then(|| Clock {
+            nanoseconds: f64::from(properties.limits.timestamp_period),
+            mask: u64::MAX >> (64 - timestamp_bits.min(64)),
+        }),
         memory_budget: has(ash::ext::memory_budget::NAME),
         cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
     })
@@ -288,9 +331,9 @@ impl Gpu {
         let instance = guard.instance.as_ref().ok_or_else(|| Error::device("no instance", "report this"))?;
 
         let physical = choose(instance, choice)?;
-        let (family, timestamps) = compute_family(instance, physical)
+        let (family, timestamp_bits) = compute_family(instance, physical)
             .ok_or_else(|| Error::device("the device has no compute queue", "use `--device cpu`"))?;
-        let caps = read_caps(instance, physical, timestamps)?;
+        let caps = read_caps(instance, physical, timestamp_bits)?;
         // SAFETY: `physical` comes from this instance.
         let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
         let device = create_device(instance, physical, family, &caps)?;
@@ -298,7 +341,18 @@ impl Gpu {
         let queue = unsafe { device.get_device_queue(family, 0) };
         let messenger = guard.messenger.take();
         let instance = guard.instance.take().ok_or_else(|| Error::device("no instance", "report this"))?;
-        Ok(Gpu { _entry: entry, instance, messenger, physical, device, queue, family, caps, memory })
+        Ok(Gpu {
+            _entry: entry,
+            instance,
+            messenger,
+            physical,
+            device,
+            queue,
+            family,
+            caps,
+            memory,
+            hung: Cell::new(false),
+        })
     }
 
     /// Bytes that may still be allocated from each heap.
@@ -373,6 +427,9 @@ fn create_device(
 
 impl Drop for Gpu {
     fn drop(&mut self) {
+        if self.hung.get() {
+            return;
+        }
         // SAFETY: everything made from the device holds an `Rc` of this and is gone by now.
         unsafe { self.device.destroy_device(None) };
         destroy_instance(&self.instance, self.messenger.as_ref());

@@ -98,8 +98,7 @@ impl Pipelines {
     /// Device: the driver refuses.
     pub fn new(gpu: &Rc<Gpu>) -> Result<Pipelines> {
         let file = cache_directory().map(|d| d.join(format!("pipelines-{}.bin", gpu.caps.cache_id)));
-        // The driver checks the header; a file that is not its own is as good as none.
-        let data = file.as_ref().and_then(|f| std::fs::read(f).ok()).unwrap_or_default();
+        let data = file.as_ref().and_then(|f| std::fs::read(f).ok()).and_then(unseal).unwrap_or_default();
         let info = vk::PipelineCacheCreateInfo::default().initial_data(&data);
         let ranges =
             [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(PUSH_BYTES as u32)];
@@ -169,7 +168,8 @@ impl Pipelines {
         let Some(file) = &self.file else { return };
         // SAFETY: the cache is alive and not in use.
         let Ok(data) = (unsafe { self.gpu.device.get_pipeline_cache_data(self.cache) }) else { return };
-        if std::fs::metadata(file).is_ok_and(|m| m.len() == data.len() as u64) {
+        let data = seal(data);
+        if std::fs::read(file).is_ok_and(|old| old == data) {
             return;
         }
         let write = || {
@@ -188,8 +188,27 @@ impl Pipelines {
     }
 }
 
+/// Puts a checksum before a driver's cache data: a driver may trust what lies behind a sound header of its own.
+fn seal(data: Vec<u8>) -> Vec<u8> {
+    [&checksum(&data).to_le_bytes(), &data[..]].concat()
+}
+
+/// The data of a sealed cache, if it is whole.
+fn unseal(sealed: Vec<u8>) -> Option<Vec<u8>> {
+    let (sum, data) = sealed.split_first_chunk::<8>()?;
+    (u64::from_le_bytes(*sum) == checksum(data)).then(|| data.to_vec())
+}
+
+/// FNV-1a.
+fn checksum(data: &[u8]) -> u64 {
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}
+
 impl Drop for Pipelines {
     fn drop(&mut self) {
+        if self.gpu.hung.get() {
+            return;
+        }
         // SAFETY: executors wait for the device before they drop their pipelines.
         unsafe {
             for &p in self.made.values() {

@@ -108,6 +108,9 @@ const TILE_ROWS: usize = 16;
 /// Rows and outputs of a `linear_tile` workgroup's tile.
 const TILE: usize = 32;
 
+/// Workgroups in one dimension that every Vulkan device takes.
+pub const MAX_GROUPS: usize = 65_535;
+
 /// Lowers one schedule for passes of up to `rows` rows.
 struct Lowering<'a> {
     schedule: &'a Schedule,
@@ -204,16 +207,9 @@ impl Lowering<'_> {
                 (&Op::NormAdd { x, weight, eps, residual }, &Op::RmsNorm { x: x2, weight: w2, eps: eps2, out })
                     if x2 == residual && a.rows == Rows::Pass =>
                 {
-                    Some(self.norm(
-                        Module::NormAddNorm,
-                        a.rows,
-                        x,
-                        weight,
-                        eps,
-                        Some(residual),
-                        Some((w2, eps2, out)),
-                        2,
-                    ))
+                    let second = Some((w2, eps2, out));
+                    let norm = Norm { x, weight, eps, residual: Some(residual), second };
+                    Some(self.norm(Module::NormAddNorm, a.rows, norm, 2))
                 }
                 (&Op::Linear { weight, x, out }, &Op::GatedGelu { gate, up, out: gated })
                     if self.count(a.rows) < TILE_ROWS && is_halves(out, gate, up) =>
@@ -258,10 +254,12 @@ impl Lowering<'_> {
                 (kernel(module, ROW_WORKGROUP), push, [1, rows], 1)
             }
             Op::RmsNorm { x, weight, eps, out } => {
-                self.norm(Module::RmsNorm, step.rows, x, weight, eps, None, Some((weight, eps, out)), 1)
+                let norm = Norm { x, weight, eps, residual: None, second: Some((weight, eps, out)) };
+                self.norm(Module::RmsNorm, step.rows, norm, 1)
             }
             Op::NormAdd { x, weight, eps, residual } => {
-                self.norm(Module::NormAdd, step.rows, x, weight, eps, Some(residual), None, 1)
+                let norm = Norm { x, weight, eps, residual: Some(residual), second: None };
+                self.norm(Module::NormAdd, step.rows, norm, 1)
             }
             Op::Linear { weight, x, out } => {
                 let (k, push, groups) = self.linear(weight, x, out, step.rows, false);
@@ -320,34 +318,23 @@ impl Lowering<'_> {
         (kernel(module, ROW_WORKGROUP), push, [1, self.count(rows) as u32], 1)
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn norm(
-        &self,
-        module: Module,
-        rows: Rows,
-        x: Slot,
-        weight: Vector,
-        eps: f32,
-        residual: Option<Slot>,
-        second: Option<(Vector, f32, Slot)>,
-        taken: usize,
-    ) -> Lowered {
-        let residual = residual.unwrap_or(x);
-        let (w2, eps2, out) = second.unwrap_or((weight, eps, x));
+    fn norm(&self, module: Module, rows: Rows, n: Norm, taken: usize) -> Lowered {
+        let residual = n.residual.unwrap_or(n.x);
+        let (w2, eps2, out) = n.second.unwrap_or((n.weight, n.eps, n.x));
         let push = self
             .push()
-            .address(self.slot(x))
-            .address(self.vector(weight))
+            .address(self.slot(n.x))
+            .address(self.vector(n.weight))
             .address(self.slot(residual))
             .address(self.vector(w2))
             .address(self.slot(out))
             .word(Self::state_word(rows))
             .word(usize::from(rows == Rows::Head))
-            .word(x.width)
-            .word(x.stride)
+            .word(n.x.width)
+            .word(n.x.stride)
             .word(residual.stride)
             .word(out.stride)
-            .float(eps)
+            .float(n.eps)
             .float(eps2);
         (kernel(module, ROW_WORKGROUP), push, [1, self.count(rows) as u32], taken)
     }
@@ -369,7 +356,7 @@ impl Lowering<'_> {
             .word(out.stride);
         if count >= TILE_ROWS {
             let module = by_format(weight.format, Module::LinearTileInt8, Module::LinearTileBf16);
-            return (kernel(module, 64), push, [outputs.div_ceil(TILE) as u32, count.div_ceil(TILE) as u32]);
+            return (kernel(module, 64), push, [grid(outputs.div_ceil(TILE)), count.div_ceil(TILE) as u32]);
         }
         let module = match gelu {
             true => by_format(weight.format, Module::LinearGeluInt8, Module::LinearGeluBf16),
@@ -380,8 +367,8 @@ impl Lowering<'_> {
         let rows_each = if gelu || columns > 4 { 1 } else { 2 };
         let workgroup = self.target.subgroup * LINEAR_SUBGROUPS;
         let kernel = Kernel { module, workgroup, constants: [rows_each as u32, columns as u32] };
-        let groups = outputs.div_ceil(rows_each * LINEAR_SUBGROUPS as usize) as u32;
-        (kernel, push, [groups, count.div_ceil(columns) as u32])
+        let groups = outputs.div_ceil(rows_each * LINEAR_SUBGROUPS as usize);
+        (kernel, push, [grid(groups), count.div_ceil(columns) as u32])
     }
 
     /// Norm and RoPE of `q` and of `k`, and the KV write, whichever are given.
@@ -426,6 +413,22 @@ impl Lowering<'_> {
         let groups = [(heads + 2 * kv_heads) as u32, self.count(rows) as u32];
         (kernel(module, HEAD_WORKGROUP), push, groups, taken)
     }
+}
+
+/// Workgroups for that much work: no more than every device takes in one dimension; kernels stride over the rest.
+fn grid(groups: usize) -> u32 {
+    groups.min(MAX_GROUPS) as u32
+}
+
+/// The operands of the norm kernels. What `residual` or `second` leave out, the kernel does not touch.
+struct Norm {
+    x: Slot,
+    weight: Vector,
+    eps: f32,
+    /// What the norm is added to.
+    residual: Option<Slot>,
+    /// The norm that is written, if any: weight, eps, output.
+    second: Option<(Vector, f32, Slot)>,
 }
 
 /// The operands of a [`Op::HeadNormRope`].

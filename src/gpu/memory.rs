@@ -87,10 +87,9 @@ impl Buffer {
             .allocation_size(needs.size)
             .memory_type_index(index)
             .push_next(&mut flags);
-        let what = format!("allocate {}", crate::plan::bytes(needs.size));
         // SAFETY: the memory type is one the buffer allows; the memory is bound once and mapped whole, once.
         unsafe {
-            self.memory = device.allocate_memory(&info, None).map_err(failure(&what))?;
+            self.memory = device.allocate_memory(&info, None).map_err(|r| no_memory(needs.size, r))?;
             device.bind_buffer_memory(self.handle, self.memory, 0).map_err(failure("bind memory"))?;
             self.address =
                 device.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(self.handle));
@@ -104,6 +103,11 @@ impl Buffer {
             }
         }
         Ok(())
+    }
+
+    /// Hides the mapping, as if the host could not see this memory.
+    pub fn hide(&mut self) {
+        self.mapped = None;
     }
 
     /// The buffer's bytes, where the host sees them. What the device writes meanwhile shows only after a wait.
@@ -122,6 +126,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if self.gpu.hung.get() {
+            return;
+        }
         // SAFETY: executors wait for the device before they drop buffers; freeing memory unmaps it.
         unsafe {
             self.gpu.device.destroy_buffer(self.handle, None);
@@ -141,9 +148,22 @@ pub fn needs_staging(gpu: &Gpu) -> bool {
     })
 }
 
+/// What an allocation that the plan held possible failed for.
+fn no_memory(size: u64, result: vk::Result) -> Error {
+    let size = crate::plan::bytes(size);
+    match result {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => Error::refused(
+            format!("the driver has no {size} left, although it said so: {result}"),
+            "close what else uses this device's memory, or use a smaller model or --ctx",
+        ),
+        r => failure(&format!("allocate {size}"))(r),
+    }
+}
+
 /// The device's heaps as the plan sees them.
 pub fn describe(gpu: &Gpu) -> Memory {
     let budgets = gpu.heap_budgets();
+    let (heap_count, system) = (budgets.len(), crate::machine::available_memory());
     let types = &gpu.memory.memory_types[..gpu.memory.memory_type_count as usize];
     let heaps = budgets
         .into_iter()
@@ -155,14 +175,16 @@ pub fn describe(gpu: &Gpu) -> Memory {
                     && t.property_flags
                         .contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT)
             });
-            // A CPU driver's heap is system memory, whose free part the driver does not tell.
+            // What lies in system memory cannot be more than what is free there, which drivers do not tell.
             let available = match gpu.caps.kind {
-                vk::PhysicalDeviceType::CPU => available.min(crate::machine::available_memory()),
+                vk::PhysicalDeviceType::CPU => available.min(system),
+                vk::PhysicalDeviceType::INTEGRATED_GPU if !device_local || heap_count == 1 => available.min(system),
                 _ => available,
             };
             let kind = if device_local { "device-local" } else { "host" };
             Heap { name: format!("{kind} heap {i}"), available, device_local, host_visible }
         })
         .collect();
-    Memory { device: gpu.caps.name.clone(), heaps, max_allocation: gpu.caps.max_allocation }
+    let unified = gpu.caps.kind != vk::PhysicalDeviceType::DISCRETE_GPU;
+    Memory { device: gpu.caps.name.clone(), heaps, max_allocation: gpu.caps.max_allocation, unified }
 }

@@ -10,6 +10,7 @@ pub mod kernels;
 pub mod lower;
 pub mod memory;
 pub mod replay;
+pub mod stamps;
 pub mod upload;
 
 pub use device::{Choice, Gpu};

@@ -1,12 +1,13 @@
 //! The Vulkan executor: every pass replays command buffers that were baked when the model was loaded. A pass writes the
 //! step state, submits, and waits; nothing is recorded, bound or allocated.
 
-use super::bake::{Queue, Stamps};
-use super::ceiling;
-use super::device::{Gpu, failure};
+use super::bake::Queue;
+use super::ceiling::Ceiling;
+use super::device::Gpu;
 use super::kernels::Pipelines;
 use super::lower::{Addresses, Target, lower};
 use super::memory::{Access, Buffer};
+use super::stamps::StampPool;
 use super::upload::{self, STAGING_BYTES};
 use crate::executor::{self, Executor, HeadRows, Row, Watch};
 use crate::model::checkpoint::Checkpoint;
@@ -23,12 +24,15 @@ use std::time::Duration;
 pub struct Options {
     /// The longest that one submit should keep the device busy.
     pub submit_budget: Duration,
+    /// Uploads and results pass through staging even where the host maps the device's memory: so that this path can be
+    /// tested on drivers that map everything.
+    pub staged: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // A quarter of amdgpu's shortest default lockup timeout.
-        Options { submit_budget: Duration::from_millis(500) }
+        Options { submit_budget: Duration::from_millis(500), staged: false }
     }
 }
 
@@ -39,8 +43,8 @@ struct Baked {
     body: Vec<vk::CommandBuffer>,
     /// Segments that go into one submit, so that it stays within the budget: one until times are known.
     per_submit: usize,
-    /// Two timestamps a segment of the body.
-    stamps: Option<vk::QueryPool>,
+    /// A span a segment of the body.
+    stamps: Option<StampPool>,
 }
 
 /// The Vulkan executor.
@@ -54,11 +58,13 @@ pub struct Vulkan {
     /// The head for one row, and for `head_rows`.
     heads: [vk::CommandBuffer; 2],
     weights: Vec<Buffer>,
-    _kv: Vec<Buffer>,
+    kv: Vec<Buffer>,
     arena: Buffer,
     /// Where the host reads logits and choices, if the arena's memory is not cached.
     readback: Option<Buffer>,
-    ticks: Vec<u64>,
+    /// The read ceiling's command buffer, and its result once it was asked for.
+    ceiling: Ceiling,
+    bytes_per_second: Option<f64>,
     /// Rows of the last pass.
     rows: usize,
     submits: u64,
@@ -79,7 +85,7 @@ impl Vulkan {
         progress: &Progress,
     ) -> Result<Vulkan> {
         let queue = Queue::new(gpu)?;
-        let weights = load_weights(gpu, checkpoint, &schedule, plan, &queue, progress)?;
+        let weights = load_weights(gpu, checkpoint, &schedule, plan, options, &queue, progress)?;
         let kv = plan
             .regions
             .iter()
@@ -88,24 +94,24 @@ impl Vulkan {
             .collect::<Result<Vec<_>>>()?;
         let mut arena = Buffer::new(gpu, schedule.arena.bytes, planned(plan, Purpose::Arena)?, Access::Host)?;
         arena.bytes_mut().ok_or_else(unmapped)?.fill(0);
-        let readback = match arena.cached {
+        let readback = match arena.cached && !options.staged {
             true => None,
-            false => {
-                let heap = plan.heap(Purpose::Staging).map_or_else(|| planned(plan, Purpose::Arena), Ok)?;
-                Some(Buffer::new(gpu, readback_bytes(&schedule), heap, Access::Host)?)
-            }
+            false => Some(Buffer::new(gpu, readback_bytes(&schedule), planned(plan, Purpose::Staging)?, Access::Host)?),
         };
+        let mut pipelines = Pipelines::new(gpu)?;
+        let ceiling = Ceiling::bake(gpu, &queue, &mut pipelines, &weights, arena.address)?;
         let mut vulkan = Vulkan {
-            pipelines: Pipelines::new(gpu)?,
+            pipelines,
             queue,
             options,
             sizes: Vec::new(),
             heads: [vk::CommandBuffer::null(); 2],
             weights,
-            _kv: kv,
+            kv,
             arena,
             readback,
-            ticks: Vec::new(),
+            ceiling,
+            bytes_per_second: None,
             rows: 0,
             submits: 0,
             gpu: gpu.clone(),
@@ -120,7 +126,7 @@ impl Vulkan {
         Addresses {
             arena: self.arena.address,
             weights: self.weights.iter().map(|b| b.address).collect(),
-            kv: self._kv.iter().map(|b| b.address).collect(),
+            kv: self.kv.iter().map(|b| b.address).collect(),
         }
     }
 
@@ -138,32 +144,25 @@ impl Vulkan {
         let head_rows = self.schedule.extent.head_rows;
         for rows in self.pass_sizes() {
             let segments: Vec<Segment> = self.schedule.segments().filter(|&s| s != Segment::Head).collect();
-            let pool = self.stamp_pool(segments.len())?;
-            let mut baked = Baked { rows, body: Vec::new(), per_submit: 1, stamps: pool };
+            let stamps = StampPool::new(&self.gpu, segments.len())?;
+            let mut baked = Baked { rows, body: Vec::new(), per_submit: 1, stamps };
             for (i, &segment) in segments.iter().enumerate() {
                 let dispatches = lower(&self.schedule, segment, rows, head_rows, target, &addresses);
-                let stamps = pool.map(|pool| Stamps { pool, first: 2 * i as u32 });
-                baked.body.push(self.queue.bake(&dispatches, &mut self.pipelines, stamps, &[])?);
+                let span = baked.stamps.as_ref().map(|s| s.span(i));
+                baked.body.push(self.queue.bake(&dispatches, &mut self.pipelines, span, &[])?);
             }
             self.sizes.push(baked);
         }
         for (i, rows) in [1, head_rows].into_iter().enumerate() {
+            if i == 1 && rows == 1 {
+                self.heads[1] = self.heads[0];
+                break;
+            }
             let dispatches = lower(&self.schedule, Segment::Head, 1, rows, target, &addresses);
             let readback = self.readback_regions(rows);
             self.heads[i] = self.queue.bake(&dispatches, &mut self.pipelines, None, &readback)?;
         }
-        self.ticks = vec![0; 2 * (self.schedule.shape.layers.len() + 1)];
         Ok(())
-    }
-
-    fn stamp_pool(&self, segments: usize) -> Result<Option<vk::QueryPool>> {
-        if self.gpu.caps.timestamp_ns.is_none() {
-            return Ok(None);
-        }
-        let info =
-            vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(2 * segments as u32);
-        // SAFETY: the device is alive; the pool is destroyed in `drop`.
-        unsafe { self.gpu.device.create_query_pool(&info, None) }.map(Some).map_err(failure("create a query pool"))
     }
 
     /// What the head copies to the readback buffer: the step state, then the logits.
@@ -209,19 +208,14 @@ impl Vulkan {
 
     /// Reads the body's timestamps and sets how many segments fit the budget from the slowest of them.
     fn measure(&mut self, size: usize) -> Result<()> {
-        let (Some(pool), Some(tick)) = (self.sizes[size].stamps, self.gpu.caps.timestamp_ns) else { return Ok(()) };
-        // SAFETY: the replay that writes these queries has been waited for.
-        unsafe {
-            let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
-            self.gpu
-                .device
-                .get_query_pool_results(pool, 0, &mut self.ticks, flags)
-                .map_err(failure("read timestamps"))?;
+        let budget = self.options.submit_budget.as_secs_f64();
+        let s = &mut self.sizes[size];
+        let Some(stamps) = &mut s.stamps else { return Ok(()) };
+        let slowest = stamps.read()?.fold(1e-9, f64::max);
+        if slowest > budget && s.per_submit > 1 {
+            log::warn!("one layer took {slowest:.2} s, more than a submit should: use a smaller --chunk");
         }
-        let slowest = self.ticks.chunks_exact(2).map(|t| t[1].saturating_sub(t[0])).max().unwrap_or(0);
-        let nanoseconds = (slowest as f64 * tick).max(1.0);
-        let fit = (self.options.submit_budget.as_nanos() as f64 / nanoseconds) as usize;
-        self.sizes[size].per_submit = fit.clamp(1, self.sizes[size].body.len());
+        s.per_submit = ((budget / slowest) as usize).clamp(1, s.body.len());
         Ok(())
     }
 
@@ -270,6 +264,7 @@ fn load_weights(
     checkpoint: &Checkpoint,
     schedule: &Schedule,
     plan: &Plan,
+    options: Options,
     queue: &Queue,
     progress: &Progress,
 ) -> Result<Vec<Buffer>> {
@@ -278,6 +273,9 @@ fn load_weights(
     for layout in &schedule.weights.buffers {
         let heap = planned(plan, Purpose::Weights(layout.buffer))?;
         let mut buffer = Buffer::new(gpu, layout.bytes, heap, Access::Device)?;
+        if options.staged {
+            buffer.hide();
+        }
         if buffer.bytes().is_none() && staging.is_none() {
             staging = Some(Buffer::new(gpu, STAGING_BYTES, planned(plan, Purpose::Staging)?, Access::Host)?);
         }
@@ -342,19 +340,21 @@ impl Executor for Vulkan {
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {
-        let buffers: Vec<&Buffer> = self.weights.iter().collect();
-        ceiling::measure(&self.gpu, &self.queue, &mut self.pipelines, &buffers, self.arena.address)
+        if let Some(rate) = self.bytes_per_second {
+            return Ok(rate);
+        }
+        let rate = self.ceiling.measure(&self.queue)?;
+        self.bytes_per_second = Some(rate);
+        Ok(rate)
     }
 }
 
 impl Drop for Vulkan {
     fn drop(&mut self) {
-        // SAFETY: waits for the device before anything that it may use is destroyed.
-        unsafe {
-            let _ = self.gpu.device.device_wait_idle();
-            for pool in self.sizes.iter().filter_map(|s| s.stamps) {
-                self.gpu.device.destroy_query_pool(pool, None);
-            }
+        if self.gpu.hung.get() {
+            return;
         }
+        // SAFETY: waits for the device before anything that it may use is destroyed.
+        let _ = unsafe { self.gpu.device.device_wait_idle() };
     }
 }

@@ -35,7 +35,7 @@ pub fn profile(name: &str) -> Option<Profile> {
     let heaps = vec![heap("VRAM", carve_out, true), heap("GTT", (ram - carve_out) / 2, false)];
     Some(Profile {
         // radv allows 4 GiB less a page in one allocation.
-        memory: Memory { device: device.into(), heaps, max_allocation: 4 * GIB - 4096 },
+        memory: Memory { device: device.into(), heaps, max_allocation: 4 * GIB - 4096, unified: true },
         bandwidth: gb_s * 1e9,
         operations: 512.0 * f64::from(units) * ghz * 1e9,
     })

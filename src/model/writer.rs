@@ -7,8 +7,10 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use half::bf16;
 use rayon::prelude::*;
@@ -103,15 +105,15 @@ fn write_in_shards(
     let shards = lay_out(shape, format, source, shard_bytes)?;
     let bytes = shards.iter().map(Shard::file_bytes).sum();
     let partial = PartialDir::create(dst)?;
-    check_space(&partial.path, bytes, free_bytes(&partial.path)?)?;
-    write_shards(&partial.path, &shards, shape, format, source, watch)?;
-    write_file(&partial.path.join("config.json"), config::to_json(shape).as_bytes())?;
+    check_space(partial.path(), bytes, free_bytes(partial.path())?)?;
+    write_shards(partial.path(), &shards, shape, format, source, watch)?;
+    write_file(&partial.path().join("config.json"), config::to_json(shape).as_bytes())?;
     if shards.len() > 1 {
-        write_file(&partial.path.join(INDEX), index_json(&shards).as_bytes())?;
+        write_file(&partial.path().join(INDEX), index_json(&shards).as_bytes())?;
     }
     for path in extra {
         let contents = std::fs::read(path).map_err(|e| Error::unreadable(path, &e))?;
-        write_file(&partial.path.join(path.file_name().unwrap_or_default()), &contents)?;
+        write_file(&partial.path().join(path.file_name().unwrap_or_default()), &contents)?;
     }
     if watch.cancel.load(Ordering::Relaxed) {
         return Err(interrupted());
@@ -386,38 +388,52 @@ fn check_space(path: &Path, needed: u64, free: u64) -> Result<()> {
     Err(Error::failed(cause, format!("free {:.3} GB there or choose another destination", gb(needed - free))))
 }
 
+const PARTIAL_PREFIX: &str = ".kiln-";
+const PARTIAL_SUFFIX: &str = ".partial";
+
 /// A hidden directory beside the destination, which becomes the destination or disappears.
 struct PartialDir {
-    path: PathBuf,
+    directory: tempfile::TempDir,
 }
 
 impl PartialDir {
     fn create(dst: &Path) -> Result<PartialDir> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent_of(dst).join(format!(".kiln-{}-{count}.partial", std::process::id()));
-        std::fs::create_dir(&path).map_err(|e| Error::unwritable(dst, &e))?;
-        Ok(PartialDir { path })
+        let directory = tempfile::Builder::new()
+            .prefix(PARTIAL_PREFIX)
+            .suffix(PARTIAL_SUFFIX)
+            .permissions(std::fs::Permissions::from_mode(0o777))
+            .tempdir_in(parent_of(dst))
+            .map_err(|e| Error::unwritable(dst, &e.kind().into()))?;
+        warn_of_leftovers(parent_of(dst));
+        Ok(PartialDir { directory })
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Gives the directory its name. A directory that has taken the name meanwhile makes the rename fail.
     fn commit(self, dst: &Path) -> Result<()> {
         let sync = |path: &Path| File::open(path)?.sync_all();
-        sync(&self.path).map_err(|e| Error::unwritable(&self.path, &e))?;
+        sync(self.path()).map_err(|e| Error::unwritable(self.path(), &e))?;
         check_destination(dst)?;
-        std::fs::rename(&self.path, dst).map_err(|e| Error::unwritable(dst, &e))?;
-        // Renamed: there is nothing left for drop to remove.
+        std::fs::rename(self.path(), dst).map_err(|e| Error::unwritable(dst, &e))?;
+        // Renamed: there is nothing left to remove.
+        let _ = self.directory.keep();
         let parent = parent_of(dst);
         sync(parent).map_err(|e| Error::unwritable(parent, &e))
     }
 }
 
-impl Drop for PartialDir {
-    fn drop(&mut self) {
-        if let Err(e) = std::fs::remove_dir_all(&self.path)
-            && e.kind() != std::io::ErrorKind::NotFound
-        {
-            log::warn!("cannot remove {}: {e}", self.path.display());
+/// Names directories that a write left behind when it was killed: they are hidden, and may be large.
+fn warn_of_leftovers(parent: &Path) {
+    // A write under way touches its directory as it begins each file.
+    let old = |e: &std::fs::DirEntry| e.metadata().ok()?.modified().ok()?.elapsed().ok();
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let partial = name.starts_with(PARTIAL_PREFIX) && name.ends_with(PARTIAL_SUFFIX);
+        if partial && old(&entry).is_some_and(|age| age > Duration::from_secs(3600)) {
+            log::warn!("{} is left of a write that was cut off: remove it", entry.path().display());
         }
     }
 }

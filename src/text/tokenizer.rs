@@ -160,12 +160,18 @@ impl Tokenizer {
 }
 
 /// What makes a `tokenizer.json` one of Gemma's kind. It is checked before the `tokenizers` crate sees the file, since
-/// that one panics on some subword prefixes.
+/// that one panics on some subword prefixes and normalizers.
 #[derive(Deserialize)]
 struct Kind {
     model: ModelKind,
     #[serde(default)]
     decoder: serde_json::Value,
+    #[serde(default)]
+    normalizer: serde_json::Value,
+    #[serde(default)]
+    pre_tokenizer: serde_json::Value,
+    #[serde(default)]
+    post_processor: serde_json::Value,
 }
 
 #[derive(Deserialize)]
@@ -188,6 +194,9 @@ impl Kind {
             {"type": "ByteFallback"},
             {"type": "Fuse"},
         ]});
+        let normalizer = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
+        // Behind that normalizer there is no space left to split at, so any behaviour will do.
+        let splits_at_spaces = |v: &serde_json::Value| v["type"] == "Split" && v["pattern"] == json!({"String": " "});
         let filled = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         let model = &self.model;
         [
@@ -197,6 +206,15 @@ impl Kind {
             (filled(&model.continuing_subword_prefix), "its model has a continuing_subword_prefix"),
             (filled(&model.end_of_word_suffix), "its model has an end_of_word_suffix"),
             (self.decoder != decoder, "its decoder differs"),
+            (self.normalizer != normalizer, "its normalizer is not Replace of spaces by ▁"),
+            (
+                !self.pre_tokenizer.is_null() && !splits_at_spaces(&self.pre_tokenizer),
+                "its pre_tokenizer is not Split at spaces",
+            ),
+            (
+                !self.post_processor.is_null() && self.post_processor["type"] != "TemplateProcessing",
+                "its post_processor is not TemplateProcessing",
+            ),
         ]
         .into_iter()
         .find_map(|(differs, what)| differs.then_some(what))

@@ -1,0 +1,65 @@
+//! Timestamps: when spans of device work began and ended, by the device's own clock.
+
+use super::device::{Clock, Gpu, failure};
+use crate::Result;
+use ash::vk;
+use std::rc::Rc;
+
+/// A query pool with two timestamps for each of a number of spans.
+pub struct StampPool {
+    gpu: Rc<Gpu>,
+    clock: Clock,
+    pool: vk::QueryPool,
+    ticks: Vec<u64>,
+}
+
+/// Where a command buffer's start and end are stamped.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamps {
+    /// The query pool.
+    pub pool: vk::QueryPool,
+    /// The start's query; the end's is the next.
+    pub first: u32,
+}
+
+impl StampPool {
+    /// A pool for `spans` spans; `None` where the queue has no timestamps.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub fn new(gpu: &Rc<Gpu>, spans: usize) -> Result<Option<StampPool>> {
+        let Some(clock) = gpu.caps.clock else { return Ok(None) };
+        let info =
+            vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(2 * spans as u32);
+        // SAFETY: the device is alive as long as `gpu`.
+        let pool = unsafe { gpu.device.create_query_pool(&info, None) }.map_err(failure("create a query pool"))?;
+        Ok(Some(StampPool { gpu: gpu.clone(), clock, pool, ticks: vec![0; 2 * spans] }))
+    }
+
+    /// The stamps of span `i`.
+    pub fn span(&self, i: usize) -> Stamps {
+        Stamps { pool: self.pool, first: 2 * i as u32 }
+    }
+
+    /// Each span's seconds, once the submit that stamps them all has been waited for. Allocates nothing.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn read(&mut self) -> Result<impl Iterator<Item = f64> + '_> {
+        let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
+        // SAFETY: the pool is this device's, and its queries have been written.
+        unsafe { self.gpu.device.get_query_pool_results(self.pool, 0, &mut self.ticks, flags) }
+            .map_err(failure("read timestamps"))?;
+        Ok(self.ticks.chunks_exact(2).map(|t| self.clock.seconds(t[0], t[1])))
+    }
+}
+
+impl Drop for StampPool {
+    fn drop(&mut self) {
+        if self.gpu.hung.get() {
+            return;
+        }
+        // SAFETY: executors wait for the device before they drop their pools.
+        unsafe { self.gpu.device.destroy_query_pool(self.pool, None) };
+    }
+}
