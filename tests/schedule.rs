@@ -5,8 +5,8 @@ mod common;
 
 use common::{golden, max_abs};
 use kiln::executor::Executor;
+use kiln::gpu::Vulkan;
 use kiln::gpu::lower::{Addresses, Target, lower};
-use kiln::gpu::{Choice, Gpu, Vulkan};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::Plan;
@@ -130,7 +130,7 @@ fn outputs(schedule: &Schedule, vulkan: bool) -> Vec<f32> {
     let tokens: Vec<u32> = (0..40).map(|i| 2 + 11 * i % 500).collect();
     let progress = Progress::default();
     let mut executor: Box<dyn Executor> = if vulkan {
-        let gpu = Rc::new(Gpu::open(Choice::Best).unwrap());
+        let gpu = Rc::new(common::open_gpu());
         let plan = Plan::place(schedule, &kiln::gpu::memory::describe(&gpu), 64 << 20).unwrap();
         Box::new(Vulkan::load(&gpu, &checkpoint, schedule.clone(), &plan, Default::default(), &progress).unwrap())
     } else {

@@ -1,6 +1,6 @@
 //! The interactive chat of `kiln run`: a conversation on a terminal, with history. Ctrl-C ends a reply, Ctrl-D the chat.
 
-use super::reply::{Printer, ReplyArgs, roofline_share, summary};
+use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
 use crate::executor::Executor;
 use crate::generate::{Chooser, generate};
 use crate::gpu::kernels::cache_directory;
@@ -47,6 +47,8 @@ pub(super) fn chat(
     };
     let terminal = |e: ReadlineError| Error::failed(format!("the terminal failed: {e}"), "give the prompt with -p");
     let mut editor = DefaultEditor::new().map_err(terminal)?;
+    // Behind the editor, which installs a handler of its own and keeps it while replies are made.
+    catch_interrupts();
     let history = cache_directory().map(|d| d.join("history"));
     if let Some(h) = &history {
         let _ = editor.load_history(h);

@@ -98,6 +98,8 @@ pub(super) struct Printer {
 impl Printer {
     pub(super) fn new(tokenizer: Option<&Tokenizer>, stops: &[String], echo: bool) -> Result<Printer> {
         let decoder = tokenizer.map(|t| t.stream(true));
+        // A Ctrl-C before the reply was not meant for it.
+        INTERRUPTED.store(false, Ordering::Relaxed);
         Ok(Printer { decoder, stops: StopMatcher::new(stops)?, text: String::new(), echo, failure: None })
     }
 

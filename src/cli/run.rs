@@ -95,7 +95,6 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     }
     let mut executor = args.model.load(&checkpoint, &options)?;
     drop(checkpoint);
-    catch_interrupts();
     match (prompt, &tokenizer, &template) {
         (Prompt::Chat, Some(tokenizer), Some(template)) => {
             chat::chat(&args.model.name(), &args.reply, executor.as_mut(), tokenizer, template)
@@ -129,6 +128,7 @@ fn answer(
     ids: &[u32],
     tokenizer: Option<&Tokenizer>,
 ) -> Result<()> {
+    catch_interrupts();
     let schedule = executor.schedule();
     let mut session = Session::new(0, schedule.extent.context);
     let mut chooser = Chooser::new(args.reply.sampler(), schedule.shape.vocab)?;

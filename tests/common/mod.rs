@@ -3,6 +3,7 @@
 
 use kiln::engine::{self, Device, Options};
 use kiln::executor::{Executor, HeadRows};
+use kiln::gpu::{Choice, Gpu};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::Segment;
 use kiln::session::Session;
@@ -53,6 +54,15 @@ pub fn floats(v: &serde_json::Value) -> Vec<f32> {
 /// The Vulkan device that tests run on: lavapipe, or a GPU where KILN_TEST_DEVICE names one.
 pub fn vulkan() -> Device {
     std::env::var("KILN_TEST_DEVICE").map_or(Device::Vulkan(None), |d| d.parse().unwrap())
+}
+
+/// That device, opened by itself.
+pub fn open_gpu() -> Gpu {
+    listen();
+    match vulkan() {
+        Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).unwrap_or_else(|e| panic!("{e}")),
+        other => panic!("KILN_TEST_DEVICE must name a Vulkan device, not {other:?}"),
+    }
 }
 
 /// Loads a model, with the validation layer listening.

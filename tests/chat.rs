@@ -1,0 +1,68 @@
+//! The interactive chat, on a pseudo-terminal.
+
+use rexpect::process::wait::WaitStatus;
+use rexpect::session::{PtySession, spawn_command};
+use std::path::Path;
+use std::process::Command;
+
+/// A chat on a terminal of some size, at its first prompt.
+fn start(arguments: &[&str], cache: &Path) -> PtySession {
+    let mut command = Command::new("sh");
+    command.args(["-c", "stty cols 100 rows 30 && exec \"$0\" run --device cpu \"$@\"", env!("CARGO_BIN_EXE_kiln")]);
+    command.args(arguments).env("KILN_CACHE_DIR", cache).env("TERM", "xterm").env_remove("RUST_LOG");
+    let mut chat = spawn_command(command, Some(30_000)).unwrap();
+    chat.exp_string("Ctrl-D the chat").unwrap();
+    chat.exp_string("> ").unwrap();
+    chat
+}
+
+/// Types a line and Enter, which a raw terminal sends as a carriage return.
+fn say(chat: &mut PtySession, line: &str) {
+    chat.send(line).unwrap();
+    chat.send("\r").unwrap();
+    chat.flush().unwrap();
+}
+
+/// One conversation: a follow-up that needs what came before, a reply broken off, and the end.
+#[test]
+fn a_chat_keeps_its_context_and_survives_ctrl_c() {
+    let cache = tempfile::tempdir().unwrap();
+    // Past the model's stop tokens, a reply goes on for as long as it is let.
+    let mut chat = start(&["--ignore-eos"], cache.path());
+    // In the middle of a reply.
+    say(&mut chat, "When does the aquarium open on Saturday?");
+    chat.exp_string("The aquarium opens").unwrap();
+    chat.send_control('c').unwrap();
+    let summary = chat.exp_regex(r"prompt tokens in [0-9.]+ s, [0-9]+ tokens").unwrap().1;
+    let tokens: usize = summary.split_whitespace().rev().nth(1).unwrap().parse().unwrap();
+    assert!(tokens < 1000, "the reply went on to the end of the context: {summary}");
+    chat.exp_string("> ").unwrap();
+    // At the prompt, Ctrl-C only says how to leave.
+    chat.send_control('c').unwrap();
+    chat.exp_string("Ctrl-D ends the chat").unwrap();
+    chat.send_control('d').unwrap();
+    match chat.process.wait().unwrap() {
+        WaitStatus::Exited(_, code) => assert_eq!(code, 0),
+        other => panic!("{other:?}"),
+    }
+    let history = std::fs::read_to_string(cache.path().join("history")).unwrap();
+    assert!(history.contains("When does the aquarium open on Saturday?"), "{history}");
+}
+
+#[test]
+fn a_follow_up_is_answered_from_the_conversation() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = start(&[], cache.path());
+    say(&mut chat, "When does the aquarium open on Saturday?");
+    chat.exp_string("The aquarium opens at 9:00 on Saturday.").unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "and on Monday?");
+    chat.exp_string("The aquarium opens at 9:00 on Monday.").unwrap();
+    // Only what is new was run: the first exchange is in the cache.
+    let summary = chat.exp_regex(r"\[\d+ prompt tokens").unwrap().1;
+    let tokens: usize = summary.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+    assert!(tokens < 25, "{summary}");
+    chat.exp_string("> ").unwrap();
+    chat.send_control('d').unwrap();
+    assert!(matches!(chat.process.wait().unwrap(), WaitStatus::Exited(_, 0)));
+}
