@@ -93,7 +93,7 @@ impl KvType {
         }
     }
 
-    /// The word of the command line: `f16`, `f32`.
+    /// As schedules print it: `f16`, `f32`.
     pub fn name(self) -> &'static str {
         match self {
             KvType::F16 => "f16",

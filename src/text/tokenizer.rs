@@ -138,11 +138,6 @@ impl Tokenizer {
         self.token_id("<eos>")
     }
 
-    /// `<pad>`.
-    pub fn pad(&self) -> Option<u32> {
-        self.token_id("<pad>")
-    }
-
     /// `<end_of_turn>`, where the answer of an instruction-tuned model ends.
     pub fn end_of_turn(&self) -> Option<u32> {
         self.token_id("<end_of_turn>")
