@@ -60,4 +60,13 @@ impl Shape {
     pub fn kv_width(&self) -> usize {
         self.kv_heads * self.head_dim
     }
+
+    /// Weight elements that one token's pass multiplies: every matrix of every layer and the head.
+    pub fn matrix_elements_per_token(&self) -> u64 {
+        let h = self.hidden as u64;
+        let layer = (self.q_width() as u64 + 2 * self.kv_width() as u64) * h
+            + h * self.q_width() as u64
+            + 3 * h * self.ffn as u64;
+        layer * self.layers.len() as u64 + self.vocab as u64 * h
+    }
 }
