@@ -5,13 +5,13 @@ use crate::gpu::{self, Choice, Gpu, Vulkan};
 use crate::machine;
 use crate::model::checkpoint::{Checkpoint, Source};
 use crate::model::{Shape, WeightFormat};
-use crate::plan::{Heap, Memory, Plan};
+use crate::plan::{self, Heap, Memory, Plan};
 use crate::reference::Reference;
 use crate::schedule::{Extent, KvType, Schedule};
 use crate::weights::Progress;
 use crate::{Error, Result};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,22 +150,35 @@ pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> 
         Device::Vulkan(n) => Some(Gpu::open(n.map_or(Choice::Best, Choice::Index))?),
         Device::Auto => match Gpu::open(Choice::Best) {
             Ok(gpu) => Some(gpu),
+            // Who asks for validation wants a Vulkan device or to know why not.
+            Err(e) if gpu::device::validation_wanted() => return Err(e),
             Err(e) => {
-                log::warn!("{e}");
-                log::warn!("running on the CPU reference executor instead");
+                log::warn!("running on the CPU reference executor: {e}");
                 None
             }
         },
     };
-    match gpu {
-        Some(gpu) => load_vulkan(Rc::new(gpu), checkpoint, Schedule::build(shape, extent), options, progress),
+    let start = Instant::now();
+    let executor: Box<dyn Executor> = match gpu {
+        Some(gpu) => load_vulkan(Rc::new(gpu), checkpoint, Schedule::build(shape, extent), options, progress)?,
         None => {
             // The reference keeps its KV in f32: plan for that.
             let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent });
             Plan::place(&schedule, &host_memory(), 0)?;
-            Ok(Box::new(Reference::load(checkpoint, schedule, progress)?))
+            Box::new(Reference::load(checkpoint, schedule, progress)?)
         }
-    }
+    };
+    let (seconds, loaded) = (start.elapsed().as_secs_f64(), progress.done());
+    log::info!(
+        "loaded {} of weights in {seconds:.2} s ({:.2} GB/s) on {}; context {}, chunks of {}, KV {}",
+        plan::bytes(loaded),
+        loaded as f64 / 1e9 / seconds,
+        executor.device(),
+        extent.context,
+        extent.max_rows,
+        plan::bytes(executor.schedule().kv_bytes()),
+    );
+    Ok(executor)
 }
 
 fn load_vulkan(
@@ -179,6 +192,9 @@ fn load_vulkan(
     let staging =
         if gpu::memory::needs_staging(&gpu) || options.staged { gpu::replay::staging_bytes(&schedule) } else { 0 };
     let plan = Plan::place(&schedule, &memory, staging)?;
+    for (kind, bytes) in plan.sums() {
+        log::info!("{kind}: {}", plan::bytes(bytes));
+    }
     let options = gpu::replay::Options { submit_budget: options.submit_budget, staged: options.staged };
     Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
 }

@@ -94,6 +94,8 @@ pub struct Generation {
     pub passes: usize,
     /// Position of the first decode pass.
     pub depth: usize,
+    /// It ended because the context is full.
+    pub full: bool,
 }
 
 impl Generation {
@@ -132,6 +134,7 @@ pub fn generate(
         decode: Duration::ZERO,
         passes: 0,
         depth: session.tokens().len(),
+        full: false,
     };
     let start = Instant::now();
     while g.tokens.len() < limit {
@@ -151,5 +154,6 @@ pub fn generate(
         }
     }
     g.decode = start.elapsed();
+    g.full = g.finish == Finish::Length && session.room(executor) == 0;
     Ok(g)
 }

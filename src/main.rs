@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 }
 
 fn fail(e: &Error) -> ExitCode {
-    eprintln!("kiln: {e}");
+    cli::note(&format!("kiln: {e}"));
     ExitCode::from(e.exit_code())
 }
 

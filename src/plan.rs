@@ -53,6 +53,18 @@ pub enum Purpose {
     Staging,
 }
 
+impl std::fmt::Display for Purpose {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Purpose::Weights(WeightBuffer::Embedding) => f.write_str("embedding"),
+            Purpose::Weights(WeightBuffer::Layer(i)) => write!(f, "layer {i}"),
+            Purpose::Weights(WeightBuffer::Head) => f.write_str("head"),
+            Purpose::Kv(i) => write!(f, "KV of layer {i}"),
+            Purpose::Arena | Purpose::Staging => f.write_str(self.kind()),
+        }
+    }
+}
+
 impl Purpose {
     /// The kind, for sums: `weights`, `KV cache`, `arena`, `staging`.
     pub fn kind(self) -> &'static str {
@@ -86,12 +98,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Places a schedule's weights, KV and arena (and `staging` bytes that the host can map) in `memory`, the hottest
-    /// bytes first and in the fastest heap that still has room.
-    ///
-    /// # Errors
-    /// Refused, with the sum, when it does not fit; nothing has been allocated.
-    pub fn place(schedule: &Schedule, memory: &Memory, staging: u64) -> Result<Plan> {
+    /// Every allocation that a schedule needs, hottest first, and `staging` bytes that the host can map.
+    pub fn wanted(schedule: &Schedule, staging: u64) -> Vec<(Purpose, u64)> {
         let sequences = schedule.extent.sequences as u64;
         let weights = schedule.weights.buffers.iter().map(|b| (Purpose::Weights(b.buffer), b.bytes));
         let kv = schedule.rings.iter().map(|r| (Purpose::Kv(r.layer), r.sequence_bytes().saturating_mul(sequences)));
@@ -100,7 +108,16 @@ impl Plan {
             wanted.push((Purpose::Staging, staging));
         }
         wanted.extend(weights.chain(kv));
+        wanted
+    }
 
+    /// Places a schedule's weights, KV and arena (and `staging` bytes that the host can map) in `memory`, the hottest
+    /// bytes first and in the fastest heap that still has room.
+    ///
+    /// # Errors
+    /// Refused, with the sum, when it does not fit; nothing has been allocated.
+    pub fn place(schedule: &Schedule, memory: &Memory, staging: u64) -> Result<Plan> {
+        let wanted = Plan::wanted(schedule, staging);
         let mut left: Vec<u64> = memory.heaps.iter().map(|h| h.available).collect();
         let mut regions = Vec::with_capacity(wanted.len());
         for &(purpose, bytes) in &wanted {
@@ -132,11 +149,12 @@ impl Plan {
 
     /// Bytes by kind, in the order weights, KV cache, arena, staging; kinds without bytes are left out.
     pub fn sums(&self) -> Vec<(&'static str, u64)> {
-        sums(self.regions.iter().map(|r| (r.purpose, r.bytes)))
+        self::sums(self.regions.iter().map(|r| (r.purpose, r.bytes)))
     }
 }
 
-fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'static str, u64)> {
+/// Bytes by kind; kinds without bytes are left out.
+pub fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'static str, u64)> {
     ["weights", "KV cache", "arena", "staging"]
         .into_iter()
         .map(|kind| {
@@ -161,7 +179,7 @@ fn too_large(region: &Region, schedule: &Schedule, memory: &Memory) -> Error {
             memory.device,
             bytes(memory.max_allocation)
         ),
-        "use --weights int8, a smaller --ctx, --chunk or --batch, or another device",
+        "use --weights int8, a smaller --ctx or --batch, or another device",
     )
 }
 
@@ -177,6 +195,6 @@ fn refusal(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> E
             memory.device,
             heaps.join(" and ")
         ),
-        format!("use a smaller --ctx (now {}), --chunk or model, or free some memory", schedule.extent.context),
+        format!("use a smaller --ctx (now {}), --batch or model, or free some memory", schedule.extent.context),
     )
 }

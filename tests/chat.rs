@@ -11,7 +11,7 @@ fn start(arguments: &[&str], cache: &Path) -> PtySession {
     command.args(["-c", "stty cols 100 rows 30 && exec \"$0\" run --device cpu \"$@\"", env!("CARGO_BIN_EXE_kiln")]);
     command.args(arguments).env("KILN_CACHE_DIR", cache).env("TERM", "xterm").env_remove("RUST_LOG");
     let mut chat = spawn_command(command, Some(30_000)).unwrap();
-    chat.exp_string("Ctrl-D the chat").unwrap();
+    chat.exp_string("/bye the chat").unwrap();
     chat.exp_string("> ").unwrap();
     chat
 }
@@ -33,7 +33,7 @@ fn a_chat_keeps_its_context_and_survives_ctrl_c() {
     say(&mut chat, "When does the aquarium open on Saturday?");
     chat.exp_string("The aquarium opens").unwrap();
     chat.send_control('c').unwrap();
-    let summary = chat.exp_regex(r"prompt tokens in [0-9.]+ s, [0-9]+ tokens").unwrap().1;
+    let summary = chat.exp_regex(r"prompt tokens new, in [0-9.]+ s, [0-9]+ tokens").unwrap().1;
     let tokens: usize = summary.split_whitespace().rev().nth(1).unwrap().parse().unwrap();
     assert!(tokens < 1000, "the reply went on to the end of the context: {summary}");
     chat.exp_string("> ").unwrap();
@@ -52,17 +52,24 @@ fn a_chat_keeps_its_context_and_survives_ctrl_c() {
 #[test]
 fn a_follow_up_is_answered_from_the_conversation() {
     let cache = tempfile::tempdir().unwrap();
-    let mut chat = start(&[], cache.path());
+    let mut chat = start(&["--ctx", "256"], cache.path());
     say(&mut chat, "When does the aquarium open on Saturday?");
     chat.exp_string("The aquarium opens at 9:00 on Saturday.").unwrap();
     chat.exp_string("> ").unwrap();
     say(&mut chat, "and on Monday?");
     chat.exp_string("The aquarium opens at 9:00 on Monday.").unwrap();
     // Only what is new was run: the first exchange is in the cache.
-    let summary = chat.exp_regex(r"\[\d+ prompt tokens").unwrap().1;
-    let tokens: usize = summary.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
-    assert!(tokens < 25, "{summary}");
+    let summary = chat.exp_regex(r"\[\d+ of \d+ prompt tokens").unwrap().1;
+    let tokens: Vec<usize> = summary.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    assert!(tokens[0] < 25 && tokens[1] > 35, "{summary}");
     chat.exp_string("> ").unwrap();
-    chat.send_control('d').unwrap();
+    // What does not fit is refused, and what was said before stays.
+    say(&mut chat, &"museum ".repeat(300));
+    chat.exp_string("too long").unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "and on Tuesday?");
+    chat.exp_string("The aquarium").unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "/bye");
     assert!(matches!(chat.process.wait().unwrap(), WaitStatus::Exited(_, 0)));
 }

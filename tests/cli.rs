@@ -244,6 +244,7 @@ fn bad_prompts_are_refused_in_one_line() {
 fn bad_usage_and_bad_models_are_refused_in_one_line() {
     kiln(&["run", "--no-such-flag"]).refused(2, &["--no-such-flag"]);
     kiln(&["frobnicate"]).refused(2, &["frobnicate"]);
+    kiln(&["run", "-p", "x", "-n", "-1"]).refused(2, &["-1", "-n"]);
     kiln(&["run", "-p", "x", "--device", "gpu"]).refused(2, &["gpu", "vulkan"]);
     kiln(&["run", "-p", "x", "--device", "vulkan:x"]).refused(2, &["x"]);
     kiln(&["run", "-m", "/no/such/model", "-p", "x"]).refused(2, &["/no/such/model"]);
@@ -286,6 +287,9 @@ fn devices_that_are_not_there_are_said_so() {
     kiln(&["run", "-m", m, "--tokens", "2", "--device", "vulkan:77"]).refused(4, &["77", "0:"]);
     let none = [("VK_ICD_FILENAMES", "/nonexistent.json"), ("VK_DRIVER_FILES", "/nonexistent.json")];
     kiln_with(&["run", "-m", m, "--tokens", "2", "--device", "vulkan"], b"", &none).refused(4, &["driver"]);
+    // Nor is validation that was asked for left out in silence.
+    let validated = [none[0], none[1], ("KILN_VALIDATION", "1")];
+    kiln_with(&["run", "-m", m, "--tokens", "2"], b"", &validated).refused(4, &["driver"]);
     // `auto` falls back to the CPU, and says so.
     let ran = kiln_with(&["run", "-m", m, "--tokens", "2", "-n", "1", "--json"], b"", &none);
     assert!(ran.json()["device"].as_str().unwrap().contains("CPU"));
@@ -326,20 +330,63 @@ fn a_model_that_does_not_fit_is_refused_with_the_sum() {
     for device in ["vulkan", "cpu"] {
         kiln(&["run", "-m", path(&dir), "--tokens", "2", "--device", device]).refused(3, &["27.0 GB", "free"]);
     }
-    kiln(&["plan", "-m", path(&dir), "--device", "cpu"]).refused(3, &["weights 27.0 GB", "KV cache"]);
+    does_not_fit(&["plan", "-m", path(&dir), "--device", "cpu"], &["weights 27.0 GB", "KV cache"]);
     // It does fit the machine it is for; at a context that is too long, it does not.
     let plan = kiln(&["plan", "-m", path(&dir), "--machine", "780m", "--json", "--schedule"]).json();
     assert_eq!(plan["schedule"].as_array().unwrap().len(), 62 * 13 + 4);
     let at_one = plan["roofline"][0]["tokens_s"].as_f64().unwrap();
     assert!((3.2..3.4).contains(&at_one), "89.6 GB/s over 27.0 GB: {at_one}");
-    kiln(&["plan", "-m", path(&dir), "--machine", "780m", "--ctx", "131072", "--batch", "16"])
-        .refused(3, &["KV cache", "VRAM", "GTT"]);
+    let long = ["plan", "-m", path(&dir), "--machine", "780m", "--ctx", "131072", "--batch", "16"];
+    does_not_fit(&long, &["KV cache", "VRAM", "GTT", "--batch"]);
     kiln(&["plan", "-m", path(&dir), "--batch", "4611686018427387904"]).refused(2, &["--batch"]);
     kiln(&["plan", "-m", path(&dir), "--batch", "0"]).refused(2, &["--batch"]);
     // A chunk far past the prompt takes no memory for rows that never come.
     let long =
         ["logits", "-m", &tiny(), "--tokens", "2,3", "--chunk", "18446744073709551615", "--ctx", "4096", "--json"];
     assert_eq!(kiln(&long).json()["position"], 1);
+}
+
+/// A plan that is refused still shows its arithmetic.
+fn does_not_fit(arguments: &[&str], words: &[&str]) {
+    let text = kiln(arguments);
+    assert!(text.stdout.contains("does not fit") && text.stdout.contains("roofline"), "{}", text.stdout);
+    Ran { stdout: String::new(), ..text }.refused(3, words);
+    let json = kiln(&[arguments, &["--json"]].concat());
+    let value: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((json.code, &value["fits"]), (3, &Value::Bool(false)));
+    let sums: u64 = value["sums"].as_object().unwrap().values().map(|v| v.as_u64().unwrap()).sum();
+    assert_eq!(value["bytes"].as_u64(), Some(sums));
+}
+
+/// An answer is not lost because its summary has nowhere to go, and an error keeps its exit code.
+#[test]
+fn a_full_standard_error_changes_no_exit_code() {
+    let run = |arguments: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        let out = command.args(arguments).stdin(Stdio::null()).stderr(full).output().unwrap();
+        (out.status.code(), out.stdout)
+    };
+    assert_eq!(run(&["run", "--bogus"]).0, Some(2));
+    let (code, text) = run(&["run", "--device", "cpu", "-p", "Who are you?"]);
+    assert_eq!(code, Some(0));
+    assert!(!text.is_empty());
+}
+
+/// The built-in model, as it comes: its answer, and a context that ends it, said aloud.
+#[test]
+fn the_built_in_model_answers() {
+    for device in ["cpu", "vulkan"] {
+        let ran = kiln(&["run", "--device", device, "-p", "When does the museum open on Sunday?"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "The museum opens at 10:00 on Sunday.\n"), "{}", ran.stderr);
+    }
+    let cut = kiln(&["run", "--device", "cpu", "--ctx", "25", "-p", "When does the museum open on Sunday?"]);
+    assert!(cut.stderr.contains("the context of 25 is full"), "{}", cut.stderr);
+}
+
+#[test]
+fn endless_input_is_refused() {
+    kiln_with(&["run"], &vec![b'y'; (64 << 20) + 1], &[]).refused(2, &["64 MiB"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The interactive chat of `kiln run`: a conversation on a terminal, with history. Ctrl-C ends a reply, Ctrl-D the chat.
 
+use super::note;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
 use crate::executor::Executor;
 use crate::generate::{Chooser, generate};
@@ -35,7 +36,7 @@ pub(super) fn chat(
     let schedule = executor.schedule();
     let session = Session::new(0, schedule.extent.context);
     let chooser = Chooser::new(args.sampler(), schedule.shape.vocab)?;
-    eprintln!("{model} on {}. Ctrl-C ends a reply, Ctrl-D the chat.", executor.device());
+    note(&format!("{model} on {}. Ctrl-C ends a reply, Ctrl-D or /bye the chat.", executor.device()));
     let mut c = Conversation {
         args,
         executor,
@@ -56,15 +57,16 @@ pub(super) fn chat(
     loop {
         match editor.readline("> ") {
             Ok(line) if line.trim().is_empty() => {}
+            Ok(line) if line.trim() == "/bye" => break,
             Ok(line) => {
                 let _ = editor.add_history_entry(&line);
                 match c.exchange(&line) {
                     // What a prompt did wrong does not end the chat.
-                    Err(e @ Error::Input { .. }) => eprintln!("kiln: {e}"),
+                    Err(e @ Error::Input { .. }) => note(&format!("kiln: {e}")),
                     done => done?,
                 }
             }
-            Err(ReadlineError::Interrupted) => eprintln!("(Ctrl-D ends the chat)"),
+            Err(ReadlineError::Interrupted) => note("(Ctrl-D ends the chat)"),
             Err(ReadlineError::Eof) => break,
             Err(e) => return Err(terminal(e)),
         }
@@ -115,27 +117,37 @@ impl Conversation<'_> {
         printer.finish()?;
         super::print("\n")?;
         let share = roofline_share(self.executor, &g);
-        eprintln!("{}", summary(self.executor, ids.len() - kept, &g, share));
+        let prompt = format!("{} of {} prompt tokens new,", ids.len() - kept, ids.len());
+        note(&summary(self.executor, &prompt, &g, share, false));
         Ok(printer.text)
     }
 
-    /// The conversation's ids; the oldest exchanges are dropped, aloud, until they leave room for a reply.
+    /// The conversation's ids. Where they leave no room for a reply, the oldest exchanges are dropped, aloud, but only if
+    /// the last message fits at all.
     fn fit(&mut self) -> Result<Vec<u32>> {
         let context = self.executor.schedule().extent.context;
+        let most = context - context / 8;
         let first = usize::from(self.args.system.is_some());
-        loop {
-            let ids = self.tokenizer.encode(&self.template.render(&self.messages, true)?, false)?;
-            if ids.len() + context / 8 <= context {
+        let exchanges = (self.messages.len() - first) / 2;
+        for dropped in 0..=exchanges {
+            let kept: Vec<Message> =
+                self.messages[..first].iter().chain(&self.messages[first + 2 * dropped..]).cloned().collect();
+            let ids = self.tokenizer.encode(&self.template.render(&kept, true)?, false)?;
+            if ids.len() <= most {
+                if dropped > 0 {
+                    note(&format!(
+                        "(the context is full: the {dropped} oldest of {exchanges} exchanges are forgotten)"
+                    ));
+                }
+                self.messages = kept;
                 return Ok(ids);
             }
-            if self.messages.len() <= first + 1 {
-                return Err(Error::input(
-                    format!("the message of {} tokens is too long for the context of {context}", ids.len()),
-                    "shorten it, or start with a larger --ctx",
-                ));
-            }
-            eprintln!("(the conversation is past the context: its oldest exchange is forgotten)");
-            self.messages.drain(first..first + 2);
         }
+        Err(Error::input(
+            format!(
+                "the message is too long: a context of {context} takes {most} tokens and leaves the rest for the reply"
+            ),
+            "shorten it, or start with a larger --ctx",
+        ))
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::model::writer::{Watch, Written};
+use crate::plan::bytes;
 use crate::{Error, Result};
 
 /// Runs a write with a progress bar on stderr (only if that is a terminal) and prints its summary on stdout: a line,
@@ -47,9 +48,9 @@ pub(super) fn run(
         }
         object.to_string()
     } else {
-        let gb = written.bytes as f64 / 1e9;
-        let (place, tensors, rate) = (destination.display(), written.tensors, gb / seconds);
-        format!("wrote {place}: {tensors} tensors, {gb:.3} GB in {seconds:.1} s ({rate:.2} GB/s)")
+        let rate = written.bytes as f64 / 1e9 / seconds;
+        let (place, tensors, size) = (destination.display(), written.tensors, bytes(written.bytes));
+        format!("wrote {place}: {tensors} tensors, {size} in {seconds:.1} s ({rate:.2} GB/s)")
     };
     let printed = writeln!(std::io::stdout(), "{line}");
     printed.map_err(|e| Error::unwritable(Path::new("standard output"), &e))

@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(long)]
     all: bool,
     /// Rows of a prefill pass; 1: token by token [default: 512, or the context if smaller]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
     /// Write F32 tensors `logits` [n or 1, vocab] and `hidden` [layers + 2, hidden_size] here
     #[arg(long, value_name = "F.safetensors")]

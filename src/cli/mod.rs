@@ -59,19 +59,32 @@ pub fn main(cli: Cli) -> Result<()> {
     }
 }
 
+/// More than any context holds: what is longer is no prompt.
+const MAX_INPUT_BYTES: u64 = 64 << 20;
+
 /// Standard input's text.
 ///
 /// # Errors
-/// Input: it cannot be read, or is not UTF-8.
+/// Input: it cannot be read, is not UTF-8, or is longer than any prompt.
 fn read_text(mut stdin: impl Read) -> Result<String> {
     let mut bytes = Vec::new();
     stdin
+        .by_ref()
+        .take(MAX_INPUT_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(|e| Error::input(format!("cannot read standard input: {e}"), "give the text as an argument"))?;
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        return Err(Error::input("standard input is longer than any prompt", "give at most 64 MiB of text"));
+    }
     String::from_utf8(bytes).map_err(|e| {
         let position = e.utf8_error().valid_up_to();
         Error::input(format!("standard input is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
     })
+}
+
+/// Writes a line to standard error. Where nobody can read it, nothing is lost that matters more than what goes on.
+pub fn note(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Writes to standard output at once.

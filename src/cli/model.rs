@@ -26,7 +26,7 @@ pub struct ModelArgs {
     #[arg(long, default_value = "int8", value_enum)]
     pub weights: Weights,
     /// Longest sequence, in tokens [default: 4096, or the model's maximum if smaller]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub ctx: Option<usize>,
     /// Whether attention runs on the NPU (this build drives none: auto takes the GPU)
     #[arg(long, default_value = "auto", value_enum)]

@@ -6,7 +6,7 @@ use crate::engine::{self, Device};
 use crate::gpu::{self, Choice, Gpu};
 use crate::machine::profile::{Profile, profile};
 use crate::model::{Shape, config};
-use crate::plan::{Memory, Plan, bytes};
+use crate::plan::{Memory, Plan, Purpose, bytes, sums};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
 use crate::{Error, Result, demo};
@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long, default_value = "this", value_name = "MACHINE")]
     machine: String,
     /// Sequences at once
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true)]
     batch: usize,
     /// Print every step of a decode pass with its operands' sizes, bytes and operations
     #[arg(long)]
@@ -48,11 +48,28 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let options = engine::Options { sequences: args.batch, head_rows: args.batch, ..args.model.options() };
     let schedule = Schedule::build(&shape, options.extent(&shape)?);
     let staging = if target.staged { gpu::replay::staging_bytes(&schedule) } else { 0 };
-    let plan = Plan::place(&schedule, &target.memory, staging)?;
+    let view = View {
+        args,
+        schedule: &schedule,
+        wanted: Plan::wanted(&schedule, staging),
+        placed: Plan::place(&schedule, &target.memory, staging),
+        target: &target,
+    };
+    // The arithmetic is what the command is for: it is shown for a model that does not fit, too.
     match json {
-        true => print_json(&to_json(args, &schedule, &plan, &target)),
-        false => print(&to_text(args, &schedule, &plan, &target)?),
+        true => print_json(&view.to_json())?,
+        false => print(&view.to_text())?,
     }
+    view.placed.map(drop)
+}
+
+/// All that is shown of a plan.
+struct View<'a> {
+    args: &'a Args,
+    schedule: &'a Schedule,
+    wanted: Vec<(Purpose, u64)>,
+    placed: Result<Plan>,
+    target: &'a Target,
 }
 
 fn read_shape(args: &Args) -> Result<Shape> {
@@ -145,14 +162,97 @@ fn roofs(schedule: &Schedule, target: &Target, depth: usize) -> Vec<Roof> {
     BATCHES.into_iter().map(roof).collect()
 }
 
-fn to_text(args: &Args, schedule: &Schedule, plan: &Plan, target: &Target) -> Result<String> {
-    let mut t = String::new();
-    // Writing to a String cannot fail.
-    let _ = write_text(&mut t, args, schedule, plan, target);
-    Ok(t)
+impl View<'_> {
+    fn to_text(&self) -> String {
+        let mut t = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write_text(&mut t);
+        t
+    }
+
+    fn sums(&self) -> Vec<(&'static str, u64)> {
+        sums(self.wanted.iter().copied())
+    }
+
+    fn total(&self) -> u64 {
+        self.wanted.iter().fold(0, |sum, w| sum.saturating_add(w.1))
+    }
+
+    fn write_text(&self, t: &mut String) -> std::fmt::Result {
+        let (s, target) = (self.schedule, self.target);
+        write_model(t, self.args, s)?;
+        match &self.placed {
+            Ok(plan) => write_placement(t, plan)?,
+            Err(_) => {
+                for heap in &target.memory.heaps {
+                    writeln!(t, "{}: {} free", heap.name, bytes(heap.available))?;
+                }
+                for (kind, sum) in self.sums() {
+                    writeln!(t, "    {kind:<10} {:>10}", bytes(sum))?;
+                }
+                writeln!(t, "does not fit on {}: {} needed\n", target.memory.device, bytes(self.total()))?;
+            }
+        }
+        writeln!(t, "roofline at a short context: {:.1} GB/s ({})", target.bandwidth / 1e9, target.source)?;
+        writeln!(t, "{:>6} {:>14} {:>12}  bound by", "batch", "bytes a pass", "tokens/s")?;
+        for r in roofs(s, target, 0) {
+            writeln!(t, "{:>6} {:>14} {:>12.1}  {}", r.batch, bytes(r.bytes), r.tokens_s, r.bound)?;
+        }
+        match self.args.schedule {
+            true => write_schedule(t, s, self.args.batch),
+            false => Ok(()),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let (args, s, target) = (self.args, self.schedule, self.target);
+        let plan = self.placed.as_ref().ok();
+        let regions: Vec<Value> = plan
+            .into_iter()
+            .flat_map(|p| &p.regions)
+            .map(|r| json!({"purpose": r.purpose.to_string(), "kind": r.purpose.kind(), "bytes": r.bytes, "heap": r.heap}))
+            .collect();
+        let heaps: Vec<Value> = target
+            .memory
+            .heaps
+            .iter()
+            .map(|h| json!({"name": h.name, "available": h.available, "device_local": h.device_local}))
+            .collect();
+        let roofline: Vec<Value> = roofs(s, target, 0)
+            .into_iter()
+            .map(|r| json!({"batch": r.batch, "bytes": r.bytes, "tokens_s": r.tokens_s, "bound": r.bound}))
+            .collect();
+        let mut value = json!({
+            "model": args.shape.clone().unwrap_or_else(|| args.model.name()),
+            "device": target.memory.device,
+            "fits": plan.is_some(),
+            "bytes": self.total(),
+            "sums": self.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),
+            "heaps": heaps,
+            "regions": regions,
+            "bandwidth": target.bandwidth,
+            "roofline": roofline,
+        });
+        if args.schedule {
+            let pass = Pass::Decode { sequences: args.batch, depth: 0 };
+            value["schedule"] = s
+                .steps
+                .iter()
+                .map(|step| {
+                    let c = step_cost(step, pass);
+                    json!({
+                        "segment": step.segment.to_string(), "label": step.label, "kernel": step.op.name(),
+                        "operands": step.op.operands(), "weight_bytes": c.weight_bytes, "kv_bytes": c.kv_bytes,
+                        "activation_bytes": c.activation_bytes, "operations": c.operations, "after": step.after,
+                    })
+                })
+                .collect();
+        }
+        value
+    }
 }
 
-fn write_text(t: &mut String, args: &Args, s: &Schedule, plan: &Plan, target: &Target) -> std::fmt::Result {
+fn write_model(t: &mut String, args: &Args, s: &Schedule) -> std::fmt::Result {
     let e = &s.extent;
     writeln!(
         t,
@@ -167,7 +267,10 @@ fn write_text(t: &mut String, args: &Args, s: &Schedule, plan: &Plan, target: &T
         s.shape.vocab,
         e.weights.name()
     )?;
-    writeln!(t, "for {} sequence(s) of {} tokens, prefill in chunks of {}\n", e.sequences, e.context, e.max_rows)?;
+    writeln!(t, "for {} sequence(s) of {} tokens, prefill in chunks of {}\n", e.sequences, e.context, e.max_rows)
+}
+
+fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
     for (i, heap) in plan.memory.heaps.iter().enumerate() {
         let used: u64 = plan.regions.iter().filter(|r| r.heap == i).map(|r| r.bytes).sum();
         writeln!(t, "{}: uses {} of {} free", heap.name, bytes(used), bytes(heap.available))?;
@@ -180,17 +283,7 @@ fn write_text(t: &mut String, args: &Args, s: &Schedule, plan: &Plan, target: &T
         }
     }
     let device = &plan.memory.device;
-    writeln!(t, "fits on {device}: {} in {} allocations\n", bytes(plan.bytes()), plan.regions.len())?;
-
-    writeln!(t, "roofline at a short context: {:.1} GB/s ({})", target.bandwidth / 1e9, target.source)?;
-    writeln!(t, "{:>6} {:>14} {:>12}  bound by", "batch", "bytes a pass", "tokens/s")?;
-    for r in roofs(s, target, 0) {
-        writeln!(t, "{:>6} {:>14} {:>12.1}  {}", r.batch, bytes(r.bytes), r.tokens_s, r.bound)?;
-    }
-    if args.schedule {
-        write_schedule(t, s, args.batch)?;
-    }
-    Ok(())
+    writeln!(t, "fits on {device}: {} in {} allocations\n", bytes(plan.bytes()), plan.regions.len())
 }
 
 fn write_schedule(t: &mut String, s: &Schedule, batch: usize) -> std::fmt::Result {
@@ -223,49 +316,4 @@ fn write_schedule(t: &mut String, s: &Schedule, batch: usize) -> std::fmt::Resul
         bytes(sum.activation_bytes),
         sum.operations as f64 / 1e9
     )
-}
-
-fn to_json(args: &Args, s: &Schedule, plan: &Plan, target: &Target) -> Value {
-    let regions: Vec<Value> = plan
-        .regions
-        .iter()
-        .map(|r| json!({"purpose": format!("{:?}", r.purpose), "kind": r.purpose.kind(), "bytes": r.bytes, "heap": r.heap}))
-        .collect();
-    let heaps: Vec<Value> = plan
-        .memory
-        .heaps
-        .iter()
-        .map(|h| json!({"name": h.name, "available": h.available, "device_local": h.device_local}))
-        .collect();
-    let roofline: Vec<Value> = roofs(s, target, 0)
-        .into_iter()
-        .map(|r| json!({"batch": r.batch, "bytes": r.bytes, "tokens_s": r.tokens_s, "bound": r.bound}))
-        .collect();
-    let mut value = json!({
-        "model": args.shape.clone().unwrap_or_else(|| args.model.name()),
-        "device": plan.memory.device,
-        "fits": true,
-        "bytes": plan.bytes(),
-        "sums": plan.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),
-        "heaps": heaps,
-        "regions": regions,
-        "bandwidth": target.bandwidth,
-        "roofline": roofline,
-    });
-    if args.schedule {
-        let pass = Pass::Decode { sequences: args.batch, depth: 0 };
-        value["schedule"] = s
-            .steps
-            .iter()
-            .map(|step| {
-                let c = step_cost(step, pass);
-                json!({
-                    "segment": step.segment.to_string(), "label": step.label, "kernel": step.op.name(),
-                    "operands": step.op.operands(), "weight_bytes": c.weight_bytes, "kv_bytes": c.kv_bytes,
-                    "activation_bytes": c.activation_bytes, "operations": c.operations, "after": step.after,
-                })
-            })
-            .collect();
-    }
-    value
 }

@@ -18,7 +18,7 @@ pub struct ReplyArgs {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "raw")]
     pub(super) system: Option<String>,
     /// Most tokens to generate [default: until the model stops, or the context is full]
-    #[arg(short, value_name = "N")]
+    #[arg(short, value_name = "N", allow_negative_numbers = true)]
     n: Option<usize>,
     /// Sampling temperature; 0 always takes the likeliest token
     #[arg(long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true)]
@@ -36,7 +36,7 @@ pub struct ReplyArgs {
     #[arg(long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true)]
     repeat_penalty: f32,
     /// Seed of the sampling [default: another one each time]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
     seed: Option<u64>,
     /// End the reply at this text; may be given several times
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -162,20 +162,24 @@ pub(super) fn roofline_share(executor: &mut dyn Executor, g: &Generation) -> Opt
     Some(rate / ceiling)
 }
 
-/// One line on what a reply took.
-pub(super) fn summary(executor: &dyn Executor, prompt: usize, g: &Generation, share: Option<f64>) -> String {
-    let rate = match (g.rate(), share) {
-        (Some(rate), Some(share)) => {
-            format!(", {rate:.1} tokens/s ({:.1} % of what its memory allows)", 100.0 * share)
-        }
-        _ => String::new(),
-    };
-    format!(
-        "[{} prompt tokens in {:.2} s, {} tokens in {:.2} s{rate}, {}]",
-        prompt,
-        g.prefill.as_secs_f64(),
-        g.tokens.len(),
-        g.decode.as_secs_f64(),
-        executor.device()
-    )
+/// One line on what a reply took: `prompt` says what was run before it.
+pub(super) fn summary(
+    executor: &dyn Executor,
+    prompt: &str,
+    g: &Generation,
+    share: Option<f64>,
+    with_device: bool,
+) -> String {
+    let mut line = format!("[{prompt} in {:.2} s", g.prefill.as_secs_f64());
+    line += &format!(", {} tokens in {:.2} s", g.tokens.len(), g.decode.as_secs_f64());
+    if let (Some(rate), Some(share)) = (g.rate(), share) {
+        line += &format!(", {rate:.1} tokens/s ({:.1} % of what its memory allows)", 100.0 * share);
+    }
+    if g.full {
+        line += &format!(", stopped: the context of {} is full, raise --ctx", executor.schedule().extent.context);
+    }
+    if with_device {
+        line += &format!(", {}", executor.device());
+    }
+    line + "]"
 }

@@ -3,7 +3,7 @@
 use super::chat;
 use super::model::ModelArgs;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
-use super::{print, print_json};
+use super::{note, print, print_json};
 use crate::engine::DEFAULT_CHUNK;
 use crate::executor::Executor;
 use crate::generate::{Chooser, generate};
@@ -153,6 +153,7 @@ fn answer(
         }));
     }
     print("\n")?;
-    eprintln!("{}", summary(executor, ids.len(), &g, share));
+    let prompt = format!("{} prompt tokens", ids.len());
+    note(&summary(executor, &prompt, &g, share, true));
     Ok(())
 }

@@ -17,6 +17,11 @@ pub fn validation_messages() -> u64 {
     VALIDATION_MESSAGES.load(Ordering::Relaxed)
 }
 
+/// Whether the environment asks for validation.
+pub fn validation_wanted() -> bool {
+    std::env::var_os(VALIDATION_VARIABLE).is_some_and(|v| v == "1")
+}
+
 /// Which Vulkan device to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
@@ -128,7 +133,7 @@ unsafe extern "system" fn on_message(
 type Messenger = (ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT);
 
 fn create_instance(entry: &ash::Entry) -> Result<(ash::Instance, Option<Messenger>)> {
-    let validate = std::env::var_os(VALIDATION_VARIABLE).is_some_and(|v| v == "1");
+    let validate = validation_wanted();
     let app = vk::ApplicationInfo::default().application_name(c"kiln").api_version(vk::API_VERSION_1_3);
     let mut layers: Vec<*const c_char> = Vec::new();
     let mut extensions: Vec<*const c_char> = Vec::new();

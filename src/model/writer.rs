@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::files::INDEX;
 use super::{Shape, TensorId, WeightFormat, config};
+use crate::plan::bytes;
 use crate::{Error, Result};
 
 /// A shard is closed before it would pass this many bytes, as transformers' default has it.
@@ -382,10 +383,9 @@ fn check_space(path: &Path, needed: u64, free: u64) -> Result<()> {
     if needed <= free {
         return Ok(());
     }
-    let gb = |bytes: u64| bytes as f64 / 1e9;
     let place = path.parent().unwrap_or(path).display();
-    let cause = format!("the weights take {:.3} GB, but {:.3} GB are free in {place}", gb(needed), gb(free));
-    Err(Error::failed(cause, format!("free {:.3} GB there or choose another destination", gb(needed - free))))
+    let cause = format!("the weights take {}, but {} are free in {place}", bytes(needed), bytes(free));
+    Err(Error::failed(cause, format!("free {} there or choose another destination", bytes(needed - free))))
 }
 
 const PARTIAL_PREFIX: &str = ".kiln-";
@@ -480,7 +480,7 @@ mod tests {
     #[test]
     fn space_is_refused_with_both_sums() {
         let line = check_space(Path::new("/x/y"), 27_000_000_000, 12_500_000_000).unwrap_err().to_string();
-        assert!(line.contains("take 27.000 GB, but 12.500 GB are free in /x; free 14.500 GB"), "{line}");
+        assert!(line.contains("take 27.0 GB, but 12.5 GB are free in /x; free 14.5 GB"), "{line}");
         assert!(check_space(Path::new("/x/y"), 5, 5).is_ok());
     }
 }
