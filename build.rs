@@ -34,6 +34,8 @@ mod shaders {
         ("argmax", "argmax", &[]),
         ("softcap", "argmax", &["SOFTCAP"]),
         ("read", "read", &[]),
+        ("linear_matrix_int8", "linear_matrix", &[]),
+        ("matrix_rate", "matrix_rate", &[]),
     ];
 
     pub fn compile_all() {

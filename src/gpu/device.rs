@@ -1,5 +1,6 @@
 //! The Vulkan device: loader, choice of device, queue, and what Kiln needs to know of it.
 
+use super::matrix;
 use crate::{Error, Result};
 use ash::vk;
 use std::cell::Cell;
@@ -48,6 +49,8 @@ pub struct Caps {
     pub clock: Option<Clock>,
     /// Whether `VK_EXT_memory_budget` says how much of each heap is free.
     pub memory_budget: bool,
+    /// The matrix units, if it has any that the kernels can use.
+    pub matrix: Option<matrix::Units>,
     /// Identity of the driver's pipeline cache, for its file's name.
     pub cache_id: String,
 }
@@ -286,7 +289,12 @@ fn choose(instance: &ash::Instance, choice: Choice) -> Result<vk::PhysicalDevice
     }
 }
 
-fn read_caps(instance: &ash::Instance, physical: vk::PhysicalDevice, timestamp_bits: u32) -> Result<Caps> {
+fn read_caps(
+    entry: &ash::Entry,
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    timestamp_bits: u32,
+) -> Result<Caps> {
     let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
     let mut p12 = vk::PhysicalDeviceVulkan12Properties::default();
     let mut p13 = vk::PhysicalDeviceVulkan13Properties::default();
@@ -319,6 +327,7 @@ fn read_caps(instance: &ash::Instance, physical: vk::PhysicalDevice, timestamp_b
             mask: u64::MAX >> (64 - timestamp_bits.min(64)),
         }),
         memory_budget: has(ash::ext::memory_budget::NAME),
+        matrix: has(matrix::EXTENSION).then(|| matrix::Units::detect(entry, instance, physical, subgroup)).flatten(),
         cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
     })
 }
@@ -338,7 +347,7 @@ impl Gpu {
         let physical = choose(instance, choice)?;
         let (family, timestamp_bits) = compute_family(instance, physical)
             .ok_or_else(|| Error::device("the device has no compute queue", "use `--device cpu`"))?;
-        let caps = read_caps(instance, physical, timestamp_bits)?;
+        let caps = read_caps(&entry, instance, physical, timestamp_bits)?;
         // SAFETY: `physical` comes from this instance.
         let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
         let device = create_device(instance, physical, family, &caps)?;
@@ -413,19 +422,32 @@ fn create_device(
     if caps.memory_budget {
         extensions.push(ash::ext::memory_budget::NAME.as_ptr());
     }
+    if caps.matrix.is_some() {
+        extensions.push(matrix::EXTENSION.as_ptr());
+    }
     let features = vk::PhysicalDeviceFeatures::default().shader_int64(true);
-    let mut f12 = vk::PhysicalDeviceVulkan12Features::default().shader_int8(true).buffer_device_address(true);
+    let matrix_units = caps.matrix.is_some();
+    let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
+        .shader_int8(true)
+        .buffer_device_address(true)
+        .shader_float16(matrix_units)
+        .vulkan_memory_model(matrix_units)
+        .vulkan_memory_model_device_scope(matrix_units);
     let mut f13 = vk::PhysicalDeviceVulkan13Features::default()
         .synchronization2(true)
         .maintenance4(true)
         .subgroup_size_control(true)
         .compute_full_subgroups(true);
-    let info = vk::DeviceCreateInfo::default()
+    let mut f_matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+    let mut info = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)
         .enabled_extension_names(&extensions)
         .enabled_features(&features)
         .push_next(&mut f12)
         .push_next(&mut f13);
+    if caps.matrix.is_some() {
+        info = info.push_next(&mut f_matrix);
+    }
     // SAFETY: features and extensions were checked to be there; all structures live through the call.
     unsafe { instance.create_device(physical, &info, None) }.map_err(failure("open the device"))
 }

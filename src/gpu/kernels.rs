@@ -33,6 +33,11 @@ macro_rules! modules {
                 match self { $(Module::$variant => $file,)* }
             }
 
+            /// Whether only devices with matrix units can make pipelines of it.
+            pub fn needs_matrix_units(self) -> bool {
+                matches!(self, Module::LinearMatrixInt8 | Module::MatrixRate)
+            }
+
             fn spirv(self) -> &'static [u8] {
                 match self { $(Module::$variant => include_bytes!(concat!("../../shaders/spv/", $file, ".spv")),)* }
             }
@@ -60,6 +65,8 @@ modules! {
     Argmax "argmax" "Greedy choice.",
     Softcap "softcap" "Logit softcap.",
     Read "read" "The read ceiling.",
+    LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
+    MatrixRate "matrix_rate" "The matrix units' ceiling.",
 }
 
 /// A pipeline: a module and the constants that it is specialised by.
@@ -69,8 +76,22 @@ pub struct Kernel {
     pub module: Module,
     /// Invocations of a workgroup (constant 0).
     pub workgroup: u32,
-    /// Constants 1 and 2; their meaning is the module's.
-    pub constants: [u32; 2],
+    /// Constants 1 and up; their meaning is the module's.
+    pub constants: [u32; CONSTANTS],
+}
+
+/// Constants that a kernel may have beside its workgroup.
+pub const CONSTANTS: usize = 10;
+
+/// A kernel's constants from the first ones; the others are 0, for modules that have none of those.
+pub const fn constants<const N: usize>(first: [u32; N]) -> [u32; CONSTANTS] {
+    let mut all = [0; CONSTANTS];
+    let mut i = 0;
+    while i < N {
+        all[i] = first[i];
+        i += 1;
+    }
+    all
 }
 
 /// Makes pipelines, each once, and keeps the driver's cache.
@@ -131,9 +152,10 @@ impl Pipelines {
         let name = kernel.module.name();
         let code = ash::util::read_spv(&mut std::io::Cursor::new(kernel.module.spirv()))
             .map_err(|e| Error::device(format!("the SPIR-V of {name} is damaged: {e}"), "rebuild Kiln"))?;
-        let constants = [kernel.workgroup, kernel.constants[0], kernel.constants[1]];
-        let entries: Vec<_> =
-            (0..3u32).map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4)).collect();
+        let constants: Vec<u32> = std::iter::once(kernel.workgroup).chain(kernel.constants).collect();
+        let entries: Vec<_> = (0..constants.len() as u32)
+            .map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4))
+            .collect();
         let specialization =
             vk::SpecializationInfo::default().map_entries(&entries).data(bytemuck::cast_slice(&constants));
         let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()

@@ -2,7 +2,7 @@
 //!
 //! A dispatch runs one step or, by a fusion declared in [`lower`], several that stand together in the schedule.
 
-use super::kernels::{Kernel, Module, PUSH_BYTES};
+use super::kernels::{Kernel, Module, PUSH_BYTES, constants};
 use crate::model::WeightFormat;
 use crate::schedule::layout::StateLayout;
 use crate::schedule::step::{KvType, Matrix, Op, Ring, Rows, Slot, Vector, WeightBuffer};
@@ -151,7 +151,7 @@ pub fn lower(
 type Lowered = (Kernel, Push, [u32; 2], usize);
 
 fn kernel(module: Module, workgroup: u32) -> Kernel {
-    Kernel { module, workgroup, constants: [1, 1] }
+    Kernel { module, workgroup, constants: constants([1, 1]) }
 }
 
 fn by_format(format: WeightFormat, int8: Module, bf16: Module) -> Module {
@@ -366,7 +366,7 @@ impl Lowering<'_> {
         // Each output row of a subgroup takes `columns` accumulators, twice that with gelu: keep them in registers.
         let rows_each = if gelu || columns > 4 { 1 } else { 2 };
         let workgroup = self.target.subgroup * LINEAR_SUBGROUPS;
-        let kernel = Kernel { module, workgroup, constants: [rows_each as u32, columns as u32] };
+        let kernel = Kernel { module, workgroup, constants: constants([rows_each as u32, columns as u32]) };
         let groups = outputs.div_ceil(rows_each * LINEAR_SUBGROUPS as usize);
         (kernel, push, [grid(groups), count.div_ceil(columns) as u32])
     }

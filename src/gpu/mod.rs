@@ -8,6 +8,7 @@ pub mod ceiling;
 pub mod device;
 pub mod kernels;
 pub mod lower;
+pub mod matrix;
 pub mod memory;
 pub mod replay;
 pub mod stamps;

@@ -1,0 +1,248 @@
+//! The kernels for matrix units, each variant against sums in f64. A device without matrix units cannot run them: the test
+//! says so by name. lavapipe has them from Mesa 26.1 on.
+
+mod common;
+
+use half::f16;
+use kiln::gpu::bake::Queue;
+use kiln::gpu::kernels::Pipelines;
+use kiln::gpu::lower::Dispatch;
+use kiln::gpu::matrix::{self, Linear, LinearPush, Units};
+use kiln::gpu::memory::{Access, Buffer, describe};
+use kiln::gpu::{Gpu, ceiling};
+use std::rc::Rc;
+
+/// What outputs hold before a kernel runs: a NaN that no kernel makes.
+const POISON: u32 = 0x7fc0_dead;
+
+/// A device with matrix units, and what a test needs to run kernels on it.
+struct Bench {
+    queue: Queue,
+    pipelines: Pipelines,
+    units: Units,
+    heap: usize,
+    gpu: Rc<Gpu>,
+}
+
+impl Bench {
+    fn open(test: &str) -> Option<Bench> {
+        let gpu = Rc::new(common::open_gpu());
+        let Some(units) = gpu.caps.matrix else {
+            println!("{test}: not checked here: {} has no matrix units", gpu.caps.name);
+            return None;
+        };
+        println!("{test}: {}, {units:?}", gpu.caps.name);
+        let heaps = describe(&gpu).heaps;
+        let heap =
+            heaps.iter().position(|h| h.device_local && h.host_visible).expect("memory that host and device see");
+        let (queue, pipelines) = (Queue::new(&gpu).unwrap(), Pipelines::new(&gpu).unwrap());
+        Some(Bench { queue, pipelines, units, heap, gpu })
+    }
+
+    fn buffer(&self, bytes: &[u8]) -> Buffer {
+        let mut b = Buffer::new(&self.gpu, bytes.len() as u64, self.heap, Access::Host).unwrap();
+        b.bytes_mut().unwrap()[..bytes.len()].copy_from_slice(bytes);
+        b
+    }
+
+    fn poisoned(&self, words: usize) -> Buffer {
+        self.buffer(bytemuck::cast_slice(&vec![POISON; words]))
+    }
+
+    fn run(&mut self, dispatches: &[Dispatch]) {
+        let commands = self.queue.bake(dispatches, &mut self.pipelines, None, &[]).unwrap();
+        self.queue.submit(&[commands], true).unwrap();
+        self.queue.wait().unwrap();
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        assert_eq!(kiln::gpu::device::validation_messages(), 0);
+    }
+}
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 24
+    }
+
+    /// From -1 to 1.
+    fn real(&mut self) -> f32 {
+        (self.bits() % 65536) as f32 / 32767.5 - 1.0
+    }
+}
+
+fn words(b: &Buffer) -> Vec<u32> {
+    bytemuck::cast_slice(b.bytes().unwrap()).to_vec()
+}
+
+/// Root mean square of the difference over that of `want`; NaN if any is not finite.
+fn relative_rms(got: impl Iterator<Item = f32>, want: &[f64]) -> f64 {
+    let mut difference = 0.0;
+    for (x, &y) in got.zip(want) {
+        difference += (f64::from(x) - y).powi(2);
+    }
+    (difference / want.iter().map(|y| y * y).sum::<f64>()).sqrt()
+}
+
+/// A matrix product with random operands.
+struct Product {
+    n: usize,
+    /// Padded to 16.
+    k: usize,
+    rows: usize,
+    weights: Vec<i8>,
+    scales: Vec<f32>,
+    x: Vec<f16>,
+    x_scales: Vec<f32>,
+}
+
+impl Product {
+    fn new(rows: usize, n: usize, k: usize, seed: u64) -> Product {
+        let mut random = Random(seed);
+        let padded = k.next_multiple_of(16);
+        let mut weights = vec![0; n * padded];
+        for row in weights.chunks_exact_mut(padded) {
+            row[..k].fill_with(|| random.bits() as i8);
+        }
+        let scales = (0..n).map(|_| 0.01 + 0.005 * random.real()).collect();
+        let x_stride = k.next_multiple_of(32);
+        let mut x = vec![f16::ZERO; rows * x_stride];
+        for row in x.chunks_exact_mut(x_stride) {
+            row[..k].fill_with(|| f16::from_f32(random.real()));
+        }
+        let x_scales = (0..rows).map(|_| 1.0 + 0.9 * random.real()).collect();
+        Product { n, k: padded, rows, weights, scales, x, x_scales }
+    }
+
+    fn x_stride(&self) -> usize {
+        (2 * self.k.next_multiple_of(32) + 4).next_multiple_of(64)
+    }
+
+    /// x in half form, with NaN between the rows.
+    fn half_form(&self) -> Vec<u8> {
+        let p = self.k.next_multiple_of(32);
+        let mut out = vec![0xff; self.rows * self.x_stride()];
+        for (r, row) in out.chunks_exact_mut(self.x_stride()).enumerate() {
+            let bits: Vec<u16> = self.x[r * p..][..p].iter().map(|x| x.to_bits()).collect();
+            row[..2 * p].copy_from_slice(bytemuck::cast_slice(&bits));
+            row[2 * p..2 * p + 4].copy_from_slice(&self.x_scales[r].to_le_bytes());
+        }
+        out
+    }
+
+    fn expected(&self) -> Vec<f64> {
+        let p = self.k.next_multiple_of(32);
+        let x: Vec<f64> = self.x.iter().map(|x| x.to_f64()).collect();
+        let w: Vec<f64> = self.weights.iter().map(|&w| f64::from(w)).collect();
+        let mut out = Vec::with_capacity(self.rows * self.n);
+        for r in 0..self.rows {
+            for n in 0..self.n {
+                let sum: f64 = x[r * p..][..self.k].iter().zip(&w[n * self.k..][..self.k]).map(|(a, b)| a * b).sum();
+                out.push(sum * f64::from(self.scales[n]) * f64::from(self.x_scales[r]));
+            }
+        }
+        out
+    }
+
+    /// Runs passes of `rows` rows, fewer of them live, with every variant.
+    fn check(&self, bench: &mut Bench, live: usize, variants: &[Linear]) {
+        let out_stride = self.n + 5;
+        // The state's words, `live` at index 2.
+        let state = bench.buffer(bytemuck::cast_slice(&[0u32, 0, live as u32, 0]));
+        let weight = bench.buffer(bytemuck::cast_slice(&self.weights));
+        let scales = bench.buffer(bytemuck::cast_slice(&self.scales));
+        let x = bench.buffer(&self.half_form());
+        let want = self.expected();
+        for &variant in variants {
+            let mut out = bench.poisoned(self.rows * out_stride);
+            let [part_bytes, counter_bytes] = variant.scratch_bytes(self.rows, self.n);
+            let parts = bench.poisoned(part_bytes as usize / 4);
+            let arrived = bench.buffer(&vec![0; counter_bytes as usize]);
+            let push = LinearPush {
+                state: state.address,
+                weight: weight.address,
+                scales: scales.address,
+                x: x.address,
+                out: out.address,
+                parts: parts.address,
+                arrived: arrived.address,
+                which: 2,
+                outputs: self.n,
+                inputs: self.k,
+                x_stride: self.x_stride(),
+                out_stride,
+                splits: variant.splits,
+            };
+            let dispatch = Dispatch {
+                steps: 0..0,
+                kernel: variant.kernel(bench.units),
+                push: push.push(),
+                groups: variant.groups(self.rows, self.n),
+                barrier: true,
+            };
+            let name = format!(
+                "{live} of {} rows, {} x {}, {} in {} splits",
+                self.rows,
+                self.n,
+                self.k,
+                variant.tile.name(),
+                variant.splits
+            );
+            // Twice: the counters must be as before.
+            for _ in 0..2 {
+                bytemuck::cast_slice_mut(out.bytes_mut().unwrap()).fill(POISON);
+                bench.run(std::slice::from_ref(&dispatch));
+                let got = words(&out);
+                let (alive, dead) = got.split_at(live * out_stride);
+                assert!(dead.iter().all(|&w| w == POISON), "{name}: a dead row was written");
+                for row in alive.chunks_exact(out_stride) {
+                    assert!(row[self.n..].iter().all(|&w| w == POISON), "{name}: written past the row");
+                }
+                let results = alive.chunks_exact(out_stride).flat_map(|r| &r[..self.n]).map(|&w| f32::from_bits(w));
+                let error = relative_rms(results, &want[..live * self.n]);
+                assert!(error < 1e-5, "{name}: {error:.1e}");
+            }
+            assert!(words(&arrived)[..counter_bytes as usize / 4].iter().all(|&w| w == 0), "{name}: counters stay");
+        }
+    }
+}
+
+#[test]
+fn linear_variants_compute_their_product() {
+    let Some(mut bench) = Bench::open("linear_variants_compute_their_product") else { return };
+    let cases = [
+        // rows, live, N, K
+        (1, 1, 8, 16),
+        (1, 1, 100, 48),
+        (17, 17, 72, 72),
+        (33, 20, 100, 72),
+        (33, 33, 257, 1008),
+        (100, 65, 200, 200),
+        (160, 129, 130, 528),
+        (512, 300, 264, 336),
+    ];
+    let mut checked = std::collections::HashSet::new();
+    for (i, (rows, live, n, k)) in cases.into_iter().enumerate() {
+        let variants = matrix::linear_variants(bench.units, rows, n, k);
+        assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
+        Product::new(rows, n, k, 7 + i as u64).check(&mut bench, live, &variants);
+        checked.extend(variants);
+    }
+    println!("{} variants checked", checked.len());
+}
+
+#[test]
+fn the_matrix_rate_is_measured() {
+    let Some(bench) = Bench::open("the_matrix_rate_is_measured") else { return };
+    let rate = ceiling::measure_matrix_rate(&bench.gpu).unwrap().unwrap();
+    println!("{:.3} TFLOP/s", rate * 1e-12);
+    assert!(rate.is_finite() && rate > 1e6);
+}
