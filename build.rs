@@ -35,6 +35,7 @@ mod shaders {
         ("softcap", "argmax", &["SOFTCAP"]),
         ("read", "read", &[]),
         ("linear_matrix_int8", "linear_matrix", &[]),
+        ("attend_matrix_f16", "attend_matrix", &[]),
         ("matrix_rate", "matrix_rate", &[]),
     ];
 

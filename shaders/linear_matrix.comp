@@ -2,10 +2,11 @@
 // weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x in half form: per row f16[P], P = K padded to
 // 32 with zeros, then one f32 scale at byte 2P, rows x_stride bytes apart; out f32 [rows, out_stride].
 // A workgroup makes a BM x BN tile of out (rows x outputs) in steps of BK inputs; a subgroup WM x WN of it, and of each
-// step the KSPLIT-th part of the inputs. While a step is multiplied out of shared memory, the next one's bytes are on
-// their way from memory to registers; weights become f16 between there and shared memory. With `splits` > 1 the inputs
-// are divided among that many workgroups as well: each leaves its sums in `parts`, and the last to finish adds them, always
-// in the same order.
+// step the KSPLIT-th part of the inputs. While a step is multiplied out of shared memory, the next DEPTH steps' bytes are on
+// their way from memory to registers: a step is multiplied in less time than memory takes to answer. Weights become f16
+// between registers and shared memory, which holds one step, or with BUFFERS = 2 also the one that is being stored. With
+// `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last to
+// finish adds them, always in the same order.
 // Shared memory: max(BUFFERS * (BM + BN) * (BK + 8) * 2, subgroups * M * WN * 4) bytes.
 // Bytes: N * K from memory, once where the row tiles of a weight tile run together; x from caches, N / BN times.
 // Operations: 2 * N * K * rows.
@@ -41,6 +42,7 @@ layout(constant_id = 7) const uint BUFFERS = 1;
 layout(constant_id = 8) const uint M = 16;
 layout(constant_id = 9) const uint N = 16;
 layout(constant_id = 10) const uint K = 16;
+layout(constant_id = 11) const uint DEPTH = 1;
 
 // Subgroups along a tile's rows and outputs, matrices of a subgroup.
 const uint SUBS_M = BM / WM;
@@ -58,22 +60,29 @@ const uint TILE_UNITS = BUFFERS * BUFFER_UNITS;
 shared uvec4 tiles[TILE_UNITS > STAGE_UNITS ? TILE_UNITS : STAGE_UNITS];
 shared bool is_last;
 
-// 16-byte loads of one step: in all, and of an invocation.
-const uint W_LOADS = BN * BK / 16;
-const uint X_LOADS = BM * BK / 8;
+// 16-byte loads of one step: of a row, in all, and of an invocation.
+const uint W_PARTS = BK / 16;
+const uint X_PARTS = BK / 8;
+const uint W_LOADS = BN * W_PARTS;
+const uint X_LOADS = BM * X_PARTS;
 const uint W_EACH = (W_LOADS + WORKGROUP - 1) / WORKGROUP;
 const uint X_EACH = (X_LOADS + WORKGROUP - 1) / WORKGROUP;
 
-// Bytes as f16: 0x6400 + b is 1024 + b, and the sign's flip adds 128.
-uint widen2(uint bytes) {
-    return packFloat2x16(unpackFloat2x16(bytes) - f16vec2(1152.0hf));
-}
+// Four weights as f16, elements 0 and 2 before 1 and 3: bytes become f16 by putting them behind 0x64, which makes 1024 + b,
+// where the sign's flip has added 128 to b. x is put in the same order.
 uvec2 widen4(uint w) {
-    w ^= 0x80808080u;
-    uint low = (w & 0xffu) | ((w & 0xff00u) << 8) | 0x64006400u;
-    uint high = ((w >> 16) & 0xffu) | ((w >> 8) & 0xff0000u) | 0x64006400u;
-    return uvec2(widen2(low), widen2(high));
+    f16vec2 offset = f16vec2(1152.0hf);
+    uint even = (w & 0x00ff00ffu) ^ 0x64806480u, odd = ((w >> 8) & 0x00ff00ffu) ^ 0x64806480u;
+    return uvec2(packFloat2x16(unpackFloat2x16(even) - offset), packFloat2x16(unpackFloat2x16(odd) - offset));
 }
+uvec2 reorder4(uint x01, uint x23) {
+    return uvec2((x01 & 0xffffu) | (x23 << 16), (x01 >> 16) | (x23 & 0xffff0000u));
+}
+
+// Where rows have 4 units, 5 apart: the order of a tile's rows in which eight invocations that store together, two a row of
+// weights or four a row of x, meet eight different banks.
+uint bank_order_w(uint i) { return (i & ~6u) | ((i & 2u) << 1) | ((i & 4u) >> 1); }
+uint bank_order_x(uint i) { return (i & ~7u) | ((i & 1u) << 2) | ((i & 6u) >> 1); }
 
 void main() {
     uint live = live_rows(state, which);
@@ -89,78 +98,100 @@ void main() {
     // Where this invocation's loads begin, and where in shared memory they end. Rows past the end repeat the last one.
     uint64_t w_at[W_EACH];
     uint64_t x_at[X_EACH];
-    uint w_k[W_EACH];
-    uint x_k[X_EACH];
+    uint w_to[W_EACH];
+    uint x_to[X_EACH];
     [[unroll]] for (uint i = 0; i < W_EACH; ++i) {
-        uint load = id + i * WORKGROUP;
-        w_k[i] = load % (BK / 16) * 16;
-        w_at[i] = weight + uint64_t(min(n0 + load / (BK / 16), n - 1)) * k + w_k[i];
+        uint load = id + i * WORKGROUP, part = load % W_PARTS;
+        uint row = W_PARTS == 2 ? bank_order_w(load / W_PARTS) : load / W_PARTS;
+        w_at[i] = weight + uint64_t(min(n0 + row, n - 1)) * k + part * 16;
+        w_to[i] = (BM + row) * UNITS + part * 2;
     }
     [[unroll]] for (uint i = 0; i < X_EACH; ++i) {
-        uint load = id + i * WORKGROUP;
-        x_k[i] = load % (BK / 8) * 8;
-        x_at[i] = x + uint64_t(min(r0 + load / (BK / 8), live - 1)) * x_stride + 2 * x_k[i];
+        uint load = id + i * WORKGROUP, part = load % X_PARTS;
+        uint row = X_PARTS == 4 ? bank_order_x(load / X_PARTS) : load / X_PARTS;
+        x_at[i] = x + uint64_t(min(r0 + row, live - 1)) * x_stride + part * 16;
+        x_to[i] = row * UNITS + part;
     }
 
     uint subgroup_k = gl_SubgroupID / (SUBS_M * SUBS_N);
     uint subgroup_m = gl_SubgroupID / SUBS_N % SUBS_M, subgroup_n = gl_SubgroupID % SUBS_N;
+    uint a_at = subgroup_m * WM * UNITS + subgroup_k * (BK / KSPLIT / 8);
+    uint b_at = (BM + subgroup_n * WN) * UNITS + subgroup_k * (BK / KSPLIT / 8);
 
     coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> sums[MATS_M * MATS_N];
     [[unroll]] for (uint i = 0; i < MATS_M * MATS_N; ++i) {
         sums[i] = coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>(0.0);
     }
 
-    uvec4 w_next[W_EACH];
-    uvec4 x_next[X_EACH];
+    // Steps on their way: step s is in [s % DEPTH].
+    uvec4 w_next[DEPTH * W_EACH];
+    uvec4 x_next[DEPTH * X_EACH];
 
-    // The tail of the last step reads as zero.
-#define FETCH(step)                                                                                                    \
+    // What lies behind the inputs' end reads as zero.
+#define FETCH(slot, step)                                                                                              \
     [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                     \
-        w_next[i] = uvec4(0);                                                                                          \
-        if ((step) * BK + w_k[i] < k) w_next[i] = Words4(w_at[i] + (step) * BK).at[0];                                 \
+        uint at = (step) * BK + (id + i * WORKGROUP) % W_PARTS * 16;                                                   \
+        w_next[(slot) * W_EACH + i] = uvec4(0);                                                                        \
+        if ((step) < step_end && at < k) w_next[(slot) * W_EACH + i] = Words4(w_at[i] + (step) * BK).at[0];            \
     }                                                                                                                  \
     [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                     \
-        x_next[i] = uvec4(0);                                                                                          \
-        if ((step) * BK + x_k[i] < k) x_next[i] = Words4(x_at[i] + (step) * (2 * BK)).at[0];                           \
+        uint at = (step) * BK + (id + i * WORKGROUP) % X_PARTS * 8;                                                    \
+        x_next[(slot) * X_EACH + i] = uvec4(0);                                                                        \
+        if ((step) < step_end && at < k) x_next[(slot) * X_EACH + i] = Words4(x_at[i] + (step) * (2 * BK)).at[0];      \
+    }
+#define STORE(slot, base)                                                                                              \
+    [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                     \
+        if (W_LOADS % WORKGROUP == 0 || id + i * WORKGROUP < W_LOADS) {                                                \
+            uvec4 w = w_next[(slot) * W_EACH + i];                                                                     \
+            tiles[(base) + w_to[i]] = uvec4(widen4(w.x), widen4(w.y));                                                 \
+            tiles[(base) + w_to[i] + 1] = uvec4(widen4(w.z), widen4(w.w));                                             \
+        }                                                                                                              \
+    }                                                                                                                  \
+    [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                     \
+        if (X_LOADS % WORKGROUP == 0 || id + i * WORKGROUP < X_LOADS) {                                                \
+            uvec4 v = x_next[(slot) * X_EACH + i];                                                                     \
+            tiles[(base) + x_to[i]] = uvec4(reorder4(v.x, v.y), reorder4(v.z, v.w));                                   \
+        }                                                                                                              \
     }
 
-    if (step_first < step_end) { FETCH(step_first) }
-    for (uint step = step_first; step < step_end; ++step) {
-        uint base = (BUFFERS == 1 ? 0 : (step & 1)) * BUFFER_UNITS;
-        if (BUFFERS == 1) barrier();
-        [[unroll]] for (uint i = 0; i < W_EACH; ++i) {
-            uint load = id + i * WORKGROUP;
-            if (W_LOADS % WORKGROUP == 0 || load < W_LOADS) {
-                uint to = base + (BM + load / (BK / 16)) * UNITS + load % (BK / 16) * 2;
-                uvec4 w = w_next[i];
-                tiles[to] = uvec4(widen4(w.x), widen4(w.y));
-                tiles[to + 1] = uvec4(widen4(w.z), widen4(w.w));
-            }
-        }
-        [[unroll]] for (uint i = 0; i < X_EACH; ++i) {
-            uint load = id + i * WORKGROUP;
-            if (X_LOADS % WORKGROUP == 0 || load < X_LOADS) {
-                tiles[base + load / (BK / 8) * UNITS + load % (BK / 8)] = x_next[i];
-            }
-        }
+    [[unroll]] for (uint d = 0; d < DEPTH; ++d) { FETCH(d, step_first + d) }
+    if (BUFFERS == 2) {
+        STORE(0, 0)
+        FETCH(0, step_first + DEPTH)
         barrier();
-        if (step + 1 < step_end) { FETCH(step + 1) }
-
-        [[unroll]] for (uint kk = 0; kk < BK / KSPLIT; kk += K) {
-            uint unit = base + (subgroup_k * (BK / KSPLIT) + kk) / 8;
-            coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a[MATS_M];
-            [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
-                coopMatLoad(a[i], tiles, unit + (subgroup_m * WM + i * M) * UNITS, UNITS,
-                            gl_CooperativeMatrixLayoutRowMajor);
+    }
+    for (uint round = step_first; round < step_end; round += DEPTH) {
+        [[unroll]] for (uint d = 0; d < DEPTH; ++d) {
+            uint step = round + d;
+            if (step >= step_end) break;
+            uint base = 0;
+            if (BUFFERS == 1) {
+                barrier();
+                STORE(d, 0)
+                FETCH(d, step + DEPTH)
+                barrier();
+            } else {
+                const uint next = (d + 1) % DEPTH;
+                base = ((step - step_first) & 1) * BUFFER_UNITS;
+                STORE(next, BUFFER_UNITS - base)
+                FETCH(next, step + 1 + DEPTH)
             }
-            [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
-                coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b;
-                coopMatLoad(b, tiles, unit + (BM + subgroup_n * WN + j * N) * UNITS, UNITS,
-                            gl_CooperativeMatrixLayoutColumnMajor);
+            [[unroll]] for (uint kk = 0; kk < BK / KSPLIT; kk += K) {
+                coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a[MATS_M];
                 [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
-                    sums[i * MATS_N + j] = coopMatMulAdd(a[i], b, sums[i * MATS_N + j]);
+                    coopMatLoad(a[i], tiles, base + a_at + i * M * UNITS + kk / 8, UNITS,
+                                gl_CooperativeMatrixLayoutRowMajor);
+                }
+                [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
+                    coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b;
+                    coopMatLoad(b, tiles, base + b_at + j * N * UNITS + kk / 8, UNITS,
+                                gl_CooperativeMatrixLayoutColumnMajor);
+                    [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
+                        sums[i * MATS_N + j] = coopMatMulAdd(a[i], b, sums[i * MATS_N + j]);
+                    }
                 }
             }
+            if (BUFFERS == 2) barrier();
         }
     }
 

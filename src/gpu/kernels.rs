@@ -35,7 +35,7 @@ macro_rules! modules {
 
             /// Whether only devices with matrix units can make pipelines of it.
             pub fn needs_matrix_units(self) -> bool {
-                matches!(self, Module::LinearMatrixInt8 | Module::MatrixRate)
+                matches!(self, Module::LinearMatrixInt8 | Module::AttendMatrixF16 | Module::MatrixRate)
             }
 
             fn spirv(self) -> &'static [u8] {
@@ -66,6 +66,7 @@ modules! {
     Softcap "softcap" "Logit softcap.",
     Read "read" "The read ceiling.",
     LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
+    AttendMatrixF16 "attend_matrix_f16" "Attention of consecutive rows by matrix units, f16 cache.",
     MatrixRate "matrix_rate" "The matrix units' ceiling.",
 }
 
@@ -81,7 +82,7 @@ pub struct Kernel {
 }
 
 /// Constants that a kernel may have beside its workgroup.
-pub const CONSTANTS: usize = 10;
+pub const CONSTANTS: usize = 11;
 
 /// A kernel's constants from the first ones; the others are 0, for modules that have none of those.
 pub const fn constants<const N: usize>(first: [u32; N]) -> [u32; CONSTANTS] {

@@ -103,13 +103,15 @@ pub struct LinearTile {
     pub input_parts: u32,
     /// Steps in shared memory: with 2, one is filled while the other is multiplied.
     pub buffers: u32,
+    /// Steps that are on their way from memory.
+    pub depth: u32,
 }
 
 impl LinearTile {
-    const fn new(tile: [u32; 3], part: [u32; 2], input_parts: u32, buffers: u32) -> LinearTile {
+    const fn new(tile: [u32; 3], part: [u32; 2], input_parts: u32, [buffers, depth]: [u32; 2]) -> LinearTile {
         let [rows, outputs, inputs] = tile;
         let [subgroup_rows, subgroup_outputs] = part;
-        LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, buffers }
+        LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, buffers, depth }
     }
 
     fn subgroups(self) -> u32 {
@@ -131,35 +133,164 @@ impl LinearTile {
             && self.subgroups() * units.subgroup <= units.max_workgroup
     }
 
-    /// The tile as text: `rows x outputs x inputs`, the subgroup's part, input parts, buffers.
+    /// The tile as text: `rows x outputs x inputs`, the subgroup's part, input parts, buffers and depth.
     pub fn name(self) -> String {
-        let LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, buffers } = self;
-        format!("{rows}x{outputs}x{inputs}/{subgroup_rows}x{subgroup_outputs}/{input_parts} {buffers}b")
+        let LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, buffers, depth } = self;
+        format!("{rows}x{outputs}x{inputs}/{subgroup_rows}x{subgroup_outputs}/{input_parts} b{buffers}d{depth}")
     }
 }
 
 /// Every tile, those of many rows first.
+#[rustfmt::skip]
 const LINEAR_TILES: &[LinearTile] = &[
-    LinearTile::new([256, 128, 32], [64, 64], 1, 1),
-    LinearTile::new([128, 256, 32], [64, 64], 1, 1),
-    LinearTile::new([128, 128, 64], [64, 32], 1, 1),
-    LinearTile::new([128, 128, 32], [64, 32], 1, 2),
-    LinearTile::new([128, 128, 32], [64, 64], 1, 2),
-    LinearTile::new([128, 96, 64], [64, 48], 1, 1),
-    LinearTile::new([64, 128, 64], [32, 64], 1, 1),
-    LinearTile::new([64, 128, 64], [32, 32], 1, 1),
-    LinearTile::new([64, 64, 32], [32, 32], 1, 2),
-    LinearTile::new([32, 128, 128], [32, 32], 1, 1),
-    LinearTile::new([32, 128, 128], [32, 64], 4, 1),
-    LinearTile::new([32, 64, 128], [32, 32], 2, 1),
-    LinearTile::new([32, 64, 128], [32, 32], 4, 1),
-    LinearTile::new([32, 64, 64], [16, 32], 1, 2),
-    LinearTile::new([16, 128, 128], [16, 32], 1, 1),
-    LinearTile::new([16, 128, 128], [16, 64], 4, 1),
-    LinearTile::new([16, 64, 256], [16, 32], 4, 1),
-    LinearTile::new([16, 64, 128], [16, 16], 1, 2),
-    LinearTile::new([16, 32, 256], [16, 32], 8, 1),
-    LinearTile::new([16, 32, 256], [16, 16], 4, 2),
+    LinearTile::new([128, 128, 32], [64, 64], 1, [2, 1]),
+    LinearTile::new([128, 128, 32], [64, 64], 1, [2, 2]),
+    LinearTile::new([128, 128, 32], [64, 64], 1, [2, 3]),
+    LinearTile::new([128, 128, 32], [64, 64], 1, [1, 2]),
+    LinearTile::new([128, 128, 32], [64, 32], 1, [2, 1]),
+    LinearTile::new([128, 128, 32], [64, 32], 1, [2, 2]),
+    LinearTile::new([128, 128, 32], [64, 32], 1, [2, 3]),
+    LinearTile::new([128, 128, 32], [64, 32], 1, [1, 2]),
+    LinearTile::new([128, 128, 64], [64, 32], 1, [1, 1]),
+    LinearTile::new([128, 128, 64], [64, 32], 1, [1, 2]),
+    LinearTile::new([128, 128, 64], [64, 32], 1, [1, 3]),
+    LinearTile::new([128, 128, 64], [64, 64], 1, [1, 1]),
+    LinearTile::new([128, 128, 64], [64, 64], 1, [1, 2]),
+    LinearTile::new([128, 128, 64], [64, 32], 2, [1, 1]),
+    LinearTile::new([128, 128, 64], [64, 32], 2, [1, 2]),
+    LinearTile::new([128, 128, 32], [64, 32], 2, [2, 1]),
+    LinearTile::new([128, 128, 32], [64, 32], 2, [2, 2]),
+    LinearTile::new([128, 256, 32], [64, 64], 1, [1, 1]),
+    LinearTile::new([128, 256, 32], [64, 64], 1, [1, 2]),
+    LinearTile::new([128, 256, 32], [64, 64], 1, [1, 3]),
+    LinearTile::new([128, 256, 32], [64, 32], 1, [1, 1]),
+    LinearTile::new([128, 256, 32], [64, 32], 1, [1, 2]),
+    LinearTile::new([256, 128, 32], [64, 64], 1, [1, 1]),
+    LinearTile::new([256, 128, 32], [64, 64], 1, [1, 2]),
+    LinearTile::new([256, 128, 32], [64, 32], 1, [1, 1]),
+    LinearTile::new([256, 128, 32], [64, 32], 1, [1, 2]),
+    LinearTile::new([128, 192, 32], [64, 48], 1, [1, 1]),
+    LinearTile::new([128, 192, 32], [64, 48], 1, [1, 2]),
+    LinearTile::new([128, 96, 32], [64, 48], 1, [2, 1]),
+    LinearTile::new([128, 96, 32], [64, 48], 1, [2, 2]),
+    LinearTile::new([128, 96, 32], [64, 48], 1, [2, 3]),
+    LinearTile::new([128, 96, 64], [64, 48], 1, [1, 1]),
+    LinearTile::new([128, 96, 64], [64, 48], 1, [1, 2]),
+    LinearTile::new([128, 64, 32], [64, 32], 1, [2, 1]),
+    LinearTile::new([128, 64, 32], [64, 32], 1, [2, 2]),
+    LinearTile::new([128, 64, 32], [64, 32], 1, [2, 3]),
+    LinearTile::new([128, 64, 64], [64, 32], 1, [1, 1]),
+    LinearTile::new([128, 64, 64], [64, 32], 1, [1, 2]),
+    LinearTile::new([256, 96, 32], [64, 48], 1, [1, 1]),
+    LinearTile::new([256, 96, 32], [64, 48], 1, [1, 2]),
+    LinearTile::new([256, 64, 32], [64, 32], 1, [1, 1]),
+    LinearTile::new([256, 64, 32], [64, 32], 1, [1, 2]),
+    LinearTile::new([256, 64, 32], [64, 32], 1, [1, 3]),
+    LinearTile::new([256, 64, 64], [64, 32], 1, [1, 1]),
+    LinearTile::new([256, 64, 64], [64, 32], 1, [1, 2]),
+    LinearTile::new([64, 256, 32], [64, 64], 1, [1, 1]),
+    LinearTile::new([64, 256, 32], [64, 64], 1, [1, 2]),
+    LinearTile::new([64, 256, 32], [64, 64], 1, [1, 3]),
+    LinearTile::new([64, 256, 32], [64, 32], 1, [1, 1]),
+    LinearTile::new([64, 256, 32], [64, 32], 1, [1, 2]),
+    LinearTile::new([64, 128, 32], [64, 32], 1, [2, 1]),
+    LinearTile::new([64, 128, 32], [64, 32], 1, [2, 2]),
+    LinearTile::new([64, 128, 32], [64, 32], 1, [2, 3]),
+    LinearTile::new([64, 128, 64], [64, 32], 1, [1, 1]),
+    LinearTile::new([64, 128, 64], [64, 32], 1, [1, 2]),
+    LinearTile::new([64, 128, 64], [64, 32], 1, [1, 3]),
+    LinearTile::new([64, 128, 64], [32, 32], 1, [1, 1]),
+    LinearTile::new([64, 128, 64], [32, 32], 1, [1, 2]),
+    LinearTile::new([64, 128, 128], [32, 32], 1, [1, 1]),
+    LinearTile::new([64, 64, 64], [32, 32], 1, [2, 1]),
+    LinearTile::new([64, 64, 64], [32, 32], 1, [2, 2]),
+    LinearTile::new([64, 64, 64], [32, 32], 1, [2, 3]),
+    LinearTile::new([64, 64, 128], [32, 32], 2, [1, 1]),
+    LinearTile::new([64, 64, 128], [32, 32], 2, [1, 2]),
+    LinearTile::new([64, 32, 128], [32, 32], 2, [1, 1]),
+    LinearTile::new([64, 32, 128], [32, 32], 2, [1, 2]),
+    LinearTile::new([64, 32, 128], [32, 32], 2, [1, 3]),
+    LinearTile::new([32, 256, 32], [32, 64], 1, [2, 2]),
+    LinearTile::new([32, 256, 32], [32, 64], 1, [2, 3]),
+    LinearTile::new([32, 256, 64], [32, 64], 1, [1, 1]),
+    LinearTile::new([32, 256, 64], [32, 64], 1, [1, 2]),
+    LinearTile::new([32, 256, 64], [32, 64], 1, [1, 3]),
+    LinearTile::new([32, 256, 64], [32, 32], 1, [1, 1]),
+    LinearTile::new([32, 256, 64], [32, 32], 1, [1, 2]),
+    LinearTile::new([32, 256, 64], [32, 32], 1, [1, 3]),
+    LinearTile::new([32, 128, 64], [32, 32], 1, [2, 1]),
+    LinearTile::new([32, 128, 64], [32, 32], 1, [2, 2]),
+    LinearTile::new([32, 128, 64], [32, 32], 1, [2, 3]),
+    LinearTile::new([32, 128, 64], [32, 32], 1, [2, 4]),
+    LinearTile::new([32, 128, 64], [32, 32], 1, [1, 3]),
+    LinearTile::new([32, 128, 64], [32, 16], 1, [2, 2]),
+    LinearTile::new([32, 128, 64], [32, 16], 1, [2, 3]),
+    LinearTile::new([32, 128, 128], [32, 32], 1, [1, 1]),
+    LinearTile::new([32, 128, 128], [32, 32], 1, [1, 2]),
+    LinearTile::new([32, 128, 128], [32, 64], 4, [1, 1]),
+    LinearTile::new([32, 128, 128], [32, 64], 4, [1, 2]),
+    LinearTile::new([32, 128, 128], [32, 32], 2, [1, 1]),
+    LinearTile::new([32, 128, 128], [32, 32], 2, [1, 2]),
+    LinearTile::new([32, 128, 128], [32, 32], 2, [1, 3]),
+    LinearTile::new([32, 64, 128], [32, 32], 2, [1, 1]),
+    LinearTile::new([32, 64, 128], [32, 32], 2, [1, 2]),
+    LinearTile::new([32, 64, 128], [32, 32], 2, [1, 3]),
+    LinearTile::new([32, 64, 128], [32, 32], 2, [1, 4]),
+    LinearTile::new([32, 64, 128], [32, 32], 4, [1, 1]),
+    LinearTile::new([32, 64, 128], [32, 32], 4, [1, 2]),
+    LinearTile::new([32, 64, 128], [32, 32], 4, [1, 3]),
+    LinearTile::new([32, 64, 64], [32, 32], 2, [2, 2]),
+    LinearTile::new([32, 64, 64], [32, 32], 2, [2, 3]),
+    LinearTile::new([32, 64, 64], [32, 32], 2, [2, 4]),
+    LinearTile::new([32, 64, 64], [32, 32], 1, [2, 2]),
+    LinearTile::new([32, 64, 64], [32, 32], 1, [2, 3]),
+    LinearTile::new([32, 32, 256], [32, 32], 8, [1, 1]),
+    LinearTile::new([32, 32, 256], [32, 32], 8, [1, 2]),
+    LinearTile::new([32, 32, 256], [32, 32], 8, [1, 3]),
+    LinearTile::new([32, 32, 256], [32, 32], 4, [1, 1]),
+    LinearTile::new([32, 32, 256], [32, 32], 4, [1, 2]),
+    LinearTile::new([32, 32, 256], [32, 32], 4, [1, 3]),
+    LinearTile::new([16, 256, 64], [16, 64], 1, [1, 1]),
+    LinearTile::new([16, 256, 64], [16, 64], 1, [1, 2]),
+    LinearTile::new([16, 256, 64], [16, 64], 1, [1, 3]),
+    LinearTile::new([16, 256, 64], [16, 32], 1, [1, 1]),
+    LinearTile::new([16, 256, 64], [16, 32], 1, [1, 2]),
+    LinearTile::new([16, 256, 64], [16, 32], 1, [1, 3]),
+    LinearTile::new([16, 128, 64], [16, 32], 1, [2, 1]),
+    LinearTile::new([16, 128, 64], [16, 32], 1, [2, 2]),
+    LinearTile::new([16, 128, 64], [16, 32], 1, [2, 3]),
+    LinearTile::new([16, 128, 64], [16, 32], 1, [2, 4]),
+    LinearTile::new([16, 128, 128], [16, 32], 1, [1, 1]),
+    LinearTile::new([16, 128, 128], [16, 32], 1, [1, 2]),
+    LinearTile::new([16, 128, 128], [16, 32], 1, [1, 3]),
+    LinearTile::new([16, 128, 128], [16, 64], 4, [1, 1]),
+    LinearTile::new([16, 128, 128], [16, 64], 4, [1, 2]),
+    LinearTile::new([16, 128, 128], [16, 64], 4, [1, 3]),
+    LinearTile::new([16, 128, 128], [16, 32], 2, [1, 1]),
+    LinearTile::new([16, 128, 128], [16, 32], 2, [1, 2]),
+    LinearTile::new([16, 128, 128], [16, 32], 2, [1, 3]),
+    LinearTile::new([16, 64, 128], [16, 16], 1, [2, 1]),
+    LinearTile::new([16, 64, 128], [16, 16], 1, [2, 2]),
+    LinearTile::new([16, 64, 128], [16, 16], 1, [2, 3]),
+    LinearTile::new([16, 64, 128], [16, 32], 2, [2, 1]),
+    LinearTile::new([16, 64, 128], [16, 32], 2, [2, 2]),
+    LinearTile::new([16, 64, 128], [16, 32], 2, [2, 3]),
+    LinearTile::new([16, 64, 256], [16, 32], 4, [1, 1]),
+    LinearTile::new([16, 64, 256], [16, 32], 4, [1, 2]),
+    LinearTile::new([16, 64, 256], [16, 32], 4, [1, 3]),
+    LinearTile::new([16, 64, 256], [16, 64], 8, [1, 1]),
+    LinearTile::new([16, 64, 256], [16, 64], 8, [1, 2]),
+    LinearTile::new([16, 64, 256], [16, 64], 8, [1, 3]),
+    LinearTile::new([16, 64, 256], [16, 64], 4, [1, 1]),
+    LinearTile::new([16, 64, 256], [16, 64], 4, [1, 2]),
+    LinearTile::new([16, 32, 256], [16, 32], 8, [1, 1]),
+    LinearTile::new([16, 32, 256], [16, 32], 8, [1, 2]),
+    LinearTile::new([16, 32, 256], [16, 32], 8, [1, 3]),
+    LinearTile::new([16, 32, 256], [16, 32], 4, [2, 1]),
+    LinearTile::new([16, 32, 256], [16, 32], 4, [2, 2]),
+    LinearTile::new([16, 32, 256], [16, 32], 4, [1, 2]),
+    LinearTile::new([16, 32, 512], [16, 32], 8, [1, 1]),
+    LinearTile::new([16, 32, 512], [16, 32], 8, [1, 2]),
 ];
 
 /// One way to run a matrix product on matrix units.
@@ -186,6 +317,7 @@ impl Linear {
             units.m,
             units.n,
             units.k,
+            t.depth,
         ]);
         Kernel { module: Module::LinearMatrixInt8, workgroup: t.subgroups() * units.subgroup, constants }
     }
@@ -273,5 +405,129 @@ impl LinearPush {
             .word(self.x_stride)
             .word(self.out_stride)
             .word(self.splits as usize)
+    }
+}
+
+/// One way to run attention on matrix units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Attend {
+    /// Elements of a head.
+    pub dim: u32,
+    /// Keys of a tile.
+    pub keys: u32,
+    /// Subgroups of a workgroup; each takes as many queries as a matrix has rows.
+    pub subgroups: u32,
+    /// Query heads of a workgroup, all of one KV head.
+    pub group: u32,
+}
+
+/// Shapes of attention workgroups: keys of a tile, subgroups; the best first.
+const ATTEND_SHAPES: &[[u32; 2]] =
+    &[[32, 4], [48, 4], [32, 8], [64, 4], [16, 4], [16, 8], [64, 2], [32, 2], [48, 8], [32, 6]];
+
+/// Ways to run attention of `heads` query heads over `kv_heads` KV heads of `dim` elements, the one that should be fastest
+/// first; none where a head is no whole number of matrices or more than 256 elements.
+pub fn attend_variants(units: Units, heads: usize, kv_heads: usize, dim: usize) -> Vec<Attend> {
+    let (dim, ratio) = (dim as u32, (heads / kv_heads) as u32);
+    if dim > 256 || !dim.is_multiple_of(units.k) || !dim.is_multiple_of(units.n) {
+        return Vec::new();
+    }
+    let shapes = ATTEND_SHAPES.iter().map(|&[keys, subgroups]| {
+        let queries = subgroups * units.m;
+        // All heads of a KV head share its keys, as many as divide evenly.
+        let group = (1..=ratio.min(queries)).rev().find(|g| ratio.is_multiple_of(*g)).unwrap_or(1);
+        Attend { dim, keys, subgroups, group }
+    });
+    shapes.filter(|a| a.fits(units)).collect()
+}
+
+impl Attend {
+    fn queries(self, units: Units) -> u32 {
+        self.subgroups * units.m
+    }
+
+    /// Bytes of shared memory on a device with `units`.
+    pub fn shared_bytes(self, units: Units) -> u32 {
+        let queries = self.queries(units);
+        let row = 2 * (self.dim + 8);
+        let tiles = 2 * self.keys * row + queries * 4 * (self.keys + 8);
+        tiles.max(queries * row) + 4 * queries + SHARED_REST
+    }
+
+    fn fits(self, units: Units) -> bool {
+        // Each invocation takes whole vectors of its row's scores.
+        let lanes = units.subgroup / units.m;
+        units.subgroup.is_multiple_of(units.m)
+            && lanes.is_power_of_two()
+            && self.keys.is_multiple_of(4 * lanes)
+            && self.keys.is_multiple_of(units.n)
+            && self.keys.is_multiple_of(units.k)
+            && self.shared_bytes(units) <= units.shared_bytes
+            && self.subgroups * units.subgroup <= units.max_workgroup
+    }
+
+    /// The pipeline.
+    pub fn kernel(self, units: Units) -> Kernel {
+        let constants = constants([self.dim, self.keys, units.subgroup, units.m, units.n, units.k]);
+        Kernel { module: Module::AttendMatrixF16, workgroup: self.subgroups * units.subgroup, constants }
+    }
+
+    /// Workgroups for `rows` rows of `heads` heads.
+    pub fn groups(self, units: Units, rows: usize, heads: usize) -> [u32; 2] {
+        [heads as u32 / self.group, (rows as u32).div_ceil(self.queries(units) / self.group)]
+    }
+}
+
+/// Operands of `attend_matrix`.
+#[derive(Debug, Clone, Copy)]
+pub struct AttendPush {
+    /// The step state.
+    pub state: u64,
+    /// f32 `[rows, q_stride]`, normed and rotated; a multiple of 16.
+    pub q: u64,
+    /// f16 `[sequence][K, V][kv_heads][capacity][dim]`; a multiple of 16.
+    pub ring: u64,
+    /// `[rows]` in half form: f16 `[heads * dim padded to 32]`, then the f32 scale 1; a multiple of 16.
+    pub out: u64,
+    /// State word of row 0's position; the other rows follow it.
+    pub position: usize,
+    /// State word of row 0's sequence, that of every row.
+    pub sequence: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// KV heads.
+    pub kv_heads: usize,
+    /// [`Attend::group`].
+    pub group: u32,
+    /// Elements from row to row of q, a multiple of 4.
+    pub q_stride: usize,
+    /// Bytes from row to row of the output, a multiple of 16.
+    pub out_stride: usize,
+    /// Entries of the ring.
+    pub capacity: usize,
+    /// Positions in view, or `None` for all.
+    pub window: Option<usize>,
+    /// What scores are multiplied by.
+    pub scale: f32,
+}
+
+impl AttendPush {
+    /// The push constants.
+    pub fn push(&self) -> Push {
+        Push::new()
+            .address(self.state)
+            .address(self.q)
+            .address(self.ring)
+            .address(self.out)
+            .word(self.position)
+            .word(self.sequence)
+            .word(self.heads)
+            .word(self.kv_heads)
+            .word(self.group as usize)
+            .word(self.q_stride)
+            .word(self.out_stride)
+            .word(self.capacity)
+            .word(self.window.unwrap_or(0))
+            .float(self.scale)
     }
 }
