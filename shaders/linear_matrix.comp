@@ -3,8 +3,9 @@
 // 32 with zeros, then one f32 scale at byte 2P, rows x_stride bytes apart; out f32 [rows, out_stride].
 // A workgroup makes a BM x BN tile of out (rows x outputs) in steps of BK inputs; a subgroup WM x WN of it, and of each
 // step the KSPLIT-th part of the inputs. While a step is multiplied out of shared memory, the next DEPTH steps' bytes are on
-// their way from memory to registers: a step is multiplied in less time than memory takes to answer. Weights become f16
-// between registers and shared memory, which holds one step, or with BUFFERS = 2 also the one that is being stored. With
+// their way from memory to registers; with DEPTH = 0 none are, which leaves registers for more workgroups at a time, whose
+// waiting and multiplying overlap. Weights become f16 between registers and shared memory, which holds one step, or with
+// BUFFERS = 2 (DEPTH 1 or more) also the one that is being stored. With
 // `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last to
 // finish adds them, always in the same order.
 // Shared memory: max(BUFFERS * (BM + BN) * (BK + 8) * 2, subgroups * M * WN * 4) bytes.
@@ -67,6 +68,7 @@ const uint W_LOADS = BN * W_PARTS;
 const uint X_LOADS = BM * X_PARTS;
 const uint W_EACH = (W_LOADS + WORKGROUP - 1) / WORKGROUP;
 const uint X_EACH = (X_LOADS + WORKGROUP - 1) / WORKGROUP;
+const uint SLOTS = DEPTH > 0 ? DEPTH : 1;
 
 // Four weights as f16, elements 0 and 2 before 1 and 3: bytes become f16 by putting them behind 0x64, which makes 1024 + b,
 // where the sign's flip has added 128 to b. x is put in the same order.
@@ -96,20 +98,21 @@ void main() {
     uint step_first = split * steps / splits, step_end = (split + 1) * steps / splits;
 
     // Where this invocation's loads begin, and where in shared memory they end. Rows past the end repeat the last one.
-    uint64_t w_at[W_EACH];
-    uint64_t x_at[X_EACH];
+    uint64_t w_tile = weight + uint64_t(n0) * k, x_tile = x + uint64_t(r0) * x_stride;
+    uint w_at[W_EACH];
+    uint x_at[X_EACH];
     uint w_to[W_EACH];
     uint x_to[X_EACH];
     [[unroll]] for (uint i = 0; i < W_EACH; ++i) {
         uint load = id + i * WORKGROUP, part = load % W_PARTS;
         uint row = W_PARTS == 2 ? bank_order_w(load / W_PARTS) : load / W_PARTS;
-        w_at[i] = weight + uint64_t(min(n0 + row, n - 1)) * k + part * 16;
+        w_at[i] = min(row, n - 1 - n0) * k + part * 16;
         w_to[i] = (BM + row) * UNITS + part * 2;
     }
     [[unroll]] for (uint i = 0; i < X_EACH; ++i) {
         uint load = id + i * WORKGROUP, part = load % X_PARTS;
         uint row = X_PARTS == 4 ? bank_order_x(load / X_PARTS) : load / X_PARTS;
-        x_at[i] = x + uint64_t(min(r0 + row, live - 1)) * x_stride + part * 16;
+        x_at[i] = min(row, live - 1 - r0) * x_stride + part * 16;
         x_to[i] = row * UNITS + part;
     }
 
@@ -123,21 +126,21 @@ void main() {
         sums[i] = coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>(0.0);
     }
 
-    // Steps on their way: step s is in [s % DEPTH].
-    uvec4 w_next[DEPTH * W_EACH];
-    uvec4 x_next[DEPTH * X_EACH];
+    // Steps on their way: the s-th is in slot s % SLOTS.
+    uvec4 w_next[SLOTS * W_EACH];
+    uvec4 x_next[SLOTS * X_EACH];
 
     // What lies behind the inputs' end reads as zero.
 #define FETCH(slot, step)                                                                                              \
     [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                     \
         uint at = (step) * BK + (id + i * WORKGROUP) % W_PARTS * 16;                                                   \
         w_next[(slot) * W_EACH + i] = uvec4(0);                                                                        \
-        if ((step) < step_end && at < k) w_next[(slot) * W_EACH + i] = Words4(w_at[i] + (step) * BK).at[0];            \
+        if ((step) < step_end && at < k) w_next[(slot) * W_EACH + i] = Words4(w_tile + (w_at[i] + (step) * BK)).at[0]; \
     }                                                                                                                  \
     [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                     \
         uint at = (step) * BK + (id + i * WORKGROUP) % X_PARTS * 8;                                                    \
         x_next[(slot) * X_EACH + i] = uvec4(0);                                                                        \
-        if ((step) < step_end && at < k) x_next[(slot) * X_EACH + i] = Words4(x_at[i] + (step) * (2 * BK)).at[0];      \
+        if ((step) < step_end && at < k) x_next[(slot) * X_EACH + i] = Words4(x_tile + (x_at[i] + (step) * BK * 2)).at[0]; \
     }
 #define STORE(slot, base)                                                                                              \
     [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                     \
@@ -154,40 +157,58 @@ void main() {
         }                                                                                                              \
     }
 
+#define LOAD_A(a, i) coopMatLoad(a, tiles, a_unit + (i) * M * UNITS, UNITS, gl_CooperativeMatrixLayoutRowMajor);
+#define LOAD_B(b, j) coopMatLoad(b, tiles, b_unit + (j) * N * UNITS, UNITS, gl_CooperativeMatrixLayoutColumnMajor);
+
     [[unroll]] for (uint d = 0; d < DEPTH; ++d) { FETCH(d, step_first + d) }
     if (BUFFERS == 2) {
         STORE(0, 0)
         FETCH(0, step_first + DEPTH)
         barrier();
     }
-    for (uint round = step_first; round < step_end; round += DEPTH) {
-        [[unroll]] for (uint d = 0; d < DEPTH; ++d) {
+    for (uint round = step_first; round < step_end; round += SLOTS) {
+        [[unroll]] for (uint d = 0; d < SLOTS; ++d) {
             uint step = round + d;
             if (step >= step_end) break;
             uint base = 0;
-            if (BUFFERS == 1) {
+            if (DEPTH == 0) {
+                FETCH(0, step)
+                barrier();
+                STORE(0, 0)
+                barrier();
+            } else if (BUFFERS == 1) {
                 barrier();
                 STORE(d, 0)
                 FETCH(d, step + DEPTH)
                 barrier();
             } else {
-                const uint next = (d + 1) % DEPTH;
+                const uint next = (d + 1) % SLOTS;
                 base = ((step - step_first) & 1) * BUFFER_UNITS;
                 STORE(next, BUFFER_UNITS - base)
                 FETCH(next, step + 1 + DEPTH)
             }
+            // The longer side of a subgroup's tile passes through while the shorter one stays in registers.
             [[unroll]] for (uint kk = 0; kk < BK / KSPLIT; kk += K) {
-                coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a[MATS_M];
-                [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
-                    coopMatLoad(a[i], tiles, base + a_at + i * M * UNITS + kk / 8, UNITS,
-                                gl_CooperativeMatrixLayoutRowMajor);
-                }
-                [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
-                    coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b;
-                    coopMatLoad(b, tiles, base + b_at + j * N * UNITS + kk / 8, UNITS,
-                                gl_CooperativeMatrixLayoutColumnMajor);
+                uint a_unit = base + a_at + kk / 8, b_unit = base + b_at + kk / 8;
+                if (MATS_M > MATS_N) {
+                    coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b[MATS_N];
+                    [[unroll]] for (uint j = 0; j < MATS_N; ++j) LOAD_B(b[j], j)
                     [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
-                        sums[i * MATS_N + j] = coopMatMulAdd(a[i], b, sums[i * MATS_N + j]);
+                        coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a;
+                        LOAD_A(a, i)
+                        [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
+                            sums[i * MATS_N + j] = coopMatMulAdd(a, b[j], sums[i * MATS_N + j]);
+                        }
+                    }
+                } else {
+                    coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a[MATS_M];
+                    [[unroll]] for (uint i = 0; i < MATS_M; ++i) LOAD_A(a[i], i)
+                    [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
+                        coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b;
+                        LOAD_B(b, j)
+                        [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
+                            sums[i * MATS_N + j] = coopMatMulAdd(a[i], b, sums[i * MATS_N + j]);
+                        }
                     }
                 }
             }
