@@ -61,6 +61,8 @@ pub struct Options {
     pub submit_budget: Duration,
     /// Pass uploads and results through staging even where it is not needed; see [`gpu::replay::Options::staged`].
     pub staged: bool,
+    /// Which kernels compute linear steps on a device.
+    pub kernels: gpu::replay::Kernels,
 }
 
 impl Default for Options {
@@ -75,6 +77,7 @@ impl Default for Options {
             kv: KvType::F16,
             submit_budget: gpu::replay::Options::default().submit_budget,
             staged: false,
+            kernels: gpu::replay::Kernels::Auto,
         }
     }
 }
@@ -82,7 +85,7 @@ impl Default for Options {
 /// Positions of a sequence where nothing else is asked for.
 pub const DEFAULT_CONTEXT: usize = 4096;
 /// Rows of a pass that every Vulkan device takes: kernels have one workgroup a row.
-pub const MAX_ROWS: usize = gpu::lower::MAX_GROUPS;
+pub const MAX_ROWS: usize = gpu::dispatch::MAX_GROUPS;
 /// Rows of a prefill chunk where nothing else is asked for.
 pub const DEFAULT_CHUNK: usize = 512;
 
@@ -195,6 +198,10 @@ fn load_vulkan(
     for (kind, bytes) in plan.sums() {
         log::info!("{kind}: {}", plan::bytes(bytes));
     }
-    let options = gpu::replay::Options { submit_budget: options.submit_budget, staged: options.staged };
+    let options = gpu::replay::Options {
+        submit_budget: options.submit_budget,
+        staged: options.staged,
+        kernels: options.kernels,
+    };
     Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
 }

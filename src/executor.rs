@@ -5,6 +5,7 @@ use crate::schedule::layout::StateLayout;
 use crate::schedule::step::Slot;
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
+use std::time::Duration;
 
 /// One row of a pass: a token at a position of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +60,23 @@ pub trait Executor {
     /// The greedy choice for head row `row` of the last pass.
     fn next(&self, row: usize) -> u32;
 
-    /// Logits of head row `row` of the last pass, `[vocab]`.
-    fn logits(&self, row: usize) -> &[f32];
+    /// Whether that choice is a finite logit: a NaN anywhere in the last layers makes every logit NaN.
+    fn is_finite(&self, row: usize) -> bool;
+
+    /// Logits of head row `row` of the last pass, `[vocab]`, fetched from the device when they are first asked for.
+    ///
+    /// # Errors
+    /// Input: the last pass has no such head row. Device: the device failed or was lost.
+    fn logits(&mut self, row: usize) -> Result<&[f32]>;
 
     /// Submits to the device since the model was loaded; 0 where nothing is submitted.
     fn submits(&self) -> u64 {
         0
+    }
+
+    /// How long the device has worked on passes since the model was loaded, by its own clock; zero where it has none.
+    fn busy(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Bytes per second at which this device reads the model's own weight buffers and does nothing else: the ceiling
@@ -124,6 +136,17 @@ pub fn check_head(schedule: &Schedule, rows: usize, head: HeadRows) -> Result<()
         ));
     }
     Ok(())
+}
+
+/// Checks that the last pass made logits for head row `row`.
+///
+/// # Errors
+/// Input, naming the row.
+pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
+    if row < head_rows {
+        return Ok(());
+    }
+    Err(Error::input(format!("the last pass made {head_rows} rows of logits, not row {row}"), "ask for one of them"))
 }
 
 /// Writes a pass into the step state. `words` is the arena's start, at least `layout.words()` long.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use kiln::gpu::kernels::{Kernel, Module, Pipelines};
+use kiln::gpu::kernels::{Kernel, Module, Pipelines, constants};
 use kiln::gpu::{Choice, Gpu};
 use std::process::Command;
 use std::rc::Rc;
@@ -41,8 +41,12 @@ fn compile_all() {
     assert_eq!(gpu.caps.subgroup, 32);
     let mut pipelines = Pipelines::new(&gpu).unwrap();
     for &module in Module::ALL {
-        for constants in [[1, 1], [2, 1], [2, 4], [1, 8]] {
+        for first in [[1, 1, 1], [2, 1, 4], [2, 4, 1], [1, 8, 1]] {
             let workgroup = if module.name().starts_with("linear_tile") { 64 } else { 128 };
+            let constants = match module.name().starts_with("attend") {
+                true => constants([128, 2, 32, 1, 1, 32]),
+                false => constants(first),
+            };
             pipelines.get(Kernel { module, workgroup, constants }).unwrap_or_else(|e| panic!("{}: {e}", module.name()));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::device::{Gpu, failure};
 use super::kernels::{PUSH_BYTES, Pipelines};
-use super::lower::Dispatch;
+use super::dispatch::Dispatch;
 use super::memory::Buffer;
 use super::stamps::Stamps;
 use crate::{Error, Result};
@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// Bakes dispatches into a command buffer that may be replayed any number of times. It waits for what was submitted
+    /// Bakes dispatches, each part behind a barrier, into a command buffer that may be replayed any number of times. It waits for what was submitted
     /// before it, and the host sees its writes once the fence is waited for. `readback` is copied at the end:
     /// source, destination, region.
     ///
@@ -82,12 +82,13 @@ impl Queue {
     /// Device: a kernel cannot be compiled, or the driver refuses.
     pub fn bake(
         &self,
-        dispatches: &[Dispatch],
+        parts: &[&[Dispatch]],
         pipelines: &mut Pipelines,
         stamps: Option<Stamps>,
         readback: &[(vk::Buffer, vk::Buffer, vk::BufferCopy)],
     ) -> Result<vk::CommandBuffer> {
-        let handles = dispatches.iter().map(|d| pipelines.get(d.kernel)).collect::<Result<Vec<_>>>()?;
+        let dispatches = || parts.iter().flat_map(|p| p.iter().enumerate()).map(|(i, d)| (d, d.barrier || i == 0));
+        let handles = dispatches().map(|(d, _)| pipelines.get(d.kernel)).collect::<Result<Vec<_>>>()?;
         let layout = pipelines.layout;
         self.record(|device, commands| {
             use vk::PipelineStageFlags2 as Stage;
@@ -97,10 +98,11 @@ impl Queue {
                     device.cmd_reset_query_pool(commands, s.pool, s.first, 2);
                     device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, s.pool, s.first);
                 }
-                barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::COMPUTE_SHADER);
                 let mut bound = vk::Pipeline::null();
-                for (d, &pipeline) in dispatches.iter().zip(&handles) {
-                    if d.barrier {
+                for (i, ((d, wait), &pipeline)) in dispatches().zip(&handles).enumerate() {
+                    if i == 0 {
+                        barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::COMPUTE_SHADER);
+                    } else if wait {
                         barrier(device, commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
                     }
                     if pipeline != bound {
@@ -109,7 +111,7 @@ impl Queue {
                     }
                     debug_assert!(d.push.bytes().len() <= PUSH_BYTES);
                     device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, d.push.bytes());
-                    device.cmd_dispatch(commands, d.groups[0], d.groups[1], 1);
+                    device.cmd_dispatch(commands, d.groups[0], d.groups[1], d.groups[2]);
                 }
                 if !readback.is_empty() {
                     barrier(device, commands, Stage::COMPUTE_SHADER, Stage::TRANSFER);

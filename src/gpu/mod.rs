@@ -1,4 +1,5 @@
-//! The Vulkan executor, in the order that data flows: device, memory, upload, kernels, lower, bake, replay.
+//! The Vulkan executor, in the order that data flows: device, memory, upload, kernels, linear (which kernel
+//! where), lower (steps to dispatches), bake, replay.
 
 // Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
 // types hold the device alive, and that executors wait before they read, free or resubmit.
@@ -6,7 +7,9 @@
 pub mod bake;
 pub mod ceiling;
 pub mod device;
+pub mod dispatch;
 pub mod kernels;
+pub mod linear;
 pub mod lower;
 pub mod memory;
 pub mod replay;

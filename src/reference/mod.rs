@@ -50,6 +50,7 @@ pub struct Reference {
     /// One per layer: all sequences' K and V, in f32.
     kv: Vec<Vec<f32>>,
     rows: usize,
+    head_rows: usize,
     device: String,
 }
 
@@ -74,7 +75,7 @@ impl Reference {
             .collect::<Result<_>>()?;
         let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
         let device = format!("CPU reference, {} threads", rayon::current_num_threads());
-        Ok(Reference { schedule, weights: Weights { buffers, layout }, arena, kv, rows: 0, device })
+        Ok(Reference { schedule, weights: Weights { buffers, layout }, arena, kv, rows: 0, head_rows: 0, device })
     }
 
     fn run(&mut self, segment: Segment) {
@@ -111,8 +112,9 @@ pub(crate) struct State {
     pub token: Vec<u32>,
     pub position: Vec<u32>,
     pub sequence: Vec<u32>,
-    /// Word index of the argmax results.
+    /// Word index of the argmax results, and of whether each is finite.
     pub next: usize,
+    pub finite: usize,
 }
 
 impl State {
@@ -131,6 +133,7 @@ impl State {
             position: array(layout.position()),
             sequence: array(layout.sequence()),
             next: layout.next(),
+            finite: layout.finite(),
         }
     }
 }
@@ -156,6 +159,7 @@ impl Executor for Reference {
 
     fn project(&mut self, head: HeadRows) -> Result<()> {
         executor::check_head(&self.schedule, self.rows, head)?;
+        self.head_rows = head.count;
         executor::write_head(bytemuck::cast_slice_mut(&mut self.arena), head);
         self.run(Segment::Head);
         Ok(())
@@ -164,6 +168,7 @@ impl Executor for Reference {
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
         executor::check_pass(&self.schedule, rows, head)?;
         self.rows = rows.len();
+        self.head_rows = head.map_or(0, |h| h.count);
         executor::write_pass(bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state, rows, head);
         for segment in self.schedule.segments() {
             if segment == Segment::Head && head.is_none() {
@@ -179,8 +184,13 @@ impl Executor for Reference {
         self.arena[self.schedule.arena.state.next() + row].to_bits()
     }
 
-    fn logits(&self, row: usize) -> &[f32] {
-        executor::slot_row(&self.arena, self.schedule.logits, row)
+    fn is_finite(&self, row: usize) -> bool {
+        self.arena[self.schedule.arena.state.finite() + row].to_bits() != 0
+    }
+
+    fn logits(&mut self, row: usize) -> Result<&[f32]> {
+        executor::check_logits(row, self.head_rows)?;
+        Ok(executor::slot_row(&self.arena, self.schedule.logits, row))
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {
