@@ -63,6 +63,8 @@ pub struct Options {
     pub staged: bool,
     /// Which kernels compute linear steps on a device.
     pub kernels: gpu::replay::Kernels,
+    /// The variant of linear kernels to use wherever it can be, instead of what is measured; see [`gpu::tuning`].
+    pub variant: Option<gpu::linear::Variant>,
 }
 
 impl Default for Options {
@@ -78,6 +80,7 @@ impl Default for Options {
             submit_budget: gpu::replay::Options::default().submit_budget,
             staged: false,
             kernels: gpu::replay::Kernels::Auto,
+            variant: None,
         }
     }
 }
@@ -202,6 +205,7 @@ fn load_vulkan(
         submit_budget: options.submit_budget,
         staged: options.staged,
         kernels: options.kernels,
+        variant: options.variant,
     };
     Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
 }

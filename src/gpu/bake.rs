@@ -179,9 +179,14 @@ impl Queue {
     fn run_once(&self, commands: vk::CommandBuffer) -> Result<()> {
         self.submit(&[commands], true)?;
         self.wait()?;
-        // SAFETY: the wait is over; nothing else refers to the command buffer.
-        unsafe { self.gpu.device.free_command_buffers(self.pool, &[commands]) };
+        self.free(commands);
         Ok(())
+    }
+
+    /// Frees a command buffer whose last submit has been waited for.
+    pub fn free(&self, commands: vk::CommandBuffer) {
+        // SAFETY: it is this pool's, and not pending; whoever gives it here keeps no use of it.
+        unsafe { self.gpu.device.free_command_buffers(self.pool, &[commands]) };
     }
 }
 

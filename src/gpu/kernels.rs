@@ -190,20 +190,21 @@ impl Pipelines {
         if std::fs::read(file).is_ok_and(|old| old == data) {
             return;
         }
-        let write = || {
-            std::fs::create_dir_all(file.parent()?).ok()?;
-            let part = file.with_extension(format!("{}.part", std::process::id()));
-            std::fs::write(&part, &data)
-                .and_then(|()| std::fs::rename(&part, file))
-                .inspect_err(|_| {
-                    let _ = std::fs::remove_file(&part);
-                })
-                .ok()
-        };
-        if write().is_none() {
+        if write_cache(file, &data).is_none() {
             log::warn!("the pipeline cache {} cannot be written: every start compiles anew", file.display());
         }
     }
+}
+
+/// Writes a file of the cache directory, whole or not at all.
+pub(super) fn write_cache(file: &std::path::Path, data: &[u8]) -> Option<()> {
+    std::fs::create_dir_all(file.parent()?).ok()?;
+    let part = file.with_extension(format!("{}.part", std::process::id()));
+    let written = std::fs::write(&part, data).and_then(|()| std::fs::rename(&part, file));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written.ok()
 }
 
 /// Puts a checksum before a driver's cache data: a driver may trust what lies behind a sound header of its own.

@@ -4,6 +4,7 @@
 use super::dispatch::grid;
 use super::kernels::{Kernel, Module, constants};
 use crate::model::WeightFormat;
+use crate::schedule::step::Matrix;
 use std::collections::HashMap;
 
 /// A family of kernels, which computes in one arithmetic: all of its variants give the same bits for a row.
@@ -47,8 +48,16 @@ pub struct Product {
     pub gelu: bool,
 }
 
+impl Product {
+    /// The product of a weight with `rows` rows of inputs.
+    pub fn new(weight: Matrix, rows: usize, gelu: bool) -> Product {
+        let outputs = if gelu { weight.rows / 2 } else { weight.rows };
+        Product { outputs, inputs: WeightFormat::padded(weight.cols), rows, gelu }
+    }
+}
+
 /// How a `linear_dot` kernel divides its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Variant {
     /// Output rows of a subgroup.
     pub outputs: u32,
@@ -65,8 +74,10 @@ pub struct Target {
     pub subgroup: u32,
     /// Whether packed integer dot products are used.
     pub dot: bool,
-    /// The variant for a product, where one was measured or forced.
+    /// The variant for a product, where one was measured.
     pub tuned: HashMap<Product, Variant>,
+    /// The variant for every product that can have it: for tests.
+    pub forced: Option<Variant>,
     /// Bytes of the next weights that are read into the cache while small steps run; 0: none.
     pub prefetch: u64,
 }
@@ -87,7 +98,7 @@ const COLUMNS: usize = 8;
 impl Target {
     /// A device with subgroups of that many invocations, where nothing has been measured.
     pub fn new(subgroup: u32, dot: bool) -> Target {
-        Target { subgroup, dot, tuned: HashMap::new(), prefetch: 0 }
+        Target { subgroup, dot, tuned: HashMap::new(), forced: None, prefetch: 0 }
     }
 
     /// The family for weights of a format in passes of so many rows.
@@ -135,7 +146,8 @@ impl Target {
     }
 
     fn dot(&self, p: Product) -> (Kernel, [u32; 3]) {
-        let v = self.tuned.get(&p).copied().unwrap_or_else(|| Target::usual(p));
+        let forced = self.forced.filter(|f| Target::variants(p).contains(f));
+        let v = forced.or(self.tuned.get(&p).copied()).unwrap_or_else(|| Target::usual(p));
         let columns = p.rows.next_power_of_two().min(COLUMNS);
         let module = if p.gelu { Module::LinearDotGeluInt8 } else { Module::LinearDotInt8 };
         let workgroup = self.subgroup * v.subgroups;
@@ -145,7 +157,7 @@ impl Target {
     }
 
     /// The variant where nothing was measured.
-    fn usual(p: Product) -> Variant {
+    pub fn usual(p: Product) -> Variant {
         match (p.gelu, p.rows) {
             (true, 0..=2) => Variant { outputs: 1, unroll: 4, subgroups: 8 },
             (true, _) => Variant { outputs: 2, unroll: 1, subgroups: 8 },

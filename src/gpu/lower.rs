@@ -36,6 +36,16 @@ pub struct Batch {
     pub consecutive: bool,
 }
 
+impl Batch {
+    /// Rows that a step works on at most.
+    pub fn count(self, rows: Rows) -> usize {
+        match rows {
+            Rows::Pass => self.rows,
+            Rows::Head => self.head_rows,
+        }
+    }
+}
+
 /// Lowers one schedule for one kind of pass.
 struct Lowering<'a> {
     schedule: &'a Schedule,
@@ -125,10 +135,7 @@ impl Lowering<'_> {
     }
 
     fn count(&self, rows: Rows) -> usize {
-        match rows {
-            Rows::Pass => self.batch.rows,
-            Rows::Head => self.batch.head_rows,
-        }
+        self.batch.count(rows)
     }
 
     fn state_word(rows: Rows) -> usize {
@@ -315,12 +322,7 @@ impl Lowering<'_> {
             Form::F32 => Family::Float,
             Form::Planes => Family::Dot,
         };
-        let product = Product {
-            outputs: if gelu { weight.rows / 2 } else { weight.rows },
-            inputs: WeightFormat::padded(weight.cols),
-            rows: self.count(rows),
-            gelu,
-        };
+        let product = Product::new(weight, self.count(rows), gelu);
         let (kernel, groups) = self.target.linear(family, weight.format, product);
         let to = if gelu && family == Family::Dot { self.form(out, rows).1 } else { None };
         let push = self

@@ -1,5 +1,5 @@
 //! The Vulkan executor, in the order that data flows: device, memory, upload, kernels, linear (which kernel
-//! where), lower (steps to dispatches), bake, replay.
+//! where), tuning, lower (steps to dispatches), bake, replay.
 
 // Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
 // types hold the device alive, and that executors wait before they read, free or resubmit.
@@ -14,6 +14,7 @@ pub mod lower;
 pub mod memory;
 pub mod replay;
 pub mod stamps;
+pub mod tuning;
 pub mod upload;
 
 pub use device::{Choice, Gpu};

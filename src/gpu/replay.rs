@@ -6,10 +6,11 @@ use super::ceiling::Ceiling;
 use super::device::Gpu;
 use super::kernels::Pipelines;
 use super::dispatch::{Addresses, Dispatch};
-use super::linear::Target;
+use super::linear::{Target, Variant};
 use super::lower::{Batch, lower};
 use super::memory::{Access, Buffer};
 use super::stamps::StampPool;
+use super::tuning::Tuner;
 use super::upload::{self, STAGING_BYTES};
 use crate::executor::{self, Executor, HeadRows, Row, Watch};
 use crate::model::checkpoint::Checkpoint;
@@ -43,12 +44,14 @@ pub struct Options {
     pub staged: bool,
     /// The kernels to use.
     pub kernels: Kernels,
+    /// The variant of linear kernels to use wherever it can be, instead of what is measured.
+    pub variant: Option<Variant>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // A quarter of amdgpu's shortest default lockup timeout.
-        Options { submit_budget: Duration::from_millis(500), staged: false, kernels: Kernels::Auto }
+        Options { submit_budget: Duration::from_millis(500), staged: false, kernels: Kernels::Auto, variant: None }
     }
 }
 
@@ -184,7 +187,33 @@ impl Vulkan {
             Kernels::Float => false,
             Kernels::Dot => true,
         };
-        Target::new(caps.subgroup, dot)
+        Target { forced: self.options.variant, ..Target::new(caps.subgroup, dot) }
+    }
+
+    /// Measures what is faster on this device where there is a choice, for the passes that decode.
+    fn tune(&mut self, target: &mut Target) -> Result<()> {
+        if !target.dot || self.options.kernels != Kernels::Auto || self.options.variant.is_some() {
+            return Ok(());
+        }
+        let addresses = self.addresses();
+        let sequences = self.schedule.extent.sequences;
+        let decodes = |b: &Batch| b.rows == 1 || !b.consecutive && b.rows <= sequences;
+        for batch in self.batches().into_iter().filter(decodes) {
+            let batch = Batch { head_rows: batch.rows.min(batch.head_rows), ..batch };
+            let row = Row { token: 0, position: 0, sequence: 0 };
+            let head = HeadRows { first: 0, count: batch.head_rows };
+            let layout = self.schedule.arena.state;
+            executor::write_pass(self.arena_words()?, layout, &vec![row; batch.rows], Some(head));
+            let mut tuner = Tuner {
+                gpu: &self.gpu,
+                queue: &self.queue,
+                pipelines: &mut self.pipelines,
+                schedule: &self.schedule,
+                addresses: &addresses,
+            };
+            tuner.tune(target, batch)?;
+        }
+        Ok(())
     }
 
     /// The kinds of passes worth baking: a row; prompts, by powers of eight; batches, by powers of two; the largest pass.
@@ -202,7 +231,8 @@ impl Vulkan {
     }
 
     fn bake(&mut self) -> Result<()> {
-        let target = self.target();
+        let mut target = self.target();
+        self.tune(&mut target)?;
         let addresses = self.addresses();
         let head_rows = self.schedule.extent.head_rows;
         let one_row = Batch { rows: 1, head_rows: 1, consecutive: true };
