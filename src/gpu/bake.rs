@@ -56,7 +56,11 @@ impl Queue {
         }
     }
 
-    fn record(&self, what: impl FnOnce(&ash::Device, vk::CommandBuffer)) -> Result<vk::CommandBuffer> {
+    /// Records a command buffer of the queue's pool.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub(super) fn record(&self, what: impl FnOnce(&ash::Device, vk::CommandBuffer)) -> Result<vk::CommandBuffer> {
         RECORDINGS.fetch_add(1, Ordering::Relaxed);
         let device = &self.gpu.device;
         let info = vk::CommandBufferAllocateInfo::default()
@@ -103,13 +107,7 @@ impl Queue {
                     if d.barrier {
                         barrier(device, commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
                     }
-                    if pipeline != bound {
-                        device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
-                        bound = pipeline;
-                    }
-                    debug_assert!(d.push.bytes().len() <= PUSH_BYTES);
-                    device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, d.push.bytes());
-                    device.cmd_dispatch(commands, d.groups[0], d.groups[1], 1);
+                    record_dispatch(device, commands, layout, d, pipeline, &mut bound);
                 }
                 if !readback.is_empty() {
                     barrier(device, commands, Stage::COMPUTE_SHADER, Stage::TRANSFER);
@@ -177,9 +175,14 @@ impl Queue {
     fn run_once(&self, commands: vk::CommandBuffer) -> Result<()> {
         self.submit(&[commands], true)?;
         self.wait()?;
-        // SAFETY: the wait is over; nothing else refers to the command buffer.
-        unsafe { self.gpu.device.free_command_buffers(self.pool, &[commands]) };
+        self.free(&[commands]);
         Ok(())
+    }
+
+    /// Frees command buffers of this queue that have been waited for.
+    pub(super) fn free(&self, commands: &[vk::CommandBuffer]) {
+        // SAFETY: they are of this pool, the wait for them is over, and their owner gives them up.
+        unsafe { self.gpu.device.free_command_buffers(self.pool, commands) };
     }
 }
 
@@ -190,8 +193,32 @@ fn hung(seconds: u64) -> Error {
     )
 }
 
+/// Records one dispatch; `bound` is the pipeline that the command buffer has bound last.
+///
+/// # Safety
+/// The command buffer is being recorded; the pipeline and what the push constants point to outlive it.
+pub(super) unsafe fn record_dispatch(
+    device: &ash::Device,
+    commands: vk::CommandBuffer,
+    layout: vk::PipelineLayout,
+    d: &Dispatch,
+    pipeline: vk::Pipeline,
+    bound: &mut vk::Pipeline,
+) {
+    debug_assert!(d.push.bytes().len() <= PUSH_BYTES);
+    // SAFETY: as the caller promises.
+    unsafe {
+        if pipeline != *bound {
+            device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
+            *bound = pipeline;
+        }
+        device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, d.push.bytes());
+        device.cmd_dispatch(commands, d.groups[0], d.groups[1], 1);
+    }
+}
+
 /// A full memory barrier between two sets of stages.
-fn barrier(
+pub(super) fn barrier(
     device: &ash::Device,
     commands: vk::CommandBuffer,
     from: vk::PipelineStageFlags2,

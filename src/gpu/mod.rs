@@ -9,6 +9,7 @@ pub mod device;
 pub mod kernels;
 pub mod lower;
 pub mod memory;
+pub mod profile;
 pub mod replay;
 pub mod stamps;
 pub mod upload;

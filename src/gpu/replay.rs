@@ -7,9 +7,10 @@ use super::device::Gpu;
 use super::kernels::Pipelines;
 use super::lower::{Addresses, Target, lower};
 use super::memory::{Access, Buffer};
+use super::profile::Profiler;
 use super::stamps::StampPool;
 use super::upload::{self, STAGING_BYTES};
-use crate::executor::{self, Executor, HeadRows, Row, Watch};
+use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::schedule::{Schedule, Segment};
@@ -57,6 +58,8 @@ pub struct Vulkan {
     sizes: Vec<Baked>,
     /// The head for one row, and for `head_rows`.
     heads: [vk::CommandBuffer; 2],
+    /// A span for each of them.
+    head_stamps: [Option<StampPool>; 2],
     weights: Vec<Buffer>,
     kv: Vec<Buffer>,
     arena: Buffer,
@@ -68,6 +71,8 @@ pub struct Vulkan {
     /// Rows of the last pass.
     rows: usize,
     submits: u64,
+    /// Seconds that the device has worked on passes.
+    busy: f64,
     gpu: Rc<Gpu>,
 }
 
@@ -106,6 +111,7 @@ impl Vulkan {
             options,
             sizes: Vec::new(),
             heads: [vk::CommandBuffer::null(); 2],
+            head_stamps: [None, None],
             weights,
             kv,
             arena,
@@ -114,6 +120,7 @@ impl Vulkan {
             bytes_per_second: None,
             rows: 0,
             submits: 0,
+            busy: 0.0,
             gpu: gpu.clone(),
             schedule,
         };
@@ -160,7 +167,9 @@ impl Vulkan {
             }
             let dispatches = lower(&self.schedule, Segment::Head, 1, rows, target, &addresses);
             let readback = self.readback_regions(rows);
-            self.heads[i] = self.queue.bake(&dispatches, &mut self.pipelines, None, &readback)?;
+            self.head_stamps[i] = StampPool::new(&self.gpu, 1)?;
+            let span = self.head_stamps[i].as_ref().map(|s| s.span(0));
+            self.heads[i] = self.queue.bake(&dispatches, &mut self.pipelines, span, &readback)?;
         }
         Ok(())
     }
@@ -200,8 +209,14 @@ impl Vulkan {
         Ok(())
     }
 
+    /// Index of the baked head that makes `head`'s rows.
+    fn head_for(&self, head: HeadRows) -> usize {
+        // Where only one row can be asked for, the second is the first.
+        usize::from(head.count > 1)
+    }
+
     fn submit_head(&mut self, head: HeadRows) -> Result<()> {
-        let commands = [self.heads[usize::from(head.count > 1)]];
+        let commands = [self.heads[self.head_for(head)]];
         self.submits += 1;
         self.queue.submit(&commands, true)
     }
@@ -211,12 +226,41 @@ impl Vulkan {
         let budget = self.options.submit_budget.as_secs_f64();
         let s = &mut self.sizes[size];
         let Some(stamps) = &mut s.stamps else { return Ok(()) };
-        let slowest = stamps.read()?.fold(1e-9, f64::max);
+        let mut slowest = 1e-9;
+        for seconds in stamps.read()? {
+            self.busy += seconds;
+            slowest = seconds.max(slowest);
+        }
         if slowest > budget && s.per_submit > 1 {
             log::warn!("one layer took {slowest:.2} s, more than a submit should: use a smaller --chunk");
         }
         s.per_submit = ((budget / slowest) as usize).clamp(1, s.body.len());
         Ok(())
+    }
+
+    /// Adds the head's time to what the device was busy.
+    fn measure_head(&mut self, head: HeadRows) -> Result<()> {
+        let i = self.head_for(head);
+        if let Some(stamps) = &mut self.head_stamps[i] {
+            self.busy += stamps.read()?.sum::<f64>();
+        }
+        Ok(())
+    }
+
+    /// What times the kernels of a pass whose step state has been written.
+    fn profiler(&mut self, rows: usize, head: HeadRows) -> Profiler<'_> {
+        let addresses = self.addresses();
+        let rows = self.sizes[self.size_for(rows)].rows;
+        let head_rows = if self.head_for(head) == 0 { 1 } else { self.schedule.extent.head_rows };
+        Profiler {
+            gpu: &self.gpu,
+            queue: &self.queue,
+            pipelines: &mut self.pipelines,
+            schedule: &self.schedule,
+            addresses,
+            rows,
+            head_rows,
+        }
     }
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
@@ -298,14 +342,16 @@ impl Executor for Vulkan {
         let size = self.begin(rows, head)?;
         self.submit(size, head)?;
         self.queue.wait()?;
-        self.measure(size)
+        self.measure(size)?;
+        head.map_or(Ok(()), |h| self.measure_head(h))
     }
 
     fn project(&mut self, head: HeadRows) -> Result<()> {
         executor::check_head(&self.schedule, self.rows, head)?;
         executor::write_head(self.arena_words()?, head);
         self.submit_head(head)?;
-        self.queue.wait()
+        self.queue.wait()?;
+        self.measure_head(head)
     }
 
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
@@ -337,6 +383,26 @@ impl Executor for Vulkan {
 
     fn submits(&self) -> u64 {
         self.submits
+    }
+
+    fn busy_seconds(&self) -> Option<f64> {
+        self.gpu.caps.clock.map(|_| self.busy)
+    }
+
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+        self.begin(rows, Some(head))?;
+        self.profiler(rows.len(), head).time_steps(repetitions)
+    }
+
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
+        self.begin(rows, Some(head))?;
+        self.profiler(rows.len(), head).time_segment(segment, replays)
+    }
+
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
+        let i = executor::segment_buffer(&self.schedule, segment);
+        Ceiling::bake(&self.gpu, &self.queue, &mut self.pipelines, &self.weights[i..=i], self.arena.address)?
+            .measure(&self.queue)
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {
