@@ -299,3 +299,7 @@ pub fn check_layer(layer: usize, layers: usize) -> Result<()> {
         format!("choose a --layer of 0 to {}", layers - 1),
     ))
 }
+
+#[cfg(test)]
+#[path = "measure_tests.rs"]
+mod tests;
