@@ -196,3 +196,118 @@ fn bad_arguments_are_refused_in_one_line() {
     bench(&["--prefill", "0", "--decode", "0"]).refused(2, &["nothing to measure"]);
     bench(&["--device", "vulkan:77"]).refused(4, &["77"]);
 }
+
+/// Stands in for `kiln` where there is no GPU: notes its arguments, and answers what tools/bench reads, at `RATE`.
+const FAKE_KILN: &str = r#"#!/usr/bin/env python3
+import json, os, sys
+log, rate = os.environ["LOG"], float(os.environ["RATE"])
+with open(log, "a") as f:
+    f.write(" ".join(sys.argv[1:]) + "\n")
+def after(option, otherwise=""):
+    return sys.argv[sys.argv.index(option) + 1] if option in sys.argv else otherwise
+def line(name):
+    sample = {"median": rate, "spread": 0.01}
+    return {"name": name, "tokens_s": sample, "gb_s": 1000, "read_share": 0.5, "matrix_share": None, "gpu_busy": 0.95,
+            "cpu_us_per_token": 40}
+command = sys.argv[1]
+if command == "plan":
+    print(json.dumps({"device": os.environ["GPU"], "sums": {"weights": int(os.environ["WEIGHTS"])}}))
+elif command == "forge":
+    os.makedirs(after("-o"))
+    open(os.path.join(after("-o"), "config.json"), "w").write("{}")
+    print("{}")
+elif command == "bench":
+    names = []
+    for depth in after("--depth", "0").split(","):
+        at = "" if depth == "0" else " at depth " + depth
+        names += ["prefill " + p + at for p in after("--prefill").split(",") if p != "0"]
+        names += ["decode" + ("" if b == "1" else " x " + b) + at for b in after("--batch", "1").split(",")]
+    print(json.dumps({"device": "a GPU", "lines": [line(n) for n in names], "load": {"seconds": 2, "open_seconds": 0.1},
+                      "memory": {"above_bytes": 50000000}, "read_ceiling_gb_s": 4600, "matrix_ceiling_tflop_s": None}))
+else:
+    print("{}")
+"#;
+
+struct Tool {
+    dir: tempfile::TempDir,
+}
+
+impl Tool {
+    fn new() -> Tool {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let fake = dir.path().join("kiln");
+        std::fs::write(&fake, FAKE_KILN).unwrap();
+        std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Tool { dir }
+    }
+
+    fn run(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+        let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tools/bench"));
+        command.arg("--kiln").arg(self.dir.path().join("kiln")).arg("--dir").arg(self.dir.path()).args(arguments);
+        command.env("LOG", self.dir.path().join("log")).env("GPU", "a GPU").env("RATE", "10000").env("WEIGHTS", "1000");
+        let out = command.envs(environment.iter().copied()).output().unwrap();
+        let text = |b| String::from_utf8(b).unwrap();
+        Ran { code: out.status.code().unwrap_or(-1), stdout: text(out.stdout), stderr: text(out.stderr) }
+    }
+
+    fn forged(&self) -> bool {
+        self.dir.path().join("kiln-bench-gemma3-27b/config.json").exists()
+    }
+
+    fn calls(&self, command: &str) -> usize {
+        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        log.lines().filter(|l| l.starts_with(command)).count()
+    }
+}
+
+#[test]
+fn the_comparison_runs_every_line_and_judges_the_bars() {
+    let tool = Tool::new();
+    let file = tool.dir.path().join("report.json").display().to_string();
+    let ran = tool.run(&["--json", &file], &[]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    assert!(!tool.forged(), "the checkpoint is removed again");
+    assert_eq!((tool.calls("forge"), tool.calls("bench -m"), tool.calls("bench --device vulkan -m")), (1, 0, 2));
+    assert!(!ran.stdout.contains("missed"), "{}", ran.stdout);
+    // Each table: every row has as many cells as its head.
+    let rows: Vec<&str> = ran.stdout.lines().filter(|l| l.starts_with('|')).collect();
+    assert_eq!(rows.len(), 2 + 7 + 2 + 5);
+    assert!(rows[..9].iter().all(|r| r.matches('|').count() == 14), "{}", ran.stdout);
+    assert!(rows[9..].iter().all(|r| r.matches('|').count() == 5), "{}", ran.stdout);
+    assert!(rows[2].contains("| decode, 1 sequence | 58.0 | 77.2 | 94.1 | 172 | **10000.0** | 1.0 % |"), "{}", rows[2]);
+
+    // The same table from the file.
+    let again = tool.run(&["--report", &file], &[]);
+    assert_eq!((again.code, again.stdout), (0, ran.stdout));
+
+    // Too slow: the checkpoint is kept if asked for, and used again.
+    let slow = [("RATE", "4399")];
+    let ran = tool.run(&["--keep"], &slow);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(tool.forged());
+    let row = ran.stdout.lines().find(|l| l.starts_with("| prefill 2048")).unwrap();
+    assert!(row.contains("4400 **missed** (1.00×)") && row.contains("9000 **missed** (0.49×)"), "{row}");
+    tool.run(&[], &slow);
+    assert_eq!(tool.calls("forge"), 2);
+    assert!(tool.forged(), "what was there before stays");
+}
+
+#[test]
+fn the_comparison_refuses_in_one_line_where_it_cannot_run() {
+    let tool = Tool::new();
+    let refused = |ran: Ran, code: i32, word: &str| {
+        assert_eq!((ran.code, &*ran.stdout), (code, ""), "{}", ran.stderr);
+        assert!(ran.stderr.lines().count() == 1 && ran.stderr.contains(word), "no `{word}` in: {}", ran.stderr);
+    };
+    refused(tool.run(&[], &[("GPU", "llvmpipe (LLVM 15)")]), 4, "no GPU");
+    refused(tool.run(&[], &[("WEIGHTS", "9000000000000000")]), 3, "more room");
+    refused(tool.run(&["--dir", "/no/such/folder"], &[]), 2, "/no/such/folder");
+    refused(tool.run(&["--kiln", "/no/such/kiln"], &[]), 1, "/no/such/kiln");
+    refused(tool.run(&["--report", "/no/such/file"], &[]), 2, "/no/such/file");
+    // The executable's own refusal is passed on.
+    let kiln = env!("CARGO_BIN_EXE_kiln");
+    let none = [("VK_ICD_FILENAMES", "/nonexistent.json"), ("VK_DRIVER_FILES", "/nonexistent.json")];
+    refused(tool.run(&["--kiln", kiln], &none), 4, "driver");
+    assert_eq!(tool.calls("forge"), 0);
+}
