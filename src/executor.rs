@@ -6,6 +6,7 @@ use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
 use std::ops::Range;
+use std::time::Duration;
 
 /// One row of a pass: a token at a position of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,19 +31,16 @@ pub struct HeadRows {
 /// One kernel of a pass with its times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
-    /// The steps that it runs, as indices into the schedule.
+    /// Where it belongs.
+    pub segment: Segment,
+    /// The steps that it runs, as indices into the schedule; none where it only prepares what comes after.
     pub steps: Range<usize>,
     /// The kernel's name.
     pub kernel: &'static str,
+    /// What it is specialised by, and its grid, where there are such things.
+    pub variant: String,
     /// Seconds of each repetition.
     pub seconds: Vec<f64>,
-}
-
-impl Timed {
-    /// Not yet run.
-    pub fn new(steps: Range<usize>, kernel: &'static str) -> Timed {
-        Timed { steps, kernel, seconds: Vec::new() }
-    }
 }
 
 /// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`; after the
@@ -86,10 +84,9 @@ pub trait Executor {
         0
     }
 
-    /// Seconds that the device has worked on passes since the model was loaded, by its own clock; `None` where nothing is
-    /// submitted or the device has no clock.
-    fn busy_seconds(&self) -> Option<f64> {
-        None
+    /// How long the device has worked on passes since the model was loaded, by its own clock; zero where it has none.
+    fn busy(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Runs a pass `repetitions` times (and once before, to warm up) with every kernel timed by itself.

@@ -15,10 +15,12 @@ use crate::{Error, Result};
 pub struct KernelTime {
     /// The part of the pass that it belongs to.
     pub segment: Segment,
-    /// Labels of the steps that it runs, joined by `+`.
+    /// Labels of the steps that it runs, joined by `+`; the kernel's name in brackets where it only prepares one.
     pub label: String,
     /// The kernel's name.
     pub kernel: &'static str,
+    /// What it is specialised by, and its grid.
+    pub variant: String,
     /// Bytes and operations.
     pub cost: Cost,
     /// The median's seconds; 0 where the clock is too coarse for it.
@@ -43,10 +45,15 @@ impl KernelTime {
         let mut cost = Cost::default();
         steps.iter().for_each(|s| cost += step_cost(s, pass));
         let seconds = Sample::new(timed.seconds.iter().copied()).median();
+        let label = match steps {
+            [] => format!("({})", timed.kernel),
+            _ => steps.iter().map(|s| s.label).collect::<Vec<_>>().join("+"),
+        };
         KernelTime {
-            segment: steps.first().map_or(Segment::Embed, |s| s.segment),
-            label: steps.iter().map(|s| s.label).collect::<Vec<_>>().join("+"),
+            segment: timed.segment,
+            label,
             kernel: timed.kernel,
+            variant: timed.variant.clone(),
             cost,
             seconds,
             rates: ceilings.judge("a kernel", cost, seconds).ok(),
@@ -57,6 +64,7 @@ impl KernelTime {
         let in_layer = |k: &KernelTime| matches!(k.segment, Segment::Layer(_));
         self.label == other.label
             && self.kernel == other.kernel
+            && self.variant == other.variant
             && self.cost == other.cost
             && in_layer(self) == in_layer(other)
     }
@@ -157,7 +165,7 @@ mod tests {
 
     fn kernel(segment: Segment, label: &str, bytes: u64, seconds: f64) -> KernelTime {
         let cost = Cost { weight_bytes: bytes, ..Cost::default() };
-        KernelTime { segment, label: label.into(), kernel: "k", cost, seconds, rates: None }
+        KernelTime { segment, label: label.into(), kernel: "k", variant: String::new(), cost, seconds, rates: None }
     }
 
     #[test]

@@ -77,7 +77,7 @@ struct Repetition {
     seconds: f64,
     cpu: CpuTime,
     submits: u64,
-    busy: Option<f64>,
+    busy: f64,
 }
 
 impl<'a> Bench<'a> {
@@ -125,7 +125,7 @@ impl<'a> Bench<'a> {
         let rates = self.ceilings.judge(&case.name(), cost, seconds.median())?;
         let sum = |f: fn(&Repetition) -> f64| done.iter().map(f).sum::<f64>();
         let all_tokens = (tokens * repetitions) as f64;
-        let busy: Option<f64> = done.iter().map(|r| r.busy).sum();
+        let busy = sum(|r| r.busy) / sum(|r| r.seconds);
         Ok(Line {
             case,
             tokens,
@@ -137,7 +137,8 @@ impl<'a> Bench<'a> {
                 process: sum(|r| r.cpu.process) / all_tokens,
                 thread: sum(|r| r.cpu.thread) / all_tokens,
             },
-            busy: busy.map(|b| b / sum(|r| r.seconds)),
+            // A device without a clock says nothing.
+            busy: (busy > 0.0).then_some(busy),
             seconds,
             kernels: Vec::new(),
         })
@@ -250,7 +251,7 @@ impl<'a> Bench<'a> {
 
     /// Runs something with all clocks read around it.
     fn timed(&mut self, run: impl FnOnce(&mut dyn Executor) -> Result<()>) -> Result<Repetition> {
-        let (submits, busy) = (self.executor.submits(), self.executor.busy_seconds());
+        let (submits, busy) = (self.executor.submits(), self.executor.busy());
         let cpu = CpuTime::now()?;
         let start = Instant::now();
         run(self.executor)?;
@@ -259,7 +260,7 @@ impl<'a> Bench<'a> {
             seconds,
             cpu: CpuTime::now()?.since(cpu),
             submits: self.executor.submits() - submits,
-            busy: self.executor.busy_seconds().zip(busy).map(|(now, then)| now - then),
+            busy: (self.executor.busy() - busy).as_secs_f64(),
         })
     }
 

@@ -4,7 +4,8 @@ use super::super::Settings;
 use super::*;
 use crate::executor::{Timed, Watch};
 use crate::model::{Shape, WeightFormat, presets};
-use crate::schedule::{Extent, KvType};
+use crate::schedule::{Extent, KvType, Step};
+use std::time::Duration;
 
 /// Each pass: rows and head.
 type Passes = Vec<(Vec<Row>, Option<HeadRows>)>;
@@ -43,7 +44,7 @@ impl Executor for Noting {
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         crate::executor::check_pass(&self.schedule, rows, head)?;
         self.passes.push((rows.to_vec(), head));
-        std::thread::sleep(std::time::Duration::from_micros(100));
+        std::thread::sleep(Duration::from_micros(100));
         Ok(())
     }
 
@@ -68,13 +69,19 @@ impl Executor for Noting {
         3 * self.passes.len() as u64
     }
 
-    fn busy_seconds(&self) -> Option<f64> {
-        Some(20e-6 * self.passes.len() as f64)
+    fn busy(&self) -> Duration {
+        Duration::from_micros(20) * self.passes.len() as u32
     }
 
     fn time_steps(&mut self, _: &[Row], _: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
-        let timed = |i| Timed { seconds: vec![1.0; repetitions], ..Timed::new(i..i + 1, "noted") };
-        Ok((0..self.schedule.steps.len()).map(timed).collect())
+        let timed = |(i, s): (usize, &Step)| Timed {
+            segment: s.segment,
+            steps: i..i + 1,
+            kernel: "noted",
+            variant: String::new(),
+            seconds: vec![1.0; repetitions],
+        };
+        Ok(self.schedule.steps.iter().enumerate().map(timed).collect())
     }
 
     fn time_segment(&mut self, _: Segment, _: &[Row], _: HeadRows, replays: usize) -> Result<f64> {

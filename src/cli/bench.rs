@@ -286,6 +286,7 @@ fn kernel_json(k: &KernelTime, pass: f64) -> Value {
         "segment": k.segment.to_string(),
         "label": k.label,
         "kernel": k.kernel,
+        "variant": k.variant,
         "weight_bytes": k.cost.weight_bytes,
         "kv_bytes": k.cost.kv_bytes,
         "activation_bytes": k.cost.activation_bytes,

@@ -5,10 +5,10 @@
 use super::bake::{Queue, barrier, record_dispatch};
 use super::device::Gpu;
 use super::kernels::Pipelines;
-use super::lower::{Addresses, Dispatch, Target, lower};
+use super::lower::Dispatch;
 use super::stamps::{StampPool, Stamps};
 use crate::executor::Timed;
-use crate::schedule::{Schedule, Segment};
+use crate::schedule::Segment;
 use crate::{Error, Result};
 use ash::vk;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 /// The longest that the replays of one submit should take, in seconds: a quarter of the shortest lockup timeout.
 const SUBMIT_SECONDS: f64 = 0.5;
 
-/// What a profile is made from: an executor's own parts, and the sizes that its command buffers were baked for.
+/// What a profile is made from: an executor's own parts.
 pub struct Profiler<'a> {
     /// The device.
     pub gpu: &'a Rc<Gpu>,
@@ -24,14 +24,8 @@ pub struct Profiler<'a> {
     pub queue: &'a Queue,
     /// Its pipelines.
     pub pipelines: &'a mut Pipelines,
-    /// What is run.
-    pub schedule: &'a Schedule,
-    /// Where it lies.
-    pub addresses: Addresses,
-    /// Rows that the pass's command buffers are baked for.
-    pub rows: usize,
-    /// Rows that the head's are baked for.
-    pub head_rows: usize,
+    /// The dispatches of the pass, segment by segment.
+    pub segments: Vec<(Segment, Vec<Dispatch>)>,
 }
 
 /// Command buffers that are freed when they go out of scope. Whoever submits them waits first.
@@ -54,12 +48,6 @@ impl Drop for Recorded<'_> {
 }
 
 impl Profiler<'_> {
-    /// The dispatches of a segment, as the executor's own baking lowers them.
-    fn dispatches(&self, segment: Segment) -> Vec<Dispatch> {
-        let target = Target { subgroup: self.gpu.caps.subgroup };
-        lower(self.schedule, segment, self.rows, self.head_rows, target, &self.addresses)
-    }
-
     /// Runs the pass whose step state is in the arena `repetitions` times, each dispatch behind a barrier of its own and
     /// stamped, and returns every dispatch with the seconds of each run: from the end of the one before it to its own,
     /// the barrier included, so that they add up to the pass.
@@ -67,21 +55,26 @@ impl Profiler<'_> {
     /// # Errors
     /// Device: it has no timestamps, or it failed.
     pub fn time_steps(&mut self, repetitions: usize) -> Result<Vec<Timed>> {
-        let segments: Vec<Vec<Dispatch>> = self.schedule.segments().map(|s| self.dispatches(s)).collect();
         let mut recorded = Recorded { queue: self.queue, gpu: self.gpu, commands: Vec::new() };
         // A pool a segment: small pools are there on every driver.
         let mut pools = Vec::new();
-        for dispatches in &segments {
+        for (_, dispatches) in &self.segments {
             let pool = StampPool::with_stamps(self.gpu, dispatches.len() + 1)?.ok_or_else(no_clock)?;
             recorded.commands.push(record_stamped(self.queue, self.pipelines, dispatches, pool.queries())?);
             pools.push(pool);
         }
-        let mut timed: Vec<Timed> =
-            segments.iter().flatten().map(|d| Timed::new(d.steps.clone(), d.kernel.module.name())).collect();
+        let timed = |s: &Segment, d: &Dispatch| Timed {
+            segment: *s,
+            steps: d.steps.clone(),
+            kernel: d.kernel.module.name(),
+            variant: variant(d),
+            seconds: Vec::with_capacity(repetitions),
+        };
+        let mut timed: Vec<Timed> = self.segments.iter().flat_map(|(s, ds)| ds.iter().map(|d| timed(s, d))).collect();
         // The first run warms up.
         for run in 0..=repetitions {
             for (i, &commands) in recorded.commands.iter().enumerate() {
-                self.queue.submit(&[commands], i + 1 == segments.len())?;
+                self.queue.submit(&[commands], i + 1 == self.segments.len())?;
             }
             self.queue.wait()?;
             let mut at = timed.iter_mut();
@@ -102,7 +95,8 @@ impl Profiler<'_> {
     /// # Errors
     /// Device: it has no timestamps, or it failed.
     pub fn time_segment(&mut self, segment: Segment, replays: usize) -> Result<f64> {
-        let dispatches = self.dispatches(segment);
+        let found = self.segments.iter().position(|(s, _)| *s == segment);
+        let dispatches = found.map(|i| self.segments.swap_remove(i).1).unwrap_or_default();
         // One run says how many fit into a submit, and warms up.
         let one = self.run_replays(&dispatches, 1, 1)?;
         let per_submit = (SUBMIT_SECONDS / one.max(1e-9)) as usize;
@@ -125,6 +119,11 @@ impl Profiler<'_> {
         self.queue.wait()?;
         pool.elapsed()
     }
+}
+
+/// What the same kernel's pipelines and grids differ by.
+fn variant(d: &Dispatch) -> String {
+    format!("workgroup {}, constants {:?}, groups {:?}", d.kernel.workgroup, d.kernel.constants, d.groups)
 }
 
 fn no_clock() -> Error {

@@ -247,20 +247,14 @@ impl Vulkan {
         Ok(())
     }
 
-    /// What times the kernels of a pass whose step state has been written.
+    /// What times the kernels of a pass whose step state has been written: the dispatches that the pass is replayed by.
     fn profiler(&mut self, rows: usize, head: HeadRows) -> Profiler<'_> {
-        let addresses = self.addresses();
+        let (target, addresses) = (Target { subgroup: self.gpu.caps.subgroup }, self.addresses());
         let rows = self.sizes[self.size_for(rows)].rows;
         let head_rows = if self.head_for(head) == 0 { 1 } else { self.schedule.extent.head_rows };
-        Profiler {
-            gpu: &self.gpu,
-            queue: &self.queue,
-            pipelines: &mut self.pipelines,
-            schedule: &self.schedule,
-            addresses,
-            rows,
-            head_rows,
-        }
+        let lowered = |s| (s, lower(&self.schedule, s, rows, head_rows, target, &addresses));
+        let segments = self.schedule.segments().map(lowered).collect();
+        Profiler { gpu: &self.gpu, queue: &self.queue, pipelines: &mut self.pipelines, segments }
     }
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
@@ -385,8 +379,8 @@ impl Executor for Vulkan {
         self.submits
     }
 
-    fn busy_seconds(&self) -> Option<f64> {
-        self.gpu.caps.clock.map(|_| self.busy)
+    fn busy(&self) -> Duration {
+        Duration::from_secs_f64(self.busy)
     }
 
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {

@@ -7,7 +7,7 @@ use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::schedule::layout::{StateLayout, WeightLayout};
 use crate::schedule::step::{Matrix, Ring, Rows, Vector, WeightBuffer};
-use crate::schedule::{Schedule, Segment};
+use crate::schedule::{Schedule, Segment, Step};
 use crate::weights::{self, Progress};
 use crate::{Error, Result};
 use std::time::Instant;
@@ -196,7 +196,14 @@ impl Executor for Reference {
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
         self.begin(rows, Some(head))?;
         let steps = self.schedule.steps.iter().enumerate();
-        let mut timed: Vec<Timed> = steps.map(|(i, s)| Timed::new(i..i + 1, s.op.name())).collect();
+        let timed = |(i, s): (usize, &Step)| Timed {
+            segment: s.segment,
+            steps: i..i + 1,
+            kernel: s.op.name(),
+            variant: String::new(),
+            seconds: Vec::with_capacity(repetitions),
+        };
+        let mut timed: Vec<Timed> = steps.map(timed).collect();
         for run in 0..=repetitions {
             for (i, t) in timed.iter_mut().enumerate() {
                 let start = Instant::now();
