@@ -143,30 +143,56 @@ pub fn host_memory() -> Memory {
 /// # Errors
 /// Input: the checkpoint or the options. Refused: it does not fit. Device: no such device, or it failed.
 pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Executor>> {
-    let shape = checkpoint.shape();
+    check(checkpoint, options)?;
+    load_on(open(options.device)?, checkpoint, options, progress)
+}
+
+/// Judges what is asked for before anything is opened or loaded.
+fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     if options.weights == WeightFormat::Bf16 && checkpoint.source() == Source::Int8 {
         return Err(Error::input(
             "--weights bf16 asks for what an INT8 checkpoint no longer has",
             "use the BF16 checkpoint, or --weights int8",
         ));
     }
-    let extent = options.extent(shape)?;
-    let gpu = match options.device {
-        Device::Cpu => None,
-        Device::Vulkan(n) => Some(Gpu::open(n.map_or(Choice::Best, Choice::Index))?),
+    options.extent(checkpoint.shape())
+}
+
+/// Opens the Vulkan device; `None` for the CPU.
+///
+/// # Errors
+/// Device: none such, or unusable.
+pub fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
+    let gpu = match device {
+        Device::Cpu => return Ok(None),
+        Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index))?,
         Device::Auto => match Gpu::open(Choice::Best) {
-            Ok(gpu) => Some(gpu),
+            Ok(gpu) => gpu,
             // Who asks for validation wants a Vulkan device or to know why not.
             Err(e) if gpu::device::validation_wanted() => return Err(e),
             Err(e) => {
                 log::warn!("running on the CPU reference executor: {e}");
-                None
+                return Ok(None);
             }
         },
     };
+    Ok(Some(Rc::new(gpu)))
+}
+
+/// As [`load`], on a device that [`open`] gave.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_on(
+    gpu: Option<Rc<Gpu>>,
+    checkpoint: &Checkpoint,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Box<dyn Executor>> {
+    let (shape, extent) = (checkpoint.shape(), check(checkpoint, options)?);
     let start = Instant::now();
     let executor: Box<dyn Executor> = match gpu {
-        Some(gpu) => load_vulkan(Rc::new(gpu), checkpoint, Schedule::build(shape, extent), options, progress)?,
+        Some(gpu) => load_vulkan(gpu, checkpoint, Schedule::build(shape, extent), options, progress)?,
         None => {
             // The reference keeps its KV in f32: plan for that.
             let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent });

@@ -2,9 +2,10 @@
 //! buffers, the reference one interprets the steps; callers cannot tell them apart but by their speed.
 
 use crate::schedule::layout::StateLayout;
-use crate::schedule::step::Slot;
+use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
+use std::ops::Range;
 use std::time::Duration;
 
 /// One row of a pass: a token at a position of a sequence.
@@ -25,6 +26,21 @@ pub struct HeadRows {
     pub first: usize,
     /// How many, at most [`crate::schedule::Extent::head_rows`].
     pub count: usize,
+}
+
+/// One kernel of a pass with its times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timed {
+    /// Where it belongs.
+    pub segment: Segment,
+    /// The steps that it runs, as indices into the schedule; none where it only prepares what comes after.
+    pub steps: Range<usize>,
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// What it is specialised by, and its grid, where there are such things.
+    pub variant: String,
+    /// Seconds of each repetition.
+    pub seconds: Vec<f64>,
 }
 
 /// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`; after the
@@ -78,6 +94,24 @@ pub trait Executor {
     fn busy(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// Runs a pass `repetitions` times (and once before, to warm up) with every kernel timed by itself.
+    ///
+    /// # Errors
+    /// Input: as [`Executor::forward`]. Device: there is no clock to time by, or it failed.
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>>;
+
+    /// Seconds that `replays` runs of one segment of a pass take, back to back.
+    ///
+    /// # Errors
+    /// As [`Executor::time_steps`].
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64>;
+
+    /// As [`Executor::measure_read_ceiling`], over the weight buffer of one segment alone.
+    ///
+    /// # Errors
+    /// Device: the device failed or was lost.
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64>;
 
     /// Bytes per second at which this device reads the model's own weight buffers and does nothing else: the ceiling
     /// of every memory-bound rate.
@@ -170,6 +204,16 @@ pub fn write_head(words: &mut [u32], head: HeadRows) {
 pub fn slot_row(arena: &[f32], slot: Slot, row: usize) -> &[f32] {
     let at = (slot.row(row) / 4) as usize;
     &arena[at..at + slot.width]
+}
+
+/// Index into [`crate::schedule::layout::WeightLayout::buffers`] of the buffer that a segment's matrices lie in.
+pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
+    let buffer = match segment {
+        Segment::Embed => WeightBuffer::Embedding,
+        Segment::Layer(i) => WeightBuffer::Layer(i),
+        Segment::Head => schedule.weights.head.buffer,
+    };
+    schedule.weights.index(buffer)
 }
 
 /// What a watcher is shown after `segment`: the residual of the last row, or the first head row's final norm.

@@ -1,8 +1,8 @@
 //! Baking: dispatches into command buffers, once. What is recorded here is replayed for every token.
 
 use super::device::{Gpu, failure};
-use super::kernels::{PUSH_BYTES, Pipelines};
 use super::dispatch::Dispatch;
+use super::kernels::{PUSH_BYTES, Pipelines};
 use super::memory::Buffer;
 use super::stamps::Stamps;
 use crate::{Error, Result};
@@ -56,7 +56,11 @@ impl Queue {
         }
     }
 
-    fn record(&self, what: impl FnOnce(&ash::Device, vk::CommandBuffer)) -> Result<vk::CommandBuffer> {
+    /// Records a command buffer of the queue's pool.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub(super) fn record(&self, what: impl FnOnce(&ash::Device, vk::CommandBuffer)) -> Result<vk::CommandBuffer> {
         RECORDINGS.fetch_add(1, Ordering::Relaxed);
         let device = &self.gpu.device;
         let info = vk::CommandBufferAllocateInfo::default()
@@ -105,13 +109,7 @@ impl Queue {
                     } else if wait {
                         barrier(device, commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
                     }
-                    if pipeline != bound {
-                        device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
-                        bound = pipeline;
-                    }
-                    debug_assert!(d.push.bytes().len() <= PUSH_BYTES);
-                    device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, d.push.bytes());
-                    device.cmd_dispatch(commands, d.groups[0], d.groups[1], d.groups[2]);
+                    record_dispatch(device, commands, layout, d, pipeline, &mut bound);
                 }
                 if !readback.is_empty() {
                     barrier(device, commands, Stage::COMPUTE_SHADER, Stage::TRANSFER);
@@ -179,14 +177,14 @@ impl Queue {
     fn run_once(&self, commands: vk::CommandBuffer) -> Result<()> {
         self.submit(&[commands], true)?;
         self.wait()?;
-        self.free(commands);
+        self.free(&[commands]);
         Ok(())
     }
 
-    /// Frees a command buffer whose last submit has been waited for.
-    pub fn free(&self, commands: vk::CommandBuffer) {
-        // SAFETY: it is this pool's, and not pending; whoever gives it here keeps no use of it.
-        unsafe { self.gpu.device.free_command_buffers(self.pool, &[commands]) };
+    /// Frees command buffers of this queue that have been waited for.
+    pub(super) fn free(&self, commands: &[vk::CommandBuffer]) {
+        // SAFETY: they are of this pool, the wait for them is over, and their owner gives them up.
+        unsafe { self.gpu.device.free_command_buffers(self.pool, commands) };
     }
 }
 
@@ -197,8 +195,32 @@ fn hung(seconds: u64) -> Error {
     )
 }
 
+/// Records one dispatch; `bound` is the pipeline that the command buffer has bound last.
+///
+/// # Safety
+/// The command buffer is being recorded; the pipeline and what the push constants point to outlive it.
+pub(super) unsafe fn record_dispatch(
+    device: &ash::Device,
+    commands: vk::CommandBuffer,
+    layout: vk::PipelineLayout,
+    d: &Dispatch,
+    pipeline: vk::Pipeline,
+    bound: &mut vk::Pipeline,
+) {
+    debug_assert!(d.push.bytes().len() <= PUSH_BYTES);
+    // SAFETY: as the caller promises.
+    unsafe {
+        if pipeline != *bound {
+            device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
+            *bound = pipeline;
+        }
+        device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, d.push.bytes());
+        device.cmd_dispatch(commands, d.groups[0], d.groups[1], d.groups[2]);
+    }
+}
+
 /// A full memory barrier between two sets of stages.
-fn barrier(
+pub(super) fn barrier(
     device: &ash::Device,
     commands: vk::CommandBuffer,
     from: vk::PipelineStageFlags2,

@@ -234,9 +234,8 @@ fn unfit(
     let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11);
     // SAFETY: `physical` comes from this instance; the chain is of valid structures.
     unsafe { instance.get_physical_device_properties2(physical, &mut p) };
-    let needed = vk::SubgroupFeatureFlags::BASIC
-        | vk::SubgroupFeatureFlags::ARITHMETIC
-        | vk::SubgroupFeatureFlags::SHUFFLE;
+    let needed =
+        vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC | vk::SubgroupFeatureFlags::SHUFFLE;
     if !p11.subgroup_supported_operations.contains(needed)
         || !p11.subgroup_supported_stages.contains(vk::ShaderStageFlags::COMPUTE)
     {

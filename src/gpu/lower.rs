@@ -371,7 +371,8 @@ impl Lowering<'_> {
         let group = a.heads / a.ring.kv_heads;
         let group = (1..=4).rev().find(|g| group.is_multiple_of(*g)).unwrap_or(1);
         let mut workgroup = HEAD_WORKGROUP.max(self.target.subgroup);
-        let found = |workgroup: u32| (workgroup / self.target.subgroup) as usize * group * (a.ring.dim_stride() + 2) * 4;
+        let found =
+            |workgroup: u32| (workgroup / self.target.subgroup) as usize * group * (a.ring.dim_stride() + 2) * 4;
         while found(workgroup) > FOUND_BYTES && workgroup > self.target.subgroup {
             workgroup /= 2;
         }

@@ -12,6 +12,7 @@ pub mod kernels;
 pub mod linear;
 pub mod lower;
 pub mod memory;
+pub mod profile;
 pub mod replay;
 pub mod stamps;
 pub mod tuning;

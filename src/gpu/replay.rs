@@ -4,15 +4,16 @@
 use super::bake::Queue;
 use super::ceiling::Ceiling;
 use super::device::Gpu;
-use super::kernels::Pipelines;
 use super::dispatch::{Addresses, Dispatch};
+use super::kernels::Pipelines;
 use super::linear::{Target, Variant};
 use super::lower::{Batch, lower};
 use super::memory::{Access, Buffer};
+use super::profile::Profiler;
 use super::stamps::StampPool;
 use super::tuning::Tuner;
 use super::upload::{self, STAGING_BYTES};
-use crate::executor::{self, Executor, HeadRows, Row, Watch};
+use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::schedule::{Schedule, Segment};
@@ -55,6 +56,16 @@ impl Default for Options {
     }
 }
 
+/// What the choice of kernels depends on before anything is measured.
+fn target(gpu: &Gpu, options: Options) -> Target {
+    let dot = match options.kernels {
+        Kernels::Auto => gpu.caps.dot_accelerated,
+        Kernels::Float => false,
+        Kernels::Dot => true,
+    };
+    Target { forced: options.variant, ..Target::new(gpu.caps.subgroup, dot) }
+}
+
 /// What of a pass one submit runs behind the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
@@ -69,6 +80,7 @@ enum Tail {
 const TAILS: [Tail; 3] = [Tail::None, Tail::One, Tail::All];
 
 /// Command buffers with the stamps of their spans.
+#[derive(Default)]
 struct Stamped {
     commands: Vec<vk::CommandBuffer>,
     stamps: Option<StampPool>,
@@ -89,12 +101,13 @@ struct Baked {
 pub struct Vulkan {
     schedule: Schedule,
     options: Options,
+    target: Target,
     // Dropped in this order: the queue waits for the device first.
     queue: Queue,
     pipelines: Pipelines,
     kinds: Vec<Baked>,
     /// The head for one row, and for `head_rows`.
-    heads: [vk::CommandBuffer; 2],
+    heads: [Stamped; 2],
     /// Copies of the logits to where the host reads them, for one row, and for `head_rows`.
     fetches: [vk::CommandBuffer; 2],
     weights: Vec<Buffer>,
@@ -112,6 +125,7 @@ pub struct Vulkan {
     /// Rows of the last pass.
     rows: usize,
     submits: u64,
+    /// Seconds that the device has worked on passes.
     busy: f64,
     gpu: Rc<Gpu>,
 }
@@ -149,8 +163,9 @@ impl Vulkan {
             pipelines,
             queue,
             options,
+            target: target(gpu, options),
             kinds: Vec::new(),
-            heads: [vk::CommandBuffer::null(); 2],
+            heads: [Stamped::default(), Stamped::default()],
             fetches: [vk::CommandBuffer::null(); 2],
             weights,
             kv,
@@ -177,17 +192,6 @@ impl Vulkan {
             weights: self.weights.iter().map(|b| b.address).collect(),
             kv: self.kv.iter().map(|b| b.address).collect(),
         }
-    }
-
-    /// What the choice of kernels depends on.
-    fn target(&self) -> Target {
-        let caps = &self.gpu.caps;
-        let dot = match self.options.kernels {
-            Kernels::Auto => caps.dot_accelerated,
-            Kernels::Float => false,
-            Kernels::Dot => true,
-        };
-        Target { forced: self.options.variant, ..Target::new(caps.subgroup, dot) }
     }
 
     /// Measures what is faster on this device where there is a choice, for the passes that decode.
@@ -231,12 +235,14 @@ impl Vulkan {
     }
 
     fn bake(&mut self) -> Result<()> {
-        let mut target = self.target();
+        let mut target = self.target.clone();
         self.tune(&mut target)?;
+        self.target = target.clone();
         let addresses = self.addresses();
         let head_rows = self.schedule.extent.head_rows;
         let one_row = Batch { rows: 1, head_rows: 1, consecutive: true };
-        let head = |rows| lower(&self.schedule, Segment::Head, Batch { head_rows: rows, ..one_row }, &target, &addresses);
+        let head =
+            |rows| lower(&self.schedule, Segment::Head, Batch { head_rows: rows, ..one_row }, &target, &addresses);
         let heads = [head(1), head(head_rows)];
         for batch in self.batches() {
             let segments: Vec<Vec<Dispatch>> = self
@@ -268,8 +274,11 @@ impl Vulkan {
             self.kinds.push(Baked { batch, whole, segments: pieces, per_submit: 1 });
         }
         for (i, dispatches) in heads.iter().enumerate() {
+            let stamps = StampPool::new(&self.gpu, 1)?;
+            let span = stamps.as_ref().map(|s| s.span(0));
             let readback = self.state_readback();
-            self.heads[i] = self.queue.bake(&[dispatches], &mut self.pipelines, None, &readback)?;
+            let commands = vec![self.queue.bake(&[dispatches], &mut self.pipelines, span, &readback)?];
+            self.heads[i] = Stamped { commands, stamps };
             let rows = [1, head_rows][i];
             let logits = self.logits_readback(rows);
             self.fetches[i] = self.queue.bake(&[], &mut self.pipelines, None, &logits)?;
@@ -322,9 +331,8 @@ impl Vulkan {
     }
 
     fn submit_head(&mut self, head: HeadRows) -> Result<()> {
-        let commands = [self.heads[usize::from(head.count > 1)]];
         self.submits += 1;
-        self.queue.submit(&commands, true)
+        self.queue.submit(&self.heads[head_index(head)].commands, true)
     }
 
     /// Reads a pass's timestamps and sets how many segments fit the budget from the slowest of them.
@@ -341,6 +349,10 @@ impl Vulkan {
             sum += seconds;
         }
         self.busy += sum;
+        if !whole && let Some(head) = head {
+            self.measure_head(head)?;
+        }
+        let k = &mut self.kinds[kind];
         if whole && sum <= budget {
             return Ok(());
         }
@@ -350,6 +362,24 @@ impl Vulkan {
         }
         k.per_submit = ((budget / slowest) as usize).clamp(1, segments);
         Ok(())
+    }
+
+    /// Adds the time of a head that was submitted by itself to what the device was busy.
+    fn measure_head(&mut self, head: HeadRows) -> Result<()> {
+        if let Some(stamps) = &mut self.heads[head_index(head)].stamps {
+            self.busy += stamps.read()?.sum::<f64>();
+        }
+        Ok(())
+    }
+
+    /// What times the kernels of a pass whose step state has been written.
+    fn profiler(&mut self, rows: &[Row], head: HeadRows) -> Profiler<'_> {
+        let addresses = self.addresses();
+        let head_rows = if head_index(head) == 0 { 1 } else { self.schedule.extent.head_rows };
+        let batch = Batch { head_rows, ..self.kinds[self.kind_for(rows)].batch };
+        let lowered = |s| (s, lower(&self.schedule, s, batch, &self.target, &addresses));
+        let segments = self.schedule.segments().map(lowered).collect();
+        Profiler { gpu: &self.gpu, queue: &self.queue, pipelines: &mut self.pipelines, segments }
     }
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
@@ -371,6 +401,11 @@ impl Vulkan {
     fn results(&self) -> &[u32] {
         bytemuck::cast_slice(self.readback.as_ref().unwrap_or(&self.arena).bytes().unwrap_or_default())
     }
+}
+
+/// Index of the baked head that makes these rows.
+fn head_index(head: HeadRows) -> usize {
+    usize::from(head.count > 1)
 }
 
 fn tail(head: Option<HeadRows>) -> Tail {
@@ -450,7 +485,8 @@ impl Executor for Vulkan {
         self.new_head(Some(head));
         executor::write_head(self.arena_words()?, head);
         self.submit_head(head)?;
-        self.queue.wait()
+        self.queue.wait()?;
+        self.measure_head(head)
     }
 
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
@@ -502,6 +538,22 @@ impl Executor for Vulkan {
 
     fn busy(&self) -> Duration {
         Duration::from_secs_f64(self.busy)
+    }
+
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+        self.begin(rows, Some(head))?;
+        self.profiler(rows, head).time_steps(repetitions)
+    }
+
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
+        self.begin(rows, Some(head))?;
+        self.profiler(rows, head).time_segment(segment, replays)
+    }
+
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
+        let i = executor::segment_buffer(&self.schedule, segment);
+        Ceiling::bake(&self.gpu, &self.queue, &mut self.pipelines, &self.weights[i..=i], self.arena.address)?
+            .measure(&self.queue)
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {

@@ -105,7 +105,12 @@ impl Tuner<'_> {
                 .map(|(_, d)| Dispatch { barrier: true, ..d })
                 .collect();
             let seconds = self.time(&dispatches)? / dispatches.len() as f64;
-            log::debug!("{}: {variant:?} {:.1} us, {:.0} GB/s", name(product), seconds * 1e6, bytes as f64 / seconds / 1e9);
+            log::debug!(
+                "{}: {variant:?} {:.1} us, {:.0} GB/s",
+                name(product),
+                seconds * 1e6,
+                bytes as f64 / seconds / 1e9
+            );
             if seconds < best.0 {
                 best = (seconds, variant);
             }
@@ -123,7 +128,7 @@ impl Tuner<'_> {
             self.queue.wait()?;
             best = best.min(stamps.read()?.sum());
         }
-        self.queue.free(commands);
+        self.queue.free(&[commands]);
         Ok(best)
     }
 }

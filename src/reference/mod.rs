@@ -3,13 +3,14 @@
 
 mod ops;
 
-use crate::executor::{self, Executor, HeadRows, Row, Watch};
+use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::schedule::layout::{StateLayout, WeightLayout};
 use crate::schedule::step::{Matrix, Ring, Rows, Vector, WeightBuffer};
-use crate::schedule::{Schedule, Segment};
+use crate::schedule::{Schedule, Segment, Step};
 use crate::weights::{self, Progress};
 use crate::{Error, Result};
+use std::time::Instant;
 
 /// Weight buffers in system memory, laid out as on a device.
 pub(crate) struct Weights {
@@ -80,10 +81,22 @@ impl Reference {
 
     fn run(&mut self, segment: Segment) {
         for i in self.schedule.steps_of(segment) {
-            let step = &self.schedule.steps[i];
-            let state = State::read(&self.arena, self.schedule.arena.state, step.rows);
-            ops::run(&step.op, &state, &self.weights, &mut self.arena, &mut self.kv);
+            self.run_step(i);
         }
+    }
+
+    fn run_step(&mut self, i: usize) {
+        let step = &self.schedule.steps[i];
+        let state = State::read(&self.arena, self.schedule.arena.state, step.rows);
+        ops::run(&step.op, &state, &self.weights, &mut self.arena, &mut self.kv);
+    }
+
+    fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        executor::check_pass(&self.schedule, rows, head)?;
+        self.rows = rows.len();
+        self.head_rows = head.map_or(0, |h| h.count);
+        executor::write_pass(bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state, rows, head);
+        Ok(())
     }
 }
 
@@ -166,10 +179,7 @@ impl Executor for Reference {
     }
 
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
-        executor::check_pass(&self.schedule, rows, head)?;
-        self.rows = rows.len();
-        self.head_rows = head.map_or(0, |h| h.count);
-        executor::write_pass(bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state, rows, head);
+        self.begin(rows, head)?;
         for segment in self.schedule.segments() {
             if segment == Segment::Head && head.is_none() {
                 break;
@@ -191,6 +201,42 @@ impl Executor for Reference {
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
         executor::check_logits(row, self.head_rows)?;
         Ok(executor::slot_row(&self.arena, self.schedule.logits, row))
+    }
+
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+        self.begin(rows, Some(head))?;
+        let steps = self.schedule.steps.iter().enumerate();
+        let timed = |(i, s): (usize, &Step)| Timed {
+            segment: s.segment,
+            steps: i..i + 1,
+            kernel: s.op.name(),
+            variant: String::new(),
+            seconds: Vec::with_capacity(repetitions),
+        };
+        let mut timed: Vec<Timed> = steps.map(timed).collect();
+        for run in 0..=repetitions {
+            for (i, t) in timed.iter_mut().enumerate() {
+                let start = Instant::now();
+                self.run_step(i);
+                if run > 0 {
+                    t.seconds.push(start.elapsed().as_secs_f64());
+                }
+            }
+        }
+        Ok(timed)
+    }
+
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
+        self.begin(rows, Some(head))?;
+        self.run(segment);
+        let start = Instant::now();
+        (0..replays).for_each(|_| self.run(segment));
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
+        let buffer = &self.weights.buffers[executor::segment_buffer(&self.schedule, segment)];
+        Ok(crate::machine::read_rate(&[buffer]))
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {

@@ -92,7 +92,12 @@ pub struct ArenaLayout {
 impl ArenaLayout {
     /// An arena with only the step state.
     pub fn new(state: StateLayout) -> Self {
-        ArenaLayout { state, slots: Vec::new(), packed: Vec::new(), bytes: (4 * state.words() as u64).next_multiple_of(ALIGN) }
+        ArenaLayout {
+            state,
+            slots: Vec::new(),
+            packed: Vec::new(),
+            bytes: (4 * state.words() as u64).next_multiple_of(ALIGN),
+        }
     }
 
     /// Adds a slot of `rows` rows of `width` f32. Rows are padded to the weight formats' row padding: the pad columns
