@@ -44,7 +44,7 @@ fn compile_all() {
         for first in [[1, 1, 1], [2, 1, 4], [2, 4, 1], [1, 8, 1]] {
             let workgroup = if module.name().starts_with("linear_tile") { 64 } else { 128 };
             let constants = match module.name().starts_with("attend") {
-                true => constants([128, 2, 32, 1, 1, 32]),
+                true => constants([128, 2, 1, 1, 32]),
                 false => constants(first),
             };
             pipelines.get(Kernel { module, workgroup, constants }).unwrap_or_else(|e| panic!("{}: {e}", module.name()));
