@@ -39,11 +39,12 @@ layout(constant_id = 4) const uint WM = 32;
 layout(constant_id = 5) const uint WN = 32;
 layout(constant_id = 6) const uint KSPLIT = 1;
 layout(constant_id = 7) const uint BUFFERS = 1;
+// 8 is common.glsl's.
+layout(constant_id = 9) const uint DEPTH = 1;
 // The matrix units' shape.
-layout(constant_id = 8) const uint M = 16;
-layout(constant_id = 9) const uint N = 16;
-layout(constant_id = 10) const uint K = 16;
-layout(constant_id = 11) const uint DEPTH = 1;
+layout(constant_id = 10) const uint M = 16;
+layout(constant_id = 11) const uint N = 16;
+layout(constant_id = 12) const uint K = 16;
 
 // Subgroups along a tile's rows and outputs, matrices of a subgroup.
 const uint SUBS_M = BM / WM;

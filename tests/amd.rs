@@ -3,7 +3,7 @@
 mod common;
 
 use kiln::gpu::kernels::{Kernel, Module, Pipelines, constants};
-use kiln::gpu::{Choice, Gpu};
+use kiln::gpu::{Choice, Gpu, matrix};
 use std::process::Command;
 use std::rc::Rc;
 
@@ -42,12 +42,24 @@ fn compile_all() {
     let mut pipelines = Pipelines::new(&gpu).unwrap();
     for &module in Module::ALL {
         if module.needs_matrix_units() {
-            println!("{}: see the tests of matrix units", module.name());
             continue;
         }
-        for constants in [[1, 1], [2, 1], [2, 4], [1, 8]].map(constants) {
+        for first in [[1, 1, 1], [2, 1, 4], [2, 4, 1], [1, 8, 1]] {
             let workgroup = if module.name().starts_with("linear_tile") { 64 } else { 128 };
+            let constants = match module.name().starts_with("attend") {
+                true => constants([128, 2, 1, 1, 32]),
+                false => constants(first),
+            };
             pipelines.get(Kernel { module, workgroup, constants }).unwrap_or_else(|e| panic!("{}: {e}", module.name()));
         }
+    }
+    let Some(units) = gpu.caps.matrix else {
+        println!("the kernels for matrix units: not checked: this driver has none");
+        return;
+    };
+    let linear = matrix::linear_variants(units, 512, 5376, 4096).into_iter().map(|v| v.kernel(units));
+    let attend = matrix::attend_variants(units, 32, 16, 128).into_iter().map(|v| v.kernel(units));
+    for kernel in linear.chain(attend) {
+        pipelines.get(kernel).unwrap_or_else(|e| panic!("{kernel:?}: {e}"));
     }
 }

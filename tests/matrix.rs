@@ -6,8 +6,8 @@ mod common;
 use ash::vk;
 use half::f16;
 use kiln::gpu::bake::Queue;
+use kiln::gpu::dispatch::Dispatch;
 use kiln::gpu::kernels::Pipelines;
-use kiln::gpu::lower::Dispatch;
 use kiln::gpu::matrix::{self, AttendPush, Linear, LinearPush, Units};
 use kiln::gpu::memory::{Access, Buffer, describe};
 use kiln::gpu::stamps::StampPool;
@@ -53,7 +53,7 @@ impl Bench {
     }
 
     fn run(&mut self, dispatches: &[Dispatch]) {
-        let commands = self.queue.bake(dispatches, &mut self.pipelines, None, &[]).unwrap();
+        let commands = self.queue.bake(&[dispatches], &mut self.pipelines, None, &[]).unwrap();
         self.queue.submit(&[commands], true).unwrap();
         self.queue.wait().unwrap();
     }
@@ -475,7 +475,8 @@ fn time_linear() {
                     })
                     .collect();
                 let mut stamps = StampPool::new(&bench.gpu, 1).unwrap().unwrap();
-                let commands = bench.queue.bake(&dispatches, &mut bench.pipelines, Some(stamps.span(0)), &[]).unwrap();
+                let commands =
+                    bench.queue.bake(&[&dispatches], &mut bench.pipelines, Some(stamps.span(0)), &[]).unwrap();
                 let mut times: Vec<f64> = (0..5)
                     .map(|_| {
                         bench.queue.submit(&[commands], true).unwrap();
@@ -548,7 +549,7 @@ fn time_attention() {
             };
             let mut stamps = StampPool::new(&bench.gpu, 1).unwrap().unwrap();
             let dispatches = vec![dispatch; REPEATS];
-            let commands = bench.queue.bake(&dispatches, &mut bench.pipelines, Some(stamps.span(0)), &[]).unwrap();
+            let commands = bench.queue.bake(&[&dispatches], &mut bench.pipelines, Some(stamps.span(0)), &[]).unwrap();
             let mut times: Vec<f64> = (0..5)
                 .map(|_| {
                     bench.queue.submit(&[commands], true).unwrap();

@@ -2,8 +2,8 @@
 
 use super::bake::Queue;
 use super::device::Gpu;
+use super::dispatch::{Dispatch, Push};
 use super::kernels::{Kernel, Module, Pipelines, constants};
-use super::lower::{Dispatch, Push};
 use super::memory::{Access, Buffer};
 use super::stamps::StampPool;
 use crate::Result;
@@ -40,11 +40,11 @@ impl Ceiling {
             let words = b.size / 16;
             let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, MAX_GROUPS) as u32;
             let push = Push::new().address(b.address).address(sink).word(words as usize);
-            Dispatch { steps: 0..0, kernel, push, groups: [groups, 1], barrier: false }
+            Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false }
         };
         let dispatches: Vec<Dispatch> = buffers.iter().map(dispatch).collect();
         let stamps = StampPool::new(gpu, 1)?;
-        let commands = queue.bake(&dispatches, pipelines, stamps.as_ref().map(|s| s.span(0)), &[])?;
+        let commands = queue.bake(&[&dispatches], pipelines, stamps.as_ref().map(|s| s.span(0)), &[])?;
         Ok(Ceiling { commands, stamps, bytes: buffers.iter().map(|b| b.size).sum() })
     }
 
@@ -119,8 +119,8 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
     let mut rounds = 16;
     loop {
         let push = Push::new().address(sink.address).word(rounds as usize);
-        let dispatch = Dispatch { steps: 0..0, kernel, push, groups: [groups, 1], barrier: false };
-        let commands = queue.bake(&[dispatch], &mut pipelines, stamps.as_ref().map(|s| s.span(0)), &[])?;
+        let dispatch = Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false };
+        let commands = queue.bake(&[&[dispatch]], &mut pipelines, stamps.as_ref().map(|s| s.span(0)), &[])?;
         let mut best = f64::INFINITY;
         for _ in 0..REPETITIONS {
             best = best.min(seconds(&queue, commands, stamps.as_mut())?);

@@ -55,12 +55,15 @@ modules! {
     LinearBf16 "linear_bf16" "Matrix product of few rows, BF16.",
     LinearGeluInt8 "linear_gelu_int8" "Gate and up products of few rows with their gated GELU, INT8.",
     LinearGeluBf16 "linear_gelu_bf16" "Gate and up products of few rows with their gated GELU, BF16.",
+    LinearDotInt8 "linear_dot_int8" "Matrix product of few rows by integer dot products, INT8.",
+    LinearDotGeluInt8 "linear_dot_gelu_int8" "As above, gate and up with their gated GELU.",
     LinearTileInt8 "linear_tile_int8" "Matrix product of many rows, INT8.",
     LinearTileBf16 "linear_tile_bf16" "Matrix product of many rows, BF16.",
     HeadPrepareF16 "head_prepare_f16" "QK-norm, RoPE and KV write, f16 cache.",
     HeadPrepareF32 "head_prepare_f32" "QK-norm, RoPE and KV write, f32 cache.",
     AttendF16 "attend_f16" "Attention over an f16 cache.",
     AttendF32 "attend_f32" "Attention over an f32 cache.",
+    Pack "pack" "A linear step's input into the form that its kernel reads.",
     GatedGelu "gated_gelu" "Gated GELU.",
     Argmax "argmax" "Greedy choice.",
     Softcap "softcap" "Logit softcap.",
@@ -77,16 +80,16 @@ pub struct Kernel {
     pub module: Module,
     /// Invocations of a workgroup (constant 0).
     pub workgroup: u32,
-    /// Constants 1 and up; their meaning is the module's.
-    pub constants: [u32; CONSTANTS],
+    /// Constants from 1 on; their meaning is the module's.
+    pub constants: Constants,
 }
 
-/// Constants that a kernel may have beside its workgroup.
-pub const CONSTANTS: usize = 11;
+/// Specialization constants of a kernel, from constant 1 on.
+pub type Constants = [u32; 12];
 
-/// A kernel's constants from the first ones; the others are 0, for modules that have none of those.
-pub const fn constants<const N: usize>(first: [u32; N]) -> [u32; CONSTANTS] {
-    let mut all = [0; CONSTANTS];
+/// The first constants as given, the others 0.
+pub const fn constants<const N: usize>(first: [u32; N]) -> Constants {
+    let mut all = [0; 12];
     let mut i = 0;
     while i < N {
         all[i] = first[i];
@@ -153,7 +156,7 @@ impl Pipelines {
         let name = kernel.module.name();
         let code = ash::util::read_spv(&mut std::io::Cursor::new(kernel.module.spirv()))
             .map_err(|e| Error::device(format!("the SPIR-V of {name} is damaged: {e}"), "rebuild Kiln"))?;
-        let constants: Vec<u32> = std::iter::once(kernel.workgroup).chain(kernel.constants).collect();
+        let constants: Vec<u32> = [kernel.workgroup].into_iter().chain(kernel.constants).collect();
         let entries: Vec<_> = (0..constants.len() as u32)
             .map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4))
             .collect();
@@ -195,20 +198,21 @@ impl Pipelines {
         if std::fs::read(file).is_ok_and(|old| old == data) {
             return;
         }
-        let write = || {
-            std::fs::create_dir_all(file.parent()?).ok()?;
-            let part = file.with_extension(format!("{}.part", std::process::id()));
-            std::fs::write(&part, &data)
-                .and_then(|()| std::fs::rename(&part, file))
-                .inspect_err(|_| {
-                    let _ = std::fs::remove_file(&part);
-                })
-                .ok()
-        };
-        if write().is_none() {
+        if write_cache(file, &data).is_none() {
             log::warn!("the pipeline cache {} cannot be written: every start compiles anew", file.display());
         }
     }
+}
+
+/// Writes a file of the cache directory, whole or not at all.
+pub(super) fn write_cache(file: &std::path::Path, data: &[u8]) -> Option<()> {
+    std::fs::create_dir_all(file.parent()?).ok()?;
+    let part = file.with_extension(format!("{}.part", std::process::id()));
+    let written = std::fs::write(&part, data).and_then(|()| std::fs::rename(&part, file));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written.ok()
 }
 
 /// Puts a checksum before a driver's cache data: a driver may trust what lies behind a sound header of its own.

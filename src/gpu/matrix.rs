@@ -3,8 +3,8 @@
 //! They are reached through `VK_KHR_cooperative_matrix`, whose matrices differ from device to device (16x16x16 on NVIDIA and
 //! AMD, 8x8x8 on lavapipe): a kernel's matrices are specialization constants, and a tile here is a multiple of them.
 
+use super::dispatch::Push;
 use super::kernels::{Kernel, Module, constants};
-use super::lower::{MAX_GROUPS, Push};
 use ash::vk;
 use std::ffi::CStr;
 
@@ -214,19 +214,20 @@ impl Linear {
             t.subgroup_outputs,
             t.input_parts,
             t.buffers,
+            0,
+            t.depth,
             units.m,
             units.n,
             units.k,
-            t.depth,
         ]);
         Kernel { module: Module::LinearMatrixInt8, workgroup: t.subgroups() * units.subgroup, constants }
     }
 
     /// Workgroups for `rows` rows and `outputs` outputs. All row tiles of a weight tile run together, so that its bytes
     /// are read from memory once.
-    pub fn groups(self, rows: usize, outputs: usize) -> [u32; 2] {
+    pub fn groups(self, rows: usize, outputs: usize) -> [u32; 3] {
         let row_tiles = (rows as u32).div_ceil(self.tile.rows);
-        [row_tiles * self.splits, (outputs as u32).div_ceil(self.tile.outputs)]
+        [row_tiles * self.splits, (outputs as u32).div_ceil(self.tile.outputs), 1]
     }
 
     /// Bytes of [`LinearPush::parts`] and of [`LinearPush::arrived`] for `rows` rows and `outputs` outputs.
@@ -234,12 +235,15 @@ impl Linear {
         if self.splits == 1 {
             return [0, 0];
         }
-        let [x, y] = self.groups(rows, outputs).map(u64::from);
+        let [x, y, _] = self.groups(rows, outputs).map(u64::from);
         let tiles = x / u64::from(self.splits) * y;
         let area = u64::from(self.tile.rows) * u64::from(self.tile.outputs);
         [4 * tiles * u64::from(self.splits) * area, 4 * tiles]
     }
 }
+
+/// Workgroups in one dimension that every Vulkan device takes.
+const MAX_GROUPS: u32 = 65_535;
 
 /// Ways to run a product of `rows` rows with an INT8 matrix `[outputs, inputs]`, the one that should be fastest first.
 pub fn linear_variants(units: Units, rows: usize, outputs: usize, inputs: usize) -> Vec<Linear> {
@@ -248,8 +252,8 @@ pub fn linear_variants(units: Units, rows: usize, outputs: usize, inputs: usize)
         for splits in [1, 2, 3, 4, 6, 8] {
             let steps = (inputs as u32).div_ceil(tile.inputs);
             let linear = Linear { tile, splits };
-            let [x, y] = linear.groups(rows, outputs);
-            if y as usize <= MAX_GROUPS && x as usize <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {
+            let [x, y, _] = linear.groups(rows, outputs);
+            if x.max(y) <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {
                 out.push(linear);
             }
         }
@@ -372,8 +376,8 @@ impl Attend {
     }
 
     /// Workgroups for `rows` rows of `heads` heads.
-    pub fn groups(self, units: Units, rows: usize, heads: usize) -> [u32; 2] {
-        [heads as u32 / self.group, (rows as u32).div_ceil(self.queries(units) / self.group)]
+    pub fn groups(self, units: Units, rows: usize, heads: usize) -> [u32; 3] {
+        [heads as u32 / self.group, (rows as u32).div_ceil(self.queries(units) / self.group), 1]
     }
 }
 
