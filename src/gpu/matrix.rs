@@ -247,6 +247,8 @@ const MAX_GROUPS: u32 = 65_535;
 
 /// Ways to run a product of `rows` rows with an INT8 matrix `[outputs, inputs]`, the one that should be fastest first.
 pub fn linear_variants(units: Units, rows: usize, outputs: usize, inputs: usize) -> Vec<Linear> {
+    // Tiles of 128 rows for many rows; for few, those that waste the fewest.
+    let ideal = (rows as u32).next_power_of_two().clamp(16, 128).ilog2();
     let mut out = Vec::new();
     for &tile in LINEAR_TILES.iter().filter(|t| t.fits(units)) {
         for splits in [1, 2, 3, 4, 6, 8] {
@@ -258,6 +260,7 @@ pub fn linear_variants(units: Units, rows: usize, outputs: usize, inputs: usize)
             }
         }
     }
+    out.sort_by_key(|l| l.tile.rows.ilog2().abs_diff(ideal));
     out
 }
 
