@@ -3,15 +3,18 @@
 //   linear_dot_gelu:  out [rows, N] = gelu_tanh(gate) * up in planes, weight [2N, K] with gate's rows before up's
 // weight int8 with one f32 scale a row; x in planes (forms.glsl); K padded to 16 with zeros in both. Products and sums of 16
 // are exact integers; blocks of 16 are added in f32, in an order that the tiling over rows does not change.
-// A subgroup computes ROWS outputs at a time, each invocation UNROLL loads of 16 weights of each; a workgroup of linear_dot
-// strides over the grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
+// A team computes ROWS outputs at a time, each invocation UNROLL loads of 16 weights of each. Teams are subgroups or, with
+// SHARED, the whole workgroup: then the rows being read at any time lie close together, few pages of memory wide, and no
+// more of them are walked to at once than the device can do beside reading. A workgroup of linear_dot strides over the
+// grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
 // Bytes: N * K + 4 * N + rows * (2.25 K + 4 N); operations: 2 * N * K * rows, as 8 packed dot products for 16 weights.
 #include "common.glsl"
 #include "forms.glsl"
 #extension GL_EXT_integer_dot_product : require
-layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup
+layout(constant_id = 1) const uint ROWS = 2;     // output rows of a team
 layout(constant_id = 2) const uint COLUMNS = 1;  // rows of x that share a weight load
 layout(constant_id = 3) const uint UNROLL = 2;   // loads in flight for each output row
+layout(constant_id = 4) const uint SHARED = 0;   // 1: a workgroup is one team
 
 layout(push_constant) uniform Push {
     Words state;
@@ -36,7 +39,12 @@ shared float gated[BLOCK * 8];
 #define PARTS 1
 #endif
 
-float sums[PARTS * ROWS * COLUMNS];
+const uint SUMS = PARTS * ROWS * COLUMNS;
+// What subgroups of one team leave for each other, in turns; a workgroup has at most 32 of them where this is used.
+shared float found[SHARED != 0 ? 2 * 32 * SUMS : 1];
+uint turn = 0;
+
+float sums[SUMS];
 uvec4 w[UNROLL * PARTS * ROWS];
 float row_scales[PARTS * ROWS];
 
@@ -58,10 +66,10 @@ void accumulate(uint i, uint from, uint r0, uint live) {
     }
 }
 
-// Sums of outputs n0 .. n0 + ROWS for rows r0 .. r0 + COLUMNS, in every invocation of the subgroup.
+// Sums of outputs n0 .. n0 + ROWS for rows r0 .. r0 + COLUMNS, in every invocation of the team.
 void compute(uint n0, uint r0, uint live) {
     const uint loads = k / 16;
-    [[unroll]] for (uint i = 0; i < PARTS * ROWS * COLUMNS; ++i) sums[i] = 0;
+    [[unroll]] for (uint i = 0; i < SUMS; ++i) sums[i] = 0;
     uint64_t rows[PARTS * ROWS];
     [[unroll]] for (uint p = 0; p < PARTS; ++p) {
         [[unroll]] for (uint j = 0; j < ROWS; ++j) {
@@ -73,34 +81,56 @@ void compute(uint n0, uint r0, uint live) {
     [[unroll]] for (uint p = 0; p < PARTS; ++p) {
         [[unroll]] for (uint j = 0; j < ROWS; ++j) row_scales[p * ROWS + j] = scales.at[min(n0 + j, n - 1) + p * n];
     }
-    uint i = gl_SubgroupInvocationID;
-    for (; i + (UNROLL - 1) * gl_SubgroupSize < loads; i += UNROLL * gl_SubgroupSize) {
+    uint i = SHARED != 0 ? gl_LocalInvocationID.x : gl_SubgroupInvocationID;
+    const uint team = SHARED != 0 ? WORKGROUP : gl_SubgroupSize;
+    for (; i + (UNROLL - 1) * team < loads; i += UNROLL * team) {
         [[unroll]] for (uint u = 0; u < UNROLL; ++u) {
             [[unroll]] for (uint j = 0; j < PARTS * ROWS; ++j) {
-                w[u * PARTS * ROWS + j] = Words4(rows[j]).at[i + u * gl_SubgroupSize];
+                w[u * PARTS * ROWS + j] = Words4(rows[j]).at[i + u * team];
             }
         }
-        [[unroll]] for (uint u = 0; u < UNROLL; ++u) accumulate(i + u * gl_SubgroupSize, u * PARTS * ROWS, r0, live);
+        [[unroll]] for (uint u = 0; u < UNROLL; ++u) accumulate(i + u * team, u * PARTS * ROWS, r0, live);
     }
-    for (; i < loads; i += gl_SubgroupSize) {
+    for (; i < loads; i += team) {
         [[unroll]] for (uint j = 0; j < PARTS * ROWS; ++j) w[j] = Words4(rows[j]).at[i];
         accumulate(i, 0, r0, live);
     }
-    [[unroll]] for (uint i = 0; i < PARTS * ROWS * COLUMNS; ++i) sums[i] = subgroupAdd(sums[i]);
+    [[unroll]] for (uint i = 0; i < SUMS; ++i) sums[i] = subgroupAdd(sums[i]);
+    if (SHARED != 0) {
+        uint base = turn * 32 * SUMS;
+        turn = 1 - turn;
+        if (subgroupElect()) {
+            [[unroll]] for (uint i = 0; i < SUMS; ++i) found[base + gl_SubgroupID * SUMS + i] = sums[i];
+        }
+        barrier();
+        [[unroll]] for (uint i = 0; i < SUMS; ++i) {
+            float sum = gl_SubgroupInvocationID < gl_NumSubgroups ? found[base + gl_SubgroupInvocationID * SUMS + i] : 0.0;
+            for (uint s = gl_SubgroupSize; s < gl_NumSubgroups; s += gl_SubgroupSize) {
+                uint from = s + gl_SubgroupInvocationID;
+                if (from < gl_NumSubgroups) sum += found[base + from * SUMS + i];
+            }
+            sums[i] = subgroupAdd(sum);
+        }
+    }
 }
+
+// Teams of a workgroup, and the invocation that stores its team's outputs.
+uint teams() { return SHARED != 0 ? 1 : gl_NumSubgroups; }
+uint team_index() { return SHARED != 0 ? 0 : gl_SubgroupID; }
+bool stores() { return SHARED != 0 ? gl_LocalInvocationID.x == 0 : subgroupElect(); }
 
 #ifdef GELU
 void main() {
     uint live = live_rows(state, which);
     uint r0 = gl_WorkGroupID.y * COLUMNS;
     if (r0 >= live) return;
-    // The host makes gl_NumSubgroups * ROWS a divisor of BLOCK.
+    // The host makes ROWS times the teams a divisor of BLOCK.
     uint blocks = (n + BLOCK - 1) / BLOCK;
     for (uint block = gl_WorkGroupID.x; block < blocks; block += gl_NumWorkGroups.x) {
-        for (uint o = gl_SubgroupID * ROWS; o < BLOCK; o += gl_NumSubgroups * ROWS) {
+        for (uint o = team_index() * ROWS; o < BLOCK; o += teams() * ROWS) {
             uint n0 = block * BLOCK + o;
             compute(n0, r0, live);
-            if (subgroupElect()) {
+            if (stores()) {
                 [[unroll]] for (uint j = 0; j < ROWS; ++j) {
                     bool inside = n0 + j < n;
                     [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
@@ -126,10 +156,10 @@ void main() {
     uint live = live_rows(state, which);
     uint r0 = gl_WorkGroupID.y * COLUMNS;
     if (r0 >= live) return;
-    uint subgroup = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
-    for (uint n0 = subgroup * ROWS; n0 < n; n0 += gl_NumWorkGroups.x * gl_NumSubgroups * ROWS) {
+    uint first = (gl_WorkGroupID.x * teams() + team_index()) * ROWS;
+    for (uint n0 = first; n0 < n; n0 += gl_NumWorkGroups.x * teams() * ROWS) {
         compute(n0, r0, live);
-        if (!subgroupElect()) continue;
+        if (!stores()) continue;
         [[unroll]] for (uint j = 0; j < ROWS; ++j) {
             if (n0 + j >= n) break;
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {

@@ -66,12 +66,14 @@ impl Product {
 /// How a `linear_dot` kernel divides its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Dot {
-    /// Output rows of a subgroup.
+    /// Outputs that a team of invocations computes at a time.
     pub outputs: u32,
     /// Loads in flight for each.
     pub unroll: u32,
     /// Subgroups of a workgroup.
     pub subgroups: u32,
+    /// A team is the whole workgroup, not a subgroup.
+    pub shared: bool,
 }
 
 /// One way to run a product, of those that tuning chooses from.
@@ -168,14 +170,19 @@ impl Target {
         let columns = p.rows.next_power_of_two().min(COLUMNS);
         let module = if p.gelu { Module::LinearDotGeluInt8 } else { Module::LinearDotInt8 };
         let workgroup = self.subgroup * v.subgroups;
-        let kernel = Kernel { module, workgroup, constants: constants([v.outputs, columns as u32, v.unroll]) };
-        let each = if p.gelu { GELU_BLOCK } else { v.outputs * v.subgroups };
+        let kernel = Kernel {
+            module,
+            workgroup,
+            constants: constants([v.outputs, columns as u32, v.unroll, u32::from(v.shared)]),
+        };
+        let teams = if v.shared { 1 } else { v.subgroups };
+        let each = if p.gelu { GELU_BLOCK } else { v.outputs * teams };
         (kernel, [grid(p.outputs.div_ceil(each as usize)), p.rows.div_ceil(columns) as u32, 1])
     }
 
     /// The variant where nothing was measured; `None` in a family without variants.
     pub fn usual(&self, family: Family, p: Product) -> Option<Variant> {
-        let dot = |outputs, unroll, subgroups| Some(Variant::Dot(Dot { outputs, unroll, subgroups }));
+        let dot = |outputs, unroll, subgroups| Some(Variant::Dot(Dot { outputs, unroll, subgroups, shared: false }));
         match (family, p.gelu, p.rows) {
             (Family::Float, ..) => None,
             (Family::Matrix, ..) => self.variants(family, p).first().copied(),
@@ -204,13 +211,23 @@ fn dot_variants(p: Product) -> Vec<Variant> {
     let unrolls: &[u32] = if p.rows > 2 { &[1, 2] } else { &[1, 2, 4, 8] };
     let parts = if p.gelu { 2 } else { 1 };
     let mut all = Vec::new();
-    for outputs in [1, 2, 4] {
-        for &unroll in unrolls {
-            for subgroups in [4, 8, 16] {
-                // A gelu workgroup makes whole blocks; and what is in flight must fit the registers.
-                let whole = !p.gelu || subgroups * outputs <= GELU_BLOCK;
-                if whole && outputs * unroll * parts <= 16 {
-                    all.push(Variant::Dot(Dot { outputs, unroll, subgroups }));
+    for shared in [false, true] {
+        for outputs in [1, 2, 4, 8] {
+            for &unroll in unrolls {
+                for subgroups in [4, 8, 16, 32] {
+                    let teams = if shared { 1 } else { subgroups };
+                    // A gelu workgroup makes whole blocks; what is in flight must fit the registers, and no team be wider
+                    // than a row of 16-byte loads.
+                    let whole = !p.gelu || teams * outputs <= GELU_BLOCK;
+                    let filled = !shared || (subgroups * unroll * 8) as usize <= p.inputs.div_ceil(16).max(32);
+                    let wide = subgroups == 32 && !shared;
+                    // More leaves an RDNA3 too few waves.
+                    let most = if p.rows > 2 { 8 } else { 16 };
+                    let columns = p.rows.next_power_of_two().min(COLUMNS) as u32;
+                    let kept = !shared || outputs * parts * columns <= 16;
+                    if whole && filled && kept && !wide && outputs * unroll * parts <= most {
+                        all.push(Variant::Dot(Dot { outputs, unroll, subgroups, shared }));
+                    }
                 }
             }
         }

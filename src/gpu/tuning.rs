@@ -15,11 +15,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Bytes of weights that one measurement reads at most: several times any device's caches, and a fraction of a second on
-/// an APU's memory.
-const BYTES: u64 = 2 << 30;
-/// Operations of one measurement at most.
-const OPERATIONS: u64 = 2 << 40;
+/// Seconds of a measurement at most, and dispatches at least: as many layers as there is time for, because what the last
+/// ones left in caches and address translation is not what a pass finds.
+const SECONDS: f64 = 10e-3;
+const DISPATCHES: usize = 4;
 /// Measurements of each variant, of which the quickest counts.
 const REPETITIONS: usize = 3;
 
@@ -106,9 +105,9 @@ impl Tuner<'_> {
     ) -> Result<Option<Variant>> {
         let bytes = (product.outputs * product.inputs * (1 + usize::from(product.gelu))) as u64;
         let operations = 2 * bytes * product.rows as u64;
-        let count = BYTES.div_ceil(bytes).min(OPERATIONS.div_ceil(operations)).max(1) as usize;
-        let mut best = None;
-        for &variant in variants {
+        let mut count = DISPATCHES;
+        let mut best: Option<(f64, Variant)> = None;
+        for &variant in variants.first().into_iter().chain(variants) {
             let mut target = target.clone();
             target.tuned.insert(product, variant);
             let dispatches: Vec<Dispatch> = self
@@ -125,7 +124,11 @@ impl Tuner<'_> {
                 seconds * 1e6,
                 bytes as f64 / seconds / 1e9
             );
-            if best.is_none_or(|(least, _)| seconds < least) {
+            if best.is_none() {
+                // The first run of the first says how many fit.
+                count = ((SECONDS / seconds) as usize).max(DISPATCHES);
+                best = Some((f64::INFINITY, variant));
+            } else if best.is_none_or(|(least, _)| seconds < least) {
                 best = Some((seconds, variant));
             }
         }
