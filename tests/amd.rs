@@ -1,49 +1,294 @@
 //! AMD's compiler on every kernel, without AMD hardware: RADV compiles real machine code for a GPU that it is told of.
+//! What it makes of each kernel must keep the rules below, and be what amd-isa.md says; KILN_BLESS=1 writes that page anew.
+//!
+//! The driver is of one version of Mesa, so that the page changes with the kernels only; `tools/fetch-mesa` gets it.
 
-mod common;
+#[path = "amd/isa.rs"]
+mod isa;
 
+use isa::Isa;
+use kiln::gpu::inspect::Compiled;
 use kiln::gpu::kernels::{Kernel, Module, Pipelines};
+use kiln::gpu::lower::{Addresses, Target, lower};
 use kiln::gpu::{Choice, Gpu};
+use kiln::model::{WeightFormat, presets};
+use kiln::schedule::{Extent, KvType, Schedule};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-/// What the child process is told by.
-const CHILD: &str = "KILN_TEST_RADV_CHILD";
+const MESA: &str = "25.0.7";
+/// The GPUs compiled for: RADV's name of each, its instruction set, and what the driver then calls itself.
+const CHIPS: [(&str, &str, &str); 2] = [("phoenix", "gfx1103", "PHOENIX"), ("gfx1150", "gfx1150", "GFX1150")];
+/// Tells the child process, which runs on that driver, where to write what it finds.
+const CHILD: &str = "KILN_TEST_AMD_CHILD";
+/// Says that this machine cannot have the driver: tools/test sets it, and lists what was not checked.
+const WITHOUT: &str = "KILN_TEST_WITHOUT_RADV";
 
-#[test]
-fn every_kernel_compiles_for_gfx1103() {
-    if std::env::var_os(CHILD).is_some() {
-        return compile_all();
-    }
-    let driver = ["x86_64.", ""].map(|a| format!("/usr/share/vulkan/icd.d/radeon_icd.{a}json"));
-    let driver = driver.iter().find(|f| std::path::Path::new(f).exists()).expect("mesa-vulkan-drivers is installed");
-    // Mesa 22.3 names the family; 25 names the chip.
-    let compiled = ["gfx1103_r1", "phoenix"].iter().any(|family| {
-        let out = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "every_kernel_compiles_for_gfx1103", "--nocapture"])
-            .env(CHILD, "1")
-            .env("VK_ICD_FILENAMES", driver)
-            .env("RADV_FORCE_FAMILY", family)
-            .env("MESA_SHADER_CACHE_DISABLE", "1")
-            .env("KILN_CACHE_DIR", "/dev/null/none")
-            .output()
-            .unwrap();
-        println!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-        out.status.success()
-    });
-    assert!(compiled, "RADV did not compile every kernel");
+/// Waves on each SIMD that a kernel which waits for memory needs; a SIMD holds 16.
+const WAVES: u64 = 8;
+
+/// One kernel on one chip.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Figures {
+    module: String,
+    workgroup: u32,
+    /// The module's other constants.
+    constants: String,
+    vgprs: u64,
+    /// Registers spilled, of both kinds.
+    spilled: u64,
+    /// Bytes of an invocation.
+    scratch: u64,
+    /// Bytes of a workgroup.
+    lds: u64,
+    /// Waves that a SIMD holds at a time.
+    waves: u64,
+    code: u64,
+    isa: Isa,
 }
 
-fn compile_all() {
-    let gpu = Rc::new(Gpu::open(Choice::Best).unwrap());
-    println!("{}", gpu.caps.name);
-    assert!(gpu.caps.name.contains("GFX1103") || gpu.caps.name.contains("PHOENIX"), "{}", gpu.caps.name);
-    assert_eq!(gpu.caps.subgroup, 32);
-    let mut pipelines = Pipelines::new(&gpu).unwrap();
-    for &module in Module::ALL {
-        for constants in [[1, 1], [2, 1], [2, 4], [1, 8]] {
-            let workgroup = if module.name().starts_with("linear_tile") { 64 } else { 128 };
-            pipelines.get(Kernel { module, workgroup, constants }).unwrap_or_else(|e| panic!("{}: {e}", module.name()));
+#[test]
+fn every_kernel_is_good_machine_code_on_amd() {
+    if let Some(out) = std::env::var_os(CHILD) {
+        return compile_all(Path::new(&out));
+    }
+    if std::env::var_os(WITHOUT).is_some() {
+        println!("not checked: {WITHOUT} is set");
+        return;
+    }
+    let [first, second] = CHIPS.map(|(family, _, name)| compile_for(family, name));
+    assert_eq!(first.len(), second.len());
+    let mut broken = Vec::new();
+    for (chip, figures) in [(CHIPS[0].1, &first), (CHIPS[1].1, &second)] {
+        for f in figures {
+            let header = header_of(&f.module);
+            let place = format!("{} ({}, {}) on {chip}", f.module, f.workgroup, f.constants);
+            broken.extend(violations(f, &header).into_iter().map(|v| format!("{place}: {v}")));
         }
     }
+    assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
+    compare(&page(&first, &second));
+}
+
+/// What RADV makes of every kernel for one chip, in a process of its own: the driver must be chosen before Vulkan loads.
+fn compile_for(family: &str, name: &str) -> Vec<Figures> {
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("target/mesa-{MESA}/run"));
+    assert!(run.exists(), "run `tools/fetch-mesa {MESA}` first; where it cannot be had, set {WITHOUT}=1");
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let done = Command::new(run)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "every_kernel_is_good_machine_code_on_amd", "--nocapture"])
+        .env(CHILD, out.path())
+        .env("RADV_FORCE_FAMILY", family)
+        .env("MESA_SHADER_CACHE_DISABLE", "1")
+        .env("KILN_CACHE_DIR", "/dev/null/none")
+        .output()
+        .unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "RADV does not compile every kernel for {family}:\n{said}");
+    let (device, figures): (String, Vec<Figures>) =
+        serde_json::from_slice(&std::fs::read(out.path()).unwrap()).unwrap();
+    assert!(device.contains(name) && device.contains(&format!("Mesa {MESA}")), "{device}");
+    figures
+}
+
+fn compile_all(out: &Path) {
+    let gpu = Rc::new(Gpu::open_for_inspection(Choice::Best).unwrap());
+    assert_eq!(gpu.caps.subgroup, 32);
+    let mut pipelines = Pipelines::new(&gpu).unwrap();
+    let figures: Vec<Figures> = kernels(Target { subgroup: gpu.caps.subgroup })
+        .into_iter()
+        .map(|k| figures(k, &pipelines.inspect(k).unwrap_or_else(|e| panic!("{k:?}: {e}"))))
+        .collect();
+    std::fs::write(out, serde_json::to_vec(&(&gpu.caps.name, figures)).unwrap()).unwrap();
+}
+
+/// Every kernel that lowering chooses for the shapes of 27B and of the demo model, and each module that it chooses for
+/// neither.
+fn kernels(target: Target) -> Vec<Kernel> {
+    let mut kernels = Vec::new();
+    let demo = kiln::demo::checkpoint().unwrap().shape().clone();
+    for shape in [presets::preset("gemma3-27b").unwrap(), demo] {
+        for (weights, kv) in [(WeightFormat::Int8, KvType::F16), (WeightFormat::Bf16, KvType::F32)] {
+            let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 8, kv, weights };
+            let schedule = Schedule::build(&shape, extent);
+            let addresses = Addresses {
+                arena: 1 << 40,
+                weights: vec![1 << 41; schedule.weights.buffers.len()],
+                kv: vec![1 << 42; schedule.rings.len()],
+            };
+            for rows in [1, 8, 64, 512] {
+                let head_rows = rows.min(extent.head_rows);
+                let segments = schedule.segments();
+                let dispatches = segments.flat_map(|s| lower(&schedule, s, rows, head_rows, target, &addresses));
+                kernels.extend(dispatches.map(|d| d.kernel));
+            }
+        }
+    }
+    for &module in Module::ALL {
+        if !kernels.iter().any(|k| k.module == module) {
+            let workgroup = if module.name().starts_with("linear_tile") { 64 } else { 256 };
+            kernels.push(Kernel { module, workgroup, constants: [1, 1] });
+        }
+    }
+    kernels.sort_by_key(|k| (k.module.name(), k.workgroup, k.constants));
+    kernels.dedup();
+    kernels
+}
+
+fn figures(kernel: Kernel, compiled: &Compiled) -> Figures {
+    let figure =
+        |name| compiled.figure(name).unwrap_or_else(|| panic!("no {name} among {:?}", compiled.statistics)) as u64;
+    let text = compiled.text("Assembly").expect("the driver shows its machine code");
+    Figures {
+        module: kernel.module.name().into(),
+        workgroup: kernel.workgroup,
+        constants: kernel.constants.map(|c| c.to_string()).join(", "),
+        vgprs: figure("VGPRs"),
+        spilled: figure("Spilled VGPRs") + figure("Spilled SGPRs"),
+        scratch: figure("Scratch size"),
+        lds: figure("LDS size"),
+        waves: figure("Subgroups per SIMD"),
+        code: figure("Code size"),
+        isa: Isa::read(text),
+    }
+}
+
+/// The rules that a kernel breaks. `header` is the comment at the start of its source, which may give a reason why a rule
+/// cannot be kept: a line that begins with the words of the rule.
+fn violations(f: &Figures, header: &str) -> Vec<String> {
+    let is = |prefix: &str| f.module.starts_with(prefix);
+    let has_reason = |words: &str| header.lines().any(|l| l.starts_with(&format!("// {words}: ")));
+    let mut broken = Vec::new();
+    let mut rule = |kept: bool, what: String| {
+        if !kept {
+            broken.push(what);
+        }
+    };
+    rule(f.spilled == 0, format!("{} registers are spilled", f.spilled));
+    rule(f.scratch == 0, format!("{} bytes of scratch", f.scratch));
+    if is("linear") {
+        let [wide, narrow] = [f.isa.wide_loads, f.isa.narrow_loads];
+        let what = format!("{wide} loads of 16 bytes in the loops that load weights");
+        rule(wide > 0, what.clone());
+        rule(narrow == 0 || has_reason("Narrow loads") && narrow < wide, format!("{what}, and {narrow} narrower ones"));
+    }
+    if is("linear") || is("attend") || is("read") {
+        let what = format!("{} waves a SIMD, not {WAVES}, and its source gives no reason", f.waves);
+        rule(f.waves >= WAVES || has_reason("Few waves"), what);
+    }
+    if is("linear_matrix") || is("attend_matrix") {
+        rule(f.isa.wmma > 0, "no matrix instruction".into());
+    }
+    if f.module.split('_').any(|word| word == "dot") {
+        rule(f.isa.dot4 > 0, "no packed integer dot product".into());
+    }
+    broken
+}
+
+/// The comment at the start of the source that build.rs compiles `module` from.
+fn header_of(module: &str) -> String {
+    let build = include_str!("../build.rs");
+    let entry = format!("(\"{module}\", \"");
+    let at = build.find(&entry).unwrap_or_else(|| panic!("build.rs does not name {module}")) + entry.len();
+    let source = &build[at..][..build[at..].find('"').unwrap()];
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("shaders/{source}.comp"));
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().take_while(|l| l.starts_with("//")).map(|l| format!("{l}\n")).collect()
+}
+
+fn page(first: &[Figures], second: &[Figures]) -> String {
+    let [a, b] = [CHIPS[0].1, CHIPS[1].1];
+    let mut page = format!(
+        "# The kernels on {a} and {b}\n\
+         \n\
+         What RADV of Mesa {MESA} compiles each kernel to: every one that is chosen for the shapes of Gemma 3 27B and of the demo\n\
+         model, for passes of 1 to 512 rows in waves of 32, and each other module once. Where the chips differ, {a} is before the\n\
+         slash. `cargo test --test amd` (in [amd.rs](amd.rs)) compares this page with the compiler and holds the kernels to rules:\n\
+         no register is spilled and no scratch used; linear kernels load weights by 16 bytes; linear, attend and read kernels\n\
+         leave room for {WAVES} waves a SIMD; kernels for matrix units and for dot products use those instructions. After a change to\n\
+         a shader, `KILN_BLESS=1 cargo test --test amd` writes it anew.\n\
+         \n\
+         - constants: the kernel's specialisation beside the workgroup's size; its source says what they mean\n\
+         - VGPRs of a wave, LDS in bytes of a workgroup, code in bytes\n\
+         - waves: how many a SIMD holds at a time, at most 16\n\
+         - loads: global loads within loops that hold 16-byte loads, 16-byte ones + narrower ones\n\
+         - matrix, dot: `v_wmma_*` and `v_dot4_i32_iu8` instructions\n\
+         \n\
+         | kernel | workgroup | constants | VGPRs | LDS | waves | code | loads | matrix | dot |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    );
+    for (x, y) in first.iter().zip(second) {
+        assert_eq!((&x.module, x.workgroup, &x.constants), (&y.module, y.workgroup, &y.constants));
+        let cell = |of: &dyn Fn(&Figures) -> String| {
+            let (x, y) = (of(x), of(y));
+            if x == y { x } else { format!("{x} / {y}") }
+        };
+        let cells = [
+            x.module.clone(),
+            x.workgroup.to_string(),
+            x.constants.clone(),
+            cell(&|f| f.vgprs.to_string()),
+            cell(&|f| f.lds.to_string()),
+            cell(&|f| f.waves.to_string()),
+            cell(&|f| f.code.to_string()),
+            cell(&|f| format!("{} + {}", f.isa.wide_loads, f.isa.narrow_loads)),
+            cell(&|f| f.isa.wmma.to_string()),
+            cell(&|f| f.isa.dot4.to_string()),
+        ];
+        page += &format!("| {} |\n", cells.join(" | "));
+    }
+    page
+}
+
+fn compare(page: &str) {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/amd-isa.md");
+    if std::env::var_os("KILN_BLESS").is_some() {
+        std::fs::write(&path, page).unwrap();
+        return;
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let lost = kept.lines().filter(|l| !page.contains(l)).map(|l| format!("- {l}"));
+    let new = page.lines().filter(|l| !kept.contains(l)).map(|l| format!("+ {l}"));
+    let changed: Vec<String> = lost.chain(new).collect();
+    assert!(
+        kept == page,
+        "the compiler no longer says what tests/amd-isa.md says; if that is meant, run `KILN_BLESS=1 cargo test --test \
+         amd` and commit the page:\n{}\n",
+        changed.join("\n")
+    );
+}
+
+#[test]
+fn each_rule_sees_what_it_is_for() {
+    let good = Figures {
+        module: "linear_matrix_dot_int8".into(),
+        workgroup: 128,
+        constants: "1, 1".into(),
+        vgprs: 64,
+        spilled: 0,
+        scratch: 0,
+        lds: 0,
+        waves: 8,
+        code: 1000,
+        isa: Isa { wide_loads: 4, narrow_loads: 0, wmma: 1, dot4: 1 },
+    };
+    assert_eq!(violations(&good, ""), Vec::<String>::new());
+    let broken = |change: fn(&mut Figures), header: &str| {
+        let mut f = good.clone();
+        change(&mut f);
+        violations(&f, header).len()
+    };
+    assert_eq!(broken(|f| f.spilled = 1, ""), 1);
+    assert_eq!(broken(|f| f.scratch = 4, ""), 1);
+    assert_eq!(broken(|f| f.isa.wmma = 0, ""), 1);
+    assert_eq!(broken(|f| f.isa.dot4 = 0, ""), 1);
+    assert_eq!(broken(|f| f.isa.wide_loads = 0, ""), 1);
+    assert_eq!(broken(|f| f.isa.narrow_loads = 1, ""), 1);
+    assert_eq!(broken(|f| f.isa.narrow_loads = 1, "// x\n// Narrow loads: the scales of x.\n"), 0);
+    assert_eq!(broken(|f| f.isa.narrow_loads = 4, "// x\n// Narrow loads: the scales of x.\n"), 1);
+    assert_eq!(broken(|f| f.waves = 7, ""), 1);
+    assert_eq!(broken(|f| f.waves = 7, "// Few waves: bound by the matrix units.\n"), 0);
 }

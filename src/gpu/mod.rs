@@ -6,6 +6,7 @@
 pub mod bake;
 pub mod ceiling;
 pub mod device;
+pub mod inspect;
 pub mod kernels;
 pub mod lower;
 pub mod memory;
