@@ -185,7 +185,7 @@ fn other_subgroup_sizes_agree_too() {
         return;
     }
     for (bits, subgroup) in [("128", 4), ("512", 16)] {
-        let out = std::process::Command::new(std::env::current_exe().unwrap())
+        let out = common::this_test()
             .args(["--exact", "odd_shapes_agree_on_both_executors", "--nocapture"])
             .env("LP_NATIVE_VECTOR_WIDTH", bits)
             .output()
