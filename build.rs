@@ -13,6 +13,9 @@ mod shaders {
     use glslang::{SourceLanguage, SpirvVersion, Target, VulkanVersion};
     use std::fs;
 
+    /// What shaders may include, in the order in which they do.
+    const INCLUDES: [&str; 2] = ["common.glsl", "forms.glsl"];
+
     /// Every module: its name, the source it comes from, and what is defined for it.
     const MODULES: &[(&str, &str, &[&str])] = &[
         ("embed_int8", "embed", &["WEIGHT_INT8"]),
@@ -24,13 +27,16 @@ mod shaders {
         ("linear_bf16", "linear", &["WEIGHT_BF16"]),
         ("linear_gelu_int8", "linear", &["WEIGHT_INT8", "GELU"]),
         ("linear_gelu_bf16", "linear", &["WEIGHT_BF16", "GELU"]),
+        ("linear_dot_int8", "linear_dot", &[]),
+        ("linear_dot_gelu_int8", "linear_dot", &["GELU"]),
         ("linear_tile_int8", "linear_tile", &["WEIGHT_INT8"]),
         ("linear_tile_bf16", "linear_tile", &["WEIGHT_BF16"]),
         ("head_prepare_f16", "head_prepare", &["KV_F16"]),
         ("head_prepare_f32", "head_prepare", &["KV_F32"]),
         ("attend_f16", "attend", &["KV_F16"]),
         ("attend_f32", "attend", &["KV_F32"]),
-        ("gated_gelu", "gated_gelu", &[]),
+        ("pack", "pack", &[]),
+        ("gated_gelu", "pack", &["GELU"]),
         ("argmax", "argmax", &[]),
         ("softcap", "argmax", &["SOFTCAP"]),
         ("read", "read", &[]),
@@ -38,11 +44,12 @@ mod shaders {
 
     pub fn compile_all() {
         println!("cargo:rerun-if-changed=shaders");
-        let common = fs::read_to_string("shaders/common.glsl").expect("shaders/common.glsl");
+        let include = |name: &str| fs::read_to_string(format!("shaders/{name}")).expect("a shader's include");
+        let includes = INCLUDES.map(|name| (name, include(name)));
         fs::create_dir_all("shaders/spv").expect("shaders/spv");
         for (name, source, defines) in MODULES {
             let body = fs::read_to_string(format!("shaders/{source}.comp")).expect("a shader's source");
-            let words = compile(name, &preprocess(&common, &body, defines));
+            let words = compile(name, &preprocess(&includes, &body, defines));
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
             let path = format!("shaders/spv/{name}.spv");
             // Untouched when unchanged, so that cargo does not rebuild what includes it.
@@ -52,11 +59,23 @@ mod shaders {
         }
     }
 
-    /// One source text: the defines, common.glsl in place of its include, the body.
-    fn preprocess(common: &str, body: &str, defines: &[&str]) -> String {
+    /// One source text: the defines, then the body with each include in its place.
+    fn preprocess(includes: &[(&str, String)], body: &str, defines: &[&str]) -> String {
         let defines: String = defines.iter().map(|d| format!("#define {d}\n")).collect();
-        let body = body.replace("#include \"common.glsl\"", &format!("#line 1 1\n{common}\n#line 1 0"));
-        format!("#version 460\n{defines}{body}")
+        let put = |body: String, (i, (name, text)): (usize, &(&str, String))| {
+            let line = format!("#include \"{name}\"");
+            match body.find(&line) {
+                Some(at) => {
+                    let before = body[..at].matches('\n').count();
+                    let text = format!("#line 1 {}\n{text}\n#line {} 0", i + 1, before + 2);
+                    body.replacen(&line, &text, 1)
+                }
+                None => body,
+            }
+        };
+        // The last include first, so that line numbers before it still hold.
+        let body = includes.iter().enumerate().rev().fold(body.to_owned(), put);
+        format!("#version 460\n{defines}#line 1 0\n{body}")
     }
 
     fn compile(name: &str, source: &str) -> Vec<u32> {

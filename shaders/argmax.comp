@@ -1,56 +1,93 @@
-// argmax:  next[r] = index of the largest x[r][i], the lowest of equals
+// argmax:  next[r] = index of the largest x[r][i], the lowest of equals; GROUPS workgroups a row, the last of which to finish
+//          compares what all found. finite[r] = 1 where that value is a finite number, else 0.
 // softcap: x[r][i] = cap * tanh(x[r][i] / cap), in place
-// x [rows, width] f32, next u32 in the step state. One workgroup a row.
+// x [rows, width] f32; next, finite u32 in the step state.
 // Bytes per row: 4 * width read, and as many written by softcap.
 #include "common.glsl"
+layout(constant_id = 1) const uint GROUPS = 1;
 
 layout(push_constant) uniform Push {
     Words state;
     Floats x;
-    uint which;  // state word that counts the rows
-    uint next;   // word index of next[0]
+    uint64_t scratch;  // counters u32 [rows], then parts [rows][GROUPS] of value and index
+    uint which;   // state word that counts the rows
+    uint next;    // word index of next[0]
+    uint finite;  // word index of finite[0]
     uint width;
     uint stride;
-    float cap;   // softcap only
+    float cap;    // softcap only
 };
+
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Shared { uint at[]; };
+
+#define COUNTER_BYTES 4096
 
 shared float best_value[1024];
 shared uint best_index[1024];
+shared uint finished;
 
-void main() {
-    uint r = gl_WorkGroupID.y, id = gl_LocalInvocationID.x;
-    if (r >= live_rows(state, which)) return;
-    float best = NEG_INF;
-    uint index = 0;
-    for (uint i = id; i < width; i += WORKGROUP) {
-        float v = x.at[r * stride + i];
-#ifdef SOFTCAP
-        // Drivers' tanh may overflow, and their clamp may lose a NaN.
-        bool nan = (floatBitsToUint(v) & 0x7fffffffu) > 0x7f800000u;
-        v = nan ? v : cap * tanh(clamp(v / cap, -15.0, 15.0));
-        x.at[r * stride + i] = v;
-#else
-        // Strictly greater: an invocation meets its indices in rising order.
-        if (v > best) {
-            best = v;
-            index = i;
-        }
-#endif
+void take(float v, uint i, inout float best, inout uint index) {
+    if (v > best || (v == best && i < index)) {
+        best = v;
+        index = i;
     }
-#ifndef SOFTCAP
+}
+
+// The workgroup's best, in invocation 0.
+void reduce(inout float best, inout uint index) {
+    uint id = gl_LocalInvocationID.x;
+    barrier();
     best_value[id] = best;
     best_index[id] = index;
     for (uint n = WORKGROUP / 2; n > 0; n /= 2) {
         barrier();
         if (id < n) {
-            float other = best_value[id + n];
-            uint other_index = best_index[id + n];
-            if (other > best_value[id] || (other == best_value[id] && other_index < best_index[id])) {
-                best_value[id] = other;
-                best_index[id] = other_index;
-            }
+            take(best_value[id + n], best_index[id + n], best, index);
+            best_value[id] = best;
+            best_index[id] = index;
         }
     }
-    if (id == 0) state.at[next + r] = best_index[0];
+}
+
+void main() {
+    uint r = gl_WorkGroupID.y, id = gl_LocalInvocationID.x, group = gl_WorkGroupID.x;
+    if (r >= live_rows(state, which)) return;
+    uint step = gl_NumWorkGroups.x * WORKGROUP;
+#ifdef SOFTCAP
+    for (uint i = group * WORKGROUP + id; i < width; i += step) {
+        float v = x.at[r * stride + i];
+        // Drivers' tanh may overflow, and their clamp may lose a NaN.
+        bool nan = (floatBitsToUint(v) & 0x7fffffffu) > 0x7f800000u;
+        x.at[r * stride + i] = nan ? v : cap * tanh(clamp(v / cap, -15.0, 15.0));
+    }
+#else
+    float best = NEG_INF;
+    uint index = 0xffffffffu;
+    for (uint i = group * WORKGROUP + id; i < width; i += step) take(x.at[r * stride + i], i, best, index);
+    reduce(best, index);
+    if (GROUPS > 1) {
+        Shared counter = Shared(scratch + 4 * r), parts = Shared(scratch + COUNTER_BYTES + 8 * uint64_t(r) * GROUPS);
+        if (id == 0) {
+            parts.at[2 * group] = floatBitsToUint(best);
+            parts.at[2 * group + 1] = index;
+            memoryBarrierBuffer();
+            finished = atomicAdd(counter.at[0], 1);
+        }
+        barrier();
+        if (finished != GROUPS - 1) return;
+        memoryBarrierBuffer();
+        best = NEG_INF;
+        index = 0xffffffffu;
+        for (uint i = id; i < GROUPS; i += WORKGROUP) {
+            take(uintBitsToFloat(parts.at[2 * i]), parts.at[2 * i + 1], best, index);
+        }
+        reduce(best, index);
+        if (id == 0) counter.at[0] = 0;
+    }
+    if (id == 0) {
+        bool sound = index < width && best < uintBitsToFloat(0x7f800000u) && best > NEG_INF;
+        state.at[next + r] = sound ? index : 0;
+        state.at[finite + r] = sound ? 1 : 0;
+    }
 #endif
 }

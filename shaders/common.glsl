@@ -29,7 +29,8 @@ uint live_rows(Words state, uint which) { return state.at[which]; }
 // A workgroup has at most 1024 invocations and a subgroup at least 4.
 shared float reduce_scratch[256];
 
-// Sum (or maximum) over the workgroup, the same value in every invocation; every invocation must take part.
+// Sum (or maximum) over the workgroup, the same value in every invocation; every invocation must take part. The order of
+// additions is fixed by the workgroup's and the subgroup's size.
 float workgroup_sum(float x) {
     x = subgroupAdd(x);
     if (gl_NumSubgroups == 1) return x;
@@ -37,8 +38,8 @@ float workgroup_sum(float x) {
     if (subgroupElect()) reduce_scratch[gl_SubgroupID] = x;
     barrier();
     float sum = 0;
-    for (uint i = 0; i < gl_NumSubgroups; ++i) sum += reduce_scratch[i];
-    return sum;
+    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) sum += reduce_scratch[i];
+    return subgroupAdd(sum);
 }
 
 float workgroup_max(float x) {
@@ -47,9 +48,9 @@ float workgroup_max(float x) {
     barrier();
     if (subgroupElect()) reduce_scratch[gl_SubgroupID] = x;
     barrier();
-    float m = reduce_scratch[0];
-    for (uint i = 1; i < gl_NumSubgroups; ++i) m = max(m, reduce_scratch[i]);
-    return m;
+    float m = NEG_INF;
+    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) m = max(m, reduce_scratch[i]);
+    return subgroupMax(m);
 }
 
 // Weight formats: one 16-byte load holds WEIGHTS_PER_LOAD elements, which `widen` turns into f32.

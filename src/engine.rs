@@ -61,6 +61,10 @@ pub struct Options {
     pub submit_budget: Duration,
     /// Pass uploads and results through staging even where it is not needed; see [`gpu::replay::Options::staged`].
     pub staged: bool,
+    /// Which kernels compute linear steps on a device.
+    pub kernels: gpu::replay::Kernels,
+    /// The variant of linear kernels to use wherever it can be, instead of what is measured; see [`gpu::tuning`].
+    pub variant: Option<gpu::linear::Variant>,
 }
 
 impl Default for Options {
@@ -75,6 +79,8 @@ impl Default for Options {
             kv: KvType::F16,
             submit_budget: gpu::replay::Options::default().submit_budget,
             staged: false,
+            kernels: gpu::replay::Kernels::Auto,
+            variant: None,
         }
     }
 }
@@ -82,7 +88,7 @@ impl Default for Options {
 /// Positions of a sequence where nothing else is asked for.
 pub const DEFAULT_CONTEXT: usize = 4096;
 /// Rows of a pass that every Vulkan device takes: kernels have one workgroup a row.
-pub const MAX_ROWS: usize = gpu::lower::MAX_GROUPS;
+pub const MAX_ROWS: usize = gpu::dispatch::MAX_GROUPS;
 /// Rows of a prefill chunk where nothing else is asked for.
 pub const DEFAULT_CHUNK: usize = 512;
 
@@ -137,30 +143,56 @@ pub fn host_memory() -> Memory {
 /// # Errors
 /// Input: the checkpoint or the options. Refused: it does not fit. Device: no such device, or it failed.
 pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Executor>> {
-    let shape = checkpoint.shape();
+    check(checkpoint, options)?;
+    load_on(open(options.device)?, checkpoint, options, progress)
+}
+
+/// Judges what is asked for before anything is opened or loaded.
+fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     if options.weights == WeightFormat::Bf16 && checkpoint.source() == Source::Int8 {
         return Err(Error::input(
             "--weights bf16 asks for what an INT8 checkpoint no longer has",
             "use the BF16 checkpoint, or --weights int8",
         ));
     }
-    let extent = options.extent(shape)?;
-    let gpu = match options.device {
-        Device::Cpu => None,
-        Device::Vulkan(n) => Some(Gpu::open(n.map_or(Choice::Best, Choice::Index))?),
+    options.extent(checkpoint.shape())
+}
+
+/// Opens the Vulkan device; `None` for the CPU.
+///
+/// # Errors
+/// Device: none such, or unusable.
+pub fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
+    let gpu = match device {
+        Device::Cpu => return Ok(None),
+        Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index))?,
         Device::Auto => match Gpu::open(Choice::Best) {
-            Ok(gpu) => Some(gpu),
+            Ok(gpu) => gpu,
             // Who asks for validation wants a Vulkan device or to know why not.
             Err(e) if gpu::device::validation_wanted() => return Err(e),
             Err(e) => {
                 log::warn!("running on the CPU reference executor: {e}");
-                None
+                return Ok(None);
             }
         },
     };
+    Ok(Some(Rc::new(gpu)))
+}
+
+/// As [`load`], on a device that [`open`] gave.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_on(
+    gpu: Option<Rc<Gpu>>,
+    checkpoint: &Checkpoint,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Box<dyn Executor>> {
+    let (shape, extent) = (checkpoint.shape(), check(checkpoint, options)?);
     let start = Instant::now();
     let executor: Box<dyn Executor> = match gpu {
-        Some(gpu) => load_vulkan(Rc::new(gpu), checkpoint, Schedule::build(shape, extent), options, progress)?,
+        Some(gpu) => load_vulkan(gpu, checkpoint, Schedule::build(shape, extent), options, progress)?,
         None => {
             // The reference keeps its KV in f32: plan for that.
             let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent });
@@ -195,6 +227,11 @@ fn load_vulkan(
     for (kind, bytes) in plan.sums() {
         log::info!("{kind}: {}", plan::bytes(bytes));
     }
-    let options = gpu::replay::Options { submit_budget: options.submit_budget, staged: options.staged };
+    let options = gpu::replay::Options {
+        submit_budget: options.submit_budget,
+        staged: options.staged,
+        kernels: options.kernels,
+        variant: options.variant,
+    };
     Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
 }

@@ -2,9 +2,11 @@
 //! buffers, the reference one interprets the steps; callers cannot tell them apart but by their speed.
 
 use crate::schedule::layout::StateLayout;
-use crate::schedule::step::Slot;
+use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
+use std::ops::Range;
+use std::time::Duration;
 
 /// One row of a pass: a token at a position of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,21 @@ pub struct HeadRows {
     pub first: usize,
     /// How many, at most [`crate::schedule::Extent::head_rows`].
     pub count: usize,
+}
+
+/// One kernel of a pass with its times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timed {
+    /// Where it belongs.
+    pub segment: Segment,
+    /// The steps that it runs, as indices into the schedule; none where it only prepares what comes after.
+    pub steps: Range<usize>,
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// What it is specialised by, and its grid, where there are such things.
+    pub variant: String,
+    /// Seconds of each repetition.
+    pub seconds: Vec<f64>,
 }
 
 /// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`; after the
@@ -59,13 +76,42 @@ pub trait Executor {
     /// The greedy choice for head row `row` of the last pass.
     fn next(&self, row: usize) -> u32;
 
-    /// Logits of head row `row` of the last pass, `[vocab]`.
-    fn logits(&self, row: usize) -> &[f32];
+    /// Whether that choice is a finite logit: a NaN anywhere in the last layers makes every logit NaN.
+    fn is_finite(&self, row: usize) -> bool;
+
+    /// Logits of head row `row` of the last pass, `[vocab]`, fetched from the device when they are first asked for.
+    ///
+    /// # Errors
+    /// Input: the last pass has no such head row. Device: the device failed or was lost.
+    fn logits(&mut self, row: usize) -> Result<&[f32]>;
 
     /// Submits to the device since the model was loaded; 0 where nothing is submitted.
     fn submits(&self) -> u64 {
         0
     }
+
+    /// How long the device has worked on passes since the model was loaded, by its own clock; zero where it has none.
+    fn busy(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Runs a pass `repetitions` times (and once before, to warm up) with every kernel timed by itself.
+    ///
+    /// # Errors
+    /// Input: as [`Executor::forward`]. Device: there is no clock to time by, or it failed.
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>>;
+
+    /// Seconds that `replays` runs of one segment of a pass take, back to back.
+    ///
+    /// # Errors
+    /// As [`Executor::time_steps`].
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64>;
+
+    /// As [`Executor::measure_read_ceiling`], over the weight buffer of one segment alone.
+    ///
+    /// # Errors
+    /// Device: the device failed or was lost.
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64>;
 
     /// Bytes per second at which this device reads the model's own weight buffers and does nothing else: the ceiling
     /// of every memory-bound rate.
@@ -126,6 +172,17 @@ pub fn check_head(schedule: &Schedule, rows: usize, head: HeadRows) -> Result<()
     Ok(())
 }
 
+/// Checks that the last pass made logits for head row `row`.
+///
+/// # Errors
+/// Input, naming the row.
+pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
+    if row < head_rows {
+        return Ok(());
+    }
+    Err(Error::input(format!("the last pass made {head_rows} rows of logits, not row {row}"), "ask for one of them"))
+}
+
 /// Writes a pass into the step state. `words` is the arena's start, at least `layout.words()` long.
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
     words[StateLayout::ROWS] = rows.len() as u32;
@@ -147,6 +204,16 @@ pub fn write_head(words: &mut [u32], head: HeadRows) {
 pub fn slot_row(arena: &[f32], slot: Slot, row: usize) -> &[f32] {
     let at = (slot.row(row) / 4) as usize;
     &arena[at..at + slot.width]
+}
+
+/// Index into [`crate::schedule::layout::WeightLayout::buffers`] of the buffer that a segment's matrices lie in.
+pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
+    let buffer = match segment {
+        Segment::Embed => WeightBuffer::Embedding,
+        Segment::Layer(i) => WeightBuffer::Layer(i),
+        Segment::Head => schedule.weights.head.buffer,
+    };
+    schedule.weights.index(buffer)
 }
 
 /// What a watcher is shown after `segment`: the residual of the last row, or the first head row's final norm.

@@ -56,17 +56,11 @@ impl Chooser {
         }
     }
 
-    fn choose(&mut self, executor: &dyn Executor) -> Result<u32> {
+    fn choose(&mut self, executor: &mut dyn Executor) -> Result<u32> {
         match self {
-            Chooser::Greedy => {
-                let id = executor.next(0);
-                // A NaN anywhere in the last layers makes every logit NaN.
-                match executor.logits(0).get(id as usize) {
-                    Some(logit) if logit.is_finite() => Ok(id),
-                    _ => Err(not_finite(executor.device())),
-                }
-            }
-            Chooser::Sample(s) => s.sample(executor.logits(0)),
+            Chooser::Greedy if executor.is_finite(0) => Ok(executor.next(0)),
+            Chooser::Greedy => Err(not_finite(executor.device())),
+            Chooser::Sample(s) => s.sample(executor.logits(0)?),
         }
     }
 }

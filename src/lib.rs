@@ -10,6 +10,7 @@
 //! allocation and no recording while tokens flow.
 #![warn(missing_docs)]
 
+pub mod bench;
 pub mod cli;
 pub mod demo;
 pub mod engine;

@@ -7,13 +7,16 @@
 mod isa;
 
 use isa::Isa;
+use kiln::gpu::dispatch::Addresses;
 use kiln::gpu::inspect::Compiled;
-use kiln::gpu::kernels::{Kernel, Module, Pipelines};
-use kiln::gpu::lower::{Addresses, Target, lower};
+use kiln::gpu::kernels::{Kernel, Module, Pipelines, constants};
+use kiln::gpu::linear::{Product, Target};
+use kiln::gpu::lower::{Batch, lower};
 use kiln::gpu::{Choice, Gpu};
 use kiln::model::{WeightFormat, presets};
-use kiln::schedule::{Extent, KvType, Schedule};
+use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -98,44 +101,68 @@ fn compile_all(out: &Path) {
     let gpu = Rc::new(Gpu::open_for_inspection(Choice::Best).unwrap());
     assert_eq!(gpu.caps.subgroup, 32);
     let mut pipelines = Pipelines::new(&gpu).unwrap();
-    let figures: Vec<Figures> = kernels(Target { subgroup: gpu.caps.subgroup })
+    let figures: Vec<Figures> = kernels(gpu.caps.subgroup)
         .into_iter()
         .map(|k| figures(k, &pipelines.inspect(k).unwrap_or_else(|e| panic!("{k:?}: {e}"))))
         .collect();
     std::fs::write(out, serde_json::to_vec(&(&gpu.caps.name, figures)).unwrap()).unwrap();
 }
 
-/// Every kernel that lowering chooses for the shapes of 27B and of the demo model, and each module that it chooses for
-/// neither.
-fn kernels(target: Target) -> Vec<Kernel> {
-    let mut kernels = Vec::new();
+/// Every kernel that can be chosen for the shapes of 27B and of the demo model, whatever tuning finds, and each module that
+/// is chosen for neither.
+fn kernels(subgroup: u32) -> Vec<Kernel> {
+    let mut kernels = HashSet::new();
     let demo = kiln::demo::checkpoint().unwrap().shape().clone();
     for shape in [presets::preset("gemma3-27b").unwrap(), demo] {
         for (weights, kv) in [(WeightFormat::Int8, KvType::F16), (WeightFormat::Bf16, KvType::F32)] {
-            let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 8, kv, weights };
+            let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 64, kv, weights };
             let schedule = Schedule::build(&shape, extent);
-            let addresses = Addresses {
-                arena: 1 << 40,
-                weights: vec![1 << 41; schedule.weights.buffers.len()],
-                kv: vec![1 << 42; schedule.rings.len()],
-            };
-            for rows in [1, 8, 64, 512] {
-                let head_rows = rows.min(extent.head_rows);
-                let segments = schedule.segments();
-                let dispatches = segments.flat_map(|s| lower(&schedule, s, rows, head_rows, target, &addresses));
-                kernels.extend(dispatches.map(|d| d.kernel));
+            for target in targets(subgroup, weights) {
+                for batch in batches() {
+                    kernels.extend(chosen(&schedule, batch, &target));
+                }
             }
         }
     }
     for &module in Module::ALL {
         if !kernels.iter().any(|k| k.module == module) {
-            let workgroup = if module.name().starts_with("linear_tile") { 64 } else { 256 };
-            kernels.push(Kernel { module, workgroup, constants: [1, 1] });
+            kernels.insert(Kernel { module, workgroup: 256, constants: constants([]) });
         }
     }
+    let mut kernels: Vec<Kernel> = kernels.into_iter().collect();
     kernels.sort_by_key(|k| (k.module.name(), k.workgroup, k.constants));
-    kernels.dedup();
     kernels
+}
+
+/// Without and with integer dot products; then with each variant that tuning may choose for some product.
+fn targets(subgroup: u32, weights: WeightFormat) -> Vec<Target> {
+    let plain = [false, true].map(|dot| Target::new(subgroup, dot));
+    if weights != WeightFormat::Int8 {
+        return plain.to_vec();
+    }
+    let product = |rows, gelu| Product { outputs: 5376, inputs: 5376, rows, gelu };
+    let products = [product(1, false), product(1, true), product(8, false), product(8, true)];
+    let variants: HashSet<_> = products.into_iter().flat_map(Target::variants).collect();
+    let forced = variants.into_iter().map(|v| Target { forced: Some(v), ..Target::new(subgroup, true) });
+    plain.into_iter().chain(forced).collect()
+}
+
+/// The kinds of passes that are baked: prompts and batches.
+fn batches() -> impl Iterator<Item = Batch> {
+    let prompts = [1, 8, 64, 512].map(|rows| (rows, true));
+    let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, false));
+    prompts.into_iter().chain(batches).map(|(rows, consecutive)| Batch { rows, head_rows: rows.min(8), consecutive })
+}
+
+fn chosen(schedule: &Schedule, batch: Batch, target: &Target) -> Vec<Kernel> {
+    let addresses = Addresses {
+        arena: 1 << 40,
+        weights: vec![1 << 41; schedule.weights.buffers.len()],
+        kv: vec![1 << 42; schedule.rings.len()],
+    };
+    // One local and one global layer stand for all.
+    let layers = schedule.segments().filter(|s| !matches!(s, Segment::Layer(i) if *i != 0 && *i != 5));
+    layers.flat_map(|s| lower(schedule, s, batch, target, &addresses)).map(|d| d.kernel).collect()
 }
 
 fn figures(kernel: Kernel, compiled: &Compiled) -> Figures {
@@ -145,7 +172,7 @@ fn figures(kernel: Kernel, compiled: &Compiled) -> Figures {
     Figures {
         module: kernel.module.name().into(),
         workgroup: kernel.workgroup,
-        constants: kernel.constants.map(|c| c.to_string()).join(", "),
+        constants: shown(&kernel.constants),
         vgprs: figure("VGPRs"),
         spilled: figure("Spilled VGPRs") + figure("Spilled SGPRs"),
         scratch: figure("Scratch size"),
@@ -154,6 +181,12 @@ fn figures(kernel: Kernel, compiled: &Compiled) -> Figures {
         code: figure("Code size"),
         isa: Isa::read(text),
     }
+}
+
+/// The constants without the last ones that are 1, as unused ones are.
+fn shown(constants: &[u32]) -> String {
+    let used = constants.iter().rposition(|&c| c != 1).map_or(0, |last| last + 1);
+    constants[..used].iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The rules that a kernel breaks. `header` is the comment at the start of its source, which may give a reason why a rule
@@ -204,14 +237,14 @@ fn page(first: &[Figures], second: &[Figures]) -> String {
     let mut page = format!(
         "# The kernels on {a} and {b}\n\
          \n\
-         What RADV of Mesa {MESA} compiles each kernel to: every one that is chosen for the shapes of Gemma 3 27B and of the demo\n\
-         model, for passes of 1 to 512 rows in waves of 32, and each other module once. Where the chips differ, {a} is before the\n\
+         What RADV of Mesa {MESA} compiles each kernel to: every one that can be chosen for the shapes of Gemma 3 27B and of the\n\
+         demo model, whatever tuning finds, for passes of 1 to 512 rows in waves of 32, and each other module once. Where the chips differ, {a} is before the\n\
          slash. `cargo test --test amd` (in [amd.rs](amd.rs)) compares this page with the compiler and holds the kernels to rules:\n\
          no register is spilled and no scratch used; linear kernels load weights by 16 bytes; linear, attend and read kernels\n\
          leave room for {WAVES} waves a SIMD; kernels for matrix units and for dot products use those instructions. After a change to\n\
          a shader, `KILN_BLESS=1 cargo test --test amd` writes it anew.\n\
          \n\
-         - constants: the kernel's specialisation beside the workgroup's size; its source says what they mean\n\
+         - constants: the kernel's specialisation from constant 1 on, up to the last that is not 1; its source says what they mean\n\
          - VGPRs of a wave, LDS in bytes of a workgroup, code in bytes\n\
          - waves: how many a SIMD holds at a time, at most 16\n\
          - loads: global loads within loops that hold 16-byte loads, 16-byte ones + narrower ones\n\
@@ -220,6 +253,17 @@ fn page(first: &[Figures], second: &[Figures]) -> String {
          | kernel | workgroup | constants | VGPRs | LDS | waves | code | loads | matrix | dot |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     );
+    for (name, [constants, figures @ ..], workgroups) in rows(first, second) {
+        page += &format!("| {name} | {} | {constants} | {} |\n", workgroups.join(", "), figures.join(" | "));
+    }
+    page
+}
+
+/// A row of the page: module, constants and figures, and the workgroups that all of that is the same for.
+type Row = (String, [String; 8], Vec<String>);
+
+fn rows(first: &[Figures], second: &[Figures]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
     for (x, y) in first.iter().zip(second) {
         assert_eq!((&x.module, x.workgroup, &x.constants), (&y.module, y.workgroup, &y.constants));
         let cell = |of: &dyn Fn(&Figures) -> String| {
@@ -227,8 +271,6 @@ fn page(first: &[Figures], second: &[Figures]) -> String {
             if x == y { x } else { format!("{x} / {y}") }
         };
         let cells = [
-            x.module.clone(),
-            x.workgroup.to_string(),
             x.constants.clone(),
             cell(&|f| f.vgprs.to_string()),
             cell(&|f| f.lds.to_string()),
@@ -238,9 +280,13 @@ fn page(first: &[Figures], second: &[Figures]) -> String {
             cell(&|f| f.isa.wmma.to_string()),
             cell(&|f| f.isa.dot4.to_string()),
         ];
-        page += &format!("| {} |\n", cells.join(" | "));
+        match rows.iter_mut().find(|(name, c, _)| *name == x.module && *c == cells) {
+            Some((_, _, workgroups)) => workgroups.push(x.workgroup.to_string()),
+            None => rows.push((x.module.clone(), cells, vec![x.workgroup.to_string()])),
+        }
     }
-    page
+    rows.sort_by(|a, b| (&a.0, &a.1[0]).cmp(&(&b.0, &b.1[0])));
+    rows
 }
 
 fn compare(page: &str) {

@@ -87,7 +87,7 @@ fn odd_shapes_agree_on_both_executors() {
                 let mut session = Session::new(0, 64);
                 session.prefill(executor.as_mut(), &tokens[..23]).unwrap();
                 tokens[23..].iter().for_each(|&t| session.decode(executor.as_mut(), t).unwrap());
-                (executor.logits(0).to_vec(), executor.next(0))
+                (executor.logits(0).unwrap().to_vec(), executor.next(0))
             };
             let (want, best) = run(Device::Cpu);
             let (got, chosen) = run(common::vulkan());
@@ -108,7 +108,7 @@ fn equal_logits_choose_the_lowest_id() {
     for device in [Device::Cpu, common::vulkan()] {
         let mut executor = model.load(device, Options::default());
         Session::new(0, 64).prefill(executor.as_mut(), &prompt(&shape, 5)).unwrap();
-        let logits = executor.logits(0);
+        let logits = executor.logits(0).unwrap();
         let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let lowest = logits.iter().position(|&x| x == max).unwrap();
         assert!(logits.iter().filter(|&&x| x == max).count() > 1, "no equals to choose among");
@@ -129,7 +129,7 @@ fn a_batch_computes_what_its_sequences_would_alone() {
             let mut session = Session::new(0, 64);
             session.prefill(executor.as_mut(), p).unwrap();
             session.decode(executor.as_mut(), 5).unwrap();
-            alone.push(executor.logits(0).to_vec());
+            alone.push(executor.logits(0).unwrap().to_vec());
         }
         let options = Options { context: Some(64), sequences: 5, head_rows: 5, ..Options::default() };
         let mut executor = model.load(device, options);
@@ -143,7 +143,7 @@ fn a_batch_computes_what_its_sequences_would_alone() {
             .collect();
         executor.forward(&rows, Some(HeadRows { first: 0, count: 5 })).unwrap();
         for (i, want) in alone.iter().enumerate() {
-            let error = max_abs(executor.logits(i), want);
+            let error = max_abs(executor.logits(i).unwrap(), want);
             assert!(error < 1e-4, "{device:?}: sequence {i} is {error} off");
         }
     }
@@ -168,11 +168,11 @@ fn a_rewound_session_continues_as_a_new_one() {
         assert_eq!(session.rewind(executor.as_ref(), keep), kept, "back from {length} to {keep}");
         let more: Vec<u32> = tokens[kept..].iter().take(10).map(|t| t ^ 1).collect();
         session.prefill(executor.as_mut(), &more).unwrap();
-        let got = executor.logits(0).to_vec();
+        let got = executor.logits(0).unwrap().to_vec();
 
         let mut fresh = Session::new(0, 100);
         fresh.prefill(executor.as_mut(), &[&tokens[..kept], &more[..]].concat()).unwrap();
-        assert!(max_abs(&got, executor.logits(0)) < 1e-3, "back from {length} to {keep}");
+        assert!(max_abs(&got, executor.logits(0).unwrap()) < 1e-3, "back from {length} to {keep}");
     }
 }
 

@@ -61,7 +61,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
         }
         match &mut out {
             Some(out) if all => write_all(executor, rows, out),
-            Some(out) if last => out.write(executor.logits(0)),
+            Some(out) if last => out.write(executor.logits(0)?),
             _ => Ok(()),
         }
     })?;
@@ -72,20 +72,21 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     if all {
         executor.project(HeadRows { first: (ids.len() - 1) % executor.schedule().extent.max_rows, count: 1 })?;
     }
-    let logits = executor.logits(0);
+    let device = executor.device().to_owned();
+    let logits = executor.logits(0)?;
     if !logits.iter().all(|x| x.is_finite()) {
-        return Err(not_finite(executor.device()));
+        return Err(not_finite(&device));
     }
     let position = ids.len() - 1;
     if json {
         return print_json(&json!({
-            "device": executor.device(),
+            "device": device,
             "vocab": logits.len(),
             "position": position,
             "logits": logits,
         }));
     }
-    print(&top(executor.device(), position, logits))
+    print(&top(&device, position, logits))
 }
 
 fn write_all(executor: &mut dyn Executor, rows: &[Row], out: &mut Output) -> Result<()> {
@@ -94,7 +95,7 @@ fn write_all(executor: &mut dyn Executor, rows: &[Row], out: &mut Output) -> Res
         let count = step.min(rows.len() - first);
         executor.project(HeadRows { first, count })?;
         for r in 0..count {
-            out.write(executor.logits(r))?;
+            out.write(executor.logits(r)?)?;
         }
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! The command line: arguments as typed, then each command's module.
 
+pub mod bench;
+mod bench_table;
 mod chat;
 pub mod forge;
 mod job;
@@ -40,6 +42,8 @@ pub enum Command {
     Quantize(quantize::QuantizeArgs),
     /// Write a synthetic checkpoint of a given shape
     Forge(forge::ForgeArgs),
+    /// Measure prefill and decode beside what the device allows
+    Bench(bench::Args),
     /// Show where each byte goes, whether it fits, and what the schedule is
     Plan(plan::Args),
 }
@@ -55,6 +59,7 @@ pub fn main(cli: Cli) -> Result<()> {
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Quantize(args) => quantize::run(&args, cli.json),
         Command::Forge(args) => forge::run(&args, cli.json),
+        Command::Bench(args) => bench::run(&args, cli.json),
         Command::Plan(args) => plan::run(&args, cli.json),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::engine::{self, Device, Options};
 use crate::executor::Executor;
+use crate::gpu::Gpu;
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
 use crate::text::{ChatTemplate, Tokenizer};
@@ -10,6 +11,7 @@ use crate::{Error, Result, demo};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -128,18 +130,40 @@ impl ModelArgs {
     /// # Errors
     /// As [`engine::load`], and Device where `--npu require` cannot be met.
     pub fn load(&self, checkpoint: &Checkpoint, options: &Options) -> Result<Box<dyn Executor>> {
+        self.watched(checkpoint, options, |progress| engine::load(checkpoint, options, progress))
+    }
+
+    /// As [`ModelArgs::load`], on a device that [`engine::open`] gave.
+    ///
+    /// # Errors
+    /// As [`ModelArgs::load`].
+    pub fn load_on(
+        &self,
+        gpu: Option<Rc<Gpu>>,
+        checkpoint: &Checkpoint,
+        options: &Options,
+    ) -> Result<Box<dyn Executor>> {
+        self.watched(checkpoint, options, |progress| engine::load_on(gpu, checkpoint, options, progress))
+    }
+
+    fn watched(
+        &self,
+        checkpoint: &Checkpoint,
+        options: &Options,
+        load: impl FnOnce(&Progress) -> Result<Box<dyn Executor>>,
+    ) -> Result<Box<dyn Executor>> {
         if self.npu == Npu::Require {
             return Err(Error::device("this build of Kiln drives no NPU", "use --npu auto or off"));
         }
         let progress = Progress::default();
         let total = checkpoint.stored_bytes();
         if total < SHOW_PROGRESS_BYTES || !std::io::stderr().is_terminal() {
-            return engine::load(checkpoint, options, &progress);
+            return load(&progress);
         }
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| show_progress(&progress, checkpoint, options, &done));
-            let loaded = engine::load(checkpoint, options, &progress);
+            let loaded = load(&progress);
             done.store(true, Ordering::Relaxed);
             loaded
         })

@@ -1,8 +1,8 @@
 //! Baking: dispatches into command buffers, once. What is recorded here is replayed for every token.
 
 use super::device::{Gpu, failure};
+use super::dispatch::Dispatch;
 use super::kernels::{PUSH_BYTES, Pipelines};
-use super::lower::Dispatch;
 use super::memory::Buffer;
 use super::stamps::Stamps;
 use crate::{Error, Result};
@@ -56,7 +56,11 @@ impl Queue {
         }
     }
 
-    fn record(&self, what: impl FnOnce(&ash::Device, vk::CommandBuffer)) -> Result<vk::CommandBuffer> {
+    /// Records a command buffer of the queue's pool.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub(super) fn record(&self, what: impl FnOnce(&ash::Device, vk::CommandBuffer)) -> Result<vk::CommandBuffer> {
         RECORDINGS.fetch_add(1, Ordering::Relaxed);
         let device = &self.gpu.device;
         let info = vk::CommandBufferAllocateInfo::default()
@@ -74,7 +78,7 @@ impl Queue {
         }
     }
 
-    /// Bakes dispatches into a command buffer that may be replayed any number of times. It waits for what was submitted
+    /// Bakes dispatches, each part behind a barrier, into a command buffer that may be replayed any number of times. It waits for what was submitted
     /// before it, and the host sees its writes once the fence is waited for. `readback` is copied at the end:
     /// source, destination, region.
     ///
@@ -82,12 +86,13 @@ impl Queue {
     /// Device: a kernel cannot be compiled, or the driver refuses.
     pub fn bake(
         &self,
-        dispatches: &[Dispatch],
+        parts: &[&[Dispatch]],
         pipelines: &mut Pipelines,
         stamps: Option<Stamps>,
         readback: &[(vk::Buffer, vk::Buffer, vk::BufferCopy)],
     ) -> Result<vk::CommandBuffer> {
-        let handles = dispatches.iter().map(|d| pipelines.get(d.kernel)).collect::<Result<Vec<_>>>()?;
+        let dispatches = || parts.iter().flat_map(|p| p.iter().enumerate()).map(|(i, d)| (d, d.barrier || i == 0));
+        let handles = dispatches().map(|(d, _)| pipelines.get(d.kernel)).collect::<Result<Vec<_>>>()?;
         let layout = pipelines.layout;
         self.record(|device, commands| {
             use vk::PipelineStageFlags2 as Stage;
@@ -97,19 +102,14 @@ impl Queue {
                     device.cmd_reset_query_pool(commands, s.pool, s.first, 2);
                     device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, s.pool, s.first);
                 }
-                barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::COMPUTE_SHADER);
                 let mut bound = vk::Pipeline::null();
-                for (d, &pipeline) in dispatches.iter().zip(&handles) {
-                    if d.barrier {
+                for (i, ((d, wait), &pipeline)) in dispatches().zip(&handles).enumerate() {
+                    if i == 0 {
+                        barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::COMPUTE_SHADER);
+                    } else if wait {
                         barrier(device, commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
                     }
-                    if pipeline != bound {
-                        device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
-                        bound = pipeline;
-                    }
-                    debug_assert!(d.push.bytes().len() <= PUSH_BYTES);
-                    device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, d.push.bytes());
-                    device.cmd_dispatch(commands, d.groups[0], d.groups[1], 1);
+                    record_dispatch(device, commands, layout, d, pipeline, &mut bound);
                 }
                 if !readback.is_empty() {
                     barrier(device, commands, Stage::COMPUTE_SHADER, Stage::TRANSFER);
@@ -177,9 +177,14 @@ impl Queue {
     fn run_once(&self, commands: vk::CommandBuffer) -> Result<()> {
         self.submit(&[commands], true)?;
         self.wait()?;
-        // SAFETY: the wait is over; nothing else refers to the command buffer.
-        unsafe { self.gpu.device.free_command_buffers(self.pool, &[commands]) };
+        self.free(&[commands]);
         Ok(())
+    }
+
+    /// Frees command buffers of this queue that have been waited for.
+    pub(super) fn free(&self, commands: &[vk::CommandBuffer]) {
+        // SAFETY: they are of this pool, the wait for them is over, and their owner gives them up.
+        unsafe { self.gpu.device.free_command_buffers(self.pool, commands) };
     }
 }
 
@@ -190,8 +195,32 @@ fn hung(seconds: u64) -> Error {
     )
 }
 
+/// Records one dispatch; `bound` is the pipeline that the command buffer has bound last.
+///
+/// # Safety
+/// The command buffer is being recorded; the pipeline and what the push constants point to outlive it.
+pub(super) unsafe fn record_dispatch(
+    device: &ash::Device,
+    commands: vk::CommandBuffer,
+    layout: vk::PipelineLayout,
+    d: &Dispatch,
+    pipeline: vk::Pipeline,
+    bound: &mut vk::Pipeline,
+) {
+    debug_assert!(d.push.bytes().len() <= PUSH_BYTES);
+    // SAFETY: as the caller promises.
+    unsafe {
+        if pipeline != *bound {
+            device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
+            *bound = pipeline;
+        }
+        device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, d.push.bytes());
+        device.cmd_dispatch(commands, d.groups[0], d.groups[1], d.groups[2]);
+    }
+}
+
 /// A full memory barrier between two sets of stages.
-fn barrier(
+pub(super) fn barrier(
     device: &ash::Device,
     commands: vk::CommandBuffer,
     from: vk::PipelineStageFlags2,

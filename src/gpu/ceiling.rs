@@ -2,8 +2,8 @@
 
 use super::bake::Queue;
 use super::device::Gpu;
-use super::kernels::{Kernel, Module, Pipelines};
-use super::lower::{Dispatch, Push};
+use super::dispatch::{Dispatch, Push};
+use super::kernels::{Kernel, Module, Pipelines, constants};
 use super::memory::{Access, Buffer};
 use super::stamps::StampPool;
 use crate::Result;
@@ -35,16 +35,16 @@ impl Ceiling {
         buffers: &[Buffer],
         sink: u64,
     ) -> Result<Ceiling> {
-        let kernel = Kernel { module: Module::Read, workgroup: WORKGROUP, constants: [1, 1] };
+        let kernel = Kernel { module: Module::Read, workgroup: WORKGROUP, constants: constants([]) };
         let dispatch = |b: &Buffer| {
             let words = b.size / 16;
             let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, MAX_GROUPS) as u32;
             let push = Push::new().address(b.address).address(sink).word(words as usize);
-            Dispatch { steps: 0..0, kernel, push, groups: [groups, 1], barrier: false }
+            Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false }
         };
         let dispatches: Vec<Dispatch> = buffers.iter().map(dispatch).collect();
         let stamps = StampPool::new(gpu, 1)?;
-        let commands = queue.bake(&dispatches, pipelines, stamps.as_ref().map(|s| s.span(0)), &[])?;
+        let commands = queue.bake(&[&dispatches], pipelines, stamps.as_ref().map(|s| s.span(0)), &[])?;
         Ok(Ceiling { commands, stamps, bytes: buffers.iter().map(|b| b.size).sum() })
     }
 

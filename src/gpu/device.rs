@@ -49,6 +49,8 @@ pub struct Caps {
     pub clock: Option<Clock>,
     /// Whether `VK_EXT_memory_budget` says how much of each heap is free.
     pub memory_budget: bool,
+    /// Whether packed integer dot products are instructions of the device, not sequences of others.
+    pub dot_accelerated: bool,
     /// Identity of the driver's pipeline cache, for its file's name.
     pub cache_id: String,
 }
@@ -196,6 +198,7 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
         ("bufferDeviceAddress", f12.buffer_device_address),
         ("synchronization2", f13.synchronization2),
         ("maintenance4", f13.maintenance4),
+        ("shaderIntegerDotProduct", f13.shader_integer_dot_product),
         ("subgroupSizeControl", f13.subgroup_size_control),
         ("computeFullSubgroups", f13.compute_full_subgroups),
     ]
@@ -234,11 +237,15 @@ fn unfit(
     let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11);
     // SAFETY: `physical` comes from this instance; the chain is of valid structures.
     unsafe { instance.get_physical_device_properties2(physical, &mut p) };
-    let needed = vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC;
+    let needed =
+        vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC | vk::SubgroupFeatureFlags::SHUFFLE;
     if !p11.subgroup_supported_operations.contains(needed)
         || !p11.subgroup_supported_stages.contains(vk::ShaderStageFlags::COMPUTE)
     {
-        return Some("lacks subgroup arithmetic in compute shaders".into());
+        return Some("lacks subgroup arithmetic or shuffles in compute shaders".into());
+    }
+    if properties.limits.max_compute_work_group_invocations < 1024 {
+        return Some("takes workgroups of less than 1024 invocations".into());
     }
     compute_family(instance, physical).is_none().then(|| "has no compute queue".into())
 }
@@ -322,6 +329,7 @@ fn read_caps(instance: &ash::Instance, physical: vk::PhysicalDevice, timestamp_b
             mask: u64::MAX >> (64 - timestamp_bits.min(64)),
         }),
         memory_budget: has(ash::ext::memory_budget::NAME),
+        dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
         cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
     })
 }
@@ -429,6 +437,7 @@ fn create_device(
     let mut f13 = vk::PhysicalDeviceVulkan13Features::default()
         .synchronization2(true)
         .maintenance4(true)
+        .shader_integer_dot_product(true)
         .subgroup_size_control(true)
         .compute_full_subgroups(true);
     let mut inspection = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default();

@@ -50,12 +50,15 @@ modules! {
     LinearBf16 "linear_bf16" "Matrix product of few rows, BF16.",
     LinearGeluInt8 "linear_gelu_int8" "Gate and up products of few rows with their gated GELU, INT8.",
     LinearGeluBf16 "linear_gelu_bf16" "Gate and up products of few rows with their gated GELU, BF16.",
+    LinearDotInt8 "linear_dot_int8" "Matrix product of few rows by integer dot products, INT8.",
+    LinearDotGeluInt8 "linear_dot_gelu_int8" "As above, gate and up with their gated GELU.",
     LinearTileInt8 "linear_tile_int8" "Matrix product of many rows, INT8.",
     LinearTileBf16 "linear_tile_bf16" "Matrix product of many rows, BF16.",
     HeadPrepareF16 "head_prepare_f16" "QK-norm, RoPE and KV write, f16 cache.",
     HeadPrepareF32 "head_prepare_f32" "QK-norm, RoPE and KV write, f32 cache.",
     AttendF16 "attend_f16" "Attention over an f16 cache.",
     AttendF32 "attend_f32" "Attention over an f32 cache.",
+    Pack "pack" "A linear step's input into the form that its kernel reads.",
     GatedGelu "gated_gelu" "Gated GELU.",
     Argmax "argmax" "Greedy choice.",
     Softcap "softcap" "Logit softcap.",
@@ -69,8 +72,22 @@ pub struct Kernel {
     pub module: Module,
     /// Invocations of a workgroup (constant 0).
     pub workgroup: u32,
-    /// Constants 1 and 2; their meaning is the module's.
-    pub constants: [u32; 2],
+    /// Constants from 1 on; their meaning is the module's.
+    pub constants: Constants,
+}
+
+/// Specialization constants of a kernel, from constant 1 on.
+pub type Constants = [u32; 8];
+
+/// The first constants as given, the others 1.
+pub const fn constants<const N: usize>(first: [u32; N]) -> Constants {
+    let mut all = [1; 8];
+    let mut i = 0;
+    while i < N {
+        all[i] = first[i];
+        i += 1;
+    }
+    all
 }
 
 /// Makes pipelines, each once, and keeps the driver's cache.
@@ -131,9 +148,10 @@ impl Pipelines {
         let name = kernel.module.name();
         let code = ash::util::read_spv(&mut std::io::Cursor::new(kernel.module.spirv()))
             .map_err(|e| Error::device(format!("the SPIR-V of {name} is damaged: {e}"), "rebuild Kiln"))?;
-        let constants = [kernel.workgroup, kernel.constants[0], kernel.constants[1]];
-        let entries: Vec<_> =
-            (0..3u32).map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4)).collect();
+        let constants: Vec<u32> = [kernel.workgroup].into_iter().chain(kernel.constants).collect();
+        let entries: Vec<_> = (0..constants.len() as u32)
+            .map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4))
+            .collect();
         let specialization =
             vk::SpecializationInfo::default().map_entries(&entries).data(bytemuck::cast_slice(&constants));
         let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
@@ -175,20 +193,21 @@ impl Pipelines {
         if std::fs::read(file).is_ok_and(|old| old == data) {
             return;
         }
-        let write = || {
-            std::fs::create_dir_all(file.parent()?).ok()?;
-            let part = file.with_extension(format!("{}.part", std::process::id()));
-            std::fs::write(&part, &data)
-                .and_then(|()| std::fs::rename(&part, file))
-                .inspect_err(|_| {
-                    let _ = std::fs::remove_file(&part);
-                })
-                .ok()
-        };
-        if write().is_none() {
+        if write_cache(file, &data).is_none() {
             log::warn!("the pipeline cache {} cannot be written: every start compiles anew", file.display());
         }
     }
+}
+
+/// Writes a file of the cache directory, whole or not at all.
+pub(super) fn write_cache(file: &std::path::Path, data: &[u8]) -> Option<()> {
+    std::fs::create_dir_all(file.parent()?).ok()?;
+    let part = file.with_extension(format!("{}.part", std::process::id()));
+    let written = std::fs::write(&part, data).and_then(|()| std::fs::rename(&part, file));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written.ok()
 }
 
 /// Puts a checksum before a driver's cache data: a driver may trust what lies behind a sound header of its own.

@@ -2,134 +2,75 @@
 //!
 //! A dispatch runs one step or, by a fusion declared in [`lower`], several that stand together in the schedule.
 
-use super::kernels::{Kernel, Module, PUSH_BYTES};
+use super::dispatch::{Addresses, Dispatch, Push};
+use super::kernels::{Constants, Kernel, Module, constants};
+use super::linear::{Family, Form, Product, Target};
 use crate::model::WeightFormat;
-use crate::schedule::layout::StateLayout;
+use crate::schedule::build::{ARGMAX_GROUPS, SPLIT_ROWS};
+use crate::schedule::layout::{COUNTER_BYTES, Packed, StateLayout};
 use crate::schedule::step::{KvType, Matrix, Op, Ring, Rows, Slot, Vector, WeightBuffer};
 use crate::schedule::{Schedule, Segment, Step};
-use std::ops::Range;
-
-/// Where the device sees each buffer.
-#[derive(Debug, Clone)]
-pub struct Addresses {
-    /// The arena.
-    pub arena: u64,
-    /// The weight buffers, in the layout's order.
-    pub weights: Vec<u64>,
-    /// The KV rings, one a layer.
-    pub kv: Vec<u64>,
-}
-
-/// What of the device the choice of kernels depends on.
-#[derive(Debug, Clone, Copy)]
-pub struct Target {
-    /// Invocations of a subgroup.
-    pub subgroup: u32,
-}
-
-/// One dispatch of a baked command buffer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Dispatch {
-    /// The steps that it runs, as indices into the schedule.
-    pub steps: Range<usize>,
-    /// Its pipeline.
-    pub kernel: Kernel,
-    /// Push constants.
-    pub push: Push,
-    /// Workgroups in x and y; y counts rows or tiles of rows.
-    pub groups: [u32; 2],
-    /// Whether it must wait for the dispatches before it in its segment.
-    pub barrier: bool,
-}
-
-/// Push constants, written in the order that the kernel's block declares them.
-#[derive(Clone, Copy, PartialEq)]
-pub struct Push {
-    bytes: [u8; PUSH_BYTES],
-    len: usize,
-}
-
-impl std::fmt::Debug for Push {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Push({} bytes)", self.len)
-    }
-}
-
-impl Push {
-    /// None yet.
-    pub fn new() -> Push {
-        Push { bytes: [0; PUSH_BYTES], len: 0 }
-    }
-
-    fn put<const N: usize>(mut self, b: [u8; N]) -> Push {
-        self.bytes[self.len..self.len + N].copy_from_slice(&b);
-        self.len += N;
-        self
-    }
-
-    /// Appends a 64-bit address; addresses come before all else, so that none needs padding.
-    pub fn address(self, a: u64) -> Push {
-        debug_assert_eq!(self.len % 8, 0);
-        self.put(a.to_le_bytes())
-    }
-
-    /// Appends a size, an index or a count.
-    pub fn word(self, w: usize) -> Push {
-        debug_assert!(u32::try_from(w).is_ok());
-        self.put((w as u32).to_le_bytes())
-    }
-
-    /// Appends an f32.
-    pub fn float(self, x: f32) -> Push {
-        self.put(x.to_le_bytes())
-    }
-
-    /// All of them.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
-impl Default for Push {
-    fn default() -> Self {
-        Push::new()
-    }
-}
 
 /// Invocations of a workgroup that works on a row: enough to cover the latency of its loads, and divisible by every
 /// subgroup size.
 const ROW_WORKGROUP: u32 = 256;
 /// As above, for kernels with a head's width of work.
 const HEAD_WORKGROUP: u32 = 128;
-/// Subgroups of a `linear` workgroup.
-const LINEAR_SUBGROUPS: u32 = 4;
-/// From this many rows on, `linear_tile` reads weights less often than `linear`.
-const TILE_ROWS: usize = 16;
-/// Rows and outputs of a `linear_tile` workgroup's tile.
-const TILE: usize = 32;
+/// Invocations of a workgroup whose invocations keep blocks of 16 elements of a row.
+const BLOCK_WORKGROUP: usize = 512;
+/// Bytes of shared memory that the subgroups of an attention workgroup leave their sums in.
+const FOUND_BYTES: usize = 16 << 10;
+/// Parts of one row's keys at most.
+const MAX_SPLITS: usize = 32;
+/// Workgroups that look for one row's argmax, at 4096 logits each.
+const ARGMAX_SHARE: usize = 4096;
 
-/// Workgroups in one dimension that every Vulkan device takes.
-pub const MAX_GROUPS: usize = 65_535;
+/// What a pass that is baked for looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// Rows at most.
+    pub rows: usize,
+    /// Rows of logits at most.
+    pub head_rows: usize,
+    /// All rows are consecutive positions of one sequence.
+    pub consecutive: bool,
+}
 
-/// Lowers one schedule for passes of up to `rows` rows.
+impl Batch {
+    /// Rows that a step works on at most.
+    pub fn count(self, rows: Rows) -> usize {
+        match rows {
+            Rows::Pass => self.rows,
+            Rows::Head => self.head_rows,
+        }
+    }
+}
+
+/// Lowers one schedule for one kind of pass.
 struct Lowering<'a> {
     schedule: &'a Schedule,
     addresses: &'a Addresses,
-    target: Target,
-    /// Rows of the pass, and of the head.
-    rows: [usize; 2],
+    target: &'a Target,
+    batch: Batch,
 }
 
-/// The dispatches of one segment for passes of up to `rows` rows and `head_rows` rows of logits.
+/// A kernel for the first `taken` steps.
+struct Lowered {
+    kernel: Kernel,
+    push: Push,
+    groups: [u32; 3],
+    taken: usize,
+}
+
+/// The dispatches of one segment for one kind of pass.
 pub fn lower(
     schedule: &Schedule,
     segment: Segment,
-    rows: usize,
-    head_rows: usize,
-    target: Target,
+    batch: Batch,
+    target: &Target,
     addresses: &Addresses,
 ) -> Vec<Dispatch> {
-    let l = Lowering { schedule, addresses, target, rows: [rows, head_rows] };
+    let l = Lowering { schedule, addresses, target, batch };
     let range = schedule.steps_of(segment);
     let mut out: Vec<Dispatch> = Vec::new();
     let mut at = range.start;
@@ -137,21 +78,19 @@ pub fn lower(
     let mut settled = range.start;
     while at < range.end {
         let steps = &schedule.steps[at..range.end];
-        let (kernel, push, groups, taken) = l.fuse(steps).unwrap_or_else(|| l.step(&steps[0]));
+        let Lowered { kernel, push, groups, taken } = l.fuse(steps).unwrap_or_else(|| l.step(&steps[0]));
         let barrier = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d));
         if barrier {
             settled = at;
         }
         out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier });
         at += taken;
+        if let Some(Lowered { kernel, push, groups, .. }) = l.pack(&steps[taken - 1], kernel.module) {
+            settled = at;
+            out.push(Dispatch { steps: at..at, kernel, push, groups, barrier: true });
+        }
     }
     out
-}
-
-type Lowered = (Kernel, Push, [u32; 2], usize);
-
-fn kernel(module: Module, workgroup: u32) -> Kernel {
-    Kernel { module, workgroup, constants: [1, 1] }
 }
 
 fn by_format(format: WeightFormat, int8: Module, bf16: Module) -> Module {
@@ -166,6 +105,16 @@ fn by_kv(kv: KvType, f16: Module, f32: Module) -> Module {
         KvType::F16 => f16,
         KvType::F32 => f32,
     }
+}
+
+/// A kernel whose invocations keep blocks of 16 elements of a row of `width` in registers, `with` the constants behind the
+/// number of blocks.
+fn block_kernel<const N: usize>(module: Module, width: usize, with: [u32; N]) -> Kernel {
+    let blocks = width.div_ceil(16);
+    let workgroup = blocks.next_power_of_two().clamp(64, BLOCK_WORKGROUP);
+    let mut all: Constants = constants([blocks.div_ceil(workgroup) as u32]);
+    all[1..=N].copy_from_slice(&with);
+    Kernel { module, workgroup: workgroup as u32, constants: all }
 }
 
 impl Lowering<'_> {
@@ -186,10 +135,7 @@ impl Lowering<'_> {
     }
 
     fn count(&self, rows: Rows) -> usize {
-        match rows {
-            Rows::Pass => self.rows[0],
-            Rows::Head => self.rows[1],
-        }
+        self.batch.count(rows)
     }
 
     fn state_word(rows: Rows) -> usize {
@@ -199,38 +145,83 @@ impl Lowering<'_> {
         }
     }
 
+    /// The form that linear steps read a slot in, and where it lies; f32 in the slot itself has no place beside it.
+    fn form(&self, slot: Slot, rows: Rows) -> (Form, Option<Packed>) {
+        let packed = self.schedule.arena.packed(slot);
+        let form = self.target.family(self.schedule.weights.format, self.count(rows)).form();
+        match (form, packed) {
+            (Form::F32, _) | (_, None) => (Form::F32, None),
+            (form, packed) => (form, packed),
+        }
+    }
+
+    /// Brings what a step has written into the form that linear steps read it in, where its kernel did not do so.
+    fn pack(&self, step: &Step, module: Module) -> Option<Lowered> {
+        let out = match step.op {
+            Op::Embed { out, .. } | Op::Linear { out, .. } => out,
+            Op::Attend { out, ring, .. } if !whole_blocks(ring.head_dim) => out,
+            Op::GatedGelu { out, .. } if writes_f32_only(module) => out,
+            Op::NormAdd { residual, .. } => residual,
+            Op::HeadNormRope { x, .. } | Op::Softcap { x, .. } => x,
+            Op::RmsNorm { .. } | Op::Attend { .. } | Op::GatedGelu { .. } | Op::KvWrite { .. } | Op::Argmax { .. } => {
+                return None;
+            }
+        };
+        let (form, packed) = self.form(out, step.rows);
+        let packed = packed?;
+        let push = self
+            .push()
+            .address(self.slot(out))
+            .address(self.slot(out))
+            .address(self.addresses.arena + packed.offset)
+            .word(Self::state_word(step.rows))
+            .word(out.width)
+            .word(out.stride)
+            .word(packed.stride)
+            .word(packed.padded);
+        let kernel = block_kernel(Module::Pack, packed.padded, [form as u32]);
+        Some(Lowered { kernel, push, groups: [1, self.count(step.rows) as u32, 1], taken: 0 })
+    }
+
     /// The declared fusions: several steps that one kernel runs together.
     fn fuse(&self, steps: &[Step]) -> Option<Lowered> {
-        let same_rows = |n: usize| steps[..n].iter().all(|s| s.rows == steps[0].rows);
-        match steps {
-            [a, b, ..] if same_rows(2) => match (&a.op, &b.op) {
-                (&Op::NormAdd { x, weight, eps, residual }, &Op::RmsNorm { x: x2, weight: w2, eps: eps2, out })
-                    if x2 == residual && a.rows == Rows::Pass =>
-                {
-                    let second = Some((w2, eps2, out));
-                    let norm = Norm { x, weight, eps, residual: Some(residual), second };
-                    Some(self.norm(Module::NormAddNorm, a.rows, norm, 2))
+        let rows = steps[0].rows;
+        let same_rows = |n: usize| steps.len() >= n && steps[..n].iter().all(|s| s.rows == rows);
+        if !same_rows(2) {
+            return None;
+        }
+        match (&steps[0].op, &steps[1].op) {
+            (&Op::NormAdd { x, weight, eps, residual }, &Op::RmsNorm { x: x2, weight: w2, eps: eps2, out })
+                if x2 == residual && rows == Rows::Pass =>
+            {
+                let second = Some((w2, eps2, out));
+                Some(self.norm(Module::NormAddNorm, rows, Norm { x, weight, eps, residual: Some(residual), second }, 2))
+            }
+            (&Op::Linear { weight, x, out }, &Op::GatedGelu { gate, up, out: gated })
+                if self.target.fuses_gelu(self.count(rows)) && is_halves(out, gate, up) =>
+            {
+                Some(self.linear(weight, x, gated, rows, true))
+            }
+            (
+                &Op::HeadNormRope { x: q, weight: wq, eps: eq, inv_freq: fq, heads },
+                &Op::HeadNormRope { x: k, weight: wk, eps: ek, inv_freq: fk, heads: kv_heads },
+            ) if same_rows(3) => {
+                let Op::KvWrite { k: k2, v, ring } = steps[2].op else { return None };
+                if k != k2 || q.stride != k.stride || q.stride != v.stride || kv_heads != ring.kv_heads {
+                    return None;
                 }
-                (&Op::Linear { weight, x, out }, &Op::GatedGelu { gate, up, out: gated })
-                    if self.count(a.rows) < TILE_ROWS && is_halves(out, gate, up) =>
-                {
-                    let (k, push, groups) = self.linear(weight, x, gated, a.rows, true);
-                    Some((k, push, groups, 2))
+                let q = Heads { x: q, weight: wq, eps: eq, inv_freq: fq, heads };
+                let k = Heads { x: k, weight: wk, eps: ek, inv_freq: fk, heads: kv_heads };
+                if same_rows(4) && self.batch.rows == 1 && eq == ek && fq == fk {
+                    if let Op::Attend { q: q2, ring: r2, out, heads: h2, scale, window } = steps[3].op {
+                        if q2 == q.x && r2 == ring && h2 == heads {
+                            let attend = Attend { q: q2, ring, out, heads, scale, window };
+                            return Some(self.attend(attend, Some((q, k, v)), 4));
+                        }
+                    }
                 }
-                (
-                    &Op::HeadNormRope { x: q, weight: wq, eps: eq, inv_freq: fq, heads },
-                    &Op::HeadNormRope { x: k, weight: wk, eps: ek, inv_freq: fk, heads: kv_heads },
-                ) => {
-                    let Op::KvWrite { k: k2, v, ring } = steps.get(2)?.op else { return None };
-                    let alike = q.stride == k.stride && q.stride == v.stride && kv_heads == ring.kv_heads;
-                    (same_rows(3) && k == k2 && alike).then(|| {
-                        let q = Heads { x: q, weight: wq, eps: eq, inv_freq: fq, heads };
-                        let k = Heads { x: k, weight: wk, eps: ek, inv_freq: fk, heads: kv_heads };
-                        self.head_prepare(a.rows, Some(q), Some(k), Some((k2, v, ring)), 3)
-                    })
-                }
-                _ => None,
-            },
+                Some(self.head_prepare(rows, Some(q), Some(k), Some((k2, v, ring)), 3))
+            }
             _ => None,
         }
     }
@@ -251,7 +242,8 @@ impl Lowering<'_> {
                     .word(out.width)
                     .float(scale);
                 let module = by_format(table.format, Module::EmbedInt8, Module::EmbedBf16);
-                (kernel(module, ROW_WORKGROUP), push, [1, rows], 1)
+                let kernel = Kernel { module, workgroup: ROW_WORKGROUP, constants: constants([]) };
+                Lowered { kernel, push, groups: [1, rows, 1], taken: 1 }
             }
             Op::RmsNorm { x, weight, eps, out } => {
                 let norm = Norm { x, weight, eps, residual: None, second: Some((weight, eps, out)) };
@@ -261,66 +253,46 @@ impl Lowering<'_> {
                 let norm = Norm { x, weight, eps, residual: Some(residual), second: None };
                 self.norm(Module::NormAdd, step.rows, norm, 1)
             }
-            Op::Linear { weight, x, out } => {
-                let (k, push, groups) = self.linear(weight, x, out, step.rows, false);
-                (k, push, groups, 1)
-            }
+            Op::Linear { weight, x, out } => self.linear(weight, x, out, step.rows, false),
             Op::HeadNormRope { x, weight, eps, inv_freq, heads } => {
                 let q = Heads { x, weight, eps, inv_freq, heads };
                 self.head_prepare(step.rows, Some(q), None, None, 1)
             }
             Op::KvWrite { k, v, ring } => self.head_prepare(step.rows, None, None, Some((k, v, ring)), 1),
             Op::Attend { q, ring, out, heads, scale, window } => {
-                let push = self
-                    .push()
-                    .address(self.slot(q))
-                    .address(self.addresses.kv[ring.layer])
-                    .address(self.slot(out))
-                    .word(state.position())
-                    .word(state.sequence())
-                    .word(heads)
-                    .word(ring.kv_heads)
-                    .word(ring.head_dim)
-                    .word(q.stride)
-                    .word(out.stride)
-                    .word(ring.capacity)
-                    .word(window.unwrap_or(0))
-                    .float(scale);
-                let module = by_kv(ring.element, Module::AttendF16, Module::AttendF32);
-                (kernel(module, HEAD_WORKGROUP), push, [heads as u32, rows], 1)
+                self.attend(Attend { q, ring, out, heads, scale, window }, None, 1)
             }
-            Op::GatedGelu { gate, up, out } => {
-                let push = self
-                    .push()
-                    .address(self.slot(gate))
-                    .address(self.slot(up))
-                    .address(self.slot(out))
-                    .word(gate.width)
-                    .word(gate.stride)
-                    .word(out.stride);
-                let groups = (gate.width as u32).div_ceil(ROW_WORKGROUP);
-                (kernel(Module::GatedGelu, ROW_WORKGROUP), push, [groups, rows], 1)
-            }
+            Op::GatedGelu { gate, up, out } => self.gated_gelu(step.rows, gate, up, out),
             Op::Softcap { x, cap } => self.argmax(Module::Softcap, step.rows, x, cap),
             Op::Argmax { x } => self.argmax(Module::Argmax, step.rows, x, 0.0),
         }
     }
 
     fn argmax(&self, module: Module, rows: Rows, x: Slot, cap: f32) -> Lowered {
+        let state = self.schedule.arena.state;
+        // One counter a row.
+        let most = if self.count(rows) as u64 * 4 <= COUNTER_BYTES { ARGMAX_GROUPS } else { 1 };
+        let groups = x.width.div_ceil(ARGMAX_SHARE).clamp(1, most) as u32;
         let push = self
             .push()
             .address(self.slot(x))
+            .address(self.addresses.arena + self.schedule.scratch.argmax)
             .word(Self::state_word(rows))
-            .word(self.schedule.arena.state.next())
+            .word(state.next())
+            .word(state.finite())
             .word(x.width)
             .word(x.stride)
             .float(cap);
-        (kernel(module, ROW_WORKGROUP), push, [1, self.count(rows) as u32], 1)
+        let kernel = Kernel { module, workgroup: ROW_WORKGROUP, constants: constants([groups]) };
+        Lowered { kernel, push, groups: [groups, self.count(rows) as u32, 1], taken: 1 }
     }
 
     fn norm(&self, module: Module, rows: Rows, n: Norm, taken: usize) -> Lowered {
         let residual = n.residual.unwrap_or(n.x);
         let (w2, eps2, out) = n.second.unwrap_or((n.weight, n.eps, n.x));
+        let (form, packed) = if n.second.is_some() { self.form(out, rows) } else { (Form::F32, None) };
+        // The final norm's output is shown to whoever watches a pass.
+        let keep = u32::from(rows == Rows::Head);
         let push = self
             .push()
             .address(self.slot(n.x))
@@ -328,47 +300,119 @@ impl Lowering<'_> {
             .address(self.slot(residual))
             .address(self.vector(w2))
             .address(self.slot(out))
+            .address(packed.map_or(0, |p| self.addresses.arena + p.offset))
             .word(Self::state_word(rows))
             .word(usize::from(rows == Rows::Head))
             .word(n.x.width)
             .word(n.x.stride)
             .word(residual.stride)
             .word(out.stride)
+            .word(packed.map_or(0, |p| p.stride))
+            .word(packed.map_or(0, |p| p.padded))
             .float(n.eps)
             .float(eps2);
-        (kernel(module, ROW_WORKGROUP), push, [1, self.count(rows) as u32], taken)
+        let kernel = block_kernel(module, packed.map_or(n.x.width, |p| p.padded), [form as u32, keep]);
+        Lowered { kernel, push, groups: [1, self.count(rows) as u32, 1], taken }
     }
 
     /// With `gelu`, `weight` holds gate's rows and up's, and `out` takes the gated product.
-    fn linear(&self, weight: Matrix, x: Slot, out: Slot, rows: Rows, gelu: bool) -> (Kernel, Push, [u32; 2]) {
-        let outputs = if gelu { weight.rows / 2 } else { weight.rows };
-        let count = self.count(rows);
+    fn linear(&self, weight: Matrix, x: Slot, out: Slot, rows: Rows, gelu: bool) -> Lowered {
+        let (form, packed) = self.form(x, rows);
+        let family = match form {
+            Form::F32 => Family::Float,
+            Form::Planes => Family::Dot,
+        };
+        let product = Product::new(weight, self.count(rows), gelu);
+        let (kernel, groups) = self.target.linear(family, weight.format, product);
+        let to = if gelu && family == Family::Dot { self.form(out, rows).1 } else { None };
         let push = self
             .push()
             .address(self.weight(weight.buffer, weight.offset))
             .address(self.weight(weight.buffer, weight.scales))
-            .address(self.slot(x))
-            .address(self.slot(out))
+            .address(packed.map_or(self.slot(x), |p| self.addresses.arena + p.offset))
+            .address(to.map_or(self.slot(out), |p| self.addresses.arena + p.offset))
             .word(Self::state_word(rows))
-            .word(outputs)
-            .word(WeightFormat::padded(weight.cols))
-            .word(x.stride)
-            .word(out.stride);
-        if count >= TILE_ROWS {
-            let module = by_format(weight.format, Module::LinearTileInt8, Module::LinearTileBf16);
-            return (kernel(module, 64), push, [grid(outputs.div_ceil(TILE)), count.div_ceil(TILE) as u32]);
-        }
-        let module = match gelu {
-            true => by_format(weight.format, Module::LinearGeluInt8, Module::LinearGeluBf16),
-            false => by_format(weight.format, Module::LinearInt8, Module::LinearBf16),
+            .word(product.outputs)
+            .word(product.inputs);
+        let push = match packed {
+            None => push.word(x.stride).word(out.stride),
+            Some(p) => push
+                .word(p.padded)
+                .word(p.stride)
+                .word(to.map_or(out.stride, |t| t.stride))
+                .word(to.map_or(0, |t| t.padded)),
         };
-        let columns = count.next_power_of_two().min(8);
-        // Each output row of a subgroup takes `columns` accumulators, twice that with gelu: keep them in registers.
-        let rows_each = if gelu || columns > 4 { 1 } else { 2 };
-        let workgroup = self.target.subgroup * LINEAR_SUBGROUPS;
-        let kernel = Kernel { module, workgroup, constants: [rows_each as u32, columns as u32] };
-        let groups = outputs.div_ceil(rows_each * LINEAR_SUBGROUPS as usize);
-        (kernel, push, [grid(groups), count.div_ceil(columns) as u32])
+        Lowered { kernel, push, groups, taken: 1 + usize::from(gelu) }
+    }
+
+    fn gated_gelu(&self, rows: Rows, gate: Slot, up: Slot, out: Slot) -> Lowered {
+        let (form, packed) = self.form(out, rows);
+        let push = self
+            .push()
+            .address(self.slot(gate))
+            .address(self.slot(up))
+            .address(packed.map_or(self.slot(out), |p| self.addresses.arena + p.offset))
+            .word(Self::state_word(rows))
+            .word(gate.width)
+            .word(gate.stride)
+            .word(packed.map_or(4 * out.stride, |p| p.stride))
+            .word(packed.map_or(0, |p| p.padded));
+        let kernel = block_kernel(Module::GatedGelu, packed.map_or(gate.width, |p| p.padded), [form as u32]);
+        Lowered { kernel, push, groups: [1, self.count(rows) as u32, 1], taken: 1 }
+    }
+
+    /// With `prepare`, the norm and RoPE of the pass's one row and its KV write too.
+    fn attend(&self, a: Attend, prepare: Option<(Heads, Heads, Slot)>, taken: usize) -> Lowered {
+        let state = self.schedule.arena.state;
+        let (form, packed) = match whole_blocks(a.ring.head_dim) {
+            true => self.form(a.out, Rows::Pass),
+            false => (Form::F32, None),
+        };
+        let group = a.heads / a.ring.kv_heads;
+        let group = (1..=4).rev().find(|g| group.is_multiple_of(*g)).unwrap_or(1);
+        let mut workgroup = HEAD_WORKGROUP.max(self.target.subgroup);
+        let found =
+            |workgroup: u32| (workgroup / self.target.subgroup) as usize * group * (a.ring.dim_stride() + 2) * 4;
+        while found(workgroup) > FOUND_BYTES && workgroup > self.target.subgroup {
+            workgroup /= 2;
+        }
+        let rows = self.batch.rows;
+        let counted = (rows * a.heads / group * 4) as u64 <= COUNTER_BYTES;
+        let splits = if counted { (SPLIT_ROWS / rows).clamp(1, MAX_SPLITS) } else { 1 };
+        let constants = constants([
+            a.ring.head_dim as u32,
+            group as u32,
+            splits as u32,
+            u32::from(prepare.is_some()),
+            form as u32,
+            self.target.subgroup,
+        ]);
+        let q = prepare.map(|p| p.0);
+        let k = prepare.map(|p| p.1);
+        let push = self
+            .push()
+            .address(self.slot(a.q))
+            .address(k.map_or(0, |k| self.slot(k.x)))
+            .address(prepare.map_or(0, |p| self.slot(p.2)))
+            .address(q.map_or(0, |q| self.vector(q.weight)))
+            .address(k.map_or(0, |k| self.vector(k.weight)))
+            .address(q.map_or(0, |q| self.vector(q.inv_freq)))
+            .address(self.addresses.kv[a.ring.layer])
+            .address(packed.map_or(self.slot(a.out), |p| self.addresses.arena + p.offset))
+            .address(self.addresses.arena + self.schedule.scratch.attend)
+            .word(state.position())
+            .word(state.sequence())
+            .word(a.heads)
+            .word(a.ring.kv_heads)
+            .word(a.q.stride)
+            .word(packed.map_or(a.out.stride, |p| p.stride))
+            .word(a.ring.capacity)
+            .word(a.window.unwrap_or(0))
+            .float(a.scale)
+            .float(q.map_or(0.0, |q| q.eps));
+        let module = by_kv(a.ring.element, Module::AttendF16, Module::AttendF32);
+        let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
+        Lowered { kernel: Kernel { module, workgroup, constants }, push, groups, taken }
     }
 
     /// Norm and RoPE of `q` and of `k`, and the KV write, whichever are given.
@@ -410,14 +454,30 @@ impl Lowering<'_> {
             .float(k.map_or(0.0, |k| k.eps));
         let kv = write.map_or(KvType::F16, |w| w.2.element);
         let module = by_kv(kv, Module::HeadPrepareF16, Module::HeadPrepareF32);
-        let groups = [(heads + 2 * kv_heads) as u32, self.count(rows) as u32];
-        (kernel(module, HEAD_WORKGROUP), push, groups, taken)
+        let groups = [(heads + 2 * kv_heads) as u32, self.count(rows) as u32, 1];
+        let kernel = Kernel { module, workgroup: HEAD_WORKGROUP, constants: constants([]) };
+        Lowered { kernel, push, groups, taken }
     }
 }
 
-/// Workgroups for that much work: no more than every device takes in one dimension; kernels stride over the rest.
-fn grid(groups: usize) -> u32 {
-    groups.min(MAX_GROUPS) as u32
+/// Whether a head's output is whole blocks of 16, so that the attention kernel can write a form by itself.
+fn whole_blocks(head_dim: usize) -> bool {
+    head_dim.is_multiple_of(16)
+}
+
+/// Whether a kernel that makes the gated product writes it in f32 alone.
+fn writes_f32_only(module: Module) -> bool {
+    matches!(module, Module::LinearGeluInt8 | Module::LinearGeluBf16)
+}
+
+/// The operands of an [`Op::Attend`].
+struct Attend {
+    q: Slot,
+    ring: Ring,
+    out: Slot,
+    heads: usize,
+    scale: f32,
+    window: Option<usize>,
 }
 
 /// The operands of the norm kernels. What `residual` or `second` leave out, the kernel does not touch.

@@ -1,4 +1,5 @@
-//! The Vulkan executor, in the order that data flows: device, memory, upload, kernels, lower, bake, replay.
+//! The Vulkan executor, in the order that data flows: device, memory, upload, kernels, linear (which kernel
+//! where), tuning, lower (steps to dispatches), bake, replay.
 
 // Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
 // types hold the device alive, and that executors wait before they read, free or resubmit.
@@ -6,12 +7,16 @@
 pub mod bake;
 pub mod ceiling;
 pub mod device;
+pub mod dispatch;
 pub mod inspect;
 pub mod kernels;
+pub mod linear;
 pub mod lower;
 pub mod memory;
+pub mod profile;
 pub mod replay;
 pub mod stamps;
+pub mod tuning;
 pub mod upload;
 
 pub use device::{Choice, Gpu};

@@ -4,12 +4,16 @@
 use super::bake::Queue;
 use super::ceiling::Ceiling;
 use super::device::Gpu;
+use super::dispatch::{Addresses, Dispatch};
 use super::kernels::Pipelines;
-use super::lower::{Addresses, Target, lower};
+use super::linear::{Target, Variant};
+use super::lower::{Batch, lower};
 use super::memory::{Access, Buffer};
+use super::profile::Profiler;
 use super::stamps::StampPool;
+use super::tuning::Tuner;
 use super::upload::{self, STAGING_BYTES};
-use crate::executor::{self, Executor, HeadRows, Row, Watch};
+use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::schedule::{Schedule, Segment};
@@ -19,6 +23,18 @@ use ash::vk;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Which kernels compute linear steps of INT8 weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kernels {
+    /// The fastest that the device has instructions for.
+    #[default]
+    Auto,
+    /// f32 arithmetic.
+    Float,
+    /// Packed integer dot products.
+    Dot,
+}
+
 /// Settings of the executor beside the schedule's own.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -27,52 +43,95 @@ pub struct Options {
     /// Uploads and results pass through staging even where the host maps the device's memory: so that this path can be
     /// tested on drivers that map everything.
     pub staged: bool,
+    /// The kernels to use.
+    pub kernels: Kernels,
+    /// The variant of linear kernels to use wherever it can be, instead of what is measured.
+    pub variant: Option<Variant>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // A quarter of amdgpu's shortest default lockup timeout.
-        Options { submit_budget: Duration::from_millis(500), staged: false }
+        Options { submit_budget: Duration::from_millis(500), staged: false, kernels: Kernels::Auto, variant: None }
     }
 }
 
-/// The command buffers of one pass size.
+/// What the choice of kernels depends on before anything is measured.
+fn target(gpu: &Gpu, options: Options) -> Target {
+    let dot = match options.kernels {
+        Kernels::Auto => gpu.caps.dot_accelerated,
+        Kernels::Float => false,
+        Kernels::Dot => true,
+    };
+    Target { forced: options.variant, ..Target::new(gpu.caps.subgroup, dot) }
+}
+
+/// What of a pass one submit runs behind the layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    /// Nothing.
+    None,
+    /// The head for one row.
+    One,
+    /// The head for as many rows as the schedule has.
+    All,
+}
+
+const TAILS: [Tail; 3] = [Tail::None, Tail::One, Tail::All];
+
+/// Command buffers with the stamps of their spans.
+#[derive(Default)]
+struct Stamped {
+    commands: Vec<vk::CommandBuffer>,
+    stamps: Option<StampPool>,
+}
+
+/// The command buffers of one kind of pass.
 struct Baked {
-    rows: usize,
-    /// Embed, then each layer.
-    body: Vec<vk::CommandBuffer>,
+    batch: Batch,
+    /// A whole pass in one command buffer, for each tail: what is replayed where it keeps to the submit budget.
+    whole: [Stamped; 3],
+    /// Embed, then each layer: the pass in pieces, until its time is known or where it is past the budget.
+    segments: Stamped,
     /// Segments that go into one submit, so that it stays within the budget: one until times are known.
     per_submit: usize,
-    /// A span a segment of the body.
-    stamps: Option<StampPool>,
 }
 
 /// The Vulkan executor.
 pub struct Vulkan {
     schedule: Schedule,
     options: Options,
+    target: Target,
     // Dropped in this order: the queue waits for the device first.
     queue: Queue,
     pipelines: Pipelines,
-    sizes: Vec<Baked>,
+    kinds: Vec<Baked>,
     /// The head for one row, and for `head_rows`.
-    heads: [vk::CommandBuffer; 2],
+    heads: [Stamped; 2],
+    /// Copies of the logits to where the host reads them, for one row, and for `head_rows`.
+    fetches: [vk::CommandBuffer; 2],
     weights: Vec<Buffer>,
     kv: Vec<Buffer>,
     arena: Buffer,
     /// Where the host reads logits and choices, if the arena's memory is not cached.
     readback: Option<Buffer>,
+    /// Head rows of the last pass whose logits the host can read.
+    fetched: usize,
+    /// Head rows of the last pass.
+    head_rows: usize,
     /// The read ceiling's command buffer, and its result once it was asked for.
     ceiling: Ceiling,
     bytes_per_second: Option<f64>,
     /// Rows of the last pass.
     rows: usize,
     submits: u64,
+    /// Seconds that the device has worked on passes.
+    busy: f64,
     gpu: Rc<Gpu>,
 }
 
 impl Vulkan {
-    /// Loads weights into the planned memory and bakes every pass size.
+    /// Loads weights into the planned memory and bakes every kind of pass.
     ///
     /// # Errors
     /// Input: a tensor cannot be read. Device: the driver refuses or fails.
@@ -104,16 +163,21 @@ impl Vulkan {
             pipelines,
             queue,
             options,
-            sizes: Vec::new(),
-            heads: [vk::CommandBuffer::null(); 2],
+            target: target(gpu, options),
+            kinds: Vec::new(),
+            heads: [Stamped::default(), Stamped::default()],
+            fetches: [vk::CommandBuffer::null(); 2],
             weights,
             kv,
             arena,
             readback,
+            fetched: 0,
+            head_rows: 0,
             ceiling,
             bytes_per_second: None,
             rows: 0,
             submits: 0,
+            busy: 0.0,
             gpu: gpu.clone(),
             schedule,
         };
@@ -130,110 +194,225 @@ impl Vulkan {
         }
     }
 
-    /// Pass sizes worth baking: one row, powers of eight, the largest.
-    fn pass_sizes(&self) -> Vec<usize> {
-        let max = self.schedule.extent.max_rows;
-        let mut sizes: Vec<usize> = [1, 8, 64].into_iter().filter(|&n| n < max).collect();
-        sizes.push(max);
-        sizes
-    }
-
-    fn bake(&mut self) -> Result<()> {
-        let target = Target { subgroup: self.gpu.caps.subgroup };
-        let addresses = self.addresses();
-        let head_rows = self.schedule.extent.head_rows;
-        for rows in self.pass_sizes() {
-            let segments: Vec<Segment> = self.schedule.segments().filter(|&s| s != Segment::Head).collect();
-            let stamps = StampPool::new(&self.gpu, segments.len())?;
-            let mut baked = Baked { rows, body: Vec::new(), per_submit: 1, stamps };
-            for (i, &segment) in segments.iter().enumerate() {
-                let dispatches = lower(&self.schedule, segment, rows, head_rows, target, &addresses);
-                let span = baked.stamps.as_ref().map(|s| s.span(i));
-                baked.body.push(self.queue.bake(&dispatches, &mut self.pipelines, span, &[])?);
-            }
-            self.sizes.push(baked);
+    /// Measures what is faster on this device where there is a choice, for the passes that decode.
+    fn tune(&mut self, target: &mut Target) -> Result<()> {
+        if !target.dot || self.options.kernels != Kernels::Auto || self.options.variant.is_some() {
+            return Ok(());
         }
-        for (i, rows) in [1, head_rows].into_iter().enumerate() {
-            if i == 1 && rows == 1 {
-                self.heads[1] = self.heads[0];
-                break;
-            }
-            let dispatches = lower(&self.schedule, Segment::Head, 1, rows, target, &addresses);
-            let readback = self.readback_regions(rows);
-            self.heads[i] = self.queue.bake(&dispatches, &mut self.pipelines, None, &readback)?;
+        let addresses = self.addresses();
+        let sequences = self.schedule.extent.sequences;
+        let decodes = |b: &Batch| b.rows == 1 || !b.consecutive && b.rows <= sequences;
+        for batch in self.batches().into_iter().filter(decodes) {
+            let batch = Batch { head_rows: batch.rows.min(batch.head_rows), ..batch };
+            let row = Row { token: 0, position: 0, sequence: 0 };
+            let head = HeadRows { first: 0, count: batch.head_rows };
+            let layout = self.schedule.arena.state;
+            executor::write_pass(self.arena_words()?, layout, &vec![row; batch.rows], Some(head));
+            let mut tuner = Tuner {
+                gpu: &self.gpu,
+                queue: &self.queue,
+                pipelines: &mut self.pipelines,
+                schedule: &self.schedule,
+                addresses: &addresses,
+            };
+            tuner.tune(target, batch)?;
         }
         Ok(())
     }
 
-    /// What the head copies to the readback buffer: the step state, then the logits.
-    fn readback_regions(&self, rows: usize) -> Vec<(vk::Buffer, vk::Buffer, vk::BufferCopy)> {
-        let Some(readback) = &self.readback else { return Vec::new() };
-        let state = state_bytes(&self.schedule);
+    /// The kinds of passes worth baking: a row; prompts, by powers of eight; batches, by powers of two; the largest pass.
+    fn batches(&self) -> Vec<Batch> {
+        let e = &self.schedule.extent;
+        let prompts = [1, 8, 64].into_iter().filter(|&n| n < e.max_rows).chain([e.max_rows]).map(|n| (n, true));
+        let powers = (1..).map(|i| 1usize << i).take_while(|&n| n < e.sequences);
+        let batches = powers.chain([e.sequences]).filter(|_| e.sequences > 1).map(|n| (n, false));
+        let any = [(e.max_rows, false)].into_iter().filter(|_| e.max_rows > e.sequences.max(1));
+        prompts
+            .chain(batches)
+            .chain(any)
+            .map(|(rows, consecutive)| Batch { rows, head_rows: e.head_rows, consecutive })
+            .collect()
+    }
+
+    fn bake(&mut self) -> Result<()> {
+        let mut target = self.target.clone();
+        self.tune(&mut target)?;
+        self.target = target.clone();
+        let addresses = self.addresses();
+        let head_rows = self.schedule.extent.head_rows;
+        let one_row = Batch { rows: 1, head_rows: 1, consecutive: true };
+        let head =
+            |rows| lower(&self.schedule, Segment::Head, Batch { head_rows: rows, ..one_row }, &target, &addresses);
+        let heads = [head(1), head(head_rows)];
+        for batch in self.batches() {
+            let segments: Vec<Vec<Dispatch>> = self
+                .schedule
+                .segments()
+                .filter(|&s| s != Segment::Head)
+                .map(|s| lower(&self.schedule, s, batch, &target, &addresses))
+                .collect();
+            let mut pieces = Stamped { commands: Vec::new(), stamps: StampPool::new(&self.gpu, segments.len())? };
+            for (i, dispatches) in segments.iter().enumerate() {
+                let span = pieces.stamps.as_ref().map(|s| s.span(i));
+                pieces.commands.push(self.queue.bake(&[dispatches], &mut self.pipelines, span, &[])?);
+            }
+            let mut whole = Vec::new();
+            for tail in TAILS {
+                let (tail, rows): (&[Dispatch], _) = match tail {
+                    Tail::None => (&[], 0),
+                    Tail::One => (&heads[0], 1),
+                    Tail::All => (&heads[1], head_rows),
+                };
+                let parts: Vec<&[Dispatch]> = segments.iter().map(Vec::as_slice).chain([tail]).collect();
+                let stamps = StampPool::new(&self.gpu, 1)?;
+                let span = stamps.as_ref().map(|s| s.span(0));
+                let readback = if rows > 0 { self.state_readback() } else { Vec::new() };
+                let commands = vec![self.queue.bake(&parts, &mut self.pipelines, span, &readback)?];
+                whole.push(Stamped { commands, stamps });
+            }
+            let whole = whole.try_into().map_err(|_| Error::failed("a tail is missing", "report this"))?;
+            self.kinds.push(Baked { batch, whole, segments: pieces, per_submit: 1 });
+        }
+        for (i, dispatches) in heads.iter().enumerate() {
+            let stamps = StampPool::new(&self.gpu, 1)?;
+            let span = stamps.as_ref().map(|s| s.span(0));
+            let readback = self.state_readback();
+            let commands = vec![self.queue.bake(&[dispatches], &mut self.pipelines, span, &readback)?];
+            self.heads[i] = Stamped { commands, stamps };
+            let rows = [1, head_rows][i];
+            let logits = self.logits_readback(rows);
+            self.fetches[i] = self.queue.bake(&[], &mut self.pipelines, None, &logits)?;
+        }
+        Ok(())
+    }
+
+    fn copy_back(&self, from: u64, to: u64, size: u64) -> Vec<(vk::Buffer, vk::Buffer, vk::BufferCopy)> {
+        let region = vk::BufferCopy::default().src_offset(from).dst_offset(to).size(size);
+        self.readback.iter().map(|r| (self.arena.handle, r.handle, region)).collect()
+    }
+
+    /// What every head copies to the readback buffer: the step state, with the choices in it.
+    fn state_readback(&self) -> Vec<(vk::Buffer, vk::Buffer, vk::BufferCopy)> {
+        self.copy_back(0, 0, state_bytes(&self.schedule))
+    }
+
+    /// What is copied when logits are looked at, behind the step state.
+    fn logits_readback(&self, rows: usize) -> Vec<(vk::Buffer, vk::Buffer, vk::BufferCopy)> {
         let logits = self.schedule.logits;
-        let copy = |from, to, size| {
-            let region = vk::BufferCopy::default().src_offset(from).dst_offset(to).size(size);
-            (self.arena.handle, readback.handle, region)
-        };
-        vec![copy(0, 0, state), copy(logits.offset, state, 4 * (rows * logits.stride) as u64)]
+        self.copy_back(logits.offset, state_bytes(&self.schedule), 4 * (rows * logits.stride) as u64)
     }
 
     fn arena_words(&mut self) -> Result<&mut [u32]> {
         Ok(bytemuck::cast_slice_mut(self.arena.bytes_mut().ok_or_else(unmapped)?))
     }
 
-    /// Index of the smallest baked size that holds `rows`.
-    fn size_for(&self, rows: usize) -> usize {
-        self.sizes.iter().position(|s| s.rows >= rows).unwrap_or(self.sizes.len() - 1)
+    /// Index of the smallest baked kind that holds these rows.
+    fn kind_for(&self, rows: &[Row]) -> usize {
+        let consecutive = rows.windows(2).all(|w| w[0].sequence == w[1].sequence && w[0].position + 1 == w[1].position);
+        let fits = |k: &Baked| k.batch.rows >= rows.len() && (consecutive || !k.batch.consecutive);
+        let fit = (0..self.kinds.len()).filter(|&i| fits(&self.kinds[i]));
+        fit.min_by_key(|&i| (self.kinds[i].batch.rows, !self.kinds[i].batch.consecutive)).unwrap_or(0)
     }
 
-    /// Submits the body, in pieces that keep to the budget, and the head behind it.
-    fn submit(&mut self, size: usize, head: Option<HeadRows>) -> Result<()> {
-        let s = &self.sizes[size];
-        let pieces = s.body.len().div_ceil(s.per_submit);
-        for (i, piece) in s.body.chunks(s.per_submit).enumerate() {
+    /// Submits a pass, whole where it is known to keep to the budget, else in pieces that do.
+    fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
+        let k = &self.kinds[kind];
+        let tail = tail(head);
+        if k.per_submit >= k.segments.commands.len() {
+            self.submits += 1;
+            return self.queue.submit(&k.whole[tail as usize].commands, true);
+        }
+        let pieces = k.segments.commands.len().div_ceil(k.per_submit);
+        for (i, piece) in k.segments.commands.chunks(k.per_submit).enumerate() {
             self.queue.submit(piece, head.is_none() && i + 1 == pieces)?;
         }
         self.submits += pieces as u64;
-        if let Some(head) = head {
-            self.submit_head(head)?;
-        }
-        Ok(())
+        head.map_or(Ok(()), |head| self.submit_head(head))
     }
 
     fn submit_head(&mut self, head: HeadRows) -> Result<()> {
-        let commands = [self.heads[usize::from(head.count > 1)]];
         self.submits += 1;
-        self.queue.submit(&commands, true)
+        self.queue.submit(&self.heads[head_index(head)].commands, true)
     }
 
-    /// Reads the body's timestamps and sets how many segments fit the budget from the slowest of them.
-    fn measure(&mut self, size: usize) -> Result<()> {
+    /// Reads a pass's timestamps and sets how many segments fit the budget from the slowest of them.
+    fn measure(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
         let budget = self.options.submit_budget.as_secs_f64();
-        let s = &mut self.sizes[size];
-        let Some(stamps) = &mut s.stamps else { return Ok(()) };
-        let slowest = stamps.read()?.fold(1e-9, f64::max);
-        if slowest > budget && s.per_submit > 1 {
+        let k = &mut self.kinds[kind];
+        let segments = k.segments.commands.len();
+        let whole = k.per_submit >= segments;
+        let stamped = if whole { &mut k.whole[tail(head) as usize] } else { &mut k.segments };
+        let Some(stamps) = &mut stamped.stamps else { return Ok(()) };
+        let (mut slowest, mut sum) = (1e-9f64, 0.0);
+        for seconds in stamps.read()? {
+            slowest = slowest.max(seconds);
+            sum += seconds;
+        }
+        self.busy += sum;
+        if !whole && let Some(head) = head {
+            self.measure_head(head)?;
+        }
+        let k = &mut self.kinds[kind];
+        if whole && sum <= budget {
+            return Ok(());
+        }
+        let slowest = if whole { sum / segments as f64 } else { slowest };
+        if slowest > budget && k.per_submit > 1 {
             log::warn!("one layer took {slowest:.2} s, more than a submit should: use a smaller --chunk");
         }
-        s.per_submit = ((budget / slowest) as usize).clamp(1, s.body.len());
+        k.per_submit = ((budget / slowest) as usize).clamp(1, segments);
         Ok(())
+    }
+
+    /// Adds the time of a head that was submitted by itself to what the device was busy.
+    fn measure_head(&mut self, head: HeadRows) -> Result<()> {
+        if let Some(stamps) = &mut self.heads[head_index(head)].stamps {
+            self.busy += stamps.read()?.sum::<f64>();
+        }
+        Ok(())
+    }
+
+    /// What times the kernels of a pass whose step state has been written.
+    fn profiler(&mut self, rows: &[Row], head: HeadRows) -> Profiler<'_> {
+        let addresses = self.addresses();
+        let head_rows = if head_index(head) == 0 { 1 } else { self.schedule.extent.head_rows };
+        let batch = Batch { head_rows, ..self.kinds[self.kind_for(rows)].batch };
+        let lowered = |s| (s, lower(&self.schedule, s, batch, &self.target, &addresses));
+        let segments = self.schedule.segments().map(lowered).collect();
+        Profiler { gpu: &self.gpu, queue: &self.queue, pipelines: &mut self.pipelines, segments }
     }
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
         executor::check_pass(&self.schedule, rows, head)?;
         self.rows = rows.len();
+        self.new_head(head);
         let layout = self.schedule.arena.state;
         executor::write_pass(self.arena_words()?, layout, rows, head);
-        Ok(self.size_for(rows.len()))
+        Ok(self.kind_for(rows))
     }
 
-    /// The memory that the host reads results from, as f32, and the byte offset of the logits in it.
-    fn results(&self) -> (&[f32], usize) {
-        let (buffer, at) = match &self.readback {
-            Some(b) => (b, state_bytes(&self.schedule)),
-            None => (&self.arena, self.schedule.logits.offset),
-        };
-        (bytemuck::cast_slice(buffer.bytes().unwrap_or_default()), at as usize)
+    /// Logits of an earlier head are gone.
+    fn new_head(&mut self, head: Option<HeadRows>) {
+        self.head_rows = head.map_or(0, |h| h.count);
+        self.fetched = if self.readback.is_some() { 0 } else { self.head_rows };
+    }
+
+    /// The memory that the host reads results from, as words.
+    fn results(&self) -> &[u32] {
+        bytemuck::cast_slice(self.readback.as_ref().unwrap_or(&self.arena).bytes().unwrap_or_default())
+    }
+}
+
+/// Index of the baked head that makes these rows.
+fn head_index(head: HeadRows) -> usize {
+    usize::from(head.count > 1)
+}
+
+fn tail(head: Option<HeadRows>) -> Tail {
+    match head {
+        None => Tail::None,
+        Some(h) if h.count > 1 => Tail::All,
+        Some(_) => Tail::One,
     }
 }
 
@@ -295,28 +474,30 @@ impl Executor for Vulkan {
     }
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
-        let size = self.begin(rows, head)?;
-        self.submit(size, head)?;
+        let kind = self.begin(rows, head)?;
+        self.submit(kind, head)?;
         self.queue.wait()?;
-        self.measure(size)
+        self.measure(kind, head)
     }
 
     fn project(&mut self, head: HeadRows) -> Result<()> {
         executor::check_head(&self.schedule, self.rows, head)?;
+        self.new_head(Some(head));
         executor::write_head(self.arena_words()?, head);
         self.submit_head(head)?;
-        self.queue.wait()
+        self.queue.wait()?;
+        self.measure_head(head)
     }
 
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
-        let size = self.begin(rows, head)?;
+        let kind = self.begin(rows, head)?;
         for (i, segment) in self.schedule.segments().enumerate() {
             match segment {
                 Segment::Head => match head {
                     Some(head) => self.submit_head(head)?,
                     None => break,
                 },
-                _ => self.queue.submit(&self.sizes[size].body[i..=i], true)?,
+                _ => self.queue.submit(&self.kinds[kind].segments.commands[i..=i], true)?,
             }
             self.queue.wait()?;
             let arena = bytemuck::cast_slice(self.arena.bytes().ok_or_else(unmapped)?);
@@ -326,17 +507,53 @@ impl Executor for Vulkan {
     }
 
     fn next(&self, row: usize) -> u32 {
-        self.results().0[self.schedule.arena.state.next() + row].to_bits()
+        self.results()[self.schedule.arena.state.next() + row]
     }
 
-    fn logits(&self, row: usize) -> &[f32] {
-        let (floats, at) = self.results();
+    fn is_finite(&self, row: usize) -> bool {
+        self.results()[self.schedule.arena.state.finite() + row] != 0
+    }
+
+    fn logits(&mut self, row: usize) -> Result<&[f32]> {
+        executor::check_logits(row, self.head_rows)?;
+        if self.fetched <= row {
+            let all = self.head_rows > 1;
+            self.submits += 1;
+            self.queue.submit(&[self.fetches[usize::from(all)]], true)?;
+            self.queue.wait()?;
+            self.fetched = self.head_rows;
+        }
         let logits = self.schedule.logits;
-        &floats[at / 4 + row * logits.stride..][..logits.width]
+        let at = match self.readback {
+            Some(_) => state_bytes(&self.schedule),
+            None => logits.offset,
+        } as usize;
+        let floats: &[f32] = bytemuck::cast_slice(self.results());
+        Ok(&floats[at / 4 + row * logits.stride..][..logits.width])
     }
 
     fn submits(&self) -> u64 {
         self.submits
+    }
+
+    fn busy(&self) -> Duration {
+        Duration::from_secs_f64(self.busy)
+    }
+
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+        self.begin(rows, Some(head))?;
+        self.profiler(rows, head).time_steps(repetitions)
+    }
+
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
+        self.begin(rows, Some(head))?;
+        self.profiler(rows, head).time_segment(segment, replays)
+    }
+
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
+        let i = executor::segment_buffer(&self.schedule, segment);
+        Ceiling::bake(&self.gpu, &self.queue, &mut self.pipelines, &self.weights[i..=i], self.arena.address)?
+            .measure(&self.queue)
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {

@@ -28,12 +28,24 @@ impl StampPool {
     /// # Errors
     /// Device: the driver refuses.
     pub fn new(gpu: &Rc<Gpu>, spans: usize) -> Result<Option<StampPool>> {
+        StampPool::with_stamps(gpu, 2 * spans)
+    }
+
+    /// A pool for `stamps` single stamps, see [`StampPool::read_steps`]; `None` where the queue has no timestamps.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub fn with_stamps(gpu: &Rc<Gpu>, stamps: usize) -> Result<Option<StampPool>> {
         let Some(clock) = gpu.caps.clock else { return Ok(None) };
-        let info =
-            vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(2 * spans as u32);
+        let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(stamps as u32);
         // SAFETY: the device is alive as long as `gpu`.
         let pool = unsafe { gpu.device.create_query_pool(&info, None) }.map_err(failure("create a query pool"))?;
-        Ok(Some(StampPool { gpu: gpu.clone(), clock, pool, ticks: vec![0; 2 * spans] }))
+        Ok(Some(StampPool { gpu: gpu.clone(), clock, pool, ticks: vec![0; stamps] }))
+    }
+
+    /// The queries, for a command buffer that stamps them one by one.
+    pub fn queries(&self) -> vk::QueryPool {
+        self.pool
     }
 
     /// The stamps of span `i`.
@@ -46,11 +58,34 @@ impl StampPool {
     /// # Errors
     /// Device: the device was lost.
     pub fn read(&mut self) -> Result<impl Iterator<Item = f64> + '_> {
+        self.fetch()?;
+        Ok(self.ticks.chunks_exact(2).map(|t| self.clock.seconds(t[0], t[1])))
+    }
+
+    /// The seconds from each stamp to the next, one fewer than there are stamps. As [`StampPool::read`].
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn read_steps(&mut self) -> Result<impl Iterator<Item = f64> + '_> {
+        self.fetch()?;
+        Ok(self.ticks.windows(2).map(|t| self.clock.seconds(t[0], t[1])))
+    }
+
+    /// Seconds from the first stamp to the last. As [`StampPool::read`].
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn elapsed(&mut self) -> Result<f64> {
+        self.fetch()?;
+        let (first, last) = (self.ticks.first().copied(), self.ticks.last().copied());
+        Ok(self.clock.seconds(first.unwrap_or(0), last.unwrap_or(0)))
+    }
+
+    fn fetch(&mut self) -> Result<()> {
         let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
         // SAFETY: the pool is this device's, and its queries have been written.
         unsafe { self.gpu.device.get_query_pool_results(self.pool, 0, &mut self.ticks, flags) }
-            .map_err(failure("read timestamps"))?;
-        Ok(self.ticks.chunks_exact(2).map(|t| self.clock.seconds(t[0], t[1])))
+            .map_err(failure("read timestamps"))
     }
 }
 

@@ -9,6 +9,16 @@ pub enum LayerKind {
     Global,
 }
 
+impl LayerKind {
+    /// As output names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LayerKind::Local => "local",
+            LayerKind::Global => "global",
+        }
+    }
+}
+
 /// Dimensions and constants of one model. All sizes are in elements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {

@@ -3,13 +3,14 @@
 
 mod ops;
 
-use crate::executor::{self, Executor, HeadRows, Row, Watch};
+use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::schedule::layout::{StateLayout, WeightLayout};
 use crate::schedule::step::{Matrix, Ring, Rows, Vector, WeightBuffer};
-use crate::schedule::{Schedule, Segment};
+use crate::schedule::{Schedule, Segment, Step};
 use crate::weights::{self, Progress};
 use crate::{Error, Result};
+use std::time::Instant;
 
 /// Weight buffers in system memory, laid out as on a device.
 pub(crate) struct Weights {
@@ -50,6 +51,7 @@ pub struct Reference {
     /// One per layer: all sequences' K and V, in f32.
     kv: Vec<Vec<f32>>,
     rows: usize,
+    head_rows: usize,
     device: String,
 }
 
@@ -74,15 +76,27 @@ impl Reference {
             .collect::<Result<_>>()?;
         let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
         let device = format!("CPU reference, {} threads", rayon::current_num_threads());
-        Ok(Reference { schedule, weights: Weights { buffers, layout }, arena, kv, rows: 0, device })
+        Ok(Reference { schedule, weights: Weights { buffers, layout }, arena, kv, rows: 0, head_rows: 0, device })
     }
 
     fn run(&mut self, segment: Segment) {
         for i in self.schedule.steps_of(segment) {
-            let step = &self.schedule.steps[i];
-            let state = State::read(&self.arena, self.schedule.arena.state, step.rows);
-            ops::run(&step.op, &state, &self.weights, &mut self.arena, &mut self.kv);
+            self.run_step(i);
         }
+    }
+
+    fn run_step(&mut self, i: usize) {
+        let step = &self.schedule.steps[i];
+        let state = State::read(&self.arena, self.schedule.arena.state, step.rows);
+        ops::run(&step.op, &state, &self.weights, &mut self.arena, &mut self.kv);
+    }
+
+    fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        executor::check_pass(&self.schedule, rows, head)?;
+        self.rows = rows.len();
+        self.head_rows = head.map_or(0, |h| h.count);
+        executor::write_pass(bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state, rows, head);
+        Ok(())
     }
 }
 
@@ -111,8 +125,9 @@ pub(crate) struct State {
     pub token: Vec<u32>,
     pub position: Vec<u32>,
     pub sequence: Vec<u32>,
-    /// Word index of the argmax results.
+    /// Word index of the argmax results, and of whether each is finite.
     pub next: usize,
+    pub finite: usize,
 }
 
 impl State {
@@ -131,6 +146,7 @@ impl State {
             position: array(layout.position()),
             sequence: array(layout.sequence()),
             next: layout.next(),
+            finite: layout.finite(),
         }
     }
 }
@@ -156,15 +172,14 @@ impl Executor for Reference {
 
     fn project(&mut self, head: HeadRows) -> Result<()> {
         executor::check_head(&self.schedule, self.rows, head)?;
+        self.head_rows = head.count;
         executor::write_head(bytemuck::cast_slice_mut(&mut self.arena), head);
         self.run(Segment::Head);
         Ok(())
     }
 
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
-        executor::check_pass(&self.schedule, rows, head)?;
-        self.rows = rows.len();
-        executor::write_pass(bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state, rows, head);
+        self.begin(rows, head)?;
         for segment in self.schedule.segments() {
             if segment == Segment::Head && head.is_none() {
                 break;
@@ -179,8 +194,49 @@ impl Executor for Reference {
         self.arena[self.schedule.arena.state.next() + row].to_bits()
     }
 
-    fn logits(&self, row: usize) -> &[f32] {
-        executor::slot_row(&self.arena, self.schedule.logits, row)
+    fn is_finite(&self, row: usize) -> bool {
+        self.arena[self.schedule.arena.state.finite() + row].to_bits() != 0
+    }
+
+    fn logits(&mut self, row: usize) -> Result<&[f32]> {
+        executor::check_logits(row, self.head_rows)?;
+        Ok(executor::slot_row(&self.arena, self.schedule.logits, row))
+    }
+
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+        self.begin(rows, Some(head))?;
+        let steps = self.schedule.steps.iter().enumerate();
+        let timed = |(i, s): (usize, &Step)| Timed {
+            segment: s.segment,
+            steps: i..i + 1,
+            kernel: s.op.name(),
+            variant: String::new(),
+            seconds: Vec::with_capacity(repetitions),
+        };
+        let mut timed: Vec<Timed> = steps.map(timed).collect();
+        for run in 0..=repetitions {
+            for (i, t) in timed.iter_mut().enumerate() {
+                let start = Instant::now();
+                self.run_step(i);
+                if run > 0 {
+                    t.seconds.push(start.elapsed().as_secs_f64());
+                }
+            }
+        }
+        Ok(timed)
+    }
+
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
+        self.begin(rows, Some(head))?;
+        self.run(segment);
+        let start = Instant::now();
+        (0..replays).for_each(|_| self.run(segment));
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
+        let buffer = &self.weights.buffers[executor::segment_buffer(&self.schedule, segment)];
+        Ok(crate::machine::read_rate(&[buffer]))
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {

@@ -73,6 +73,7 @@ pub(super) fn run(op: &Op, state: &State, weights: &Weights, arena: &mut [f32], 
                     .enumerate()
                     .fold((0, f32::NEG_INFINITY), |best, (i, &v)| if v > best.1 { (i, v) } else { best });
                 arena[state.next + r] = f32::from_bits(best.0 as u32);
+                arena[state.finite + r] = f32::from_bits(u32::from(best.1.is_finite()));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! From a model's shape to its schedule: the steps of `gemma3.md`'s forward pass, layer by layer.
 
-use super::layout::{ArenaLayout, StateLayout, WeightLayout};
+use super::layout::{ArenaLayout, COUNTER_BYTES, StateLayout, WeightLayout};
 use super::step::{Access, KvType, Op, Ring, Rows, Segment, Slot, Step};
 use crate::model::{LayerKind, Shape, WeightFormat};
 
@@ -40,8 +40,34 @@ pub struct Schedule {
     pub normed: Slot,
     /// `[head_rows, vocab]`.
     pub logits: Slot,
+    /// Where a device's kernels leave partial results for each other within a step: bytes from the arena's start.
+    pub scratch: Scratch,
     /// All steps, in an order that satisfies `after`; a segment's steps are contiguous.
     pub steps: Vec<Step>,
+}
+
+/// Regions of the arena where workgroups of one step leave parts of a result for the last of them to put together; each begins
+/// with [`super::layout::COUNTER_BYTES`] of counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scratch {
+    /// Attention's, for at most [`SPLIT_ROWS`] parts of a head, over all rows.
+    pub attend: u64,
+    /// Argmax's, at most [`ARGMAX_GROUPS`] parts a row.
+    pub argmax: u64,
+}
+
+/// Parts of one head's attention that the scratch holds: rows times parts a row.
+pub const SPLIT_ROWS: usize = 64;
+/// Parts of a row's argmax that the scratch holds.
+pub const ARGMAX_GROUPS: usize = 256;
+
+impl Scratch {
+    fn place(arena: &mut ArenaLayout, shape: &Shape, extent: &Extent) -> Scratch {
+        let parts = 4 * (shape.heads * SPLIT_ROWS * (shape.head_dim + 2)) as u64;
+        let attend = arena.reserve(COUNTER_BYTES + parts);
+        let argmax = arena.reserve(COUNTER_BYTES + 8 * (extent.head_rows * ARGMAX_GROUPS) as u64);
+        Scratch { attend, argmax }
+    }
 }
 
 /// The activation slots, each with its columns.
@@ -70,13 +96,13 @@ impl Slots {
         let (q, kv) = (shape.q_width(), shape.kv_width());
         Slots {
             residual: arena.add("residual", rows, h),
-            normed: arena.add("normed", rows, h),
+            normed: arena.add_input("normed", rows, h),
             qkv: arena.add("qkv", rows, q + 2 * kv),
-            attended: arena.add("attended", rows, q),
+            attended: arena.add_input("attended", rows, q),
             sublayer: arena.add("sublayer", rows, h),
             gate_up: arena.add("gate_up", rows, 2 * f),
-            gated: arena.add("gated", rows, f),
-            head_in: arena.add("head_in", extent.head_rows, h),
+            gated: arena.add_input("gated", rows, f),
+            head_in: arena.add_input("head_in", extent.head_rows, h),
             logits: arena.add("logits", extent.head_rows, shape.vocab),
         }
     }
@@ -129,6 +155,7 @@ impl Schedule {
         let weights = WeightLayout::new(shape, extent.weights);
         let mut arena = ArenaLayout::new(StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows });
         let slots = Slots::place(&mut arena, shape, &extent);
+        let scratch = Scratch::place(&mut arena, shape, &extent);
         let rings: Vec<Ring> = shape
             .layers
             .iter()
@@ -159,6 +186,7 @@ impl Schedule {
             residual: slots.residual,
             normed: slots.head_in,
             logits: slots.logits,
+            scratch,
             steps: b.steps,
         }
     }

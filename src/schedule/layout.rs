@@ -51,11 +51,30 @@ impl StateLayout {
         self.array(3)
     }
 
+    /// Word index of head row 0's flag: 1 where its argmax is a finite logit, else 0.
+    pub fn finite(self) -> usize {
+        self.next() + self.head_rows.next_multiple_of(4)
+    }
+
     /// Words in all.
     pub fn words(self) -> usize {
-        self.array(3) + self.head_rows.next_multiple_of(4)
+        self.finite() + self.head_rows.next_multiple_of(4)
     }
 }
+
+/// Where a device may keep a linear step's input in the form that its kernel reads (shaders/forms.glsl), beside the slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packed {
+    /// Bytes from the arena's start to row 0.
+    pub offset: u64,
+    /// Bytes from one row to the next.
+    pub stride: usize,
+    /// Elements of a row, zeros behind the slot's width.
+    pub padded: usize,
+}
+
+/// Bytes at the start of a scratch region that hold counters, which are zero between steps.
+pub const COUNTER_BYTES: u64 = 4096;
 
 /// The arena: the step state, then every activation slot, none sharing bytes with another.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +83,8 @@ pub struct ArenaLayout {
     pub state: StateLayout,
     /// Every slot with its name, in the order of offsets.
     pub slots: Vec<(&'static str, Slot)>,
+    /// The packed forms of slots that linear steps read.
+    packed: Vec<(Slot, Packed)>,
     /// Bytes in all.
     pub bytes: u64,
 }
@@ -71,7 +92,12 @@ pub struct ArenaLayout {
 impl ArenaLayout {
     /// An arena with only the step state.
     pub fn new(state: StateLayout) -> Self {
-        ArenaLayout { state, slots: Vec::new(), bytes: (4 * state.words() as u64).next_multiple_of(ALIGN) }
+        ArenaLayout {
+            state,
+            slots: Vec::new(),
+            packed: Vec::new(),
+            bytes: (4 * state.words() as u64).next_multiple_of(ALIGN),
+        }
     }
 
     /// Adds a slot of `rows` rows of `width` f32. Rows are padded to the weight formats' row padding: the pad columns
@@ -81,6 +107,29 @@ impl ArenaLayout {
         self.bytes += (4 * (rows * slot.stride) as u64).next_multiple_of(ALIGN);
         self.slots.push((name, slot));
         slot
+    }
+
+    /// As [`ArenaLayout::add`], for an input of linear steps, with room for its packed form.
+    pub fn add_input(&mut self, name: &'static str, rows: usize, width: usize) -> Slot {
+        let slot = self.add(name, rows, width);
+        let padded = width.next_multiple_of(32);
+        // Planes are the larger form: two bytes an element and an f32 scale for 16.
+        let stride = (2 * padded + padded / 4).next_multiple_of(64);
+        let offset = self.reserve((rows * stride) as u64);
+        self.packed.push((slot, Packed { offset, stride, padded }));
+        slot
+    }
+
+    /// The packed form of a slot that was added as an input.
+    pub fn packed(&self, slot: Slot) -> Option<Packed> {
+        self.packed.iter().find(|(s, _)| *s == slot).map(|p| p.1)
+    }
+
+    /// Takes `bytes` that are no slot; returns their offset.
+    pub fn reserve(&mut self, bytes: u64) -> u64 {
+        let at = self.bytes;
+        self.bytes += bytes.next_multiple_of(ALIGN);
+        at
     }
 }
 

@@ -119,7 +119,7 @@ pub fn observe(executor: &mut dyn Executor, session: &mut Session, tokens: &[u32
             while first < rows.len() {
                 let count = head_rows.min(rows.len() - first);
                 executor.project(HeadRows { first, count })?;
-                out.logits.extend((0..count).map(|r| executor.logits(r).to_vec()));
+                out.logits.extend((0..count).map(|r| executor.logits(r).unwrap().to_vec()));
                 first += count;
             }
             if last {

@@ -1,0 +1,68 @@
+// Forms of a linear step's input: what the kernel before it writes, beside f32 in the slot itself.
+//   planes: 16-bit fixed point in two int8 planes with one f32 scale per 16 elements, x = scale * (256 * hi + lo):
+//           hi int8[P], lo int8[P], scales f32[P / 16]
+//   half:   f16 with one f32 scale a row, x = scale * h: f16[P], then the scale at byte 2 P
+// P is the row's width padded to 32, zeros in the padding; rows lie a fixed number of bytes apart (src/schedule/layout.rs).
+#define FORM_F32 0
+#define FORM_PLANES 1
+#define FORM_HALF 2
+
+layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer PackedOut { uvec4 at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer ScaleOut { float at[]; };
+
+// Bits of |x| that order as the values do; a NaN is above all.
+uint magnitude(float x) { return floatBitsToUint(x) & 0x7fffffffu; }
+
+uint magnitude(vec4 v) {
+    return max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
+}
+
+// Sixteen elements as block `block` of a row in planes. A NaN or an infinity among them makes the scale such.
+void write_planes(uint64_t row, uint padded, uint block, vec4 v[4]) {
+    uint top = max(max(magnitude(v[0]), magnitude(v[1])), max(magnitude(v[2]), magnitude(v[3])));
+    float largest = uintBitsToFloat(top);
+    // Blocks this small are zero to every sum that they enter.
+    float inverse = largest < 1e-30 ? 0.0 : 32512.0 / largest;
+    uvec4 hi, lo;
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        ivec4 q = ivec4(round(v[i] * inverse));
+        ivec4 h = (q + 128) >> 8;
+        ivec4 l = q - (h << 8);
+        hi[i] = (uint(h.x) & 255u) | (uint(h.y) & 255u) << 8 | (uint(h.z) & 255u) << 16 | uint(h.w) << 24;
+        lo[i] = (uint(l.x) & 255u) | (uint(l.y) & 255u) << 8 | (uint(l.z) & 255u) << 16 | uint(l.w) << 24;
+    }
+    PackedOut(row).at[block] = hi;
+    PackedOut(row + padded).at[block] = lo;
+    ScaleOut(row + 2 * padded).at[block] = largest * (1.0 / 32512.0);
+}
+
+// The scale of a row in half form, from the bits of its largest magnitude: a power of two that brings it below 2^12, where
+// products and sums of many stay well within f32 and small elements well above f16's denormals.
+float half_scale(uint top) {
+    uint exponent = top >> 23;
+    if (exponent == 255) return uintBitsToFloat(top);
+    return uintBitsToFloat(uint(clamp(int(exponent) - 11, 1, 253)) << 23);
+}
+
+// The workgroup's largest magnitude.
+uint workgroup_top(uint top) {
+    top = subgroupMax(top);
+    barrier();
+    if (subgroupElect()) reduce_scratch[gl_SubgroupID] = uintBitsToFloat(top);
+    barrier();
+    uint all = 0;
+    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        all = max(all, floatBitsToUint(reduce_scratch[i]));
+    }
+    return subgroupMax(all);
+}
+
+// Sixteen elements as block `block` of a row in half form.
+void write_half(uint64_t row, uint block, vec4 v[4], float scale) {
+    float inverse = 1.0 / scale;
+    [[unroll]] for (uint i = 0; i < 2; ++i) {
+        vec4 a = v[2 * i] * inverse, b = v[2 * i + 1] * inverse;
+        PackedOut(row).at[2 * block + i] =
+            uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+    }
+}

@@ -1,0 +1,190 @@
+//! Where a pass's time goes: its kernels one by one, and one layer alone.
+
+use super::measure::{Bench, LAYER_REPLAYS};
+use super::roof::{Ceilings, Rates};
+use super::stats::Sample;
+use super::{Case, Line};
+use crate::executor::Timed;
+use crate::model::LayerKind;
+use crate::schedule::cost::step_cost;
+use crate::schedule::{Cost, Pass, Schedule, Segment};
+use crate::{Error, Result};
+
+/// One kernel of a pass.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelTime {
+    /// The part of the pass that it belongs to.
+    pub segment: Segment,
+    /// Labels of the steps that it runs, joined by `+`; the kernel's name in brackets where it only prepares one.
+    pub label: String,
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// What it is specialised by, and its grid.
+    pub variant: String,
+    /// Bytes and operations.
+    pub cost: Cost,
+    /// The median's seconds; 0 where the clock is too coarse for it.
+    pub seconds: f64,
+    /// Rates, where the clock saw it and none is above its ceiling: a kernel that reads what the one before it wrote may
+    /// find it in a cache, which the ceiling does not speak of.
+    pub rates: Option<Rates>,
+}
+
+/// Kernels of the same kind and size: those of all layers on one line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelGroup {
+    /// One of them; cost, seconds and rates are of all together.
+    pub kernel: KernelTime,
+    /// How many.
+    pub count: usize,
+}
+
+impl KernelTime {
+    fn new(schedule: &Schedule, timed: &Timed, pass: Pass, ceilings: Ceilings) -> KernelTime {
+        let steps = &schedule.steps[timed.steps.clone()];
+        let mut cost = Cost::default();
+        steps.iter().for_each(|s| cost += step_cost(s, pass));
+        let seconds = Sample::new(timed.seconds.iter().copied()).median();
+        let label = match steps {
+            [] => format!("({})", timed.kernel),
+            _ => steps.iter().map(|s| s.label).collect::<Vec<_>>().join("+"),
+        };
+        KernelTime {
+            segment: timed.segment,
+            label,
+            kernel: timed.kernel,
+            variant: timed.variant.clone(),
+            cost,
+            seconds,
+            rates: ceilings.judge("a kernel", cost, seconds).ok(),
+        }
+    }
+
+    fn is_like(&self, other: &KernelTime) -> bool {
+        let in_layer = |k: &KernelTime| matches!(k.segment, Segment::Layer(_));
+        self.label == other.label
+            && self.kernel == other.kernel
+            && self.variant == other.variant
+            && self.cost == other.cost
+            && in_layer(self) == in_layer(other)
+    }
+}
+
+/// Kernels of the same kind and size together, in the order of the first of each.
+pub fn group(kernels: &[KernelTime], ceilings: Ceilings) -> Vec<KernelGroup> {
+    let mut groups: Vec<(KernelGroup, KernelTime)> = Vec::new();
+    for k in kernels {
+        match groups.iter_mut().find(|(_, first)| first.is_like(k)) {
+            Some((g, _)) => {
+                g.count += 1;
+                g.kernel.cost += k.cost;
+                g.kernel.seconds += k.seconds;
+            }
+            None => groups.push((KernelGroup { kernel: k.clone(), count: 1 }, k.clone())),
+        }
+    }
+    let rated = |(mut g, _): (KernelGroup, KernelTime)| {
+        g.kernel.rates = ceilings.judge("kernels", g.kernel.cost, g.kernel.seconds).ok();
+        g
+    };
+    groups.into_iter().map(rated).collect()
+}
+
+/// One layer alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayerTime {
+    /// Which.
+    pub layer: usize,
+    /// Whether it attends to a window or to everything.
+    pub kind: LayerKind,
+    /// Positions already in the cache.
+    pub depth: usize,
+    /// Bytes and operations of one run.
+    pub cost: Cost,
+    /// Bytes per second at which the device reads this layer's weights and nothing else.
+    pub ceiling: f64,
+    /// How many runs back to back, and the seconds of one.
+    pub runs: Vec<(usize, f64)>,
+    /// Rates of the longest series.
+    pub rates: Rates,
+    /// Seconds of embedding and head.
+    pub ends: [f64; 2],
+    /// Seconds that a whole pass would take if every layer took as long.
+    pub pass_seconds: f64,
+}
+
+impl LayerTime {
+    pub(super) fn measure(bench: &mut Bench<'_>, layer: usize, case: Case) -> Result<LayerTime> {
+        let (rows, head, pass) = bench.pass_of(case);
+        let segment = Segment::Layer(layer);
+        let executor = &mut *bench.executor;
+        let ceiling = executor.measure_segment_ceiling(segment)?;
+        let mut one = |segment, replays: usize| -> Result<f64> {
+            Ok(executor.time_segment(segment, &rows, head, replays)? / replays as f64)
+        };
+        let runs = LAYER_REPLAYS.into_iter().map(|n| Ok((n, one(segment, n)?))).collect::<Result<Vec<_>>>()?;
+        let ends = [one(Segment::Embed, 10)?, one(Segment::Head, 10)?];
+        let schedule = executor.schedule();
+        let mut cost = Cost::default();
+        schedule.steps[schedule.steps_of(segment)].iter().for_each(|s| cost += step_cost(s, pass));
+        let shape = &schedule.shape;
+        let (kind, layers) = (shape.layers[layer], shape.layers.len());
+        let longest = runs.last().map_or(f64::NAN, |r| r.1);
+        let what = format!("layer {layer} alone");
+        // Of the matrix units the model's own ceiling holds.
+        let rates = Ceilings { read: ceiling, ..bench.ceilings }.judge(&what, cost, longest)?;
+        let pass_seconds = layers as f64 * longest + ends[0] + ends[1];
+        Ok(LayerTime { layer, kind, depth: case.depth, cost, ceiling, runs, rates, ends, pass_seconds })
+    }
+}
+
+impl Bench<'_> {
+    /// Times every kernel of one pass of a measured line: of a prefill, its first chunk.
+    ///
+    /// # Errors
+    /// Device: it has no clock to time by, or it failed.
+    pub fn measure_kernels(&mut self, line: &mut Line, repetitions: usize) -> Result<()> {
+        (self.progress)(&format!("{}: kernel by kernel", line.case.name()));
+        let (rows, head, pass) = self.pass_of(line.case);
+        let timed = self.executor.time_steps(&rows, head, repetitions)?;
+        let schedule = self.executor.schedule();
+        line.kernels = timed.iter().map(|t| KernelTime::new(schedule, t, pass, self.ceilings)).collect();
+        match line.kernels.iter().map(|k| k.seconds).sum::<f64>() > 0.0 {
+            true => Ok(()),
+            false => {
+                let cause = "the device's clock is too coarse to see any kernel of this pass";
+                Err(Error::device(cause, "leave out --kernels, or measure a larger model"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(segment: Segment, label: &str, bytes: u64, seconds: f64) -> KernelTime {
+        let cost = Cost { weight_bytes: bytes, ..Cost::default() };
+        KernelTime { segment, label: label.into(), kernel: "k", variant: String::new(), cost, seconds, rates: None }
+    }
+
+    #[test]
+    fn groups_add_up_and_differ_by_label_and_size() {
+        let kernels = [
+            kernel(Segment::Embed, "norm", 10, 1.0),
+            kernel(Segment::Layer(0), "norm", 10, 2.0),
+            kernel(Segment::Layer(0), "attend", 20, 3.0),
+            kernel(Segment::Layer(1), "norm", 10, 4.0),
+            kernel(Segment::Layer(1), "attend", 90, 5.0),
+            kernel(Segment::Layer(2), "attend", 20, 0.0),
+        ];
+        let ceilings = Ceilings { read: 10.0, matrix: None };
+        let groups = group(&kernels, ceilings);
+        let seen: Vec<_> =
+            groups.iter().map(|g| (&*g.kernel.label, g.count, g.kernel.cost.weight_bytes, g.kernel.seconds)).collect();
+        assert_eq!(seen, [("norm", 1, 10, 1.0), ("norm", 2, 20, 6.0), ("attend", 2, 40, 3.0), ("attend", 1, 90, 5.0)]);
+        // 10 bytes a second is the ceiling itself; 40 bytes in 3 seconds are above it, and no rate is shown.
+        assert_eq!(groups[0].kernel.rates.map(|r| r.read_share), Some(1.0));
+        assert_eq!(groups[2].kernel.rates, None);
+    }
+}

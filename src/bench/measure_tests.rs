@@ -1,0 +1,190 @@
+//! The bench against an executor that only notes what it is asked to run.
+
+use super::super::Settings;
+use super::*;
+use crate::executor::{Timed, Watch};
+use crate::model::{Shape, WeightFormat, presets};
+use crate::schedule::{Extent, KvType, Step};
+use std::time::Duration;
+
+/// Each pass: rows and head.
+type Passes = Vec<(Vec<Row>, Option<HeadRows>)>;
+
+struct Noting {
+    schedule: Schedule,
+    passes: Passes,
+    ceiling: f64,
+    finite: bool,
+}
+
+impl Noting {
+    fn new(sequences: usize, max_rows: usize, ceiling: f64) -> Noting {
+        let full = presets::preset("gemma3-1b").unwrap();
+        let shape = Shape { layers: full.layers[..2].to_vec(), vocab: 64, hidden: 32, ffn: 64, ..full };
+        let (kv, weights) = (KvType::F16, WeightFormat::Int8);
+        let extent = Extent { context: 64, max_rows, head_rows: sequences, sequences, kv, weights };
+        Noting { schedule: Schedule::build(&shape, extent), passes: Vec::new(), ceiling, finite: true }
+    }
+
+    /// What the next token of a row is: some function of the row, so that it shows where it came from.
+    fn after(row: &Row) -> u32 {
+        (3 * row.token + row.position + 17 * row.sequence + 1) % 64
+    }
+}
+
+impl Executor for Noting {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn device(&self) -> &str {
+        "noting"
+    }
+
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        crate::executor::check_pass(&self.schedule, rows, head)?;
+        self.passes.push((rows.to_vec(), head));
+        std::thread::sleep(Duration::from_micros(100));
+        Ok(())
+    }
+
+    fn project(&mut self, _: HeadRows) -> Result<()> {
+        unreachable!("the bench projects nothing")
+    }
+
+    fn forward_watched(&mut self, _: &[Row], _: Option<HeadRows>, _: Watch<'_>) -> Result<()> {
+        unreachable!("the bench watches nothing")
+    }
+
+    fn next(&self, row: usize) -> u32 {
+        let (rows, head) = self.passes.last().unwrap();
+        Noting::after(&rows[head.unwrap().first + row])
+    }
+
+    fn is_finite(&self, _: usize) -> bool {
+        self.finite
+    }
+
+    fn logits(&mut self, _: usize) -> Result<&[f32]> {
+        unreachable!("the bench looks at no logits")
+    }
+
+    fn submits(&self) -> u64 {
+        3 * self.passes.len() as u64
+    }
+
+    fn busy(&self) -> Duration {
+        Duration::from_micros(20) * self.passes.len() as u32
+    }
+
+    fn time_steps(&mut self, _: &[Row], _: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+        let timed = |(i, s): (usize, &Step)| Timed {
+            segment: s.segment,
+            steps: i..i + 1,
+            kernel: "noted",
+            variant: String::new(),
+            seconds: vec![1.0; repetitions],
+        };
+        Ok(self.schedule.steps.iter().enumerate().map(timed).collect())
+    }
+
+    fn time_segment(&mut self, _: Segment, _: &[Row], _: HeadRows, replays: usize) -> Result<f64> {
+        Ok(replays as f64)
+    }
+
+    fn measure_segment_ceiling(&mut self, _: Segment) -> Result<f64> {
+        Ok(self.ceiling)
+    }
+
+    fn measure_read_ceiling(&mut self) -> Result<f64> {
+        Ok(self.ceiling)
+    }
+}
+
+fn measure(executor: &mut Noting, case: Case, repetitions: usize) -> Result<Line> {
+    Bench::new(executor, None, &|_| {})?.measure(case, repetitions)
+}
+
+const DECODE: Work = Work::Decode { sequences: 2, tokens: 12 };
+
+#[test]
+fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions() {
+    let mut executor = Noting::new(2, 8, f64::MAX);
+    let line = measure(&mut executor, Case { work: DECODE, depth: 20 }, 3).unwrap();
+    assert_eq!((line.tokens, line.passes, line.seconds.values.len()), (24, 12, 3));
+
+    // Both sequences are really prefilled first, in chunks, without a head.
+    let (filling, decoding): (Passes, Passes) = executor.passes.into_iter().partition(|(_, head)| head.is_none());
+    let filled: Vec<(u32, u32)> = filling.iter().flat_map(|(rows, _)| rows).map(|r| (r.sequence, r.position)).collect();
+    let expected: Vec<_> = (0..2).flat_map(|s| (0..20).map(move |p| (s, p))).collect();
+    assert_eq!(filled, expected);
+    assert_eq!(filling.iter().map(|(rows, _)| rows.len()).collect::<Vec<_>>(), [8, 8, 4, 8, 8, 4]);
+
+    // Eight passes warm up, then three times twelve.
+    let positions: Vec<u32> = decoding.iter().map(|(rows, _)| rows[0].position).collect();
+    let run = |n: u32| 20..20 + n;
+    assert_eq!(positions, run(8).chain(run(12)).chain(run(12)).chain(run(12)).collect::<Vec<_>>());
+    for pair in decoding.windows(2) {
+        for s in 0..2 {
+            assert_eq!(pair[1].0[s].token, Noting::after(&pair[0].0[s]), "sequence {s}");
+            assert_eq!((pair[1].0[s].sequence, pair[1].1), (s as u32, Some(HeadRows { first: 0, count: 2 })));
+        }
+    }
+    assert_eq!(line.submits_per_token, 3.0 * 12.0 / 24.0);
+    let busy = line.busy.unwrap();
+    let expected = 3.0 * 12.0 * 20e-6 / line.seconds.values.iter().sum::<f64>();
+    assert!((busy - expected).abs() < 1e-6, "{busy} is not {expected}");
+}
+
+#[test]
+fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further() {
+    let mut executor = Noting::new(1, 8, f64::MAX);
+    let settings = Settings { prefill: vec![20], decode: 0, batch: vec![1], depth: vec![0, 5, 12], repetitions: 1 };
+    let mut bench = Bench::new(&mut executor, None, &|_| {}).unwrap();
+    let lines: Vec<Line> = settings.cases().into_iter().map(|c| bench.measure(c, 1).unwrap()).collect();
+    assert!(lines.iter().all(|l| (l.tokens, l.passes) == (20, 3)));
+    // The deeper, the more keys are read; what is computed but for attention is the same.
+    assert!(lines.windows(2).all(|l| l[0].cost.kv_bytes < l[1].cost.kv_bytes));
+    assert!(lines.windows(2).all(|l| l[0].cost.weight_bytes == l[1].cost.weight_bytes));
+    let filling = executor.passes.iter().map(|(rows, head)| (rows[0].position, rows.len(), head.is_some()));
+    let run = |d: u32| [(d, 8, false), (d + 8, 8, false), (d + 16, 4, true)];
+    let expected = [
+        &run(0)[..], // warming up
+        &run(0)[..],
+        &[(0, 5, false)],
+        &run(5)[..],
+        &run(5)[..],
+        &[(5, 7, false)],
+        &run(12)[..],
+        &run(12)[..],
+    ]
+    .concat();
+    assert_eq!(filling.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_rate_above_the_read_ceiling_is_refused_and_so_is_nonsense() {
+    let case = Case { work: Work::Decode { sequences: 1, tokens: 2 }, depth: 0 };
+    let e = measure(&mut Noting::new(1, 8, 1.0), case, 2).unwrap_err();
+    assert!(e.exit_code() == 1 && e.to_string().contains("measurement is wrong: decode read"), "{e}");
+
+    let mut executor = Noting::new(1, 8, f64::MAX);
+    executor.finite = false;
+    let e = measure(&mut executor, case, 2).unwrap_err();
+    assert!(e.to_string().contains("not finite"), "{e}");
+
+    let mut executor = Noting::new(1, 8, 1.0);
+    let mut bench = Bench::new(&mut executor, None, &|_| {}).unwrap();
+    let e = bench.measure_layer(1, 0).unwrap_err();
+    assert!(e.exit_code() == 1 && e.to_string().contains("layer 1 alone"), "{e}");
+}
+
+#[test]
+fn a_pass_without_its_head_costs_less_by_the_head() {
+    let schedule = Noting::new(1, 8, 1.0).schedule;
+    let pass = Pass::Prefill { rows: 4, depth: 3 };
+    let (with, without) = (pass_cost(&schedule, pass, true), pass_cost(&schedule, pass, false));
+    assert_eq!(with, schedule.cost(pass));
+    let head = schedule.weights.head;
+    assert_eq!(with.operations - without.operations, 2 * (head.rows * head.cols) as u64);
+}

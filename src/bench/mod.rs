@@ -1,0 +1,167 @@
+//! The bench: what a model does on a device, every rate beside what the device's memory and matrix units allow.
+
+pub mod kernels;
+pub mod measure;
+pub mod roof;
+pub mod stats;
+pub mod usage;
+
+pub use kernels::{KernelTime, LayerTime};
+pub use measure::{Bench, Line};
+pub use roof::{Ceilings, Rates};
+pub use stats::Sample;
+
+use crate::model::Shape;
+use crate::{Error, Result};
+
+/// What is measured: every prefill and every decode at every depth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Prompt lengths; none: no prefill is measured.
+    pub prefill: Vec<usize>,
+    /// Tokens that each sequence decodes in a repetition; 0: no decode is measured.
+    pub decode: usize,
+    /// Sequences that decode at once.
+    pub batch: Vec<usize>,
+    /// Positions already in the cache before what is timed.
+    pub depth: Vec<usize>,
+    /// Timed repetitions of each line.
+    pub repetitions: usize,
+}
+
+/// The work of one line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// A prompt of this many tokens, in chunks.
+    Prefill(usize),
+    /// Each of `sequences` decodes `tokens` tokens, all in one pass a token.
+    Decode {
+        /// Sequences.
+        sequences: usize,
+        /// Tokens of each.
+        tokens: usize,
+    },
+}
+
+/// One line to be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Case {
+    /// What is timed.
+    pub work: Work,
+    /// Positions already in the cache.
+    pub depth: usize,
+}
+
+impl Case {
+    /// As tables and errors name it.
+    pub fn name(&self) -> String {
+        let depth = if self.depth > 0 { format!(" at depth {}", self.depth) } else { String::new() };
+        match self.work {
+            Work::Prefill(tokens) => format!("prefill {tokens}{depth}"),
+            Work::Decode { sequences: 1, .. } => format!("decode{depth}"),
+            Work::Decode { sequences, .. } => format!("decode x {sequences}{depth}"),
+        }
+    }
+}
+
+impl Settings {
+    /// The lines, shallow ones first, so that the cache is only ever prefilled further.
+    pub fn cases(&self) -> Vec<Case> {
+        let ascending = |list: &[usize]| {
+            let mut list = list.to_vec();
+            list.sort_unstable();
+            list.dedup();
+            list
+        };
+        let prefill: Vec<Work> = ascending(&self.prefill).into_iter().map(Work::Prefill).collect();
+        let tokens = self.decode;
+        let decode = ascending(&self.batch).into_iter().filter(|_| tokens > 0);
+        let decode: Vec<Work> = decode.map(|sequences| Work::Decode { sequences, tokens }).collect();
+        let at = |depth: usize| prefill.iter().chain(&decode).map(move |&work| Case { work, depth });
+        ascending(&self.depth).into_iter().flat_map(at).collect()
+    }
+
+    /// The most sequences at once.
+    pub fn sequences(&self) -> usize {
+        let most = self.batch.iter().copied().max();
+        most.filter(|_| self.decode > 0).unwrap_or(1)
+    }
+
+    /// The longest prefill.
+    pub fn longest_prefill(&self) -> usize {
+        self.prefill.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Positions that a sequence must have room for.
+    pub fn context(&self) -> usize {
+        let deepest = self.depth.iter().copied().max().unwrap_or(0);
+        // At least one, for a layer alone.
+        deepest.saturating_add(self.longest_prefill().max(self.decode).max(1))
+    }
+
+    /// Judges the settings for a model and returns the context to load it with: `asked`, or what is needed.
+    ///
+    /// # Errors
+    /// Input: nothing to do, a count of 0, or more positions than `asked` or the model has.
+    pub fn check(&self, shape: &Shape, asked: Option<usize>) -> Result<usize> {
+        let zero = |what: &str, option: &str| {
+            Err(Error::input(format!("{what} of 0 measures nothing"), format!("choose {option} of 1 or more")))
+        };
+        if self.repetitions == 0 {
+            return zero("a count of repetitions", "--reps");
+        }
+        if self.prefill.contains(&0) {
+            return zero("a prefill", "--prefill");
+        }
+        if self.batch.contains(&0) {
+            return zero("a batch", "--batch");
+        }
+        let (needed, limit) = (self.context(), asked.unwrap_or(shape.max_context).min(shape.max_context));
+        if needed > limit {
+            let whose = if asked.is_some_and(|a| a < shape.max_context) { "--ctx" } else { "the model" };
+            return Err(Error::input(
+                format!("the deepest line needs {needed} positions, and {whose} has {limit}"),
+                "choose a smaller --depth, --prefill or --decode, or a larger --ctx",
+            ));
+        }
+        Ok(asked.unwrap_or(needed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::presets;
+
+    fn settings() -> Settings {
+        Settings { prefill: vec![16], decode: 8, batch: vec![4, 1, 4], depth: vec![32, 0], repetitions: 2 }
+    }
+
+    #[test]
+    fn every_work_is_measured_at_every_depth_shallow_ones_first() {
+        let names: Vec<String> = settings().cases().iter().map(Case::name).collect();
+        let expected = ["prefill 16", "decode", "decode x 4"];
+        let deep = expected.map(|n| format!("{n} at depth 32"));
+        assert_eq!(names, [expected.map(String::from), deep].concat());
+        assert_eq!((settings().context(), settings().sequences()), (48, 4));
+        let none = Settings { decode: 0, prefill: vec![], ..settings() };
+        assert_eq!((none.cases().len(), none.context(), none.sequences()), (0, 33, 1));
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused() {
+        let shape = presets::preset("gemma3-1b").unwrap();
+        let refused = |s: Settings, asked, word: &str| {
+            let e = s.check(&shape, asked).unwrap_err();
+            assert!(e.exit_code() == 2 && e.to_string().contains(word), "{e}");
+        };
+        refused(Settings { repetitions: 0, ..settings() }, None, "--reps");
+        refused(Settings { batch: vec![1, 0], ..settings() }, None, "--batch");
+        refused(Settings { prefill: vec![0], ..settings() }, None, "--prefill");
+        refused(Settings { depth: vec![shape.max_context], ..settings() }, None, "the model");
+        refused(Settings { depth: vec![usize::MAX], ..settings() }, None, "the model");
+        refused(settings(), Some(47), "--ctx");
+        assert_eq!(settings().check(&shape, Some(100)).unwrap(), 100);
+        assert_eq!(settings().check(&shape, None).unwrap(), 48);
+    }
+}

@@ -1,0 +1,145 @@
+//! What this process takes of the machine: CPU time and anonymous memory.
+
+use crate::{Error, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// CPU time, user and system, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CpuTime {
+    /// Of all the process's threads, the driver's own among them.
+    pub process: f64,
+    /// Of the calling thread: writing the pass, submitting, and waiting as far as the driver spins.
+    pub thread: f64,
+}
+
+impl CpuTime {
+    /// Up to now.
+    ///
+    /// # Errors
+    /// Failed: the kernel does not say.
+    pub fn now() -> Result<CpuTime> {
+        let read = |who| {
+            let usage = getrusage(who);
+            let usage = usage.map_err(|e| Error::failed(format!("the CPU time cannot be read: {e}"), "report this"))?;
+            let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + 1e-6 * t.tv_usec() as f64;
+            Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+        };
+        Ok(CpuTime { process: read(UsageWho::RUSAGE_SELF)?, thread: read(UsageWho::RUSAGE_THREAD)? })
+    }
+
+    /// What was used since `earlier`.
+    pub fn since(self, earlier: CpuTime) -> CpuTime {
+        CpuTime { process: self.process - earlier.process, thread: self.thread - earlier.thread }
+    }
+}
+
+/// Bytes of anonymous memory that this process holds now (`RssAnon`); `None` where the kernel does not say.
+pub fn anonymous_bytes() -> Option<u64> {
+    parse_status(&std::fs::read_to_string("/proc/self/status").ok()?)
+}
+
+fn parse_status(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix("RssAnon:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// How often memory is looked at while a model loads, and while it runs: there seldom, because looking costs CPU time
+/// that counts as the process's.
+const LOADING: Duration = Duration::from_millis(5);
+const RUNNING: Duration = Duration::from_millis(100);
+
+/// Watches this process's anonymous memory from a thread of its own.
+pub struct MemoryWatch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// What the process held when the watch began.
+    pub baseline: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    peak: AtomicU64,
+    running: AtomicBool,
+    done: AtomicBool,
+}
+
+impl MemoryWatch {
+    /// Begins, as for loading; what is held now is the baseline. `None` where the kernel does not say.
+    pub fn start() -> Option<MemoryWatch> {
+        let baseline = anonymous_bytes()?;
+        let shared = Arc::new(Shared { peak: baseline.into(), ..Shared::default() });
+        let own = shared.clone();
+        let thread = std::thread::spawn(move || {
+            while !own.done.load(Ordering::Relaxed) {
+                own.peak.fetch_max(anonymous_bytes().unwrap_or(0), Ordering::Relaxed);
+                std::thread::park_timeout(if own.running.load(Ordering::Relaxed) { RUNNING } else { LOADING });
+            }
+        });
+        Some(MemoryWatch { shared, thread: Some(thread), baseline })
+    }
+
+    /// Looks less often from now on.
+    pub fn loaded(&self) {
+        self.look();
+        self.shared.running.store(true, Ordering::Relaxed);
+    }
+
+    /// The most that was held so far.
+    pub fn peak(&self) -> u64 {
+        self.look();
+        self.shared.peak.load(Ordering::Relaxed)
+    }
+
+    fn look(&self) {
+        self.shared.peak.fetch_max(anonymous_bytes().unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+impl Drop for MemoryWatch {
+    fn drop(&mut self) {
+        self.shared.done.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It cannot panic; if it did, there is nothing to save.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_field_is_found_and_nothing_else() {
+        assert_eq!(parse_status("VmRSS:\t 5 kB\nRssAnon:\t    1234 kB\nRssFile:\t 9 kB\n"), Some(1234 * 1024));
+        assert_eq!(parse_status("RssAnon: many\n"), None);
+        assert_eq!(parse_status(""), None);
+    }
+
+    #[test]
+    fn a_peak_that_is_gone_again_was_seen() {
+        let watch = MemoryWatch::start().unwrap();
+        // Far more than what other tests free meanwhile.
+        let block = vec![1u8; 256 << 20];
+        std::thread::sleep(20 * LOADING);
+        drop(std::hint::black_box(block));
+        assert!(watch.peak() >= watch.baseline + (128 << 20), "{} after {}", watch.peak(), watch.baseline);
+    }
+
+    #[test]
+    fn work_takes_cpu_time_of_this_thread() {
+        let before = CpuTime::now().unwrap();
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(300) {
+            std::hint::black_box(start.elapsed());
+        }
+        let used = CpuTime::now().unwrap().since(before);
+        assert!(used.thread > 0.02 && used.process >= 0.9 * used.thread, "{used:?}");
+    }
+}

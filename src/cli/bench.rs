@@ -1,0 +1,318 @@
+//! `kiln bench`: what a model does on a device, and what the device would allow.
+
+use super::bench_table::write_report;
+use super::model::ModelArgs;
+use super::{print, print_json};
+use crate::bench::kernels::group;
+use crate::bench::measure::check_layer;
+use crate::bench::usage::MemoryWatch;
+use crate::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, Settings, Work};
+use crate::engine::{self, DEFAULT_CHUNK};
+use crate::executor::Executor;
+use crate::gpu::Gpu;
+use crate::{Error, Result};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use std::io::IsTerminal;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Measures prefill and decode, each rate beside its share of what the device's memory and matrix units allow.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Prompt lengths to prefill; 0 leaves prefill out
+    #[arg(long, value_name = "N,N..", default_value = "512", value_delimiter = ',', allow_negative_numbers = true)]
+    prefill: Vec<usize>,
+    /// Tokens that each sequence decodes in a repetition; 0 leaves decode out
+    #[arg(long, value_name = "N", default_value_t = 128, allow_negative_numbers = true)]
+    decode: usize,
+    /// Sequences that decode at once
+    #[arg(long, value_name = "N,N..", default_value = "1,8,32", value_delimiter = ',', allow_negative_numbers = true)]
+    batch: Vec<usize>,
+    /// Positions in the cache before what is timed; every prefill and every decode is measured at each
+    #[arg(long, value_name = "N,N..", default_value = "0", value_delimiter = ',', allow_negative_numbers = true)]
+    depth: Vec<usize>,
+    /// Timed repetitions of each line
+    #[arg(long, value_name = "N", default_value_t = 5, allow_negative_numbers = true)]
+    reps: usize,
+    /// Time every kernel of each line's pass as well
+    #[arg(long)]
+    kernels: bool,
+    /// Time this layer alone as well, for 1, 10 and 50 tokens
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    layer: Option<usize>,
+    /// Rows of a prefill pass
+    #[arg(long, value_name = "N", hide = true)]
+    chunk: Option<usize>,
+}
+
+/// All that was measured.
+pub(super) struct Report {
+    pub model: String,
+    pub device: String,
+    pub load: Load,
+    pub ceilings: Ceilings,
+    pub lines: Vec<Line>,
+    pub layers: Vec<LayerTime>,
+    /// Anonymous memory: before the model, and at its peak.
+    pub memory: Option<[u64; 2]>,
+    /// Layers, and how matrices are kept.
+    pub shape: (usize, &'static str),
+    /// Positions, rows of the largest pass, sequences.
+    pub extent: [usize; 3],
+}
+
+/// What it took to make the model ready.
+pub(super) struct Load {
+    pub bytes: u64,
+    pub seconds: f64,
+    /// Opening the device, before anything is loaded.
+    pub open_seconds: f64,
+}
+
+impl Args {
+    fn settings(&self) -> Settings {
+        let prefill = if self.prefill == [0] { Vec::new() } else { self.prefill.clone() };
+        Settings {
+            prefill,
+            decode: self.decode,
+            batch: self.batch.clone(),
+            depth: self.depth.clone(),
+            repetitions: self.reps,
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Input: the model or the arguments. Refused: it does not fit. Failed: a rate above the roofline. Device: it failed.
+pub fn run(args: &Args, json: bool) -> Result<()> {
+    let settings = args.settings();
+    let checkpoint = args.model.checkpoint()?;
+    let shape = checkpoint.shape();
+    let context = settings.check(shape, args.model.ctx)?;
+    args.layer.map_or(Ok(()), |layer| check_layer(layer, shape.layers.len()))?;
+    let cases = settings.cases();
+    if cases.is_empty() && args.layer.is_none() {
+        return Err(Error::input("there is nothing to measure", "ask for --prefill, --decode or --layer"));
+    }
+    let mut options = args.model.options();
+    options.context = Some(context);
+    options.sequences = settings.sequences();
+    options.head_rows = settings.sequences();
+    // No pass is longer than the longest prefill, real or up to a depth: a larger chunk would only take memory.
+    let longest = settings.longest_prefill().max(settings.depth.iter().copied().max().unwrap_or(0)).max(1);
+    options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(longest));
+    options.extent(shape)?;
+
+    let start = Instant::now();
+    let gpu = engine::open(args.model.device)?;
+    let open_seconds = start.elapsed().as_secs_f64();
+    let watch = MemoryWatch::start();
+    let start = Instant::now();
+    let mut executor = args.model.load_on(gpu.clone(), &checkpoint, &options)?;
+    let load =
+        Load { bytes: executor.schedule().weights.bytes(), seconds: start.elapsed().as_secs_f64(), open_seconds };
+    drop(checkpoint);
+    if let Some(watch) = &watch {
+        watch.loaded();
+    }
+
+    let bar = progress_bar();
+    let measured = measure(args, &settings, executor.as_mut(), gpu.as_ref(), &|text| bar.set_message(text.to_string()));
+    bar.finish_and_clear();
+    let (ceilings, lines, layers) = measured?;
+    let schedule = executor.schedule();
+    let report = Report {
+        model: args.model.name(),
+        device: executor.device().to_string(),
+        load,
+        ceilings,
+        lines,
+        layers,
+        memory: watch.map(|w| [w.baseline, w.peak()]),
+        shape: (schedule.shape.layers.len(), schedule.extent.weights.name()),
+        extent: [schedule.extent.context, schedule.extent.max_rows, schedule.extent.sequences],
+    };
+    match json {
+        true => print_json(&report.to_json()),
+        false => {
+            let mut text = String::new();
+            // Writing to a String cannot fail.
+            let _ = write_report(&mut text, &report);
+            print(&text)
+        }
+    }
+}
+
+type Measured = (Ceilings, Vec<Line>, Vec<LayerTime>);
+
+fn measure(
+    args: &Args,
+    settings: &Settings,
+    executor: &mut dyn Executor,
+    gpu: Option<&Rc<Gpu>>,
+    progress: &dyn Fn(&str),
+) -> Result<Measured> {
+    let matrix = gpu.map_or(Ok(None), measure_matrix_rate)?;
+    let mut bench = Bench::new(executor, matrix, progress)?;
+    let (mut lines, mut layers) = (Vec::new(), Vec::new());
+    for case in settings.cases() {
+        let mut line = bench.measure(case, settings.repetitions)?;
+        if args.kernels {
+            bench.measure_kernels(&mut line, settings.repetitions)?;
+        }
+        lines.push(line);
+    }
+    if let Some(layer) = args.layer {
+        let mut depths = settings.depth.clone();
+        depths.sort_unstable();
+        depths.dedup();
+        for depth in depths {
+            layers.push(bench.measure_layer(layer, depth)?);
+        }
+    }
+    Ok((bench.ceilings(), lines, layers))
+}
+
+/// Multiplications and additions per second of the device's matrix units.
+// MERGE: to be replaced by `gpu::ceiling::measure_matrix_rate`.
+fn measure_matrix_rate(_gpu: &Rc<Gpu>) -> Result<Option<f64>> {
+    Ok(None)
+}
+
+fn progress_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+impl Report {
+    fn to_json(&self) -> Value {
+        let [context, chunk, sequences] = self.extent;
+        let load = &self.load;
+        json!({
+            "model": self.model,
+            "device": self.device,
+            "weights": self.shape.1,
+            "layers": self.shape.0,
+            "context": context,
+            "chunk": chunk,
+            "sequences": sequences,
+            "read_ceiling_gb_s": self.ceilings.read / 1e9,
+            "matrix_ceiling_tflop_s": self.ceilings.matrix.map(|m| m / 1e12),
+            "load": {
+                "bytes": load.bytes,
+                "seconds": load.seconds,
+                "gb_s": load.bytes as f64 / 1e9 / load.seconds,
+                "open_seconds": load.open_seconds,
+            },
+            "memory": self.memory.map(|[baseline, peak]| json!({
+                "baseline_bytes": baseline,
+                "peak_bytes": peak,
+                "above_bytes": peak - baseline,
+            })),
+            "lines": self.lines.iter().map(|l| self.line_json(l)).collect::<Vec<_>>(),
+            "layer": self.layers.iter().map(layer_json).collect::<Vec<_>>(),
+        })
+    }
+
+    fn line_json(&self, l: &Line) -> Value {
+        let (kind, sequences, length) = match l.case.work {
+            Work::Prefill(tokens) => ("prefill", 1, tokens),
+            Work::Decode { sequences, tokens } => ("decode", sequences, tokens),
+        };
+        let mut value = json!({
+            "name": l.case.name(),
+            "kind": kind,
+            "sequences": sequences,
+            "length": length,
+            "depth": l.case.depth,
+            "tokens": l.tokens,
+            "passes": l.passes,
+            "seconds": sample_json(&l.seconds),
+            "tokens_s": sample_json(&l.tokens_per_second()),
+            "weight_bytes": l.cost.weight_bytes,
+            "kv_bytes": l.cost.kv_bytes,
+            "operations": l.cost.operations,
+            "ms_per_layer": 1e3 * l.pass_seconds() / self.shape.0 as f64,
+            "submits_per_token": l.submits_per_token,
+            "cpu_us_per_token": 1e6 * l.cpu_per_token.process,
+            "thread_cpu_us_per_token": 1e6 * l.cpu_per_token.thread,
+            "gpu_busy": l.busy,
+        });
+        put_rates(&mut value, Some(l.rates));
+        if !l.kernels.is_empty() {
+            let pass = seconds(&l.kernels);
+            value["kernels_seconds"] = json!(pass);
+            value["kernels"] = l.kernels.iter().map(|k| kernel_json(k, pass)).collect();
+            value["kernel_groups"] = group(&l.kernels, self.ceilings)
+                .iter()
+                .map(|g| {
+                    let mut v = kernel_json(&g.kernel, pass);
+                    v["count"] = json!(g.count);
+                    v
+                })
+                .collect();
+        }
+        value
+    }
+}
+
+/// Seconds of all kernels of a pass.
+pub(super) fn seconds(kernels: &[KernelTime]) -> f64 {
+    kernels.iter().map(|k| k.seconds).sum()
+}
+
+fn sample_json(s: &Sample) -> Value {
+    json!({"median": s.median(), "min": s.min(), "max": s.max(), "spread": s.spread(), "values": s.values})
+}
+
+fn put_rates(value: &mut Value, rates: Option<Rates>) {
+    value["gb_s"] = json!(rates.map(|r| r.bytes / 1e9));
+    value["read_share"] = json!(rates.map(|r| r.read_share));
+    value["tflop_s"] = json!(rates.map(|r| r.operations / 1e12));
+    value["matrix_share"] = json!(rates.and_then(|r| r.matrix_share));
+}
+
+fn kernel_json(k: &KernelTime, pass: f64) -> Value {
+    let mut value = json!({
+        "segment": k.segment.to_string(),
+        "label": k.label,
+        "kernel": k.kernel,
+        "variant": k.variant,
+        "weight_bytes": k.cost.weight_bytes,
+        "kv_bytes": k.cost.kv_bytes,
+        "activation_bytes": k.cost.activation_bytes,
+        "operations": k.cost.operations,
+        "seconds": k.seconds,
+        "pass_share": k.seconds / pass,
+    });
+    put_rates(&mut value, k.rates);
+    value
+}
+
+fn layer_json(l: &LayerTime) -> Value {
+    let runs: Vec<Value> = l.runs.iter().map(|&(n, s)| json!({"tokens": n, "ms": 1e3 * s})).collect();
+    let mut value = json!({
+        "layer": l.layer,
+        "kind": l.kind.name(),
+        "depth": l.depth,
+        "runs": runs,
+        "bytes": l.cost.memory_bytes(),
+        "operations": l.cost.operations,
+        "read_ceiling_gb_s": l.ceiling / 1e9,
+        "embed_ms": 1e3 * l.ends[0],
+        "head_ms": 1e3 * l.ends[1],
+        "implied_pass_ms": 1e3 * l.pass_seconds,
+        "implied_tokens_s": 1.0 / l.pass_seconds,
+    });
+    put_rates(&mut value, Some(l.rates));
+    value
+}

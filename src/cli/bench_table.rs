@@ -1,0 +1,143 @@
+//! What `kiln bench` prints for a person.
+
+use super::bench::{Report, seconds};
+use crate::bench::kernels::group;
+use crate::bench::{LayerTime, Line, Rates};
+use crate::plan::bytes;
+use std::fmt::{Result, Write};
+
+/// Writes all of a report.
+///
+/// # Errors
+/// What the writer returns.
+pub(super) fn write_report(t: &mut String, r: &Report) -> Result {
+    let [context, chunk, sequences] = r.extent;
+    let (layers, weights) = r.shape;
+    writeln!(t, "{}: {layers} layers, {weights} weights, on {}", r.model, r.device)?;
+    writeln!(t, "context {context}, prefill in chunks of {chunk}, up to {sequences} sequence(s)\n")?;
+    let (load, rate) = (&r.load, r.load.bytes as f64 / 1e9 / r.load.seconds);
+    let (size, opened) = (bytes(load.bytes), load.open_seconds);
+    writeln!(t, "load           {size} in {:.2} s ({rate:.2} GB/s), device opened in {opened:.2} s", load.seconds)?;
+    if let Some([baseline, peak]) = r.memory {
+        let (above, baseline) = (bytes(peak - baseline), bytes(baseline));
+        writeln!(t, "memory         peak anonymous RSS {above} above the {baseline} of the open device")?;
+    }
+    writeln!(t, "read ceiling   {:.1} GB/s, reading the model's own weights", r.ceilings.read / 1e9)?;
+    match r.ceilings.matrix {
+        Some(m) => writeln!(t, "matrix ceiling {:.1} TFLOP/s", m / 1e12)?,
+        None => writeln!(t, "matrix ceiling none: the device has no matrix units that Kiln can measure")?,
+    }
+    if !r.lines.is_empty() {
+        write_lines(t, r)?;
+    }
+    for line in r.lines.iter().filter(|l| !l.kernels.is_empty()) {
+        write_kernels(t, r, line)?;
+    }
+    r.layers.iter().try_for_each(|l| write_layer(t, l, layers))
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".into(), |s| format!("{:.1} %", 100.0 * s))
+}
+
+fn write_lines(t: &mut String, r: &Report) -> Result {
+    let width = r.lines.iter().map(|l| l.case.name().len()).max().unwrap_or(0);
+    writeln!(
+        t,
+        "\n{:<width$} {:>10} {:>7} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8}",
+        "",
+        "tokens/s",
+        "spread",
+        "GB/s",
+        "of read",
+        "TFLOP/s",
+        "of matrix",
+        "ms/layer",
+        "submits",
+        "CPU us",
+        "GPU busy"
+    )?;
+    for l in &r.lines {
+        let (rate, rates) = (l.tokens_per_second(), l.rates);
+        writeln!(
+            t,
+            "{:<width$} {:>10.2} {:>7} {:>9.2} {:>8} {:>9.3} {:>9} {:>9.4} {:>8.3} {:>9.1} {:>8}",
+            l.case.name(),
+            rate.median(),
+            percent(Some(rate.spread())),
+            rates.bytes / 1e9,
+            percent(Some(rates.read_share)),
+            rates.operations / 1e12,
+            percent(rates.matrix_share),
+            1e3 * l.pass_seconds() / r.shape.0 as f64,
+            l.submits_per_token,
+            1e6 * l.cpu_per_token.process,
+            percent(l.busy),
+        )?;
+    }
+    let repetitions = r.lines[0].seconds.values.len();
+    writeln!(
+        t,
+        "\nMedian of {repetitions} repetitions; spread: largest less smallest. GB/s: weights and KV. ms/layer: a pass's time over \
+         its layers.\nSubmits and CPU time are per token; CPU time is that of all threads, what the driver spins in waits included.\n\
+         GPU busy: by timestamps, against wall time."
+    )
+}
+
+fn write_kernels(t: &mut String, r: &Report, line: &Line) -> Result {
+    let (groups, pass) = (group(&line.kernels, r.ceilings), seconds(&line.kernels));
+    let widest = |f: fn(&crate::bench::KernelTime) -> usize| groups.iter().map(|g| f(&g.kernel)).max().unwrap_or(0);
+    let (label, kernel) = (widest(|k| k.label.len()), widest(|k| k.kernel.len()));
+    writeln!(t, "\nkernels of a pass of {}, each behind a barrier and stamped:\n", line.case.name())?;
+    writeln!(
+        t,
+        "{:<label$} {:<kernel$} {:>5} {:>10} {:>10} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8}",
+        "steps", "kernel", "count", "bytes", "G ops", "us each", "us all", "GB/s", "of read", "TFLOP/s", "of pass"
+    )?;
+    for g in &groups {
+        let k = &g.kernel;
+        let number = |f: fn(Rates) -> f64, digits: usize| {
+            k.rates.map_or_else(|| "-".into(), |rates| format!("{:.digits$}", f(rates)))
+        };
+        writeln!(
+            t,
+            "{:<label$} {:<kernel$} {:>5} {:>10} {:>10.3} {:>9.2} {:>9.1} {:>9} {:>8} {:>9} {:>8}",
+            k.label,
+            k.kernel,
+            g.count,
+            bytes(k.cost.memory_bytes()),
+            k.cost.operations as f64 / 1e9,
+            1e6 * k.seconds / g.count as f64,
+            1e6 * k.seconds,
+            number(|r| r.bytes / 1e9, 1),
+            percent(k.rates.map(|r| r.read_share)),
+            number(|r| r.operations / 1e12, 2),
+            percent(Some(k.seconds / pass)),
+        )?;
+    }
+    let without = 1e3 * line.pass_seconds();
+    writeln!(t, "\nall {:.3} ms; without stamps a pass took {without:.3} ms of wall time", 1e3 * pass)?;
+    if groups.iter().any(|g| g.kernel.rates.is_none()) {
+        writeln!(t, "-: too short for the device's clock, or served by a cache faster than the ceiling's reads")?;
+    }
+    Ok(())
+}
+
+fn write_layer(t: &mut String, l: &LayerTime, layers: usize) -> Result {
+    let (layer, kind, depth) = (l.layer, l.kind.name(), l.depth);
+    writeln!(t, "\nlayer {layer} ({kind}) alone, one sequence at position {depth}:\n")?;
+    for &(tokens, s) in &l.runs {
+        writeln!(t, "{tokens:>4} token(s)  {:.4} ms each", 1e3 * s)?;
+    }
+    let (rate, ceiling) = (l.rates.bytes / 1e9, l.ceiling / 1e9);
+    let share = percent(Some(l.rates.read_share));
+    writeln!(t, "{rate:.1} GB/s, {share} of the {ceiling:.1} GB/s at which its weights alone are read")?;
+    writeln!(
+        t,
+        "{layers} such layers, embedding {:.4} ms and head {:.4} ms make a pass of {:.3} ms: {:.2} tokens/s",
+        1e3 * l.ends[0],
+        1e3 * l.ends[1],
+        1e3 * l.pass_seconds,
+        1.0 / l.pass_seconds
+    )
+}
