@@ -1,5 +1,5 @@
 // attend: out[r][h] = softmax(q[r][h] . K * scale) V over the visible positions of sequence[r]; flash decoding: a workgroup
-// takes GROUP query heads of one KV head for one of up to SPLITS parts of the keys, each of its subgroups every n-th tile of
+// takes GROUP query heads of one KV head for one part of the keys, of as many as the grid's z, each of its subgroups every n-th tile of
 // keys by an online softmax; the workgroup that finishes a row's heads last adds up the parts.
 // With FUSED, for passes of one row, it also does what stands before attention: q = rope(norm(q; wq)), k = rope(norm(k; wk)),
 // and k and v into the KV ring; the row's own key never passes through memory.
@@ -12,10 +12,9 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 layout(constant_id = 1) const uint DIM = 128;
 layout(constant_id = 2) const uint GROUP = 2;
-layout(constant_id = 3) const uint SPLITS = 1;
-layout(constant_id = 4) const uint FUSED = 0;
-layout(constant_id = 5) const uint FORM = 0;
-layout(constant_id = 6) const uint SUBGROUP = 32;  // invocations of a subgroup
+layout(constant_id = 3) const uint FUSED = 0;
+layout(constant_id = 4) const uint FORM = 0;
+layout(constant_id = 5) const uint SUBGROUP = 32;  // invocations of a subgroup
 
 layout(push_constant) uniform Push {
     Words state;
@@ -27,7 +26,7 @@ layout(push_constant) uniform Push {
     Floats frequencies;
     Words ring;
     uint64_t y_out;
-    uint64_t scratch;  // counters u32 [rows][heads / GROUP], then parts f32 [rows][heads][SPLITS][DIM + 2]
+    uint64_t scratch;  // counters u32 [rows][heads / GROUP], then parts f32 [rows][heads][parts][DIM + 2]
     uint position;     // word index of position[0]
     uint sequence;     // word index of sequence[0]
     uint heads;
@@ -55,6 +54,8 @@ const uint SUBGROUPS = WORKGROUP / SUBGROUP;
 // Keys whose values a subgroup adds at a time, and the octets of each that one invocation takes.
 const uint TOGETHER = SUBGROUP > OCTETS ? SUBGROUP / OCTETS : 1;
 const uint TURNS = (OCTETS + SUBGROUP - 1) / SUBGROUP;
+// Pairs of elements that RoPE turns, for each invocation of a subgroup.
+const uint PAIRS = (DIM / 2 + SUBGROUP - 1) / SUBGROUP;
 // Bytes that the counters take at the start of the scratch (src/schedule/layout.rs).
 const uint COUNTER_BYTES = 4096;
 // Rounds of parts that are added up with all loads in flight.
@@ -99,16 +100,24 @@ vec2 rotation(uint p, uint j) {
     return vec2(sin(angle), cos(angle));
 }
 
-// rope(norm(x; w)) of one head into query[slot], by one subgroup.
+// rope(norm(x; w)) of one head into query[slot], by one subgroup. Everything is asked for before anything is waited for.
 void prepare(Floats x, uint at, Floats w, uint p, uint slot, float factor, bool round_off) {
+    vec2 e[PAIRS], weight[PAIRS], turn[PAIRS];
+    [[unroll]] for (uint i = 0; i < PAIRS; ++i) {
+        uint j = gl_SubgroupInvocationID + i * SUBGROUP;
+        bool there = j < DIM / 2;
+        e[i] = there ? vec2(x.at[at + j], x.at[at + j + DIM / 2]) : vec2(0);
+        weight[i] = there ? vec2(w.at[j], w.at[j + DIM / 2]) : vec2(0);
+        turn[i] = there ? rotation(p, j) : vec2(0);
+    }
     float sum = 0;
-    for (uint i = gl_SubgroupInvocationID; i < DIM; i += SUBGROUP) sum += x.at[at + i] * x.at[at + i];
+    [[unroll]] for (uint i = 0; i < PAIRS; ++i) sum += dot(e[i], e[i]);
     float norm = inversesqrt(subgroupAdd(sum) / float(DIM) + eps);
-    for (uint j = gl_SubgroupInvocationID; j < DIM / 2; j += SUBGROUP) {
-        vec2 turn = rotation(p, j);
-        float a = x.at[at + j] * norm * (1.0 + w.at[j]);
-        float b = x.at[at + j + DIM / 2] * norm * (1.0 + w.at[j + DIM / 2]);
-        vec2 y = vec2(a * turn.y - b * turn.x, b * turn.y + a * turn.x);
+    [[unroll]] for (uint i = 0; i < PAIRS; ++i) {
+        uint j = gl_SubgroupInvocationID + i * SUBGROUP;
+        if (j >= DIM / 2) continue;
+        vec2 a = e[i] * norm * (1.0 + weight[i]);
+        vec2 y = vec2(a.x * turn[i].y - a.y * turn[i].x, a.y * turn[i].y + a.x * turn[i].x);
         if (round_off) y = through_ring(y);
         query[slot * 256 + j] = y.x * factor;
         query[slot * 256 + j + DIM / 2] = y.y * factor;
@@ -144,7 +153,8 @@ void main() {
     uint first = window == 0 || p + 1 < window ? 0 : p + 1 - window;
     // Keys to be read: with FUSED the row's own is at hand.
     uint count = p - first + 1 - FUSED;
-    uint part = max((count + SPLITS - 1) / SPLITS, WORKGROUP);
+    uint splits = gl_NumWorkGroups.z;
+    uint part = max((count + splits - 1) / splits, WORKGROUP);
     part = (part + WORKGROUP - 1) / WORKGROUP * WORKGROUP;
     uint parts = max(1, (count + part - 1) / part), split = gl_WorkGroupID.z;
     if (split >= parts) return;
@@ -156,6 +166,18 @@ void main() {
     uint64_t keys = uint64_t(ring) + 2 * half_bytes * state.at[sequence + r]
                     + uint64_t(kv_head) * capacity * entry_bytes;
     uint64_t values = keys + half_bytes;
+
+    // The row's own value, as the ring would give it back.
+    uint own = r * stride + kv_head * DIM, octet = lane % OCTETS, together = lane / OCTETS;
+    vec4 own_value[TURNS * 2];
+    if (FUSED != 0) {
+        [[unroll]] for (uint i = 0; i < TURNS * 2; ++i) {
+            uint e = (octet + i / 2 * SUBGROUP) * 8 + i % 2 * 4;
+            vec2 a = e < DIM ? vec2(v.at[own + e], v.at[own + e + 1]) : vec2(0);
+            vec2 b = e + 2 < DIM ? vec2(v.at[own + e + 2], v.at[own + e + 3]) : vec2(0);
+            own_value[i] = vec4(through_ring(a), through_ring(b));
+        }
+    }
 
     // Queries into shared memory, scaled.
     if (FUSED != 0) {
@@ -181,7 +203,6 @@ void main() {
     }
     [[unroll]] for (uint i = 0; i < GROUP * TURNS * 2; ++i) acc[i] = vec4(0);
     uint start = first % capacity;
-    uint octet = lane % OCTETS, together = lane / OCTETS;
     for (uint base = begin + gl_SubgroupID * SUBGROUP; base < end; base += WORKGROUP) {
         // An invocation a key: scores.
         uint mine = min(base + lane, end - 1);
@@ -229,7 +250,6 @@ void main() {
 
     // The row's own key and value.
     if (FUSED != 0 && last_part) {
-        uint own = kv_head * DIM + r * stride;
         if (gl_SubgroupID == 0) {
             [[unroll]] for (uint g = 0; g < GROUP; ++g) {
                 float score = 0;
@@ -239,15 +259,7 @@ void main() {
                 float weight = exp(score - highest[g]);
                 total[g] += weight;
                 if (together != 0) continue;
-                [[unroll]] for (uint t = 0; t < TURNS; ++t) {
-                    [[unroll]] for (uint e = 0; e < 8; e += 2) {
-                        uint at = (octet + t * SUBGROUP) * 8 + e;
-                        if (at >= DIM) continue;
-                        vec2 y = weight * through_ring(vec2(v.at[own + at], v.at[own + at + 1]));
-                        acc[(g * TURNS + t) * 2 + e / 4][e % 4] += y.x;
-                        acc[(g * TURNS + t) * 2 + e / 4][e % 4 + 1] += y.y;
-                    }
-                }
+                [[unroll]] for (uint t = 0; t < TURNS * 2; ++t) acc[g * TURNS * 2 + t] += weight * own_value[t];
             }
         }
         if (h0 % (heads / kv_heads) == 0) {
@@ -282,7 +294,7 @@ void main() {
     }
     barrier();
     uint64_t counters = scratch + 4 * (uint64_t(r) * (heads / GROUP) + gl_WorkGroupID.x);
-    uint64_t all_parts = scratch + COUNTER_BYTES + 4 * uint64_t(r * heads + h0) * SPLITS * (DIM + 2);
+    uint64_t all_parts = scratch + COUNTER_BYTES + 4 * uint64_t(r * heads + h0) * splits * (DIM + 2);
     for (uint i = id; i < GROUP * DIM; i += WORKGROUP) {
         uint g = i / DIM, e = i % DIM;
         float top = NEG_INF, sum = 0, weights = 0;
@@ -295,7 +307,7 @@ void main() {
         }
         result[g * 256 + e] = sum / weights;
         if (parts > 1) {
-            Shared to = Shared(all_parts + 4 * uint64_t((g * SPLITS + split) * (DIM + 2)));
+            Shared to = Shared(all_parts + 4 * uint64_t((g * splits + split) * (DIM + 2)));
             to.at[e] = sum;
             if (e == 0) {
                 to.at[DIM] = top;
@@ -318,7 +330,7 @@ void main() {
             for (uint s0 = 0; s0 < parts; s0 += ROUND) {
                 float tops[ROUND], sums[ROUND], shares[ROUND];
                 [[unroll]] for (uint s = 0; s < ROUND; ++s) {
-                    Shared from = Shared(all_parts + 4 * uint64_t((g * SPLITS + min(s0 + s, parts - 1)) * (DIM + 2)));
+                    Shared from = Shared(all_parts + 4 * uint64_t((g * splits + min(s0 + s, parts - 1)) * (DIM + 2)));
                     tops[s] = s0 + s < parts ? from.at[DIM] : NEG_INF;
                     sums[s] = from.at[e];
                     shares[s] = from.at[DIM + 1];

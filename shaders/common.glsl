@@ -21,8 +21,11 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Wo
 #define STATE_HEAD_FIRST 1
 #define STATE_HEAD_ROWS 2
 
+// 1 in passes of one row, which is always live: nothing waits for the state to say so.
+layout(constant_id = 8) const uint SINGLE = 0;
+
 // Rows that the step works on: `which` is the header word that counts them.
-uint live_rows(Words state, uint which) { return state.at[which]; }
+uint live_rows(Words state, uint which) { return SINGLE != 0 ? 1 : state.at[which]; }
 
 #define NEG_INF uintBitsToFloat(0xff800000u)
 

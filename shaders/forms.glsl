@@ -3,6 +3,7 @@
 //           hi int8[P], lo int8[P], scales f32[P / 16]
 //   half:   f16 with one f32 scale a row, x = scale * h: f16[P], then the scale at byte 2 P
 // P is the row's width padded to 32, zeros in the padding; rows lie a fixed number of bytes apart (src/schedule/layout.rs).
+#extension GL_KHR_shader_subgroup_shuffle : require
 #define FORM_F32 0
 #define FORM_PLANES 1
 #define FORM_HALF 2
@@ -36,6 +37,26 @@ void write_planes(uint64_t row, uint padded, uint block, vec4 v[4]) {
     ScaleOut(row + 2 * padded).at[block] = largest * (1.0 / 32512.0);
 }
 
+layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer WordOut { uint at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer PairOut { uvec2 at[]; };
+
+// Four elements, the `i`-th of a row in planes, by each of four neighbouring invocations of a subgroup, which make a block
+// together: all four must take part, those past the row's end with zeros.
+void write_planes4(uint64_t row, uint padded, uint i, vec4 v) {
+    uint top = magnitude(v);
+    top = max(top, subgroupShuffleXor(top, 1));
+    top = max(top, subgroupShuffleXor(top, 2));
+    float largest = uintBitsToFloat(top);
+    float inverse = largest < 1e-30 ? 0.0 : 32512.0 / largest;
+    ivec4 q = ivec4(round(v * inverse));
+    ivec4 h = (q + 128) >> 8;
+    ivec4 l = q - (h << 8);
+    if (i >= padded / 4) return;
+    WordOut(row).at[i] = (uint(h.x) & 255u) | (uint(h.y) & 255u) << 8 | (uint(h.z) & 255u) << 16 | uint(h.w) << 24;
+    WordOut(row + padded).at[i] = (uint(l.x) & 255u) | (uint(l.y) & 255u) << 8 | (uint(l.z) & 255u) << 16 | uint(l.w) << 24;
+    if (i % 4 == 0) ScaleOut(row + 2 * padded).at[i / 4] = largest * (1.0 / 32512.0);
+}
+
 // The scale of a row in half form, from the bits of its largest magnitude: a power of two that brings it below 2^12, where
 // products and sums of many stay well within f32 and small elements well above f16's denormals.
 float half_scale(uint top) {
@@ -55,6 +76,12 @@ uint workgroup_top(uint top) {
         all = max(all, floatBitsToUint(reduce_scratch[i]));
     }
     return subgroupMax(all);
+}
+
+// Four elements, the `i`-th of a row in half form.
+void write_half4(uint64_t row, uint padded, uint i, vec4 v, float scale) {
+    vec4 y = v * (1.0 / scale);
+    if (i < padded / 4) PairOut(row).at[i] = uvec2(packHalf2x16(y.xy), packHalf2x16(y.zw));
 }
 
 // Sixteen elements as block `block` of a row in half form.

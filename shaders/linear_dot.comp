@@ -39,6 +39,7 @@ shared float gated[BLOCK * 8];
 
 float sums[PARTS * ROWS * COLUMNS];
 uvec4 w[UNROLL * PARTS * ROWS];
+float row_scales[PARTS * ROWS];
 
 // Adds the products of block i, whose weights begin at w[from].
 void accumulate(uint i, uint from, uint r0, uint live) {
@@ -68,6 +69,10 @@ void compute(uint n0, uint r0, uint live) {
             // Past the last output: read its row again, and do not store.
             rows[p * ROWS + j] = weight + uint64_t(min(n0 + j, n - 1) + p * n) * k;
         }
+    }
+    // Asked for now, so that nothing waits for them behind the sums.
+    [[unroll]] for (uint p = 0; p < PARTS; ++p) {
+        [[unroll]] for (uint j = 0; j < ROWS; ++j) row_scales[p * ROWS + j] = scales.at[min(n0 + j, n - 1) + p * n];
     }
     uint i = gl_SubgroupInvocationID;
     for (; i + (UNROLL - 1) * gl_SubgroupSize < loads; i += UNROLL * gl_SubgroupSize) {
@@ -99,10 +104,9 @@ void main() {
             if (subgroupElect()) {
                 [[unroll]] for (uint j = 0; j < ROWS; ++j) {
                     bool inside = n0 + j < n;
-                    float gate_scale = inside ? scales.at[n0 + j] : 0.0, up_scale = inside ? scales.at[n + n0 + j] : 0.0;
                     [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-                        float gate = sums[j * COLUMNS + c] * gate_scale;
-                        float up = sums[(ROWS + j) * COLUMNS + c] * up_scale;
+                        float gate = sums[j * COLUMNS + c] * row_scales[j];
+                        float up = sums[(ROWS + j) * COLUMNS + c] * row_scales[ROWS + j];
                         gated[c * BLOCK + o + j] = inside ? gelu_tanh(gate) * up : 0.0;
                     }
                 }
@@ -129,9 +133,8 @@ void main() {
         if (!subgroupElect()) continue;
         [[unroll]] for (uint j = 0; j < ROWS; ++j) {
             if (n0 + j >= n) break;
-            float scale = scales.at[n0 + j];
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-                if (r0 + c < live) Floats(y_out).at[(r0 + c) * out_stride + n0 + j] = sums[j * COLUMNS + c] * scale;
+                if (r0 + c < live) Floats(y_out).at[(r0 + c) * out_stride + n0 + j] = sums[j * COLUMNS + c] * row_scales[j];
             }
         }
     }

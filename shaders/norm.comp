@@ -3,11 +3,11 @@
 //   norm_add:      residual[r] += norm(x[r]; w)
 //   norm_add_norm: residual[r] += norm(x[r]; w); out[r] = norm(residual[r]; w2)
 // x, residual [rows, width] f32, w [width] f32; out in f32, planes or half form (forms.glsl).
-// An invocation keeps BLOCKS blocks of 16 elements in registers, WORKGROUP apart, so that memory is waited for once.
-// Bytes per row: 4 * width for each of x, residual (twice), 1 to 4 * width for out; 4 to 8 operations an element.
+// An invocation keeps VECS times four elements in registers, WORKGROUP apart, so that memory is waited for once.
+// Bytes per row: 4 * width for each of x, residual (twice), 2 to 4 * width for out; 4 to 8 operations an element.
 #include "common.glsl"
 #include "forms.glsl"
-layout(constant_id = 1) const uint BLOCKS = 1;
+layout(constant_id = 1) const uint VECS = 1;
 layout(constant_id = 2) const uint FORM = 0;
 layout(constant_id = 3) const uint KEEP = 1;  // write out in f32 beside its form
 
@@ -31,76 +31,62 @@ layout(push_constant) uniform Push {
     float eps2;
 };
 
-// Index of vec4 i of an invocation's block b; past the row's end there is none.
-uint at(uint b, uint i) { return (gl_LocalInvocationID.x + b * WORKGROUP) * 4 + i; }
-bool inside(uint b, uint i) { return at(b, i) * 4 < width; }
+// Index of an invocation's i-th vec4; past the row's end there is none.
+uint at(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP; }
+bool inside(uint i) { return at(i) * 4 < width; }
 
 void main() {
     uint r = gl_WorkGroupID.y;
     if (r >= live_rows(state, which)) return;
     uint from = (r + (gather != 0 ? state.at[STATE_HEAD_FIRST] : 0)) * x_stride / 4;
-    vec4 v[BLOCKS * 4], weight[BLOCKS * 4];
+    vec4 v[VECS], weight[VECS];
     float sum = 0;
 #ifndef RMS_NORM
-    vec4 h[BLOCKS * 4];
+    vec4 h[VECS];
     uint to = r * residual_stride / 4;
 #endif
 #ifdef NORM_ADD_NORM
-    vec4 weight2[BLOCKS * 4];
+    vec4 weight2[VECS];
 #endif
-    [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-            bool there = inside(b, i);
-            v[b * 4 + i] = there ? x.at[from + at(b, i)] : vec4(0);
-            weight[b * 4 + i] = there ? w.at[at(b, i)] : vec4(0);
+    [[unroll]] for (uint i = 0; i < VECS; ++i) {
+        v[i] = inside(i) ? x.at[from + at(i)] : vec4(0);
+        weight[i] = inside(i) ? w.at[at(i)] : vec4(0);
 #ifndef RMS_NORM
-            h[b * 4 + i] = there ? residual.at[to + at(b, i)] : vec4(0);
+        h[i] = inside(i) ? residual.at[to + at(i)] : vec4(0);
 #endif
 #ifdef NORM_ADD_NORM
-            weight2[b * 4 + i] = there ? w2.at[at(b, i)] : vec4(0);
+        weight2[i] = inside(i) ? w2.at[at(i)] : vec4(0);
 #endif
-        }
     }
-    [[unroll]] for (uint i = 0; i < BLOCKS * 4; ++i) sum += dot(v[i], v[i]);
+    [[unroll]] for (uint i = 0; i < VECS; ++i) sum += dot(v[i], v[i]);
     float scale = inversesqrt(workgroup_sum(sum) / float(width) + eps);
-    [[unroll]] for (uint i = 0; i < BLOCKS * 4; ++i) v[i] = v[i] * scale * (1.0 + weight[i]);
+    [[unroll]] for (uint i = 0; i < VECS; ++i) v[i] = v[i] * scale * (1.0 + weight[i]);
 
 #ifndef RMS_NORM
     float sum2 = 0;
-    [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-            vec4 y = h[b * 4 + i] + v[b * 4 + i];
-            if (inside(b, i)) residual.at[to + at(b, i)] = y;
-            v[b * 4 + i] = y;
-            sum2 += dot(y, y);
-        }
+    [[unroll]] for (uint i = 0; i < VECS; ++i) {
+        v[i] += h[i];
+        if (inside(i)) residual.at[to + at(i)] = v[i];
+        sum2 += dot(v[i], v[i]);
     }
 #endif
 #ifdef NORM_ADD_NORM
     float scale2 = inversesqrt(workgroup_sum(sum2) / float(width) + eps2);
-    [[unroll]] for (uint i = 0; i < BLOCKS * 4; ++i) v[i] = v[i] * scale2 * (1.0 + weight2[i]);
+    [[unroll]] for (uint i = 0; i < VECS; ++i) v[i] = v[i] * scale2 * (1.0 + weight2[i]);
 #endif
 #ifndef NORM_ADD
     uint64_t row = packed + uint64_t(r) * packed_stride;
     float row_scale = 1;
     if (FORM == FORM_HALF) {
         uint top = 0;
-        [[unroll]] for (uint i = 0; i < BLOCKS * 4; ++i) top = max(top, magnitude(v[i]));
+        [[unroll]] for (uint i = 0; i < VECS; ++i) top = max(top, magnitude(v[i]));
         row_scale = half_scale(workgroup_top(top));
         if (gl_LocalInvocationID.x == 0) ScaleOut(row + 2 * padded).at[0] = row_scale;
     }
-    [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
-        uint block = gl_LocalInvocationID.x + b * WORKGROUP;
-        if (FORM == FORM_F32 || KEEP != 0) {
-            [[unroll]] for (uint i = 0; i < 4; ++i) {
-                if (inside(b, i)) y_out.at[r * out_stride / 4 + at(b, i)] = v[b * 4 + i];
-            }
-        }
-        if (FORM != FORM_F32 && block < padded / 16) {
-            vec4 part[4] = vec4[4](v[b * 4], v[b * 4 + 1], v[b * 4 + 2], v[b * 4 + 3]);
-            if (FORM == FORM_PLANES) write_planes(row, padded, block, part);
-            else write_half(row, block, part, row_scale);
-        }
+    [[unroll]] for (uint i = 0; i < VECS; ++i) {
+        if ((FORM == FORM_F32 || KEEP != 0) && inside(i)) y_out.at[r * out_stride / 4 + at(i)] = v[i];
+        if (FORM == FORM_PLANES) write_planes4(row, padded, at(i), v[i]);
+        if (FORM == FORM_HALF) write_half4(row, padded, at(i), v[i], row_scale);
     }
 #endif
 }

@@ -183,10 +183,10 @@ fn figures(kernel: Kernel, compiled: &Compiled) -> Figures {
     }
 }
 
-/// The constants without the last ones that are 1, as unused ones are.
+/// The constants that are not 0, by their number: unused ones are 0.
 fn shown(constants: &[u32]) -> String {
-    let used = constants.iter().rposition(|&c| c != 1).map_or(0, |last| last + 1);
-    constants[..used].iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+    let used = constants.iter().enumerate().filter(|&(_, &c)| c != 0);
+    used.map(|(i, c)| format!("{}={c}", i + 1)).collect::<Vec<_>>().join(" ")
 }
 
 /// The rules that a kernel breaks. `header` is the comment at the start of its source, which may give a reason why a rule
@@ -244,7 +244,7 @@ fn page(first: &[Figures], second: &[Figures]) -> String {
          leave room for {WAVES} waves a SIMD; kernels for matrix units and for dot products use those instructions. After a change to\n\
          a shader, `KILN_BLESS=1 cargo test --test amd` writes it anew.\n\
          \n\
-         - constants: the kernel's specialisation from constant 1 on, up to the last that is not 1; its source says what they mean\n\
+         - constants: the kernel's specialisation by number, where it is not 0; its source says what they mean\n\
          - VGPRs of a wave, LDS in bytes of a workgroup, code in bytes\n\
          - waves: how many a SIMD holds at a time, at most 16\n\
          - loads: global loads within loops that hold 16-byte loads, 16-byte ones + narrower ones\n\

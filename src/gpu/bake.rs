@@ -219,18 +219,24 @@ pub(super) unsafe fn record_dispatch(
     }
 }
 
-/// A full memory barrier between two sets of stages.
+/// A memory barrier between two sets of stages.
 pub(super) fn barrier(
     device: &ash::Device,
     commands: vk::CommandBuffer,
     from: vk::PipelineStageFlags2,
     to: vk::PipelineStageFlags2,
 ) {
+    use vk::{AccessFlags2 as Access, PipelineStageFlags2 as Stage};
+    // Between kernels no more than storage buffers is made visible: on NVIDIA the wider masks cost 2.5 us a barrier.
+    let (made, seen) = match from == Stage::COMPUTE_SHADER && to == Stage::COMPUTE_SHADER {
+        true => (Access::SHADER_STORAGE_WRITE, Access::SHADER_STORAGE_READ | Access::SHADER_STORAGE_WRITE),
+        false => (Access::MEMORY_READ | Access::MEMORY_WRITE, Access::MEMORY_READ | Access::MEMORY_WRITE),
+    };
     let memory = [vk::MemoryBarrier2::default()
         .src_stage_mask(from)
-        .src_access_mask(vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE)
+        .src_access_mask(made)
         .dst_stage_mask(to)
-        .dst_access_mask(vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE)];
+        .dst_access_mask(seen)];
     // SAFETY: the command buffer is being recorded.
     unsafe { device.cmd_pipeline_barrier2(commands, &vk::DependencyInfo::default().memory_barriers(&memory)) };
 }

@@ -79,9 +79,9 @@ pub struct Kernel {
 /// Specialization constants of a kernel, from constant 1 on.
 pub type Constants = [u32; 8];
 
-/// The first constants as given, the others 1.
+/// The first constants as given, the others 0.
 pub const fn constants<const N: usize>(first: [u32; N]) -> Constants {
-    let mut all = [1; 8];
+    let mut all = [0; 8];
     let mut i = 0;
     while i < N {
         all[i] = first[i];

@@ -16,14 +16,17 @@ use crate::schedule::{Schedule, Segment, Step};
 const ROW_WORKGROUP: u32 = 256;
 /// As above, for kernels with a head's width of work.
 const HEAD_WORKGROUP: u32 = 128;
-/// Invocations of a workgroup whose invocations keep blocks of 16 elements of a row.
-const BLOCK_WORKGROUP: usize = 512;
+/// Invocations of a workgroup at most; a device must take as many.
+const MAX_WORKGROUP: usize = 1024;
 /// Bytes of shared memory that the subgroups of an attention workgroup leave their sums in.
 const FOUND_BYTES: usize = 16 << 10;
 /// Parts of one row's keys at most.
 const MAX_SPLITS: usize = 32;
 /// Workgroups that look for one row's argmax, at 4096 logits each.
 const ARGMAX_SHARE: usize = 4096;
+
+/// Index of the constant that says that a pass has one row.
+const SINGLE: usize = 7;
 
 /// What a pass that is baked for looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +81,8 @@ pub fn lower(
     let mut settled = range.start;
     while at < range.end {
         let steps = &schedule.steps[at..range.end];
-        let Lowered { kernel, push, groups, taken } = l.fuse(steps).unwrap_or_else(|| l.step(&steps[0]));
+        let Lowered { mut kernel, push, groups, taken } = l.fuse(steps).unwrap_or_else(|| l.step(&steps[0]));
+        kernel.constants[SINGLE] = u32::from(batch.count(steps[0].rows) == 1);
         let barrier = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d));
         if barrier {
             settled = at;
@@ -107,12 +111,14 @@ fn by_kv(kv: KvType, f16: Module, f32: Module) -> Module {
     }
 }
 
-/// A kernel whose invocations keep blocks of 16 elements of a row of `width` in registers, `with` the constants behind the
-/// number of blocks.
-fn block_kernel<const N: usize>(module: Module, width: usize, with: [u32; N]) -> Kernel {
-    let blocks = width.div_ceil(16);
-    let workgroup = blocks.next_power_of_two().clamp(64, BLOCK_WORKGROUP);
-    let mut all: Constants = constants([blocks.div_ceil(workgroup) as u32]);
+/// A kernel whose invocations keep a row of `width` in registers, four elements at a time, `with` the constants behind the
+/// number of times.
+fn row_kernel<const N: usize>(module: Module, width: usize, with: [u32; N]) -> Kernel {
+    let vecs = width.div_ceil(4);
+    let turns = vecs.div_ceil(MAX_WORKGROUP);
+    // Divisible by every subgroup size.
+    let workgroup = vecs.div_ceil(turns).next_multiple_of(64);
+    let mut all: Constants = constants([turns as u32]);
     all[1..=N].copy_from_slice(&with);
     Kernel { module, workgroup: workgroup as u32, constants: all }
 }
@@ -179,7 +185,7 @@ impl Lowering<'_> {
             .word(out.stride)
             .word(packed.stride)
             .word(packed.padded);
-        let kernel = block_kernel(Module::Pack, packed.padded, [form as u32]);
+        let kernel = row_kernel(Module::Pack, packed.padded, [form as u32]);
         Some(Lowered { kernel, push, groups: [1, self.count(step.rows) as u32, 1], taken: 0 })
     }
 
@@ -311,7 +317,7 @@ impl Lowering<'_> {
             .word(packed.map_or(0, |p| p.padded))
             .float(n.eps)
             .float(eps2);
-        let kernel = block_kernel(module, packed.map_or(n.x.width, |p| p.padded), [form as u32, keep]);
+        let kernel = row_kernel(module, packed.map_or(n.x.width, |p| p.padded), [form as u32, keep]);
         Lowered { kernel, push, groups: [1, self.count(rows) as u32, 1], taken }
     }
 
@@ -357,7 +363,7 @@ impl Lowering<'_> {
             .word(gate.stride)
             .word(packed.map_or(4 * out.stride, |p| p.stride))
             .word(packed.map_or(0, |p| p.padded));
-        let kernel = block_kernel(Module::GatedGelu, packed.map_or(gate.width, |p| p.padded), [form as u32]);
+        let kernel = row_kernel(Module::GatedGelu, packed.map_or(gate.width, |p| p.padded), [form as u32]);
         Lowered { kernel, push, groups: [1, self.count(rows) as u32, 1], taken: 1 }
     }
 
@@ -382,7 +388,6 @@ impl Lowering<'_> {
         let constants = constants([
             a.ring.head_dim as u32,
             group as u32,
-            splits as u32,
             u32::from(prepare.is_some()),
             form as u32,
             self.target.subgroup,

@@ -147,7 +147,7 @@ fn record_stamped(
             device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps, 0);
             let mut bound = vk::Pipeline::null();
             for (i, (d, &pipeline)) in dispatches.iter().zip(&handles).enumerate() {
-                barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::COMPUTE_SHADER);
+                barrier(device, commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
                 record_dispatch(device, commands, layout, d, pipeline, &mut bound);
                 device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps, i as u32 + 1);
             }
