@@ -40,6 +40,9 @@ mod shaders {
         ("argmax", "argmax", &[]),
         ("softcap", "argmax", &["SOFTCAP"]),
         ("read", "read", &[]),
+        ("linear_matrix_int8", "linear_matrix", &[]),
+        ("attend_matrix_f16", "attend_matrix", &[]),
+        ("matrix_rate", "matrix_rate", &[]),
     ];
 
     pub fn compile_all() {

@@ -12,8 +12,9 @@ use kiln::gpu::inspect::Compiled;
 use kiln::gpu::kernels::{Kernel, Module, Pipelines, constants};
 use kiln::gpu::linear::{Product, Target};
 use kiln::gpu::lower::{Batch, lower};
-use kiln::gpu::{Choice, Gpu};
-use kiln::model::{WeightFormat, presets};
+use kiln::gpu::matrix::Units;
+use kiln::gpu::{Choice, Gpu, ceiling, matrix};
+use kiln::model::{Shape, WeightFormat, presets};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -101,7 +102,7 @@ fn compile_all(out: &Path) {
     let gpu = Rc::new(Gpu::open_for_inspection(Choice::Best).unwrap());
     assert_eq!(gpu.caps.subgroup, 32);
     let mut pipelines = Pipelines::new(&gpu).unwrap();
-    let figures: Vec<Figures> = kernels(gpu.caps.subgroup)
+    let figures: Vec<Figures> = kernels(gpu.caps.subgroup, gpu.caps.matrix.expect("these chips have matrix units"))
         .into_iter()
         .map(|k| figures(k, &pipelines.inspect(k).unwrap_or_else(|e| panic!("{k:?}: {e}"))))
         .collect();
@@ -110,10 +111,11 @@ fn compile_all(out: &Path) {
 
 /// Every kernel that can be chosen for the shapes of 27B and of the demo model, whatever tuning finds, and each module that
 /// is chosen for neither.
-fn kernels(subgroup: u32) -> Vec<Kernel> {
+fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
     let mut kernels = HashSet::new();
     let demo = kiln::demo::checkpoint().unwrap().shape().clone();
     for shape in [presets::preset("gemma3-27b").unwrap(), demo] {
+        kernels.extend(matrix_kernels(&shape, units));
         for (weights, kv) in [(WeightFormat::Int8, KvType::F16), (WeightFormat::Bf16, KvType::F32)] {
             let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 64, kv, weights };
             let schedule = Schedule::build(&shape, extent);
@@ -132,6 +134,15 @@ fn kernels(subgroup: u32) -> Vec<Kernel> {
     let mut kernels: Vec<Kernel> = kernels.into_iter().collect();
     kernels.sort_by_key(|k| (k.module.name(), k.workgroup, k.constants));
     kernels
+}
+
+/// Every way to run a pass's products and attention on matrix units.
+fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
+    let products = [64, 512].map(|rows| matrix::linear_variants(units, rows, shape.hidden, shape.ffn));
+    let attends = matrix::attend_variants(units, shape.heads, shape.kv_heads, shape.head_dim);
+    let linear = products.concat().into_iter().map(|l| l.kernel(units));
+    let attend = attends.into_iter().map(|a| a.kernel(units));
+    linear.chain(attend).chain([ceiling::matrix_rate_kernel(units)]).collect()
 }
 
 /// Without and with integer dot products; then with each variant that tuning may choose for some product.

@@ -1,9 +1,10 @@
-//! The read ceiling: how fast this device reads buffers when it does nothing else.
+//! The ceilings: how fast this device reads buffers, and how fast its matrix units multiply, when it does nothing else.
 
 use super::bake::Queue;
 use super::device::Gpu;
 use super::dispatch::{Dispatch, Push};
 use super::kernels::{Kernel, Module, Pipelines, constants};
+use super::matrix::Units;
 use super::memory::{Access, Buffer};
 use super::stamps::StampPool;
 use crate::Result;
@@ -55,18 +56,24 @@ impl Ceiling {
     pub fn measure(&mut self, queue: &Queue) -> Result<f64> {
         let mut best = f64::INFINITY;
         for _ in 0..REPETITIONS {
-            let start = Instant::now();
-            queue.submit(&[self.commands], true)?;
-            queue.wait()?;
-            let seconds = match &mut self.stamps {
-                Some(stamps) => stamps.read()?.sum(),
-                None => start.elapsed().as_secs_f64(),
-            };
-            // A clock too coarse for so small a read says nothing.
-            best = best.min(if seconds > 0.0 { seconds } else { start.elapsed().as_secs_f64() });
+            best = best.min(seconds(queue, self.commands, self.stamps.as_mut())?);
         }
         Ok(self.bytes as f64 / best)
     }
+}
+
+/// How long a run of `commands` takes, by the device's clock (span 0 of `stamps`) where it has one.
+fn seconds(queue: &Queue, commands: vk::CommandBuffer, stamps: Option<&mut StampPool>) -> Result<f64> {
+    let start = Instant::now();
+    queue.submit(&[commands], true)?;
+    queue.wait()?;
+    let elapsed = start.elapsed().as_secs_f64();
+    let stamped = match stamps {
+        Some(stamps) => stamps.read()?.sum(),
+        None => elapsed,
+    };
+    // A clock too coarse for so short a run says nothing.
+    Ok(if stamped > 0.0 { stamped } else { elapsed })
 }
 
 /// The read ceiling of a device without a model: over a buffer of `bytes`.
@@ -79,4 +86,56 @@ pub fn measure_alone(gpu: &Rc<Gpu>, bytes: u64, heap: usize) -> Result<f64> {
     let buffers = [Buffer::new(gpu, bytes, heap, Access::Device)?];
     let mut pipelines = Pipelines::new(gpu)?;
     Ceiling::bake(gpu, &queue, &mut pipelines, &buffers, sink.address)?.measure(&queue)
+}
+
+/// Subgroups of a workgroup, workgroups, and the least time of a run that says something.
+const MATRIX_SUBGROUPS: u32 = 4;
+const MATRIX_GROUPS: u32 = 2048;
+const MATRIX_SECONDS: f64 = 2e-3;
+/// Products that a subgroup makes in a round (shaders/matrix_rate.comp).
+const MATRIX_PRODUCTS: u32 = 16;
+
+/// The kernel of [`measure_matrix_rate`].
+pub fn matrix_rate_kernel(units: Units) -> Kernel {
+    Kernel {
+        module: Module::MatrixRate,
+        workgroup: MATRIX_SUBGROUPS * units.subgroup,
+        constants: constants([units.m, units.n, units.k, MATRIX_SUBGROUPS]),
+    }
+}
+
+/// The matrix units' ceiling: operations (a multiplication and an addition are two) per second of f16 x f16 -> f32 products
+/// out of registers, the best of several runs. `None` without matrix units.
+///
+/// # Errors
+/// Device: the driver refuses or fails.
+pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
+    let Some(units) = gpu.caps.matrix else { return Ok(None) };
+    let queue = Queue::new(gpu)?;
+    let heap = gpu.memory.memory_types[0..gpu.memory.memory_type_count as usize]
+        .iter()
+        .find(|t| t.property_flags.contains(vk::MemoryPropertyFlags::DEVICE_LOCAL))
+        .map_or(0, |t| t.heap_index as usize);
+    let sink = Buffer::new(gpu, 64, heap, Access::Device)?;
+    let mut pipelines = Pipelines::new(gpu)?;
+    let kernel = matrix_rate_kernel(units);
+    let mut stamps = StampPool::new(gpu, 1)?;
+    // A processor has few cores; a GPU must be filled.
+    let groups = if gpu.caps.kind == vk::PhysicalDeviceType::CPU { 8 } else { MATRIX_GROUPS };
+    let mut rounds = 16;
+    loop {
+        let push = Push::new().address(sink.address).word(rounds as usize);
+        let dispatch = Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false };
+        let commands = queue.bake(&[&[dispatch]], &mut pipelines, stamps.as_ref().map(|s| s.span(0)), &[])?;
+        let mut best = f64::INFINITY;
+        for _ in 0..REPETITIONS {
+            best = best.min(seconds(&queue, commands, stamps.as_mut())?);
+        }
+        if best >= MATRIX_SECONDS || rounds > 1 << 20 {
+            let product = 2.0 * f64::from(units.m * units.n * units.k);
+            let products = f64::from(groups * MATRIX_SUBGROUPS) * f64::from(rounds * MATRIX_PRODUCTS);
+            return Ok(Some(product * products / best));
+        }
+        rounds *= 4;
+    }
 }

@@ -1,6 +1,7 @@
 //! The Vulkan device: loader, choice of device, queue, and what Kiln needs to know of it.
 
 use super::inspect::{Inspector, check_inspectable};
+use super::matrix;
 use crate::{Error, Result};
 use ash::vk;
 use std::cell::Cell;
@@ -49,6 +50,8 @@ pub struct Caps {
     pub clock: Option<Clock>,
     /// Whether `VK_EXT_memory_budget` says how much of each heap is free.
     pub memory_budget: bool,
+    /// The matrix units, if it has any that the kernels can use.
+    pub matrix: Option<matrix::Units>,
     /// Whether packed integer dot products are instructions of the device, not sequences of others.
     pub dot_accelerated: bool,
     /// Identity of the driver's pipeline cache, for its file's name.
@@ -296,7 +299,12 @@ fn choose(instance: &ash::Instance, choice: Choice) -> Result<vk::PhysicalDevice
     }
 }
 
-fn read_caps(instance: &ash::Instance, physical: vk::PhysicalDevice, timestamp_bits: u32) -> Result<Caps> {
+fn read_caps(
+    entry: &ash::Entry,
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    timestamp_bits: u32,
+) -> Result<Caps> {
     let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
     let mut p12 = vk::PhysicalDeviceVulkan12Properties::default();
     let mut p13 = vk::PhysicalDeviceVulkan13Properties::default();
@@ -329,6 +337,7 @@ fn read_caps(instance: &ash::Instance, physical: vk::PhysicalDevice, timestamp_b
             mask: u64::MAX >> (64 - timestamp_bits.min(64)),
         }),
         memory_budget: has(ash::ext::memory_budget::NAME),
+        matrix: has(matrix::EXTENSION).then(|| matrix::Units::detect(entry, instance, physical, subgroup)).flatten(),
         dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
         cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
     })
@@ -354,7 +363,7 @@ impl Gpu {
         let physical = choose(instance, choice)?;
         let (family, timestamp_bits) = compute_family(instance, physical)
             .ok_or_else(|| Error::device("the device has no compute queue", "use `--device cpu`"))?;
-        let caps = read_caps(instance, physical, timestamp_bits)?;
+        let caps = read_caps(&entry, instance, physical, timestamp_bits)?;
         // SAFETY: `physical` comes from this instance.
         let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
         let device = create_device(instance, physical, family, &caps, inspect)?;
@@ -432,8 +441,17 @@ fn create_device(
     if caps.memory_budget {
         extensions.push(ash::ext::memory_budget::NAME.as_ptr());
     }
+    if caps.matrix.is_some() {
+        extensions.push(matrix::EXTENSION.as_ptr());
+    }
     let features = vk::PhysicalDeviceFeatures::default().shader_int64(true);
-    let mut f12 = vk::PhysicalDeviceVulkan12Features::default().shader_int8(true).buffer_device_address(true);
+    let matrix_units = caps.matrix.is_some();
+    let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
+        .shader_int8(true)
+        .buffer_device_address(true)
+        .shader_float16(matrix_units)
+        .vulkan_memory_model(matrix_units)
+        .vulkan_memory_model_device_scope(matrix_units);
     let mut f13 = vk::PhysicalDeviceVulkan13Features::default()
         .synchronization2(true)
         .maintenance4(true)
@@ -446,6 +464,7 @@ fn create_device(
         extensions.push(ash::khr::pipeline_executable_properties::NAME.as_ptr());
         inspection = inspection.pipeline_executable_info(true);
     }
+    let mut f_matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
     let mut info = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)
         .enabled_extension_names(&extensions)
@@ -454,6 +473,9 @@ fn create_device(
         .push_next(&mut f13);
     if inspect {
         info = info.push_next(&mut inspection);
+    }
+    if caps.matrix.is_some() {
+        info = info.push_next(&mut f_matrix);
     }
     // SAFETY: features and extensions were checked to be there; all structures live through the call.
     unsafe { instance.create_device(physical, &info, None) }.map_err(failure("open the device"))

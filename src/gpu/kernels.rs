@@ -33,6 +33,11 @@ macro_rules! modules {
                 match self { $(Module::$variant => $file,)* }
             }
 
+            /// Whether only devices with matrix units can make pipelines of it.
+            pub fn needs_matrix_units(self) -> bool {
+                matches!(self, Module::LinearMatrixInt8 | Module::AttendMatrixF16 | Module::MatrixRate)
+            }
+
             fn spirv(self) -> &'static [u8] {
                 match self { $(Module::$variant => include_bytes!(concat!("../../shaders/spv/", $file, ".spv")),)* }
             }
@@ -63,6 +68,9 @@ modules! {
     Argmax "argmax" "Greedy choice.",
     Softcap "softcap" "Logit softcap.",
     Read "read" "The read ceiling.",
+    LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
+    AttendMatrixF16 "attend_matrix_f16" "Attention of consecutive rows by matrix units, f16 cache.",
+    MatrixRate "matrix_rate" "The matrix units' ceiling.",
 }
 
 /// A pipeline: a module and the constants that it is specialised by.
@@ -77,11 +85,11 @@ pub struct Kernel {
 }
 
 /// Specialization constants of a kernel, from constant 1 on.
-pub type Constants = [u32; 8];
+pub type Constants = [u32; 12];
 
 /// The first constants as given, the others 0.
 pub const fn constants<const N: usize>(first: [u32; N]) -> Constants {
-    let mut all = [0; 8];
+    let mut all = [0; 12];
     let mut i = 0;
     while i < N {
         all[i] = first[i];

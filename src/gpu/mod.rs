@@ -12,6 +12,7 @@ pub mod inspect;
 pub mod kernels;
 pub mod linear;
 pub mod lower;
+pub mod matrix;
 pub mod memory;
 pub mod profile;
 pub mod replay;

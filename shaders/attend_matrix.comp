@@ -1,0 +1,254 @@
+// attend_matrix: out[r][h] = softmax(q[r][h] . K * scale) V by matrix units, for rows at consecutive positions of one sequence:
+// row r is at position[0] + r; flash attention: online softmax over tiles of KT keys.
+// q [rows, heads * DIM] f32; ring f16, [sequence][K, V][kv_heads][capacity][DIM]; visible are max(0, p - window + 1) ..= p.
+// out in half form: per row f16[P], P = heads * DIM padded to 32 with zeros, then the f32 scale 1 at byte 2P, rows out_stride
+// bytes apart. DIM is a multiple of the matrix units' shape and at most 256.
+// A workgroup takes QT queries: `group` heads of one KV head for QT / group rows; a subgroup M of them. A subgroup's scores
+// pass through its own part of shared memory, because only there can rows be reduced; weights return over them as f16.
+// Keys and values are a tile ahead in registers.
+// Shared memory: max(2 KT (DIM + 8) 2 + QT (KT + 8) 4, QT (DIM + 8) 2) + 4 QT bytes.
+// Bytes: keys in view * kv_heads * 2 * DIM * 2 for every QT / group rows; operations: 4 * keys * heads * DIM * rows.
+// Few waves: it is bound by the matrix units, whose operands and sums fill the registers.
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#include "common.glsl"
+
+layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer Packed4 { uvec4 at[]; };
+
+layout(push_constant) uniform Push {
+    Words state;
+    Float4s q;
+    uint64_t ring;
+    uint64_t y_out;
+    uint position;   // word index of position[0]
+    uint sequence;   // word index of sequence[0]
+    uint heads;
+    uint kv_heads;
+    uint group;      // query heads of a workgroup, a divisor of heads / kv_heads
+    uint q_stride;   // elements
+    uint out_stride; // bytes
+    uint capacity;
+    uint window;     // 0: all
+    float scale;
+};
+
+layout(constant_id = 1) const uint DIM = 128;
+layout(constant_id = 2) const uint KT = 32;
+layout(constant_id = 3) const uint SUBGROUP = 32;
+// The matrix units' shape.
+layout(constant_id = 4) const uint M = 16;
+layout(constant_id = 5) const uint N = 16;
+layout(constant_id = 6) const uint K = 16;
+
+const uint SUBGROUPS = WORKGROUP / SUBGROUP;
+const uint QT = SUBGROUPS * M;
+// Invocations that share a row of scores.
+const uint LANES = SUBGROUP / M;
+const uint QUADS = KT / 4 / LANES;
+
+// Shared memory in units of 16 bytes: rows of DIM f16 and rows of KT f32, padded against bank conflicts.
+const uint ROW_UNITS = DIM / 8 + 1;
+const uint SCORE_UNITS = KT / 4 + 2;
+const uint VALUES = KT * ROW_UNITS;
+const uint SCORES = 2 * VALUES;
+const uint TILE_UNITS = SCORES + QT * SCORE_UNITS;
+const uint QUERY_UNITS = QT * ROW_UNITS;
+shared uvec4 tiles[TILE_UNITS > QUERY_UNITS ? TILE_UNITS : QUERY_UNITS];
+shared float factors[QT];
+
+const uint PARTS = DIM / 8;
+const uint LOADS = KT * PARTS;
+const uint EACH = (LOADS + WORKGROUP - 1) / WORKGROUP;
+
+// Matrices of a row of scores, and of a row of outputs.
+const uint MATS_S = KT / N;
+const uint MATS_O = DIM / N;
+
+// An entry of the ring: no more than `capacity` positions are visible, so at most one turn is passed.
+uint wrap(uint entry) { return entry >= capacity ? entry - capacity : entry; }
+
+void main() {
+    uint live = live_rows(state, STATE_ROWS);
+    uint tile_rows = QT / group;
+    // The last rows first: they see the most keys.
+    uint r0 = (gl_NumWorkGroups.y - 1 - gl_WorkGroupID.y) * tile_rows;
+    if (r0 >= live) return;
+    uint id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+    uint h0 = gl_WorkGroupID.x * group;
+    uint p0 = state.at[position];
+
+    // Keys that some row of the tile sees, from position `first` on.
+    uint p_first = p0 + r0, p_last = p0 + min(r0 + tile_rows, live) - 1;
+    uint first = window == 0 || p_first + 1 < window ? 0 : p_first + 1 - window;
+    uint count = p_last - first + 1;
+    uint start = first % capacity;
+    const uint entry_bytes = DIM * 2;
+    uint64_t half_bytes = uint64_t(kv_heads) * capacity * entry_bytes;
+    uint64_t keys = ring + 2 * half_bytes * state.at[sequence]
+                    + uint64_t(h0 / (heads / kv_heads)) * capacity * entry_bytes;
+    uint64_t values = keys + half_bytes;
+
+    uvec4 k_next[EACH];
+    uvec4 v_next[EACH];
+    // Behind the last key all reads as zero: what the ring holds there may be no number, which no weight would cancel.
+#define FETCH(next, from, base)                                                                                        \
+    [[unroll]] for (uint i = 0; i < EACH; ++i) {                                                                       \
+        uint load = id + i * WORKGROUP, key = (base) + load / PARTS;                                                   \
+        next[i] = uvec4(0);                                                                                            \
+        if (key < count && load < LOADS) {                                                                             \
+            next[i] = Words4(from + uint64_t(wrap(start + key)) * entry_bytes + load % PARTS * 16).at[0];              \
+        }                                                                                                              \
+    }
+#define STORE(next, to)                                                                                                \
+    [[unroll]] for (uint i = 0; i < EACH; ++i) {                                                                       \
+        uint load = id + i * WORKGROUP;                                                                                \
+        if (LOADS % WORKGROUP == 0 || load < LOADS) tiles[(to) + load / PARTS * ROW_UNITS + load % PARTS] = next[i];   \
+    }
+    FETCH(k_next, keys, 0)
+    FETCH(v_next, values, 0)
+
+    // Queries, scaled so that weights are powers of 2. Those past the end repeat the last row's.
+    float q_scale = scale * 1.4426950408889634;
+    for (uint i = id; i < QT * PARTS; i += WORKGROUP) {
+        uint j = i / PARTS, r = min(r0 + j / group, live - 1);
+        uint at = (r * q_stride + (h0 + j % group) * DIM) / 4 + i % PARTS * 2;
+        vec4 a = q.at[at] * q_scale, b = q.at[at + 1] * q_scale;
+        tiles[j * ROW_UNITS + i % PARTS] =
+            uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+    }
+    barrier();
+    coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> query[DIM / K];
+    [[unroll]] for (uint i = 0; i < DIM / K; ++i) {
+        coopMatLoad(query[i], tiles, gl_SubgroupID * M * ROW_UNITS + i * (K / 8), ROW_UNITS,
+                    gl_CooperativeMatrixLayoutRowMajor);
+    }
+    barrier();
+
+    coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> sums[MATS_O];
+    [[unroll]] for (uint i = 0; i < MATS_O; ++i) {
+        sums[i] = coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>(0.0);
+    }
+
+    // This invocation's row of the subgroup's scores, and what of it.
+    uint row = lane / LANES, part = lane % LANES;
+    uint j = gl_SubgroupID * M + row;
+    uint p = p0 + min(r0 + j / group, live - 1);
+    uint scores = SCORES + gl_SubgroupID * M * SCORE_UNITS;
+    float highest = NEG_INF, total = 0;
+
+    for (uint base = 0; base < count; base += KT) {
+        STORE(k_next, 0)
+        FETCH(k_next, keys, base + KT)
+        barrier();
+
+        coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> s[MATS_S];
+        [[unroll]] for (uint n = 0; n < MATS_S; ++n) {
+            s[n] = coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>(0.0);
+            [[unroll]] for (uint i = 0; i < DIM / K; ++i) {
+                coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> key;
+                coopMatLoad(key, tiles, n * N * ROW_UNITS + i * (K / 8), ROW_UNITS,
+                            gl_CooperativeMatrixLayoutColumnMajor);
+                s[n] = coopMatMulAdd(query[i], key, s[n]);
+            }
+            coopMatStore(s[n], tiles, scores + n * (N / 4), SCORE_UNITS, gl_CooperativeMatrixLayoutRowMajor);
+        }
+        subgroupBarrier();
+
+        vec4 weights[QUADS];
+        float tile_highest = NEG_INF;
+        [[unroll]] for (uint c = 0; c < QUADS; ++c) {
+            weights[c] = uintBitsToFloat(tiles[scores + row * SCORE_UNITS + c * LANES + part]);
+        }
+        // Tiles that every row sees whole need no mask.
+        uint k_first = first + base;
+        bool whole = k_first + KT - 1 <= p_first && (window == 0 || k_first + window > p_last);
+        if (!whole) {
+            [[unroll]] for (uint c = 0; c < QUADS; ++c) {
+                [[unroll]] for (uint e = 0; e < 4; ++e) {
+                    uint key = k_first + (c * LANES + part) * 4 + e;
+                    if (key > p || (window != 0 && key + window <= p)) weights[c][e] = NEG_INF;
+                }
+            }
+        }
+        [[unroll]] for (uint c = 0; c < QUADS; ++c) {
+            vec4 w = weights[c];
+            tile_highest = max(tile_highest, max(max(w.x, w.y), max(w.z, w.w)));
+        }
+        [[unroll]] for (uint step = 1; step < LANES; step *= 2) {
+            tile_highest = max(tile_highest, subgroupShuffleXor(tile_highest, step));
+        }
+        tile_highest = max(highest, tile_highest);
+        // A row that has seen nothing yet has no highest score to subtract.
+        float offset = tile_highest == NEG_INF ? 0.0 : tile_highest;
+        float decay = exp2(highest - offset);
+        highest = tile_highest;
+        float sum = 0;
+        [[unroll]] for (uint c = 0; c < QUADS; ++c) {
+            weights[c] = exp2(weights[c] - offset);
+            sum += weights[c].x + weights[c].y + weights[c].z + weights[c].w;
+        }
+        [[unroll]] for (uint step = 1; step < LANES; step *= 2) sum += subgroupShuffleXor(sum, step);
+        total = total * decay + sum;
+        if (part == 0) factors[j] = decay;
+        subgroupBarrier();
+        [[unroll]] for (uint c = 0; c < QUADS; ++c) {
+            uint at = c * LANES + part;
+            uint unit = scores + row * SCORE_UNITS + at / 2, word = at % 2 * 2;
+            tiles[unit][word] = packHalf2x16(weights[c].xy);
+            tiles[unit][word + 1] = packHalf2x16(weights[c].zw);
+        }
+        if (subgroupMin(decay) < 1.0) {
+            // Column-major columns 0 apart: every column is the rows' factors.
+            coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> factor;
+            coopMatLoad(factor, factors, gl_SubgroupID * M, 0, gl_CooperativeMatrixLayoutColumnMajor);
+            [[unroll]] for (uint i = 0; i < MATS_O; ++i) sums[i] = sums[i] * factor;
+        }
+
+        STORE(v_next, VALUES)
+        FETCH(v_next, values, base + KT)
+        barrier();
+
+        [[unroll]] for (uint n = 0; n < KT / K; ++n) {
+            coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> weight;
+            coopMatLoad(weight, tiles, scores + n * (K / 8), SCORE_UNITS, gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint i = 0; i < MATS_O; ++i) {
+                coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> value;
+                coopMatLoad(value, tiles, VALUES + n * K * ROW_UNITS + i * (N / 8), ROW_UNITS,
+                            gl_CooperativeMatrixLayoutRowMajor);
+                sums[i] = coopMatMulAdd(weight, value, sums[i]);
+            }
+        }
+    }
+
+    // Sums leave through the scores' memory, as many matrices at a time as it holds.
+    if (part == 0) factors[j] = 1.0 / total;
+    [[unroll]] for (uint chunk = 0; chunk < MATS_O; chunk += MATS_S) {
+        subgroupBarrier();
+        [[unroll]] for (uint i = 0; i < MATS_S; ++i) {
+            if (chunk + i < MATS_O) {
+                coopMatStore(sums[chunk + i], tiles, scores + i * (N / 4), SCORE_UNITS,
+                             gl_CooperativeMatrixLayoutRowMajor);
+            }
+        }
+        subgroupBarrier();
+        for (uint e = lane; e < M * (KT / 8); e += SUBGROUP) {
+            uint query_row = e / (KT / 8), eighth = e % (KT / 8), column = chunk * N + eighth * 8;
+            uint at = gl_SubgroupID * M + query_row, r = r0 + at / group;
+            if (at / group >= tile_rows || r >= live || column >= DIM) continue;
+            uint unit = scores + query_row * SCORE_UNITS + eighth * 2;
+            vec4 a = uintBitsToFloat(tiles[unit]) * factors[at], b = uintBitsToFloat(tiles[unit + 1]) * factors[at];
+            uint64_t to = y_out + uint64_t(r) * out_stride + ((h0 + at % group) * DIM + column) * 2;
+            Packed4(to).at[0] = uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+        }
+    }
+    // The rows' padding and scale, once.
+    if (h0 != 0) return;
+    uint width = heads * DIM, padded = (width + 31) / 32 * 32;
+    for (uint r = r0 + id; r < min(r0 + tile_rows, live); r += WORKGROUP) {
+        uint64_t to = y_out + uint64_t(r) * out_stride;
+        for (uint c = width; c < padded; c += 8) Packed4(to + c * 2).at[0] = uvec4(0);
+        Floats(to + padded * 2).at[0] = 1.0;
+    }
+}

@@ -1,0 +1,270 @@
+// linear_matrix: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], by matrix units.
+// weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x in half form: per row f16[P], P = K padded to
+// 32 with zeros, then one f32 scale at byte 2P, rows x_stride bytes apart; out f32 [rows, out_stride].
+// A workgroup makes a BM x BN tile of out (rows x outputs) in steps of BK inputs; a subgroup WM x WN of it, and of each
+// step the KSPLIT-th part of the inputs. While a step is multiplied out of shared memory, the next DEPTH steps' bytes are on
+// their way from memory to registers; with DEPTH = 0 none are, which leaves registers for more workgroups at a time, whose
+// waiting and multiplying overlap. Weights become f16 between registers and shared memory, which holds one step, or with
+// BUFFERS = 2 (DEPTH 1 or more) also the one that is being stored. With
+// `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last to
+// finish adds them, always in the same order.
+// Shared memory: max(BUFFERS * (BM + BN) * (BK + 8) * 2, subgroups * M * WN * 4) bytes.
+// Bytes: N * K from memory, once where the row tiles of a weight tile run together; x from caches, N / BN times.
+// Operations: 2 * N * K * rows.
+// Few waves: it is bound by the matrix units, whose operands and sums fill the registers.
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_cooperative_matrix : require
+#include "common.glsl"
+
+layout(push_constant) uniform Push {
+    Words state;
+    uint64_t weight;
+    Floats scales;
+    uint64_t x;
+    Floats y_out;
+    Floats parts;    // [splits][rows padded to BM][N padded to BN], where splits > 1
+    Words arrived;   // one counter a tile, zero before and after
+    uint which;      // state word that counts the rows
+    uint n;          // outputs
+    uint k;          // padded inputs
+    uint x_stride;   // bytes, a multiple of 64
+    uint out_stride; // elements
+    uint splits;     // workgroups that share a tile's inputs
+};
+
+layout(constant_id = 1) const uint BM = 64;
+layout(constant_id = 2) const uint BN = 64;
+layout(constant_id = 3) const uint BK = 32;
+layout(constant_id = 4) const uint WM = 32;
+layout(constant_id = 5) const uint WN = 32;
+layout(constant_id = 6) const uint KSPLIT = 1;
+layout(constant_id = 7) const uint BUFFERS = 1;
+// 8 is common.glsl's.
+layout(constant_id = 9) const uint DEPTH = 1;
+// The matrix units' shape.
+layout(constant_id = 10) const uint M = 16;
+layout(constant_id = 11) const uint N = 16;
+layout(constant_id = 12) const uint K = 16;
+
+// Subgroups along a tile's rows and outputs, matrices of a subgroup.
+const uint SUBS_M = BM / WM;
+const uint SUBS_N = BN / WN;
+const uint MATS_M = WM / M;
+const uint MATS_N = WN / N;
+const uint SUBGROUPS = KSPLIT * SUBS_M * SUBS_N;
+
+// Rows of a tile lie this many 16-byte units apart: 8 f16 more than they have, so that reading down a column of units
+// meets every bank.
+const uint UNITS = BK / 8 + 1;
+const uint BUFFER_UNITS = (BM + BN) * UNITS;
+const uint STAGE_UNITS = SUBGROUPS * M * WN / 4;
+const uint TILE_UNITS = BUFFERS * BUFFER_UNITS;
+shared uvec4 tiles[TILE_UNITS > STAGE_UNITS ? TILE_UNITS : STAGE_UNITS];
+shared bool is_last;
+
+// 16-byte loads of one step: of a row, in all, and of an invocation.
+const uint W_PARTS = BK / 16;
+const uint X_PARTS = BK / 8;
+const uint W_LOADS = BN * W_PARTS;
+const uint X_LOADS = BM * X_PARTS;
+const uint W_EACH = (W_LOADS + WORKGROUP - 1) / WORKGROUP;
+const uint X_EACH = (X_LOADS + WORKGROUP - 1) / WORKGROUP;
+const uint SLOTS = DEPTH > 0 ? DEPTH : 1;
+
+// Four weights as f16, elements 0 and 2 before 1 and 3: bytes become f16 by putting them behind 0x64, which makes 1024 + b,
+// where the sign's flip has added 128 to b. x is put in the same order.
+uvec2 widen4(uint w) {
+    f16vec2 offset = f16vec2(1152.0hf);
+    uint even = (w & 0x00ff00ffu) ^ 0x64806480u, odd = ((w >> 8) & 0x00ff00ffu) ^ 0x64806480u;
+    return uvec2(packFloat2x16(unpackFloat2x16(even) - offset), packFloat2x16(unpackFloat2x16(odd) - offset));
+}
+uvec2 reorder4(uint x01, uint x23) {
+    return uvec2((x01 & 0xffffu) | (x23 << 16), (x01 >> 16) | (x23 & 0xffff0000u));
+}
+
+// Where rows have 4 units, 5 apart: the order of a tile's rows in which eight invocations that store together, two a row of
+// weights or four a row of x, meet eight different banks.
+uint bank_order_w(uint i) { return (i & ~6u) | ((i & 2u) << 1) | ((i & 4u) >> 1); }
+uint bank_order_x(uint i) { return (i & ~7u) | ((i & 1u) << 2) | ((i & 6u) >> 1); }
+
+void main() {
+    uint live = live_rows(state, which);
+    uint split = gl_WorkGroupID.x % splits, row_tile = gl_WorkGroupID.x / splits;
+    uint r0 = row_tile * BM, n0 = gl_WorkGroupID.y * BN;
+    if (r0 >= live) return;
+    uint id = gl_LocalInvocationID.x;
+
+    // The steps of this split.
+    uint steps = (k + BK - 1) / BK;
+    uint step_first = split * steps / splits, step_end = (split + 1) * steps / splits;
+
+    // Where this invocation's loads begin, and where in shared memory they end. Rows past the end repeat the last one.
+    uint64_t w_tile = weight + uint64_t(n0) * k, x_tile = x + uint64_t(r0) * x_stride;
+    uint w_at[W_EACH];
+    uint x_at[X_EACH];
+    uint w_to[W_EACH];
+    uint x_to[X_EACH];
+    [[unroll]] for (uint i = 0; i < W_EACH; ++i) {
+        uint load = id + i * WORKGROUP, part = load % W_PARTS;
+        uint row = W_PARTS == 2 ? bank_order_w(load / W_PARTS) : load / W_PARTS;
+        w_at[i] = min(row, n - 1 - n0) * k + part * 16;
+        w_to[i] = (BM + row) * UNITS + part * 2;
+    }
+    [[unroll]] for (uint i = 0; i < X_EACH; ++i) {
+        uint load = id + i * WORKGROUP, part = load % X_PARTS;
+        uint row = X_PARTS == 4 ? bank_order_x(load / X_PARTS) : load / X_PARTS;
+        x_at[i] = min(row, live - 1 - r0) * x_stride + part * 16;
+        x_to[i] = row * UNITS + part;
+    }
+
+    uint subgroup_k = gl_SubgroupID / (SUBS_M * SUBS_N);
+    uint subgroup_m = gl_SubgroupID / SUBS_N % SUBS_M, subgroup_n = gl_SubgroupID % SUBS_N;
+    uint a_at = subgroup_m * WM * UNITS + subgroup_k * (BK / KSPLIT / 8);
+    uint b_at = (BM + subgroup_n * WN) * UNITS + subgroup_k * (BK / KSPLIT / 8);
+
+    coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> sums[MATS_M * MATS_N];
+    [[unroll]] for (uint i = 0; i < MATS_M * MATS_N; ++i) {
+        sums[i] = coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>(0.0);
+    }
+
+    // Steps on their way: the s-th is in slot s % SLOTS.
+    uvec4 w_next[SLOTS * W_EACH];
+    uvec4 x_next[SLOTS * X_EACH];
+
+    // What lies behind the inputs' end reads as zero.
+#define FETCH(slot, step)                                                                                              \
+    [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                     \
+        uint at = (step) * BK + (id + i * WORKGROUP) % W_PARTS * 16;                                                   \
+        w_next[(slot) * W_EACH + i] = uvec4(0);                                                                        \
+        if ((step) < step_end && at < k) w_next[(slot) * W_EACH + i] = Words4(w_tile + (w_at[i] + (step) * BK)).at[0]; \
+    }                                                                                                                  \
+    [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                     \
+        uint at = (step) * BK + (id + i * WORKGROUP) % X_PARTS * 8;                                                    \
+        x_next[(slot) * X_EACH + i] = uvec4(0);                                                                        \
+        if ((step) < step_end && at < k) x_next[(slot) * X_EACH + i] = Words4(x_tile + (x_at[i] + (step) * BK * 2)).at[0]; \
+    }
+#define STORE(slot, base)                                                                                              \
+    [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                     \
+        if (W_LOADS % WORKGROUP == 0 || id + i * WORKGROUP < W_LOADS) {                                                \
+            uvec4 w = w_next[(slot) * W_EACH + i];                                                                     \
+            tiles[(base) + w_to[i]] = uvec4(widen4(w.x), widen4(w.y));                                                 \
+            tiles[(base) + w_to[i] + 1] = uvec4(widen4(w.z), widen4(w.w));                                             \
+        }                                                                                                              \
+    }                                                                                                                  \
+    [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                     \
+        if (X_LOADS % WORKGROUP == 0 || id + i * WORKGROUP < X_LOADS) {                                                \
+            uvec4 v = x_next[(slot) * X_EACH + i];                                                                     \
+            tiles[(base) + x_to[i]] = uvec4(reorder4(v.x, v.y), reorder4(v.z, v.w));                                   \
+        }                                                                                                              \
+    }
+
+#define LOAD_A(a, i) coopMatLoad(a, tiles, a_unit + (i) * M * UNITS, UNITS, gl_CooperativeMatrixLayoutRowMajor);
+#define LOAD_B(b, j) coopMatLoad(b, tiles, b_unit + (j) * N * UNITS, UNITS, gl_CooperativeMatrixLayoutColumnMajor);
+
+    [[unroll]] for (uint d = 0; d < DEPTH; ++d) { FETCH(d, step_first + d) }
+    if (BUFFERS == 2) {
+        STORE(0, 0)
+        FETCH(0, step_first + DEPTH)
+        barrier();
+    }
+    for (uint round = step_first; round < step_end; round += SLOTS) {
+        [[unroll]] for (uint d = 0; d < SLOTS; ++d) {
+            uint step = round + d;
+            if (step >= step_end) break;
+            uint base = 0;
+            if (DEPTH == 0) {
+                FETCH(0, step)
+                barrier();
+                STORE(0, 0)
+                barrier();
+            } else if (BUFFERS == 1) {
+                barrier();
+                STORE(d, 0)
+                FETCH(d, step + DEPTH)
+                barrier();
+            } else {
+                const uint next = (d + 1) % SLOTS;
+                base = ((step - step_first) & 1) * BUFFER_UNITS;
+                STORE(next, BUFFER_UNITS - base)
+                FETCH(next, step + 1 + DEPTH)
+            }
+            // The longer side of a subgroup's tile passes through while the shorter one stays in registers.
+            [[unroll]] for (uint kk = 0; kk < BK / KSPLIT; kk += K) {
+                uint a_unit = base + a_at + kk / 8, b_unit = base + b_at + kk / 8;
+                if (MATS_M > MATS_N) {
+                    coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b[MATS_N];
+                    [[unroll]] for (uint j = 0; j < MATS_N; ++j) LOAD_B(b[j], j)
+                    [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
+                        coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a;
+                        LOAD_A(a, i)
+                        [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
+                            sums[i * MATS_N + j] = coopMatMulAdd(a, b[j], sums[i * MATS_N + j]);
+                        }
+                    }
+                } else {
+                    coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a[MATS_M];
+                    [[unroll]] for (uint i = 0; i < MATS_M; ++i) LOAD_A(a[i], i)
+                    [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
+                        coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b;
+                        LOAD_B(b, j)
+                        [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
+                            sums[i * MATS_N + j] = coopMatMulAdd(a[i], b, sums[i * MATS_N + j]);
+                        }
+                    }
+                }
+            }
+            if (BUFFERS == 2) barrier();
+        }
+    }
+
+    // Sums leave through shared memory, where the parts of KSPLIT meet: M rows of each subgroup at a time.
+    uint padded_n = gl_NumWorkGroups.y * BN;
+    uint part_rows = gl_NumWorkGroups.x / splits * BM;
+    [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
+        barrier();
+        [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
+            coopMatStore(sums[i * MATS_N + j], tiles, gl_SubgroupID * (M * WN / 4) + j * (N / 4), WN / 4,
+                         gl_CooperativeMatrixLayoutRowMajor);
+        }
+        barrier();
+        for (uint e = id; e < SUBS_M * M * BN; e += WORKGROUP) {
+            uint column = e % BN, row = e / BN;
+            uint at = ((row / M * SUBS_N + column / WN) * M + row % M) * WN + column % WN;
+            float y = 0;
+            [[unroll]] for (uint part = 0; part < KSPLIT; ++part) {
+                uint word = at + part * (SUBS_M * SUBS_N * M * WN);
+                y += uintBitsToFloat(tiles[word / 4][word % 4]);
+            }
+            uint r = r0 + row / M * WM + i * M + row % M, o = n0 + column;
+            if (splits > 1) {
+                parts.at[(split * part_rows + r) * padded_n + o] = y;
+            } else if (r < live && o < n) {
+                float x_scale = Floats(x + uint64_t(r) * x_stride + (k + 31) / 32 * 64).at[0];
+                y_out.at[r * out_stride + o] = y * scales.at[o] * x_scale;
+            }
+        }
+    }
+    if (splits == 1) return;
+
+    // The last workgroup of a tile adds the parts: what the others stored before they counted themselves is visible to it.
+    memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
+    barrier();
+    if (id == 0) {
+        uint tile = row_tile * gl_NumWorkGroups.y + gl_WorkGroupID.y;
+        is_last = atomicAdd(arrived.at[tile], 1, gl_ScopeDevice, gl_StorageSemanticsBuffer,
+                            gl_SemanticsAcquireRelease) == splits - 1;
+        if (is_last) arrived.at[tile] = 0;
+    }
+    barrier();
+    if (!is_last) return;
+    memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquire | gl_SemanticsMakeVisible);
+    for (uint e = id; e < BM * BN; e += WORKGROUP) {
+        uint r = r0 + e / BN, o = n0 + e % BN;
+        if (r >= live || o >= n) continue;
+        float y = 0;
+        for (uint part = 0; part < splits; ++part) y += parts.at[(part * part_rows + r) * padded_n + o];
+        float x_scale = Floats(x + uint64_t(r) * x_stride + (k + 31) / 32 * 64).at[0];
+        y_out.at[r * out_stride + o] = y * scales.at[o] * x_scale;
+    }
+}

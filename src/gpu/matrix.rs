@@ -1,0 +1,443 @@
+//! Matrix units: what a device has of them, and which tiles its matrix products are cut into.
+//!
+//! They are reached through `VK_KHR_cooperative_matrix`, whose matrices differ from device to device (16x16x16 on NVIDIA and
+//! AMD, 8x8x8 on lavapipe): a kernel's matrices are specialization constants, and a tile here is a multiple of them.
+
+use super::dispatch::Push;
+use super::kernels::{Kernel, Module, constants};
+use ash::vk;
+use std::ffi::CStr;
+
+/// The device extension that gives access to matrix units.
+pub const EXTENSION: &CStr = ash::khr::cooperative_matrix::NAME;
+
+/// A device's matrix units, as the kernels use them: D = A B + C with A `[m, k]` and B `[k, n]` of f16, C and D `[m, n]` of
+/// f32, one product a subgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Units {
+    /// Rows of A.
+    pub m: u32,
+    /// Columns of B.
+    pub n: u32,
+    /// Columns of A.
+    pub k: u32,
+    /// Invocations of a subgroup.
+    pub subgroup: u32,
+    /// Bytes of shared memory that a workgroup may have.
+    pub shared_bytes: u32,
+    /// Invocations that a workgroup may have.
+    pub max_workgroup: u32,
+    /// Bytes of sums that an invocation can keep in registers.
+    pub sum_bytes: u32,
+}
+
+/// PCI's number of AMD, whose compiler (RADV of Mesa 25.0) puts more than 256 bytes of sums into scratch memory.
+const AMD: u32 = 0x1002;
+
+impl Units {
+    /// The matrix units of a device that has `EXTENSION`, at subgroups of `subgroup`; `None` if it lacks a feature that the
+    /// kernels need, or the product f16 x f16 + f32.
+    pub(super) fn detect(
+        entry: &ash::Entry,
+        instance: &ash::Instance,
+        physical: vk::PhysicalDevice,
+        subgroup: u32,
+    ) -> Option<Units> {
+        let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
+        let mut f12 = vk::PhysicalDeviceVulkan12Features::default();
+        let mut f = vk::PhysicalDeviceFeatures2::default().push_next(&mut f12).push_next(&mut matrix);
+        // SAFETY: `physical` comes from this instance; the chain is of valid structures, and the extension is there.
+        unsafe { instance.get_physical_device_features2(physical, &mut f) };
+        let features = [
+            matrix.cooperative_matrix,
+            f12.shader_float16,
+            f12.vulkan_memory_model,
+            f12.vulkan_memory_model_device_scope,
+        ];
+        let mut p_matrix = vk::PhysicalDeviceCooperativeMatrixPropertiesKHR::default();
+        let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
+        let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11).push_next(&mut p_matrix);
+        // SAFETY: as above.
+        unsafe { instance.get_physical_device_properties2(physical, &mut p) };
+        let (limits, vendor) = (p.properties.limits, p.properties.vendor_id);
+        if features.contains(&vk::FALSE)
+            || !p_matrix.cooperative_matrix_supported_stages.contains(vk::ShaderStageFlags::COMPUTE)
+            || !p11.subgroup_supported_operations.contains(vk::SubgroupFeatureFlags::SHUFFLE)
+        {
+            return None;
+        }
+        let functions = ash::khr::cooperative_matrix::Instance::new(entry, instance);
+        // SAFETY: as above.
+        let shapes = unsafe { functions.get_physical_device_cooperative_matrix_properties(physical) }.ok()?;
+        let (half, single) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
+        let fits = |s: &&vk::CooperativeMatrixPropertiesKHR<'_>| {
+            [s.a_type, s.b_type, s.c_type, s.result_type] == [half, half, single, single]
+                && s.scope == vk::ScopeKHR::SUBGROUP
+                && [s.m_size, s.n_size, s.k_size].iter().all(|n| [8, 16].contains(n))
+        };
+        // The largest: fewest instructions and loads a product.
+        let s = shapes.iter().filter(fits).max_by_key(|s| s.m_size * s.n_size * s.k_size)?;
+        Some(Units {
+            m: s.m_size,
+            n: s.n_size,
+            k: s.k_size,
+            subgroup,
+            shared_bytes: limits.max_compute_shared_memory_size,
+            sum_bytes: if vendor == AMD { 256 } else { u32::MAX },
+            max_workgroup: limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]),
+        })
+    }
+}
+
+/// Bytes of shared memory beside the tiles: what common.glsl declares, and flags.
+const SHARED_REST: u32 = 1024 + 16;
+
+/// How a workgroup of `linear_matrix` cuts its product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LinearTile {
+    /// Rows of x of a workgroup's tile.
+    pub rows: u32,
+    /// Outputs of a workgroup's tile.
+    pub outputs: u32,
+    /// Inputs of a step, a multiple of 16.
+    pub inputs: u32,
+    /// Rows of a subgroup's part.
+    pub subgroup_rows: u32,
+    /// Outputs of a subgroup's part.
+    pub subgroup_outputs: u32,
+    /// Subgroups that share an output, each with its part of a step's inputs.
+    pub input_parts: u32,
+    /// Steps in shared memory: with 2, one is filled while the other is multiplied.
+    pub buffers: u32,
+    /// Steps that are on their way from memory.
+    pub depth: u32,
+}
+
+impl LinearTile {
+    const fn new(tile: [u32; 3], part: [u32; 2], input_parts: u32, [buffers, depth]: [u32; 2]) -> LinearTile {
+        let [rows, outputs, inputs] = tile;
+        let [subgroup_rows, subgroup_outputs] = part;
+        LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, buffers, depth }
+    }
+
+    fn subgroups(self) -> u32 {
+        self.input_parts * (self.rows / self.subgroup_rows) * (self.outputs / self.subgroup_outputs)
+    }
+
+    /// Bytes of shared memory on a device with `units`.
+    pub fn shared_bytes(self, units: Units) -> u32 {
+        let steps = self.buffers * (self.rows + self.outputs) * (self.inputs + 8) * 2;
+        let stage = self.subgroups() * units.m * self.subgroup_outputs * 4;
+        steps.max(stage) + SHARED_REST
+    }
+
+    fn fits(self, units: Units) -> bool {
+        self.subgroup_rows.is_multiple_of(units.m)
+            && self.subgroup_outputs.is_multiple_of(units.n)
+            && (self.inputs / self.input_parts).is_multiple_of(units.k)
+            && self.shared_bytes(units) <= units.shared_bytes
+            && self.subgroups() * units.subgroup <= units.max_workgroup
+            && 4 * self.subgroup_rows * self.subgroup_outputs / units.subgroup <= units.sum_bytes
+    }
+
+    /// The tile as text: `rows x outputs x inputs`, the subgroup's part, input parts, buffers and depth.
+    pub fn name(self) -> String {
+        let LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, buffers, depth } = self;
+        format!("{rows}x{outputs}x{inputs}/{subgroup_rows}x{subgroup_outputs}/{input_parts} b{buffers}d{depth}")
+    }
+}
+
+/// Every tile, those of many rows first.
+#[rustfmt::skip]
+const LINEAR_TILES: &[LinearTile] = &[
+    LinearTile::new([128, 128, 64], [64, 32], 1, [1, 1]),
+    LinearTile::new([128, 128, 64], [64, 32], 1, [1, 0]),
+    LinearTile::new([128, 128, 32], [64, 32], 1, [1, 0]),
+    LinearTile::new([128, 128, 64], [64, 32], 2, [1, 2]),
+    LinearTile::new([128, 128, 64], [64, 64], 1, [1, 0]),
+    LinearTile::new([128, 128, 32], [64, 64], 1, [1, 0]),
+    LinearTile::new([128, 128, 64], [32, 64], 1, [1, 0]),
+    LinearTile::new([128, 128, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([128, 192, 32], [64, 48], 1, [1, 2]),
+    LinearTile::new([256, 96, 32], [64, 48], 1, [1, 1]),
+    LinearTile::new([128, 96, 64], [64, 48], 1, [1, 0]),
+    LinearTile::new([128, 256, 32], [64, 64], 1, [1, 0]),
+    LinearTile::new([256, 128, 32], [64, 64], 1, [1, 0]),
+    LinearTile::new([256, 128, 32], [64, 32], 1, [1, 0]),
+    LinearTile::new([128, 64, 64], [64, 32], 1, [1, 0]),
+    LinearTile::new([128, 64, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([64, 128, 64], [32, 64], 1, [1, 0]),
+    LinearTile::new([64, 128, 64], [32, 32], 1, [1, 1]),
+    LinearTile::new([64, 128, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([64, 64, 128], [32, 32], 2, [1, 2]),
+    LinearTile::new([64, 64, 128], [32, 32], 2, [1, 0]),
+    LinearTile::new([64, 64, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([64, 64, 128], [32, 32], 1, [1, 0]),
+    LinearTile::new([64, 32, 128], [32, 32], 2, [1, 0]),
+    LinearTile::new([32, 128, 128], [32, 32], 2, [1, 3]),
+    LinearTile::new([32, 128, 128], [32, 64], 4, [1, 2]),
+    LinearTile::new([32, 128, 128], [32, 32], 1, [1, 0]),
+    LinearTile::new([32, 128, 128], [32, 32], 2, [1, 0]),
+    LinearTile::new([32, 128, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([32, 64, 128], [32, 32], 4, [1, 3]),
+    LinearTile::new([32, 64, 128], [32, 32], 2, [1, 0]),
+    LinearTile::new([32, 64, 128], [32, 16], 1, [1, 0]),
+    LinearTile::new([32, 64, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([32, 32, 256], [32, 32], 4, [1, 0]),
+    LinearTile::new([16, 128, 128], [16, 64], 4, [1, 3]),
+    LinearTile::new([16, 128, 128], [16, 32], 2, [1, 1]),
+    LinearTile::new([16, 128, 128], [16, 32], 1, [1, 0]),
+    LinearTile::new([16, 128, 128], [16, 32], 2, [1, 0]),
+    LinearTile::new([16, 128, 64], [16, 32], 1, [1, 0]),
+    LinearTile::new([16, 64, 256], [16, 64], 8, [1, 2]),
+    LinearTile::new([16, 64, 256], [16, 32], 4, [1, 0]),
+    LinearTile::new([16, 64, 128], [16, 32], 2, [1, 0]),
+    LinearTile::new([16, 64, 128], [16, 16], 1, [1, 0]),
+    LinearTile::new([16, 64, 64], [16, 16], 1, [1, 0]),
+    LinearTile::new([16, 32, 256], [16, 16], 2, [1, 0]),
+    LinearTile::new([16, 32, 256], [16, 32], 4, [1, 0]),
+    LinearTile::new([32, 64, 64], [32, 32], 1, [2, 2]),
+    LinearTile::new([16, 64, 128], [16, 16], 1, [2, 1]),
+];
+
+/// One way to run a matrix product on matrix units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Linear {
+    /// The tile.
+    pub tile: LinearTile,
+    /// Workgroups that share a tile's inputs.
+    pub splits: u32,
+}
+
+impl Linear {
+    /// The pipeline.
+    pub fn kernel(self, units: Units) -> Kernel {
+        let t = self.tile;
+        let constants = constants([
+            t.rows,
+            t.outputs,
+            t.inputs,
+            t.subgroup_rows,
+            t.subgroup_outputs,
+            t.input_parts,
+            t.buffers,
+            0,
+            t.depth,
+            units.m,
+            units.n,
+            units.k,
+        ]);
+        Kernel { module: Module::LinearMatrixInt8, workgroup: t.subgroups() * units.subgroup, constants }
+    }
+
+    /// Workgroups for `rows` rows and `outputs` outputs. All row tiles of a weight tile run together, so that its bytes
+    /// are read from memory once.
+    pub fn groups(self, rows: usize, outputs: usize) -> [u32; 3] {
+        let row_tiles = (rows as u32).div_ceil(self.tile.rows);
+        [row_tiles * self.splits, (outputs as u32).div_ceil(self.tile.outputs), 1]
+    }
+
+    /// Bytes of [`LinearPush::parts`] and of [`LinearPush::arrived`] for `rows` rows and `outputs` outputs.
+    pub fn scratch_bytes(self, rows: usize, outputs: usize) -> [u64; 2] {
+        if self.splits == 1 {
+            return [0, 0];
+        }
+        let [x, y, _] = self.groups(rows, outputs).map(u64::from);
+        let tiles = x / u64::from(self.splits) * y;
+        let area = u64::from(self.tile.rows) * u64::from(self.tile.outputs);
+        [4 * tiles * u64::from(self.splits) * area, 4 * tiles]
+    }
+}
+
+/// Workgroups in one dimension that every Vulkan device takes.
+const MAX_GROUPS: u32 = 65_535;
+
+/// Ways to run a product of `rows` rows with an INT8 matrix `[outputs, inputs]`, the one that should be fastest first.
+pub fn linear_variants(units: Units, rows: usize, outputs: usize, inputs: usize) -> Vec<Linear> {
+    let mut out = Vec::new();
+    for &tile in LINEAR_TILES.iter().filter(|t| t.fits(units)) {
+        for splits in [1, 2, 3, 4, 6, 8] {
+            let steps = (inputs as u32).div_ceil(tile.inputs);
+            let linear = Linear { tile, splits };
+            let [x, y, _] = linear.groups(rows, outputs);
+            if x.max(y) <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {
+                out.push(linear);
+            }
+        }
+    }
+    out
+}
+
+/// Operands of `linear_matrix`; addresses are multiples of 64 unless said otherwise.
+#[derive(Debug, Clone, Copy)]
+pub struct LinearPush {
+    /// The step state.
+    pub state: u64,
+    /// INT8 `[outputs, inputs]`; a multiple of 16.
+    pub weight: u64,
+    /// f32 `[outputs]`; a multiple of 4.
+    pub scales: u64,
+    /// `[rows]` in half form: f16 `[inputs padded to 32]`, then one f32 scale.
+    pub x: u64,
+    /// f32 `[rows, out_stride]`; a multiple of 4.
+    pub out: u64,
+    /// Scratch of [`Linear::scratch_bytes`]; unused without splits.
+    pub parts: u64,
+    /// Counters, zero before the first run (each run leaves them so); unused without splits.
+    pub arrived: u64,
+    /// State word that counts the live rows.
+    pub which: usize,
+    /// Outputs.
+    pub outputs: usize,
+    /// Inputs, padded to 16.
+    pub inputs: usize,
+    /// Bytes from row to row of x, a multiple of 64.
+    pub x_stride: usize,
+    /// Elements from row to row of the output.
+    pub out_stride: usize,
+    /// [`Linear::splits`].
+    pub splits: u32,
+}
+
+impl LinearPush {
+    /// The push constants.
+    pub fn push(&self) -> Push {
+        Push::new()
+            .address(self.state)
+            .address(self.weight)
+            .address(self.scales)
+            .address(self.x)
+            .address(self.out)
+            .address(self.parts)
+            .address(self.arrived)
+            .word(self.which)
+            .word(self.outputs)
+            .word(self.inputs)
+            .word(self.x_stride)
+            .word(self.out_stride)
+            .word(self.splits as usize)
+    }
+}
+
+/// One way to run attention on matrix units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Attend {
+    /// Elements of a head.
+    pub dim: u32,
+    /// Keys of a tile.
+    pub keys: u32,
+    /// Subgroups of a workgroup; each takes as many queries as a matrix has rows.
+    pub subgroups: u32,
+    /// Query heads of a workgroup, all of one KV head.
+    pub group: u32,
+}
+
+/// Shapes of attention workgroups: keys of a tile, subgroups; the best first (measured on an H200).
+const ATTEND_SHAPES: &[[u32; 2]] = &[[32, 8], [32, 4], [48, 4], [16, 8], [16, 4]];
+
+/// Ways to run attention of `heads` query heads over `kv_heads` KV heads of `dim` elements, the one that should be fastest
+/// first; none where a head is no whole number of matrices or more than 256 elements.
+pub fn attend_variants(units: Units, heads: usize, kv_heads: usize, dim: usize) -> Vec<Attend> {
+    let (dim, ratio) = (dim as u32, (heads / kv_heads) as u32);
+    if dim > 256 || !dim.is_multiple_of(units.k) || !dim.is_multiple_of(units.n) {
+        return Vec::new();
+    }
+    let shapes = ATTEND_SHAPES.iter().map(|&[keys, subgroups]| {
+        let queries = subgroups * units.m;
+        // All heads of a KV head share its keys, as many as divide evenly.
+        let group = (1..=ratio.min(queries)).rev().find(|g| ratio.is_multiple_of(*g)).unwrap_or(1);
+        Attend { dim, keys, subgroups, group }
+    });
+    shapes.filter(|a| a.fits(units)).collect()
+}
+
+impl Attend {
+    fn queries(self, units: Units) -> u32 {
+        self.subgroups * units.m
+    }
+
+    /// Bytes of shared memory on a device with `units`.
+    pub fn shared_bytes(self, units: Units) -> u32 {
+        let queries = self.queries(units);
+        let row = 2 * (self.dim + 8);
+        let tiles = 2 * self.keys * row + queries * 4 * (self.keys + 8);
+        tiles.max(queries * row) + 4 * queries + SHARED_REST
+    }
+
+    fn fits(self, units: Units) -> bool {
+        // Each invocation takes whole vectors of its row's scores.
+        let lanes = units.subgroup / units.m;
+        units.subgroup.is_multiple_of(units.m)
+            && lanes.is_power_of_two()
+            && self.keys.is_multiple_of(4 * lanes)
+            && self.keys.is_multiple_of(units.n)
+            && self.keys.is_multiple_of(units.k)
+            && self.shared_bytes(units) <= units.shared_bytes
+            && self.subgroups * units.subgroup <= units.max_workgroup
+    }
+
+    /// The pipeline.
+    pub fn kernel(self, units: Units) -> Kernel {
+        let constants = constants([self.dim, self.keys, units.subgroup, units.m, units.n, units.k]);
+        Kernel { module: Module::AttendMatrixF16, workgroup: self.subgroups * units.subgroup, constants }
+    }
+
+    /// Workgroups for `rows` rows of `heads` heads.
+    pub fn groups(self, units: Units, rows: usize, heads: usize) -> [u32; 3] {
+        [heads as u32 / self.group, (rows as u32).div_ceil(self.queries(units) / self.group), 1]
+    }
+}
+
+/// Operands of `attend_matrix`.
+#[derive(Debug, Clone, Copy)]
+pub struct AttendPush {
+    /// The step state.
+    pub state: u64,
+    /// f32 `[rows, q_stride]`, normed and rotated; a multiple of 16.
+    pub q: u64,
+    /// f16 `[sequence][K, V][kv_heads][capacity][dim]`; a multiple of 16.
+    pub ring: u64,
+    /// `[rows]` in half form: f16 `[heads * dim padded to 32]`, then the f32 scale 1; a multiple of 16.
+    pub out: u64,
+    /// State word of row 0's position; the other rows follow it.
+    pub position: usize,
+    /// State word of row 0's sequence, that of every row.
+    pub sequence: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// KV heads.
+    pub kv_heads: usize,
+    /// [`Attend::group`].
+    pub group: u32,
+    /// Elements from row to row of q, a multiple of 4.
+    pub q_stride: usize,
+    /// Bytes from row to row of the output, a multiple of 16.
+    pub out_stride: usize,
+    /// Entries of the ring.
+    pub capacity: usize,
+    /// Positions in view, or `None` for all.
+    pub window: Option<usize>,
+    /// What scores are multiplied by.
+    pub scale: f32,
+}
+
+impl AttendPush {
+    /// The push constants.
+    pub fn push(&self) -> Push {
+        Push::new()
+            .address(self.state)
+            .address(self.q)
+            .address(self.ring)
+            .address(self.out)
+            .word(self.position)
+            .word(self.sequence)
+            .word(self.heads)
+            .word(self.kv_heads)
+            .word(self.group as usize)
+            .word(self.q_stride)
+            .word(self.out_stride)
+            .word(self.capacity)
+            .word(self.window.unwrap_or(0))
+            .float(self.scale)
+    }
+}

@@ -1,0 +1,572 @@
+//! The kernels for matrix units, each variant against sums in f64. A device without matrix units cannot run them: the test
+//! says so by name. lavapipe has them from Mesa 26.1 on.
+
+mod common;
+
+use ash::vk;
+use half::f16;
+use kiln::gpu::bake::Queue;
+use kiln::gpu::dispatch::Dispatch;
+use kiln::gpu::kernels::Pipelines;
+use kiln::gpu::matrix::{self, AttendPush, Linear, LinearPush, Units};
+use kiln::gpu::memory::{Access, Buffer, describe};
+use kiln::gpu::stamps::StampPool;
+use kiln::gpu::{Gpu, ceiling};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+/// What outputs hold before a kernel runs: a NaN that no kernel makes.
+const POISON: u32 = 0x7fc0_dead;
+
+/// A device with matrix units, and what a test needs to run kernels on it.
+struct Bench {
+    queue: Queue,
+    pipelines: Pipelines,
+    units: Units,
+    heap: usize,
+    gpu: Rc<Gpu>,
+}
+
+impl Bench {
+    fn open(test: &str) -> Option<Bench> {
+        let gpu = Rc::new(common::open_gpu());
+        let Some(units) = gpu.caps.matrix else {
+            println!("{test}: not checked here: {} has no matrix units", gpu.caps.name);
+            return None;
+        };
+        println!("{test}: {}, {units:?}", gpu.caps.name);
+        let heaps = describe(&gpu).heaps;
+        let heap =
+            heaps.iter().position(|h| h.device_local && h.host_visible).expect("memory that host and device see");
+        let (queue, pipelines) = (Queue::new(&gpu).unwrap(), Pipelines::new(&gpu).unwrap());
+        Some(Bench { queue, pipelines, units, heap, gpu })
+    }
+
+    fn buffer(&self, bytes: &[u8]) -> Buffer {
+        let mut b = Buffer::new(&self.gpu, bytes.len() as u64, self.heap, Access::Host).unwrap();
+        b.bytes_mut().unwrap()[..bytes.len()].copy_from_slice(bytes);
+        b
+    }
+
+    fn poisoned(&self, words: usize) -> Buffer {
+        self.buffer(bytemuck::cast_slice(&vec![POISON; words]))
+    }
+
+    fn run(&mut self, dispatches: &[Dispatch]) {
+        let commands = self.queue.bake(&[dispatches], &mut self.pipelines, None, &[]).unwrap();
+        self.queue.submit(&[commands], true).unwrap();
+        self.queue.wait().unwrap();
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        assert_eq!(kiln::gpu::device::validation_messages(), 0);
+    }
+}
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 24
+    }
+
+    /// From -1 to 1.
+    fn real(&mut self) -> f32 {
+        (self.bits() % 65536) as f32 / 32767.5 - 1.0
+    }
+}
+
+fn words(b: &Buffer) -> Vec<u32> {
+    bytemuck::cast_slice(b.bytes().unwrap()).to_vec()
+}
+
+/// Root mean square of the difference over that of `want`; NaN if any is not finite.
+fn relative_rms(got: impl Iterator<Item = f32>, want: &[f64]) -> f64 {
+    let mut difference = 0.0;
+    for (x, &y) in got.zip(want) {
+        difference += (f64::from(x) - y).powi(2);
+    }
+    (difference / want.iter().map(|y| y * y).sum::<f64>()).sqrt()
+}
+
+/// A matrix product with random operands.
+struct Product {
+    n: usize,
+    /// Padded to 16.
+    k: usize,
+    rows: usize,
+    weights: Vec<i8>,
+    scales: Vec<f32>,
+    x: Vec<f16>,
+    x_scales: Vec<f32>,
+}
+
+impl Product {
+    fn new(rows: usize, n: usize, k: usize, seed: u64) -> Product {
+        let mut random = Random(seed);
+        let padded = k.next_multiple_of(16);
+        let mut weights = vec![0; n * padded];
+        for row in weights.chunks_exact_mut(padded) {
+            row[..k].fill_with(|| random.bits() as i8);
+        }
+        let scales = (0..n).map(|_| 0.01 + 0.005 * random.real()).collect();
+        let x_stride = k.next_multiple_of(32);
+        let mut x = vec![f16::ZERO; rows * x_stride];
+        for row in x.chunks_exact_mut(x_stride) {
+            row[..k].fill_with(|| f16::from_f32(random.real()));
+        }
+        let x_scales = (0..rows).map(|_| 1.0 + 0.9 * random.real()).collect();
+        Product { n, k: padded, rows, weights, scales, x, x_scales }
+    }
+
+    fn x_stride(&self) -> usize {
+        (2 * self.k.next_multiple_of(32) + 4).next_multiple_of(64)
+    }
+
+    /// x in half form, with NaN between the rows.
+    fn half_form(&self) -> Vec<u8> {
+        let p = self.k.next_multiple_of(32);
+        let mut out = vec![0xff; self.rows * self.x_stride()];
+        for (r, row) in out.chunks_exact_mut(self.x_stride()).enumerate() {
+            let bits: Vec<u16> = self.x[r * p..][..p].iter().map(|x| x.to_bits()).collect();
+            row[..2 * p].copy_from_slice(bytemuck::cast_slice(&bits));
+            row[2 * p..2 * p + 4].copy_from_slice(&self.x_scales[r].to_le_bytes());
+        }
+        out
+    }
+
+    fn expected(&self) -> Vec<f64> {
+        let p = self.k.next_multiple_of(32);
+        let x: Vec<f64> = self.x.iter().map(|x| x.to_f64()).collect();
+        let w: Vec<f64> = self.weights.iter().map(|&w| f64::from(w)).collect();
+        let mut out = Vec::with_capacity(self.rows * self.n);
+        for r in 0..self.rows {
+            for n in 0..self.n {
+                let sum: f64 = x[r * p..][..self.k].iter().zip(&w[n * self.k..][..self.k]).map(|(a, b)| a * b).sum();
+                out.push(sum * f64::from(self.scales[n]) * f64::from(self.x_scales[r]));
+            }
+        }
+        out
+    }
+
+    /// Runs passes of `rows` rows, fewer of them live, with every variant.
+    fn check(&self, bench: &mut Bench, live: usize, variants: &[Linear]) {
+        let out_stride = self.n + 5;
+        // The state's words, `live` at index 2.
+        let state = bench.buffer(bytemuck::cast_slice(&[0u32, 0, live as u32, 0]));
+        let weight = bench.buffer(bytemuck::cast_slice(&self.weights));
+        let scales = bench.buffer(bytemuck::cast_slice(&self.scales));
+        let x = bench.buffer(&self.half_form());
+        let want = self.expected();
+        for &variant in variants {
+            let mut out = bench.poisoned(self.rows * out_stride);
+            let [part_bytes, counter_bytes] = variant.scratch_bytes(self.rows, self.n);
+            let parts = bench.poisoned(part_bytes as usize / 4);
+            let arrived = bench.buffer(&vec![0; counter_bytes as usize]);
+            let push = LinearPush {
+                state: state.address,
+                weight: weight.address,
+                scales: scales.address,
+                x: x.address,
+                out: out.address,
+                parts: parts.address,
+                arrived: arrived.address,
+                which: 2,
+                outputs: self.n,
+                inputs: self.k,
+                x_stride: self.x_stride(),
+                out_stride,
+                splits: variant.splits,
+            };
+            let dispatch = Dispatch {
+                steps: 0..0,
+                kernel: variant.kernel(bench.units),
+                push: push.push(),
+                groups: variant.groups(self.rows, self.n),
+                barrier: true,
+            };
+            let name = format!(
+                "{live} of {} rows, {} x {}, {} in {} splits",
+                self.rows,
+                self.n,
+                self.k,
+                variant.tile.name(),
+                variant.splits
+            );
+            // Twice: the counters must be as before.
+            for _ in 0..2 {
+                bytemuck::cast_slice_mut(out.bytes_mut().unwrap()).fill(POISON);
+                bench.run(std::slice::from_ref(&dispatch));
+                let got = words(&out);
+                let (alive, dead) = got.split_at(live * out_stride);
+                assert!(dead.iter().all(|&w| w == POISON), "{name}: a dead row was written");
+                for row in alive.chunks_exact(out_stride) {
+                    assert!(row[self.n..].iter().all(|&w| w == POISON), "{name}: written past the row");
+                }
+                let results = alive.chunks_exact(out_stride).flat_map(|r| &r[..self.n]).map(|&w| f32::from_bits(w));
+                let error = relative_rms(results, &want[..live * self.n]);
+                assert!(error < 1e-5, "{name}: {error:.1e}");
+            }
+            assert!(words(&arrived)[..counter_bytes as usize / 4].iter().all(|&w| w == 0), "{name}: counters stay");
+        }
+    }
+}
+
+/// A CPU driver takes minutes to compile a subgroup's part of a large tile, all unrolled in matrices of 8 x 8.
+fn worth_compiling(bench: &Bench, variant: &Linear) -> bool {
+    let (t, u) = (variant.tile, bench.units);
+    let products = (t.subgroup_rows / u.m) * (t.subgroup_outputs / u.n) * (t.inputs / t.input_parts / u.k);
+    bench.gpu.caps.kind != vk::PhysicalDeviceType::CPU || products * t.depth.max(1) <= 128
+}
+
+#[test]
+fn linear_variants_compute_their_product() {
+    let Some(mut bench) = Bench::open("linear_variants_compute_their_product") else { return };
+    let cases = [
+        // rows, live, N, K
+        (1, 1, 8, 16),
+        (1, 1, 100, 48),
+        (17, 17, 72, 72),
+        (33, 20, 100, 72),
+        (33, 33, 257, 1008),
+        (100, 65, 200, 200),
+        (160, 129, 130, 528),
+        (512, 300, 264, 336),
+    ];
+    let (mut checked, mut left_out) = (HashSet::new(), HashSet::new());
+    for (i, (rows, live, n, k)) in cases.into_iter().enumerate() {
+        let all = matrix::linear_variants(bench.units, rows, n, k);
+        let variants: Vec<Linear> = all.iter().copied().filter(|v| worth_compiling(&bench, v)).collect();
+        left_out.extend(all.iter().map(|v| v.tile).filter(|t| variants.iter().all(|v| v.tile != *t)));
+        assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
+        Product::new(rows, n, k, 7 + i as u64).check(&mut bench, live, &variants);
+        checked.extend(variants);
+    }
+    println!("{} variants checked; tiles too large for a CPU driver: {}", checked.len(), left_out.len());
+}
+
+/// Attention of one pass with random operands.
+struct Attention {
+    heads: usize,
+    kv_heads: usize,
+    dim: usize,
+    rows: usize,
+    /// Position of row 0.
+    position: usize,
+    window: Option<usize>,
+    capacity: usize,
+}
+
+impl Attention {
+    fn first_visible(&self, p: usize) -> usize {
+        self.window.map_or(0, |w| (p + 1).saturating_sub(w))
+    }
+
+    /// Runs a pass of which `live` rows are live, with every variant.
+    fn check(&self, bench: &mut Bench, live: usize, seed: u64) {
+        let Attention { heads, kv_heads, dim, rows, position, window, capacity } = *self;
+        let mut random = Random(seed);
+        let q_stride = heads * dim + 20;
+        let q: Vec<f32> = (0..rows * q_stride).map(|_| 3.0 * random.real()).collect();
+        // Two sequences, the second one read; NaN where nothing was written.
+        let nan = f16::from_bits(0x7e11);
+        let half = kv_heads * capacity * dim;
+        let mut ring = vec![nan; 4 * half];
+        let end = position + live;
+        let kept = self.first_visible(position);
+        assert!(end - kept <= capacity);
+        for p in kept..end {
+            for plane in 0..2 * kv_heads {
+                let at = 2 * half + (plane * capacity + p % capacity) * dim;
+                ring[at..at + dim].fill_with(|| f16::from_f32(random.real()));
+            }
+        }
+        let scale = 1.5 / (dim as f32).sqrt();
+        let element = |plane: usize, p: usize, d: usize| ring[2 * half + (plane * capacity + p % capacity) * dim + d];
+        let mut want = Vec::with_capacity(live * heads * dim);
+        for r in 0..live {
+            let p = position + r;
+            for h in 0..heads {
+                let kv = h / (heads / kv_heads);
+                let seen = self.first_visible(p)..p + 1;
+                let scores: Vec<f64> = seen
+                    .clone()
+                    .map(|k| {
+                        let dot = |d| f64::from(q[r * q_stride + h * dim + d]) * element(kv, k, d).to_f64();
+                        (0..dim).map(dot).sum::<f64>() * f64::from(scale)
+                    })
+                    .collect();
+                let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let total: f64 = scores.iter().map(|s| (s - highest).exp()).sum();
+                let mut out = vec![0.0; dim];
+                for (k, s) in seen.zip(&scores) {
+                    let w = (s - highest).exp() / total;
+                    out.iter_mut().enumerate().for_each(|(d, o)| *o += w * element(kv_heads + kv, k, d).to_f64());
+                }
+                want.extend(out);
+            }
+        }
+
+        let state = bench.buffer(bytemuck::cast_slice(&[live as u32, 0, 0, 0, position as u32, 1]));
+        let q = bench.buffer(bytemuck::cast_slice(&q));
+        let bits: Vec<u16> = ring.iter().map(|x| x.to_bits()).collect();
+        let ring = bench.buffer(bytemuck::cast_slice(&bits));
+        let width = heads * dim;
+        let padded = width.next_multiple_of(32);
+        let out_stride = (2 * padded + 4).next_multiple_of(64);
+        let variants = matrix::attend_variants(bench.units, heads, kv_heads, dim);
+        assert!(!variants.is_empty(), "{heads} heads of {dim}");
+        for variant in variants {
+            let name = format!(
+                "{live} of {rows} rows from {position}, window {window:?}, {heads}/{kv_heads} heads of {dim}, {variant:?}"
+            );
+            let out = bench.poisoned(rows * out_stride / 4);
+            let push = AttendPush {
+                state: state.address,
+                q: q.address,
+                ring: ring.address,
+                out: out.address,
+                position: 4,
+                sequence: 5,
+                heads,
+                kv_heads,
+                group: variant.group,
+                q_stride,
+                out_stride,
+                capacity,
+                window,
+                scale,
+            };
+            bench.run(&[Dispatch {
+                steps: 0..0,
+                kernel: variant.kernel(bench.units),
+                push: push.push(),
+                groups: variant.groups(bench.units, rows, heads),
+                barrier: true,
+            }]);
+            let got = words(&out);
+            let (alive, dead) = got.split_at(live * out_stride / 4);
+            assert!(dead.iter().all(|&w| w == POISON), "{name}: a dead row was written");
+            let mut results = Vec::with_capacity(want.len());
+            for row in alive.chunks_exact(out_stride / 4) {
+                let halves: &[u16] = bytemuck::cast_slice(&row[..padded / 2]);
+                results.extend(halves[..width].iter().map(|&h| f16::from_bits(h).to_f32()));
+                assert!(halves[width..].iter().all(|&h| h == 0), "{name}: padding");
+                assert_eq!(f32::from_bits(row[padded / 2]), 1.0, "{name}: row scale");
+                assert!(row[padded / 2 + 1..].iter().all(|&w| w == POISON), "{name}: written past the row");
+            }
+            let error = relative_rms(results.into_iter(), &want);
+            assert!(error < 2e-3, "{name}: {error:.1e}");
+        }
+    }
+}
+
+#[test]
+fn attention_variants_compute_their_softmax() {
+    let Some(mut bench) = Bench::open("attention_variants_compute_their_softmax") else { return };
+    let at = |heads, kv_heads, dim, rows, position, window: Option<usize>| {
+        let capacity = window.map_or(position + rows + 3, |w| w + rows - 1);
+        Attention { heads, kv_heads, dim, rows, position, window, capacity }
+    };
+    for (i, (attention, live)) in [
+        (at(2, 2, 128, 1, 0, None), 1),
+        (at(2, 1, 128, 17, 0, None), 17),
+        // Ratio 4, a whole number of tiles and more; dead rows.
+        (at(4, 1, 32, 100, 37, None), 71),
+        // Ratio 3 does not divide a tile.
+        (at(3, 1, 64, 33, 5, Some(40)), 33),
+        // A ring that turned over several times.
+        (at(2, 1, 128, 70, 911, Some(100)), 70),
+        (at(1, 1, 64, 40, 500, Some(1)), 40),
+        // A window shorter than a tile, and 24 elements beyond a padded row's.
+        (at(5, 5, 64, 50, 1000, Some(7)), 49),
+        (at(2, 1, 256, 40, 300, None), 40),
+        (at(4, 4, 256, 20, 90, Some(64)), 20),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        attention.check(&mut bench, live, 11 + i as u64);
+    }
+}
+
+#[test]
+fn the_matrix_rate_is_measured() {
+    let Some(bench) = Bench::open("the_matrix_rate_is_measured") else { return };
+    let rate = ceiling::measure_matrix_rate(&bench.gpu).unwrap().unwrap();
+    println!("{:.3} TFLOP/s", rate * 1e-12);
+    assert!(rate.is_finite() && rate > 1e6);
+}
+
+/// Times of every variant at the 27B's shapes, by the device's clock; `cargo test --test matrix -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures a GPU"]
+fn time_linear() {
+    let Some(mut bench) = Bench::open("time_linear") else { return };
+    println!("matrix rate {:.1} TFLOP/s", ceiling::measure_matrix_rate(&bench.gpu).unwrap().unwrap() * 1e-12);
+    let only: Vec<usize> =
+        std::env::var("ROWS").map_or(vec![512, 64, 32, 16, 8], |v| v.split(',').map(|r| r.parse().unwrap()).collect());
+    // More than any cache holds, read in turn.
+    const WEIGHTS: usize = 1 << 30;
+    let mut random = Random(1);
+    let mut noise: Vec<u8> = Vec::with_capacity(WEIGHTS);
+    while noise.len() < WEIGHTS {
+        noise.extend_from_slice(&random.bits().to_le_bytes()[..4]);
+    }
+    for t in &bench.gpu.memory.memory_types[..bench.gpu.memory.memory_type_count as usize] {
+        println!("type {t:?}");
+    }
+    let weights = bench.buffer(&noise);
+    let device = |from: Buffer| {
+        let to = Buffer::new(&bench.gpu, from.size, bench.heap, Access::Device).unwrap();
+        bench.queue.copy(&from, &to, &[vk::BufferCopy::default().size(from.size)]).unwrap();
+        to
+    };
+    let weights = device(weights);
+    let x: Vec<u16> = (0..512 * 22000).map(|_| f16::from_f32(random.real()).to_bits()).collect();
+    let x = device(bench.buffer(bytemuck::cast_slice(&x)));
+    let scales = device(bench.buffer(bytemuck::cast_slice(&vec![0.01f32; 65536])));
+    let make = |bytes: u64| Buffer::new(&bench.gpu, bytes, bench.heap, Access::Device).unwrap();
+    let (out, parts) = (make(512 * 43008 * 4), make(8 * 512 * 43008 * 4));
+    let arrived = bench.buffer(&[0; 1 << 16]);
+    const REPEATS: usize = 8;
+    for rows in only {
+        let state = bench.buffer(bytemuck::cast_slice(&[rows as u32; 4]));
+        for (n, k) in [(8192, 5376), (5376, 4096), (43008, 5376), (5376, 21504)] {
+            let mut table = Vec::new();
+            for variant in matrix::linear_variants(bench.units, rows, n, k) {
+                let t = variant.tile;
+                let wanted = match rows {
+                    512 => t.rows >= 64 && variant.splits <= 3,
+                    64 => t.rows == 64,
+                    32 => t.rows == 32,
+                    _ => t.rows == 16,
+                };
+                if !wanted || (n * variant.splits as usize / t.outputs as usize) > 2000 {
+                    continue;
+                }
+                let dispatches: Vec<Dispatch> = (0..REPEATS)
+                    .map(|i| {
+                        let copies = WEIGHTS / (n * k);
+                        let push = LinearPush {
+                            state: state.address,
+                            weight: weights.address + ((i % copies) * n * k) as u64,
+                            scales: scales.address,
+                            x: x.address,
+                            out: out.address,
+                            parts: parts.address,
+                            arrived: arrived.address,
+                            which: 0,
+                            outputs: n,
+                            inputs: k,
+                            x_stride: 2 * k + 64,
+                            out_stride: n,
+                            splits: variant.splits,
+                        };
+                        let groups = variant.groups(rows, n);
+                        let kernel = variant.kernel(bench.units);
+                        Dispatch { steps: 0..0, kernel, push: push.push(), groups, barrier: true }
+                    })
+                    .collect();
+                let mut stamps = StampPool::new(&bench.gpu, 1).unwrap().unwrap();
+                let commands =
+                    bench.queue.bake(&[&dispatches], &mut bench.pipelines, Some(stamps.span(0)), &[]).unwrap();
+                let mut times: Vec<f64> = (0..5)
+                    .map(|_| {
+                        bench.queue.submit(&[commands], true).unwrap();
+                        bench.queue.wait().unwrap();
+                        stamps.read().unwrap().sum::<f64>() / REPEATS as f64
+                    })
+                    .collect();
+                times.sort_by(f64::total_cmp);
+                table.push((times[2], variant));
+            }
+            table.sort_by(|a, b| a.0.total_cmp(&b.0));
+            println!("rows {rows}, {n} x {k}");
+            for (seconds, variant) in table.iter().take(std::env::var("TOP").map_or(100, |t| t.parse().unwrap())) {
+                println!(
+                    "  {:8.1} us {:6.1} TFLOP/s {:5.0} GB/s  {} s{}",
+                    seconds * 1e6,
+                    2e-12 * (rows * n * k) as f64 / seconds,
+                    1e-9 * (n * k) as f64 / seconds,
+                    variant.tile.name(),
+                    variant.splits
+                );
+            }
+        }
+    }
+}
+
+/// Times of attention at the 27B's shape, 512 rows; as above.
+#[test]
+#[ignore = "measures a GPU"]
+fn time_attention() {
+    let Some(mut bench) = Bench::open("time_attention") else { return };
+    const REPEATS: usize = 4;
+    let (heads, kv_heads, dim, rows) = (32, 16, 128, 512);
+    let mut random = Random(3);
+    let make = |bytes: u64| Buffer::new(&bench.gpu, bytes, bench.heap, Access::Device).unwrap();
+    let q: Vec<f32> = (0..rows * 8192).map(|_| 3.0 * random.real()).collect();
+    let q = bench.buffer(bytemuck::cast_slice(&q));
+    let ring: Vec<u16> = (0..2 * kv_heads * 32768 * dim).map(|_| f16::from_f32(random.real()).to_bits()).collect();
+    let ring = bench.buffer(bytemuck::cast_slice(&ring));
+    let out = make(512 * 16384);
+    for (depth, window) in
+        [(0, None), (0, Some(1024)), (1536, None), (1536, Some(1024)), (4096, None), (32256, None), (32256, Some(1024))]
+    {
+        let capacity = window.map_or(depth + rows, |w: usize| w + rows - 1);
+        let state = bench.buffer(bytemuck::cast_slice(&[rows as u32, 0, 0, 0, depth as u32, 0]));
+        println!("attention of {rows} rows from {depth}, window {window:?}");
+        for variant in matrix::attend_variants(bench.units, heads, kv_heads, dim) {
+            let push = AttendPush {
+                state: state.address,
+                q: q.address,
+                ring: ring.address,
+                out: out.address,
+                position: 4,
+                sequence: 5,
+                heads,
+                kv_heads,
+                group: variant.group,
+                q_stride: 8192,
+                out_stride: 2 * heads * dim + 64,
+                capacity,
+                window,
+                scale: 0.08,
+            };
+            let dispatch = Dispatch {
+                steps: 0..0,
+                kernel: variant.kernel(bench.units),
+                push: push.push(),
+                groups: variant.groups(bench.units, rows, heads),
+                barrier: true,
+            };
+            let mut stamps = StampPool::new(&bench.gpu, 1).unwrap().unwrap();
+            let dispatches = vec![dispatch; REPEATS];
+            let commands = bench.queue.bake(&[&dispatches], &mut bench.pipelines, Some(stamps.span(0)), &[]).unwrap();
+            let mut times: Vec<f64> = (0..5)
+                .map(|_| {
+                    bench.queue.submit(&[commands], true).unwrap();
+                    bench.queue.wait().unwrap();
+                    stamps.read().unwrap().sum::<f64>() / REPEATS as f64
+                })
+                .collect();
+            times.sort_by(f64::total_cmp);
+            let seen: usize = (depth..depth + rows).map(|p| window.map_or(p + 1, |w| w.min(p + 1))).sum();
+            println!(
+                "  {:8.1} us {:6.1} TFLOP/s  {} keys, {} subgroups, {} heads",
+                times[2] * 1e6,
+                4e-12 * (seen * heads * dim) as f64 / times[2],
+                variant.keys,
+                variant.subgroups,
+                variant.group
+            );
+        }
+    }
+}
