@@ -10,7 +10,7 @@ use isa::Isa;
 use kiln::gpu::dispatch::Addresses;
 use kiln::gpu::inspect::Compiled;
 use kiln::gpu::kernels::{Kernel, Module, Pipelines, constants};
-use kiln::gpu::linear::{Product, Target};
+use kiln::gpu::linear::{Family, Product, Target};
 use kiln::gpu::lower::{Batch, lower};
 use kiln::gpu::matrix::Units;
 use kiln::gpu::{Choice, Gpu, ceiling, matrix};
@@ -119,7 +119,7 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
         for (weights, kv) in [(WeightFormat::Int8, KvType::F16), (WeightFormat::Bf16, KvType::F32)] {
             let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 64, kv, weights };
             let schedule = Schedule::build(&shape, extent);
-            for target in targets(subgroup, weights) {
+            for target in targets(subgroup, units, weights) {
                 for batch in batches() {
                     kernels.extend(chosen(&schedule, batch, &target));
                 }
@@ -145,16 +145,20 @@ fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
     linear.chain(attend).chain([ceiling::matrix_rate_kernel(units)]).collect()
 }
 
-/// Without and with integer dot products; then with each variant that tuning may choose for some product.
-fn targets(subgroup: u32, weights: WeightFormat) -> Vec<Target> {
-    let plain = [false, true].map(|dot| Target::new(subgroup, dot));
+/// By floats, by integer dot products, and with matrix units; then with each variant that tuning may choose for some
+/// product of few rows (for many rows: [`matrix_kernels`]).
+fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
+    let float = Target::new(subgroup, false, None);
+    let dot = Target::new(subgroup, true, None);
+    let matrix = Target::new(subgroup, true, Some(units));
+    let plain = [float, dot.clone(), matrix];
     if weights != WeightFormat::Int8 {
         return plain.to_vec();
     }
     let product = |rows, gelu| Product { outputs: 5376, inputs: 5376, rows, gelu };
     let products = [product(1, false), product(1, true), product(8, false), product(8, true)];
-    let variants: HashSet<_> = products.into_iter().flat_map(Target::variants).collect();
-    let forced = variants.into_iter().map(|v| Target { forced: Some(v), ..Target::new(subgroup, true) });
+    let variants: HashSet<_> = products.into_iter().flat_map(|p| dot.variants(Family::Dot, p)).collect();
+    let forced = variants.into_iter().map(|v| Target { forced: Some(v), ..dot.clone() });
     plain.into_iter().chain(forced).collect()
 }
 

@@ -77,7 +77,7 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
         kv: (0..62).map(|i| (i + 100) << 40).collect(),
     };
     for (subgroup, dot) in [(8, false), (8, true), (32, true), (64, true)] {
-        let target = Target::new(subgroup, dot);
+        let target = Target::new(subgroup, dot, None);
         for rows in [1, 3, 8, 64] {
             let batch = Batch { rows, head_rows: 1, consecutive: true };
             let mut covered = 0;
@@ -124,7 +124,7 @@ fn large_heads_stay_within_the_dispatch_limit() {
             for subgroup in [4, 8, 32, 64] {
                 for dot in [false, true] {
                     let batch = Batch { rows: 1, head_rows, consecutive: true };
-                    let target = Target::new(subgroup, dot);
+                    let target = Target::new(subgroup, dot, None);
                     lower(&schedule, Segment::Head, batch, &target, &addresses).iter().for_each(assert_limits);
                 }
             }

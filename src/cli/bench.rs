@@ -157,7 +157,7 @@ fn measure(
     gpu: Option<&Rc<Gpu>>,
     progress: &dyn Fn(&str),
 ) -> Result<Measured> {
-    let matrix = gpu.map_or(Ok(None), measure_matrix_rate)?;
+    let matrix = gpu.map_or(Ok(None), crate::gpu::ceiling::measure_matrix_rate)?;
     let mut bench = Bench::new(executor, matrix, progress)?;
     let (mut lines, mut layers) = (Vec::new(), Vec::new());
     for case in settings.cases() {
@@ -176,12 +176,6 @@ fn measure(
         }
     }
     Ok((bench.ceilings(), lines, layers))
-}
-
-/// Multiplications and additions per second of the device's matrix units.
-// MERGE: to be replaced by `gpu::ceiling::measure_matrix_rate`.
-fn measure_matrix_rate(_gpu: &Rc<Gpu>) -> Result<Option<f64>> {
-    Ok(None)
 }
 
 fn progress_bar() -> ProgressBar {

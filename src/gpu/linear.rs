@@ -3,7 +3,9 @@
 
 use super::dispatch::grid;
 use super::kernels::{Kernel, Module, constants};
+use super::matrix::{self, Units};
 use crate::model::WeightFormat;
+use crate::schedule::build::PRODUCT_SCRATCH;
 use crate::schedule::step::Matrix;
 use std::collections::HashMap;
 
@@ -14,6 +16,8 @@ pub enum Family {
     Float,
     /// Inputs in planes, packed integer dot products.
     Dot,
+    /// Inputs in half form, matrix units.
+    Matrix,
 }
 
 /// The form in which a family reads its inputs, as the FORM constant of the kernels that write them.
@@ -23,6 +27,8 @@ pub enum Form {
     F32 = 0,
     /// Two int8 planes.
     Planes = 1,
+    /// f16 with a scale a row.
+    Half = 2,
 }
 
 impl Family {
@@ -31,6 +37,7 @@ impl Family {
         match self {
             Family::Float => Form::F32,
             Family::Dot => Form::Planes,
+            Family::Matrix => Form::Half,
         }
     }
 }
@@ -58,13 +65,22 @@ impl Product {
 
 /// How a `linear_dot` kernel divides its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Variant {
+pub struct Dot {
     /// Output rows of a subgroup.
     pub outputs: u32,
     /// Loads in flight for each.
     pub unroll: u32,
     /// Subgroups of a workgroup.
     pub subgroups: u32,
+}
+
+/// One way to run a product, of those that tuning chooses from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Variant {
+    /// By integer dot products.
+    Dot(Dot),
+    /// By matrix units.
+    Matrix(matrix::Linear),
 }
 
 /// What of the device, and of what was measured on it, the choice of kernels depends on.
@@ -74,14 +90,16 @@ pub struct Target {
     pub subgroup: u32,
     /// Whether packed integer dot products are used.
     pub dot: bool,
+    /// Its matrix units, where they are used.
+    pub units: Option<Units>,
     /// The variant for a product, where one was measured.
     pub tuned: HashMap<Product, Variant>,
     /// The variant for every product that can have it: for tests.
     pub forced: Option<Variant>,
-    /// Bytes of the next weights that are read into the cache while small steps run; 0: none.
-    pub prefetch: u64,
 }
 
+/// Rows from which matrix units are worth what their smallest tile wastes.
+const MATRIX_ROWS: usize = 5;
 /// Rows from which `linear_tile` reads weights less often than the kernels for few rows.
 const TILE_ROWS: usize = 16;
 /// Rows and outputs of a `linear_tile` workgroup's tile.
@@ -97,32 +115,32 @@ const COLUMNS: usize = 8;
 
 impl Target {
     /// A device with subgroups of that many invocations, where nothing has been measured.
-    pub fn new(subgroup: u32, dot: bool) -> Target {
-        Target { subgroup, dot, tuned: HashMap::new(), forced: None, prefetch: 0 }
+    pub fn new(subgroup: u32, dot: bool, units: Option<Units>) -> Target {
+        Target { subgroup, dot, units, tuned: HashMap::new(), forced: None }
     }
 
     /// The family for weights of a format in passes of so many rows.
     pub fn family(&self, format: WeightFormat, rows: usize) -> Family {
         match format {
+            WeightFormat::Int8 if self.units.is_some() && rows >= MATRIX_ROWS => Family::Matrix,
             WeightFormat::Int8 if self.dot && rows < TILE_ROWS => Family::Dot,
             _ => Family::Float,
         }
     }
 
     /// Whether gate, up and their gated GELU are one dispatch.
-    pub fn fuses_gelu(&self, rows: usize) -> bool {
-        rows < TILE_ROWS
+    pub fn fuses_gelu(&self, format: WeightFormat, rows: usize) -> bool {
+        self.family(format, rows) != Family::Matrix && rows < TILE_ROWS
     }
 
-    /// The kernel and its grid.
-    pub fn linear(&self, family: Family, format: WeightFormat, product: Product) -> (Kernel, [u32; 3]) {
-        match family {
-            Family::Dot => self.dot(product),
-            Family::Float => self.float(format, product),
-        }
+    /// The variant of a product: the forced one where the product can have it, the measured one, or the usual one.
+    pub fn variant(&self, family: Family, p: Product) -> Option<Variant> {
+        let can = |v: &Variant| self.variants(family, p).contains(v);
+        self.forced.filter(can).or(self.tuned.get(&p).copied()).or_else(|| self.usual(family, p))
     }
 
-    fn float(&self, format: WeightFormat, p: Product) -> (Kernel, [u32; 3]) {
+    /// The kernel of a product in f32 arithmetic, and its grid.
+    pub fn float(&self, format: WeightFormat, p: Product) -> (Kernel, [u32; 3]) {
         let by_format = |int8, bf16| match format {
             WeightFormat::Int8 => int8,
             WeightFormat::Bf16 => bf16,
@@ -145,9 +163,8 @@ impl Target {
         (kernel, [grid(groups), p.rows.div_ceil(columns) as u32, 1])
     }
 
-    fn dot(&self, p: Product) -> (Kernel, [u32; 3]) {
-        let forced = self.forced.filter(|f| Target::variants(p).contains(f));
-        let v = forced.or(self.tuned.get(&p).copied()).unwrap_or_else(|| Target::usual(p));
+    /// The kernel of a product by integer dot products, and its grid.
+    pub fn dot(&self, p: Product, v: Dot) -> (Kernel, [u32; 3]) {
         let columns = p.rows.next_power_of_two().min(COLUMNS);
         let module = if p.gelu { Module::LinearDotGeluInt8 } else { Module::LinearDotInt8 };
         let workgroup = self.subgroup * v.subgroups;
@@ -156,35 +173,49 @@ impl Target {
         (kernel, [grid(p.outputs.div_ceil(each as usize)), p.rows.div_ceil(columns) as u32, 1])
     }
 
-    /// The variant where nothing was measured.
-    pub fn usual(p: Product) -> Variant {
-        match (p.gelu, p.rows) {
-            (true, 0..=2) => Variant { outputs: 1, unroll: 4, subgroups: 8 },
-            (true, _) => Variant { outputs: 2, unroll: 1, subgroups: 8 },
-            (false, 0..=2) => Variant { outputs: 2, unroll: 4, subgroups: 8 },
-            (false, _) => Variant { outputs: 4, unroll: 1, subgroups: 4 },
+    /// The variant where nothing was measured; `None` in a family without variants.
+    pub fn usual(&self, family: Family, p: Product) -> Option<Variant> {
+        let dot = |outputs, unroll, subgroups| Some(Variant::Dot(Dot { outputs, unroll, subgroups }));
+        match (family, p.gelu, p.rows) {
+            (Family::Float, ..) => None,
+            (Family::Matrix, ..) => self.variants(family, p).first().copied(),
+            (Family::Dot, true, 0..=2) => dot(1, 4, 4),
+            (Family::Dot, true, _) => dot(2, 1, 8),
+            (Family::Dot, false, 0..=2) => dot(1, 2, 4),
+            (Family::Dot, false, _) => dot(4, 1, 4),
         }
     }
 
-    /// The variants worth measuring for a product.
-    pub fn variants(p: Product) -> Vec<Variant> {
-        let outputs: &[u32] = if p.rows > 2 { &[1, 2, 4] } else { &[1, 2, 4] };
-        let unrolls: &[u32] = if p.rows > 2 { &[1, 2] } else { &[1, 2, 4, 8] };
-        let mut all = Vec::new();
-        for &outputs in outputs {
-            for &unroll in unrolls {
-                for subgroups in [4, 8, 16] {
-                    let parts = if p.gelu { 2 } else { 1 };
-                    // A gelu workgroup makes whole blocks; and what is in flight must fit the registers, beside a sum
-                    // for each output and row.
-                    let whole = !p.gelu || (subgroups * outputs <= GELU_BLOCK);
-                    let most = if p.rows > 2 { 8 } else { 16 };
-                    if whole && outputs * unroll * parts <= most {
-                        all.push(Variant { outputs, unroll, subgroups });
-                    }
+    /// The variants of a family that a product can have, and that are worth measuring.
+    pub fn variants(&self, family: Family, p: Product) -> Vec<Variant> {
+        match (family, self.units) {
+            (Family::Dot, _) => dot_variants(p),
+            (Family::Matrix, Some(units)) => matrix::linear_variants(units, p.rows, p.outputs, p.inputs)
+                .into_iter()
+                .filter(|l| l.scratch_bytes(p.rows, p.outputs).iter().zip(PRODUCT_SCRATCH).all(|(&b, most)| b <= most))
+                .map(Variant::Matrix)
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn dot_variants(p: Product) -> Vec<Variant> {
+    let unrolls: &[u32] = if p.rows > 2 { &[1, 2] } else { &[1, 2, 4, 8] };
+    let parts = if p.gelu { 2 } else { 1 };
+    let mut all = Vec::new();
+    for outputs in [1, 2, 4] {
+        for &unroll in unrolls {
+            for subgroups in [4, 8, 16] {
+                // A gelu workgroup makes whole blocks; and what is in flight must fit the registers.
+                let whole = !p.gelu || subgroups * outputs <= GELU_BLOCK;
+                // Beside a sum for each output and row.
+                let most = if p.rows > 2 { 8 } else { 16 };
+                if whole && outputs * unroll * parts <= most {
+                    all.push(Variant::Dot(Dot { outputs, unroll, subgroups }));
                 }
             }
         }
-        all
     }
+    all
 }

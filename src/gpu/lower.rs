@@ -4,7 +4,8 @@
 
 use super::dispatch::{Addresses, Dispatch, Push};
 use super::kernels::{Constants, Kernel, Module, constants};
-use super::linear::{Family, Form, Product, Target};
+use super::linear::{Family, Form, Product, Target, Variant};
+use super::matrix::{self, AttendPush, LinearPush, Units};
 use crate::model::WeightFormat;
 use crate::schedule::build::{ARGMAX_GROUPS, SPLIT_ROWS};
 use crate::schedule::layout::{COUNTER_BYTES, Packed, StateLayout};
@@ -20,6 +21,8 @@ const HEAD_WORKGROUP: u32 = 128;
 const MAX_WORKGROUP: usize = 1024;
 /// Bytes of shared memory that the subgroups of an attention workgroup leave their sums in.
 const FOUND_BYTES: usize = 16 << 10;
+/// Rows of a prompt from which attention is worth matrix units.
+const MATRIX_QUERIES: usize = 16;
 /// Parts of one row's keys at most.
 const MAX_SPLITS: usize = 32;
 /// Workgroups that look for one row's argmax, at 4096 logits each.
@@ -82,7 +85,9 @@ pub fn lower(
     while at < range.end {
         let steps = &schedule.steps[at..range.end];
         let Lowered { mut kernel, push, groups, taken } = l.fuse(steps).unwrap_or_else(|| l.step(&steps[0]));
-        kernel.constants[SINGLE] = u32::from(batch.count(steps[0].rows) == 1);
+        if batch.count(steps[0].rows) == 1 {
+            kernel.constants[SINGLE] = 1;
+        }
         let barrier = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d));
         if barrier {
             settled = at;
@@ -204,7 +209,7 @@ impl Lowering<'_> {
                 Some(self.norm(Module::NormAddNorm, rows, Norm { x, weight, eps, residual: Some(residual), second }, 2))
             }
             (&Op::Linear { weight, x, out }, &Op::GatedGelu { gate, up, out: gated })
-                if self.target.fuses_gelu(self.count(rows)) && is_halves(out, gate, up) =>
+                if self.target.fuses_gelu(weight.format, self.count(rows)) && is_halves(out, gate, up) =>
             {
                 Some(self.linear(weight, x, gated, rows, true))
             }
@@ -327,28 +332,67 @@ impl Lowering<'_> {
         let family = match form {
             Form::F32 => Family::Float,
             Form::Planes => Family::Dot,
+            Form::Half => Family::Matrix,
         };
         let product = Product::new(weight, self.count(rows), gelu);
-        let (kernel, groups) = self.target.linear(family, weight.format, product);
-        let to = if gelu && family == Family::Dot { self.form(out, rows).1 } else { None };
-        let push = self
-            .push()
-            .address(self.weight(weight.buffer, weight.offset))
-            .address(self.weight(weight.buffer, weight.scales))
-            .address(packed.map_or(self.slot(x), |p| self.addresses.arena + p.offset))
-            .address(to.map_or(self.slot(out), |p| self.addresses.arena + p.offset))
-            .word(Self::state_word(rows))
-            .word(product.outputs)
-            .word(product.inputs);
-        let push = match packed {
-            None => push.word(x.stride).word(out.stride),
-            Some(p) => push
-                .word(p.padded)
-                .word(p.stride)
-                .word(to.map_or(out.stride, |t| t.stride))
-                .word(to.map_or(0, |t| t.padded)),
-        };
-        Lowered { kernel, push, groups, taken: 1 + usize::from(gelu) }
+        let taken = 1 + usize::from(gelu);
+        let (matrix, scales) = (self.weight(weight.buffer, weight.offset), self.weight(weight.buffer, weight.scales));
+        let arena = self.addresses.arena;
+        match (packed, self.target.variant(family, product), self.target.units) {
+            (Some(p), Some(Variant::Dot(v)), _) => {
+                let to = if gelu { self.form(out, rows).1 } else { None };
+                let (kernel, groups) = self.target.dot(product, v);
+                let push = self
+                    .push()
+                    .address(matrix)
+                    .address(scales)
+                    .address(arena + p.offset)
+                    .address(to.map_or(self.slot(out), |t| arena + t.offset))
+                    .word(Self::state_word(rows))
+                    .word(product.outputs)
+                    .word(product.inputs)
+                    .word(p.padded)
+                    .word(p.stride)
+                    .word(to.map_or(out.stride, |t| t.stride))
+                    .word(to.map_or(0, |t| t.padded));
+                Lowered { kernel, push, groups, taken }
+            }
+            (Some(p), Some(Variant::Matrix(linear)), Some(units)) => {
+                let [parts, arrived] = self.schedule.scratch.product.map(|offset| arena + offset);
+                let push = LinearPush {
+                    state: arena,
+                    weight: matrix,
+                    scales,
+                    x: arena + p.offset,
+                    out: self.slot(out),
+                    parts,
+                    arrived,
+                    which: Self::state_word(rows),
+                    outputs: product.outputs,
+                    inputs: product.inputs,
+                    x_stride: p.stride,
+                    out_stride: out.stride,
+                    splits: linear.splits,
+                };
+                let kernel = linear.kernel(units);
+                Lowered { kernel, push: push.push(), groups: linear.groups(product.rows, product.outputs), taken }
+            }
+            _ => {
+                let (kernel, groups) = self.target.float(weight.format, product);
+                let push = self
+                    .push()
+                    .address(matrix)
+                    .address(scales)
+                    .address(self.slot(x))
+                    .address(self.slot(out))
+                    .word(Self::state_word(rows))
+                    .word(product.outputs)
+                    .word(product.inputs)
+                    .word(x.stride)
+                    .word(out.stride);
+                Lowered { kernel, push, groups, taken }
+            }
+        }
     }
 
     fn gated_gelu(&self, rows: Rows, gate: Slot, up: Slot, out: Slot) -> Lowered {
@@ -374,6 +418,14 @@ impl Lowering<'_> {
             true => self.form(a.out, Rows::Pass),
             false => (Form::F32, None),
         };
+        if let (Some(units), Some(p), None) = (self.target.units, packed, prepare) {
+            let fits = form == Form::Half && self.batch.consecutive && a.ring.element == KvType::F16;
+            let dim = a.ring.head_dim;
+            let variants = matrix::attend_variants(units, a.heads, a.ring.kv_heads, dim);
+            if let Some(attend) = variants.first().filter(|_| fits && self.batch.rows >= MATRIX_QUERIES) {
+                return self.attend_matrix(&a, *attend, units, p);
+            }
+        }
         let group = a.heads / a.ring.kv_heads;
         let group = (1..=4).rev().find(|g| group.is_multiple_of(*g)).unwrap_or(1);
         let mut workgroup = HEAD_WORKGROUP.max(self.target.subgroup);
@@ -418,6 +470,29 @@ impl Lowering<'_> {
         let module = by_kv(a.ring.element, Module::AttendF16, Module::AttendF32);
         let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
         Lowered { kernel: Kernel { module, workgroup, constants }, push, groups, taken }
+    }
+
+    /// Attention of consecutive rows by matrix units.
+    fn attend_matrix(&self, a: &Attend, attend: matrix::Attend, units: Units, out: Packed) -> Lowered {
+        let state = self.schedule.arena.state;
+        let push = AttendPush {
+            state: self.addresses.arena,
+            q: self.slot(a.q),
+            ring: self.addresses.kv[a.ring.layer],
+            out: self.addresses.arena + out.offset,
+            position: state.position(),
+            sequence: state.sequence(),
+            heads: a.heads,
+            kv_heads: a.ring.kv_heads,
+            group: attend.group,
+            q_stride: a.q.stride,
+            out_stride: out.stride,
+            capacity: a.ring.capacity,
+            window: a.window,
+            scale: a.scale,
+        };
+        let groups = attend.groups(units, self.batch.rows, a.heads);
+        Lowered { kernel: attend.kernel(units), push: push.push(), groups, taken: 1 }
     }
 
     /// Norm and RoPE of `q` and of `k`, and the KV write, whichever are given.

@@ -93,7 +93,7 @@ impl Units {
 const SHARED_REST: u32 = 1024 + 16;
 
 /// How a workgroup of `linear_matrix` cuts its product.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct LinearTile {
     /// Rows of x of a workgroup's tile.
     pub rows: u32,
@@ -201,7 +201,7 @@ const LINEAR_TILES: &[LinearTile] = &[
 ];
 
 /// One way to run a matrix product on matrix units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Linear {
     /// The tile.
     pub tile: LinearTile,

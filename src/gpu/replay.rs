@@ -31,8 +31,10 @@ pub enum Kernels {
     Auto,
     /// f32 arithmetic.
     Float,
-    /// Packed integer dot products.
+    /// Packed integer dot products where few rows share a weight, f32 arithmetic else.
     Dot,
+    /// Matrix units where there are enough rows for them, f32 arithmetic else; without such units, all f32.
+    Matrix,
 }
 
 /// Settings of the executor beside the schedule's own.
@@ -58,12 +60,15 @@ impl Default for Options {
 
 /// What the choice of kernels depends on before anything is measured.
 fn target(gpu: &Gpu, options: Options) -> Target {
-    let dot = match options.kernels {
-        Kernels::Auto => gpu.caps.dot_accelerated,
-        Kernels::Float => false,
-        Kernels::Dot => true,
+    let hardware = gpu.caps.kind != vk::PhysicalDeviceType::CPU;
+    let (dot, matrix) = match options.kernels {
+        Kernels::Auto => (gpu.caps.dot_accelerated, hardware),
+        Kernels::Float => (false, false),
+        Kernels::Dot => (true, false),
+        Kernels::Matrix => (false, true),
     };
-    Target { forced: options.variant, ..Target::new(gpu.caps.subgroup, dot) }
+    let units = gpu.caps.matrix.filter(|_| matrix);
+    Target { forced: options.variant, ..Target::new(gpu.caps.subgroup, dot, units) }
 }
 
 /// What of a pass one submit runs behind the layers.
@@ -196,17 +201,28 @@ impl Vulkan {
 
     /// Measures what is faster on this device where there is a choice, for the passes that decode.
     fn tune(&mut self, target: &mut Target) -> Result<()> {
-        if !target.dot || self.options.kernels != Kernels::Auto || self.options.variant.is_some() {
+        if (!target.dot && target.units.is_none())
+            || self.options.kernels != Kernels::Auto
+            || self.options.variant.is_some()
+        {
             return Ok(());
         }
         let addresses = self.addresses();
+        // Zeros would be read and multiplied at less power, and so faster, than what a model computes.
+        let layout = self.schedule.arena.state;
+        let slots = layout.words()..(self.schedule.scratch.attend / 4) as usize;
+        for (i, word) in self.arena_words()?[slots.clone()].iter_mut().enumerate() {
+            // f16 pairs of 0.5 to 1 and small f32s, whichever they are read as.
+            *word = 0x3800_3800 | (i as u32).wrapping_mul(0x9e37_79b9) >> 3 & 0x03ff_03ff;
+        }
         let sequences = self.schedule.extent.sequences;
-        let decodes = |b: &Batch| b.rows == 1 || !b.consecutive && b.rows <= sequences;
+        let most = self.schedule.extent.max_rows;
+        let decodes =
+            |b: &Batch| b.rows == 1 || !b.consecutive && b.rows <= sequences || b.consecutive && b.rows == most;
         for batch in self.batches().into_iter().filter(decodes) {
             let batch = Batch { head_rows: batch.rows.min(batch.head_rows), ..batch };
             let row = Row { token: 0, position: 0, sequence: 0 };
             let head = HeadRows { first: 0, count: batch.head_rows };
-            let layout = self.schedule.arena.state;
             executor::write_pass(self.arena_words()?, layout, &vec![row; batch.rows], Some(head));
             let mut tuner = Tuner {
                 gpu: &self.gpu,
@@ -217,6 +233,8 @@ impl Vulkan {
             };
             tuner.tune(target, batch)?;
         }
+        // Pad columns are zero.
+        self.arena_words()?[slots].fill(0);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use super::bake::Queue;
 use super::device::Gpu;
 use super::dispatch::{Addresses, Dispatch};
 use super::kernels::{Module, Pipelines, cache_directory};
-use super::linear::{Product, Target, Variant};
+use super::linear::{Family, Product, Target, Variant};
 use super::lower::{Batch, lower};
 use super::stamps::StampPool;
 use crate::Result;
@@ -18,6 +18,8 @@ use std::time::Instant;
 /// Bytes of weights that one measurement reads at most: several times any device's caches, and a fraction of a second on
 /// an APU's memory.
 const BYTES: u64 = 2 << 30;
+/// Operations of one measurement at most.
+const OPERATIONS: u64 = 2 << 40;
 /// Measurements of each variant, of which the quickest counts.
 const REPETITIONS: usize = 3;
 
@@ -50,11 +52,16 @@ impl Tuner<'_> {
         let start = Instant::now();
         let mut measured = 0;
         for product in self.products(target, batch) {
-            let variant = match known.get(&name(product)).filter(|v| Target::variants(product).contains(v)) {
+            let family = family(product, target, self.schedule);
+            let variants = target.variants(family, product);
+            let variant = match known.get(&name(product)).filter(|v| variants.contains(v)) {
                 Some(&v) => v,
                 None => {
                     measured += 1;
-                    self.fastest(target, batch, product)?
+                    match self.fastest(target, batch, product, &variants)? {
+                        Some(v) => v,
+                        None => continue,
+                    }
                 }
             };
             known.insert(name(product), variant);
@@ -90,11 +97,18 @@ impl Tuner<'_> {
     }
 
     /// The variant that reads a product's weights fastest, each dispatch behind the one before as in a pass.
-    fn fastest(&mut self, target: &Target, batch: Batch, product: Product) -> Result<Variant> {
+    fn fastest(
+        &mut self,
+        target: &Target,
+        batch: Batch,
+        product: Product,
+        variants: &[Variant],
+    ) -> Result<Option<Variant>> {
         let bytes = (product.outputs * product.inputs * (1 + usize::from(product.gelu))) as u64;
-        let count = BYTES.div_ceil(bytes) as usize;
-        let mut best = (f64::INFINITY, Target::usual(product));
-        for variant in Target::variants(product) {
+        let operations = 2 * bytes * product.rows as u64;
+        let count = BYTES.div_ceil(bytes).min(OPERATIONS.div_ceil(operations)).max(1) as usize;
+        let mut best = None;
+        for &variant in variants {
             let mut target = target.clone();
             target.tuned.insert(product, variant);
             let dispatches: Vec<Dispatch> = self
@@ -111,12 +125,15 @@ impl Tuner<'_> {
                 seconds * 1e6,
                 bytes as f64 / seconds / 1e9
             );
-            if seconds < best.0 {
-                best = (seconds, variant);
+            if best.is_none_or(|(least, _)| seconds < least) {
+                best = Some((seconds, variant));
             }
         }
-        log::info!("{}: {:?}, {:.0} GB/s", name(product), best.1, bytes as f64 / best.0 / 1e9);
-        Ok(best.1)
+        if let Some((seconds, variant)) = best {
+            let (gb, tflop) = (bytes as f64 / seconds / 1e9, operations as f64 / seconds / 1e12);
+            log::info!("{}: {variant:?}, {:.1} us, {gb:.0} GB/s, {tflop:.0} TFLOP/s", name(product), seconds * 1e6);
+        }
+        Ok(best.map(|b| b.1))
     }
 
     fn time(&mut self, dispatches: &[Dispatch]) -> Result<f64> {
@@ -136,13 +153,17 @@ impl Tuner<'_> {
 /// The product of a dispatch of a tunable kernel.
 fn product(schedule: &Schedule, dispatch: &Dispatch, batch: Batch) -> Option<Product> {
     let gelu = match dispatch.kernel.module {
-        Module::LinearDotInt8 => false,
+        Module::LinearDotInt8 | Module::LinearMatrixInt8 => false,
         Module::LinearDotGeluInt8 => true,
         _ => return None,
     };
     let step = schedule.steps.get(dispatch.steps.start)?;
     let Op::Linear { weight, .. } = step.op else { return None };
     Some(Product::new(weight, batch.count(step.rows), gelu))
+}
+
+fn family(product: Product, target: &Target, schedule: &Schedule) -> Family {
+    target.family(schedule.weights.format, product.rows)
 }
 
 /// As the file and the log name a product.

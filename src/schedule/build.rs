@@ -54,7 +54,13 @@ pub struct Scratch {
     pub attend: u64,
     /// Argmax's, at most [`ARGMAX_GROUPS`] parts a row.
     pub argmax: u64,
+    /// Matrix products' whose inputs are divided: the parts of tiles, then their counters, as many bytes as
+    /// [`PRODUCT_SCRATCH`] says.
+    pub product: [u64; 2],
 }
+
+/// Bytes of the parts, and of the counters, of matrix products whose inputs are divided among workgroups.
+pub const PRODUCT_SCRATCH: [u64; 2] = [16 << 20, 64 << 10];
 
 /// Parts of one head's attention that the scratch holds: rows times parts a row.
 pub const SPLIT_ROWS: usize = 64;
@@ -66,7 +72,8 @@ impl Scratch {
         let parts = 4 * (shape.heads * SPLIT_ROWS * (shape.head_dim + 2)) as u64;
         let attend = arena.reserve(COUNTER_BYTES + parts);
         let argmax = arena.reserve(COUNTER_BYTES + 8 * (extent.head_rows * ARGMAX_GROUPS) as u64);
-        Scratch { attend, argmax }
+        let product = PRODUCT_SCRATCH.map(|bytes| arena.reserve(bytes));
+        Scratch { attend, argmax, product }
     }
 }
 
