@@ -8,6 +8,7 @@
 // Keys and values are a tile ahead in registers.
 // Shared memory: max(2 KT (DIM + 8) 2 + QT (KT + 8) 4, QT (DIM + 8) 2) + 4 QT bytes.
 // Bytes: keys in view * kv_heads * 2 * DIM * 2 for every QT / group rows; operations: 4 * keys * heads * DIM * rows.
+// Few waves: it is bound by the matrix units, whose operands and sums fill the registers.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require

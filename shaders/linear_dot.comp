@@ -8,6 +8,7 @@
 // more of them are walked to at once than the device can do beside reading. A workgroup of linear_dot strides over the
 // grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
 // Bytes: N * K + 4 * N + rows * (2.25 K + 4 N); operations: 2 * N * K * rows, as 8 packed dot products for 16 weights.
+// Narrow loads: the f32 scale of each block of x, beside 32 bytes of planes.
 #include "common.glsl"
 #include "forms.glsl"
 #extension GL_EXT_integer_dot_product : require

@@ -11,6 +11,7 @@
 // Shared memory: max(BUFFERS * (BM + BN) * (BK + 8) * 2, subgroups * M * WN * 4) bytes.
 // Bytes: N * K from memory, once where the row tiles of a weight tile run together; x from caches, N / BN times.
 // Operations: 2 * N * K * rows.
+// Few waves: it is bound by the matrix units, whose operands and sums fill the registers.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require

@@ -1,65 +1,355 @@
 //! AMD's compiler on every kernel, without AMD hardware: RADV compiles real machine code for a GPU that it is told of.
+//! What it makes of each kernel must keep the rules below, and be what amd-isa.md says; KILN_BLESS=1 writes that page anew.
+//!
+//! The driver is of one version of Mesa, so that the page changes with the kernels only; `tools/fetch-mesa` gets it.
 
-mod common;
+#[path = "amd/isa.rs"]
+mod isa;
 
+use isa::Isa;
+use kiln::gpu::dispatch::Addresses;
+use kiln::gpu::inspect::Compiled;
 use kiln::gpu::kernels::{Kernel, Module, Pipelines, constants};
-use kiln::gpu::{Choice, Gpu, matrix};
+use kiln::gpu::linear::{Family, Product, Target};
+use kiln::gpu::lower::{Batch, lower};
+use kiln::gpu::matrix::Units;
+use kiln::gpu::{Choice, Gpu, ceiling, matrix};
+use kiln::model::{Shape, WeightFormat, presets};
+use kiln::schedule::{Extent, KvType, Schedule, Segment};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-/// What the child process is told by.
-const CHILD: &str = "KILN_TEST_RADV_CHILD";
+const MESA: &str = "25.0.7";
+/// The GPUs compiled for: RADV's name of each, its instruction set, and what the driver then calls itself.
+const CHIPS: [(&str, &str, &str); 2] = [("phoenix", "gfx1103", "PHOENIX"), ("gfx1150", "gfx1150", "GFX1150")];
+/// Tells the child process, which runs on that driver, where to write what it finds.
+const CHILD: &str = "KILN_TEST_AMD_CHILD";
+/// Says that this machine cannot have the driver: tools/test sets it, and lists what was not checked.
+const WITHOUT: &str = "KILN_TEST_WITHOUT_RADV";
 
-#[test]
-fn every_kernel_compiles_for_gfx1103() {
-    if std::env::var_os(CHILD).is_some() {
-        return compile_all();
-    }
-    let driver = ["x86_64.", ""].map(|a| format!("/usr/share/vulkan/icd.d/radeon_icd.{a}json"));
-    let driver = driver.iter().find(|f| std::path::Path::new(f).exists()).expect("mesa-vulkan-drivers is installed");
-    // Mesa 22.3 names the family; 25 names the chip.
-    let compiled = ["gfx1103_r1", "phoenix"].iter().any(|family| {
-        let out = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "every_kernel_compiles_for_gfx1103", "--nocapture"])
-            .env(CHILD, "1")
-            .env("VK_ICD_FILENAMES", driver)
-            .env("RADV_FORCE_FAMILY", family)
-            .env("MESA_SHADER_CACHE_DISABLE", "1")
-            .env("KILN_CACHE_DIR", "/dev/null/none")
-            .output()
-            .unwrap();
-        println!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-        out.status.success()
-    });
-    assert!(compiled, "RADV did not compile every kernel");
+/// Waves on each SIMD that a kernel which waits for memory needs; a SIMD holds 16.
+const WAVES: u64 = 8;
+
+/// One kernel on one chip.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Figures {
+    module: String,
+    workgroup: u32,
+    /// The module's other constants.
+    constants: String,
+    vgprs: u64,
+    /// Registers spilled, of both kinds.
+    spilled: u64,
+    /// Bytes of an invocation.
+    scratch: u64,
+    /// Bytes of a workgroup.
+    lds: u64,
+    /// Waves that a SIMD holds at a time.
+    waves: u64,
+    code: u64,
+    isa: Isa,
 }
 
-fn compile_all() {
-    let gpu = Rc::new(Gpu::open(Choice::Best).unwrap());
-    println!("{}", gpu.caps.name);
-    assert!(gpu.caps.name.contains("GFX1103") || gpu.caps.name.contains("PHOENIX"), "{}", gpu.caps.name);
+#[test]
+fn every_kernel_is_good_machine_code_on_amd() {
+    if let Some(out) = std::env::var_os(CHILD) {
+        return compile_all(Path::new(&out));
+    }
+    if std::env::var_os(WITHOUT).is_some() {
+        println!("not checked: {WITHOUT} is set");
+        return;
+    }
+    let [first, second] = CHIPS.map(|(family, _, name)| compile_for(family, name));
+    assert_eq!(first.len(), second.len());
+    let mut broken = Vec::new();
+    for (chip, figures) in [(CHIPS[0].1, &first), (CHIPS[1].1, &second)] {
+        for f in figures {
+            let header = header_of(&f.module);
+            let place = format!("{} ({}, {}) on {chip}", f.module, f.workgroup, f.constants);
+            broken.extend(violations(f, &header).into_iter().map(|v| format!("{place}: {v}")));
+        }
+    }
+    assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
+    compare(&page(&first, &second));
+}
+
+/// What RADV makes of every kernel for one chip, in a process of its own: the driver must be chosen before Vulkan loads.
+fn compile_for(family: &str, name: &str) -> Vec<Figures> {
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("target/mesa-{MESA}/run"));
+    assert!(run.exists(), "run `tools/fetch-mesa {MESA}` first; where it cannot be had, set {WITHOUT}=1");
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let done = Command::new(run)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "every_kernel_is_good_machine_code_on_amd", "--nocapture"])
+        .env(CHILD, out.path())
+        .env("RADV_FORCE_FAMILY", family)
+        .env("MESA_SHADER_CACHE_DISABLE", "1")
+        .env("KILN_CACHE_DIR", "/dev/null/none")
+        .output()
+        .unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "RADV does not compile every kernel for {family}:\n{said}");
+    let (device, figures): (String, Vec<Figures>) =
+        serde_json::from_slice(&std::fs::read(out.path()).unwrap()).unwrap();
+    assert!(device.contains(name) && device.contains(&format!("Mesa {MESA}")), "{device}");
+    figures
+}
+
+fn compile_all(out: &Path) {
+    let gpu = Rc::new(Gpu::open_for_inspection(Choice::Best).unwrap());
     assert_eq!(gpu.caps.subgroup, 32);
     let mut pipelines = Pipelines::new(&gpu).unwrap();
+    let figures: Vec<Figures> = kernels(gpu.caps.subgroup, gpu.caps.matrix.expect("these chips have matrix units"))
+        .into_iter()
+        .map(|k| figures(k, &pipelines.inspect(k).unwrap_or_else(|e| panic!("{k:?}: {e}"))))
+        .collect();
+    std::fs::write(out, serde_json::to_vec(&(&gpu.caps.name, figures)).unwrap()).unwrap();
+}
+
+/// Every kernel that can be chosen for the shapes of 27B and of the demo model, whatever tuning finds, and each module that
+/// is chosen for neither.
+fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
+    let mut kernels = HashSet::new();
+    let demo = kiln::demo::checkpoint().unwrap().shape().clone();
+    for shape in [presets::preset("gemma3-27b").unwrap(), demo] {
+        kernels.extend(matrix_kernels(&shape, units));
+        for (weights, kv) in [(WeightFormat::Int8, KvType::F16), (WeightFormat::Bf16, KvType::F32)] {
+            let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 64, kv, weights };
+            let schedule = Schedule::build(&shape, extent);
+            for target in targets(subgroup, units, weights) {
+                for batch in batches() {
+                    kernels.extend(chosen(&schedule, batch, &target));
+                }
+            }
+        }
+    }
     for &module in Module::ALL {
-        if module.needs_matrix_units() {
-            continue;
-        }
-        for first in [[1, 1, 1], [2, 1, 4], [2, 4, 1], [1, 8, 1]] {
-            let workgroup = if module.name().starts_with("linear_tile") { 64 } else { 128 };
-            let constants = match module.name().starts_with("attend") {
-                true => constants([128, 2, 1, 1, 32]),
-                false => constants(first),
-            };
-            pipelines.get(Kernel { module, workgroup, constants }).unwrap_or_else(|e| panic!("{}: {e}", module.name()));
+        if !kernels.iter().any(|k| k.module == module) {
+            kernels.insert(Kernel { module, workgroup: 256, constants: constants([]) });
         }
     }
-    let Some(units) = gpu.caps.matrix else {
-        println!("the kernels for matrix units: not checked: this driver has none");
-        return;
+    let mut kernels: Vec<Kernel> = kernels.into_iter().collect();
+    kernels.sort_by_key(|k| (k.module.name(), k.workgroup, k.constants));
+    kernels
+}
+
+/// Every way to run a pass's products and attention on matrix units.
+fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
+    let products = [64, 512].map(|rows| matrix::linear_variants(units, rows, shape.hidden, shape.ffn));
+    let attends = matrix::attend_variants(units, shape.heads, shape.kv_heads, shape.head_dim);
+    let linear = products.concat().into_iter().map(|l| l.kernel(units));
+    let attend = attends.into_iter().map(|a| a.kernel(units));
+    linear.chain(attend).chain([ceiling::matrix_rate_kernel(units)]).collect()
+}
+
+/// By floats, by integer dot products, and with matrix units; then with each variant that tuning may choose for some
+/// product of few rows (for many rows: [`matrix_kernels`]).
+fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
+    let float = Target::new(subgroup, false, None);
+    let dot = Target::new(subgroup, true, None);
+    let matrix = Target::new(subgroup, true, Some(units));
+    let plain = [float, dot.clone(), matrix];
+    if weights != WeightFormat::Int8 {
+        return plain.to_vec();
+    }
+    let product = |rows, gelu| Product { outputs: 5376, inputs: 5376, rows, gelu };
+    let products = [product(1, false), product(1, true), product(8, false), product(8, true)];
+    let variants: HashSet<_> = products.into_iter().flat_map(|p| dot.variants(Family::Dot, p)).collect();
+    let forced = variants.into_iter().map(|v| Target { forced: Some(v), ..dot.clone() });
+    plain.into_iter().chain(forced).collect()
+}
+
+/// The kinds of passes that are baked: prompts and batches.
+fn batches() -> impl Iterator<Item = Batch> {
+    let prompts = [1, 8, 64, 512].map(|rows| (rows, true));
+    let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, false));
+    prompts.into_iter().chain(batches).map(|(rows, consecutive)| Batch { rows, head_rows: rows.min(8), consecutive })
+}
+
+fn chosen(schedule: &Schedule, batch: Batch, target: &Target) -> Vec<Kernel> {
+    let addresses = Addresses {
+        arena: 1 << 40,
+        weights: vec![1 << 41; schedule.weights.buffers.len()],
+        kv: vec![1 << 42; schedule.rings.len()],
     };
-    let linear = matrix::linear_variants(units, 512, 5376, 4096).into_iter().map(|v| v.kernel(units));
-    let attend = matrix::attend_variants(units, 32, 16, 128).into_iter().map(|v| v.kernel(units));
-    for kernel in linear.chain(attend) {
-        pipelines.get(kernel).unwrap_or_else(|e| panic!("{kernel:?}: {e}"));
+    // One local and one global layer stand for all.
+    let layers = schedule.segments().filter(|s| !matches!(s, Segment::Layer(i) if *i != 0 && *i != 5));
+    layers.flat_map(|s| lower(schedule, s, batch, target, &addresses)).map(|d| d.kernel).collect()
+}
+
+fn figures(kernel: Kernel, compiled: &Compiled) -> Figures {
+    let figure =
+        |name| compiled.figure(name).unwrap_or_else(|| panic!("no {name} among {:?}", compiled.statistics)) as u64;
+    let text = compiled.text("Assembly").expect("the driver shows its machine code");
+    Figures {
+        module: kernel.module.name().into(),
+        workgroup: kernel.workgroup,
+        constants: shown(&kernel.constants),
+        vgprs: figure("VGPRs"),
+        spilled: figure("Spilled VGPRs") + figure("Spilled SGPRs"),
+        scratch: figure("Scratch size"),
+        lds: figure("LDS size"),
+        waves: figure("Subgroups per SIMD"),
+        code: figure("Code size"),
+        isa: Isa::read(text),
     }
+}
+
+/// The constants that are not 0, by their number: unused ones are 0.
+fn shown(constants: &[u32]) -> String {
+    let used = constants.iter().enumerate().filter(|&(_, &c)| c != 0);
+    used.map(|(i, c)| format!("{}={c}", i + 1)).collect::<Vec<_>>().join(" ")
+}
+
+/// The rules that a kernel breaks. `header` is the comment at the start of its source, which may give a reason why a rule
+/// cannot be kept: a line that begins with the words of the rule.
+fn violations(f: &Figures, header: &str) -> Vec<String> {
+    let is = |prefix: &str| f.module.starts_with(prefix);
+    let has_reason = |words: &str| header.lines().any(|l| l.starts_with(&format!("// {words}: ")));
+    let mut broken = Vec::new();
+    let mut rule = |kept: bool, what: String| {
+        if !kept {
+            broken.push(what);
+        }
+    };
+    rule(f.spilled == 0, format!("{} registers are spilled", f.spilled));
+    rule(f.scratch == 0, format!("{} bytes of scratch", f.scratch));
+    if is("linear") {
+        let [wide, narrow] = [f.isa.wide_loads, f.isa.narrow_loads];
+        let what = format!("{wide} loads of 16 bytes in the loops that load weights");
+        rule(wide > 0, what.clone());
+        rule(narrow == 0 || has_reason("Narrow loads") && narrow < wide, format!("{what}, and {narrow} narrower ones"));
+    }
+    if is("linear") || is("attend") || is("read") {
+        let what = format!("{} waves a SIMD, not {WAVES}, and its source gives no reason", f.waves);
+        rule(f.waves >= WAVES || has_reason("Few waves"), what);
+    }
+    if is("linear_matrix") || is("attend_matrix") {
+        rule(f.isa.wmma > 0, "no matrix instruction".into());
+    }
+    if f.module.split('_').any(|word| word == "dot") {
+        rule(f.isa.dot4 > 0, "no packed integer dot product".into());
+    }
+    broken
+}
+
+/// The comment at the start of the source that build.rs compiles `module` from.
+fn header_of(module: &str) -> String {
+    let build = include_str!("../build.rs");
+    let entry = format!("(\"{module}\", \"");
+    let at = build.find(&entry).unwrap_or_else(|| panic!("build.rs does not name {module}")) + entry.len();
+    let source = &build[at..][..build[at..].find('"').unwrap()];
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("shaders/{source}.comp"));
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().take_while(|l| l.starts_with("//")).map(|l| format!("{l}\n")).collect()
+}
+
+fn page(first: &[Figures], second: &[Figures]) -> String {
+    let [a, b] = [CHIPS[0].1, CHIPS[1].1];
+    let mut page = format!(
+        "# The kernels on {a} and {b}\n\
+         \n\
+         What RADV of Mesa {MESA} compiles each kernel to: every one that can be chosen for the shapes of Gemma 3 27B and of the\n\
+         demo model, whatever tuning finds, for passes of 1 to 512 rows in waves of 32, and each other module once. Where the chips differ, {a} is before the\n\
+         slash. `cargo test --test amd` (in [amd.rs](amd.rs)) compares this page with the compiler and holds the kernels to rules:\n\
+         no register is spilled and no scratch used; linear kernels load weights by 16 bytes; linear, attend and read kernels\n\
+         leave room for {WAVES} waves a SIMD; kernels for matrix units and for dot products use those instructions. After a change to\n\
+         a shader, `KILN_BLESS=1 cargo test --test amd` writes it anew.\n\
+         \n\
+         - constants: the kernel's specialisation by number, where it is not 0; its source says what they mean\n\
+         - VGPRs of a wave, LDS in bytes of a workgroup, code in bytes\n\
+         - waves: how many a SIMD holds at a time, at most 16\n\
+         - loads: global loads within loops that hold 16-byte loads, 16-byte ones + narrower ones\n\
+         - matrix, dot: `v_wmma_*` and `v_dot4_i32_iu8` instructions\n\
+         \n\
+         | kernel | workgroup | constants | VGPRs | LDS | waves | code | loads | matrix | dot |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    );
+    for (name, [constants, figures @ ..], workgroups) in rows(first, second) {
+        page += &format!("| {name} | {} | {constants} | {} |\n", workgroups.join(", "), figures.join(" | "));
+    }
+    page
+}
+
+/// A row of the page: module, constants and figures, and the workgroups that all of that is the same for.
+type Row = (String, [String; 8], Vec<String>);
+
+fn rows(first: &[Figures], second: &[Figures]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for (x, y) in first.iter().zip(second) {
+        assert_eq!((&x.module, x.workgroup, &x.constants), (&y.module, y.workgroup, &y.constants));
+        let cell = |of: &dyn Fn(&Figures) -> String| {
+            let (x, y) = (of(x), of(y));
+            if x == y { x } else { format!("{x} / {y}") }
+        };
+        let cells = [
+            x.constants.clone(),
+            cell(&|f| f.vgprs.to_string()),
+            cell(&|f| f.lds.to_string()),
+            cell(&|f| f.waves.to_string()),
+            cell(&|f| f.code.to_string()),
+            cell(&|f| format!("{} + {}", f.isa.wide_loads, f.isa.narrow_loads)),
+            cell(&|f| f.isa.wmma.to_string()),
+            cell(&|f| f.isa.dot4.to_string()),
+        ];
+        match rows.iter_mut().find(|(name, c, _)| *name == x.module && *c == cells) {
+            Some((_, _, workgroups)) => workgroups.push(x.workgroup.to_string()),
+            None => rows.push((x.module.clone(), cells, vec![x.workgroup.to_string()])),
+        }
+    }
+    rows.sort_by(|a, b| (&a.0, &a.1[0]).cmp(&(&b.0, &b.1[0])));
+    rows
+}
+
+fn compare(page: &str) {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/amd-isa.md");
+    if std::env::var_os("KILN_BLESS").is_some() {
+        std::fs::write(&path, page).unwrap();
+        return;
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let lost = kept.lines().filter(|l| !page.contains(l)).map(|l| format!("- {l}"));
+    let new = page.lines().filter(|l| !kept.contains(l)).map(|l| format!("+ {l}"));
+    let changed: Vec<String> = lost.chain(new).collect();
+    assert!(
+        kept == page,
+        "the compiler no longer says what tests/amd-isa.md says; if that is meant, run `KILN_BLESS=1 cargo test --test \
+         amd` and commit the page:\n{}\n",
+        changed.join("\n")
+    );
+}
+
+#[test]
+fn each_rule_sees_what_it_is_for() {
+    let good = Figures {
+        module: "linear_matrix_dot_int8".into(),
+        workgroup: 128,
+        constants: "1, 1".into(),
+        vgprs: 64,
+        spilled: 0,
+        scratch: 0,
+        lds: 0,
+        waves: 8,
+        code: 1000,
+        isa: Isa { wide_loads: 4, narrow_loads: 0, wmma: 1, dot4: 1 },
+    };
+    assert_eq!(violations(&good, ""), Vec::<String>::new());
+    let broken = |change: fn(&mut Figures), header: &str| {
+        let mut f = good.clone();
+        change(&mut f);
+        violations(&f, header).len()
+    };
+    assert_eq!(broken(|f| f.spilled = 1, ""), 1);
+    assert_eq!(broken(|f| f.scratch = 4, ""), 1);
+    assert_eq!(broken(|f| f.isa.wmma = 0, ""), 1);
+    assert_eq!(broken(|f| f.isa.dot4 = 0, ""), 1);
+    assert_eq!(broken(|f| f.isa.wide_loads = 0, ""), 1);
+    assert_eq!(broken(|f| f.isa.narrow_loads = 1, ""), 1);
+    assert_eq!(broken(|f| f.isa.narrow_loads = 1, "// x\n// Narrow loads: the scales of x.\n"), 0);
+    assert_eq!(broken(|f| f.isa.narrow_loads = 4, "// x\n// Narrow loads: the scales of x.\n"), 1);
+    assert_eq!(broken(|f| f.waves = 7, ""), 1);
+    assert_eq!(broken(|f| f.waves = 7, "// Few waves: bound by the matrix units.\n"), 0);
 }

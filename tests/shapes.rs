@@ -122,17 +122,21 @@ fn a_batch_computes_what_its_sequences_would_alone() {
     let shape = shape();
     let model = Forged::new(&shape, WeightFormat::Int8);
     let prompts: Vec<Vec<u32>> = [3, 21, 1, 12, 30].iter().map(|&n| prompt(&shape, n)).collect();
-    for device in [Device::Cpu, common::vulkan()] {
+    // A key that rounds to the neighbouring f16 where sums are taken in another order shows in the logits.
+    let vulkan = common::vulkan();
+    for (device, kv, tolerance) in
+        [(Device::Cpu, KvType::F32, 1e-5), (vulkan, KvType::F32, 1e-5), (vulkan, KvType::F16, 1e-3)]
+    {
+        let options = Options { kv, context: Some(64), ..Options::default() };
         let mut alone = Vec::new();
         for p in &prompts {
-            let mut executor = model.load(device, Options { context: Some(64), ..Options::default() });
+            let mut executor = model.load(device, options);
             let mut session = Session::new(0, 64);
             session.prefill(executor.as_mut(), p).unwrap();
             session.decode(executor.as_mut(), 5).unwrap();
             alone.push(executor.logits(0).unwrap().to_vec());
         }
-        let options = Options { context: Some(64), sequences: 5, head_rows: 5, ..Options::default() };
-        let mut executor = model.load(device, options);
+        let mut executor = model.load(device, Options { sequences: 5, head_rows: 5, ..options });
         for (i, p) in prompts.iter().enumerate() {
             Session::new(i as u32, 64).prefill(executor.as_mut(), p).unwrap();
         }
@@ -144,7 +148,7 @@ fn a_batch_computes_what_its_sequences_would_alone() {
         executor.forward(&rows, Some(HeadRows { first: 0, count: 5 })).unwrap();
         for (i, want) in alone.iter().enumerate() {
             let error = max_abs(executor.logits(i).unwrap(), want);
-            assert!(error < 1e-4, "{device:?}: sequence {i} is {error} off");
+            assert!(error < tolerance, "{device:?}, {kv:?}: sequence {i} is {error} off");
         }
     }
 }
@@ -185,7 +189,7 @@ fn other_subgroup_sizes_agree_too() {
         return;
     }
     for (bits, subgroup) in [("128", 4), ("512", 16)] {
-        let out = std::process::Command::new(std::env::current_exe().unwrap())
+        let out = common::this_test()
             .args(["--exact", "odd_shapes_agree_on_both_executors", "--nocapture"])
             .env("LP_NATIVE_VECTOR_WIDTH", bits)
             .output()

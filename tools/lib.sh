@@ -98,6 +98,17 @@ install_wanted() {
     wanted=() wanted_why=()
 }
 
+# The sources of this machine for release $1 (its updates and security included, third parties' not), one per line.
+sources_of() {
+    apt-get indextargets --format $'$(ORIGIN) deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Identifier: Packages' |
+        awk -v release="$1" '($1 == "Debian" || $1 == "Ubuntu") && index($4, release) == 1 { print $2, $3, $4, $5 }' |
+        sort -u
+}
+
+mirror_of() {
+    sources_of "$1" | awk -v release="$1" '$3 == release { print $2; exit }'
+}
+
 # --- Rust -----------------------------------------------------------------------------------------------------------
 
 rust_needed() {

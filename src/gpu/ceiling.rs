@@ -4,6 +4,7 @@ use super::bake::Queue;
 use super::device::Gpu;
 use super::dispatch::{Dispatch, Push};
 use super::kernels::{Kernel, Module, Pipelines, constants};
+use super::matrix::Units;
 use super::memory::{Access, Buffer};
 use super::stamps::StampPool;
 use crate::Result;
@@ -94,6 +95,15 @@ const MATRIX_SECONDS: f64 = 2e-3;
 /// Products that a subgroup makes in a round (shaders/matrix_rate.comp).
 const MATRIX_PRODUCTS: u32 = 16;
 
+/// The kernel of [`measure_matrix_rate`].
+pub fn matrix_rate_kernel(units: Units) -> Kernel {
+    Kernel {
+        module: Module::MatrixRate,
+        workgroup: MATRIX_SUBGROUPS * units.subgroup,
+        constants: constants([units.m, units.n, units.k, MATRIX_SUBGROUPS]),
+    }
+}
+
 /// The matrix units' ceiling: operations (a multiplication and an addition are two) per second of f16 x f16 -> f32 products
 /// out of registers, the best of several runs. `None` without matrix units.
 ///
@@ -108,11 +118,7 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
         .map_or(0, |t| t.heap_index as usize);
     let sink = Buffer::new(gpu, 64, heap, Access::Device)?;
     let mut pipelines = Pipelines::new(gpu)?;
-    let kernel = Kernel {
-        module: Module::MatrixRate,
-        workgroup: MATRIX_SUBGROUPS * units.subgroup,
-        constants: constants([units.m, units.n, units.k, MATRIX_SUBGROUPS]),
-    };
+    let kernel = matrix_rate_kernel(units);
     let mut stamps = StampPool::new(gpu, 1)?;
     // A processor has few cores; a GPU must be filled.
     let groups = if gpu.caps.kind == vk::PhysicalDeviceType::CPU { 8 } else { MATRIX_GROUPS };

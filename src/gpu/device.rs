@@ -1,5 +1,6 @@
 //! The Vulkan device: loader, choice of device, queue, and what Kiln needs to know of it.
 
+use super::inspect::{Inspector, check_inspectable};
 use super::matrix;
 use crate::{Error, Result};
 use ash::vk;
@@ -93,6 +94,8 @@ pub struct Gpu {
     /// Set when a wait ran past its deadline: the device may never finish, so nothing of it is waited for, submitted or
     /// destroyed any more.
     pub hung: Cell<bool>,
+    /// How the driver is asked what it compiled, where the device was opened for that.
+    pub(super) inspector: Option<Inspector>,
 }
 
 /// Turns a Vulkan result into an error: what was being done, and what the driver said.
@@ -346,6 +349,11 @@ impl Gpu {
     /// # Errors
     /// Device: no loader, no driver, no such device, or one that lacks what Kiln needs (named).
     pub fn open(choice: Choice) -> Result<Gpu> {
+        Gpu::open_as(choice, false)
+    }
+
+    /// With `inspect`, opens it so that [`super::inspect`] can ask what was compiled.
+    pub(super) fn open_as(choice: Choice, inspect: bool) -> Result<Gpu> {
         let entry = load_entry()?;
         let (instance, messenger) = create_instance(&entry)?;
         // From here on the instance is destroyed with the guard, whatever fails.
@@ -358,7 +366,8 @@ impl Gpu {
         let caps = read_caps(&entry, instance, physical, timestamp_bits)?;
         // SAFETY: `physical` comes from this instance.
         let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
-        let device = create_device(instance, physical, family, &caps)?;
+        let device = create_device(instance, physical, family, &caps, inspect)?;
+        let inspector = inspect.then(|| Inspector::new(instance, &device));
         // SAFETY: the family and index are those the device was created with.
         let queue = unsafe { device.get_device_queue(family, 0) };
         let messenger = guard.messenger.take();
@@ -374,6 +383,7 @@ impl Gpu {
             caps,
             memory,
             hung: Cell::new(false),
+            inspector,
         })
     }
 
@@ -424,6 +434,7 @@ fn create_device(
     physical: vk::PhysicalDevice,
     family: u32,
     caps: &Caps,
+    inspect: bool,
 ) -> Result<ash::Device> {
     let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
     let mut extensions = Vec::new();
@@ -447,6 +458,12 @@ fn create_device(
         .shader_integer_dot_product(true)
         .subgroup_size_control(true)
         .compute_full_subgroups(true);
+    let mut inspection = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default();
+    if inspect {
+        check_inspectable(instance, physical)?;
+        extensions.push(ash::khr::pipeline_executable_properties::NAME.as_ptr());
+        inspection = inspection.pipeline_executable_info(true);
+    }
     let mut f_matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
     let mut info = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)
@@ -454,6 +471,9 @@ fn create_device(
         .enabled_features(&features)
         .push_next(&mut f12)
         .push_next(&mut f13);
+    if inspect {
+        info = info.push_next(&mut inspection);
+    }
     if caps.matrix.is_some() {
         info = info.push_next(&mut f_matrix);
     }

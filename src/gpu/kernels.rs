@@ -100,7 +100,7 @@ pub const fn constants<const N: usize>(first: [u32; N]) -> Constants {
 
 /// Makes pipelines, each once, and keeps the driver's cache.
 pub struct Pipelines {
-    gpu: Rc<Gpu>,
+    pub(super) gpu: Rc<Gpu>,
     /// The one layout: push constants only.
     pub layout: vk::PipelineLayout,
     cache: vk::PipelineCache,
@@ -180,7 +180,10 @@ impl Pipelines {
             if self.gpu.caps.subgroup_choice {
                 stage = stage.push_next(&mut size);
             }
-            let info = vk::ComputePipelineCreateInfo::default().stage(stage).layout(self.layout);
+            let info = vk::ComputePipelineCreateInfo::default()
+                .flags(self.gpu.pipeline_flags())
+                .stage(stage)
+                .layout(self.layout);
             let made = device.create_compute_pipelines(self.cache, &[info], None);
             device.destroy_shader_module(module, None);
             PIPELINES_CREATED.fetch_add(1, Ordering::Relaxed);

@@ -27,7 +27,12 @@ pub struct Units {
     pub shared_bytes: u32,
     /// Invocations that a workgroup may have.
     pub max_workgroup: u32,
+    /// Bytes of sums that an invocation can keep in registers.
+    pub sum_bytes: u32,
 }
+
+/// PCI's number of AMD, whose compiler (RADV of Mesa 25.0) puts more than 256 bytes of sums into scratch memory.
+const AMD: u32 = 0x1002;
 
 impl Units {
     /// The matrix units of a device that has `EXTENSION`, at subgroups of `subgroup`; `None` if it lacks a feature that the
@@ -54,7 +59,7 @@ impl Units {
         let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11).push_next(&mut p_matrix);
         // SAFETY: as above.
         unsafe { instance.get_physical_device_properties2(physical, &mut p) };
-        let limits = p.properties.limits;
+        let (limits, vendor) = (p.properties.limits, p.properties.vendor_id);
         if features.contains(&vk::FALSE)
             || !p_matrix.cooperative_matrix_supported_stages.contains(vk::ShaderStageFlags::COMPUTE)
             || !p11.subgroup_supported_operations.contains(vk::SubgroupFeatureFlags::SHUFFLE)
@@ -78,6 +83,7 @@ impl Units {
             k: s.k_size,
             subgroup,
             shared_bytes: limits.max_compute_shared_memory_size,
+            sum_bytes: if vendor == AMD { 256 } else { u32::MAX },
             max_workgroup: limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]),
         })
     }
@@ -131,6 +137,7 @@ impl LinearTile {
             && (self.inputs / self.input_parts).is_multiple_of(units.k)
             && self.shared_bytes(units) <= units.shared_bytes
             && self.subgroups() * units.subgroup <= units.max_workgroup
+            && 4 * self.subgroup_rows * self.subgroup_outputs / units.subgroup <= units.sum_bytes
     }
 
     /// The tile as text: `rows x outputs x inputs`, the subgroup's part, input parts, buffers and depth.

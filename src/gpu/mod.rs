@@ -8,6 +8,7 @@ pub mod bake;
 pub mod ceiling;
 pub mod device;
 pub mod dispatch;
+pub mod inspect;
 pub mod kernels;
 pub mod linear;
 pub mod lower;

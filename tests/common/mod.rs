@@ -10,6 +10,7 @@ use kiln::session::Session;
 use kiln::weights::Progress;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A file of tests/golden.
 pub fn golden(path: &str) -> PathBuf {
@@ -82,6 +83,19 @@ pub fn listen() {
             unsafe { std::env::set_var(kiln::gpu::device::VALIDATION_VARIABLE, "1") };
         }
     });
+}
+
+/// A command that starts this test executable again, on the same driver.
+pub fn this_test() -> Command {
+    match std::env::var_os("KILN_TEST_LAUNCHER") {
+        // The process is then the launcher's (see tools/fetch-mesa), and this executable its argument.
+        Some(launcher) => {
+            let mut command = Command::new(launcher);
+            command.arg(std::env::args_os().next().unwrap());
+            command
+        }
+        None => Command::new(std::env::current_exe().unwrap()),
+    }
 }
 
 /// What a run over a prompt gives.

@@ -1,0 +1,82 @@
+//! What is counted in RADV's listing of a kernel's machine code.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts of instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Isa {
+    /// Global loads of 16 bytes within loops.
+    pub wide_loads: usize,
+    /// Narrower ones in the same loops, inner and outer loops not counted.
+    pub narrow_loads: usize,
+    /// Products of matrix units.
+    pub wmma: usize,
+    /// Packed products of four 8-bit integers.
+    pub dot4: usize,
+}
+
+impl Isa {
+    /// Counts in a listing: one instruction a line, labels as `BB7:`, branches to them by name.
+    pub fn read(listing: &str) -> Isa {
+        let lines: Vec<&str> = listing.lines().map(str::trim).collect();
+        let loops = loops(&lines);
+        let own = |at: usize| loops.iter().position(|l| l.contains(&at));
+        let loads = |at: &usize| is_global_load(lines[*at]);
+        let wide: Vec<usize> = (0..lines.len()).filter(loads).filter(|&at| lines[at].contains("_b128")).collect();
+        let wide = || wide.iter().filter_map(|&at| own(at));
+        let narrow = (0..lines.len()).filter(loads).filter(|&at| !lines[at].contains("_b128"));
+        Isa {
+            wide_loads: wide().count(),
+            narrow_loads: narrow.filter_map(own).filter(|&l| wide().any(|w| w == l)).count(),
+            wmma: lines.iter().filter(|l| l.starts_with("v_wmma_")).count(),
+            dot4: lines.iter().filter(|l| l.starts_with("v_dot4_i32_iu8")).count(),
+        }
+    }
+}
+
+/// Scalar loads fetch constants and pointers, LDS is not memory: neither counts.
+fn is_global_load(line: &str) -> bool {
+    line.starts_with("global_load_") || line.starts_with("buffer_load_") || line.starts_with("flat_load_")
+}
+
+/// The loops of a listing as ranges of lines, shorter ones first: what comes between a label and the last branch back to
+/// it.
+fn loops(lines: &[&str]) -> Vec<std::ops::RangeInclusive<usize>> {
+    let mut loops: Vec<std::ops::RangeInclusive<usize>> = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let Some(label) = line.strip_suffix(':') else { continue };
+        let back = |l: &&str| {
+            let mut words = l.split_whitespace();
+            words.next().is_some_and(|w| w.starts_with("s_branch") || w.starts_with("s_cbranch"))
+                && words.next() == Some(label)
+        };
+        if let Some(length) = lines[start..].iter().rposition(back) {
+            loops.push(start..=start + length);
+        }
+    }
+    loops.sort_by_key(|l| l.end() - l.start());
+    loops
+}
+
+#[test]
+fn loads_count_with_the_innermost_loop_that_they_stand_in() {
+    let listing = "BB0:
+        global_load_b32 v0, v0, s[0:1]          ; dc520000 00000000
+    BB1:
+        global_load_u8 v9, v[6:7], off          ; 00000000 00000000
+    BB2:
+        global_load_b128 v[8:11], v[6:7], off   ; dc5e0000 087c0006
+        buffer_load_b32 v1, v[6:7], off         ; 00000000 00000000
+        v_dot4_i32_iu8 v1, v2, v3, v1           ; 00000000 00000000
+        s_cbranch_scc0 BB3                      ; bfa10000
+        s_branch BB2                            ; bfa0ff1f
+    BB3:
+        ds_load_b128 v[8:11], v6                ; 00000000 00000000
+        v_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]
+        s_cbranch_scc1 BB1                      ; bfa10000
+        global_load_b32 v0, v0, s[0:1]          ; dc520000 00000000";
+    assert_eq!(Isa::read(listing), Isa { wide_loads: 1, narrow_loads: 1, wmma: 1, dot4: 1 });
+    // The same loads without the branch back are in no loop but the outer one, beside the byte.
+    let outer = Isa::read(&listing.replace("s_branch BB2", "s_branch BB3"));
+    assert_eq!(outer, Isa { wide_loads: 1, narrow_loads: 2, wmma: 1, dot4: 1 });
+}

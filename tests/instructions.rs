@@ -1,0 +1,218 @@
+//! How many instructions the host spends on a decoded token, beside what the executor does: session, pass, choice of the
+//! token, text. A device waits while they run. Counted by callgrind, which gives the same figure on any machine that the
+//! same compiler built for; tools/test prints them and fails where one has grown.
+
+use kiln::executor::{self, Executor, HeadRows, Row, Timed, Watch};
+use kiln::generate::{Chooser, Finish, Generation, generate};
+use kiln::model::presets;
+use kiln::schedule::{Extent, KvType, Schedule, Segment};
+use kiln::session::Session;
+use kiln::text::SamplerConfig;
+use std::ops::ControlFlow;
+use std::process::Command;
+
+/// One way to decode, with the instructions a token that it took when it was last looked at, in the dev profile.
+struct Case {
+    name: &'static str,
+    vocab: Vocab,
+    sampler: SamplerConfig,
+    /// Each token becomes text, as `kiln run` prints it.
+    text: bool,
+    instructions: f64,
+    /// Tokens of the shorter of two runs. The longer one has twice as many: what they do not share is these tokens' alone.
+    tokens: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Vocab {
+    Demo,
+    Gemma27b,
+}
+
+/// Growth beyond this is a regression. Rust 1.95 and 1.96 agree within a hundredth.
+const TOLERANCE: f64 = 1.2;
+/// Tells the counted process which case to run, and for how many tokens.
+const CHILD: &str = "KILN_TEST_INSTRUCTIONS";
+
+fn cases() -> [Case; 6] {
+    let sampled = SamplerConfig { seed: Some(1), ..SamplerConfig::default() };
+    let unfiltered = SamplerConfig { top_k: 0, top_p: 1.0, repeat_penalty: 1.1, ..sampled.clone() };
+    let greedy = SamplerConfig::greedy();
+    let case = |name, vocab, sampler: &SamplerConfig, text, instructions, tokens| Case {
+        name,
+        vocab,
+        sampler: sampler.clone(),
+        text,
+        instructions,
+        tokens,
+    };
+    [
+        case("greedy, demo", Vocab::Demo, &greedy, false, 372.0, 128),
+        case("greedy, demo, to text", Vocab::Demo, &greedy, true, 564.0, 128),
+        case("greedy, 27B", Vocab::Gemma27b, &greedy, false, 372.0, 128),
+        case("sampled, demo", Vocab::Demo, &sampled, false, 116_953.0, 16),
+        case("sampled, 27B", Vocab::Gemma27b, &sampled, false, 3_539_139.0, 16),
+        case("sampled from all tokens, penalised, 27B", Vocab::Gemma27b, &unfiltered, false, 31_305_708.0, 8),
+    ]
+}
+
+/// An executor whose passes cost nothing but what each must do on the host: check and write the step state. Its logits are
+/// noise that differs from pass to pass.
+struct Free {
+    schedule: Schedule,
+    state: Vec<u32>,
+    noise: Vec<f32>,
+    passes: usize,
+}
+
+/// Passes until the noise repeats.
+const PERIOD: usize = 61;
+
+impl Free {
+    fn new(vocab: Vocab) -> Free {
+        let shape = match vocab {
+            Vocab::Demo => kiln::demo::checkpoint().unwrap().shape().clone(),
+            Vocab::Gemma27b => presets::preset("gemma3-27b").unwrap(),
+        };
+        let weights = kiln::model::WeightFormat::Int8;
+        let extent = Extent { context: 512, max_rows: 8, head_rows: 1, sequences: 1, kv: KvType::F16, weights };
+        let mut bits = 1u32;
+        let noise = (0..shape.vocab + PERIOD).map(|_| {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (bits >> 8) as f32 / f32::from(1u16 << 12) / 256.0
+        });
+        let noise = noise.collect();
+        let schedule = Schedule::build(&shape, extent);
+        Free { state: vec![0; schedule.arena.state.words()], schedule, noise, passes: 0 }
+    }
+}
+
+impl Executor for Free {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn device(&self) -> &str {
+        "none"
+    }
+
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
+        executor::check_pass(&self.schedule, rows, head)?;
+        executor::write_pass(&mut self.state, self.schedule.arena.state, rows, head);
+        self.passes += 1;
+        Ok(())
+    }
+
+    fn project(&mut self, head: HeadRows) -> kiln::Result<()> {
+        executor::write_head(&mut self.state, head);
+        Ok(())
+    }
+
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, _: Watch<'_>) -> kiln::Result<()> {
+        self.forward(rows, head)
+    }
+
+    fn next(&self, _: usize) -> u32 {
+        // Words of the demo vocabulary: what comes before is special or a byte.
+        600 + (self.passes % PERIOD) as u32
+    }
+
+    fn is_finite(&self, _: usize) -> bool {
+        true
+    }
+
+    fn logits(&mut self, _: usize) -> kiln::Result<&[f32]> {
+        Ok(&self.noise[self.passes % PERIOD..][..self.schedule.shape.vocab])
+    }
+
+    fn time_steps(&mut self, _: &[Row], _: HeadRows, _: usize) -> kiln::Result<Vec<Timed>> {
+        unreachable!("nothing is timed here")
+    }
+
+    fn time_segment(&mut self, _: Segment, _: &[Row], _: HeadRows, _: usize) -> kiln::Result<f64> {
+        unreachable!("nothing is timed here")
+    }
+
+    fn measure_segment_ceiling(&mut self, _: Segment) -> kiln::Result<f64> {
+        unreachable!("nothing is timed here")
+    }
+
+    fn measure_read_ceiling(&mut self) -> kiln::Result<f64> {
+        unreachable!("nothing is timed here")
+    }
+}
+
+/// The counted process: decodes as many tokens as it is told to. Without that, the shortest run of every case.
+#[test]
+fn decode_without_a_device() {
+    let told = std::env::var(CHILD).ok();
+    for (i, case) in cases().iter().enumerate() {
+        match &told {
+            Some(told) => {
+                let (wanted, tokens) = told.split_once(',').unwrap();
+                if wanted.parse() == Ok(i) {
+                    decode(case, tokens.parse().unwrap());
+                }
+            }
+            None => decode(case, 2),
+        }
+    }
+}
+
+fn decode(case: &Case, tokens: usize) {
+    let mut executor = Free::new(case.vocab);
+    let mut session = Session::new(0, executor.schedule.extent.context);
+    let mut chooser = Chooser::new(case.sampler.clone(), executor.schedule.shape.vocab).unwrap();
+    let mut stream = case.text.then(|| kiln::demo::tokenizer().unwrap().stream(true));
+    let mut bytes = 0;
+    let done = counted(&mut executor, &mut session, &mut chooser, tokens, &mut |id| {
+        bytes += stream.as_mut().map_or(0, |s| s.push(id).len());
+        ControlFlow::Continue(())
+    });
+    assert_eq!(done.tokens.len(), tokens);
+    assert_eq!(executor.passes, tokens, "a pass a token, the prompt's included");
+    assert_eq!(bytes > 0, case.text);
+}
+
+/// What callgrind counts, by this function's name. There is no stop token, so that every run is as long as it is told.
+#[inline(never)]
+fn counted(
+    executor: &mut Free,
+    session: &mut Session,
+    chooser: &mut Chooser,
+    tokens: usize,
+    on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
+) -> Generation {
+    generate(executor, session, &[2], chooser, &[], tokens, on_token).unwrap()
+}
+
+#[test]
+#[ignore = "needs valgrind and a quarter of a minute: tools/test runs it"]
+fn instructions_per_token_have_not_grown() {
+    println!("{:44} {:>12} {:>12}", "host instructions per decoded token", "now", "kept");
+    let mut grown = Vec::new();
+    for (i, case) in cases().iter().enumerate() {
+        let now = (count(i, 2 * case.tokens) - count(i, case.tokens)) / case.tokens as f64;
+        let growth = now / case.instructions;
+        println!("{:44} {now:12.0} {:12.0} {:+6.1} %", case.name, case.instructions, 100.0 * (growth - 1.0));
+        if growth > TOLERANCE {
+            grown.push(case.name);
+        }
+    }
+    assert!(grown.is_empty(), "more than {TOLERANCE} times what tests/instructions.rs says: {grown:?}");
+}
+
+/// Instructions of [`counted`] in a process of its own.
+fn count(case: usize, tokens: usize) -> f64 {
+    let out = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=instructions::counted*"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "decode_without_a_device", "--test-threads=1"])
+        .env(CHILD, format!("{case},{tokens}"))
+        .output()
+        .expect("valgrind is installed");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{}{said}", String::from_utf8_lossy(&out.stdout));
+    let collected = said.lines().find_map(|l| l.split_once("Collected : ")).map(|(_, n)| n.trim().parse());
+    collected.unwrap_or_else(|| panic!("callgrind says no count: {said}")).unwrap()
+}
