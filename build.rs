@@ -40,6 +40,7 @@ mod shaders {
         ("argmax", "argmax", &[]),
         ("softcap", "argmax", &["SOFTCAP"]),
         ("read", "read", &[]),
+        ("touch", "touch", &[]),
         ("linear_matrix_int8", "linear_matrix", &[]),
         ("attend_matrix_f16", "attend_matrix", &[]),
         ("matrix_rate", "matrix_rate", &[]),

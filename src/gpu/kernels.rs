@@ -68,6 +68,7 @@ modules! {
     Argmax "argmax" "Greedy choice.",
     Softcap "softcap" "Logit softcap.",
     Read "read" "The read ceiling.",
+    Touch "touch" "Address translation of weights, ahead of their use.",
     LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
     AttendMatrixF16 "attend_matrix_f16" "Attention of consecutive rows by matrix units, f16 cache.",
     MatrixRate "matrix_rate" "The matrix units' ceiling.",

@@ -96,6 +96,8 @@ pub struct Target {
     pub units: Option<Units>,
     /// The variant for a product, where one was measured.
     pub tuned: HashMap<Product, Variant>,
+    /// The next weights' address translation is brought in beside each matrix product.
+    pub touch: bool,
     /// The variant for every product that can have it: for tests.
     pub forced: Option<Variant>,
 }
@@ -118,7 +120,7 @@ const COLUMNS: usize = 8;
 impl Target {
     /// A device with subgroups of that many invocations, where nothing has been measured.
     pub fn new(subgroup: u32, dot: bool, units: Option<Units>) -> Target {
-        Target { subgroup, dot, units, tuned: HashMap::new(), forced: None }
+        Target { subgroup, dot, units, tuned: HashMap::new(), touch: false, forced: None }
     }
 
     /// The family for weights of a format in passes of so many rows.
@@ -208,24 +210,20 @@ impl Target {
 }
 
 fn dot_variants(p: Product) -> Vec<Variant> {
-    let unrolls: &[u32] = if p.rows > 2 { &[1, 2] } else { &[1, 2, 4, 8] };
     let parts = if p.gelu { 2 } else { 1 };
+    let columns = p.rows.next_power_of_two().min(COLUMNS) as u32;
+    // What is in flight and summed must fit the registers; more leaves an RDNA3 too few waves.
+    let most = if p.rows > 2 { 8 } else { 16 };
     let mut all = Vec::new();
     for shared in [false, true] {
         for outputs in [1, 2, 4, 8] {
-            for &unroll in unrolls {
-                for subgroups in [4, 8, 16, 32] {
+            for unroll in [1, 2, 4] {
+                for subgroups in [4, 8] {
                     let teams = if shared { 1 } else { subgroups };
-                    // A gelu workgroup makes whole blocks; what is in flight must fit the registers, and no team be wider
-                    // than a row of 16-byte loads.
+                    // A gelu workgroup makes whole blocks.
                     let whole = !p.gelu || teams * outputs <= GELU_BLOCK;
-                    let filled = !shared || (subgroups * unroll * 8) as usize <= p.inputs.div_ceil(16).max(32);
-                    let wide = subgroups == 32 && !shared;
-                    // More leaves an RDNA3 too few waves.
-                    let most = if p.rows > 2 { 8 } else { 16 };
-                    let columns = p.rows.next_power_of_two().min(COLUMNS) as u32;
-                    let kept = !shared || outputs * parts * columns <= 16;
-                    if whole && filled && kept && !wide && outputs * unroll * parts <= most {
+                    let kept = if shared { outputs * parts * columns <= 16 && unroll <= 2 } else { outputs <= 4 };
+                    if whole && kept && outputs * unroll * parts <= most {
                         all.push(Variant::Dot(Dot { outputs, unroll, subgroups, shared }));
                     }
                 }

@@ -31,6 +31,13 @@ const ARGMAX_SHARE: usize = 4096;
 /// Index of the constant that says that a pass has one row.
 const SINGLE: usize = 7;
 
+/// Rows up to which weights are touched ahead: with more, reading them is not what a pass waits for.
+const TOUCH_ROWS: usize = 64;
+/// A page of memory, as large as GPUs' drivers map large buffers by.
+const TOUCH_STRIDE: u64 = 2 << 20;
+/// Workgroups that touch: about one for each part of a device that translates addresses by itself.
+const TOUCH_GROUPS: u32 = 8;
+
 /// What a pass that is baked for looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
@@ -61,6 +68,7 @@ struct Lowering<'a> {
 }
 
 /// A kernel for the first `taken` steps.
+#[derive(Clone, Copy)]
 struct Lowered {
     kernel: Kernel,
     push: Push,
@@ -92,6 +100,11 @@ pub fn lower(
         if barrier {
             settled = at;
         }
+        let touch = l.touch(at);
+        if let Some(Lowered { kernel, push, groups, .. }) = touch {
+            out.push(Dispatch { steps: at..at, kernel, push, groups, barrier });
+        }
+        let barrier = barrier && touch.is_none();
         out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier });
         at += taken;
         if let Some(Lowered { kernel, push, groups, .. }) = l.pack(&steps[taken - 1], kernel.module) {
@@ -194,6 +207,27 @@ impl Lowering<'_> {
         Some(Lowered { kernel, push, groups: [1, self.count(step.rows) as u32, 1], taken: 0 })
     }
 
+    /// Before a layer's gate and up product, its longest: a dispatch beside it that touches the next segment's weights.
+    fn touch(&self, at: usize) -> Option<Lowered> {
+        let gelu = |s: &Step| matches!(s.op, Op::GatedGelu { .. });
+        if !self.target.touch || self.batch.rows > TOUCH_ROWS || !self.schedule.steps.get(at + 1).is_some_and(gelu) {
+            return None;
+        }
+        let segment = self.schedule.steps[at].segment;
+        let next = self.schedule.steps[at..].iter().filter(|s| s.segment != segment).find_map(|s| match s.op {
+            Op::Linear { weight, .. } => Some(weight.buffer),
+            _ => None,
+        })?;
+        let bytes = self.schedule.weights.buffers[self.schedule.weights.index(next)].bytes;
+        let push = Push::new()
+            .address(self.weight(next, 0))
+            .address(self.addresses.arena)
+            .word(bytes.div_ceil(TOUCH_STRIDE) as usize)
+            .word(TOUCH_STRIDE as usize);
+        let kernel = Kernel { module: Module::Touch, workgroup: 64, constants: constants([]) };
+        Some(Lowered { kernel, push, groups: [TOUCH_GROUPS, 1, 1], taken: 0 })
+    }
+
     /// The declared fusions: several steps that one kernel runs together.
     fn fuse(&self, steps: &[Step]) -> Option<Lowered> {
         let rows = steps[0].rows;
@@ -223,13 +257,14 @@ impl Lowering<'_> {
                 }
                 let q = Heads { x: q, weight: wq, eps: eq, inv_freq: fq, heads };
                 let k = Heads { x: k, weight: wk, eps: ek, inv_freq: fk, heads: kv_heads };
-                if same_rows(4) && self.batch.rows == 1 && eq == ek && fq == fk {
-                    if let Op::Attend { q: q2, ring: r2, out, heads: h2, scale, window } = steps[3].op {
-                        if q2 == q.x && r2 == ring && h2 == heads {
-                            let attend = Attend { q: q2, ring, out, heads, scale, window };
-                            return Some(self.attend(attend, Some((q, k, v)), 4));
-                        }
-                    }
+                if same_rows(4)
+                    && self.batch.rows == 1
+                    && (eq, fq) == (ek, fk)
+                    && let Op::Attend { q: q2, ring: r2, out, heads: h2, scale, window } = steps[3].op
+                    && (q2, r2, h2) == (q.x, ring, heads)
+                {
+                    let attend = Attend { q: q2, ring, out, heads, scale, window };
+                    return Some(self.attend(attend, Some((q, k, v)), 4));
                 }
                 Some(self.head_prepare(rows, Some(q), Some(k), Some((k2, v, ring)), 3))
             }

@@ -147,57 +147,26 @@ impl LinearTile {
     }
 }
 
-/// Every tile, those of many rows first.
+/// The tiles that measured best on an H200, of 128 rows and more, 64, 32 and 16; and of each number of rows one that fits
+/// the shared memory of any device.
 #[rustfmt::skip]
 const LINEAR_TILES: &[LinearTile] = &[
-    LinearTile::new([128, 128, 64], [64, 32], 1, [1, 1]),
-    LinearTile::new([128, 128, 64], [64, 32], 1, [1, 0]),
-    LinearTile::new([128, 128, 32], [64, 32], 1, [1, 0]),
     LinearTile::new([128, 128, 64], [64, 32], 2, [1, 2]),
-    LinearTile::new([128, 128, 64], [64, 64], 1, [1, 0]),
-    LinearTile::new([128, 128, 32], [64, 64], 1, [1, 0]),
-    LinearTile::new([128, 128, 64], [32, 64], 1, [1, 0]),
-    LinearTile::new([128, 128, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([128, 128, 64], [64, 32], 1, [1, 1]),
     LinearTile::new([128, 192, 32], [64, 48], 1, [1, 2]),
     LinearTile::new([256, 96, 32], [64, 48], 1, [1, 1]),
-    LinearTile::new([128, 96, 64], [64, 48], 1, [1, 0]),
-    LinearTile::new([128, 256, 32], [64, 64], 1, [1, 0]),
-    LinearTile::new([256, 128, 32], [64, 64], 1, [1, 0]),
-    LinearTile::new([256, 128, 32], [64, 32], 1, [1, 0]),
-    LinearTile::new([128, 64, 64], [64, 32], 1, [1, 0]),
     LinearTile::new([128, 64, 64], [32, 32], 1, [1, 0]),
-    LinearTile::new([64, 128, 64], [32, 64], 1, [1, 0]),
     LinearTile::new([64, 128, 64], [32, 32], 1, [1, 1]),
-    LinearTile::new([64, 128, 64], [32, 32], 1, [1, 0]),
     LinearTile::new([64, 64, 128], [32, 32], 2, [1, 2]),
-    LinearTile::new([64, 64, 128], [32, 32], 2, [1, 0]),
     LinearTile::new([64, 64, 64], [32, 32], 1, [1, 0]),
-    LinearTile::new([64, 64, 128], [32, 32], 1, [1, 0]),
-    LinearTile::new([64, 32, 128], [32, 32], 2, [1, 0]),
-    LinearTile::new([32, 128, 128], [32, 32], 2, [1, 3]),
     LinearTile::new([32, 128, 128], [32, 64], 4, [1, 2]),
-    LinearTile::new([32, 128, 128], [32, 32], 1, [1, 0]),
-    LinearTile::new([32, 128, 128], [32, 32], 2, [1, 0]),
-    LinearTile::new([32, 128, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([32, 128, 128], [32, 32], 2, [1, 3]),
     LinearTile::new([32, 64, 128], [32, 32], 4, [1, 3]),
-    LinearTile::new([32, 64, 128], [32, 32], 2, [1, 0]),
-    LinearTile::new([32, 64, 128], [32, 16], 1, [1, 0]),
     LinearTile::new([32, 64, 64], [32, 32], 1, [1, 0]),
-    LinearTile::new([32, 32, 256], [32, 32], 4, [1, 0]),
     LinearTile::new([16, 128, 128], [16, 64], 4, [1, 3]),
     LinearTile::new([16, 128, 128], [16, 32], 2, [1, 1]),
-    LinearTile::new([16, 128, 128], [16, 32], 1, [1, 0]),
-    LinearTile::new([16, 128, 128], [16, 32], 2, [1, 0]),
-    LinearTile::new([16, 128, 64], [16, 32], 1, [1, 0]),
     LinearTile::new([16, 64, 256], [16, 64], 8, [1, 2]),
-    LinearTile::new([16, 64, 256], [16, 32], 4, [1, 0]),
-    LinearTile::new([16, 64, 128], [16, 32], 2, [1, 0]),
-    LinearTile::new([16, 64, 128], [16, 16], 1, [1, 0]),
     LinearTile::new([16, 64, 64], [16, 16], 1, [1, 0]),
-    LinearTile::new([16, 32, 256], [16, 16], 2, [1, 0]),
-    LinearTile::new([16, 32, 256], [16, 32], 4, [1, 0]),
-    LinearTile::new([32, 64, 64], [32, 32], 1, [2, 2]),
-    LinearTile::new([16, 64, 128], [16, 16], 1, [2, 1]),
 ];
 
 /// One way to run a matrix product on matrix units.
@@ -254,11 +223,14 @@ const MAX_GROUPS: u32 = 65_535;
 
 /// Ways to run a product of `rows` rows with an INT8 matrix `[outputs, inputs]`, the one that should be fastest first.
 pub fn linear_variants(units: Units, rows: usize, outputs: usize, inputs: usize) -> Vec<Linear> {
-    // Tiles of 128 rows for many rows; for few, those that waste the fewest.
+    // Tiles of 128 rows and more for many rows; for few, those that waste the fewest.
     let ideal = (rows as u32).next_power_of_two().clamp(16, 128).ilog2();
+    let apart = |t: &LinearTile| t.rows.min(128).ilog2().abs_diff(ideal);
+    let tiles = || LINEAR_TILES.iter().filter(|t| t.fits(units));
+    let nearest = tiles().map(apart).min();
     let mut out = Vec::new();
-    for &tile in LINEAR_TILES.iter().filter(|t| t.fits(units)) {
-        for splits in [1, 2, 3, 4, 6, 8] {
+    for &tile in tiles().filter(|t| Some(apart(t)) == nearest) {
+        for splits in [1, 2, 3] {
             let steps = (inputs as u32).div_ceil(tile.inputs);
             let linear = Linear { tile, splits };
             let [x, y, _] = linear.groups(rows, outputs);
@@ -267,7 +239,6 @@ pub fn linear_variants(units: Units, rows: usize, outputs: usize, inputs: usize)
             }
         }
     }
-    out.sort_by_key(|l| l.tile.rows.ilog2().abs_diff(ideal));
     out
 }
 

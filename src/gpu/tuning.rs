@@ -10,8 +10,8 @@ use super::lower::{Batch, lower};
 use super::stamps::StampPool;
 use crate::Result;
 use crate::schedule::{Op, Schedule, Segment};
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -21,6 +21,13 @@ const SECONDS: f64 = 10e-3;
 const DISPATCHES: usize = 4;
 /// Measurements of each variant, of which the quickest counts.
 const REPETITIONS: usize = 3;
+
+/// What is kept of measurements: products' variants by name, and by bytes of weights whether touching them helps.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+struct Known {
+    products: BTreeMap<String, Variant>,
+    touch: BTreeMap<u64, bool>,
+}
 
 /// What is measured for, and with what.
 pub struct Tuner<'a> {
@@ -47,13 +54,13 @@ impl Tuner<'_> {
             return Ok(());
         }
         let file = file(self.gpu);
-        let mut known = file.as_ref().map(read).unwrap_or_default();
+        let mut known: Known = file.as_deref().map(read).unwrap_or_default();
         let start = Instant::now();
         let mut measured = 0;
         for product in self.products(target, batch) {
             let family = family(product, target, self.schedule);
             let variants = target.variants(family, product);
-            let variant = match known.get(&name(product)).filter(|v| variants.contains(v)) {
+            let variant = match known.products.get(&name(product)).filter(|v| variants.contains(v)) {
                 Some(&v) => v,
                 None => {
                     measured += 1;
@@ -63,8 +70,20 @@ impl Tuner<'_> {
                     }
                 }
             };
-            known.insert(name(product), variant);
+            known.products.insert(name(product), variant);
             target.tuned.insert(product, variant);
+        }
+        if batch.rows == 1 {
+            let bytes = self.schedule.weights.bytes();
+            let touch = match known.touch.get(&bytes) {
+                Some(&t) => t,
+                None => {
+                    measured += 1;
+                    self.touch_helps(target, batch)?
+                }
+            };
+            known.touch.insert(bytes, touch);
+            target.touch = touch;
         }
         if measured > 0 {
             log::info!("measured the kernels of {measured} matrix products in {:.2} s", start.elapsed().as_secs_f64());
@@ -117,7 +136,7 @@ impl Tuner<'_> {
                 .take(count)
                 .map(|(_, d)| Dispatch { barrier: true, ..d })
                 .collect();
-            let seconds = self.time(&dispatches)? / dispatches.len() as f64;
+            let seconds = self.time(&[&dispatches])? / dispatches.len() as f64;
             log::debug!(
                 "{}: {variant:?} {:.1} us, {:.0} GB/s",
                 name(product),
@@ -139,9 +158,22 @@ impl Tuner<'_> {
         Ok(best.map(|b| b.1))
     }
 
-    fn time(&mut self, dispatches: &[Dispatch]) -> Result<f64> {
+    /// Whether a whole pass is quicker when weights' address translation is brought in ahead.
+    fn touch_helps(&mut self, target: &Target, batch: Batch) -> Result<bool> {
+        let mut seconds = [0.0; 2];
+        for (i, touch) in [false, true].into_iter().enumerate() {
+            let target = Target { touch, ..target.clone() };
+            let segments: Vec<Vec<Dispatch>> =
+                self.segments().iter().map(|&s| lower(self.schedule, s, batch, &target, self.addresses)).collect();
+            seconds[i] = self.time(&segments.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        }
+        log::info!("a pass takes {:.3} ms, with touched weights {:.3} ms", seconds[0] * 1e3, seconds[1] * 1e3);
+        Ok(seconds[1] < seconds[0])
+    }
+
+    fn time(&mut self, parts: &[&[Dispatch]]) -> Result<f64> {
         let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(f64::INFINITY) };
-        let commands = self.queue.bake(&[dispatches], self.pipelines, Some(stamps.span(0)), &[])?;
+        let commands = self.queue.bake(parts, self.pipelines, Some(stamps.span(0)), &[])?;
         let mut best = f64::INFINITY;
         for _ in 0..REPETITIONS {
             self.queue.submit(&[commands], true)?;
@@ -179,14 +211,13 @@ fn file(gpu: &Gpu) -> Option<PathBuf> {
 }
 
 /// What an earlier start measured; nothing where the file cannot be read or understood.
-fn read(file: &PathBuf) -> HashMap<String, Variant> {
+fn read(file: &Path) -> Known {
     std::fs::read(file).ok().and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default()
 }
 
 /// Keeps what was measured. A failure costs only that the next start measures again.
-fn write(file: &PathBuf, known: &HashMap<String, Variant>) {
-    let sorted: std::collections::BTreeMap<_, _> = known.iter().collect();
-    let text = serde_json::to_vec_pretty(&sorted).unwrap_or_default();
+fn write(file: &Path, known: &Known) {
+    let text = serde_json::to_vec_pretty(known).unwrap_or_default();
     if super::kernels::write_cache(file, &text).is_none() {
         log::warn!("the tuning file {} cannot be written: every start measures anew", file.display());
     }
