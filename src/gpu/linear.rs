@@ -198,7 +198,7 @@ impl Target {
     /// The variants of a family that a product can have, and that are worth measuring.
     pub fn variants(&self, family: Family, p: Product) -> Vec<Variant> {
         match (family, self.units) {
-            (Family::Dot, _) => dot_variants(p),
+            (Family::Dot, _) => self.dot_variants(p),
             (Family::Matrix, Some(units)) => matrix::linear_variants(units, p.rows, p.outputs, p.inputs)
                 .into_iter()
                 .filter(|l| l.scratch_bytes(p.rows, p.outputs).iter().zip(PRODUCT_SCRATCH).all(|(&b, most)| b <= most))
@@ -207,28 +207,29 @@ impl Target {
             _ => Vec::new(),
         }
     }
-}
 
-fn dot_variants(p: Product) -> Vec<Variant> {
-    let parts = if p.gelu { 2 } else { 1 };
-    let columns = p.rows.next_power_of_two().min(COLUMNS) as u32;
-    // What is in flight and summed must fit the registers; more leaves an RDNA3 too few waves.
-    let most = if p.rows > 2 { 8 } else { 16 };
-    let mut all = Vec::new();
-    for shared in [false, true] {
-        for outputs in [1, 2, 4, 8] {
-            for unroll in [1, 2, 4] {
-                for subgroups in [4, 8] {
-                    let teams = if shared { 1 } else { subgroups };
+    fn dot_variants(&self, p: Product) -> Vec<Variant> {
+        let parts = if p.gelu { 2 } else { 1 };
+        let columns = p.rows.next_power_of_two().min(COLUMNS) as u32;
+        // What is in flight and summed must fit the registers; more leaves an RDNA3 too few waves.
+        let most = if p.rows > 2 { 8 } else { 16 };
+        let loads = (p.inputs as u32).div_ceil(16);
+        let mut all = Vec::new();
+        for unroll in [1, 2, 4] {
+            // Teams of a subgroup, and workgroups that a row fills.
+            let filled = loads.div_ceil(self.subgroup * unroll);
+            let teams = [(4, false), (8, false), (filled, true)];
+            for (subgroups, shared) in teams.into_iter().filter(|t| t.0 > 1 && t.0 * self.subgroup <= 1024) {
+                for outputs in [1, 2, 4, 8] {
                     // A gelu workgroup makes whole blocks.
-                    let whole = !p.gelu || teams * outputs <= GELU_BLOCK;
-                    let kept = if shared { outputs * parts * columns <= 16 && unroll <= 2 } else { outputs <= 4 };
+                    let whole = !p.gelu || if shared { 1 } else { subgroups } * outputs <= GELU_BLOCK;
+                    let kept = if shared { outputs * parts * columns <= 16 } else { outputs <= 4 };
                     if whole && kept && outputs * unroll * parts <= most {
                         all.push(Variant::Dot(Dot { outputs, unroll, subgroups, shared }));
                     }
                 }
             }
         }
+        all
     }
-    all
 }

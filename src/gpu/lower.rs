@@ -100,7 +100,7 @@ pub fn lower(
         if barrier {
             settled = at;
         }
-        let touch = l.touch(at);
+        let touch = l.touch(at, taken);
         if let Some(Lowered { kernel, push, groups, .. }) = touch {
             out.push(Dispatch { steps: at..at, kernel, push, groups, barrier });
         }
@@ -207,20 +207,19 @@ impl Lowering<'_> {
         Some(Lowered { kernel, push, groups: [1, self.count(step.rows) as u32, 1], taken: 0 })
     }
 
-    /// Before a layer's gate and up product, its longest: a dispatch beside it that touches the next segment's weights.
-    fn touch(&self, at: usize) -> Option<Lowered> {
-        let gelu = |s: &Step| matches!(s.op, Op::GatedGelu { .. });
-        if !self.target.touch || self.batch.rows > TOUCH_ROWS || !self.schedule.steps.get(at + 1).is_some_and(gelu) {
+    /// Before a linear step: a dispatch beside it that touches the weights of the next one, behind `taken` steps.
+    fn touch(&self, at: usize, taken: usize) -> Option<Lowered> {
+        let linear = matches!(self.schedule.steps[at].op, Op::Linear { .. });
+        if !self.target.touch || self.batch.rows > TOUCH_ROWS || !linear {
             return None;
         }
-        let segment = self.schedule.steps[at].segment;
-        let next = self.schedule.steps[at..].iter().filter(|s| s.segment != segment).find_map(|s| match s.op {
-            Op::Linear { weight, .. } => Some(weight.buffer),
+        let next = self.schedule.steps[at + taken..].iter().find_map(|s| match s.op {
+            Op::Linear { weight, .. } => Some(weight),
             _ => None,
         })?;
-        let bytes = self.schedule.weights.buffers[self.schedule.weights.index(next)].bytes;
+        let bytes = (next.rows * next.format.row_bytes(next.cols)) as u64;
         let push = Push::new()
-            .address(self.weight(next, 0))
+            .address(self.weight(next.buffer, next.offset))
             .address(self.addresses.arena)
             .word(bytes.div_ceil(TOUCH_STRIDE) as usize)
             .word(TOUCH_STRIDE as usize);
