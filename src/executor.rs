@@ -85,6 +85,12 @@ pub trait Executor {
     /// Input: the last pass has no such head row. Device: the device failed or was lost.
     fn logits(&mut self, row: usize) -> Result<&[f32]>;
 
+    /// Rows of a prompt that the next pass should take at most: fewer than the schedule's where a layer of so many would
+    /// keep the device busy for longer than a submit should.
+    fn prefill_rows(&self) -> usize {
+        self.schedule().extent.max_rows
+    }
+
     /// Submits to the device since the model was loaded; 0 where nothing is submitted.
     fn submits(&self) -> u64 {
         0

@@ -65,13 +65,14 @@ impl Session {
     /// As [`Session::prefill`].
     pub fn prefill_watched(&mut self, executor: &mut dyn Executor, tokens: &[u32], run: RunChunk<'_>) -> Result<()> {
         self.check(executor, tokens)?;
-        let chunk = executor.schedule().extent.max_rows;
-        let chunks = tokens.len().div_ceil(chunk);
-        for (i, part) in tokens.chunks(chunk).enumerate() {
+        let mut left = tokens;
+        while !left.is_empty() {
+            let (part, rest) = left.split_at(left.len().min(executor.prefill_rows()));
             let rows = self.rows(part);
             self.written = self.written.max(self.tokens.len() + part.len());
-            run(executor, &rows, i + 1 == chunks)?;
+            run(executor, &rows, rest.is_empty())?;
             self.tokens.extend_from_slice(part);
+            left = rest;
         }
         Ok(())
     }

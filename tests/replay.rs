@@ -5,6 +5,7 @@ mod common;
 
 use common::{golden, load};
 use kiln::engine::Options;
+use kiln::executor::HeadRows;
 use kiln::session::Session;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -91,6 +92,37 @@ fn a_tiny_submit_budget_changes_no_bit() {
     assert_eq!(few, 8 + 7);
 }
 
+/// A layer that takes longer than a submit should is given fewer rows, down to 64; the results stay the same model's.
+#[test]
+fn long_layers_are_given_fewer_rows() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let tokens: Vec<u32> = (0..700).map(|i| 2 + 7 * i % 500).collect();
+    let run = |budget| {
+        let options = Options {
+            device: common::vulkan(),
+            chunk: Some(256),
+            context: Some(1024),
+            submit_budget: budget,
+            ..Options::default()
+        };
+        let mut executor = load(&golden("tiny"), options);
+        let mut rows = Vec::new();
+        let mut session = Session::new(0, 1024);
+        session
+            .prefill_watched(executor.as_mut(), &tokens, &mut |executor, pass, last| {
+                rows.push(pass.len());
+                executor.forward(pass, last.then_some(HeadRows { first: pass.len() - 1, count: 1 }))
+            })
+            .unwrap();
+        (rows, executor.logits(0).unwrap().to_vec())
+    };
+    let (whole, want) = run(Duration::from_secs(10));
+    let (cut, got) = run(Duration::from_nanos(1));
+    assert_eq!(whole, [256, 256, 188]);
+    assert_eq!(cut, [256, 128, 64, 64, 64, 64, 60]);
+    assert!(common::relative_rms(&got, &want) < 1e-3);
+}
+
 #[test]
 fn the_pipeline_cache_is_kept_and_a_damaged_one_does_no_harm() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
@@ -104,7 +136,8 @@ fn the_pipeline_cache_is_kept_and_a_damaged_one_does_no_harm() {
         executor.logits(0).unwrap().to_vec()
     };
     let first = run();
-    let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().path()).collect();
+    let pipelines = |p: &std::path::PathBuf| p.file_name().unwrap().to_str().unwrap().starts_with("pipelines-");
+    let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().path()).filter(pipelines).collect();
     assert_eq!(files.len(), 1, "one cache file: {files:?}");
     std::fs::write(&files[0], b"not a pipeline cache").unwrap();
     assert_eq!(run(), first);

@@ -53,8 +53,10 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let all = args.all && out.is_some();
     let mut session = Session::new(0, executor.schedule().extent.context);
     let mut hidden: Vec<f32> = Vec::new();
+    let mut last_row = 0;
     session.prefill_watched(executor.as_mut(), &ids, &mut |executor, rows, last| {
-        let head = last.then_some(HeadRows { first: rows.len() - 1, count: 1 });
+        last_row = rows.len() - 1;
+        let head = last.then_some(HeadRows { first: last_row, count: 1 });
         match last && args.out.is_some() {
             true => executor.forward_watched(rows, head, &mut |_, row| hidden.extend_from_slice(row))?,
             false => executor.forward(rows, head)?,
@@ -70,7 +72,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
         out.finish()?;
     }
     if all {
-        executor.project(HeadRows { first: (ids.len() - 1) % executor.schedule().extent.max_rows, count: 1 })?;
+        executor.project(HeadRows { first: last_row, count: 1 })?;
     }
     let device = executor.device().to_owned();
     let logits = executor.logits(0)?;

@@ -71,6 +71,9 @@ fn target(gpu: &Gpu, options: Options) -> Target {
     Target { forced: options.variant, ..Target::new(gpu.caps.subgroup, dot, units) }
 }
 
+/// Rows of a pass that are not divided further, however long they take.
+const LEAST_PREFILL_ROWS: usize = 64;
+
 /// What of a pass one submit runs behind the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
@@ -129,6 +132,8 @@ pub struct Vulkan {
     bytes_per_second: Option<f64>,
     /// Rows of the last pass.
     rows: usize,
+    /// Rows of a prompt that keep a layer within the submit budget, as far as is known.
+    prefill_rows: usize,
     submits: u64,
     /// Seconds that the device has worked on passes.
     busy: f64,
@@ -181,6 +186,7 @@ impl Vulkan {
             ceiling,
             bytes_per_second: None,
             rows: 0,
+            prefill_rows: schedule.extent.max_rows,
             submits: 0,
             busy: 0.0,
             gpu: gpu.clone(),
@@ -375,10 +381,16 @@ impl Vulkan {
             return Ok(());
         }
         let slowest = if whole { sum / segments as f64 } else { slowest };
-        if slowest > budget && k.per_submit > 1 {
-            log::warn!("one layer took {slowest:.2} s, more than a submit should: use a smaller --chunk");
-        }
         k.per_submit = ((budget / slowest) as usize).clamp(1, segments);
+        // A layer is not cut, but its rows are: the deeper the context, the longer each takes.
+        if slowest > budget / 2.0 && self.rows > LEAST_PREFILL_ROWS && self.rows >= self.prefill_rows {
+            self.prefill_rows = (self.rows / 2).max(LEAST_PREFILL_ROWS);
+            log::info!(
+                "a layer of {} rows took {slowest:.2} s: {} at a time from now on",
+                self.rows,
+                self.prefill_rows
+            );
+        }
         Ok(())
     }
 
@@ -548,6 +560,10 @@ impl Executor for Vulkan {
         } as usize;
         let floats: &[f32] = bytemuck::cast_slice(self.results());
         Ok(&floats[at / 4 + row * logits.stride..][..logits.width])
+    }
+
+    fn prefill_rows(&self) -> usize {
+        self.prefill_rows
     }
 
     fn submits(&self) -> u64 {
