@@ -470,7 +470,10 @@ impl Lowering<'_> {
         }
         let rows = self.batch.rows;
         let counted = (rows * a.heads / group * 4) as u64 <= COUNTER_BYTES;
-        let splits = if counted { (SPLIT_ROWS / rows).clamp(1, MAX_SPLITS) } else { 1 };
+        // A part is a key an invocation at least: more parts than that would find nothing to do.
+        let keys = a.window.map_or(a.ring.capacity, |w| w.min(a.ring.capacity));
+        let most = keys.div_ceil(workgroup as usize).clamp(1, MAX_SPLITS);
+        let splits = if counted { (SPLIT_ROWS / rows).clamp(1, most) } else { 1 };
         let constants = constants([
             a.ring.head_dim as u32,
             group as u32,
