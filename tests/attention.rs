@@ -1,0 +1,165 @@
+//! Attention over long contexts on a device, whose keys several workgroups share: at and around the boundaries of their
+//! parts, inside a window whose ring has turned over, for every number of heads that share a KV head.
+
+mod common;
+
+use common::{load, max_abs, relative_rms, vulkan};
+use kiln::engine::{Device, Options};
+use kiln::executor::{Executor, HeadRows, Row};
+use kiln::model::writer::Watch;
+use kiln::model::{LayerKind, Shape, WeightFormat, forge};
+use kiln::schedule::KvType;
+use kiln::session::Session;
+use std::sync::atomic::AtomicBool;
+
+const CONTEXT: usize = 1500;
+const CHUNK: usize = 64;
+/// Longer than two parts; the ring (window + chunk - 1) turns over four times.
+const WINDOW: usize = 300;
+
+/// A local and a global layer, with `ratio` heads to a KV head.
+fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Shape {
+    Shape {
+        vocab: 97,
+        hidden: 32,
+        ffn: 16,
+        heads,
+        kv_heads,
+        head_dim,
+        layers: vec![LayerKind::Local, LayerKind::Global],
+        window: WINDOW,
+        eps: 1e-6,
+        query_pre_attn_scalar: head_dim as f32,
+        rope_theta_local: 1e4,
+        rope_theta_global: 1e6,
+        rope_factor_global: 8.0,
+        logit_softcap: None,
+        max_context: CONTEXT,
+        tied: true,
+        bos: 2,
+        eos: vec![1],
+    }
+}
+
+/// What follows each other: rows of one pass, at most a chunk. One row alone, and a few, are what keys are divided for.
+fn passes() -> Vec<usize> {
+    let mut passes = Vec::new();
+    let mut at = 0;
+    // Rows that see 127, 128, 129 keys and so on: one by one, then a few at a time.
+    for boundary in [128, 256, WINDOW, 384, 512, 1024, 1280, CONTEXT - 6] {
+        let from = boundary - 3;
+        while at < from {
+            passes.push(CHUNK.min(from - at));
+            at += CHUNK.min(from - at);
+        }
+        for rows in [1, 1, 1, 1, 1, 4] {
+            passes.push(rows);
+            at += rows;
+        }
+    }
+    assert_eq!(at, CONTEXT);
+    passes
+}
+
+/// The logits behind every pass.
+fn run(executor: &mut dyn Executor, tokens: &[u32]) -> Vec<Vec<f32>> {
+    let mut session = Session::new(0, CONTEXT);
+    let mut rest = tokens;
+    passes()
+        .into_iter()
+        .map(|rows| {
+            let (part, behind) = rest.split_at(rows);
+            rest = behind;
+            session.prefill(executor, part).unwrap();
+            executor.logits(0).unwrap().to_vec()
+        })
+        .collect()
+}
+
+fn tokens() -> Vec<u32> {
+    (0..CONTEXT).map(|i| (2 + 37 * i * i) as u32 % 97).collect()
+}
+
+struct Forged(tempfile::TempDir);
+
+impl Forged {
+    fn new(shape: &Shape) -> Forged {
+        let dir = tempfile::tempdir().unwrap();
+        let watch = Watch { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
+        forge::forge(shape, &dir.path().join("model"), WeightFormat::Int8, 7, &watch).unwrap();
+        Forged(dir)
+    }
+
+    fn load(&self, device: Device, kv: KvType, sequences: usize) -> Box<dyn Executor> {
+        let options = Options {
+            device,
+            kv,
+            sequences,
+            head_rows: sequences,
+            chunk: Some(CHUNK),
+            context: Some(CONTEXT),
+            ..Options::default()
+        };
+        load(&self.0.path().join("model"), options)
+    }
+}
+
+/// Sums in another order, and keys that round to the neighbouring f16.
+const TOLERANCES: [(KvType, f32); 2] = [(KvType::F32, 2e-5), (KvType::F16, 2e-3)];
+
+#[test]
+fn parts_of_a_long_context_make_the_whole() {
+    let tokens = tokens();
+    // Every number of heads to a KV head, and heads narrower and wider than a subgroup's octets.
+    for (heads, kv_heads, dim) in [(2, 2, 16), (4, 2, 32), (3, 1, 40), (4, 1, 16), (8, 1, 64)] {
+        let model = Forged::new(&shape(heads, kv_heads, dim));
+        let want = run(model.load(Device::Cpu, KvType::F32, 1).as_mut(), &tokens);
+        for (kv, tolerance) in TOLERANCES {
+            let got = run(model.load(vulkan(), kv, 1).as_mut(), &tokens);
+            let errors: Vec<f32> = got.iter().zip(&want).map(|(g, w)| relative_rms(g, w)).collect();
+            let worst = errors.iter().copied().fold(0.0, f32::max);
+            println!("{heads}/{kv_heads} heads of {dim}, {kv:?}: at most {worst:.1e} of {tolerance:.1e}");
+            let mut seen = 0;
+            for (rows, error) in passes().into_iter().zip(errors) {
+                seen += rows;
+                assert!(
+                    error < tolerance,
+                    "{heads}/{kv_heads} heads of {dim}, {kv:?}: {error:.1e} off behind {seen} tokens, {rows} in one pass"
+                );
+            }
+        }
+    }
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+/// Rows of a batch have as many parts each as their own contexts need: a short one among long ones.
+#[test]
+fn rows_of_a_batch_have_parts_of_their_own() {
+    let tokens = tokens();
+    let lengths = [1400, 129, 3, 700];
+    let model = Forged::new(&shape(4, 2, 32));
+    let decode = |executor: &mut dyn Executor| {
+        for (i, &n) in lengths.iter().enumerate() {
+            Session::new(i as u32, CONTEXT).prefill(executor, &tokens[i..][..n]).unwrap();
+        }
+        let row = |(i, &n): (usize, &usize)| Row { token: 5, position: n as u32, sequence: i as u32 };
+        let rows: Vec<Row> = lengths.iter().enumerate().map(row).collect();
+        executor.forward(&rows, Some(HeadRows { first: 0, count: rows.len() })).unwrap();
+        (0..rows.len()).map(|i| executor.logits(i).unwrap().to_vec()).collect::<Vec<_>>()
+    };
+    let want = decode(model.load(Device::Cpu, KvType::F32, lengths.len()).as_mut());
+    for (kv, tolerance) in TOLERANCES {
+        let mut executor = model.load(vulkan(), kv, lengths.len());
+        let got = decode(executor.as_mut());
+        for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+            let error = relative_rms(g, w);
+            assert!(error < tolerance, "{kv:?}: sequence {i} is {error:.1e} off");
+        }
+        // Whoever put the parts together left the counters as they were.
+        assert!(
+            got.iter().zip(decode(executor.as_mut())).all(|(a, b)| max_abs(a, &b) == 0.0),
+            "{kv:?}: not repeatable"
+        );
+    }
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}

@@ -1,0 +1,194 @@
+//! A batch of 32 different prompts: each sequence's greedy output is what it would be alone.
+//!
+//! A row's result does not depend on the rows beside it, bit for bit, as long as the same kernels compute it: those of a
+//! kind of pass whatever else is in it, and those of the Dot family (whose sums are of integers) for two to eight rows.
+//! A row alone has attention of its own, which takes its key from elsewhere, and other families sum in other orders:
+//! there the outputs are the same wherever the margin of a choice leaves no doubt.
+
+mod common;
+
+use common::{golden, load, max_abs};
+use kiln::engine::{Device, Options};
+use kiln::executor::{Executor, HeadRows, Row};
+use kiln::gpu::replay::Kernels;
+use kiln::schedule::KvType;
+use kiln::session::Session;
+
+const SEQUENCES: usize = 32;
+const STEPS: usize = 12;
+const CONTEXT: usize = 64;
+
+/// Of 1 to 40 tokens: below the window of 16, at it and above; all different.
+fn prompts() -> Vec<Vec<u32>> {
+    (0..SEQUENCES).map(|s| (0..1 + 5 * s % 40).map(|i| (2 + 31 * s + 7 * i * i) as u32 % 256).collect()).collect()
+}
+
+fn options(kernels: Kernels, kv: KvType, sequences: usize) -> Options {
+    Options {
+        device: common::vulkan(),
+        kernels,
+        kv,
+        sequences,
+        head_rows: sequences,
+        context: Some(CONTEXT),
+        chunk: Some(16),
+        ..Options::default()
+    }
+}
+
+/// Prefills sequence `i` with prompt `i`.
+fn prefill(executor: &mut dyn Executor, prompts: &[Vec<u32>]) {
+    for (i, p) in prompts.iter().enumerate() {
+        Session::new(i as u32, CONTEXT).prefill(executor, p).unwrap();
+    }
+}
+
+/// One decode pass over `rows`, and its logits.
+fn decode(executor: &mut dyn Executor, rows: &[Row]) -> Vec<Vec<f32>> {
+    executor.forward(rows, Some(HeadRows { first: 0, count: rows.len() })).unwrap();
+    (0..rows.len()).map(|r| executor.logits(r).unwrap().to_vec()).collect()
+}
+
+fn next_row(prompts: &[Vec<u32>], sequence: usize, token: u32) -> Row {
+    Row { token, position: prompts[sequence].len() as u32, sequence: sequence as u32 }
+}
+
+/// A choice, and how far the best that was not chosen is behind.
+fn choice(logits: &[f32]) -> (u32, f32) {
+    let best = (0..logits.len()).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
+    let others = logits.iter().enumerate().filter(|&(i, _)| i != best).map(|(_, &x)| x);
+    (best as u32, logits[best] - others.fold(f32::NEG_INFINITY, f32::max))
+}
+
+/// What one sequence does alone: each step's token and logits.
+struct Alone {
+    tokens: Vec<u32>,
+    logits: Vec<Vec<f32>>,
+}
+
+fn alone(executor: &mut dyn Executor, prompt: &[u32]) -> Alone {
+    let mut session = Session::new(0, CONTEXT);
+    session.prefill(executor, prompt).unwrap();
+    let mut out = Alone { tokens: Vec::new(), logits: Vec::new() };
+    for _ in 0..STEPS {
+        let token = executor.next(0);
+        session.decode(executor, token).unwrap();
+        out.tokens.push(token);
+        out.logits.push(executor.logits(0).unwrap().to_vec());
+    }
+    out
+}
+
+/// Every sequence in the batch of 32 against itself alone; `tolerance` is how far a logit may be off in either.
+fn check_greedy(kernels: Kernels, kv: KvType, tolerance: impl Fn(&[f32]) -> f32) {
+    let prompts = prompts();
+    let mut single = load(&golden("tiny"), options(kernels, kv, 1));
+    let wants: Vec<Alone> = prompts.iter().map(|p| alone(single.as_mut(), p)).collect();
+    drop(single);
+
+    let mut executor = load(&golden("tiny"), options(kernels, kv, SEQUENCES));
+    prefill(executor.as_mut(), &prompts);
+    let (mut compared, mut worst) = (0, 0f32);
+    for step in 0..STEPS {
+        // A choice in doubt may go either way; all then go on as they did alone.
+        let rows: Vec<Row> = (0..SEQUENCES)
+            .map(|s| Row { position: (prompts[s].len() + step) as u32, ..next_row(&prompts, s, wants[s].tokens[step]) })
+            .collect();
+        let got = decode(executor.as_mut(), &rows);
+        for (s, logits) in got.iter().enumerate() {
+            let want = &wants[s].logits[step];
+            let (limit, error) = (2.0 * tolerance(want), max_abs(logits, want));
+            worst = worst.max(error / limit);
+            assert!(error <= limit, "{kernels:?}, {kv:?}: sequence {s}, step {step}: {error} off, of {limit}");
+            let (best, margin) = choice(want);
+            if margin > limit {
+                compared += 1;
+                assert_eq!(executor.next(s), best, "{kernels:?}, {kv:?}: sequence {s}, step {step}");
+            }
+        }
+    }
+    let share = compared as f32 / (STEPS * SEQUENCES) as f32;
+    println!("{kernels:?}, {kv:?}: {:.1} % of choices compared, errors up to {worst:.2} of the limit", 100.0 * share);
+    assert!(share > 0.5, "{kernels:?}, {kv:?}: too few choices are beyond doubt: {share}");
+}
+
+/// The tolerance of the golden cases for f16: four deviations.
+fn f16(logits: &[f32]) -> f32 {
+    let rms = (logits.iter().map(|x| x * x).sum::<f32>() / logits.len() as f32).sqrt();
+    4.0 * 0.015 * rms
+}
+
+#[test]
+fn a_batch_chooses_what_its_sequences_choose_alone() {
+    check_greedy(Kernels::Float, KvType::F32, |_| 3e-4);
+    check_greedy(Kernels::Auto, KvType::F16, f16);
+    // Alone by integer dot products, in the batch in f32.
+    check_greedy(Kernels::Dot, KvType::F16, f16);
+    let units = common::open_gpu().caps.matrix;
+    if units.is_some() {
+        // Alone in f32, in the batch by matrix units.
+        check_greedy(Kernels::Matrix, KvType::F16, f16);
+    }
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+/// In passes of one kind, whatever the other rows are and wherever its own is.
+#[test]
+fn a_row_has_the_same_bits_beside_any_others() {
+    let prompts = prompts();
+    for kernels in [Kernels::Float, Kernels::Auto, Kernels::Matrix] {
+        let mut executor = load(&golden("tiny"), options(kernels, KvType::F16, SEQUENCES));
+        prefill(executor.as_mut(), &prompts);
+        let rows: Vec<Row> = (0..SEQUENCES).map(|s| next_row(&prompts, s, 5 + s as u32)).collect();
+        let want = decode(executor.as_mut(), &rows);
+        // Backwards, and with other tokens in the odd rows: the even rows' sequences must not notice.
+        let other = |r: &Row| if r.sequence % 2 == 1 { Row { token: r.token + 90, ..*r } } else { *r };
+        let turned: Vec<Row> = rows.iter().rev().map(other).collect();
+        let got = decode(executor.as_mut(), &turned);
+        for (row, logits) in turned.iter().zip(&got) {
+            let same = logits == &want[row.sequence as usize];
+            assert_eq!(same, row.sequence % 2 == 0, "{kernels:?}: sequence {}", row.sequence);
+        }
+        // Fewer rows in a pass of the same kind: the rest of it is dead.
+        let few = decode(executor.as_mut(), &rows[..SEQUENCES / 2 + 1]);
+        assert!(few.iter().zip(&want).all(|(a, b)| a == b), "{kernels:?}: fewer rows");
+    }
+}
+
+/// Dot products sum integers: two rows, four or eight, each by a kernel of its own, have the same bits.
+#[test]
+fn dot_products_have_the_same_bits_in_batches_of_any_size() {
+    let prompts = &prompts()[..8];
+    for kv in [KvType::F16, KvType::F32] {
+        let mut executor = load(&golden("tiny"), options(Kernels::Dot, kv, 8));
+        prefill(executor.as_mut(), prompts);
+        let rows: Vec<Row> = (0..8).map(|s| next_row(prompts, s, 5 + s as u32)).collect();
+        let want = decode(executor.as_mut(), &rows);
+        for size in [2, 3, 4, 5] {
+            for (first, part) in rows.chunks(size).enumerate() {
+                // A row alone has attention of its own.
+                if part.len() > 1 {
+                    let got = decode(executor.as_mut(), part);
+                    assert_eq!(got, want[first * size..][..part.len()], "{kv:?}, {size} rows from {}", first * size);
+                }
+            }
+        }
+    }
+}
+
+/// The reference executor batches too.
+#[test]
+fn the_reference_batches() {
+    let prompts = prompts();
+    let mut single = load(&golden("tiny"), Options { device: Device::Cpu, ..options(Kernels::Auto, KvType::F32, 1) });
+    let options = Options { device: Device::Cpu, ..options(Kernels::Auto, KvType::F32, SEQUENCES) };
+    let mut executor = load(&golden("tiny"), options);
+    prefill(executor.as_mut(), &prompts);
+    let rows: Vec<Row> = (0..SEQUENCES).map(|s| next_row(&prompts, s, 5)).collect();
+    for (s, got) in decode(executor.as_mut(), &rows).iter().enumerate() {
+        let mut session = Session::new(0, CONTEXT);
+        session.prefill(single.as_mut(), &prompts[s]).unwrap();
+        session.decode(single.as_mut(), 5).unwrap();
+        assert!(max_abs(got, single.logits(0).unwrap()) < 1e-5, "sequence {s}");
+    }
+}
