@@ -1,7 +1,8 @@
 //! A batch of 32 different prompts: each sequence's greedy output is what it would be alone.
 //!
 //! A row's result does not depend on the rows beside it, bit for bit, as long as the same kernels compute it: those of a
-//! kind of pass whatever else is in it, and those of the Dot family (whose sums are of integers) for two to eight rows.
+//! kind of pass whatever else is in it, and those of the Dot family, which adds in an order that
+//! the number of rows does not change, for two to eight rows.
 //! A row alone has attention of its own, which takes its key from elsewhere, and other families sum in other orders:
 //! there the outputs are the same wherever the margin of a choice leaves no doubt.
 
@@ -155,7 +156,7 @@ fn a_row_has_the_same_bits_beside_any_others() {
     }
 }
 
-/// Dot products sum integers: two rows, four or eight, each by a kernel of its own, have the same bits.
+/// Two rows, four or eight, each by a kernel of its own, are added in the same order.
 #[test]
 fn dot_products_have_the_same_bits_in_batches_of_any_size() {
     let prompts = &prompts()[..8];

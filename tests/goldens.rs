@@ -153,23 +153,45 @@ fn check_reference(name: &'static str, tolerance: Tolerance, chunks: &[usize]) {
 }
 
 /// Every arithmetic that a device may be given, with KV in f32 and in f16.
-fn check_vulkan(name: &'static str, f32: Tolerance, f16: Tolerance) {
+fn check_vulkan(name: &'static str, f32: Tolerance, f16: Tolerance, runs: &[Run]) {
     let case = Case::open(name);
-    let runs = [
-        (WeightFormat::Bf16, Kernels::Float, KvType::F32, f32, CHUNKS),
-        (WeightFormat::Bf16, Kernels::Float, KvType::F16, f16, CHUNKS),
-        (WeightFormat::Int8, Kernels::Float, KvType::F32, f32, CHUNKS),
-        (WeightFormat::Int8, Kernels::Float, KvType::F16, f16, CHUNKS),
-        // Activations of 16 bits, whatever the cache holds. Few rows: for many it has the other kernels.
-        (WeightFormat::Int8, Kernels::Dot, KvType::F32, f16, &[7]),
-        (WeightFormat::Int8, Kernels::Dot, KvType::F16, f16, &[7, 1]),
-    ];
-    for (weights, kernels, kv, tolerance, chunks) in runs {
+    let units = common::open_gpu().caps.matrix;
+    for &(weights, kernels, kv, chunks) in runs {
+        if kernels == Kernels::Matrix && units.is_none() {
+            println!("{name} {kernels:?}: not run: the device has no matrix units");
+            continue;
+        }
+        let tolerance = if kernels == Kernels::Float && kv == KvType::F32 { f32 } else { f16 };
         let options = Options { device: common::vulkan(), weights, kv, kernels, ..Options::default() };
         println!("{name} {weights:?} {kernels:?} {kv:?}");
         check_case(&case, options, tolerance, chunks);
     }
 }
+
+/// Weights, kernels, KV, and chunks.
+type Run = (WeightFormat, Kernels, KvType, &'static [usize]);
+
+/// Passes of many rows, of few and of one have kernels of their own, and so have weights and KV by their types.
+const SHALLOW: &[Run] = &[
+    (WeightFormat::Bf16, Kernels::Float, KvType::F32, &[160, 7, 1]),
+    (WeightFormat::Bf16, Kernels::Float, KvType::F16, &[16]),
+    (WeightFormat::Int8, Kernels::Float, KvType::F32, &[16, 1]),
+    (WeightFormat::Int8, Kernels::Float, KvType::F16, &[160, 7]),
+    // Activations of 16 bits, whatever the cache holds. Few rows: for many it has the other kernels.
+    (WeightFormat::Int8, Kernels::Dot, KvType::F32, &[7]),
+    (WeightFormat::Int8, Kernels::Dot, KvType::F16, &[7, 1]),
+    (WeightFormat::Int8, Kernels::Matrix, KvType::F32, &[7]),
+    (WeightFormat::Int8, Kernels::Matrix, KvType::F16, &[160, 16]),
+];
+
+/// What depth adds is rounding: each arithmetic once.
+const DEEP: &[Run] = &[
+    (WeightFormat::Bf16, Kernels::Float, KvType::F32, &[7]),
+    (WeightFormat::Bf16, Kernels::Float, KvType::F16, &[160]),
+    (WeightFormat::Int8, Kernels::Float, KvType::F32, &[160]),
+    (WeightFormat::Int8, Kernels::Dot, KvType::F16, &[7]),
+    (WeightFormat::Int8, Kernels::Matrix, KvType::F16, &[160]),
+];
 
 #[test]
 fn reference_matches_tiny() {
@@ -188,17 +210,17 @@ fn reference_matches_deep62() {
 
 #[test]
 fn vulkan_matches_tiny() {
-    check_vulkan("tiny", F32_SHALLOW, F16_SHALLOW);
+    check_vulkan("tiny", F32_SHALLOW, F16_SHALLOW, SHALLOW);
 }
 
 #[test]
 fn vulkan_matches_wide_small() {
-    check_vulkan("wide_small", F32_SHALLOW, F16_SHALLOW);
+    check_vulkan("wide_small", F32_SHALLOW, F16_SHALLOW, SHALLOW);
 }
 
 #[test]
 fn vulkan_matches_deep62() {
-    check_vulkan("deep62", F32_DEEP, F16_DEEP);
+    check_vulkan("deep62", F32_DEEP, F16_DEEP, DEEP);
 }
 
 /// Where the host cannot map the device's memory, weights and results pass through staging: the same bits arrive.

@@ -5,7 +5,7 @@ mod common;
 
 use common::{golden, load};
 use kiln::engine::Options;
-use kiln::executor::HeadRows;
+use kiln::executor::{HeadRows, Row};
 use kiln::session::Session;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -34,6 +34,9 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// Sequences that decode together.
+const BATCH: usize = 5;
 
 fn counts() -> [u64; 3] {
     let allocations = ALLOCATIONS.with(Cell::get);
@@ -68,28 +71,55 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
 fn a_tiny_submit_budget_changes_no_bit() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     let tokens: Vec<u32> = (0..50).map(|i| 2 + 7 * i % 500).collect();
+    // Each part of the work: its bits, and its submits.
     let run = |budget| {
-        let options =
-            Options { device: common::vulkan(), chunk: Some(16), submit_budget: budget, ..Options::default() };
+        let options = Options {
+            device: common::vulkan(),
+            chunk: Some(16),
+            sequences: BATCH,
+            head_rows: BATCH,
+            submit_budget: budget,
+            ..Options::default()
+        };
         let mut executor = load(&golden("tiny"), options);
+        let mut parts: [(Vec<u32>, u64); 3] = Default::default();
         let mut session = Session::new(0, 4096);
+        let mut start = executor.submits();
+        // Three chunks of 16 rows, and one of two.
         session.prefill(executor.as_mut(), &tokens).unwrap();
-        let mut bits = Vec::new();
-        let start = executor.submits();
+        parts[0].0.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+        parts[0].1 = executor.submits() - start;
+        start = executor.submits();
         for _ in 0..8 {
             let next = executor.next(0);
             session.decode(executor.as_mut(), next).unwrap();
-            bits.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+            parts[1].0.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
         }
-        (bits, executor.submits() - start)
+        parts[1].1 = executor.submits() - start;
+        start = executor.submits();
+        for step in 0..3u32 {
+            let at = |s| if s == 0 { session.tokens().len() as u32 } else { 0 };
+            let rows: Vec<Row> = (0..BATCH as u32)
+                .map(|s| Row { token: 3 + s + 50 * step, position: at(s) + step, sequence: s })
+                .collect();
+            executor.forward(&rows, Some(HeadRows { first: 0, count: BATCH })).unwrap();
+            for row in 0..BATCH {
+                parts[2].0.extend(executor.logits(row).unwrap().iter().map(|x| x.to_bits()));
+            }
+        }
+        parts[2].1 = executor.submits() - start;
+        parts
     };
-    let (whole, few) = run(Duration::from_secs(10));
-    let (cut, many) = run(Duration::from_nanos(1));
-    assert_eq!(whole, cut);
-    // Embed, six layers, head: eight submits a pass when each is over the budget. With a generous one the first pass of
-    // a size is still cut, since nothing has been measured yet; then a pass is one.
-    assert_eq!(many, 8 * 8);
-    assert_eq!(few, 8 + 7);
+    let whole = run(Duration::from_secs(10));
+    let cut = run(Duration::from_nanos(1));
+    for (part, (w, c)) in ["prefill", "decode", "batch"].into_iter().zip(whole.iter().zip(&cut)) {
+        assert!(!w.0.is_empty() && w.0 == c.0, "{part}: other bits");
+    }
+    // Embed, six layers, head: eight submits a pass when each is over the budget, and seven for a chunk whose logits
+    // nobody wants. With a generous one the first pass of a size is still cut, since nothing has been measured yet; then
+    // a pass is one.
+    assert_eq!(cut.map(|part| part.1), [7 + 7 + 7 + 8, 8 * 8, 3 * 8]);
+    assert_eq!(whole.map(|part| part.1), [7 + 1 + 1 + 8, 8 + 7, 8 + 2]);
 }
 
 /// A layer that takes longer than a submit should is given fewer rows, down to 64; the results stay the same model's.

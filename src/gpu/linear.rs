@@ -9,7 +9,8 @@ use crate::schedule::build::PRODUCT_SCRATCH;
 use crate::schedule::step::Matrix;
 use std::collections::HashMap;
 
-/// A family of kernels, which computes in one arithmetic: all of its variants give the same bits for a row.
+/// A family of kernels, which computes in one arithmetic. Its variants add in different orders where different numbers of
+/// invocations share a row of weights, or workgroups a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// f32 inputs and sums; weights are widened to f32.

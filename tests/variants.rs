@@ -1,0 +1,138 @@
+//! Every variant of the linear kernels that tuning may choose, forced in turn, against a golden case. Those of
+//! integer dot products are held to the same bits where they add blocks in the same order.
+
+mod common;
+
+use ash::vk;
+use common::{Case, golden, ids, load, relative_rms};
+use kiln::engine::Options;
+use kiln::executor::{Executor, HeadRows, Row};
+use kiln::gpu::Gpu;
+use kiln::gpu::linear::{Family, Product, Target, Variant};
+use kiln::gpu::replay::Kernels;
+use kiln::schedule::{Op, Schedule};
+use kiln::session::Session;
+use std::collections::{HashMap, HashSet};
+
+/// That of tests/goldens.rs for activations of 16 bits.
+const TOLERANCE: f32 = 0.015;
+const PROMPT: &str = "len17";
+
+fn options(kernels: Kernels, chunk: usize, variant: Option<Variant>) -> Options {
+    Options { device: common::vulkan(), kernels, variant, chunk: Some(chunk), context: Some(64), ..Options::default() }
+}
+
+/// The products of a model in passes of `rows` rows.
+fn products(schedule: &Schedule, rows: usize) -> Vec<Product> {
+    let mut all = Vec::new();
+    for step in &schedule.steps {
+        let Op::Linear { weight, .. } = step.op else { continue };
+        for p in [false, true].map(|gelu| Product::new(weight, rows, gelu)) {
+            if !all.contains(&p) {
+                all.push(p);
+            }
+        }
+    }
+    all
+}
+
+/// The variants that these can have.
+fn variants(gpu: &Gpu, schedule: &Schedule, family: Family, rows: usize) -> Vec<Variant> {
+    let target = Target::new(gpu.caps.subgroup, true, gpu.caps.matrix);
+    let mut all = Vec::new();
+    for v in products(schedule, rows).into_iter().flat_map(|p| target.variants(family, p)) {
+        if !all.contains(&v) {
+            all.push(v);
+        }
+    }
+    all
+}
+
+/// What the order of a variant's sums depends on: the subgroups that share a row of weights, for each product. One that
+/// cannot have the variant has the usual one.
+fn teams(gpu: &Gpu, schedule: &Schedule, variant: Variant, chunk: usize) -> Vec<u32> {
+    let Variant::Dot(dot) = variant else { return Vec::new() };
+    let target = Target::new(gpu.caps.subgroup, true, None);
+    let has = |p| dot.shared && target.variants(Family::Dot, p).contains(&variant);
+    let products = [1, chunk].into_iter().flat_map(|rows| products(schedule, rows));
+    products.map(|p| if has(p) { dot.subgroups } else { 1 }).collect()
+}
+
+/// Logits behind a golden prompt in chunks of the executor's size, held against the golden.
+fn check(case: &Case, executor: &mut dyn Executor, what: &str) -> Vec<f32> {
+    let prompt = case.prompts().iter().find(|p| p["name"] == PROMPT).unwrap();
+    let mut session = Session::new(0, 64);
+    session.prefill(executor, &ids(&prompt["ids"])).unwrap();
+    let got = executor.logits(0).unwrap().to_vec();
+    let error = relative_rms(&got, case.tensor(&format!("{PROMPT}.int8.logits")));
+    assert!(error < TOLERANCE, "{what}: {error:.1e} off, of {TOLERANCE:.1e}");
+    got
+}
+
+/// How the linear kernels of a pass of `rows` rows are specialised.
+fn specialised(executor: &mut dyn Executor, rows: usize) -> HashSet<String> {
+    let rows: Vec<Row> = (0..rows as u32).map(|i| Row { token: 2, position: i, sequence: 0 }).collect();
+    let times = executor.time_steps(&rows, HeadRows { first: 0, count: 1 }, 1).unwrap();
+    times.into_iter().filter(|t| t.kernel.starts_with("linear_")).map(|t| t.variant).collect()
+}
+
+/// The prompt with each variant forced; `chunk` rows a pass.
+fn check_family(kernels: Kernels, family: Family, chunk: usize, wanted: impl Fn(&Gpu, &Variant) -> bool) {
+    let case = Case::open("tiny");
+    let gpu = common::open_gpu();
+    let mut usual = load(&golden("tiny"), options(kernels, chunk, None));
+    check(&case, usual.as_mut(), "the usual variants");
+    let all = variants(&gpu, usual.schedule(), family, chunk);
+    drop(usual);
+    let checked: Vec<Variant> = all.iter().copied().filter(|v| wanted(&gpu, v)).collect();
+    assert!(checked.len() > 1, "{family:?}, {chunk} rows: there is a choice");
+    let mut seen = HashSet::new();
+    let mut by_teams: HashMap<Vec<u32>, Vec<f32>> = HashMap::new();
+    for &v in &checked {
+        let mut executor = load(&golden("tiny"), options(kernels, chunk, Some(v)));
+        let what = format!("{chunk} rows, {v:?}");
+        let got = check(&case, executor.as_mut(), &what);
+        if family == Family::Dot {
+            let want = by_teams.entry(teams(&gpu, executor.schedule(), v, chunk)).or_insert_with(|| got.clone());
+            assert!(got == *want, "{what}: other bits than a variant with the same teams");
+        }
+        seen.extend(specialised(executor.as_mut(), chunk));
+    }
+    println!(
+        "{family:?}, {chunk} rows: {} of {} variants, {} kinds of dispatch, {} orders of sums",
+        checked.len(),
+        all.len(),
+        seen.len(),
+        by_teams.len()
+    );
+    assert!(seen.len() >= checked.len(), "{family:?}, {chunk} rows: {seen:?} is not what was forced");
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+/// Two rows, four and eight share a weight load in kernels of their own; the last row of the prompt and the head have one.
+#[test]
+fn variants_of_dot_products_match() {
+    for chunk in [2, 4, 8] {
+        check_family(Kernels::Dot, Family::Dot, chunk, |_, _| true);
+    }
+}
+
+#[test]
+fn variants_of_matrix_products_match() {
+    let gpu = common::open_gpu();
+    if gpu.caps.matrix.is_none() {
+        println!("not checked here: {} has no matrix units", gpu.caps.name);
+        return;
+    }
+    for chunk in [8, 17, 33] {
+        check_family(Kernels::Matrix, Family::Matrix, chunk, worth_compiling);
+    }
+}
+
+/// A CPU driver takes minutes to compile a subgroup's part of a large tile, all unrolled in matrices of 8 x 8.
+fn worth_compiling(gpu: &Gpu, variant: &Variant) -> bool {
+    let (Variant::Matrix(linear), Some(u)) = (variant, gpu.caps.matrix) else { return true };
+    let t = linear.tile;
+    let products = (t.subgroup_rows / u.m) * (t.subgroup_outputs / u.n) * (t.inputs / t.input_parts / u.k);
+    gpu.caps.kind != vk::PhysicalDeviceType::CPU || products * t.depth.max(1) <= 128
+}
