@@ -7,6 +7,7 @@ use common::{golden, max_abs};
 use kiln::executor::Executor;
 use kiln::gpu::Vulkan;
 use kiln::gpu::dispatch::{Addresses, Dispatch};
+use kiln::gpu::kernels::Module;
 use kiln::gpu::linear::Target;
 use kiln::gpu::lower::{Batch, lower};
 use kiln::gpu::replay::{self, Kernels};
@@ -111,6 +112,22 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
 
 fn assert_limits(d: &Dispatch) {
     assert!(d.groups.iter().all(|&g| g > 0 && g <= 65_535), "no device need take more workgroups: {d:?}");
+}
+
+/// What reads a packed input waits for the dispatch that packs it, though that runs no step of its own.
+#[test]
+fn a_packed_input_is_waited_for() {
+    let shape = Shape { head_dim: 34, ..gemma_27b() };
+    let schedule = Schedule::build(&shape, extent(64));
+    let addresses = Addresses { arena: 0, weights: vec![0; 64], kv: vec![0; 62] };
+    for rows in [1, 3, 8] {
+        let batch = Batch { rows, head_rows: 1, consecutive: true };
+        let dispatches = lower(&schedule, Segment::Layer(3), batch, &Target::new(32, true, None), &addresses);
+        let pack =
+            dispatches.iter().position(|d| d.kernel.module == Module::Pack).expect("attention's output is packed");
+        assert!(dispatches[pack].barrier && dispatches[pack + 1].barrier, "{:?}", dispatches[pack + 1]);
+        assert_eq!(schedule.steps[dispatches[pack + 1].steps.start].label, "attention_out");
+    }
 }
 
 /// Many rows of logits, or a vocabulary past what the grid holds: kernels stride over the rest.

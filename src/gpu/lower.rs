@@ -108,7 +108,8 @@ pub fn lower(
         out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier });
         at += taken;
         if let Some(Lowered { kernel, push, groups, .. }) = l.pack(&steps[taken - 1], kernel.module) {
-            settled = at;
+            // Whoever waits for the step waits for this too, which is not behind a barrier yet.
+            settled = at - 1;
             out.push(Dispatch { steps: at..at, kernel, push, groups, barrier: true });
         }
     }
