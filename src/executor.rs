@@ -91,7 +91,7 @@ pub trait Executor {
         self.schedule().extent.max_rows
     }
 
-    /// Submits to the device since the model was loaded; 0 where nothing is submitted.
+    /// Submits of passes since the model was loaded, without those that fetch logits; 0 where nothing is submitted.
     fn submits(&self) -> u64 {
         0
     }

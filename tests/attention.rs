@@ -6,6 +6,7 @@ mod common;
 use common::{load, max_abs, relative_rms, vulkan};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
+use kiln::gpu::replay::Kernels;
 use kiln::model::writer::Watch;
 use kiln::model::{LayerKind, Shape, WeightFormat, forge};
 use kiln::schedule::KvType;
@@ -91,7 +92,9 @@ impl Forged {
     }
 
     fn load(&self, device: Device, kv: KvType, sequences: usize) -> Box<dyn Executor> {
+        // f32 arithmetic, so that only attention can be off.
         let options = Options {
+            kernels: Kernels::Float,
             device,
             kv,
             sequences,

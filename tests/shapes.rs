@@ -150,7 +150,7 @@ fn a_batch_computes_what_its_sequences_would_alone() {
     for (device, kv, tolerance) in
         [(Device::Cpu, KvType::F32, 1e-5), (vulkan, KvType::F32, 1e-5), (vulkan, KvType::F16, 1e-3)]
     {
-        let options = Options { kv, context: Some(64), ..Options::default() };
+        let options = Options { kv, context: Some(64), kernels: Kernels::Float, ..Options::default() };
         let mut alone = Vec::new();
         for p in &prompts {
             let mut executor = model.load(device, options);

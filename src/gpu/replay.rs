@@ -548,7 +548,6 @@ impl Executor for Vulkan {
         executor::check_logits(row, self.head_rows)?;
         if self.fetched <= row {
             let all = self.head_rows > 1;
-            self.submits += 1;
             self.queue.submit(&[self.fetches[usize::from(all)]], true)?;
             self.queue.wait()?;
             self.fetched = self.head_rows;
