@@ -105,7 +105,10 @@ fn odd_shapes_agree_on_both_executors() {
             if format == WeightFormat::Int8 {
                 // Activations of 16 bits; without matrix units, f32.
                 runs.push((Kernels::Dot, KvType::F32, 7, 5e-3));
-                runs.push((Kernels::Matrix, KvType::F16, 23, 1.5e-2));
+                // Mesa 26.1.6 crashes on its matrices at other widths than its own.
+                if std::env::var_os("LP_NATIVE_VECTOR_WIDTH").is_none() {
+                    runs.push((Kernels::Matrix, KvType::F16, 23, 1.5e-2));
+                }
             }
             let (want, best) = run(Device::Cpu, Kernels::Float, KvType::F32, 23);
             let rms = (want.iter().map(|x| x * x).sum::<f32>() / want.len() as f32).sqrt();

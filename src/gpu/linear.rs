@@ -224,7 +224,7 @@ impl Target {
                 for outputs in [1, 2, 4, 8] {
                     // A gelu workgroup makes whole blocks.
                     let whole = !p.gelu || if shared { 1 } else { subgroups } * outputs <= GELU_BLOCK;
-                    let kept = if shared { outputs * parts * columns <= 16 } else { outputs <= 4 };
+                    let kept = if shared { outputs * parts * columns <= 8 } else { outputs <= 4 };
                     if whole && kept && outputs * unroll * parts <= most {
                         all.push(Variant::Dot(Dot { outputs, unroll, subgroups, shared }));
                     }
