@@ -78,9 +78,9 @@ impl Queue {
         }
     }
 
-    /// Bakes dispatches, each part behind a barrier, into a command buffer that may be replayed any number of times. It waits for what was submitted
-    /// before it, and the host sees its writes once the fence is waited for. `readback` is copied at the end:
-    /// source, destination, region.
+    /// Bakes dispatches, each part behind a barrier, into a command buffer that may be replayed any number of times. It
+    /// waits for what was submitted before it, and the host sees its writes once the fence is waited for. `readback` is
+    /// copied at the end: source, destination, region.
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled, or the driver refuses.
