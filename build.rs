@@ -14,7 +14,7 @@ mod shaders {
     use std::fs;
 
     /// What shaders may include, in the order in which they do.
-    const INCLUDES: [&str; 2] = ["common.glsl", "forms.glsl"];
+    const INCLUDES: [&str; 3] = ["common.glsl", "relay.glsl", "forms.glsl"];
 
     /// Every module: its name, the source it comes from, and what is defined for it.
     const MODULES: &[(&str, &str, &[&str])] = &[
@@ -40,7 +40,6 @@ mod shaders {
         ("argmax", "argmax", &[]),
         ("softcap", "argmax", &["SOFTCAP"]),
         ("read", "read", &[]),
-        ("touch", "touch", &[]),
         ("linear_matrix_int8", "linear_matrix", &[]),
         ("attend_matrix_f16", "attend_matrix", &[]),
         ("matrix_rate", "matrix_rate", &[]),

@@ -7,7 +7,9 @@
 // max(0, p - window + 1) ..= p; query head h reads KV head h / (heads / kv_heads). out f32, or planes or half form
 // (forms.glsl) where DIM is a multiple of 16. DIM is even and at most 256; GROUP divides heads / kv_heads.
 // Bytes per row: keys * kv_heads * 2 * DIM * (2 or 4) for each GROUP of query heads; operations: 4 * keys * heads * DIM.
+#define RELAY_COHERENT
 #include "common.glsl"
+#include "relay.glsl"
 #include "forms.glsl"
 #extension GL_KHR_shader_subgroup_shuffle : require
 layout(constant_id = 1) const uint DIM = 128;
@@ -37,6 +39,8 @@ layout(push_constant) uniform Push {
     uint window;       // 0: all
     float scale;
     float eps;
+    uint turn;         // relay.glsl
+    uint before;
 };
 
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Shared { float at[]; };
@@ -145,7 +149,7 @@ void raise(uint g, float top) {
     highest[g] = top;
 }
 
-void main() {
+void attend_row() {
     uint r = gl_WorkGroupID.y, id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
     if (r >= live_rows(state, STATE_ROWS)) return;
     uint h0 = gl_WorkGroupID.x * GROUP, kv_head = h0 / (heads / kv_heads);
@@ -167,6 +171,7 @@ void main() {
                     + uint64_t(kv_head) * capacity * entry_bytes;
     uint64_t values = keys + half_bytes;
 
+    relay_wait(state, turn, before);
     // The row's own value, as the ring would give it back.
     uint own = r * stride + kv_head * DIM, octet = lane % OCTETS, together = lane / OCTETS;
     vec4 own_value[TURNS * 2];
@@ -374,4 +379,9 @@ void main() {
         vec4 zeros[4] = vec4[4](vec4(0), vec4(0), vec4(0), vec4(0));
         if (heads * DIM < padded) write_half(row, padded / 16 - 1, zeros, 1.0);
     }
+}
+
+void main() {
+    attend_row();
+    relay_pass(state, turn);
 }

@@ -8,12 +8,25 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
+// Accesses that take part in acquire and release, where dispatches may run beside those whose results they need (relay.glsl).
+#if defined(RELAY)
+#pragma use_vulkan_memory_model
+#extension GL_KHR_memory_scope_semantics : require
+#define ORDERED nonprivate
+#elif defined(RELAY_COHERENT)
+// In the older memory model: lavapipe 22.3 takes accesses to shared memory for barriers in the newer one.
+#define ORDERED coherent
+#else
+#define ORDERED
+#endif
+
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 layout(constant_id = 0) const uint WORKGROUP = 128;
 
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words { uint at[]; };
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float at[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) buffer Float4s { vec4 at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) ORDERED buffer Words { uint at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) ORDERED buffer Floats { float at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED buffer Float4s { vec4 at[]; };
+// Of weights and KV, 16 bytes at a time.
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Words4 { uvec4 at[]; };
 
 // The step state's header (src/schedule/layout.rs).

@@ -8,8 +8,8 @@
 #define FORM_PLANES 1
 #define FORM_HALF 2
 
-layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer PackedOut { uvec4 at[]; };
-layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer ScaleOut { float at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED writeonly buffer PackedOut { uvec4 at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) ORDERED writeonly buffer ScaleOut { float at[]; };
 
 // Bits of |x| that order as the values do; a NaN is above all.
 uint magnitude(float x) { return floatBitsToUint(x) & 0x7fffffffu; }
@@ -37,8 +37,8 @@ void write_planes(uint64_t row, uint padded, uint block, vec4 v[4]) {
     ScaleOut(row + 2 * padded).at[block] = largest * (1.0 / 32512.0);
 }
 
-layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer WordOut { uint at[]; };
-layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer PairOut { uvec2 at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) ORDERED writeonly buffer WordOut { uint at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) ORDERED writeonly buffer PairOut { uvec2 at[]; };
 
 // Four elements, the `i`-th of a row in planes, by each of four neighbouring invocations of a subgroup, which make a block
 // together: all four must take part, those past the row's end with zeros.

@@ -5,7 +5,9 @@
 // x, residual [rows, width] f32, w [width] f32; out in f32, planes or half form (forms.glsl).
 // An invocation keeps VECS times four elements in registers, WORKGROUP apart, so that memory is waited for once.
 // Bytes per row: 4 * width for each of x, residual (twice), 2 to 4 * width for out; 4 to 8 operations an element.
+#define RELAY
 #include "common.glsl"
+#include "relay.glsl"
 #include "forms.glsl"
 layout(constant_id = 1) const uint VECS = 1;
 layout(constant_id = 2) const uint FORM = 0;
@@ -29,15 +31,15 @@ layout(push_constant) uniform Push {
     uint padded;  // P
     float eps;
     float eps2;
+    uint turn;    // relay.glsl
+    uint before;
 };
 
 // Index of an invocation's i-th vec4; past the row's end there is none.
 uint at(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP; }
 bool inside(uint i) { return at(i) * 4 < width; }
 
-void main() {
-    uint r = gl_WorkGroupID.y;
-    if (r >= live_rows(state, which)) return;
+void norm_row(uint r) {
     uint from = (r + (gather != 0 ? state.at[STATE_HEAD_FIRST] : 0)) * x_stride / 4;
     vec4 v[VECS], weight[VECS];
     float sum = 0;
@@ -49,13 +51,16 @@ void main() {
     vec4 weight2[VECS];
 #endif
     [[unroll]] for (uint i = 0; i < VECS; ++i) {
-        v[i] = inside(i) ? x.at[from + at(i)] : vec4(0);
         weight[i] = inside(i) ? w.at[at(i)] : vec4(0);
-#ifndef RMS_NORM
-        h[i] = inside(i) ? residual.at[to + at(i)] : vec4(0);
-#endif
 #ifdef NORM_ADD_NORM
         weight2[i] = inside(i) ? w2.at[at(i)] : vec4(0);
+#endif
+    }
+    relay_wait(state, turn, before);
+    [[unroll]] for (uint i = 0; i < VECS; ++i) {
+        v[i] = inside(i) ? x.at[from + at(i)] : vec4(0);
+#ifndef RMS_NORM
+        h[i] = inside(i) ? residual.at[to + at(i)] : vec4(0);
 #endif
     }
     [[unroll]] for (uint i = 0; i < VECS; ++i) sum += dot(v[i], v[i]);
@@ -89,4 +94,10 @@ void main() {
         if (FORM == FORM_HALF) write_half4(row, padded, at(i), v[i], row_scale);
     }
 #endif
+}
+
+void main() {
+    uint r = gl_WorkGroupID.y;
+    if (r < live_rows(state, which)) norm_row(r);
+    relay_pass(state, turn);
 }

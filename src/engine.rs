@@ -65,6 +65,8 @@ pub struct Options {
     pub kernels: gpu::replay::Kernels,
     /// The variant of linear kernels to use wherever it can be, instead of what is measured; see [`gpu::tuning`].
     pub variant: Option<gpu::linear::Variant>,
+    /// Whether dispatches are relayed, instead of what is measured; see [`gpu::record`].
+    pub relay: Option<bool>,
 }
 
 impl Default for Options {
@@ -81,6 +83,7 @@ impl Default for Options {
             staged: false,
             kernels: gpu::replay::Kernels::Auto,
             variant: None,
+            relay: None,
         }
     }
 }
@@ -232,6 +235,7 @@ fn load_vulkan(
         staged: options.staged,
         kernels: options.kernels,
         variant: options.variant,
+        relay: options.relay,
     };
     Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
 }

@@ -192,6 +192,7 @@ pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
 /// Writes a pass into the step state. `words` is the arena's start, at least `layout.words()` long.
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
     words[StateLayout::ROWS] = rows.len() as u32;
+    words[StateLayout::STALLED] = 0;
     for (i, r) in rows.iter().enumerate() {
         words[layout.token() + i] = r.token;
         words[layout.position() + i] = r.position;

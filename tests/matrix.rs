@@ -52,7 +52,7 @@ impl Bench {
     }
 
     fn run(&mut self, dispatches: &[Dispatch]) {
-        let commands = self.queue.bake(&[dispatches], &mut self.pipelines, None, &[]).unwrap();
+        let commands = self.queue.bake(&[dispatches], &mut self.pipelines, None, None, &[]).unwrap();
         self.queue.submit(&[commands], true).unwrap();
         self.queue.wait().unwrap();
     }

@@ -2,8 +2,9 @@
 
 use super::device::{Gpu, failure};
 use super::dispatch::Dispatch;
-use super::kernels::{PUSH_BYTES, Pipelines};
+use super::kernels::Pipelines;
 use super::memory::Buffer;
+use super::record::{Recorder, Relay, barrier};
 use super::stamps::Stamps;
 use crate::{Error, Result};
 use ash::vk;
@@ -88,6 +89,7 @@ impl Queue {
         &self,
         parts: &[&[Dispatch]],
         pipelines: &mut Pipelines,
+        relay: Option<Relay>,
         stamps: Option<Stamps>,
         readback: &[(vk::Buffer, vk::Buffer, vk::BufferCopy)],
     ) -> Result<vk::CommandBuffer> {
@@ -102,14 +104,9 @@ impl Queue {
                     device.cmd_reset_query_pool(commands, s.pool, s.first, 2);
                     device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, s.pool, s.first);
                 }
-                let mut bound = vk::Pipeline::null();
-                for (i, ((d, wait), &pipeline)) in dispatches().zip(&handles).enumerate() {
-                    if i == 0 {
-                        barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::COMPUTE_SHADER);
-                    } else if wait {
-                        barrier(device, commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
-                    }
-                    record_dispatch(device, commands, layout, d, pipeline, &mut bound);
+                let mut recorder = Recorder::new(device, commands, layout, relay);
+                for ((d, wait), &pipeline) in dispatches().zip(&handles) {
+                    recorder.dispatch(d, pipeline, wait);
                 }
                 if !readback.is_empty() {
                     barrier(device, commands, Stage::COMPUTE_SHADER, Stage::TRANSFER);
@@ -193,52 +190,6 @@ fn hung(seconds: u64) -> Error {
         format!("the GPU hangs: it did not finish within {seconds} s"),
         "see the kernel's log for a hung ring; `--device cpu` works without the GPU",
     )
-}
-
-/// Records one dispatch; `bound` is the pipeline that the command buffer has bound last.
-///
-/// # Safety
-/// The command buffer is being recorded; the pipeline and what the push constants point to outlive it.
-pub(super) unsafe fn record_dispatch(
-    device: &ash::Device,
-    commands: vk::CommandBuffer,
-    layout: vk::PipelineLayout,
-    d: &Dispatch,
-    pipeline: vk::Pipeline,
-    bound: &mut vk::Pipeline,
-) {
-    debug_assert!(d.push.bytes().len() <= PUSH_BYTES);
-    // SAFETY: as the caller promises.
-    unsafe {
-        if pipeline != *bound {
-            device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
-            *bound = pipeline;
-        }
-        device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, d.push.bytes());
-        device.cmd_dispatch(commands, d.groups[0], d.groups[1], d.groups[2]);
-    }
-}
-
-/// A memory barrier between two sets of stages.
-pub(super) fn barrier(
-    device: &ash::Device,
-    commands: vk::CommandBuffer,
-    from: vk::PipelineStageFlags2,
-    to: vk::PipelineStageFlags2,
-) {
-    use vk::{AccessFlags2 as Access, PipelineStageFlags2 as Stage};
-    // Between kernels no more than storage buffers is made visible: on NVIDIA the wider masks cost 2.5 us a barrier.
-    let (made, seen) = match from == Stage::COMPUTE_SHADER && to == Stage::COMPUTE_SHADER {
-        true => (Access::SHADER_STORAGE_WRITE, Access::SHADER_STORAGE_READ | Access::SHADER_STORAGE_WRITE),
-        false => (Access::MEMORY_READ | Access::MEMORY_WRITE, Access::MEMORY_READ | Access::MEMORY_WRITE),
-    };
-    let memory = [vk::MemoryBarrier2::default()
-        .src_stage_mask(from)
-        .src_access_mask(made)
-        .dst_stage_mask(to)
-        .dst_access_mask(seen)];
-    // SAFETY: the command buffer is being recorded.
-    unsafe { device.cmd_pipeline_barrier2(commands, &vk::DependencyInfo::default().memory_barriers(&memory)) };
 }
 
 impl Drop for Queue {

@@ -45,7 +45,7 @@ impl Ceiling {
         };
         let dispatches: Vec<Dispatch> = buffers.iter().map(dispatch).collect();
         let stamps = StampPool::new(gpu, 1)?;
-        let commands = queue.bake(&[&dispatches], pipelines, stamps.as_ref().map(|s| s.span(0)), &[])?;
+        let commands = queue.bake(&[&dispatches], pipelines, None, stamps.as_ref().map(|s| s.span(0)), &[])?;
         Ok(Ceiling { commands, stamps, bytes: buffers.iter().map(|b| b.size).sum() })
     }
 
@@ -128,7 +128,7 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
     loop {
         let push = Push::new().address(sink.address).word(rounds as usize);
         let dispatch = Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false };
-        let commands = queue.bake(&[&[dispatch]], &mut pipelines, stamps.as_ref().map(|s| s.span(0)), &[])?;
+        let commands = queue.bake(&[&[dispatch]], &mut pipelines, None, stamps.as_ref().map(|s| s.span(0)), &[])?;
         let mut best = f64::INFINITY;
         for _ in 0..REPETITIONS {
             best = best.min(seconds(&queue, commands, stamps.as_mut())?);

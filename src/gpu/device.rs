@@ -199,6 +199,8 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
         ("shaderInt64", int64),
         ("shaderInt8", f12.shader_int8),
         ("bufferDeviceAddress", f12.buffer_device_address),
+        ("vulkanMemoryModel", f12.vulkan_memory_model),
+        ("vulkanMemoryModelDeviceScope", f12.vulkan_memory_model_device_scope),
         ("synchronization2", f13.synchronization2),
         ("maintenance4", f13.maintenance4),
         ("shaderIntegerDotProduct", f13.shader_integer_dot_product),
@@ -450,8 +452,8 @@ fn create_device(
         .shader_int8(true)
         .buffer_device_address(true)
         .shader_float16(matrix_units)
-        .vulkan_memory_model(matrix_units)
-        .vulkan_memory_model_device_scope(matrix_units);
+        .vulkan_memory_model(true)
+        .vulkan_memory_model_device_scope(true);
     let mut f13 = vk::PhysicalDeviceVulkan13Features::default()
         .synchronization2(true)
         .maintenance4(true)

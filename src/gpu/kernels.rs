@@ -38,6 +38,15 @@ macro_rules! modules {
                 matches!(self, Module::LinearMatrixInt8 | Module::AttendMatrixF16 | Module::MatrixRate)
             }
 
+            /// Whether its workgroups can wait for a dispatch that they start beside, and count themselves (relay.glsl).
+            pub fn relays(self) -> bool {
+                use Module::*;
+                matches!(
+                    self,
+                    RmsNorm | NormAdd | NormAddNorm | LinearDotInt8 | LinearDotGeluInt8 | AttendF16 | AttendF32
+                )
+            }
+
             fn spirv(self) -> &'static [u8] {
                 match self { $(Module::$variant => include_bytes!(concat!("../../shaders/spv/", $file, ".spv")),)* }
             }
@@ -68,7 +77,6 @@ modules! {
     Argmax "argmax" "Greedy choice.",
     Softcap "softcap" "Logit softcap.",
     Read "read" "The read ceiling.",
-    Touch "touch" "Address translation of weights, ahead of their use.",
     LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
     AttendMatrixF16 "attend_matrix_f16" "Attention of consecutive rows by matrix units, f16 cache.",
     MatrixRate "matrix_rate" "The matrix units' ceiling.",
@@ -83,6 +91,16 @@ pub struct Kernel {
     pub workgroup: u32,
     /// Constants from 1 on; their meaning is the module's.
     pub constants: Constants,
+}
+
+impl Kernel {
+    /// Index of the constant that says that a pass has one row (common.glsl).
+    pub const SINGLE: usize = 7;
+
+    /// Whether dispatches of it can be relayed: in passes of one row, where there is no workgroup without work.
+    pub fn can_relay(&self) -> bool {
+        self.module.relays() && self.constants[Kernel::SINGLE] == 1
+    }
 }
 
 /// Specialization constants of a kernel, from constant 1 on.

@@ -67,14 +67,14 @@ impl Product {
 /// How a `linear_dot` kernel divides its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Dot {
-    /// Outputs that a team of invocations computes at a time.
+    /// Outputs that a subgroup computes at a time.
     pub outputs: u32,
     /// Loads in flight for each.
     pub unroll: u32,
     /// Subgroups of a workgroup.
     pub subgroups: u32,
-    /// A team is the whole workgroup, not a subgroup.
-    pub shared: bool,
+    /// Times that a workgroup does its work, each time for other outputs.
+    pub turns: u32,
 }
 
 /// One way to run a product, of those that tuning chooses from.
@@ -97,8 +97,8 @@ pub struct Target {
     pub units: Option<Units>,
     /// The variant for a product, where one was measured.
     pub tuned: HashMap<Product, Variant>,
-    /// The next weights' address translation is brought in beside each matrix product.
-    pub touch: bool,
+    /// Dispatches of passes of one row start beside those that they wait for ([`super::relay`]).
+    pub relay: bool,
     /// The variant for every product that can have it: for tests.
     pub forced: Option<Variant>,
 }
@@ -121,7 +121,7 @@ const COLUMNS: usize = 8;
 impl Target {
     /// A device with subgroups of that many invocations, where nothing has been measured.
     pub fn new(subgroup: u32, dot: bool, units: Option<Units>) -> Target {
-        Target { subgroup, dot, units, tuned: HashMap::new(), touch: false, forced: None }
+        Target { subgroup, dot, units, tuned: HashMap::new(), relay: false, forced: None }
     }
 
     /// The family for weights of a format in passes of so many rows.
@@ -173,19 +173,15 @@ impl Target {
         let columns = p.rows.next_power_of_two().min(COLUMNS);
         let module = if p.gelu { Module::LinearDotGeluInt8 } else { Module::LinearDotInt8 };
         let workgroup = self.subgroup * v.subgroups;
-        let kernel = Kernel {
-            module,
-            workgroup,
-            constants: constants([v.outputs, columns as u32, v.unroll, u32::from(v.shared)]),
-        };
-        let teams = if v.shared { 1 } else { v.subgroups };
-        let each = if p.gelu { GELU_BLOCK } else { v.outputs * teams };
-        (kernel, [grid(p.outputs.div_ceil(each as usize)), p.rows.div_ceil(columns) as u32, 1])
+        let kernel = Kernel { module, workgroup, constants: constants([v.outputs, columns as u32, v.unroll]) };
+        let each = if p.gelu { GELU_BLOCK } else { v.outputs * v.subgroups };
+        let each = (each * v.turns) as usize;
+        (kernel, [grid(p.outputs.div_ceil(each)), p.rows.div_ceil(columns) as u32, 1])
     }
 
     /// The variant where nothing was measured; `None` in a family without variants.
     pub fn usual(&self, family: Family, p: Product) -> Option<Variant> {
-        let dot = |outputs, unroll, subgroups| Some(Variant::Dot(Dot { outputs, unroll, subgroups, shared: false }));
+        let dot = |outputs, unroll, subgroups| Some(Variant::Dot(Dot { outputs, unroll, subgroups, turns: 1 }));
         match (family, p.gelu, p.rows) {
             (Family::Float, ..) => None,
             (Family::Matrix, ..) => self.variants(family, p).first().copied(),
@@ -211,22 +207,16 @@ impl Target {
 
     fn dot_variants(&self, p: Product) -> Vec<Variant> {
         let parts = if p.gelu { 2 } else { 1 };
-        let columns = p.rows.next_power_of_two().min(COLUMNS) as u32;
         // What is in flight and summed must fit the registers; more leaves an RDNA3 too few waves.
         let most = if p.rows > 2 { 8 } else { 16 };
-        let loads = (p.inputs as u32).div_ceil(16);
         let mut all = Vec::new();
         for unroll in [1, 2, 4] {
-            // Teams of a subgroup, and workgroups that a row fills.
-            let filled = loads.div_ceil(self.subgroup * unroll);
-            let teams = [(4, false), (8, false), (filled, true)];
-            for (subgroups, shared) in teams.into_iter().filter(|t| t.0 > 1 && t.0 * self.subgroup <= 1024) {
-                for outputs in [1, 2, 4, 8] {
+            for subgroups in [4, 8] {
+                for outputs in [1, 2, 4] {
                     // A gelu workgroup makes whole blocks.
-                    let whole = !p.gelu || if shared { 1 } else { subgroups } * outputs <= GELU_BLOCK;
-                    let kept = if shared { outputs * parts * columns <= 8 } else { outputs <= 4 };
-                    if whole && kept && outputs * unroll * parts <= most {
-                        all.push(Variant::Dot(Dot { outputs, unroll, subgroups, shared }));
+                    let whole = !p.gelu || subgroups * outputs <= GELU_BLOCK;
+                    if whole && outputs * unroll * parts <= most {
+                        all.extend([1, 2, 4].map(|turns| Variant::Dot(Dot { outputs, unroll, subgroups, turns })));
                     }
                 }
             }

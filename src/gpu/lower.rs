@@ -28,16 +28,6 @@ const MAX_SPLITS: usize = 32;
 /// Workgroups that look for one row's argmax, at 4096 logits each.
 const ARGMAX_SHARE: usize = 4096;
 
-/// Index of the constant that says that a pass has one row.
-const SINGLE: usize = 7;
-
-/// Rows up to which weights are touched ahead: with more, reading them is not what a pass waits for.
-const TOUCH_ROWS: usize = 64;
-/// A page of memory, as large as GPUs' drivers map large buffers by.
-const TOUCH_STRIDE: u64 = 2 << 20;
-/// Workgroups that touch: about one for each part of a device that translates addresses by itself.
-const TOUCH_GROUPS: u32 = 8;
-
 /// What a pass that is baked for looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
@@ -94,17 +84,12 @@ pub fn lower(
         let steps = &schedule.steps[at..range.end];
         let Lowered { mut kernel, push, groups, taken } = l.fuse(steps).unwrap_or_else(|| l.step(&steps[0]));
         if batch.count(steps[0].rows) == 1 {
-            kernel.constants[SINGLE] = 1;
+            kernel.constants[Kernel::SINGLE] = 1;
         }
         let barrier = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d));
         if barrier {
             settled = at;
         }
-        let touch = l.touch(at, taken);
-        if let Some(Lowered { kernel, push, groups, .. }) = touch {
-            out.push(Dispatch { steps: at..at, kernel, push, groups, barrier });
-        }
-        let barrier = barrier && touch.is_none();
         out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier });
         at += taken;
         if let Some(Lowered { kernel, push, groups, .. }) = l.pack(&steps[taken - 1], kernel.module) {
@@ -206,26 +191,6 @@ impl Lowering<'_> {
             .word(packed.padded);
         let kernel = row_kernel(Module::Pack, packed.padded, [form as u32]);
         Some(Lowered { kernel, push, groups: [1, self.count(step.rows) as u32, 1], taken: 0 })
-    }
-
-    /// Before a linear step: a dispatch beside it that touches the weights of the next one, behind `taken` steps.
-    fn touch(&self, at: usize, taken: usize) -> Option<Lowered> {
-        let linear = matches!(self.schedule.steps[at].op, Op::Linear { .. });
-        if !self.target.touch || self.batch.rows > TOUCH_ROWS || !linear {
-            return None;
-        }
-        let next = self.schedule.steps[at + taken..].iter().find_map(|s| match s.op {
-            Op::Linear { weight, .. } => Some(weight),
-            _ => None,
-        })?;
-        let bytes = (next.rows * next.format.row_bytes(next.cols)) as u64;
-        let push = Push::new()
-            .address(self.weight(next.buffer, next.offset))
-            .address(self.addresses.arena)
-            .word(bytes.div_ceil(TOUCH_STRIDE) as usize)
-            .word(TOUCH_STRIDE as usize);
-        let kernel = Kernel { module: Module::Touch, workgroup: 64, constants: constants([]) };
-        Some(Lowered { kernel, push, groups: [TOUCH_GROUPS, 1, 1], taken: 0 })
     }
 
     /// The declared fusions: several steps that one kernel runs together.

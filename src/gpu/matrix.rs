@@ -48,12 +48,7 @@ impl Units {
         let mut f = vk::PhysicalDeviceFeatures2::default().push_next(&mut f12).push_next(&mut matrix);
         // SAFETY: `physical` comes from this instance; the chain is of valid structures, and the extension is there.
         unsafe { instance.get_physical_device_features2(physical, &mut f) };
-        let features = [
-            matrix.cooperative_matrix,
-            f12.shader_float16,
-            f12.vulkan_memory_model,
-            f12.vulkan_memory_model_device_scope,
-        ];
+        let features = [matrix.cooperative_matrix, f12.shader_float16];
         let mut p_matrix = vk::PhysicalDeviceCooperativeMatrixPropertiesKHR::default();
         let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
         let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11).push_next(&mut p_matrix);

@@ -1,5 +1,5 @@
 //! The Vulkan executor, in the order that data flows: device, memory, upload, kernels, linear (which kernel
-//! where), tuning, lower (steps to dispatches), bake, replay.
+//! where), tuning, lower (steps to dispatches), record, bake, replay.
 
 // Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
 // types hold the device alive, and that executors wait before they read, free or resubmit.
@@ -15,6 +15,7 @@ pub mod lower;
 pub mod matrix;
 pub mod memory;
 pub mod profile;
+pub mod record;
 pub mod replay;
 pub mod stamps;
 pub mod tuning;

@@ -2,10 +2,11 @@
 //! on request only, from the same dispatches as the executor's, and frees them again: what decoding replays carries none
 //! of these stamps.
 
-use super::bake::{Queue, barrier, record_dispatch};
+use super::bake::Queue;
 use super::device::Gpu;
 use super::dispatch::Dispatch;
 use super::kernels::Pipelines;
+use super::record::{Recorder, Relay, barrier};
 use super::stamps::{StampPool, Stamps};
 use crate::executor::Timed;
 use crate::schedule::Segment;
@@ -26,6 +27,8 @@ pub struct Profiler<'a> {
     pub pipelines: &'a mut Pipelines,
     /// The dispatches of the pass, segment by segment.
     pub segments: Vec<(Segment, Vec<Dispatch>)>,
+    /// The executor's relay, if it has one.
+    pub relay: Option<Relay>,
 }
 
 /// Command buffers that are freed when they go out of scope. Whoever submits them waits first.
@@ -110,7 +113,7 @@ impl Profiler<'_> {
         let mut recorded = Recorded { queue: self.queue, gpu: self.gpu, commands: Vec::new() };
         for i in 0..pieces {
             let times = per_submit.min(replays - i * per_submit);
-            let commands = record_replays(self.queue, self.pipelines, dispatches, times, pool.span(i))?;
+            let commands = record_replays(self.queue, self.pipelines, dispatches, self.relay, times, pool.span(i))?;
             recorded.commands.push(commands);
         }
         for (i, &commands) in recorded.commands.iter().enumerate() {
@@ -145,10 +148,9 @@ fn record_stamped(
         unsafe {
             device.cmd_reset_query_pool(commands, stamps, 0, dispatches.len() as u32 + 1);
             device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps, 0);
-            let mut bound = vk::Pipeline::null();
+            let mut recorder = Recorder::new(device, commands, layout, None);
             for (i, (d, &pipeline)) in dispatches.iter().zip(&handles).enumerate() {
-                barrier(device, commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
-                record_dispatch(device, commands, layout, d, pipeline, &mut bound);
+                recorder.dispatch(d, pipeline, true);
                 device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps, i as u32 + 1);
             }
             barrier(device, commands, Stage::COMPUTE_SHADER, Stage::HOST);
@@ -161,6 +163,7 @@ fn record_replays(
     queue: &Queue,
     pipelines: &mut Pipelines,
     dispatches: &[Dispatch],
+    relay: Option<Relay>,
     times: usize,
     stamps: Stamps,
 ) -> Result<vk::CommandBuffer> {
@@ -172,14 +175,10 @@ fn record_replays(
         unsafe {
             device.cmd_reset_query_pool(commands, stamps.pool, stamps.first, 2);
             device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps.pool, stamps.first);
-            let mut bound = vk::Pipeline::null();
+            let mut recorder = Recorder::new(device, commands, layout, relay);
             for _ in 0..times {
-                barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::COMPUTE_SHADER);
-                for (d, &pipeline) in dispatches.iter().zip(&handles) {
-                    if d.barrier {
-                        barrier(device, commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
-                    }
-                    record_dispatch(device, commands, layout, d, pipeline, &mut bound);
+                for (i, (d, &pipeline)) in dispatches.iter().zip(&handles).enumerate() {
+                    recorder.dispatch(d, pipeline, d.barrier || i == 0);
                 }
             }
             barrier(device, commands, Stage::COMPUTE_SHADER, Stage::HOST);

@@ -10,12 +10,14 @@ use super::linear::{Target, Variant};
 use super::lower::{Batch, lower};
 use super::memory::{Access, Buffer};
 use super::profile::Profiler;
+use super::record::Relay;
 use super::stamps::StampPool;
 use super::tuning::Tuner;
 use super::upload::{self, STAGING_BYTES};
 use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
+use crate::schedule::layout::StateLayout;
 use crate::schedule::{Schedule, Segment};
 use crate::weights::Progress;
 use crate::{Error, Result};
@@ -49,12 +51,20 @@ pub struct Options {
     pub kernels: Kernels,
     /// The variant of linear kernels to use wherever it can be, instead of what is measured.
     pub variant: Option<Variant>,
+    /// Whether dispatches of passes of one row are relayed ([`super::record`]), instead of what is measured.
+    pub relay: Option<bool>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // A quarter of amdgpu's shortest default lockup timeout.
-        Options { submit_budget: Duration::from_millis(500), staged: false, kernels: Kernels::Auto, variant: None }
+        Options {
+            submit_budget: Duration::from_millis(500),
+            staged: false,
+            kernels: Kernels::Auto,
+            variant: None,
+            relay: None,
+        }
     }
 }
 
@@ -68,7 +78,7 @@ fn target(gpu: &Gpu, options: Options) -> Target {
         Kernels::Matrix => (false, true),
     };
     let units = gpu.caps.matrix.filter(|_| matrix);
-    Target { forced: options.variant, ..Target::new(gpu.caps.subgroup, dot, units) }
+    Target { forced: options.variant, relay: options.relay == Some(true), ..Target::new(gpu.caps.subgroup, dot, units) }
 }
 
 /// Rows of a pass that are not divided further, however long they take.
@@ -197,6 +207,12 @@ impl Vulkan {
         Ok(vulkan)
     }
 
+    /// How the executor's dispatches wait for each other, where not by barriers.
+    fn relay(&self) -> Option<Relay> {
+        let offset = self.schedule.scratch.relay;
+        self.target.relay.then_some(Relay { arena: self.arena.handle, offset })
+    }
+
     fn addresses(&self) -> Addresses {
         Addresses {
             arena: self.arena.address,
@@ -236,6 +252,7 @@ impl Vulkan {
                 pipelines: &mut self.pipelines,
                 schedule: &self.schedule,
                 addresses: &addresses,
+                arena: &mut self.arena,
             };
             tuner.tune(target, batch)?;
         }
@@ -268,6 +285,7 @@ impl Vulkan {
         let head =
             |rows| lower(&self.schedule, Segment::Head, Batch { head_rows: rows, ..one_row }, &target, &addresses);
         let heads = [head(1), head(head_rows)];
+        let relay = self.relay();
         for batch in self.batches() {
             let segments: Vec<Vec<Dispatch>> = self
                 .schedule
@@ -278,7 +296,7 @@ impl Vulkan {
             let mut pieces = Stamped { commands: Vec::new(), stamps: StampPool::new(&self.gpu, segments.len())? };
             for (i, dispatches) in segments.iter().enumerate() {
                 let span = pieces.stamps.as_ref().map(|s| s.span(i));
-                pieces.commands.push(self.queue.bake(&[dispatches], &mut self.pipelines, span, &[])?);
+                pieces.commands.push(self.queue.bake(&[dispatches], &mut self.pipelines, relay, span, &[])?);
             }
             let mut whole = Vec::new();
             for tail in TAILS {
@@ -296,7 +314,7 @@ impl Vulkan {
                 let stamps = StampPool::new(&self.gpu, 1)?;
                 let span = stamps.as_ref().map(|s| s.span(0));
                 let readback = if rows > 0 { self.state_readback() } else { Vec::new() };
-                let commands = vec![self.queue.bake(&parts, &mut self.pipelines, span, &readback)?];
+                let commands = vec![self.queue.bake(&parts, &mut self.pipelines, relay, span, &readback)?];
                 whole.push(Stamped { commands, stamps });
             }
             let whole = whole.try_into().map_err(|_| Error::failed("a tail is missing", "report this"))?;
@@ -306,11 +324,11 @@ impl Vulkan {
             let stamps = StampPool::new(&self.gpu, 1)?;
             let span = stamps.as_ref().map(|s| s.span(0));
             let readback = self.state_readback();
-            let commands = vec![self.queue.bake(&[dispatches], &mut self.pipelines, span, &readback)?];
+            let commands = vec![self.queue.bake(&[dispatches], &mut self.pipelines, relay, span, &readback)?];
             self.heads[i] = Stamped { commands, stamps };
             let rows = [1, head_rows][i];
             let logits = self.logits_readback(rows);
-            self.fetches[i] = self.queue.bake(&[], &mut self.pipelines, None, &logits)?;
+            self.fetches[i] = self.queue.bake(&[], &mut self.pipelines, None, None, &logits)?;
         }
         Ok(())
     }
@@ -414,7 +432,8 @@ impl Vulkan {
         let batch = Batch { head_rows, ..self.kinds[self.kind_for(rows)].batch };
         let lowered = |s| (s, lower(&self.schedule, s, batch, &self.target, &addresses));
         let segments = self.schedule.segments().map(lowered).collect();
-        Profiler { gpu: &self.gpu, queue: &self.queue, pipelines: &mut self.pipelines, segments }
+        let relay = self.relay();
+        Profiler { gpu: &self.gpu, queue: &self.queue, pipelines: &mut self.pipelines, segments, relay }
     }
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
@@ -430,6 +449,18 @@ impl Vulkan {
     fn new_head(&mut self, head: Option<HeadRows>) {
         self.head_rows = head.map_or(0, |h| h.count);
         self.fetched = if self.readback.is_some() { 0 } else { self.head_rows };
+    }
+
+    /// Refuses a pass in which a relayed dispatch waited in vain.
+    fn check_order(&self) -> Result<()> {
+        // Where results are copied back, heads copy this with them.
+        match self.head_rows > 0 && self.target.relay && self.results()[StateLayout::STALLED] != 0 {
+            true => Err(Error::device(
+                "the GPU did not start dispatches in the order that they were given in",
+                "report this, with the driver's name and version",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// The memory that the host reads results from, as words.
@@ -512,6 +543,7 @@ impl Executor for Vulkan {
         let kind = self.begin(rows, head)?;
         self.submit(kind, head)?;
         self.queue.wait()?;
+        self.check_order()?;
         self.measure(kind, head)
     }
 

@@ -7,8 +7,11 @@ use super::dispatch::{Addresses, Dispatch};
 use super::kernels::{Module, Pipelines, cache_directory};
 use super::linear::{Family, Product, Target, Variant};
 use super::lower::{Batch, lower};
+use super::memory::Buffer;
+use super::record::Relay;
 use super::stamps::StampPool;
 use crate::Result;
+use crate::schedule::layout::StateLayout;
 use crate::schedule::{Op, Schedule, Segment};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,11 +28,11 @@ const PASS_SECONDS: f64 = 30e-3;
 /// Measurements of each variant, of which the quickest counts.
 const REPETITIONS: usize = 3;
 
-/// What is kept of measurements: products' variants by name, and by bytes of weights whether touching them helps.
+/// What is kept of measurements: products' variants by name, and by bytes of weights whether relayed dispatches help.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
 struct Known {
     products: BTreeMap<String, Variant>,
-    touch: BTreeMap<u64, bool>,
+    relay: BTreeMap<u64, bool>,
 }
 
 /// What is measured for, and with what.
@@ -44,6 +47,8 @@ pub struct Tuner<'a> {
     pub schedule: &'a Schedule,
     /// Where the device sees the model's weights.
     pub addresses: &'a Addresses,
+    /// The arena, whose first words are the step state.
+    pub arena: &'a mut Buffer,
 }
 
 impl Tuner<'_> {
@@ -60,6 +65,19 @@ impl Tuner<'_> {
         let mut known: Known = file.as_deref().map(read).unwrap_or_default();
         let start = Instant::now();
         let mut measured = 0;
+        // First, so that variants are judged in passes as they will run.
+        if batch.rows == 1 {
+            let bytes = self.schedule.weights.bytes();
+            let relay = match known.relay.get(&bytes) {
+                Some(&r) => r,
+                None => {
+                    measured += 1;
+                    self.relay_helps(target, batch)?
+                }
+            };
+            known.relay.insert(bytes, relay);
+            target.relay = relay;
+        }
         for product in self.products(target, batch) {
             let family = family(product, target, self.schedule);
             let variants = target.variants(family, product);
@@ -75,18 +93,6 @@ impl Tuner<'_> {
             };
             known.products.insert(name(product), variant);
             target.tuned.insert(product, variant);
-        }
-        if batch.rows == 1 {
-            let bytes = self.schedule.weights.bytes();
-            let touch = match known.touch.get(&bytes) {
-                Some(&t) => t,
-                None => {
-                    measured += 1;
-                    self.touch_helps(target, batch)?
-                }
-            };
-            known.touch.insert(bytes, touch);
-            target.touch = touch;
         }
         if measured > 0 {
             log::info!("measured the kernels of {measured} matrix products in {:.2} s", start.elapsed().as_secs_f64());
@@ -143,7 +149,7 @@ impl Tuner<'_> {
                 .take(count)
                 .map(|(_, d)| Dispatch { barrier: true, ..d })
                 .collect();
-            let seconds = self.time(&[&dispatches])? / dispatches.len() as f64;
+            let seconds = self.time(&[&dispatches], target.relay)? / dispatches.len() as f64;
             log::debug!("{}: {variant:?} {:.1} us, {:.0} GB/s", name(product), seconds * 1e6, bytes / seconds / 1e9);
             match i {
                 0 => count = ((SECONDS / seconds) as usize).max(DISPATCHES),
@@ -174,20 +180,34 @@ impl Tuner<'_> {
     fn time_pass(&mut self, target: &Target, batch: Batch) -> Result<f64> {
         let segments: Vec<Vec<Dispatch>> =
             self.segments().iter().map(|&s| lower(self.schedule, s, batch, target, self.addresses)).collect();
-        self.time(&segments.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        self.time(&segments.iter().map(Vec::as_slice).collect::<Vec<_>>(), target.relay)
     }
 
-    /// Whether a whole pass is quicker when weights' address translation is brought in ahead.
-    fn touch_helps(&mut self, target: &Target, batch: Batch) -> Result<bool> {
-        let without = self.time_pass(&Target { touch: false, ..target.clone() }, batch)?;
-        let with = self.time_pass(&Target { touch: true, ..target.clone() }, batch)?;
-        log::info!("a pass takes {:.3} ms, with touched weights {:.3} ms", without * 1e3, with * 1e3);
-        Ok(with < without)
+    /// Whether the device can relay, and a whole pass is quicker so.
+    fn relay_helps(&mut self, target: &Target, batch: Batch) -> Result<bool> {
+        let without = self.time_pass(&Target { relay: false, ..target.clone() }, batch)?;
+        let with = self.time_pass(&Target { relay: true, ..target.clone() }, batch)?;
+        let stalled = self.take_stalled();
+        log::info!(
+            "a pass takes {:.3} ms, with relayed dispatches {:.3} ms{}",
+            without * 1e3,
+            with * 1e3,
+            if stalled { ", but they are not started in order" } else { "" }
+        );
+        Ok(with < without && !stalled)
     }
 
-    fn time(&mut self, parts: &[&[Dispatch]]) -> Result<f64> {
+    /// Whether a dispatch waited in vain since this was last asked.
+    fn take_stalled(&mut self) -> bool {
+        let words: Option<&mut [u32]> = self.arena.bytes_mut().map(bytemuck::cast_slice_mut);
+        words.is_some_and(|w| std::mem::take(&mut w[StateLayout::STALLED]) != 0)
+    }
+
+    /// Seconds of dispatches, the quickest of some runs.
+    fn time(&mut self, parts: &[&[Dispatch]], relay: bool) -> Result<f64> {
         let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(f64::INFINITY) };
-        let commands = self.queue.bake(parts, self.pipelines, Some(stamps.span(0)), &[])?;
+        let relay = relay.then(|| Relay { arena: self.arena.handle, offset: self.schedule.scratch.relay });
+        let commands = self.queue.bake(parts, self.pipelines, relay, Some(stamps.span(0)), &[])?;
         let mut best = f64::INFINITY;
         for _ in 0..REPETITIONS {
             self.queue.submit(&[commands], true)?;

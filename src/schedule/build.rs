@@ -1,6 +1,6 @@
 //! From a model's shape to its schedule: the steps of `gemma3.md`'s forward pass, layer by layer.
 
-use super::layout::{ArenaLayout, COUNTER_BYTES, StateLayout, WeightLayout};
+use super::layout::{ArenaLayout, COUNTER_BYTES, RELAY_COUNTERS, RELAY_STRIDE, StateLayout, WeightLayout};
 use super::step::{Access, KvType, Op, Ring, Rows, Segment, Slot, Step};
 use crate::model::{LayerKind, Shape, WeightFormat};
 
@@ -57,6 +57,8 @@ pub struct Scratch {
     /// Matrix products' whose inputs are divided: the parts of tiles, then their counters, as many bytes as
     /// [`PRODUCT_SCRATCH`] says.
     pub product: [u64; 2],
+    /// The counters by which dispatches wait for each other.
+    pub relay: u64,
 }
 
 /// Bytes of the parts, and of the counters, of matrix products whose inputs are divided among workgroups.
@@ -73,7 +75,8 @@ impl Scratch {
         let attend = arena.reserve(COUNTER_BYTES + parts);
         let argmax = arena.reserve(COUNTER_BYTES + 8 * (extent.head_rows * ARGMAX_GROUPS) as u64);
         let product = PRODUCT_SCRATCH.map(|bytes| arena.reserve(bytes));
-        Scratch { attend, argmax, product }
+        let relay = arena.reserve(RELAY_COUNTERS as u64 * RELAY_STRIDE);
+        Scratch { attend, argmax, product, relay }
     }
 }
 

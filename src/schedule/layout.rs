@@ -6,7 +6,7 @@ use crate::model::{Role, Shape, TensorId, WeightFormat};
 /// Offsets within buffers are multiples of this: the widest load any kernel makes, and a cache line of the CPU and NPU.
 pub const ALIGN: u64 = 128;
 
-/// The words of the step state that come before its arrays: `rows`, `head_first`, `head_rows`, and one unused.
+/// The words of the step state that come before its arrays: `rows`, `head_first`, `head_rows`, `stalled`.
 const STATE_HEADER: usize = 4;
 
 /// The step state: what changes from token to token, as u32 words at the arena's start. The host writes it before a
@@ -26,6 +26,8 @@ impl StateLayout {
     pub const HEAD_FIRST: usize = 1;
     /// Word index: how many rows' logits are wanted.
     pub const HEAD_ROWS: usize = 2;
+    /// Word index: not 0 where a dispatch waited in vain for the one before it, and the pass is worth nothing.
+    pub const STALLED: usize = 3;
 
     fn array(self, i: usize) -> usize {
         STATE_HEADER + i * self.max_rows.next_multiple_of(4)
@@ -72,6 +74,11 @@ pub struct Packed {
     /// Elements of a row, zeros behind the slot's width.
     pub padded: usize,
 }
+
+/// Counters of workgroups by which dispatches wait for each other, and bytes from one to the next: a cache line.
+pub const RELAY_COUNTERS: usize = 1024;
+/// See [`RELAY_COUNTERS`].
+pub const RELAY_STRIDE: u64 = 128;
 
 /// Bytes at the start of a scratch region that hold counters, which are zero between steps.
 pub const COUNTER_BYTES: u64 = 4096;
