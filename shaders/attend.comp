@@ -104,15 +104,24 @@ vec2 rotation(uint p, uint j) {
     return vec2(sin(angle), cos(angle));
 }
 
-// rope(norm(x; w)) of one head into query[slot], by one subgroup. Everything is asked for before anything is waited for.
-void prepare(Floats x, uint at, Floats w, uint p, uint slot, float factor, bool round_off) {
-    vec2 e[PAIRS], weight[PAIRS], turn[PAIRS];
+vec2 norm_weight[PAIRS], angle[PAIRS];
+
+// What `prepare` needs beside a head's elements.
+void prepare_for(Floats w, uint p) {
     [[unroll]] for (uint i = 0; i < PAIRS; ++i) {
         uint j = gl_SubgroupInvocationID + i * SUBGROUP;
         bool there = j < DIM / 2;
-        e[i] = there ? vec2(x.at[at + j], x.at[at + j + DIM / 2]) : vec2(0);
-        weight[i] = there ? vec2(w.at[j], w.at[j + DIM / 2]) : vec2(0);
-        turn[i] = there ? rotation(p, j) : vec2(0);
+        norm_weight[i] = there ? vec2(w.at[j], w.at[j + DIM / 2]) : vec2(0);
+        angle[i] = there ? rotation(p, j) : vec2(0);
+    }
+}
+
+// rope(norm(x; w)) of one head into query[slot], by one subgroup.
+void prepare(Floats x, uint at, uint slot, float factor, bool round_off) {
+    vec2 e[PAIRS];
+    [[unroll]] for (uint i = 0; i < PAIRS; ++i) {
+        uint j = gl_SubgroupInvocationID + i * SUBGROUP;
+        e[i] = j < DIM / 2 ? vec2(x.at[at + j], x.at[at + j + DIM / 2]) : vec2(0);
     }
     float sum = 0;
     [[unroll]] for (uint i = 0; i < PAIRS; ++i) sum += dot(e[i], e[i]);
@@ -120,8 +129,8 @@ void prepare(Floats x, uint at, Floats w, uint p, uint slot, float factor, bool 
     [[unroll]] for (uint i = 0; i < PAIRS; ++i) {
         uint j = gl_SubgroupInvocationID + i * SUBGROUP;
         if (j >= DIM / 2) continue;
-        vec2 a = e[i] * norm * (1.0 + weight[i]);
-        vec2 y = vec2(a.x * turn[i].y - a.y * turn[i].x, a.y * turn[i].y + a.x * turn[i].x);
+        vec2 a = e[i] * norm * (1.0 + norm_weight[i]);
+        vec2 y = vec2(a.x * angle[i].y - a.y * angle[i].x, a.y * angle[i].y + a.x * angle[i].x);
         if (round_off) y = through_ring(y);
         query[slot * 256 + j] = y.x * factor;
         query[slot * 256 + j + DIM / 2] = y.y * factor;
@@ -171,7 +180,20 @@ void attend_row() {
                     + uint64_t(kv_head) * capacity * entry_bytes;
     uint64_t values = keys + half_bytes;
 
+    // What does not hang on the step before is asked for ahead of it: weights of norms, and of the first keys and values a word
+    // of each line, so that they are in the cache.
+    if (FUSED != 0) prepare_for(gl_SubgroupID < GROUP ? wq : wk, p);
+    uint start = first % capacity, ahead = 0;
+    if (begin + id < end) {
+        uint64_t entry = uint64_t(wrap(start + begin + id)) * entry_bytes;
+        [[unroll]] for (uint line = 0; line < (DIM * ELEMENT_BYTES + 127) / 128; ++line) {
+            ahead ^= Words(keys + entry).at[line * 32] ^ Words(values + entry).at[line * 32];
+        }
+    }
     relay_wait(state, turn, before);
+    // Never so; else the compiler would leave the words out.
+    if (ahead == 0x9e3779b9u && window == 0xffffffffu) state.at[STATE_STALLED] = ahead;
+
     // The row's own value, as the ring would give it back.
     uint own = r * stride + kv_head * DIM, octet = lane % OCTETS, together = lane / OCTETS;
     vec4 own_value[TURNS * 2];
@@ -188,8 +210,9 @@ void attend_row() {
     if (FUSED != 0) {
         for (uint j = gl_SubgroupID; j <= GROUP; j += SUBGROUPS) {
             bool is_key = j == GROUP;
-            if (is_key) prepare(k, r * stride + kv_head * DIM, wk, p, j, 1.0, true);
-            else prepare(q, r * stride + (h0 + j) * DIM, wq, p, j, scale, false);
+            if (j != gl_SubgroupID) prepare_for(is_key ? wk : wq, p);
+            if (is_key) prepare(k, r * stride + kv_head * DIM, j, 1.0, true);
+            else prepare(q, r * stride + (h0 + j) * DIM, j, scale, false);
         }
         for (uint i = DIM + id; i < PADDED; i += WORKGROUP) {
             [[unroll]] for (uint j = 0; j <= GROUP; ++j) query[j * 256 + i] = 0;
@@ -207,7 +230,6 @@ void attend_row() {
         total[g] = 0;
     }
     [[unroll]] for (uint i = 0; i < GROUP * TURNS * 2; ++i) acc[i] = vec4(0);
-    uint start = first % capacity;
     for (uint base = begin + gl_SubgroupID * SUBGROUP; base < end; base += WORKGROUP) {
         // An invocation a key: scores.
         uint mine = min(base + lane, end - 1);

@@ -117,6 +117,8 @@ const FLOAT_SUBGROUPS: u32 = 4;
 const GELU_BLOCK: u32 = 16;
 /// Rows of a pass that share a weight load at most.
 const COLUMNS: usize = 8;
+/// Invocations of a workgroup of the largest kind at most; a device must take as many.
+const MAX_WORKGROUP: u32 = 1024;
 
 impl Target {
     /// A device with subgroups of that many invocations, where nothing has been measured.
@@ -209,14 +211,16 @@ impl Target {
         let parts = if p.gelu { 2 } else { 1 };
         // What is in flight and summed must fit the registers; more leaves an RDNA3 too few waves.
         let most = if p.rows > 2 { 8 } else { 16 };
+        // Only where there are workgroups for several rounds of what a device runs at a time.
+        let turns: &[u32] = if p.gelu { &[1, 2, 4] } else { &[1] };
         let mut all = Vec::new();
-        for unroll in [1, 2, 4] {
-            for subgroups in [4, 8] {
+        for unroll in [1, 2, 4].into_iter().filter(|u| parts * u <= 4) {
+            for subgroups in [4, 8, 16].into_iter().filter(|n| n * self.subgroup <= MAX_WORKGROUP) {
                 for outputs in [1, 2, 4] {
                     // A gelu workgroup makes whole blocks.
                     let whole = !p.gelu || subgroups * outputs <= GELU_BLOCK;
                     if whole && outputs * unroll * parts <= most {
-                        all.extend([1, 2, 4].map(|turns| Variant::Dot(Dot { outputs, unroll, subgroups, turns })));
+                        all.extend(turns.iter().map(|&turns| Variant::Dot(Dot { outputs, unroll, subgroups, turns })));
                     }
                 }
             }
