@@ -41,6 +41,8 @@ mod shaders {
         ("softcap", "argmax", &["SOFTCAP"]),
         ("read", "read", &[]),
         ("linear_matrix_int8", "linear_matrix", &[]),
+        ("linear_bytes_int8", "linear_matrix", &["BYTES"]),
+        ("linear_bytes_narrow_int8", "linear_matrix", &["BYTES", "NARROW"]),
         ("attend_matrix_f16", "attend_matrix", &[]),
         ("matrix_rate", "matrix_rate", &[]),
     ];

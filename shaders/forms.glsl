@@ -2,11 +2,13 @@
 //   planes: 16-bit fixed point in two int8 planes with one f32 scale per 16 elements, x = scale * (256 * hi + lo):
 //           hi int8[P], lo int8[P], scales f32[P / 16]
 //   half:   f16 with one f32 scale a row, x = scale * h: f16[P], then the scale at byte 2 P
+//   bytes:  as planes, but one f32 scale a row: hi int8[P], lo int8[P], then the scale at byte 2 P
 // P is the row's width padded to 32, zeros in the padding; rows lie a fixed number of bytes apart (src/schedule/layout.rs).
 #extension GL_KHR_shader_subgroup_shuffle : require
 #define FORM_F32 0
 #define FORM_PLANES 1
 #define FORM_HALF 2
+#define FORM_BYTES 3
 
 layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED writeonly buffer PackedOut { uvec4 at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) ORDERED writeonly buffer ScaleOut { float at[]; };
@@ -40,12 +42,8 @@ void write_planes(uint64_t row, uint padded, uint block, vec4 v[4]) {
 layout(buffer_reference, std430, buffer_reference_align = 4) ORDERED writeonly buffer WordOut { uint at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) ORDERED writeonly buffer PairOut { uvec2 at[]; };
 
-// Four elements, the `i`-th of a row in planes, by each of four neighbouring invocations of a subgroup, which make a block
-// together: all four must take part, those past the row's end with zeros.
-void write_planes4(uint64_t row, uint padded, uint i, vec4 v) {
-    uint top = magnitude(v);
-    top = max(top, subgroupShuffleXor(top, 1));
-    top = max(top, subgroupShuffleXor(top, 2));
+// Four elements, the `i`-th of a row's two int8 planes, where `top` is the bits of the largest magnitude in their scale.
+void write_bytes4(uint64_t row, uint padded, uint i, vec4 v, uint top) {
     float largest = uintBitsToFloat(top);
     float inverse = largest < 1e-30 ? 0.0 : 32512.0 / largest;
     ivec4 q = ivec4(round(v * inverse));
@@ -54,7 +52,16 @@ void write_planes4(uint64_t row, uint padded, uint i, vec4 v) {
     if (i >= padded / 4) return;
     WordOut(row).at[i] = (uint(h.x) & 255u) | (uint(h.y) & 255u) << 8 | (uint(h.z) & 255u) << 16 | uint(h.w) << 24;
     WordOut(row + padded).at[i] = (uint(l.x) & 255u) | (uint(l.y) & 255u) << 8 | (uint(l.z) & 255u) << 16 | uint(l.w) << 24;
-    if (i % 4 == 0) ScaleOut(row + 2 * padded).at[i / 4] = largest * (1.0 / 32512.0);
+}
+
+// Four elements, the `i`-th of a row in planes, by each of four neighbouring invocations of a subgroup, which make a block
+// together: all four must take part, those past the row's end with zeros.
+void write_planes4(uint64_t row, uint padded, uint i, vec4 v) {
+    uint top = magnitude(v);
+    top = max(top, subgroupShuffleXor(top, 1));
+    top = max(top, subgroupShuffleXor(top, 2));
+    write_bytes4(row, padded, i, v, top);
+    if (i < padded / 4 && i % 4 == 0) ScaleOut(row + 2 * padded).at[i / 4] = uintBitsToFloat(top) * (1.0 / 32512.0);
 }
 
 // The scale of a row in half form, from the bits of its largest magnitude: a power of two that brings it below 2^12, where
@@ -82,6 +89,17 @@ uint workgroup_top(uint top) {
 void write_half4(uint64_t row, uint padded, uint i, vec4 v, float scale) {
     vec4 y = v * (1.0 / scale);
     if (i < padded / 4) PairOut(row).at[i] = uvec2(packHalf2x16(y.xy), packHalf2x16(y.zw));
+}
+
+// Four elements, the `i`-th of a row in half or bytes form, with the row's scale, from the workgroup's largest magnitude.
+void write_row4(uint form, uint64_t row, uint padded, uint i, vec4 v, uint top) {
+    float scale = form == FORM_BYTES ? uintBitsToFloat(top) * (1.0 / 32512.0) : half_scale(top);
+    if (i == 0) ScaleOut(row + 2 * padded).at[0] = scale;
+    if (form == FORM_BYTES) {
+        write_bytes4(row, padded, i, v, top);
+    } else {
+        write_half4(row, padded, i, v, scale);
+    }
 }
 
 // Sixteen elements as block `block` of a row in half form.

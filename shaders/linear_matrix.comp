@@ -1,14 +1,16 @@
-// linear_matrix: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], by matrix units.
-// weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x in half form: per row f16[P], P = K padded to
-// 32 with zeros, then one f32 scale at byte 2P, rows x_stride bytes apart; out f32 [rows, out_stride].
+// linear_matrix: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], by matrix units, in two arithmetics:
+//   plain: x in half form, f16 x f16 -> f32; weights become f16 between registers and shared memory
+//   BYTES: x in bytes form, s8 x s8 -> s32; two products, of the high and of the low bytes, make one: sums are exact
+// weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x per row 2P bytes (forms.glsl), P = K padded to
+// 32 with zeros, then one f32 scale, rows x_stride bytes apart; out f32 [rows, out_stride].
 // A workgroup makes a BM x BN tile of out (rows x outputs) in steps of BK inputs; a subgroup WM x WN of it, and of each
 // step the KSPLIT-th part of the inputs. While a step is multiplied out of shared memory, the next DEPTH steps' bytes are on
 // their way from memory to registers; with DEPTH = 0 none are, which leaves registers for more workgroups at a time, whose
-// waiting and multiplying overlap. Weights become f16 between registers and shared memory, which holds one step, or with
-// BUFFERS = 2 (DEPTH 1 or more) also the one that is being stored. With
-// `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last to
-// finish adds them, always in the same order.
-// Shared memory: max(BUFFERS * (BM + BN) * (BK + 8) * 2, subgroups * M * WN * 4) bytes.
+// waiting and multiplying overlap. Shared memory holds one step, or with BUFFERS = 2 (DEPTH 1 or more) also the one that is
+// being stored. With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in
+// `parts`, and the last to finish adds them, always in the same order.
+// Shared memory: max(BUFFERS * tile, subgroups * M * WN * 4) bytes; tile: (BM + BN) * (2 * BK + 16), with BYTES
+// (2 * BM + BN) * (BK + 16).
 // Bytes: N * K from memory, once where the row tiles of a weight tile run together; x from caches, N / BN times.
 // Operations: 2 * N * K * rows.
 // Few waves: it is bound by the matrix units, whose operands and sums fill the registers.
@@ -54,24 +56,56 @@ const uint MATS_M = WM / M;
 const uint MATS_N = WN / N;
 const uint SUBGROUPS = KSPLIT * SUBS_M * SUBS_N;
 
-// Rows of a tile lie this many 16-byte units apart: 8 f16 more than they have, so that reading down a column of units
-// meets every bank.
-const uint UNITS = BK / 8 + 1;
-const uint BUFFER_UNITS = (BM + BN) * UNITS;
+// Elements of a 16-byte unit, and planes of x: each is BM rows of a tile.
+#ifdef BYTES
+#define Element int8_t
+#define Sum int
+const uint PER_UNIT = 16;
+const uint PLANES = 2;
+#else
+#define Element float16_t
+#define Sum float
+const uint PER_UNIT = 8;
+const uint PLANES = 1;
+#endif
+
+// Rows of a tile lie this many units apart: one more than they have, so that reading down a column of units meets every
+// bank.
+const uint UNITS = BK / PER_UNIT + 1;
+const uint W_ROW = PLANES * BM;
+const uint BUFFER_UNITS = (W_ROW + BN) * UNITS;
 const uint STAGE_UNITS = SUBGROUPS * M * WN / 4;
 const uint TILE_UNITS = BUFFERS * BUFFER_UNITS;
-shared uvec4 tiles[TILE_UNITS > STAGE_UNITS ? TILE_UNITS : STAGE_UNITS];
+const uint SHARED_UNITS = TILE_UNITS > STAGE_UNITS ? TILE_UNITS : STAGE_UNITS;
+// NARROW is for matrices of 8 inputs: each unit is two pieces, so that a matrix can begin at either.
+#ifdef NARROW
+const uint PIECES = 2;
+shared uvec2 tiles[SHARED_UNITS * PIECES];
+#define STORE_UNIT(to, v) { uvec4 unit = v; tiles[2 * (to)] = unit.xy; tiles[2 * (to) + 1] = unit.zw; }
+#else
+const uint PIECES = 1;
+shared uvec4 tiles[SHARED_UNITS];
+#define STORE_UNIT(to, v) { tiles[to] = v; }
+#endif
+const uint PIECE_ELEMENTS = PER_UNIT / PIECES;
+const uint PIECE_WORDS = 4 / PIECES;
 shared bool is_last;
 
 // 16-byte loads of one step: of a row, in all, and of an invocation.
 const uint W_PARTS = BK / 16;
-const uint X_PARTS = BK / 8;
+const uint X_PARTS = BK / PER_UNIT;
 const uint W_LOADS = BN * W_PARTS;
-const uint X_LOADS = BM * X_PARTS;
+const uint X_LOADS = PLANES * BM * X_PARTS;
 const uint W_EACH = (W_LOADS + WORKGROUP - 1) / WORKGROUP;
 const uint X_EACH = (X_LOADS + WORKGROUP - 1) / WORKGROUP;
 const uint SLOTS = DEPTH > 0 ? DEPTH : 1;
 
+#define MatrixA coopmat<Element, gl_ScopeSubgroup, M, K, gl_MatrixUseA>
+#define MatrixB coopmat<Element, gl_ScopeSubgroup, K, N, gl_MatrixUseB>
+#define MatrixSum coopmat<Sum, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
+#define MatrixF32 coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
+
+#ifndef BYTES
 // Four weights as f16, elements 0 and 2 before 1 and 3: bytes become f16 by putting them behind 0x64, which makes 1024 + b,
 // where the sign's flip has added 128 to b. x is put in the same order.
 uvec2 widen4(uint w) {
@@ -82,11 +116,17 @@ uvec2 widen4(uint w) {
 uvec2 reorder4(uint x01, uint x23) {
     return uvec2((x01 & 0xffffu) | (x23 << 16), (x01 >> 16) | (x23 & 0xffff0000u));
 }
+#endif
 
-// Where rows have 4 units, 5 apart: the order of a tile's rows in which eight invocations that store together, two a row of
-// weights or four a row of x, meet eight different banks.
-uint bank_order_w(uint i) { return (i & ~6u) | ((i & 2u) << 1) | ((i & 4u) >> 1); }
-uint bank_order_x(uint i) { return (i & ~7u) | ((i & 1u) << 2) | ((i & 6u) >> 1); }
+// Where rows have 4 units, 5 apart: the order of a tile's rows in which eight invocations that store together, two or four
+// a row, meet eight different banks.
+uint bank_order(uint i, uint parts) {
+    if (parts == 2) return (i & ~6u) | ((i & 2u) << 1) | ((i & 4u) >> 1);
+    if (parts == 4) return (i & ~7u) | ((i & 1u) << 2) | ((i & 6u) >> 1);
+    return i;
+}
+uint w_row(uint load) { return UNITS == 5 ? bank_order(load / W_PARTS, W_PARTS) : load / W_PARTS; }
+uint x_row(uint load) { return UNITS == 5 ? bank_order(load / X_PARTS, X_PARTS) : load / X_PARTS; }
 
 void main() {
     uint live = live_rows(state, which);
@@ -99,6 +139,9 @@ void main() {
     uint steps = (k + BK - 1) / BK;
     uint step_first = split * steps / splits, step_end = (split + 1) * steps / splits;
 
+    // P, and where the rows' scales are.
+    uint padded = (k + 31) / 32 * 32, scale_at = 2 * padded;
+
     // Where this invocation's loads begin, and where in shared memory they end. Rows past the end repeat the last one.
     uint64_t w_tile = weight + uint64_t(n0) * k, x_tile = x + uint64_t(r0) * x_stride;
     uint w_at[W_EACH];
@@ -106,26 +149,31 @@ void main() {
     uint w_to[W_EACH];
     uint x_to[X_EACH];
     [[unroll]] for (uint i = 0; i < W_EACH; ++i) {
-        uint load = id + i * WORKGROUP, part = load % W_PARTS;
-        uint row = W_PARTS == 2 ? bank_order_w(load / W_PARTS) : load / W_PARTS;
+        uint load = id + i * WORKGROUP, part = load % W_PARTS, row = w_row(load);
         w_at[i] = min(row, n - 1 - n0) * k + part * 16;
-        w_to[i] = (BM + row) * UNITS + part * 2;
+        w_to[i] = (W_ROW + row) * UNITS + part * (16 / PER_UNIT);
     }
     [[unroll]] for (uint i = 0; i < X_EACH; ++i) {
-        uint load = id + i * WORKGROUP, part = load % X_PARTS;
-        uint row = X_PARTS == 4 ? bank_order_x(load / X_PARTS) : load / X_PARTS;
-        x_at[i] = min(row, live - 1 - r0) * x_stride + part * 16;
+        uint load = id + i * WORKGROUP, part = load % X_PARTS, row = x_row(load);
+        x_at[i] = min(row % BM, live - 1 - r0) * x_stride + row / BM * padded + part * 16;
         x_to[i] = row * UNITS + part;
     }
 
     uint subgroup_k = gl_SubgroupID / (SUBS_M * SUBS_N);
     uint subgroup_m = gl_SubgroupID / SUBS_N % SUBS_M, subgroup_n = gl_SubgroupID % SUBS_N;
-    uint a_at = subgroup_m * WM * UNITS + subgroup_k * (BK / KSPLIT / 8);
-    uint b_at = (BM + subgroup_n * WN) * UNITS + subgroup_k * (BK / KSPLIT / 8);
+    uint first_k = subgroup_k * (BK / KSPLIT);
+    uint a_at = subgroup_m * WM * UNITS * PIECES + first_k / PIECE_ELEMENTS;
+    uint b_at = (W_ROW + subgroup_n * WN) * UNITS * PIECES + first_k / PIECE_ELEMENTS;
 
-    coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> sums[MATS_M * MATS_N];
+    MatrixSum sums[MATS_M * MATS_N];
+#ifdef BYTES
+    MatrixSum low_sums[MATS_M * MATS_N];
+#endif
     [[unroll]] for (uint i = 0; i < MATS_M * MATS_N; ++i) {
-        sums[i] = coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>(0.0);
+        sums[i] = MatrixSum(0);
+#ifdef BYTES
+        low_sums[i] = sums[i];
+#endif
     }
 
     // Steps on their way: the s-th is in slot s % SLOTS.
@@ -140,27 +188,39 @@ void main() {
         if ((step) < step_end && at < k) w_next[(slot) * W_EACH + i] = Words4(w_tile + (w_at[i] + (step) * BK)).at[0]; \
     }                                                                                                                  \
     [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                     \
-        uint at = (step) * BK + (id + i * WORKGROUP) % X_PARTS * 8;                                                    \
+        uint at = (step) * BK + (id + i * WORKGROUP) % X_PARTS * PER_UNIT;                                             \
         x_next[(slot) * X_EACH + i] = uvec4(0);                                                                        \
-        if ((step) < step_end && at < k) x_next[(slot) * X_EACH + i] = Words4(x_tile + (x_at[i] + (step) * BK * 2)).at[0]; \
+        if ((step) < step_end && at < k) {                                                                             \
+            x_next[(slot) * X_EACH + i] = Words4(x_tile + (x_at[i] + (step) * BK * (16 / PER_UNIT))).at[0];            \
+        }                                                                                                              \
     }
+#ifdef BYTES
+#define STORE_W(to, loaded) STORE_UNIT(to, loaded)
+#define STORE_X(to, loaded) STORE_UNIT(to, loaded)
+#else
+#define STORE_W(to, loaded)                                                                                            \
+    STORE_UNIT(to, uvec4(widen4(loaded.x), widen4(loaded.y)))                                                          \
+    STORE_UNIT((to) + 1, uvec4(widen4(loaded.z), widen4(loaded.w)))
+#define STORE_X(to, loaded) STORE_UNIT(to, uvec4(reorder4(loaded.x, loaded.y), reorder4(loaded.z, loaded.w)))
+#endif
 #define STORE(slot, base)                                                                                              \
     [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                     \
         if (W_LOADS % WORKGROUP == 0 || id + i * WORKGROUP < W_LOADS) {                                                \
-            uvec4 w = w_next[(slot) * W_EACH + i];                                                                     \
-            tiles[(base) + w_to[i]] = uvec4(widen4(w.x), widen4(w.y));                                                 \
-            tiles[(base) + w_to[i] + 1] = uvec4(widen4(w.z), widen4(w.w));                                             \
+            STORE_W((base) + w_to[i], w_next[(slot) * W_EACH + i])                                                     \
         }                                                                                                              \
     }                                                                                                                  \
     [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                     \
         if (X_LOADS % WORKGROUP == 0 || id + i * WORKGROUP < X_LOADS) {                                                \
-            uvec4 v = x_next[(slot) * X_EACH + i];                                                                     \
-            tiles[(base) + x_to[i]] = uvec4(reorder4(v.x, v.y), reorder4(v.z, v.w));                                   \
+            STORE_X((base) + x_to[i], x_next[(slot) * X_EACH + i])                                                     \
         }                                                                                                              \
     }
 
-#define LOAD_A(a, i) coopMatLoad(a, tiles, a_unit + (i) * M * UNITS, UNITS, gl_CooperativeMatrixLayoutRowMajor);
-#define LOAD_B(b, j) coopMatLoad(b, tiles, b_unit + (j) * N * UNITS, UNITS, gl_CooperativeMatrixLayoutColumnMajor);
+    // A tile's matrices: of x's rows, from the given plane, and of weights.
+#define LOAD_A(a, i, plane)                                                                                            \
+    coopMatLoad(a, tiles, a_at_step + ((plane) * BM + (i) * M) * UNITS * PIECES, UNITS * PIECES,                       \
+                gl_CooperativeMatrixLayoutRowMajor);
+#define LOAD_B(b, j)                                                                                                   \
+    coopMatLoad(b, tiles, b_at_step + (j) * N * UNITS * PIECES, UNITS * PIECES, gl_CooperativeMatrixLayoutColumnMajor);
 
     [[unroll]] for (uint d = 0; d < DEPTH; ++d) { FETCH(d, step_first + d) }
     if (BUFFERS == 2) {
@@ -191,25 +251,35 @@ void main() {
             }
             // The longer side of a subgroup's tile passes through while the shorter one stays in registers.
             [[unroll]] for (uint kk = 0; kk < BK / KSPLIT; kk += K) {
-                uint a_unit = base + a_at + kk / 8, b_unit = base + b_at + kk / 8;
-                if (MATS_M > MATS_N) {
-                    coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b[MATS_N];
+                uint a_at_step = base * PIECES + a_at + kk / PIECE_ELEMENTS;
+                uint b_at_step = base * PIECES + b_at + kk / PIECE_ELEMENTS;
+                if (PLANES * MATS_M > MATS_N) {
+                    MatrixB b[MATS_N];
                     [[unroll]] for (uint j = 0; j < MATS_N; ++j) LOAD_B(b[j], j)
                     [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
-                        coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a;
-                        LOAD_A(a, i)
+                        MatrixA a;
+                        LOAD_A(a, i, 0)
                         [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
                             sums[i * MATS_N + j] = coopMatMulAdd(a, b[j], sums[i * MATS_N + j]);
                         }
+#ifdef BYTES
+                        LOAD_A(a, i, 1)
+                        [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
+                            low_sums[i * MATS_N + j] = coopMatMulAdd(a, b[j], low_sums[i * MATS_N + j]);
+                        }
+#endif
                     }
                 } else {
-                    coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a[MATS_M];
-                    [[unroll]] for (uint i = 0; i < MATS_M; ++i) LOAD_A(a[i], i)
+                    MatrixA a[PLANES * MATS_M];
+                    [[unroll]] for (uint i = 0; i < PLANES * MATS_M; ++i) LOAD_A(a[i], i % MATS_M, i / MATS_M)
                     [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
-                        coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b;
+                        MatrixB b;
                         LOAD_B(b, j)
                         [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
                             sums[i * MATS_N + j] = coopMatMulAdd(a[i], b, sums[i * MATS_N + j]);
+#ifdef BYTES
+                            low_sums[i * MATS_N + j] = coopMatMulAdd(a[MATS_M + i], b, low_sums[i * MATS_N + j]);
+#endif
                         }
                     }
                 }
@@ -218,14 +288,19 @@ void main() {
         }
     }
 
+#ifdef BYTES
+#define RESULT(i) (MatrixF32(sums[i]) * 256.0 + MatrixF32(low_sums[i]))
+#else
+#define RESULT(i) sums[i]
+#endif
     // Sums leave through shared memory, where the parts of KSPLIT meet: M rows of each subgroup at a time.
     uint padded_n = gl_NumWorkGroups.y * BN;
     uint part_rows = gl_NumWorkGroups.x / splits * BM;
     [[unroll]] for (uint i = 0; i < MATS_M; ++i) {
         barrier();
         [[unroll]] for (uint j = 0; j < MATS_N; ++j) {
-            coopMatStore(sums[i * MATS_N + j], tiles, gl_SubgroupID * (M * WN / 4) + j * (N / 4), WN / 4,
-                         gl_CooperativeMatrixLayoutRowMajor);
+            coopMatStore(RESULT(i * MATS_N + j), tiles, (gl_SubgroupID * (M * WN) + j * N) / PIECE_WORDS,
+                         WN / PIECE_WORDS, gl_CooperativeMatrixLayoutRowMajor);
         }
         barrier();
         for (uint e = id; e < SUBS_M * M * BN; e += WORKGROUP) {
@@ -234,13 +309,13 @@ void main() {
             float y = 0;
             [[unroll]] for (uint part = 0; part < KSPLIT; ++part) {
                 uint word = at + part * (SUBS_M * SUBS_N * M * WN);
-                y += uintBitsToFloat(tiles[word / 4][word % 4]);
+                y += uintBitsToFloat(tiles[word / PIECE_WORDS][word % PIECE_WORDS]);
             }
             uint r = r0 + row / M * WM + i * M + row % M, o = n0 + column;
             if (splits > 1) {
                 parts.at[(split * part_rows + r) * padded_n + o] = y;
             } else if (r < live && o < n) {
-                float x_scale = Floats(x + uint64_t(r) * x_stride + (k + 31) / 32 * 64).at[0];
+                float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];
                 y_out.at[r * out_stride + o] = y * scales.at[o] * x_scale;
             }
         }
@@ -264,7 +339,7 @@ void main() {
         if (r >= live || o >= n) continue;
         float y = 0;
         for (uint part = 0; part < splits; ++part) y += parts.at[(part * part_rows + r) * padded_n + o];
-        float x_scale = Floats(x + uint64_t(r) * x_stride + (k + 31) / 32 * 64).at[0];
+        float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];
         y_out.at[r * out_stride + o] = y * scales.at[o] * x_scale;
     }
 }

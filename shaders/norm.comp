@@ -2,7 +2,7 @@
 //   rms_norm:      out[r] = norm(x[first + r]; w)                      first is 0, or head_first for head rows
 //   norm_add:      residual[r] += norm(x[r]; w)
 //   norm_add_norm: residual[r] += norm(x[r]; w); out[r] = norm(residual[r]; w2)
-// x, residual [rows, width] f32, w [width] f32; out in f32, planes or half form (forms.glsl).
+// x, residual [rows, width] f32, w [width] f32; out in f32 or another form (forms.glsl).
 // An invocation keeps VECS times four elements in registers, WORKGROUP apart, so that memory is waited for once.
 // Bytes per row: 4 * width for each of x, residual (twice), 2 to 4 * width for out; 4 to 8 operations an element.
 #define RELAY
@@ -81,17 +81,15 @@ void norm_row(uint r) {
 #endif
 #ifndef NORM_ADD
     uint64_t row = packed + uint64_t(r) * packed_stride;
-    float row_scale = 1;
-    if (FORM == FORM_HALF) {
-        uint top = 0;
+    uint top = 0;
+    if (FORM == FORM_HALF || FORM == FORM_BYTES) {
         [[unroll]] for (uint i = 0; i < VECS; ++i) top = max(top, magnitude(v[i]));
-        row_scale = half_scale(workgroup_top(top));
-        if (gl_LocalInvocationID.x == 0) ScaleOut(row + 2 * padded).at[0] = row_scale;
+        top = workgroup_top(top);
     }
     [[unroll]] for (uint i = 0; i < VECS; ++i) {
         if ((FORM == FORM_F32 || KEEP != 0) && inside(i)) y_out.at[r * out_stride / 4 + at(i)] = v[i];
         if (FORM == FORM_PLANES) write_planes4(row, padded, at(i), v[i]);
-        if (FORM == FORM_HALF) write_half4(row, padded, at(i), v[i], row_scale);
+        if (FORM == FORM_HALF || FORM == FORM_BYTES) write_row4(FORM, row, padded, at(i), v[i], top);
     }
 #endif
 }

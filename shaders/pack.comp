@@ -1,7 +1,7 @@
 // pack, two variants, one workgroup a row: f32 rows into the form (forms.glsl) that the next linear step reads.
 //   pack:       out[r] = x[r]
 //   gated_gelu: out[r] = gelu_tanh(x[r]) * up[r]
-// x, up f32 [rows, width]; out f32, planes or half.
+// x, up f32 [rows, width]; out in any form.
 // An invocation keeps VECS times four elements in registers, WORKGROUP apart.
 // Bytes per row: 4 or 8 * width read, 2 to 4 * width written; about 12 operations an element.
 #include "common.glsl"
@@ -49,11 +49,7 @@ void main() {
         top = max(top, magnitude(y));
     }
     uint64_t row = y_out + uint64_t(r) * out_stride;
-    float row_scale = 1;
-    if (FORM == FORM_HALF) {
-        row_scale = half_scale(workgroup_top(top));
-        if (gl_LocalInvocationID.x == 0) ScaleOut(row + 2 * padded).at[0] = row_scale;
-    }
+    if (FORM == FORM_HALF || FORM == FORM_BYTES) top = workgroup_top(top);
     [[unroll]] for (uint i = 0; i < VECS; ++i) {
         if (FORM == FORM_F32) {
             [[unroll]] for (uint e = 0; e < 4; ++e) {
@@ -61,6 +57,6 @@ void main() {
             }
         }
         if (FORM == FORM_PLANES) write_planes4(row, padded, at(i), v[i]);
-        if (FORM == FORM_HALF) write_half4(row, padded, at(i), v[i], row_scale);
+        if (FORM == FORM_HALF || FORM == FORM_BYTES) write_row4(FORM, row, padded, at(i), v[i], top);
     }
 }

@@ -12,7 +12,7 @@ use kiln::gpu::inspect::Compiled;
 use kiln::gpu::kernels::{Kernel, Module, Pipelines, constants};
 use kiln::gpu::linear::{Family, Product, Target};
 use kiln::gpu::lower::{Batch, lower};
-use kiln::gpu::matrix::Units;
+use kiln::gpu::matrix::{Operands, Units};
 use kiln::gpu::{Choice, Gpu, ceiling, matrix};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
@@ -127,7 +127,8 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
         }
     }
     for &module in Module::ALL {
-        if !kernels.iter().any(|k| k.module == module) {
+        // These chips' matrices are not as narrow.
+        if module != Module::LinearBytesNarrowInt8 && !kernels.iter().any(|k| k.module == module) {
             kernels.insert(Kernel { module, workgroup: 256, constants: constants([]) });
         }
     }
@@ -138,9 +139,11 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
 
 /// Every way to run a pass's products and attention on matrix units.
 fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
-    let products = [64, 512].map(|rows| matrix::linear_variants(units, rows, shape.hidden, shape.ffn));
+    assert!(units.bytes_k.is_some(), "these chips have matrices of bytes");
+    let cases = [64, 512].into_iter().flat_map(|rows| [(Operands::Half, rows), (Operands::Bytes, rows)]);
+    let products = cases.map(|(o, rows)| matrix::linear_variants(units, o, rows, shape.hidden, shape.ffn));
     let attends = matrix::attend_variants(units, shape.heads, shape.kv_heads, shape.head_dim);
-    let linear = products.concat().into_iter().map(|l| l.kernel(units));
+    let linear = products.flatten().map(|l| l.kernel(units));
     let attend = attends.into_iter().map(|a| a.kernel(units));
     linear.chain(attend).chain([ceiling::matrix_rate_kernel(units)]).collect()
 }
@@ -151,7 +154,8 @@ fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
     let float = Target::new(subgroup, false, None);
     let dot = Target::new(subgroup, true, None);
     let matrix = Target::new(subgroup, true, Some(units));
-    let plain = [float, dot.clone(), matrix];
+    let bytes = Target { bytes: [(usize::MAX, true)].into(), ..matrix.clone() };
+    let plain = [float, dot.clone(), matrix, bytes];
     if weights != WeightFormat::Int8 {
         return plain.to_vec();
     }
@@ -227,7 +231,7 @@ fn violations(f: &Figures, header: &str) -> Vec<String> {
         let what = format!("{} waves a SIMD, not {WAVES}, and its source gives no reason", f.waves);
         rule(f.waves >= WAVES || has_reason("Few waves"), what);
     }
-    if is("linear_matrix") || is("attend_matrix") {
+    if is("linear_matrix") || is("linear_bytes") || is("attend_matrix") {
         rule(f.isa.wmma > 0, "no matrix instruction".into());
     }
     if f.module.split('_').any(|word| word == "dot") {

@@ -126,9 +126,12 @@ fn a_batch_chooses_what_its_sequences_choose_alone() {
     // Alone by integer dot products, in the batch in f32.
     check_greedy(Kernels::Dot, KvType::F16, f16);
     let units = common::open_gpu().caps.matrix;
-    if units.is_some() {
+    if let Some(units) = units {
         // Alone in f32, in the batch by matrix units.
         check_greedy(Kernels::Matrix, KvType::F16, f16);
+        if units.bytes_k.is_some() {
+            check_greedy(Kernels::Bytes, KvType::F16, f16);
+        }
     }
     assert_eq!(kiln::gpu::device::validation_messages(), 0);
 }
@@ -137,7 +140,7 @@ fn a_batch_chooses_what_its_sequences_choose_alone() {
 #[test]
 fn a_row_has_the_same_bits_beside_any_others() {
     let prompts = prompts();
-    for kernels in [Kernels::Float, Kernels::Auto, Kernels::Matrix] {
+    for kernels in [Kernels::Float, Kernels::Auto, Kernels::Matrix, Kernels::Bytes] {
         let mut executor = load(&golden("tiny"), options(kernels, KvType::F16, SEQUENCES));
         prefill(executor.as_mut(), &prompts);
         let rows: Vec<Row> = (0..SEQUENCES).map(|s| next_row(&prompts, s, 5 + s as u32)).collect();

@@ -157,8 +157,13 @@ fn check_vulkan(name: &'static str, f32: Tolerance, f16: Tolerance, runs: &[Run]
     let case = Case::open(name);
     let units = common::open_gpu().caps.matrix;
     for &(weights, kernels, kv, chunks) in runs {
-        if kernels == Kernels::Matrix && units.is_none() {
-            println!("{name} {kernels:?}: not run: the device has no matrix units");
+        let can = match kernels {
+            Kernels::Matrix => units.is_some(),
+            Kernels::Bytes => units.is_some_and(|u| u.bytes_k.is_some()),
+            _ => true,
+        };
+        if !can {
+            println!("{name} {kernels:?}: not run: the device has no such matrix units");
             continue;
         }
         let tolerance = if kernels == Kernels::Float && kv == KvType::F32 { f32 } else { f16 };
@@ -182,6 +187,8 @@ const SHALLOW: &[Run] = &[
     (WeightFormat::Int8, Kernels::Dot, KvType::F16, &[7, 1]),
     (WeightFormat::Int8, Kernels::Matrix, KvType::F32, &[7]),
     (WeightFormat::Int8, Kernels::Matrix, KvType::F16, &[160, 16]),
+    (WeightFormat::Int8, Kernels::Bytes, KvType::F32, &[7]),
+    (WeightFormat::Int8, Kernels::Bytes, KvType::F16, &[160, 16]),
 ];
 
 /// What depth adds is rounding: each arithmetic once.
@@ -191,6 +198,7 @@ const DEEP: &[Run] = &[
     (WeightFormat::Int8, Kernels::Float, KvType::F32, &[160]),
     (WeightFormat::Int8, Kernels::Dot, KvType::F16, &[7]),
     (WeightFormat::Int8, Kernels::Matrix, KvType::F16, &[160]),
+    (WeightFormat::Int8, Kernels::Bytes, KvType::F16, &[160]),
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use half::f16;
 use kiln::gpu::bake::Queue;
 use kiln::gpu::dispatch::Dispatch;
 use kiln::gpu::kernels::Pipelines;
-use kiln::gpu::matrix::{self, AttendPush, Linear, LinearPush, Units};
+use kiln::gpu::matrix::{self, AttendPush, Linear, LinearPush, Operands, Units};
 use kiln::gpu::memory::{Access, Buffer, describe};
 use kiln::gpu::{Gpu, ceiling};
 use std::collections::HashSet;
@@ -102,12 +102,14 @@ struct Product {
     rows: usize,
     weights: Vec<i8>,
     scales: Vec<f32>,
-    x: Vec<f16>,
+    /// f16 values, or integers that two bytes hold.
+    x: Vec<f32>,
     x_scales: Vec<f32>,
+    operands: Operands,
 }
 
 impl Product {
-    fn new(rows: usize, n: usize, k: usize, seed: u64) -> Product {
+    fn new(operands: Operands, rows: usize, n: usize, k: usize, seed: u64) -> Product {
         let mut random = Random(seed);
         let padded = k.next_multiple_of(16);
         let mut weights = vec![0; n * padded];
@@ -116,25 +118,41 @@ impl Product {
         }
         let scales = (0..n).map(|_| 0.01 + 0.005 * random.real()).collect();
         let x_stride = k.next_multiple_of(32);
-        let mut x = vec![f16::ZERO; rows * x_stride];
+        let mut x = vec![0.0; rows * x_stride];
         for row in x.chunks_exact_mut(x_stride) {
-            row[..k].fill_with(|| f16::from_f32(random.real()));
+            row[..k].fill_with(|| match operands {
+                Operands::Half => f16::from_f32(random.real()).to_f32(),
+                Operands::Bytes => (random.real() * 32512.0).round(),
+            });
         }
         let x_scales = (0..rows).map(|_| 1.0 + 0.9 * random.real()).collect();
-        Product { n, k: padded, rows, weights, scales, x, x_scales }
+        Product { n, k: padded, rows, weights, scales, x, x_scales, operands }
     }
 
     fn x_stride(&self) -> usize {
         (2 * self.k.next_multiple_of(32) + 4).next_multiple_of(64)
     }
 
-    /// x in half form, with NaN between the rows.
-    fn half_form(&self) -> Vec<u8> {
+    /// x in the operands' form, with NaN between the rows.
+    fn form(&self) -> Vec<u8> {
         let p = self.k.next_multiple_of(32);
         let mut out = vec![0xff; self.rows * self.x_stride()];
         for (r, row) in out.chunks_exact_mut(self.x_stride()).enumerate() {
-            let bits: Vec<u16> = self.x[r * p..][..p].iter().map(|x| x.to_bits()).collect();
-            row[..2 * p].copy_from_slice(bytemuck::cast_slice(&bits));
+            let x = &self.x[r * p..][..p];
+            match self.operands {
+                Operands::Half => {
+                    let bits: Vec<u16> = x.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
+                    row[..2 * p].copy_from_slice(bytemuck::cast_slice(&bits));
+                }
+                Operands::Bytes => {
+                    for (i, &x) in x.iter().enumerate() {
+                        // x = 256 * hi + lo, lo from -128 to 127.
+                        let hi = (x as i32 + 128) >> 8;
+                        row[i] = hi as u8;
+                        row[p + i] = (x as i32 - 256 * hi) as u8;
+                    }
+                }
+            }
             row[2 * p..2 * p + 4].copy_from_slice(&self.x_scales[r].to_le_bytes());
         }
         out
@@ -142,7 +160,7 @@ impl Product {
 
     fn expected(&self) -> Vec<f64> {
         let p = self.k.next_multiple_of(32);
-        let x: Vec<f64> = self.x.iter().map(|x| x.to_f64()).collect();
+        let x: Vec<f64> = self.x.iter().map(|&x| f64::from(x)).collect();
         let w: Vec<f64> = self.weights.iter().map(|&w| f64::from(w)).collect();
         let mut out = Vec::with_capacity(self.rows * self.n);
         for r in 0..self.rows {
@@ -161,7 +179,7 @@ impl Product {
         let state = bench.buffer(bytemuck::cast_slice(&[0u32, 0, live as u32, 0]));
         let weight = bench.buffer(bytemuck::cast_slice(&self.weights));
         let scales = bench.buffer(bytemuck::cast_slice(&self.scales));
-        let x = bench.buffer(&self.half_form());
+        let x = bench.buffer(&self.form());
         let want = self.expected();
         for &variant in variants {
             let mut out = bench.poisoned(self.rows * out_stride);
@@ -191,7 +209,8 @@ impl Product {
                 barrier: true,
             };
             let name = format!(
-                "{live} of {} rows, {} x {}, {} in {} splits",
+                "{:?}, {live} of {} rows, {} x {}, {} in {} splits",
+                self.operands,
                 self.rows,
                 self.n,
                 self.k,
@@ -227,6 +246,20 @@ fn worth_compiling(bench: &Bench, variant: &Linear) -> bool {
 #[test]
 fn linear_variants_compute_their_product() {
     let Some(mut bench) = Bench::open("linear_variants_compute_their_product") else { return };
+    check_linear(&mut bench, Operands::Half);
+}
+
+#[test]
+fn linear_variants_of_bytes_compute_their_product() {
+    let Some(mut bench) = Bench::open("linear_variants_of_bytes_compute_their_product") else { return };
+    if bench.units.bytes_k.is_none() {
+        println!("not checked here: {} has no matrices of bytes", bench.gpu.caps.name);
+        return;
+    }
+    check_linear(&mut bench, Operands::Bytes);
+}
+
+fn check_linear(bench: &mut Bench, operands: Operands) {
     let cases = [
         // rows, live, N, K
         (1, 1, 8, 16),
@@ -240,11 +273,11 @@ fn linear_variants_compute_their_product() {
     ];
     let (mut checked, mut left_out) = (HashSet::new(), HashSet::new());
     for (i, (rows, live, n, k)) in cases.into_iter().enumerate() {
-        let all = matrix::linear_variants(bench.units, rows, n, k);
-        let variants: Vec<Linear> = all.iter().copied().filter(|v| worth_compiling(&bench, v)).collect();
+        let all = matrix::linear_variants(bench.units, operands, rows, n, k);
+        let variants: Vec<Linear> = all.iter().copied().filter(|v| worth_compiling(bench, v)).collect();
         left_out.extend(all.iter().map(|v| v.tile).filter(|t| variants.iter().all(|v| v.tile != *t)));
         assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
-        Product::new(rows, n, k, 7 + i as u64).check(&mut bench, live, &variants);
+        Product::new(operands, rows, n, k, 7 + i as u64).check(bench, live, &variants);
         checked.extend(variants);
     }
     println!("{} variants checked; tiles too large for a CPU driver: {}", checked.len(), left_out.len());

@@ -114,6 +114,18 @@ fn variants_of_matrix_products_match() {
     }
 }
 
+#[test]
+fn variants_of_matrix_products_of_bytes_match() {
+    let gpu = common::open_gpu();
+    if gpu.caps.matrix.is_none_or(|u| u.bytes_k.is_none()) {
+        println!("not checked here: {} has no matrices of bytes", gpu.caps.name);
+        return;
+    }
+    for chunk in [8, 17, 33] {
+        check_family(Kernels::Bytes, Family::Bytes, chunk, worth_compiling);
+    }
+}
+
 /// A CPU driver takes minutes to compile a subgroup's part of a large tile, all unrolled in matrices of 8 x 8.
 fn worth_compiling(gpu: &Gpu, variant: &Variant) -> bool {
     let (Variant::Matrix(linear), Some(u)) = (variant, gpu.caps.matrix) else { return true };

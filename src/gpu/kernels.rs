@@ -35,7 +35,11 @@ macro_rules! modules {
 
             /// Whether only devices with matrix units can make pipelines of it.
             pub fn needs_matrix_units(self) -> bool {
-                matches!(self, Module::LinearMatrixInt8 | Module::AttendMatrixF16 | Module::MatrixRate)
+                use Module::*;
+                matches!(
+                    self,
+                    LinearMatrixInt8 | LinearBytesInt8 | LinearBytesNarrowInt8 | AttendMatrixF16 | MatrixRate
+                )
             }
 
             /// Whether its workgroups can wait for a dispatch that they start beside, and count themselves (relay.glsl).
@@ -78,6 +82,8 @@ modules! {
     Softcap "softcap" "Logit softcap.",
     Read "read" "The read ceiling.",
     LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
+    LinearBytesInt8 "linear_bytes_int8" "As above, by matrices of bytes.",
+    LinearBytesNarrowInt8 "linear_bytes_narrow_int8" "As above, where they are 8 inputs wide.",
     AttendMatrixF16 "attend_matrix_f16" "Attention of consecutive rows by matrix units, f16 cache.",
     MatrixRate "matrix_rate" "The matrix units' ceiling.",
 }

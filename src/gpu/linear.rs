@@ -3,11 +3,11 @@
 
 use super::dispatch::grid;
 use super::kernels::{Kernel, Module, constants};
-use super::matrix::{self, Units};
+use super::matrix::{self, Operands, Units};
 use crate::model::WeightFormat;
 use crate::schedule::build::PRODUCT_SCRATCH;
 use crate::schedule::step::Matrix;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A family of kernels, which computes in one arithmetic. Its variants add in different orders where different numbers of
 /// invocations share a row of weights, or workgroups a sum.
@@ -19,6 +19,8 @@ pub enum Family {
     Dot,
     /// Inputs in half form, matrix units.
     Matrix,
+    /// Inputs in bytes form, matrix units.
+    Bytes,
 }
 
 /// The form in which a family reads its inputs, as the FORM constant of the kernels that write them.
@@ -30,6 +32,8 @@ pub enum Form {
     Planes = 1,
     /// f16 with a scale a row.
     Half = 2,
+    /// Two int8 planes with a scale a row.
+    Bytes = 3,
 }
 
 impl Family {
@@ -39,6 +43,19 @@ impl Family {
             Family::Float => Form::F32,
             Family::Dot => Form::Planes,
             Family::Matrix => Form::Half,
+            Family::Bytes => Form::Bytes,
+        }
+    }
+}
+
+impl Form {
+    /// The family that reads it.
+    pub fn family(self) -> Family {
+        match self {
+            Form::F32 => Family::Float,
+            Form::Planes => Family::Dot,
+            Form::Half => Family::Matrix,
+            Form::Bytes => Family::Bytes,
         }
     }
 }
@@ -96,7 +113,10 @@ pub struct Target {
     /// Its matrix units, where they are used.
     pub units: Option<Units>,
     /// The variant for a product, where one was measured.
-    pub tuned: HashMap<Product, Variant>,
+    pub tuned: HashMap<(Family, Product), Variant>,
+    /// Whether matrix units multiply bytes, where they can, in passes of up to so many rows: that of the least number that
+    /// is not below a pass's. Beyond all they do not.
+    pub bytes: BTreeMap<usize, bool>,
     /// Dispatches of passes of one row start beside those that they wait for ([`super::relay`]).
     pub relay: bool,
     /// The variant for every product that can have it: for tests.
@@ -123,11 +143,22 @@ const MAX_WORKGROUP: u32 = 1024;
 impl Target {
     /// A device with subgroups of that many invocations, where nothing has been measured.
     pub fn new(subgroup: u32, dot: bool, units: Option<Units>) -> Target {
-        Target { subgroup, dot, units, tuned: HashMap::new(), relay: false, forced: None }
+        let (tuned, bytes) = (HashMap::new(), BTreeMap::new());
+        Target { subgroup, dot, units, tuned, bytes, relay: false, forced: None }
     }
 
-    /// The family for weights of a format in passes of so many rows.
-    pub fn family(&self, format: WeightFormat, rows: usize) -> Family {
+    /// Whether passes of so many rows have a choice of what matrix units multiply.
+    pub fn can_use_bytes(&self, format: WeightFormat, rows: usize) -> bool {
+        format == WeightFormat::Int8 && rows >= MATRIX_ROWS && self.units.is_some_and(|u| u.bytes_k.is_some())
+    }
+
+    /// The family for weights of a format in passes of so many rows; `whole_rows` as in
+    /// [`crate::schedule::layout::Packed`].
+    pub fn family(&self, format: WeightFormat, rows: usize, whole_rows: bool) -> Family {
+        let bytes = || self.bytes.range(rows..).next().is_some_and(|(_, &b)| b);
+        if whole_rows && self.can_use_bytes(format, rows) && bytes() {
+            return Family::Bytes;
+        }
         match format {
             WeightFormat::Int8 if self.units.is_some() && rows >= MATRIX_ROWS => Family::Matrix,
             WeightFormat::Int8 if self.dot && rows < TILE_ROWS => Family::Dot,
@@ -137,13 +168,13 @@ impl Target {
 
     /// Whether gate, up and their gated GELU are one dispatch.
     pub fn fuses_gelu(&self, format: WeightFormat, rows: usize) -> bool {
-        self.family(format, rows) != Family::Matrix && rows < TILE_ROWS
+        self.family(format, rows, false) != Family::Matrix && rows < TILE_ROWS
     }
 
     /// The variant of a product: the forced one where the product can have it, the measured one, or the usual one.
     pub fn variant(&self, family: Family, p: Product) -> Option<Variant> {
         let can = |v: &Variant| self.variants(family, p).contains(v);
-        self.forced.filter(can).or(self.tuned.get(&p).copied()).or_else(|| self.usual(family, p))
+        self.forced.filter(can).or(self.tuned.get(&(family, p)).copied()).or_else(|| self.usual(family, p))
     }
 
     /// The kernel of a product in f32 arithmetic, and its grid.
@@ -186,7 +217,7 @@ impl Target {
         let dot = |outputs, unroll, subgroups| Some(Variant::Dot(Dot { outputs, unroll, subgroups, turns: 1 }));
         match (family, p.gelu, p.rows) {
             (Family::Float, ..) => None,
-            (Family::Matrix, ..) => self.variants(family, p).first().copied(),
+            (Family::Matrix | Family::Bytes, ..) => self.variants(family, p).first().copied(),
             (Family::Dot, true, 0..=2) => dot(1, 4, 4),
             (Family::Dot, true, _) => dot(2, 1, 8),
             (Family::Dot, false, 0..=2) => dot(1, 2, 4),
@@ -198,11 +229,8 @@ impl Target {
     pub fn variants(&self, family: Family, p: Product) -> Vec<Variant> {
         match (family, self.units) {
             (Family::Dot, _) => self.dot_variants(p),
-            (Family::Matrix, Some(units)) => matrix::linear_variants(units, p.rows, p.outputs, p.inputs)
-                .into_iter()
-                .filter(|l| l.scratch_bytes(p.rows, p.outputs).iter().zip(PRODUCT_SCRATCH).all(|(&b, most)| b <= most))
-                .map(Variant::Matrix)
-                .collect(),
+            (Family::Matrix, Some(units)) => matrix_variants(units, Operands::Half, p),
+            (Family::Bytes, Some(units)) => matrix_variants(units, Operands::Bytes, p),
             _ => Vec::new(),
         }
     }
@@ -227,4 +255,13 @@ impl Target {
         }
         all
     }
+}
+
+/// The variants whose scratch there is room for.
+fn matrix_variants(units: Units, operands: Operands, p: Product) -> Vec<Variant> {
+    matrix::linear_variants(units, operands, p.rows, p.outputs, p.inputs)
+        .into_iter()
+        .filter(|l| l.scratch_bytes(p.rows, p.outputs).iter().zip(PRODUCT_SCRATCH).all(|(&b, most)| b <= most))
+        .map(Variant::Matrix)
+        .collect()
 }

@@ -4,7 +4,7 @@
 
 use super::dispatch::{Addresses, Dispatch, Push};
 use super::kernels::{Constants, Kernel, Module, constants};
-use super::linear::{Family, Form, Product, Target, Variant};
+use super::linear::{Form, Product, Target, Variant};
 use super::matrix::{self, AttendPush, LinearPush, Units};
 use crate::model::WeightFormat;
 use crate::schedule::build::{ARGMAX_GROUPS, SPLIT_ROWS};
@@ -158,10 +158,11 @@ impl Lowering<'_> {
     /// The form that linear steps read a slot in, and where it lies; f32 in the slot itself has no place beside it.
     fn form(&self, slot: Slot, rows: Rows) -> (Form, Option<Packed>) {
         let packed = self.schedule.arena.packed(slot);
-        let form = self.target.family(self.schedule.weights.format, self.count(rows)).form();
-        match (form, packed) {
-            (Form::F32, _) | (_, None) => (Form::F32, None),
-            (form, packed) => (form, packed),
+        let Some(packed) = packed else { return (Form::F32, None) };
+        let family = self.target.family(self.schedule.weights.format, self.count(rows), packed.whole_rows);
+        match family.form() {
+            Form::F32 => (Form::F32, None),
+            form => (form, Some(packed)),
         }
     }
 
@@ -329,16 +330,11 @@ impl Lowering<'_> {
     /// With `gelu`, `weight` holds gate's rows and up's, and `out` takes the gated product.
     fn linear(&self, weight: Matrix, x: Slot, out: Slot, rows: Rows, gelu: bool) -> Lowered {
         let (form, packed) = self.form(x, rows);
-        let family = match form {
-            Form::F32 => Family::Float,
-            Form::Planes => Family::Dot,
-            Form::Half => Family::Matrix,
-        };
         let product = Product::new(weight, self.count(rows), gelu);
         let taken = 1 + usize::from(gelu);
         let (matrix, scales) = (self.weight(weight.buffer, weight.offset), self.weight(weight.buffer, weight.scales));
         let arena = self.addresses.arena;
-        match (packed, self.target.variant(family, product), self.target.units) {
+        match (packed, self.target.variant(form.family(), product), self.target.units) {
             (Some(p), Some(Variant::Dot(v)), _) => {
                 let to = if gelu { self.form(out, rows).1 } else { None };
                 let (kernel, groups) = self.target.dot(product, v);

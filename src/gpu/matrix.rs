@@ -21,6 +21,8 @@ pub struct Units {
     pub n: u32,
     /// Columns of A.
     pub k: u32,
+    /// Columns of A where A and B are of signed bytes, C and D of 32-bit integers, if there is such a product.
+    pub bytes_k: Option<u32>,
     /// Invocations of a subgroup.
     pub subgroup: u32,
     /// Bytes of shared memory that a workgroup may have.
@@ -64,18 +66,26 @@ impl Units {
         let functions = ash::khr::cooperative_matrix::Instance::new(entry, instance);
         // SAFETY: as above.
         let shapes = unsafe { functions.get_physical_device_cooperative_matrix_properties(physical) }.ok()?;
-        let (half, single) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
-        let fits = |s: &&vk::CooperativeMatrixPropertiesKHR<'_>| {
-            [s.a_type, s.b_type, s.c_type, s.result_type] == [half, half, single, single]
-                && s.scope == vk::ScopeKHR::SUBGROUP
-                && [s.m_size, s.n_size, s.k_size].iter().all(|n| [8, 16].contains(n))
+        type Component = vk::ComponentTypeKHR;
+        let of = |operands: Component, sums: Component, most_k: u32| {
+            shapes.iter().filter(move |s| {
+                [s.a_type, s.b_type, s.c_type, s.result_type] == [operands, operands, sums, sums]
+                    && s.scope == vk::ScopeKHR::SUBGROUP
+                    && s.saturating_accumulation == vk::FALSE
+                    && [s.m_size, s.n_size].iter().all(|n| [8, 16].contains(n))
+                    && s.k_size.is_power_of_two()
+                    && (8..=most_k).contains(&s.k_size)
+            })
         };
         // The largest: fewest instructions and loads a product.
-        let s = shapes.iter().filter(fits).max_by_key(|s| s.m_size * s.n_size * s.k_size)?;
+        let s = of(Component::FLOAT16, Component::FLOAT32, 16).max_by_key(|s| s.m_size * s.n_size * s.k_size)?;
+        let bytes =
+            of(Component::SINT8, Component::SINT32, 64).filter(|b| (b.m_size, b.n_size) == (s.m_size, s.n_size));
         Some(Units {
             m: s.m_size,
             n: s.n_size,
             k: s.k_size,
+            bytes_k: bytes.map(|b| b.k_size).max(),
             subgroup,
             shared_bytes: limits.max_compute_shared_memory_size,
             sum_bytes: if vendor == AMD { 256 } else { u32::MAX },
@@ -86,6 +96,47 @@ impl Units {
 
 /// Bytes of shared memory beside the tiles: what common.glsl declares, and flags.
 const SHARED_REST: u32 = 1024 + 16;
+
+/// What `linear_matrix` multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Operands {
+    /// f16: inputs in half form, weights widened.
+    Half,
+    /// Signed bytes: inputs in bytes form, weights as they are; two products make one.
+    Bytes,
+}
+
+impl Operands {
+    /// Columns of A, where `units` can multiply these.
+    fn k(self, units: Units) -> Option<u32> {
+        match self {
+            Operands::Half => Some(units.k),
+            Operands::Bytes => units.bytes_k,
+        }
+    }
+
+    /// Products, and planes of inputs, that make one.
+    fn planes(self) -> u32 {
+        match self {
+            Operands::Half => 1,
+            Operands::Bytes => 2,
+        }
+    }
+
+    fn element_bytes(self) -> u32 {
+        match self {
+            Operands::Half => 2,
+            Operands::Bytes => 1,
+        }
+    }
+
+    fn tiles(self) -> &'static [LinearTile] {
+        match self {
+            Operands::Half => LINEAR_TILES,
+            Operands::Bytes => BYTES_TILES,
+        }
+    }
+}
 
 /// How a workgroup of `linear_matrix` cuts its product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -120,19 +171,21 @@ impl LinearTile {
     }
 
     /// Bytes of shared memory on a device with `units`.
-    pub fn shared_bytes(self, units: Units) -> u32 {
-        let steps = self.buffers * (self.rows + self.outputs) * (self.inputs + 8) * 2;
+    pub fn shared_bytes(self, units: Units, operands: Operands) -> u32 {
+        let row = self.inputs * operands.element_bytes() + 16;
+        let steps = self.buffers * (operands.planes() * self.rows + self.outputs) * row;
         let stage = self.subgroups() * units.m * self.subgroup_outputs * 4;
         steps.max(stage) + SHARED_REST
     }
 
-    fn fits(self, units: Units) -> bool {
+    fn fits(self, units: Units, operands: Operands) -> bool {
+        let sums = operands.planes() * self.subgroup_rows * self.subgroup_outputs;
         self.subgroup_rows.is_multiple_of(units.m)
             && self.subgroup_outputs.is_multiple_of(units.n)
-            && (self.inputs / self.input_parts).is_multiple_of(units.k)
-            && self.shared_bytes(units) <= units.shared_bytes
+            && operands.k(units).is_some_and(|k| (self.inputs / self.input_parts).is_multiple_of(k))
+            && self.shared_bytes(units, operands) <= units.shared_bytes
             && self.subgroups() * units.subgroup <= units.max_workgroup
-            && 4 * self.subgroup_rows * self.subgroup_outputs / units.subgroup <= units.sum_bytes
+            && 4 * sums / units.subgroup <= units.sum_bytes
     }
 
     /// The tile as text: `rows x outputs x inputs`, the subgroup's part, input parts, buffers and depth.
@@ -164,9 +217,53 @@ const LINEAR_TILES: &[LinearTile] = &[
     LinearTile::new([16, 64, 64], [16, 16], 1, [1, 0]),
 ];
 
+/// Tiles of products of bytes. A row of inputs is two, and a sum too: tiles are wider than they are high.
+#[rustfmt::skip]
+const BYTES_TILES: &[LinearTile] = &[
+    LinearTile::new([128, 128, 64], [32, 64], 1, [1, 1]),
+    LinearTile::new([128, 128, 64], [32, 64], 1, [1, 2]),
+    LinearTile::new([128, 128, 32], [32, 64], 1, [2, 1]),
+    LinearTile::new([128, 128, 64], [32, 32], 1, [1, 1]),
+    LinearTile::new([128, 192, 64], [32, 96], 1, [1, 0]),
+    LinearTile::new([128, 192, 64], [32, 96], 1, [1, 1]),
+    LinearTile::new([128, 192, 64], [32, 64], 1, [1, 1]),
+    LinearTile::new([128, 128, 64], [64, 32], 1, [1, 1]),
+    LinearTile::new([128, 64, 64], [32, 32], 1, [1, 1]),
+    LinearTile::new([128, 64, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([64, 128, 64], [32, 64], 1, [1, 1]),
+    LinearTile::new([64, 128, 64], [32, 64], 1, [1, 0]),
+    LinearTile::new([64, 128, 64], [32, 32], 1, [1, 1]),
+    LinearTile::new([64, 128, 32], [32, 32], 1, [2, 1]),
+    LinearTile::new([64, 192, 64], [32, 96], 1, [1, 0]),
+    LinearTile::new([64, 128, 128], [32, 64], 2, [1, 1]),
+    LinearTile::new([64, 64, 128], [32, 64], 2, [1, 1]),
+    LinearTile::new([64, 64, 128], [32, 32], 2, [1, 1]),
+    LinearTile::new([64, 64, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([32, 128, 128], [32, 64], 2, [1, 1]),
+    LinearTile::new([32, 128, 128], [32, 64], 4, [1, 2]),
+    LinearTile::new([32, 128, 128], [32, 32], 2, [1, 2]),
+    LinearTile::new([32, 128, 64], [32, 64], 1, [1, 2]),
+    LinearTile::new([32, 64, 256], [32, 64], 4, [1, 1]),
+    LinearTile::new([32, 64, 256], [32, 32], 4, [1, 2]),
+    LinearTile::new([32, 64, 128], [32, 32], 4, [1, 3]),
+    LinearTile::new([32, 64, 128], [32, 32], 2, [1, 2]),
+    LinearTile::new([32, 64, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([16, 128, 128], [16, 64], 4, [1, 3]),
+    LinearTile::new([16, 128, 128], [16, 64], 2, [1, 2]),
+    LinearTile::new([16, 128, 128], [16, 32], 2, [1, 2]),
+    LinearTile::new([16, 128, 256], [16, 64], 4, [1, 1]),
+    LinearTile::new([16, 64, 256], [16, 64], 8, [1, 2]),
+    LinearTile::new([16, 64, 256], [16, 32], 4, [1, 1]),
+    LinearTile::new([16, 64, 128], [16, 64], 4, [1, 3]),
+    LinearTile::new([16, 64, 128], [16, 32], 2, [1, 3]),
+    LinearTile::new([16, 64, 64], [16, 16], 1, [1, 0]),
+];
+
 /// One way to run a matrix product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Linear {
+    /// What is multiplied.
+    pub operands: Operands,
     /// The tile.
     pub tile: LinearTile,
     /// Workgroups that share a tile's inputs.
@@ -189,9 +286,14 @@ impl Linear {
             t.depth,
             units.m,
             units.n,
-            units.k,
+            self.operands.k(units).unwrap_or(units.k),
         ]);
-        Kernel { module: Module::LinearMatrixInt8, workgroup: t.subgroups() * units.subgroup, constants }
+        let module = match (self.operands, units.bytes_k) {
+            (Operands::Half, _) => Module::LinearMatrixInt8,
+            (Operands::Bytes, Some(8)) => Module::LinearBytesNarrowInt8,
+            (Operands::Bytes, _) => Module::LinearBytesInt8,
+        };
+        Kernel { module, workgroup: t.subgroups() * units.subgroup, constants }
     }
 
     /// Workgroups for `rows` rows and `outputs` outputs. All row tiles of a weight tile run together, so that its bytes
@@ -217,17 +319,17 @@ impl Linear {
 const MAX_GROUPS: u32 = 65_535;
 
 /// Ways to run a product of `rows` rows with an INT8 matrix `[outputs, inputs]`, the one that should be fastest first.
-pub fn linear_variants(units: Units, rows: usize, outputs: usize, inputs: usize) -> Vec<Linear> {
+pub fn linear_variants(units: Units, operands: Operands, rows: usize, outputs: usize, inputs: usize) -> Vec<Linear> {
     // Tiles of 128 rows and more for many rows; for few, those that waste the fewest.
     let ideal = (rows as u32).next_power_of_two().clamp(16, 128).ilog2();
     let apart = |t: &LinearTile| t.rows.min(128).ilog2().abs_diff(ideal);
-    let tiles = || LINEAR_TILES.iter().filter(|t| t.fits(units));
+    let tiles = || operands.tiles().iter().filter(|t| t.fits(units, operands));
     let nearest = tiles().map(apart).min();
     let mut out = Vec::new();
     for &tile in tiles().filter(|t| Some(apart(t)) == nearest) {
         for splits in [1, 2, 3] {
             let steps = (inputs as u32).div_ceil(tile.inputs);
-            let linear = Linear { tile, splits };
+            let linear = Linear { operands, tile, splits };
             let [x, y, _] = linear.groups(rows, outputs);
             if x.max(y) <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {
                 out.push(linear);
@@ -246,7 +348,7 @@ pub struct LinearPush {
     pub weight: u64,
     /// f32 `[outputs]`; a multiple of 4.
     pub scales: u64,
-    /// `[rows]` in half form: f16 `[inputs padded to 32]`, then one f32 scale.
+    /// `[rows]` in the operands' form: 2 bytes for each of the inputs padded to 32, then one f32 scale.
     pub x: u64,
     /// f32 `[rows, out_stride]`; a multiple of 4.
     pub out: u64,

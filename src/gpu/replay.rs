@@ -37,6 +37,8 @@ pub enum Kernels {
     Dot,
     /// Matrix units where there are enough rows for them, f32 arithmetic else; without such units, all f32.
     Matrix,
+    /// As above, multiplying bytes where the matrix units can and whole rows are at hand.
+    Bytes,
 }
 
 /// Settings of the executor beside the schedule's own.
@@ -75,10 +77,14 @@ fn target(gpu: &Gpu, options: Options) -> Target {
         Kernels::Auto => (gpu.caps.dot_accelerated, hardware),
         Kernels::Float => (false, false),
         Kernels::Dot => (true, false),
-        Kernels::Matrix => (false, true),
+        Kernels::Matrix | Kernels::Bytes => (false, true),
     };
     let units = gpu.caps.matrix.filter(|_| matrix);
-    Target { forced: options.variant, relay: options.relay == Some(true), ..Target::new(gpu.caps.subgroup, dot, units) }
+    let mut target = Target::new(gpu.caps.subgroup, dot, units);
+    if options.kernels == Kernels::Bytes {
+        target.bytes.insert(usize::MAX, true);
+    }
+    Target { forced: options.variant, relay: options.relay == Some(true), ..target }
 }
 
 /// Rows of a pass that are not divided further, however long they take.

@@ -28,11 +28,13 @@ const PASS_SECONDS: f64 = 30e-3;
 /// Measurements of each variant, of which the quickest counts.
 const REPETITIONS: usize = 3;
 
-/// What is kept of measurements: products' variants by name, and by bytes of weights whether relayed dispatches help.
+/// What is kept of measurements: products' variants by name, by bytes of weights whether relayed dispatches help, and by
+/// those and a pass's rows whether its products are of bytes.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
 struct Known {
     products: BTreeMap<String, Variant>,
     relay: BTreeMap<u64, bool>,
+    bytes: BTreeMap<String, bool>,
 }
 
 /// What is measured for, and with what.
@@ -78,24 +80,10 @@ impl Tuner<'_> {
             known.relay.insert(bytes, relay);
             target.relay = relay;
         }
-        for product in self.products(target, batch) {
-            let family = family(product, target, self.schedule);
-            let variants = target.variants(family, product);
-            let variant = match known.products.get(&name(product)).filter(|v| variants.contains(v)) {
-                Some(&v) => v,
-                None => {
-                    measured += 1;
-                    match self.fastest(target, batch, product, &variants)? {
-                        Some(v) => v,
-                        None => continue,
-                    }
-                }
-            };
-            known.products.insert(name(product), variant);
-            target.tuned.insert(product, variant);
-        }
+        measured += self.choose_bytes(target, batch, &mut known)?;
+        measured += self.tune_products(target, batch, &mut known)?;
         if measured > 0 {
-            log::info!("measured the kernels of {measured} matrix products in {:.2} s", start.elapsed().as_secs_f64());
+            log::info!("made {measured} choices of kernels by measurement in {:.2} s", start.elapsed().as_secs_f64());
             if let Some(file) = file {
                 write(&file, &known);
             }
@@ -103,17 +91,65 @@ impl Tuner<'_> {
         Ok(())
     }
 
+    /// Fills `target` with the variant of each product of a pass; returns how many it measured.
+    fn tune_products(&mut self, target: &mut Target, batch: Batch, known: &mut Known) -> Result<usize> {
+        let mut measured = 0;
+        for (family, product) in self.products(target, batch) {
+            let name = name(family, product);
+            let variants = target.variants(family, product);
+            let variant = match known.products.get(&name).filter(|v| variants.contains(v)) {
+                Some(&v) => v,
+                None => {
+                    measured += 1;
+                    match self.fastest(target, batch, (family, product), &variants)? {
+                        Some(v) => v,
+                        None => continue,
+                    }
+                }
+            };
+            known.products.insert(name, variant);
+            target.tuned.insert((family, product), variant);
+        }
+        Ok(measured)
+    }
+
+    /// Decides whether a pass's matrix products are of bytes, where they can be: by whole passes, each with its products'
+    /// best variants. Returns how much it measured.
+    fn choose_bytes(&mut self, target: &mut Target, batch: Batch, known: &mut Known) -> Result<usize> {
+        let weights = &self.schedule.weights;
+        if !target.can_use_bytes(weights.format, batch.rows) || target.bytes.contains_key(&batch.rows) {
+            return Ok(0);
+        }
+        let name = format!("{} bytes of weights, {} rows", weights.bytes(), batch.rows);
+        if let Some(&bytes) = known.bytes.get(&name) {
+            target.bytes.insert(batch.rows, bytes);
+            return Ok(0);
+        }
+        let mut measured = 1;
+        let mut seconds = [0.0; 2];
+        for (bytes, seconds) in [false, true].into_iter().zip(&mut seconds) {
+            target.bytes.insert(batch.rows, bytes);
+            measured += self.tune_products(target, batch, known)?;
+            *seconds = self.time_pass(target, batch)?;
+        }
+        let [half, bytes] = seconds;
+        log::info!("a pass of {} rows takes {:.3} ms, by bytes {:.3} ms", batch.rows, half * 1e3, bytes * 1e3);
+        target.bytes.insert(batch.rows, bytes < half);
+        known.bytes.insert(name, bytes < half);
+        Ok(measured)
+    }
+
     fn segments(&self) -> Vec<Segment> {
         self.schedule.segments().collect()
     }
 
-    /// Every dispatch of a tunable kernel, with its product.
-    fn dispatches(&self, target: &Target, batch: Batch) -> Vec<(Product, Dispatch)> {
+    /// Every dispatch of a tunable kernel, with its family and product.
+    fn dispatches(&self, target: &Target, batch: Batch) -> Vec<((Family, Product), Dispatch)> {
         let lowered = self.segments().into_iter().flat_map(|s| lower(self.schedule, s, batch, target, self.addresses));
         lowered.filter_map(|d| Some((product(self.schedule, &d, batch)?, d))).collect()
     }
 
-    fn products(&self, target: &Target, batch: Batch) -> Vec<Product> {
+    fn products(&self, target: &Target, batch: Batch) -> Vec<(Family, Product)> {
         let mut products = Vec::new();
         for (p, _) in self.dispatches(target, batch) {
             if !products.contains(&p) {
@@ -129,13 +165,15 @@ impl Tuner<'_> {
         &mut self,
         target: &Target,
         batch: Batch,
-        product: Product,
+        key: (Family, Product),
         variants: &[Variant],
     ) -> Result<Option<Variant>> {
+        let (family, product) = key;
+        let name = name(family, product);
         let bytes = (product.outputs * product.inputs * (1 + usize::from(product.gelu))) as f64;
         let with = |variant| {
             let mut target = target.clone();
-            target.tuned.insert(product, variant);
+            target.tuned.insert(key, variant);
             target
         };
         let mut alone = Vec::new();
@@ -145,12 +183,12 @@ impl Tuner<'_> {
             let dispatches: Vec<Dispatch> = self
                 .dispatches(&with(variant), batch)
                 .into_iter()
-                .filter(|(p, _)| *p == product)
+                .filter(|(k, _)| *k == key)
                 .take(count)
                 .map(|(_, d)| Dispatch { barrier: true, ..d })
                 .collect();
             let seconds = self.time(&[&dispatches], target.relay)? / dispatches.len() as f64;
-            log::debug!("{}: {variant:?} {:.1} us, {:.0} GB/s", name(product), seconds * 1e6, bytes / seconds / 1e9);
+            log::debug!("{name}: {variant:?} {:.1} us, {:.0} GB/s", seconds * 1e6, bytes / seconds / 1e9);
             match i {
                 0 => count = ((SECONDS / seconds) as usize).max(DISPATCHES),
                 _ => alone.push((seconds, variant)),
@@ -160,7 +198,7 @@ impl Tuner<'_> {
         let Some(&(seconds, quickest)) = alone.first() else { return Ok(None) };
         let tera = 2e-12 * bytes * product.rows as f64 / seconds;
         let gb = bytes / seconds / 1e9;
-        log::info!("{}: {quickest:?}, {:.1} us, {gb:.0} GB/s, {tera:.0} TFLOP/s", name(product), seconds * 1e6);
+        log::info!("{name}: {quickest:?}, {:.1} us, {gb:.0} GB/s, {tera:.0} TFLOP/s", seconds * 1e6);
         let near: Vec<Variant> = alone.iter().filter(|a| a.0 < NEAR * seconds).map(|a| a.1).collect();
         let mut best = (self.time_pass(&with(quickest), batch)?, quickest);
         if near.len() == 1 || best.0 > PASS_SECONDS {
@@ -172,7 +210,7 @@ impl Tuner<'_> {
                 best = (seconds, variant);
             }
         }
-        log::info!("{}: {:?}, in a pass of {:.3} ms", name(product), best.1, best.0 * 1e3);
+        log::info!("{name}: {:?}, in a pass of {:.3} ms", best.1, best.0 * 1e3);
         Ok(Some(best.1))
     }
 
@@ -219,25 +257,24 @@ impl Tuner<'_> {
     }
 }
 
-/// The product of a dispatch of a tunable kernel.
-fn product(schedule: &Schedule, dispatch: &Dispatch, batch: Batch) -> Option<Product> {
-    let gelu = match dispatch.kernel.module {
-        Module::LinearDotInt8 | Module::LinearMatrixInt8 => false,
-        Module::LinearDotGeluInt8 => true,
+/// The family and product of a dispatch of a tunable kernel.
+fn product(schedule: &Schedule, dispatch: &Dispatch, batch: Batch) -> Option<(Family, Product)> {
+    let (family, gelu) = match dispatch.kernel.module {
+        Module::LinearDotInt8 => (Family::Dot, false),
+        Module::LinearDotGeluInt8 => (Family::Dot, true),
+        Module::LinearMatrixInt8 => (Family::Matrix, false),
+        Module::LinearBytesInt8 | Module::LinearBytesNarrowInt8 => (Family::Bytes, false),
         _ => return None,
     };
     let step = schedule.steps.get(dispatch.steps.start)?;
     let Op::Linear { weight, .. } = step.op else { return None };
-    Some(Product::new(weight, batch.count(step.rows), gelu))
-}
-
-fn family(product: Product, target: &Target, schedule: &Schedule) -> Family {
-    target.family(schedule.weights.format, product.rows)
+    Some((family, Product::new(weight, batch.count(step.rows), gelu)))
 }
 
 /// As the file and the log name a product.
-fn name(p: Product) -> String {
-    format!("{}{} x {}, {} rows", if p.gelu { "2 x " } else { "" }, p.outputs, p.inputs, p.rows)
+fn name(family: Family, p: Product) -> String {
+    let by = if family == Family::Bytes { ", by bytes" } else { "" };
+    format!("{}{} x {}, {} rows{by}", if p.gelu { "2 x " } else { "" }, p.outputs, p.inputs, p.rows)
 }
 
 fn file(gpu: &Gpu) -> Option<PathBuf> {

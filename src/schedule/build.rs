@@ -106,13 +106,13 @@ impl Slots {
         let (q, kv) = (shape.q_width(), shape.kv_width());
         Slots {
             residual: arena.add("residual", rows, h),
-            normed: arena.add_input("normed", rows, h),
+            normed: arena.add_input("normed", rows, h, true),
             qkv: arena.add("qkv", rows, q + 2 * kv),
-            attended: arena.add_input("attended", rows, q),
+            attended: arena.add_input("attended", rows, q, false),
             sublayer: arena.add("sublayer", rows, h),
             gate_up: arena.add("gate_up", rows, 2 * f),
-            gated: arena.add_input("gated", rows, f),
-            head_in: arena.add_input("head_in", extent.head_rows, h),
+            gated: arena.add_input("gated", rows, f, true),
+            head_in: arena.add_input("head_in", extent.head_rows, h, true),
             logits: arena.add("logits", extent.head_rows, shape.vocab),
         }
     }

@@ -73,6 +73,8 @@ pub struct Packed {
     pub stride: usize,
     /// Elements of a row, zeros behind the slot's width.
     pub padded: usize,
+    /// Whether its writer has whole rows at hand, and so knows a row's largest element.
+    pub whole_rows: bool,
 }
 
 /// Counters of workgroups by which dispatches wait for each other, and bytes from one to the next: a cache line.
@@ -116,14 +118,14 @@ impl ArenaLayout {
         slot
     }
 
-    /// As [`ArenaLayout::add`], for an input of linear steps, with room for its packed form.
-    pub fn add_input(&mut self, name: &'static str, rows: usize, width: usize) -> Slot {
+    /// As [`ArenaLayout::add`], for an input of linear steps, with room for its packed form; `whole_rows` as in [`Packed`].
+    pub fn add_input(&mut self, name: &'static str, rows: usize, width: usize, whole_rows: bool) -> Slot {
         let slot = self.add(name, rows, width);
         let padded = width.next_multiple_of(32);
         // Planes are the larger form: two bytes an element and an f32 scale for 16.
         let stride = (2 * padded + padded / 4).next_multiple_of(64);
         let offset = self.reserve((rows * stride) as u64);
-        self.packed.push((slot, Packed { offset, stride, padded }));
+        self.packed.push((slot, Packed { offset, stride, padded, whole_rows }));
         slot
     }
 
