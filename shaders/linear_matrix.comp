@@ -17,7 +17,9 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
+#define RELAY
 #include "common.glsl"
+#include "relay.glsl"
 
 layout(push_constant) uniform Push {
     Words state;
@@ -33,7 +35,11 @@ layout(push_constant) uniform Push {
     uint x_stride;   // bytes, a multiple of 64
     uint out_stride; // elements
     uint splits;     // workgroups that share a tile's inputs
+    uint turn;       // relay.glsl
+    uint before;
 };
+
+layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED readonly buffer Inputs4 { uvec4 at[]; };
 
 layout(constant_id = 1) const uint BM = 64;
 layout(constant_id = 2) const uint BN = 64;
@@ -128,7 +134,7 @@ uint bank_order(uint i, uint parts) {
 uint w_row(uint load) { return UNITS == 5 ? bank_order(load / W_PARTS, W_PARTS) : load / W_PARTS; }
 uint x_row(uint load) { return UNITS == 5 ? bank_order(load / X_PARTS, X_PARTS) : load / X_PARTS; }
 
-void main() {
+void make_tile() {
     uint live = live_rows(state, which);
     uint split = gl_WorkGroupID.x % splits, row_tile = gl_WorkGroupID.x / splits;
     uint r0 = row_tile * BM, n0 = gl_WorkGroupID.y * BN;
@@ -181,19 +187,21 @@ void main() {
     uvec4 x_next[SLOTS * X_EACH];
 
     // What lies behind the inputs' end reads as zero.
-#define FETCH(slot, step)                                                                                              \
+#define FETCH_W(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                     \
         uint at = (step) * BK + (id + i * WORKGROUP) % W_PARTS * 16;                                                   \
         w_next[(slot) * W_EACH + i] = uvec4(0);                                                                        \
         if ((step) < step_end && at < k) w_next[(slot) * W_EACH + i] = Words4(w_tile + (w_at[i] + (step) * BK)).at[0]; \
-    }                                                                                                                  \
+    }
+#define FETCH_X(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                     \
         uint at = (step) * BK + (id + i * WORKGROUP) % X_PARTS * PER_UNIT;                                             \
         x_next[(slot) * X_EACH + i] = uvec4(0);                                                                        \
         if ((step) < step_end && at < k) {                                                                             \
-            x_next[(slot) * X_EACH + i] = Words4(x_tile + (x_at[i] + (step) * BK * (16 / PER_UNIT))).at[0];            \
+            x_next[(slot) * X_EACH + i] = Inputs4(x_tile + (x_at[i] + (step) * BK * (16 / PER_UNIT))).at[0];            \
         }                                                                                                              \
     }
+#define FETCH(slot, step) FETCH_W(slot, step) FETCH_X(slot, step)
 #ifdef BYTES
 #define STORE_W(to, loaded) STORE_UNIT(to, loaded)
 #define STORE_X(to, loaded) STORE_UNIT(to, loaded)
@@ -222,7 +230,9 @@ void main() {
 #define LOAD_B(b, j)                                                                                                   \
     coopMatLoad(b, tiles, b_at_step + (j) * N * UNITS * PIECES, UNITS * PIECES, gl_CooperativeMatrixLayoutColumnMajor);
 
-    [[unroll]] for (uint d = 0; d < DEPTH; ++d) { FETCH(d, step_first + d) }
+    [[unroll]] for (uint d = 0; d < DEPTH; ++d) { FETCH_W(d, step_first + d) }
+    relay_wait(state, turn, before);
+    [[unroll]] for (uint d = 0; d < DEPTH; ++d) { FETCH_X(d, step_first + d) }
     if (BUFFERS == 2) {
         STORE(0, 0)
         FETCH(0, step_first + DEPTH)
@@ -342,4 +352,9 @@ void main() {
         float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];
         y_out.at[r * out_stride + o] = y * scales.at[o] * x_scale;
     }
+}
+
+void main() {
+    make_tile();
+    relay_pass(state, turn);
 }

@@ -4,7 +4,9 @@
 // x, up f32 [rows, width]; out in any form.
 // An invocation keeps VECS times four elements in registers, WORKGROUP apart.
 // Bytes per row: 4 or 8 * width read, 2 to 4 * width written; about 12 operations an element.
+#define RELAY
 #include "common.glsl"
+#include "relay.glsl"
 #include "forms.glsl"
 layout(constant_id = 1) const uint VECS = 1;
 layout(constant_id = 2) const uint FORM = 1;
@@ -19,6 +21,8 @@ layout(push_constant) uniform Push {
     uint in_stride;   // of x and up: elements
     uint out_stride;  // bytes
     uint padded;      // P
+    uint turn;        // relay.glsl
+    uint before;
 };
 
 uint at(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP; }
@@ -34,9 +38,8 @@ vec4 load4(Floats row, uint r, uint e) {
     return v;
 }
 
-void main() {
-    uint r = gl_WorkGroupID.y;
-    if (r >= live_rows(state, which)) return;
+void pack_row(uint r) {
+    relay_wait(state, turn, before);
     vec4 v[VECS];
     uint top = 0;
     [[unroll]] for (uint i = 0; i < VECS; ++i) {
@@ -59,4 +62,10 @@ void main() {
         if (FORM == FORM_PLANES) write_planes4(row, padded, at(i), v[i]);
         if (FORM == FORM_HALF || FORM == FORM_BYTES) write_row4(FORM, row, padded, at(i), v[i], top);
     }
+}
+
+void main() {
+    uint r = gl_WorkGroupID.y;
+    if (r < live_rows(state, which)) pack_row(r);
+    relay_pass(state, turn);
 }

@@ -11,7 +11,7 @@ use kiln::gpu::dispatch::Addresses;
 use kiln::gpu::inspect::Compiled;
 use kiln::gpu::kernels::{Kernel, Module, Pipelines, constants};
 use kiln::gpu::linear::{Family, Product, Target};
-use kiln::gpu::lower::{Batch, lower};
+use kiln::gpu::lower::{Batch, Order, lower};
 use kiln::gpu::matrix::{Operands, Units};
 use kiln::gpu::{Choice, Gpu, ceiling, matrix};
 use kiln::model::{Shape, WeightFormat, presets};
@@ -168,9 +168,11 @@ fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
 
 /// The kinds of passes that are baked: prompts and batches.
 fn batches() -> impl Iterator<Item = Batch> {
-    let prompts = [1, 8, 64, 512].map(|rows| (rows, true));
-    let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, false));
-    prompts.into_iter().chain(batches).map(|(rows, consecutive)| Batch { rows, head_rows: rows.min(8), consecutive })
+    let prompts = [1, 8, 64, 512].map(|rows| (rows, Order::Consecutive));
+    let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, Order::Apart));
+    let mixed = [(512, Order::Mixed)];
+    let all = prompts.into_iter().chain(batches).chain(mixed);
+    all.map(|(rows, order)| Batch { rows, head_rows: rows.min(8), order })
 }
 
 fn chosen(schedule: &Schedule, batch: Batch, target: &Target) -> Vec<Kernel> {

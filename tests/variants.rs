@@ -134,26 +134,38 @@ fn worth_compiling(gpu: &Gpu, variant: &Variant) -> bool {
     gpu.caps.kind != vk::PhysicalDeviceType::CPU || products * t.depth.max(1) <= 128
 }
 
-/// A relayed pass computes what one behind barriers does, bit by bit, whole or in pieces, past the window.
+/// A relayed pass computes what one behind barriers does, bit by bit: whole or in pieces, past the window, rows of a prompt
+/// and of several sequences.
 #[test]
 fn relayed_dispatches_change_no_bit() {
-    for kernels in [Kernels::Dot, Kernels::Float] {
+    for kernels in [Kernels::Dot, Kernels::Float, Kernels::Matrix, Kernels::Bytes] {
         for budget in [Options::default().submit_budget, Duration::from_nanos(1)] {
             let [relayed, behind_barriers] = [true, false].map(|relay| {
-                let options = Options { relay: Some(relay), submit_budget: budget, ..options(kernels, 1, None) };
-                let mut executor = load(&golden("tiny"), options);
-                let mut session = Session::new(0, 64);
-                session.prefill(executor.as_mut(), &[2]).unwrap();
-                let mut seen: Vec<u32> = Vec::new();
-                for _ in 0..40 {
-                    seen.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
-                    let next = executor.next(0);
-                    session.decode(executor.as_mut(), next).unwrap();
-                }
-                seen
+                let options = options(kernels, 8, None);
+                let options =
+                    Options { relay: Some(relay), submit_budget: budget, sequences: 6, head_rows: 6, ..options };
+                logits_of_two_batches(load(&golden("tiny"), options).as_mut())
             });
             assert!(relayed == behind_barriers, "{kernels:?}, submits of {budget:?}");
         }
     }
     assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+/// Bits of the logits of a prompt of 9 tokens, then of 30 passes of one sequence, then of 4 passes of six.
+fn logits_of_two_batches(executor: &mut dyn Executor) -> Vec<u32> {
+    let mut seen = Vec::new();
+    let mut session = Session::new(0, 64);
+    session.prefill(executor, &[2, 5, 6, 7, 8, 9, 10, 11, 12]).unwrap();
+    for _ in 0..30 {
+        seen.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+        let next = executor.next(0);
+        session.decode(executor, next).unwrap();
+    }
+    for position in 0..4 {
+        let rows: Vec<Row> = (0..6).map(|i| Row { token: 20 + i, position, sequence: i }).collect();
+        executor.forward(&rows, Some(HeadRows { first: 0, count: 6 })).unwrap();
+        (0..6).for_each(|r| seen.extend(executor.logits(r).unwrap().iter().map(|x| x.to_bits())));
+    }
+    seen
 }

@@ -47,7 +47,18 @@ macro_rules! modules {
                 use Module::*;
                 matches!(
                     self,
-                    RmsNorm | NormAdd | NormAddNorm | LinearDotInt8 | LinearDotGeluInt8 | AttendF16 | AttendF32
+                    RmsNorm
+                        | NormAdd
+                        | NormAddNorm
+                        | LinearDotInt8
+                        | LinearDotGeluInt8
+                        | LinearMatrixInt8
+                        | LinearBytesInt8
+                        | LinearBytesNarrowInt8
+                        | AttendF16
+                        | AttendF32
+                        | Pack
+                        | GatedGelu
                 )
             }
 
@@ -102,11 +113,6 @@ pub struct Kernel {
 impl Kernel {
     /// Index of the constant that says that a pass has one row (common.glsl).
     pub const SINGLE: usize = 7;
-
-    /// Whether dispatches of it can be relayed: in passes of one row, where there is no workgroup without work.
-    pub fn can_relay(&self) -> bool {
-        self.module.relays() && self.constants[Kernel::SINGLE] == 1
-    }
 }
 
 /// Specialization constants of a kernel, from constant 1 on.

@@ -117,7 +117,7 @@ pub struct Target {
     /// Whether matrix units multiply bytes, where they can, in passes of up to so many rows: that of the least number that
     /// is not below a pass's. Beyond all they do not.
     pub bytes: BTreeMap<usize, bool>,
-    /// Dispatches of passes of one row start beside those that they wait for ([`super::relay`]).
+    /// Dispatches start beside those that they wait for ([`super::relay`]).
     pub relay: bool,
     /// The variant for every product that can have it: for tests.
     pub forced: Option<Variant>,

@@ -6,6 +6,7 @@ use super::dispatch::{Addresses, Dispatch, Push};
 use super::kernels::{Constants, Kernel, Module, constants};
 use super::linear::{Form, Product, Target, Variant};
 use super::matrix::{self, AttendPush, LinearPush, Units};
+use crate::executor::Row;
 use crate::model::WeightFormat;
 use crate::schedule::build::{ARGMAX_GROUPS, SPLIT_ROWS};
 use crate::schedule::layout::{COUNTER_BYTES, Packed, StateLayout};
@@ -35,8 +36,31 @@ pub struct Batch {
     pub rows: usize,
     /// Rows of logits at most.
     pub head_rows: usize,
-    /// All rows are consecutive positions of one sequence.
-    pub consecutive: bool,
+    /// How the rows stand to each other.
+    pub order: Order,
+}
+
+/// How the rows of a pass stand to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Consecutive positions of one sequence.
+    Consecutive,
+    /// One each of several sequences, these in ascending order: no row sees another's key.
+    Apart,
+    /// Any.
+    Mixed,
+}
+
+impl Order {
+    /// Whether these rows stand so.
+    pub fn holds(self, rows: &[Row]) -> bool {
+        let mut pairs = rows.windows(2);
+        match self {
+            Order::Consecutive => pairs.all(|w| w[0].sequence == w[1].sequence && w[0].position + 1 == w[1].position),
+            Order::Apart => pairs.all(|w| w[0].sequence < w[1].sequence),
+            Order::Mixed => true,
+        }
+    }
 }
 
 impl Batch {
@@ -224,7 +248,7 @@ impl Lowering<'_> {
                 let q = Heads { x: q, weight: wq, eps: eq, inv_freq: fq, heads };
                 let k = Heads { x: k, weight: wk, eps: ek, inv_freq: fk, heads: kv_heads };
                 if same_rows(4)
-                    && self.batch.rows == 1
+                    && (self.batch.rows == 1 || self.batch.order == Order::Apart)
                     && (eq, fq) == (ek, fk)
                     && let Op::Attend { q: q2, ring: r2, out, heads: h2, scale, window } = steps[3].op
                     && (q2, r2, h2) == (q.x, ring, heads)
@@ -415,7 +439,7 @@ impl Lowering<'_> {
             false => (Form::F32, None),
         };
         if let (Some(units), Some(p), None) = (self.target.units, packed, prepare) {
-            let fits = form == Form::Half && self.batch.consecutive && a.ring.element == KvType::F16;
+            let fits = form == Form::Half && self.batch.order == Order::Consecutive && a.ring.element == KvType::F16;
             let dim = a.ring.head_dim;
             let variants = matrix::attend_variants(units, a.heads, a.ring.kv_heads, dim);
             if let Some(attend) = variants.first().filter(|_| fits && self.batch.rows >= MATRIX_QUERIES) {

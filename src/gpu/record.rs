@@ -53,7 +53,7 @@ impl<'a> Recorder<'a> {
     /// The pipeline and what the push constants point to outlive the command buffer.
     pub(super) unsafe fn dispatch(&mut self, d: &Dispatch, pipeline: vk::Pipeline, wait: bool) {
         let mut push = d.push;
-        let relayed = self.relay.filter(|_| wait && d.kernel.can_relay());
+        let relayed = self.relay.filter(|_| wait && d.kernel.module.relays());
         if let Some(relay) = relayed {
             if self.taken == RELAY_COUNTERS {
                 self.reset(relay);

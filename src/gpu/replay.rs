@@ -7,7 +7,7 @@ use super::device::Gpu;
 use super::dispatch::{Addresses, Dispatch};
 use super::kernels::Pipelines;
 use super::linear::{Target, Variant};
-use super::lower::{Batch, lower};
+use super::lower::{Batch, Order, lower};
 use super::memory::{Access, Buffer};
 use super::profile::Profiler;
 use super::record::Relay;
@@ -53,7 +53,7 @@ pub struct Options {
     pub kernels: Kernels,
     /// The variant of linear kernels to use wherever it can be, instead of what is measured.
     pub variant: Option<Variant>,
-    /// Whether dispatches of passes of one row are relayed ([`super::record`]), instead of what is measured.
+    /// Whether dispatches are relayed ([`super::record`]), instead of what is measured.
     pub relay: Option<bool>,
 }
 
@@ -243,10 +243,9 @@ impl Vulkan {
             // f16 pairs of 0.5 to 1 and small f32s, whichever they are read as.
             *word = 0x3800_3800 | (i as u32).wrapping_mul(0x9e37_79b9) >> 3 & 0x03ff_03ff;
         }
-        let sequences = self.schedule.extent.sequences;
         let most = self.schedule.extent.max_rows;
         let decodes =
-            |b: &Batch| b.rows == 1 || !b.consecutive && b.rows <= sequences || b.consecutive && b.rows == most;
+            |b: &Batch| b.rows == 1 || b.order == Order::Apart || b.order == Order::Consecutive && b.rows == most;
         for batch in self.batches().into_iter().filter(decodes) {
             let batch = Batch { head_rows: batch.rows.min(batch.head_rows), ..batch };
             let row = Row { token: 0, position: 0, sequence: 0 };
@@ -270,15 +269,12 @@ impl Vulkan {
     /// The kinds of passes worth baking: a row; prompts, by powers of eight; batches, by powers of two; the largest pass.
     fn batches(&self) -> Vec<Batch> {
         let e = &self.schedule.extent;
-        let prompts = [1, 8, 64].into_iter().filter(|&n| n < e.max_rows).chain([e.max_rows]).map(|n| (n, true));
+        let prompts =
+            [1, 8, 64].into_iter().filter(|&n| n < e.max_rows).chain([e.max_rows]).map(|n| (n, Order::Consecutive));
         let powers = (1..).map(|i| 1usize << i).take_while(|&n| n < e.sequences);
-        let batches = powers.chain([e.sequences]).filter(|_| e.sequences > 1).map(|n| (n, false));
-        let any = [(e.max_rows, false)].into_iter().filter(|_| e.max_rows > e.sequences.max(1));
-        prompts
-            .chain(batches)
-            .chain(any)
-            .map(|(rows, consecutive)| Batch { rows, head_rows: e.head_rows, consecutive })
-            .collect()
+        let batches = powers.chain([e.sequences]).filter(|_| e.sequences > 1).map(|n| (n, Order::Apart));
+        let any = [(e.max_rows, Order::Mixed)].into_iter().filter(|_| e.sequences > 1);
+        prompts.chain(batches).chain(any).map(|(rows, order)| Batch { rows, head_rows: e.head_rows, order }).collect()
     }
 
     fn bake(&mut self) -> Result<()> {
@@ -287,7 +283,7 @@ impl Vulkan {
         self.target = target.clone();
         let addresses = self.addresses();
         let head_rows = self.schedule.extent.head_rows;
-        let one_row = Batch { rows: 1, head_rows: 1, consecutive: true };
+        let one_row = Batch { rows: 1, head_rows: 1, order: Order::Consecutive };
         let head =
             |rows| lower(&self.schedule, Segment::Head, Batch { head_rows: rows, ..one_row }, &target, &addresses);
         let heads = [head(1), head(head_rows)];
@@ -361,10 +357,10 @@ impl Vulkan {
 
     /// Index of the smallest baked kind that holds these rows.
     fn kind_for(&self, rows: &[Row]) -> usize {
-        let consecutive = rows.windows(2).all(|w| w[0].sequence == w[1].sequence && w[0].position + 1 == w[1].position);
-        let fits = |k: &Baked| k.batch.rows >= rows.len() && (consecutive || !k.batch.consecutive);
+        let fits = |k: &Baked| k.batch.rows >= rows.len() && k.batch.order.holds(rows);
         let fit = (0..self.kinds.len()).filter(|&i| fits(&self.kinds[i]));
-        fit.min_by_key(|&i| (self.kinds[i].batch.rows, !self.kinds[i].batch.consecutive)).unwrap_or(0)
+        // Of the same size, the one that says most of its rows.
+        fit.min_by_key(|&i| (self.kinds[i].batch.rows, self.kinds[i].batch.order == Order::Mixed)).unwrap_or(0)
     }
 
     /// Submits a pass, whole where it is known to keep to the budget, else in pieces that do.

@@ -69,16 +69,7 @@ impl Tuner<'_> {
         let mut measured = 0;
         // First, so that variants are judged in passes as they will run.
         if batch.rows == 1 {
-            let bytes = self.schedule.weights.bytes();
-            let relay = match known.relay.get(&bytes) {
-                Some(&r) => r,
-                None => {
-                    measured += 1;
-                    self.relay_helps(target, batch)?
-                }
-            };
-            known.relay.insert(bytes, relay);
-            target.relay = relay;
+            measured += self.choose_relay(target, batch, &mut known)?;
         }
         measured += self.choose_bytes(target, batch, &mut known)?;
         measured += self.tune_products(target, batch, &mut known)?;
@@ -95,7 +86,7 @@ impl Tuner<'_> {
     fn tune_products(&mut self, target: &mut Target, batch: Batch, known: &mut Known) -> Result<usize> {
         let mut measured = 0;
         for (family, product) in self.products(target, batch) {
-            let name = name(family, product);
+            let name = name(family, product, target.relay);
             let variants = target.variants(family, product);
             let variant = match known.products.get(&name).filter(|v| variants.contains(v)) {
                 Some(&v) => v,
@@ -113,8 +104,26 @@ impl Tuner<'_> {
         Ok(measured)
     }
 
-    /// Decides whether a pass's matrix products are of bytes, where they can be: by whole passes, each with its products'
-    /// best variants. Returns how much it measured.
+    /// Decides whether dispatches are relayed, by whole passes of a row. Returns how much it measured.
+    fn choose_relay(&mut self, target: &mut Target, batch: Batch, known: &mut Known) -> Result<usize> {
+        let weights = self.schedule.weights.bytes();
+        if let Some(&relay) = known.relay.get(&weights) {
+            target.relay = relay;
+            return Ok(0);
+        }
+        let (seconds, measured) = self.compare(target, batch, known, |target, relay| target.relay = relay)?;
+        let stalled = self.take_stalled();
+        target.relay = seconds[1] < seconds[0] && !stalled;
+        if stalled {
+            log::info!("dispatches are not relayed: this device does not start them in order");
+        }
+        log::info!("a pass takes {:.3} ms, with relayed dispatches {:.3} ms", seconds[0] * 1e3, seconds[1] * 1e3);
+        known.relay.insert(weights, target.relay);
+        Ok(measured)
+    }
+
+    /// Decides whether a pass's matrix products are of bytes, where they can be, by whole passes. Returns how much it
+    /// measured.
     fn choose_bytes(&mut self, target: &mut Target, batch: Batch, known: &mut Known) -> Result<usize> {
         let weights = &self.schedule.weights;
         if !target.can_use_bytes(weights.format, batch.rows) || target.bytes.contains_key(&batch.rows) {
@@ -125,18 +134,32 @@ impl Tuner<'_> {
             target.bytes.insert(batch.rows, bytes);
             return Ok(0);
         }
-        let mut measured = 1;
-        let mut seconds = [0.0; 2];
-        for (bytes, seconds) in [false, true].into_iter().zip(&mut seconds) {
+        let set = |target: &mut Target, bytes| {
             target.bytes.insert(batch.rows, bytes);
-            measured += self.tune_products(target, batch, known)?;
-            *seconds = self.time_pass(target, batch)?;
-        }
-        let [half, bytes] = seconds;
+        };
+        let ([half, bytes], measured) = self.compare(target, batch, known, set)?;
         log::info!("a pass of {} rows takes {:.3} ms, by bytes {:.3} ms", batch.rows, half * 1e3, bytes * 1e3);
         target.bytes.insert(batch.rows, bytes < half);
         known.bytes.insert(name, bytes < half);
         Ok(measured)
+    }
+
+    /// Seconds of a pass without and with something, each with its products' best variants, and how much was measured.
+    fn compare(
+        &mut self,
+        target: &mut Target,
+        batch: Batch,
+        known: &mut Known,
+        set: impl Fn(&mut Target, bool),
+    ) -> Result<([f64; 2], usize)> {
+        let mut measured = 1;
+        let mut seconds = [0.0; 2];
+        for (on, seconds) in [false, true].into_iter().zip(&mut seconds) {
+            set(target, on);
+            measured += self.tune_products(target, batch, known)?;
+            *seconds = self.time_pass(target, batch)?;
+        }
+        Ok((seconds, measured))
     }
 
     fn segments(&self) -> Vec<Segment> {
@@ -169,7 +192,7 @@ impl Tuner<'_> {
         variants: &[Variant],
     ) -> Result<Option<Variant>> {
         let (family, product) = key;
-        let name = name(family, product);
+        let name = name(family, product, target.relay);
         let bytes = (product.outputs * product.inputs * (1 + usize::from(product.gelu))) as f64;
         let with = |variant| {
             let mut target = target.clone();
@@ -221,20 +244,6 @@ impl Tuner<'_> {
         self.time(&segments.iter().map(Vec::as_slice).collect::<Vec<_>>(), target.relay)
     }
 
-    /// Whether the device can relay, and a whole pass is quicker so.
-    fn relay_helps(&mut self, target: &Target, batch: Batch) -> Result<bool> {
-        let without = self.time_pass(&Target { relay: false, ..target.clone() }, batch)?;
-        let with = self.time_pass(&Target { relay: true, ..target.clone() }, batch)?;
-        let stalled = self.take_stalled();
-        log::info!(
-            "a pass takes {:.3} ms, with relayed dispatches {:.3} ms{}",
-            without * 1e3,
-            with * 1e3,
-            if stalled { ", but they are not started in order" } else { "" }
-        );
-        Ok(with < without && !stalled)
-    }
-
     /// Whether a dispatch waited in vain since this was last asked.
     fn take_stalled(&mut self) -> bool {
         let words: Option<&mut [u32]> = self.arena.bytes_mut().map(bytemuck::cast_slice_mut);
@@ -272,9 +281,10 @@ fn product(schedule: &Schedule, dispatch: &Dispatch, batch: Batch) -> Option<(Fa
 }
 
 /// As the file and the log name a product.
-fn name(family: Family, p: Product) -> String {
+fn name(family: Family, p: Product, relay: bool) -> String {
     let by = if family == Family::Bytes { ", by bytes" } else { "" };
-    format!("{}{} x {}, {} rows{by}", if p.gelu { "2 x " } else { "" }, p.outputs, p.inputs, p.rows)
+    let relayed = if relay { ", relayed" } else { "" };
+    format!("{}{} x {}, {} rows{by}{relayed}", if p.gelu { "2 x " } else { "" }, p.outputs, p.inputs, p.rows)
 }
 
 fn file(gpu: &Gpu) -> Option<PathBuf> {
