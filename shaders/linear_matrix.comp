@@ -161,7 +161,8 @@ void make_tile() {
     }
     [[unroll]] for (uint i = 0; i < X_EACH; ++i) {
         uint load = id + i * WORKGROUP, part = load % X_PARTS, row = x_row(load);
-        x_at[i] = min(row % BM, live - 1 - r0) * x_stride + row / BM * padded + part * 16;
+        uint plane = PLANES == 1 ? 0 : row / BM;
+        x_at[i] = min(row - plane * BM, live - 1 - r0) * x_stride + plane * padded + part * 16;
         x_to[i] = row * UNITS + part;
     }
 

@@ -1,8 +1,10 @@
-// pack, two variants, one workgroup a row: f32 rows into the form (forms.glsl) that the next linear step reads.
+// pack, two variants, one or several workgroups a row: f32 rows into the form (forms.glsl) that the next linear step reads.
 //   pack:       out[r] = x[r]
 //   gated_gelu: out[r] = gelu_tanh(x[r]) * up[r]
 // x, up f32 [rows, width]; out in any form.
-// An invocation keeps VECS times four elements in registers, WORKGROUP apart.
+// An invocation keeps VECS times four elements in registers, WORKGROUP apart. Forms with a scale a row need its largest
+// element: where there are few rows, gated_gelu writes f32 in several workgroups a row, each of which leaves its largest in
+// `tops`, and pack in as many takes the largest of these.
 // Bytes per row: 4 or 8 * width read, 2 to 4 * width written; about 12 operations an element.
 #define RELAY
 #include "common.glsl"
@@ -10,12 +12,14 @@
 #include "forms.glsl"
 layout(constant_id = 1) const uint VECS = 1;
 layout(constant_id = 2) const uint FORM = 1;
+layout(constant_id = 3) const uint PARTS = 1;  // workgroups of a row
 
 layout(push_constant) uniform Push {
     Words state;
     Floats x;
     Floats up;
     uint64_t y_out;
+    Words tops;       // bits of each part's largest magnitude, [rows, PARTS], with PARTS > 1
     uint which;       // state word that counts the rows
     uint width;       // even
     uint in_stride;   // of x and up: elements
@@ -25,7 +29,7 @@ layout(push_constant) uniform Push {
     uint before;
 };
 
-uint at(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP; }
+uint at(uint i) { return gl_LocalInvocationID.x + (gl_WorkGroupID.x * VECS + i) * WORKGROUP; }
 
 // Four elements of a row from element e; zeros past its end, which need not be that of a vec4.
 vec4 load4(Floats row, uint r, uint e) {
@@ -52,11 +56,28 @@ void pack_row(uint r) {
         top = max(top, magnitude(y));
     }
     uint64_t row = y_out + uint64_t(r) * out_stride;
-    if (FORM == FORM_HALF || FORM == FORM_BYTES) top = workgroup_top(top);
+    bool scaled = FORM == FORM_HALF || FORM == FORM_BYTES;
+    if (PARTS == 1) {
+        if (scaled) top = workgroup_top(top);
+    } else {
+#ifdef GELU
+        top = workgroup_top(top);
+        if (gl_LocalInvocationID.x == 0) tops.at[r * PARTS + gl_WorkGroupID.x] = top;
+#else
+        top = 0;
+        if (scaled) {
+            [[unroll]] for (uint i = 0; i < PARTS; ++i) top = max(top, tops.at[r * PARTS + i]);
+        }
+#endif
+    }
     [[unroll]] for (uint i = 0; i < VECS; ++i) {
         if (FORM == FORM_F32) {
-            [[unroll]] for (uint e = 0; e < 4; ++e) {
-                if (at(i) * 4 + e < width) Floats(row).at[at(i) * 4 + e] = v[i][e];
+            if (at(i) * 4 + 4 <= width) {
+                Float4s(row).at[at(i)] = v[i];
+            } else {
+                [[unroll]] for (uint e = 0; e < 4; ++e) {
+                    if (at(i) * 4 + e < width) Floats(row).at[at(i) * 4 + e] = v[i][e];
+                }
             }
         }
         if (FORM == FORM_PLANES) write_planes4(row, padded, at(i), v[i]);

@@ -239,7 +239,12 @@ impl Product {
 /// A CPU driver takes minutes to compile a subgroup's part of a large tile, all unrolled in matrices of 8 x 8.
 fn worth_compiling(bench: &Bench, variant: &Linear) -> bool {
     let (t, u) = (variant.tile, bench.units);
-    let products = (t.subgroup_rows / u.m) * (t.subgroup_outputs / u.n) * (t.inputs / t.input_parts / u.k);
+    let k = match variant.operands {
+        Operands::Half => u.k,
+        // Each product is two.
+        Operands::Bytes => u.bytes_k.unwrap() / 2,
+    };
+    let products = (t.subgroup_rows / u.m) * (t.subgroup_outputs / u.n) * (t.inputs / t.input_parts / k);
     bench.gpu.caps.kind != vk::PhysicalDeviceType::CPU || products * t.depth.max(1) <= 128
 }
 

@@ -8,7 +8,7 @@ use super::linear::{Form, Product, Target, Variant};
 use super::matrix::{self, AttendPush, LinearPush, Units};
 use crate::executor::Row;
 use crate::model::WeightFormat;
-use crate::schedule::build::{ARGMAX_GROUPS, SPLIT_ROWS};
+use crate::schedule::build::{ARGMAX_GROUPS, SPLIT_ROWS, TOP_PARTS, TOP_ROWS};
 use crate::schedule::layout::{COUNTER_BYTES, Packed, StateLayout};
 use crate::schedule::step::{KvType, Matrix, Op, Ring, Rows, Slot, Vector, WeightBuffer};
 use crate::schedule::{Schedule, Segment, Step};
@@ -116,7 +116,7 @@ pub fn lower(
         }
         out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier });
         at += taken;
-        if let Some(Lowered { kernel, push, groups, .. }) = l.pack(&steps[taken - 1], kernel.module) {
+        if let Some(Lowered { kernel, push, groups, .. }) = l.pack(&steps[taken - 1], kernel) {
             // Whoever waits for the step waits for this too, which is not behind a barrier yet.
             settled = at - 1;
             out.push(Dispatch { steps: at..at, kernel, push, groups, barrier: true });
@@ -191,11 +191,16 @@ impl Lowering<'_> {
     }
 
     /// Brings what a step has written into the form that linear steps read it in, where its kernel did not do so.
-    fn pack(&self, step: &Step, module: Module) -> Option<Lowered> {
+    fn pack(&self, step: &Step, kernel: Kernel) -> Option<Lowered> {
+        let mut parts = 1;
         let out = match step.op {
             Op::Embed { out, .. } | Op::Linear { out, .. } => out,
             Op::Attend { out, ring, .. } if !whole_blocks(ring.head_dim) => out,
-            Op::GatedGelu { out, .. } if writes_f32_only(module) => out,
+            Op::GatedGelu { out, .. } if writes_f32_only(kernel.module) => out,
+            Op::GatedGelu { out, .. } if self.gelu_parts(step.rows, out) > 1 => {
+                parts = self.gelu_parts(step.rows, out);
+                out
+            }
             Op::NormAdd { residual, .. } => residual,
             Op::HeadNormRope { x, .. } | Op::Softcap { x, .. } => x,
             Op::RmsNorm { .. } | Op::Attend { .. } | Op::GatedGelu { .. } | Op::KvWrite { .. } | Op::Argmax { .. } => {
@@ -209,13 +214,21 @@ impl Lowering<'_> {
             .address(self.slot(out))
             .address(self.slot(out))
             .address(self.addresses.arena + packed.offset)
+            .address(self.addresses.arena + self.schedule.scratch.tops)
             .word(Self::state_word(step.rows))
             .word(out.width)
             .word(out.stride)
             .word(packed.stride)
             .word(packed.padded);
-        let kernel = row_kernel(Module::Pack, packed.padded, [form as u32]);
-        Some(Lowered { kernel, push, groups: [1, self.count(step.rows) as u32, 1], taken: 0 })
+        let kernel = row_kernel(Module::Pack, packed.padded.div_ceil(parts), [form as u32, parts as u32]);
+        Some(Lowered { kernel, push, groups: [parts as u32, self.count(step.rows) as u32, 1], taken: 0 })
+    }
+
+    /// Workgroups that make a row of the gated product. Several leave it in f32, because none of them knows the scale that its
+    /// form takes.
+    fn gelu_parts(&self, rows: Rows, out: Slot) -> usize {
+        let scaled = matches!(self.form(out, rows).0, Form::Half | Form::Bytes);
+        if scaled && self.count(rows) <= TOP_ROWS { TOP_PARTS } else { 1 }
     }
 
     /// The declared fusions: several steps that one kernel runs together.
@@ -416,19 +429,22 @@ impl Lowering<'_> {
     }
 
     fn gated_gelu(&self, rows: Rows, gate: Slot, up: Slot, out: Slot) -> Lowered {
-        let (form, packed) = self.form(out, rows);
+        let parts = self.gelu_parts(rows, out);
+        let (form, packed) = if parts > 1 { (Form::F32, None) } else { self.form(out, rows) };
         let push = self
             .push()
             .address(self.slot(gate))
             .address(self.slot(up))
             .address(packed.map_or(self.slot(out), |p| self.addresses.arena + p.offset))
+            .address(self.addresses.arena + self.schedule.scratch.tops)
             .word(Self::state_word(rows))
             .word(gate.width)
             .word(gate.stride)
             .word(packed.map_or(4 * out.stride, |p| p.stride))
             .word(packed.map_or(0, |p| p.padded));
-        let kernel = row_kernel(Module::GatedGelu, packed.map_or(gate.width, |p| p.padded), [form as u32]);
-        Lowered { kernel, push, groups: [1, self.count(rows) as u32, 1], taken: 1 }
+        let width = packed.map_or(gate.width, |p| p.padded).div_ceil(parts);
+        let kernel = row_kernel(Module::GatedGelu, width, [form as u32, parts as u32]);
+        Lowered { kernel, push, groups: [parts as u32, self.count(rows) as u32, 1], taken: 1 }
     }
 
     /// With `prepare`, the norm and RoPE of the pass's one row and its KV write too.

@@ -35,6 +35,8 @@ pub struct Units {
 
 /// PCI's number of AMD, whose compiler (RADV of Mesa 25.0) puts more than 256 bytes of sums into scratch memory.
 const AMD: u32 = 0x1002;
+/// A CPU driver takes minutes to compile a subgroup's part of a large tile, all unrolled.
+const CPU_SUM_BYTES: u32 = 1024;
 
 impl Units {
     /// The matrix units of a device that has `EXTENSION`, at subgroups of `subgroup`; `None` if it lacks a feature that the
@@ -56,7 +58,7 @@ impl Units {
         let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11).push_next(&mut p_matrix);
         // SAFETY: as above.
         unsafe { instance.get_physical_device_properties2(physical, &mut p) };
-        let (limits, vendor) = (p.properties.limits, p.properties.vendor_id);
+        let (limits, vendor, kind) = (p.properties.limits, p.properties.vendor_id, p.properties.device_type);
         if features.contains(&vk::FALSE)
             || !p_matrix.cooperative_matrix_supported_stages.contains(vk::ShaderStageFlags::COMPUTE)
             || !p11.subgroup_supported_operations.contains(vk::SubgroupFeatureFlags::SHUFFLE)
@@ -88,7 +90,11 @@ impl Units {
             bytes_k: bytes.map(|b| b.k_size).max(),
             subgroup,
             shared_bytes: limits.max_compute_shared_memory_size,
-            sum_bytes: if vendor == AMD { 256 } else { u32::MAX },
+            sum_bytes: match kind {
+                vk::PhysicalDeviceType::CPU => CPU_SUM_BYTES,
+                _ if vendor == AMD => 256,
+                _ => u32::MAX,
+            },
             max_workgroup: limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]),
         })
     }

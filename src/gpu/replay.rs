@@ -301,8 +301,11 @@ impl Vulkan {
                 pieces.commands.push(self.queue.bake(&[dispatches], &mut self.pipelines, relay, span, &[])?);
             }
             let mut whole = Vec::new();
+            // No more rows of logits than the pass has rows.
+            let most = batch.rows.min(head_rows);
+            let own_head = head(most);
             for tail in TAILS {
-                if tail == Tail::All && head_rows == 1 {
+                if tail == Tail::All && most == 1 {
                     // Never asked for: one row is `Tail::One`.
                     whole.push(Stamped::default());
                     continue;
@@ -310,7 +313,7 @@ impl Vulkan {
                 let (tail, rows): (&[Dispatch], _) = match tail {
                     Tail::None => (&[], 0),
                     Tail::One => (&heads[0], 1),
-                    Tail::All => (&heads[1], head_rows),
+                    Tail::All => (&own_head, most),
                 };
                 let parts: Vec<&[Dispatch]> = segments.iter().map(Vec::as_slice).chain([tail]).collect();
                 let stamps = StampPool::new(&self.gpu, 1)?;
@@ -430,8 +433,9 @@ impl Vulkan {
     /// What times the kernels of a pass whose step state has been written.
     fn profiler(&mut self, rows: &[Row], head: HeadRows) -> Profiler<'_> {
         let addresses = self.addresses();
-        let head_rows = if head_index(head) == 0 { 1 } else { self.schedule.extent.head_rows };
-        let batch = Batch { head_rows, ..self.kinds[self.kind_for(rows)].batch };
+        let batch = self.kinds[self.kind_for(rows)].batch;
+        let head_rows = if head_index(head) == 0 { 1 } else { batch.rows.min(batch.head_rows) };
+        let batch = Batch { head_rows, ..batch };
         let lowered = |s| (s, lower(&self.schedule, s, batch, &self.target, &addresses));
         let segments = self.schedule.segments().map(lowered).collect();
         let relay = self.relay();

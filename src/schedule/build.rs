@@ -57,6 +57,8 @@ pub struct Scratch {
     /// Matrix products' whose inputs are divided: the parts of tiles, then their counters, as many bytes as
     /// [`PRODUCT_SCRATCH`] says.
     pub product: [u64; 2],
+    /// The largest elements of parts of rows: [`TOP_PARTS`] words for each of [`TOP_ROWS`].
+    pub tops: u64,
     /// The counters by which dispatches wait for each other.
     pub relay: u64,
 }
@@ -69,6 +71,11 @@ pub const SPLIT_ROWS: usize = 64;
 /// Parts of a row's argmax that the scratch holds.
 pub const ARGMAX_GROUPS: usize = 256;
 
+/// Workgroups of a row that leave its largest element in parts, and rows of a pass up to which there are several.
+pub const TOP_PARTS: usize = 8;
+/// See [`TOP_PARTS`].
+pub const TOP_ROWS: usize = 64;
+
 impl Scratch {
     fn place(arena: &mut ArenaLayout, shape: &Shape, extent: &Extent) -> Scratch {
         let parts = 4 * (shape.heads * SPLIT_ROWS * (shape.head_dim + 2)) as u64;
@@ -76,7 +83,8 @@ impl Scratch {
         let argmax = arena.reserve(COUNTER_BYTES + 8 * (extent.head_rows * ARGMAX_GROUPS) as u64);
         let product = PRODUCT_SCRATCH.map(|bytes| arena.reserve(bytes));
         let relay = arena.reserve(RELAY_COUNTERS as u64 * RELAY_STRIDE);
-        Scratch { attend, argmax, product, relay }
+        let tops = arena.reserve((4 * TOP_ROWS * TOP_PARTS) as u64);
+        Scratch { attend, argmax, product, relay, tops }
     }
 }
 
