@@ -45,7 +45,7 @@ pub struct Batch {
 pub enum Order {
     /// Consecutive positions of one sequence.
     Consecutive,
-    /// One each of several sequences, these in ascending order: no row sees another's key.
+    /// Each of a sequence of its own: no row sees another's key.
     Apart,
     /// Any.
     Mixed,
@@ -54,10 +54,11 @@ pub enum Order {
 impl Order {
     /// Whether these rows stand so.
     pub fn holds(self, rows: &[Row]) -> bool {
-        let mut pairs = rows.windows(2);
+        let follows = |w: &[Row]| w[0].sequence == w[1].sequence && w[0].position + 1 == w[1].position;
+        let is_new = |i: usize| rows[..i].iter().all(|r| r.sequence != rows[i].sequence);
         match self {
-            Order::Consecutive => pairs.all(|w| w[0].sequence == w[1].sequence && w[0].position + 1 == w[1].position),
-            Order::Apart => pairs.all(|w| w[0].sequence < w[1].sequence),
+            Order::Consecutive => rows.windows(2).all(follows),
+            Order::Apart => (1..rows.len()).all(is_new),
             Order::Mixed => true,
         }
     }
