@@ -1,6 +1,7 @@
 //! The Vulkan executor: every pass replays command buffers that were baked when the model was loaded. A pass writes the
 //! step state, submits, and waits; nothing is recorded, bound or allocated.
 
+use super::arena;
 use super::bake::Queue;
 use super::ceiling::Ceiling;
 use super::device::Gpu;
@@ -49,12 +50,20 @@ pub struct Options {
     pub kernels: Kernels,
     /// The variant of linear kernels to use wherever it can be, instead of what is measured.
     pub variant: Option<Variant>,
+    /// Where the arena's memory comes from.
+    pub arena: arena::Source,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // A quarter of amdgpu's shortest default lockup timeout.
-        Options { submit_budget: Duration::from_millis(500), staged: false, kernels: Kernels::Auto, variant: None }
+        Options {
+            submit_budget: Duration::from_millis(500),
+            staged: false,
+            kernels: Kernels::Auto,
+            variant: None,
+            arena: arena::Source::Auto,
+        }
     }
 }
 
@@ -161,8 +170,8 @@ impl Vulkan {
             .filter(|r| matches!(r.purpose, Purpose::Kv(_)))
             .map(|r| Buffer::new(gpu, r.bytes, r.heap, Access::Device))
             .collect::<Result<Vec<_>>>()?;
-        let mut arena = Buffer::new(gpu, schedule.arena.bytes, planned(plan, Purpose::Arena)?, Access::Host)?;
-        arena.bytes_mut().ok_or_else(unmapped)?.fill(0);
+        let heap = planned(plan, Purpose::Arena)?;
+        let arena = arena::allocate(gpu, options.arena, schedule.arena.bytes, heap)?;
         let readback = match arena.cached && !options.staged {
             true => None,
             false => Some(Buffer::new(gpu, readback_bytes(&schedule), planned(plan, Purpose::Staging)?, Access::Host)?),
