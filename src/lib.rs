@@ -24,6 +24,7 @@ pub mod plan;
 pub mod reference;
 pub mod schedule;
 pub mod session;
+pub mod sys;
 pub mod text;
 pub mod weights;
 
