@@ -6,16 +6,14 @@ mod common;
 use common::{golden, load};
 use kiln::engine::{self, Options};
 use kiln::executor::Executor;
-use kiln::gpu::arena::{Allocator, MEMFD, Source};
+use kiln::gpu::arena::{Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::session::Session;
+use kiln::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
 use kiln::weights::Progress;
 use kiln::{Error, Result};
-use memmap2::MmapOptions;
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use std::os::fd::OwnedFd;
 
 fn options(arena: Source) -> Options {
     Options { device: common::vulkan(), context: Some(64), chunk: Some(16), arena, ..Options::default() }
@@ -43,6 +41,14 @@ fn refusal(arena: Source) -> Error {
     }
 }
 
+/// Who makes the arenas that are tested: the kernel where this is a system that must have dma-bufs, else nobody's driver.
+fn allocators() -> Vec<Allocator> {
+    match common::dma_bufs_required() {
+        true => vec![UDMABUF_MEMFD, DMA_HEAP, MEMFD],
+        false => vec![MEMFD],
+    }
+}
+
 /// Whether the driver imports dma-bufs, or says so where one is asked for.
 fn imports() -> bool {
     if common::open_gpu().caps.sharing.imports {
@@ -61,22 +67,25 @@ fn logits_on_an_imported_arena_are_the_same_bits() {
     assert!(want.len() > 1000 && want.iter().any(|&b| b != 0));
     assert_eq!(run(load(&golden("tiny"), options(Source::Auto)).as_mut()), want, "where the default puts it");
     if imports() {
-        assert_eq!(run(load(&golden("tiny"), options(Source::Imported(MEMFD))).as_mut()), want, "imported");
+        for allocator in allocators() {
+            let mut executor = load(&golden("tiny"), options(Source::Imported(allocator)));
+            assert!(run(executor.as_mut()) == want, "imported from {}", allocator.name);
+        }
     }
     assert_eq!(kiln::gpu::device::validation_messages(), 0, "the validation layer reported something");
 }
 
 thread_local! {
-    static KEPT: RefCell<Option<OwnedFd>> = const { RefCell::new(None) };
+    static KEPT: RefCell<Option<Mapping>> = const { RefCell::new(None) };
 }
 
-/// A memfd of which the test keeps a descriptor, full of ones.
-fn kept(bytes: u64) -> Result<OwnedFd> {
-    let fd = (MEMFD.allocate)(bytes)?;
-    // SAFETY: nobody else has this memory yet.
-    unsafe { MmapOptions::new().map_mut(&fd) }.unwrap().fill(0xff);
-    KEPT.set(Some(fd.try_clone().unwrap()));
-    Ok(fd)
+/// A buffer of the kind that is tested, full of ones, of which the test keeps a mapping.
+fn kept(bytes: u64) -> Result<DmaBuf> {
+    let buffer = (allocators()[0].allocate)(bytes)?;
+    let mut mapping = buffer.map()?;
+    mapping.bytes_mut().fill(0xff);
+    KEPT.set(Some(mapping));
+    Ok(buffer)
 }
 
 #[test]
@@ -85,10 +94,8 @@ fn an_imported_arena_is_the_same_memory() {
         return;
     }
     let mut executor = load(&golden("tiny"), options(Source::Imported(Allocator { name: "kept", allocate: kept })));
-    let fd = KEPT.take().unwrap();
-    // SAFETY: it is looked at only while no pass runs.
-    let words = unsafe { MmapOptions::new().map(&fd) }.unwrap();
-    let words: &[u32] = bytemuck::cast_slice(&words);
+    let kept = KEPT.take().unwrap();
+    let words: &[u32] = bytemuck::cast_slice(kept.bytes());
     Session::new(0, 64).prefill(executor.as_mut(), &PROMPT[..5]).unwrap();
     let (state, logits) = (executor.schedule().arena.state, executor.schedule().logits);
     assert_eq!(words[state.token()..][..5], PROMPT[..5], "what the host writes");
@@ -98,24 +105,21 @@ fn an_imported_arena_is_the_same_memory() {
     assert!(seen == own, "what the device computes");
 }
 
-fn small(_: u64) -> Result<OwnedFd> {
-    let file = File::from((MEMFD.allocate)(1)?);
-    file.set_len(4096).unwrap();
-    Ok(file.into())
+fn small(_: u64) -> Result<DmaBuf> {
+    Ok(DmaBuf::from_fd(sealed_memfd(4096)?)?)
 }
 
-fn pipe(_: u64) -> Result<OwnedFd> {
-    Ok(std::io::pipe().unwrap().0.into())
+fn pipe(_: u64) -> Result<DmaBuf> {
+    Ok(DmaBuf::from_fd(std::io::pipe().unwrap().0.into())?)
 }
 
-fn unwritable(bytes: u64) -> Result<OwnedFd> {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
+fn unwritable(bytes: u64) -> Result<DmaBuf> {
+    let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(2 * bytes).unwrap();
-    file.seek(SeekFrom::Start(0)).unwrap();
-    Ok(File::open(file.path()).unwrap().into())
+    Ok(DmaBuf::from_fd(File::open(file.path()).unwrap().into())?)
 }
 
-fn none(_: u64) -> Result<OwnedFd> {
+fn none(_: u64) -> Result<DmaBuf> {
     Err(Error::failed("the allocator has nothing left", "free some"))
 }
 
@@ -124,14 +128,14 @@ fn descriptors_that_cannot_be_an_arena_are_refused_in_words() {
     if !imports() {
         return;
     }
-    let cases: [(&str, fn(u64) -> Result<OwnedFd>, u8, &str); 4] = [
-        ("small", small, 4, "4096 B"),
-        ("pipe", pipe, 4, "dma-buf"),
-        ("read-only", unwritable, 4, "dma-buf"),
-        ("none", none, 1, "the allocator has nothing left"),
+    let cases = [
+        (Allocator { name: "small", allocate: small }, 4, "4096 B"),
+        (Allocator { name: "pipe", allocate: pipe }, 4, "dma-buf"),
+        (Allocator { name: "read-only", allocate: unwritable }, 4, "dma-buf"),
+        (Allocator { name: "none", allocate: none }, 1, "the allocator has nothing left"),
     ];
-    for (name, allocate, code, says) in cases {
-        let e = refusal(Source::Imported(Allocator { name, allocate }));
+    for (allocator, code, says) in cases {
+        let (e, name) = (refusal(Source::Imported(allocator)), allocator.name);
         println!("{name}: {e}");
         assert_eq!(e.exit_code(), code, "{name}: {e}");
         assert!(e.to_string().contains(says), "{name}: {e}");

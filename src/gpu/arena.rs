@@ -2,11 +2,11 @@
 
 use super::device::Gpu;
 use super::memory::{Access, Backing, Buffer};
+use crate::sys::dma_buf::{self, DmaBuf, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::{Error, Result};
 use ash::vk;
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::rc::Rc;
 
 /// Where the arena's memory comes from.
@@ -28,21 +28,39 @@ pub enum Source {
 pub struct Allocator {
     /// As messages name it.
     pub name: &'static str,
-    /// A dma-buf of at least so many bytes, zero or not, which the host can map.
-    pub allocate: fn(u64) -> Result<OwnedFd>,
+    /// A dma-buf of at least so many bytes, whatever they hold, that the host can map.
+    pub allocate: fn(u64) -> Result<DmaBuf>,
 }
 
 /// Memory without any device. Only Mesa's driver for the CPU takes it as though it were a dma-buf.
-pub const MEMFD: Allocator = Allocator { name: "memfd", allocate: memfd };
+pub const MEMFD: Allocator =
+    Allocator { name: "a memfd", allocate: |bytes| Ok(DmaBuf::from_fd(sealed_memfd(whole_pages(bytes))?)?) };
+/// A memfd made a dma-buf by /dev/udmabuf.
+pub const UDMABUF_MEMFD: Allocator = Allocator { name: UDMABUF, allocate: udmabuf };
+/// The dma-heap of system memory.
+pub const DMA_HEAP: Allocator = Allocator { name: SYSTEM_HEAP, allocate: dma_heap };
 
-/// dma-bufs are made of whole pages; this is a multiple of every page size in use.
-const PAGE: u64 = 64 << 10;
+/// dma-bufs are made of whole pages.
+fn whole_pages(bytes: u64) -> u64 {
+    bytes.next_multiple_of(dma_buf::page_size())
+}
 
-fn memfd(bytes: u64) -> Result<OwnedFd> {
-    let failed = |e: &dyn std::fmt::Display| Error::failed(format!("cannot make a memfd: {e}"), "free some memory");
-    let file = File::from(memfd_create(c"kiln arena", MFdFlags::MFD_CLOEXEC).map_err(|e| failed(&e))?);
-    file.set_len(bytes.next_multiple_of(PAGE)).map_err(|e| failed(&e))?;
-    Ok(file.into())
+/// The megabytes that udmabuf wraps at most, as its module's parameter.
+const UDMABUF_LIMIT: &str = "/sys/module/udmabuf/parameters/size_limit_mb";
+
+fn udmabuf(bytes: u64) -> Result<DmaBuf> {
+    let device = open_node(Path::new(UDMABUF))?;
+    let size = whole_pages(bytes);
+    let limit = std::fs::read_to_string(UDMABUF_LIMIT).ok().and_then(|mb| mb.trim().parse::<u64>().ok());
+    if let Some(limit) = limit.filter(|mb| mb.saturating_mul(1 << 20) < size) {
+        let cause = format!("an arena of {} is larger than udmabuf's limit of {limit} MiB", crate::plan::bytes(bytes));
+        return Err(Error::refused(cause, format!("write {} into {UDMABUF_LIMIT}", size.div_ceil(1 << 20))));
+    }
+    Ok(DmaBuf::from_memfd(device.as_fd(), sealed_memfd(size)?.as_fd(), size)?)
+}
+
+fn dma_heap(bytes: u64) -> Result<DmaBuf> {
+    Ok(DmaBuf::from_heap(open_node(Path::new(SYSTEM_HEAP))?.as_fd(), whole_pages(bytes))?)
 }
 
 /// Allocates the arena, `bytes` in `heap` or elsewhere, as `source` says, and clears it.

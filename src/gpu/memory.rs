@@ -3,10 +3,11 @@
 use super::device::{Gpu, failure};
 use super::external;
 use crate::plan::{Heap, Memory};
+use crate::sys::dma_buf::{self, DmaBuf, Mapping};
 use crate::{Error, Result};
 use ash::vk;
-use memmap2::{MmapOptions, MmapRaw};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::cell::Cell;
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -24,9 +25,11 @@ pub struct Buffer {
     /// Whether the host reads it through its caches.
     pub cached: bool,
     /// The memory as a dma-buf, where it is one.
-    dma_buf: Option<OwnedFd>,
-    /// The host's view of a dma-buf that is not the driver's own.
-    _view: Option<MmapRaw>,
+    dma_buf: Option<DmaBuf>,
+    /// The host's view of a dma-buf of another driver's.
+    view: Option<Mapping>,
+    /// Whether the host has said to that other driver that it touches the memory.
+    held: Cell<bool>,
 }
 
 /// Whose memory a buffer has.
@@ -37,7 +40,7 @@ pub enum Backing {
     /// The driver's, exported as a dma-buf.
     Exported,
     /// This dma-buf's.
-    Imported(OwnedFd),
+    Imported(DmaBuf),
 }
 
 /// What a buffer's memory must offer beside lying in its heap.
@@ -96,15 +99,16 @@ impl Buffer {
             mapped: None,
             cached: false,
             dma_buf: None,
-            _view: None,
+            view: None,
+            held: Cell::new(false),
         };
         let index = buffer.allocate(heap, access, &backing)?;
         buffer.bind()?;
         match backing {
-            Backing::Imported(fd) => buffer.view(fd)?,
+            Backing::Imported(dma_buf) => buffer.view(dma_buf)?,
             Backing::Exported => {
                 buffer.map(index)?;
-                buffer.dma_buf = Some(gpu.dma_bufs()?.export(buffer.memory)?);
+                buffer.dma_buf = Some(DmaBuf::from_fd(gpu.dma_bufs()?.export(buffer.memory)?)?);
             }
             Backing::Driver => buffer.map(index)?,
         }
@@ -117,8 +121,8 @@ impl Buffer {
         // SAFETY: the buffer was just made by this device and is not in use.
         let needs = unsafe { device.get_buffer_memory_requirements(self.handle) };
         let index = match backing {
-            Backing::Imported(fd) => {
-                let allowed = needs.memory_type_bits & gpu.dma_bufs()?.memory_types(fd.as_fd())?;
+            Backing::Imported(dma_buf) => {
+                let allowed = needs.memory_type_bits & gpu.dma_bufs()?.memory_types(dma_buf.as_fd())?;
                 memory_type(gpu, heap, allowed, Access::Device).or((allowed != 0).then(|| allowed.trailing_zeros()))
             }
             _ => memory_type(gpu, heap, needs.memory_type_bits, access),
@@ -142,9 +146,10 @@ impl Buffer {
                 export = external::export_info();
                 info = info.push_next(&mut dedicated).push_next(&mut export);
             }
-            Backing::Imported(fd) => {
-                check_size(fd.as_fd(), needs.size)?;
-                import = external::import_info(fd.try_clone().map_err(|e| no_descriptor(&e))?);
+            Backing::Imported(dma_buf) => {
+                check_size(dma_buf.size(), needs.size)?;
+                let own = dma_buf.as_fd().try_clone_to_owned();
+                import = external::import_info(own.map_err(|e| no_descriptor(&e))?);
                 info = info.push_next(&mut dedicated).push_next(&mut import);
             }
         }
@@ -183,20 +188,48 @@ impl Buffer {
 
     /// Maps a dma-buf through the driver that made it: amdgpu lets an imported one be mapped as its own, and then kills the
     /// process that reads it.
-    fn view(&mut self, fd: OwnedFd) -> Result<()> {
-        let view = MmapOptions::new().len(self.size as usize).map_raw(fd.as_raw_fd()).map_err(|e| {
-            Error::device(format!("a dma-buf cannot be mapped: {e}"), "use memory whose driver lets the host map it")
-        })?;
-        self.mapped = NonNull::new(view.as_mut_ptr());
+    fn view(&mut self, dma_buf: DmaBuf) -> Result<()> {
+        let mut view = dma_buf.map()?;
+        self.mapped = NonNull::new(view.bytes_mut().as_mut_ptr());
+        self.view = Some(view);
         self.cached = true;
-        self._view = Some(view);
-        self.dma_buf = Some(fd);
-        Ok(())
+        self.dma_buf = Some(dma_buf);
+        self.to_host()
     }
 
     /// The memory as a dma-buf, where it is one.
-    pub fn dma_buf(&self) -> Option<BorrowedFd<'_>> {
-        self.dma_buf.as_ref().map(AsFd::as_fd)
+    pub fn dma_buf(&self) -> Option<&DmaBuf> {
+        self.dma_buf.as_ref()
+    }
+
+    /// Before the host touches what the device may have written. Says so to the driver of an imported dma-buf, which may
+    /// have caches to empty; else Vulkan's own barriers have done it.
+    ///
+    /// # Errors
+    /// Device: that driver fails to.
+    pub fn to_host(&self) -> Result<()> {
+        self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
+    }
+
+    /// Before the device touches what the host may have written; see [`Buffer::to_host`].
+    ///
+    /// # Errors
+    /// As [`Buffer::to_host`].
+    pub fn to_device(&self) -> Result<()> {
+        self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
+    }
+
+    fn hold(&self, held: bool, say: impl FnOnce(&DmaBuf) -> crate::sys::Result<()>) -> Result<()> {
+        let Some(dma_buf) = self.dma_buf.as_ref().filter(|_| self.view.is_some() && self.held.get() != held) else {
+            return Ok(());
+        };
+        match say(dma_buf) {
+            // A memfd has only the host's caches.
+            Err(e) if e.errno == nix::errno::Errno::ENOTTY => {}
+            other => other?,
+        }
+        self.held.set(held);
+        Ok(())
     }
 
     /// Hides the mapping, as if the host could not see this memory.
@@ -247,12 +280,8 @@ fn no_descriptor(e: &std::io::Error) -> Error {
 }
 
 /// A driver may believe the size that it is told; what lies beyond the dma-buf's end kills the process.
-fn check_size(fd: BorrowedFd<'_>, needed: u64) -> Result<()> {
-    use nix::unistd::{Whence, lseek};
-    let size = lseek(fd, 0, Whence::SeekEnd).map_err(|e| {
-        Error::device(format!("a descriptor that should be a dma-buf has no size: {e}"), "pass one that is a dma-buf")
-    })?;
-    match u64::try_from(size).is_ok_and(|size| size >= needed) {
+fn check_size(size: u64, needed: u64) -> Result<()> {
+    match size >= needed {
         true => Ok(()),
         false => Err(Error::device(
             format!("a dma-buf of {size} B was given where {needed} B are needed"),
