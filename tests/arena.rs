@@ -6,7 +6,7 @@ mod common;
 use common::{golden, load};
 use kiln::engine::{self, Options};
 use kiln::executor::Executor;
-use kiln::gpu::arena::{Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
+use kiln::gpu::arena::{Allocator, MEMFD, Source};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::session::Session;
 use kiln::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
@@ -41,14 +41,6 @@ fn refusal(arena: Source) -> Error {
     }
 }
 
-/// Who makes the arenas that are tested: the kernel where this is a system that must have dma-bufs, else nobody's driver.
-fn allocators() -> Vec<Allocator> {
-    match common::dma_bufs_required() {
-        true => vec![UDMABUF_MEMFD, DMA_HEAP, MEMFD],
-        false => vec![MEMFD],
-    }
-}
-
 /// Whether the driver imports dma-bufs, or says so where one is asked for.
 fn imports() -> bool {
     if common::open_gpu().caps.sharing.imports {
@@ -67,7 +59,7 @@ fn logits_on_an_imported_arena_are_the_same_bits() {
     assert!(want.len() > 1000 && want.iter().any(|&b| b != 0));
     assert_eq!(run(load(&golden("tiny"), options(Source::Auto)).as_mut()), want, "where the default puts it");
     if imports() {
-        for allocator in allocators() {
+        for allocator in common::arena_allocators() {
             let mut executor = load(&golden("tiny"), options(Source::Imported(allocator)));
             assert!(run(executor.as_mut()) == want, "imported from {}", allocator.name);
         }
@@ -81,7 +73,7 @@ thread_local! {
 
 /// A buffer of the kind that is tested, full of ones, of which the test keeps a mapping.
 fn kept(bytes: u64) -> Result<DmaBuf> {
-    let buffer = (allocators()[0].allocate)(bytes)?;
+    let buffer = (common::arena_allocators()[0].allocate)(bytes)?;
     let mut mapping = buffer.map()?;
     mapping.bytes_mut().fill(0xff);
     KEPT.set(Some(mapping));

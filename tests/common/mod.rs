@@ -3,6 +3,7 @@
 
 use kiln::engine::{self, Device, Options};
 use kiln::executor::{Executor, HeadRows};
+use kiln::gpu::arena::{Allocator, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
 use kiln::gpu::{Choice, Gpu};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::Segment;
@@ -155,4 +156,12 @@ pub fn relative_rms(a: &[f32], b: &[f32]) -> f32 {
 /// Whether this is a system where dma-bufs must work (tools/vm-test), not one where they may.
 pub fn dma_bufs_required() -> bool {
     std::env::var_os("KILN_TEST_DMA_BUF").is_some_and(|v| v == "1")
+}
+
+/// Who makes the arenas that are tested: the kernel where dma-bufs must work, else nobody's driver.
+pub fn arena_allocators() -> Vec<Allocator> {
+    match dma_bufs_required() {
+        true => vec![UDMABUF_MEMFD, DMA_HEAP],
+        false => vec![MEMFD],
+    }
 }
