@@ -4,9 +4,13 @@
 //! Three strata: `bindings` (what bindgen made of ffi/drivers.h), one unsafe function per ioctl (`raw`), and safe types
 //! above that own or borrow their file descriptor.
 
+pub mod amdgpu;
+pub mod amdxdna;
 pub mod dma_buf;
+pub mod drm;
 pub mod failure;
 pub mod fence;
+pub mod npu_program;
 mod raw;
 
 /// ffi/bindings.rs, with every structure's size and offsets asserted.
