@@ -65,6 +65,8 @@ pub struct Options {
     pub kernels: gpu::replay::Kernels,
     /// The variant of linear kernels to use wherever it can be, instead of what is measured; see [`gpu::tuning`].
     pub variant: Option<gpu::linear::Variant>,
+    /// Where a device's arena comes from.
+    pub arena: gpu::arena::Source,
 }
 
 impl Default for Options {
@@ -81,6 +83,7 @@ impl Default for Options {
             staged: false,
             kernels: gpu::replay::Kernels::Auto,
             variant: None,
+            arena: gpu::arena::Source::Auto,
         }
     }
 }
@@ -232,6 +235,7 @@ fn load_vulkan(
         staged: options.staged,
         kernels: options.kernels,
         variant: options.variant,
+        arena: options.arena,
     };
     Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
 }

@@ -1,5 +1,6 @@
 //! The Vulkan device: loader, choice of device, queue, and what Kiln needs to know of it.
 
+use super::external::{DmaBufs, Sharing};
 use super::inspect::{Inspector, check_inspectable};
 use super::matrix;
 use crate::{Error, Result};
@@ -54,6 +55,8 @@ pub struct Caps {
     pub matrix: Option<matrix::Units>,
     /// Whether packed integer dot products are instructions of the device, not sequences of others.
     pub dot_accelerated: bool,
+    /// What of its memory it shares with other drivers.
+    pub sharing: Sharing,
     /// Identity of the driver's pipeline cache, for its file's name.
     pub cache_id: String,
 }
@@ -94,6 +97,8 @@ pub struct Gpu {
     /// Set when a wait ran past its deadline: the device may never finish, so nothing of it is waited for, submitted or
     /// destroyed any more.
     pub hung: Cell<bool>,
+    /// The functions for dma-bufs, where the device shares its memory.
+    pub(super) dma_bufs: Option<DmaBufs>,
     /// How the driver is asked what it compiled, where the device was opened for that.
     pub(super) inspector: Option<Inspector>,
 }
@@ -339,6 +344,7 @@ fn read_caps(
         memory_budget: has(ash::ext::memory_budget::NAME),
         matrix: has(matrix::EXTENSION).then(|| matrix::Units::detect(entry, instance, physical, subgroup)).flatten(),
         dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
+        sharing: Sharing::detect(instance, physical, has),
         cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
     })
 }
@@ -368,6 +374,7 @@ impl Gpu {
         let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
         let device = create_device(instance, physical, family, &caps, inspect)?;
         let inspector = inspect.then(|| Inspector::new(instance, &device));
+        let dma_bufs = (caps.sharing != Sharing::default()).then(|| DmaBufs::new(instance, &device));
         // SAFETY: the family and index are those the device was created with.
         let queue = unsafe { device.get_device_queue(family, 0) };
         let messenger = guard.messenger.take();
@@ -383,7 +390,18 @@ impl Gpu {
             caps,
             memory,
             hung: Cell::new(false),
+            dma_bufs,
             inspector,
+        })
+    }
+
+    /// The functions for dma-bufs.
+    ///
+    /// # Errors
+    /// Device: the driver has none.
+    pub(super) fn dma_bufs(&self) -> Result<&DmaBufs> {
+        self.dma_bufs.as_ref().ok_or_else(|| {
+            Error::device(format!("{} shares no memory as dma-bufs", self.caps.name), "use memory of its own")
         })
     }
 
@@ -444,6 +462,7 @@ fn create_device(
     if caps.matrix.is_some() {
         extensions.push(matrix::EXTENSION.as_ptr());
     }
+    extensions.extend(caps.sharing.extensions().iter().map(|e| e.as_ptr()));
     let features = vk::PhysicalDeviceFeatures::default().shader_int64(true);
     let matrix_units = caps.matrix.is_some();
     let mut f12 = vk::PhysicalDeviceVulkan12Features::default()

@@ -4,10 +4,12 @@
 // Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
 // types hold the device alive, and that executors wait before they read, free or resubmit.
 
+pub mod arena;
 pub mod bake;
 pub mod ceiling;
 pub mod device;
 pub mod dispatch;
+pub mod external;
 pub mod inspect;
 pub mod kernels;
 pub mod linear;

@@ -151,3 +151,8 @@ pub fn relative_rms(a: &[f32], b: &[f32]) -> f32 {
     let difference: f32 = a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum();
     (difference / b.iter().map(|y| y * y).sum::<f32>()).sqrt()
 }
+
+/// Whether this is a system where dma-bufs must work (tools/vm-test), not one where they may.
+pub fn dma_bufs_required() -> bool {
+    std::env::var_os("KILN_TEST_DMA_BUF").is_some_and(|v| v == "1")
+}
