@@ -19,15 +19,15 @@ mod bindings {
 
     /// What is bound: the structures and constants that src/sys uses, and what they are made of.
     const ITEMS: [&str; 9] = [
-        "(DMA_BUF_SYNC|UDMABUF_FLAGS|DRM_CLOEXEC|DRM_RDWR|DRM_COMMAND_BASE)_?.*",
+        "DMA_BUF_SYNC_.*|UDMABUF_FLAGS_CLOEXEC|DRM_COMMAND_BASE|DRM_SYNCOBJ_.*",
         "dma_buf_(sync|export_sync_file|import_sync_file)",
         "dma_heap_allocation_data",
         "udmabuf_create",
         "sync_(merge_data|file_info|fence_info)",
         "drm_(version|prime_handle|gem_close|syncobj_(create|destroy|handle|timeline_wait))",
-        "(DRM_SYNCOBJ|AMDGPU_(INFO|GEM|FAMILY|VRAM_TYPE|IDS_FLAGS_FUSION)|DRM_AMDGPU_(INFO|GEM_CREATE|GEM_MMAP)).*",
-        "drm_amdgpu_(info|info_device|memory_info|info_firmware|gem_create|gem_mmap)",
-        "(AMDXDNA|DRM_AMDXDNA|amdxdna).*",
+        "AMDGPU_INFO_(FW|DEV_INFO|MEMORY|.*_USAGE|NUM_EVICTIONS|SENSOR|VRAM_LOST).*|AMDGPU_(GEM_DOMAIN|GEM_CREATE|VRAM_TYPE|IDS_FLAGS_FUSION).*",
+        "drm_amdgpu_(info|info_device|memory_info|info_firmware|gem_create)|DRM_AMDGPU_(INFO|GEM_CREATE)",
+        "(AMDXDNA|DRM_AMDXDNA|amdxdna|POWER_MODE).*",
     ];
 
     pub fn generate() {

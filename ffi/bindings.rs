@@ -16,7 +16,6 @@ pub const DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE: u32 = 4;
 pub const DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED: u32 = 1;
 pub const DRM_COMMAND_BASE: u32 = 64;
 pub const DRM_AMDGPU_GEM_CREATE: u32 = 0;
-pub const DRM_AMDGPU_GEM_MMAP: u32 = 1;
 pub const DRM_AMDGPU_INFO: u32 = 5;
 pub const AMDGPU_GEM_DOMAIN_CPU: u32 = 1;
 pub const AMDGPU_GEM_DOMAIN_GTT: u32 = 2;
@@ -36,20 +35,7 @@ pub const AMDGPU_GEM_CREATE_CP_MQD_GFX9: u32 = 256;
 pub const AMDGPU_GEM_CREATE_VRAM_WIPE_ON_RELEASE: u32 = 512;
 pub const AMDGPU_GEM_CREATE_ENCRYPTED: u32 = 1024;
 pub const AMDGPU_GEM_CREATE_PREEMPTIBLE: u32 = 2048;
-pub const AMDGPU_GEM_USERPTR_READONLY: u32 = 1;
-pub const AMDGPU_GEM_USERPTR_ANONONLY: u32 = 2;
-pub const AMDGPU_GEM_USERPTR_VALIDATE: u32 = 4;
-pub const AMDGPU_GEM_USERPTR_REGISTER: u32 = 8;
-pub const AMDGPU_GEM_METADATA_OP_SET_METADATA: u32 = 1;
-pub const AMDGPU_GEM_METADATA_OP_GET_METADATA: u32 = 2;
-pub const AMDGPU_GEM_OP_GET_GEM_CREATE_INFO: u32 = 0;
-pub const AMDGPU_GEM_OP_SET_PLACEMENT: u32 = 1;
 pub const AMDGPU_IDS_FLAGS_FUSION: u32 = 1;
-pub const AMDGPU_INFO_ACCEL_WORKING: u32 = 0;
-pub const AMDGPU_INFO_CRTC_FROM_ID: u32 = 1;
-pub const AMDGPU_INFO_HW_IP_INFO: u32 = 2;
-pub const AMDGPU_INFO_HW_IP_COUNT: u32 = 3;
-pub const AMDGPU_INFO_TIMESTAMP: u32 = 5;
 pub const AMDGPU_INFO_FW_VERSION: u32 = 14;
 pub const AMDGPU_INFO_FW_VCE: u32 = 1;
 pub const AMDGPU_INFO_FW_UVD: u32 = 2;
@@ -71,22 +57,12 @@ pub const AMDGPU_INFO_FW_DMCU: u32 = 18;
 pub const AMDGPU_INFO_FW_TA: u32 = 19;
 pub const AMDGPU_INFO_FW_DMCUB: u32 = 20;
 pub const AMDGPU_INFO_FW_TOC: u32 = 21;
-pub const AMDGPU_INFO_NUM_BYTES_MOVED: u32 = 15;
 pub const AMDGPU_INFO_VRAM_USAGE: u32 = 16;
 pub const AMDGPU_INFO_GTT_USAGE: u32 = 17;
-pub const AMDGPU_INFO_GDS_CONFIG: u32 = 19;
-pub const AMDGPU_INFO_VRAM_GTT: u32 = 20;
-pub const AMDGPU_INFO_READ_MMR_REG: u32 = 21;
 pub const AMDGPU_INFO_DEV_INFO: u32 = 22;
 pub const AMDGPU_INFO_VIS_VRAM_USAGE: u32 = 23;
 pub const AMDGPU_INFO_NUM_EVICTIONS: u32 = 24;
 pub const AMDGPU_INFO_MEMORY: u32 = 25;
-pub const AMDGPU_INFO_VCE_CLOCK_TABLE: u32 = 26;
-pub const AMDGPU_INFO_VBIOS: u32 = 27;
-pub const AMDGPU_INFO_VBIOS_SIZE: u32 = 1;
-pub const AMDGPU_INFO_VBIOS_IMAGE: u32 = 2;
-pub const AMDGPU_INFO_VBIOS_INFO: u32 = 3;
-pub const AMDGPU_INFO_NUM_HANDLES: u32 = 28;
 pub const AMDGPU_INFO_SENSOR: u32 = 29;
 pub const AMDGPU_INFO_SENSOR_GFX_SCLK: u32 = 1;
 pub const AMDGPU_INFO_SENSOR_GFX_MCLK: u32 = 2;
@@ -97,30 +73,7 @@ pub const AMDGPU_INFO_SENSOR_VDDNB: u32 = 6;
 pub const AMDGPU_INFO_SENSOR_VDDGFX: u32 = 7;
 pub const AMDGPU_INFO_SENSOR_STABLE_PSTATE_GFX_SCLK: u32 = 8;
 pub const AMDGPU_INFO_SENSOR_STABLE_PSTATE_GFX_MCLK: u32 = 9;
-pub const AMDGPU_INFO_NUM_VRAM_CPU_PAGE_FAULTS: u32 = 30;
 pub const AMDGPU_INFO_VRAM_LOST_COUNTER: u32 = 31;
-pub const AMDGPU_INFO_RAS_ENABLED_FEATURES: u32 = 32;
-pub const AMDGPU_INFO_RAS_ENABLED_UMC: u32 = 1;
-pub const AMDGPU_INFO_RAS_ENABLED_SDMA: u32 = 2;
-pub const AMDGPU_INFO_RAS_ENABLED_GFX: u32 = 4;
-pub const AMDGPU_INFO_RAS_ENABLED_MMHUB: u32 = 8;
-pub const AMDGPU_INFO_RAS_ENABLED_ATHUB: u32 = 16;
-pub const AMDGPU_INFO_RAS_ENABLED_PCIE: u32 = 32;
-pub const AMDGPU_INFO_RAS_ENABLED_HDP: u32 = 64;
-pub const AMDGPU_INFO_RAS_ENABLED_XGMI: u32 = 128;
-pub const AMDGPU_INFO_RAS_ENABLED_DF: u32 = 256;
-pub const AMDGPU_INFO_RAS_ENABLED_SMN: u32 = 512;
-pub const AMDGPU_INFO_RAS_ENABLED_SEM: u32 = 1024;
-pub const AMDGPU_INFO_RAS_ENABLED_MP0: u32 = 2048;
-pub const AMDGPU_INFO_RAS_ENABLED_MP1: u32 = 4096;
-pub const AMDGPU_INFO_RAS_ENABLED_FUSE: u32 = 8192;
-pub const AMDGPU_INFO_VIDEO_CAPS: u32 = 33;
-pub const AMDGPU_INFO_VIDEO_CAPS_DECODE: u32 = 0;
-pub const AMDGPU_INFO_VIDEO_CAPS_ENCODE: u32 = 1;
-pub const AMDGPU_INFO_MMR_SE_INDEX_SHIFT: u32 = 0;
-pub const AMDGPU_INFO_MMR_SE_INDEX_MASK: u32 = 255;
-pub const AMDGPU_INFO_MMR_SH_INDEX_SHIFT: u32 = 8;
-pub const AMDGPU_INFO_MMR_SH_INDEX_MASK: u32 = 255;
 pub const AMDGPU_VRAM_TYPE_UNKNOWN: u32 = 0;
 pub const AMDGPU_VRAM_TYPE_GDDR1: u32 = 1;
 pub const AMDGPU_VRAM_TYPE_DDR2: u32 = 2;
@@ -132,26 +85,6 @@ pub const AMDGPU_VRAM_TYPE_DDR3: u32 = 7;
 pub const AMDGPU_VRAM_TYPE_DDR4: u32 = 8;
 pub const AMDGPU_VRAM_TYPE_GDDR6: u32 = 9;
 pub const AMDGPU_VRAM_TYPE_DDR5: u32 = 10;
-pub const AMDGPU_INFO_VIDEO_CAPS_CODEC_IDX_MPEG2: u32 = 0;
-pub const AMDGPU_INFO_VIDEO_CAPS_CODEC_IDX_MPEG4: u32 = 1;
-pub const AMDGPU_INFO_VIDEO_CAPS_CODEC_IDX_VC1: u32 = 2;
-pub const AMDGPU_INFO_VIDEO_CAPS_CODEC_IDX_MPEG4_AVC: u32 = 3;
-pub const AMDGPU_INFO_VIDEO_CAPS_CODEC_IDX_HEVC: u32 = 4;
-pub const AMDGPU_INFO_VIDEO_CAPS_CODEC_IDX_JPEG: u32 = 5;
-pub const AMDGPU_INFO_VIDEO_CAPS_CODEC_IDX_VP9: u32 = 6;
-pub const AMDGPU_INFO_VIDEO_CAPS_CODEC_IDX_AV1: u32 = 7;
-pub const AMDGPU_INFO_VIDEO_CAPS_CODEC_IDX_COUNT: u32 = 8;
-pub const AMDGPU_FAMILY_UNKNOWN: u32 = 0;
-pub const AMDGPU_FAMILY_SI: u32 = 110;
-pub const AMDGPU_FAMILY_CI: u32 = 120;
-pub const AMDGPU_FAMILY_KV: u32 = 125;
-pub const AMDGPU_FAMILY_VI: u32 = 130;
-pub const AMDGPU_FAMILY_CZ: u32 = 135;
-pub const AMDGPU_FAMILY_AI: u32 = 141;
-pub const AMDGPU_FAMILY_RV: u32 = 142;
-pub const AMDGPU_FAMILY_NV: u32 = 143;
-pub const AMDGPU_FAMILY_VGH: u32 = 144;
-pub const AMDGPU_FAMILY_YC: u32 = 146;
 pub type __s8 = ::std::os::raw::c_schar;
 pub type __u8 = ::std::os::raw::c_uchar;
 pub type __u16 = ::std::os::raw::c_ushort;
@@ -484,54 +417,6 @@ const _: () = {
     ["Offset of field: drm_amdgpu_gem_create::out"][::std::mem::offset_of!(drm_amdgpu_gem_create, out) - 0usize];
 };
 impl Default for drm_amdgpu_gem_create {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct drm_amdgpu_gem_mmap_in {
-    pub handle: __u32,
-    pub _pad: __u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of drm_amdgpu_gem_mmap_in"][::std::mem::size_of::<drm_amdgpu_gem_mmap_in>() - 8usize];
-    ["Alignment of drm_amdgpu_gem_mmap_in"][::std::mem::align_of::<drm_amdgpu_gem_mmap_in>() - 4usize];
-    ["Offset of field: drm_amdgpu_gem_mmap_in::handle"]
-        [::std::mem::offset_of!(drm_amdgpu_gem_mmap_in, handle) - 0usize];
-    ["Offset of field: drm_amdgpu_gem_mmap_in::_pad"][::std::mem::offset_of!(drm_amdgpu_gem_mmap_in, _pad) - 4usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct drm_amdgpu_gem_mmap_out {
-    pub addr_ptr: __u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of drm_amdgpu_gem_mmap_out"][::std::mem::size_of::<drm_amdgpu_gem_mmap_out>() - 8usize];
-    ["Alignment of drm_amdgpu_gem_mmap_out"][::std::mem::align_of::<drm_amdgpu_gem_mmap_out>() - 8usize];
-    ["Offset of field: drm_amdgpu_gem_mmap_out::addr_ptr"]
-        [::std::mem::offset_of!(drm_amdgpu_gem_mmap_out, addr_ptr) - 0usize];
-};
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub union drm_amdgpu_gem_mmap {
-    pub in_: drm_amdgpu_gem_mmap_in,
-    pub out: drm_amdgpu_gem_mmap_out,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of drm_amdgpu_gem_mmap"][::std::mem::size_of::<drm_amdgpu_gem_mmap>() - 8usize];
-    ["Alignment of drm_amdgpu_gem_mmap"][::std::mem::align_of::<drm_amdgpu_gem_mmap>() - 8usize];
-    ["Offset of field: drm_amdgpu_gem_mmap::in_"][::std::mem::offset_of!(drm_amdgpu_gem_mmap, in_) - 0usize];
-    ["Offset of field: drm_amdgpu_gem_mmap::out"][::std::mem::offset_of!(drm_amdgpu_gem_mmap, out) - 0usize];
-};
-impl Default for drm_amdgpu_gem_mmap {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
         unsafe {

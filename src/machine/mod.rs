@@ -1,5 +1,6 @@
 //! What this machine has, beside its GPU.
 
+pub mod files;
 pub mod profile;
 
 use rayon::prelude::*;
