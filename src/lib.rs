@@ -21,6 +21,7 @@ pub mod gpu;
 pub mod machine;
 pub mod model;
 pub mod plan;
+pub mod probe;
 pub mod reference;
 pub mod schedule;
 pub mod session;

@@ -119,7 +119,7 @@ pub fn failure(what: &str) -> impl FnOnce(vk::Result) -> Error + '_ {
     }
 }
 
-fn load_entry() -> Result<ash::Entry> {
+pub(super) fn load_entry() -> Result<ash::Entry> {
     // SAFETY: loading libvulkan runs its initialisers; it is the system's own loader.
     unsafe { ash::Entry::load() }.map_err(|e| {
         Error::device(
@@ -143,9 +143,9 @@ unsafe extern "system" fn on_message(
     vk::FALSE
 }
 
-type Messenger = (ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT);
+pub(super) type Messenger = (ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT);
 
-fn create_instance(entry: &ash::Entry) -> Result<(ash::Instance, Option<Messenger>)> {
+pub(super) fn create_instance(entry: &ash::Entry) -> Result<(ash::Instance, Option<Messenger>)> {
     let validate = validation_wanted();
     let app = vk::ApplicationInfo::default().application_name(c"kiln").api_version(vk::API_VERSION_1_3);
     let mut layers: Vec<*const c_char> = Vec::new();
@@ -216,19 +216,19 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
 }
 
 /// A compute queue family, and how many bits its timestamps have.
-fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
+pub(super) fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
     // SAFETY: `physical` comes from this instance.
     let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
     let family = families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE))?;
     Some((family as u32, families[family].timestamp_valid_bits))
 }
 
-fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
+pub(super) fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
     properties.device_name_as_c_str().unwrap_or(c"unnamed").to_string_lossy().into_owned()
 }
 
 /// Why a device cannot be used, or nothing.
-fn unfit(
+pub(super) fn unfit(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
     properties: &vk::PhysicalDeviceProperties,
@@ -304,7 +304,7 @@ fn choose(instance: &ash::Instance, choice: Choice) -> Result<vk::PhysicalDevice
     }
 }
 
-fn read_caps(
+pub(super) fn read_caps(
     entry: &ash::Entry,
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
@@ -424,9 +424,9 @@ impl Gpu {
     }
 }
 
-struct InstanceGuard {
-    instance: Option<ash::Instance>,
-    messenger: Option<Messenger>,
+pub(super) struct InstanceGuard {
+    pub(super) instance: Option<ash::Instance>,
+    pub(super) messenger: Option<Messenger>,
 }
 
 impl Drop for InstanceGuard {

@@ -7,6 +7,7 @@
 pub mod arena;
 pub mod bake;
 pub mod ceiling;
+pub mod costs;
 pub mod device;
 pub mod dispatch;
 pub mod external;
@@ -19,6 +20,7 @@ pub mod memory;
 pub mod profile;
 pub mod replay;
 pub mod stamps;
+pub mod survey;
 pub mod tuning;
 pub mod upload;
 

@@ -72,6 +72,12 @@ pub fn decode(request: c_ulong) -> (u64, usize, u8, u8) {
     ((request >> 30) & 3, (request >> 16) as usize & 0x3fff, (request >> 8) as u8, request as u8)
 }
 
+/// What stands for a buffer: a memfd of 64 KiB.
+fn memfd() -> Result<c_int, Errno> {
+    use std::os::fd::IntoRawFd;
+    super::dma_buf::sealed_memfd(64 << 10).map(IntoRawFd::into_raw_fd).map_err(|e| e.errno)
+}
+
 /// A driver's bytes of a structure of integers.
 pub fn bytes<T: Copy>(value: T) -> Vec<u8> {
     // SAFETY: the generated structures have no padding that is not declared.
@@ -149,7 +155,20 @@ impl Driver {
                     let len = answer.len().min(info.return_size as usize);
                     (info.return_pointer as *mut u8).copy_from_nonoverlapping(answer.as_ptr(), len);
                 }
-                XDNA_INFO if self.name == "amdxdna" => {
+                0x09 => {}
+                0x2d => (*argument.cast::<b::drm_prime_handle>()).fd = memfd()?,
+                0x2e => (*argument.cast::<b::drm_prime_handle>()).handle = 2,
+                0x40 if self.name == "amdgpu" => {
+                    assert_eq!(size, size_of::<b::drm_amdgpu_gem_create>());
+                    let create = &mut *argument.cast::<b::drm_amdgpu_gem_create>();
+                    assert_eq!(create.in_.domains, u64::from(b::AMDGPU_GEM_DOMAIN_GTT));
+                    create.out = b::drm_amdgpu_gem_create_out { handle: 1, _pad: 0 };
+                }
+                0x43 if self.name.starts_with("amdxdna") => {
+                    assert_eq!(size, size_of::<b::amdxdna_drm_create_bo>());
+                    (*argument.cast::<b::amdxdna_drm_create_bo>()).handle = 1;
+                }
+                XDNA_INFO if self.name.starts_with("amdxdna") => {
                     assert_eq!(size, size_of::<b::amdxdna_drm_get_info>());
                     let info = &mut *argument.cast::<b::amdxdna_drm_get_info>();
                     let answer = self.find(number, info.param, 0)?;
@@ -157,14 +176,14 @@ impl Driver {
                     (info.buffer as *mut u8).copy_from_nonoverlapping(answer.as_ptr(), answer.len());
                     info.buffer_size = info.buffer_size.saturating_sub(answer.len() as u32);
                 }
-                XDNA_ARRAY if self.name == "amdxdna" => {
+                XDNA_ARRAY if self.name.starts_with("amdxdna") => {
                     assert_eq!(size, size_of::<b::amdxdna_drm_get_array>());
                     let array = &mut *argument.cast::<b::amdxdna_drm_get_array>();
                     // The driver's own entry size is in the first four bytes of what is recorded.
                     let recorded = self.find(number, array.param, 0)?;
                     let own = u32::from_ne_bytes(recorded[..4].try_into().unwrap());
                     let entry = own.min(array.element_size);
-                    let entries = recorded[4..].chunks_exact(own as usize).take(array.num_element as usize);
+                    let entries = recorded[4..].chunks_exact(own.max(1) as usize).take(array.num_element as usize);
                     array.num_element = entries.len() as u32;
                     array.element_size = entry;
                     for (i, e) in entries.enumerate() {
