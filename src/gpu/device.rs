@@ -55,6 +55,8 @@ pub struct Caps {
     pub matrix: Option<matrix::Units>,
     /// Whether packed integer dot products are instructions of the device, not sequences of others.
     pub dot_accelerated: bool,
+    /// The number of its render node, as in /dev/dri/renderD128, where it has one.
+    pub render_node: Option<i64>,
     /// What of its memory it shares with other drivers.
     pub sharing: Sharing,
     /// Identity of the driver's pipeline cache, for its file's name.
@@ -344,9 +346,19 @@ pub(super) fn read_caps(
         memory_budget: has(ash::ext::memory_budget::NAME),
         matrix: has(matrix::EXTENSION).then(|| matrix::Units::detect(entry, instance, physical, subgroup)).flatten(),
         dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
+        render_node: has(ash::ext::physical_device_drm::NAME).then(|| render_node(instance, physical)).flatten(),
         sharing: Sharing::detect(instance, physical, has),
         cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
     })
+}
+
+/// The number of a device's render node; only of one that has VK_EXT_physical_device_drm.
+fn render_node(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<i64> {
+    let mut drm = vk::PhysicalDeviceDrmPropertiesEXT::default();
+    let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut drm);
+    // SAFETY: `physical` comes from this instance, and the extension is there.
+    unsafe { instance.get_physical_device_properties2(physical, &mut p) };
+    (drm.has_render == vk::TRUE).then_some(drm.render_minor)
 }
 
 impl Gpu {
