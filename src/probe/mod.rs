@@ -9,7 +9,7 @@ mod npu;
 mod share;
 mod system;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod vulkan;
