@@ -6,7 +6,7 @@ mod common;
 use common::{golden, load};
 use kiln::engine::{self, Options};
 use kiln::executor::Executor;
-use kiln::gpu::arena::{Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
+use kiln::gpu::arena::{AMDGPU, Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::session::Session;
 use kiln::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
@@ -15,15 +15,16 @@ use kiln::{Error, Result};
 use std::cell::RefCell;
 use std::fs::File;
 
+/// Of the same sizes and kernels as the golden on an imported arena, so that an emulated CPU compiles them once.
 fn options(arena: Source) -> Options {
-    Options { device: common::vulkan(), context: Some(64), chunk: Some(16), arena, ..Options::default() }
+    Options { context: Some(160), chunk: Some(16), head_rows: 8, ..common::arena_options(arena) }
 }
 
 const PROMPT: [u32; 20] = [2, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73];
 
 /// The bits of all logits of a prompt and of what it is continued with.
 fn run(executor: &mut dyn Executor) -> Vec<u32> {
-    let mut session = Session::new(0, 64);
+    let mut session = Session::new(0, 160);
     session.prefill(executor, &PROMPT).unwrap();
     let mut bits = Vec::new();
     for step in 0..6 {
@@ -38,14 +39,6 @@ fn refusal(arena: Source) -> Error {
     match engine::load(&checkpoint, &options(arena), &Progress::default()) {
         Ok(_) => panic!("{arena:?} was accepted"),
         Err(e) => e,
-    }
-}
-
-/// Who makes the arenas that are tested: the kernel where this is a system that must have dma-bufs, else nobody's driver.
-fn allocators() -> Vec<Allocator> {
-    match common::dma_bufs_required() {
-        true => vec![UDMABUF_MEMFD, DMA_HEAP, MEMFD],
-        false => vec![MEMFD],
     }
 }
 
@@ -67,7 +60,7 @@ fn logits_on_an_imported_arena_are_the_same_bits() {
     assert!(want.len() > 1000 && want.iter().any(|&b| b != 0));
     assert_eq!(run(load(&golden("tiny"), options(Source::Auto)).as_mut()), want, "where the default puts it");
     if imports() {
-        for allocator in allocators() {
+        for allocator in common::arena_allocators() {
             let mut executor = load(&golden("tiny"), options(Source::Imported(allocator)));
             assert!(run(executor.as_mut()) == want, "imported from {}", allocator.name);
         }
@@ -81,7 +74,7 @@ thread_local! {
 
 /// A buffer of the kind that is tested, full of ones, of which the test keeps a mapping.
 fn kept(bytes: u64) -> Result<DmaBuf> {
-    let buffer = (allocators()[0].allocate)(bytes)?;
+    let buffer = (common::arena_allocators()[0].allocate)(bytes)?;
     let mut mapping = buffer.map()?;
     mapping.bytes_mut().fill(0xff);
     KEPT.set(Some(mapping));
@@ -96,7 +89,7 @@ fn an_imported_arena_is_the_same_memory() {
     let mut executor = load(&golden("tiny"), options(Source::Imported(Allocator { name: "kept", allocate: kept })));
     let kept = KEPT.take().unwrap();
     let words: &[u32] = bytemuck::cast_slice(kept.bytes());
-    Session::new(0, 64).prefill(executor.as_mut(), &PROMPT[..5]).unwrap();
+    Session::new(0, 160).prefill(executor.as_mut(), &PROMPT[..5]).unwrap();
     let (state, logits) = (executor.schedule().arena.state, executor.schedule().logits);
     assert_eq!(words[state.token()..][..5], PROMPT[..5], "what the host writes");
     assert_eq!(words[state.next()], executor.next(0), "what the device chose");
@@ -117,6 +110,22 @@ fn unwritable(bytes: u64) -> Result<DmaBuf> {
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(2 * bytes).unwrap();
     Ok(DmaBuf::from_fd(File::open(file.path()).unwrap().into())?)
+}
+
+/// Allocators answer for themselves on machines where they have nothing to allocate from.
+#[test]
+fn an_allocator_without_its_device_says_so() {
+    for allocator in [UDMABUF_MEMFD, DMA_HEAP, AMDGPU] {
+        match (allocator.allocate)(5000) {
+            Ok(buffer) => assert_eq!(buffer.size(), 8192, "{}", allocator.name),
+            Err(e) => {
+                println!("{}: {e}", allocator.name);
+                assert!(e.exit_code() == 4 && !common::dma_bufs_required() || allocator.name == AMDGPU.name, "{e}");
+            }
+        }
+    }
+    let e = (DMA_HEAP.allocate)(1 << 50).unwrap_err();
+    assert_eq!(e.exit_code(), 3, "{e}");
 }
 
 fn none(_: u64) -> Result<DmaBuf> {

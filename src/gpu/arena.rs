@@ -2,7 +2,9 @@
 
 use super::device::Gpu;
 use super::memory::{Access, Backing, Buffer};
+use crate::sys::amdgpu;
 use crate::sys::dma_buf::{self, DmaBuf, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
+use crate::sys::drm::Node;
 use crate::{Error, Result};
 use ash::vk;
 use std::os::fd::AsFd;
@@ -40,6 +42,9 @@ pub const UDMABUF_MEMFD: Allocator = Allocator { name: UDMABUF, allocate: udmabu
 /// The dma-heap of system memory.
 pub const DMA_HEAP: Allocator = Allocator { name: SYSTEM_HEAP, allocate: dma_heap };
 
+/// amdgpu's, in system memory that its GPU reaches: of the first such GPU, since any other reaches it too.
+pub const AMDGPU: Allocator = Allocator { name: "amdgpu", allocate: amdgpu };
+
 /// dma-bufs are made of whole pages.
 fn whole_pages(bytes: u64) -> u64 {
     bytes.next_multiple_of(dma_buf::page_size())
@@ -60,7 +65,24 @@ fn udmabuf(bytes: u64) -> Result<DmaBuf> {
 }
 
 fn dma_heap(bytes: u64) -> Result<DmaBuf> {
+    // The kernel's own answer to more than there is: it kills processes until there is.
+    let free = crate::machine::available_memory();
+    if bytes > free {
+        let (bytes, free) = (crate::plan::bytes(bytes), crate::plan::bytes(free));
+        let cause = format!("an arena of {bytes} is more than the {free} that the system has free");
+        return Err(Error::refused(cause, "use a smaller --ctx or --batch, or free some memory"));
+    }
     Ok(DmaBuf::from_heap(open_node(Path::new(SYSTEM_HEAP))?.as_fd(), whole_pages(bytes))?)
+}
+
+fn amdgpu(bytes: u64) -> Result<DmaBuf> {
+    let nodes = std::fs::read_dir("/dev/dri").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut nodes: Vec<_> = nodes.filter(|p| p.to_string_lossy().contains("renderD")).collect();
+    nodes.sort();
+    let is_amdgpu = |node: &Node| node.version().is_ok_and(|v| v.name == "amdgpu");
+    let node = nodes.iter().filter_map(|path| Node::open(path).ok()).find(is_amdgpu);
+    let node = node.ok_or_else(|| Error::device("there is no GPU of amdgpu's to allocate from", "see `kiln probe`"))?;
+    Ok(amdgpu::allocate_gtt(&node, whole_pages(bytes))?.export()?)
 }
 
 /// Allocates the arena, `bytes` in `heap` or elsewhere, as `source` says, and clears it.

@@ -1,11 +1,15 @@
 //! What the tests share: the golden cases, and executors to hold against them.
 #![allow(dead_code)]
 
+pub mod vgem;
+
 use kiln::engine::{self, Device, Options};
 use kiln::executor::{Executor, HeadRows};
+use kiln::gpu::arena::{Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
+use kiln::gpu::replay::Kernels;
 use kiln::gpu::{Choice, Gpu};
 use kiln::model::checkpoint::Checkpoint;
-use kiln::schedule::Segment;
+use kiln::schedule::{KvType, Segment};
 use kiln::session::Session;
 use kiln::weights::Progress;
 use std::collections::HashMap;
@@ -155,4 +159,17 @@ pub fn relative_rms(a: &[f32], b: &[f32]) -> f32 {
 /// Whether this is a system where dma-bufs must work (tools/vm-test), not one where they may.
 pub fn dma_bufs_required() -> bool {
     std::env::var_os("KILN_TEST_DMA_BUF").is_some_and(|v| v == "1")
+}
+
+/// Who makes the arenas that are tested: the kernel where dma-bufs must work, else nobody's driver.
+pub fn arena_allocators() -> Vec<Allocator> {
+    match dma_bufs_required() {
+        true => vec![UDMABUF_MEMFD, DMA_HEAP, Allocator { name: "vgem", allocate: vgem::allocate }],
+        false => vec![MEMFD],
+    }
+}
+
+/// Options for that.
+pub fn arena_options(arena: Source) -> Options {
+    Options { device: vulkan(), kernels: Kernels::Float, kv: KvType::F32, arena, ..Options::default() }
 }
