@@ -6,8 +6,8 @@ use crate::machine::nodes::{AMD_GPU, Node, Slot, gfx_name};
 use crate::plan::bytes;
 use crate::sys::{self, amdgpu, drm};
 
-/// Checks every GPU.
-pub(super) fn check(files: &Files) -> Vec<Check> {
+/// Checks every GPU. `reached` says whether Vulkan has opened one all the same where sysfs shows none.
+pub(super) fn check(files: &Files, reached: bool) -> Vec<Check> {
     let gpus = Node::gpus(files);
     let mut all = Vec::new();
     for (i, node) in gpus.iter().enumerate() {
@@ -16,13 +16,13 @@ pub(super) fn check(files: &Files) -> Vec<Check> {
         all.extend(checks.all);
     }
     let mut checks = Checks::of("gpu");
-    check_bus(&mut checks, files, gpus.is_empty());
+    check_bus(&mut checks, files, gpus.is_empty(), reached);
     all.extend(checks.all);
     all
 }
 
 /// GPUs that no driver has taken, and where there is none at all.
-fn check_bus(checks: &mut Checks, files: &Files, none: bool) {
+fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
     let slots = Slot::all(files);
     for slot in slots.iter().filter(|s| s.is_gpu() && !s.driven) {
         let (vendor, device) = slot.id;
@@ -40,6 +40,9 @@ fn check_bus(checks: &mut Checks, files: &Files, none: bool) {
     }
     if !none {
         return;
+    }
+    if reached {
+        return checks.skip("", "no render node in /sys/class/drm: its driver is not asked; Vulkan reaches it");
     }
     let driven = slots.iter().any(|s| s.is_gpu() && s.driven && s.id.0 == AMD_GPU);
     match driven || files.exists("/dev/dri") || files.exists("/dev/kfd") {
@@ -69,6 +72,13 @@ fn check_gpu(checks: &mut Checks, files: &Files, node: &Node) {
     check_activity(checks, files, node, opened.as_ref());
     check_firmware(checks, files, node, opened.as_ref());
     check_lockup(checks, files);
+}
+
+/// Bytes per second that the one GPU's memory could deliver, where there is one and its driver says.
+pub(super) fn peak_bandwidth(files: &Files) -> Option<f64> {
+    let gpus = Node::gpus(files);
+    let [node] = &gpus[..] else { return None };
+    amdgpu::device(&drm::Node::open(&files.at(&node.path)).ok()?).ok()?.peak_bandwidth()
 }
 
 fn or_unknown(text: &str) -> &str {

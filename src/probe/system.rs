@@ -107,7 +107,7 @@ fn check_parameters(checks: &mut Checks, files: &Files) {
                 Some(_) => checks.warn(
                     "parameters",
                     evidence,
-                    "use ttm.pages_limit instead (in pages of 4 KiB): newer kernels ignore amdgpu.gttsize",
+                    "use ttm.pages_limit instead (in pages of 4 KiB): newer kernels call amdgpu.gttsize deprecated",
                 ),
                 None => checks.ok("parameters", evidence),
             }

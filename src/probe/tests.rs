@@ -9,7 +9,7 @@ use std::fs;
 
 /// Every check that needs no Vulkan.
 fn checks(files: &Files) -> Vec<Check> {
-    [system::check(files), gpu::check(files), npu::check(files), share::check(files, None)].concat()
+    [system::check(files), gpu::check(files, false), npu::check(files), share::check(files, None)].concat()
 }
 
 fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
@@ -230,6 +230,35 @@ fn a_container_without_its_nodes_is_told_to_pass_them_in() {
     let checks = self::checks(&machine.files);
     assert!(find(&checks, "gpu").remedy.as_ref().unwrap().contains("/dev/dri"));
     assert_eq!(find(&checks, "npu.node").verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_node_that_is_no_device_is_a_verdict() {
+    for kind in ["directory", "pipe", "loop", "plain file"] {
+        let machine = Machine::new("8945hs");
+        for path in ["/dev/dri/renderD128", "/dev/accel/accel0", "/dev/udmabuf", "/dev/dma_heap/system"] {
+            let at = machine.files.at(path);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            let _ = fs::remove_file(&at);
+            match kind {
+                "directory" => fs::create_dir(&at).unwrap(),
+                "pipe" => nix::unistd::mkfifo(&at, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+                "loop" => std::os::unix::fs::symlink(&at, &at).unwrap(),
+                _ => fs::write(&at, "no device").unwrap(),
+            }
+        }
+        let checks = checks(&machine.files);
+        assert_sound(&checks, kind);
+        let failed = checks.iter().filter(|c| c.name.starts_with("gpu0") && c.verdict == Verdict::Fail);
+        assert!(failed.count() >= 1, "{kind}: {checks:#?}");
+    }
+}
+
+#[test]
+fn a_gpu_that_vulkan_reaches_without_a_render_node_is_no_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let checks = gpu::check(&Files::under(dir.path()), true);
+    assert_eq!(find(&checks, "gpu").verdict, Verdict::Skip);
 }
 
 #[test]
