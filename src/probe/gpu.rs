@@ -26,6 +26,7 @@ fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
     let slots = Slot::all(files);
     for slot in slots.iter().filter(|s| s.is_gpu() && !s.driven) {
         let (vendor, device) = slot.id;
+        let name = format!("driver.{}", slot.name);
         let remedy = match vendor {
             AMD_GPU => {
                 "load amdgpu (`modprobe amdgpu`), install its firmware (firmware-amd-graphics on Debian), and see `dmesg`"
@@ -34,8 +35,8 @@ fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
         };
         let evidence = format!("{} ({vendor:04x}:{device:04x}) has no driver", slot.name);
         match vendor {
-            AMD_GPU => checks.fail("driver", evidence, remedy),
-            _ => checks.unseen("driver", evidence, remedy),
+            AMD_GPU => checks.fail(&name, evidence, remedy),
+            _ => checks.unseen(&name, evidence, remedy),
         }
     }
     if !none {
@@ -63,8 +64,9 @@ fn check_gpu(checks: &mut Checks, files: &Files, node: &Node) {
     let opened = open(checks, files, node);
     check_driver(checks, node, opened.as_ref());
     if !node.is_amdgpu() {
-        checks
-            .skip("amdgpu", format!("driven by {}: the checks of amdgpu do not concern it", or_unknown(&node.driver)));
+        let asked = opened.as_ref().and_then(|n| n.version().ok()).map(|v| v.name);
+        let driver = asked.unwrap_or_else(|| or_unknown(&node.driver).to_owned());
+        checks.skip("amdgpu", format!("driven by {driver}: the checks of amdgpu do not concern it"));
         return;
     }
     check_family(checks, files, node, opened.as_ref());

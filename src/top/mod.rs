@@ -191,7 +191,8 @@ impl Sampler {
         let nothing = gpu.busy.is_none() && gpu.vram.is_none() && gpu.power.is_none();
         gpu.fault = nothing.then(|| match node.is_amdgpu() {
             true => busy.err().map_or_else(|| "it says nothing".into(), |f| format!("it says nothing: {f}")),
-            false => format!("its driver ({}) says nothing in sysfs", node.driver),
+            false if node.driver.is_empty() => "its driver says nothing in sysfs".into(),
+            false => format!("its driver, {}, says nothing in sysfs", node.driver),
         });
         gpu
     }

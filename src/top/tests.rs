@@ -151,6 +151,6 @@ fn two_gpus_make_no_energy_per_token_and_one_of_another_driver_is_named() {
     fs::write(other, "DRIVER=nvidia\nPCI_SLOT_NAME=0000:01:00.0\n").unwrap();
     let sample = Sampler::new(machine.files.clone()).sample();
     assert_eq!(sample.gpus.len(), 2);
-    assert_eq!(sample.gpus[1].fault.as_deref(), Some("its driver (nvidia) says nothing in sysfs"));
+    assert_eq!(sample.gpus[1].fault.as_deref(), Some("its driver, nvidia, says nothing in sysfs"));
     assert_eq!(sample.kilns[0].joules_per_token, None);
 }
