@@ -25,8 +25,10 @@ pub mod probe;
 pub mod reference;
 pub mod schedule;
 pub mod session;
+pub mod status;
 pub mod sys;
 pub mod text;
+pub mod top;
 pub mod weights;
 
 pub use error::{Error, Result};

@@ -4,11 +4,15 @@ mod common;
 
 use common::golden;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::Output;
+
+fn kiln(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = common::start(env!("CARGO_BIN_EXE_kiln"));
+    command.args(arguments).env_remove("RUST_LOG").envs(environment.iter().copied()).output().unwrap()
+}
 
 fn probe(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-    command.arg("probe").args(arguments).env_remove("RUST_LOG").envs(environment.iter().copied()).output().unwrap()
+    kiln(&[&["probe"], arguments].concat(), environment)
 }
 
 fn report(output: &Output) -> Value {
@@ -89,4 +93,25 @@ fn bad_arguments_are_exit_2_and_nothing_is_printed() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
+}
+
+/// In tools/vm-test's machine, which has udmabuf, a dma-heap and vgem's render node.
+#[test]
+#[ignore = "takes a kernel with udmabuf, a dma-heap and vgem: tools/vm-test"]
+fn a_kernel_that_shares_memory_is_seen_to_share_it() {
+    let output = probe(&["--json"], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = report(&output);
+    for name in ["udmabuf", "heap", "export", "import.udmabuf", "import.heap"] {
+        assert_eq!(check(&report, &format!("share.{name}"))["verdict"], "ok", "{report}");
+    }
+    assert_eq!(check(&report, "gpu0.node")["verdict"], "ok", "{report}");
+    assert!(check(&report, "gpu0.driver")["evidence"].as_str().unwrap().starts_with("vgem "), "{report}");
+    assert!(check(&report, "gpu0.amdgpu")["evidence"].as_str().unwrap().contains("driven by vgem"), "{report}");
+    assert_eq!(report["summary"]["fail"], 0, "{report}");
+
+    let output = kiln(&["top", "--once", "--json"], &[]);
+    let sample: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(sample["gpus"][0]["name"], "renderD128", "{sample}");
+    assert!(sample["gpus"][0]["fault"].is_string(), "{sample}");
 }

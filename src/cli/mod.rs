@@ -13,6 +13,7 @@ pub mod quantize;
 mod reply;
 pub mod run;
 pub mod tokenize;
+pub mod top;
 
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};
@@ -49,6 +50,8 @@ pub enum Command {
     Plan(plan::Args),
     /// Check what this machine is, what is wrong with it and what it can reach
     Probe(probe::Args),
+    /// Watch GPU, NPU and running Kilns
+    Top(top::Args),
 }
 
 /// Parses the process's arguments and runs the command.
@@ -65,6 +68,7 @@ pub fn main(cli: Cli) -> Result<()> {
         Command::Bench(args) => bench::run(&args, cli.json),
         Command::Plan(args) => plan::run(&args, cli.json),
         Command::Probe(args) => probe::run(&args, cli.json),
+        Command::Top(args) => top::run(&args, cli.json),
     }
 }
 

@@ -538,6 +538,7 @@ impl Executor for Vulkan {
         let kind = self.begin(rows, head)?;
         self.submit(kind, head)?;
         self.finish()?;
+        crate::status::count_pass(rows.len(), head);
         self.measure(kind, head)
     }
 

@@ -1,12 +1,10 @@
 //! sysfs, proc and device nodes, read from a root that tests replace. What stands in such a file is a claim: it may be
 //! absent, empty, huge, binary, or gone while it is read, and each of these is a [`Fault`] that a check reports.
 
-use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// More than any file that is read here has.
@@ -146,25 +144,22 @@ impl Files {
         Ok(names)
     }
 
+    /// What a symbolic link names, where that is text.
+    ///
+    /// # Errors
+    /// The fault of the link.
+    pub fn link(&self, path: &str) -> Reading<String> {
+        let to = fs::read_link(self.at(path)).map_err(|e| fault(path, &e))?;
+        to.to_str().map(str::to_owned).ok_or_else(|| odd(path, &to.display().to_string()))
+    }
+
     /// The last part of what a symbolic link names, as in `amdgpu` for a device's `driver`.
     ///
     /// # Errors
     /// The fault of the link.
     pub fn target(&self, path: &str) -> Reading<String> {
-        let to = fs::read_link(self.at(path)).map_err(|e| fault(path, &e))?;
-        let name = to.file_name().and_then(|n| n.to_str()).map(str::to_owned);
-        name.ok_or_else(|| odd(path, &to.display().to_string()))
-    }
-
-    /// Whether this process may read and write `path`.
-    pub fn may_use(&self, path: &str) -> bool {
-        let Ok(path) = CString::new(self.at(path).as_os_str().as_bytes()) else { return false };
-        nix::unistd::access(path.as_c_str(), nix::unistd::AccessFlags::R_OK | nix::unistd::AccessFlags::W_OK).is_ok()
-    }
-
-    /// The files' root.
-    pub fn root(&self) -> &Path {
-        &self.root
+        let to = self.link(path)?;
+        to.rsplit('/').next().filter(|n| !n.is_empty()).map(str::to_owned).ok_or_else(|| odd(path, &to))
     }
 }
 
@@ -195,6 +190,7 @@ fn odd(path: &str, text: &str) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     fn files() -> (tempfile::TempDir, Files) {
         let dir = tempfile::tempdir().unwrap();

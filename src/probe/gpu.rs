@@ -6,8 +6,8 @@ use crate::machine::nodes::{AMD_GPU, Node, Slot, gfx_name};
 use crate::plan::bytes;
 use crate::sys::{self, amdgpu, drm};
 
-/// Checks every GPU.
-pub(super) fn check(files: &Files) -> Vec<Check> {
+/// Checks every GPU. `reached` says whether Vulkan has opened one all the same where sysfs shows none.
+pub(super) fn check(files: &Files, reached: bool) -> Vec<Check> {
     let gpus = Node::gpus(files);
     let mut all = Vec::new();
     for (i, node) in gpus.iter().enumerate() {
@@ -16,16 +16,17 @@ pub(super) fn check(files: &Files) -> Vec<Check> {
         all.extend(checks.all);
     }
     let mut checks = Checks::of("gpu");
-    check_bus(&mut checks, files, gpus.is_empty());
+    check_bus(&mut checks, files, gpus.is_empty(), reached);
     all.extend(checks.all);
     all
 }
 
 /// GPUs that no driver has taken, and where there is none at all.
-fn check_bus(checks: &mut Checks, files: &Files, none: bool) {
+fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
     let slots = Slot::all(files);
     for slot in slots.iter().filter(|s| s.is_gpu() && !s.driven) {
         let (vendor, device) = slot.id;
+        let name = format!("driver.{}", slot.name);
         let remedy = match vendor {
             AMD_GPU => {
                 "load amdgpu (`modprobe amdgpu`), install its firmware (firmware-amd-graphics on Debian), and see `dmesg`"
@@ -34,12 +35,15 @@ fn check_bus(checks: &mut Checks, files: &Files, none: bool) {
         };
         let evidence = format!("{} ({vendor:04x}:{device:04x}) has no driver", slot.name);
         match vendor {
-            AMD_GPU => checks.fail("driver", evidence, remedy),
-            _ => checks.unseen("driver", evidence, remedy),
+            AMD_GPU => checks.fail(&name, evidence, remedy),
+            _ => checks.unseen(&name, evidence, remedy),
         }
     }
     if !none {
         return;
+    }
+    if reached {
+        return checks.skip("", "no render node in /sys/class/drm: its driver is not asked; Vulkan reaches it");
     }
     let driven = slots.iter().any(|s| s.is_gpu() && s.driven && s.id.0 == AMD_GPU);
     match driven || files.exists("/dev/dri") || files.exists("/dev/kfd") {
@@ -60,8 +64,9 @@ fn check_gpu(checks: &mut Checks, files: &Files, node: &Node) {
     let opened = open(checks, files, node);
     check_driver(checks, node, opened.as_ref());
     if !node.is_amdgpu() {
-        checks
-            .skip("amdgpu", format!("driven by {}: the checks of amdgpu do not concern it", or_unknown(&node.driver)));
+        let asked = opened.as_ref().and_then(|n| n.version().ok()).map(|v| v.name);
+        let driver = asked.unwrap_or_else(|| or_unknown(&node.driver).to_owned());
+        checks.skip("amdgpu", format!("driven by {driver}: the checks of amdgpu do not concern it"));
         return;
     }
     check_family(checks, files, node, opened.as_ref());
@@ -69,6 +74,13 @@ fn check_gpu(checks: &mut Checks, files: &Files, node: &Node) {
     check_activity(checks, files, node, opened.as_ref());
     check_firmware(checks, files, node, opened.as_ref());
     check_lockup(checks, files);
+}
+
+/// Bytes per second that the one GPU's memory could deliver, where there is one and its driver says.
+pub(super) fn peak_bandwidth(files: &Files) -> Option<f64> {
+    let gpus = Node::gpus(files);
+    let [node] = &gpus[..] else { return None };
+    amdgpu::device(&drm::Node::open(&files.at(&node.path)).ok()?).ok()?.peak_bandwidth()
 }
 
 fn or_unknown(text: &str) -> &str {

@@ -2,6 +2,7 @@
 
 use super::{Check, Checks, Verdict};
 use crate::gpu::{Gpu, ceiling, costs};
+use crate::machine::files::Files;
 use crate::plan::bytes;
 use ash::vk;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ const CPU_BYTES: u64 = 128 << 20;
 const TRANSFER_BYTES: u64 = 64 << 20;
 
 /// Measures memory, matrix units, dispatches, submits and transfers.
-pub(super) fn check(gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Vec<Check> {
+pub(super) fn check(files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Vec<Check> {
     let mut checks = Checks::of("measured");
     let memory = crate::gpu::memory::describe(gpu);
     let heap = costs::best_heap(gpu);
@@ -24,7 +25,11 @@ pub(super) fn check(gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Vec<Check> {
 
     progress("read bandwidth");
     match ceiling::measure_alone(gpu, size, heap) {
-        Ok(rate) => checks.ok("read", format!("{:.1} GB/s, reading {}", rate / 1e9, bytes(size))),
+        Ok(rate) => {
+            let integrated = gpu.caps.kind == vk::PhysicalDeviceType::INTEGRATED_GPU;
+            let peak = super::gpu::peak_bandwidth(files).filter(|_| integrated);
+            report_read(&mut checks, rate, size, peak);
+        }
         Err(e) => checks.error("read", Verdict::Fail, &e),
     }
     progress("matrix rate");
@@ -51,4 +56,42 @@ pub(super) fn check(gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Vec<Check> {
         Err(e) => checks.error("transfer", Verdict::Fail, &e),
     }
     checks.all
+}
+
+/// Share of the memory's peak below which something is wrong: such GPUs reach 79 to 91 % while decoding.
+const LEAST_SHARE: f64 = 0.6;
+
+fn report_read(checks: &mut Checks, rate: f64, size: u64, peak: Option<f64>) {
+    let evidence = format!("{:.1} GB/s, reading {}", rate / 1e9, bytes(size));
+    let Some(peak) = peak else { return checks.ok("read", evidence) };
+    let evidence = format!("{evidence}: {:.0} % of the {:.1} GB/s of its memory", 100.0 * rate / peak, peak / 1e9);
+    match rate < LEAST_SHARE * peak {
+        true => checks.warn(
+            "read",
+            evidence,
+            "end what else uses memory, and see system.memory-clock and gpu0.clocks for what holds it back",
+        ),
+        false => checks.ok("read", evidence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_judged_by_its_memory_where_that_is_known() {
+        let verdict = |rate, peak| {
+            let mut checks = Checks::of("measured");
+            report_read(&mut checks, rate, 1 << 30, peak);
+            (checks.all[0].verdict, checks.all[0].evidence.clone())
+        };
+        assert_eq!(verdict(70e9, None), (Verdict::Ok, "70.0 GB/s, reading 1.1 GB".into()));
+        let (good, text) = verdict(80.64e9, Some(89.6e9));
+        assert_eq!(
+            (good, text.as_str()),
+            (Verdict::Ok, "80.6 GB/s, reading 1.1 GB: 90 % of the 89.6 GB/s of its memory")
+        );
+        assert_eq!(verdict(30e9, Some(89.6e9)).0, Verdict::Warn);
+    }
 }

@@ -16,7 +16,9 @@ mod vulkan;
 
 pub use model::Wanted;
 
+use crate::gpu::Gpu;
 use crate::machine::files::Files;
+use ash::vk;
 use std::fmt::Display;
 
 /// How a check came out.
@@ -156,19 +158,23 @@ pub struct Request<'a> {
     pub model: Option<Wanted<'a>>,
 }
 
+fn is_hardware(gpu: &Gpu) -> bool {
+    gpu.caps.kind != vk::PhysicalDeviceType::CPU
+}
+
 /// Makes every check. `progress` is told what is being looked at.
 pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
     let files = request.files;
     let mut checks = Vec::new();
     progress("system");
     checks.extend(system::check(files));
-    progress("GPU");
-    checks.extend(gpu::check(files));
     progress("Vulkan");
     let vulkan::Found { checks: vulkan, opened, fit } = vulkan::check(request.vulkan);
+    progress("GPU");
+    checks.extend(gpu::check(files, opened.as_ref().is_some_and(|gpu| is_hardware(gpu))));
     checks.extend(vulkan);
     if let (true, Some(gpu)) = (request.measure, &opened) {
-        checks.extend(measure::check(gpu, progress));
+        checks.extend(measure::check(files, gpu, progress));
     }
     progress("NPU");
     checks.extend(npu::check(files));

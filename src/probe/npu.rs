@@ -61,7 +61,7 @@ fn check_undriven(checks: &mut Checks, files: &Files, slot: &Slot) {
         Some("off") => "boot without amd_iommu=off: the NPU's driver needs the IOMMU",
         _ => "use Linux 6.14 or newer with amdxdna (`modprobe amdxdna`) and its firmware (amdnpu), and see `dmesg`",
     };
-    checks.fail("driver", format!("{generation} at {} has no driver", slot.name), remedy);
+    checks.fail(&format!("driver.{}", slot.name), format!("{generation} has no driver"), remedy);
 }
 
 fn check_npu(checks: &mut Checks, files: &Files, node: &Node) {

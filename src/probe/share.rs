@@ -50,13 +50,13 @@ pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
     );
     if let Some(gpu) = gpu {
         check_export(&mut checks, gpu);
-        check_import(&mut checks, gpu, [("udmabuf", memfd), ("the system heap", heap)]);
+        check_import(&mut checks, gpu, [("udmabuf", memfd), ("heap", heap)]);
     }
-    for node in Node::gpus(files).iter().filter(|n| n.is_amdgpu()) {
-        check_amdgpu(&mut checks, files, node, gpu);
+    for (i, node) in Node::gpus(files).iter().enumerate().filter(|(_, n)| n.is_amdgpu()) {
+        check_amdgpu(&mut checks, &format!("gpu{i}"), files, node, gpu);
     }
-    for node in Node::accelerators(files).iter().filter(|n| n.is_amdxdna()) {
-        check_npu(&mut checks, files, node);
+    for (i, node) in Node::accelerators(files).iter().filter(|n| n.is_amdxdna()).enumerate() {
+        check_npu(&mut checks, &format!("npu{i}"), files, node);
     }
     checks.all
 }
@@ -173,14 +173,14 @@ fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result
     for (name, made) in sources {
         if let Ok(made) = made {
             tried = true;
-            report_exchange(checks, "import", &format!("imported from {name} into Vulkan"), import(gpu, made));
+            report_exchange(checks, &format!("import.{name}"), "imported into Vulkan", import(gpu, made));
         }
     }
     // Mesa's driver for the CPU takes a memfd as though it were one.
     if !tried && gpu.caps.kind == vk::PhysicalDeviceType::CPU {
         let made = sealed_memfd(BYTES).and_then(DmaBuf::from_fd).map_err(Error::from);
         let answer = made.and_then(|made| import(gpu, made));
-        return report_exchange(checks, "import", "imported from a memfd into Vulkan", answer);
+        return report_exchange(checks, "import.memfd", "imported into Vulkan", answer);
     }
     if !tried {
         checks.unseen("import", "nothing here makes a dma-buf to import", "modprobe udmabuf");
@@ -188,27 +188,28 @@ fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result
 }
 
 /// amdgpu's own memory, exported and imported into Vulkan: how the arena can be GTT-only.
-fn check_amdgpu(checks: &mut Checks, files: &Files, node: &Node, gpu: Option<&Rc<Gpu>>) {
+fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &Node, gpu: Option<&Rc<Gpu>>) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let made = amdgpu::allocate_gtt(&opened, BYTES).and_then(|b| b.export());
     match (made, gpu.filter(|g| g.caps.sharing.imports)) {
-        (Ok(made), Some(gpu)) => report_exchange(checks, "amdgpu", "GTT memory of amdgpu in Vulkan", import(gpu, made)),
-        (Ok(_), None) => checks.ok("amdgpu", "GTT memory of amdgpu, exported"),
-        (Err(e), _) => checks.fail("amdgpu", e.to_string(), e.remedy()),
+        (Ok(made), Some(gpu)) => report_exchange(checks, name, "GTT memory of amdgpu in Vulkan", import(gpu, made)),
+        (Ok(_), None) => checks.ok(name, "GTT memory of amdgpu, exported"),
+        (Err(e), _) => checks.fail(name, e.to_string(), e.remedy()),
     }
 }
 
 /// The NPU takes another's buffer, and hands out its own.
-fn check_npu(checks: &mut Checks, files: &Files, node: &Node) {
+fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &Node) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
+    let [export, import] = ["export", "import"].map(|what| format!("{name}.{what}"));
     match npu_program::allocate(&opened, npu_program::Kind::Shared, BYTES).and_then(|b| b.export()) {
-        Ok(made) => checks.ok("npu.export", format!("a buffer of the NPU as a dma-buf of {} B", made.size())),
-        Err(e) => checks.warn("npu.export", e.to_string(), e.remedy()),
+        Ok(made) => checks.ok(&export, format!("a buffer of the NPU as a dma-buf of {} B", made.size())),
+        Err(e) => checks.warn(&export, e.to_string(), e.remedy()),
     }
     let made = from_udmabuf(files).or_else(|_| from_heap(files));
     match made.map(|made| opened.import(made.as_fd()).map(drop)) {
-        Ok(Ok(())) => checks.ok("npu.import", "the NPU takes another driver's dma-buf"),
-        Ok(Err(e)) => checks.warn("npu.import", e.to_string(), e.remedy()),
-        Err(_) => checks.skip("npu.import", "nothing here makes a dma-buf to import"),
+        Ok(Ok(())) => checks.ok(&import, "the NPU takes another driver's dma-buf"),
+        Ok(Err(e)) => checks.warn(&import, e.to_string(), e.remedy()),
+        Err(_) => checks.skip(&import, "nothing here makes a dma-buf to import"),
     }
 }

@@ -107,7 +107,7 @@ fn check_parameters(checks: &mut Checks, files: &Files) {
                 Some(_) => checks.warn(
                     "parameters",
                     evidence,
-                    "use ttm.pages_limit instead (in pages of 4 KiB): newer kernels ignore amdgpu.gttsize",
+                    "use ttm.pages_limit instead (in pages of 4 KiB): newer kernels call amdgpu.gttsize deprecated",
                 ),
                 None => checks.ok("parameters", evidence),
             }
@@ -150,13 +150,13 @@ fn check_modules(checks: &mut Checks, files: &Files) {
         Err(f) => checks.skip("memory-clock", f),
         Ok(table) => {
             let modules = memory_modules(&table);
-            if modules.is_empty() {
-                return checks.skip("memory-clock", "the BIOS does not say");
-            }
-            let slowest = modules.iter().map(|m| m.configured).min().unwrap_or(0);
+            let Some(slowest) = modules.iter().map(|m| m.configured).min().filter(|&s| s > 0) else {
+                return checks
+                    .skip("memory-clock", format!("the BIOS lists {} modules and not their speed", modules.len()));
+            };
             let rated = modules.iter().map(|m| m.rated).min().unwrap_or(0);
             let evidence = format!("{} modules at {slowest} MT/s", modules.len());
-            match slowest < rated && slowest > 0 {
+            match slowest < rated {
                 true => checks.warn(
                     "memory-clock",
                     format!("{evidence}, though they are made for {rated}"),

@@ -9,7 +9,7 @@ use std::fs;
 
 /// Every check that needs no Vulkan.
 fn checks(files: &Files) -> Vec<Check> {
-    [system::check(files), gpu::check(files), npu::check(files), share::check(files, None)].concat()
+    [system::check(files), gpu::check(files, false), npu::check(files), share::check(files, None)].concat()
 }
 
 fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
@@ -20,6 +20,8 @@ fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
 /// What must hold of any check of anything.
 fn assert_sound(checks: &[Check], what: &str) {
     assert!(!checks.is_empty(), "{what}");
+    let names: std::collections::HashSet<&str> = checks.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names.len(), checks.len(), "{what}: each name once: {checks:#?}");
     for c in checks {
         let texts = [Some(&c.name), Some(&c.evidence), c.remedy.as_ref()];
         for text in texts.into_iter().flatten() {
@@ -51,7 +53,7 @@ fn a_whole_machine_is_described_and_found_sound() {
                 ("npu0.contexts", "1 contexts on 4 columns, 0 errors"),
                 ("npu0.iommu", "the NPU's group is in mode DMA-FQ"),
                 ("system.kernel", "Linux 6.18.3-amd64, AMD Ryzen 9 8945HS w/ Radeon 780M Graphics"),
-                ("share.amdgpu", "GTT memory of amdgpu, exported"),
+                ("share.gpu0", "GTT memory of amdgpu, exported"),
             ],
         ),
         (
@@ -233,6 +235,35 @@ fn a_container_without_its_nodes_is_told_to_pass_them_in() {
 }
 
 #[test]
+fn a_node_that_is_no_device_is_a_verdict() {
+    for kind in ["directory", "pipe", "loop", "plain file"] {
+        let machine = Machine::new("8945hs");
+        for path in ["/dev/dri/renderD128", "/dev/accel/accel0", "/dev/udmabuf", "/dev/dma_heap/system"] {
+            let at = machine.files.at(path);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            let _ = fs::remove_file(&at);
+            match kind {
+                "directory" => fs::create_dir(&at).unwrap(),
+                "pipe" => nix::unistd::mkfifo(&at, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+                "loop" => std::os::unix::fs::symlink(&at, &at).unwrap(),
+                _ => fs::write(&at, "no device").unwrap(),
+            }
+        }
+        let checks = checks(&machine.files);
+        assert_sound(&checks, kind);
+        let failed = checks.iter().filter(|c| c.name.starts_with("gpu0") && c.verdict == Verdict::Fail);
+        assert!(failed.count() >= 1, "{kind}: {checks:#?}");
+    }
+}
+
+#[test]
+fn a_gpu_that_vulkan_reaches_without_a_render_node_is_no_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let checks = gpu::check(&Files::under(dir.path()), true);
+    assert_eq!(find(&checks, "gpu").verdict, Verdict::Skip);
+}
+
+#[test]
 fn two_gpus_are_both_looked_at() {
     let machine = Machine::new("8945hs");
     // A discrete one of another driver beside the APU, and one that no driver has taken.
@@ -253,7 +284,7 @@ fn two_gpus_are_both_looked_at() {
     assert_eq!(find(&checks, "gpu0.family").verdict, Verdict::Ok);
     assert_eq!(find(&checks, "gpu1.amdgpu").verdict, Verdict::Skip);
     assert!(find(&checks, "gpu1.amdgpu").evidence.contains("nvidia"));
-    let undriven = find(&checks, "gpu.driver");
+    let undriven = find(&checks, "gpu.driver.0000:02:00.0");
     assert!(
         undriven.verdict == Verdict::Fail && undriven.evidence.contains("0000:02:00.0 (1002:744c)"),
         "{undriven:?}"
@@ -341,7 +372,7 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
     fs::remove_file(machine.files.at(&format!("{npu_device}/driver"))).unwrap();
     fs::write(machine.files.at("/proc/cmdline"), "amd_iommu=off\n").unwrap();
     let checks = checks(&machine.files);
-    let driver = find(&checks, "npu.driver");
+    let driver = find(&checks, "npu.driver.0000:c7:00.1");
     assert!(driver.verdict == Verdict::Fail && driver.remedy.as_ref().unwrap().contains("amd_iommu=off"), "{driver:?}");
 }
 

@@ -57,7 +57,7 @@ pub struct Clocks {
 }
 
 /// One sensor.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Sensor {
     /// What it measures.
     pub label: String,

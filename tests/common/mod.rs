@@ -13,6 +13,7 @@ use kiln::schedule::{KvType, Segment};
 use kiln::session::Session;
 use kiln::weights::Progress;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -89,16 +90,24 @@ pub fn listen() {
     });
 }
 
+/// A command that starts `executable` on the driver that this test runs on.
+pub fn start(executable: impl AsRef<OsStr>) -> Command {
+    match std::env::var_os("KILN_TEST_LAUNCHER") {
+        Some(launcher) => {
+            let mut command = Command::new(launcher);
+            command.arg(executable);
+            command
+        }
+        None => Command::new(executable),
+    }
+}
+
 /// A command that starts this test executable again, on the same driver.
 pub fn this_test() -> Command {
     match std::env::var_os("KILN_TEST_LAUNCHER") {
         // The process is then the launcher's (see tools/fetch-mesa), and this executable its argument.
-        Some(launcher) => {
-            let mut command = Command::new(launcher);
-            command.arg(std::env::args_os().next().unwrap());
-            command
-        }
-        None => Command::new(std::env::current_exe().unwrap()),
+        Some(_) => start(std::env::args_os().next().unwrap()),
+        None => start(std::env::current_exe().unwrap()),
     }
 }
 
