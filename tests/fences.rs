@@ -13,7 +13,7 @@ use kiln::sys::fence::{State, SyncFile};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(20);
@@ -128,12 +128,17 @@ fn the_gpu_waits_for_another_devices_fence() {
     let work = common::vgem::attach(&node, &gem).unwrap();
     let fence: SyncFile = buffer.export_fence(dma_buf::Access::Read).unwrap();
     let Some(gate) = c.gate() else { return };
-    let done = gate.submit(&c.queue, &[c.commands], Some(fence), Order::default()).unwrap();
-    std::thread::sleep(SHORT);
-    assert!(!c.copied(), "the other device is not done");
-    common::vgem::signal(&node, work).unwrap();
-    c.queue.wait().unwrap();
-    assert!(c.copied());
+    let start = Instant::now();
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(4 * SHORT);
+            common::vgem::signal(&node, work).unwrap();
+        });
+        let done = gate.submit(&c.queue, &[c.commands], Some(fence), Order::default()).unwrap();
+        c.queue.wait().unwrap();
+        done
+    });
+    assert!(c.copied() && start.elapsed() >= 4 * SHORT, "it did not wait: {:?}", start.elapsed());
     if let Some(done) = done {
         done.wait(LONG).unwrap();
     }

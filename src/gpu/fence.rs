@@ -12,6 +12,9 @@ use std::time::Duration;
 
 const SYNC_FILE: vk::ExternalSemaphoreHandleTypeFlags = vk::ExternalSemaphoreHandleTypeFlags::SYNC_FD;
 
+/// How long another device may take where the host waits for it.
+const HOST_WAIT: Duration = Duration::from_secs(20);
+
 /// The device's functions for sync_files.
 pub(super) struct SyncFiles {
     functions: ash::khr::external_semaphore_fd::Device,
@@ -117,7 +120,14 @@ impl Gate {
         after: Option<SyncFile>,
         order: Order<'_>,
     ) -> Result<Option<SyncFile>> {
-        let incoming = after.map(|fence| self.take_in(fence)).transpose()?;
+        let incoming = match after {
+            // Mesa's driver for the CPU (26.1) takes a fence in and does not wait for it.
+            Some(fence) if self.gpu.caps.kind == vk::PhysicalDeviceType::CPU => {
+                fence.wait(HOST_WAIT)?;
+                None
+            }
+            after => after.map(|fence| self.take_in(fence)).transpose()?,
+        };
         order.submit_with(queue, commands, incoming, Some(self.outgoing.handle))?;
         self.give_out()
     }
