@@ -10,6 +10,7 @@ use crate::plan::bytes;
 pub(super) fn check(files: &Files) -> Vec<Check> {
     let mut checks = Checks::of("system");
     check_kernel(&mut checks, files);
+    check_rights(&mut checks, nix::unistd::geteuid().is_root());
     check_memory(&mut checks, files);
     check_parameters(&mut checks, files);
     check_pages(&mut checks, files);
@@ -34,6 +35,18 @@ fn check_kernel(checks: &mut Checks, files: &Files) {
             checks.ok("machine", format!("{vendor} {product}, BIOS {bios}").trim_start());
         }
         Err(f) => checks.skip("machine", f),
+    }
+}
+
+/// Who looks, and what of it only root sees.
+fn check_rights(checks: &mut Checks, root: bool) {
+    match root {
+        true => checks.ok("rights", "run as root: all that can be seen is seen"),
+        false => checks.unseen(
+            "rights",
+            "not run as root: the memory modules' speed and other users' processes on GPU and NPU are not seen",
+            "run as root for these; all else is the same",
+        ),
     }
 }
 
@@ -200,6 +213,7 @@ fn memory_modules(table: &[u8]) -> Vec<Module> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probe::Verdict;
 
     /// A structure of type 17 with its strings.
     fn module(size: u16, rated: u16, configured: u16) -> Vec<u8> {
@@ -219,6 +233,17 @@ mod tests {
             [other, module(0x7fff, 5600, 5600), module(0, 0, 0), module(0x7fff, 5600, 4800), vec![127, 4, 0, 0, 0, 0]];
         let found = memory_modules(&table.concat());
         assert_eq!(found, [Module { rated: 5600, configured: 5600 }, Module { rated: 5600, configured: 4800 }]);
+    }
+
+    #[test]
+    fn a_user_is_told_what_root_would_see() {
+        let verdict = |root| {
+            let mut checks = Checks::default();
+            check_rights(&mut checks, root);
+            (checks.all[0].verdict, checks.all[0].remedy.is_some())
+        };
+        assert_eq!(verdict(true), (Verdict::Ok, false));
+        assert_eq!(verdict(false), (Verdict::Skip, true));
     }
 
     #[test]

@@ -113,6 +113,9 @@ fn a_device_that_goes_away_says_so_and_comes_back() {
     assert!(shown.contains("it says nothing: ") && shown.contains("gpu_busy_percent is absent"), "{shown}");
     assert!(shown.contains("list the NPU's contexts: ENODEV"), "{shown}");
     drop(lost);
+    // What comes back has a node of its own: the old one, still open, is dead.
+    fs::remove_file(machine.files.at("/dev/accel/accel0")).unwrap();
+    fs::write(machine.files.at("/dev/accel/accel0"), "").unwrap();
     let _drivers = machine.drive();
     kept.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
     let back = sampler.sample();
