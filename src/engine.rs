@@ -132,13 +132,16 @@ impl Options {
 
 /// The system's memory as the plan sees it, for the reference executor.
 pub fn host_memory() -> Memory {
+    let free = machine::available_memory();
+    let reserved = plan::reserve(free);
     let heap = Heap {
         name: "system memory".into(),
-        available: machine::available_memory(),
+        available: free - reserved,
+        reserved,
         device_local: true,
         host_visible: true,
     };
-    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true }
+    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
 }
 
 /// Builds the schedule, places it, loads the weights, and bakes.

@@ -1,6 +1,7 @@
 //! The Vulkan device: loader, choice of device, queue, and what Kiln needs to know of it.
 
 use super::external::{DmaBufs, Sharing};
+use super::fence::SyncFiles;
 use super::inspect::{Inspector, check_inspectable};
 use super::matrix;
 use crate::{Error, Result};
@@ -55,8 +56,12 @@ pub struct Caps {
     pub matrix: Option<matrix::Units>,
     /// Whether packed integer dot products are instructions of the device, not sequences of others.
     pub dot_accelerated: bool,
+    /// The number of its render node, as in /dev/dri/renderD128, where it has one.
+    pub render_node: Option<i64>,
     /// What of its memory it shares with other drivers.
     pub sharing: Sharing,
+    /// Whether it gives and takes fences as sync_files.
+    pub sync_files: bool,
     /// Identity of the driver's pipeline cache, for its file's name.
     pub cache_id: String,
 }
@@ -99,6 +104,8 @@ pub struct Gpu {
     pub hung: Cell<bool>,
     /// The functions for dma-bufs, where the device shares its memory.
     pub(super) dma_bufs: Option<DmaBufs>,
+    /// The functions for sync_files, where the device has them.
+    pub(super) sync_files: Option<SyncFiles>,
     /// How the driver is asked what it compiled, where the device was opened for that.
     pub(super) inspector: Option<Inspector>,
 }
@@ -204,6 +211,7 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
         ("shaderInt64", int64),
         ("shaderInt8", f12.shader_int8),
         ("bufferDeviceAddress", f12.buffer_device_address),
+        ("timelineSemaphore", f12.timeline_semaphore),
         ("synchronization2", f13.synchronization2),
         ("maintenance4", f13.maintenance4),
         ("shaderIntegerDotProduct", f13.shader_integer_dot_product),
@@ -344,9 +352,20 @@ pub(super) fn read_caps(
         memory_budget: has(ash::ext::memory_budget::NAME),
         matrix: has(matrix::EXTENSION).then(|| matrix::Units::detect(entry, instance, physical, subgroup)).flatten(),
         dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
+        render_node: has(ash::ext::physical_device_drm::NAME).then(|| render_node(instance, physical)).flatten(),
         sharing: Sharing::detect(instance, physical, has),
+        sync_files: SyncFiles::detect(instance, physical, has(ash::khr::external_semaphore_fd::NAME)),
         cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
     })
+}
+
+/// The number of a device's render node; only of one that has VK_EXT_physical_device_drm.
+fn render_node(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<i64> {
+    let mut drm = vk::PhysicalDeviceDrmPropertiesEXT::default();
+    let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut drm);
+    // SAFETY: `physical` comes from this instance, and the extension is there.
+    unsafe { instance.get_physical_device_properties2(physical, &mut p) };
+    (drm.has_render == vk::TRUE).then_some(drm.render_minor)
 }
 
 impl Gpu {
@@ -374,6 +393,7 @@ impl Gpu {
         let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
         let device = create_device(instance, physical, family, &caps, inspect)?;
         let inspector = inspect.then(|| Inspector::new(instance, &device));
+        let sync_files = caps.sync_files.then(|| SyncFiles::new(instance, &device));
         let dma_bufs = (caps.sharing != Sharing::default()).then(|| DmaBufs::new(instance, &device));
         // SAFETY: the family and index are those the device was created with.
         let queue = unsafe { device.get_device_queue(family, 0) };
@@ -391,6 +411,7 @@ impl Gpu {
             memory,
             hung: Cell::new(false),
             dma_bufs,
+            sync_files,
             inspector,
         })
     }
@@ -402,6 +423,16 @@ impl Gpu {
     pub(super) fn dma_bufs(&self) -> Result<&DmaBufs> {
         self.dma_bufs.as_ref().ok_or_else(|| {
             Error::device(format!("{} shares no memory as dma-bufs", self.caps.name), "use memory of its own")
+        })
+    }
+
+    /// The functions for sync_files.
+    ///
+    /// # Errors
+    /// Device: the driver has none.
+    pub(super) fn sync_files(&self) -> Result<&SyncFiles> {
+        self.sync_files.as_ref().ok_or_else(|| {
+            Error::device(format!("{} shares no fences as sync_files", self.caps.name), "wait on the host")
         })
     }
 
@@ -463,11 +494,15 @@ fn create_device(
         extensions.push(matrix::EXTENSION.as_ptr());
     }
     extensions.extend(caps.sharing.extensions().iter().map(|e| e.as_ptr()));
+    if caps.sync_files {
+        extensions.push(ash::khr::external_semaphore_fd::NAME.as_ptr());
+    }
     let features = vk::PhysicalDeviceFeatures::default().shader_int64(true);
     let matrix_units = caps.matrix.is_some();
     let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
         .shader_int8(true)
         .buffer_device_address(true)
+        .timeline_semaphore(true)
         .shader_float16(matrix_units)
         .vulkan_memory_model(matrix_units)
         .vulkan_memory_model_device_scope(matrix_units);

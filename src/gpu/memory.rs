@@ -2,12 +2,15 @@
 
 use super::device::{Gpu, failure};
 use super::external;
-use crate::plan::{Heap, Memory};
+use crate::plan::{Heap, Memory, Pool, reserve};
+use crate::sys::amdgpu;
 use crate::sys::dma_buf::{self, DmaBuf, Mapping};
+use crate::sys::drm::Node;
 use crate::{Error, Result};
 use ash::vk;
 use std::cell::Cell;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -302,15 +305,16 @@ fn no_memory(size: u64, result: vk::Result) -> Error {
     }
 }
 
-/// The device's heaps as the plan sees them.
+/// The device's heaps as the plan sees them: what the driver's budget leaves, less what is left to others.
 pub fn describe(gpu: &Gpu) -> Memory {
     let budgets = gpu.heap_budgets();
     let (heap_count, system) = (budgets.len(), crate::machine::available_memory());
+    let pool = pool(gpu, system);
     let types = &gpu.memory.memory_types[..gpu.memory.memory_type_count as usize];
     let heaps = budgets
         .into_iter()
         .enumerate()
-        .map(|(i, available)| {
+        .map(|(i, budget)| {
             let device_local = gpu.memory.memory_heaps[i].flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
             let host_visible = types.iter().any(|t| {
                 t.heap_index as usize == i
@@ -318,15 +322,43 @@ pub fn describe(gpu: &Gpu) -> Memory {
                         .contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT)
             });
             // What lies in system memory cannot be more than what is free there, which drivers do not tell.
-            let available = match gpu.caps.kind {
-                vk::PhysicalDeviceType::CPU => available.min(system),
-                vk::PhysicalDeviceType::INTEGRATED_GPU if !device_local || heap_count == 1 => available.min(system),
-                _ => available,
+            let free = match gpu.caps.kind {
+                vk::PhysicalDeviceType::CPU => budget.min(system),
+                vk::PhysicalDeviceType::INTEGRATED_GPU if pool.is_some() => budget,
+                vk::PhysicalDeviceType::INTEGRATED_GPU if !device_local || heap_count == 1 => budget.min(system),
+                _ => budget,
             };
+            // A pool has its reserve in itself.
+            let reserved = if pool.is_some() { 0 } else { reserve(free) };
             let kind = if device_local { "device-local" } else { "host" };
-            Heap { name: format!("{kind} heap {i}"), available, device_local, host_visible }
+            let name = format!("{kind} heap {i}");
+            Heap { name, available: free - reserved, reserved, device_local, host_visible }
         })
         .collect();
     let unified = gpu.caps.kind != vk::PhysicalDeviceType::DISCRETE_GPU;
-    Memory { device: gpu.caps.name.clone(), heaps, max_allocation: gpu.caps.max_allocation, unified }
+    Memory { device: gpu.caps.name.clone(), heaps, max_allocation: gpu.caps.max_allocation, unified, pool }
+}
+
+/// What amdgpu says of an APU's memory. RADV divides the same bytes into heaps by a rule of its own.
+fn pool(gpu: &Gpu, system: u64) -> Option<Pool> {
+    if gpu.caps.kind != vk::PhysicalDeviceType::INTEGRATED_GPU {
+        return None;
+    }
+    let node = Node::open(Path::new(&format!("/dev/dri/renderD{}", gpu.caps.render_node?))).ok()?;
+    if node.version().ok()?.name != "amdgpu" {
+        return None;
+    }
+    amdgpu::memory(&node).ok().map(|memory| pool_of(&memory, system))
+}
+
+/// The pool of an APU with `system` bytes free in its system memory.
+pub fn pool_of(memory: &amdgpu::Memory, system: u64) -> Pool {
+    let heap = |h: &amdgpu::Heap| h.usable.saturating_sub(h.used);
+    let vram = heap(&memory.vram);
+    Pool {
+        vram: vram - reserve(vram),
+        gtt: memory.gtt.usable,
+        gtt_used: memory.gtt.used,
+        system: system - reserve(system),
+    }
 }

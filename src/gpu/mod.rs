@@ -11,6 +11,7 @@ pub mod costs;
 pub mod device;
 pub mod dispatch;
 pub mod external;
+pub mod fence;
 pub mod inspect;
 pub mod kernels;
 pub mod linear;
