@@ -60,7 +60,10 @@ fn a_whole_machine_is_described_and_found_sound() {
             "890m",
             &[
                 ("gpu0.family", "gfx1150 (device 150e, revision c1)"),
-                ("gpu0.units", "16 compute units at up to 2900 MHz; LPDDR5, 128 bits at up to 937 MHz"),
+                (
+                    "gpu0.units",
+                    "16 compute units at up to 2900 MHz; LPDDR5, 128 bits at up to 937 MHz: 119.9 GB/s at most",
+                ),
                 ("npu0.generation", "NPU Strix, XDNA 2 (Strix Point)"),
                 ("npu0.array", "8 columns of 4 compute tiles, 6 rows in all; AIE 2.1"),
             ],
@@ -69,6 +72,10 @@ fn a_whole_machine_is_described_and_found_sound() {
             "8060s",
             &[
                 ("gpu0.family", "gfx1151 (device 1586, revision c1)"),
+                (
+                    "gpu0.units",
+                    "40 compute units at up to 2900 MHz; LPDDR5, 256 bits at up to 1000 MHz: 256.0 GB/s at most",
+                ),
                 ("gpu0.memory", "VRAM 26.8 MB used of 536.9 MB; GTT 134.2 MB used of 116.0 GB"),
                 (
                     "system.parameters",

@@ -1,5 +1,6 @@
 //! amdgpu's own interface: what the GPU is, what its memory holds, and buffers that are GTT-only by construction.
 
+use super::answer::Answer;
 use super::bindings as b;
 use super::dma_buf::page_size;
 use super::drm::{Gem, Node};
@@ -91,20 +92,25 @@ pub const FIRMWARES: [(&str, u32); 7] = [
     ("VCN", b::AMDGPU_INFO_FW_VCN),
 ];
 
-/// Asks `query` of the driver, whose own arguments `put` writes. An older kernel fills less of the answer and leaves the rest
-/// zero; a newer one would have more to say, and says only what fits.
+// Kinds of memory that Debian 12's header does not name.
+const LPDDR4: u32 = 11;
+const LPDDR5: u32 = 12;
+
+/// Asks `query` of the driver, whose own arguments `put` writes; `T` is made of integers alone. An older kernel fills less of
+/// the answer and leaves the rest zero; a newer one would have more to say, and says only what fits.
 fn ask<T: Default>(node: &Node, what: &str, query: u32, put: impl FnOnce(&mut b::drm_amdgpu_info)) -> Result<T> {
-    let mut answer = T::default();
+    let mut answer = Answer::new();
     let mut info = b::drm_amdgpu_info {
-        return_pointer: (&raw mut answer) as u64,
+        return_pointer: answer.address(),
         return_size: size_of::<T>() as u32,
         query,
         ..Default::default()
     };
     put(&mut info);
-    // SAFETY: the structure is valid for the call, and the kernel writes at most `return_size` bytes of plain integers.
+    // SAFETY: the structure is valid for the call, and the buffer that it points to holds more than any answer.
     retry(what, || unsafe { raw::amdgpu_info(node.raw(), &info) })?;
-    Ok(answer)
+    // SAFETY: integers alone.
+    Ok(unsafe { answer.read(0) })
 }
 
 impl Device {
@@ -116,19 +122,23 @@ impl Device {
             b::AMDGPU_VRAM_TYPE_DDR4 => "DDR4",
             b::AMDGPU_VRAM_TYPE_DDR5 => "DDR5",
             b::AMDGPU_VRAM_TYPE_GDDR6 => "GDDR6",
-            // Newer than Debian 12's header.
-            11 => "LPDDR4",
-            12 => "LPDDR5",
+            LPDDR4 => "LPDDR4",
+            LPDDR5 => "LPDDR5",
             _ => return None,
         })
     }
 
-    /// Bytes per second that the memory could deliver at its highest clock: two transfers a clock and data line.
-    /// `None` for other kinds of memory, whose clocks are counted in other ways.
+    /// Bytes per second that the memory could deliver at its highest clock; `None` for other kinds of memory, whose clocks
+    /// are counted in other ways. A clock of DDR is two transfers of each data line; one of LPDDR5 is eight (a Radeon 890M
+    /// with LPDDR5X-7500 says 937 MHz).
     pub fn peak_bandwidth(&self) -> Option<f64> {
-        let double = matches!(self.memory_type, b::AMDGPU_VRAM_TYPE_DDR4 | b::AMDGPU_VRAM_TYPE_DDR5);
-        let known = double && self.max_memory_clock > 0 && self.memory_bits > 0;
-        known.then(|| self.max_memory_clock as f64 * 1e3 * 2.0 * f64::from(self.memory_bits) / 8.0)
+        let transfers = match self.memory_type {
+            b::AMDGPU_VRAM_TYPE_DDR4 | b::AMDGPU_VRAM_TYPE_DDR5 => 2.0,
+            LPDDR5 => 8.0,
+            _ => return None,
+        };
+        let known = self.max_memory_clock > 0 && self.memory_bits > 0;
+        known.then(|| self.max_memory_clock as f64 * 1e3 * transfers * f64::from(self.memory_bits) / 8.0)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The NPU's own interface: what it is and does, and the buffers, contexts and commands of a program on it.
 
+use super::answer::{ANSWER_BYTES, Answer};
 use super::bindings as b;
 use super::drm::{Node, text};
 use super::failure::{Result, retry};
@@ -100,52 +101,8 @@ pub struct AsyncError {
 /// The power modes, by number.
 const POWER_MODES: [&str; 5] = ["default", "low", "medium", "high", "turbo"];
 
-/// Bytes of the buffer that answers go to. The driver writes its own structure's size whatever it was told, and a newer one
-/// may have grown.
-const ANSWER_BYTES: usize = 8192;
 /// Contexts that are asked for: more than any NPU has.
 const MAX_CONTEXTS: usize = 32;
-
-/// A buffer for an answer, aligned for any structure.
-struct Answer(Box<[u64]>);
-
-impl Answer {
-    fn new() -> Answer {
-        Answer(vec![0; ANSWER_BYTES / 8].into())
-    }
-
-    fn address(&mut self) -> u64 {
-        self.0.as_mut_ptr() as u64
-    }
-
-    /// The structure at byte `at`.
-    ///
-    /// # Safety
-    /// `T` is made of integers alone.
-    unsafe fn read<T: Default>(&self, at: usize) -> T {
-        match at.checked_add(size_of::<T>()) {
-            // SAFETY: it lies within the buffer, and any bytes are integers.
-            Some(end) if end <= ANSWER_BYTES => unsafe {
-                self.0.as_ptr().cast::<u8>().add(at).cast::<T>().read_unaligned()
-            },
-            _ => T::default(),
-        }
-    }
-
-    /// The structures of `T` from the start on, `stride` bytes apart, up to the first that is all zero.
-    ///
-    /// Drivers differ in whether the size that comes back is what was written or what was left; an entry always has
-    /// something in it.
-    ///
-    /// # Safety
-    /// As [`Answer::read`].
-    unsafe fn entries<T: Default>(&self, stride: usize) -> Vec<T> {
-        let bytes: &[u8] = bytemuck::cast_slice(&self.0);
-        let used = bytes.chunks_exact(stride).take_while(|c| c.iter().any(|&b| b != 0)).count();
-        // SAFETY: as the caller says.
-        (0..used).map(|i| unsafe { self.read(i * stride) }).collect()
-    }
-}
 
 /// GET_INFO.
 fn info(node: &Node, what: &str, param: u32) -> Result<Answer> {

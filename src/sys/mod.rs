@@ -6,6 +6,7 @@
 
 pub mod amdgpu;
 pub mod amdxdna;
+mod answer;
 pub mod cache;
 pub mod dma_buf;
 pub mod drm;

@@ -200,6 +200,23 @@ fn short_and_longer_structures_are_read_as_far_as_they_go() {
     assert_eq!(short.peak_bandwidth(), None);
 }
 
+#[test]
+fn a_driver_that_writes_more_than_it_was_asked_for_overwrites_nothing() {
+    let file = file();
+    let _fake = Fake::new(file.path(), |_, argument| {
+        // SAFETY: the wrapper passes this structure, and room for more than it asks for.
+        unsafe {
+            let info = &*argument.cast::<b::drm_amdgpu_info>();
+            assert!(info.return_size <= 1024);
+            (info.return_pointer as *mut u8).write_bytes(1, 4096);
+        }
+        Ok(0)
+    });
+    let node = Node::open(file.path()).unwrap();
+    assert_eq!(amdgpu::losses(&node), Ok(0x0101_0101));
+    assert_eq!(amdgpu::evictions(&node), Ok(0x0101_0101_0101_0101));
+}
+
 fn context(pid: i64, completed: u64) -> b::amdxdna_drm_hwctx_entry {
     let counts = b::amdxdna_drm_hwctx_entry { command_submissions: completed + 1, ..Default::default() };
     b::amdxdna_drm_hwctx_entry { context_id: 1, num_col: 4, pid, command_completions: completed, ..counts }
