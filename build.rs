@@ -1,10 +1,51 @@
-//! With the feature `shaders`: compiles shaders/*.comp to shaders/spv/*.spv with the pinned glslang. Without it: nothing;
-//! the checked-in SPIR-V is used, so that a build needs no shader compiler.
+//! With the feature `shaders`: compiles shaders/*.comp to shaders/spv/*.spv with the pinned glslang. With the feature
+//! `bindgen`: makes ffi/bindings.rs from ffi/drivers.h. Without them: nothing; what is checked in is used, so that a build
+//! needs no shader compiler, no libclang and no kernel headers.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     #[cfg(feature = "shaders")]
     shaders::compile_all();
+    #[cfg(feature = "bindgen")]
+    bindings::generate();
+}
+
+#[cfg(feature = "bindgen")]
+mod bindings {
+    use std::fs;
+
+    const HEADER: &str = "ffi/drivers.h";
+    const BINDINGS: &str = "ffi/bindings.rs";
+
+    /// What is bound: the structures and constants that src/sys uses, and what they are made of.
+    const ITEMS: [&str; 9] = [
+        "DMA_BUF_SYNC_.*|UDMABUF_FLAGS_CLOEXEC|DRM_COMMAND_BASE|DRM_SYNCOBJ_.*",
+        "dma_buf_(sync|export_sync_file|import_sync_file)",
+        "dma_heap_allocation_data",
+        "udmabuf_create",
+        "sync_(merge_data|file_info|fence_info)",
+        "drm_(version|prime_handle|gem_close|syncobj_(create|destroy|handle|timeline_wait))",
+        "AMDGPU_INFO_(FW|DEV_INFO|MEMORY|.*_USAGE|NUM_EVICTIONS|SENSOR|VRAM_LOST).*|AMDGPU_(GEM_DOMAIN|GEM_CREATE|VRAM_TYPE|IDS_FLAGS_FUSION).*",
+        "drm_amdgpu_(info|info_device|memory_info|info_firmware|gem_create)|DRM_AMDGPU_(INFO|GEM_CREATE)",
+        "(AMDXDNA|DRM_AMDXDNA|amdxdna|POWER_MODE).*",
+    ];
+
+    pub fn generate() {
+        println!("cargo:rerun-if-changed=ffi");
+        let builder = ITEMS.iter().fold(bindgen::Builder::default().header(HEADER), |b, item| b.allowlist_item(item));
+        let bindings = builder
+            .derive_default(true)
+            .prepend_enum_name(false)
+            .generate_comments(false)
+            .disable_header_comment()
+            .raw_line("// Made from ffi/drivers.h by `cargo check --features bindgen`; not edited by hand.")
+            .generate()
+            .expect("ffi/drivers.h is parsed: install libclang-dev, linux-libc-dev and libdrm-dev")
+            .to_string();
+        if fs::read_to_string(BINDINGS).ok().as_deref() != Some(&bindings) {
+            fs::write(BINDINGS, bindings).expect("ffi is writable");
+        }
+    }
 }
 
 #[cfg(feature = "shaders")]

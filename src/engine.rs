@@ -67,6 +67,8 @@ pub struct Options {
     pub variant: Option<gpu::linear::Variant>,
     /// Whether dispatches are relayed, instead of what is measured; see [`gpu::record`].
     pub relay: Option<bool>,
+    /// Where a device's arena comes from.
+    pub arena: gpu::arena::Source,
 }
 
 impl Default for Options {
@@ -84,6 +86,7 @@ impl Default for Options {
             kernels: gpu::replay::Kernels::Auto,
             variant: None,
             relay: None,
+            arena: gpu::arena::Source::Auto,
         }
     }
 }
@@ -132,13 +135,16 @@ impl Options {
 
 /// The system's memory as the plan sees it, for the reference executor.
 pub fn host_memory() -> Memory {
+    let free = machine::available_memory();
+    let reserved = plan::reserve(free);
     let heap = Heap {
         name: "system memory".into(),
-        available: machine::available_memory(),
+        available: free - reserved,
+        reserved,
         device_local: true,
         host_visible: true,
     };
-    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true }
+    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
 }
 
 /// Builds the schedule, places it, loads the weights, and bakes.
@@ -236,6 +242,7 @@ fn load_vulkan(
         kernels: options.kernels,
         variant: options.variant,
         relay: options.relay,
+        arena: options.arena,
     };
     Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
 }

@@ -92,6 +92,16 @@ impl Error {
         Self::failed(format!("cannot write {}: {source}", path.display()), remedy)
     }
 
+    /// The cause and the remedy.
+    pub fn parts(&self) -> (&str, &str) {
+        match self {
+            Self::Failed { cause, remedy }
+            | Self::Input { cause, remedy }
+            | Self::Refused { cause, remedy }
+            | Self::Device { cause, remedy } => (cause, remedy),
+        }
+    }
+
     /// The process's exit code: 1 failed, 2 input, 3 refused, 4 device.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -21,10 +21,14 @@ pub mod gpu;
 pub mod machine;
 pub mod model;
 pub mod plan;
+pub mod probe;
 pub mod reference;
 pub mod schedule;
 pub mod session;
+pub mod status;
+pub mod sys;
 pub mod text;
+pub mod top;
 pub mod weights;
 
 pub use error::{Error, Result};

@@ -1,6 +1,11 @@
 //! The plan: every byte placed in a heap before anything is allocated, or a refusal with the sum.
 
+mod pack;
+#[cfg(test)]
+mod tests;
+
 use crate::schedule::Schedule;
+use crate::schedule::layout::BufferLayout;
 use crate::schedule::step::WeightBuffer;
 use crate::{Error, Result};
 
@@ -19,8 +24,10 @@ pub fn bytes(n: u64) -> String {
 pub struct Heap {
     /// As messages name it.
     pub name: String,
-    /// Bytes that may still be allocated.
+    /// Bytes that may still be allocated, without those that are reserved.
     pub available: u64,
+    /// Free bytes that are left to others; see [`reserve`].
+    pub reserved: u64,
     /// The device reads it at its full rate.
     pub device_local: bool,
     /// The host can map it.
@@ -38,6 +45,43 @@ pub struct Memory {
     pub max_allocation: u64,
     /// All heaps are the same DRAM, as on an APU: the arena then lies where the NPU and the host see it too.
     pub unified: bool,
+    /// What the heaps are parts of, where that is known and may be less than their sum.
+    pub pool: Option<Pool>,
+}
+
+/// The memory of an AMD APU, as its driver counts it: whatever heaps Vulkan shows, they are this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    /// Free bytes of the carve-out (VRAM).
+    pub vram: u64,
+    /// Bytes of system memory that the driver lets the GPU have (GTT).
+    pub gtt: u64,
+    /// Those of them that are taken.
+    pub gtt_used: u64,
+    /// Bytes of system memory that may still be taken, without those that are reserved.
+    pub system: u64,
+}
+
+impl Pool {
+    /// Bytes that may still be allocated, in whichever heap.
+    pub fn available(self) -> u64 {
+        self.vram.saturating_add(self.gtt.saturating_sub(self.gtt_used).min(self.system))
+    }
+
+    /// The kernel's parameters with which `needed` bytes would fit, if the system's memory has so much.
+    pub fn parameters(self, needed: u64) -> Option<String> {
+        const GIB: u64 = 1 << 30;
+        let from_system = needed.checked_sub(self.vram)?;
+        let gtt = self.gtt_used.checked_add(from_system)?.checked_next_multiple_of(GIB)?;
+        let (mib, pages) = (gtt >> 20, gtt / 4096);
+        let would = from_system <= self.system && gtt > self.gtt;
+        would.then(|| format!("amdgpu.gttsize={mib} ttm.pages_limit={pages} ttm.page_pool_size={pages}"))
+    }
+}
+
+/// Bytes of `free` ones to leave to a desktop or whatever else shares the memory: a sixteenth, and no more than a GiB.
+pub fn reserve(free: u64) -> u64 {
+    (free / 16).min(1 << 30)
 }
 
 /// What a region of memory is for.
@@ -86,6 +130,8 @@ pub struct Region {
     pub bytes: u64,
     /// Index of its heap.
     pub heap: usize,
+    /// Bytes of the heap's free ones that lie before it. Drivers choose addresses themselves: this only counts.
+    pub offset: u64,
 }
 
 /// Where each byte goes.
@@ -98,38 +144,38 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Every allocation that a schedule needs, hottest first, and `staging` bytes that the host can map.
+    /// Every allocation that a schedule needs, hottest first, and `staging` bytes that the host can map. The arena is read
+    /// and written by every step; weights are read once a pass; KV as far as a sequence has come. Of an embedding that is
+    /// not the head, too, a pass reads a row.
     pub fn wanted(schedule: &Schedule, staging: u64) -> Vec<(Purpose, u64)> {
         let sequences = schedule.extent.sequences as u64;
-        let weights = schedule.weights.buffers.iter().map(|b| (Purpose::Weights(b.buffer), b.bytes));
+        let is_cold = |b: WeightBuffer| b == WeightBuffer::Embedding && !schedule.shape.tied;
+        let weights = |cold: bool| {
+            let of = move |b: &&BufferLayout| is_cold(b.buffer) == cold;
+            schedule.weights.buffers.iter().filter(of).map(|b| (Purpose::Weights(b.buffer), b.bytes))
+        };
         let kv = schedule.rings.iter().map(|r| (Purpose::Kv(r.layer), r.sequence_bytes().saturating_mul(sequences)));
         let mut wanted = vec![(Purpose::Arena, schedule.arena.bytes)];
         if staging > 0 {
             wanted.push((Purpose::Staging, staging));
         }
-        wanted.extend(weights.chain(kv));
+        wanted.extend(weights(false).chain(kv).chain(weights(true)));
         wanted
     }
 
     /// Places a schedule's weights, KV and arena (and `staging` bytes that the host can map) in `memory`, the hottest
-    /// bytes first and in the fastest heap that still has room.
+    /// bytes first and in the fastest heap that still has room; in any way that fits where that does not.
     ///
     /// # Errors
     /// Refused, with the sum, when it does not fit; nothing has been allocated.
     pub fn place(schedule: &Schedule, memory: &Memory, staging: u64) -> Result<Plan> {
         let wanted = Plan::wanted(schedule, staging);
-        let mut left: Vec<u64> = memory.heaps.iter().map(|h| h.available).collect();
+        let Some(heaps) = place(&wanted, memory) else { return Err(refusal(&wanted, schedule, memory)) };
+        let mut used = vec![0; memory.heaps.len()];
         let mut regions = Vec::with_capacity(wanted.len());
-        for &(purpose, bytes) in &wanted {
-            let needs_host = matches!(purpose, Purpose::Arena | Purpose::Staging);
-            // Staging is never hot: leave the device's own memory to what is.
-            let device_first = purpose != Purpose::Staging && !(memory.unified && purpose == Purpose::Arena);
-            let heap = (0..left.len())
-                .filter(|&i| left[i] >= bytes && (!needs_host || memory.heaps[i].host_visible))
-                .max_by_key(|&i| (memory.heaps[i].device_local == device_first, left[i]));
-            let Some(heap) = heap else { return Err(refusal(&wanted, schedule, memory)) };
-            left[heap] -= bytes;
-            regions.push(Region { purpose, bytes, heap });
+        for (&(purpose, bytes), heap) in wanted.iter().zip(heaps) {
+            regions.push(Region { purpose, bytes, heap, offset: used[heap] });
+            used[heap] += bytes;
         }
         if let Some(r) = regions.iter().find(|r| r.bytes > memory.max_allocation) {
             return Err(too_large(r, schedule, memory));
@@ -151,6 +197,38 @@ impl Plan {
     pub fn sums(&self) -> Vec<(&'static str, u64)> {
         self::sums(self.regions.iter().map(|r| (r.purpose, r.bytes)))
     }
+}
+
+/// The heap of each allocation, or none where they do not fit.
+fn place(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<Vec<usize>> {
+    let total = wanted.iter().try_fold(0u64, |sum, w| sum.checked_add(w.1))?;
+    if memory.pool.is_some_and(|pool| total > pool.available()) {
+        return None;
+    }
+    hottest_first(wanted, memory).or_else(|| {
+        let items: Vec<_> = wanted.iter().map(|&(purpose, bytes)| (bytes, needs_host(purpose))).collect();
+        pack::pack(&items, &memory.heaps)
+    })
+}
+
+/// Each in turn into the fastest heap that has room for it.
+fn hottest_first(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<Vec<usize>> {
+    let mut left: Vec<u64> = memory.heaps.iter().map(|h| h.available).collect();
+    let heap = |&(purpose, bytes): &(Purpose, u64)| {
+        // Staging is never hot: leave the device's own memory to what is.
+        let device_first = purpose != Purpose::Staging && !(memory.unified && purpose == Purpose::Arena);
+        let heap = (0..left.len())
+            .filter(|&i| left[i] >= bytes && (!needs_host(purpose) || memory.heaps[i].host_visible))
+            .max_by_key(|&i| (memory.heaps[i].device_local == device_first, left[i]))?;
+        left[heap] -= bytes;
+        Some(heap)
+    };
+    wanted.iter().map(heap).collect()
+}
+
+/// Whether the host must be able to map it.
+fn needs_host(purpose: Purpose) -> bool {
+    matches!(purpose, Purpose::Arena | Purpose::Staging)
 }
 
 /// Bytes by kind; kinds without bytes are left out.
@@ -187,14 +265,24 @@ fn refusal(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> E
     let total = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.1));
     let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
     let heaps: Vec<_> = memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
+    let together = match memory.pool {
+        Some(pool) => format!(", {} together", bytes(pool.available())),
+        None => String::new(),
+    };
+    let smaller =
+        format!("use a smaller --ctx (now {}), --batch or model, or free some memory", schedule.extent.context);
+    let remedy = match memory.pool.and_then(|pool| pool.parameters(total)) {
+        Some(parameters) => format!("boot the kernel with {parameters}, or {smaller}"),
+        None => smaller,
+    };
     Error::refused(
         format!(
-            "the model needs {} ({}), and {} has free {}",
+            "the model needs {} ({}), and {} has free {}{together}",
             bytes(total),
             parts.join(" + "),
             memory.device,
             heaps.join(" and ")
         ),
-        format!("use a smaller --ctx (now {}), --batch or model, or free some memory", schedule.extent.context),
+        remedy,
     )
 }

@@ -6,6 +6,7 @@ mod common;
 use common::{Case, floats, golden, ids, load, max_abs, observe, relative_rms};
 use kiln::engine::{Device, Options};
 use kiln::executor::Executor;
+use kiln::gpu::arena::Source;
 use kiln::gpu::replay::Kernels;
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
@@ -294,4 +295,17 @@ fn every_spelling_of_tiny_is_the_same_model() {
             assert_eq!(run(dir.path()), want, "{name} on {device:?}");
         }
     }
+}
+
+/// On memory of other drivers: of the kernel's in tools/vm-test, else a memfd, which lavapipe of Mesa 25 takes.
+#[test]
+fn vulkan_on_an_imported_arena() {
+    if !common::open_gpu().caps.sharing.imports {
+        println!("imported arenas: not run: the driver imports no dma-bufs (tools/matrix-test has one that does)");
+        return;
+    }
+    // One of them: tests/arena.rs shows that the others compute the same bits.
+    let allocator = common::arena_allocators()[0];
+    println!("arena of {}", allocator.name);
+    check_case(&Case::open("tiny"), common::arena_options(Source::Imported(allocator)), F32_SHALLOW, &[16]);
 }

@@ -109,6 +109,60 @@ mirror_of() {
     sources_of "$1" | awk -v release="$1" '$3 == release { print $2; exit }'
 }
 
+# --- Debian packages beside the system ------------------------------------------------------------------------------
+
+# $*: why it cannot be had here
+not_here() {
+    printf 'kiln: %s\n' "$*" >&2
+    exit 3
+}
+
+# An apt of its own for these packages: this machine's mirror and settings, but no package counts as installed, so that
+# all that is needed comes along.
+private_apt() {
+    apt-get -q -y -o "Dir::State=$work/apt" -o "Dir::State::status=$work/apt/status" -o "Dir::Cache=$work/apt" \
+        -o "Dir::Etc::sourcelist=$work/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+        -o Dir::Etc::preferences=/dev/null -o Dir::Etc::preferencesparts=/dev/null -o APT::Sandbox::User=root \
+        -o Acquire::Retries=2 -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
+        -o APT::Update::Error-Mode=any "$@" >>"$set_up_log" 2>&1
+}
+
+# download WHAT: the packages of the array `packages`, from the suites of the array `suites`, into $work.
+download() {
+    local mirror options='' keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    has apt-get || not_here "$1 comes as Debian packages, and this system has no apt-get"
+    mirror=$(debian_mirror)
+    [[ $mirror ]] || not_here "$1 comes from Debian's archive, which is not among this machine's package sources"
+    [[ ! -e $keyring ]] || options="[signed-by=$keyring] "
+    mkdir -p "$work/apt/lists/partial" "$work/apt/archives/partial"
+    touch "$work/apt/status"
+    printf "deb $options$mirror %s main\n" "${suites[@]}" >"$work/apt/sources.list"
+    say "downloading $1"
+    : >"$set_up_log"
+    private_apt update || not_here "the package lists of ${suites[*]} cannot be had ($(error_line))"
+    private_apt install --download-only --no-install-recommends -t "${suites[-1]}" "${packages[@]}" ||
+        not_here "$1 cannot be had from ${suites[*]} ($(error_line))"
+}
+
+# The mirror that this machine takes Debian's packages from, whatever its release; nothing where there is none.
+debian_mirror() {
+    local system codename
+    # shellcheck source=/dev/null
+    read -r system codename < <(. /etc/os-release && echo "$ID ${VERSION_CODENAME-}")
+    [[ $system == debian ]] || return 0
+    [[ $(mirror_of "$codename") ]] || refresh_lists >&2
+    mirror_of "$codename"
+}
+
+# Unpacks what was downloaded into $work/root.
+unpack() {
+    local package
+    for package in "$work"/apt/archives/*.deb; do
+        dpkg-deb --extract "$package" "$work/root"
+    done
+    rm -rf "$work/root/usr/share/"{doc,man,locale,icons,lintian,bug}
+}
+
 # --- Rust -----------------------------------------------------------------------------------------------------------
 
 rust_needed() {
@@ -239,6 +293,14 @@ set_up_crates() {
                 "Not here (some only for other systems):$(missing_crates)"
     fi
     export CARGO_NET_OFFLINE=true
+}
+
+# Builds tests/$1.rs and prints where its executable is.
+executable_of() {
+    cargo test --locked --no-run --message-format=json-render-diagnostics --test "$1" | python3 -c '
+import json, sys
+artifacts = (json.loads(line) for line in sys.stdin)
+print(*(a["executable"] for a in artifacts if a.get("executable") and a["target"]["kind"] == ["test"]))'
 }
 
 # The crates of Cargo.lock that cargo's cache does not have.

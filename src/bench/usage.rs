@@ -26,7 +26,7 @@ impl CpuTime {
             let usage = getrusage(who);
             let usage = usage.map_err(|e| Error::failed(format!("the CPU time cannot be read: {e}"), "report this"))?;
             let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + 1e-6 * t.tv_usec() as f64;
-            Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+            Ok::<_, Error>(seconds(usage.user_time()) + seconds(usage.system_time()))
         };
         Ok(CpuTime { process: read(UsageWho::RUSAGE_SELF)?, thread: read(UsageWho::RUSAGE_THREAD)? })
     }

@@ -10,6 +10,7 @@ use crate::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, 
 use crate::engine::{self, DEFAULT_CHUNK};
 use crate::executor::Executor;
 use crate::gpu::Gpu;
+use crate::status::Reporter;
 use crate::{Error, Result};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -117,6 +118,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let load =
         Load { bytes: executor.schedule().weights.bytes(), seconds: start.elapsed().as_secs_f64(), open_seconds };
     drop(checkpoint);
+    let _status = Reporter::start("bench", &args.model.name(), executor.device());
     if let Some(watch) = &watch {
         watch.loaded();
     }

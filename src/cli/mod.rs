@@ -8,10 +8,12 @@ mod job;
 pub mod logits;
 pub mod model;
 pub mod plan;
+pub mod probe;
 pub mod quantize;
 mod reply;
 pub mod run;
 pub mod tokenize;
+pub mod top;
 
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};
@@ -46,6 +48,10 @@ pub enum Command {
     Bench(bench::Args),
     /// Show where each byte goes, whether it fits, and what the schedule is
     Plan(plan::Args),
+    /// Check what this machine is, what is wrong with it and what it can reach
+    Probe(probe::Args),
+    /// Watch GPU, NPU and running Kilns
+    Top(top::Args),
 }
 
 /// Parses the process's arguments and runs the command.
@@ -61,6 +67,8 @@ pub fn main(cli: Cli) -> Result<()> {
         Command::Forge(args) => forge::run(&args, cli.json),
         Command::Bench(args) => bench::run(&args, cli.json),
         Command::Plan(args) => plan::run(&args, cli.json),
+        Command::Probe(args) => probe::run(&args, cli.json),
+        Command::Top(args) => top::run(&args, cli.json),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::engine::{self, Device};
 use crate::gpu::{self, Choice, Gpu};
 use crate::machine::profile::{Profile, profile};
 use crate::model::{Shape, config};
-use crate::plan::{Memory, Plan, Purpose, bytes, sums};
+use crate::plan::{Heap, Memory, Plan, Purpose, bytes, sums};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
 use crate::{Error, Result, demo};
@@ -22,7 +22,7 @@ pub struct Args {
     /// Plan a model by name, or by its config.json, without its directory
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "model")]
     shape: Option<String>,
-    /// The machine to plan for: this, 780m, 890m or 8060s
+    /// The machine to plan for: this, 780m, 890m or 8060s; with GiB of carve-out as in 780m:4
     #[arg(long, default_value = "this", value_name = "MACHINE")]
     machine: String,
     /// Sequences at once
@@ -98,9 +98,7 @@ impl Target {
         match args.machine.as_str() {
             "this" => Target::this(args.model.device),
             name => {
-                let p: Profile = profile(name).ok_or_else(|| {
-                    Error::input(format!("there is no profile of a machine `{name}`"), "use this, 780m, 890m or 8060s")
-                })?;
+                let p: Profile = profile(name)?;
                 let source = "the memory's peak".into();
                 let operations = Some(p.operations);
                 Ok(Target { memory: p.memory, bandwidth: p.bandwidth, source, operations, staged: true })
@@ -174,6 +172,11 @@ impl View<'_> {
         sums(self.wanted.iter().copied())
     }
 
+    /// The kernel's parameters with which it would fit, where it does not.
+    fn parameters(&self) -> Option<String> {
+        self.target.memory.pool.filter(|_| self.placed.is_err())?.parameters(self.total())
+    }
+
     fn total(&self) -> u64 {
         self.wanted.iter().fold(0, |sum, w| sum.saturating_add(w.1))
     }
@@ -185,12 +188,17 @@ impl View<'_> {
             Ok(plan) => write_placement(t, plan)?,
             Err(_) => {
                 for heap in &target.memory.heaps {
-                    writeln!(t, "{}: {} free", heap.name, bytes(heap.available))?;
+                    writeln!(t, "{}: {} free{}", heap.name, bytes(heap.available), kept(heap))?;
                 }
+                write_pool(t, &target.memory)?;
                 for (kind, sum) in self.sums() {
                     writeln!(t, "    {kind:<10} {:>10}", bytes(sum))?;
                 }
-                writeln!(t, "does not fit on {}: {} needed\n", target.memory.device, bytes(self.total()))?;
+                writeln!(t, "does not fit on {}: {} needed", target.memory.device, bytes(self.total()))?;
+                if let Some(parameters) = self.parameters() {
+                    writeln!(t, "would fit with the kernel's parameters {parameters}")?;
+                }
+                writeln!(t)?;
             }
         }
         writeln!(t, "roofline at a short context: {:.1} GB/s ({})", target.bandwidth / 1e9, target.source)?;
@@ -210,13 +218,18 @@ impl View<'_> {
         let regions: Vec<Value> = plan
             .into_iter()
             .flat_map(|p| &p.regions)
-            .map(|r| json!({"purpose": r.purpose.to_string(), "kind": r.purpose.kind(), "bytes": r.bytes, "heap": r.heap}))
+            .map(|r| json!({"purpose": r.purpose.to_string(), "kind": r.purpose.kind(), "bytes": r.bytes, "heap": r.heap, "offset": r.offset}))
             .collect();
         let heaps: Vec<Value> = target
             .memory
             .heaps
             .iter()
-            .map(|h| json!({"name": h.name, "available": h.available, "device_local": h.device_local}))
+            .map(|h| {
+                json!({
+                    "name": h.name, "available": h.available, "reserved": h.reserved, "device_local": h.device_local,
+                    "host_visible": h.host_visible,
+                })
+            })
             .collect();
         let roofline: Vec<Value> = roofs(s, target, 0)
             .into_iter()
@@ -229,6 +242,10 @@ impl View<'_> {
             "bytes": self.total(),
             "sums": self.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),
             "heaps": heaps,
+            "pool": target.memory.pool.map(|p| {
+                json!({"available": p.available(), "vram": p.vram, "gtt": p.gtt, "gtt_used": p.gtt_used, "system": p.system})
+            }),
+            "kernel_parameters": self.parameters(),
             "regions": regions,
             "bandwidth": target.bandwidth,
             "roofline": roofline,
@@ -273,7 +290,7 @@ fn write_model(t: &mut String, args: &Args, s: &Schedule) -> std::fmt::Result {
 fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
     for (i, heap) in plan.memory.heaps.iter().enumerate() {
         let used: u64 = plan.regions.iter().filter(|r| r.heap == i).map(|r| r.bytes).sum();
-        writeln!(t, "{}: uses {} of {} free", heap.name, bytes(used), bytes(heap.available))?;
+        writeln!(t, "{}: uses {} of {} free{}", heap.name, bytes(used), bytes(heap.available), kept(heap))?;
         for (kind, _) in plan.sums() {
             let part = plan.regions.iter().filter(|r| r.heap == i && r.purpose.kind() == kind);
             let sum: u64 = part.map(|r| r.bytes).sum();
@@ -282,8 +299,30 @@ fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
             }
         }
     }
+    write_pool(t, &plan.memory)?;
     let device = &plan.memory.device;
     writeln!(t, "fits on {device}: {} in {} allocations\n", bytes(plan.bytes()), plan.regions.len())
+}
+
+/// What of a heap is left to the desktop and others, in words.
+fn kept(heap: &Heap) -> String {
+    match heap.reserved {
+        0 => String::new(),
+        reserved => format!(", {} kept free", bytes(reserved)),
+    }
+}
+
+fn write_pool(t: &mut String, memory: &Memory) -> std::fmt::Result {
+    let Some(p) = memory.pool else { return Ok(()) };
+    writeln!(
+        t,
+        "together {} free: {} of the carve-out, and of system memory at most {} ({} of GTT's {} taken)",
+        bytes(p.available()),
+        bytes(p.vram),
+        bytes(p.system),
+        bytes(p.gtt_used),
+        bytes(p.gtt)
+    )
 }
 
 fn write_schedule(t: &mut String, s: &Schedule, batch: usize) -> std::fmt::Result {

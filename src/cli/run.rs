@@ -8,6 +8,7 @@ use crate::engine::DEFAULT_CHUNK;
 use crate::executor::Executor;
 use crate::generate::{Chooser, generate};
 use crate::session::{Session, check_tokens};
+use crate::status::Reporter;
 use crate::text::{ChatTemplate, Message, StopMatcher, Tokenizer, parse_ids};
 use crate::{Error, Result};
 use serde_json::json;
@@ -95,6 +96,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     }
     let mut executor = args.model.load(&checkpoint, &options)?;
     drop(checkpoint);
+    let _status = Reporter::start("run", &args.model.name(), executor.device());
     match (prompt, &tokenizer, &template) {
         (Prompt::Chat, Some(tokenizer), Some(template)) => {
             chat::chat(&args.model.name(), &args.reply, executor.as_mut(), tokenizer, template)

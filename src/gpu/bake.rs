@@ -137,6 +137,39 @@ impl Queue {
         unsafe { self.gpu.device.queue_submit(self.gpu.queue, &info, fence) }.map_err(failure("submit work"))
     }
 
+    /// As [`Queue::submit`], with the fence, behind semaphores and signalling others; each with its value if it is a
+    /// timeline.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub(super) fn submit_ordered(
+        &self,
+        commands: &[vk::CommandBuffer],
+        waits: &[(vk::Semaphore, u64)],
+        signals: &[(vk::Semaphore, u64)],
+    ) -> Result<()> {
+        if self.gpu.hung.get() {
+            return Err(hung(0));
+        }
+        self.pending.set(self.pending.get() + 1);
+        let infos = |semaphores: &[(vk::Semaphore, u64)]| -> Vec<_> {
+            let info = |&(semaphore, value)| {
+                let info = vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value);
+                info.stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
+            };
+            semaphores.iter().map(info).collect()
+        };
+        let (waits, signals) = (infos(waits), infos(signals));
+        let commands: Vec<_> =
+            commands.iter().map(|&c| vk::CommandBufferSubmitInfo::default().command_buffer(c)).collect();
+        let info = [vk::SubmitInfo2::default()
+            .wait_semaphore_infos(&waits)
+            .command_buffer_infos(&commands)
+            .signal_semaphore_infos(&signals)];
+        // SAFETY: as in `submit`; the semaphores are this device's, and their owners keep them until the wait.
+        unsafe { self.gpu.device.queue_submit2(self.gpu.queue, &info, self.fence) }.map_err(failure("submit work"))
+    }
+
     /// Waits for the fence of the last submit.
     ///
     /// # Errors

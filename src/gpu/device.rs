@@ -1,5 +1,7 @@
 //! The Vulkan device: loader, choice of device, queue, and what Kiln needs to know of it.
 
+use super::external::{DmaBufs, Sharing};
+use super::fence::SyncFiles;
 use super::inspect::{Inspector, check_inspectable};
 use super::matrix;
 use crate::{Error, Result};
@@ -54,6 +56,12 @@ pub struct Caps {
     pub matrix: Option<matrix::Units>,
     /// Whether packed integer dot products are instructions of the device, not sequences of others.
     pub dot_accelerated: bool,
+    /// The number of its render node, as in /dev/dri/renderD128, where it has one.
+    pub render_node: Option<i64>,
+    /// What of its memory it shares with other drivers.
+    pub sharing: Sharing,
+    /// Whether it gives and takes fences as sync_files.
+    pub sync_files: bool,
     /// Identity of the driver's pipeline cache, for its file's name.
     pub cache_id: String,
 }
@@ -94,6 +102,10 @@ pub struct Gpu {
     /// Set when a wait ran past its deadline: the device may never finish, so nothing of it is waited for, submitted or
     /// destroyed any more.
     pub hung: Cell<bool>,
+    /// The functions for dma-bufs, where the device shares its memory.
+    pub(super) dma_bufs: Option<DmaBufs>,
+    /// The functions for sync_files, where the device has them.
+    pub(super) sync_files: Option<SyncFiles>,
     /// How the driver is asked what it compiled, where the device was opened for that.
     pub(super) inspector: Option<Inspector>,
 }
@@ -114,7 +126,7 @@ pub fn failure(what: &str) -> impl FnOnce(vk::Result) -> Error + '_ {
     }
 }
 
-fn load_entry() -> Result<ash::Entry> {
+pub(super) fn load_entry() -> Result<ash::Entry> {
     // SAFETY: loading libvulkan runs its initialisers; it is the system's own loader.
     unsafe { ash::Entry::load() }.map_err(|e| {
         Error::device(
@@ -138,9 +150,9 @@ unsafe extern "system" fn on_message(
     vk::FALSE
 }
 
-type Messenger = (ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT);
+pub(super) type Messenger = (ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT);
 
-fn create_instance(entry: &ash::Entry) -> Result<(ash::Instance, Option<Messenger>)> {
+pub(super) fn create_instance(entry: &ash::Entry) -> Result<(ash::Instance, Option<Messenger>)> {
     let validate = validation_wanted();
     let app = vk::ApplicationInfo::default().application_name(c"kiln").api_version(vk::API_VERSION_1_3);
     let mut layers: Vec<*const c_char> = Vec::new();
@@ -201,6 +213,7 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
         ("bufferDeviceAddress", f12.buffer_device_address),
         ("vulkanMemoryModel", f12.vulkan_memory_model),
         ("vulkanMemoryModelDeviceScope", f12.vulkan_memory_model_device_scope),
+        ("timelineSemaphore", f12.timeline_semaphore),
         ("synchronization2", f13.synchronization2),
         ("maintenance4", f13.maintenance4),
         ("shaderIntegerDotProduct", f13.shader_integer_dot_product),
@@ -213,19 +226,19 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
 }
 
 /// A compute queue family, and how many bits its timestamps have.
-fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
+pub(super) fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
     // SAFETY: `physical` comes from this instance.
     let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
     let family = families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE))?;
     Some((family as u32, families[family].timestamp_valid_bits))
 }
 
-fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
+pub(super) fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
     properties.device_name_as_c_str().unwrap_or(c"unnamed").to_string_lossy().into_owned()
 }
 
 /// Why a device cannot be used, or nothing.
-fn unfit(
+pub(super) fn unfit(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
     properties: &vk::PhysicalDeviceProperties,
@@ -301,7 +314,7 @@ fn choose(instance: &ash::Instance, choice: Choice) -> Result<vk::PhysicalDevice
     }
 }
 
-fn read_caps(
+pub(super) fn read_caps(
     entry: &ash::Entry,
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
@@ -341,8 +354,20 @@ fn read_caps(
         memory_budget: has(ash::ext::memory_budget::NAME),
         matrix: has(matrix::EXTENSION).then(|| matrix::Units::detect(entry, instance, physical, subgroup)).flatten(),
         dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
+        render_node: has(ash::ext::physical_device_drm::NAME).then(|| render_node(instance, physical)).flatten(),
+        sharing: Sharing::detect(instance, physical, has),
+        sync_files: SyncFiles::detect(instance, physical, has(ash::khr::external_semaphore_fd::NAME)),
         cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
     })
+}
+
+/// The number of a device's render node; only of one that has VK_EXT_physical_device_drm.
+fn render_node(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<i64> {
+    let mut drm = vk::PhysicalDeviceDrmPropertiesEXT::default();
+    let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut drm);
+    // SAFETY: `physical` comes from this instance, and the extension is there.
+    unsafe { instance.get_physical_device_properties2(physical, &mut p) };
+    (drm.has_render == vk::TRUE).then_some(drm.render_minor)
 }
 
 impl Gpu {
@@ -370,6 +395,8 @@ impl Gpu {
         let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
         let device = create_device(instance, physical, family, &caps, inspect)?;
         let inspector = inspect.then(|| Inspector::new(instance, &device));
+        let sync_files = caps.sync_files.then(|| SyncFiles::new(instance, &device));
+        let dma_bufs = (caps.sharing != Sharing::default()).then(|| DmaBufs::new(instance, &device));
         // SAFETY: the family and index are those the device was created with.
         let queue = unsafe { device.get_device_queue(family, 0) };
         let messenger = guard.messenger.take();
@@ -385,7 +412,29 @@ impl Gpu {
             caps,
             memory,
             hung: Cell::new(false),
+            dma_bufs,
+            sync_files,
             inspector,
+        })
+    }
+
+    /// The functions for dma-bufs.
+    ///
+    /// # Errors
+    /// Device: the driver has none.
+    pub(super) fn dma_bufs(&self) -> Result<&DmaBufs> {
+        self.dma_bufs.as_ref().ok_or_else(|| {
+            Error::device(format!("{} shares no memory as dma-bufs", self.caps.name), "use memory of its own")
+        })
+    }
+
+    /// The functions for sync_files.
+    ///
+    /// # Errors
+    /// Device: the driver has none.
+    pub(super) fn sync_files(&self) -> Result<&SyncFiles> {
+        self.sync_files.as_ref().ok_or_else(|| {
+            Error::device(format!("{} shares no fences as sync_files", self.caps.name), "wait on the host")
         })
     }
 
@@ -408,9 +457,9 @@ impl Gpu {
     }
 }
 
-struct InstanceGuard {
-    instance: Option<ash::Instance>,
-    messenger: Option<Messenger>,
+pub(super) struct InstanceGuard {
+    pub(super) instance: Option<ash::Instance>,
+    pub(super) messenger: Option<Messenger>,
 }
 
 impl Drop for InstanceGuard {
@@ -446,11 +495,16 @@ fn create_device(
     if caps.matrix.is_some() {
         extensions.push(matrix::EXTENSION.as_ptr());
     }
+    extensions.extend(caps.sharing.extensions().iter().map(|e| e.as_ptr()));
+    if caps.sync_files {
+        extensions.push(ash::khr::external_semaphore_fd::NAME.as_ptr());
+    }
     let features = vk::PhysicalDeviceFeatures::default().shader_int64(true);
     let matrix_units = caps.matrix.is_some();
     let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
         .shader_int8(true)
         .buffer_device_address(true)
+        .timeline_semaphore(true)
         .shader_float16(matrix_units)
         .vulkan_memory_model(true)
         .vulkan_memory_model_device_scope(true);

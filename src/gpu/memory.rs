@@ -1,9 +1,17 @@
 //! Device memory: one buffer per allocation, each with its device address, mapped where the host can see it.
 
 use super::device::{Gpu, failure};
-use crate::plan::{Heap, Memory};
+use super::external;
+use crate::plan::{Heap, Memory, Pool, reserve};
+use crate::sys::amdgpu;
+use crate::sys::dma_buf::{self, DmaBuf, Mapping};
+use crate::sys::drm::Node;
 use crate::{Error, Result};
 use ash::vk;
+use std::cell::Cell;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::ptr::NonNull;
 use std::rc::Rc;
 
 /// A buffer with memory of its own.
@@ -16,9 +24,26 @@ pub struct Buffer {
     pub size: u64,
     /// Its device address.
     pub address: u64,
-    mapped: Option<std::ptr::NonNull<u8>>,
+    mapped: Option<NonNull<u8>>,
     /// Whether the host reads it through its caches.
     pub cached: bool,
+    /// The memory as a dma-buf, where it is one.
+    dma_buf: Option<DmaBuf>,
+    /// The host's view of a dma-buf of another driver's.
+    view: Option<Mapping>,
+    /// Whether the host has said to that other driver that it touches the memory.
+    held: Cell<bool>,
+}
+
+/// Whose memory a buffer has.
+#[derive(Debug)]
+pub enum Backing {
+    /// The driver's.
+    Driver,
+    /// The driver's, exported as a dma-buf.
+    Exported,
+    /// This dma-buf's.
+    Imported(DmaBuf),
 }
 
 /// What a buffer's memory must offer beside lying in its heap.
@@ -52,11 +77,20 @@ impl Buffer {
     /// # Errors
     /// Device: the driver refuses, or the heap has no memory type that serves.
     pub fn new(gpu: &Rc<Gpu>, size: u64, heap: usize, access: Access) -> Result<Buffer> {
-        let usage = vk::BufferUsageFlags::STORAGE_BUFFER
-            | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS
-            | vk::BufferUsageFlags::TRANSFER_SRC
-            | vk::BufferUsageFlags::TRANSFER_DST;
-        let info = vk::BufferCreateInfo::default().size(size.max(16)).usage(usage);
+        Buffer::backed(gpu, size, heap, access, Backing::Driver)
+    }
+
+    /// As [`Buffer::new`], with memory that other drivers may share. A dma-buf is imported into `heap` if that has a memory
+    /// type for it, else into any.
+    ///
+    /// # Errors
+    /// As [`Buffer::new`]. Device, too: the driver shares no memory in this way, or the dma-buf is too small.
+    pub fn backed(gpu: &Rc<Gpu>, size: u64, heap: usize, access: Access, backing: Backing) -> Result<Buffer> {
+        let mut shared = external::buffer_info();
+        let mut info = vk::BufferCreateInfo::default().size(size.max(16)).usage(external::USAGE);
+        if !matches!(backing, Backing::Driver) {
+            info = info.push_next(&mut shared);
+        }
         // SAFETY: the device is alive as long as `gpu`.
         let handle = unsafe { gpu.device.create_buffer(&info, None) }.map_err(failure("create a buffer"))?;
         let mut buffer = Buffer {
@@ -67,41 +101,137 @@ impl Buffer {
             address: 0,
             mapped: None,
             cached: false,
+            dma_buf: None,
+            view: None,
+            held: Cell::new(false),
         };
-        buffer.bind(heap, access)?;
+        let index = buffer.allocate(heap, access, &backing)?;
+        buffer.bind()?;
+        match backing {
+            Backing::Imported(dma_buf) => buffer.view(dma_buf)?,
+            Backing::Exported => {
+                buffer.map(index)?;
+                buffer.dma_buf = Some(DmaBuf::from_fd(gpu.dma_bufs()?.export(buffer.memory)?)?);
+            }
+            Backing::Driver => buffer.map(index)?,
+        }
         Ok(buffer)
     }
 
-    fn bind(&mut self, heap: usize, access: Access) -> Result<()> {
-        let device = &self.gpu.device;
+    /// Gives the buffer memory; returns its type.
+    fn allocate(&mut self, heap: usize, access: Access, backing: &Backing) -> Result<u32> {
+        let (gpu, device) = (&self.gpu, &self.gpu.device);
         // SAFETY: the buffer was just made by this device and is not in use.
         let needs = unsafe { device.get_buffer_memory_requirements(self.handle) };
-        let index = memory_type(&self.gpu, heap, needs.memory_type_bits, access).ok_or_else(|| {
+        let index = match backing {
+            Backing::Imported(dma_buf) => {
+                let allowed = needs.memory_type_bits & gpu.dma_bufs()?.memory_types(dma_buf.as_fd())?;
+                memory_type(gpu, heap, allowed, Access::Device).or((allowed != 0).then(|| allowed.trailing_zeros()))
+            }
+            _ => memory_type(gpu, heap, needs.memory_type_bits, access),
+        };
+        let index = index.ok_or_else(|| {
             Error::device(
                 format!("heap {heap} has no memory type for a buffer"),
                 "update the driver or use `--device cpu`",
             )
         })?;
         let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
-        let info = vk::MemoryAllocateInfo::default()
+        let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(self.handle);
+        let (mut export, mut import);
+        let mut info = vk::MemoryAllocateInfo::default()
             .allocation_size(needs.size)
             .memory_type_index(index)
             .push_next(&mut flags);
-        // SAFETY: the memory type is one the buffer allows; the memory is bound once and mapped whole, once.
+        match backing {
+            Backing::Driver => {}
+            Backing::Exported => {
+                export = external::export_info();
+                info = info.push_next(&mut dedicated).push_next(&mut export);
+            }
+            Backing::Imported(dma_buf) => {
+                check_size(dma_buf.size(), needs.size)?;
+                let own = dma_buf.as_fd().try_clone_to_owned();
+                import = external::import_info(own.map_err(|e| no_descriptor(&e))?);
+                info = info.push_next(&mut dedicated).push_next(&mut import);
+            }
+        }
+        // SAFETY: the memory type is one the buffer allows; all structures live through the call.
+        self.memory = unsafe { device.allocate_memory(&info, None) }.map_err(|r| match backing {
+            Backing::Driver => no_memory(needs.size, r),
+            Backing::Exported => failure("allocate memory to export as a dma-buf")(r),
+            Backing::Imported(_) => failure("import a dma-buf")(r),
+        })?;
+        Ok(index)
+    }
+
+    fn bind(&mut self) -> Result<()> {
+        let device = &self.gpu.device;
+        // SAFETY: the memory was allocated for this buffer, and is bound once.
         unsafe {
-            self.memory = device.allocate_memory(&info, None).map_err(|r| no_memory(needs.size, r))?;
             device.bind_buffer_memory(self.handle, self.memory, 0).map_err(failure("bind memory"))?;
             self.address =
                 device.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(self.handle));
-            let properties = self.gpu.memory.memory_types[index as usize].property_flags;
-            self.cached = properties.contains(vk::MemoryPropertyFlags::HOST_CACHED);
-            if properties.contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT) {
-                let at = device
-                    .map_memory(self.memory, 0, vk::WHOLE_SIZE, vk::MemoryMapFlags::empty())
-                    .map_err(failure("map memory"))?;
-                self.mapped = std::ptr::NonNull::new(at.cast());
-            }
         }
+        Ok(())
+    }
+
+    /// Maps memory of the driver's that the host can see.
+    fn map(&mut self, index: u32) -> Result<()> {
+        let properties = self.gpu.memory.memory_types[index as usize].property_flags;
+        self.cached = properties.contains(vk::MemoryPropertyFlags::HOST_CACHED);
+        if properties.contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT) {
+            let (memory, flags) = (self.memory, vk::MemoryMapFlags::empty());
+            // SAFETY: the memory is visible to the host, and mapped whole, once.
+            let at = unsafe { self.gpu.device.map_memory(memory, 0, vk::WHOLE_SIZE, flags) };
+            self.mapped = NonNull::new(at.map_err(failure("map memory"))?.cast());
+        }
+        Ok(())
+    }
+
+    /// Maps a dma-buf through the driver that made it: amdgpu lets an imported one be mapped as its own, and then kills the
+    /// process that reads it.
+    fn view(&mut self, dma_buf: DmaBuf) -> Result<()> {
+        let mut view = dma_buf.map()?;
+        self.mapped = NonNull::new(view.bytes_mut().as_mut_ptr());
+        self.view = Some(view);
+        self.cached = true;
+        self.dma_buf = Some(dma_buf);
+        self.to_host()
+    }
+
+    /// The memory as a dma-buf, where it is one.
+    pub fn dma_buf(&self) -> Option<&DmaBuf> {
+        self.dma_buf.as_ref()
+    }
+
+    /// Before the host touches what the device may have written. Says so to the driver of an imported dma-buf, which may
+    /// have caches to empty; else Vulkan's own barriers have done it.
+    ///
+    /// # Errors
+    /// Device: that driver fails to.
+    pub fn to_host(&self) -> Result<()> {
+        self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
+    }
+
+    /// Before the device touches what the host may have written; see [`Buffer::to_host`].
+    ///
+    /// # Errors
+    /// As [`Buffer::to_host`].
+    pub fn to_device(&self) -> Result<()> {
+        self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
+    }
+
+    fn hold(&self, held: bool, say: impl FnOnce(&DmaBuf) -> crate::sys::Result<()>) -> Result<()> {
+        let Some(dma_buf) = self.dma_buf.as_ref().filter(|_| self.view.is_some() && self.held.get() != held) else {
+            return Ok(());
+        };
+        match say(dma_buf) {
+            // A memfd has only the host's caches.
+            Err(e) if e.errno == nix::errno::Errno::ENOTTY => {}
+            other => other?,
+        }
+        self.held.set(held);
         Ok(())
     }
 
@@ -148,6 +278,21 @@ pub fn needs_staging(gpu: &Gpu) -> bool {
     })
 }
 
+fn no_descriptor(e: &std::io::Error) -> Error {
+    Error::device(format!("cannot duplicate a dma-buf's descriptor: {e}"), "raise `ulimit -n`")
+}
+
+/// A driver may believe the size that it is told; what lies beyond the dma-buf's end kills the process.
+fn check_size(size: u64, needed: u64) -> Result<()> {
+    match size >= needed {
+        true => Ok(()),
+        false => Err(Error::device(
+            format!("a dma-buf of {size} B was given where {needed} B are needed"),
+            "allocate a larger one",
+        )),
+    }
+}
+
 /// What an allocation that the plan held possible failed for.
 fn no_memory(size: u64, result: vk::Result) -> Error {
     let size = crate::plan::bytes(size);
@@ -160,15 +305,16 @@ fn no_memory(size: u64, result: vk::Result) -> Error {
     }
 }
 
-/// The device's heaps as the plan sees them.
+/// The device's heaps as the plan sees them: what the driver's budget leaves, less what is left to others.
 pub fn describe(gpu: &Gpu) -> Memory {
     let budgets = gpu.heap_budgets();
     let (heap_count, system) = (budgets.len(), crate::machine::available_memory());
+    let pool = pool(gpu, system);
     let types = &gpu.memory.memory_types[..gpu.memory.memory_type_count as usize];
     let heaps = budgets
         .into_iter()
         .enumerate()
-        .map(|(i, available)| {
+        .map(|(i, budget)| {
             let device_local = gpu.memory.memory_heaps[i].flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
             let host_visible = types.iter().any(|t| {
                 t.heap_index as usize == i
@@ -176,15 +322,43 @@ pub fn describe(gpu: &Gpu) -> Memory {
                         .contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT)
             });
             // What lies in system memory cannot be more than what is free there, which drivers do not tell.
-            let available = match gpu.caps.kind {
-                vk::PhysicalDeviceType::CPU => available.min(system),
-                vk::PhysicalDeviceType::INTEGRATED_GPU if !device_local || heap_count == 1 => available.min(system),
-                _ => available,
+            let free = match gpu.caps.kind {
+                vk::PhysicalDeviceType::CPU => budget.min(system),
+                vk::PhysicalDeviceType::INTEGRATED_GPU if pool.is_some() => budget,
+                vk::PhysicalDeviceType::INTEGRATED_GPU if !device_local || heap_count == 1 => budget.min(system),
+                _ => budget,
             };
+            // A pool has its reserve in itself.
+            let reserved = if pool.is_some() { 0 } else { reserve(free) };
             let kind = if device_local { "device-local" } else { "host" };
-            Heap { name: format!("{kind} heap {i}"), available, device_local, host_visible }
+            let name = format!("{kind} heap {i}");
+            Heap { name, available: free - reserved, reserved, device_local, host_visible }
         })
         .collect();
     let unified = gpu.caps.kind != vk::PhysicalDeviceType::DISCRETE_GPU;
-    Memory { device: gpu.caps.name.clone(), heaps, max_allocation: gpu.caps.max_allocation, unified }
+    Memory { device: gpu.caps.name.clone(), heaps, max_allocation: gpu.caps.max_allocation, unified, pool }
+}
+
+/// What amdgpu says of an APU's memory. RADV divides the same bytes into heaps by a rule of its own.
+fn pool(gpu: &Gpu, system: u64) -> Option<Pool> {
+    if gpu.caps.kind != vk::PhysicalDeviceType::INTEGRATED_GPU {
+        return None;
+    }
+    let node = Node::open(Path::new(&format!("/dev/dri/renderD{}", gpu.caps.render_node?))).ok()?;
+    if node.version().ok()?.name != "amdgpu" {
+        return None;
+    }
+    amdgpu::memory(&node).ok().map(|memory| pool_of(&memory, system))
+}
+
+/// The pool of an APU with `system` bytes free in its system memory.
+pub fn pool_of(memory: &amdgpu::Memory, system: u64) -> Pool {
+    let heap = |h: &amdgpu::Heap| h.usable.saturating_sub(h.used);
+    let vram = heap(&memory.vram);
+    Pool {
+        vram: vram - reserve(vram),
+        gtt: memory.gtt.usable,
+        gtt_used: memory.gtt.used,
+        system: system - reserve(system),
+    }
 }

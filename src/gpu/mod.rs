@@ -4,10 +4,14 @@
 // Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
 // types hold the device alive, and that executors wait before they read, free or resubmit.
 
+pub mod arena;
 pub mod bake;
 pub mod ceiling;
+pub mod costs;
 pub mod device;
 pub mod dispatch;
+pub mod external;
+pub mod fence;
 pub mod inspect;
 pub mod kernels;
 pub mod linear;
@@ -18,6 +22,7 @@ pub mod profile;
 pub mod record;
 pub mod replay;
 pub mod stamps;
+pub mod survey;
 pub mod tuning;
 pub mod upload;
 

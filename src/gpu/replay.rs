@@ -1,6 +1,7 @@
 //! The Vulkan executor: every pass replays command buffers that were baked when the model was loaded. A pass writes the
 //! step state, submits, and waits; nothing is recorded, bound or allocated.
 
+use super::arena;
 use super::bake::Queue;
 use super::ceiling::Ceiling;
 use super::device::Gpu;
@@ -19,6 +20,7 @@ use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::schedule::layout::StateLayout;
 use crate::schedule::{Schedule, Segment};
+use crate::sys::dma_buf::DmaBuf;
 use crate::weights::Progress;
 use crate::{Error, Result};
 use ash::vk;
@@ -55,6 +57,8 @@ pub struct Options {
     pub variant: Option<Variant>,
     /// Whether dispatches are relayed ([`super::record`]), instead of what is measured.
     pub relay: Option<bool>,
+    /// Where the arena's memory comes from.
+    pub arena: arena::Source,
 }
 
 impl Default for Options {
@@ -66,6 +70,7 @@ impl Default for Options {
             kernels: Kernels::Auto,
             variant: None,
             relay: None,
+            arena: arena::Source::Auto,
         }
     }
 }
@@ -177,8 +182,8 @@ impl Vulkan {
             .filter(|r| matches!(r.purpose, Purpose::Kv(_)))
             .map(|r| Buffer::new(gpu, r.bytes, r.heap, Access::Device))
             .collect::<Result<Vec<_>>>()?;
-        let mut arena = Buffer::new(gpu, schedule.arena.bytes, planned(plan, Purpose::Arena)?, Access::Host)?;
-        arena.bytes_mut().ok_or_else(unmapped)?.fill(0);
+        let heap = planned(plan, Purpose::Arena)?;
+        let arena = arena::allocate(gpu, options.arena, schedule.arena.bytes, heap)?;
         let readback = match arena.cached && !options.staged {
             true => None,
             false => Some(Buffer::new(gpu, readback_bytes(&schedule), planned(plan, Purpose::Staging)?, Access::Host)?),
@@ -239,10 +244,12 @@ impl Vulkan {
         // Zeros would be read and multiplied at less power, and so faster, than what a model computes.
         let layout = self.schedule.arena.state;
         let slots = layout.words()..(self.schedule.scratch.attend / 4) as usize;
-        for (i, word) in self.arena_words()?[slots.clone()].iter_mut().enumerate() {
-            // f16 pairs of 0.5 to 1 and small f32s, whichever they are read as.
-            *word = 0x3800_3800 | (i as u32).wrapping_mul(0x9e37_79b9) >> 3 & 0x03ff_03ff;
-        }
+        self.write_arena(|words| {
+            for (i, word) in words[slots.clone()].iter_mut().enumerate() {
+                // f16 pairs of 0.5 to 1 and small f32s, whichever they are read as.
+                *word = 0x3800_3800 | (i as u32).wrapping_mul(0x9e37_79b9) >> 3 & 0x03ff_03ff;
+            }
+        })?;
         let most = self.schedule.extent.max_rows;
         let decodes =
             |b: &Batch| b.rows == 1 || b.order == Order::Apart || b.order == Order::Consecutive && b.rows == most;
@@ -250,7 +257,8 @@ impl Vulkan {
             let batch = Batch { head_rows: batch.rows.min(batch.head_rows), ..batch };
             let row = Row { token: 0, position: 0, sequence: 0 };
             let head = HeadRows { first: 0, count: batch.head_rows };
-            executor::write_pass(self.arena_words()?, layout, &vec![row; batch.rows], Some(head));
+            let rows = vec![row; batch.rows];
+            self.write_arena(|words| executor::write_pass(words, layout, &rows, Some(head)))?;
             let mut tuner = Tuner {
                 gpu: &self.gpu,
                 queue: &self.queue,
@@ -262,8 +270,7 @@ impl Vulkan {
             tuner.tune(target, batch)?;
         }
         // Pad columns are zero.
-        self.arena_words()?[slots].fill(0);
-        Ok(())
+        self.write_arena(|words| words[slots].fill(0))
     }
 
     /// The kinds of passes worth baking: a row; prompts, by powers of eight; batches, by powers of two; the largest pass.
@@ -354,8 +361,22 @@ impl Vulkan {
         self.copy_back(logits.offset, state_bytes(&self.schedule), 4 * (rows * logits.stride) as u64)
     }
 
-    fn arena_words(&mut self) -> Result<&mut [u32]> {
-        Ok(bytemuck::cast_slice_mut(self.arena.bytes_mut().ok_or_else(unmapped)?))
+    /// Writes the arena, between passes.
+    fn write_arena(&mut self, write: impl FnOnce(&mut [u32])) -> Result<()> {
+        self.arena.to_host()?;
+        write(bytemuck::cast_slice_mut(self.arena.bytes_mut().ok_or_else(unmapped)?));
+        self.arena.to_device()
+    }
+
+    /// Waits for what was submitted, after which the host may read the arena.
+    fn finish(&self) -> Result<()> {
+        self.queue.wait()?;
+        self.arena.to_host()
+    }
+
+    /// The arena as a dma-buf, for the devices that share it, where it is one.
+    pub fn arena(&self) -> Option<&DmaBuf> {
+        self.arena.dma_buf()
     }
 
     /// Index of the smallest baked kind that holds these rows.
@@ -447,7 +468,7 @@ impl Vulkan {
         self.rows = rows.len();
         self.new_head(head);
         let layout = self.schedule.arena.state;
-        executor::write_pass(self.arena_words()?, layout, rows, head);
+        self.write_arena(|words| executor::write_pass(words, layout, rows, head))?;
         Ok(self.kind_for(rows))
     }
 
@@ -548,23 +569,25 @@ impl Executor for Vulkan {
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         let kind = self.begin(rows, head)?;
         self.submit(kind, head)?;
-        self.queue.wait()?;
+        self.finish()?;
         self.check_order()?;
+        crate::status::count_pass(rows.len(), head);
         self.measure(kind, head)
     }
 
     fn project(&mut self, head: HeadRows) -> Result<()> {
         executor::check_head(&self.schedule, self.rows, head)?;
         self.new_head(Some(head));
-        executor::write_head(self.arena_words()?, head);
+        self.write_arena(|words| executor::write_head(words, head))?;
         self.submit_head(head)?;
-        self.queue.wait()?;
+        self.finish()?;
         self.measure_head(head)
     }
 
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
         let kind = self.begin(rows, head)?;
         for (i, segment) in self.schedule.segments().enumerate() {
+            self.arena.to_device()?;
             match segment {
                 Segment::Head => match head {
                     Some(head) => self.submit_head(head)?,
@@ -572,7 +595,7 @@ impl Executor for Vulkan {
                 },
                 _ => self.queue.submit(&self.kinds[kind].segments.commands[i..=i], true)?,
             }
-            self.queue.wait()?;
+            self.finish()?;
             let arena = bytemuck::cast_slice(self.arena.bytes().ok_or_else(unmapped)?);
             watch(segment, executor::watched_row(&self.schedule, arena, segment, rows.len()));
         }
@@ -591,8 +614,9 @@ impl Executor for Vulkan {
         executor::check_logits(row, self.head_rows)?;
         if self.fetched <= row {
             let all = self.head_rows > 1;
+            self.arena.to_device()?;
             self.queue.submit(&[self.fetches[usize::from(all)]], true)?;
-            self.queue.wait()?;
+            self.finish()?;
             self.fetched = self.head_rows;
         }
         let logits = self.schedule.logits;

@@ -1,45 +1,52 @@
 //! What this machine has, beside its GPU.
 
+pub mod files;
+pub mod nodes;
 pub mod profile;
 
+use files::Files;
 use rayon::prelude::*;
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
 /// Bytes of system memory that a process can still take without swapping: `MemAvailable`, or what this process's memory
 /// cgroups leave if that is less. Page cache counts as free: it gives way.
 pub fn available_memory() -> u64 {
-    let free = fs::read_to_string("/proc/meminfo").ok().and_then(|s| parse_meminfo(&s, "MemAvailable"));
-    let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    cgroup_room(Path::new("/sys/fs/cgroup"), &cgroups).unwrap_or(u64::MAX).min(free.unwrap_or(u64::MAX))
+    let files = Files::system();
+    let free = files.text("/proc/meminfo").ok().and_then(|s| memory_field(&s, "MemAvailable"));
+    let cgroups = files.text("/proc/self/cgroup").unwrap_or_default();
+    cgroup_room(&files, &cgroups).unwrap_or(u64::MAX).min(free.unwrap_or(u64::MAX))
 }
+
+/// Where cgroups are mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// What the memory cgroups of a process leave it: the least of its own and every one above. `cgroups` is its
 /// /proc/self/cgroup.
-fn cgroup_room(mount: &Path, cgroups: &str) -> Option<u64> {
+pub(crate) fn cgroup_room(files: &Files, cgroups: &str) -> Option<u64> {
     let rooms = cgroups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
-        let (top, files) = match controllers {
-            "" => (mount.to_path_buf(), ["memory.max", "memory.current", "inactive_file", "active_file"]),
+        let (top, names) = match controllers {
+            "" => (CGROUPS.to_owned(), ["memory.max", "memory.current", "inactive_file", "active_file"]),
             c if c.split(',').any(|c| c == "memory") => (
-                mount.join("memory"),
+                format!("{CGROUPS}/memory"),
                 ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"],
             ),
             _ => return None,
         };
-        let inner = top.join(path.trim_start_matches('/'));
-        inner.ancestors().take_while(|d| d.starts_with(&top)).filter_map(|d| group_room(d, files)).min()
+        let inner = Path::new(&top).join(path.trim_start_matches('/'));
+        let above = inner.ancestors().take_while(|d| d.starts_with(&top));
+        above.filter_map(|d| group_room(files, d.to_str()?, names)).min()
     });
     rooms.min()
 }
 
 /// What one cgroup leaves: its limit less what it uses, page cache not counted.
-fn group_room(group: &Path, [limit, used, inactive, active]: [&str; 4]) -> Option<u64> {
-    let number = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+fn group_room(files: &Files, group: &str, [limit, used, inactive, active]: [&str; 4]) -> Option<u64> {
+    let number = |name| files.value::<u64>(&format!("{group}/{name}")).ok();
     let (limit, used) = (number(limit)?, number(used)?);
-    let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let stat = files.text(&format!("{group}/memory.stat")).unwrap_or_default();
     let field = |name: &str| {
         let line = stat.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0)
@@ -68,7 +75,7 @@ pub fn read_rate(buffers: &[&[u64]]) -> f64 {
 }
 
 /// A field of /proc/meminfo, in bytes.
-fn parse_meminfo(text: &str, field: &str) -> Option<u64> {
+pub(crate) fn memory_field(text: &str, field: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
@@ -81,28 +88,29 @@ mod tests {
     #[test]
     fn meminfo_fields_are_found_by_their_whole_name() {
         let text = "MemTotal:       24000 kB\nMemAvailable:   1234 kB\nOdd: x kB\n";
-        assert_eq!(parse_meminfo(text, "MemAvailable"), Some(1234 * 1024));
-        assert_eq!(parse_meminfo(text, "Mem"), None);
-        assert_eq!(parse_meminfo(text, "Odd"), None);
+        assert_eq!(memory_field(text, "MemAvailable"), Some(1234 * 1024));
+        assert_eq!(memory_field(text, "Mem"), None);
+        assert_eq!(memory_field(text, "Odd"), None);
     }
 
     #[test]
     fn the_tightest_cgroup_above_counts_and_page_cache_does_not() {
-        let mount = tempfile::tempdir().unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let (mount, files) = (root.path().join("sys/fs/cgroup"), Files::under(root.path()));
         let write = |group: &str, files: &[(&str, &str)]| {
-            let dir = mount.path().join(group);
-            fs::create_dir_all(&dir).unwrap();
-            files.iter().for_each(|(name, text)| fs::write(dir.join(name), text).unwrap());
+            let dir = mount.join(group);
+            std::fs::create_dir_all(&dir).unwrap();
+            files.iter().for_each(|(name, text)| std::fs::write(dir.join(name), text).unwrap());
         };
         let stat = "anon 1\ninactive_file 300\nactive_file 100\n";
         write("kiosk", &[("memory.max", "1000\n"), ("memory.current", "900\n"), ("memory.stat", stat)]);
         write("kiosk/kiln", &[("memory.max", "max\n"), ("memory.current", "900\n")]);
-        assert_eq!(cgroup_room(mount.path(), "0::/kiosk/kiln\n"), Some(1000 - (900 - 400)));
-        assert_eq!(cgroup_room(mount.path(), "0::/elsewhere\n"), None);
-        assert_eq!(cgroup_room(mount.path(), "garbage\n\n:::"), None);
+        assert_eq!(cgroup_room(&files, "0::/kiosk/kiln\n"), Some(1000 - (900 - 400)));
+        assert_eq!(cgroup_room(&files, "0::/elsewhere\n"), None);
+        assert_eq!(cgroup_room(&files, "garbage\n\n:::"), None);
 
         let v1 = [("memory.limit_in_bytes", "500"), ("memory.usage_in_bytes", "600"), ("memory.stat", "\u{0}odd")];
         write("memory/docker/x", &v1);
-        assert_eq!(cgroup_room(mount.path(), "4:cpu:/a\n5:memory,pids:/docker/x\n"), Some(0));
+        assert_eq!(cgroup_room(&files, "4:cpu:/a\n5:memory,pids:/docker/x\n"), Some(0));
     }
 }

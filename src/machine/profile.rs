@@ -1,11 +1,12 @@
 //! Machines that Kiln plans for by name: what their vendors publish of their memory and matrix units.
 
-use crate::plan::{Heap, Memory};
+use crate::plan::{Heap, Memory, Pool, reserve};
+use crate::{Error, Result};
 
 /// A machine by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// Its heaps: the usual carve-out as VRAM, and half of what is left as GTT, the kernel's default.
+    /// Its heaps: a carve-out as VRAM, and half of what is left as GTT, the kernel's default.
     pub memory: Memory,
     /// Peak bytes per second of its memory.
     pub bandwidth: f64,
@@ -13,30 +14,140 @@ pub struct Profile {
     pub operations: f64,
 }
 
-const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
 
-/// Name, GPU, RAM and carve-out in GiB, GB/s, compute units, GHz.
-type Row = (&'static str, &'static str, u64, u64, f64, u32, f64);
-const MACHINES: [Row; 3] = [
-    ("780m", "Radeon 780M (gfx1103), DDR5-5600", 96, 16, 89.6, 12, 2.8),
-    ("890m", "Radeon 890M (gfx1150), DDR5-7500", 64, 16, 120.0, 16, 2.9),
-    ("8060s", "Radeon 8060S (gfx1151), LPDDR5X-8000", 128, 64, 256.0, 40, 2.9),
+/// A row of the table.
+struct Machine {
+    name: &'static str,
+    /// GPU and memory.
+    device: &'static str,
+    /// GiB of system memory, the carve-out included.
+    ram: u64,
+    /// The carve-outs that its firmware offers, in MiB; the first is taken where none is named.
+    carve_outs: &'static [u64],
+    /// GB/s.
+    bandwidth: f64,
+    compute_units: u32,
+    ghz: f64,
+}
+
+const MACHINES: [Machine; 3] = [
+    Machine {
+        name: "780m",
+        device: "Radeon 780M (gfx1103), DDR5-5600",
+        ram: 96,
+        carve_outs: &[16 << 10, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10],
+        bandwidth: 89.6,
+        compute_units: 12,
+        ghz: 2.8,
+    },
+    Machine {
+        name: "890m",
+        device: "Radeon 890M (gfx1150), DDR5-7500",
+        ram: 64,
+        carve_outs: &[16 << 10, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10],
+        bandwidth: 120.0,
+        compute_units: 16,
+        ghz: 2.9,
+    },
+    Machine {
+        name: "8060s",
+        device: "Radeon 8060S (gfx1151), LPDDR5X-8000",
+        ram: 128,
+        carve_outs: &[64 << 10, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 48 << 10, 96 << 10],
+        bandwidth: 256.0,
+        compute_units: 40,
+        ghz: 2.9,
+    },
 ];
 
-/// The profile of `name`, if there is one.
-pub fn profile(name: &str) -> Option<Profile> {
-    let &(_, device, ram, carve_out, gb_s, units, ghz) = MACHINES.iter().find(|m| m.0 == name)?;
-    let heap = |name: &str, gib: u64, device_local| Heap {
-        name: name.into(),
-        available: gib * GIB,
-        device_local,
-        host_visible: true,
+/// What the system itself takes, in MiB.
+const SYSTEM: u64 = 2 << 10;
+
+/// The profile of a machine by name, or by name and carve-out: `780m`, `780m:4` with 4 GiB, `780m:0.5`.
+///
+/// # Errors
+/// Input: no such machine, or a carve-out that its firmware does not offer; both are listed.
+pub fn profile(word: &str) -> Result<Profile> {
+    let (name, carve_out) = word.split_once(':').map_or((word, None), |(name, gib)| (name, Some(gib)));
+    let machine = MACHINES.iter().find(|m| m.name == name).ok_or_else(|| {
+        let names: Vec<_> = MACHINES.iter().map(|m| m.name).collect();
+        Error::input(
+            format!("there is no profile of a machine `{name}`"),
+            format!("use this, {}, or one of them with a carve-out, as in 780m:4", names.join(", ")),
+        )
+    })?;
+    let carve_out = match carve_out {
+        None => machine.carve_outs[0],
+        Some(gib) => find_carve_out(machine, gib)?,
     };
-    let heaps = vec![heap("VRAM", carve_out, true), heap("GTT", (ram - carve_out) / 2, false)];
-    Some(Profile {
-        // radv allows 4 GiB less a page in one allocation.
-        memory: Memory { device: device.into(), heaps, max_allocation: 4 * GIB - 4096, unified: true },
-        bandwidth: gb_s * 1e9,
-        operations: 512.0 * f64::from(units) * ghz * 1e9,
+    Ok(machine.with(carve_out))
+}
+
+fn find_carve_out(machine: &Machine, gib: &str) -> Result<u64> {
+    let mib = gib.parse::<f64>().ok().map(|gib| gib * 1024.0);
+    let found = machine.carve_outs.iter().copied().find(|&c| mib == Some(c as f64));
+    found.ok_or_else(|| {
+        let mut offered = machine.carve_outs.to_vec();
+        offered.sort_unstable();
+        let offered: Vec<_> = offered.iter().map(|&mib| (mib as f64 / 1024.0).to_string()).collect();
+        Error::input(
+            format!("the {} has no carve-out of `{gib}` GiB", machine.name),
+            format!("its firmware offers {}", offered.join(", ")),
+        )
     })
+}
+
+impl Machine {
+    /// With `carve_out` MiB of VRAM, nothing running but the system.
+    fn with(&self, carve_out: u64) -> Profile {
+        let rest = self.ram * 1024 - carve_out;
+        let (vram, gtt, free) = (carve_out * MIB, rest / 2 * MIB, (rest - SYSTEM) * MIB);
+        let heap = |name: &str, bytes: u64, device_local| Heap {
+            name: name.into(),
+            available: bytes - reserve(bytes),
+            reserved: reserve(bytes),
+            device_local,
+            host_visible: true,
+        };
+        let pool =
+            Pool { vram: vram - reserve(vram), gtt: gtt - reserve(gtt), gtt_used: 0, system: free - reserve(free) };
+        Profile {
+            memory: Memory {
+                device: self.device.into(),
+                heaps: vec![heap("VRAM", vram, true), heap("GTT", gtt, false)],
+                // RADV allows 4 GiB less a page in one allocation.
+                max_allocation: (4 << 30) - 4096,
+                unified: true,
+                pool: Some(pool),
+            },
+            bandwidth: self.bandwidth * 1e9,
+            operations: 512.0 * f64::from(self.compute_units) * self.ghz * 1e9,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_machine_has_its_usual_carve_outs() {
+        const GIB: u64 = 1 << 30;
+        for m in &MACHINES {
+            for &carve_out in m.carve_outs {
+                let memory = profile(&format!("{}:{}", m.name, carve_out as f64 / 1024.0)).unwrap().memory;
+                let [vram, gtt] = &memory.heaps[..] else { panic!("two heaps") };
+                assert_eq!(vram.available + vram.reserved, carve_out * MIB, "{}", m.name);
+                assert_eq!(2 * (gtt.available + gtt.reserved) + carve_out * MIB, m.ram * GIB, "{}", m.name);
+                let pool = memory.pool.unwrap();
+                assert_eq!(pool.available(), vram.available + gtt.available, "{}", m.name);
+            }
+        }
+        assert_eq!(profile("780m").unwrap(), profile("780m:16").unwrap());
+        assert!(profile("780m:3").unwrap_err().to_string().contains("offers 0.5, 1, 2, 4, 8, 16"));
+        for odd in ["c64", "c64:4", "780m:", "780m:x", "780m:-1", "780m:NaN", ""] {
+            assert_eq!(profile(odd).unwrap_err().exit_code(), 2, "{odd}");
+        }
+    }
 }

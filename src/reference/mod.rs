@@ -167,7 +167,9 @@ impl Executor for Reference {
     }
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
-        self.forward_watched(rows, head, &mut |_, _| {})
+        self.forward_watched(rows, head, &mut |_, _| {})?;
+        crate::status::count_pass(rows.len(), head);
+        Ok(())
     }
 
     fn project(&mut self, head: HeadRows) -> Result<()> {

@@ -1,14 +1,19 @@
 //! What the tests share: the golden cases, and executors to hold against them.
 #![allow(dead_code)]
 
+pub mod vgem;
+
 use kiln::engine::{self, Device, Options};
 use kiln::executor::{Executor, HeadRows};
+use kiln::gpu::arena::{Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
+use kiln::gpu::replay::Kernels;
 use kiln::gpu::{Choice, Gpu};
 use kiln::model::checkpoint::Checkpoint;
-use kiln::schedule::Segment;
+use kiln::schedule::{KvType, Segment};
 use kiln::session::Session;
 use kiln::weights::Progress;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -85,16 +90,24 @@ pub fn listen() {
     });
 }
 
+/// A command that starts `executable` on the driver that this test runs on.
+pub fn start(executable: impl AsRef<OsStr>) -> Command {
+    match std::env::var_os("KILN_TEST_LAUNCHER") {
+        Some(launcher) => {
+            let mut command = Command::new(launcher);
+            command.arg(executable);
+            command
+        }
+        None => Command::new(executable),
+    }
+}
+
 /// A command that starts this test executable again, on the same driver.
 pub fn this_test() -> Command {
     match std::env::var_os("KILN_TEST_LAUNCHER") {
         // The process is then the launcher's (see tools/fetch-mesa), and this executable its argument.
-        Some(launcher) => {
-            let mut command = Command::new(launcher);
-            command.arg(std::env::args_os().next().unwrap());
-            command
-        }
-        None => Command::new(std::env::current_exe().unwrap()),
+        Some(_) => start(std::env::args_os().next().unwrap()),
+        None => start(std::env::current_exe().unwrap()),
     }
 }
 
@@ -150,4 +163,22 @@ pub fn relative_rms(a: &[f32], b: &[f32]) -> f32 {
     assert!(a.iter().all(|x| x.is_finite()), "not finite");
     let difference: f32 = a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum();
     (difference / b.iter().map(|y| y * y).sum::<f32>()).sqrt()
+}
+
+/// Whether this is a system where dma-bufs must work (tools/vm-test), not one where they may.
+pub fn dma_bufs_required() -> bool {
+    std::env::var_os("KILN_TEST_DMA_BUF").is_some_and(|v| v == "1")
+}
+
+/// Who makes the arenas that are tested: the kernel where dma-bufs must work, else nobody's driver.
+pub fn arena_allocators() -> Vec<Allocator> {
+    match dma_bufs_required() {
+        true => vec![UDMABUF_MEMFD, DMA_HEAP, Allocator { name: "vgem", allocate: vgem::allocate }],
+        false => vec![MEMFD],
+    }
+}
+
+/// Options for that.
+pub fn arena_options(arena: Source) -> Options {
+    Options { device: vulkan(), kernels: Kernels::Float, kv: KvType::F32, arena, ..Options::default() }
 }

@@ -1,0 +1,102 @@
+//! `kiln probe`: what this machine is, what is wrong with it and what it can reach.
+
+use super::model::ModelArgs;
+use super::{print, print_json};
+use crate::engine::Device;
+use crate::gpu::Choice;
+use crate::machine::files::Files;
+use crate::model::config;
+use crate::probe::{Report, Request, Verdict, Wanted, run as probe};
+use crate::{Error, Result};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// Checks GPU, NPU, memory sharing and system, and measures what the device reaches. With -m, whether that model fits.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Leave out what is measured
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Input: the model. Failed: no Vulkan device can run Kiln, or the model does not fit; the checks are printed all the same.
+pub fn run(args: &Args, json: bool) -> Result<()> {
+    let shape = args.model.model.as_ref().map(|dir| config::read(&dir.join("config.json"))).transpose()?;
+    let name = args.model.name();
+    let files = Files::system();
+    let request = Request {
+        files: &files,
+        vulkan: match args.model.device {
+            Device::Cpu => None,
+            Device::Vulkan(n) => Some(n.map_or(Choice::Best, Choice::Index)),
+            Device::Auto => Some(Choice::Best),
+        },
+        measure: !args.quick,
+        model: shape.as_ref().map(|shape| Wanted { name: &name, shape, options: args.model.options() }),
+    };
+    let bar = match std::io::stderr().is_terminal() {
+        true => ProgressBar::new_spinner(),
+        false => ProgressBar::hidden(),
+    };
+    bar.enable_steady_tick(Duration::from_millis(200));
+    let report = probe(&request, &|what| bar.set_message(what.to_owned()));
+    bar.finish_and_clear();
+    match json {
+        true => print_json(&to_json(&report))?,
+        false => print(&to_text(&report))?,
+    }
+    conclude(&report)
+}
+
+/// The exit: good when the main job can run.
+fn conclude(report: &Report) -> Result<()> {
+    if report.device.is_none() {
+        return Err(Error::failed(
+            "no Vulkan device can run Kiln",
+            "see the failed checks above for what each lacks; `--device cpu` runs on the CPU, slowly",
+        ));
+    }
+    let unfit = report.checks.iter().find(|c| c.name == "model.memory" && c.verdict == Verdict::Fail);
+    match unfit {
+        Some(check) => Err(Error::failed(check.evidence.clone(), check.remedy.clone().unwrap_or_default())),
+        None => Ok(()),
+    }
+}
+
+fn to_text(report: &Report) -> String {
+    let mut t = String::new();
+    let width = report.checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
+    for c in &report.checks {
+        // Writing to a String cannot fail.
+        let _ = writeln!(t, "{:<4}  {:<width$}  {}", c.verdict.name(), c.name, c.evidence);
+        if let Some(remedy) = &c.remedy {
+            let _ = writeln!(t, "      {:<width$}  -> {remedy}", "");
+        }
+    }
+    let _ = writeln!(t, "\n{}", report.summary());
+    t
+}
+
+fn to_json(report: &Report) -> Value {
+    let check = |c: &crate::probe::Check| json!({"name": c.name, "verdict": c.verdict.name(), "evidence": c.evidence, "remedy": c.remedy});
+    json!({
+        "checks": report.checks.iter().map(check).collect::<Vec<_>>(),
+        "summary": {
+            "runs": report.device.is_some(),
+            "device": report.device,
+            "ok": report.count(Verdict::Ok),
+            "warn": report.count(Verdict::Warn),
+            "fail": report.count(Verdict::Fail),
+            "skip": report.count(Verdict::Skip),
+            "text": report.summary(),
+        },
+    })
+}

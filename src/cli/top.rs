@@ -1,0 +1,190 @@
+//! `kiln top`: the devices and running Kilns, live in the terminal, as a stream of JSON, or once.
+
+use crate::machine::files::Files;
+use crate::top::{Sample, Sampler, view};
+use crate::{Error, Result};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{self, EnterAlternateScreen};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
+use ratatui::{DefaultTerminal, Frame, TerminalOptions, Viewport};
+use signal_hook::consts::{SIGHUP, SIGTERM};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Shows GPU, NPU and running Kilns. With --json, one object a line for each sample, until the reader goes away.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Show one sample and exit
+    #[arg(long)]
+    once: bool,
+    /// Seconds between samples
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", allow_negative_numbers = true)]
+    interval: f64,
+}
+
+/// What rates of a single sample are made of.
+const FIRST_SECONDS: f64 = 0.25;
+/// The terminal that all others are at least as large as.
+const SMALLEST: Rect = Rect::new(0, 0, 80, 24);
+/// Longest that a signal waits for the loop.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Runs the command.
+///
+/// # Errors
+/// Input: the arguments, or no terminal to be live in. Failed: the output cannot be written.
+pub fn run(args: &Args, json: bool) -> Result<()> {
+    if !(0.05..=3600.0).contains(&args.interval) {
+        return Err(Error::input(
+            format!("an interval of {} seconds is not in 0.05..=3600", args.interval),
+            "choose another --interval",
+        ));
+    }
+    let mut sampler = Sampler::new(Files::system());
+    let interval = Duration::from_secs_f64(args.interval);
+    match (args.once, json) {
+        (true, json) => {
+            sampler.sample();
+            std::thread::sleep(Duration::from_secs_f64(FIRST_SECONDS));
+            let sample = sampler.sample();
+            write_out(&if json { to_json(&sample)? } else { to_text(&sample) }).map(drop)
+        }
+        (false, true) => stream(&mut sampler, interval),
+        (false, false) if !std::io::stdout().is_terminal() => {
+            Err(Error::input("standard output is no terminal", "use --once or --json"))
+        }
+        (false, false) => live(&mut sampler, interval),
+    }
+}
+
+fn to_json(sample: &Sample) -> Result<String> {
+    let text = serde_json::to_string(sample);
+    text.map(|t| t + "\n").map_err(|e| Error::failed(format!("a sample is no JSON: {e}"), "report this"))
+}
+
+fn to_text(sample: &Sample) -> String {
+    view::lines(sample).iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Writes to standard output; `false` once its reader is gone, which is how a stream ends.
+fn write_out(text: &str) -> Result<bool> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(Error::failed(format!("cannot write standard output: {e}"), "check what reads it")),
+    }
+}
+
+fn stream(sampler: &mut Sampler, interval: Duration) -> Result<()> {
+    let mut next = Instant::now();
+    loop {
+        if !write_out(&to_json(&sampler.sample())?)? {
+            return Ok(());
+        }
+        // At the interval's beat, however long a sample takes; beats that are missed are left out.
+        next = (next + interval).max(Instant::now());
+        std::thread::sleep(next - Instant::now());
+    }
+}
+
+fn failed(e: std::io::Error) -> Error {
+    Error::failed(format!("the terminal failed: {e}"), "use --once or --json")
+}
+
+fn live(sampler: &mut Sampler, interval: Duration) -> Result<()> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stopped.clone()).map_err(failed)?;
+    }
+    let mut terminal = open_terminal().map_err(failed)?;
+    let ended = show(&mut terminal, sampler, interval, &stopped);
+    let restored = ratatui::try_restore().map_err(failed);
+    ended.and(restored)
+}
+
+/// The terminal, cleared; on one that does not say how large it is (a serial line), what any terminal has.
+fn open_terminal() -> std::io::Result<DefaultTerminal> {
+    match terminal::size() {
+        Ok((width, height)) if width > 0 && height > 0 => ratatui::try_init(),
+        _ => {
+            let terminal = ratatui::try_init_with_options(TerminalOptions { viewport: Viewport::Fixed(SMALLEST) })?;
+            execute!(std::io::stdout(), EnterAlternateScreen)?;
+            Ok(terminal)
+        }
+    }
+}
+
+fn show(terminal: &mut DefaultTerminal, sampler: &mut Sampler, interval: Duration, stopped: &AtomicBool) -> Result<()> {
+    let mut sample = sampler.sample();
+    let mut taken = Instant::now();
+    while !stopped.load(Ordering::Relaxed) {
+        terminal.draw(|frame| draw(frame, &sample)).map_err(failed)?;
+        let left = interval.saturating_sub(taken.elapsed());
+        match event::poll(left.min(PATIENCE)) {
+            Ok(true) if is_end(&event::read().map_err(failed)?) => return Ok(()),
+            // A signal: the loop looks whether it ends.
+            Err(e) if e.kind() != ErrorKind::Interrupted => return Err(failed(e)),
+            _ => {}
+        }
+        if taken.elapsed() >= interval {
+            sample = sampler.sample();
+            taken = Instant::now();
+        }
+    }
+    Ok(())
+}
+
+/// Whether a key ends the view: q, Escape, Ctrl-C.
+fn is_end(event: &Event) -> bool {
+    let Event::Key(key) = event else { return false };
+    let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    key.kind == KeyEventKind::Press && (interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
+}
+
+fn draw(frame: &mut Frame<'_>, sample: &Sample) {
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
+    let title = Line::styled("kiln top  (q ends)", Style::new().add_modifier(Modifier::REVERSED));
+    frame.render_widget(Paragraph::new(title), head);
+    frame.render_widget(Paragraph::new(view::lines(sample)), body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyEvent;
+
+    fn empty() -> Sample {
+        Sample { time: 0.0, gpus: Vec::new(), npus: Vec::new(), kilns: Vec::new() }
+    }
+
+    #[test]
+    fn any_size_of_terminal_is_drawn_on() {
+        for (width, height) in [(1, 1), (3, 2), (80, 24), (400, 3)] {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| draw(frame, &empty())).unwrap();
+        }
+        let mut terminal = Terminal::new(TestBackend::new(40, 4)).unwrap();
+        terminal.draw(|frame| draw(frame, &empty())).unwrap();
+        let text = terminal.backend().to_string();
+        assert!(text.contains("kiln top") && text.contains("no Kiln is running"), "{text}");
+    }
+
+    #[test]
+    fn q_escape_and_ctrl_c_end_it_and_nothing_else() {
+        let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
+        assert!(is_end(&key(KeyCode::Char('q'), KeyModifiers::NONE)));
+        assert!(is_end(&key(KeyCode::Esc, KeyModifiers::NONE)));
+        assert!(is_end(&key(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+        assert!(!is_end(&key(KeyCode::Char('c'), KeyModifiers::NONE)));
+        assert!(!is_end(&Event::Resize(10, 10)));
+    }
+}

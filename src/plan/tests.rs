@@ -1,0 +1,252 @@
+//! The planner over thousands of generated heap layouts, against an oracle that tries every placement.
+
+use super::*;
+use crate::model::presets;
+use crate::schedule::{Extent, KvType};
+use std::collections::HashSet;
+
+/// Numbers that look random and are the same in every run (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+
+    fn toss(&mut self) -> bool {
+        self.below(2) == 1
+    }
+}
+
+fn shape(tied: bool) -> crate::model::Shape {
+    let json = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tiny/config.json")).unwrap();
+    let mut shape = crate::model::config::parse(&json, None).unwrap();
+    shape.tied = tied;
+    shape
+}
+
+fn schedule(dice: &mut Dice) -> Schedule {
+    let shape = shape(dice.toss());
+    let (context, sequences) = (16 + dice.below(400) as usize, 1 + dice.below(4) as usize);
+    let weights = crate::model::WeightFormat::Int8;
+    let extent = Extent { context, max_rows: 16.max(sequences), head_rows: 1, sequences, kv: KvType::F16, weights };
+    Schedule::build(&shape, extent)
+}
+
+/// One to three heaps: of any sizes, or dealt what is wanted, to the byte or nearly, so that a packing is hard to find.
+fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> Memory {
+    let total: u64 = wanted.iter().map(|w| w.1).sum();
+    let count = if dice.below(8) == 0 { 3 } else { 1 + dice.below(2) };
+    let mut sizes: Vec<u64> = (0..count).map(|_| dice.below(total * 3 / 2)).collect();
+    if dice.toss() {
+        sizes.iter_mut().for_each(|s| *s = if dice.toss() { 0 } else { dice.below(total / 100) });
+        wanted.iter().for_each(|w| sizes[dice.below(count) as usize] += w.1);
+    }
+    let heap = |(i, available): (usize, u64)| {
+        let (device_local, host_visible) = (dice.toss(), dice.below(4) > 0);
+        Heap { name: format!("heap {i}"), available, reserved: 0, device_local, host_visible }
+    };
+    let heaps = sizes.into_iter().enumerate().map(heap).collect();
+    let pool = (dice.below(4) == 0).then(|| {
+        let vram = dice.below(total);
+        Pool { vram, gtt: dice.below(2 * total), gtt_used: dice.below(total / 4), system: dice.below(2 * total) }
+    });
+    Memory { device: "a device".into(), heaps, max_allocation: u64::MAX, unified: dice.toss(), pool }
+}
+
+/// Whether any placement fits: every reachable filling of the heaps, item by item.
+fn oracle(wanted: &[(Purpose, u64)], memory: &Memory) -> bool {
+    let total: u64 = wanted.iter().map(|w| w.1).sum();
+    if memory.pool.is_some_and(|p| total > p.vram + p.system.min(p.gtt.saturating_sub(p.gtt_used))) {
+        return false;
+    }
+    let mut fillings = HashSet::from([vec![0u64; memory.heaps.len()]]);
+    for &(purpose, bytes) in wanted {
+        let host = matches!(purpose, Purpose::Arena | Purpose::Staging);
+        let mut next = HashSet::new();
+        for filling in &fillings {
+            for (i, heap) in memory.heaps.iter().enumerate() {
+                if filling[i] + bytes <= heap.available && (heap.host_visible || !host) {
+                    let mut filling = filling.clone();
+                    filling[i] += bytes;
+                    next.insert(filling);
+                }
+            }
+        }
+        fillings = next;
+    }
+    !fillings.is_empty()
+}
+
+fn check(plan: &Plan, wanted: &[(Purpose, u64)]) {
+    let memory = &plan.memory;
+    let placed: Vec<_> = plan.regions.iter().map(|r| (r.purpose, r.bytes)).collect();
+    assert_eq!(placed, wanted, "each once, whole");
+    for (i, heap) in memory.heaps.iter().enumerate() {
+        let mut spans: Vec<_> = plan.regions.iter().filter(|r| r.heap == i).map(|r| (r.offset, r.bytes)).collect();
+        spans.sort_unstable();
+        let mut end = 0;
+        for (offset, bytes) in spans {
+            assert!(offset >= end, "regions overlap in {}: {plan:?}", heap.name);
+            end = offset + bytes;
+        }
+        assert!(end <= heap.available, "{} has {} and is given {end}", heap.name, heap.available);
+    }
+    for r in &plan.regions {
+        let host = matches!(r.purpose, Purpose::Arena | Purpose::Staging);
+        assert!(!host || memory.heaps[r.heap].host_visible, "{} where the host cannot map it", r.purpose);
+    }
+    assert!(memory.pool.is_none_or(|p| plan.bytes() <= p.available()));
+}
+
+#[test]
+fn generated_heaps_are_never_overfilled_and_refused_only_where_nothing_fits() {
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let (mut placed, mut refused, mut hard) = (0, 0, 0);
+    for _ in 0..200 {
+        let schedule = schedule(&mut dice);
+        for _ in 0..20 {
+            let staging = if dice.toss() { dice.below(1 << 20) } else { 0 };
+            let wanted = Plan::wanted(&schedule, staging);
+            let memory = memory(&mut dice, &wanted);
+            match Plan::place(&schedule, &memory, staging) {
+                Ok(plan) => {
+                    check(&plan, &wanted);
+                    placed += 1;
+                    hard += usize::from(hottest_first(&wanted, &memory).is_none());
+                }
+                Err(e) => {
+                    assert_eq!(e.exit_code(), 3, "{e}");
+                    assert!(!oracle(&wanted, &memory), "refused, though it fits: {e}\n{memory:?}\n{wanted:?}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    println!("{placed} placed ({hard} by search), {refused} refused");
+    assert!(placed > 1000 && refused > 1000 && hard > 50);
+}
+
+/// A 27B model's layers, in heaps without a byte to spare, are placed or refused without a long search.
+#[test]
+fn large_models_are_placed_to_the_last_byte() {
+    let shape = presets::preset("gemma3-27b").unwrap();
+    let extent = Extent {
+        context: 4096,
+        max_rows: 512,
+        head_rows: 1,
+        sequences: 1,
+        kv: KvType::F16,
+        weights: crate::model::WeightFormat::Int8,
+    };
+    let schedule = Schedule::build(&shape, extent);
+    let wanted = Plan::wanted(&schedule, 0);
+    let total: u64 = wanted.iter().map(|w| w.1).sum();
+    let layer = schedule.weights.buffers[1].bytes;
+    for first in (0..10).map(|i| i * total / 10) {
+        for spare in [0, 1, layer / 2, layer, 2 * layer] {
+            let heap = |available, device_local| Heap {
+                name: "heap".into(),
+                available,
+                reserved: 0,
+                device_local,
+                host_visible: true,
+            };
+            let heaps = vec![heap(first, true), heap(total - first + spare, false)];
+            let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool: None };
+            match Plan::place(&schedule, &memory, 0) {
+                Ok(plan) => check(&plan, &wanted),
+                Err(_) => assert!(spare < layer, "{spare} bytes to spare, and refused"),
+            }
+        }
+    }
+}
+
+/// Where VRAM is short, the arena and weights have it, and what is read least goes elsewhere.
+#[test]
+fn the_hottest_bytes_have_the_fastest_heap() {
+    for tied in [true, false] {
+        let extent = Extent {
+            context: 400,
+            max_rows: 16,
+            head_rows: 1,
+            sequences: 4,
+            kv: KvType::F16,
+            weights: crate::model::WeightFormat::Int8,
+        };
+        let schedule = Schedule::build(&shape(tied), extent);
+        let wanted = Plan::wanted(&schedule, 1 << 20);
+        let kv: u64 = wanted.iter().filter(|w| w.0.kind() == "KV cache").map(|w| w.1).sum();
+        let cold: u64 = if tied { 0 } else { schedule.weights.buffers[0].bytes };
+        let total: u64 = wanted.iter().map(|w| w.1).sum();
+        let heap = |available, device_local| Heap {
+            name: "heap".into(),
+            available,
+            reserved: 0,
+            device_local,
+            host_visible: true,
+        };
+        let heaps = vec![heap(1 << 30, false), heap(total - (1 << 20) - kv - cold, true)];
+        let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: false, pool: None };
+        let plan = Plan::place(&schedule, &memory, 1 << 20).unwrap();
+        for r in plan.regions {
+            let is_cold = match r.purpose {
+                Purpose::Weights(WeightBuffer::Embedding) => !tied,
+                p => matches!(p.kind(), "KV cache" | "staging"),
+            };
+            assert_eq!(r.heap, usize::from(!is_cold), "{} (tied: {tied})", r.purpose);
+        }
+    }
+}
+
+#[test]
+fn a_refusal_names_the_kernel_parameter_that_would_help_and_no_other() {
+    const GIB: u64 = 1 << 30;
+    let pool = Pool { vram: 16 * GIB, gtt: 24 * GIB, gtt_used: GIB, system: 44 * GIB };
+    assert_eq!(pool.available(), (16 + 23) * GIB);
+    let parameters = "amdgpu.gttsize=36864 ttm.pages_limit=9437184 ttm.page_pool_size=9437184";
+    assert_eq!(pool.parameters(51 * GIB), Some(parameters.into()), "35 GiB from the system and the one in use");
+    assert_eq!(pool.parameters(39 * GIB), None, "fits as it is");
+    assert_eq!(pool.parameters(61 * GIB), None, "more than the system has");
+    // What is short is not GTT's limit but the system's memory.
+    let full = Pool { system: 2 * GIB, ..pool };
+    assert_eq!((full.available(), full.parameters(20 * GIB)), (18 * GIB, None));
+    assert_eq!(pool.parameters(u64::MAX), None);
+}
+
+/// As on the machines of tests/machines, whose amdgpu answers and whose RADV divides the sum by its own rule.
+#[test]
+fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
+    use crate::probe::testing::{self, Machine};
+    for name in testing::names() {
+        let machine = Machine::new(name);
+        let _drivers = machine.drive();
+        let node = crate::sys::drm::Node::open(&machine.files.at("/dev/dri/renderD128")).unwrap();
+        let memory = crate::sys::amdgpu::memory(&node).unwrap();
+        let free = memory.vram.usable - memory.vram.used + memory.gtt.usable - memory.gtt.used;
+        let system = memory.gtt.total * 2;
+        let pool = crate::gpu::memory::pool_of(&memory, system);
+        assert!(pool.available() <= free && pool.available() > free / 10 * 9, "{name}: {pool:?}");
+        let heap = |part, device_local| {
+            let name = "heap".into();
+            Heap {
+                name,
+                available: (memory.vram.total + memory.gtt.total) / 3 * part,
+                reserved: 0,
+                device_local,
+                host_visible: true,
+            }
+        };
+        // More than the driver has, as where another program has taken some.
+        let heaps = vec![heap(2, true), heap(1, false)];
+        let memory = Memory { device: name.into(), heaps, max_allocation: u64::MAX, unified: true, pool: Some(pool) };
+        let layers =
+            |bytes: u64| (0..1000).map(move |i| (Purpose::Kv(i), (bytes + i as u64) / 1000)).collect::<Vec<_>>();
+        let placed = |bytes: u64| place(&layers(bytes), &memory);
+        assert!(placed(pool.available()).is_some(), "{name}");
+        assert!(placed(pool.available() + 1).is_none(), "{name}");
+    }
+}

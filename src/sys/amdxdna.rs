@@ -1,0 +1,234 @@
+//! The NPU's own interface: what it is and does, and the buffers, contexts and commands of a program on it.
+
+use super::answer::{ANSWER_BYTES, Answer};
+use super::bindings as b;
+use super::drm::{Node, text};
+use super::failure::{Result, retry};
+use super::raw;
+
+// Sizes as a running driver (Linux 7.2) has them: ffi/amdxdna_accel.h is written by hand.
+const _: () = {
+    assert!(size_of::<b::amdxdna_drm_create_hwctx>() == 56);
+    assert!(size_of::<b::amdxdna_qos_info>() == 24);
+    assert!(size_of::<b::amdxdna_drm_destroy_hwctx>() == 8);
+    assert!(size_of::<b::amdxdna_drm_config_hwctx>() == 24);
+    assert!(size_of::<b::amdxdna_cu_config>() == 8);
+    assert!(size_of::<b::amdxdna_config_one_cu>() == 16);
+    assert!(size_of::<b::amdxdna_drm_create_bo>() == 32);
+    assert!(size_of::<b::amdxdna_drm_get_bo_info>() == 48);
+    assert!(size_of::<b::amdxdna_drm_sync_bo>() == 24);
+    assert!(size_of::<b::amdxdna_drm_exec_cmd>() == 56);
+    assert!(size_of::<b::amdxdna_drm_get_info>() == 16);
+    assert!(size_of::<b::amdxdna_drm_set_state>() == 16);
+    assert!(size_of::<b::amdxdna_drm_get_array>() == 24);
+    assert!(size_of::<b::amdxdna_drm_query_hwctx>() == 64);
+    assert!(size_of::<b::amdxdna_drm_query_aie_version>() == 8);
+    assert!(size_of::<b::amdxdna_drm_query_aie_tile_metadata>() == 16);
+    assert!(size_of::<b::amdxdna_drm_query_aie_metadata>() == 64);
+    assert!(size_of::<b::amdxdna_drm_query_clock_metadata>() == 48);
+    assert!(size_of::<b::amdxdna_drm_query_sensor>() == 168);
+    assert!(size_of::<b::amdxdna_drm_query_firmware_version>() == 16);
+    assert!(size_of::<b::amdxdna_drm_power_mode>() == 8);
+    assert!(size_of::<b::amdxdna_drm_get_resource_info>() == 40);
+    assert!(size_of::<b::amdxdna_drm_hwctx_entry>() == 144);
+    assert!(size_of::<b::amdxdna_async_error>() == 24);
+    assert!(size_of::<b::amdxdna_drm_bo_usage>() == 32);
+};
+
+/// The array of tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Array {
+    /// Version of the tiles' architecture: major, minor.
+    pub version: [u32; 2],
+    /// Columns.
+    pub columns: u16,
+    /// Rows of tiles: shim, memory and compute.
+    pub rows: u16,
+    /// Rows of compute tiles.
+    pub core_rows: u16,
+}
+
+/// Clocks, in MHz.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clocks {
+    /// Of the controller.
+    pub controller: u32,
+    /// Of the array ("H clock").
+    pub array: u32,
+}
+
+/// One sensor.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Sensor {
+    /// What it measures.
+    pub label: String,
+    /// Its value, in `unit`.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+}
+
+/// A program that holds columns of the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// Its number.
+    pub id: u32,
+    /// Whose it is.
+    pub pid: i64,
+    /// Its first column.
+    pub first_column: u32,
+    /// Its columns.
+    pub columns: u32,
+    /// Commands submitted.
+    pub submitted: u64,
+    /// Commands completed.
+    pub completed: u64,
+    /// Times that another context took its columns.
+    pub preempted: u64,
+    /// Errors.
+    pub errors: u64,
+}
+
+/// The last error that the array reported by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AsyncError {
+    /// The driver's code of it.
+    pub code: u64,
+    /// When, in microseconds of the system's clock.
+    pub at_us: u64,
+}
+
+/// The power modes, by number.
+const POWER_MODES: [&str; 5] = ["default", "low", "medium", "high", "turbo"];
+
+/// Contexts that are asked for: more than any NPU has.
+const MAX_CONTEXTS: usize = 32;
+
+/// GET_INFO.
+fn info(node: &Node, what: &str, param: u32) -> Result<Answer> {
+    let mut answer = Answer::new();
+    let mut data = b::amdxdna_drm_get_info { param, buffer_size: ANSWER_BYTES as u32, buffer: answer.address() };
+    // SAFETY: the structure and the buffer that it points to, with its size, are valid for the call.
+    retry(what, || unsafe { raw::amdxdna_get_info(node.raw(), &mut data) })?;
+    Ok(answer)
+}
+
+/// GET_ARRAY: the answer, and the bytes from entry to entry.
+fn array_of(node: &Node, what: &str, param: u32, element: usize, count: usize) -> Result<(Answer, usize)> {
+    let mut answer = Answer::new();
+    let mut data = b::amdxdna_drm_get_array {
+        param,
+        element_size: element as u32,
+        num_element: count as u32,
+        pad: 0,
+        buffer: answer.address(),
+    };
+    // SAFETY: as in `info`.
+    retry(what, || unsafe { raw::amdxdna_get_array(node.raw(), &mut data) })?;
+    // An older driver's entries are shorter than was asked for.
+    let stride = (data.element_size as usize).clamp(8, element);
+    Ok((answer, stride))
+}
+
+/// The array of tiles.
+///
+/// # Errors
+/// ENOTTY, EINVAL: not amdxdna. ENODEV: it is gone.
+pub fn array(node: &Node) -> Result<Array> {
+    let answer = info(node, "ask what the NPU is", b::DRM_AMDXDNA_QUERY_AIE_METADATA)?;
+    // SAFETY: integers alone.
+    let m: b::amdxdna_drm_query_aie_metadata = unsafe { answer.read(0) };
+    let version = [m.version.major, m.version.minor];
+    Ok(Array { version, columns: m.cols, rows: m.rows, core_rows: m.core.row_count })
+}
+
+/// Its clocks.
+///
+/// # Errors
+/// As [`array`].
+pub fn clocks(node: &Node) -> Result<Clocks> {
+    let answer = info(node, "ask for the NPU's clocks", b::DRM_AMDXDNA_QUERY_CLOCK_METADATA)?;
+    // SAFETY: integers alone.
+    let m: b::amdxdna_drm_query_clock_metadata = unsafe { answer.read(0) };
+    Ok(Clocks { controller: m.mp_npu_clock.freq_mhz, array: m.h_clock.freq_mhz })
+}
+
+/// Its sensors.
+///
+/// # Errors
+/// EOPNOTSUPP: this driver reads none. Otherwise as [`array`].
+pub fn sensors(node: &Node) -> Result<Vec<Sensor>> {
+    let answer = info(node, "read the NPU's sensors", b::DRM_AMDXDNA_QUERY_SENSORS)?;
+    // SAFETY: integers alone.
+    let sensors: Vec<b::amdxdna_drm_query_sensor> = unsafe { answer.entries(size_of::<b::amdxdna_drm_query_sensor>()) };
+    let sensor = |s: &b::amdxdna_drm_query_sensor| Sensor {
+        label: text(&s.label),
+        value: f64::from(s.input) * 10f64.powi(i32::from(s.unitm)),
+        unit: text(&s.units),
+    };
+    Ok(sensors.iter().map(sensor).collect())
+}
+
+/// Its firmware's version: major, minor, patch, build.
+///
+/// # Errors
+/// As [`array`].
+pub fn firmware(node: &Node) -> Result<[u32; 4]> {
+    let answer = info(node, "ask for the NPU's firmware", b::DRM_AMDXDNA_QUERY_FIRMWARE_VERSION)?;
+    // SAFETY: integers alone.
+    let f: b::amdxdna_drm_query_firmware_version = unsafe { answer.read(0) };
+    Ok([f.major, f.minor, f.patch, f.build])
+}
+
+/// Its power mode's name.
+///
+/// # Errors
+/// As [`array`].
+pub fn power_mode(node: &Node) -> Result<String> {
+    let answer = info(node, "ask for the NPU's power mode", b::DRM_AMDXDNA_GET_POWER_MODE)?;
+    // SAFETY: integers alone.
+    let m: b::amdxdna_drm_power_mode = unsafe { answer.read(0) };
+    let name = POWER_MODES.get(usize::from(m.power_mode));
+    Ok(name.map_or_else(|| format!("{} (unknown)", m.power_mode), |n| (*n).to_owned()))
+}
+
+/// What holds columns of it: of all processes for root, else of one's own.
+///
+/// # Errors
+/// EPERM, EACCES: the driver shows them to root alone. Otherwise as [`array`].
+pub fn contexts(node: &Node) -> Result<Vec<Context>> {
+    let what = "list the NPU's contexts";
+    let element = size_of::<b::amdxdna_drm_hwctx_entry>();
+    let (answer, stride) = match array_of(node, what, b::DRM_AMDXDNA_HW_CONTEXT_ALL, element, MAX_CONTEXTS) {
+        // Older drivers have only the older query.
+        Err(e) if e.is_unknown() => {
+            (info(node, what, b::DRM_AMDXDNA_QUERY_HW_CONTEXTS)?, size_of::<b::amdxdna_drm_query_hwctx>())
+        }
+        found => found?,
+    };
+    // SAFETY: integers alone. The older query's entry is how the newer one's begins.
+    let entries: Vec<b::amdxdna_drm_query_hwctx> = unsafe { answer.entries(stride) };
+    let context = |e: &b::amdxdna_drm_query_hwctx| Context {
+        id: e.context_id,
+        pid: e.pid,
+        first_column: e.start_col,
+        columns: e.num_col,
+        submitted: e.command_submissions,
+        completed: e.command_completions,
+        preempted: e.preemptions,
+        errors: e.errors,
+    };
+    Ok(entries.iter().map(context).collect())
+}
+
+/// The last error that the array reported by itself, if there was one.
+///
+/// # Errors
+/// EINVAL, ENOTTY: an older driver. Otherwise as [`array`].
+pub fn last_error(node: &Node) -> Result<Option<AsyncError>> {
+    let size = size_of::<b::amdxdna_async_error>();
+    let (answer, _) = array_of(node, "ask for the NPU's last error", b::DRM_AMDXDNA_HW_LAST_ASYNC_ERR, size, 1)?;
+    // SAFETY: integers alone.
+    let e: b::amdxdna_async_error = unsafe { answer.read(0) };
+    Ok((e.err_code != 0).then_some(AsyncError { code: e.err_code, at_us: e.ts_us }))
+}

@@ -1,0 +1,279 @@
+//! Buffers that drivers share: taken from /dev/udmabuf or a dma-heap, mapped, and synchronised with the CPU's caches and
+//! with the fences of the devices that use them.
+
+use super::failure::{Failure, Result, retry};
+use super::fence::SyncFile;
+use super::{bindings as b, raw};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::unistd::{Whence, ftruncate, lseek};
+use std::ffi::c_void;
+use std::fs::OpenOptions;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::ptr::NonNull;
+
+/// Where udmabuf's device is.
+pub const UDMABUF: &str = "/dev/udmabuf";
+/// The dma-heap of ordinary system memory.
+pub const SYSTEM_HEAP: &str = "/dev/dma_heap/system";
+
+/// Who touches a buffer how: the CPU through a mapping, or a device behind a fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It only reads.
+    Read,
+    /// It only writes.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+impl Access {
+    fn flags(self) -> u32 {
+        match self {
+            Access::Read => b::DMA_BUF_SYNC_READ,
+            Access::Write => b::DMA_BUF_SYNC_WRITE,
+            Access::ReadWrite => b::DMA_BUF_SYNC_RW,
+        }
+    }
+}
+
+/// A dma-buf, or a memfd that stands for one: a file descriptor that devices import, and its bytes.
+#[derive(Debug)]
+pub struct DmaBuf {
+    fd: OwnedFd,
+    size: u64,
+}
+
+/// Opens a device node for reading and writing.
+///
+/// # Errors
+/// What the kernel answers: ENOENT, EACCES, ENODEV, ….
+pub fn open_node(path: &Path) -> Result<OwnedFd> {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path);
+    file.map(OwnedFd::from).map_err(|e| Failure::from_io(format!("open {}", path.display()), &e))
+}
+
+/// A memfd of `size` bytes that can no longer shrink, as udmabuf demands of what it wraps.
+///
+/// # Errors
+/// ENOMEM, EMFILE, EINVAL for a size that is no multiple of the page's.
+pub fn sealed_memfd(size: u64) -> Result<OwnedFd> {
+    let what = format!("make a memfd of {size} bytes");
+    let failure = |errno| Failure::new(what.clone(), errno);
+    if size == 0 || !size.is_multiple_of(page_size()) {
+        return Err(failure(Errno::EINVAL));
+    }
+    let length = i64::try_from(size).map_err(|_| failure(Errno::EFBIG))?;
+    let fd = memfd_create("kiln", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).map_err(failure)?;
+    ftruncate(&fd, length).map_err(failure)?;
+    fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK)).map_err(failure)?;
+    Ok(fd)
+}
+
+/// Bytes of a page.
+pub fn page_size() -> u64 {
+    nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, |n| n as u64)
+}
+
+impl DmaBuf {
+    /// Wraps the first `size` bytes of `memfd` through `udmabuf`, an open [`UDMABUF`].
+    ///
+    /// # Errors
+    /// EINVAL: not page-aligned, not sealed against shrinking, or larger than udmabuf's `size_limit_mb` (64 by default).
+    pub fn from_memfd(udmabuf: BorrowedFd<'_>, memfd: BorrowedFd<'_>, size: u64) -> Result<DmaBuf> {
+        let create =
+            b::udmabuf_create { memfd: memfd.as_raw_fd() as u32, flags: b::UDMABUF_FLAGS_CLOEXEC, offset: 0, size };
+        // SAFETY: the structure is valid for the call; the answer is a new descriptor that nothing else owns.
+        let fd = retry("make a dma-buf of a memfd", || unsafe { raw::udmabuf_create(udmabuf.as_raw_fd(), &create) })?;
+        // SAFETY: as above.
+        Ok(DmaBuf { fd: unsafe { OwnedFd::from_raw_fd(fd) }, size })
+    }
+
+    /// Allocates `size` bytes from `heap`, an open dma-heap such as [`SYSTEM_HEAP`].
+    ///
+    /// # Errors
+    /// ENOMEM, EINVAL.
+    pub fn from_heap(heap: BorrowedFd<'_>, size: u64) -> Result<DmaBuf> {
+        let mut data = b::dma_heap_allocation_data {
+            len: size,
+            fd_flags: (libc::O_RDWR | libc::O_CLOEXEC) as u32,
+            ..Default::default()
+        };
+        // SAFETY: the structure is valid for the call.
+        retry("allocate from a dma-heap", || unsafe { raw::dma_heap_alloc(heap.as_raw_fd(), &mut data) })?;
+        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
+        Ok(DmaBuf { fd: unsafe { OwnedFd::from_raw_fd(data.fd as i32) }, size })
+    }
+
+    /// A buffer that a driver exported; its size is asked from the kernel.
+    ///
+    /// # Errors
+    /// ESPIPE: `fd` is nothing of the kind.
+    pub fn from_fd(fd: OwnedFd) -> Result<DmaBuf> {
+        let end = |whence| lseek(&fd, 0, whence).map_err(|e| Failure::new("ask a dma-buf's size", e));
+        let size = end(Whence::SeekEnd)?;
+        end(Whence::SeekSet)?;
+        Ok(DmaBuf { fd, size: size as u64 })
+    }
+
+    /// Its bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Maps it whole, for the CPU to read and write between [`DmaBuf::begin`] and [`DmaBuf::end`].
+    ///
+    /// # Errors
+    /// EACCES: exported read-only. ENOMEM, ENODEV: its driver maps nothing.
+    pub fn map(&self) -> Result<Mapping> {
+        let failure = |errno| Failure::new("map a dma-buf", errno);
+        let len = usize::try_from(self.size).ok().and_then(NonZeroUsize::new).ok_or(failure(Errno::EINVAL))?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses; it is unmapped by its owner alone.
+        let at = unsafe { mmap(None, len, access, MapFlags::MAP_SHARED, &self.fd, 0) }.map_err(failure)?;
+        Ok(Mapping { at, len: len.get() })
+    }
+
+    /// Before the CPU touches a mapping: waits for the devices' implicit fences, and makes what they wrote visible.
+    ///
+    /// # Errors
+    /// ENOTTY: no dma-buf (a memfd needs none of this). Others as the exporting driver answers.
+    pub fn begin(&self, access: Access) -> Result<()> {
+        self.sync(b::DMA_BUF_SYNC_START, access)
+    }
+
+    /// After the CPU touched a mapping: makes what it wrote visible to the devices.
+    ///
+    /// # Errors
+    /// As [`DmaBuf::begin`].
+    pub fn end(&self, access: Access) -> Result<()> {
+        self.sync(b::DMA_BUF_SYNC_END, access)
+    }
+
+    fn sync(&self, phase: u32, access: Access) -> Result<()> {
+        let sync = b::dma_buf_sync { flags: u64::from(phase | access.flags()) };
+        // SAFETY: the structure is valid for the call.
+        retry("synchronise a dma-buf", || unsafe { raw::dma_buf_sync(self.fd.as_raw_fd(), &sync) }).map(drop)
+    }
+
+    /// The fence that who wants `access` would have to wait for, taken out of the buffer (Linux 6.0 on).
+    ///
+    /// # Errors
+    /// ENOTTY: an older kernel, or no dma-buf.
+    pub fn export_fence(&self, access: Access) -> Result<SyncFile> {
+        let mut data = b::dma_buf_export_sync_file { flags: access.flags(), fd: -1 };
+        let what = "export a dma-buf's fence";
+        // SAFETY: the structure is valid for the call.
+        retry(what, || unsafe { raw::dma_buf_export_sync_file(self.fd.as_raw_fd(), &mut data) })?;
+        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
+        Ok(SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(data.fd) }))
+    }
+
+    /// Makes whoever synchronises implicitly with this buffer wait for `fence`, behind which `access` happens.
+    ///
+    /// # Errors
+    /// As [`DmaBuf::export_fence`].
+    pub fn import_fence(&self, fence: &SyncFile, access: Access) -> Result<()> {
+        let data = b::dma_buf_import_sync_file { flags: access.flags(), fd: fence.as_fd().as_raw_fd() };
+        let what = "put a fence on a dma-buf";
+        // SAFETY: the structure is valid for the call, and the fence's descriptor is open.
+        retry(what, || unsafe { raw::dma_buf_import_sync_file(self.fd.as_raw_fd(), &data) }).map(drop)
+    }
+}
+
+impl AsFd for DmaBuf {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<DmaBuf> for OwnedFd {
+    fn from(buffer: DmaBuf) -> OwnedFd {
+        buffer.fd
+    }
+}
+
+/// A buffer's bytes in this process. It holds the memory alive even when the buffer's descriptor is closed.
+///
+/// Devices and other processes write the same bytes: whoever reads or writes here has waited for them first.
+#[derive(Debug)]
+pub struct Mapping {
+    at: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping covers `len` bytes for its life; see the type for who else writes.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.len) }
+    }
+
+    /// The bytes, for writing.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`; `&mut self` makes it this process's only view through this mapping.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().cast(), self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `DmaBuf::map` with this length, and nothing borrows it any more.
+        let _ = unsafe { munmap(self.at, self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_mappings_of_a_memfd_are_the_same_bytes() {
+        let memfd = sealed_memfd(2 * page_size()).unwrap();
+        let buffer = DmaBuf::from_fd(memfd.try_clone().unwrap()).unwrap();
+        assert_eq!(buffer.size(), 2 * page_size());
+        let (mut one, two) = (buffer.map().unwrap(), buffer.map().unwrap());
+        drop(buffer);
+        one.bytes_mut()[4097] = 7;
+        assert_eq!(two.bytes()[4097], 7);
+        assert_eq!(ftruncate(&memfd, 0), Err(Errno::EPERM), "it is sealed");
+    }
+
+    #[test]
+    fn what_is_no_dma_buf_says_so() {
+        let memfd = DmaBuf::from_fd(sealed_memfd(page_size()).unwrap()).unwrap();
+        assert_eq!(memfd.begin(Access::ReadWrite).unwrap_err().errno, Errno::ENOTTY);
+        assert_eq!(memfd.end(Access::Write).unwrap_err().errno, Errno::ENOTTY);
+        assert_eq!(memfd.export_fence(Access::Read).unwrap_err().errno, Errno::ENOTTY);
+        let fence = SyncFile::from_fd(sealed_memfd(page_size()).unwrap());
+        assert_eq!(fence.state().unwrap_err().errno, Errno::ENOTTY);
+        assert_eq!(memfd.import_fence(&fence, Access::Write).unwrap_err().errno, Errno::ENOTTY);
+        assert_eq!(fence.merge(&fence).unwrap_err().errno, Errno::ENOTTY);
+        let (pipe, _other) = nix::unistd::pipe().unwrap();
+        assert_eq!(DmaBuf::from_fd(pipe).unwrap_err().errno, Errno::ESPIPE);
+    }
+
+    #[test]
+    fn odd_sizes_and_absent_devices_are_errors() {
+        assert_eq!(sealed_memfd(0).unwrap_err().errno, Errno::EINVAL);
+        assert_eq!(sealed_memfd(5).unwrap_err().errno, Errno::EINVAL);
+        assert_eq!(sealed_memfd(u64::MAX - page_size() + 1).unwrap_err().errno, Errno::EFBIG);
+        let empty = DmaBuf::from_fd(memfd_create("empty", MFdFlags::MFD_CLOEXEC).unwrap()).unwrap();
+        assert_eq!(empty.map().unwrap_err().errno, Errno::EINVAL);
+        assert_eq!(open_node(Path::new("/dev/absent")).unwrap_err().errno, Errno::ENOENT);
+        let null = open_node(Path::new("/dev/null")).unwrap();
+        let memfd = sealed_memfd(page_size()).unwrap();
+        let made = DmaBuf::from_memfd(null.as_fd(), memfd.as_fd(), page_size());
+        assert_eq!(made.unwrap_err().errno, Errno::ENOTTY);
+        assert_eq!(DmaBuf::from_heap(null.as_fd(), page_size()).unwrap_err().errno, Errno::ENOTTY);
+    }
+}

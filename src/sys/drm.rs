@@ -1,0 +1,202 @@
+//! What every DRM and accel driver answers: its name and version, buffers across drivers, and timeline fences.
+
+use super::dma_buf::{DmaBuf, open_node};
+use super::failure::{Failure, Result, retry};
+use super::fence::SyncFile;
+use super::{bindings as b, raw};
+use nix::errno::Errno;
+use nix::time::{ClockId, clock_gettime};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// An open render or accel node.
+#[derive(Debug)]
+pub struct Node {
+    fd: OwnedFd,
+}
+
+/// A driver's name and version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// As in "amdgpu".
+    pub name: String,
+    /// Major, minor, patch level: the version of its interface.
+    pub numbers: [i32; 3],
+    /// What it calls itself.
+    pub description: String,
+}
+
+/// A driver's handle of a buffer, closed when dropped.
+#[derive(Debug)]
+pub struct Gem<'a> {
+    node: &'a Node,
+    handle: u32,
+}
+
+/// A driver's timeline fence, destroyed when dropped.
+#[derive(Debug)]
+pub struct Syncobj<'a> {
+    node: &'a Node,
+    handle: u32,
+}
+
+/// Longest string that a driver's version is asked for.
+const TEXT: usize = 128;
+
+impl Node {
+    /// Opens a node.
+    ///
+    /// # Errors
+    /// ENOENT, EACCES, ENODEV, ….
+    pub fn open(path: &Path) -> Result<Node> {
+        Ok(Node { fd: open_node(path)? })
+    }
+
+    pub(super) fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Asks the driver who it is.
+    ///
+    /// # Errors
+    /// ENOTTY: no DRM node.
+    pub fn version(&self) -> Result<Version> {
+        let (mut name, mut description) = ([0u8; TEXT], [0u8; TEXT]);
+        let mut v = b::drm_version {
+            name_len: TEXT as _,
+            name: name.as_mut_ptr().cast(),
+            desc_len: TEXT as _,
+            desc: description.as_mut_ptr().cast(),
+            ..Default::default()
+        };
+        // SAFETY: the structure and the buffers that it points to, with their lengths, are valid for the call.
+        retry("ask a driver's version", || unsafe { raw::drm_version(self.raw(), &mut v) })?;
+        let numbers = [v.version_major, v.version_minor, v.version_patchlevel];
+        // A length may come back longer than the buffer: that long the text would have been.
+        Ok(Version { name: text(&name), numbers, description: text(&description) })
+    }
+
+    /// Takes another driver's buffer in.
+    ///
+    /// # Errors
+    /// What the driver answers to a buffer that it cannot reach.
+    pub fn import(&self, buffer: BorrowedFd<'_>) -> Result<Gem<'_>> {
+        let mut data = b::drm_prime_handle { fd: buffer.as_raw_fd(), ..Default::default() };
+        // SAFETY: the structure is valid for the call.
+        retry("import a dma-buf", || unsafe { raw::drm_prime_fd_to_handle(self.raw(), &mut data) })?;
+        Ok(self.own(data.handle))
+    }
+
+    /// Owns a handle that this node's driver has just given.
+    pub(super) fn own(&self, handle: u32) -> Gem<'_> {
+        Gem { node: self, handle }
+    }
+
+    /// A new timeline fence.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: the driver has none.
+    pub fn new_timeline(&self) -> Result<Syncobj<'_>> {
+        let mut data = b::drm_syncobj_create::default();
+        // SAFETY: the structure is valid for the call.
+        retry("make a timeline fence", || unsafe { raw::drm_syncobj_create(self.raw(), &mut data) })?;
+        Ok(Syncobj { node: self, handle: data.handle })
+    }
+
+    /// Waits until the timeline `handle`, which this node's driver owns, has passed `point`, submitted or not yet.
+    ///
+    /// # Errors
+    /// ETIME: it has not, after `timeout`.
+    pub fn wait_timeline(&self, handle: u32, point: u64, timeout: Duration) -> Result<()> {
+        let what = "wait for a timeline fence";
+        // The kernel's deadline is absolute, so that an interrupted wait takes no longer.
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|e| Failure::new(what, e))?;
+        let deadline = (Duration::from(now) + timeout).as_nanos().min(i64::MAX as u128) as i64;
+        let (handles, points) = ([handle], [point]);
+        let mut data = b::drm_syncobj_timeline_wait {
+            handles: handles.as_ptr() as u64,
+            points: points.as_ptr() as u64,
+            timeout_nsec: deadline,
+            count_handles: 1,
+            flags: b::DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT,
+            ..Default::default()
+        };
+        // SAFETY: the structure and the arrays of one that it points to are valid for the call.
+        retry(what, || unsafe { raw::drm_syncobj_timeline_wait(self.raw(), &mut data) }).map(drop)
+    }
+}
+
+impl AsFd for Node {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The text before the first zero byte.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+}
+
+impl Gem<'_> {
+    /// The handle.
+    pub fn handle(&self) -> u32 {
+        self.handle
+    }
+
+    /// Hands the buffer to other drivers.
+    ///
+    /// # Errors
+    /// What the driver answers for a buffer that it keeps to itself.
+    pub fn export(&self) -> Result<DmaBuf> {
+        let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u32;
+        let mut data = b::drm_prime_handle { handle: self.handle, flags, fd: -1 };
+        // SAFETY: the structure is valid for the call.
+        retry("export a dma-buf", || unsafe { raw::drm_prime_handle_to_fd(self.node.raw(), &mut data) })?;
+        if data.fd < 0 {
+            return Err(Failure::new("export a dma-buf", Errno::EBADF));
+        }
+        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
+        DmaBuf::from_fd(unsafe { OwnedFd::from_raw_fd(data.fd) })
+    }
+}
+
+impl Drop for Gem<'_> {
+    fn drop(&mut self) {
+        let data = b::drm_gem_close { handle: self.handle, pad: 0 };
+        // SAFETY: the structure is valid for the call, and the handle is this value's own.
+        let _ = retry("close a buffer", || unsafe { raw::drm_gem_close(self.node.raw(), &data) });
+    }
+}
+
+impl Syncobj<'_> {
+    /// The handle.
+    pub fn handle(&self) -> u32 {
+        self.handle
+    }
+
+    /// Its current fence as a sync_file.
+    ///
+    /// # Errors
+    /// EINVAL: nothing was submitted behind it yet.
+    pub fn export(&self) -> Result<SyncFile> {
+        let flags = b::DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE;
+        let mut data = b::drm_syncobj_handle { handle: self.handle, flags, fd: -1, ..Default::default() };
+        // SAFETY: the structure is valid for the call.
+        retry("export a fence", || unsafe { raw::drm_syncobj_handle_to_fd(self.node.raw(), &mut data) })?;
+        if data.fd < 0 {
+            return Err(Failure::new("export a fence", Errno::EBADF));
+        }
+        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
+        Ok(SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(data.fd) }))
+    }
+}
+
+impl Drop for Syncobj<'_> {
+    fn drop(&mut self) {
+        let mut data = b::drm_syncobj_destroy { handle: self.handle, pad: 0 };
+        // SAFETY: the structure is valid for the call, and the handle is this value's own.
+        let _ = retry("destroy a fence", || unsafe { raw::drm_syncobj_destroy(self.node.raw(), &mut data) });
+    }
+}

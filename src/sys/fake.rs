@@ -1,0 +1,199 @@
+//! A kernel that answers what tests tell it to. The test binary has an `ioctl` of its own, which the linker prefers to
+//! libc's: the whole path down to the system call is what runs otherwise.
+
+use super::bindings as b;
+use nix::errno::Errno;
+use std::collections::HashMap;
+use std::ffi::{c_int, c_ulong, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Answers a request: its number and argument.
+type Handler = dyn FnMut(c_ulong, *mut c_void) -> Result<c_int, Errno> + Send;
+type Handlers = HashMap<PathBuf, Arc<Mutex<Box<Handler>>>>;
+
+static HANDLERS: Mutex<Option<Handlers>> = Mutex::new(None);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn handlers() -> MutexGuard<'static, Option<Handlers>> {
+    HANDLERS.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// A file whose ioctls are answered here, until this is dropped.
+pub struct Fake(PathBuf);
+
+impl Fake {
+    /// Answers every ioctl on `path`, an existing file, by `handler`.
+    pub fn new(
+        path: &Path,
+        handler: impl FnMut(c_ulong, *mut c_void) -> Result<c_int, Errno> + Send + 'static,
+    ) -> Fake {
+        let path = path.canonicalize().unwrap();
+        let handler: Box<Handler> = Box::new(handler);
+        handlers().get_or_insert_default().insert(path.clone(), Arc::new(Mutex::new(handler)));
+        COUNT.fetch_add(1, Ordering::SeqCst);
+        Fake(path)
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        COUNT.fetch_sub(1, Ordering::SeqCst);
+        handlers().get_or_insert_default().remove(&self.0);
+    }
+}
+
+/// Stands in for libc's.
+///
+/// # Safety
+/// As libc's: on x86-64 and AArch64 a variadic call passes three integers as any other does.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    let handler = (COUNT.load(Ordering::SeqCst) > 0)
+        .then(|| std::fs::read_link(format!("/proc/self/fd/{fd}")).ok())
+        .flatten()
+        .and_then(|path| handlers().as_ref()?.get(&path).cloned());
+    let Some(handler) = handler else {
+        // SAFETY: passed on as it came.
+        return unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) } as c_int;
+    };
+    // A failed assertion in a handler is printed, and shows as a request that failed: C code cannot be unwound.
+    let call = || (handler.lock().unwrap_or_else(|e| e.into_inner()))(request, argument);
+    let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).unwrap_or(Err(Errno::EFAULT));
+    answer.unwrap_or_else(|errno| {
+        errno.set();
+        -1
+    })
+}
+
+/// What an ioctl's number says: direction and size of the argument, type, number.
+pub fn decode(request: c_ulong) -> (u64, usize, u8, u8) {
+    ((request >> 30) & 3, (request >> 16) as usize & 0x3fff, (request >> 8) as u8, request as u8)
+}
+
+/// What stands for a buffer: a memfd of 64 KiB.
+fn memfd() -> Result<c_int, Errno> {
+    use std::os::fd::IntoRawFd;
+    super::dma_buf::sealed_memfd(64 << 10).map(IntoRawFd::into_raw_fd).map_err(|e| e.errno)
+}
+
+/// A driver's bytes of a structure of integers.
+pub fn bytes<T: Copy>(value: T) -> Vec<u8> {
+    // SAFETY: the generated structures have no padding that is not declared.
+    unsafe { std::slice::from_raw_parts((&raw const value).cast::<u8>(), size_of::<T>()) }.to_vec()
+}
+
+/// What a driver answers to a query, beside an errno.
+pub type Answers = HashMap<(u8, u32, u32), Result<Vec<u8>, Errno>>;
+
+/// A DRM driver: its name, and its answers by ioctl number, query and the query's own argument (0 where it has none).
+/// What it was not told to answer is EINVAL.
+#[derive(Default, Clone)]
+pub struct Driver {
+    /// As in "amdgpu".
+    pub name: &'static str,
+    /// Of its interface.
+    pub version: [i32; 3],
+    /// The answers.
+    pub answers: Answers,
+}
+
+pub const AMDGPU_INFO: u8 = (b::DRM_COMMAND_BASE + b::DRM_AMDGPU_INFO) as u8;
+pub const XDNA_INFO: u8 = (b::DRM_COMMAND_BASE + b::DRM_AMDXDNA_GET_INFO) as u8;
+pub const XDNA_ARRAY: u8 = (b::DRM_COMMAND_BASE + b::DRM_AMDXDNA_GET_ARRAY) as u8;
+
+impl Driver {
+    /// Adds an answer.
+    pub fn with(mut self, ioctl: u8, query: u32, argument: u32, answer: Vec<u8>) -> Driver {
+        self.answers.insert((ioctl, query, argument), Ok(answer));
+        self
+    }
+
+    /// Adds a refusal.
+    pub fn without(mut self, ioctl: u8, query: u32, argument: u32, errno: Errno) -> Driver {
+        self.answers.insert((ioctl, query, argument), Err(errno));
+        self
+    }
+
+    /// Answers for the file at `path`.
+    pub fn at(self, path: &Path) -> Fake {
+        Fake::new(path, move |request, argument| self.answer(request, argument))
+    }
+
+    fn find(&self, ioctl: u8, query: u32, argument: u32) -> Result<&[u8], Errno> {
+        match self.answers.get(&(ioctl, query, argument)) {
+            Some(Ok(bytes)) => Ok(bytes),
+            Some(Err(errno)) => Err(*errno),
+            None => Err(Errno::EINVAL),
+        }
+    }
+
+    fn answer(&self, request: c_ulong, argument: *mut c_void) -> Result<c_int, Errno> {
+        let (_, size, kind, number) = decode(request);
+        assert_eq!(kind, b'd');
+        // SAFETY: the wrappers pass the structure that the request's number and size stand for.
+        unsafe {
+            match number {
+                0 => {
+                    assert_eq!(size, size_of::<b::drm_version>());
+                    let v = &mut *argument.cast::<b::drm_version>();
+                    [v.version_major, v.version_minor, v.version_patchlevel] = self.version;
+                    for (at, len) in [(v.name, &mut v.name_len), (v.desc, &mut v.desc_len)] {
+                        at.copy_from_nonoverlapping(self.name.as_ptr().cast(), self.name.len().min(*len as usize));
+                        *len = self.name.len() as _;
+                    }
+                }
+                AMDGPU_INFO if self.name == "amdgpu" => {
+                    assert_eq!(size, size_of::<b::drm_amdgpu_info>());
+                    let info = &*argument.cast::<b::drm_amdgpu_info>();
+                    let argument = match info.query {
+                        b::AMDGPU_INFO_FW_VERSION | b::AMDGPU_INFO_SENSOR => info.__bindgen_anon_1.sensor_info.type_,
+                        _ => 0,
+                    };
+                    let answer = self.find(number, info.query, argument)?;
+                    let len = answer.len().min(info.return_size as usize);
+                    (info.return_pointer as *mut u8).copy_from_nonoverlapping(answer.as_ptr(), len);
+                }
+                0x09 => {}
+                0x2d => (*argument.cast::<b::drm_prime_handle>()).fd = memfd()?,
+                0x2e => (*argument.cast::<b::drm_prime_handle>()).handle = 2,
+                0x40 if self.name == "amdgpu" => {
+                    assert_eq!(size, size_of::<b::drm_amdgpu_gem_create>());
+                    let create = &mut *argument.cast::<b::drm_amdgpu_gem_create>();
+                    assert_eq!(create.in_.domains, u64::from(b::AMDGPU_GEM_DOMAIN_GTT));
+                    create.out = b::drm_amdgpu_gem_create_out { handle: 1, _pad: 0 };
+                }
+                0x43 if self.name.starts_with("amdxdna") => {
+                    assert_eq!(size, size_of::<b::amdxdna_drm_create_bo>());
+                    (*argument.cast::<b::amdxdna_drm_create_bo>()).handle = 1;
+                }
+                XDNA_INFO if self.name.starts_with("amdxdna") => {
+                    assert_eq!(size, size_of::<b::amdxdna_drm_get_info>());
+                    let info = &mut *argument.cast::<b::amdxdna_drm_get_info>();
+                    let answer = self.find(number, info.param, 0)?;
+                    // As the driver does: it writes all of its structure, and says what is left.
+                    (info.buffer as *mut u8).copy_from_nonoverlapping(answer.as_ptr(), answer.len());
+                    info.buffer_size = info.buffer_size.saturating_sub(answer.len() as u32);
+                }
+                XDNA_ARRAY if self.name.starts_with("amdxdna") => {
+                    assert_eq!(size, size_of::<b::amdxdna_drm_get_array>());
+                    let array = &mut *argument.cast::<b::amdxdna_drm_get_array>();
+                    // The driver's own entry size is in the first four bytes of what is recorded.
+                    let recorded = self.find(number, array.param, 0)?;
+                    let own = u32::from_ne_bytes(recorded[..4].try_into().unwrap());
+                    let entry = own.min(array.element_size);
+                    let entries = recorded[4..].chunks_exact(own.max(1) as usize).take(array.num_element as usize);
+                    array.num_element = entries.len() as u32;
+                    array.element_size = entry;
+                    for (i, e) in entries.enumerate() {
+                        let to = (array.buffer as *mut u8).add(i * entry as usize);
+                        to.copy_from_nonoverlapping(e.as_ptr(), entry as usize);
+                    }
+                }
+                _ => return Err(Errno::ENOTTY),
+            }
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,99 @@
+//! Explicit fences: a sync_file becomes ready when the work behind it is done.
+
+use super::failure::{Failure, Result, retry};
+use super::{bindings as b, raw};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Where a fence stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// The work behind it is under way.
+    Pending,
+    /// The work is done.
+    Signaled,
+    /// The work failed, with this errno.
+    Failed(Errno),
+}
+
+/// A sync_file: one or more fences as a file descriptor.
+#[derive(Debug)]
+pub struct SyncFile {
+    fd: OwnedFd,
+}
+
+impl SyncFile {
+    /// A fence that a driver exported.
+    pub fn from_fd(fd: OwnedFd) -> SyncFile {
+        SyncFile { fd }
+    }
+
+    /// A fence that is ready when both are.
+    ///
+    /// # Errors
+    /// ENOTTY, EINVAL: one of them is no sync_file.
+    pub fn merge(&self, other: &SyncFile) -> Result<SyncFile> {
+        let mut data = b::sync_merge_data { fd2: other.fd.as_raw_fd(), fence: -1, ..Default::default() };
+        for (to, from) in data.name.iter_mut().zip(*b"kiln") {
+            *to = from as _;
+        }
+        // SAFETY: the structure is valid for the call.
+        retry("merge two fences", || unsafe { raw::sync_merge(self.fd.as_raw_fd(), &mut data) })?;
+        // SAFETY: the kernel put a new descriptor there, which nothing else owns.
+        Ok(SyncFile { fd: unsafe { OwnedFd::from_raw_fd(data.fence) } })
+    }
+
+    /// Where it stands.
+    ///
+    /// # Errors
+    /// ENOTTY: no sync_file.
+    pub fn state(&self) -> Result<State> {
+        let mut info = b::sync_file_info::default();
+        // SAFETY: the structure is valid for the call; with num_fences 0 the kernel fills nothing behind it.
+        retry("ask a fence's state", || unsafe { raw::sync_file_info(self.fd.as_raw_fd(), &mut info) })?;
+        Ok(match info.status {
+            0 => State::Pending,
+            1.. => State::Signaled,
+            failed => State::Failed(Errno::from_raw(failed.saturating_neg())),
+        })
+    }
+
+    /// Waits until it is ready.
+    ///
+    /// # Errors
+    /// ETIMEDOUT: it is not, after `timeout`. The errno with which the work failed.
+    pub fn wait(&self, timeout: Duration) -> Result<()> {
+        let what = "wait for a fence";
+        let start = Instant::now();
+        loop {
+            let left = timeout.saturating_sub(start.elapsed());
+            // Rounded up, so that a wait of less than a millisecond is no busy one.
+            let millis = left.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32;
+            let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)) {
+                Ok(0) if start.elapsed() >= timeout => return Err(Failure::new(what, Errno::ETIMEDOUT)),
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => break,
+                Err(errno) => return Err(Failure::new(what, errno)),
+            }
+        }
+        match self.state()? {
+            State::Failed(errno) => Err(Failure::new(what, errno)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AsFd for SyncFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<SyncFile> for OwnedFd {
+    fn from(fence: SyncFile) -> OwnedFd {
+        fence.fd
+    }
+}

@@ -1,0 +1,27 @@
+//! The kernel's drivers, as far as Vulkan does not reach them: dma-buf, fences, amdgpu and amdxdna. The only place that
+//! includes the generated bindings.
+//!
+//! Three strata: `bindings` (what bindgen made of ffi/drivers.h), one unsafe function per ioctl (`raw`), and safe types
+//! above that own or borrow their file descriptor.
+
+pub mod amdgpu;
+pub mod amdxdna;
+mod answer;
+pub mod cache;
+pub mod dma_buf;
+pub mod drm;
+pub mod failure;
+#[cfg(test)]
+pub(crate) mod fake;
+pub mod fence;
+pub mod npu_program;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+/// ffi/bindings.rs, with every structure's size and offsets asserted.
+#[allow(missing_docs, non_camel_case_types, non_snake_case, dead_code, clippy::all)]
+#[path = "../../ffi/bindings.rs"]
+pub(crate) mod bindings;
+
+pub use failure::{Failure, Result};

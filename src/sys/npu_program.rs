@@ -1,0 +1,185 @@
+//! Programs on the NPU: their buffers, their hold on columns of the array, and their commands.
+
+use super::bindings as b;
+use super::drm::{Gem, Node};
+use super::failure::{Failure, Result, retry};
+use super::raw;
+use nix::errno::Errno;
+use std::time::Duration;
+
+/// What a buffer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Data: ordinary memory, shared with the CPU and, by dma-buf, with other drivers.
+    Shared,
+    /// The device's heap: 64 MiB, one a process, mapped at a multiple of its size before anything else is made.
+    DeviceHeap,
+    /// Instructions and programs, out of the heap.
+    Device,
+    /// A command.
+    Command,
+}
+
+/// Where a buffer lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Offset to map it at through the node; all ones where it cannot be mapped.
+    pub map_offset: u64,
+    /// Address in this process, of what lies in the mapped heap.
+    pub address: Option<u64>,
+    /// Address on the device.
+    pub device_address: u64,
+}
+
+/// Which way a buffer's content goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// What the CPU wrote is made visible to the NPU.
+    ToDevice,
+    /// What the NPU wrote is made visible to the CPU.
+    FromDevice,
+}
+
+/// A hold on columns of the array, given up when dropped.
+#[derive(Debug)]
+pub struct Context<'a> {
+    node: &'a Node,
+    handle: u32,
+    timeline: u32,
+}
+
+/// Makes a buffer of `size` bytes.
+///
+/// # Errors
+/// ENOMEM: the locked-memory limit, or memory, is used up. EINVAL: a size that the driver does not take.
+pub fn allocate(node: &Node, kind: Kind, size: u64) -> Result<Gem<'_>> {
+    let kind = match kind {
+        Kind::Shared => b::AMDXDNA_BO_SHMEM,
+        Kind::DeviceHeap => b::AMDXDNA_BO_DEV_HEAP,
+        Kind::Device => b::AMDXDNA_BO_DEV,
+        Kind::Command => b::AMDXDNA_BO_CMD,
+    };
+    let mut data = b::amdxdna_drm_create_bo { size, type_: kind, ..Default::default() };
+    // SAFETY: the structure is valid for the call.
+    retry("allocate an NPU buffer", || unsafe { raw::amdxdna_create_bo(node.raw(), &mut data) })?;
+    Ok(node.own(data.handle))
+}
+
+/// Where a buffer, made here or imported, lies.
+///
+/// # Errors
+/// EINVAL, ENOENT: it is not this node's.
+pub fn locate(node: &Node, buffer: &Gem<'_>) -> Result<Place> {
+    let mut data = b::amdxdna_drm_get_bo_info { handle: buffer.handle(), ..Default::default() };
+    // SAFETY: the structure is valid for the call.
+    retry("ask where an NPU buffer lies", || unsafe { raw::amdxdna_get_bo_info(node.raw(), &mut data) })?;
+    let address = (data.vaddr != 0).then_some(data.vaddr);
+    Ok(Place { map_offset: data.map_offset, address, device_address: data.xdna_addr })
+}
+
+/// Makes `size` bytes of a buffer from `offset` on visible to the other side.
+///
+/// # Errors
+/// EOPNOTSUPP: an imported buffer; the CPU's cache lines must be flushed by hand then.
+pub fn sync(node: &Node, buffer: &Gem<'_>, direction: Direction, offset: u64, size: u64) -> Result<()> {
+    let direction = match direction {
+        Direction::ToDevice => b::AMDXDNA_SYNC_TO_DEVICE,
+        Direction::FromDevice => b::AMDXDNA_SYNC_FROM_DEVICE,
+    };
+    let mut data = b::amdxdna_drm_sync_bo { handle: buffer.handle(), direction, offset, size };
+    // SAFETY: the structure is valid for the call.
+    retry("synchronise an NPU buffer", || unsafe { raw::amdxdna_sync_bo(node.raw(), &mut data) }).map(drop)
+}
+
+/// Chooses the power mode, by its number in the interface (0 default … 4 turbo); for root alone.
+///
+/// # Errors
+/// EPERM, EACCES: not root. EINVAL: no such mode.
+pub fn set_power_mode(node: &Node, mode: u8) -> Result<()> {
+    let mode = b::amdxdna_drm_power_mode { power_mode: mode, ..Default::default() };
+    let mut data = b::amdxdna_drm_set_state {
+        param: b::DRM_AMDXDNA_SET_POWER_MODE,
+        buffer_size: size_of_val(&mode) as u32,
+        buffer: (&raw const mode) as u64,
+    };
+    // SAFETY: the structure and the one that it points to are valid for the call.
+    retry("set the NPU's power mode", || unsafe { raw::amdxdna_set_state(node.raw(), &mut data) }).map(drop)
+}
+
+impl<'a> Context<'a> {
+    /// Takes `tiles` compute tiles: whole columns of four.
+    ///
+    /// # Errors
+    /// ENOSPC, EAGAIN: no columns are free. EINVAL: the heap is missing or unmapped, or more than there are.
+    pub fn new(node: &'a Node, tiles: u32) -> Result<Context<'a>> {
+        let qos = b::amdxdna_qos_info::default();
+        let mut data = b::amdxdna_drm_create_hwctx {
+            qos_p: (&raw const qos) as u64,
+            // What XRT passes: the driver wants some number here.
+            max_opc: 0x800,
+            num_tiles: tiles,
+            ..Default::default()
+        };
+        // SAFETY: the structure and the one that it points to are valid for the call.
+        retry("make an NPU context", || unsafe { raw::amdxdna_create_hwctx(node.raw(), &mut data) })?;
+        Ok(Context { node, handle: data.handle, timeline: data.syncobj_handle })
+    }
+
+    /// Loads `program`, a [`Kind::Device`] buffer that holds a partition image, as the context's one compute unit.
+    ///
+    /// # Errors
+    /// EINVAL: the driver does not take it.
+    pub fn load(&self, program: &Gem<'_>) -> Result<()> {
+        let config = b::amdxdna_config_one_cu {
+            num_cus: 1,
+            cu: b::amdxdna_cu_config { cu_bo: program.handle(), ..Default::default() },
+            ..Default::default()
+        };
+        let mut data = b::amdxdna_drm_config_hwctx {
+            handle: self.handle,
+            param_type: b::DRM_AMDXDNA_HWCTX_CONFIG_CU,
+            param_val: (&raw const config) as u64,
+            param_val_size: size_of_val(&config) as u32,
+            pad: 0,
+        };
+        // SAFETY: the structure and the one that it points to, with its size, are valid for the call.
+        retry("load an NPU program", || unsafe { raw::amdxdna_config_hwctx(self.node.raw(), &mut data) }).map(drop)
+    }
+
+    /// Submits `command`, which uses `buffers`, and gives its number for [`Context::wait`].
+    ///
+    /// # Errors
+    /// EINVAL: the command is malformed. EIO, ETIME: the array does not answer.
+    pub fn submit(&self, command: &Gem<'_>, buffers: &[&Gem<'_>]) -> Result<u64> {
+        let what = "submit an NPU command";
+        let handles: Vec<u32> = buffers.iter().map(|b| b.handle()).collect();
+        let mut data = b::amdxdna_drm_exec_cmd {
+            hwctx: self.handle,
+            type_: b::AMDXDNA_CMD_SUBMIT_EXEC_BUF,
+            cmd_handles: u64::from(command.handle()),
+            args: handles.as_ptr() as u64,
+            cmd_count: 1,
+            arg_count: u32::try_from(handles.len()).map_err(|_| Failure::new(what, Errno::E2BIG))?,
+            ..Default::default()
+        };
+        // SAFETY: the structure and the array that it points to, with its length, are valid for the call.
+        retry(what, || unsafe { raw::amdxdna_exec_cmd(self.node.raw(), &mut data) })?;
+        Ok(data.seq)
+    }
+
+    /// Waits until the command `number` is done. Whether it succeeded stands in its packet.
+    ///
+    /// # Errors
+    /// ETIME: it is not, after `timeout`.
+    pub fn wait(&self, number: u64, timeout: Duration) -> Result<()> {
+        self.node.wait_timeline(self.timeline, number, timeout)
+    }
+}
+
+impl Drop for Context<'_> {
+    fn drop(&mut self) {
+        let mut data = b::amdxdna_drm_destroy_hwctx { handle: self.handle, pad: 0 };
+        // SAFETY: the structure is valid for the call, and the handle is this value's own.
+        let _ = retry("end an NPU context", || unsafe { raw::amdxdna_destroy_hwctx(self.node.raw(), &mut data) });
+    }
+}

@@ -1,0 +1,54 @@
+//! One unsafe function per ioctl. `fd` must be open, and `data` point to a valid structure whose own pointers and sizes
+//! hold for the call; each gives the kernel's non-negative answer or its errno.
+
+use super::bindings as b;
+use nix::{ioctl_readwrite, ioctl_write_ptr};
+
+// linux/dma-buf.h
+ioctl_write_ptr!(dma_buf_sync, b'b', 0, b::dma_buf_sync);
+ioctl_readwrite!(dma_buf_export_sync_file, b'b', 2, b::dma_buf_export_sync_file);
+ioctl_write_ptr!(dma_buf_import_sync_file, b'b', 3, b::dma_buf_import_sync_file);
+
+// linux/dma-heap.h
+ioctl_readwrite!(dma_heap_alloc, b'H', 0, b::dma_heap_allocation_data);
+
+// linux/udmabuf.h
+ioctl_write_ptr!(udmabuf_create, b'u', 0x42, b::udmabuf_create);
+
+// linux/sync_file.h
+ioctl_readwrite!(sync_merge, b'>', 3, b::sync_merge_data);
+ioctl_readwrite!(sync_file_info, b'>', 4, b::sync_file_info);
+
+// drm.h
+ioctl_readwrite!(drm_version, b'd', 0x00, b::drm_version);
+ioctl_write_ptr!(drm_gem_close, b'd', 0x09, b::drm_gem_close);
+ioctl_readwrite!(drm_prime_handle_to_fd, b'd', 0x2d, b::drm_prime_handle);
+ioctl_readwrite!(drm_prime_fd_to_handle, b'd', 0x2e, b::drm_prime_handle);
+ioctl_readwrite!(drm_syncobj_create, b'd', 0xbf, b::drm_syncobj_create);
+ioctl_readwrite!(drm_syncobj_destroy, b'd', 0xc0, b::drm_syncobj_destroy);
+ioctl_readwrite!(drm_syncobj_handle_to_fd, b'd', 0xc1, b::drm_syncobj_handle);
+ioctl_readwrite!(drm_syncobj_timeline_wait, b'd', 0xca, b::drm_syncobj_timeline_wait);
+
+const fn amdgpu(number: u32) -> u32 {
+    b::DRM_COMMAND_BASE + number
+}
+
+// amdgpu_drm.h
+ioctl_readwrite!(amdgpu_gem_create, b'd', amdgpu(b::DRM_AMDGPU_GEM_CREATE), b::drm_amdgpu_gem_create);
+ioctl_write_ptr!(amdgpu_info, b'd', amdgpu(b::DRM_AMDGPU_INFO), b::drm_amdgpu_info);
+
+const fn amdxdna(number: b::amdxdna_ioctl_number) -> u32 {
+    b::DRM_COMMAND_BASE + number
+}
+
+// amdxdna_accel.h
+ioctl_readwrite!(amdxdna_create_hwctx, b'd', amdxdna(b::DRM_AMDXDNA_CREATE_HWCTX), b::amdxdna_drm_create_hwctx);
+ioctl_readwrite!(amdxdna_destroy_hwctx, b'd', amdxdna(b::DRM_AMDXDNA_DESTROY_HWCTX), b::amdxdna_drm_destroy_hwctx);
+ioctl_readwrite!(amdxdna_config_hwctx, b'd', amdxdna(b::DRM_AMDXDNA_CONFIG_HWCTX), b::amdxdna_drm_config_hwctx);
+ioctl_readwrite!(amdxdna_create_bo, b'd', amdxdna(b::DRM_AMDXDNA_CREATE_BO), b::amdxdna_drm_create_bo);
+ioctl_readwrite!(amdxdna_get_bo_info, b'd', amdxdna(b::DRM_AMDXDNA_GET_BO_INFO), b::amdxdna_drm_get_bo_info);
+ioctl_readwrite!(amdxdna_sync_bo, b'd', amdxdna(b::DRM_AMDXDNA_SYNC_BO), b::amdxdna_drm_sync_bo);
+ioctl_readwrite!(amdxdna_exec_cmd, b'd', amdxdna(b::DRM_AMDXDNA_EXEC_CMD), b::amdxdna_drm_exec_cmd);
+ioctl_readwrite!(amdxdna_get_info, b'd', amdxdna(b::DRM_AMDXDNA_GET_INFO), b::amdxdna_drm_get_info);
+ioctl_readwrite!(amdxdna_set_state, b'd', amdxdna(b::DRM_AMDXDNA_SET_STATE), b::amdxdna_drm_set_state);
+ioctl_readwrite!(amdxdna_get_array, b'd', amdxdna(b::DRM_AMDXDNA_GET_ARRAY), b::amdxdna_drm_get_array);

@@ -1,0 +1,392 @@
+//! The wrappers against a fake kernel: every answer that the headers define, and those that they do not.
+
+use super::dma_buf::{Access, DmaBuf, page_size, sealed_memfd};
+use super::drm::Node;
+use super::fake::{AMDGPU_INFO, Driver, Fake, XDNA_ARRAY, XDNA_INFO, bytes, decode};
+use super::fence::{State, SyncFile};
+use super::{amdgpu, amdxdna, bindings as b, npu_program};
+use nix::errno::Errno;
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tempfile::NamedTempFile;
+
+fn file() -> NamedTempFile {
+    NamedTempFile::new().unwrap()
+}
+
+fn open(driver: Driver) -> (NamedTempFile, Fake, Node) {
+    let file = file();
+    let fake = driver.at(file.path());
+    let node = Node::open(file.path()).unwrap();
+    (file, fake, node)
+}
+
+const ERRNOS: [Errno; 9] = [
+    Errno::ENODEV,
+    Errno::EACCES,
+    Errno::EPERM,
+    Errno::EOPNOTSUPP,
+    Errno::ENOTTY,
+    Errno::EINVAL,
+    Errno::ENOMEM,
+    Errno::EFAULT,
+    Errno::EIO,
+];
+
+/// Every request of every wrapper, by what it is called here.
+fn requests(node: &Node, buffer: &DmaBuf) -> Vec<(&'static str, super::Result<()>)> {
+    let fence = SyncFile::from_fd(buffer.as_fd().try_clone_to_owned().unwrap());
+    let memfd = sealed_memfd(page_size()).unwrap();
+    let gem = node.own(1);
+    let mut all = vec![
+        ("version", node.version().map(drop)),
+        ("import", node.import(memfd.as_fd()).map(drop)),
+        ("export", gem.export().map(drop)),
+        ("timeline", node.new_timeline().map(drop)),
+        ("wait", node.wait_timeline(1, 1, Duration::ZERO)),
+        ("device", amdgpu::device(node).map(drop)),
+        ("memory", amdgpu::memory(node).map(drop)),
+        ("evictions", amdgpu::evictions(node).map(drop)),
+        ("losses", amdgpu::losses(node).map(drop)),
+        ("firmware", amdgpu::firmware(node, 8).map(drop)),
+        ("sensor", amdgpu::sensor(node, amdgpu::Sensor::Load).map(drop)),
+        ("gtt", amdgpu::allocate_gtt(node, page_size()).map(drop)),
+        ("array", amdxdna::array(node).map(drop)),
+        ("clocks", amdxdna::clocks(node).map(drop)),
+        ("sensors", amdxdna::sensors(node).map(drop)),
+        ("npu firmware", amdxdna::firmware(node).map(drop)),
+        ("power mode", amdxdna::power_mode(node).map(drop)),
+        ("contexts", amdxdna::contexts(node).map(drop)),
+        ("last error", amdxdna::last_error(node).map(drop)),
+        ("allocate", npu_program::allocate(node, npu_program::Kind::Device, 4096).map(drop)),
+        ("locate", npu_program::locate(node, &gem).map(drop)),
+        ("sync", npu_program::sync(node, &gem, npu_program::Direction::ToDevice, 0, 64)),
+        ("set mode", npu_program::set_power_mode(node, 0)),
+        ("context", npu_program::Context::new(node, 16).map(drop)),
+        ("begin", buffer.begin(Access::Read)),
+        ("end", buffer.end(Access::Read)),
+        ("export fence", buffer.export_fence(Access::Read).map(drop)),
+        ("import fence", buffer.import_fence(&fence, Access::Read)),
+        ("state", fence.state().map(drop)),
+        ("merge", fence.merge(&fence).map(drop)),
+        ("udmabuf", DmaBuf::from_memfd(node.as_fd(), memfd.as_fd(), page_size()).map(drop)),
+        ("heap", DmaBuf::from_heap(node.as_fd(), page_size()).map(drop)),
+    ];
+    all.shrink_to_fit();
+    all
+}
+
+#[test]
+fn every_request_reports_every_errno_as_it_is() {
+    for errno in ERRNOS {
+        let file = file();
+        let _fake = Fake::new(file.path(), move |_, _| Err(errno));
+        let node = Node::open(file.path()).unwrap();
+        let buffer = DmaBuf::from_fd(node.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        for (name, answer) in requests(&node, &buffer) {
+            assert_eq!(answer.unwrap_err().errno, errno, "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_request_is_made_again_when_a_signal_interrupts_it() {
+    // Interrupted twice in a row for each request, then refused.
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = count.clone();
+    let file = file();
+    let _fake = Fake::new(file.path(), move |_, _| {
+        Err(if counted.fetch_add(1, Ordering::SeqCst) % 3 == 2 { Errno::ENODEV } else { Errno::EINTR })
+    });
+    let node = Node::open(file.path()).unwrap();
+    let buffer = DmaBuf::from_fd(node.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    for (name, answer) in requests(&node, &buffer) {
+        assert_eq!(answer.unwrap_err().errno, Errno::ENODEV, "{name}");
+    }
+    assert!(count.load(Ordering::SeqCst) > 90);
+}
+
+#[test]
+fn requests_carry_the_numbers_and_sizes_of_the_headers() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    let file = file();
+    let _fake = Fake::new(file.path(), move |request, _| {
+        log.lock().unwrap().push(request);
+        Err(Errno::ENODEV)
+    });
+    let node = Node::open(file.path()).unwrap();
+    let buffer = DmaBuf::from_fd(node.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let names: Vec<_> = requests(&node, &buffer).into_iter().map(|(name, _)| name).collect();
+    let seen = seen.lock().unwrap();
+    // Values of the kernel's own macros, computed by a C compiler from Debian 12's headers.
+    for (name, request) in [
+        ("version", 0xc040_6400u64),
+        ("import", 0xc00c_642e),
+        ("export", 0xc00c_642d),
+        ("timeline", 0xc008_64bf),
+        ("wait", 0xc028_64ca),
+        ("device", 0x4020_6445),
+        ("gtt", 0xc020_6440),
+        ("allocate", 0xc020_6443),
+        ("locate", 0xc030_6444),
+        ("sync", 0xc018_6445),
+        ("array", 0xc010_6447),
+        ("set mode", 0xc010_6448),
+        ("context", 0xc038_6440),
+        ("last error", 0xc018_644a),
+        ("begin", 0x4008_6200),
+        ("export fence", 0xc008_6202),
+        ("import fence", 0x4008_6203),
+        ("state", 0xc038_3e04),
+        ("merge", 0xc030_3e03),
+        ("udmabuf", 0x4018_7542),
+        ("heap", 0xc018_4800),
+    ] {
+        assert!(seen.contains(&request), "{name} should be {request:#x}; seen: {seen:#x?}");
+        assert!(names.contains(&name));
+    }
+    assert_eq!(decode(0xc018_644a), (3, 24, b'd', 0x4a));
+}
+
+fn phoenix() -> Driver {
+    let info = b::drm_amdgpu_info_device {
+        cu_active_number: 12,
+        max_engine_clock: 2_800_000,
+        max_memory_clock: 2_800_000,
+        vram_bit_width: 128,
+        vram_type: b::AMDGPU_VRAM_TYPE_DDR5,
+        ids_flags: 1,
+        high_va_offset: 7,
+        ..Default::default()
+    };
+    Driver { name: "amdgpu", version: [3, 57, 0], ..Default::default() }.with(
+        AMDGPU_INFO,
+        b::AMDGPU_INFO_DEV_INFO,
+        0,
+        bytes(info),
+    )
+}
+
+#[test]
+fn a_driver_says_who_it_is_even_when_its_name_is_long() {
+    let (_file, _fake, node) = open(phoenix());
+    let v = node.version().unwrap();
+    assert_eq!((v.name.as_str(), v.numbers), ("amdgpu", [3, 57, 0]));
+    let name: &'static str = "x".repeat(1000).leak();
+    let (_file, _fake, node) = open(Driver { name, ..Default::default() });
+    assert_eq!(node.version().unwrap().name.len(), 128);
+}
+
+#[test]
+fn short_and_longer_structures_are_read_as_far_as_they_go() {
+    let (_file, _fake, node) = open(phoenix());
+    let whole = amdgpu::device(&node).unwrap();
+    assert_eq!((whole.compute_units, whole.is_apu, whole.memory_name()), (12, true, Some("DDR5")));
+    assert_eq!(whole.peak_bandwidth(), Some(89.6e9));
+
+    let key = (AMDGPU_INFO, b::AMDGPU_INFO_DEV_INFO, 0);
+    let answer = phoenix().answers[&key].clone().unwrap();
+    let longer = [answer.clone(), vec![0xff; 512]].concat();
+    let (_file, _fake, node) = open(phoenix().with(key.0, key.1, key.2, longer));
+    assert_eq!(amdgpu::device(&node), Ok(whole));
+
+    // An older kernel's structure ends before the memory's width.
+    let (_file, _fake, node) = open(phoenix().with(key.0, key.1, key.2, answer[..64].to_vec()));
+    let short = amdgpu::device(&node).unwrap();
+    assert_eq!((short.compute_units, short.memory_bits, short.memory_name()), (12, 0, None));
+    assert_eq!(short.peak_bandwidth(), None);
+}
+
+#[test]
+fn a_driver_that_writes_more_than_it_was_asked_for_overwrites_nothing() {
+    let file = file();
+    let _fake = Fake::new(file.path(), |_, argument| {
+        // SAFETY: the wrapper passes this structure, and room for more than it asks for.
+        unsafe {
+            let info = &*argument.cast::<b::drm_amdgpu_info>();
+            assert!(info.return_size <= 1024);
+            (info.return_pointer as *mut u8).write_bytes(1, 4096);
+        }
+        Ok(0)
+    });
+    let node = Node::open(file.path()).unwrap();
+    assert_eq!(amdgpu::losses(&node), Ok(0x0101_0101));
+    assert_eq!(amdgpu::evictions(&node), Ok(0x0101_0101_0101_0101));
+}
+
+fn context(pid: i64, completed: u64) -> b::amdxdna_drm_hwctx_entry {
+    let counts = b::amdxdna_drm_hwctx_entry { command_submissions: completed + 1, ..Default::default() };
+    b::amdxdna_drm_hwctx_entry { context_id: 1, num_col: 4, pid, command_completions: completed, ..counts }
+}
+
+/// What GET_ARRAY has, of entries of `size` bytes.
+fn entries(size: usize, entries: &[b::amdxdna_drm_hwctx_entry]) -> Vec<u8> {
+    let mut out = (size as u32).to_ne_bytes().to_vec();
+    for e in entries {
+        let mut e = bytes(*e);
+        e.resize(size, 0xee);
+        out.extend(e);
+    }
+    out
+}
+
+#[test]
+fn contexts_are_listed_by_old_and_new_drivers_alike() {
+    let npu = || Driver { name: "amdxdna", version: [0, 6, 0], ..Default::default() };
+    let two = [context(100, 5), context(200, 9)];
+    let facts = |node: &Node| {
+        let all = amdxdna::contexts(node).unwrap();
+        all.iter().map(|c| (c.pid, c.columns, c.submitted, c.completed)).collect::<Vec<_>>()
+    };
+    let expected = [(100, 4, 6, 5), (200, 4, 10, 9)];
+    // The driver's entry as long as Kiln's, shorter, and longer.
+    for size in [144, 96, 240] {
+        let (_file, _fake, node) = open(npu().with(XDNA_ARRAY, b::DRM_AMDXDNA_HW_CONTEXT_ALL, 0, entries(size, &two)));
+        assert_eq!(facts(&node), expected, "entries of {size} bytes");
+    }
+    // The older query, of a driver that knows no GET_ARRAY.
+    let old: Vec<u8> = two.iter().flat_map(|e| bytes(*e)[..64].to_vec()).collect();
+    let (_file, _fake, node) = open(npu().with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_HW_CONTEXTS, 0, old));
+    assert_eq!(facts(&node), expected);
+    let (_file, _fake, node) = open(npu().with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_HW_CONTEXTS, 0, Vec::new()));
+    assert_eq!(facts(&node), []);
+    // Who may not see them is told so, not that there are none.
+    let denied = npu().without(XDNA_ARRAY, b::DRM_AMDXDNA_HW_CONTEXT_ALL, 0, Errno::EACCES);
+    let (_file, _fake, node) = open(denied);
+    assert_eq!(amdxdna::contexts(&node).unwrap_err().errno, Errno::EACCES);
+}
+
+#[test]
+fn sensors_are_scaled_and_unknown_power_modes_named() {
+    let mut s = b::amdxdna_drm_query_sensor { input: 4321, unitm: -3, ..Default::default() };
+    s.label[..11].copy_from_slice(b"Total Power");
+    s.units[..2].copy_from_slice(b"W\0");
+    let mode = b::amdxdna_drm_power_mode { power_mode: 9, ..Default::default() };
+    let npu = Driver { name: "amdxdna", ..Default::default() }
+        .with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_SENSORS, 0, bytes(s))
+        .with(XDNA_INFO, b::DRM_AMDXDNA_GET_POWER_MODE, 0, bytes(mode));
+    let (_file, _fake, node) = open(npu);
+    let sensors = amdxdna::sensors(&node).unwrap();
+    assert_eq!((sensors.len(), sensors[0].label.as_str(), sensors[0].unit.as_str()), (1, "Total Power", "W"));
+    assert!((sensors[0].value - 4.321).abs() < 1e-9);
+    assert_eq!(amdxdna::power_mode(&node).unwrap(), "9 (unknown)");
+}
+
+#[test]
+fn a_shared_buffer_is_allocated_from_a_heap_and_its_handles_are_closed() {
+    // A heap that hands out memfds, as its header defines.
+    let heap = file();
+    let _heap = Fake::new(heap.path(), |request, argument| {
+        assert_eq!(decode(request), (3, 24, b'H', 0));
+        // SAFETY: the wrapper passes this structure.
+        let data = unsafe { &mut *argument.cast::<b::dma_heap_allocation_data>() };
+        assert_eq!(data.heap_flags, 0);
+        data.fd = sealed_memfd(data.len).unwrap().into_raw_fd() as u32;
+        Ok(0)
+    });
+    let device = OwnedFd::from(std::fs::File::open(heap.path()).unwrap());
+    let buffer = DmaBuf::from_heap(device.as_fd(), 2 * page_size()).unwrap();
+    assert_eq!(buffer.map().unwrap().bytes().len() as u64, 2 * page_size());
+
+    let closed = Arc::new(AtomicU32::new(0));
+    let log = closed.clone();
+    let node = file();
+    let _node = Fake::new(node.path(), move |request, argument| {
+        // SAFETY: the wrappers pass these structures.
+        unsafe {
+            match decode(request).3 {
+                0x2e => (*argument.cast::<b::drm_prime_handle>()).handle = 77,
+                0x09 => log.store((*argument.cast::<b::drm_gem_close>()).handle, Ordering::SeqCst),
+                _ => return Err(Errno::ENOTTY),
+            }
+        }
+        Ok(0)
+    });
+    let node = Node::open(node.path()).unwrap();
+    let gem = node.import(buffer.as_fd()).unwrap();
+    assert_eq!(gem.handle(), 77);
+    drop(gem);
+    assert_eq!(closed.load(Ordering::SeqCst), 77);
+}
+
+#[test]
+fn a_fence_is_pending_then_signaled_or_failed() {
+    let status = Arc::new(Mutex::new(0));
+    let now = status.clone();
+    let file = file();
+    let _fake = Fake::new(file.path(), move |_, argument| {
+        // SAFETY: the wrapper passes this structure.
+        unsafe { (*argument.cast::<b::sync_file_info>()).status = *now.lock().unwrap() };
+        Ok(0)
+    });
+    let fence = SyncFile::from_fd(OwnedFd::from(std::fs::File::open(file.path()).unwrap()));
+    assert_eq!(fence.state(), Ok(State::Pending));
+    *status.lock().unwrap() = 1;
+    assert_eq!(fence.state(), Ok(State::Signaled));
+    fence.wait(Duration::from_secs(5)).unwrap();
+    *status.lock().unwrap() = -(libc::ETIME);
+    assert_eq!(fence.state(), Ok(State::Failed(Errno::ETIME)));
+    assert_eq!(fence.wait(Duration::from_secs(5)).unwrap_err().errno, Errno::ETIME);
+    // A fence that never comes: a pipe that nobody writes to.
+    let (pipe, _writer) = nix::unistd::pipe().unwrap();
+    let never = SyncFile::from_fd(pipe);
+    assert_eq!(never.wait(Duration::from_millis(5)).unwrap_err().errno, Errno::ETIMEDOUT);
+}
+
+#[test]
+fn a_command_goes_to_the_npu_with_its_buffers() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let seen = log.clone();
+    let file = file();
+    let _fake = Fake::new(file.path(), move |request, argument| {
+        let number = decode(request).3;
+        // SAFETY: the wrappers pass these structures, and arrays as long as they say.
+        let what = unsafe {
+            match number {
+                0x40 => {
+                    let data = &mut *argument.cast::<b::amdxdna_drm_create_hwctx>();
+                    (data.handle, data.syncobj_handle) = (3, 4);
+                    format!("context of {} tiles", data.num_tiles)
+                }
+                0x41 => format!("end {}", (*argument.cast::<b::amdxdna_drm_destroy_hwctx>()).handle),
+                0x42 => {
+                    let data = &*argument.cast::<b::amdxdna_drm_config_hwctx>();
+                    let cu = &*(data.param_val as *const b::amdxdna_config_one_cu);
+                    format!("load {} of {} into {}", cu.cu.cu_bo, cu.num_cus, data.handle)
+                }
+                0x46 => {
+                    let data = &mut *argument.cast::<b::amdxdna_drm_exec_cmd>();
+                    let args = std::slice::from_raw_parts(data.args as *const u32, data.arg_count as usize);
+                    data.seq = 41;
+                    format!("run {} on {} with {args:?}", data.cmd_handles, data.hwctx)
+                }
+                0xca => {
+                    let data = &*argument.cast::<b::drm_syncobj_timeline_wait>();
+                    let (handle, point) = (*(data.handles as *const u32), *(data.points as *const u64));
+                    format!("wait for {point} of {handle}, flags {}", data.flags)
+                }
+                _ => return Ok(0),
+            }
+        };
+        seen.lock().unwrap().push(what);
+        Ok(0)
+    });
+    let node = Node::open(file.path()).unwrap();
+    let (program, command, data) = (node.own(10), node.own(11), node.own(12));
+    let context = npu_program::Context::new(&node, 16).unwrap();
+    context.load(&program).unwrap();
+    let number = context.submit(&command, &[&data, &program]).unwrap();
+    context.wait(number, Duration::from_millis(10)).unwrap();
+    drop(context);
+    let expected = [
+        "context of 16 tiles",
+        "load 10 of 1 into 3",
+        "run 11 on 3 with [12, 10]",
+        "wait for 41 of 4, flags 2",
+        "end 3",
+    ];
+    assert_eq!(*log.lock().unwrap(), expected);
+}

@@ -1,0 +1,135 @@
+//! Who uses the devices: what the kernel says in fdinfo of every open descriptor of a DRM or accel node. An unprivileged
+//! user sees his own processes.
+
+use crate::machine::files::Files;
+use std::collections::HashSet;
+
+/// One use of one device by one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Client {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// The device on the bus, as in `0000:c5:00.0`.
+    pub slot: String,
+    /// The kernel's number of it.
+    pub id: u64,
+    /// Bytes that it holds of VRAM.
+    pub vram: u64,
+    /// Bytes that it holds of GTT.
+    pub gtt: u64,
+    /// Nanoseconds that the device's engines have worked for it.
+    pub engine_ns: u64,
+}
+
+/// Every client that this user may see, each once.
+pub fn find(files: &Files) -> Vec<Client> {
+    let processes = files.list("/proc").unwrap_or_default();
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for pid in processes.iter().filter_map(|n| n.parse::<u32>().ok()) {
+        // A process may end meanwhile, or be another user's: then it has no descriptors.
+        for fd in files.list(&format!("/proc/{pid}/fd")).unwrap_or_default() {
+            let target = files.link(&format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
+            if !target.starts_with("/dev/dri/") && !target.starts_with("/dev/accel/") {
+                continue;
+            }
+            let Ok(text) = files.text(&format!("/proc/{pid}/fdinfo/{fd}")) else { continue };
+            let Some(client) = parse(pid, &text) else { continue };
+            // A descriptor may be open more than once, in several processes.
+            if seen.insert((client.slot.clone(), client.id)) {
+                let name = files.text(&format!("/proc/{pid}/comm")).unwrap_or_default();
+                found.push(Client { name, ..client });
+            }
+        }
+    }
+    found
+}
+
+fn parse(pid: u32, text: &str) -> Option<Client> {
+    let field = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
+    // What is resident, as newer kernels say it; else what the older ones called memory.
+    let memory = |heap: &str| {
+        let named = ["drm-resident", "drm-memory", "drm-total"].iter().find_map(|k| field(&format!("{k}-{heap}")));
+        named.and_then(parse_bytes).unwrap_or(0)
+    };
+    let engines = text.lines().filter_map(|l| {
+        let (name, value) = l.strip_prefix("drm-engine-")?.split_once(':')?;
+        // Capacities and the like are no times.
+        if name.starts_with("capacity") { None } else { value.trim().strip_suffix("ns")?.trim().parse::<u64>().ok() }
+    });
+    Some(Client {
+        pid,
+        name: String::new(),
+        slot: field("drm-pdev").unwrap_or_default().to_owned(),
+        id: field("drm-client-id")?.parse().ok()?,
+        vram: memory("vram"),
+        gtt: memory("gtt"),
+        engine_ns: engines.fold(0, u64::saturating_add),
+    })
+}
+
+/// A number with its unit, of which the kernel uses none, KiB and MiB.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let shift = match unit.trim() {
+        "" => 0,
+        "KiB" | "kB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const AMDGPU: &str = "pos:\t0\nflags:\t02100002\nmnt_id:\t25\nino:\t1\ndrm-driver:\tamdgpu\ndrm-client-id:\t71\n\
+        drm-pdev:\t0000:c6:00.0\npasid:\t32778\ndrm-memory-vram:\t120 KiB\ndrm-memory-gtt: \t2048 KiB\ndrm-memory-cpu: \t0 KiB\n\
+        drm-engine-gfx:\t1000 ns\ndrm-engine-compute:\t234 ns\ndrm-engine-capacity-gfx:\t1\n";
+
+    #[test]
+    fn memory_and_engine_time_are_read_in_the_kernels_units() {
+        let c = parse(5, AMDGPU).unwrap();
+        assert_eq!((c.id, c.slot.as_str(), c.vram, c.gtt, c.engine_ns), (71, "0000:c6:00.0", 120 << 10, 2 << 20, 1234));
+        let newer = format!("{AMDGPU}drm-resident-vram:\t3 MiB\ndrm-total-vram:\t9 MiB\n");
+        assert_eq!(parse(5, &newer).unwrap().vram, 3 << 20);
+        assert_eq!(parse(5, "pos:\t0\n"), None);
+        assert_eq!(parse(5, "drm-client-id:\tx\n"), None);
+        let odd = parse(5, "drm-client-id:\t1\ndrm-memory-vram:\t99999999999999999999 KiB\ndrm-engine-gfx:\t-5 ns\n")
+            .unwrap();
+        assert_eq!((odd.vram, odd.engine_ns), (0, 0));
+        assert_eq!(parse_bytes("18446744073709551615 GiB"), None);
+    }
+
+    #[test]
+    fn a_descriptor_open_twice_is_one_client() {
+        let root = tempfile::tempdir().unwrap();
+        let files = Files::under(root.path());
+        for (pid, fd, target, text) in [
+            (7, 3, "/dev/dri/renderD128", AMDGPU),
+            (7, 4, "/dev/dri/renderD128", AMDGPU),
+            (8, 3, "/dev/dri/renderD128", AMDGPU),
+            (8, 5, "/dev/accel/accel0", &AMDGPU.replace("71", "2")),
+            (8, 6, "/dev/null", &AMDGPU.replace("71", "9")),
+            (9, 1, "/dev/dri/card0", "\u{0}"),
+        ] {
+            let put = |what: &str, text: &str| {
+                let at = files.at(&format!("/proc/{pid}/{what}"));
+                fs::create_dir_all(at.parent().unwrap()).unwrap();
+                fs::write(at, text).unwrap();
+            };
+            put(&format!("fdinfo/{fd}"), text);
+            put("comm", "kiln\n");
+            fs::create_dir_all(files.at(&format!("/proc/{pid}/fd"))).unwrap();
+            std::os::unix::fs::symlink(target, files.at(&format!("/proc/{pid}/fd/{fd}"))).unwrap();
+        }
+        let found = find(&files);
+        assert_eq!(found.iter().map(|c| (c.pid, c.id)).collect::<Vec<_>>(), [(7, 71), (8, 2)]);
+        assert_eq!(found[0].name, "kiln");
+    }
+}

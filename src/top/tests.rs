@@ -1,0 +1,159 @@
+//! The sampler on machines that are whole, that lose devices, and that have none.
+
+use super::{Sampler, view};
+use crate::machine::files::Files;
+use crate::probe::testing::{Machine, all_files};
+use crate::sys::bindings as b;
+use crate::sys::fake::{Fake, XDNA_ARRAY, bytes};
+use nix::errno::Errno;
+use std::fs;
+
+const CLIENT: &str = "drm-driver:\tamdgpu\ndrm-client-id:\t3\ndrm-pdev:\t0000:c6:00.0\ndrm-memory-vram:\t1024 KiB\n\
+    drm-memory-gtt:\t2048 KiB\ndrm-engine-compute:\t1000000 ns\n";
+
+/// A process that uses the GPU, and says that it is a Kiln.
+fn put_process(files: &Files, engine_ns: u64) {
+    let put = |path: &str, text: &str| {
+        let at = files.at(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(at, text).unwrap();
+    };
+    put("/proc/77/fdinfo/5", &CLIENT.replace("1000000", &engine_ns.to_string()));
+    put("/proc/77/comm", "kiln\n");
+    put("/proc/77/stat", &format!("77 (kiln) S {} 900 0", vec!["1"; 18].join(" ")));
+    put(
+        "/run/kiln/77.json",
+        r#"{"pid":77,"started":900,"command":"run","model":"a\u001b[31m","device":"780M","decode_tokens_s":3.0,"sequences":1}"#,
+    );
+    let fd = files.at("/proc/77/fd/5");
+    fs::create_dir_all(fd.parent().unwrap()).unwrap();
+    let _ = std::os::unix::fs::symlink("/dev/dri/renderD128", fd);
+}
+
+fn text(sampler: &mut Sampler) -> String {
+    let sample = sampler.sample();
+    serde_json::to_string(&sample).unwrap();
+    let lines = view::lines(&sample);
+    let text: String = lines.iter().map(|l| format!("{l}\n")).collect();
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    text
+}
+
+#[test]
+fn a_whole_machine_is_shown_with_its_processes_contexts_and_energy() {
+    let mut machine = Machine::new("8945hs");
+    let _drivers = machine.drive();
+    put_process(&machine.files, 1_000_000);
+    let mut sampler = Sampler::new(machine.files.clone());
+    let first = sampler.sample();
+    let gpu = &first.gpus[0];
+    assert_eq!(gpu.name, "renderD128 gfx1103");
+    assert_eq!(
+        (gpu.busy, gpu.engine_mhz, gpu.power, gpu.temperature),
+        (Some(3.0), Some(800.0), Some(9.132), Some(43.0))
+    );
+    assert_eq!(gpu.vram.unwrap().total, 16 << 30);
+    let p = &gpu.processes[0];
+    assert_eq!((p.pid, p.name.as_str(), p.vram, p.gtt, p.busy), (77, "kiln", 1 << 20, 2 << 20, None));
+    let npu = &first.npus[0];
+    assert_eq!((npu.name.as_str(), npu.columns, npu.columns_used), ("accel0 RyzenAI-npu1", Some(5), Some(4)));
+    assert_eq!((npu.contexts[0].pid, npu.contexts[0].completed, npu.contexts[0].completed_s), (4242, 1000, None));
+    let joules = first.kilns[0].joules_per_token.unwrap();
+    assert!((joules - 9.132 / 3.0).abs() < 1e-9, "{joules}");
+
+    // Rates are of the time between two samples.
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    put_process(&machine.files, 1_000_000_000);
+    let context = b::amdxdna_drm_hwctx_entry {
+        context_id: 1,
+        num_col: 4,
+        pid: 4242,
+        command_completions: 1050,
+        ..Default::default()
+    };
+    let entry = [(size_of_val(&context) as u32).to_ne_bytes().to_vec(), bytes(context)].concat();
+    drop(_drivers);
+    machine.npu = machine.npu.clone().with(XDNA_ARRAY, b::DRM_AMDXDNA_HW_CONTEXT_ALL, 0, entry);
+    let _drivers = machine.drive();
+    let second = sampler.sample();
+    assert!(second.gpus[0].processes[0].busy.unwrap() > 10.0, "{second:?}");
+    assert!(second.npus[0].contexts[0].completed_s.unwrap() > 1.0, "{second:?}");
+
+    let text = text(&mut sampler);
+    for words in [
+        "GPU renderD128 gfx1103  busy [#",
+        "9.1 W  43 °C",
+        "VRAM [#",
+        "77",
+        "columns [####",
+        "4 of 5",
+        "Kiln 77 run",
+        "3.04 J/token",
+    ] {
+        assert!(text.contains(words), "no `{words}` in:\n{text}");
+    }
+}
+
+#[test]
+fn a_device_that_goes_away_says_so_and_comes_back() {
+    let machine = Machine::new("8945hs");
+    let drivers = machine.drive();
+    let mut sampler = Sampler::new(machine.files.clone());
+    assert!(sampler.sample().gpus[0].fault.is_none());
+    // Lost: its files answer nothing, and so do its drivers.
+    let device = machine.files.at("/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0");
+    let kept: Vec<_> = all_files(&device).into_iter().map(|p| (p.clone(), fs::read(p).unwrap())).collect();
+    for (path, _) in kept.iter().filter(|(p, _)| !p.ends_with("uevent")) {
+        fs::remove_file(path).unwrap();
+    }
+    drop(drivers);
+    let gone = |path| Fake::new(&machine.files.at(path), |_, _| Err(Errno::ENODEV));
+    let lost = [gone("/dev/dri/renderD128"), gone("/dev/accel/accel0")];
+    let shown = text(&mut sampler);
+    assert!(shown.contains("it says nothing: ") && shown.contains("gpu_busy_percent is absent"), "{shown}");
+    assert!(shown.contains("list the NPU's contexts: ENODEV"), "{shown}");
+    drop(lost);
+    // What comes back has a node of its own: the old one, still open, is dead.
+    fs::remove_file(machine.files.at("/dev/accel/accel0")).unwrap();
+    fs::write(machine.files.at("/dev/accel/accel0"), "").unwrap();
+    let _drivers = machine.drive();
+    kept.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+    let back = sampler.sample();
+    assert!(back.gpus[0].fault.is_none() && back.npus[0].fault.is_none(), "{back:?}");
+    // And gone altogether.
+    fs::remove_dir_all(machine.files.at("/sys")).unwrap();
+    assert!(text(&mut sampler).starts_with("no GPU"));
+}
+
+#[test]
+fn whatever_the_files_hold_a_sample_is_taken() {
+    let machine = Machine::new("8060s");
+    let _drivers = machine.drive();
+    put_process(&machine.files, 5);
+    let mut sampler = Sampler::new(machine.files.clone());
+    for path in all_files(machine.dir.path()) {
+        if path.starts_with(machine.dir.path().join("dev")) {
+            continue;
+        }
+        let original = fs::read(&path).unwrap();
+        for content in [&b""[..], b"\xff\x00", b"18446744073709551615\n", b"-1\n", &[b'x'; 300_000]] {
+            fs::write(&path, content).unwrap();
+            text(&mut sampler);
+        }
+        fs::write(&path, original).unwrap();
+    }
+}
+
+#[test]
+fn two_gpus_make_no_energy_per_token_and_one_of_another_driver_is_named() {
+    let machine = Machine::new("8945hs");
+    let _drivers = machine.drive();
+    put_process(&machine.files, 5);
+    let other = machine.files.at("/sys/class/drm/renderD129/device/uevent");
+    fs::create_dir_all(other.parent().unwrap()).unwrap();
+    fs::write(other, "DRIVER=nvidia\nPCI_SLOT_NAME=0000:01:00.0\n").unwrap();
+    let sample = Sampler::new(machine.files.clone()).sample();
+    assert_eq!(sample.gpus.len(), 2);
+    assert_eq!(sample.gpus[1].fault.as_deref(), Some("its driver, nvidia, says nothing in sysfs"));
+    assert_eq!(sample.kilns[0].joules_per_token, None);
+}

@@ -1,0 +1,169 @@
+//! The arena on memory that other drivers share: the engine computes the same bits there, and they are the same bytes.
+//! Drivers without dma-bufs (lavapipe of Debian 12) refuse; lavapipe of Mesa 25 and later takes a memfd for one.
+
+mod common;
+
+use common::{golden, load};
+use kiln::engine::{self, Options};
+use kiln::executor::Executor;
+use kiln::gpu::arena::{AMDGPU, Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
+use kiln::model::checkpoint::Checkpoint;
+use kiln::session::Session;
+use kiln::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
+use kiln::weights::Progress;
+use kiln::{Error, Result};
+use std::cell::RefCell;
+use std::fs::File;
+
+/// Of the same sizes and kernels as the golden on an imported arena, so that an emulated CPU compiles them once.
+fn options(arena: Source) -> Options {
+    Options { context: Some(160), chunk: Some(16), head_rows: 8, ..common::arena_options(arena) }
+}
+
+const PROMPT: [u32; 20] = [2, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73];
+
+/// The bits of all logits of a prompt and of what it is continued with.
+fn run(executor: &mut dyn Executor) -> Vec<u32> {
+    let mut session = Session::new(0, 160);
+    session.prefill(executor, &PROMPT).unwrap();
+    let mut bits = Vec::new();
+    for step in 0..6 {
+        bits.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+        session.decode(executor, 100 + step).unwrap();
+    }
+    bits
+}
+
+fn refusal(arena: Source) -> Error {
+    let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
+    match engine::load(&checkpoint, &options(arena), &Progress::default()) {
+        Ok(_) => panic!("{arena:?} was accepted"),
+        Err(e) => e,
+    }
+}
+
+/// Whether the driver imports dma-bufs, or says so where one is asked for.
+fn imports() -> bool {
+    if common::open_gpu().caps.sharing.imports {
+        return true;
+    }
+    let e = refusal(Source::Imported(MEMFD));
+    assert_eq!(e.exit_code(), 4, "{e}");
+    assert!(e.to_string().contains("dma-buf"), "{e}");
+    println!("imported arenas are not checked here: {e}");
+    false
+}
+
+#[test]
+fn logits_on_an_imported_arena_are_the_same_bits() {
+    let want = run(load(&golden("tiny"), options(Source::Ordinary)).as_mut());
+    assert!(want.len() > 1000 && want.iter().any(|&b| b != 0));
+    assert_eq!(run(load(&golden("tiny"), options(Source::Auto)).as_mut()), want, "where the default puts it");
+    if imports() {
+        for allocator in common::arena_allocators() {
+            let mut executor = load(&golden("tiny"), options(Source::Imported(allocator)));
+            assert!(run(executor.as_mut()) == want, "imported from {}", allocator.name);
+        }
+    }
+    assert_eq!(kiln::gpu::device::validation_messages(), 0, "the validation layer reported something");
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<Mapping>> = const { RefCell::new(None) };
+}
+
+/// A buffer of the kind that is tested, full of ones, of which the test keeps a mapping.
+fn kept(bytes: u64) -> Result<DmaBuf> {
+    let buffer = (common::arena_allocators()[0].allocate)(bytes)?;
+    let mut mapping = buffer.map()?;
+    mapping.bytes_mut().fill(0xff);
+    KEPT.set(Some(mapping));
+    Ok(buffer)
+}
+
+#[test]
+fn an_imported_arena_is_the_same_memory() {
+    if !imports() {
+        return;
+    }
+    let mut executor = load(&golden("tiny"), options(Source::Imported(Allocator { name: "kept", allocate: kept })));
+    let kept = KEPT.take().unwrap();
+    let words: &[u32] = bytemuck::cast_slice(kept.bytes());
+    Session::new(0, 160).prefill(executor.as_mut(), &PROMPT[..5]).unwrap();
+    let (state, logits) = (executor.schedule().arena.state, executor.schedule().logits);
+    assert_eq!(words[state.token()..][..5], PROMPT[..5], "what the host writes");
+    assert_eq!(words[state.next()], executor.next(0), "what the device chose");
+    let seen: Vec<u32> = words[logits.offset as usize / 4..][..logits.width].to_vec();
+    let own: Vec<u32> = executor.logits(0).unwrap().iter().map(|x| x.to_bits()).collect();
+    assert!(seen == own, "what the device computes");
+}
+
+fn small(_: u64) -> Result<DmaBuf> {
+    Ok(DmaBuf::from_fd(sealed_memfd(4096)?)?)
+}
+
+fn pipe(_: u64) -> Result<DmaBuf> {
+    Ok(DmaBuf::from_fd(std::io::pipe().unwrap().0.into())?)
+}
+
+fn unwritable(bytes: u64) -> Result<DmaBuf> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(2 * bytes).unwrap();
+    Ok(DmaBuf::from_fd(File::open(file.path()).unwrap().into())?)
+}
+
+/// Allocators answer for themselves on machines where they have nothing to allocate from.
+#[test]
+fn an_allocator_without_its_device_says_so() {
+    for allocator in [UDMABUF_MEMFD, DMA_HEAP, AMDGPU] {
+        match (allocator.allocate)(5000) {
+            Ok(buffer) => assert_eq!(buffer.size(), 8192, "{}", allocator.name),
+            Err(e) => {
+                println!("{}: {e}", allocator.name);
+                assert!(e.exit_code() == 4 && !common::dma_bufs_required() || allocator.name == AMDGPU.name, "{e}");
+            }
+        }
+    }
+    let e = (DMA_HEAP.allocate)(1 << 50).unwrap_err();
+    assert_eq!(e.exit_code(), 3, "{e}");
+}
+
+fn none(_: u64) -> Result<DmaBuf> {
+    Err(Error::failed("the allocator has nothing left", "free some"))
+}
+
+#[test]
+fn descriptors_that_cannot_be_an_arena_are_refused_in_words() {
+    if !imports() {
+        return;
+    }
+    let cases = [
+        (Allocator { name: "small", allocate: small }, 4, "4096 B"),
+        (Allocator { name: "pipe", allocate: pipe }, 4, "dma-buf"),
+        (Allocator { name: "read-only", allocate: unwritable }, 4, "dma-buf"),
+        (Allocator { name: "none", allocate: none }, 1, "the allocator has nothing left"),
+    ];
+    for (allocator, code, says) in cases {
+        let (e, name) = (refusal(Source::Imported(allocator)), allocator.name);
+        println!("{name}: {e}");
+        assert_eq!(e.exit_code(), code, "{name}: {e}");
+        assert!(e.to_string().contains(says), "{name}: {e}");
+    }
+}
+
+/// Exporting takes /dev/udmabuf on a driver for the CPU: without it the driver's refusal is passed on.
+#[test]
+fn an_exported_arena_computes_the_same_bits_or_is_refused_in_words() {
+    let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
+    match engine::load(&checkpoint, &options(Source::Exported), &Progress::default()) {
+        Ok(mut executor) => {
+            let want = run(load(&golden("tiny"), options(Source::Ordinary)).as_mut());
+            assert!(run(executor.as_mut()) == want, "exported");
+        }
+        Err(e) => {
+            assert!(!common::dma_bufs_required(), "{e}");
+            println!("exported arenas do not run here: {e}");
+            assert_eq!(e.exit_code(), 4, "{e}");
+        }
+    }
+}

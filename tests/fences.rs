@@ -1,0 +1,145 @@
+//! Explicit fences: a submit that waits for another device's fence and gives out its own, and timelines that host and
+//! device raise.
+
+mod common;
+
+use kiln::gpu::Gpu;
+use kiln::gpu::bake::Queue;
+use kiln::gpu::fence::{Gate, Order, Timeline};
+use kiln::gpu::kernels::Pipelines;
+use kiln::gpu::memory::{Access, Buffer};
+use kiln::sys::dma_buf::{self, DmaBuf, UDMABUF, open_node, sealed_memfd};
+use kiln::sys::fence::{State, SyncFile};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const SHORT: Duration = Duration::from_millis(50);
+const LONG: Duration = Duration::from_secs(20);
+
+/// A device with a command buffer that copies `from` to `to`.
+struct Copier {
+    // Dropped in this order: the queue waits for the device first.
+    queue: Queue,
+    commands: ash::vk::CommandBuffer,
+    from: Buffer,
+    to: Buffer,
+    gpu: Rc<Gpu>,
+}
+
+impl Copier {
+    fn new() -> Copier {
+        let gpu = Rc::new(common::open_gpu());
+        let heap = (0..gpu.memory.memory_heap_count as usize)
+            .find(|&heap| Buffer::new(&gpu, 64, heap, Access::Host).is_ok())
+            .unwrap();
+        let buffer = || Buffer::new(&gpu, 64, heap, Access::Host).unwrap();
+        let (mut from, mut to, queue) = (buffer(), buffer(), Queue::new(&gpu).unwrap());
+        from.bytes_mut().unwrap().fill(7);
+        to.bytes_mut().unwrap().fill(0);
+        let region = ash::vk::BufferCopy::default().size(64);
+        let mut pipelines = Pipelines::new(&gpu).unwrap();
+        let commands = queue.bake(&[], &mut pipelines, None, &[(from.handle, to.handle, region)]).unwrap();
+        Copier { queue, commands, from, to, gpu }
+    }
+
+    fn gate(&self) -> Option<Gate> {
+        match Gate::new(&self.gpu) {
+            Ok(gate) => Some(gate),
+            Err(e) => {
+                assert!(!self.gpu.caps.sync_files && e.exit_code() == 4, "{e}");
+                println!("sync_files: not run: {e}");
+                None
+            }
+        }
+    }
+
+    fn copied(&self) -> bool {
+        self.to.bytes().unwrap() == self.from.bytes().unwrap()
+    }
+}
+
+#[test]
+fn a_timeline_is_raised_and_waited_for_by_the_host() {
+    let gpu = Rc::new(common::open_gpu());
+    let timeline = Timeline::new(&gpu).unwrap();
+    assert_eq!(timeline.value().unwrap(), 0);
+    assert!(!timeline.wait(1, SHORT).unwrap());
+    timeline.raise(3).unwrap();
+    assert!(timeline.wait(1, SHORT).unwrap() && timeline.wait(3, SHORT).unwrap());
+    assert!(!timeline.wait(4, SHORT).unwrap());
+    assert_eq!(timeline.value().unwrap(), 3);
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+#[test]
+fn a_submit_waits_for_a_timeline_and_raises_it() {
+    let mut c = Copier::new();
+    let timeline = Timeline::new(&c.gpu).unwrap();
+    for round in 0..3 {
+        c.to.bytes_mut().unwrap().fill(0);
+        let (begin, end) = (2 * round + 1, 2 * round + 2);
+        let order = Order { after: Some((&timeline, begin)), then: Some((&timeline, end)) };
+        order.submit(&c.queue, &[c.commands]).unwrap();
+        assert!(!timeline.wait(end, SHORT).unwrap(), "nobody has let it begin");
+        timeline.raise(begin).unwrap();
+        assert!(timeline.wait(end, LONG).unwrap());
+        c.queue.wait().unwrap();
+        assert!(c.copied(), "round {round}");
+    }
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+#[test]
+fn a_submit_gives_out_a_fence_that_another_takes_in() {
+    let mut c = Copier::new();
+    let Some(gate) = c.gate() else { return };
+    let timeline = Timeline::new(&c.gpu).unwrap();
+    for round in 0..3 {
+        c.to.bytes_mut().unwrap().fill(0);
+        let fence = gate.submit(&c.queue, &[c.commands], None, Order::default()).unwrap();
+        c.queue.wait().unwrap();
+        assert!(c.copied(), "round {round}");
+        if let Some(fence) = &fence {
+            fence.wait(LONG).unwrap();
+            assert_eq!(fence.state().unwrap(), State::Signaled);
+        }
+        c.to.bytes_mut().unwrap().fill(0);
+        let order = Order { after: None, then: Some((&timeline, round + 1)) };
+        let _second = gate.submit(&c.queue, &[c.commands], fence, order).unwrap();
+        assert!(timeline.wait(round + 1, LONG).unwrap());
+        c.queue.wait().unwrap();
+        assert!(c.copied(), "round {round}, behind a fence");
+    }
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+/// vgem stands for the NPU: its fence is on the buffer, and the GPU's work waits for it.
+#[test]
+#[ignore = "takes a kernel with vgem: tools/vm-test"]
+fn the_gpu_waits_for_another_devices_fence() {
+    let c = Copier::new();
+    let node = common::vgem::node();
+    let size = dma_buf::page_size();
+    let udmabuf = open_node(Path::new(UDMABUF)).unwrap();
+    let buffer = DmaBuf::from_memfd(udmabuf.as_fd(), sealed_memfd(size).unwrap().as_fd(), size).unwrap();
+    let gem = node.import(buffer.as_fd()).unwrap();
+    let work = common::vgem::attach(&node, &gem).unwrap();
+    let fence: SyncFile = buffer.export_fence(dma_buf::Access::Read).unwrap();
+    let Some(gate) = c.gate() else { return };
+    let start = Instant::now();
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(4 * SHORT);
+            common::vgem::signal(&node, work).unwrap();
+        });
+        let done = gate.submit(&c.queue, &[c.commands], Some(fence), Order::default()).unwrap();
+        c.queue.wait().unwrap();
+        done
+    });
+    assert!(c.copied() && start.elapsed() >= 4 * SHORT, "it did not wait: {:?}", start.elapsed());
+    if let Some(done) = done {
+        done.wait(LONG).unwrap();
+    }
+}

@@ -1,0 +1,117 @@
+//! `kiln probe` as scripts use it: its JSON, its exit codes, and that it measures this machine's device.
+
+mod common;
+
+use common::golden;
+use serde_json::Value;
+use std::process::Output;
+
+fn kiln(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = common::start(env!("CARGO_BIN_EXE_kiln"));
+    command.args(arguments).env_remove("RUST_LOG").envs(environment.iter().copied()).output().unwrap()
+}
+
+fn probe(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    kiln(&[&["probe"], arguments].concat(), environment)
+}
+
+fn report(output: &Output) -> Value {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(text.trim_end().lines().count(), 1, "one object and nothing else: {text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let checks = report["checks"].as_array().unwrap();
+    checks.iter().find(|c| c["name"] == name).unwrap_or_else(|| panic!("no {name} in {report}"))
+}
+
+#[test]
+fn every_check_has_its_four_parts_and_the_device_is_measured() {
+    let output = probe(&["--json"], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = report(&output);
+    for c in report["checks"].as_array().unwrap() {
+        assert_eq!(c.as_object().unwrap().len(), 4, "{c}");
+        assert!(["ok", "warn", "fail", "skip"].contains(&c["verdict"].as_str().unwrap()), "{c}");
+        assert!(!c["evidence"].as_str().unwrap().is_empty(), "{c}");
+        let remedy = c["remedy"].as_str();
+        assert!(remedy.is_some() || ["ok", "skip"].contains(&c["verdict"].as_str().unwrap()), "{c}");
+    }
+    assert_eq!(report["summary"]["runs"], true);
+    for name in ["measured.read", "measured.dispatch", "measured.submit", "measured.transfer"] {
+        assert_eq!(check(&report, name)["verdict"], "ok");
+    }
+    let read = check(&report, "measured.read")["evidence"].as_str().unwrap();
+    let rate: f64 = read.split(' ').next().unwrap().parse().unwrap();
+    assert!(rate > 0.05, "{read}");
+    for (name, verdict) in [("ok", "ok"), ("warn", "warn"), ("fail", "fail"), ("skip", "skip")] {
+        let count = report["checks"].as_array().unwrap().iter().filter(|c| c["verdict"] == verdict).count();
+        assert_eq!(report["summary"][name], count);
+    }
+}
+
+#[test]
+fn a_model_that_fits_is_ok_and_one_that_does_not_is_exit_1_with_the_sum() {
+    let tiny = golden("tiny").display().to_string();
+    let output = probe(&["--quick", "--json", "-m", &tiny], &[]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(check(&report(&output), "model.memory")["verdict"], "ok");
+
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(golden("tiny").join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    let nested = config.get("text_config").is_some();
+    let sizes = if nested { &mut config["text_config"] } else { &mut config };
+    sizes["intermediate_size"] = (1 << 20).into();
+    sizes["hidden_size"] = (1 << 15).into();
+    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+    let output = probe(&["--quick", "--json", "-m", &dir.path().display().to_string()], &[]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.lines().count() == 1 && stderr.contains("needs"), "{stderr}");
+    let model = check(&report(&output), "model.memory").clone();
+    assert!(model["verdict"] == "fail" && model["evidence"].as_str().unwrap().contains("weights"), "{model}");
+}
+
+#[test]
+fn without_a_vulkan_driver_the_exit_is_1_and_the_checks_are_there() {
+    let none = [("VK_ICD_FILENAMES", "/nonexistent"), ("VK_DRIVER_FILES", "/nonexistent")];
+    let output = probe(&["--quick"], &none);
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
+    assert!(stdout.contains("vulkan.loader") && stdout.contains("no Vulkan device can run Kiln"), "{stdout}");
+    assert!(stderr.lines().count() == 1 && stderr.starts_with("kiln: "), "{stderr}");
+    let output = probe(&["--quick", "--json"], &none);
+    assert_eq!(report(&output)["summary"]["runs"], false);
+}
+
+#[test]
+fn bad_arguments_are_exit_2_and_nothing_is_printed() {
+    for arguments in [&["-m", "/nonexistent"][..], &["--devise"], &["--device", "gpu"]] {
+        let output = probe(arguments, &[]);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+/// In tools/vm-test's machine, which has udmabuf, a dma-heap and vgem's render node.
+#[test]
+#[ignore = "takes a kernel with udmabuf, a dma-heap and vgem: tools/vm-test"]
+fn a_kernel_that_shares_memory_is_seen_to_share_it() {
+    let output = probe(&["--json"], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = report(&output);
+    for name in ["udmabuf", "heap", "export", "import.udmabuf", "import.heap"] {
+        assert_eq!(check(&report, &format!("share.{name}"))["verdict"], "ok", "{report}");
+    }
+    assert_eq!(check(&report, "gpu0.node")["verdict"], "ok", "{report}");
+    assert!(check(&report, "gpu0.driver")["evidence"].as_str().unwrap().starts_with("vgem "), "{report}");
+    assert!(check(&report, "gpu0.amdgpu")["evidence"].as_str().unwrap().contains("driven by vgem"), "{report}");
+    assert_eq!(report["summary"]["fail"], 0, "{report}");
+
+    let output = kiln(&["top", "--once", "--json"], &[]);
+    let sample: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(sample["gpus"][0]["name"], "renderD128", "{sample}");
+    assert!(sample["gpus"][0]["fault"].is_string(), "{sample}");
+}

@@ -1,0 +1,150 @@
+//! `kiln top` as scripts and people use it: a running Kiln shows and is gone, a stream ends with its reader, the terminal
+//! is left as it was.
+
+mod common;
+
+use common::golden;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn kiln(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.env_remove("RUST_LOG").env("KILN_RUNTIME_DIR", directory);
+    command
+}
+
+/// The Kilns that `top` shows.
+fn shown(directory: &Path) -> Vec<Value> {
+    let output = kiln(directory).args(["top", "--once", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let sample: Value = serde_json::from_str(&text).unwrap();
+    for key in ["time", "gpus", "npus", "kilns"] {
+        assert!(!sample[key].is_null(), "no {key} in {sample}");
+    }
+    sample["kilns"].as_array().unwrap().clone()
+}
+
+/// Decodes again and again, until it is killed.
+fn bench(directory: &Path) -> Child {
+    let tiny = golden("tiny").display().to_string();
+    let arguments = ["bench", "-m", &tiny, "--device", "cpu", "--prefill", "0", "--decode", "32", "--batch", "2"];
+    let mut command = kiln(directory);
+    command.args(arguments).args(["--reps", "1000000", "--json"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_running_kiln_shows_with_its_rate_and_a_killed_one_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(shown(dir.path()), Vec::<Value>::new());
+    let mut child = bench(dir.path());
+    let pid = u64::from(child.id());
+    wait_for("it shows with its rate", || {
+        shown(dir.path()).iter().any(|k| {
+            k["pid"] == pid
+                && k["decode_tokens_s"].as_f64().unwrap() > 0.0
+                && k["sequences"] == 2
+                && k["command"] == "bench"
+        })
+    });
+    let text = kiln(dir.path()).args(["top", "--once"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&text.stdout).contains(&format!("Kiln {pid} bench")));
+    // Killed, it leaves its file, which nobody takes for a running one.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let file = dir.path().join(format!("{pid}.json"));
+    assert!(file.exists());
+    assert_eq!(shown(dir.path()), Vec::<Value>::new());
+    // The next one clears it away, and its own when it ends.
+    let tiny = golden("tiny").display().to_string();
+    let arguments = ["run", "-m", &tiny, "--device", "cpu", "--tokens", "2,5", "-n", "3"];
+    assert!(kiln(dir.path()).args(arguments).output().unwrap().status.success());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_run_without_a_place_to_report_runs_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let tiny = golden("tiny").display().to_string();
+    let arguments = ["run", "-m", &tiny, "--device", "cpu", "--tokens", "2,5", "-n", "3"];
+    let output = kiln(&file.join("below")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_stream_is_one_object_a_line_and_ends_with_its_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = kiln(dir.path());
+    command.args(["top", "--json", "--interval", "0.05"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        times.push(serde_json::from_str::<Value>(&line).unwrap()["time"].as_f64().unwrap());
+    }
+    assert!(times[0] < times[1] && times[1] < times[2], "{times:?}");
+    drop(reader);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn without_a_terminal_or_with_a_bad_interval_it_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    for (arguments, words) in [
+        (&["top"][..], "--once"),
+        (&["top", "--once", "--interval", "0"], "--interval"),
+        (&["top", "--once", "--interval", "nan"], "--interval"),
+        (&["top", "--once", "--interval", "-1"], "--interval"),
+    ] {
+        let output = kiln(dir.path()).args(arguments).stdin(Stdio::null()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.lines().count() == 1 && stderr.contains(words), "{stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn live_it_draws_and_gives_the_terminal_back() {
+    let dir = tempfile::tempdir().unwrap();
+    for end in ["q", "\u{1b}", "\u{3}", "a signal"] {
+        let mut command = kiln(dir.path());
+        command.args(["top", "--interval", "0.1"]);
+        let mut session = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
+        // This terminal does not say how large it is. What is drawn has no spaces where nothing was before.
+        session.exp_string("\u{1b}[?1049h").unwrap();
+        session.exp_regex("no.*Kiln.*is.*running").unwrap();
+        match end {
+            "a signal" => {
+                let pid = session.process().child_pid;
+                assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
+            }
+            key => {
+                session.send(key).unwrap();
+                session.flush().unwrap();
+            }
+        }
+        // The end of the alternate screen.
+        session.exp_string("\u{1b}[?1049l").unwrap();
+        session.exp_eof().unwrap();
+    }
+}
