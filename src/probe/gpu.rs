@@ -165,7 +165,7 @@ fn check_family(checks: &mut Checks, files: &Files, node: &Node, opened: Option<
 }
 
 /// Bytes of a heap: all of it, and used.
-pub(crate) fn heap_of(files: &Files, node: &Node, heap: &str) -> Result<(u64, u64), Fault> {
+fn heap_of(files: &Files, node: &Node, heap: &str) -> Result<(u64, u64), Fault> {
     let read = |what| files.value::<u64>(&node.file(&format!("mem_info_{heap}_{what}")));
     Ok((read("total")?, read("used")?))
 }

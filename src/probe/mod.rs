@@ -182,7 +182,7 @@ pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
     checks.extend(share::check(files, opened.as_ref()));
     if let Some(model) = &request.model {
         progress("model");
-        checks.extend(model::check(files, model, opened.as_ref()));
+        checks.extend(model::check(model, opened.as_ref()));
     }
     // A device that hung while it was measured runs nothing.
     let hung = opened.is_some_and(|gpu| gpu.hung.get());

@@ -116,13 +116,14 @@ fn check_parameters(checks: &mut Checks, files: &Files) {
                 .filter_map(|&name| Some(format!("{name}={}", kernel_parameter(&line, name)?)))
                 .collect();
             let evidence = if set.is_empty() { "none of those that matter is set".into() } else { set.join(" ") };
-            match kernel_parameter(&line, "amdgpu.gttsize") {
-                Some(_) => checks.warn(
+            let set = |name| kernel_parameter(&line, name).is_some();
+            match set("amdgpu.gttsize") && !set("ttm.pages_limit") {
+                true => checks.warn(
                     "parameters",
                     evidence,
-                    "use ttm.pages_limit instead (in pages of 4 KiB): newer kernels call amdgpu.gttsize deprecated",
+                    "set ttm.pages_limit beside amdgpu.gttsize, in pages of 4 KiB: newer kernels go by it alone",
                 ),
-                None => checks.ok("parameters", evidence),
+                false => checks.ok("parameters", evidence),
             }
             if kernel_parameter(&line, "amd_iommu").as_deref() == Some("off") {
                 checks.ok("iommu", "amd_iommu=off: the GPU gains 5 to 12 %, and an NPU cannot be used");

@@ -351,6 +351,7 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
         ("/sys/module/amdgpu/parameters/lockup_timeout", "soon\n", "gpu0.lockup", Verdict::Warn, "milliseconds"),
         ("/sys/module/amdgpu/parameters/lockup_timeout", "10000\n", "gpu0.lockup", Verdict::Ok, ""),
         ("/proc/cmdline", "amdgpu.gttsize=65536\n", "system.parameters", Verdict::Warn, "ttm.pages_limit"),
+        ("/proc/cmdline", "amdgpu.gttsize=65536 ttm.pages_limit=16777216\n", "system.parameters", Verdict::Ok, ""),
         ("/proc/cmdline", "amd_iommu=off\n", "system.iommu", Verdict::Ok, ""),
         (
             "/sys/kernel/mm/transparent_hugepage/enabled",
