@@ -40,7 +40,7 @@ impl Copier {
         to.bytes_mut().unwrap().fill(0);
         let region = ash::vk::BufferCopy::default().size(64);
         let mut pipelines = Pipelines::new(&gpu).unwrap();
-        let commands = queue.bake(&[], &mut pipelines, None, &[(from.handle, to.handle, region)]).unwrap();
+        let commands = queue.bake(&[], &mut pipelines, None, None, &[(from.handle, to.handle, region)]).unwrap();
         Copier { queue, commands, from, to, gpu }
     }
 
