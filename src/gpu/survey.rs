@@ -82,6 +82,13 @@ fn describe(entry: &ash::Entry, instance: &ash::Instance, physical: vk::Physical
 }
 
 fn component(t: vk::ComponentTypeKHR) -> String {
+    // Those that ash does not know by name yet, by their numbers in vulkan_core.h.
+    match t.as_raw() {
+        1_000_141_000 => return "bf16".into(),
+        1_000_491_002 => return "f8e4m3".into(),
+        1_000_491_003 => return "f8e5m2".into(),
+        _ => {}
+    }
     format!("{t:?}").to_lowercase().replace("float", "f").replace("sint", "i").replace("uint", "u")
 }
 
@@ -100,4 +107,17 @@ fn shapes(entry: &ash::Entry, instance: &ash::Instance, physical: vk::PhysicalDe
     shapes.sort();
     shapes.dedup();
     shapes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn component_types_have_the_fields_names() {
+        let names =
+            [vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::SINT8, vk::ComponentTypeKHR::UINT32].map(component);
+        assert_eq!(names, ["f16", "i8", "u32"]);
+        assert_eq!(component(vk::ComponentTypeKHR::from_raw(1_000_141_000)), "bf16");
+    }
 }
