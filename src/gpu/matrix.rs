@@ -228,14 +228,16 @@ const LINEAR_TILES: &[LinearTile] = &[
 #[rustfmt::skip]
 const BYTES_TILES: &[LinearTile] = &[
     LinearTile::new([128, 128, 64], [32, 64], 1, [1, 2]),
+    LinearTile::new([128, 64, 32], [32, 32], 1, [2, 1]),
     LinearTile::new([128, 64, 64], [32, 32], 1, [1, 0]),
     LinearTile::new([64, 128, 64], [32, 64], 1, [1, 1]),
     LinearTile::new([64, 128, 64], [32, 32], 1, [1, 1]),
     LinearTile::new([64, 64, 128], [32, 32], 2, [1, 1]),
+    LinearTile::new([64, 128, 32], [32, 32], 1, [2, 1]),
     LinearTile::new([64, 64, 64], [32, 32], 1, [1, 0]),
     LinearTile::new([32, 64, 128], [16, 32], 2, [1, 3]),
     LinearTile::new([32, 64, 256], [32, 32], 4, [1, 2]),
-    LinearTile::new([32, 64, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([32, 64, 64], [16, 32], 1, [1, 0]),
     LinearTile::new([16, 64, 128], [16, 32], 2, [1, 3]),
     LinearTile::new([16, 64, 128], [16, 32], 2, [1, 4]),
     LinearTile::new([16, 32, 256], [16, 16], 4, [1, 3]),
