@@ -8,7 +8,8 @@ use crate::{Error, Result};
 use ash::vk;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Environment variable that asks for the Khronos validation layer; what it reports is logged and counted.
 pub const VALIDATION_VARIABLE: &str = "KILN_VALIDATION";
@@ -127,13 +128,18 @@ pub fn failure(what: &str) -> impl FnOnce(vk::Result) -> Error + '_ {
 }
 
 pub(super) fn load_entry() -> Result<ash::Entry> {
+    static LOADED: OnceLock<ash::Entry> = OnceLock::new();
+    if let Some(entry) = LOADED.get() {
+        return Ok(entry.clone());
+    }
     // SAFETY: loading libvulkan runs its initialisers; it is the system's own loader.
-    unsafe { ash::Entry::load() }.map_err(|e| {
+    let entry = unsafe { ash::Entry::load() }.map_err(|e| {
         Error::device(
             format!("no Vulkan loader: {e}"),
             "install libvulkan1 and a driver (mesa-vulkan-drivers on Debian), or use `--device cpu`",
         )
-    })
+    })?;
+    Ok(LOADED.get_or_init(|| entry).clone())
 }
 
 unsafe extern "system" fn on_message(
@@ -476,7 +482,12 @@ fn destroy_instance(instance: &ash::Instance, messenger: Option<&Messenger>) {
         if let Some((utils, messenger)) = messenger {
             utils.destroy_debug_utils_messenger(*messenger, None);
         }
-        instance.destroy_instance(None);
+        // As long as there is an instance, drivers stay loaded: NVIDIA's (580) can be loaded some thirty times in a process.
+        // So the first one is kept until the process ends.
+        static KEPT: AtomicBool = AtomicBool::new(false);
+        if KEPT.swap(true, Ordering::Relaxed) {
+            instance.destroy_instance(None);
+        }
     }
 }
 
