@@ -4,6 +4,8 @@
 
 use super::dispatch::{Dispatch, Push};
 use super::kernels::PUSH_BYTES;
+use super::memory::Buffer;
+use crate::schedule::Schedule;
 use crate::schedule::layout::{RELAY_COUNTERS, RELAY_STRIDE};
 use ash::vk;
 use vk::PipelineStageFlags2 as Stage;
@@ -15,6 +17,13 @@ pub struct Relay {
     pub arena: vk::Buffer,
     /// Bytes from the arena's start, where the step state lies, to the first counter.
     pub offset: u64,
+}
+
+impl Relay {
+    /// The counters that a schedule has in its arena.
+    pub fn new(arena: &Buffer, schedule: &Schedule) -> Relay {
+        Relay { arena: arena.handle, offset: schedule.scratch.relay }
+    }
 }
 
 /// Records dispatches in order into a command buffer that is being recorded.

@@ -220,8 +220,7 @@ impl Vulkan {
 
     /// How the executor's dispatches wait for each other, where not by barriers.
     fn relay(&self) -> Option<Relay> {
-        let offset = self.schedule.scratch.relay;
-        self.target.relay.then_some(Relay { arena: self.arena.handle, offset })
+        self.target.relay.then(|| Relay::new(&self.arena, &self.schedule))
     }
 
     fn addresses(&self) -> Addresses {

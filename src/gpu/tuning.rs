@@ -253,7 +253,7 @@ impl Tuner<'_> {
     /// Seconds of dispatches, the quickest of some runs.
     fn time(&mut self, parts: &[&[Dispatch]], relay: bool) -> Result<f64> {
         let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(f64::INFINITY) };
-        let relay = relay.then_some(Relay { arena: self.arena.handle, offset: self.schedule.scratch.relay });
+        let relay = relay.then(|| Relay::new(self.arena, self.schedule));
         let commands = self.queue.bake(parts, self.pipelines, relay, Some(stamps.span(0)), &[])?;
         let mut best = f64::INFINITY;
         for _ in 0..REPETITIONS {
