@@ -1,13 +1,57 @@
 //! With the feature `shaders`: compiles shaders/*.comp to shaders/spv/*.spv with the pinned glslang. With the feature
-//! `bindgen`: makes ffi/bindings.rs from ffi/drivers.h. Without them: nothing; what is checked in is used, so that a build
-//! needs no shader compiler, no libclang and no kernel headers.
+//! `bindgen`: makes ffi/bindings.rs from ffi/drivers.h. Without them what is checked in is used, so that a build needs no
+//! shader compiler, no libclang and no kernel headers. Where libxrt's headers and a C++ compiler are there, the bridge to
+//! it is built in; where not, it is left out, and `kiln probe` says why.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    bridge::build();
     #[cfg(feature = "shaders")]
     shaders::compile_all();
     #[cfg(feature = "bindgen")]
     bindings::generate();
+}
+
+#[path = "ffi/xrt/compile.rs"]
+mod compile;
+
+mod bridge {
+    use crate::compile;
+    use std::env;
+    use std::path::Path;
+
+    /// Where libxrt is looked for: as Debian installs it, as AMD's own packages do, and where tools/fetch-xrt puts it.
+    const ROOTS: [&str; 3] = ["/usr", "/opt/xilinx/xrt", "target/xrt"];
+
+    /// Sets `kiln_xrt` and KILN_XRT_BRIDGE, the bridge's path, or KILN_XRT_LACKS, why there is none.
+    pub fn build() {
+        println!("cargo:rustc-check-cfg=cfg(kiln_xrt)");
+        println!("cargo:rerun-if-changed=ffi/xrt");
+        println!("cargo:rerun-if-env-changed=KILN_XRT_ROOT");
+        println!("cargo:rerun-if-env-changed=CXX");
+        // Set and empty: none.
+        let roots = env::var("KILN_XRT_ROOT").map_or(ROOTS.map(String::from).to_vec(), |root| vec![root]);
+        let Some(installed) = roots.iter().filter(|r| !r.is_empty()).find_map(|r| compile::find(Path::new(r))) else {
+            return lacks("libxrt's headers were not there (package libxrt-dev, 2.25 or newer)");
+        };
+        println!("cargo:rerun-if-changed={}", installed.include.join("xrt/xrt_hw_context.h").display());
+        println!("cargo:rerun-if-changed={}", installed.library.display());
+        let bridge = Path::new(&env::var("OUT_DIR").expect("cargo sets OUT_DIR")).join("kiln_xrt.so");
+        match compile::compile_bridge(Path::new("ffi/xrt/kiln_xrt.cpp"), &installed, &bridge) {
+            Ok(()) => {
+                println!("cargo:rustc-cfg=kiln_xrt");
+                println!("cargo:rustc-env=KILN_XRT_BRIDGE={}", bridge.display());
+            }
+            Err(why) => {
+                println!("cargo:warning=libxrt's headers are there, but the bridge to it is left out: {why}");
+                lacks(&format!("the bridge to libxrt did not compile: {why}"));
+            }
+        }
+    }
+
+    fn lacks(why: &str) {
+        println!("cargo:rustc-env=KILN_XRT_LACKS={}", why.replace(['\n', '\r'], " "));
+    }
 }
 
 #[cfg(feature = "bindgen")]
@@ -18,7 +62,7 @@ mod bindings {
     const BINDINGS: &str = "ffi/bindings.rs";
 
     /// What is bound: the structures and constants that src/sys uses, and what they are made of.
-    const ITEMS: [&str; 9] = [
+    const ITEMS: [&str; 10] = [
         "DMA_BUF_SYNC_.*|UDMABUF_FLAGS_CLOEXEC|DRM_COMMAND_BASE|DRM_SYNCOBJ_.*",
         "dma_buf_(sync|export_sync_file|import_sync_file)",
         "dma_heap_allocation_data",
@@ -28,6 +72,7 @@ mod bindings {
         "AMDGPU_INFO_(FW|DEV_INFO|MEMORY|.*_USAGE|NUM_EVICTIONS|SENSOR|VRAM_LOST).*|AMDGPU_(GEM_DOMAIN|GEM_CREATE|VRAM_TYPE|IDS_FLAGS_FUSION).*",
         "drm_amdgpu_(info|info_device|memory_info|info_firmware|gem_create)|DRM_AMDGPU_(INFO|GEM_CREATE)",
         "(AMDXDNA|DRM_AMDXDNA|amdxdna|POWER_MODE).*",
+        "KILN_XRT_.*|kiln_xrt_(face|text)",
     ];
 
     pub fn generate() {

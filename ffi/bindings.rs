@@ -85,6 +85,7 @@ pub const AMDGPU_VRAM_TYPE_DDR3: u32 = 7;
 pub const AMDGPU_VRAM_TYPE_DDR4: u32 = 8;
 pub const AMDGPU_VRAM_TYPE_GDDR6: u32 = 9;
 pub const AMDGPU_VRAM_TYPE_DDR5: u32 = 10;
+pub const KILN_XRT_FACE: &[u8; 16] = b"kiln_xrt_face_1\0";
 pub type __s8 = ::std::os::raw::c_schar;
 pub type __u8 = ::std::os::raw::c_uchar;
 pub type __u16 = ::std::os::raw::c_ushort;
@@ -1520,4 +1521,217 @@ const _: () = {
         [::std::mem::offset_of!(amdxdna_drm_bo_usage, internal_usage) - 16usize];
     ["Offset of field: amdxdna_drm_bo_usage::heap_usage"]
         [::std::mem::offset_of!(amdxdna_drm_bo_usage, heap_usage) - 24usize];
+};
+pub const KILN_XRT_DONE: _bindgen_ty_1 = 0;
+pub const KILN_XRT_FAILED: _bindgen_ty_1 = 1;
+pub const KILN_XRT_LATE: _bindgen_ty_1 = 2;
+pub type _bindgen_ty_1 = ::std::os::raw::c_uint;
+pub const KILN_XRT_INSTRUCTIONS: _bindgen_ty_2 = 0;
+pub const KILN_XRT_DATA: _bindgen_ty_2 = 1;
+pub type _bindgen_ty_2 = ::std::os::raw::c_uint;
+pub const KILN_XRT_TO_DEVICE: _bindgen_ty_3 = 0;
+pub const KILN_XRT_TO_HOST: _bindgen_ty_3 = 1;
+pub type _bindgen_ty_3 = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kiln_xrt_text {
+    pub bytes: [::std::os::raw::c_char; 512usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kiln_xrt_text"][::std::mem::size_of::<kiln_xrt_text>() - 512usize];
+    ["Alignment of kiln_xrt_text"][::std::mem::align_of::<kiln_xrt_text>() - 1usize];
+    ["Offset of field: kiln_xrt_text::bytes"][::std::mem::offset_of!(kiln_xrt_text, bytes) - 0usize];
+};
+impl Default for kiln_xrt_text {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kiln_xrt_device {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kiln_xrt_program {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kiln_xrt_kernel {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kiln_xrt_buffer {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kiln_xrt_run {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kiln_xrt_face {
+    pub version: ::std::option::Option<
+        unsafe extern "C" fn(numbers: *mut u32, why: *mut kiln_xrt_text) -> ::std::os::raw::c_int,
+    >,
+    pub count: ::std::option::Option<
+        unsafe extern "C" fn(devices: *mut u32, why: *mut kiln_xrt_text) -> ::std::os::raw::c_int,
+    >,
+    pub open: ::std::option::Option<
+        unsafe extern "C" fn(
+            which: *const ::std::os::raw::c_char,
+            device: *mut *mut kiln_xrt_device,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub describe: ::std::option::Option<
+        unsafe extern "C" fn(
+            device: *const kiln_xrt_device,
+            name: *mut kiln_xrt_text,
+            slot: *mut kiln_xrt_text,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub close_device: ::std::option::Option<unsafe extern "C" fn(device: *mut kiln_xrt_device)>,
+    pub load: ::std::option::Option<
+        unsafe extern "C" fn(
+            device: *const kiln_xrt_device,
+            xclbin: *const ::std::os::raw::c_void,
+            size: u64,
+            program: *mut *mut kiln_xrt_program,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub close_program: ::std::option::Option<unsafe extern "C" fn(program: *mut kiln_xrt_program)>,
+    pub find_kernel: ::std::option::Option<
+        unsafe extern "C" fn(
+            program: *const kiln_xrt_program,
+            name: *const ::std::os::raw::c_char,
+            kernel: *mut *mut kiln_xrt_kernel,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub group: ::std::option::Option<
+        unsafe extern "C" fn(
+            kernel: *const kiln_xrt_kernel,
+            argument: i32,
+            group: *mut i32,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub close_kernel: ::std::option::Option<unsafe extern "C" fn(kernel: *mut kiln_xrt_kernel)>,
+    pub allocate: ::std::option::Option<
+        unsafe extern "C" fn(
+            program: *const kiln_xrt_program,
+            size: u64,
+            kind: i32,
+            group: i32,
+            buffer: *mut *mut kiln_xrt_buffer,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub import_fd: ::std::option::Option<
+        unsafe extern "C" fn(
+            program: *const kiln_xrt_program,
+            fd: i32,
+            buffer: *mut *mut kiln_xrt_buffer,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub export_fd: ::std::option::Option<
+        unsafe extern "C" fn(
+            buffer: *mut kiln_xrt_buffer,
+            fd: *mut i32,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub map: ::std::option::Option<
+        unsafe extern "C" fn(
+            buffer: *mut kiln_xrt_buffer,
+            bytes: *mut *mut ::std::os::raw::c_void,
+            size: *mut u64,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub sync: ::std::option::Option<
+        unsafe extern "C" fn(
+            buffer: *mut kiln_xrt_buffer,
+            direction: i32,
+            offset: u64,
+            size: u64,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub close_buffer: ::std::option::Option<unsafe extern "C" fn(buffer: *mut kiln_xrt_buffer)>,
+    pub make_run: ::std::option::Option<
+        unsafe extern "C" fn(
+            kernel: *const kiln_xrt_kernel,
+            run: *mut *mut kiln_xrt_run,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub set_buffer: ::std::option::Option<
+        unsafe extern "C" fn(
+            run: *mut kiln_xrt_run,
+            argument: i32,
+            buffer: *const kiln_xrt_buffer,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub set_number: ::std::option::Option<
+        unsafe extern "C" fn(
+            run: *mut kiln_xrt_run,
+            argument: i32,
+            number: *const ::std::os::raw::c_void,
+            size: u64,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub start: ::std::option::Option<
+        unsafe extern "C" fn(run: *mut kiln_xrt_run, why: *mut kiln_xrt_text) -> ::std::os::raw::c_int,
+    >,
+    pub wait: ::std::option::Option<
+        unsafe extern "C" fn(
+            run: *mut kiln_xrt_run,
+            milliseconds: u32,
+            why: *mut kiln_xrt_text,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub close_run: ::std::option::Option<unsafe extern "C" fn(run: *mut kiln_xrt_run)>,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kiln_xrt_face"][::std::mem::size_of::<kiln_xrt_face>() - 176usize];
+    ["Alignment of kiln_xrt_face"][::std::mem::align_of::<kiln_xrt_face>() - 8usize];
+    ["Offset of field: kiln_xrt_face::version"][::std::mem::offset_of!(kiln_xrt_face, version) - 0usize];
+    ["Offset of field: kiln_xrt_face::count"][::std::mem::offset_of!(kiln_xrt_face, count) - 8usize];
+    ["Offset of field: kiln_xrt_face::open"][::std::mem::offset_of!(kiln_xrt_face, open) - 16usize];
+    ["Offset of field: kiln_xrt_face::describe"][::std::mem::offset_of!(kiln_xrt_face, describe) - 24usize];
+    ["Offset of field: kiln_xrt_face::close_device"][::std::mem::offset_of!(kiln_xrt_face, close_device) - 32usize];
+    ["Offset of field: kiln_xrt_face::load"][::std::mem::offset_of!(kiln_xrt_face, load) - 40usize];
+    ["Offset of field: kiln_xrt_face::close_program"][::std::mem::offset_of!(kiln_xrt_face, close_program) - 48usize];
+    ["Offset of field: kiln_xrt_face::find_kernel"][::std::mem::offset_of!(kiln_xrt_face, find_kernel) - 56usize];
+    ["Offset of field: kiln_xrt_face::group"][::std::mem::offset_of!(kiln_xrt_face, group) - 64usize];
+    ["Offset of field: kiln_xrt_face::close_kernel"][::std::mem::offset_of!(kiln_xrt_face, close_kernel) - 72usize];
+    ["Offset of field: kiln_xrt_face::allocate"][::std::mem::offset_of!(kiln_xrt_face, allocate) - 80usize];
+    ["Offset of field: kiln_xrt_face::import_fd"][::std::mem::offset_of!(kiln_xrt_face, import_fd) - 88usize];
+    ["Offset of field: kiln_xrt_face::export_fd"][::std::mem::offset_of!(kiln_xrt_face, export_fd) - 96usize];
+    ["Offset of field: kiln_xrt_face::map"][::std::mem::offset_of!(kiln_xrt_face, map) - 104usize];
+    ["Offset of field: kiln_xrt_face::sync"][::std::mem::offset_of!(kiln_xrt_face, sync) - 112usize];
+    ["Offset of field: kiln_xrt_face::close_buffer"][::std::mem::offset_of!(kiln_xrt_face, close_buffer) - 120usize];
+    ["Offset of field: kiln_xrt_face::make_run"][::std::mem::offset_of!(kiln_xrt_face, make_run) - 128usize];
+    ["Offset of field: kiln_xrt_face::set_buffer"][::std::mem::offset_of!(kiln_xrt_face, set_buffer) - 136usize];
+    ["Offset of field: kiln_xrt_face::set_number"][::std::mem::offset_of!(kiln_xrt_face, set_number) - 144usize];
+    ["Offset of field: kiln_xrt_face::start"][::std::mem::offset_of!(kiln_xrt_face, start) - 152usize];
+    ["Offset of field: kiln_xrt_face::wait"][::std::mem::offset_of!(kiln_xrt_face, wait) - 160usize];
+    ["Offset of field: kiln_xrt_face::close_run"][::std::mem::offset_of!(kiln_xrt_face, close_run) - 168usize];
 };

@@ -1,5 +1,7 @@
 //! One error type. Each variant is one exit code; each value names its cause and the remedy, on one line.
 
+use crate::machine::files::is_obeyed;
+
 /// What went wrong, why, and what the user can do about it.
 ///
 /// `cause` and `remedy` are clauses without a final full stop; [`std::fmt::Display`] joins them on one line.
@@ -42,11 +44,11 @@ pub enum Error {
 /// [`std::result::Result`] with Kiln's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// `cause; remedy` with control characters made visible, so that an error stays one line whatever a file holds.
+/// `cause; remedy` with what a terminal obeys made visible, so that an error stays one line whatever a file holds.
 fn line(cause: &str, remedy: &str) -> String {
     let mut out = String::with_capacity(cause.len() + remedy.len() + 2);
     for c in cause.chars().chain("; ".chars()).chain(remedy.chars()) {
-        if c.is_control() {
+        if is_obeyed(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -119,9 +121,9 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_whatever_it_quotes() {
-        let e = Error::input("the name a\nb\u{1b}[31m is odd", "rename it");
+        let e = Error::input("the name a\nb\u{1b}[31m\u{202e} is odd", "rename it");
         assert_eq!(e.to_string().lines().count(), 1);
-        assert!(!e.to_string().contains('\u{1b}'));
+        assert!(!e.to_string().contains(['\u{1b}', '\u{202e}']));
         assert_eq!(e.exit_code(), 2);
     }
 }

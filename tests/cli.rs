@@ -399,12 +399,83 @@ fn endless_input_is_refused() {
     kiln_with(&["run"], &vec![b'y'; (64 << 20) + 1], &[]).refused(2, &["64 MiB"]);
 }
 
+/// A pipe whose reader is gone before anything is written: what is quick would otherwise be done before it goes.
+fn closed_pipe() -> std::io::PipeWriter {
+    std::io::pipe().unwrap().1
+}
+
+/// As `ls | head` does: by SIGPIPE, which a shell shows as 141, and without a word.
+#[test]
+fn what_only_shows_ends_quietly_with_its_reader() {
+    use std::os::unix::process::ExitStatusExt;
+    for arguments in [
+        &["plan", "--shape", "gemma3-27b", "--machine", "780m"][..],
+        &["plan", "--shape", "gemma3-27b", "--machine", "780m", "--schedule", "--json"],
+        &["probe", "--quick"],
+        &["probe", "--quick", "--json", "--device", "cpu"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.args(arguments).env_remove("RUST_LOG").env("KILN_VALIDATION", "0");
+        let out = command.stdout(closed_pipe()).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(out.status.signal(), Some(13), "{arguments:?}: {:?}", out.status);
+        assert_eq!(String::from_utf8_lossy(&out.stderr), "", "{arguments:?}");
+    }
+    // A full disk is no such end.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let out = command.args(["plan", "--shape", "gemma3-1b", "--machine", "780m"]).stdout(full).output().unwrap();
+    assert_eq!(out.status.code(), Some(1));
+}
+
+/// Ended by a signal, `logits --out` leaves nothing; one that is to be ignored does not end it.
+#[test]
+fn logits_that_are_interrupted_leave_no_file() {
+    use std::os::unix::process::ExitStatusExt;
+    let ids = vec!["5"; 4000].join(",");
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        let dir = tempfile::tempdir().unwrap();
+        let entries = || std::fs::read_dir(dir.path()).unwrap().count();
+        // All logits of a prompt that takes seconds, into a file that is there before.
+        let out = dir.path().join("out.safetensors");
+        std::fs::write(&out, "before").unwrap();
+        let (model, file) = (tiny(), out.display().to_string());
+        let arguments =
+            ["logits", "-m", &model, "--tokens", &ids, "--all", "--chunk", "1", "--device", "cpu", "--out", &file];
+        // Whoever runs the tests may have had signals ignored: a shell that runs them in the background, SIGINT.
+        let start = |hangup: &str| {
+            let mut command = Command::new("env");
+            command.args(["--default-signal=INT,TERM", hangup, env!("CARGO_BIN_EXE_kiln")]);
+            let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let begin = std::time::Instant::now();
+            while entries() < 2 {
+                assert!(begin.elapsed().as_secs() < 60 && child.try_wait().unwrap().is_none(), "it never began");
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            child
+        };
+        let kill = |child: &std::process::Child, signal: &str| {
+            let pid = child.id().to_string();
+            assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+        };
+        let mut child = start("--default-signal=HUP");
+        kill(&child, signal);
+        assert_eq!(child.wait().unwrap().signal(), Some(number), "{signal}");
+        assert_eq!(entries(), 1, "{signal}");
+        assert_eq!(std::fs::read(&out).unwrap(), b"before", "{signal}");
+        // As nohup does.
+        let child = start("--ignore-signal=HUP");
+        kill(&child, "HUP");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        kill(&child, "TERM");
+        assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(15), "{signal}");
+        assert_eq!(entries(), 1, "{signal}");
+    }
+}
+
 #[test]
 fn a_closed_pipe_ends_a_reply() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.args(["run", "-m", &tiny(), "--tokens", "2", "--ignore-eos", "--device", "cpu"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
-    drop(child.stdout.take());
-    let out = child.wait_with_output().unwrap();
+    let out = command.stdout(closed_pipe()).stdin(Stdio::null()).output().unwrap();
     assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
 }

@@ -88,7 +88,19 @@ fn without_a_vulkan_driver_the_exit_is_1_and_the_checks_are_there() {
 
 #[test]
 fn bad_arguments_are_exit_2_and_nothing_is_printed() {
-    for arguments in [&["-m", "/nonexistent"][..], &["--devise"], &["--device", "gpu"]] {
+    let tiny = golden("tiny").display().to_string();
+    for arguments in [
+        &["-m", "/nonexistent"][..],
+        &["-m", "/dev/null"],
+        &["-m", ""],
+        &["-m", &tiny, "--ctx", "0"],
+        &["-m", &tiny, "--ctx", "18446744073709551615"],
+        &["--devise"],
+        &["--device", "gpu"],
+        &["--device", "vulkan:-1"],
+        &["--device", "vulkan:99999999999999999999"],
+        &["extra"],
+    ] {
         let output = probe(arguments, &[]);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(output.stdout.is_empty(), "{arguments:?}");

@@ -111,6 +111,8 @@ fn without_a_terminal_or_with_a_bad_interval_it_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, words) in [
         (&["top"][..], "--once"),
+        (&["top", "--once", "extra"], "extra"),
+        (&["top", "--once", "--interval", "1e308"], "of 1e308 seconds"),
         (&["top", "--once", "--interval", "0"], "--interval"),
         (&["top", "--once", "--interval", "nan"], "--interval"),
         (&["top", "--once", "--interval", "-1"], "--interval"),
@@ -146,5 +148,23 @@ fn live_it_draws_and_gives_the_terminal_back() {
         // The end of the alternate screen.
         session.exp_string("\u{1b}[?1049l").unwrap();
         session.exp_eof().unwrap();
+    }
+}
+
+#[test]
+fn a_terminal_may_say_any_size() {
+    let dir = tempfile::tempdir().unwrap();
+    for size in ["rows 1 cols 1", "rows 1 cols 65535", "rows 65535 cols 65535", "rows 0 cols 0", "rows 24 cols 80"] {
+        let mut command = Command::new("sh");
+        let script = format!("stty {size} && exec \"$0\" top --interval 0.1");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_kiln")]).env("KILN_RUNTIME_DIR", dir.path());
+        let mut session = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
+        session.exp_string("\u{1b}[?1049h").unwrap();
+        session.send("q").unwrap();
+        session.flush().unwrap();
+        session.exp_string("\u{1b}[?1049l").unwrap();
+        session.exp_eof().unwrap();
+        let status = session.process().wait().unwrap();
+        assert!(matches!(status, rexpect::process::wait::WaitStatus::Exited(_, 0)), "{size}: {status:?}");
     }
 }

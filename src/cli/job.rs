@@ -1,6 +1,6 @@
 //! What commands that write for minutes share: a progress bar on a terminal, an end at Ctrl-C, a summary.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,11 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use tempfile::NamedTempFile;
 
+use crate::machine::files::Files;
 use crate::model::writer::{Watch, Written};
 use crate::plan::bytes;
 use crate::{Error, Result};
@@ -52,14 +56,38 @@ pub(super) fn run(
         let (place, tensors, size) = (destination.display(), written.tensors, bytes(written.bytes));
         format!("wrote {place}: {tensors} tensors, {size} in {seconds:.1} s ({rate:.2} GB/s)")
     };
-    let printed = writeln!(std::io::stdout(), "{line}");
-    printed.map_err(|e| Error::unwritable(Path::new("standard output"), &e))
+    super::print(&format!("{line}\n"))
+}
+
+/// The signals that end a command before its time: not those that whoever started it has had ignored, as nohup does, and a
+/// shell for what it runs in the background.
+fn stops() -> Vec<i32> {
+    let ignored = Files::system().field("/proc/self/status", "SigIgn").ok();
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0);
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
+}
+
+/// A temporary file, made by `make`, that is removed where a signal ends the process. The process ends at once and as
+/// without this, whatever it is at.
+pub(super) fn temporary(make: impl FnOnce() -> std::io::Result<NamedTempFile>) -> std::io::Result<NamedTempFile> {
+    // First, so that no signal comes between; one that comes now waits for the thread.
+    let mut signals = Signals::new(stops())?;
+    let file = make()?;
+    let path = file.path().to_owned();
+    std::thread::Builder::new().name("stop".into()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            // Gone already where it has been given its name.
+            let _ = std::fs::remove_file(path);
+            let _ = emulate_default_handler(signal);
+        }
+    })?;
+    Ok(file)
 }
 
 /// A flag that the first signal to stop sets.
 fn cancel_on_signal() -> Result<Arc<AtomicBool>> {
     let cancel = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in stops() {
         // In this order: the first signal finds the flag unset and sets it, the second finds it set.
         signal_hook::flag::register_conditional_shutdown(signal, 1, cancel.clone())
             .and_then(|_| signal_hook::flag::register(signal, cancel.clone()))

@@ -138,11 +138,9 @@ impl Output {
         header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
         let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // As any file that a program creates: what the umask leaves.
-        let file = tempfile::Builder::new()
-            .prefix(".kiln-")
-            .permissions(std::fs::Permissions::from_mode(0o666))
-            .tempfile_in(directory)
-            .map_err(|e| Error::unwritable(path, &e.kind().into()))?;
+        let permissions = std::fs::Permissions::from_mode(0o666);
+        let make = || tempfile::Builder::new().prefix(".kiln-").permissions(permissions).tempfile_in(directory);
+        let file = super::job::temporary(make).map_err(|e| Error::unwritable(path, &e.kind().into()))?;
         let mut out = Output { path: path.into(), file: BufWriter::new(file) };
         out.put(&(header.len() as u64).to_le_bytes())?;
         out.put(header.as_bytes())?;

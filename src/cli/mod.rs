@@ -17,7 +17,9 @@ pub mod top;
 
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};
-use std::io::{Read, Write};
+use signal_hook::consts::SIGPIPE;
+use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Gemma 3 on Vulkan: a model is baked once, and replayed for every token.
 #[derive(Debug, Parser)]
@@ -54,11 +56,21 @@ pub enum Command {
     Top(top::Args),
 }
 
-/// Parses the process's arguments and runs the command.
+/// Runs the command. One that only shows something ends the process by SIGPIPE where its reader has gone.
 ///
 /// # Errors
 /// What the command returns.
 pub fn main(cli: Cli) -> Result<()> {
+    let shows = matches!(cli.command, Command::Plan(_) | Command::Probe(_));
+    let done = run_command(cli);
+    if shows && done.is_err() && READER_GONE.load(Ordering::Relaxed) {
+        // Nothing is wrong: it ends without a word, as `ls | head` does. Rust ignores the signal until here.
+        let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
+    }
+    done
+}
+
+fn run_command(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Run(args) => run::run(&args, cli.json),
         Command::Logits(args) => logits::run(&args, cli.json),
@@ -105,9 +117,18 @@ pub fn note(line: &str) {
 /// # Errors
 /// Failed: the reader is gone or the disk is full.
 fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    print_to(std::io::stdout().lock(), text)
+}
+
+/// Whether what reads standard output has gone, as `head` does once it has what it wants.
+static READER_GONE: AtomicBool = AtomicBool::new(false);
+
+fn print_to(mut out: impl Write, text: &str) -> Result<()> {
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|e| Error::failed(format!("cannot write standard output: {e}"), "check what reads it"))
+    written.map_err(|e| {
+        READER_GONE.fetch_or(e.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed);
+        Error::failed(format!("cannot write standard output: {e}"), "check what reads it")
+    })
 }
 
 /// Prints one JSON object and a newline.

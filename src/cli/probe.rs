@@ -31,6 +31,8 @@ pub struct Args {
 pub fn run(args: &Args, json: bool) -> Result<()> {
     let shape = args.model.model.as_ref().map(|dir| config::read(&dir.join("config.json"))).transpose()?;
     let name = args.model.name();
+    // What no machine could run is said before this one is looked at.
+    shape.as_ref().map(|shape| args.model.options().extent(shape)).transpose()?;
     let files = Files::system();
     let request = Request {
         files: &files,

@@ -57,7 +57,7 @@ pub fn tokenize(
     tokenizer: &Tokenizer,
     template: impl FnOnce() -> Result<ChatTemplate>,
     stdin: impl Read,
-    mut stdout: impl Write,
+    stdout: impl Write,
 ) -> Result<()> {
     let input = match &args.input {
         Some(input) => input.clone(),
@@ -78,8 +78,7 @@ pub fn tokenize(
     } else {
         json!({ "ids": tokenizer.encode(&input, !args.no_bos)? })
     };
-    let written = writeln!(stdout, "{answer}").and_then(|()| stdout.flush());
-    written.map_err(|e| Error::failed(format!("cannot write standard output: {e}"), "check what reads it"))
+    super::print_to(stdout, &format!("{answer}\n"))
 }
 
 #[cfg(test)]

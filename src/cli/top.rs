@@ -30,8 +30,10 @@ pub struct Args {
 
 /// What rates of a single sample are made of.
 const FIRST_SECONDS: f64 = 0.25;
-/// The terminal that all others are at least as large as.
-const SMALLEST: Rect = Rect::new(0, 0, 80, 24);
+/// What is drawn on where a terminal does not say how large it is, as on a serial line.
+const USUAL: Rect = Rect::new(0, 0, 80, 24);
+/// Columns and rows that are drawn on at most: what a terminal says of itself need not be true, and each cell takes memory.
+const LARGEST: (u16, u16) = (1000, 500);
 /// Longest that a signal waits for the loop.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -42,7 +44,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub fn run(args: &Args, json: bool) -> Result<()> {
     if !(0.05..=3600.0).contains(&args.interval) {
         return Err(Error::input(
-            format!("an interval of {} seconds is not in 0.05..=3600", args.interval),
+            format!("an interval of {:?} seconds is not in 0.05..=3600", args.interval),
             "choose another --interval",
         ));
     }
@@ -109,22 +111,32 @@ fn live(sampler: &mut Sampler, interval: Duration) -> Result<()> {
     ended.and(restored)
 }
 
-/// The terminal, cleared; on one that does not say how large it is (a serial line), what any terminal has.
-fn open_terminal() -> std::io::Result<DefaultTerminal> {
-    match terminal::size() {
-        Ok((width, height)) if width > 0 && height > 0 => ratatui::try_init(),
-        _ => {
-            let terminal = ratatui::try_init_with_options(TerminalOptions { viewport: Viewport::Fixed(SMALLEST) })?;
-            execute!(std::io::stdout(), EnterAlternateScreen)?;
-            Ok(terminal)
-        }
+/// What is drawn on of a terminal that says to be of `size`.
+fn drawn(size: std::io::Result<(u16, u16)>) -> Rect {
+    match size {
+        Ok((width, height)) if width > 0 && height > 0 => Rect::new(0, 0, width.min(LARGEST.0), height.min(LARGEST.1)),
+        _ => USUAL,
     }
+}
+
+/// The terminal, on a screen of its own.
+fn open_terminal() -> std::io::Result<DefaultTerminal> {
+    let viewport = Viewport::Fixed(drawn(terminal::size()));
+    let terminal = ratatui::try_init_with_options(TerminalOptions { viewport })?;
+    execute!(std::io::stdout(), EnterAlternateScreen)?;
+    Ok(terminal)
 }
 
 fn show(terminal: &mut DefaultTerminal, sampler: &mut Sampler, interval: Duration, stopped: &AtomicBool) -> Result<()> {
     let mut sample = sampler.sample();
     let mut taken = Instant::now();
+    let mut area = drawn(terminal::size());
     while !stopped.load(Ordering::Relaxed) {
+        let now = drawn(terminal::size());
+        if now != area {
+            terminal.resize(now).map_err(failed)?;
+            area = now;
+        }
         terminal.draw(|frame| draw(frame, &sample)).map_err(failed)?;
         let left = interval.saturating_sub(taken.elapsed());
         match event::poll(left.min(PATIENCE)) {
@@ -176,6 +188,15 @@ mod tests {
         terminal.draw(|frame| draw(frame, &empty())).unwrap();
         let text = terminal.backend().to_string();
         assert!(text.contains("kiln top") && text.contains("no Kiln is running"), "{text}");
+    }
+
+    #[test]
+    fn what_a_terminal_says_of_its_size_is_not_always_believed() {
+        assert_eq!(drawn(Ok((1, 1))), Rect::new(0, 0, 1, 1));
+        assert_eq!(drawn(Ok((200, 50))), Rect::new(0, 0, 200, 50));
+        assert_eq!(drawn(Ok((65535, 65535))), Rect::new(0, 0, 1000, 500));
+        assert_eq!(drawn(Ok((0, 24))), USUAL);
+        assert_eq!(drawn(Err(ErrorKind::Other.into())), USUAL);
     }
 
     #[test]

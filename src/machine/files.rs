@@ -95,7 +95,7 @@ impl Files {
     /// The fault of the file.
     pub fn text(&self, path: &str) -> Reading<String> {
         let text = String::from_utf8(self.bytes(path)?).map_err(|_| Fault::Binary(path.into()))?;
-        if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r')) {
+        if text.chars().any(|c| is_obeyed(c) && !matches!(c, '\n' | '\t' | '\r')) {
             return Err(Fault::Binary(path.into()));
         }
         match text.trim() {
@@ -139,7 +139,7 @@ impl Files {
     pub fn list(&self, path: &str) -> Reading<Vec<String>> {
         let entries = fs::read_dir(self.at(path)).map_err(|e| fault(path, &e))?;
         let names = entries.take(MAX_ENTRIES).filter_map(|e| e.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.filter(|n| !n.chars().any(char::is_control)).collect();
+        let mut names: Vec<String> = names.filter(|n| !n.chars().any(is_obeyed)).collect();
         names.sort_by(|a, b| by_number(a, b));
         Ok(names)
     }
@@ -184,7 +184,18 @@ fn fault(path: &str, e: &std::io::Error) -> Fault {
 
 /// What a file holds instead, shortened and on one line.
 fn odd(path: &str, text: &str) -> Fault {
-    Fault::Odd(path.into(), text.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect())
+    Fault::Odd(path.into(), plain(&text.chars().take(40).collect::<String>()))
+}
+
+/// Whether a terminal obeys a character instead of showing it: control characters, breaks of lines and paragraphs, and
+/// what turns the direction of text, so that it reads as something else.
+pub fn is_obeyed(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text that a device or a file chose, on one line and without what a terminal obeys.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -208,6 +219,7 @@ mod tests {
         put("huge", &vec![b'1'; MAX_BYTES as usize + 1]);
         put("binary", b"\xff\xfe\x00");
         put("escape", b"\x1b[31mred");
+        put("turned", "a\u{202e}b".as_bytes());
         put("word", b"forty-two\nlines");
         let name = |n: &str| n.to_owned();
         assert_eq!(files.value::<u64>("/number"), Ok(42));
@@ -218,6 +230,7 @@ mod tests {
         assert_eq!(files.value::<u64>("/huge"), Err(Fault::TooLong(name("/huge"))));
         assert_eq!(files.text("/binary"), Err(Fault::Binary(name("/binary"))));
         assert_eq!(files.text("/escape"), Err(Fault::Binary(name("/escape"))));
+        assert_eq!(files.text("/turned"), Err(Fault::Binary(name("/turned"))));
         assert_eq!(files.value::<u64>("/word"), Err(Fault::Odd(name("/word"), "forty-two lines".into())));
         assert!(matches!(files.text("/"), Err(Fault::Failed(..))), "a directory");
     }

@@ -110,6 +110,35 @@ impl Slot {
     }
 }
 
+/// A GPU of NVIDIA's own driver, which need not have a render node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nvidia {
+    /// Where it is on the bus, as in `0000:01:00.0`; its node's name, as in `nvidia0`, where that is all that is seen.
+    pub slot: String,
+    /// What it is, as in `NVIDIA H200`.
+    pub model: Option<String>,
+}
+
+impl Nvidia {
+    /// Every one that the driver lists in /proc, the bus shows it on, or, where a container hides both, has a node.
+    pub fn all(files: &Files) -> Vec<Nvidia> {
+        const GPUS: &str = "/proc/driver/nvidia/gpus";
+        let mut slots = files.list(GPUS).unwrap_or_default();
+        let on_bus = Slot::all(files).into_iter().filter(|s| {
+            s.is_gpu() && files.target(&format!("/sys/bus/pci/devices/{}/driver", s.name)).is_ok_and(|d| d == "nvidia")
+        });
+        slots.extend(on_bus.map(|s| s.name));
+        if slots.is_empty() {
+            let own = |n: &String| n.strip_prefix("nvidia").is_some_and(|n| n.parse::<u32>().is_ok());
+            slots.extend(files.list("/dev").unwrap_or_default().into_iter().filter(own));
+        }
+        slots.sort();
+        slots.dedup();
+        let model = |slot: &str| files.field(&format!("{GPUS}/{slot}/information"), "Model").ok();
+        slots.into_iter().map(|slot| Nvidia { model: model(&slot).filter(|m| !m.is_empty()), slot }).collect()
+    }
+}
+
 /// What an NPU is, by PCI's numbers.
 pub fn npu_generation(id: (u64, u64), revision: u64) -> Option<&'static str> {
     Some(match (id, revision) {

@@ -250,3 +250,32 @@ fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
         assert!(placed(pool.available() + 1).is_none(), "{name}");
     }
 }
+
+#[test]
+fn no_driver_whatever_its_numbers_makes_a_plan_that_is_wrong() {
+    use crate::sys::amdgpu::{Heap as Said, Memory as Asked};
+    const NUMBERS: [u64; 6] = [0, 1, 4096, 1 << 40, i64::MAX as u64, u64::MAX];
+    let wanted = [(Purpose::Arena, 4096), (Purpose::Weights(WeightBuffer::Embedding), 1 << 30)];
+    for (usable, used) in NUMBERS.into_iter().flat_map(|a| NUMBERS.map(|b| (a, b))) {
+        for system in NUMBERS {
+            let said = Said { total: usable, usable, used, max_allocation: usable };
+            let pool = crate::gpu::memory::pool_of(&Asked { vram: said, visible_vram: said, gtt: said }, system);
+            let heap = |available| {
+                let name = "heap".into();
+                Heap { name, available, reserved: reserve(available), device_local: true, host_visible: true }
+            };
+            let memory = Memory {
+                device: "odd".into(),
+                heaps: vec![heap(usable), heap(system)],
+                max_allocation: u64::MAX,
+                unified: true,
+                pool: Some(pool),
+            };
+            let fits = place(&wanted, &memory).is_some();
+            assert!(!fits || pool.available() >= 4096 + (1 << 30), "{usable} {used} {system}");
+            NUMBERS.into_iter().for_each(|needed| drop(pool.parameters(needed)));
+            let most = [(Purpose::Kv(0), u64::MAX), (Purpose::Kv(1), u64::MAX)];
+            assert!(place(&most, &memory).is_none(), "more than there can be");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::{Check, Checks};
 use crate::machine::files::{Fault, Files};
-use crate::machine::nodes::{AMD_GPU, Node, Slot, gfx_name};
+use crate::machine::nodes::{AMD_GPU, Node, Nvidia, Slot, gfx_name};
 use crate::plan::bytes;
 use crate::sys::{self, amdgpu, drm};
 
@@ -44,6 +44,14 @@ fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
     }
     if reached {
         return checks.skip("", "no render node in /sys/class/drm: its driver is not asked; Vulkan reaches it");
+    }
+    if let Some(nvidia) = Nvidia::all(files).first() {
+        let model = nvidia.model.as_deref().unwrap_or("a GPU of NVIDIA's driver");
+        return checks.warn(
+            "",
+            format!("{model} is at {}, and Vulkan does not reach it", nvidia.slot),
+            "install the Vulkan part of its driver (libnvidia-gl); in a container set NVIDIA_DRIVER_CAPABILITIES=all",
+        );
     }
     let driven = slots.iter().any(|s| s.is_gpu() && s.driven && s.id.0 == AMD_GPU);
     match driven || files.exists("/dev/dri") || files.exists("/dev/kfd") {

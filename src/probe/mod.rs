@@ -17,7 +17,7 @@ mod vulkan;
 pub use model::Wanted;
 
 use crate::gpu::Gpu;
-use crate::machine::files::Files;
+use crate::machine::files::{Files, plain};
 use ash::vk;
 use std::fmt::Display;
 
@@ -66,9 +66,9 @@ struct Checks {
     all: Vec<Check>,
 }
 
-/// Text on one line, without what a terminal would obey: evidence may quote what a device calls itself.
+/// Evidence may quote what a device calls itself.
 fn one_line(text: impl Display) -> String {
-    text.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    plain(&text.to_string())
 }
 
 impl Checks {
@@ -177,7 +177,7 @@ pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
         checks.extend(measure::check(files, gpu, progress));
     }
     progress("NPU");
-    checks.extend(npu::check(files));
+    checks.extend(npu::check(files, &npu::ask_xrt()));
     progress("dma-buf");
     checks.extend(share::check(files, opened.as_ref()));
     if let Some(model) = &request.model {

@@ -2,28 +2,30 @@
 
 use super::gpu::{check_driver, open};
 use super::{Check, Checks};
+use crate::Result;
 use crate::machine::files::{Fault, Files};
 use crate::machine::nodes::{Node, Slot, kernel_parameter, npu_generation};
 use crate::plan::bytes;
-use crate::sys::amdxdna;
-use crate::sys::drm;
+use crate::sys::xrt::{Library, Missing};
+use crate::sys::{amdxdna, drm};
 use nix::sys::resource::{Resource, getrlimit};
 
 /// What a program on the NPU locks in memory at least: its heap, and an arena beside it.
 const LOCKED_BYTES: u64 = 128 << 20;
-/// Where libraries lie.
-const LIBRARIES: [&str; 6] = [
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-    "/usr/local/lib",
-    "/opt/xilinx/xrt/lib",
-    "/opt/xilinx/xrt/lib64",
-];
-const XRT: &str = "libxrt_coreutil.so.2";
+/// More devices than any machine has.
+const MOST_DEVICES: u32 = 16;
+
+/// What libxrt said of itself and the devices that it finds.
+#[derive(Debug, Clone)]
+pub(super) struct Xrt {
+    /// Major, minor, patch level.
+    pub(super) version: [u32; 3],
+    /// Of each, what it calls itself and where it is on the bus.
+    pub(super) devices: Result<Vec<(String, String)>>,
+}
 
 /// Checks every NPU, and what it needs around it.
-pub(super) fn check(files: &Files) -> Vec<Check> {
+pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>) -> Vec<Check> {
     let npus: Vec<Node> = Node::accelerators(files).into_iter().filter(Node::is_amdxdna).collect();
     let mut all = Vec::new();
     for (i, node) in npus.iter().enumerate() {
@@ -49,7 +51,7 @@ pub(super) fn check(files: &Files) -> Vec<Check> {
     } else {
         check_locked_memory(&mut checks);
     }
-    check_xrt(&mut checks, files);
+    check_xrt(&mut checks, xrt, &npus);
     all.extend(checks.all);
     all
 }
@@ -182,16 +184,48 @@ fn check_locked_memory(checks: &mut Checks) {
     }
 }
 
-/// libxrt's version, from the name of its file.
-fn check_xrt(checks: &mut Checks, files: &Files) {
-    let names = |folder: &str| files.list(folder).unwrap_or_default();
-    let found = LIBRARIES.iter().find_map(|folder| {
-        let versions = names(folder).into_iter().filter(|n| n.starts_with(XRT));
-        versions.max_by_key(String::len).map(|n| n.trim_start_matches("libxrt_coreutil.so.").to_owned())
+/// Loads libxrt where it is there, and asks it for its devices.
+pub(super) fn ask_xrt() -> std::result::Result<Xrt, Missing> {
+    let library = Library::load()?;
+    let devices = library.count().and_then(|count| {
+        (0..count.min(MOST_DEVICES))
+            .map(|i| {
+                let device = library.open(&i.to_string())?;
+                Ok((device.name()?, device.slot()?))
+            })
+            .collect()
     });
-    let without = "this build has no bridge to it: Kiln reaches the NPU through the kernel's own interface";
-    match found {
-        Some(version) => checks.skip("xrt", format!("libxrt {version} is installed; {without}")),
-        None => checks.skip("xrt", format!("libxrt is not installed; {without}")),
+    Ok(Xrt { version: library.version(), devices })
+}
+
+/// Whether libxrt can be used, and whether it reaches the NPUs that the kernel shows.
+fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<Xrt, Missing>, npus: &[Node]) {
+    const WITHOUT: &str = "Kiln reaches the NPU through the kernel's own interface";
+    let xrt = match xrt {
+        Ok(xrt) => xrt,
+        Err(e @ Missing::Unloadable(_)) => return checks.warn("xrt", format!("{e}; {WITHOUT}"), e.remedy()),
+        Err(e) if npus.is_empty() => return checks.skip("xrt", format!("{e}; {WITHOUT}")),
+        Err(e) => return checks.unseen("xrt", format!("{e}; {WITHOUT}"), e.remedy()),
+    };
+    let [major, minor, patch] = xrt.version;
+    let version = format!("libxrt {major}.{minor}.{patch}");
+    match &xrt.devices {
+        Err(e) => checks.warn("xrt", format!("{version}: {}", e.parts().0), e.parts().1),
+        Ok(devices) => {
+            let shown: Vec<String> = devices.iter().map(|(name, slot)| format!("{name} at {slot}")).collect();
+            let unseen = npus.iter().find(|n| !n.slot.is_empty() && !devices.iter().any(|(_, slot)| *slot == n.slot));
+            match unseen {
+                Some(npu) => checks.warn(
+                    "xrt",
+                    format!("{version} does not find the NPU at {}: {}", npu.slot, or_none(&shown)),
+                    "install libxrt-npu2 of the same version, and give this user the accel node",
+                ),
+                None => checks.ok("xrt", format!("{version}: {}", or_none(&shown))),
+            }
+        }
     }
+}
+
+fn or_none(devices: &[String]) -> String {
+    if devices.is_empty() { "no device".into() } else { devices.join(", ") }
 }

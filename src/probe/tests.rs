@@ -2,14 +2,21 @@
 
 use super::testing::{Machine, all_files, names};
 use super::{Check, Verdict, gpu, npu, share, system};
-use crate::machine::files::Files;
+use crate::machine::files::{Files, is_obeyed};
 use crate::sys::fake::Fake;
+use crate::sys::xrt::Missing;
 use nix::errno::Errno;
 use std::fs;
 
 /// Every check that needs no Vulkan.
 fn checks(files: &Files) -> Vec<Check> {
-    [system::check(files), gpu::check(files, false), npu::check(files), share::check(files, None)].concat()
+    [
+        system::check(files),
+        gpu::check(files, false),
+        npu::check(files, &Err(Missing::NotInstalled)),
+        share::check(files, None),
+    ]
+    .concat()
 }
 
 fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
@@ -25,7 +32,7 @@ fn assert_sound(checks: &[Check], what: &str) {
     for c in checks {
         let texts = [Some(&c.name), Some(&c.evidence), c.remedy.as_ref()];
         for text in texts.into_iter().flatten() {
-            assert!(!text.is_empty() && !text.chars().any(char::is_control), "{what}: {c:?}");
+            assert!(!text.is_empty() && !text.chars().any(is_obeyed), "{what}: {c:?}");
         }
         let needs_remedy = matches!(c.verdict, Verdict::Warn | Verdict::Fail);
         assert!(!needs_remedy || c.remedy.is_some(), "{what}: {c:?}");
@@ -117,7 +124,19 @@ fn every_file_may_be_absent_empty_huge_binary_a_directory_or_a_pipe() {
             continue;
         }
         let original = fs::read(&path).unwrap();
-        for kind in ["absent", "empty", "huge", "binary", "escape", "huge number", "directory", "pipe"] {
+        for kind in [
+            "absent",
+            "empty",
+            "huge",
+            "binary",
+            "escape",
+            "turned",
+            "huge number",
+            "negative",
+            "zero",
+            "directory",
+            "pipe",
+        ] {
             fs::remove_file(&path).unwrap();
             match kind {
                 "absent" => {}
@@ -125,6 +144,9 @@ fn every_file_may_be_absent_empty_huge_binary_a_directory_or_a_pipe() {
                 "huge" => fs::write(&path, "9".repeat(1 << 20)).unwrap(),
                 "binary" => fs::write(&path, [0xff, 0x00, 0x80, 0x0a]).unwrap(),
                 "escape" => fs::write(&path, "\u{1b}]0;owned\u{7}\n").unwrap(),
+                "turned" => fs::write(&path, "0x\u{202e}1\n").unwrap(),
+                "negative" => fs::write(&path, format!("{}\n", i64::MIN)).unwrap(),
+                "zero" => fs::write(&path, "0\n").unwrap(),
                 "huge number" => fs::write(&path, format!("{}\n", u64::MAX)).unwrap(),
                 "directory" => fs::create_dir(&path).unwrap(),
                 _ => nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
@@ -271,6 +293,23 @@ fn a_gpu_that_vulkan_reaches_without_a_render_node_is_no_warning() {
 }
 
 #[test]
+fn an_nvidia_gpu_that_vulkan_does_not_reach_is_a_warning_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Files::under(dir.path());
+    let gpu = files.at("/proc/driver/nvidia/gpus/0000:01:00.0");
+    fs::create_dir_all(&gpu).unwrap();
+    fs::write(gpu.join("information"), "Model: \t NVIDIA H200\n").unwrap();
+    let checks = self::checks(&files);
+    assert_sound(&checks, "NVIDIA");
+    let found = find(&checks, "gpu");
+    assert_eq!(
+        (found.verdict, found.evidence.as_str()),
+        (Verdict::Warn, "NVIDIA H200 is at 0000:01:00.0, and Vulkan does not reach it")
+    );
+    assert_eq!(find(&gpu::check(&files, true), "gpu").verdict, Verdict::Skip);
+}
+
+#[test]
 fn two_gpus_are_both_looked_at() {
     let machine = Machine::new("8945hs");
     // A discrete one of another driver beside the APU, and one that no driver has taken.
@@ -387,4 +426,37 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
 #[test]
 fn there_is_a_machine_for_each_profile() {
     assert_eq!(names().collect::<Vec<_>>(), ["8945hs", "890m", "8060s"]);
+}
+
+#[test]
+fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
+    let machine = Machine::new("8945hs");
+    let (here, nowhere) = (machine.files.clone(), Files::under("/nonexistent"));
+    let slot = "0000:c7:00.1";
+    let found = |devices| Ok(npu::Xrt { version: [2, 25, 0], devices });
+    let device = |slot: &str| vec![("RyzenAI-npu1".to_owned(), slot.to_owned())];
+    let failed = || crate::Error::device("libxrt failed to open device 0: no \u{1b}[1mmemory", "see `dmesg`");
+    let cases = [
+        (&here, Err(Missing::NotBuilt("no headers".into())), Verdict::Skip, "no bridge to libxrt: no headers; Kiln"),
+        (&here, Err(Missing::NotInstalled), Verdict::Skip, "libxrt is not installed; Kiln reaches"),
+        (&nowhere, Err(Missing::NotInstalled), Verdict::Skip, "libxrt is not installed"),
+        (&here, Err(Missing::Unloadable("libuuid.so.1: gone\n".into())), Verdict::Warn, "loaded: libuuid.so.1: gone"),
+        (&here, found(Ok(device(slot))), Verdict::Ok, "libxrt 2.25.0: RyzenAI-npu1 at 0000:c7:00.1"),
+        (
+            &here,
+            found(Ok(device("0000:01:00.0"))),
+            Verdict::Warn,
+            "does not find the NPU at 0000:c7:00.1: RyzenAI-npu1",
+        ),
+        (&here, found(Ok(Vec::new())), Verdict::Warn, "does not find the NPU at 0000:c7:00.1: no device"),
+        (&nowhere, found(Ok(Vec::new())), Verdict::Ok, "libxrt 2.25.0: no device"),
+        (&here, found(Err(failed())), Verdict::Warn, "libxrt 2.25.0: libxrt failed to open device 0: no  [1mmemory"),
+    ];
+    for (files, xrt, verdict, words) in cases {
+        let checks = npu::check(files, &xrt);
+        assert_sound(&checks, words);
+        let found = find(&checks, "npu.xrt");
+        assert!(found.verdict == verdict && found.evidence.contains(words), "{words}: {found:?}");
+        assert!(verdict == Verdict::Ok || std::ptr::eq(files, &nowhere) || found.remedy.is_some(), "{found:?}");
+    }
 }

@@ -1,6 +1,8 @@
 //! The kernel's drivers, as far as Vulkan does not reach them: dma-buf, fences, amdgpu and amdxdna. The only place that
 //! includes the generated bindings.
 //!
+//! libxrt, where it is installed, is reached through a bridge in C++ ([`xrt`]).
+//!
 //! Three strata: `bindings` (what bindgen made of ffi/drivers.h), one unsafe function per ioctl (`raw`), and safe types
 //! above that own or borrow their file descriptor.
 
@@ -18,6 +20,7 @@ pub mod npu_program;
 mod raw;
 #[cfg(test)]
 mod tests;
+pub mod xrt;
 
 /// ffi/bindings.rs, with every structure's size and offsets asserted.
 #[allow(missing_docs, non_camel_case_types, non_snake_case, dead_code, clippy::all)]

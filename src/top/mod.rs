@@ -7,7 +7,7 @@ mod tests;
 pub mod view;
 
 use crate::machine::files::{Files, Reading};
-use crate::machine::nodes::{Node, gfx_name};
+use crate::machine::nodes::{Node, Nvidia, gfx_name};
 use crate::status::{self, Status};
 use crate::sys::amdgpu::{self, Sensor};
 use crate::sys::{amdxdna, drm};
@@ -150,8 +150,14 @@ impl Sampler {
         let now = Instant::now();
         let seconds = self.last.replace(now).map(|last| (now - last).as_secs_f64()).filter(|&s| s > 0.0);
         let clients = clients::find(&self.files);
-        let gpus: Vec<GpuSample> =
-            Node::gpus(&self.files).iter().map(|node| self.sample_gpu(node, &clients, seconds)).collect();
+        let nodes = Node::gpus(&self.files);
+        let mut gpus: Vec<GpuSample> = nodes.iter().map(|node| self.sample_gpu(node, &clients, seconds)).collect();
+        for nvidia in Nvidia::all(&self.files) {
+            match nodes.iter().position(|node| node.slot == nvidia.slot) {
+                Some(i) => gpus[i].name = name_of(&nodes[i].name, nvidia.model),
+                None => gpus.push(closed(name_of(&nvidia.slot, nvidia.model))),
+            }
+        }
         self.engine_ns = clients.into_iter().map(|c| ((c.slot, c.id), c.engine_ns)).collect();
         let nodes = Node::accelerators(&self.files);
         self.npus.retain(|path, _| nodes.iter().any(|n| n.path == *path));
@@ -191,6 +197,7 @@ impl Sampler {
         let nothing = gpu.busy.is_none() && gpu.vram.is_none() && gpu.power.is_none();
         gpu.fault = nothing.then(|| match node.is_amdgpu() {
             true => busy.err().map_or_else(|| "it says nothing".into(), |f| format!("it says nothing: {f}")),
+            false if node.driver == "nvidia" => CLOSED.into(),
             false if node.driver.is_empty() => "its driver says nothing in sysfs".into(),
             false => format!("its driver, {}, says nothing in sysfs", node.driver),
         });
@@ -274,6 +281,30 @@ impl Sampler {
             }
         }
         npu
+    }
+}
+
+/// What is known of a GPU of NVIDIA's driver: Kiln does not ask its library.
+const CLOSED: &str = "its driver keeps load, memory, clocks and power to itself: `nvidia-smi` shows them";
+
+fn name_of(node: &str, model: Option<String>) -> String {
+    model.map_or_else(|| node.to_owned(), |model| format!("{node} {model}"))
+}
+
+/// A GPU of which there is nothing but its name.
+fn closed(name: String) -> GpuSample {
+    GpuSample {
+        name,
+        driver: "nvidia".into(),
+        busy: None,
+        engine_mhz: None,
+        memory_mhz: None,
+        power: None,
+        temperature: None,
+        vram: None,
+        gtt: None,
+        processes: Vec::new(),
+        fault: Some(CLOSED.into()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sampler on machines that are whole, that lose devices, and that have none.
 
 use super::{Sampler, view};
-use crate::machine::files::Files;
+use crate::machine::files::{Files, is_obeyed};
 use crate::probe::testing::{Machine, all_files};
 use crate::sys::bindings as b;
 use crate::sys::fake::{Fake, XDNA_ARRAY, bytes};
@@ -35,7 +35,7 @@ fn text(sampler: &mut Sampler) -> String {
     serde_json::to_string(&sample).unwrap();
     let lines = view::lines(&sample);
     let text: String = lines.iter().map(|l| format!("{l}\n")).collect();
-    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    assert!(!text.chars().any(|c| is_obeyed(c) && c != '\n'), "{text:?}");
     text
 }
 
@@ -136,7 +136,8 @@ fn whatever_the_files_hold_a_sample_is_taken() {
             continue;
         }
         let original = fs::read(&path).unwrap();
-        for content in [&b""[..], b"\xff\x00", b"18446744073709551615\n", b"-1\n", &[b'x'; 300_000]] {
+        let turned = "\u{202e}1".as_bytes();
+        for content in [&b""[..], b"\xff\x00", b"18446744073709551615\n", b"-1\n", b"0\n", turned, &[b'x'; 300_000]] {
             fs::write(&path, content).unwrap();
             text(&mut sampler);
         }
@@ -154,6 +155,61 @@ fn two_gpus_make_no_energy_per_token_and_one_of_another_driver_is_named() {
     fs::write(other, "DRIVER=nvidia\nPCI_SLOT_NAME=0000:01:00.0\n").unwrap();
     let sample = Sampler::new(machine.files.clone()).sample();
     assert_eq!(sample.gpus.len(), 2);
-    assert_eq!(sample.gpus[1].fault.as_deref(), Some("its driver, nvidia, says nothing in sysfs"));
+    assert!(sample.gpus[1].fault.as_deref().unwrap().contains("nvidia-smi"), "{sample:?}");
     assert_eq!(sample.kilns[0].joules_per_token, None);
+}
+
+#[test]
+fn a_gpu_of_nvidias_driver_is_named_however_little_of_it_is_seen() {
+    let put = |files: &Files, path: &str, text: &str| {
+        let at = files.at(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(at, text).unwrap();
+    };
+    // Its information as the driver's documentation has it; on the bus; and a node alone, as in some containers.
+    let by_proc = |files: &Files| {
+        let text = "Model: \t\t NVIDIA H200\nIRQ:   \t\t 164\nDevice Minor: \t 0\n";
+        put(files, "/proc/driver/nvidia/gpus/0000:01:00.0/information", text);
+    };
+    let by_bus = |files: &Files| {
+        for (name, value) in [("vendor", "0x10de"), ("device", "0x2335"), ("class", "0x030200")] {
+            put(files, &format!("/sys/bus/pci/devices/0000:01:00.0/{name}"), value);
+        }
+        let driver = files.at("/sys/bus/pci/devices/0000:01:00.0/driver");
+        std::os::unix::fs::symlink("../../drivers/nvidia", driver).unwrap();
+    };
+    for (in_proc, on_bus, name) in [
+        (true, false, "0000:01:00.0 NVIDIA H200"),
+        (false, true, "0000:01:00.0"),
+        (true, true, "0000:01:00.0 NVIDIA H200"),
+        (false, false, "nvidia0"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files::under(dir.path());
+        put(&files, "/dev/nvidia0", "");
+        put(&files, "/dev/nvidiactl", "");
+        if in_proc {
+            by_proc(&files);
+        }
+        if on_bus {
+            by_bus(&files);
+        }
+        let mut sampler = Sampler::new(files.clone());
+        let sample = sampler.sample();
+        let names: Vec<&str> = sample.gpus.iter().map(|g| g.name.as_str()).collect();
+        assert_eq!((names, sample.gpus[0].busy), (vec![name], None));
+        let shown = text(&mut sampler);
+        assert!(
+            shown.starts_with(&format!("GPU {name}  its driver keeps load")) && !shown.contains("no GPU"),
+            "{shown}"
+        );
+        // With a render node besides it is one GPU still.
+        if name.starts_with("0000") {
+            let uevent = "DRIVER=nvidia\nPCI_SLOT_NAME=0000:01:00.0\n";
+            put(&files, "/sys/class/drm/renderD128/device/uevent", uevent);
+            let sample = sampler.sample();
+            assert_eq!(sample.gpus.len(), 1, "{sample:?}");
+            assert_eq!(sample.gpus[0].name, name.replace("0000:01:00.0", "renderD128"));
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! A sample as lines: what the terminal shows over and over, and `--once` prints.
 
 use super::{ContextSample, Fill, GpuSample, KilnSample, NpuSample, Process, Sample};
+use crate::machine::files::plain;
 use crate::plan::bytes;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -32,11 +33,6 @@ pub fn lines(sample: &Sample) -> Vec<Line<'static>> {
         out.push(faint("no Kiln is running"));
     }
     out
-}
-
-/// A name on its way to a terminal: others chose it.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn faint(text: impl Into<String>) -> Line<'static> {

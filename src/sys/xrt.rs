@@ -1,0 +1,470 @@
+//! libxrt, AMD's library for the NPU: devices, programs with their hardware context, buffers and runs.
+//!
+//! What is needed of it exists in C++ alone, so a bridge (ffi/xrt) stands between: a shared object with a C face that lets
+//! no exception through. It is compiled where libxrt's headers are there, lies inside the executable, which so needs
+//! neither libxrt nor C++ to start, and is loaded beside libxrt the first time that it is asked for.
+
+mod load;
+
+use super::bindings as b;
+use crate::machine::files::plain;
+use crate::{Error, Result};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The library that the bridge is linked with.
+pub const NAME: &str = "libxrt_coreutil.so.2";
+/// Where it may lie beside the loader's own folders: AMD's packages tell the loader nothing of it.
+const FOLDERS: [&str; 2] = ["/opt/xilinx/xrt/lib", "/opt/xilinx/xrt/lib64"];
+
+/// The bridge, or why this build has none.
+#[cfg(kiln_xrt)]
+const BRIDGE: std::result::Result<&[u8], &str> = Ok(include_bytes!(env!("KILN_XRT_BRIDGE")));
+/// The bridge, or why this build has none.
+#[cfg(not(kiln_xrt))]
+const BRIDGE: std::result::Result<&[u8], &str> = Err(env!("KILN_XRT_LACKS"));
+
+/// Why libxrt cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    /// The bridge is not in this build; why.
+    #[error("this build has no bridge to libxrt: {0}")]
+    NotBuilt(String),
+    /// libxrt is not on this machine.
+    #[error("libxrt is not installed")]
+    NotInstalled,
+    /// It is there and cannot be loaded; why.
+    #[error("libxrt cannot be loaded: {0}")]
+    Unloadable(String),
+}
+
+impl Missing {
+    /// What a user can do.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Missing::NotBuilt(_) => "build Kiln where libxrt-dev, uuid-dev and g++ are installed",
+            Missing::NotInstalled => {
+                "install libxrt2 and libxrt-npu2 (from Debian 13's backports), or AMD's own package"
+            }
+            Missing::Unloadable(_) => {
+                "install libxrt 2.25 or newer with all that it needs (`ldd` shows what is missing)"
+            }
+        }
+    }
+}
+
+impl From<Missing> for Error {
+    fn from(missing: Missing) -> Error {
+        Error::device(missing.to_string(), missing.remedy())
+    }
+}
+
+/// libxrt, loaded.
+#[derive(Debug)]
+pub struct Library {
+    face: b::kiln_xrt_face,
+    version: [u32; 3],
+}
+
+/// Calls a function of the face: `Ok` with its status unless it failed, else what it said.
+macro_rules! call {
+    ($library:expr, $what:expr, $function:ident($($argument:expr),*)) => {{
+        let mut why = b::kiln_xrt_text::default();
+        let status = match $library.face.$function {
+            // SAFETY: the face is the bridge's own; objects are alive, as their owners here are, and every other pointer
+            // is valid for the call and of the size that is said.
+            Some(function) => unsafe { function($($argument,)* &mut why) },
+            None => b::KILN_XRT_FAILED as c_int,
+        };
+        judge($what, status, &why)
+    }};
+}
+
+/// A status that is no failure.
+fn judge(what: &str, status: c_int, why: &b::kiln_xrt_text) -> Result<u32> {
+    match u32::try_from(status) {
+        Ok(status @ (b::KILN_XRT_DONE | b::KILN_XRT_LATE)) => Ok(status),
+        _ => Err(Error::device(
+            format!("libxrt failed to {what}: {}", text(why)),
+            "see the kernel's log (`dmesg`), or use --npu-api kernel, or --npu off",
+        )),
+    }
+}
+
+/// Text of the bridge on one line.
+fn text(text: &b::kiln_xrt_text) -> String {
+    let bytes = text.bytes.map(|c| c as u8);
+    let said = CStr::from_bytes_until_nul(&bytes).map(|t| t.to_string_lossy().into_owned()).unwrap_or_default();
+    let said = plain(&said);
+    if said.trim().is_empty() { "without a word".into() } else { said.trim().to_owned() }
+}
+
+/// Text for the bridge.
+fn c_string(what: &str, text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| Error::input(format!("{what} has a zero byte"), "name another"))
+}
+
+impl Library {
+    /// libxrt, loaded once and kept: it has threads and state of its own that no unloading would survive.
+    ///
+    /// # Errors
+    /// Why it cannot be used, the same each time.
+    pub fn load() -> std::result::Result<&'static Library, Missing> {
+        static LOADED: OnceLock<std::result::Result<Library, Missing>> = OnceLock::new();
+        let loaded = LOADED.get_or_init(|| {
+            let bridge = BRIDGE.map_err(|why| Missing::NotBuilt(why.into()))?;
+            let beside = FOLDERS.iter().map(|folder| Path::new(folder).join(NAME));
+            // SAFETY: the bridge was compiled from its source by this build.
+            unsafe { Library::of(bridge, &[vec![PathBuf::from(NAME)], beside.collect()].concat()) }
+        });
+        loaded.as_ref().map_err(Missing::clone)
+    }
+
+    /// Loads the first of `candidates` (a path, or a name that the loader finds) that is there, and `bridge`, the bytes of
+    /// a shared object that needs it.
+    ///
+    /// # Errors
+    /// Not installed: there is none of them. Unloadable: it, or the bridge, could not be loaded.
+    ///
+    /// # Safety
+    /// `bridge`, if it exports a face (`KILN_XRT_FACE`), is ffi/xrt/kiln_xrt.cpp, compiled.
+    pub unsafe fn of(bridge: &[u8], candidates: &[PathBuf]) -> std::result::Result<Library, Missing> {
+        // Kept for good, even where what follows fails: what its initialisers began cannot be undone.
+        std::mem::forget(load::open_first(candidates)?);
+        let bridge = load::open_bytes(bridge).map_err(Missing::Unloadable)?;
+        // SAFETY: under this name the bridge exports the face, with the type that its header declares.
+        let face = unsafe { bridge.get::<*const b::kiln_xrt_face>(b::KILN_XRT_FACE) };
+        let face = face.map_err(|e| Missing::Unloadable(e.to_string()))?;
+        // SAFETY: the symbol's address is the face itself, which is constant and stays loaded.
+        let face = unsafe { face.into_raw().cast::<b::kiln_xrt_face>().as_ref() };
+        let face = *face.ok_or_else(|| Missing::Unloadable("the bridge has no face".into()))?;
+        std::mem::forget(bridge);
+        let mut library = Library { face, version: [0; 3] };
+        let mut version = [0; 3];
+        call!(library, "say its version", version(version.as_mut_ptr()))
+            .map_err(|e| Missing::Unloadable(e.parts().0.to_owned()))?;
+        library.version = version;
+        Ok(library)
+    }
+
+    /// Major, minor and patch level.
+    pub fn version(&self) -> [u32; 3] {
+        self.version
+    }
+
+    /// How many devices it finds.
+    ///
+    /// # Errors
+    /// Device: libxrt's own.
+    pub fn count(&self) -> Result<u32> {
+        let mut devices = 0;
+        call!(self, "count its devices", count(&mut devices))?;
+        Ok(devices)
+    }
+
+    /// Opens a device by its place on the bus, as in `0000:c6:00.1`, or by its index.
+    ///
+    /// # Errors
+    /// Device: there is none, or it does not open.
+    pub fn open(&self, which: &str) -> Result<Device<'_>> {
+        let (name, mut device) = (c_string("the device's name", which)?, null_mut());
+        let what = format!("open device {which}");
+        call!(self, &what, open(name.as_ptr(), &mut device))?;
+        Ok(Device(Owned::new(self, &what, device, self.face.close_device)?))
+    }
+}
+
+/// An object of the bridge's, closed when dropped.
+#[derive(Debug)]
+struct Owned<'x, T> {
+    library: &'x Library,
+    object: NonNull<T>,
+    close: Option<unsafe extern "C" fn(*mut T)>,
+}
+
+impl<'x, T> Owned<'x, T> {
+    fn new(
+        library: &'x Library,
+        what: &str,
+        object: *mut T,
+        close: Option<unsafe extern "C" fn(*mut T)>,
+    ) -> Result<Self> {
+        let object = NonNull::new(object).ok_or_else(|| {
+            Error::device(format!("libxrt failed to {what}: it gave nothing"), "report this, and use --npu-api kernel")
+        })?;
+        Ok(Owned { library, object, close })
+    }
+
+    fn get(&self) -> *mut T {
+        self.object.as_ptr()
+    }
+}
+
+impl<T> Drop for Owned<'_, T> {
+    fn drop(&mut self) {
+        if let Some(close) = self.close {
+            // SAFETY: the object is this value's own, made by the bridge that closes it.
+            unsafe { close(self.get()) };
+        }
+    }
+}
+
+/// A device.
+#[derive(Debug)]
+pub struct Device<'x>(Owned<'x, b::kiln_xrt_device>);
+
+/// A program on a device: an xclbin, and a hardware context that holds its columns.
+#[derive(Debug)]
+pub struct Program<'x>(Owned<'x, b::kiln_xrt_program>);
+
+/// A kernel of a program.
+#[derive(Debug)]
+pub struct Kernel<'x>(Owned<'x, b::kiln_xrt_kernel>);
+
+/// Memory that host and NPU reach. Its bytes are copied in and out: the NPU may be at work on them.
+#[derive(Debug)]
+pub struct Buffer<'x> {
+    owned: Owned<'x, b::kiln_xrt_buffer>,
+    bytes: NonNull<u8>,
+    size: usize,
+}
+
+/// A kernel with its arguments, which it keeps alive.
+#[derive(Debug)]
+pub struct Run<'x>(Owned<'x, b::kiln_xrt_run>);
+
+/// What a buffer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Instructions, in the NPU's own heap.
+    Instructions,
+    /// Data, in the host's memory.
+    Data,
+}
+
+impl<'x> Device<'x> {
+    /// What it calls itself, as in `RyzenAI-npu1`.
+    ///
+    /// # Errors
+    /// Device: libxrt's own.
+    pub fn name(&self) -> Result<String> {
+        self.describe().map(|d| d.0)
+    }
+
+    /// Where it is on the bus, as in `0000:c6:00.1`.
+    ///
+    /// # Errors
+    /// Device: libxrt's own.
+    pub fn slot(&self) -> Result<String> {
+        self.describe().map(|d| d.1)
+    }
+
+    fn describe(&self) -> Result<(String, String)> {
+        let (mut name, mut slot) = (b::kiln_xrt_text::default(), b::kiln_xrt_text::default());
+        call!(self.0.library, "describe a device", describe(self.0.get(), &mut name, &mut slot))?;
+        Ok((text(&name), text(&slot)))
+    }
+
+    /// Registers `xclbin` and makes a hardware context for it.
+    ///
+    /// # Errors
+    /// Device: it is no xclbin, or no columns are free for it.
+    pub fn load(&self, xclbin: &[u8]) -> Result<Program<'x>> {
+        let (library, mut program) = (self.0.library, null_mut());
+        let (bytes, size) = (xclbin.as_ptr().cast::<c_void>(), xclbin.len() as u64);
+        call!(library, "load a program", load(self.0.get(), bytes, size, &mut program))?;
+        Ok(Program(Owned::new(library, "load a program", program, library.face.close_program)?))
+    }
+}
+
+impl<'x> Program<'x> {
+    /// A kernel by name.
+    ///
+    /// # Errors
+    /// Device: the xclbin has none of that name.
+    pub fn kernel(&self, name: &str) -> Result<Kernel<'x>> {
+        let (library, mut kernel) = (self.0.library, null_mut());
+        let (text, what) = (c_string("the kernel's name", name)?, format!("find kernel {name}"));
+        call!(library, &what, find_kernel(self.0.get(), text.as_ptr(), &mut kernel))?;
+        Ok(Kernel(Owned::new(library, &what, kernel, library.face.close_kernel)?))
+    }
+
+    /// A buffer of `size` bytes in `group`, the memory of the argument that it is for ([`Kernel::group`]).
+    ///
+    /// # Errors
+    /// Device: libxrt's own.
+    pub fn allocate(&self, size: u64, kind: Kind, group: i32) -> Result<Buffer<'x>> {
+        let (library, mut buffer) = (self.0.library, null_mut());
+        let kind = match kind {
+            Kind::Instructions => b::KILN_XRT_INSTRUCTIONS,
+            Kind::Data => b::KILN_XRT_DATA,
+        };
+        let what = format!("allocate {size} bytes");
+        call!(library, &what, allocate(self.0.get(), size, kind as i32, group, &mut buffer))?;
+        Buffer::new(Owned::new(library, &what, buffer, library.face.close_buffer)?)
+    }
+
+    /// Takes a dma-buf in.
+    ///
+    /// # Errors
+    /// Device: libxrt's own.
+    pub fn import(&self, dma_buf: BorrowedFd<'_>) -> Result<Buffer<'x>> {
+        let (library, mut buffer) = (self.0.library, null_mut());
+        let what = "import a dma-buf";
+        call!(library, what, import_fd(self.0.get(), dma_buf.as_raw_fd(), &mut buffer))?;
+        Buffer::new(Owned::new(library, what, buffer, library.face.close_buffer)?)
+    }
+}
+
+impl<'x> Kernel<'x> {
+    /// The memory group of an argument.
+    ///
+    /// # Errors
+    /// Device: it has no such argument.
+    pub fn group(&self, argument: i32) -> Result<i32> {
+        let mut group = 0;
+        call!(self.0.library, "find an argument's memory", group(self.0.get(), argument, &mut group))?;
+        Ok(group)
+    }
+
+    /// A run of it, without arguments yet.
+    ///
+    /// # Errors
+    /// Device: libxrt's own.
+    pub fn run(&self) -> Result<Run<'x>> {
+        let (library, mut run) = (self.0.library, null_mut());
+        call!(library, "make a run", make_run(self.0.get(), &mut run))?;
+        Ok(Run(Owned::new(library, "make a run", run, library.face.close_run)?))
+    }
+}
+
+impl<'x> Buffer<'x> {
+    fn new(owned: Owned<'x, b::kiln_xrt_buffer>) -> Result<Buffer<'x>> {
+        let (mut bytes, mut size) = (null_mut(), 0);
+        call!(owned.library, "map a buffer", map(owned.get(), &mut bytes, &mut size))?;
+        match (NonNull::new(bytes.cast()), usize::try_from(size)) {
+            (Some(bytes), Ok(size)) => Ok(Buffer { owned, bytes, size }),
+            _ => Err(Error::device("libxrt failed to map a buffer", "use --npu-api kernel")),
+        }
+    }
+
+    /// Bytes of it.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether `length` bytes from `offset` on lie in it.
+    fn check(&self, offset: usize, length: usize) -> Result<()> {
+        match offset.checked_add(length) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(Error::input(
+                format!("{length} bytes at {offset} are not in an NPU buffer of {}", self.size),
+                "report this",
+            )),
+        }
+    }
+
+    /// Copies `bytes` to `offset` on; [`Buffer::to_device`] shows them to the NPU.
+    ///
+    /// # Errors
+    /// Input: they do not fit.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len())?;
+        // SAFETY: the range lies in the mapping, which lives as long as the buffer, and is not this slice.
+        unsafe { self.bytes.as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies what is at `offset` on into `bytes`, after [`Buffer::to_host`] if the NPU wrote it.
+    ///
+    /// # Errors
+    /// Input: there are not so many.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.check(offset, bytes.len())?;
+        // SAFETY: as for writing.
+        unsafe { self.bytes.as_ptr().add(offset).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Makes what the host wrote visible to the NPU.
+    ///
+    /// # Errors
+    /// Device: libxrt's own.
+    pub fn to_device(&mut self) -> Result<()> {
+        self.sync(b::KILN_XRT_TO_DEVICE)
+    }
+
+    /// Makes what the NPU wrote visible to the host.
+    ///
+    /// # Errors
+    /// Device: libxrt's own.
+    pub fn to_host(&mut self) -> Result<()> {
+        self.sync(b::KILN_XRT_TO_HOST)
+    }
+
+    fn sync(&mut self, direction: u32) -> Result<()> {
+        let size = self.size as u64;
+        call!(self.owned.library, "synchronise a buffer", sync(self.owned.get(), direction as i32, 0, size)).map(drop)
+    }
+
+    /// Its dma-buf, for other drivers.
+    ///
+    /// # Errors
+    /// Device: it lies where none else can reach it.
+    pub fn export(&mut self) -> Result<OwnedFd> {
+        let (what, mut fd) = ("export a dma-buf", -1);
+        call!(self.owned.library, what, export_fd(self.owned.get(), &mut fd))?;
+        let failed =
+            |e: &dyn std::fmt::Display| Error::device(format!("libxrt failed to {what}: {e}"), "use --npu-api kernel");
+        if fd < 0 {
+            return Err(failed(&"it gave no descriptor"));
+        }
+        // SAFETY: the descriptor is the buffer's, and open as long as this is.
+        let theirs = unsafe { BorrowedFd::borrow_raw(fd) };
+        theirs.try_clone_to_owned().map_err(|e| failed(&e))
+    }
+}
+
+impl Run<'_> {
+    /// Gives it a buffer, which lives on until the run goes or is given another.
+    ///
+    /// # Errors
+    /// Device: the kernel has no such argument.
+    pub fn set_buffer(&mut self, argument: i32, buffer: &Buffer<'_>) -> Result<()> {
+        let (run, buffer) = (self.0.get(), buffer.owned.get());
+        call!(self.0.library, "set a run's buffer", set_buffer(run, argument, buffer)).map(drop)
+    }
+
+    /// Gives it a number.
+    ///
+    /// # Errors
+    /// As [`Run::set_buffer`].
+    pub fn set_number<T: bytemuck::Pod>(&mut self, argument: i32, number: T) -> Result<()> {
+        let bytes = bytemuck::bytes_of(&number);
+        let (at, size) = (bytes.as_ptr().cast::<c_void>(), bytes.len() as u64);
+        call!(self.0.library, "set a run's number", set_number(self.0.get(), argument, at, size)).map(drop)
+    }
+
+    /// Starts it, and does not wait.
+    ///
+    /// # Errors
+    /// Device: libxrt's own.
+    pub fn start(&mut self) -> Result<()> {
+        call!(self.0.library, "start a run", start(self.0.get())).map(drop)
+    }
+
+    /// Waits until it has ended, or `timeout` is over: `false`. Then the NPU may be at work on its buffers still.
+    ///
+    /// # Errors
+    /// Device: it ended in failure.
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        // 0 is for ever.
+        let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).max(1);
+        let status = call!(self.0.library, "finish a run", wait(self.0.get(), milliseconds))?;
+        Ok(status == b::KILN_XRT_DONE)
+    }
+}

@@ -1,0 +1,172 @@
+// A FAKE of libxrt: not AMD's (fake.h). One device; memory has a host's side and a device's, which only `sync` makes equal;
+// the kernel `add` adds argument 2 (a u32) to the bytes of argument 0 and puts them into argument 1.
+
+#include "xrt/fake.h"
+
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace {
+
+// What the next calls throw; 0: nothing.
+int failure = 0;
+int alive = 0;
+
+struct empty_exception : std::exception {
+    const char *what() const noexcept override { return ""; }
+};
+
+void step()
+{
+    switch (failure) {
+    case 1: throw std::runtime_error("the fake\nfails \033[31mas told");
+    case 2: throw 42;
+    case 3: throw std::bad_alloc();
+    case 4: throw std::string("no exception of the standard's");
+    case 5: throw empty_exception();
+    case 6: throw std::runtime_error(std::string(5000, 'x'));
+    default: break;
+    }
+}
+
+}
+
+extern "C" FAKE void fake_fail(int how) { failure = how; }
+extern "C" FAKE int fake_alive() { return alive; }
+
+namespace xrt {
+
+unsigned int version::major() { step(); return 2; }
+unsigned int version::minor() { return 99; }
+unsigned int version::patch() { return 7; }
+unsigned int system::enumerate_devices() { step(); return 1; }
+
+xclbin::xclbin(const std::vector<char> &data) : bytes(data)
+{
+    step();
+    if (data.size() < 8 || std::memcmp(data.data(), "xclbin2", 8) != 0) throw std::runtime_error("Invalid xclbin");
+}
+
+device::device(const std::string &bdf) : place(bdf)
+{
+    step();
+    if (bdf != "0000:c6:00.1" && bdf != "0") throw std::runtime_error("No such device with index '" + bdf + "'");
+}
+
+uuid device::register_xclbin(const xclbin &) { step(); return uuid{5}; }
+
+std::string device::describe(info::device what) const
+{
+    step();
+    return what == info::device::name ? "Fake\n\033[2JNPU" : "0000:c6:00.1";
+}
+
+hw_context::hw_context(const device &, const uuid &id) : number(id.number)
+{
+    step();
+    if (number != 5) throw std::runtime_error("an id that was not registered");
+}
+
+kernel::kernel(const hw_context &context, const std::string &which) : name(which)
+{
+    step();
+    const bool known = which == "add" || which == "slow" || which == "broken";
+    if (context.number != 5 || !known) throw std::runtime_error("No such kernel '" + which + "'");
+}
+
+int kernel::group_id(int argument) const { step(); return 10 + argument; }
+
+struct fake_memory {
+    explicit fake_memory(size_t bytes, int from) : size(bytes), fd(from)
+    {
+        host = static_cast<char *>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+        if (host == MAP_FAILED) throw std::runtime_error("mmap failed");
+        device.resize(size);
+        alive++;
+    }
+    ~fake_memory()
+    {
+        alive--;
+        munmap(host, size);
+        close(fd);
+    }
+    size_t size;
+    int fd;
+    char *host;
+    std::vector<char> device;
+};
+
+bo::bo(const device &, size_t size, flags kind, memory_group group)
+{
+    step();
+    if (size == 0 || group != (kind == flags::cacheable ? 11u : 10u)) throw std::runtime_error("Invalid argument");
+    const int fd = memfd_create("fake", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, static_cast<off_t>(size)) != 0) throw std::bad_alloc();
+    memory = std::make_shared<fake_memory>(size, fd);
+}
+
+bo::bo(const device &, export_handle fd)
+{
+    step();
+    struct stat about;
+    if (fstat(fd, &about) != 0) throw std::runtime_error("no such descriptor");
+    memory = std::make_shared<fake_memory>(static_cast<size_t>(about.st_size), dup(fd));
+}
+
+size_t bo::size() const { step(); return memory->size; }
+bo::export_handle bo::export_buffer() { step(); return memory->fd; }
+void *bo::map() { step(); return memory->host; }
+
+void bo::sync(xclBOSyncDirection direction, size_t size, size_t offset)
+{
+    step();
+    char *host = memory->host + offset, *device = memory->device.data() + offset;
+    if (direction == XCL_BO_SYNC_BO_TO_DEVICE) std::memcpy(device, host, size);
+    else std::memcpy(host, device, size);
+}
+
+struct fake_run {
+    std::string kernel;
+    fake_memory *memory[2] = {nullptr, nullptr}; // not owned: the bridge must keep them
+    uint32_t number = 0;
+    bool started = false;
+};
+
+run::run(const kernel &of) : state(std::make_shared<fake_run>()) { step(); state->kernel = of.name; }
+
+void run::set_arg(int argument, const bo &buffer)
+{
+    step();
+    if (argument < 0 || argument > 1) throw std::out_of_range("no such argument");
+    state->memory[argument] = buffer.memory.get();
+}
+
+void run::set_arg(int argument, const void *number, size_t size)
+{
+    step();
+    if (argument != 2 || size != sizeof state->number) throw std::out_of_range("no such argument");
+    std::memcpy(&state->number, number, size);
+}
+
+void run::start()
+{
+    step();
+    if (state->kernel == "add")
+        for (size_t i = 0; i < state->memory[0]->size; i++)
+            state->memory[1]->device[i] = static_cast<char>(state->memory[0]->device[i] + static_cast<char>(state->number));
+    state->started = true;
+}
+
+std::cv_status run::wait2(const std::chrono::milliseconds &timeout) const
+{
+    step();
+    if (timeout.count() == 0) throw std::logic_error("a wait for ever");
+    if (state->kernel == "broken") throw std::runtime_error("kernel aborted: ERT_CMD_STATE_ERROR");
+    return state->started && state->kernel == "add" ? std::cv_status::no_timeout : std::cv_status::timeout;
+}
+
+}
