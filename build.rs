@@ -100,7 +100,7 @@ mod shaders {
     use std::fs;
 
     /// What shaders may include, in the order in which they do.
-    const INCLUDES: [&str; 3] = ["common.glsl", "relay.glsl", "forms.glsl"];
+    const INCLUDES: [&str; 4] = ["common.glsl", "relay.glsl", "forms.glsl", "tiles.glsl"];
 
     /// Every module: its name, the source it comes from, and what is defined for it.
     const MODULES: &[(&str, &str, &[&str])] = &[
@@ -115,6 +115,7 @@ mod shaders {
         ("linear_gelu_bf16", "linear", &["WEIGHT_BF16", "GELU"]),
         ("linear_dot_int8", "linear_dot", &[]),
         ("linear_dot_gelu_int8", "linear_dot", &["GELU"]),
+        ("linear_dot_tile_int8", "linear_dot_tile", &[]),
         ("linear_tile_int8", "linear_tile", &["WEIGHT_INT8"]),
         ("linear_tile_bf16", "linear_tile", &["WEIGHT_BF16"]),
         ("head_prepare_f16", "head_prepare", &["KV_F16"]),
@@ -127,6 +128,7 @@ mod shaders {
         ("softcap", "argmax", &["SOFTCAP"]),
         ("read", "read", &[]),
         ("linear_matrix_int8", "linear_matrix", &[]),
+        ("linear_wide_int8", "linear_wide", &[]),
         ("linear_bytes_int8", "linear_matrix", &["BYTES"]),
         ("linear_bytes_narrow_int8", "linear_matrix", &["BYTES", "NARROW"]),
         ("attend_matrix_f16", "attend_matrix", &[]),

@@ -1,8 +1,11 @@
 // attend: out[r][h] = softmax(q[r][h] . K * scale) V over the visible positions of sequence[r]; flash decoding: a workgroup
-// takes GROUP query heads of one KV head for one part of the keys, of as many as the grid's z, each of its subgroups every n-th tile of
-// keys by an online softmax; the workgroup that finishes a row's heads last adds up the parts.
-// With FUSED, for passes of one row, it also does what stands before attention: q = rope(norm(q; wq)), k = rope(norm(k; wk)),
+// takes GROUP query heads of one KV head for one part of the keys, of as many as the grid's z, each of its subgroups every
+// n-th tile of keys by an online softmax; the workgroup that finishes a row's heads last adds up the parts.
+// With FUSED, for passes whose rows are each of a sequence of their own, it also does what stands before attention: q = rope(norm(q; wq)), k = rope(norm(k; wk)),
 // and k and v into the KV ring; the row's own key never passes through memory.
+// LANES invocations read a key or a value together, eight elements each. A tile's keys and values are all asked for before
+// any is used, with FUSED before the dispatch waits for the step before it: for up to some thousand keys a row its time is
+// latency, not bytes.
 // q f32 [rows, heads * DIM]; ring f16 or f32, [sequence][K, V][kv_heads][capacity][DIM padded to 8]; visible are
 // max(0, p - window + 1) ..= p; query head h reads KV head h / (heads / kv_heads). out f32, or planes or half form
 // (forms.glsl) where DIM is a multiple of 16. DIM is even and at most 256; GROUP divides heads / kv_heads.
@@ -28,7 +31,7 @@ layout(push_constant) uniform Push {
     Floats frequencies;
     Words ring;
     uint64_t y_out;
-    uint64_t scratch;  // counters u32 [rows][heads / GROUP], then parts f32 [rows][heads][parts][DIM + 2]
+    uint64_t scratch;  // counters u32 [rows][heads / GROUP], then parts f32 [rows][heads][parts][DIM padded to 8, 4]
     uint position;     // word index of position[0]
     uint sequence;     // word index of sequence[0]
     uint heads;
@@ -43,60 +46,91 @@ layout(push_constant) uniform Push {
     uint before;
 };
 
-layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Shared { float at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Parts { vec4 at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Counters { uint at[]; };
 
+// Keys that an invocation has parts of in a tile: with more, registers leave no room for the workgroup beside those of the
+// dispatch before. The host knows it too (src/gpu/attend.rs).
+#define LOADS 4
+// Turns of a workgroup over its keys up to which one part has them all: adding parts up takes longer.
+#define ALONE 2
+
+// Eight elements of an entry of the ring, as they lie there.
 #ifdef KV_F16
 #define ELEMENT_BYTES 2
+struct Octet { uvec4 all; };
+Octet load8(uint64_t entry, uint o) { return Octet(Words4(entry).at[o]); }
+void widen8(Octet x, out vec4 a, out vec4 b) {
+    a = vec4(unpackHalf2x16(x.all.x), unpackHalf2x16(x.all.y));
+    b = vec4(unpackHalf2x16(x.all.z), unpackHalf2x16(x.all.w));
+}
+void store8(uint64_t entry, uint o, vec4 a, vec4 b) {
+    PackedOut(entry).at[o] = uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+}
+// What the ring gives back of an element.
+vec2 through_ring(vec2 x) { return unpackHalf2x16(packHalf2x16(clamp(x, -65504.0, 65504.0))); }
 #else
 #define ELEMENT_BYTES 4
+struct Octet { uvec4 low, high; };
+Octet load8(uint64_t entry, uint o) { return Octet(Words4(entry).at[2 * o], Words4(entry).at[2 * o + 1]); }
+void widen8(Octet x, out vec4 a, out vec4 b) {
+    a = uintBitsToFloat(x.low);
+    b = uintBitsToFloat(x.high);
+}
+void store8(uint64_t entry, uint o, vec4 a, vec4 b) {
+    PackedOut(entry).at[2 * o] = floatBitsToUint(a);
+    PackedOut(entry).at[2 * o + 1] = floatBitsToUint(b);
+}
+vec2 through_ring(vec2 x) { return x; }
 #endif
 
 const uint PADDED = (DIM + 7) / 8 * 8;
 const uint OCTETS = PADDED / 8;
 const uint SUBGROUPS = WORKGROUP / SUBGROUP;
-// Keys whose values a subgroup adds at a time, and the octets of each that one invocation takes.
-const uint TOGETHER = SUBGROUP > OCTETS ? SUBGROUP / OCTETS : 1;
-const uint TURNS = (OCTETS + SUBGROUP - 1) / SUBGROUP;
+// Invocations that share a key: a power of two. Each takes TURNS octets of it; some lie past the end.
+const uint ENOUGH = OCTETS > 16 ? 32 : OCTETS > 8 ? 16 : OCTETS > 4 ? 8 : OCTETS > 2 ? 4 : OCTETS > 1 ? 2 : 1;
+const uint LANES = ENOUGH < SUBGROUP ? ENOUGH : SUBGROUP;
+const uint TURNS = (OCTETS + LANES - 1) / LANES;
+const uint WIDTH = LANES * TURNS * 8;
+// Keys of one load, keys of a subgroup's tile, keys of all subgroups' tiles.
+const uint TOGETHER = SUBGROUP / LANES;
+const uint TILE = LOADS * TOGETHER;
+const uint BLOCK = SUBGROUPS * TILE;
+// Scores of a tile that an invocation ends up with, and invocations that end up with the same.
+const uint SCORES = LANES < LOADS ? LOADS / LANES : 1;
+const uint SHARE = LANES < LOADS ? 1 : LANES / LOADS;
 // Pairs of elements that RoPE turns, for each invocation of a subgroup.
 const uint PAIRS = (DIM / 2 + SUBGROUP - 1) / SUBGROUP;
+// Quads of a head's sums, and with the highest score and the weights' sum behind them.
+const uint QUADS = PADDED / 4;
+const uint FOUND = QUADS + 1;
 // Bytes that the counters take at the start of the scratch (src/schedule/layout.rs).
 const uint COUNTER_BYTES = 4096;
-// Rounds of parts that are added up with all loads in flight.
+// Parts that are added up with all loads in flight.
 const uint ROUND = 8;
+const float LOG2_E = 1.44269504;
 
-shared float query[(GROUP + 1) * 256];        // GROUP queries, then the row's own key
-shared float found[SUBGROUPS * GROUP * (PADDED + 2)];  // of each subgroup: sums, then the highest score and the weights' sum
-shared float result[GROUP * 256];
+// GROUP queries, then the row's own key; of each the first elements of all octets, then the second and so on, so that
+// neighbouring invocations read neighbouring words.
+shared float query[(GROUP + 1) * WIDTH];
+uint place(uint slot, uint e) { return slot * WIDTH + e % 8 * (WIDTH / 8) + e / 8; }
+
+shared vec4 found[SUBGROUPS * GROUP * FOUND];
 shared uint finished;
 
-// Eight elements of an entry, from octet o.
-void load8(uint64_t entry, uint o, out vec4 a, out vec4 b) {
-#ifdef KV_F16
-    uvec4 w = Words4(entry).at[o];
-    a = vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
-    b = vec4(unpackHalf2x16(w.z), unpackHalf2x16(w.w));
-#else
-    a = Float4s(entry).at[2 * o];
-    b = Float4s(entry).at[2 * o + 1];
-#endif
-}
-
-// What the ring would give back of two elements.
-vec2 through_ring(vec2 x) {
-#ifdef KV_F16
-    return unpackHalf2x16(packHalf2x16(clamp(x, -65504.0, 65504.0)));
-#else
-    return x;
-#endif
-}
-
 // An entry of the ring: no more than `capacity` positions are visible, so at most one turn is passed.
-uint wrap(uint entry) { return entry >= capacity ? entry - capacity : entry; }
+uint wrap(uint entry) { return min(entry, entry - capacity); }
 
-// The sine and cosine of element j's angle at a position.
-vec2 rotation(uint p, uint j) {
-    float angle = float(p) * frequencies.at[j];
+// The sum over invocations that differ in the bits of their number from `from` up to `to`. On an H200 two subgroupAdd
+// in its place in `leave` took 450 cycles more.
+float add_across(float x, uint from, uint to) {
+    [[unroll]] for (uint apart = from; apart < to; apart *= 2) x += subgroupShuffleXor(x, apart);
+    return x;
+}
+
+// The sine and cosine of an angle at a position.
+vec2 rotation(uint p, float frequency) {
+    float angle = float(p) * frequency;
     // Drivers' sin and cos lose accuracy as the angle grows: take whole turns off first. 2 pi is in three parts, the first
     // two of so few bits that their products are exact, with or without a fused multiply-add.
     float turns = round(angle * 0.15915494);
@@ -106,300 +140,387 @@ vec2 rotation(uint p, uint j) {
 
 vec2 norm_weight[PAIRS], angle[PAIRS];
 
-// What `prepare` needs beside a head's elements.
-void prepare_for(Floats w, uint p) {
+// What `prepare` needs beside a head's elements: weights, and frequencies, which `turn_to` makes angles of.
+void prepare_for(Floats w) {
     [[unroll]] for (uint i = 0; i < PAIRS; ++i) {
-        uint j = gl_SubgroupInvocationID + i * SUBGROUP;
-        bool there = j < DIM / 2;
-        norm_weight[i] = there ? vec2(w.at[j], w.at[j + DIM / 2]) : vec2(0);
-        angle[i] = there ? rotation(p, j) : vec2(0);
+        uint j = min(gl_SubgroupInvocationID + i * SUBGROUP, DIM / 2 - 1);
+        norm_weight[i] = vec2(w.at[j], w.at[j + DIM / 2]);
+        angle[i] = vec2(frequencies.at[j]);
     }
+}
+
+void turn_to(uint p) {
+    [[unroll]] for (uint i = 0; i < PAIRS; ++i) angle[i] = rotation(p, angle[i].x);
 }
 
 // rope(norm(x; w)) of one head into query[slot], by one subgroup.
 void prepare(Floats x, uint at, uint slot, float factor, bool round_off) {
     vec2 e[PAIRS];
     [[unroll]] for (uint i = 0; i < PAIRS; ++i) {
-        uint j = gl_SubgroupInvocationID + i * SUBGROUP;
-        e[i] = j < DIM / 2 ? vec2(x.at[at + j], x.at[at + j + DIM / 2]) : vec2(0);
+        uint j = gl_SubgroupInvocationID + i * SUBGROUP, there = min(j, DIM / 2 - 1);
+        e[i] = mix(vec2(0), vec2(x.at[at + there], x.at[at + there + DIM / 2]), bvec2(j < DIM / 2));
     }
     float sum = 0;
     [[unroll]] for (uint i = 0; i < PAIRS; ++i) sum += dot(e[i], e[i]);
-    float norm = inversesqrt(subgroupAdd(sum) / float(DIM) + eps);
+    float norm = inversesqrt(add_across(sum, 1, SUBGROUP) / float(DIM) + eps);
     [[unroll]] for (uint i = 0; i < PAIRS; ++i) {
         uint j = gl_SubgroupInvocationID + i * SUBGROUP;
         if (j >= DIM / 2) continue;
         vec2 a = e[i] * norm * (1.0 + norm_weight[i]);
         vec2 y = vec2(a.x * angle[i].y - a.y * angle[i].x, a.y * angle[i].y + a.x * angle[i].x);
         if (round_off) y = through_ring(y);
-        query[slot * 256 + j] = y.x * factor;
-        query[slot * 256 + j + DIM / 2] = y.y * factor;
+        query[place(slot, j)] = y.x * factor;
+        query[place(slot, j + DIM / 2)] = y.y * factor;
     }
 }
 
-// Stores two elements of the row's own key or value.
-void store2(uint64_t entry, uint i, vec2 x) {
-#ifdef KV_F16
-    Words(entry).at[i] = packHalf2x16(clamp(x, -65504.0, 65504.0));
-#else
-    Floats(entry).at[2 * i] = x.x;
-    Floats(entry).at[2 * i + 1] = x.y;
-#endif
+// Where the keys lie that this workgroup reads, in bytes and entries.
+uint64_t keys, values;
+uint start, end;
+const uint ENTRY_BYTES = PADDED * ELEMENT_BYTES;
+
+// This invocation among those that share a key, and which of the keys of one load that is.
+uint octet, together;
+
+Octet key[LOADS * TURNS], value[LOADS * TURNS];
+vec4 q8[GROUP * TURNS * 2], acc[GROUP * TURNS * 2];
+float highest[GROUP], total[GROUP];
+
+uint64_t entry_of(uint i) {
+    return uint64_t(wrap(start + min(i, end - 1))) * ENTRY_BYTES;
 }
 
-float highest[GROUP], total[GROUP];
-vec4 acc[GROUP * TURNS * 2];
+void load_keys(uint base) {
+    [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+        uint64_t entry = keys + entry_of(base + i * TOGETHER + together);
+        [[unroll]] for (uint t = 0; t < TURNS; ++t) key[i * TURNS + t] = load8(entry, min(octet + t * LANES, OCTETS - 1));
+    }
+}
+
+void load_values(uint base) {
+    [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+        uint64_t entry = values + entry_of(base + i * TOGETHER + together);
+        [[unroll]] for (uint t = 0; t < TURNS; ++t) value[i * TURNS + t] = load8(entry, min(octet + t * LANES, OCTETS - 1));
+    }
+}
+
+// This invocation's octets of a vector in shared memory.
+void take(uint slot, uint t, out vec4 a, out vec4 b) {
+    uint o = slot * WIDTH + octet + t * LANES;
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        a[i] = query[o + i * (WIDTH / 8)];
+        b[i] = query[o + (i + 4) * (WIDTH / 8)];
+    }
+}
+
+float part[GROUP * LOADS], weight[GROUP * SCORES];
+
+// Halves the scores that each invocation has parts of, `count` from now on, between those `apart` and itself. Selected by
+// mix: of ?: the compiler makes branches, with which a tile's scores took 8400 cycles on an H200 instead of 1600.
+void halve(uint g, uint apart, uint count) {
+    if (apart == 0) return;
+    bool upper = (octet & apart) != 0;
+    [[unroll]] for (uint j = 0; j < LOADS / 2; ++j) {
+        if (j >= count) continue;
+        float a = part[g * LOADS + j], b = part[g * LOADS + j + count];
+        part[g * LOADS + j] = mix(a, b, upper) + subgroupShuffleXor(mix(b, a, upper), apart);
+    }
+    if (count == 0) part[g * LOADS] += subgroupShuffleXor(part[g * LOADS], apart);
+}
+
+// Adds up what the invocations that share a key have of each of the tile's scores, until each has SCORES of its own, from
+// that of load octet / SHARE * SCORES on.
+void gather(uint g) {
+    halve(g, LANES / 2, LOADS / 2);
+    halve(g, LANES / 4, LOADS / 4);
+    halve(g, LANES / 8, 0);
+    halve(g, LANES / 16, 0);
+    halve(g, LANES / 32, 0);
+}
 
 // Makes room for scores up to `top`: everything so far shrinks.
 void raise(uint g, float top) {
-    float decay = exp(highest[g] - top);
+    float decay = exp2(highest[g] - top);
     total[g] *= decay;
     [[unroll]] for (uint t = 0; t < TURNS * 2; ++t) acc[g * TURNS * 2 + t] *= decay;
     highest[g] = top;
 }
 
-void attend_row() {
-    uint r = gl_WorkGroupID.y, id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
-    if (r >= live_rows(state, STATE_ROWS)) return;
-    uint h0 = gl_WorkGroupID.x * GROUP, kv_head = h0 / (heads / kv_heads);
-    uint p = state.at[position + r];
-    uint first = window == 0 || p + 1 < window ? 0 : p + 1 - window;
-    // Keys to be read: with FUSED the row's own is at hand.
-    uint count = p - first + 1 - FUSED;
-    uint splits = gl_NumWorkGroups.z;
-    uint part = max((count + splits - 1) / splits, WORKGROUP);
-    part = (part + WORKGROUP - 1) / WORKGROUP * WORKGROUP;
-    uint parts = max(1, (count + part - 1) / part), split = gl_WorkGroupID.z;
-    if (split >= parts) return;
-    bool last_part = split == parts - 1;
-    uint begin = split * part, end = min(count, begin + part);
-
-    uint entry_bytes = PADDED * ELEMENT_BYTES;
-    uint64_t half_bytes = uint64_t(kv_heads) * capacity * entry_bytes;
-    uint64_t keys = uint64_t(ring) + 2 * half_bytes * state.at[sequence + r]
-                    + uint64_t(kv_head) * capacity * entry_bytes;
-    uint64_t values = keys + half_bytes;
-
-    // What does not hang on the step before is asked for ahead of it: weights of norms, and of the first keys and values a word
-    // of each line, so that they are in the cache.
-    if (FUSED != 0) prepare_for(gl_SubgroupID < GROUP ? wq : wk, p);
-    uint start = first % capacity, ahead = 0;
-    if (begin + id < end) {
-        uint64_t entry = uint64_t(wrap(start + begin + id)) * entry_bytes;
-        [[unroll]] for (uint line = 0; line < (DIM * ELEMENT_BYTES + 127) / 128; ++line) {
-            ahead ^= Words(keys + entry).at[line * 32] ^ Words(values + entry).at[line * 32];
-        }
-    }
-    relay_wait(state, turn, before);
-    // Never so; else the compiler would leave the words out.
-    if (ahead == 0x9e3779b9u && window == 0xffffffffu) state.at[STATE_STALLED] = ahead;
-
-    // The row's own value, as the ring would give it back.
-    uint own = r * stride + kv_head * DIM, octet = lane % OCTETS, together = lane / OCTETS;
-    vec4 own_value[TURNS * 2];
-    if (FUSED != 0) {
-        [[unroll]] for (uint i = 0; i < TURNS * 2; ++i) {
-            uint e = (octet + i / 2 * SUBGROUP) * 8 + i % 2 * 4;
-            vec2 a = e < DIM ? vec2(v.at[own + e], v.at[own + e + 1]) : vec2(0);
-            vec2 b = e + 2 < DIM ? vec2(v.at[own + e + 2], v.at[own + e + 3]) : vec2(0);
-            own_value[i] = vec4(through_ring(a), through_ring(b));
-        }
-    }
-
-    // Queries into shared memory, scaled.
-    if (FUSED != 0) {
-        for (uint j = gl_SubgroupID; j <= GROUP; j += SUBGROUPS) {
-            bool is_key = j == GROUP;
-            if (j != gl_SubgroupID) prepare_for(is_key ? wk : wq, p);
-            if (is_key) prepare(k, r * stride + kv_head * DIM, j, 1.0, true);
-            else prepare(q, r * stride + (h0 + j) * DIM, j, scale, false);
-        }
-        for (uint i = DIM + id; i < PADDED; i += WORKGROUP) {
-            [[unroll]] for (uint j = 0; j <= GROUP; ++j) query[j * 256 + i] = 0;
-        }
-    } else {
-        for (uint i = id; i < GROUP * PADDED; i += WORKGROUP) {
-            uint j = i / PADDED, e = i % PADDED;
-            query[j * 256 + e] = e < DIM ? q.at[r * stride + (h0 + j) * DIM + e] * scale : 0.0;
-        }
-    }
-    barrier();
-
-    [[unroll]] for (uint g = 0; g < GROUP; ++g) {
-        highest[g] = NEG_INF;
-        total[g] = 0;
-    }
-    [[unroll]] for (uint i = 0; i < GROUP * TURNS * 2; ++i) acc[i] = vec4(0);
-    for (uint base = begin + gl_SubgroupID * SUBGROUP; base < end; base += WORKGROUP) {
-        // An invocation a key: scores.
-        uint mine = min(base + lane, end - 1);
-        uint64_t key = keys + uint64_t(wrap(start + mine)) * entry_bytes;
-        float score[GROUP];
-        [[unroll]] for (uint g = 0; g < GROUP; ++g) score[g] = 0;
-        [[unroll]] for (uint o = 0; o < OCTETS; ++o) {
-            vec4 a, b;
-            load8(key, o, a, b);
-            [[unroll]] for (uint g = 0; g < GROUP; ++g) {
-                uint e = g * 256 + o * 8;
-                score[g] += dot(a, vec4(query[e], query[e + 1], query[e + 2], query[e + 3]))
-                            + dot(b, vec4(query[e + 4], query[e + 5], query[e + 6], query[e + 7]));
-            }
-        }
-        float weight[GROUP];
-        [[unroll]] for (uint g = 0; g < GROUP; ++g) {
-            if (base + lane >= end) score[g] = NEG_INF;
-            raise(g, max(highest[g], subgroupMax(score[g])));
-            weight[g] = exp(score[g] - highest[g]);
-            total[g] += subgroupAdd(weight[g]);
-        }
-        // An invocation an octet of some keys: values.
-        [[unroll]] for (uint j = 0; j < SUBGROUP; j += TOGETHER) {
-            uint other = j + together;
-            bool there = together < TOGETHER && other < SUBGROUP && base + other < end;
-            uint64_t value = values + uint64_t(wrap(start + min(base + other, end - 1))) * entry_bytes;
-            float w[GROUP];
-            [[unroll]] for (uint g = 0; g < GROUP; ++g) {
-                w[g] = subgroupShuffle(weight[g], min(other, SUBGROUP - 1));
-                if (!there) w[g] = 0;
-            }
-            [[unroll]] for (uint t = 0; t < TURNS; ++t) {
-                uint o = octet + t * SUBGROUP;
-                if (TURNS > 1 && o >= OCTETS) continue;
-                vec4 a, b;
-                load8(value, o, a, b);
-                [[unroll]] for (uint g = 0; g < GROUP; ++g) {
-                    acc[(g * TURNS + t) * 2] += w[g] * a;
-                    acc[(g * TURNS + t) * 2 + 1] += w[g] * b;
-                }
-            }
-        }
-    }
-
-    // The row's own key and value.
-    if (FUSED != 0 && last_part) {
-        if (gl_SubgroupID == 0) {
-            [[unroll]] for (uint g = 0; g < GROUP; ++g) {
-                float score = 0;
-                for (uint e = lane; e < DIM; e += SUBGROUP) score += query[g * 256 + e] * query[GROUP * 256 + e];
-                score = subgroupAdd(score);
-                raise(g, max(highest[g], score));
-                float weight = exp(score - highest[g]);
-                total[g] += weight;
-                if (together != 0) continue;
-                [[unroll]] for (uint t = 0; t < TURNS * 2; ++t) acc[g * TURNS * 2 + t] += weight * own_value[t];
-            }
-        }
-        if (h0 % (heads / kv_heads) == 0) {
-            uint64_t entry = uint64_t(p % capacity) * entry_bytes;
-            for (uint i = id; i < PADDED / 2; i += WORKGROUP) {
-                store2(keys + entry, i, vec2(query[GROUP * 256 + 2 * i], query[GROUP * 256 + 2 * i + 1]));
-                bool there = 2 * i < DIM;
-                store2(values + entry, i, there ? vec2(v.at[own + 2 * i], v.at[own + 2 * i + 1]) : vec2(0));
-            }
-        }
-    }
-
-    // Subgroups into one: sums over the keys taken together, then over subgroups.
-    [[unroll]] for (uint g = 0; g < GROUP; ++g) {
-        uint to = (gl_SubgroupID * GROUP + g) * (PADDED + 2);
+// The weights of the tile whose keys are loaded.
+void score(uint base) {
+    [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+        [[unroll]] for (uint g = 0; g < GROUP; ++g) part[g * LOADS + i] = 0;
         [[unroll]] for (uint t = 0; t < TURNS; ++t) {
-            [[unroll]] for (uint i = 0; i < 2; ++i) {
-                vec4 mine = acc[(g * TURNS + t) * 2 + i], sum = mine;
-                [[unroll]] for (uint n = 1; n < TOGETHER; ++n) {
-                    sum += subgroupShuffle(mine, min(lane + n * OCTETS, SUBGROUP - 1));
-                }
-                uint o = octet + t * SUBGROUP;
-                if (together == 0 && o < OCTETS) {
-                    [[unroll]] for (uint e = 0; e < 4; ++e) found[to + o * 8 + i * 4 + e] = sum[e];
-                }
-            }
-        }
-        if (lane == 0) {
-            found[to + PADDED] = highest[g];
-            found[to + PADDED + 1] = total[g];
-        }
-    }
-    barrier();
-    uint64_t counters = scratch + 4 * (uint64_t(r) * (heads / GROUP) + gl_WorkGroupID.x);
-    uint64_t all_parts = scratch + COUNTER_BYTES + 4 * uint64_t(r * heads + h0) * splits * (DIM + 2);
-    for (uint i = id; i < GROUP * DIM; i += WORKGROUP) {
-        uint g = i / DIM, e = i % DIM;
-        float top = NEG_INF, sum = 0, weights = 0;
-        [[unroll]] for (uint n = 0; n < SUBGROUPS; ++n) top = max(top, found[(n * GROUP + g) * (PADDED + 2) + PADDED]);
-        [[unroll]] for (uint n = 0; n < SUBGROUPS; ++n) {
-            uint from = (n * GROUP + g) * (PADDED + 2);
-            float share = exp(found[from + PADDED] - top);
-            sum += share * found[from + e];
-            weights += share * found[from + PADDED + 1];
-        }
-        result[g * 256 + e] = sum / weights;
-        if (parts > 1) {
-            Shared to = Shared(all_parts + 4 * uint64_t((g * splits + split) * (DIM + 2)));
-            to.at[e] = sum;
-            if (e == 0) {
-                to.at[DIM] = top;
-                to.at[DIM + 1] = weights;
+            vec4 a, b;
+            widen8(key[i * TURNS + t], a, b);
+            [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+                part[g * LOADS + i] += dot(a, q8[(g * TURNS + t) * 2]) + dot(b, q8[(g * TURNS + t) * 2 + 1]);
             }
         }
     }
+    [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+        gather(g);
+        float top = NEG_INF;
+        [[unroll]] for (uint j = 0; j < SCORES; ++j) {
+            uint at = base + (octet / SHARE * SCORES + j) * TOGETHER + together;
+            part[g * LOADS + j] = mix(part[g * LOADS + j], NEG_INF, at >= end);
+            top = max(top, part[g * LOADS + j]);
+        }
+        [[unroll]] for (uint apart = SHARE; apart < SUBGROUP; apart *= 2) top = max(top, subgroupShuffleXor(top, apart));
+        raise(g, max(highest[g], top));
+        [[unroll]] for (uint j = 0; j < SCORES; ++j) {
+            weight[g * SCORES + j] = exp2(part[g * LOADS + j] - highest[g]);
+            total[g] += weight[g * SCORES + j];
+        }
+    }
+}
 
-    // Parts into one, by the workgroup that comes last.
-    if (parts > 1) {
-        memoryBarrierBuffer();
-        barrier();
-        if (id == 0) finished = atomicAdd(Counters(counters).at[0], 1);
-        barrier();
-        if (finished != parts - 1) return;
-        memoryBarrierBuffer();
-        for (uint i = id; i < GROUP * DIM; i += WORKGROUP) {
-            uint g = i / DIM, e = i % DIM;
-            float top = NEG_INF, sum = 0, weights = 0;
-            for (uint s0 = 0; s0 < parts; s0 += ROUND) {
-                float tops[ROUND], sums[ROUND], shares[ROUND];
-                [[unroll]] for (uint s = 0; s < ROUND; ++s) {
-                    Shared from = Shared(all_parts + 4 * uint64_t((g * splits + min(s0 + s, parts - 1)) * (DIM + 2)));
-                    tops[s] = s0 + s < parts ? from.at[DIM] : NEG_INF;
-                    sums[s] = from.at[e];
-                    shares[s] = from.at[DIM + 1];
-                }
-                float higher = top;
-                [[unroll]] for (uint s = 0; s < ROUND; ++s) higher = max(higher, tops[s]);
-                float decay = exp(top - higher);
-                sum *= decay;
-                weights *= decay;
-                [[unroll]] for (uint s = 0; s < ROUND; ++s) {
-                    float share = exp(tops[s] - higher);
-                    sum += share * sums[s];
-                    weights += share * shares[s];
-                }
-                top = higher;
-            }
-            result[g * 256 + e] = sum / weights;
+// Adds the tile's values by their weights.
+void add_values() {
+    [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+        float w[GROUP];
+        [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+            w[g] = subgroupShuffle(weight[g * SCORES + i % SCORES], together * LANES + i / SCORES * SHARE);
         }
-        if (id == 0) Counters(counters).at[0] = 0;
+        [[unroll]] for (uint t = 0; t < TURNS; ++t) {
+            vec4 a, b;
+            widen8(value[i * TURNS + t], a, b);
+            [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+                acc[(g * TURNS + t) * 2] += w[g] * a;
+                acc[(g * TURNS + t) * 2 + 1] += w[g] * b;
+            }
+        }
     }
-    barrier();
+}
 
+// The row's own value, as the ring would give it back.
+vec4 own_value[TURNS * 2];
+
+// Begins with the row's own key, which is in shared memory, and its value; with `write`, they also go to the ring.
+void begin_with_own(bool write, uint64_t entry) {
+    float scores[GROUP];
+    [[unroll]] for (uint g = 0; g < GROUP; ++g) scores[g] = 0;
+    [[unroll]] for (uint t = 0; t < TURNS; ++t) {
+        vec4 a, b;
+        take(GROUP, t, a, b);
+        [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+            scores[g] += dot(a, q8[(g * TURNS + t) * 2]) + dot(b, q8[(g * TURNS + t) * 2 + 1]);
+        }
+        uint o = octet + t * LANES;
+        if (write && together == 0 && o < OCTETS) {
+            store8(keys + entry, o, a, b);
+            store8(values + entry, o, own_value[2 * t], own_value[2 * t + 1]);
+        }
+    }
+    [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+        highest[g] = add_across(scores[g], 1, LANES);
+        // Sums of weights count each SHARE times.
+        total[g] = gl_SubgroupInvocationID == 0 ? float(SHARE) : 0.0;
+        [[unroll]] for (uint t = 0; t < TURNS * 2; ++t) {
+            acc[g * TURNS * 2 + t] = mix(vec4(0), own_value[t], bvec4(together == 0));
+        }
+    }
+}
+
+// What a subgroup found, into shared memory.
+void leave() {
+    [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+        uint to = (gl_SubgroupID * GROUP + g) * FOUND;
+        [[unroll]] for (uint t = 0; t < TURNS * 2; ++t) {
+            vec4 sum;
+            [[unroll]] for (uint c = 0; c < 4; ++c) sum[c] = add_across(acc[g * TURNS * 2 + t][c], LANES, SUBGROUP);
+            uint o = octet + t / 2 * LANES;
+            if (together == 0 && o < OCTETS) found[to + o * 2 + t % 2] = sum;
+        }
+        float weights = add_across(total[g], 1, SUBGROUP) * (1.0 / float(SHARE));
+        if (gl_SubgroupInvocationID == 0) found[to + QUADS] = vec4(highest[g], weights, 0, 0);
+    }
+}
+
+// The subgroups' sums of quad e of head g, in proportion to `top`, the highest score.
+vec4 merge(uint g, uint e, out float top, out float weights) {
+    top = NEG_INF;
+    [[unroll]] for (uint n = 0; n < SUBGROUPS; ++n) top = max(top, found[(n * GROUP + g) * FOUND + QUADS].x);
+    vec4 sum = vec4(0);
+    weights = 0;
+    [[unroll]] for (uint n = 0; n < SUBGROUPS; ++n) {
+        uint from = (n * GROUP + g) * FOUND;
+        float share = exp2(found[from + QUADS].x - top);
+        sum += share * found[from + e];
+        weights += share * found[from + QUADS].y;
+    }
+    return sum;
+}
+
+// As above, of parts of the keys.
+vec4 merge_parts(uint64_t from, uint parts, uint e, out float weights) {
+    float top = NEG_INF;
+    vec4 sum = vec4(0);
+    weights = 0;
+    for (uint s0 = 0; s0 < parts; s0 += ROUND) {
+        vec4 ends[ROUND], sums[ROUND];
+        [[unroll]] for (uint s = 0; s < ROUND; ++s) {
+            uint at = min(s0 + s, parts - 1) * FOUND;
+            ends[s] = Parts(from).at[at + QUADS];
+            sums[s] = Parts(from).at[at + e];
+        }
+        float higher = top;
+        [[unroll]] for (uint s = 0; s < ROUND; ++s) higher = max(higher, ends[s].x);
+        float decay = exp2(top - higher);
+        sum *= decay;
+        weights *= decay;
+        [[unroll]] for (uint s = 0; s < ROUND; ++s) {
+            float share = exp2(mix(ends[s].x, NEG_INF, s0 + s >= parts) - higher);
+            sum += share * sums[s];
+            weights += share * ends[s].y;
+        }
+        top = higher;
+    }
+    return sum;
+}
+
+// Stores quad i of this workgroup's heads.
+void put(uint r, uint i, vec4 v) {
+    uint h0 = gl_WorkGroupID.x * GROUP;
     uint64_t row = y_out + uint64_t(r) * out_stride * (FORM == FORM_F32 ? 4 : 1);
     if (FORM == FORM_F32) {
-        for (uint i = id; i < GROUP * DIM; i += WORKGROUP) {
-            Floats(row).at[h0 * DIM + i] = result[i / DIM * 256 + i % DIM];
+        uint e = i % QUADS * 4, to = (h0 + i / QUADS) * DIM + e;
+        [[unroll]] for (uint c = 0; c < 4; ++c) {
+            if (e + c < DIM) Floats(row).at[to + c] = v[c];
         }
         return;
     }
     uint padded = (heads * DIM + 31) / 32 * 32;
-    for (uint i = id; i < GROUP * DIM / 16; i += WORKGROUP) {
-        uint at = i * 16 / DIM * 256 + i * 16 % DIM;
-        vec4 part16[4];
-        [[unroll]] for (uint e = 0; e < 16; ++e) part16[e / 4][e % 4] = result[at + e];
-        // Values lie within f16's range, since the ring's do: no scale is needed.
-        if (FORM == FORM_PLANES) write_planes(row, padded, h0 * DIM / 16 + i, part16);
-        else write_half(row, h0 * DIM / 16 + i, part16, 1.0);
-    }
-    if (FORM == FORM_HALF && gl_WorkGroupID.x == 0 && id == 0) {
+    // Values lie within f16's range, since the ring's do: no scale is needed.
+    if (FORM == FORM_PLANES) write_planes4(row, padded, h0 * QUADS + i, v);
+    else write_half4(row, padded, h0 * QUADS + i, v, 1.0);
+    if (FORM == FORM_HALF && gl_WorkGroupID.x == 0 && i == 0) {
         ScaleOut(row + 2 * padded).at[0] = 1.0;
-        vec4 zeros[4] = vec4[4](vec4(0), vec4(0), vec4(0), vec4(0));
-        if (heads * DIM < padded) write_half(row, padded / 16 - 1, zeros, 1.0);
+        for (uint at = heads * QUADS; at < padded / 4; ++at) write_half4(row, padded, at, vec4(0), 1.0);
+    }
+}
+
+void attend_row() {
+    uint r = gl_WorkGroupID.y, id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+    if (r >= live_rows(state, STATE_ROWS)) return;
+    // What does not hang on the step before is asked for ahead of it.
+    bool prepares = FUSED != 0 && gl_SubgroupID <= GROUP;
+    if (prepares) prepare_for(gl_SubgroupID < GROUP ? wq : wk);
+    uint h0 = gl_WorkGroupID.x * GROUP, kv_head = h0 / (heads / kv_heads);
+    uint p = state.at[position + r], slot = state.at[sequence + r];
+    uint first = window == 0 || p + 1 < window ? 0 : p + 1 - window;
+    // Keys to be read: with FUSED the row's own is at hand.
+    uint count = p - first + 1 - FUSED;
+    // Few keys are not worth adding parts up for.
+    uint splits = gl_NumWorkGroups.z, part = ALONE * BLOCK;
+    if (count > part) part = ((count + splits - 1) / splits + BLOCK - 1) / BLOCK * BLOCK;
+    uint parts = max(1, (count + part - 1) / part), split = gl_WorkGroupID.z;
+    if (split >= parts) return;
+    bool last_part = split == parts - 1;
+    end = min(count, split * part + part);
+    start = first % capacity;
+    octet = lane % LANES;
+    together = lane / LANES;
+    uint64_t half_bytes = uint64_t(kv_heads) * capacity * ENTRY_BYTES;
+    keys = uint64_t(ring) + 2 * half_bytes * slot + uint64_t(kv_head) * capacity * ENTRY_BYTES;
+    values = keys + half_bytes;
+    // From gl_SubgroupID itself: with the subgroups in another order a token took 4 to 6 % longer on an H200, probably because
+    // the compiler no longer saw that a subgroup branches as one.
+    uint base = split * part + gl_SubgroupID * TILE;
+    if (FUSED != 0 && base < end) {
+        load_keys(base);
+        load_values(base);
+    }
+    if (prepares) turn_to(p);
+    relay_wait(state, turn, before);
+    if (FUSED == 0 && base < end) {
+        load_keys(base);
+        load_values(base);
+    }
+
+    // By the subgroup that has the fewest keys.
+    bool has_own = FUSED != 0 && last_part && gl_SubgroupID == SUBGROUPS - 1;
+    if (has_own) {
+        uint own = r * stride + kv_head * DIM;
+        [[unroll]] for (uint i = 0; i < TURNS * 2; ++i) {
+            uint e = (octet + i / 2 * LANES) * 8 + i % 2 * 4;
+            uint a = own + min(e, DIM - 2), b = own + min(e + 2, DIM - 2);
+            vec2 low = mix(vec2(0), vec2(v.at[a], v.at[a + 1]), bvec2(e < DIM));
+            vec2 high = mix(vec2(0), vec2(v.at[b], v.at[b + 1]), bvec2(e + 2 < DIM));
+            own_value[i] = vec4(through_ring(low), through_ring(high));
+        }
+    }
+
+    // Queries into shared memory, scaled so that weights are powers of two.
+    if (FUSED != 0) {
+        for (uint j = gl_SubgroupID; j <= GROUP; j += SUBGROUPS) {
+            bool is_key = j == GROUP;
+            if (j != gl_SubgroupID) {
+                prepare_for(is_key ? wk : wq);
+                turn_to(p);
+            }
+            if (is_key) prepare(k, r * stride + kv_head * DIM, j, 1.0, true);
+            else prepare(q, r * stride + (h0 + j) * DIM, j, scale * LOG2_E, false);
+        }
+        for (uint i = DIM + id; i < WIDTH; i += WORKGROUP) {
+            [[unroll]] for (uint j = 0; j <= GROUP; ++j) query[place(j, i)] = 0;
+        }
+    } else {
+        for (uint i = id; i < GROUP * WIDTH; i += WORKGROUP) {
+            uint j = i / WIDTH, e = i % WIDTH;
+            query[place(j, e)] = e < DIM ? q.at[r * stride + (h0 + j) * DIM + e] * scale * LOG2_E : 0.0;
+        }
+    }
+    barrier();
+
+    [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+        [[unroll]] for (uint t = 0; t < TURNS; ++t) take(g, t, q8[(g * TURNS + t) * 2], q8[(g * TURNS + t) * 2 + 1]);
+        highest[g] = NEG_INF;
+        total[g] = 0;
+    }
+    [[unroll]] for (uint i = 0; i < GROUP * TURNS * 2; ++i) acc[i] = vec4(0);
+    if (has_own) begin_with_own(h0 % (heads / kv_heads) == 0, uint64_t(p % capacity) * ENTRY_BYTES);
+    while (base < end) {
+        uint next = base + BLOCK;
+        score(base);
+        if (next < end) load_keys(next);
+        add_values();
+        if (next < end) load_values(next);
+        base = next;
+    }
+    leave();
+    barrier();
+
+    uint64_t all_parts = scratch + COUNTER_BYTES + 16 * uint64_t((r * heads + h0) * splits) * FOUND;
+    for (uint i = id; i < GROUP * QUADS; i += WORKGROUP) {
+        uint g = i / QUADS, e = i % QUADS;
+        float top, weights;
+        vec4 sum = merge(g, e, top, weights);
+        if (parts == 1) {
+            put(r, i, sum / weights);
+        } else {
+            Parts to = Parts(all_parts + 16 * uint64_t((g * splits + split) * FOUND));
+            to.at[e] = sum;
+            if (e == 0) to.at[QUADS] = vec4(top, weights, 0, 0);
+        }
+    }
+    if (parts == 1) return;
+
+    // Parts into one, by the workgroup that comes last.
+    Counters counter = Counters(scratch + 4 * (uint64_t(r) * (heads / GROUP) + gl_WorkGroupID.x));
+    relay_barrier();
+    if (id == 0) {
+        relay_release();
+        finished = atomicAdd(counter.at[0], 1);
+        relay_acquire();
+    }
+    relay_barrier();
+    if (finished != parts - 1) return;
+    if (id == 0) counter.at[0] = 0;
+    for (uint i = id; i < GROUP * QUADS; i += WORKGROUP) {
+        float weights;
+        vec4 sum = merge_parts(all_parts + 16 * uint64_t(i / QUADS * splits) * FOUND, parts, i % QUADS, weights);
+        put(r, i, sum / weights);
     }
 }
 

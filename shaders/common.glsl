@@ -9,6 +9,8 @@
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
 // Accesses that take part in acquire and release, where dispatches may run beside those whose results they need (relay.glsl).
+// Of a block `nonprivate` is lost on the way to SPIR-V (the pinned glslang passes `coherent` on to members, not this): what
+// keeps such accesses in their order is that no compiler seen moves them across the barriers there.
 #if defined(RELAY)
 #pragma use_vulkan_memory_model
 #extension GL_KHR_memory_scope_semantics : require

@@ -1,7 +1,9 @@
-// embed: out[r][i] = table[token[r]][i] * scale, r < rows, i < hidden.
+// embed: out[r][i] = table[token[r]][i] * scale, r < rows, i < hidden. With CHOSEN the pass follows one that has just made a
+// choice for each row: token[r] becomes next[r] first, and position[r] one more.
 // table [vocab, hidden] int8 or bf16, out [rows, hidden] f32. One workgroup a row.
 // Bytes per row: hidden * (1 or 2) read, hidden * 4 written; no arithmetic to speak of.
 #include "common.glsl"
+layout(constant_id = 1) const uint CHOSEN = 0;
 
 layout(push_constant) uniform Push {
     Words state;
@@ -9,6 +11,8 @@ layout(push_constant) uniform Push {
     Floats scales;    // int8 only
     Float4s x_out;
     uint token;       // word index of token[0]
+    uint position;    // and of position[0]
+    uint next;        // and of next[0]
     uint cols;        // padded
     uint out_stride;  // elements
     uint count;       // hidden
@@ -18,7 +22,11 @@ layout(push_constant) uniform Push {
 void main() {
     uint r = gl_WorkGroupID.y;
     if (r >= live_rows(state, STATE_ROWS)) return;
-    uint id = state.at[token + r];
+    uint id = state.at[(CHOSEN != 0 ? next : token) + r];
+    if (CHOSEN != 0 && gl_LocalInvocationID.x == 0) {
+        state.at[token + r] = id;
+        state.at[position + r] += 1;
+    }
 #ifdef WEIGHT_INT8
     Words4 row = Words4(table + uint64_t(id) * cols);
     float s = scales.at[id] * scale;

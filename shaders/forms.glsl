@@ -101,13 +101,3 @@ void write_row4(uint form, uint64_t row, uint padded, uint i, vec4 v, uint top) 
         write_half4(row, padded, i, v, scale);
     }
 }
-
-// Sixteen elements as block `block` of a row in half form.
-void write_half(uint64_t row, uint block, vec4 v[4], float scale) {
-    float inverse = 1.0 / scale;
-    [[unroll]] for (uint i = 0; i < 2; ++i) {
-        vec4 a = v[2 * i] * inverse, b = v[2 * i + 1] * inverse;
-        PackedOut(row).at[2 * block + i] =
-            uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
-    }
-}

@@ -3,9 +3,14 @@
 //   linear_dot_gelu:  out [rows, N] = gelu_tanh(gate) * up in planes, weight [2N, K] with gate's rows before up's
 // weight int8 with one f32 scale a row; x in planes (forms.glsl); K padded to 16 with zeros in both. Products and sums of 16
 // are exact integers; blocks of 16 are added in f32, in an order that the tiling over rows does not change.
-// A subgroup computes ROWS outputs at a time, each invocation UNROLL loads of 16 weights of each. A workgroup of linear_dot
-// strides over the grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
+// A subgroup computes ROWS outputs at a time. Each of its invocations has UNROLL loads of 16 weights of each output's row in
+// flight: what has been added makes room for what comes next, of the same row or of the next output's, so that the registers
+// are always full of weights that are on their way, also while the step before is waited for.
+// A workgroup of linear_dot strides over the grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
+// Where a workgroup of linear_dot_gelu makes several blocks, each is a stage of the relay: block b is made in stage b over the
+// number of workgroups. A kernel that reads them as x waits for each stage when it comes to it.
 // Bytes: N * K + 4 * N + rows * (2.25 K + 4 N); operations: 2 * N * K * rows, as 8 packed dot products for 16 weights.
+// Few waves: what covers memory's latency is loads in flight, and variants with up to 24 of them in fewer waves have no less.
 // Narrow loads: the f32 scale of each block of x, beside 32 bytes of planes.
 #define RELAY
 #include "common.glsl"
@@ -15,6 +20,9 @@
 layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup
 layout(constant_id = 2) const uint COLUMNS = 1;  // rows of x that share a weight load
 layout(constant_id = 3) const uint UNROLL = 2;   // loads in flight for each output row
+layout(constant_id = 4) const uint BLOCKS = 1;   // K / 16
+layout(constant_id = 5) const uint SUBGROUP = 32;
+layout(constant_id = 6) const uint STAGES = 1;   // linear_dot_gelu: blocks of a workgroup, if each is a stage
 
 layout(push_constant) uniform Push {
     Words state;
@@ -24,13 +32,13 @@ layout(push_constant) uniform Push {
     uint64_t y_out;
     uint which;      // state word that counts the rows
     uint n;          // outputs
-    uint k;          // padded inputs, of 16
     uint x_padded;   // P of x
     uint x_stride;   // bytes
     uint out_stride; // elements of f32, or bytes of planes
     uint out_padded; // P of the planes
     uint turn;       // relay.glsl
     uint before;
+    uint stages;     // of the dispatch before
 };
 
 layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED readonly buffer Planes { uvec4 at[]; };
@@ -43,22 +51,40 @@ shared float gated[BLOCK * 8];
 #define PARTS 1
 #endif
 
-const uint SUMS = PARTS * ROWS * COLUMNS;
-float sums[SUMS];
-uvec4 w[UNROLL * PARTS * ROWS];
-float row_scales[PARTS * ROWS], kept_scales[PARTS * ROWS];
+// Rows of weights at a time, blocks of each in flight, and rounds of those in a row.
+const uint WIDTH = PARTS * ROWS;
+const uint SPAN = UNROLL * SUBGROUP;
+const uint ROUNDS = (BLOCKS + SPAN - 1) / SPAN;
 
-// Adds the products of block i, whose weights begin at w[from].
-void add_block(uint i, uint from, uint r0, uint live) {
+float sums[WIDTH * COLUMNS];
+uvec4 w[UNROLL * WIDTH];
+uint64_t rows[WIDTH];
+float scale_of[WIDTH], next_scale[WIDTH];
+
+// The block of a row that load u of a round is for, and whether there is such a block.
+uint block_of(uint round, uint u) { return (round * UNROLL + u) * SUBGROUP + gl_SubgroupInvocationID; }
+bool is_block(uint round, uint u) {
+    return BLOCKS % SPAN == 0 || ROUNDS == 1 && (u + 1) * SUBGROUP <= BLOCKS || block_of(round, u) < BLOCKS;
+}
+
+void fetch(uint round, uint u) {
+    if (!is_block(round, u)) return;
+    [[unroll]] for (uint j = 0; j < WIDTH; ++j) w[u * WIDTH + j] = Words4(rows[j]).at[block_of(round, u)];
+}
+
+// Adds the products of load u of a round.
+void add_block(uint round, uint u, uint r0, uint live) {
+    if (!is_block(round, u)) return;
+    uint i = block_of(round, u);
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
         uint64_t row = x + uint64_t(min(r0 + c, live - 1)) * x_stride;
         uvec4 hi = Planes(row).at[i], lo = Planes(row + x_padded).at[i];
         float scale = Floats(row + 2 * x_padded).at[i];
-        [[unroll]] for (uint j = 0; j < PARTS * ROWS; ++j) {
+        [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
             int high = 0, low = 0;
             [[unroll]] for (uint q = 0; q < 4; ++q) {
-                high += dotPacked4x8EXT(int(w[from + j][q]), int(hi[q]));
-                low += dotPacked4x8EXT(int(w[from + j][q]), int(lo[q]));
+                high += dotPacked4x8EXT(int(w[u * WIDTH + j][q]), int(hi[q]));
+                low += dotPacked4x8EXT(int(w[u * WIDTH + j][q]), int(lo[q]));
             }
             // At most 16 * 128 * 127 * 256 + ...: well within 31 bits.
             sums[j * COLUMNS + c] += scale * float(high * 256 + low);
@@ -66,76 +92,72 @@ void add_block(uint i, uint from, uint r0, uint live) {
     }
 }
 
-uint64_t rows[PARTS * ROWS];
-
-// Whether a round of UNROLL loads from i on lies within the rows.
-bool is_round(uint i) { return i + (UNROLL - 1) * gl_SubgroupSize < k / 16; }
-
-void fetch(uint i) {
-    [[unroll]] for (uint u = 0; u < UNROLL; ++u) {
-        [[unroll]] for (uint j = 0; j < PARTS * ROWS; ++j) {
-            w[u * PARTS * ROWS + j] = Words4(rows[j]).at[i + u * gl_SubgroupSize];
-        }
-    }
-}
-
-void add_round(uint i, uint r0, uint live) {
-    [[unroll]] for (uint u = 0; u < UNROLL; ++u) add_block(i + u * gl_SubgroupSize, u * PARTS * ROWS, r0, live);
-}
-
-// Asks for what outputs n0 .. n0 + ROWS begin with: their scales and the first round of their weights.
-void begin(uint n0) {
+// What is fetched from here on is of outputs n0 .. n0 + ROWS.
+void turn_to(uint n0) {
     [[unroll]] for (uint p = 0; p < PARTS; ++p) {
         [[unroll]] for (uint j = 0; j < ROWS; ++j) {
             // Past the last output: read its row again, and do not store.
             uint o = min(n0 + j, n - 1) + p * n;
-            rows[p * ROWS + j] = weight + uint64_t(o) * k;
-            row_scales[p * ROWS + j] = scales.at[o];
+            rows[p * ROWS + j] = weight + uint64_t(o) * (BLOCKS * 16);
+            next_scale[p * ROWS + j] = scales.at[o];
         }
-    }
-    if (is_round(gl_SubgroupInvocationID)) fetch(gl_SubgroupInvocationID);
-}
-
-// Adds up the outputs that were begun, for rows r0 .. r0 + COLUMNS: each invocation its part of the inputs.
-void add(uint r0, uint live) {
-    [[unroll]] for (uint i = 0; i < SUMS; ++i) sums[i] = 0;
-    uint i = gl_SubgroupInvocationID;
-    if (is_round(i)) {
-        add_round(i, r0, live);
-        for (i += UNROLL * gl_SubgroupSize; is_round(i); i += UNROLL * gl_SubgroupSize) {
-            fetch(i);
-            add_round(i, r0, live);
-        }
-    }
-    for (; i < k / 16; i += gl_SubgroupSize) {
-        [[unroll]] for (uint j = 0; j < PARTS * ROWS; ++j) w[j] = Words4(rows[j]).at[i];
-        add_block(i, 0, r0, live);
     }
 }
 
-void keep_scales() {
-    [[unroll]] for (uint j = 0; j < PARTS * ROWS; ++j) kept_scales[j] = row_scales[j];
+// Stages of the dispatch before that were waited for.
+uint reached = 0;
+
+// Waits until blocks of x before `end` are there; the whole workgroup takes part, and asks for the same.
+void wait_for(uint end) {
+    if (before == 0 || reached == stages) return;
+    uint needed = stages == 1 ? 1 : min((end - 1) / before + 1, stages);
+    if (needed <= reached) return;
+    relay_wait_for(state, turn, before, stages - needed);
+    reached = needed;
+}
+
+// Asks for the first round of outputs n0 .. n0 + ROWS.
+void begin(uint n0) {
+    turn_to(n0);
+    [[unroll]] for (uint u = 0; u < UNROLL; ++u) fetch(0, u);
+}
+
+// Adds up the outputs that were begun, for rows r0 .. r0 + COLUMNS, each invocation its part of the inputs; with `more`, asks
+// for the first round of outputs from `next` on.
+void add(bool more, uint next, uint r0, uint live) {
+    [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = 0;
+    [[unroll]] for (uint j = 0; j < WIDTH; ++j) scale_of[j] = next_scale[j];
+    for (uint round = 0; round + 1 < ROUNDS; ++round) {
+        wait_for((round + 1) * SPAN);
+        [[unroll]] for (uint u = 0; u < UNROLL; ++u) {
+            add_block(round, u, r0, live);
+            fetch(round + 1, u);
+        }
+    }
+    // All stages, whatever they were for: who waits for this kernel relies on everything before it.
+    wait_for(0xffffffffu);
+    if (more) turn_to(next);
+    [[unroll]] for (uint u = 0; u < UNROLL; ++u) {
+        add_block(ROUNDS - 1, u, r0, live);
+        if (more) fetch(0, u);
+    }
 }
 
 // The invocations' parts together, times the scales of the weights' rows.
 void finish() {
-    [[unroll]] for (uint i = 0; i < SUMS; ++i) sums[i] = subgroupAdd(sums[i]) * kept_scales[i / COLUMNS];
+    [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = subgroupAdd(sums[i]) * scale_of[i / COLUMNS];
 }
 
 #ifdef GELU
 void run(uint r0, uint live) {
     // The host makes ROWS times the subgroups a divisor of BLOCK, and no more workgroups than there are blocks.
-    uint step = gl_NumSubgroups * ROWS, blocks = (n + BLOCK - 1) / BLOCK;
+    uint step = gl_NumSubgroups * ROWS, blocks = (n + BLOCK - 1) / BLOCK, stage = 0;
     begin(gl_WorkGroupID.x * BLOCK + gl_SubgroupID * ROWS);
-    relay_wait(state, turn, before);
     for (uint block = gl_WorkGroupID.x; block < blocks; block += gl_NumWorkGroups.x) {
         for (uint o = gl_SubgroupID * ROWS; o < BLOCK; o += step) {
-            add(r0, live);
-            // What comes next is on its way while this is finished.
-            keep_scales();
-            bool more = o + step < BLOCK;
-            uint next = more ? block : block + gl_NumWorkGroups.x;
-            if (next < blocks) begin(next * BLOCK + (more ? o + step : gl_SubgroupID * ROWS));
+            bool here = o + step < BLOCK;
+            uint next = here ? block : block + gl_NumWorkGroups.x;
+            add(next < blocks, next * BLOCK + (here ? o + step : gl_SubgroupID * ROWS), r0, live);
             finish();
             if (subgroupElect()) {
                 [[unroll]] for (uint j = 0; j < ROWS; ++j) {
@@ -154,20 +176,21 @@ void run(uint r0, uint live) {
             [[unroll]] for (uint e = 0; e < 16; ++e) v[e / 4][e % 4] = gated[c * BLOCK + e];
             write_planes(y_out + uint64_t(r0 + c) * out_stride, out_padded, block, v);
         }
-        barrier();
+        if (STAGES > 1 && turn != 0) relay_pass(state, turn + stage++ * RELAY_STRIDE);
+        else barrier();
     }
+    // Of the last stage there may be fewer blocks than workgroups.
+    if (STAGES > 1 && turn != 0 && stage < STAGES) relay_pass(state, turn + stage * RELAY_STRIDE);
 }
 #else
 void run(uint r0, uint live) {
-    uint step = gl_NumWorkGroups.x * gl_NumSubgroups * ROWS;
-    uint first = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS;
-    begin(min(first, n - 1));
-    relay_wait(state, turn, before);
-    for (uint n0 = first; n0 < n; n0 += step) {
-        add(r0, live);
-        // What comes next is on its way while this is finished.
-        keep_scales();
-        if (n0 + step < n) begin(n0 + step);
+    uint each = gl_NumSubgroups * ROWS, step = gl_NumWorkGroups.x * each, own = gl_SubgroupID * ROWS;
+    uint first = gl_WorkGroupID.x * each;
+    begin(first + own);
+    // All subgroups together, since they wait together; what lies past the last output is not stored.
+    for (uint base = first; base < n; base += step) {
+        uint n0 = base + own;
+        add(base + step < n, n0 + step, r0, live);
         finish();
         if (!subgroupElect()) continue;
         [[unroll]] for (uint j = 0; j < ROWS; ++j) {
@@ -184,5 +207,5 @@ void main() {
     uint live = live_rows(state, which);
     uint r0 = gl_WorkGroupID.y * COLUMNS;
     if (r0 < live) run(r0, live);
-    relay_pass(state, turn);
+    if (STAGES == 1) relay_pass(state, turn);
 }

@@ -1,5 +1,6 @@
 // linear_matrix: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], by matrix units, in two arithmetics:
-//   plain: x in half form, f16 x f16 -> f32; weights become f16 between registers and shared memory
+//   plain: x in half form, f16 x f16 -> f32; weights become f16 between registers and shared memory. Tiles of 128 rows and
+//     more are linear_wide's
 //   BYTES: x in bytes form, s8 x s8 -> s32; two products, of the high and of the low bytes, make one: sums are exact
 // weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x per row 2P bytes (forms.glsl), P = K padded to
 // 32 with zeros, then one f32 scale, rows x_stride bytes apart; out f32 [rows, out_stride].
@@ -20,6 +21,7 @@
 #define RELAY
 #include "common.glsl"
 #include "relay.glsl"
+#include "tiles.glsl"
 
 layout(push_constant) uniform Push {
     Words state;
@@ -111,26 +113,6 @@ const uint SLOTS = DEPTH > 0 ? DEPTH : 1;
 #define MatrixSum coopmat<Sum, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
 #define MatrixF32 coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
 
-#ifndef BYTES
-// Four weights as f16, elements 0 and 2 before 1 and 3: bytes become f16 by putting them behind 0x64, which makes 1024 + b,
-// where the sign's flip has added 128 to b. x is put in the same order.
-uvec2 widen4(uint w) {
-    f16vec2 offset = f16vec2(1152.0hf);
-    uint even = (w & 0x00ff00ffu) ^ 0x64806480u, odd = ((w >> 8) & 0x00ff00ffu) ^ 0x64806480u;
-    return uvec2(packFloat2x16(unpackFloat2x16(even) - offset), packFloat2x16(unpackFloat2x16(odd) - offset));
-}
-uvec2 reorder4(uint x01, uint x23) {
-    return uvec2((x01 & 0xffffu) | (x23 << 16), (x01 >> 16) | (x23 & 0xffff0000u));
-}
-#endif
-
-// Where rows have 4 units, 5 apart: the order of a tile's rows in which eight invocations that store together, two or four
-// a row, meet eight different banks.
-uint bank_order(uint i, uint parts) {
-    if (parts == 2) return (i & ~6u) | ((i & 2u) << 1) | ((i & 4u) >> 1);
-    if (parts == 4) return (i & ~7u) | ((i & 1u) << 2) | ((i & 6u) >> 1);
-    return i;
-}
 uint w_row(uint load) { return UNITS == 5 ? bank_order(load / W_PARTS, W_PARTS) : load / W_PARTS; }
 uint x_row(uint load) { return UNITS == 5 ? bank_order(load / X_PARTS, X_PARTS) : load / X_PARTS; }
 
@@ -208,8 +190,8 @@ void make_tile() {
 #define STORE_X(to, loaded) STORE_UNIT(to, loaded)
 #else
 #define STORE_W(to, loaded)                                                                                            \
-    STORE_UNIT(to, uvec4(widen4(loaded.x), widen4(loaded.y)))                                                          \
-    STORE_UNIT((to) + 1, uvec4(widen4(loaded.z), widen4(loaded.w)))
+    STORE_UNIT(to, uvec4(widen4(loaded.x, ALL_BYTES), widen4(loaded.y, ALL_BYTES)))                                                          \
+    STORE_UNIT((to) + 1, uvec4(widen4(loaded.z, ALL_BYTES), widen4(loaded.w, ALL_BYTES)))
 #define STORE_X(to, loaded) STORE_UNIT(to, uvec4(reorder4(loaded.x, loaded.y), reorder4(loaded.z, loaded.w)))
 #endif
 #define STORE(slot, base)                                                                                              \

@@ -5,8 +5,11 @@
 // It takes a device that starts workgroups in the order of dispatches, so that whoever is waited for is running or done;
 // src/gpu/tuning.rs tries it. Where a wait does not end, the step state says so and the pass is refused.
 //
-// `turn` is the word of the step state, or behind it, that counts this dispatch's workgroups, 0 where nobody waits for them;
-// `before` is how many workgroups of the dispatch before it are waited for, 0 where a barrier was.
+// A dispatch whose workgroups make one part of its output after the other may have a counter for each such stage, so that the
+// next dispatch can begin on the first parts while the last are made: the workgroups of a dispatch do not end all at once.
+// `turn` is the word of the step state, or behind it, that counts this dispatch's workgroups, of the first stage where it has
+// several; 0 where nobody waits for them. `before` is how many workgroups of the dispatch before it are waited for, 0 where a
+// barrier was; its last stage's counter is the one before `turn`.
 
 // Words between counters: a cache line.
 #define RELAY_STRIDE 32
@@ -32,17 +35,18 @@ void relay_release() {
     memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
 }
 void relay_barrier() {
-    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer,
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared,
                    gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible);
 }
 #endif
 
-// One invocation acquires and releases for its workgroup: each time costs the processor its cache.
-void relay_wait(Words state, uint turn, uint before) {
+// One invocation acquires and releases for its workgroup: each time costs the processor its cache. Waits for the stage that is
+// `behind` others before the last.
+void relay_wait_for(Words state, uint turn, uint before, uint behind) {
     if (before == 0) return;
     if (gl_LocalInvocationID.x == 0) {
         uint looks = 0;
-        while (look(state, turn - RELAY_STRIDE) < before) {
+        while (look(state, turn - (1 + behind) * RELAY_STRIDE) < before) {
             if (++looks % 1024 != 0) continue;
             if (looks >= RELAY_LOOKS) atomicOr(state.at[STATE_STALLED], 1u);
             if (look(state, STATE_STALLED) != 0) break;
@@ -51,6 +55,8 @@ void relay_wait(Words state, uint turn, uint before) {
     }
     relay_barrier();
 }
+
+void relay_wait(Words state, uint turn, uint before) { relay_wait_for(state, turn, before, 0); }
 
 void relay_pass(Words state, uint turn) {
     if (turn == 0) return;

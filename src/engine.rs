@@ -59,10 +59,10 @@ pub struct Options {
     pub kv: KvType,
     /// The longest that one submit should keep a GPU busy.
     pub submit_budget: Duration,
-    /// Pass uploads and results through staging even where it is not needed; see [`gpu::replay::Options::staged`].
+    /// Pass uploads and results through staging even where it is not needed; see [`gpu::options::Options::staged`].
     pub staged: bool,
     /// Which kernels compute linear steps on a device.
-    pub kernels: gpu::replay::Kernels,
+    pub kernels: gpu::options::Kernels,
     /// The variant of linear kernels to use wherever it can be, instead of what is measured; see [`gpu::tuning`].
     pub variant: Option<gpu::linear::Variant>,
     /// Whether dispatches are relayed, instead of what is measured; see [`gpu::record`].
@@ -81,9 +81,9 @@ impl Default for Options {
             sequences: 1,
             head_rows: 1,
             kv: KvType::F16,
-            submit_budget: gpu::replay::Options::default().submit_budget,
+            submit_budget: gpu::options::Options::default().submit_budget,
             staged: false,
-            kernels: gpu::replay::Kernels::Auto,
+            kernels: gpu::options::Kernels::Auto,
             variant: None,
             relay: None,
             arena: gpu::arena::Source::Auto,
@@ -230,13 +230,12 @@ fn load_vulkan(
     progress: &Progress,
 ) -> Result<Box<dyn Executor>> {
     let memory = gpu::memory::describe(&gpu);
-    let staging =
-        if gpu::memory::needs_staging(&gpu) || options.staged { gpu::replay::staging_bytes(&schedule) } else { 0 };
+    let staging = gpu::results::staging_bytes(&schedule, gpu::memory::needs_staging(&gpu) || options.staged);
     let plan = Plan::place(&schedule, &memory, staging)?;
     for (kind, bytes) in plan.sums() {
         log::info!("{kind}: {}", plan::bytes(bytes));
     }
-    let options = gpu::replay::Options {
+    let options = gpu::options::Options {
         submit_budget: options.submit_budget,
         staged: options.staged,
         kernels: options.kernels,

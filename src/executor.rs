@@ -61,6 +61,17 @@ pub trait Executor {
     /// Input: rows or head rows outside of the schedule's extent. Device: the device failed or was lost.
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
 
+    /// As [`Executor::forward`], for a caller that goes on greedily: the pass that follows, with each row's choice for its
+    /// token and a position further, may be under way when this returns, and is waited for when it is asked for in turn, by
+    /// this or by [`Executor::forward`]. If something else is asked for, it has left keys and values at the positions that
+    /// would have come next. Of this pass then only the choices can be asked for, neither logits nor other heads.
+    ///
+    /// # Errors
+    /// As [`Executor::forward`].
+    fn forward_on(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
+        self.forward(rows, Some(head))
+    }
+
     /// Runs the head over other rows of the last pass.
     ///
     /// # Errors
@@ -192,7 +203,6 @@ pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
 /// Writes a pass into the step state. `words` is the arena's start, at least `layout.words()` long.
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
     words[StateLayout::ROWS] = rows.len() as u32;
-    words[StateLayout::STALLED] = 0;
     for (i, r) in rows.iter().enumerate() {
         words[layout.token() + i] = r.token;
         words[layout.position() + i] = r.position;

@@ -142,8 +142,12 @@ pub fn generate(
             g.finish = finish;
             break;
         }
+        let more = g.tokens.len() + 1 < limit;
         if g.tokens.len() < limit {
-            session.decode(executor, id)?;
+            match chooser {
+                Chooser::Greedy if more => session.decode_on(executor, id)?,
+                _ => session.decode(executor, id)?,
+            }
             g.passes += 1;
         }
     }

@@ -92,9 +92,26 @@ impl Session {
     /// # Errors
     /// Input: the context is full. Device: the device failed.
     pub fn decode(&mut self, executor: &mut dyn Executor, token: u32) -> Result<()> {
+        self.step(executor, token, false)
+    }
+
+    /// As [`Session::decode`], by [`Executor::forward_on`]: for a caller that means to decode the choice next.
+    ///
+    /// # Errors
+    /// As [`Session::decode`].
+    pub fn decode_on(&mut self, executor: &mut dyn Executor, token: u32) -> Result<()> {
+        self.step(executor, token, true)
+    }
+
+    fn step(&mut self, executor: &mut dyn Executor, token: u32, on: bool) -> Result<()> {
         let row = Row { token, position: self.tokens.len() as u32, sequence: self.sequence };
-        self.written = self.written.max(self.tokens.len() + 1);
-        executor.forward(&[row], Some(HeadRows { first: 0, count: 1 }))?;
+        let head = HeadRows { first: 0, count: 1 };
+        // The pass that follows may write a position that is never asked for.
+        self.written = self.written.max(self.tokens.len() + 1 + usize::from(on));
+        match on {
+            true => executor.forward_on(&[row], head)?,
+            false => executor.forward(&[row], Some(head))?,
+        }
         self.tokens.push(token);
         Ok(())
     }

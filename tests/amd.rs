@@ -11,7 +11,7 @@ use kiln::gpu::dispatch::Addresses;
 use kiln::gpu::inspect::Compiled;
 use kiln::gpu::kernels::{Kernel, Module, Pipelines, constants};
 use kiln::gpu::linear::{Family, Product, Target};
-use kiln::gpu::lower::{Batch, Order, lower};
+use kiln::gpu::lower::{Batch, Order, Tokens, lower};
 use kiln::gpu::matrix::{Operands, Units};
 use kiln::gpu::{Choice, Gpu, ceiling, matrix};
 use kiln::model::{Shape, WeightFormat, presets};
@@ -171,8 +171,9 @@ fn batches() -> impl Iterator<Item = Batch> {
     let prompts = [1, 8, 64, 512].map(|rows| (rows, Order::Consecutive));
     let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, Order::Apart));
     let mixed = [(512, Order::Mixed)];
-    let all = prompts.into_iter().chain(batches).chain(mixed);
-    all.map(|(rows, order)| Batch { rows, head_rows: rows.min(8), order })
+    let given = prompts.into_iter().chain(batches).chain(mixed).map(|(rows, order)| (rows, order, Tokens::Given));
+    let all = given.chain([(1, Order::Consecutive, Tokens::Chosen)]);
+    all.map(|(rows, order, tokens)| Batch { rows, head_rows: rows.min(8), order, tokens })
 }
 
 fn chosen(schedule: &Schedule, batch: Batch, target: &Target) -> Vec<Kernel> {
@@ -233,7 +234,7 @@ fn violations(f: &Figures, header: &str) -> Vec<String> {
         let what = format!("{} waves a SIMD, not {WAVES}, and its source gives no reason", f.waves);
         rule(f.waves >= WAVES || has_reason("Few waves"), what);
     }
-    if is("linear_matrix") || is("linear_bytes") || is("attend_matrix") {
+    if is("linear_matrix") || is("linear_wide") || is("linear_bytes") || is("attend_matrix") {
         rule(f.isa.wmma > 0, "no matrix instruction".into());
     }
     if f.module.split('_').any(|word| word == "dot") {

@@ -6,7 +6,7 @@ mod common;
 use common::{load, max_abs, relative_rms, vulkan};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::gpu::replay::Kernels;
+use kiln::gpu::options::Kernels;
 use kiln::model::writer::Watch;
 use kiln::model::{LayerKind, Shape, WeightFormat, forge};
 use kiln::schedule::KvType;

@@ -11,7 +11,7 @@ mod common;
 use common::{golden, load, max_abs};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::gpu::replay::Kernels;
+use kiln::gpu::options::Kernels;
 use kiln::schedule::KvType;
 use kiln::session::Session;
 

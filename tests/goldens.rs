@@ -7,7 +7,7 @@ use common::{Case, floats, golden, ids, load, max_abs, observe, relative_rms};
 use kiln::engine::{Device, Options};
 use kiln::executor::Executor;
 use kiln::gpu::arena::Source;
-use kiln::gpu::replay::Kernels;
+use kiln::gpu::options::Kernels;
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
 use kiln::session::Session;
@@ -183,9 +183,9 @@ const SHALLOW: &[Run] = &[
     (WeightFormat::Bf16, Kernels::Float, KvType::F16, &[16]),
     (WeightFormat::Int8, Kernels::Float, KvType::F32, &[16, 1]),
     (WeightFormat::Int8, Kernels::Float, KvType::F16, &[160, 7]),
-    // Activations of 16 bits, whatever the cache holds. Few rows: for many it has the other kernels.
-    (WeightFormat::Int8, Kernels::Dot, KvType::F32, &[7]),
-    (WeightFormat::Int8, Kernels::Dot, KvType::F16, &[7, 1]),
+    // Activations of 16 bits, whatever the cache holds.
+    (WeightFormat::Int8, Kernels::Dot, KvType::F32, &[160, 7]),
+    (WeightFormat::Int8, Kernels::Dot, KvType::F16, &[16, 7, 1]),
     (WeightFormat::Int8, Kernels::Matrix, KvType::F32, &[7]),
     (WeightFormat::Int8, Kernels::Matrix, KvType::F16, &[160, 16]),
     (WeightFormat::Int8, Kernels::Bytes, KvType::F32, &[7]),
@@ -197,7 +197,7 @@ const DEEP: &[Run] = &[
     (WeightFormat::Bf16, Kernels::Float, KvType::F32, &[7]),
     (WeightFormat::Bf16, Kernels::Float, KvType::F16, &[160]),
     (WeightFormat::Int8, Kernels::Float, KvType::F32, &[160]),
-    (WeightFormat::Int8, Kernels::Dot, KvType::F16, &[7]),
+    (WeightFormat::Int8, Kernels::Dot, KvType::F16, &[160, 7]),
     (WeightFormat::Int8, Kernels::Matrix, KvType::F16, &[160]),
     (WeightFormat::Int8, Kernels::Bytes, KvType::F16, &[160]),
 ];

@@ -8,7 +8,7 @@ use half::f16;
 use kiln::gpu::bake::Queue;
 use kiln::gpu::dispatch::Dispatch;
 use kiln::gpu::kernels::Pipelines;
-use kiln::gpu::matrix::{self, AttendPush, Linear, LinearPush, Operands, Units};
+use kiln::gpu::matrix::{self, AttendPush, Linear, LinearPush, LinearTile, Operands, Units};
 use kiln::gpu::memory::{Access, Buffer, describe};
 use kiln::gpu::{Gpu, ceiling};
 use std::collections::HashSet;
@@ -174,7 +174,8 @@ impl Product {
 
     /// Runs passes of `rows` rows, fewer of them live, with every variant.
     fn check(&self, bench: &mut Bench, live: usize, variants: &[Linear]) {
-        let out_stride = self.n + 5;
+        // Rows aligned for whole matrices, and not.
+        let out_stride = self.n + if self.n.is_multiple_of(8) { 8 } else { 5 };
         // The state's words, `live` at index 2.
         let state = bench.buffer(bytemuck::cast_slice(&[0u32, 0, live as u32, 0]));
         let weight = bench.buffer(bytemuck::cast_slice(&self.weights));
@@ -236,6 +237,18 @@ impl Product {
     }
 }
 
+/// A tile of linear_wide that a CPU driver compiles in seconds: as the large ones, it asks for two steps at a time.
+const SMALL_WIDE: LinearTile = LinearTile {
+    rows: 128,
+    outputs: 32,
+    inputs: 32,
+    subgroup_rows: 16,
+    subgroup_outputs: 16,
+    input_parts: 1,
+    buffers: 2,
+    depth: 2,
+};
+
 /// A CPU driver takes minutes to compile a subgroup's part of a large tile, all unrolled in matrices of 8 x 8.
 fn worth_compiling(bench: &Bench, variant: &Linear) -> bool {
     let (t, u) = (variant.tile, bench.units);
@@ -279,7 +292,10 @@ fn check_linear(bench: &mut Bench, operands: Operands) {
     let (mut checked, mut left_out) = (HashSet::new(), HashSet::new());
     for (i, (rows, live, n, k)) in cases.into_iter().enumerate() {
         let all = matrix::linear_variants(bench.units, operands, rows, n, k);
-        let variants: Vec<Linear> = all.iter().copied().filter(|v| worth_compiling(bench, v)).collect();
+        let mut variants: Vec<Linear> = all.iter().copied().filter(|v| worth_compiling(bench, v)).collect();
+        if operands == Operands::Half && rows > 64 {
+            variants.extend([1, 3].map(|splits| Linear { operands, tile: SMALL_WIDE, splits }));
+        }
         left_out.extend(all.iter().map(|v| v.tile).filter(|t| variants.iter().all(|v| v.tile != *t)));
         assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
         Product::new(operands, rows, n, k, 7 + i as u64).check(bench, live, &variants);

@@ -57,10 +57,13 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     assert!(before_prefill[1] > 0 && before_prefill[2] > 0, "baking was counted");
 
     let before = counts();
-    // Past the window of 16, where the ring turns over.
-    for _ in 0..40 {
+    // Past the window of 16, where the ring turns over; alone, and with the next pass under way.
+    for i in 0..40 {
         let next = executor.next(0);
-        session.decode(executor.as_mut(), next).unwrap();
+        match i < 20 {
+            true => session.decode(executor.as_mut(), next).unwrap(),
+            false => session.decode_on(executor.as_mut(), next).unwrap(),
+        }
     }
     let after = counts();
     assert_eq!(after, before, "[heap allocations, recordings, pipelines] during 40 decode passes");

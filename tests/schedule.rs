@@ -9,8 +9,8 @@ use kiln::gpu::Vulkan;
 use kiln::gpu::dispatch::{Addresses, Dispatch};
 use kiln::gpu::kernels::Module;
 use kiln::gpu::linear::Target;
-use kiln::gpu::lower::{Batch, Order, lower};
-use kiln::gpu::replay::{self, Kernels};
+use kiln::gpu::lower::{Batch, Order, Tokens, lower};
+use kiln::gpu::options::{self, Kernels};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::Plan;
@@ -80,7 +80,7 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
     for (subgroup, dot) in [(8, false), (8, true), (32, true), (64, true)] {
         let target = Target::new(subgroup, dot, None);
         for rows in [1, 3, 8, 64] {
-            let batch = Batch { rows, head_rows: 1, order: Order::Consecutive };
+            let batch = Batch { rows, head_rows: 1, order: Order::Consecutive, tokens: Tokens::Given };
             let mut covered = 0;
             for segment in schedule.segments() {
                 let range = schedule.steps_of(segment);
@@ -121,7 +121,7 @@ fn a_packed_input_is_waited_for() {
     let schedule = Schedule::build(&shape, extent(64));
     let addresses = Addresses { arena: 0, weights: vec![0; 64], kv: vec![0; 62] };
     for rows in [1, 3, 8] {
-        let batch = Batch { rows, head_rows: 1, order: Order::Consecutive };
+        let batch = Batch { rows, head_rows: 1, order: Order::Consecutive, tokens: Tokens::Given };
         let dispatches = lower(&schedule, Segment::Layer(3), batch, &Target::new(32, true, None), &addresses);
         let pack =
             dispatches.iter().position(|d| d.kernel.module == Module::Pack).expect("attention's output is packed");
@@ -140,7 +140,7 @@ fn large_heads_stay_within_the_dispatch_limit() {
         for head_rows in [1, 2, 3, 5, 8, 16] {
             for subgroup in [4, 8, 32, 64] {
                 for dot in [false, true] {
-                    let batch = Batch { rows: 1, head_rows, order: Order::Consecutive };
+                    let batch = Batch { rows: 1, head_rows, order: Order::Consecutive, tokens: Tokens::Given };
                     let target = Target::new(subgroup, dot, None);
                     lower(&schedule, Segment::Head, batch, &target, &addresses).iter().for_each(assert_limits);
                 }
@@ -156,7 +156,7 @@ fn outputs(schedule: &Schedule, vulkan: Option<Kernels>) -> Vec<f32> {
     let tokens: Vec<u32> = (0..40).map(|i| 2 + 11 * i % 500).collect();
     let progress = Progress::default();
     let mut executor: Box<dyn Executor> = if let Some(kernels) = vulkan {
-        let options = replay::Options { kernels, ..Default::default() };
+        let options = options::Options { kernels, ..Default::default() };
         let gpu = Rc::new(common::open_gpu());
         let plan = Plan::place(schedule, &kiln::gpu::memory::describe(&gpu), 64 << 20).unwrap();
         Box::new(Vulkan::load(&gpu, &checkpoint, schedule.clone(), &plan, options, &progress).unwrap())

@@ -6,7 +6,8 @@ mod common;
 use common::{load, max_abs, relative_rms};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::gpu::replay::Kernels;
+use kiln::gpu::linear::{Dot, Variant};
+use kiln::gpu::options::Kernels;
 use kiln::model::writer::Watch;
 use kiln::model::{LayerKind, Shape, WeightFormat, forge};
 use kiln::schedule::KvType;
@@ -104,7 +105,7 @@ fn odd_shapes_agree_on_both_executors() {
             let mut runs = vec![(Kernels::Float, KvType::F32, 23, 2e-5)];
             if format == WeightFormat::Int8 {
                 // Activations of 16 bits; without matrix units, f32.
-                runs.push((Kernels::Dot, KvType::F32, 7, 5e-3));
+                runs.extend([7, 23].map(|chunk| (Kernels::Dot, KvType::F32, chunk, 5e-3)));
                 // Mesa 26.1.6 crashes on its matrices at other widths than its own.
                 if std::env::var_os("LP_NATIVE_VECTOR_WIDTH").is_none() {
                     runs.push((Kernels::Matrix, KvType::F16, 23, 1.5e-2));
@@ -177,6 +178,33 @@ fn a_batch_computes_what_its_sequences_would_alone() {
             assert!(error < tolerance, "{device:?}, {kv:?}: sequence {i} is {error} off");
         }
     }
+}
+
+/// Gate and up in stages of a relay, of which the last has fewer blocks than there are workgroups: 13 in two times 7.
+#[test]
+fn a_stage_may_lack_blocks() {
+    let forged = Forged::new(&shape(), WeightFormat::Int8);
+    let tokens = prompt(&shape(), 20);
+    let run = |variant, relay| {
+        let options = Options { kernels: Kernels::Dot, variant, relay: Some(relay), ..Options::default() };
+        let mut executor = forged.load(common::vulkan(), options);
+        let mut session = Session::new(0, 64);
+        let mut seen: Vec<u32> = Vec::new();
+        session.prefill(executor.as_mut(), &tokens[..1]).unwrap();
+        for &token in &tokens[1..] {
+            session.decode(executor.as_mut(), token).unwrap();
+            seen.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+        }
+        let row = [Row { token: 3, position: session.tokens().len() as u32, sequence: 0 }];
+        let times = executor.time_steps(&row, HeadRows { first: 0, count: 1 }, 1).unwrap();
+        let staged = times.iter().any(|t| t.kernel == "linear_dot_gelu_int8" && t.variant.contains("groups [7, 1, 1]"));
+        (seen, staged)
+    };
+    let variant = Variant::Dot(Dot { outputs: 1, unroll: 1, subgroups: 4, turns: 2 });
+    let (want, _) = run(None, false);
+    let (got, staged) = run(Some(variant), true);
+    assert!(staged, "the variant was taken");
+    assert!(got == want);
 }
 
 #[test]

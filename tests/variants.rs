@@ -9,7 +9,7 @@ use kiln::engine::Options;
 use kiln::executor::{Executor, HeadRows, Row};
 use kiln::gpu::Gpu;
 use kiln::gpu::linear::{Family, Product, Target, Variant};
-use kiln::gpu::replay::Kernels;
+use kiln::gpu::options::Kernels;
 use kiln::schedule::{Op, Schedule};
 use kiln::session::Session;
 use std::collections::HashSet;
@@ -147,6 +147,29 @@ fn relayed_dispatches_change_no_bit() {
                 logits_of_two_batches(load(&golden("tiny"), options).as_mut())
             });
             assert!(relayed == behind_barriers, "{kernels:?}, submits of {budget:?}");
+        }
+    }
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
+
+/// Where gate and up are made in stages, which the product behind them waits for one by one, no bit changes either.
+#[test]
+fn stages_of_a_relay_change_no_bit() {
+    let gpu = common::open_gpu();
+    for model in ["tiny", "wide_small"] {
+        let run = |relay, variant| {
+            let options =
+                Options { relay: Some(relay), sequences: 6, head_rows: 6, ..options(Kernels::Dot, 2, variant) };
+            load(&golden(model), options)
+        };
+        let mut usual = run(false, None);
+        let all = variants(&gpu, usual.schedule(), Family::Dot, 1);
+        let want = logits_of_two_batches(usual.as_mut());
+        let staged = |v: &&Variant| matches!(v, Variant::Dot(d) if d.turns == 2 && d.outputs == 1);
+        assert!(all.iter().filter(staged).count() > 1);
+        for &variant in all.iter().filter(staged) {
+            let got = logits_of_two_batches(run(true, Some(variant)).as_mut());
+            assert!(got == want, "{model}, {variant:?}");
         }
     }
     assert_eq!(kiln::gpu::device::validation_messages(), 0);

@@ -47,7 +47,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let target = Target::find(args)?;
     let options = engine::Options { sequences: args.batch, head_rows: args.batch, ..args.model.options() };
     let schedule = Schedule::build(&shape, options.extent(&shape)?);
-    let staging = if target.staged { gpu::replay::staging_bytes(&schedule) } else { 0 };
+    let staging = target.staged.map_or(0, |staged| gpu::results::staging_bytes(&schedule, staged));
     let view = View {
         args,
         schedule: &schedule,
@@ -89,8 +89,8 @@ struct Target {
     source: String,
     /// Multiplications and additions per second of its matrix units, where known.
     operations: Option<f64>,
-    /// Whether uploads pass through staging.
-    staged: bool,
+    /// Whether uploads pass through staging; `None` where there is no device to upload to.
+    staged: Option<bool>,
 }
 
 impl Target {
@@ -101,7 +101,7 @@ impl Target {
                 let p: Profile = profile(name)?;
                 let source = "the memory's peak".into();
                 let operations = Some(p.operations);
-                Ok(Target { memory: p.memory, bandwidth: p.bandwidth, source, operations, staged: true })
+                Ok(Target { memory: p.memory, bandwidth: p.bandwidth, source, operations, staged: Some(true) })
             }
         }
     }
@@ -126,14 +126,14 @@ impl Target {
         let size = MEASURE_BYTES.min(memory.heaps[heap].available / 4).min(memory.max_allocation);
         let bandwidth = gpu::ceiling::measure_alone(&gpu, size, heap)?;
         let source = format!("measured, reading {}", bytes(size));
-        Ok(Target { memory, bandwidth, source, operations: None, staged: gpu::memory::needs_staging(&gpu) })
+        Ok(Target { memory, bandwidth, source, operations: None, staged: Some(gpu::memory::needs_staging(&gpu)) })
     }
 
     fn cpu() -> Target {
         let size = MEASURE_BYTES.min(crate::machine::available_memory() / 4);
         let bandwidth = crate::machine::measure_read(size as usize);
         let source = format!("measured, reading {}", bytes(size));
-        Target { memory: engine::host_memory(), bandwidth, source, operations: None, staged: false }
+        Target { memory: engine::host_memory(), bandwidth, source, operations: None, staged: None }
     }
 }
 

@@ -25,18 +25,26 @@ pub fn recordings() -> u64 {
 const GPU_DEADLINE: Duration = Duration::from_secs(20);
 const CPU_DEADLINE: Duration = Duration::from_secs(600);
 
-/// The device's queue with a command pool and a fence.
+/// Signalled submits that may be under way at a time: one that is waited for, and one behind it.
+const FENCES: usize = 2;
+
+/// The device's queue with a command pool and fences, which are waited for in the order that they were submitted in.
 pub struct Queue {
     gpu: Rc<Gpu>,
     pool: vk::CommandPool,
-    fence: vk::Fence,
+    fences: [vk::Fence; FENCES],
     deadline: Duration,
-    /// Submits since the last wait.
-    pending: Cell<u32>,
+    /// Submits up to each fence, from the one before it.
+    submits: [Cell<u32>; FENCES],
+    /// Submits behind the last fence.
+    open: Cell<u32>,
+    /// Fences that were submitted, and that were waited for, since the start.
+    signals: Cell<usize>,
+    waits: Cell<usize>,
 }
 
 impl Queue {
-    /// A pool and a fence on the device's queue.
+    /// A pool and fences on the device's queue.
     ///
     /// # Errors
     /// Device: the driver refuses.
@@ -46,15 +54,25 @@ impl Queue {
             vk::PhysicalDeviceType::CPU => CPU_DEADLINE,
             _ => GPU_DEADLINE,
         };
-        // SAFETY: the device lives as long as `gpu`.
+        let mut queue = Queue {
+            gpu: gpu.clone(),
+            pool: vk::CommandPool::null(),
+            fences: [vk::Fence::null(); FENCES],
+            deadline,
+            submits: Default::default(),
+            open: Cell::new(0),
+            signals: Cell::new(0),
+            waits: Cell::new(0),
+        };
+        // SAFETY: the device lives as long as `gpu`; what was made when one fails, the queue's drop destroys.
         unsafe {
-            let pool = gpu.device.create_command_pool(&info, None).map_err(failure("create a command pool"))?;
-            let fence = gpu.device.create_fence(&vk::FenceCreateInfo::default(), None).inspect_err(|_| {
-                gpu.device.destroy_command_pool(pool, None);
-            });
-            let fence = fence.map_err(failure("create a fence"))?;
-            Ok(Queue { gpu: gpu.clone(), pool, fence, deadline, pending: Cell::new(0) })
+            queue.pool = gpu.device.create_command_pool(&info, None).map_err(failure("create a command pool"))?;
+            for fence in &mut queue.fences {
+                let info = vk::FenceCreateInfo::default();
+                *fence = gpu.device.create_fence(&info, None).map_err(failure("create a fence"))?;
+            }
         }
+        Ok(queue)
     }
 
     /// Records a command buffer of the queue's pool.
@@ -122,22 +140,45 @@ impl Queue {
         })
     }
 
-    /// Submits baked command buffers in order, and signals the fence behind the last where asked to.
+    /// Submits baked command buffers in order, and signals a fence behind the last where asked to.
     ///
     /// # Errors
     /// Device: the device was lost.
     pub fn submit(&self, commands: &[vk::CommandBuffer], signal: bool) -> Result<()> {
+        let fence = self.begin(signal)?;
+        let info = [vk::SubmitInfo::default().command_buffers(commands)];
+        // SAFETY: the command buffers are complete, and not pending: each is submitted again only behind a wait for it.
+        unsafe { self.gpu.device.queue_submit(self.gpu.queue, &info, fence) }.map_err(failure("submit work"))?;
+        self.count(signal);
+        Ok(())
+    }
+
+    /// The fence of the next submit, if it is to have one.
+    fn begin(&self, signal: bool) -> Result<vk::Fence> {
         if self.gpu.hung.get() {
             return Err(hung(0));
         }
-        self.pending.set(self.pending.get() + 1);
-        let info = [vk::SubmitInfo::default().command_buffers(commands)];
-        let fence = if signal { self.fence } else { vk::Fence::null() };
-        // SAFETY: the command buffers are complete, and not pending: every replay waits before the next begins.
-        unsafe { self.gpu.device.queue_submit(self.gpu.queue, &info, fence) }.map_err(failure("submit work"))
+        if signal && self.under_way() == FENCES {
+            return Err(Error::device("more passes are under way than can be waited for", "report this"));
+        }
+        Ok(if signal { self.fences[self.signals.get() % FENCES] } else { vk::Fence::null() })
     }
 
-    /// As [`Queue::submit`], with the fence, behind semaphores and signalling others; each with its value if it is a
+    /// Counts a submit that succeeded.
+    fn count(&self, signal: bool) {
+        self.open.set(self.open.get() + 1);
+        if signal {
+            self.submits[self.signals.get() % FENCES].set(self.open.take());
+            self.signals.set(self.signals.get() + 1);
+        }
+    }
+
+    /// Fences that were submitted and not waited for.
+    pub fn under_way(&self) -> usize {
+        self.signals.get() - self.waits.get()
+    }
+
+    /// As [`Queue::submit`], with a fence, behind semaphores and signalling others; each with its value if it is a
     /// timeline.
     ///
     /// # Errors
@@ -148,10 +189,7 @@ impl Queue {
         waits: &[(vk::Semaphore, u64)],
         signals: &[(vk::Semaphore, u64)],
     ) -> Result<()> {
-        if self.gpu.hung.get() {
-            return Err(hung(0));
-        }
-        self.pending.set(self.pending.get() + 1);
+        let fence = self.begin(true)?;
         let infos = |semaphores: &[(vk::Semaphore, u64)]| -> Vec<_> {
             let info = |&(semaphore, value)| {
                 let info = vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value);
@@ -167,16 +205,22 @@ impl Queue {
             .command_buffer_infos(&commands)
             .signal_semaphore_infos(&signals)];
         // SAFETY: as in `submit`; the semaphores are this device's, and their owners keep them until the wait.
-        unsafe { self.gpu.device.queue_submit2(self.gpu.queue, &info, self.fence) }.map_err(failure("submit work"))
+        unsafe { self.gpu.device.queue_submit2(self.gpu.queue, &info, fence) }.map_err(failure("submit work"))?;
+        self.count(true);
+        Ok(())
     }
 
-    /// Waits for the fence of the last submit.
+    /// Waits for the first fence that was not waited for yet; there must be one.
     ///
     /// # Errors
     /// Device: the device was lost, or did not finish in time, as many deadlines as there were submits.
     pub fn wait(&self) -> Result<()> {
-        let fences = [self.fence];
-        let deadline = self.deadline * self.pending.take();
+        if self.gpu.hung.get() {
+            return Err(hung(0));
+        }
+        let i = self.waits.get() % FENCES;
+        let fences = [self.fences[i]];
+        let deadline = self.deadline * self.submits[i].get();
         let timeout = deadline.as_nanos() as u64;
         // SAFETY: the fence is this device's, and a submit that signals it is under way.
         unsafe {
@@ -187,8 +231,10 @@ impl Queue {
                 }
                 r => failure("finish its work")(r),
             })?;
-            self.gpu.device.reset_fences(&fences).map_err(failure("reset a fence"))
+            self.gpu.device.reset_fences(&fences).map_err(failure("reset a fence"))?;
         }
+        self.waits.set(self.waits.get() + 1);
+        Ok(())
     }
 
     /// Copies between buffers and waits, for uploads.
@@ -233,7 +279,9 @@ impl Drop for Queue {
         // SAFETY: waits for all work; nothing recorded from this pool is used after it.
         unsafe {
             let _ = self.gpu.device.device_wait_idle();
-            self.gpu.device.destroy_fence(self.fence, None);
+            for fence in self.fences {
+                self.gpu.device.destroy_fence(fence, None);
+            }
             self.gpu.device.destroy_command_pool(self.pool, None);
         }
     }

@@ -4,6 +4,7 @@ use super::external::{DmaBufs, Sharing};
 use super::fence::SyncFiles;
 use super::inspect::{Inspector, check_inspectable};
 use super::matrix;
+use crate::machine::files::plain;
 use crate::{Error, Result};
 use ash::vk;
 use std::cell::Cell;
@@ -240,7 +241,7 @@ pub(super) fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDev
 }
 
 pub(super) fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
-    properties.device_name_as_c_str().unwrap_or(c"unnamed").to_string_lossy().into_owned()
+    plain(&properties.device_name_as_c_str().unwrap_or(c"unnamed").to_string_lossy())
 }
 
 /// Why a device cannot be used, or nothing.
@@ -345,7 +346,7 @@ pub(super) fn read_caps(
         true => 32.clamp(p13.min_subgroup_size, p13.max_subgroup_size),
         false => p11.subgroup_size,
     };
-    let driver = p12.driver_info_as_c_str().unwrap_or(c"").to_string_lossy().into_owned();
+    let driver = plain(&p12.driver_info_as_c_str().unwrap_or(c"").to_string_lossy());
     let id: String = properties.pipeline_cache_uuid.iter().map(|b| format!("{b:02x}")).collect();
     Ok(Caps {
         name: format!("{}, {driver}", name_of(&properties)),

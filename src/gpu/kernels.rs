@@ -38,7 +38,12 @@ macro_rules! modules {
                 use Module::*;
                 matches!(
                     self,
-                    LinearMatrixInt8 | LinearBytesInt8 | LinearBytesNarrowInt8 | AttendMatrixF16 | MatrixRate
+                    LinearMatrixInt8
+                        | LinearWideInt8
+                        | LinearBytesInt8
+                        | LinearBytesNarrowInt8
+                        | AttendMatrixF16
+                        | MatrixRate
                 )
             }
 
@@ -53,6 +58,7 @@ macro_rules! modules {
                         | LinearDotInt8
                         | LinearDotGeluInt8
                         | LinearMatrixInt8
+                        | LinearWideInt8
                         | LinearBytesInt8
                         | LinearBytesNarrowInt8
                         | AttendF16
@@ -60,6 +66,11 @@ macro_rules! modules {
                         | Pack
                         | GatedGelu
                 )
+            }
+
+            /// Whether it is told the stages of the dispatch that it waits for.
+            pub fn takes_stages(self) -> bool {
+                matches!(self, Module::LinearDotInt8 | Module::LinearDotGeluInt8)
             }
 
             fn spirv(self) -> &'static [u8] {
@@ -81,6 +92,7 @@ modules! {
     LinearGeluBf16 "linear_gelu_bf16" "Gate and up products of few rows with their gated GELU, BF16.",
     LinearDotInt8 "linear_dot_int8" "Matrix product of few rows by integer dot products, INT8.",
     LinearDotGeluInt8 "linear_dot_gelu_int8" "As above, gate and up with their gated GELU.",
+    LinearDotTileInt8 "linear_dot_tile_int8" "Matrix product of many rows by integer dot products, INT8.",
     LinearTileInt8 "linear_tile_int8" "Matrix product of many rows, INT8.",
     LinearTileBf16 "linear_tile_bf16" "Matrix product of many rows, BF16.",
     HeadPrepareF16 "head_prepare_f16" "QK-norm, RoPE and KV write, f16 cache.",
@@ -93,7 +105,8 @@ modules! {
     Softcap "softcap" "Logit softcap.",
     Read "read" "The read ceiling.",
     LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
-    LinearBytesInt8 "linear_bytes_int8" "As above, by matrices of bytes.",
+    LinearWideInt8 "linear_wide_int8" "As above, in tiles of 128 rows and more.",
+    LinearBytesInt8 "linear_bytes_int8" "Matrix product of many rows by matrices of bytes, INT8.",
     LinearBytesNarrowInt8 "linear_bytes_narrow_int8" "As above, where they are 8 inputs wide.",
     AttendMatrixF16 "attend_matrix_f16" "Attention of consecutive rows by matrix units, f16 cache.",
     MatrixRate "matrix_rate" "The matrix units' ceiling.",
@@ -113,6 +126,16 @@ pub struct Kernel {
 impl Kernel {
     /// Index of the constant that says that a pass has one row (common.glsl).
     pub const SINGLE: usize = 7;
+    /// Index of the constant that says how many stages of a relay `linear_dot_gelu` has.
+    const STAGES: usize = 5;
+
+    /// The stages in which its workgroups count themselves.
+    pub fn stages(&self) -> usize {
+        match self.module {
+            Module::LinearDotGeluInt8 => self.constants[Kernel::STAGES] as usize,
+            _ => 1,
+        }
+    }
 }
 
 /// Specialization constants of a kernel, from constant 1 on.
@@ -258,6 +281,11 @@ fn seal(data: Vec<u8>) -> Vec<u8> {
 fn unseal(sealed: Vec<u8>) -> Option<Vec<u8>> {
     let (sum, data) = sealed.split_first_chunk::<8>()?;
     (u64::from_le_bytes(*sum) == checksum(data)).then(|| data.to_vec())
+}
+
+/// What tells one set of kernels from another: what was measured with other ones says nothing of these.
+pub(super) fn fingerprint() -> u64 {
+    Module::ALL.iter().fold(0, |sum: u64, module| sum.rotate_left(1) ^ checksum(module.spirv()))
 }
 
 /// FNV-1a.

@@ -1,7 +1,7 @@
 //! Which kernel computes a linear step: the family, from how many rows share a weight and what the device can do, and
 //! within it the variant, from what was measured on the device.
 
-use super::dispatch::grid;
+use super::dispatch::{MAX_GROUPS, grid};
 use super::kernels::{Kernel, Module, constants};
 use super::matrix::{self, Operands, Units};
 use crate::model::WeightFormat;
@@ -79,6 +79,11 @@ impl Product {
         let outputs = if gelu { weight.rows / 2 } else { weight.rows };
         Product { outputs, inputs: WeightFormat::padded(weight.cols), rows, gelu }
     }
+
+    /// Rows of the weight that so many outputs are made of.
+    fn weight_rows(self, outputs: usize) -> usize {
+        if self.gelu { 2 * outputs } else { outputs }
+    }
 }
 
 /// How a `linear_dot` kernel divides its work.
@@ -117,7 +122,7 @@ pub struct Target {
     /// Whether matrix units multiply bytes, where they can, in passes of up to so many rows: that of the least number that
     /// is not below a pass's. Beyond all they do not.
     pub bytes: BTreeMap<usize, bool>,
-    /// Dispatches start beside those that they wait for ([`super::relay`]).
+    /// Dispatches start beside those that they wait for ([`super::record`]).
     pub relay: bool,
     /// The variant for every product that can have it: for tests.
     pub forced: Option<Variant>,
@@ -125,16 +130,25 @@ pub struct Target {
 
 /// Rows from which matrix units are worth what their smallest tile wastes.
 const MATRIX_ROWS: usize = 5;
-/// Rows from which `linear_tile` reads weights less often than the kernels for few rows.
+/// Rows from which `linear_tile` and `linear_dot_tile` read weights less often than the kernels for few rows.
 const TILE_ROWS: usize = 16;
-/// Rows and outputs of a `linear_tile` workgroup's tile.
+/// Rows and outputs of a `linear_tile` workgroup's tile, rows of a `linear_dot_tile` one's.
 const TILE: usize = 32;
 /// Invocations of a `linear_tile` workgroup.
 const TILE_WORKGROUP: u32 = 64;
+/// Outputs of a `linear_dot_tile` workgroup's tile, and its invocations.
+const DOT_TILE_OUTPUTS: usize = 64;
+const DOT_TILE_WORKGROUP: u32 = 128;
 /// Subgroups of a `linear` workgroup.
 const FLOAT_SUBGROUPS: u32 = 4;
 /// Outputs that a `linear_dot_gelu` workgroup makes at a time: a block of the planes it writes.
 const GELU_BLOCK: u32 = 16;
+/// Weights of a load.
+pub(super) const DOT_BLOCK: usize = 16;
+/// Loads that an invocation of a `linear_dot` kernel has in flight at most, of which variants are made; where more than two
+/// rows are summed, only those that leave registers for the sums.
+const IN_FLIGHT: [usize; 3] = [4, 12, 24];
+const IN_FLIGHT_OF_ROWS: [usize; 2] = [4, 8];
 /// Rows of a pass that share a weight load at most.
 const COLUMNS: usize = 8;
 /// Invocations of a workgroup of the largest kind at most; a device must take as many.
@@ -161,7 +175,7 @@ impl Target {
         }
         match format {
             WeightFormat::Int8 if self.units.is_some() && rows >= MATRIX_ROWS => Family::Matrix,
-            WeightFormat::Int8 if self.dot && rows < TILE_ROWS => Family::Dot,
+            WeightFormat::Int8 if self.dot => Family::Dot,
             _ => Family::Float,
         }
     }
@@ -206,50 +220,83 @@ impl Target {
         let columns = p.rows.next_power_of_two().min(COLUMNS);
         let module = if p.gelu { Module::LinearDotGeluInt8 } else { Module::LinearDotInt8 };
         let workgroup = self.subgroup * v.subgroups;
-        let kernel = Kernel { module, workgroup, constants: constants([v.outputs, columns as u32, v.unroll]) };
+        let blocks = (p.inputs / DOT_BLOCK) as u32;
         let each = if p.gelu { GELU_BLOCK } else { v.outputs * v.subgroups };
-        let each = (each * v.turns) as usize;
-        (kernel, [grid(p.outputs.div_ceil(each)), p.rows.div_ceil(columns) as u32, 1])
+        let groups = [grid(p.outputs.div_ceil((each * v.turns) as usize)), p.rows.div_ceil(columns) as u32, 1];
+        // Of several tiles of rows none knows when the others' blocks are there.
+        let is_staged = p.gelu && groups[1] == 1;
+        let stages = if is_staged { p.outputs.div_ceil((each * groups[0]) as usize) as u32 } else { 1 };
+        let constants = constants([v.outputs, columns as u32, v.unroll, blocks, self.subgroup, stages]);
+        (Kernel { module, workgroup, constants }, groups)
+    }
+
+    /// The kernel of a product of many rows by integer dot products, and its grid.
+    pub fn dot_tile(&self, p: Product) -> (Kernel, [u32; 3]) {
+        let kernel =
+            Kernel { module: Module::LinearDotTileInt8, workgroup: DOT_TILE_WORKGROUP, constants: constants([]) };
+        let tiles = p.outputs.div_ceil(DOT_TILE_OUTPUTS);
+        (kernel, [grid(tiles), p.rows.div_ceil(TILE) as u32, tiles.div_ceil(MAX_GROUPS) as u32])
     }
 
     /// The variant where nothing was measured; `None` in a family without variants.
     pub fn usual(&self, family: Family, p: Product) -> Option<Variant> {
-        let dot = |outputs, unroll, subgroups| Some(Variant::Dot(Dot { outputs, unroll, subgroups, turns: 1 }));
+        let dot = |outputs, in_flight, subgroups, turns| {
+            let unroll = self.dot_unroll(p, outputs, in_flight);
+            Some(Variant::Dot(Dot { outputs: outputs as u32, unroll, subgroups, turns }))
+        };
         match (family, p.gelu, p.rows) {
-            (Family::Float, ..) => None,
+            (Family::Float, ..) | (Family::Dot, _, TILE_ROWS..) => None,
             (Family::Matrix | Family::Bytes, ..) => self.variants(family, p).first().copied(),
-            (Family::Dot, true, 0..=2) => dot(1, 4, 4),
-            (Family::Dot, true, _) => dot(2, 1, 8),
-            (Family::Dot, false, 0..=2) => dot(1, 2, 4),
-            (Family::Dot, false, _) => dot(4, 1, 4),
+            // Near the best for the shapes of Gemma 3 27B on an H200.
+            (Family::Dot, true, 0..=2) => dot(2, 24, 4, 2),
+            (Family::Dot, true, _) => dot(2, 4, 8, 1),
+            (Family::Dot, false, 0..=2) => dot(4, 12, 4, 1),
+            (Family::Dot, false, _) => dot(4, 4, 4, 1),
         }
     }
 
     /// The variants of a family that a product can have, and that are worth measuring.
     pub fn variants(&self, family: Family, p: Product) -> Vec<Variant> {
         match (family, self.units) {
-            (Family::Dot, _) => self.dot_variants(p),
+            (Family::Dot, _) if p.rows < TILE_ROWS => self.dot_variants(p),
             (Family::Matrix, Some(units)) => matrix_variants(units, Operands::Half, p),
             (Family::Bytes, Some(units)) => matrix_variants(units, Operands::Bytes, p),
             _ => Vec::new(),
         }
     }
 
+    /// Loads of each row that an invocation of `linear_dot` has in flight, where it may have so many in all: as many as make
+    /// rounds of the same size.
+    fn dot_unroll(&self, p: Product, outputs: usize, in_flight: usize) -> u32 {
+        let width = p.weight_rows(outputs);
+        let loads = p.inputs.div_ceil(DOT_BLOCK * self.subgroup as usize);
+        loads.div_ceil(loads.div_ceil((in_flight / width).max(1))) as u32
+    }
+
     fn dot_variants(&self, p: Product) -> Vec<Variant> {
-        let parts = if p.gelu { 2 } else { 1 };
-        // What is in flight and summed must fit the registers; more leaves an RDNA3 too few waves.
-        let most = if p.rows > 2 { 8 } else { 16 };
-        // Only where there are workgroups for several rounds of what a device runs at a time.
-        let turns: &[u32] = if p.gelu { &[1, 2, 4] } else { &[1] };
+        // One row is what most passes have: it is worth a longer search.
+        let (in_flight, subgroups, turns): (&[usize], &[u32], &[u32]) = match p.rows {
+            1 => (&IN_FLIGHT, &[4, 8, 16], &[1, 2, 4]),
+            2 => (&IN_FLIGHT, &[4, 16], &[1, 2]),
+            _ => (&IN_FLIGHT_OF_ROWS, &[4, 8], &[1, 2]),
+        };
         let mut all = Vec::new();
-        for unroll in [1, 2, 4].into_iter().filter(|u| parts * u <= 4) {
-            for subgroups in [4, 8, 16].into_iter().filter(|n| n * self.subgroup <= MAX_WORKGROUP) {
-                for outputs in [1, 2, 4] {
+        for outputs in [1, 2, 4] {
+            let width = p.weight_rows(outputs);
+            let fits = in_flight.iter().filter(|&&n| n >= width);
+            let mut unrolls: Vec<_> = fits.map(|&n| self.dot_unroll(p, outputs, n)).collect();
+            unrolls.dedup();
+            for unroll in unrolls {
+                for &subgroups in subgroups.iter().filter(|&&n| n * self.subgroup <= MAX_WORKGROUP) {
+                    let outputs = outputs as u32;
                     // A gelu workgroup makes whole blocks.
-                    let whole = !p.gelu || subgroups * outputs <= GELU_BLOCK;
-                    if whole && outputs * unroll * parts <= most {
-                        all.extend(turns.iter().map(|&turns| Variant::Dot(Dot { outputs, unroll, subgroups, turns })));
+                    if p.gelu && subgroups * outputs > GELU_BLOCK {
+                        continue;
                     }
+                    let dot = |&turns: &u32| Dot { outputs, unroll, subgroups, turns };
+                    // More only where that leaves a workgroup for each processor of a large device.
+                    let enough = |d: &Dot| d.turns <= 2 || self.dot(p, *d).1[0] >= 128;
+                    all.extend(turns.iter().map(dot).filter(enough).map(Variant::Dot));
                 }
             }
         }

@@ -2,13 +2,14 @@
 //!
 //! A dispatch runs one step or, by a fusion declared in [`lower`], several that stand together in the schedule.
 
+use super::attend::{Attend, whole_blocks};
 use super::dispatch::{Addresses, Dispatch, Push};
 use super::kernels::{Constants, Kernel, Module, constants};
-use super::linear::{Form, Product, Target, Variant};
-use super::matrix::{self, AttendPush, LinearPush, Units};
+use super::linear::{DOT_BLOCK, Form, Product, Target, Variant};
+use super::matrix::LinearPush;
 use crate::executor::Row;
 use crate::model::WeightFormat;
-use crate::schedule::build::{ARGMAX_GROUPS, SPLIT_ROWS, TOP_PARTS, TOP_ROWS};
+use crate::schedule::build::{ARGMAX_GROUPS, TOP_PARTS, TOP_ROWS};
 use crate::schedule::layout::{COUNTER_BYTES, Packed, StateLayout};
 use crate::schedule::step::{KvType, Matrix, Op, Ring, Rows, Slot, Vector, WeightBuffer};
 use crate::schedule::{Schedule, Segment, Step};
@@ -20,12 +21,6 @@ const ROW_WORKGROUP: u32 = 256;
 const HEAD_WORKGROUP: u32 = 128;
 /// Invocations of a workgroup at most; a device must take as many.
 const MAX_WORKGROUP: usize = 1024;
-/// Bytes of shared memory that the subgroups of an attention workgroup leave their sums in.
-const FOUND_BYTES: usize = 16 << 10;
-/// Rows of a prompt from which attention is worth matrix units.
-const MATRIX_QUERIES: usize = 16;
-/// Parts of one row's keys at most.
-const MAX_SPLITS: usize = 32;
 /// Workgroups that look for one row's argmax, at 4096 logits each.
 const ARGMAX_SHARE: usize = 4096;
 
@@ -38,6 +33,17 @@ pub struct Batch {
     pub head_rows: usize,
     /// How the rows stand to each other.
     pub order: Order,
+    /// Where its tokens come from.
+    pub tokens: Tokens,
+}
+
+/// Where the tokens of a pass come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tokens {
+    /// The host has written them, with their positions.
+    Given,
+    /// They are the choices of the pass before, each a position behind what that choice was made from.
+    Chosen,
 }
 
 /// How the rows of a pass stand to each other.
@@ -75,20 +81,20 @@ impl Batch {
 }
 
 /// Lowers one schedule for one kind of pass.
-struct Lowering<'a> {
-    schedule: &'a Schedule,
-    addresses: &'a Addresses,
-    target: &'a Target,
-    batch: Batch,
+pub(super) struct Lowering<'a> {
+    pub(super) schedule: &'a Schedule,
+    pub(super) addresses: &'a Addresses,
+    pub(super) target: &'a Target,
+    pub(super) batch: Batch,
 }
 
 /// A kernel for the first `taken` steps.
 #[derive(Clone, Copy)]
-struct Lowered {
-    kernel: Kernel,
-    push: Push,
-    groups: [u32; 3],
-    taken: usize,
+pub(super) struct Lowered {
+    pub(super) kernel: Kernel,
+    pub(super) push: Push,
+    pub(super) groups: [u32; 3],
+    pub(super) taken: usize,
 }
 
 /// The dispatches of one segment for one kind of pass.
@@ -133,7 +139,7 @@ fn by_format(format: WeightFormat, int8: Module, bf16: Module) -> Module {
     }
 }
 
-fn by_kv(kv: KvType, f16: Module, f32: Module) -> Module {
+pub(super) fn by_kv(kv: KvType, f16: Module, f32: Module) -> Module {
     match kv {
         KvType::F16 => f16,
         KvType::F32 => f32,
@@ -153,7 +159,7 @@ fn row_kernel<const N: usize>(module: Module, width: usize, with: [u32; N]) -> K
 }
 
 impl Lowering<'_> {
-    fn slot(&self, s: Slot) -> u64 {
+    pub(super) fn slot(&self, s: Slot) -> u64 {
         self.addresses.arena + s.offset
     }
 
@@ -161,11 +167,11 @@ impl Lowering<'_> {
         self.addresses.weights[self.schedule.weights.index(buffer)] + offset
     }
 
-    fn vector(&self, v: Vector) -> u64 {
+    pub(super) fn vector(&self, v: Vector) -> u64 {
         self.weight(v.buffer, v.offset)
     }
 
-    fn push(&self) -> Push {
+    pub(super) fn push(&self) -> Push {
         Push::new().address(self.addresses.arena)
     }
 
@@ -181,7 +187,7 @@ impl Lowering<'_> {
     }
 
     /// The form that linear steps read a slot in, and where it lies; f32 in the slot itself has no place beside it.
-    fn form(&self, slot: Slot, rows: Rows) -> (Form, Option<Packed>) {
+    pub(super) fn form(&self, slot: Slot, rows: Rows) -> (Form, Option<Packed>) {
         let packed = self.schedule.arena.packed(slot);
         let Some(packed) = packed else { return (Form::F32, None) };
         let family = self.target.family(self.schedule.weights.format, self.count(rows), packed.whole_rows);
@@ -287,12 +293,15 @@ impl Lowering<'_> {
                     .address(self.weight(table.buffer, table.scales))
                     .address(self.slot(out))
                     .word(state.token())
+                    .word(state.position())
+                    .word(state.next())
                     .word(WeightFormat::padded(table.cols))
                     .word(out.stride)
                     .word(out.width)
                     .float(scale);
                 let module = by_format(table.format, Module::EmbedInt8, Module::EmbedBf16);
-                let kernel = Kernel { module, workgroup: ROW_WORKGROUP, constants: constants([]) };
+                let chosen = u32::from(self.batch.tokens == Tokens::Chosen);
+                let kernel = Kernel { module, workgroup: ROW_WORKGROUP, constants: constants([chosen]) };
                 Lowered { kernel, push, groups: [1, rows, 1], taken: 1 }
             }
             Op::RmsNorm { x, weight, eps, out } => {
@@ -384,7 +393,6 @@ impl Lowering<'_> {
                     .address(to.map_or(self.slot(out), |t| arena + t.offset))
                     .word(Self::state_word(rows))
                     .word(product.outputs)
-                    .word(product.inputs)
                     .word(p.padded)
                     .word(p.stride)
                     .word(to.map_or(out.stride, |t| t.stride))
@@ -410,6 +418,22 @@ impl Lowering<'_> {
                 };
                 let kernel = linear.kernel(units);
                 Lowered { kernel, push: push.push(), groups: linear.groups(product.rows, product.outputs), taken }
+            }
+            (Some(p), None, _) if form == Form::Planes => {
+                let (kernel, groups) = self.target.dot_tile(product);
+                let push = self
+                    .push()
+                    .address(matrix)
+                    .address(scales)
+                    .address(arena + p.offset)
+                    .address(self.slot(out))
+                    .word(Self::state_word(rows))
+                    .word(product.outputs)
+                    .word(product.inputs / DOT_BLOCK)
+                    .word(p.padded)
+                    .word(p.stride)
+                    .word(out.stride);
+                Lowered { kernel, push, groups, taken }
             }
             _ => {
                 let (kernel, groups) = self.target.float(weight.format, product);
@@ -446,93 +470,6 @@ impl Lowering<'_> {
         let width = packed.map_or(gate.width, |p| p.padded).div_ceil(parts);
         let kernel = row_kernel(Module::GatedGelu, width, [form as u32, parts as u32]);
         Lowered { kernel, push, groups: [parts as u32, self.count(rows) as u32, 1], taken: 1 }
-    }
-
-    /// With `prepare`, the norm and RoPE of the pass's one row and its KV write too.
-    fn attend(&self, a: Attend, prepare: Option<(Heads, Heads, Slot)>, taken: usize) -> Lowered {
-        let state = self.schedule.arena.state;
-        let (form, packed) = match whole_blocks(a.ring.head_dim) {
-            true => self.form(a.out, Rows::Pass),
-            false => (Form::F32, None),
-        };
-        if let (Some(units), Some(p), None) = (self.target.units, packed, prepare) {
-            let fits = form == Form::Half && self.batch.order == Order::Consecutive && a.ring.element == KvType::F16;
-            let dim = a.ring.head_dim;
-            let variants = matrix::attend_variants(units, a.heads, a.ring.kv_heads, dim);
-            if let Some(attend) = variants.first().filter(|_| fits && self.batch.rows >= MATRIX_QUERIES) {
-                return self.attend_matrix(&a, *attend, units, p);
-            }
-        }
-        let group = a.heads / a.ring.kv_heads;
-        let group = (1..=4).rev().find(|g| group.is_multiple_of(*g)).unwrap_or(1);
-        let mut workgroup = HEAD_WORKGROUP.max(self.target.subgroup);
-        let found =
-            |workgroup: u32| (workgroup / self.target.subgroup) as usize * group * (a.ring.dim_stride() + 2) * 4;
-        while found(workgroup) > FOUND_BYTES && workgroup > self.target.subgroup {
-            workgroup /= 2;
-        }
-        let rows = self.batch.rows;
-        let counted = (rows * a.heads / group * 4) as u64 <= COUNTER_BYTES;
-        // A part is a key an invocation at least: more parts than that would find nothing to do.
-        let keys = a.window.map_or(a.ring.capacity, |w| w.min(a.ring.capacity));
-        let most = keys.div_ceil(workgroup as usize).clamp(1, MAX_SPLITS);
-        let splits = if counted { (SPLIT_ROWS / rows).clamp(1, most) } else { 1 };
-        let constants = constants([
-            a.ring.head_dim as u32,
-            group as u32,
-            u32::from(prepare.is_some()),
-            form as u32,
-            self.target.subgroup,
-        ]);
-        let q = prepare.map(|p| p.0);
-        let k = prepare.map(|p| p.1);
-        let push = self
-            .push()
-            .address(self.slot(a.q))
-            .address(k.map_or(0, |k| self.slot(k.x)))
-            .address(prepare.map_or(0, |p| self.slot(p.2)))
-            .address(q.map_or(0, |q| self.vector(q.weight)))
-            .address(k.map_or(0, |k| self.vector(k.weight)))
-            .address(q.map_or(0, |q| self.vector(q.inv_freq)))
-            .address(self.addresses.kv[a.ring.layer])
-            .address(packed.map_or(self.slot(a.out), |p| self.addresses.arena + p.offset))
-            .address(self.addresses.arena + self.schedule.scratch.attend)
-            .word(state.position())
-            .word(state.sequence())
-            .word(a.heads)
-            .word(a.ring.kv_heads)
-            .word(a.q.stride)
-            .word(packed.map_or(a.out.stride, |p| p.stride))
-            .word(a.ring.capacity)
-            .word(a.window.unwrap_or(0))
-            .float(a.scale)
-            .float(q.map_or(0.0, |q| q.eps));
-        let module = by_kv(a.ring.element, Module::AttendF16, Module::AttendF32);
-        let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
-        Lowered { kernel: Kernel { module, workgroup, constants }, push, groups, taken }
-    }
-
-    /// Attention of consecutive rows by matrix units.
-    fn attend_matrix(&self, a: &Attend, attend: matrix::Attend, units: Units, out: Packed) -> Lowered {
-        let state = self.schedule.arena.state;
-        let push = AttendPush {
-            state: self.addresses.arena,
-            q: self.slot(a.q),
-            ring: self.addresses.kv[a.ring.layer],
-            out: self.addresses.arena + out.offset,
-            position: state.position(),
-            sequence: state.sequence(),
-            heads: a.heads,
-            kv_heads: a.ring.kv_heads,
-            group: attend.group,
-            q_stride: a.q.stride,
-            out_stride: out.stride,
-            capacity: a.ring.capacity,
-            window: a.window,
-            scale: a.scale,
-        };
-        let groups = attend.groups(units, self.batch.rows, a.heads);
-        Lowered { kernel: attend.kernel(units), push: push.push(), groups, taken: 1 }
     }
 
     /// Norm and RoPE of `q` and of `k`, and the KV write, whichever are given.
@@ -580,24 +517,9 @@ impl Lowering<'_> {
     }
 }
 
-/// Whether a head's output is whole blocks of 16, so that the attention kernel can write a form by itself.
-fn whole_blocks(head_dim: usize) -> bool {
-    head_dim.is_multiple_of(16)
-}
-
 /// Whether a kernel that makes the gated product writes it in f32 alone.
 fn writes_f32_only(module: Module) -> bool {
     matches!(module, Module::LinearGeluInt8 | Module::LinearGeluBf16)
-}
-
-/// The operands of an [`Op::Attend`].
-struct Attend {
-    q: Slot,
-    ring: Ring,
-    out: Slot,
-    heads: usize,
-    scale: f32,
-    window: Option<usize>,
 }
 
 /// The operands of the norm kernels. What `residual` or `second` leave out, the kernel does not touch.
@@ -613,12 +535,12 @@ struct Norm {
 
 /// The operands of a [`Op::HeadNormRope`].
 #[derive(Clone, Copy)]
-struct Heads {
-    x: Slot,
-    weight: Vector,
-    eps: f32,
-    inv_freq: Vector,
-    heads: usize,
+pub(super) struct Heads {
+    pub(super) x: Slot,
+    pub(super) weight: Vector,
+    pub(super) eps: f32,
+    pub(super) inv_freq: Vector,
+    pub(super) heads: usize,
 }
 
 /// Whether `gate` and `up` are the first and second half of `whole`.

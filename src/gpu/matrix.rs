@@ -103,6 +103,9 @@ impl Units {
 /// Bytes of shared memory beside the tiles: what common.glsl declares, and flags.
 const SHARED_REST: u32 = 1024 + 16;
 
+/// Rows of a tile from which `linear_wide` multiplies f16.
+const WIDE_ROWS: u32 = 128;
+
 /// What `linear_matrix` multiplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Operands {
@@ -144,7 +147,7 @@ impl Operands {
     }
 }
 
-/// How a workgroup of `linear_matrix` cuts its product.
+/// How a workgroup of `linear_matrix` or `linear_wide` cuts its product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct LinearTile {
     /// Rows of x of a workgroup's tile.
@@ -159,7 +162,8 @@ pub struct LinearTile {
     pub subgroup_outputs: u32,
     /// Subgroups that share an output, each with its part of a step's inputs.
     pub input_parts: u32,
-    /// Steps in shared memory: with 2, one is filled while the other is multiplied.
+    /// Steps in shared memory: with 2, one is filled while the other is multiplied. In `linear_wide`, whose shared memory
+    /// holds one, the steps of a round of its loop, a multiple of the depth.
     pub buffers: u32,
     /// Steps that are on their way from memory.
     pub depth: u32,
@@ -176,10 +180,16 @@ impl LinearTile {
         self.input_parts * (self.rows / self.subgroup_rows) * (self.outputs / self.subgroup_outputs)
     }
 
+    /// Whether it is `linear_wide`'s, which has one part of inputs and a depth of at least one.
+    fn is_wide(self, operands: Operands) -> bool {
+        operands == Operands::Half && self.rows >= WIDE_ROWS
+    }
+
     /// Bytes of shared memory on a device with `units`.
     pub fn shared_bytes(self, units: Units, operands: Operands) -> u32 {
         let row = self.inputs * operands.element_bytes() + 16;
-        let steps = self.buffers * (operands.planes() * self.rows + self.outputs) * row;
+        let held = if self.is_wide(operands) { 1 } else { self.buffers };
+        let steps = held * (operands.planes() * self.rows + self.outputs) * row;
         let stage = self.subgroups() * units.m * self.subgroup_outputs * 4;
         steps.max(stage) + SHARED_REST
     }
@@ -201,15 +211,15 @@ impl LinearTile {
     }
 }
 
-/// The tiles that measured best on an H200, of 128 rows and more, 64, 32 and 16; and of each number of rows one that fits
-/// the shared memory of any device.
+/// The tiles that measured best on an H200, of 128 rows and more (those of linear_wide), 64, 32 and 16; and of each number
+/// of rows one that fits the shared memory of any device.
 #[rustfmt::skip]
 const LINEAR_TILES: &[LinearTile] = &[
-    LinearTile::new([128, 128, 64], [64, 32], 2, [1, 2]),
-    LinearTile::new([128, 128, 64], [64, 32], 1, [1, 1]),
-    LinearTile::new([128, 192, 32], [64, 48], 1, [1, 2]),
-    LinearTile::new([256, 96, 32], [64, 48], 1, [1, 1]),
-    LinearTile::new([128, 64, 64], [32, 32], 1, [1, 0]),
+    LinearTile::new([128, 192, 64], [64, 48], 1, [2, 1]),
+    LinearTile::new([128, 256, 32], [64, 64], 1, [2, 2]),
+    LinearTile::new([192, 128, 64], [48, 64], 1, [2, 2]),
+    LinearTile::new([128, 128, 64], [64, 32], 1, [2, 2]),
+    LinearTile::new([128, 64, 64], [32, 32], 1, [1, 1]),
     LinearTile::new([64, 128, 64], [32, 32], 1, [1, 1]),
     LinearTile::new([64, 64, 128], [32, 32], 2, [1, 2]),
     LinearTile::new([64, 64, 64], [32, 32], 1, [1, 0]),
@@ -224,12 +234,20 @@ const LINEAR_TILES: &[LinearTile] = &[
     LinearTile::new([16, 64, 64], [16, 16], 1, [1, 0]),
 ];
 
-/// Tiles of products of bytes. A row of inputs is two, and a sum too: tiles are wider than they are high.
+// What linear_wide relies on.
+const _: () = {
+    let mut i = 0;
+    while i < LINEAR_TILES.len() {
+        let t = LINEAR_TILES[i];
+        assert!(t.rows < 128 || t.depth > 0 && t.buffers.is_multiple_of(t.depth) && t.input_parts == 1);
+        i += 1;
+    }
+};
+
+/// Tiles of products of bytes. A row of inputs is two, and a sum too: tiles are wider than they are high, and only of few
+/// rows, where weights bound them, are they worth the second product.
 #[rustfmt::skip]
 const BYTES_TILES: &[LinearTile] = &[
-    LinearTile::new([128, 128, 64], [32, 64], 1, [1, 2]),
-    LinearTile::new([128, 64, 32], [32, 32], 1, [2, 1]),
-    LinearTile::new([128, 64, 64], [32, 32], 1, [1, 0]),
     LinearTile::new([64, 128, 64], [32, 64], 1, [1, 1]),
     LinearTile::new([64, 128, 64], [32, 32], 1, [1, 1]),
     LinearTile::new([64, 64, 128], [32, 32], 2, [1, 1]),
@@ -276,6 +294,7 @@ impl Linear {
             self.operands.k(units).unwrap_or(units.k),
         ]);
         let module = match (self.operands, units.bytes_k) {
+            (Operands::Half, _) if t.is_wide(self.operands) => Module::LinearWideInt8,
             (Operands::Half, _) => Module::LinearMatrixInt8,
             (Operands::Bytes, Some(8)) => Module::LinearBytesNarrowInt8,
             (Operands::Bytes, _) => Module::LinearBytesInt8,
@@ -326,7 +345,7 @@ pub fn linear_variants(units: Units, operands: Operands, rows: usize, outputs: u
     out
 }
 
-/// Operands of `linear_matrix`; addresses are multiples of 64 unless said otherwise.
+/// Operands of `linear_matrix` and `linear_wide`; addresses are multiples of 64 unless said otherwise.
 #[derive(Debug, Clone, Copy)]
 pub struct LinearPush {
     /// The step state.

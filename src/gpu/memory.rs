@@ -235,6 +235,17 @@ impl Buffer {
         Ok(())
     }
 
+    /// Writes a buffer that the host maps, as words, while the device does not use it.
+    ///
+    /// # Errors
+    /// Device: it is not mapped, or as [`Buffer::to_host`].
+    pub fn write(&mut self, write: impl FnOnce(&mut [u32])) -> Result<()> {
+        self.to_host()?;
+        let unmapped = || Error::device("the memory is not mapped", "update the driver, or use `--device cpu`");
+        write(bytemuck::cast_slice_mut(self.bytes_mut().ok_or_else(unmapped)?));
+        self.to_device()
+    }
+
     /// Hides the mapping, as if the host could not see this memory.
     pub fn hide(&mut self) {
         self.mapped = None;

@@ -1,10 +1,11 @@
 //! The Vulkan executor, in the order that data flows: device, memory, upload, kernels, linear (which kernel
-//! where), tuning, lower (steps to dispatches), record, bake, replay.
+//! where), tuning, lower and attend (steps to dispatches), record, bake, passes, replay, results.
 
 // Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
 // types hold the device alive, and that executors wait before they read, free or resubmit.
 
 pub mod arena;
+mod attend;
 pub mod bake;
 pub mod ceiling;
 pub mod costs;
@@ -18,9 +19,12 @@ pub mod linear;
 pub mod lower;
 pub mod matrix;
 pub mod memory;
+pub mod options;
+mod passes;
 pub mod profile;
 pub mod record;
 pub mod replay;
+pub mod results;
 pub mod stamps;
 pub mod survey;
 pub mod tuning;

@@ -3,7 +3,7 @@
 //! counter (shaders/relay.glsl), so that starting, the first latency of memory and of address translation are not waited for.
 
 use super::dispatch::{Dispatch, Push};
-use super::kernels::PUSH_BYTES;
+use super::kernels::{Module, PUSH_BYTES};
 use super::memory::Buffer;
 use crate::schedule::Schedule;
 use crate::schedule::layout::{RELAY_COUNTERS, RELAY_STRIDE};
@@ -36,8 +36,8 @@ pub(super) struct Recorder<'a> {
     bound: vk::Pipeline,
     /// Counters taken since they were set to zero.
     taken: usize,
-    /// Workgroups of the dispatch before, where they count themselves.
-    before: Option<u32>,
+    /// Workgroups of the dispatch before, where they count themselves, and its stages.
+    before: Option<(u32, usize)>,
 }
 
 impl<'a> Recorder<'a> {
@@ -64,23 +64,24 @@ impl<'a> Recorder<'a> {
         let mut push = d.push;
         let relayed = self.relay.filter(|_| wait && d.kernel.module.relays());
         if let Some(relay) = relayed {
-            if self.taken == RELAY_COUNTERS {
+            let stages = d.kernel.stages();
+            if self.taken + stages > RELAY_COUNTERS {
                 self.reset(relay);
             }
             let counter = relay.offset + self.taken as u64 * RELAY_STRIDE;
             let before = self.before.unwrap_or_else(|| {
                 self.compute_barrier();
-                0
+                (0, 1)
             });
-            push = with_relay(push, (counter / 4) as usize, before);
-            self.taken += 1;
-            self.before = Some(d.groups.iter().product());
+            push = with_relay(push, d.kernel.module, (counter / 4) as usize, before);
+            self.taken += stages;
+            self.before = Some((d.groups.iter().product(), stages));
         } else {
             if wait {
                 self.compute_barrier();
             }
             if d.kernel.module.relays() {
-                push = with_relay(push, 0, 0);
+                push = with_relay(push, d.kernel.module, 0, (0, 1));
             }
             self.before = None;
         }
@@ -113,8 +114,9 @@ impl<'a> Recorder<'a> {
 }
 
 /// The words that end the push constants of a kernel that relays.
-fn with_relay(push: Push, turn: usize, before: u32) -> Push {
-    push.word(turn).word(before as usize)
+fn with_relay(push: Push, module: Module, turn: usize, (before, stages): (u32, usize)) -> Push {
+    let push = push.word(turn).word(before as usize);
+    if module.takes_stages() { push.word(stages) } else { push }
 }
 
 /// A memory barrier between two sets of stages.

@@ -4,29 +4,34 @@
 use super::bake::Queue;
 use super::device::Gpu;
 use super::dispatch::{Addresses, Dispatch};
-use super::kernels::{Module, Pipelines, cache_directory};
+use super::kernels::{Module, Pipelines, cache_directory, fingerprint};
 use super::linear::{Family, Product, Target, Variant};
 use super::lower::{Batch, lower};
 use super::memory::Buffer;
 use super::record::Relay;
 use super::stamps::StampPool;
 use crate::Result;
+use crate::executor::{self, HeadRows, Row};
 use crate::schedule::layout::StateLayout;
 use crate::schedule::{Op, Schedule, Segment};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Seconds of a measurement at most, and dispatches at least: as many layers as there is time for, because what the last
-/// ones left in caches and address translation is not what a pass finds.
-const SECONDS: f64 = 10e-3;
-const DISPATCHES: usize = 4;
-/// How much longer than the quickest a variant may take by itself to be judged in a pass, and how long a pass may take.
-const NEAR: f64 = 1.1;
+/// Variants are judged in whole passes where those take no longer, else by this many dispatches of their own.
 const PASS_SECONDS: f64 = 30e-3;
-/// Measurements of each variant, of which the quickest counts.
+const DISPATCHES: usize = 8;
+/// How much longer than the best a pass with a variant may take, for that to be judged again when the others are chosen.
+const NEAR: f64 = 1.02;
+/// Measurements in a row that must not be quicker, by `GAIN`, than the ones before; of all the quickest counts. And how many
+/// there are at most.
 const REPETITIONS: usize = 3;
+const GAIN: f64 = 0.99;
+const MOST_REPETITIONS: usize = 40;
+/// How long a device works before anything is measured: clocks rise under load.
+const WARM_UP: Duration = Duration::from_millis(500);
 
 /// What is kept of measurements: products' variants by name, by bytes of weights whether relayed dispatches help, and by
 /// those and a pass's rows whether its products are of bytes.
@@ -38,7 +43,7 @@ struct Known {
 }
 
 /// What is measured for, and with what.
-pub struct Tuner<'a> {
+pub(super) struct Tuner<'a> {
     /// The device.
     pub gpu: &'a Rc<Gpu>,
     /// Its queue.
@@ -51,57 +56,105 @@ pub struct Tuner<'a> {
     pub addresses: &'a Addresses,
     /// The arena, whose first words are the step state.
     pub arena: &'a mut Buffer,
+    /// The pass that the step state is of; none until something is measured.
+    pub ready: Option<Batch>,
+    /// Whether the device has worked for a while.
+    pub warm: bool,
 }
 
 impl Tuner<'_> {
-    /// Fills `target` for passes of each of `batches`: from the file of this device and driver, or by measuring. The step
-    /// state must say that as many rows are live.
+    /// Fills `target` for passes of each of `batches`: from the file of this device and driver, or by measuring.
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled, or the device failed.
-    pub fn tune(&mut self, target: &mut Target, batch: Batch) -> Result<()> {
+    pub(super) fn tune(&mut self, target: &mut Target, batches: impl Iterator<Item = Batch>) -> Result<()> {
         if self.gpu.caps.clock.is_none() {
             return Ok(());
         }
         let file = file(self.gpu);
         let mut known: Known = file.as_deref().map(read).unwrap_or_default();
-        let start = Instant::now();
-        let mut measured = 0;
-        // First, so that variants are judged in passes as they will run.
-        if batch.rows == 1 {
-            measured += self.choose_relay(target, batch, &mut known)?;
-        }
-        measured += self.choose_bytes(target, batch, &mut known)?;
-        measured += self.tune_products(target, batch, &mut known)?;
-        if measured > 0 {
-            log::info!("made {measured} choices of kernels by measurement in {:.2} s", start.elapsed().as_secs_f64());
-            if let Some(file) = file {
-                write(&file, &known);
+        for batch in batches {
+            let start = Instant::now();
+            let mut measured = 0;
+            // First, so that variants are judged in passes as they will run.
+            if batch.rows == 1 {
+                measured += self.choose_relay(target, batch, &mut known)?;
             }
+            measured += self.choose_bytes(target, batch, &mut known)?;
+            measured += self.tune_products(target, batch, &mut known)?;
+            if measured == 0 {
+                continue;
+            }
+            let seconds = start.elapsed().as_secs_f64();
+            log::info!("made {measured} choices of kernels for {} rows by measurement in {seconds:.2} s", batch.rows);
+            if let Some(file) = &file {
+                write(file, &known);
+            }
+        }
+        if self.ready.is_some() {
+            // Pad columns are zero, and what a variant waited for in vain is no pass's fault.
+            let slots = self.slots();
+            self.arena.write(|words| {
+                words[slots].fill(0);
+                words[StateLayout::STALLED] = 0;
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The words of the arena's slots.
+    fn slots(&self) -> Range<usize> {
+        self.schedule.arena.state.words()..(self.schedule.scratch.attend / 4) as usize
+    }
+
+    /// Makes the arena what a pass would find there.
+    fn prepare(&mut self, batch: Batch) -> Result<()> {
+        let (slots, layout) = (self.slots(), self.schedule.arena.state);
+        if self.ready.is_none() {
+            // Zeros would be read and multiplied at less power, and so faster, than what a model computes.
+            self.arena.write(|words| {
+                for (i, word) in words[slots].iter_mut().enumerate() {
+                    // f16 pairs of 0.5 to 1 and small f32s, whichever they are read as.
+                    *word = 0x3800_3800 | (i as u32).wrapping_mul(0x9e37_79b9) >> 3 & 0x03ff_03ff;
+                }
+            })?;
+        }
+        if self.ready != Some(batch) {
+            let rows = vec![Row { token: 0, position: 0, sequence: 0 }; batch.rows];
+            let head = HeadRows { first: 0, count: batch.head_rows };
+            self.arena.write(|words| executor::write_pass(words, layout, &rows, Some(head)))?;
+            self.ready = Some(batch);
         }
         Ok(())
     }
 
     /// Fills `target` with the variant of each product of a pass; returns how many it measured.
     fn tune_products(&mut self, target: &mut Target, batch: Batch, known: &mut Known) -> Result<usize> {
-        let mut measured = 0;
-        for (family, product) in self.products(target, batch) {
-            let name = name(family, product, target.relay);
-            let variants = target.variants(family, product);
-            let variant = match known.products.get(&name).filter(|v| variants.contains(v)) {
-                Some(&v) => v,
-                None => {
-                    measured += 1;
-                    match self.fastest(target, batch, (family, product), &variants)? {
-                        Some(v) => v,
-                        None => continue,
-                    }
+        let mut measured = Vec::new();
+        for key in self.products(target, batch) {
+            let variants = target.variants(key.0, key.1);
+            let name = name(key.0, key.1, target.relay);
+            match known.products.get(&name).filter(|v| variants.contains(v)) {
+                Some(&v) => {
+                    target.tuned.insert(key, v);
                 }
-            };
-            known.products.insert(name, variant);
-            target.tuned.insert((family, product), variant);
+                None => {
+                    let near = self.judge(target, batch, key, &variants)?;
+                    measured.push((key, name, near));
+                }
+            }
         }
-        Ok(measured)
+        // Each was judged among the usual variants of those that came after it: once more, among those chosen.
+        for (key, name, near) in &measured {
+            if near.len() > 1 {
+                self.judge(target, batch, *key, near)?;
+            }
+            if let Some(&variant) = target.tuned.get(key) {
+                log::info!("{name}: {variant:?}");
+                known.products.insert(name.clone(), variant);
+            }
+        }
+        Ok(measured.len())
     }
 
     /// Decides whether dispatches are relayed, by whole passes of a row. Returns how much it measured.
@@ -111,15 +164,20 @@ impl Tuner<'_> {
             target.relay = relay;
             return Ok(0);
         }
-        let (seconds, measured) = self.compare(target, batch, known, |target, relay| target.relay = relay)?;
-        let stalled = self.take_stalled();
+        // By the usual variants: what is tuned for one way is not for the other, and the difference is larger than theirs.
+        let mut seconds = [0.0; 2];
+        for (relay, seconds) in [false, true].into_iter().zip(&mut seconds) {
+            target.relay = relay;
+            *seconds = self.time_pass(target, batch)?;
+        }
+        let stalled = self.take_stalled()?;
         target.relay = seconds[1] < seconds[0] && !stalled;
         if stalled {
             log::info!("dispatches are not relayed: this device does not start them in order");
         }
         log::info!("a pass takes {:.3} ms, with relayed dispatches {:.3} ms", seconds[0] * 1e3, seconds[1] * 1e3);
         known.relay.insert(weights, target.relay);
-        Ok(measured)
+        Ok(1)
     }
 
     /// Decides whether a pass's matrix products are of bytes, where they can be, by whole passes. Returns how much it
@@ -182,85 +240,84 @@ impl Tuner<'_> {
         products
     }
 
-    /// The variant that computes a product fastest: the best few by themselves, each dispatch behind the one before, are
-    /// judged in a whole pass, where caches and address translation hold what other steps left there.
-    fn fastest(
+    /// Sets the variant of a product that is fastest in a whole pass, where caches and address translation hold what other
+    /// steps left there, or by itself where passes take too long. Returns those that come near it in a pass.
+    fn judge(
         &mut self,
-        target: &Target,
+        target: &mut Target,
         batch: Batch,
         key: (Family, Product),
         variants: &[Variant],
-    ) -> Result<Option<Variant>> {
-        let (family, product) = key;
-        let name = name(family, product, target.relay);
-        let bytes = (product.outputs * product.inputs * (1 + usize::from(product.gelu))) as f64;
-        let with = |variant| {
-            let mut target = target.clone();
+    ) -> Result<Vec<Variant>> {
+        let whole = self.estimate_pass(target, batch)? <= PASS_SECONDS;
+        let mut judged = Vec::with_capacity(variants.len());
+        for &variant in variants {
             target.tuned.insert(key, variant);
-            target
-        };
-        let mut alone = Vec::new();
-        let mut count = DISPATCHES;
-        // The first twice: its first run says how many dispatches fit.
-        for (i, &variant) in variants.first().into_iter().chain(variants).enumerate() {
-            let dispatches: Vec<Dispatch> = self
-                .dispatches(&with(variant), batch)
-                .into_iter()
-                .filter(|(k, _)| *k == key)
-                .take(count)
-                .map(|(_, d)| Dispatch { barrier: true, ..d })
-                .collect();
-            let seconds = self.time(&[&dispatches], target.relay)? / dispatches.len() as f64;
-            log::debug!("{name}: {variant:?} {:.1} us, {:.0} GB/s", seconds * 1e6, bytes / seconds / 1e9);
-            match i {
-                0 => count = ((SECONDS / seconds) as usize).max(DISPATCHES),
-                _ => alone.push((seconds, variant)),
-            }
+            let seconds = match whole {
+                true => self.time_whole(target, batch)?,
+                false => self.time_alone(target, batch, key)?,
+            };
+            let what = if whole { "a pass" } else { "alone" };
+            log::debug!("{}: {variant:?}, {what} {:.1} us", name(key.0, key.1, target.relay), seconds * 1e6);
+            judged.push((seconds, variant));
         }
-        alone.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let Some(&(seconds, quickest)) = alone.first() else { return Ok(None) };
-        let tera = 2e-12 * bytes * product.rows as f64 / seconds;
-        let gb = bytes / seconds / 1e9;
-        log::info!("{name}: {quickest:?}, {:.1} us, {gb:.0} GB/s, {tera:.0} TFLOP/s", seconds * 1e6);
-        let near: Vec<Variant> = alone.iter().filter(|a| a.0 < NEAR * seconds).map(|a| a.1).collect();
-        let mut best = (self.time_pass(&with(quickest), batch)?, quickest);
-        if near.len() == 1 || best.0 > PASS_SECONDS {
-            return Ok(Some(quickest));
-        }
-        for &variant in &near[1..] {
-            let seconds = self.time_pass(&with(variant), batch)?;
-            if seconds < best.0 {
-                best = (seconds, variant);
-            }
-        }
-        log::info!("{name}: {:?}, in a pass of {:.3} ms", best.1, best.0 * 1e3);
-        Ok(Some(best.1))
+        judged.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let Some(&(best, variant)) = judged.first() else { return Ok(Vec::new()) };
+        target.tuned.insert(key, variant);
+        let near = judged.iter().take_while(|j| whole && j.0 < NEAR * best);
+        Ok(near.map(|j| j.1).collect())
     }
 
-    /// Seconds of a whole pass.
+    /// Seconds of a product, each dispatch behind the one before.
+    fn time_alone(&mut self, target: &Target, batch: Batch, key: (Family, Product)) -> Result<f64> {
+        let own = self.dispatches(target, batch).into_iter().filter(|(k, _)| *k == key).take(DISPATCHES);
+        let dispatches: Vec<_> = own.map(|(_, d)| Dispatch { barrier: true, ..d }).collect();
+        Ok(self.time(batch, &[&dispatches], target.relay)? / dispatches.len() as f64)
+    }
+
+    /// Seconds of a pass, by its first layer: no submit should keep a device as long as a whole one may.
+    fn estimate_pass(&mut self, target: &Target, batch: Batch) -> Result<f64> {
+        let first = lower(self.schedule, Segment::Layer(0), batch, target, self.addresses);
+        Ok(self.schedule.shape.layers.len() as f64 * self.time(batch, &[&first], target.relay)?)
+    }
+
+    /// Seconds of a pass, of a long one as estimated.
     fn time_pass(&mut self, target: &Target, batch: Batch) -> Result<f64> {
-        let segments: Vec<Vec<Dispatch>> =
-            self.segments().iter().map(|&s| lower(self.schedule, s, batch, target, self.addresses)).collect();
-        self.time(&segments.iter().map(Vec::as_slice).collect::<Vec<_>>(), target.relay)
+        let estimate = self.estimate_pass(target, batch)?;
+        if estimate > PASS_SECONDS { Ok(estimate) } else { self.time_whole(target, batch) }
+    }
+
+    /// Seconds of a whole pass, in one submit.
+    fn time_whole(&mut self, target: &Target, batch: Batch) -> Result<f64> {
+        let lower = |s| lower(self.schedule, s, batch, target, self.addresses);
+        let segments: Vec<Vec<Dispatch>> = self.segments().into_iter().map(lower).collect();
+        self.time(batch, &segments.iter().map(Vec::as_slice).collect::<Vec<_>>(), target.relay)
     }
 
     /// Whether a dispatch waited in vain since this was last asked.
-    fn take_stalled(&mut self) -> bool {
-        let words: Option<&mut [u32]> = self.arena.bytes_mut().map(bytemuck::cast_slice_mut);
-        words.is_some_and(|w| std::mem::take(&mut w[StateLayout::STALLED]) != 0)
+    fn take_stalled(&mut self) -> Result<bool> {
+        let mut stalled = false;
+        self.arena.write(|words| stalled = std::mem::take(&mut words[StateLayout::STALLED]) != 0)?;
+        Ok(stalled)
     }
 
-    /// Seconds of dispatches, the quickest of some runs.
-    fn time(&mut self, parts: &[&[Dispatch]], relay: bool) -> Result<f64> {
+    /// Seconds of dispatches of a pass, the quickest of some runs.
+    fn time(&mut self, batch: Batch, parts: &[&[Dispatch]], relay: bool) -> Result<f64> {
+        self.prepare(batch)?;
         let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(f64::INFINITY) };
         let relay = relay.then(|| Relay::new(self.arena, self.schedule));
         let commands = self.queue.bake(parts, self.pipelines, relay, Some(stamps.span(0)), &[])?;
-        let mut best = f64::INFINITY;
-        for _ in 0..REPETITIONS {
+        let start = Instant::now();
+        let (mut best, mut same, mut runs) = (f64::INFINITY, 0, 0);
+        while same < REPETITIONS && runs < MOST_REPETITIONS || !self.warm && start.elapsed() < WARM_UP {
             self.queue.submit(&[commands], true)?;
             self.queue.wait()?;
-            best = best.min(stamps.read()?.sum());
+            let seconds: f64 = stamps.read()?.sum();
+            same = if seconds < GAIN * best { 0 } else { same + 1 };
+            best = best.min(seconds);
+            runs += 1;
         }
+        self.warm = true;
         self.queue.free(&[commands]);
         Ok(best)
     }
@@ -271,7 +328,7 @@ fn product(schedule: &Schedule, dispatch: &Dispatch, batch: Batch) -> Option<(Fa
     let (family, gelu) = match dispatch.kernel.module {
         Module::LinearDotInt8 => (Family::Dot, false),
         Module::LinearDotGeluInt8 => (Family::Dot, true),
-        Module::LinearMatrixInt8 => (Family::Matrix, false),
+        Module::LinearMatrixInt8 | Module::LinearWideInt8 => (Family::Matrix, false),
         Module::LinearBytesInt8 | Module::LinearBytesNarrowInt8 => (Family::Bytes, false),
         _ => return None,
     };
@@ -288,7 +345,8 @@ fn name(family: Family, p: Product, relay: bool) -> String {
 }
 
 fn file(gpu: &Gpu) -> Option<PathBuf> {
-    cache_directory().map(|d| d.join(format!("tuning-{}-{}.json", env!("CARGO_PKG_VERSION"), gpu.caps.cache_id)))
+    let name = format!("tuning-{:016x}-{}.json", fingerprint(), gpu.caps.cache_id);
+    cache_directory().map(|directory| directory.join(name))
 }
 
 /// What an earlier start measured; nothing where the file cannot be read or understood.

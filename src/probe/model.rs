@@ -33,7 +33,7 @@ pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
     let (memory, staging) = match gpu {
         Some(gpu) => {
             let staged = gpu::memory::needs_staging(gpu);
-            (gpu::memory::describe(gpu), if staged { gpu::replay::staging_bytes(&schedule) } else { 0 })
+            (gpu::memory::describe(gpu), gpu::results::staging_bytes(&schedule, staged))
         }
         None => (engine::host_memory(), 0),
     };

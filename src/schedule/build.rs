@@ -78,7 +78,8 @@ pub const TOP_ROWS: usize = 64;
 
 impl Scratch {
     fn place(arena: &mut ArenaLayout, shape: &Shape, extent: &Extent) -> Scratch {
-        let parts = 4 * (shape.heads * SPLIT_ROWS * (shape.head_dim + 2)) as u64;
+        // Of each part a head's sums, padded, and four floats about them.
+        let parts = 4 * (shape.heads * SPLIT_ROWS * (shape.head_dim.next_multiple_of(8) + 4)) as u64;
         let attend = arena.reserve(COUNTER_BYTES + parts);
         let argmax = arena.reserve(COUNTER_BYTES + 8 * (extent.head_rows * ARGMAX_GROUPS) as u64);
         let product = PRODUCT_SCRATCH.map(|bytes| arena.reserve(bytes));

@@ -6,7 +6,7 @@ pub mod vgem;
 use kiln::engine::{self, Device, Options};
 use kiln::executor::{Executor, HeadRows};
 use kiln::gpu::arena::{Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
-use kiln::gpu::replay::Kernels;
+use kiln::gpu::options::Kernels;
 use kiln::gpu::{Choice, Gpu};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::{KvType, Segment};

@@ -1,0 +1,173 @@
+//! Going on greedily: the device runs the pass that follows before the host has asked for it. What the host sees must be
+//! what it would have seen of passes one by one, whatever it asks for next.
+
+mod common;
+
+use common::{golden, load};
+use kiln::engine::Options;
+use kiln::executor::{Executor, HeadRows, Row};
+use kiln::session::Session;
+
+const PROMPT: [u32; 5] = [2, 17, 5, 400, 33];
+/// Far past the window of 16, so that the rings turn over.
+const STEPS: usize = 50;
+
+fn executor(options: Options) -> Box<dyn Executor> {
+    load(&golden("tiny"), Options { device: common::vulkan(), ..options })
+}
+
+fn bits(executor: &mut dyn Executor, row: usize) -> Vec<u32> {
+    executor.logits(row).unwrap().iter().map(|x| x.to_bits()).collect()
+}
+
+/// A session that has decoded `steps` of its own choices behind `PROMPT`, and those choices.
+fn decoded(executor: &mut dyn Executor, steps: usize, on: bool) -> (Session, Vec<u32>) {
+    let mut session = Session::new(0, executor.schedule().extent.context);
+    session.prefill(executor, &PROMPT).unwrap();
+    let mut choices = Vec::new();
+    for _ in 0..steps {
+        let next = executor.next(0);
+        assert!(executor.is_finite(0));
+        choices.push(next);
+        match on {
+            true => session.decode_on(executor, next).unwrap(),
+            false => session.decode(executor, next).unwrap(),
+        }
+    }
+    choices.push(executor.next(0));
+    (session, choices)
+}
+
+#[test]
+fn choices_and_last_logits_are_those_of_single_passes() {
+    let mut executor = executor(Options::default());
+    let (mut session, want) = decoded(executor.as_mut(), STEPS, false);
+    session.decode(executor.as_mut(), want[STEPS]).unwrap();
+    let want_bits = bits(executor.as_mut(), 0);
+    let submits = executor.submits();
+    let (mut session, got) = decoded(executor.as_mut(), STEPS, true);
+    assert_eq!(got, want);
+    // The pass under way is the one that is asked for now, and its logits can be read since nothing follows it.
+    let before = executor.submits();
+    session.decode(executor.as_mut(), got[STEPS]).unwrap();
+    assert_eq!(executor.submits(), before, "it was submitted already");
+    assert_eq!(bits(executor.as_mut(), 0), want_bits);
+    assert_eq!(executor.submits() - submits, STEPS as u64 + 2, "one a pass");
+}
+
+#[test]
+fn another_token_than_the_choice_is_as_good_as_ever() {
+    let mut executor = executor(Options::default());
+    let other = |choice: u32| (choice + 100) % 400;
+    let (mut session, want) = decoded(executor.as_mut(), STEPS, false);
+    session.decode(executor.as_mut(), other(want[STEPS])).unwrap();
+    let first = bits(executor.as_mut(), 0);
+    session.prefill(executor.as_mut(), &[7, 8, 9]).unwrap();
+    let second = bits(executor.as_mut(), 0);
+
+    let (mut session, got) = decoded(executor.as_mut(), STEPS, true);
+    session.decode(executor.as_mut(), other(got[STEPS])).unwrap();
+    assert_eq!(bits(executor.as_mut(), 0), first);
+    session.decode_on(executor.as_mut(), 11).unwrap();
+    let kept = session.rewind(executor.as_ref(), PROMPT.len() + STEPS + 1);
+    assert_eq!(kept, PROMPT.len() + STEPS + 1, "the ring holds more than the window");
+    session.prefill(executor.as_mut(), &[7, 8, 9]).unwrap();
+    assert_eq!(bits(executor.as_mut(), 0), second);
+}
+
+/// A rewind after a decode that went on must count the position that was written ahead.
+#[test]
+fn a_rewind_counts_what_was_written_ahead() {
+    let mut executor = executor(Options { chunk: Some(2), ..Options::default() });
+    let schedule = executor.schedule();
+    let ring = schedule.rings.iter().map(|r| r.capacity).min().unwrap();
+    let window = schedule.shape.window;
+    assert!(ring < PROMPT.len() + STEPS);
+    let (mut session, _) = decoded(executor.as_mut(), STEPS, true);
+    let written = session.tokens().len() + 1;
+    // Position `keep` sees `window - 1` before it; the ring holds the last `ring` that were written.
+    let least = written - ring + window - 1;
+    assert_eq!(session.clone().rewind(executor.as_ref(), least), least);
+    assert_eq!(session.rewind(executor.as_ref(), least - 1), 0);
+}
+
+/// After 3 steps nothing of the last pass but its choice can be looked at, which spoils nothing: the step with that choice
+/// has the logits that it has in passes one by one.
+fn refuses_and_goes_on(executor: &mut dyn Executor, session: &mut Session, choice: u32) {
+    assert!(executor.logits(0).is_err());
+    assert!(executor.project(HeadRows { first: 0, count: 1 }).is_err());
+    session.decode(executor, choice).unwrap();
+    let got = bits(executor, 0);
+    let (mut session, choices) = decoded(executor, 3, false);
+    session.decode(executor, choices[3]).unwrap();
+    assert_eq!(got, bits(executor, 0));
+}
+
+#[test]
+fn nothing_is_looked_at_behind_a_pass_under_way() {
+    let mut executor = executor(Options::default());
+    let (mut session, choices) = decoded(executor.as_mut(), 3, true);
+    refuses_and_goes_on(executor.as_mut(), &mut session, choices[3]);
+}
+
+/// Who measures in between ends the pass under way: then its arena is another pass's, and only the choice is left.
+#[test]
+fn a_measurement_between_leaves_the_choice_alone() {
+    let mut executor = executor(Options::default());
+    let (mut session, choices) = decoded(executor.as_mut(), 3, true);
+    executor.measure_read_ceiling().unwrap();
+    assert_eq!(executor.next(0), choices[3]);
+    refuses_and_goes_on(executor.as_mut(), &mut session, choices[3]);
+}
+
+/// The last position of the context has no pass behind it.
+#[test]
+fn the_end_of_the_context_is_not_passed() {
+    let context = PROMPT.len() + 6;
+    let mut executor = executor(Options { context: Some(context), ..Options::default() });
+    let (session, want) = decoded(executor.as_mut(), 6, false);
+    assert_eq!(session.room(executor.as_ref()), 0);
+    let (mut session, got) = decoded(executor.as_mut(), 6, true);
+    assert_eq!(got, want);
+    assert!(executor.logits(0).is_ok(), "nothing is under way");
+    assert!(session.decode_on(executor.as_mut(), 3).is_err());
+}
+
+/// Batches, also with fewer rows than were baked for, results through staging and in the arena, and passes over the submit
+/// budget, which are not run ahead.
+#[test]
+fn batches_go_on_too() {
+    for (rows, staged, budget) in [(3usize, false, 10_000), (4, true, 10_000), (4, false, 0)] {
+        let budget = std::time::Duration::from_millis(budget).max(std::time::Duration::from_nanos(1));
+        let options = Options {
+            sequences: 4,
+            head_rows: 4,
+            staged,
+            submit_budget: budget,
+            context: Some(64),
+            ..Options::default()
+        };
+        let mut executor = executor(options);
+        let head = HeadRows { first: 0, count: rows };
+        let mut run = |on: bool| {
+            let mut all: Vec<u32> = Vec::new();
+            let mut pass: Vec<Row> =
+                (0..rows as u32).map(|s| Row { token: 3 + 40 * s, position: 0, sequence: s }).collect();
+            for step in 0..24 {
+                match on && step < 23 {
+                    true => executor.forward_on(&pass, head).unwrap(),
+                    false => executor.forward(&pass, Some(head)).unwrap(),
+                }
+                for (i, row) in pass.iter_mut().enumerate() {
+                    all.push(executor.next(i));
+                    // One sequence is told something else for once.
+                    let told = if step == 10 && i == 1 { 9 } else { executor.next(i) };
+                    *row = Row { token: told, position: row.position + 1, ..*row };
+                }
+            }
+            (0..rows).for_each(|i| all.extend(bits(executor.as_mut(), i)));
+            all
+        };
+        assert_eq!(run(false), run(true), "{rows} rows, staged {staged}, budget {budget:?}");
+    }
+}
