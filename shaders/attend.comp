@@ -14,6 +14,7 @@
 #include "common.glsl"
 #include "relay.glsl"
 #include "forms.glsl"
+#include "rope.glsl"
 #extension GL_KHR_shader_subgroup_shuffle : require
 layout(constant_id = 1) const uint DIM = 128;
 layout(constant_id = 2) const uint GROUP = 2;
@@ -126,16 +127,6 @@ uint wrap(uint entry) { return min(entry, entry - capacity); }
 float add_across(float x, uint from, uint to) {
     [[unroll]] for (uint apart = from; apart < to; apart *= 2) x += subgroupShuffleXor(x, apart);
     return x;
-}
-
-// The sine and cosine of an angle at a position.
-vec2 rotation(uint p, float frequency) {
-    float angle = float(p) * frequency;
-    // Drivers' sin and cos lose accuracy as the angle grows: take whole turns off first. 2 pi is in three parts, the first
-    // two of so few bits that their products are exact, with or without a fused multiply-add.
-    float turns = round(angle * 0.15915494);
-    angle = ((angle - turns * 6.28125) - turns * 0.001934051513671875) - turns * 1.2556659e-6;
-    return vec2(sin(angle), cos(angle));
 }
 
 vec2 norm_weight[PAIRS], angle[PAIRS];

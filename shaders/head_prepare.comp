@@ -2,10 +2,12 @@
 //   heads 0 .. heads:               q = rope(norm(q; wq)), in place
 //   heads .. heads + kv_heads:      k = rope(norm(k; wk)), in place and into the KV ring
 //   heads + kv_heads .. + kv_heads: v, into the KV ring
-// norm is RMSNorm over the head's dim with (1 + w); rope is rotate-half at position[r], frequencies [dim / 2]. q [rows, heads * dim], k, v [rows, kv_heads * dim] f32; ring f16 or f32,
-// [sequence][K, V][kv_heads][capacity][dim padded to 8]. dim is even and at most 256.
+// norm is RMSNorm over the head's dim with (1 + w); rope is rotate-half at position[r], frequencies [dim / 2].
+// q [rows, heads * dim], k, v [rows, kv_heads * dim] f32; ring f16 or f32, [sequence][K, V][kv_heads][capacity][dim padded
+// to 8]. dim is even and at most 256.
 // Bytes per head and row: 4 * dim read, 4 * dim written (q, k), 2 or 4 * dim into the ring (k, v).
 #include "common.glsl"
+#include "rope.glsl"
 
 layout(push_constant) uniform Push {
     Words state;
@@ -53,12 +55,8 @@ void main() {
         for (uint j = id; j < half_dim; j += WORKGROUP) {
             float a = head[j] * scale * (1.0 + (is_q ? wq.at[j] : wk.at[j]));
             float b = head[j + half_dim] * scale * (1.0 + (is_q ? wq.at[j + half_dim] : wk.at[j + half_dim]));
-            float angle = float(p) * (is_q ? frequencies_q.at[j] : frequencies_k.at[j]);
-            // Drivers' sin and cos lose accuracy as the angle grows: take whole turns off first. 2 pi is in three parts,
-            // the first two of so few bits that their products are exact, with or without a fused multiply-add.
-            float turns = round(angle * 0.15915494);
-            angle = ((angle - turns * 6.28125) - turns * 0.001934051513671875) - turns * 1.2556659e-6;
-            float c = cos(angle), s = sin(angle);
+            vec2 turn = rotation(p, is_q ? frequencies_q.at[j] : frequencies_k.at[j]);
+            float c = turn.y, s = turn.x;
             float first = a * c - b * s, second = b * c + a * s;
             head[j] = first;
             head[j + half_dim] = second;

@@ -70,7 +70,7 @@ const uint UNITS = BK / PER_UNIT + 1;
 const uint TILE_UNITS = (BM + BN) * UNITS;
 const uint STAGE_UNITS = SUBS_M * SUBS_N * M * WN / 4;
 shared uvec4 tiles[TILE_UNITS > STAGE_UNITS ? TILE_UNITS : STAGE_UNITS];
-shared bool is_last;
+#include "splits.glsl"
 
 // 16-byte loads of one step: of a row, in all, and of an invocation, one in each pass of the workgroup over the rows.
 const uint W_PARTS = BK / 16;
@@ -230,28 +230,7 @@ void make_tile() {
             }
         }
     }
-    if (splits == 1) return;
-
-    // The last workgroup of a tile adds the parts: what the others stored before they counted themselves is visible to it.
-    memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
-    barrier();
-    if (id == 0) {
-        uint tile = row_tile * gl_NumWorkGroups.y + gl_WorkGroupID.y;
-        is_last = atomicAdd(arrived.at[tile], 1, gl_ScopeDevice, gl_StorageSemanticsBuffer,
-                            gl_SemanticsAcquireRelease) == splits - 1;
-        if (is_last) arrived.at[tile] = 0;
-    }
-    barrier();
-    if (!is_last) return;
-    memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquire | gl_SemanticsMakeVisible);
-    for (uint e = id; e < BM * BN; e += WORKGROUP) {
-        uint r = r0 + e / BN, o = n0 + e % BN;
-        if (r >= live || o >= n) continue;
-        float y = 0;
-        for (uint part = 0; part < splits; ++part) y += parts.at[(part * part_rows + r) * padded_n + o];
-        float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];
-        y_out.at[r * out_stride + o] = y * scales.at[o] * x_scale;
-    }
+    if (splits > 1) add_parts(row_tile, r0, n0, live, scale_at);
 }
 
 void main() {

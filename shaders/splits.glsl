@@ -1,0 +1,30 @@
+// The end of a matrix product whose inputs are divided among `splits` workgroups, each of which has left its sums of a tile in
+// `parts`: the last to finish adds them, always in the same order. Stands behind the push constants and BM, BN.
+shared bool is_last;
+
+// The tile at row r0 and output n0; the scales of x lie scale_at bytes behind its rows' starts.
+void add_parts(uint row_tile, uint r0, uint n0, uint live, uint scale_at) {
+    uint id = gl_LocalInvocationID.x;
+    uint padded_n = gl_NumWorkGroups.y * BN;
+    uint part_rows = gl_NumWorkGroups.x / splits * BM;
+    // What the others stored before they counted themselves is visible to the last.
+    memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
+    barrier();
+    if (id == 0) {
+        uint tile = row_tile * gl_NumWorkGroups.y + gl_WorkGroupID.y;
+        is_last = atomicAdd(arrived.at[tile], 1, gl_ScopeDevice, gl_StorageSemanticsBuffer,
+                            gl_SemanticsAcquireRelease) == splits - 1;
+        if (is_last) arrived.at[tile] = 0;
+    }
+    barrier();
+    if (!is_last) return;
+    memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquire | gl_SemanticsMakeVisible);
+    for (uint e = id; e < BM * BN; e += WORKGROUP) {
+        uint r = r0 + e / BN, o = n0 + e % BN;
+        if (r >= live || o >= n) continue;
+        float y = 0;
+        for (uint part = 0; part < splits; ++part) y += parts.at[(part * part_rows + r) * padded_n + o];
+        float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];
+        y_out.at[r * out_stride + o] = y * scales.at[o] * x_scale;
+    }
+}
