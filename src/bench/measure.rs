@@ -102,19 +102,26 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// Failed: a rate above the roofline, logits that are not finite. Device: it failed.
     pub fn measure(&mut self, case: Case, repetitions: usize) -> Result<Line> {
-        let (tokens, passes, cost) = self.size(case);
         self.fill(case)?;
         (self.progress)(&format!("{}: warming up", case.name()));
         let mut next = vec![0u32; self.filled.len()];
         match case.work {
-            Work::Prefill(_) => self.run_once(case, &mut next)?,
+            // Until it is known how many rows keep to the submit budget: what is timed, and counted, are chunks of so many.
+            Work::Prefill(_) => loop {
+                let rows = self.executor.prefill_rows();
+                self.run_once(case, &mut next)?;
+                if self.executor.prefill_rows() == rows {
+                    break;
+                }
+            },
             Work::Decode { sequences, tokens } => {
                 next.iter_mut().enumerate().for_each(|(i, t)| *t = self.token(i, case.depth));
                 let work = Work::Decode { sequences, tokens: tokens.min(WARM_UP_TOKENS) };
-                self.run_once(Case { work, ..case }, &mut next)?
+                self.run_once(Case { work, ..case }, &mut next)?;
             }
         };
-        self.check_finite()?;
+        self.check_finite(case)?;
+        let (tokens, passes, cost) = self.size(case);
         let mut done = Vec::with_capacity(repetitions);
         for i in 0..repetitions {
             (self.progress)(&format!("{}: repetition {} of {repetitions}", case.name(), i + 1));
@@ -146,11 +153,10 @@ impl<'a> Bench<'a> {
 
     /// Tokens, passes and cost of one repetition.
     fn size(&self, case: Case) -> (usize, usize, Cost) {
-        let schedule = self.executor.schedule();
+        let (schedule, chunk) = (self.executor.schedule(), self.executor.prefill_rows());
         let mut cost = Cost::default();
         match case.work {
             Work::Prefill(tokens) => {
-                let chunk = schedule.extent.max_rows;
                 for first in (0..tokens).step_by(chunk) {
                     let rows = chunk.min(tokens - first);
                     let pass = Pass::Prefill { rows, depth: case.depth + first };
@@ -175,15 +181,11 @@ impl<'a> Bench<'a> {
 
     /// Really prefills every sequence of a case up to its depth, from where it is.
     pub(super) fn fill(&mut self, case: Case) -> Result<()> {
-        let sequences = match case.work {
-            Work::Prefill(_) => 1,
-            Work::Decode { sequences, .. } => sequences,
-        };
-        for sequence in 0..sequences {
+        for sequence in 0..case.sequences() {
             while self.filled[sequence] < case.depth {
                 let at = self.filled[sequence];
                 (self.progress)(&format!("prefilling sequence {sequence}: {at} of {}", case.depth));
-                let end = case.depth.min(at + self.executor.schedule().extent.max_rows);
+                let end = case.depth.min(at + self.executor.prefill_rows());
                 let rows = self.rows(sequence, at, end);
                 self.executor.forward(&rows, None)?;
                 self.filled[sequence] = end;
@@ -202,7 +204,7 @@ impl<'a> Bench<'a> {
         let depth = case.depth;
         match case.work {
             Work::Prefill(tokens) => {
-                let rows = tokens.min(self.executor.schedule().extent.max_rows);
+                let rows = tokens.min(self.executor.prefill_rows());
                 let head = HeadRows { first: rows - 1, count: 1 };
                 (self.rows(0, depth, depth + rows), head, Pass::Prefill { rows, depth })
             }
@@ -218,7 +220,7 @@ impl<'a> Bench<'a> {
         match case.work {
             Work::Prefill(tokens) => {
                 let rows = self.rows(0, case.depth, case.depth + tokens);
-                let chunk = self.executor.schedule().extent.max_rows;
+                let chunk = self.executor.prefill_rows();
                 self.timed(|executor| {
                     let chunks = rows.chunks(chunk);
                     let count = chunks.len();
@@ -268,8 +270,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Refuses to time what computes nonsense: a NaN anywhere makes every logit NaN.
-    fn check_finite(&mut self) -> Result<()> {
-        match self.executor.is_finite(0) {
+    fn check_finite(&mut self, case: Case) -> Result<()> {
+        match (0..case.sequences()).all(|row| self.executor.is_finite(row)) {
             true => Ok(()),
             false => Err(not_finite(self.executor.device())),
         }

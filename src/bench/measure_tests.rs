@@ -14,7 +14,10 @@ struct Noting {
     schedule: Schedule,
     passes: Passes,
     ceiling: f64,
-    finite: bool,
+    /// Rows of logits that are finite.
+    finite: usize,
+    /// Rows of a prompt that it wants at most, once it has seen more.
+    wanted: usize,
 }
 
 impl Noting {
@@ -23,7 +26,13 @@ impl Noting {
         let shape = Shape { layers: full.layers[..2].to_vec(), vocab: 64, hidden: 32, ffn: 64, ..full };
         let (kv, weights) = (KvType::F16, WeightFormat::Int8);
         let extent = Extent { context: 64, max_rows, head_rows: sequences, sequences, kv, weights };
-        Noting { schedule: Schedule::build(&shape, extent), passes: Vec::new(), ceiling, finite: true }
+        Noting {
+            schedule: Schedule::build(&shape, extent),
+            passes: Vec::new(),
+            ceiling,
+            finite: usize::MAX,
+            wanted: max_rows,
+        }
     }
 
     /// What the next token of a row is: some function of the row, so that it shows where it came from.
@@ -61,8 +70,13 @@ impl Executor for Noting {
         Noting::after(&rows[head.unwrap().first + row])
     }
 
-    fn is_finite(&self, _: usize) -> bool {
-        self.finite
+    fn is_finite(&self, row: usize) -> bool {
+        row < self.finite
+    }
+
+    fn prefill_rows(&self) -> usize {
+        let most = self.schedule.extent.max_rows;
+        if self.passes.iter().any(|(rows, _)| rows.len() > self.wanted) { self.wanted } else { most }
     }
 
     fn logits(&mut self, _: usize) -> Result<&[f32]> {
@@ -163,15 +177,30 @@ fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further(
 }
 
 #[test]
+fn a_prefill_is_timed_in_chunks_that_keep_to_the_submit_budget() {
+    let mut executor = Noting { wanted: 3, ..Noting::new(1, 8, f64::MAX) };
+    let line = measure(&mut executor, Case { work: Work::Prefill(10), depth: 0 }, 2).unwrap();
+    assert_eq!((line.tokens, line.passes), (10, 4));
+    let rows: Vec<usize> = executor.passes.iter().map(|(rows, _)| rows.len()).collect();
+    // Warming up takes a second run, in the chunks that the first one showed to be better.
+    assert_eq!(rows, [&[8, 2][..], &[3, 3, 3, 1], &[3, 3, 3, 1], &[3, 3, 3, 1]].concat());
+    let full = pass_cost(&executor.schedule, Pass::Prefill { rows: 3, depth: 0 }, false).weight_bytes;
+    assert!(line.cost.weight_bytes > 3 * full, "weights are read for each chunk");
+}
+
+#[test]
 fn a_rate_above_the_read_ceiling_is_refused_and_so_is_nonsense() {
     let case = Case { work: Work::Decode { sequences: 1, tokens: 2 }, depth: 0 };
     let e = measure(&mut Noting::new(1, 8, 1.0), case, 2).unwrap_err();
     assert!(e.exit_code() == 1 && e.to_string().contains("measurement is wrong: decode read"), "{e}");
 
-    let mut executor = Noting::new(1, 8, f64::MAX);
-    executor.finite = false;
-    let e = measure(&mut executor, case, 2).unwrap_err();
-    assert!(e.to_string().contains("not finite"), "{e}");
+    for sequences in [1, 2] {
+        let mut executor = Noting::new(2, 8, f64::MAX);
+        executor.finite = sequences - 1;
+        let case = Case { work: Work::Decode { sequences, tokens: 2 }, depth: 0 };
+        let e = measure(&mut executor, case, 2).unwrap_err();
+        assert!(e.to_string().contains("not finite"), "{e}");
+    }
 
     let mut executor = Noting::new(1, 8, 1.0);
     let mut bench = Bench::new(&mut executor, None, &|_| {}).unwrap();

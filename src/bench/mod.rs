@@ -62,6 +62,14 @@ impl Case {
             Work::Decode { sequences, .. } => format!("decode x {sequences}{depth}"),
         }
     }
+
+    /// Sequences, each with a row of logits.
+    fn sequences(&self) -> usize {
+        match self.work {
+            Work::Prefill(_) => 1,
+            Work::Decode { sequences, .. } => sequences,
+        }
+    }
 }
 
 impl Settings {
