@@ -67,6 +67,8 @@ pub struct Options {
     pub variant: Option<gpu::linear::Variant>,
     /// Whether dispatches are relayed, instead of what is measured; see [`gpu::record`].
     pub relay: Option<bool>,
+    /// Whether what can be chosen is measured, instead of where the device chooses its kernels; see [`gpu::tuning`].
+    pub tune: Option<bool>,
     /// Where a device's arena comes from.
     pub arena: gpu::arena::Source,
 }
@@ -86,6 +88,7 @@ impl Default for Options {
             kernels: gpu::options::Kernels::Auto,
             variant: None,
             relay: None,
+            tune: None,
             arena: gpu::arena::Source::Auto,
         }
     }
@@ -241,6 +244,7 @@ fn load_vulkan(
         kernels: options.kernels,
         variant: options.variant,
         relay: options.relay,
+        tune: options.tune,
         arena: options.arena,
     };
     Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))

@@ -11,6 +11,7 @@
 #![warn(missing_docs)]
 
 pub mod bench;
+pub mod cache;
 pub mod cli;
 pub mod demo;
 pub mod engine;

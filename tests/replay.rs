@@ -40,7 +40,7 @@ const BATCH: usize = 5;
 
 fn counts() -> [u64; 3] {
     let allocations = ALLOCATIONS.with(Cell::get);
-    [allocations, kiln::gpu::bake::recordings(), kiln::gpu::kernels::pipelines_created()]
+    [allocations, kiln::gpu::bake::recordings(), kiln::gpu::pipelines::pipelines_created()]
 }
 
 /// Tests of this file share the process-wide counters: one at a time.
@@ -113,7 +113,7 @@ fn a_tiny_submit_budget_changes_no_bit() {
         parts[2].1 = executor.submits() - start;
         parts
     };
-    let whole = run(Duration::from_secs(10));
+    let whole = run(Duration::from_secs(600));
     let cut = run(Duration::from_nanos(1));
     for (part, (w, c)) in ["prefill", "decode", "batch"].into_iter().zip(whole.iter().zip(&cut)) {
         assert!(!w.0.is_empty() && w.0 == c.0, "{part}: other bits");
@@ -123,6 +123,39 @@ fn a_tiny_submit_budget_changes_no_bit() {
     // a pass is one.
     assert_eq!(cut.map(|part| part.1), [7 + 7 + 7 + 8, 8 * 8, 3 * 8]);
     assert_eq!(whole.map(|part| part.1), [7 + 1 + 1 + 8, 8 + 7, 8 + 2]);
+}
+
+/// What few rows took says nothing of what many take, although they replay the same commands.
+#[test]
+fn a_pass_of_more_rows_than_were_timed_is_cut_once_more() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let options = Options {
+        device: common::vulkan(),
+        chunk: Some(100),
+        submit_budget: Duration::from_secs(600),
+        ..Options::default()
+    };
+    let mut executor = load(&golden("tiny"), options);
+    // Passes of 65 to 100 rows are one kind; embed, six layers, head.
+    for (rows, position, submits) in [(66, 0, 8), (66, 0, 1), (65, 66, 1), (67, 0, 8), (100, 0, 8), (66, 0, 1)] {
+        let pass: Vec<Row> = (0..rows).map(|i| Row { token: 2 + i, position: position + i, sequence: 0 }).collect();
+        let before = executor.submits();
+        executor.forward(&pass, Some(HeadRows { first: 0, count: 1 })).unwrap();
+        assert_eq!(executor.submits() - before, submits, "{rows} rows at {position}");
+    }
+}
+
+/// Of one sequence there is no kind of pass for rows that do not follow each other.
+#[test]
+fn rows_that_no_pass_holds_are_refused() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let options = Options { device: common::vulkan(), ..Options::default() };
+    let mut executor = load(&golden("tiny"), options);
+    let rows = [0, 5].map(|position| Row { token: 2, position, sequence: 0 });
+    let refused = executor.forward(&rows, None).unwrap_err();
+    assert_eq!(refused.exit_code(), 2);
+    assert!(refused.to_string().contains("do not follow each other"), "{refused}");
+    executor.forward(&rows[..1], Some(HeadRows { first: 0, count: 1 })).unwrap();
 }
 
 /// A layer that takes longer than a submit should is given fewer rows, down to 64; the results stay the same model's.
@@ -149,7 +182,7 @@ fn long_layers_are_given_fewer_rows() {
             .unwrap();
         (rows, executor.logits(0).unwrap().to_vec())
     };
-    let (whole, want) = run(Duration::from_secs(10));
+    let (whole, want) = run(Duration::from_secs(600));
     let (cut, got) = run(Duration::from_nanos(1));
     assert_eq!(whole, [256, 256, 188]);
     assert_eq!(cut, [256, 128, 64, 64, 64, 64, 60]);

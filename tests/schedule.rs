@@ -8,13 +8,14 @@ use kiln::executor::Executor;
 use kiln::gpu::Vulkan;
 use kiln::gpu::dispatch::{Addresses, Dispatch};
 use kiln::gpu::kernels::Module;
-use kiln::gpu::linear::Target;
+use kiln::gpu::linear::{Form, Target};
 use kiln::gpu::lower::{Batch, Order, Tokens, lower};
 use kiln::gpu::options::{self, Kernels};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::Plan;
 use kiln::reference::Reference;
+use kiln::schedule::layout::{COUNTER_BYTES, RELAY_STRIDE, StateLayout};
 use kiln::schedule::{Extent, KvType, Op, Pass, Schedule, Segment};
 use kiln::session::Session;
 use kiln::weights::Progress;
@@ -255,4 +256,29 @@ fn alter(schedule: &mut Schedule, mut n: usize, change: impl Fn(&mut Op) -> bool
         }
     }
     false
+}
+
+/// Numbers that both sides of a push constant rely on stand in the shaders and in Rust: they are the same.
+#[test]
+fn shaders_and_layout_agree() {
+    let define = |name: &str, value: u64| format!("#define {name} {value}\n");
+    let constant = |name: &str, value: u64| format!("const uint {name} = {value};");
+    let common = include_str!("../shaders/common.glsl");
+    let relay = include_str!("../shaders/relay.glsl");
+    for (source, text) in [
+        (common, define("STATE_ROWS", StateLayout::ROWS as u64)),
+        (common, define("STATE_HEAD_FIRST", StateLayout::HEAD_FIRST as u64)),
+        (common, define("STATE_HEAD_ROWS", StateLayout::HEAD_ROWS as u64)),
+        (relay, define("STATE_STALLED", StateLayout::STALLED as u64)),
+        (relay, define("RELAY_STRIDE", RELAY_STRIDE / 4)),
+        (include_str!("../shaders/argmax.comp"), define("COUNTER_BYTES", COUNTER_BYTES)),
+        (include_str!("../shaders/attend.comp"), constant("COUNTER_BYTES", COUNTER_BYTES)),
+    ] {
+        assert!(source.contains(&text), "{text}");
+    }
+    let forms = [("F32", Form::F32), ("PLANES", Form::Planes), ("HALF", Form::Half), ("BYTES", Form::Bytes)];
+    for (name, form) in forms {
+        let text = define(&format!("FORM_{name}"), form as u64);
+        assert!(include_str!("../shaders/forms.glsl").contains(&text), "{text}");
+    }
 }

@@ -2,9 +2,9 @@
 
 use super::note;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
+use crate::cache;
 use crate::executor::Executor;
 use crate::generate::{Chooser, generate};
-use crate::gpu::kernels::cache_directory;
 use crate::session::Session;
 use crate::text::{ChatTemplate, Message, Tokenizer};
 use crate::{Error, Result};
@@ -50,7 +50,7 @@ pub(super) fn chat(
     let mut editor = DefaultEditor::new().map_err(terminal)?;
     // Behind the editor, which installs a handler of its own and keeps it while replies are made.
     catch_interrupts();
-    let history = cache_directory().map(|d| d.join("history"));
+    let history = cache::directory().map(|d| d.join("history"));
     if let Some(h) = &history {
         let _ = editor.load_history(h);
     }

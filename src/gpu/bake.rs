@@ -2,8 +2,8 @@
 
 use super::device::{Gpu, failure};
 use super::dispatch::Dispatch;
-use super::kernels::Pipelines;
 use super::memory::Buffer;
+use super::pipelines::Pipelines;
 use super::record::{Recorder, Relay, barrier};
 use super::stamps::Stamps;
 use crate::{Error, Result};
@@ -112,7 +112,7 @@ impl Queue {
         readback: &[(vk::Buffer, vk::Buffer, vk::BufferCopy)],
     ) -> Result<vk::CommandBuffer> {
         let dispatches = || parts.iter().flat_map(|p| p.iter().enumerate()).map(|(i, d)| (d, d.barrier || i == 0));
-        let handles = dispatches().map(|(d, _)| pipelines.get(d.kernel)).collect::<Result<Vec<_>>>()?;
+        let handles = pipelines.get(&dispatches().map(|(d, _)| d.kernel).collect::<Vec<_>>())?;
         let layout = pipelines.layout;
         self.record(|device, commands| {
             use vk::PipelineStageFlags2 as Stage;
@@ -176,6 +176,26 @@ impl Queue {
     /// Fences that were submitted and not waited for.
     pub fn under_way(&self) -> usize {
         self.signals.get() - self.waits.get()
+    }
+
+    /// Whether nothing was submitted that was not waited for.
+    pub fn is_idle(&self) -> bool {
+        self.under_way() == 0 && self.open.get() == 0
+    }
+
+    /// Waits for everything that was submitted: with a fence or, where an error came before that, without.
+    ///
+    /// # Errors
+    /// As [`Queue::wait`].
+    pub fn drain(&self) -> Result<()> {
+        while self.under_way() > 0 {
+            self.wait()?;
+        }
+        if self.open.get() > 0 {
+            self.submit(&[], true)?;
+            self.wait()?;
+        }
+        Ok(())
     }
 
     /// As [`Queue::submit`], with a fence, behind semaphores and signalling others; each with its value if it is a

@@ -3,8 +3,9 @@
 use super::bake::Queue;
 use super::device::Gpu;
 use super::dispatch::{Dispatch, Push};
-use super::kernels::{Kernel, Module, Pipelines, constants};
+use super::kernels::{Kernel, Module, constants};
 use super::memory::{Access, Buffer};
+use super::pipelines::Pipelines;
 use super::stamps::StampPool;
 use crate::{Error, Result};
 use ash::vk;

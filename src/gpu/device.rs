@@ -1,5 +1,6 @@
 //! The Vulkan device: loader, choice of device, queue, and what Kiln needs to know of it.
 
+use super::dispatch::MAX_WORKGROUP;
 use super::external::{DmaBufs, Sharing};
 use super::fence::SyncFiles;
 use super::inspect::{Inspector, check_inspectable};
@@ -269,8 +270,8 @@ pub(super) fn unfit(
     {
         return Some("lacks subgroup arithmetic or shuffles in compute shaders".into());
     }
-    if properties.limits.max_compute_work_group_invocations < 1024 {
-        return Some("takes workgroups of less than 1024 invocations".into());
+    if properties.limits.max_compute_work_group_invocations < MAX_WORKGROUP {
+        return Some(format!("takes workgroups of less than {MAX_WORKGROUP} invocations"));
     }
     compute_family(instance, physical).is_none().then(|| "has no compute queue".into())
 }

@@ -4,7 +4,8 @@
 //! Only a device opened by [`Gpu::open_for_inspection`] asks the driver to keep this, so nothing else pays for it.
 
 use super::device::{Choice, Gpu, failure};
-use super::kernels::{Kernel, Pipelines};
+use super::kernels::Kernel;
+use super::pipelines::Pipelines;
 use crate::{Error, Result};
 use ash::khr::pipeline_executable_properties as extension;
 use ash::vk;
@@ -72,7 +73,7 @@ impl Pipelines {
     /// # Errors
     /// Device: the driver cannot compile it, or the device was not opened for inspection.
     pub fn inspect(&mut self, kernel: Kernel) -> Result<Compiled> {
-        let pipeline = self.get(kernel)?;
+        let pipeline = self.get(&[kernel])?[0];
         let inspector = self.gpu.inspector.as_ref();
         let inspector = inspector
             .ok_or_else(|| Error::device("the device was not opened for inspection", "open it for inspection"))?;

@@ -1,27 +1,12 @@
-//! The kernels: their checked-in SPIR-V, and the pipelines made from it, with the driver's cache kept on disk.
-
-use super::device::{Gpu, failure};
-use crate::{Error, Result};
-use ash::vk;
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+//! The kernels: their checked-in SPIR-V, and the constants that each is specialised by.
 
 /// Bytes of push constants, the least that every Vulkan device offers.
 pub const PUSH_BYTES: usize = 128;
 
-static PIPELINES_CREATED: AtomicU64 = AtomicU64::new(0);
-
-/// Pipelines that this process has created: baking makes them, replaying must not.
-pub fn pipelines_created() -> u64 {
-    PIPELINES_CREATED.load(Ordering::Relaxed)
-}
-
 macro_rules! modules {
     ($($variant:ident $file:literal $doc:literal,)*) => {
         /// A SPIR-V module: one kernel for one set of formats. Its source's first lines say what it computes.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Module { $(#[doc = $doc] $variant,)* }
 
         impl Module {
@@ -73,7 +58,7 @@ macro_rules! modules {
                 matches!(self, Module::LinearDotInt8 | Module::LinearDotGeluInt8)
             }
 
-            fn spirv(self) -> &'static [u8] {
+            pub(super) fn spirv(self) -> &'static [u8] {
                 match self { $(Module::$variant => include_bytes!(concat!("../../shaders/spv/", $file, ".spv")),)* }
             }
         }
@@ -113,7 +98,7 @@ modules! {
 }
 
 /// A pipeline: a module and the constants that it is specialised by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kernel {
     /// The module.
     pub module: Module,
@@ -152,159 +137,12 @@ pub const fn constants<const N: usize>(first: [u32; N]) -> Constants {
     all
 }
 
-/// Makes pipelines, each once, and keeps the driver's cache.
-pub struct Pipelines {
-    pub(super) gpu: Rc<Gpu>,
-    /// The one layout: push constants only.
-    pub layout: vk::PipelineLayout,
-    cache: vk::PipelineCache,
-    made: HashMap<Kernel, vk::Pipeline>,
-    file: Option<PathBuf>,
-}
-
-/// The directory of Kiln's caches: `$KILN_CACHE_DIR`, else `kiln` in the user's cache directory; `None` without a home.
-pub fn cache_directory() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    variable("KILN_CACHE_DIR")
-        .or_else(|| variable("XDG_CACHE_HOME").map(|d| d.join("kiln")))
-        .or_else(|| variable("HOME").map(|d| d.join(".cache/kiln")))
-}
-
-impl Pipelines {
-    /// Starts from the cache file of this device and driver, if there is one.
-    ///
-    /// # Errors
-    /// Device: the driver refuses.
-    pub fn new(gpu: &Rc<Gpu>) -> Result<Pipelines> {
-        let file = cache_directory().map(|d| d.join(format!("pipelines-{}.bin", gpu.caps.cache_id)));
-        let data = file.as_ref().and_then(|f| std::fs::read(f).ok()).and_then(unseal).unwrap_or_default();
-        let info = vk::PipelineCacheCreateInfo::default().initial_data(&data);
-        let ranges =
-            [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(PUSH_BYTES as u32)];
-        let layout_info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&ranges);
-        // SAFETY: the device lives as long as `gpu`; all structures live through the calls.
-        unsafe {
-            let cache = gpu.device.create_pipeline_cache(&info, None).map_err(failure("make a pipeline cache"))?;
-            let layout = gpu.device.create_pipeline_layout(&layout_info, None).inspect_err(|_| {
-                gpu.device.destroy_pipeline_cache(cache, None);
-            });
-            let layout = layout.map_err(failure("make a pipeline layout"))?;
-            Ok(Pipelines { gpu: gpu.clone(), layout, cache, made: HashMap::new(), file })
-        }
-    }
-
-    /// The pipeline of `kernel`, made at its first use.
-    ///
-    /// # Errors
-    /// Device: the driver cannot compile it.
-    pub fn get(&mut self, kernel: Kernel) -> Result<vk::Pipeline> {
-        if let Some(&p) = self.made.get(&kernel) {
-            return Ok(p);
-        }
-        let pipeline = self.create(kernel)?;
-        self.made.insert(kernel, pipeline);
-        Ok(pipeline)
-    }
-
-    fn create(&self, kernel: Kernel) -> Result<vk::Pipeline> {
-        let name = kernel.module.name();
-        let code = ash::util::read_spv(&mut std::io::Cursor::new(kernel.module.spirv()))
-            .map_err(|e| Error::device(format!("the SPIR-V of {name} is damaged: {e}"), "rebuild Kiln"))?;
-        let constants: Vec<u32> = [kernel.workgroup].into_iter().chain(kernel.constants).collect();
-        let entries: Vec<_> = (0..constants.len() as u32)
-            .map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4))
-            .collect();
-        let specialization =
-            vk::SpecializationInfo::default().map_entries(&entries).data(bytemuck::cast_slice(&constants));
-        let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
-            .required_subgroup_size(self.gpu.caps.subgroup);
-        let device = &self.gpu.device;
-        let module_info = vk::ShaderModuleCreateInfo::default().code(&code);
-        // SAFETY: the SPIR-V is the checked-in one; everything lives through the calls; the module is destroyed after use.
-        unsafe {
-            let module = device.create_shader_module(&module_info, None).map_err(failure("load a shader"))?;
-            let mut stage = vk::PipelineShaderStageCreateInfo::default()
-                .stage(vk::ShaderStageFlags::COMPUTE)
-                .module(module)
-                .name(c"main")
-                .specialization_info(&specialization);
-            if kernel.workgroup.is_multiple_of(self.gpu.caps.subgroup) {
-                stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
-            }
-            if self.gpu.caps.subgroup_choice {
-                stage = stage.push_next(&mut size);
-            }
-            let info = vk::ComputePipelineCreateInfo::default()
-                .flags(self.gpu.pipeline_flags())
-                .stage(stage)
-                .layout(self.layout);
-            let made = device.create_compute_pipelines(self.cache, &[info], None);
-            device.destroy_shader_module(module, None);
-            PIPELINES_CREATED.fetch_add(1, Ordering::Relaxed);
-            let what = format!("compile the kernel {name}");
-            made.map(|p| p[0]).map_err(|(_, r)| failure(&what)(r))
-        }
-    }
-
-    /// Writes the driver's cache to disk, so that the next start compiles nothing. A failure costs only that.
-    pub fn save(&self) {
-        let Some(file) = &self.file else { return };
-        // SAFETY: the cache is alive and not in use.
-        let Ok(data) = (unsafe { self.gpu.device.get_pipeline_cache_data(self.cache) }) else { return };
-        let data = seal(data);
-        if std::fs::read(file).is_ok_and(|old| old == data) {
-            return;
-        }
-        if write_cache(file, &data).is_none() {
-            log::warn!("the pipeline cache {} cannot be written: every start compiles anew", file.display());
-        }
-    }
-}
-
-/// Writes a file of the cache directory, whole or not at all.
-pub(super) fn write_cache(file: &std::path::Path, data: &[u8]) -> Option<()> {
-    std::fs::create_dir_all(file.parent()?).ok()?;
-    let part = file.with_extension(format!("{}.part", std::process::id()));
-    let written = std::fs::write(&part, data).and_then(|()| std::fs::rename(&part, file));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&part);
-    }
-    written.ok()
-}
-
-/// Puts a checksum before a driver's cache data: a driver may trust what lies behind a sound header of its own.
-fn seal(data: Vec<u8>) -> Vec<u8> {
-    [&checksum(&data).to_le_bytes(), &data[..]].concat()
-}
-
-/// The data of a sealed cache, if it is whole.
-fn unseal(sealed: Vec<u8>) -> Option<Vec<u8>> {
-    let (sum, data) = sealed.split_first_chunk::<8>()?;
-    (u64::from_le_bytes(*sum) == checksum(data)).then(|| data.to_vec())
-}
-
 /// What tells one set of kernels from another: what was measured with other ones says nothing of these.
 pub(super) fn fingerprint() -> u64 {
     Module::ALL.iter().fold(0, |sum: u64, module| sum.rotate_left(1) ^ checksum(module.spirv()))
 }
 
 /// FNV-1a.
-fn checksum(data: &[u8]) -> u64 {
+pub(super) fn checksum(data: &[u8]) -> u64 {
     data.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
-}
-
-impl Drop for Pipelines {
-    fn drop(&mut self) {
-        if self.gpu.hung.get() {
-            return;
-        }
-        // SAFETY: executors wait for the device before they drop their pipelines.
-        unsafe {
-            for &p in self.made.values() {
-                self.gpu.device.destroy_pipeline(p, None);
-            }
-            self.gpu.device.destroy_pipeline_layout(self.layout, None);
-            self.gpu.device.destroy_pipeline_cache(self.cache, None);
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Which kernel computes a linear step: the family, from how many rows share a weight and what the device can do, and
 //! within it the variant, from what was measured on the device.
 
-use super::dispatch::{MAX_GROUPS, grid};
+use super::dispatch::{MAX_GROUPS, MAX_WORKGROUP, grid};
 use super::kernels::{Kernel, Module, constants};
 use super::matrix::{self, Operands, Units};
 use crate::model::WeightFormat;
@@ -44,18 +44,6 @@ impl Family {
             Family::Dot => Form::Planes,
             Family::Matrix => Form::Half,
             Family::Bytes => Form::Bytes,
-        }
-    }
-}
-
-impl Form {
-    /// The family that reads it.
-    pub fn family(self) -> Family {
-        match self {
-            Form::F32 => Family::Float,
-            Form::Planes => Family::Dot,
-            Form::Half => Family::Matrix,
-            Form::Bytes => Family::Bytes,
         }
     }
 }
@@ -151,8 +139,6 @@ const IN_FLIGHT: [usize; 3] = [4, 12, 24];
 const IN_FLIGHT_OF_ROWS: [usize; 2] = [4, 8];
 /// Rows of a pass that share a weight load at most.
 const COLUMNS: usize = 8;
-/// Invocations of a workgroup of the largest kind at most; a device must take as many.
-const MAX_WORKGROUP: u32 = 1024;
 
 impl Target {
     /// A device with subgroups of that many invocations, where nothing has been measured.

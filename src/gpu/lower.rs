@@ -3,9 +3,9 @@
 //! A dispatch runs one step or, by a fusion declared in [`lower`], several that stand together in the schedule.
 
 use super::attend::{Attend, whole_blocks};
-use super::dispatch::{Addresses, Dispatch, Push};
+use super::dispatch::{Addresses, Dispatch, MAX_WORKGROUP, Push};
 use super::kernels::{Constants, Kernel, Module, constants};
-use super::linear::{DOT_BLOCK, Form, Product, Target, Variant};
+use super::linear::{DOT_BLOCK, Family, Form, Product, Target, Variant};
 use super::matrix::LinearPush;
 use crate::executor::Row;
 use crate::model::WeightFormat;
@@ -19,8 +19,6 @@ use crate::schedule::{Schedule, Segment, Step};
 const ROW_WORKGROUP: u32 = 256;
 /// As above, for kernels with a head's width of work.
 const HEAD_WORKGROUP: u32 = 128;
-/// Invocations of a workgroup at most; a device must take as many.
-const MAX_WORKGROUP: usize = 1024;
 /// Workgroups that look for one row's argmax, at 4096 logits each.
 const ARGMAX_SHARE: usize = 4096;
 
@@ -150,7 +148,7 @@ pub(super) fn by_kv(kv: KvType, f16: Module, f32: Module) -> Module {
 /// number of times.
 fn row_kernel<const N: usize>(module: Module, width: usize, with: [u32; N]) -> Kernel {
     let vecs = width.div_ceil(4);
-    let turns = vecs.div_ceil(MAX_WORKGROUP);
+    let turns = vecs.div_ceil(MAX_WORKGROUP as usize);
     // Divisible by every subgroup size.
     let workgroup = vecs.div_ceil(turns).next_multiple_of(64);
     let mut all: Constants = constants([turns as u32]);
@@ -186,14 +184,18 @@ impl Lowering<'_> {
         }
     }
 
+    /// The family that multiplies what a slot holds.
+    fn family(&self, slot: Slot, rows: Rows) -> Family {
+        let format = self.schedule.weights.format;
+        let family = |p: Packed| self.target.family(format, self.count(rows), p.whole_rows);
+        self.schedule.arena.packed(slot).map_or(Family::Float, family)
+    }
+
     /// The form that linear steps read a slot in, and where it lies; f32 in the slot itself has no place beside it.
     pub(super) fn form(&self, slot: Slot, rows: Rows) -> (Form, Option<Packed>) {
-        let packed = self.schedule.arena.packed(slot);
-        let Some(packed) = packed else { return (Form::F32, None) };
-        let family = self.target.family(self.schedule.weights.format, self.count(rows), packed.whole_rows);
-        match family.form() {
+        match self.family(slot, rows).form() {
             Form::F32 => (Form::F32, None),
-            form => (form, Some(packed)),
+            form => (form, self.schedule.arena.packed(slot)),
         }
     }
 
@@ -381,7 +383,7 @@ impl Lowering<'_> {
         let taken = 1 + usize::from(gelu);
         let (matrix, scales) = (self.weight(weight.buffer, weight.offset), self.weight(weight.buffer, weight.scales));
         let arena = self.addresses.arena;
-        match (packed, self.target.variant(form.family(), product), self.target.units) {
+        match (packed, self.target.variant(self.family(x, rows), product), self.target.units) {
             (Some(p), Some(Variant::Dot(v)), _) => {
                 let to = if gelu { self.form(out, rows).1 } else { None };
                 let (kernel, groups) = self.target.dot(product, v);

@@ -3,7 +3,7 @@
 //! They are reached through `VK_KHR_cooperative_matrix`, whose matrices differ from device to device (16x16x16 on NVIDIA and
 //! AMD, 8x8x8 on lavapipe): a kernel's matrices are specialization constants, and a tile here is a multiple of them.
 
-use super::dispatch::Push;
+use super::dispatch::{MAX_GROUPS, Push};
 use super::kernels::{Kernel, Module, constants};
 use ash::vk;
 use std::ffi::CStr;
@@ -321,9 +321,6 @@ impl Linear {
     }
 }
 
-/// Workgroups in one dimension that every Vulkan device takes.
-const MAX_GROUPS: u32 = 65_535;
-
 /// Ways to run a product of `rows` rows with an INT8 matrix `[outputs, inputs]`, the one that should be fastest first.
 pub fn linear_variants(units: Units, operands: Operands, rows: usize, outputs: usize, inputs: usize) -> Vec<Linear> {
     // Tiles of 128 rows and more for many rows; for few, those that waste the fewest.
@@ -337,7 +334,7 @@ pub fn linear_variants(units: Units, operands: Operands, rows: usize, outputs: u
             let steps = (inputs as u32).div_ceil(tile.inputs);
             let linear = Linear { operands, tile, splits };
             let [x, y, _] = linear.groups(rows, outputs);
-            if x.max(y) <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {
+            if x.max(y) as usize <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {
                 out.push(linear);
             }
         }

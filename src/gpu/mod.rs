@@ -1,4 +1,4 @@
-//! The Vulkan executor, in the order that data flows: device, memory, upload, kernels, linear (which kernel
+//! The Vulkan executor, in the order that data flows: device, memory, upload, kernels, pipelines, linear (which kernel
 //! where), tuning, lower and attend (steps to dispatches), record, bake, passes, replay, results.
 
 // Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
@@ -21,6 +21,7 @@ pub mod matrix;
 pub mod memory;
 pub mod options;
 mod passes;
+pub mod pipelines;
 pub mod profile;
 pub mod record;
 pub mod replay;

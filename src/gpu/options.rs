@@ -36,6 +36,8 @@ pub struct Options {
     pub variant: Option<Variant>,
     /// Whether dispatches are relayed ([`super::record`]), instead of what is measured.
     pub relay: Option<bool>,
+    /// Whether what can be chosen is measured, instead of where the device chooses its kernels.
+    pub tune: Option<bool>,
     /// Where the arena's memory comes from.
     pub arena: arena::Source,
 }
@@ -49,6 +51,7 @@ impl Default for Options {
             kernels: Kernels::Auto,
             variant: None,
             relay: None,
+            tune: None,
             arena: arena::Source::Auto,
         }
     }
@@ -75,6 +78,6 @@ impl Options {
     /// Whether anything of the target is left to be measured.
     pub(super) fn tunes(&self, target: &Target) -> bool {
         let choice = target.dot || target.units.is_some();
-        choice && self.kernels == Kernels::Auto && self.variant.is_none()
+        choice && self.tune.unwrap_or(self.kernels == Kernels::Auto && self.variant.is_none())
     }
 }

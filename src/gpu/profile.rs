@@ -5,7 +5,7 @@
 use super::bake::Queue;
 use super::device::Gpu;
 use super::dispatch::Dispatch;
-use super::kernels::Pipelines;
+use super::pipelines::Pipelines;
 use super::record::{Recorder, Relay, barrier};
 use super::stamps::{StampPool, Stamps};
 use crate::executor::Timed;
@@ -13,9 +13,7 @@ use crate::schedule::Segment;
 use crate::{Error, Result};
 use ash::vk;
 use std::rc::Rc;
-
-/// The longest that the replays of one submit should take, in seconds: a quarter of the shortest lockup timeout.
-const SUBMIT_SECONDS: f64 = 0.5;
+use std::time::Duration;
 
 /// What a profile is made from: an executor's own parts.
 pub struct Profiler<'a> {
@@ -29,6 +27,8 @@ pub struct Profiler<'a> {
     pub segments: Vec<(Segment, Vec<Dispatch>)>,
     /// The executor's relay, if it has one.
     pub relay: Option<Relay>,
+    /// The longest that one submit should keep the device busy.
+    pub submit_budget: Duration,
 }
 
 /// Command buffers that are freed when they go out of scope. Whoever submits them waits first.
@@ -58,9 +58,9 @@ impl Profiler<'_> {
     /// # Errors
     /// Device: it has no timestamps, or it failed.
     pub fn time_steps(&mut self, repetitions: usize) -> Result<Vec<Timed>> {
-        let mut recorded = Recorded { queue: self.queue, gpu: self.gpu, commands: Vec::new() };
-        // A pool a segment: small pools are there on every driver.
+        // A pool a segment: small pools are there on every driver. They outlive the commands that write to them.
         let mut pools = Vec::new();
+        let mut recorded = Recorded { queue: self.queue, gpu: self.gpu, commands: Vec::new() };
         for (_, dispatches) in &self.segments {
             let pool = StampPool::with_stamps(self.gpu, dispatches.len() + 1)?.ok_or_else(no_clock)?;
             recorded.commands.push(record_stamped(self.queue, self.pipelines, dispatches, pool.queries())?);
@@ -102,7 +102,7 @@ impl Profiler<'_> {
         let dispatches = found.map(|i| self.segments.swap_remove(i).1).unwrap_or_default();
         // One run says how many fit into a submit, and warms up.
         let one = self.run_replays(&dispatches, 1, 1)?;
-        let per_submit = (SUBMIT_SECONDS / one.max(1e-9)) as usize;
+        let per_submit = (self.submit_budget.as_secs_f64() / one.max(1e-9)) as usize;
         self.run_replays(&dispatches, replays, per_submit.clamp(1, replays))
     }
 
@@ -141,7 +141,7 @@ fn record_stamped(
     stamps: vk::QueryPool,
 ) -> Result<vk::CommandBuffer> {
     use vk::PipelineStageFlags2 as Stage;
-    let handles = dispatches.iter().map(|d| pipelines.get(d.kernel)).collect::<Result<Vec<_>>>()?;
+    let handles = pipelines.get(&dispatches.iter().map(|d| d.kernel).collect::<Vec<_>>())?;
     let layout = pipelines.layout;
     queue.record(|device, commands| {
         // SAFETY: the command buffer is being recorded; pipelines, buffers and queries outlive it.
@@ -168,7 +168,7 @@ fn record_replays(
     stamps: Stamps,
 ) -> Result<vk::CommandBuffer> {
     use vk::PipelineStageFlags2 as Stage;
-    let handles = dispatches.iter().map(|d| pipelines.get(d.kernel)).collect::<Result<Vec<_>>>()?;
+    let handles = pipelines.get(&dispatches.iter().map(|d| d.kernel).collect::<Vec<_>>())?;
     let layout = pipelines.layout;
     queue.record(|device, commands| {
         // SAFETY: as in `record_stamped`.

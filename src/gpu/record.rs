@@ -62,6 +62,8 @@ impl<'a> Recorder<'a> {
     /// The pipeline and what the push constants point to outlive the command buffer.
     pub(super) unsafe fn dispatch(&mut self, d: &Dispatch, pipeline: vk::Pipeline, wait: bool) {
         let mut push = d.push;
+        // What a relayed dispatch waited for, those after it have not.
+        let wait = wait || self.before.is_some();
         let relayed = self.relay.filter(|_| wait && d.kernel.module.relays());
         if let Some(relay) = relayed {
             let stages = d.kernel.stages();

@@ -7,12 +7,12 @@ use super::bake::Queue;
 use super::ceiling::Ceiling;
 use super::device::Gpu;
 use super::dispatch::Addresses;
-use super::kernels::Pipelines;
 use super::linear::Target;
 use super::lower::{Batch, lower};
 use super::memory::{Access, Buffer};
 use super::options::Options;
-use super::passes::{self, Baking, Passes, Tail};
+use super::passes::{self, Baking, Passes, Reach, Tail};
+use super::pipelines::Pipelines;
 use super::profile::Profiler;
 use super::record::Relay;
 use super::results::Results;
@@ -141,6 +141,8 @@ impl Vulkan {
                 schedule: &self.schedule,
                 addresses: &addresses,
                 arena: &mut self.arena,
+                submit_budget: self.options.submit_budget,
+                relay: self.options.relay,
                 ready: None,
                 warm: false,
             };
@@ -170,12 +172,13 @@ impl Vulkan {
     /// Submits a pass, whole where it is known to keep to the budget, else in pieces that do.
     fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
         let k = &self.passes.kinds[kind];
-        if k.is_whole() {
+        let per_submit = k.per_submit(&self.rows);
+        if k.is_whole(&self.rows) {
             self.submits += 1;
             return self.queue.submit(&k.whole[Tail::of(head) as usize].commands, true);
         }
-        let pieces = k.segments.commands.len().div_ceil(k.per_submit);
-        for (i, piece) in k.segments.commands.chunks(k.per_submit).enumerate() {
+        let pieces = k.segments.commands.len().div_ceil(per_submit);
+        for (i, piece) in k.segments.commands.chunks(per_submit).enumerate() {
             self.queue.submit(piece, head.is_none() && i + 1 == pieces)?;
         }
         self.submits += pieces as u64;
@@ -226,7 +229,7 @@ impl Vulkan {
     fn submit_ahead(&mut self, kind: usize) -> Result<()> {
         let k = &self.passes.kinds[kind];
         let room = self.rows.iter().all(|r| (r.position as usize) + 1 < self.schedule.extent.context);
-        if let Some(following) = k.following.as_ref().filter(|_| k.is_whole() && room) {
+        if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.rows) && room) {
             self.queue.submit(&following[1 - self.results.slot].commands, true)?;
             self.submits += 1;
             self.ahead = Some(kind);
@@ -237,12 +240,10 @@ impl Vulkan {
     /// Waits for what is still under way: a pass that was submitted ahead and is not wanted, or what an error left. Then the
     /// arena no longer holds what the last pass left there.
     fn settle(&mut self) -> Result<()> {
-        if self.queue.under_way() == 0 {
+        if self.queue.is_idle() {
             return Ok(());
         }
-        while self.queue.under_way() > 0 {
-            self.queue.wait()?;
-        }
+        self.queue.drain()?;
         self.rows.clear();
         (self.head_rows, self.fetched) = (0, 0);
         if let Some(kind) = self.ahead.take()
@@ -257,9 +258,10 @@ impl Vulkan {
     fn measure(&mut self, kind: usize, head: Option<HeadRows>, followed: bool) -> Result<()> {
         let budget = self.options.submit_budget.as_secs_f64();
         let slot = self.results.slot;
+        let (rows, pass) = (self.rows.len(), Reach::of(&self.rows));
         let k = &mut self.passes.kinds[kind];
         // A pass that followed was whole when it was submitted, whatever was found since.
-        let (segments, whole) = (k.segments.commands.len(), followed || k.is_whole());
+        let (segments, whole) = (k.segments.commands.len(), followed || k.is_whole(&self.rows));
         let stamped = match &mut k.following {
             Some(following) if followed => &mut following[slot],
             _ if whole => &mut k.whole[Tail::of(head) as usize],
@@ -270,13 +272,10 @@ impl Vulkan {
         if !whole && let Some(head) = head {
             self.measure_head(head)?;
         }
-        if whole && sum <= budget {
-            return Ok(());
-        }
         let slowest = if whole { sum / segments as f64 } else { slowest }.max(1e-9);
-        self.passes.kinds[kind].per_submit = ((budget / slowest) as usize).clamp(1, segments);
+        let fits = if whole && sum <= budget { segments } else { (budget / slowest) as usize };
+        self.passes.kinds[kind].pace.learn(pass, fits.clamp(1, segments));
         // A layer is not cut, but its rows are: the deeper the context, the longer each takes.
-        let rows = self.rows.len();
         if slowest > budget / 2.0 && rows > LEAST_PREFILL_ROWS && rows >= self.prefill_rows {
             self.prefill_rows = (rows / 2).max(LEAST_PREFILL_ROWS);
             log::info!("a layer of {rows} rows took {slowest:.2} s: {} at a time from now on", self.prefill_rows);
@@ -291,26 +290,33 @@ impl Vulkan {
     }
 
     /// What times the kernels of a pass whose step state has been written.
-    fn profiler(&mut self, rows: &[Row], head: HeadRows) -> Profiler<'_> {
+    fn profiler(&mut self, kind: usize, head: HeadRows) -> Profiler<'_> {
         let addresses = self.addresses();
-        let batch = self.passes.kinds[self.passes.kind_for(rows)].batch;
+        let batch = self.passes.kinds[kind].batch;
         let head_rows = if head.count == 1 { 1 } else { batch.rows.min(batch.head_rows) };
         let batch = Batch { head_rows, ..batch };
         let lowered = |s| (s, lower(&self.schedule, s, batch, &self.target, &addresses));
         let segments = self.schedule.segments().map(lowered).collect();
-        let relay = self.relay();
-        Profiler { gpu: &self.gpu, queue: &self.queue, pipelines: &mut self.pipelines, segments, relay }
+        Profiler {
+            relay: self.relay(),
+            submit_budget: self.options.submit_budget,
+            gpu: &self.gpu,
+            queue: &self.queue,
+            pipelines: &mut self.pipelines,
+            segments,
+        }
     }
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
         executor::check_pass(&self.schedule, rows, head)?;
+        let kind = self.passes.kind_for(rows)?;
         self.settle()?;
         self.rows.clear();
         self.rows.extend_from_slice(rows);
         self.new_head(head);
         let layout = self.schedule.arena.state;
         self.arena.write(|words| executor::write_pass(words, layout, rows, head))?;
-        Ok(self.passes.kind_for(rows))
+        Ok(kind)
     }
 
     /// Logits of an earlier head are gone.
@@ -422,7 +428,7 @@ impl Executor for Vulkan {
             let arena = bytemuck::cast_slice(self.arena.bytes().unwrap_or_default());
             watch(segment, executor::watched_row(&self.schedule, arena, segment, rows.len()));
         }
-        Ok(())
+        self.check_order()
     }
 
     fn next(&self, row: usize) -> u32 {
@@ -461,13 +467,13 @@ impl Executor for Vulkan {
     }
 
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
-        self.begin(rows, Some(head))?;
-        self.profiler(rows, head).time_steps(repetitions)
+        let kind = self.begin(rows, Some(head))?;
+        self.profiler(kind, head).time_steps(repetitions)
     }
 
     fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
-        self.begin(rows, Some(head))?;
-        self.profiler(rows, head).time_segment(segment, replays)
+        let kind = self.begin(rows, Some(head))?;
+        self.profiler(kind, head).time_segment(segment, replays)
     }
 
     fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {

@@ -4,16 +4,17 @@
 use super::bake::Queue;
 use super::device::Gpu;
 use super::dispatch::{Addresses, Dispatch};
-use super::kernels::{Module, Pipelines, cache_directory, fingerprint};
+use super::kernels::{Module, fingerprint};
 use super::linear::{Family, Product, Target, Variant};
 use super::lower::{Batch, lower};
 use super::memory::Buffer;
+use super::pipelines::Pipelines;
 use super::record::Relay;
 use super::stamps::StampPool;
-use crate::Result;
 use crate::executor::{self, HeadRows, Row};
 use crate::schedule::layout::StateLayout;
 use crate::schedule::{Op, Schedule, Segment};
+use crate::{Result, cache};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -30,8 +31,15 @@ const NEAR: f64 = 1.02;
 const REPETITIONS: usize = 3;
 const GAIN: f64 = 0.99;
 const MOST_REPETITIONS: usize = 40;
+/// No measurement is this slow.
+const NEVER: f64 = f64::INFINITY;
+/// How much longer than the best so far a measurement may take, for its like to follow.
+const HOPELESS: f64 = 1.1;
 /// How long a device works before anything is measured: clocks rise under load.
 const WARM_UP: Duration = Duration::from_millis(500);
+
+/// To be raised when what a choice means changes elsewhere than in the kernels: how they are judged, or laid out in groups.
+const VERSION: u32 = 1;
 
 /// What is kept of measurements: products' variants by name, by bytes of weights whether relayed dispatches help, and by
 /// those and a pass's rows whether its products are of bytes.
@@ -56,6 +64,10 @@ pub(super) struct Tuner<'a> {
     pub addresses: &'a Addresses,
     /// The arena, whose first words are the step state.
     pub arena: &'a mut Buffer,
+    /// The longest that one submit should keep the device busy.
+    pub submit_budget: Duration,
+    /// Whether dispatches are relayed, where that is not to be measured.
+    pub relay: Option<bool>,
     /// The pass that the step state is of; none until something is measured.
     pub ready: Option<Batch>,
     /// Whether the device has worked for a while.
@@ -77,7 +89,7 @@ impl Tuner<'_> {
             let start = Instant::now();
             let mut measured = 0;
             // First, so that variants are judged in passes as they will run.
-            if batch.rows == 1 {
+            if batch.rows == 1 && self.relay.is_none() {
                 measured += self.choose_relay(target, batch, &mut known)?;
             }
             measured += self.choose_bytes(target, batch, &mut known)?;
@@ -166,9 +178,10 @@ impl Tuner<'_> {
         }
         // By the usual variants: what is tuned for one way is not for the other, and the difference is larger than theirs.
         let mut seconds = [0.0; 2];
+        let long = self.is_long(target, batch)?;
         for (relay, seconds) in [false, true].into_iter().zip(&mut seconds) {
             target.relay = relay;
-            *seconds = self.time_pass(target, batch)?;
+            *seconds = if long { self.estimate_pass(target, batch)? } else { self.time_whole(target, batch, NEVER)? };
         }
         let stalled = self.take_stalled()?;
         target.relay = seconds[1] < seconds[0] && !stalled;
@@ -210,12 +223,16 @@ impl Tuner<'_> {
         known: &mut Known,
         set: impl Fn(&mut Target, bool),
     ) -> Result<([f64; 2], usize)> {
-        let mut measured = 1;
+        let (mut measured, mut long) = (1, false);
+        for on in [false, true] {
+            set(target, on);
+            measured += self.tune_products(target, batch, known)?;
+            long |= self.is_long(target, batch)?;
+        }
         let mut seconds = [0.0; 2];
         for (on, seconds) in [false, true].into_iter().zip(&mut seconds) {
             set(target, on);
-            measured += self.tune_products(target, batch, known)?;
-            *seconds = self.time_pass(target, batch)?;
+            *seconds = if long { self.estimate_pass(target, batch)? } else { self.time_whole(target, batch, NEVER)? };
         }
         Ok((seconds, measured))
     }
@@ -249,49 +266,75 @@ impl Tuner<'_> {
         key: (Family, Product),
         variants: &[Variant],
     ) -> Result<Vec<Variant>> {
-        let whole = self.estimate_pass(target, batch)? <= PASS_SECONDS;
+        let whole = !self.is_long(target, batch)?;
+        self.compile(target, batch, key, variants)?;
         let mut judged = Vec::with_capacity(variants.len());
+        let mut best = NEVER;
         for &variant in variants {
             target.tuned.insert(key, variant);
             let seconds = match whole {
-                true => self.time_whole(target, batch)?,
-                false => self.time_alone(target, batch, key)?,
+                true => self.time_whole(target, batch, best)?,
+                false => self.time_alone(target, batch, key, best)?,
             };
+            best = best.min(seconds);
             let what = if whole { "a pass" } else { "alone" };
             log::debug!("{}: {variant:?}, {what} {:.1} us", name(key.0, key.1, target.relay), seconds * 1e6);
             judged.push((seconds, variant));
         }
         judged.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let Some(&(best, variant)) = judged.first() else { return Ok(Vec::new()) };
+        let Some(&(_, variant)) = judged.first() else { return Ok(Vec::new()) };
         target.tuned.insert(key, variant);
         let near = judged.iter().take_while(|j| whole && j.0 < NEAR * best);
         Ok(near.map(|j| j.1).collect())
     }
 
-    /// Seconds of a product, each dispatch behind the one before.
-    fn time_alone(&mut self, target: &Target, batch: Batch, key: (Family, Product)) -> Result<f64> {
+    /// Compiles what passes with each of a product's variants are made of, all of it side by side.
+    fn compile(
+        &mut self,
+        target: &mut Target,
+        batch: Batch,
+        key: (Family, Product),
+        variants: &[Variant],
+    ) -> Result<()> {
+        let mut kernels = Vec::new();
+        for &variant in variants {
+            target.tuned.insert(key, variant);
+            let own = self.dispatches(target, batch).into_iter().filter(|(k, _)| *k == key);
+            kernels.extend(own.map(|(_, d)| d.kernel));
+        }
+        self.pipelines.get(&kernels).map(drop)
+    }
+
+    /// Seconds of a product, each dispatch behind the one before; `others` as in [`Tuner::time`].
+    fn time_alone(&mut self, target: &Target, batch: Batch, key: (Family, Product), others: f64) -> Result<f64> {
         let own = self.dispatches(target, batch).into_iter().filter(|(k, _)| *k == key).take(DISPATCHES);
         let dispatches: Vec<_> = own.map(|(_, d)| Dispatch { barrier: true, ..d }).collect();
-        Ok(self.time(batch, &[&dispatches], target.relay)? / dispatches.len() as f64)
+        // One says how many a submit has time for.
+        let one = self.time(batch, &[&dispatches[..1]], target.relay, others)?;
+        let count = ((self.submit_budget.as_secs_f64() / one) as usize).clamp(1, dispatches.len());
+        if count == 1 || one > HOPELESS * others {
+            return Ok(one);
+        }
+        let others = count as f64 * others;
+        Ok(self.time(batch, &[&dispatches[..count]], target.relay, others)? / count as f64)
     }
 
     /// Seconds of a pass, by its first layer: no submit should keep a device as long as a whole one may.
     fn estimate_pass(&mut self, target: &Target, batch: Batch) -> Result<f64> {
         let first = lower(self.schedule, Segment::Layer(0), batch, target, self.addresses);
-        Ok(self.schedule.shape.layers.len() as f64 * self.time(batch, &[&first], target.relay)?)
+        Ok(self.schedule.shape.layers.len() as f64 * self.time(batch, &[&first], target.relay, NEVER)?)
     }
 
-    /// Seconds of a pass, of a long one as estimated.
-    fn time_pass(&mut self, target: &Target, batch: Batch) -> Result<f64> {
-        let estimate = self.estimate_pass(target, batch)?;
-        if estimate > PASS_SECONDS { Ok(estimate) } else { self.time_whole(target, batch) }
+    /// Whether a pass takes too long to be timed as a whole.
+    fn is_long(&mut self, target: &Target, batch: Batch) -> Result<bool> {
+        Ok(self.estimate_pass(target, batch)? > PASS_SECONDS)
     }
 
-    /// Seconds of a whole pass, in one submit.
-    fn time_whole(&mut self, target: &Target, batch: Batch) -> Result<f64> {
+    /// Seconds of a whole pass, in one submit; `others` as in [`Tuner::time`].
+    fn time_whole(&mut self, target: &Target, batch: Batch, others: f64) -> Result<f64> {
         let lower = |s| lower(self.schedule, s, batch, target, self.addresses);
         let segments: Vec<Vec<Dispatch>> = self.segments().into_iter().map(lower).collect();
-        self.time(batch, &segments.iter().map(Vec::as_slice).collect::<Vec<_>>(), target.relay)
+        self.time(batch, &segments.iter().map(Vec::as_slice).collect::<Vec<_>>(), target.relay, others)
     }
 
     /// Whether a dispatch waited in vain since this was last asked.
@@ -301,8 +344,9 @@ impl Tuner<'_> {
         Ok(stalled)
     }
 
-    /// Seconds of dispatches of a pass, the quickest of some runs.
-    fn time(&mut self, batch: Batch, parts: &[&[Dispatch]], relay: bool) -> Result<f64> {
+    /// Seconds of dispatches of a pass, the quickest of some runs: of a few only where the first are hopelessly slower than
+    /// `others`.
+    fn time(&mut self, batch: Batch, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<f64> {
         self.prepare(batch)?;
         let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(f64::INFINITY) };
         let relay = relay.then(|| Relay::new(self.arena, self.schedule));
@@ -316,6 +360,9 @@ impl Tuner<'_> {
             same = if seconds < GAIN * best { 0 } else { same + 1 };
             best = best.min(seconds);
             runs += 1;
+            if runs > 1 && best > HOPELESS * others {
+                break;
+            }
         }
         self.warm = true;
         self.queue.free(&[commands]);
@@ -345,8 +392,8 @@ fn name(family: Family, p: Product, relay: bool) -> String {
 }
 
 fn file(gpu: &Gpu) -> Option<PathBuf> {
-    let name = format!("tuning-{:016x}-{}.json", fingerprint(), gpu.caps.cache_id);
-    cache_directory().map(|directory| directory.join(name))
+    let name = format!("tuning-{VERSION}-{:016x}-{}.json", fingerprint(), gpu.caps.cache_id);
+    cache::directory().map(|directory| directory.join(name))
 }
 
 /// What an earlier start measured; nothing where the file cannot be read or understood.
@@ -357,7 +404,7 @@ fn read(file: &Path) -> Known {
 /// Keeps what was measured. A failure costs only that the next start measures again.
 fn write(file: &Path, known: &Known) {
     let text = serde_json::to_vec_pretty(known).unwrap_or_default();
-    if super::kernels::write_cache(file, &text).is_none() {
+    if cache::write(file, &text).is_none() {
         log::warn!("the tuning file {} cannot be written: every start measures anew", file.display());
     }
 }

@@ -1,0 +1,90 @@
+//! Tuning: what is measured at the first load is read at the next, unless it is not what this device can run; and whatever
+//! is chosen, the logits are the same.
+
+mod common;
+
+use common::{golden, load};
+use kiln::engine::Options;
+use kiln::executor::Executor;
+use kiln::gpu::bake::recordings;
+use kiln::gpu::options::Kernels;
+use kiln::session::Session;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Integer dot products, of which all variants give the same bits.
+fn options(tune: bool) -> Options {
+    Options {
+        device: common::vulkan(),
+        kernels: Kernels::Dot,
+        chunk: Some(1),
+        context: Some(64),
+        tune: Some(tune),
+        ..Options::default()
+    }
+}
+
+fn logits(executor: &mut dyn Executor) -> Vec<u32> {
+    let mut session = Session::new(0, 64);
+    session.prefill(executor, &[2, 5, 6, 7, 8]).unwrap();
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        all.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+        let next = executor.next(0);
+        session.decode(executor, next).unwrap();
+    }
+    all
+}
+
+/// The tuning files in a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with("tuning-")).collect()
+}
+
+#[test]
+fn what_was_measured_is_read_at_the_next_load_if_this_device_can_run_it() {
+    let directory = tempfile::tempdir().unwrap();
+    // SAFETY: this is the only test of its process, and nothing has been loaded yet.
+    unsafe { std::env::set_var("KILN_CACHE_DIR", directory.path()) };
+    let run = |tune| {
+        let before = recordings();
+        let mut executor = load(&golden("tiny"), options(tune));
+        let recorded = recordings() - before;
+        (logits(executor.as_mut()), recorded)
+    };
+    let (want, baked) = run(false);
+    assert!(files(directory.path()).is_empty(), "nothing was measured");
+    // What was measured shows in what was recorded for it.
+    let is_measured = |recorded| recorded > baked;
+    let check = |what, measured| {
+        let (got, recorded) = run(true);
+        assert!(got == want, "{what}: other logits");
+        assert_eq!(is_measured(recorded), measured, "{what}: {recorded} recordings, {baked} without tuning");
+    };
+
+    check("the first load", true);
+    let [file] = &files(directory.path())[..] else { panic!("one file") };
+    check("the second", false);
+
+    let whole = fs::read_to_string(file).unwrap();
+    let mut known: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    let products = known["products"].as_object_mut().unwrap();
+    assert!(products.len() >= 5, "a product of each shape: {whole}");
+    let (_, first) = products.iter_mut().next().unwrap();
+    first["Dot"]["subgroups"] = 3.into();
+    let foreign = serde_json::to_string(&known).unwrap();
+    for (what, text) in [("a variant that there is not", foreign.as_str()), ("half a file", &whole[..whole.len() / 2])]
+    {
+        fs::write(file, text).unwrap();
+        check(what, true);
+        let mended = fs::read_to_string(file).unwrap();
+        assert!(serde_json::from_str::<serde_json::Value>(&mended).is_ok() && mended != text, "{what}");
+        check(what, false);
+    }
+
+    fs::remove_file(file).unwrap();
+    fs::create_dir(file).unwrap();
+    check("a file that can be neither read nor written", true);
+    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+}
