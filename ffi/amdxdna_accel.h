@@ -193,13 +193,13 @@ enum amdxdna_sensor_type {
 /* DRM_AMDXDNA_QUERY_SENSORS: as many as fit */
 struct amdxdna_drm_query_sensor {
 	__u8 label[64];
-	__u32 input;
+	__u32 input; /* all ones: unknown */
 	__u32 max;
 	__u32 average;
 	__u32 highest;
 	__u8 status[64];
 	__u8 units[16];
-	__s8 unitm; /* a value times ten to this is in `units` */
+	__s8 unitm; /* a value times ten to this is in the unit proper: power in W, though `units` is "mW" */
 	__u8 type;
 	__u8 pad[6];
 };

@@ -261,17 +261,27 @@ fn contexts_are_listed_by_old_and_new_drivers_alike() {
 
 #[test]
 fn sensors_are_scaled_and_unknown_power_modes_named() {
-    let mut s = b::amdxdna_drm_query_sensor { input: 4321, unitm: -3, ..Default::default() };
-    s.label[..11].copy_from_slice(b"Total Power");
-    s.units[..2].copy_from_slice(b"W\0");
+    // The texts and exponents are the driver's own.
+    let sensor = |kind: u32, label: &str, input, unitm, units: &str| {
+        let mut s = b::amdxdna_drm_query_sensor { input, unitm, type_: kind as u8, ..Default::default() };
+        s.label[..label.len()].copy_from_slice(label.as_bytes());
+        s.units[..units.len()].copy_from_slice(units.as_bytes());
+        bytes(s)
+    };
+    let sensors = [
+        sensor(b::AMDXDNA_SENSOR_TYPE_POWER, "Total Power", 4321, -3, "mW"),
+        sensor(b::AMDXDNA_SENSOR_TYPE_POWER, "Total Power", u32::MAX, -3, "mW"),
+        sensor(b::AMDXDNA_SENSOR_TYPE_TEMPERATURE, "Temperature", 45, 0, "C"),
+        sensor(b::AMDXDNA_SENSOR_TYPE_COLUMN_UTILIZATION, "Column 0 Utilization", 97, 0, "%"),
+    ];
     let mode = b::amdxdna_drm_power_mode { power_mode: 9, ..Default::default() };
     let npu = Driver { name: "amdxdna", ..Default::default() }
-        .with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_SENSORS, 0, bytes(s))
+        .with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_SENSORS, 0, sensors.concat())
         .with(XDNA_INFO, b::DRM_AMDXDNA_GET_POWER_MODE, 0, bytes(mode));
     let (_file, _fake, node) = open(npu);
     let sensors = amdxdna::sensors(&node).unwrap();
-    assert_eq!((sensors.len(), sensors[0].label.as_str(), sensors[0].unit.as_str()), (1, "Total Power", "W"));
-    assert!((sensors[0].value - 4.321).abs() < 1e-9);
+    let shown: Vec<String> = sensors.iter().map(|s| format!("{} {:.3} {}", s.label, s.value, s.unit)).collect();
+    assert_eq!(shown, ["Total Power 4.321 W", "Temperature 45.000 C", "Column 0 Utilization 97.000 %"]);
     assert_eq!(amdxdna::power_mode(&node).unwrap(), "9 (unknown)");
 }
 
