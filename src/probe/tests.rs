@@ -377,18 +377,17 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
     let _drivers = machine.drive();
     let device = "/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0";
     let npu_device = "/sys/devices/pci0000:00/0000:00:08.2/0000:c7:00.1";
+    let lockup = "/sys/module/amdgpu/parameters/lockup_timeout";
     let cases: &[(&str, &str, &str, Verdict, &str)] = &[
         (&format!("{device}/power_dpm_force_performance_level"), "low\n", "gpu0.clocks", Verdict::Warn, "echo auto"),
         (&format!("{device}/gpu_busy_percent"), "97\n", "gpu0.activity", Verdict::Warn, "kiln top"),
-        (
-            "/sys/module/amdgpu/parameters/lockup_timeout",
-            "500,500\n",
-            "gpu0.lockup",
-            Verdict::Warn,
-            "lockup_timeout=10000",
-        ),
-        ("/sys/module/amdgpu/parameters/lockup_timeout", "soon\n", "gpu0.lockup", Verdict::Warn, "milliseconds"),
-        ("/sys/module/amdgpu/parameters/lockup_timeout", "10000\n", "gpu0.lockup", Verdict::Ok, ""),
+        // In the order graphics, compute, SDMA, video; Kiln's jobs are on the graphics ring.
+        (lockup, "500,60000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        (lockup, "10000,500\n", "gpu0.lockup", Verdict::Ok, ""),
+        (lockup, "500,60000,10000,10000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        (lockup, "500\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        (lockup, "soon\n", "gpu0.lockup", Verdict::Warn, "milliseconds"),
+        (lockup, "10000\n", "gpu0.lockup", Verdict::Ok, ""),
         ("/proc/cmdline", "amdgpu.gttsize=65536\n", "system.parameters", Verdict::Warn, "ttm.pages_limit"),
         ("/proc/cmdline", "amdgpu.gttsize=65536 ttm.pages_limit=16777216\n", "system.parameters", Verdict::Ok, ""),
         ("/proc/cmdline", "amd_iommu=off\n", "system.iommu", Verdict::Ok, ""),
