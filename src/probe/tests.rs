@@ -57,7 +57,7 @@ fn a_whole_machine_is_described_and_found_sound() {
                 ("npu0.generation", "RyzenAI-npu1, XDNA 1 (Phoenix, Hawk Point)"),
                 ("npu0.firmware", "1.5.5.391"),
                 ("npu0.array", "5 columns of 4 compute tiles, 6 rows in all; AIE 2.1"),
-                ("npu0.contexts", "1 contexts on 4 columns, 0 errors"),
+                ("npu0.contexts", "2 contexts on 4 columns, 0 errors"),
                 ("npu0.iommu", "the NPU's group is in mode DMA-FQ"),
                 ("system.kernel", "Linux 6.18.3-amd64, AMD Ryzen 9 8945HS w/ Radeon 780M Graphics"),
                 ("share.gpu0", "GTT memory of amdgpu, exported"),

@@ -223,6 +223,19 @@ pub fn contexts(node: &Node) -> Result<Vec<Context>> {
     Ok(entries.iter().map(context).collect())
 }
 
+/// How many columns of the array contexts hold: several may hold the same ones, in turn.
+pub fn columns_held(contexts: &[Context]) -> u64 {
+    let mut held: Vec<(u64, u64)> =
+        contexts.iter().map(|c| (c.first_column.into(), u64::from(c.first_column) + u64::from(c.columns))).collect();
+    held.sort_unstable();
+    let (mut count, mut end) = (0, 0);
+    for (from, to) in held {
+        count += to.saturating_sub(from.max(end));
+        end = end.max(to);
+    }
+    count
+}
+
 /// The last error that the array reported by itself, if there was one.
 ///
 /// # Errors

@@ -260,6 +260,26 @@ fn contexts_are_listed_by_old_and_new_drivers_alike() {
 }
 
 #[test]
+fn columns_that_contexts_share_are_counted_once() {
+    let held = |spans: &[(u32, u32)]| {
+        let entries: Vec<_> = spans
+            .iter()
+            .map(|&(start_col, num_col)| b::amdxdna_drm_hwctx_entry { start_col, num_col, ..context(100, 5) })
+            .collect();
+        let npu = Driver { name: "amdxdna", ..Default::default() };
+        let (_file, _fake, node) =
+            open(npu.with(XDNA_ARRAY, b::DRM_AMDXDNA_HW_CONTEXT_ALL, 0, self::entries(144, &entries)));
+        amdxdna::columns_held(&amdxdna::contexts(&node).unwrap())
+    };
+    assert_eq!(held(&[]), 0);
+    assert_eq!(held(&[(1, 4), (1, 4), (1, 4)]), 4);
+    assert_eq!(held(&[(4, 4), (0, 4)]), 8);
+    assert_eq!(held(&[(2, 3), (0, 8), (1, 1)]), 8, "within another");
+    assert_eq!(held(&[(3, 3), (0, 4), (7, 0)]), 6, "across another, and none");
+    assert_eq!(held(&[(u32::MAX, u32::MAX), (0, 1)]), (1 << 32), "whatever a driver says");
+}
+
+#[test]
 fn sensors_are_scaled_and_unknown_power_modes_named() {
     // The texts and exponents are the driver's own.
     let sensor = |kind: u32, label: &str, input, unitm, units: &str| {

@@ -93,8 +93,8 @@ pub struct NpuSample {
     pub name: String,
     /// Columns of the array.
     pub columns: Option<u32>,
-    /// Columns that contexts hold.
-    pub columns_used: Option<u32>,
+    /// Columns that contexts hold, those that several share counted once.
+    pub columns_used: Option<u64>,
     /// Clock of the array, MHz.
     pub array_mhz: Option<f64>,
     /// Its power mode.
@@ -264,7 +264,7 @@ impl Sampler {
         npu.sensors = amdxdna::sensors(opened).unwrap_or_default();
         match amdxdna::contexts(opened) {
             Ok(contexts) => {
-                npu.columns_used = Some(contexts.iter().map(|c| c.columns).fold(0, u32::saturating_add));
+                npu.columns_used = Some(amdxdna::columns_held(&contexts));
                 let key = |c: &amdxdna::Context| (node.path.clone(), c.id, c.pid);
                 let rate = |c: &amdxdna::Context| {
                     let then = self.completed.get(&key(c))?;
