@@ -93,9 +93,10 @@ struct amdxdna_drm_get_bo_info {
 	__u64 ext_flags; /* 0 */
 	__u32 handle;
 	__u32 pad;
-	__u64 map_offset; /* out */
-	__u64 vaddr; /* out; 0: to be mapped */
-	__u64 xdna_addr; /* out */
+	/* out; all ones: none (vaddr of what is not mapped, and xdna_addr where it follows from vaddr) */
+	__u64 map_offset;
+	__u64 vaddr;
+	__u64 xdna_addr;
 };
 
 enum amdxdna_sync_direction {

@@ -367,6 +367,28 @@ fn a_fence_is_pending_then_signaled_or_failed() {
 }
 
 #[test]
+fn a_buffer_that_is_not_mapped_has_no_address() {
+    let file = file();
+    // As the driver answers for what is not mapped, as its header says that it does, and for what is mapped.
+    let mut answers = vec![(u64::MAX, u64::MAX), (0, 0), (0x7f00_0000_0000, 0x400_0000)];
+    let _fake = Fake::new(file.path(), move |request, argument| {
+        if decode(request).3 == 0x44 {
+            // SAFETY: the wrapper passes this structure.
+            let data = unsafe { &mut *argument.cast::<b::amdxdna_drm_get_bo_info>() };
+            data.map_offset = 0x1_0000_0000;
+            (data.vaddr, data.xdna_addr) = answers.remove(0);
+        }
+        Ok(0)
+    });
+    let node = Node::open(file.path()).unwrap();
+    let gem = node.own(1);
+    let found: Vec<_> = (0..3).map(|_| npu_program::locate(&node, &gem).unwrap()).collect();
+    let addresses: Vec<_> = found.iter().map(|p| (p.address, p.device_address)).collect();
+    assert_eq!(addresses, [(None, None), (None, None), (Some(0x7f00_0000_0000), Some(0x400_0000))]);
+    assert!(found.iter().all(|p| p.map_offset == Some(0x1_0000_0000)));
+}
+
+#[test]
 fn a_command_goes_to_the_npu_with_its_buffers() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let seen = log.clone();
