@@ -1,7 +1,8 @@
 //! Checks on machines that are whole, and on every way in which one is not.
 
 use super::testing::{Machine, all_files, names};
-use super::{Check, Verdict, gpu, npu, share, system};
+use super::{Check, Report, Verdict, gpu, npu, share, system};
+use crate::gpu::Choice;
 use crate::machine::files::{Files, is_obeyed};
 use crate::sys::fake::Fake;
 use crate::sys::xrt::Missing;
@@ -420,6 +421,28 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
     let checks = checks(&machine.files);
     let driver = find(&checks, "npu.driver.0000:c7:00.1");
     assert!(driver.verdict == Verdict::Fail && driver.remedy.as_ref().unwrap().contains("amd_iommu=off"), "{driver:?}");
+}
+
+#[test]
+fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
+    let named = |i: usize| (i, format!("device {i}"));
+    let report = |choice, fit: &[usize]| {
+        let fit = fit.iter().copied().map(named).collect();
+        Report { checks: Vec::new(), choice, device: None, fit }
+    };
+    let some = report(Some(Choice::Index(5)), &[0, 2]);
+    assert_eq!(some.instead(), Some((5, "vulkan:0 (device 0), vulkan:2 (device 2)".into())));
+    assert!(some.summary().starts_with("Kiln cannot run on vulkan:5, which was chosen; fit: vulkan:0 (device 0), "));
+    // Fit by what it says of itself, and failed all the same.
+    assert_eq!(report(Some(Choice::Index(2)), &[0, 2]).instead(), Some((2, "vulkan:0 (device 0)".into())));
+    for none in
+        [report(Some(Choice::Index(2)), &[2]), report(Some(Choice::Index(0)), &[]), report(Some(Choice::Best), &[])]
+    {
+        assert_eq!(none.instead(), None);
+        assert!(none.summary().starts_with("no Vulkan device can run Kiln"), "{}", none.summary());
+    }
+    let runs = Report { device: Some("it".into()), ..some };
+    assert!(runs.instead().is_none() && runs.summary().starts_with("Kiln can run on it"));
 }
 
 #[test]
