@@ -367,6 +367,23 @@ fn a_fence_is_pending_then_signaled_or_failed() {
 }
 
 #[test]
+fn a_timeline_may_be_waited_for_without_end() {
+    let deadline = Arc::new(Mutex::new(0));
+    let seen = deadline.clone();
+    let file = file();
+    let _fake = Fake::new(file.path(), move |_, argument| {
+        // SAFETY: the wrapper passes this structure.
+        *seen.lock().unwrap() = unsafe { (*argument.cast::<b::drm_syncobj_timeline_wait>()).timeout_nsec };
+        Ok(0)
+    });
+    let node = Node::open(file.path()).unwrap();
+    for longest in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_nanos(u64::MAX)] {
+        node.wait_timeline(1, 1, longest).unwrap();
+        assert_eq!(*deadline.lock().unwrap(), i64::MAX, "{longest:?}");
+    }
+}
+
+#[test]
 fn a_buffer_that_is_not_mapped_has_no_address() {
     let file = file();
     // As the driver answers for what is not mapped, as its header says that it does, and for what is mapped.
