@@ -93,9 +93,10 @@ struct amdxdna_drm_get_bo_info {
 	__u64 ext_flags; /* 0 */
 	__u32 handle;
 	__u32 pad;
-	__u64 map_offset; /* out */
-	__u64 vaddr; /* out; 0: to be mapped */
-	__u64 xdna_addr; /* out */
+	/* out; all ones: none (vaddr of what is not mapped, and xdna_addr where it follows from vaddr) */
+	__u64 map_offset;
+	__u64 vaddr;
+	__u64 xdna_addr;
 };
 
 enum amdxdna_sync_direction {
@@ -193,13 +194,13 @@ enum amdxdna_sensor_type {
 /* DRM_AMDXDNA_QUERY_SENSORS: as many as fit */
 struct amdxdna_drm_query_sensor {
 	__u8 label[64];
-	__u32 input;
+	__u32 input; /* all ones: unknown */
 	__u32 max;
 	__u32 average;
 	__u32 highest;
 	__u8 status[64];
 	__u8 units[16];
-	__s8 unitm; /* a value times ten to this is in `units` */
+	__s8 unitm; /* a value times ten to this is in the unit proper: power in W, though `units` is "mW" */
 	__u8 type;
 	__u8 pad[6];
 };

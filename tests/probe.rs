@@ -87,6 +87,27 @@ fn without_a_vulkan_driver_the_exit_is_1_and_the_checks_are_there() {
 }
 
 #[test]
+fn a_device_that_is_not_there_is_named_and_one_that_is_suggested() {
+    let output = probe(&["--quick", "--json", "--device", "vulkan:99"], &[]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let report = report(&output);
+    let fit = (0..99).find(|i| {
+        report["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|c| c["name"] == format!("vulkan{i}.device") && c["verdict"] == "ok")
+    });
+    let fit = format!("vulkan:{} (", fit.expect("a fit device"));
+    let summary = report["summary"]["text"].as_str().unwrap();
+    for text in [stderr.as_str(), summary] {
+        assert!(text.contains("vulkan:99") && text.contains(&fit) && !text.contains("no Vulkan device"), "{text}");
+    }
+    assert!(stderr.lines().count() == 1 && report["summary"]["runs"] == false, "{stderr}");
+}
+
+#[test]
 fn bad_arguments_are_exit_2_and_nothing_is_printed() {
     let tiny = golden("tiny").display().to_string();
     for arguments in [

@@ -6,6 +6,7 @@ mod common;
 use common::golden;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -128,7 +129,7 @@ fn without_a_terminal_or_with_a_bad_interval_it_says_what_to_do() {
 #[test]
 fn live_it_draws_and_gives_the_terminal_back() {
     let dir = tempfile::tempdir().unwrap();
-    for end in ["q", "\u{1b}", "\u{3}", "a signal"] {
+    for end in ["q", "\u{1b}", "\u{3}", "-TERM", "-HUP", "-INT", "-QUIT"] {
         let mut command = kiln(dir.path());
         command.args(["top", "--interval", "0.1"]);
         let mut session = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
@@ -136,9 +137,9 @@ fn live_it_draws_and_gives_the_terminal_back() {
         session.exp_string("\u{1b}[?1049h").unwrap();
         session.exp_regex("no.*Kiln.*is.*running").unwrap();
         match end {
-            "a signal" => {
+            signal if signal.starts_with('-') => {
                 let pid = session.process().child_pid;
-                assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
+                assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
             }
             key => {
                 session.send(key).unwrap();
@@ -149,6 +150,46 @@ fn live_it_draws_and_gives_the_terminal_back() {
         session.exp_string("\u{1b}[?1049l").unwrap();
         session.exp_eof().unwrap();
     }
+}
+
+/// A terminal that takes no output: the program's end, whose writes fail instead of waiting, and the other.
+fn deaf_terminal() -> [OwnedFd; 2] {
+    let (mut other, mut own) = (0, 0);
+    let (name, modes, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
+    // SAFETY: the descriptors are written to; nothing else is asked for.
+    assert_eq!(unsafe { libc::openpty(&mut other, &mut own, name, modes, size) }, 0);
+    // SAFETY: both descriptors are new, and owned by nothing else.
+    let ends = unsafe { [OwnedFd::from_raw_fd(own), OwnedFd::from_raw_fd(other)] };
+    // SAFETY: the descriptor is open.
+    unsafe {
+        assert_eq!(libc::tcflow(own, libc::TCOOFF), 0);
+        assert_eq!(libc::fcntl(own, libc::F_SETFL, libc::O_RDWR | libc::O_NONBLOCK), 0);
+    }
+    ends
+}
+
+/// The modes of a terminal: of input, output, hardware and lines.
+fn modes(terminal: &OwnedFd) -> [libc::tcflag_t; 4] {
+    // SAFETY: the structure is made of integers, and is written to.
+    let modes = unsafe {
+        let mut modes: libc::termios = std::mem::zeroed();
+        assert_eq!(libc::tcgetattr(terminal.as_raw_fd(), &mut modes), 0);
+        modes
+    };
+    [modes.c_iflag, modes.c_oflag, modes.c_cflag, modes.c_lflag]
+}
+
+#[test]
+fn a_terminal_that_fails_at_once_is_left_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let [terminal, _other] = deaf_terminal();
+    let before = modes(&terminal);
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let output = kiln(dir.path()).arg("top").stdin(end()).stdout(end()).stderr(Stdio::piped()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.lines().count() == 1 && stderr.contains("the terminal failed"), "{stderr}");
+    assert_eq!(modes(&terminal), before);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model. Failed: no Vulkan device can run Kiln, or the model does not fit; the checks are printed all the same.
+/// Input: the model. Failed: no Vulkan device, or not the chosen one, can run Kiln, or the model does not fit; the checks are printed all the same.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     let shape = args.model.model.as_ref().map(|dir| config::read(&dir.join("config.json"))).transpose()?;
     let name = args.model.name();
@@ -60,6 +60,12 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
 
 /// The exit: good when the main job can run.
 fn conclude(report: &Report) -> Result<()> {
+    if let Some((chosen, others)) = report.instead() {
+        return Err(Error::failed(
+            format!("Kiln cannot run on vulkan:{chosen}, which was chosen"),
+            format!("choose another with --device: {others}"),
+        ));
+    }
     if report.device.is_none() {
         return Err(Error::failed(
             "no Vulkan device can run Kiln",

@@ -11,7 +11,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 use ratatui::{DefaultTerminal, Frame, TerminalOptions, Viewport};
-use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,7 +102,8 @@ fn failed(e: std::io::Error) -> Error {
 
 fn live(sampler: &mut Sampler, interval: Duration) -> Result<()> {
     let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGHUP] {
+    // SIGINT and SIGQUIT too: the keys make none in raw mode, but other processes may send them.
+    for signal in [SIGTERM, SIGHUP, SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, stopped.clone()).map_err(failed)?;
     }
     let mut terminal = open_terminal().map_err(failed)?;
@@ -119,12 +120,15 @@ fn drawn(size: std::io::Result<(u16, u16)>) -> Rect {
     }
 }
 
-/// The terminal, on a screen of its own.
+/// The terminal, on a screen of its own; where it fails on the way there, it is as it was.
 fn open_terminal() -> std::io::Result<DefaultTerminal> {
     let viewport = Viewport::Fixed(drawn(terminal::size()));
-    let terminal = ratatui::try_init_with_options(TerminalOptions { viewport })?;
-    execute!(std::io::stdout(), EnterAlternateScreen)?;
-    Ok(terminal)
+    let terminal = ratatui::try_init_with_options(TerminalOptions { viewport });
+    let opened = terminal.and_then(|t| execute!(std::io::stdout(), EnterAlternateScreen).map(|()| t));
+    opened.inspect_err(|_| {
+        // What failed first is what is reported.
+        let _ = ratatui::try_restore();
+    })
 }
 
 fn show(terminal: &mut DefaultTerminal, sampler: &mut Sampler, interval: Duration, stopped: &AtomicBool) -> Result<()> {

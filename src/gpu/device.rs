@@ -233,7 +233,8 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
     .collect()
 }
 
-/// A compute queue family, and how many bits its timestamps have.
+/// The first queue family that computes, and how many bits its timestamps have. On RADV it is that of the graphics ring,
+/// whose lockup timeout `probe` therefore looks at.
 pub(super) fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
     // SAFETY: `physical` comes from this instance.
     let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };

@@ -276,11 +276,14 @@ fn check_firmware(checks: &mut Checks, files: &Files, node: &Node, opened: Optio
     }
 }
 
-/// Milliseconds that a compute job may run before the ring is reset: one for all kinds of job, or in the order graphics,
-/// compute, SDMA, video.
-fn compute_timeout(parameter: &str) -> Option<i64> {
+/// Milliseconds that one of Kiln's jobs may run before the ring is reset.
+///
+/// amdgpu's documentation: "[GFX,Compute,SDMA,Video]", or one value, which is for all of them, in older kernels for all but
+/// compute. Kiln's queue is the first that computes, which with RADV is that of the graphics ring: the first value counts
+/// either way, and the second never.
+fn job_timeout(parameter: &str) -> Option<i64> {
     let parts: Vec<i64> = parameter.split(',').map(|p| p.trim().parse().ok()).collect::<Option<_>>()?;
-    parts.get(1).or(parts.first()).copied()
+    parts.first().copied()
 }
 
 fn check_lockup(checks: &mut Checks, files: &Files) {
@@ -290,7 +293,7 @@ fn check_lockup(checks: &mut Checks, files: &Files) {
             checks.ok("lockup", "the driver's default (2 s in newer kernels, else 10 s): submits stay far below")
         }
         Err(f) => checks.unseen("lockup", f, "mount /sys"),
-        Ok(text) => match compute_timeout(&text) {
+        Ok(text) => match job_timeout(&text) {
             Some(ms) if (1..1000).contains(&ms) => checks.warn(
                 "lockup",
                 format!("jobs are reset after {ms} ms"),

@@ -16,7 +16,7 @@ mod vulkan;
 
 pub use model::Wanted;
 
-use crate::gpu::Gpu;
+use crate::gpu::{Choice, Gpu};
 use crate::machine::files::{Files, plain};
 use ash::vk;
 use std::fmt::Display;
@@ -114,8 +114,12 @@ impl Checks {
 pub struct Report {
     /// The checks, in order.
     pub checks: Vec<Check>,
+    /// Which Vulkan device was asked for; `None` for none at all.
+    pub choice: Option<Choice>,
     /// The Vulkan device that Kiln can run on.
     pub device: Option<String>,
+    /// Every Vulkan device that is fit for Kiln, by the number that `vulkan:N` has it under.
+    pub fit: Vec<(usize, String)>,
 }
 
 impl Report {
@@ -124,11 +128,23 @@ impl Report {
         self.checks.iter().filter(|c| c.verdict == verdict).count()
     }
 
+    /// The Vulkan device that was chosen by its number and cannot run Kiln, and the others, which are fit, where there are
+    /// such: `vulkan:0 (name), …`.
+    pub fn instead(&self) -> Option<(usize, String)> {
+        let (Some(Choice::Index(chosen)), None) = (self.choice, &self.device) else { return None };
+        let others = self.fit.iter().filter(|(i, _)| *i != chosen);
+        let others: Vec<String> = others.map(|(i, name)| format!("vulkan:{i} ({name})")).collect();
+        (!others.is_empty()).then(|| (chosen, others.join(", ")))
+    }
+
     /// What follows, in one sentence.
     pub fn summary(&self) -> String {
-        let runs = match &self.device {
-            Some(device) => format!("Kiln can run on {device}"),
-            None => "no Vulkan device can run Kiln: only the slow CPU executor is left".into(),
+        let runs = match (&self.device, self.instead()) {
+            (Some(device), _) => format!("Kiln can run on {device}"),
+            (None, Some((chosen, others))) => {
+                format!("Kiln cannot run on vulkan:{chosen}, which was chosen; fit: {others}")
+            }
+            (None, None) => "no Vulkan device can run Kiln: only the slow CPU executor is left".into(),
         };
         let names = |verdict| {
             let names: Vec<&str> =
@@ -151,7 +167,7 @@ pub struct Request<'a> {
     /// The machine's files.
     pub files: &'a Files,
     /// Which Vulkan device; `None` for none at all.
-    pub vulkan: Option<crate::gpu::Choice>,
+    pub vulkan: Option<Choice>,
     /// Whether rates are measured, which takes some seconds.
     pub measure: bool,
     /// A model that is to run here.
@@ -169,7 +185,7 @@ pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
     progress("system");
     checks.extend(system::check(files));
     progress("Vulkan");
-    let vulkan::Found { checks: vulkan, opened, fit } = vulkan::check(request.vulkan);
+    let vulkan::Found { checks: vulkan, opened, device, fit } = vulkan::check(request.vulkan);
     progress("GPU");
     checks.extend(gpu::check(files, opened.as_ref().is_some_and(|gpu| is_hardware(gpu))));
     checks.extend(vulkan);
@@ -186,5 +202,6 @@ pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
     }
     // A device that hung while it was measured runs nothing.
     let hung = opened.is_some_and(|gpu| gpu.hung.get());
-    Report { checks, device: fit.filter(|_| !hung).map(one_line) }
+    let device = device.filter(|_| !hung).map(one_line);
+    Report { checks, choice: request.vulkan, device, fit }
 }

@@ -148,7 +148,7 @@ fn check_array(checks: &mut Checks, opened: &drm::Node) {
 fn check_contexts(checks: &mut Checks, opened: &drm::Node) {
     match amdxdna::contexts(opened) {
         Ok(contexts) => {
-            let columns: u64 = contexts.iter().map(|c| u64::from(c.columns)).sum();
+            let columns = amdxdna::columns_held(&contexts);
             let errors = contexts.iter().fold(0u64, |sum, c| sum.saturating_add(c.errors));
             let evidence = format!("{} contexts on {columns} columns, {errors} errors", contexts.len());
             match errors {

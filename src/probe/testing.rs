@@ -96,16 +96,18 @@ fn npu(columns: u16) -> Driver {
     };
     let clock = |freq_mhz| b::amdxdna_drm_query_clock { freq_mhz, ..Default::default() };
     let clocks = b::amdxdna_drm_query_clock_metadata { mp_npu_clock: clock(600), h_clock: clock(1000) };
-    let context = b::amdxdna_drm_hwctx_entry {
-        context_id: 1,
+    // Two that share their columns.
+    let context = |context_id| b::amdxdna_drm_hwctx_entry {
+        context_id,
+        start_col: 1,
         num_col: 4,
         pid: 4242,
         command_submissions: 1001,
         command_completions: 1000,
         ..Default::default()
     };
-    let size = size_of_val(&context) as u32;
-    let contexts = [size.to_ne_bytes().to_vec(), bytes(context)].concat();
+    let size = size_of::<b::amdxdna_drm_hwctx_entry>() as u32;
+    let contexts = [size.to_ne_bytes().to_vec(), bytes(context(1)), bytes(context(2))].concat();
     let nothing = [24u32.to_ne_bytes().to_vec(), vec![0; 24]].concat();
     Driver { name: "amdxdna_accel_driver", version: [0, 6, 0], ..Default::default() }
         .with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_AIE_METADATA, 0, bytes(array))

@@ -1,7 +1,8 @@
 //! Checks on machines that are whole, and on every way in which one is not.
 
 use super::testing::{Machine, all_files, names};
-use super::{Check, Verdict, gpu, npu, share, system};
+use super::{Check, Report, Verdict, gpu, npu, share, system};
+use crate::gpu::Choice;
 use crate::machine::files::{Files, is_obeyed};
 use crate::sys::fake::Fake;
 use crate::sys::xrt::Missing;
@@ -57,7 +58,7 @@ fn a_whole_machine_is_described_and_found_sound() {
                 ("npu0.generation", "RyzenAI-npu1, XDNA 1 (Phoenix, Hawk Point)"),
                 ("npu0.firmware", "1.5.5.391"),
                 ("npu0.array", "5 columns of 4 compute tiles, 6 rows in all; AIE 2.1"),
-                ("npu0.contexts", "1 contexts on 4 columns, 0 errors"),
+                ("npu0.contexts", "2 contexts on 4 columns, 0 errors"),
                 ("npu0.iommu", "the NPU's group is in mode DMA-FQ"),
                 ("system.kernel", "Linux 6.18.3-amd64, AMD Ryzen 9 8945HS w/ Radeon 780M Graphics"),
                 ("share.gpu0", "GTT memory of amdgpu, exported"),
@@ -377,18 +378,17 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
     let _drivers = machine.drive();
     let device = "/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0";
     let npu_device = "/sys/devices/pci0000:00/0000:00:08.2/0000:c7:00.1";
+    let lockup = "/sys/module/amdgpu/parameters/lockup_timeout";
     let cases: &[(&str, &str, &str, Verdict, &str)] = &[
         (&format!("{device}/power_dpm_force_performance_level"), "low\n", "gpu0.clocks", Verdict::Warn, "echo auto"),
         (&format!("{device}/gpu_busy_percent"), "97\n", "gpu0.activity", Verdict::Warn, "kiln top"),
-        (
-            "/sys/module/amdgpu/parameters/lockup_timeout",
-            "500,500\n",
-            "gpu0.lockup",
-            Verdict::Warn,
-            "lockup_timeout=10000",
-        ),
-        ("/sys/module/amdgpu/parameters/lockup_timeout", "soon\n", "gpu0.lockup", Verdict::Warn, "milliseconds"),
-        ("/sys/module/amdgpu/parameters/lockup_timeout", "10000\n", "gpu0.lockup", Verdict::Ok, ""),
+        // In the order graphics, compute, SDMA, video; Kiln's jobs are on the graphics ring.
+        (lockup, "500,60000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        (lockup, "10000,500\n", "gpu0.lockup", Verdict::Ok, ""),
+        (lockup, "500,60000,10000,10000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        (lockup, "500\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        (lockup, "soon\n", "gpu0.lockup", Verdict::Warn, "milliseconds"),
+        (lockup, "10000\n", "gpu0.lockup", Verdict::Ok, ""),
         ("/proc/cmdline", "amdgpu.gttsize=65536\n", "system.parameters", Verdict::Warn, "ttm.pages_limit"),
         ("/proc/cmdline", "amdgpu.gttsize=65536 ttm.pages_limit=16777216\n", "system.parameters", Verdict::Ok, ""),
         ("/proc/cmdline", "amd_iommu=off\n", "system.iommu", Verdict::Ok, ""),
@@ -421,6 +421,28 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
     let checks = checks(&machine.files);
     let driver = find(&checks, "npu.driver.0000:c7:00.1");
     assert!(driver.verdict == Verdict::Fail && driver.remedy.as_ref().unwrap().contains("amd_iommu=off"), "{driver:?}");
+}
+
+#[test]
+fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
+    let named = |i: usize| (i, format!("device {i}"));
+    let report = |choice, fit: &[usize]| {
+        let fit = fit.iter().copied().map(named).collect();
+        Report { checks: Vec::new(), choice, device: None, fit }
+    };
+    let some = report(Some(Choice::Index(5)), &[0, 2]);
+    assert_eq!(some.instead(), Some((5, "vulkan:0 (device 0), vulkan:2 (device 2)".into())));
+    assert!(some.summary().starts_with("Kiln cannot run on vulkan:5, which was chosen; fit: vulkan:0 (device 0), "));
+    // Fit by what it says of itself, and failed all the same.
+    assert_eq!(report(Some(Choice::Index(2)), &[0, 2]).instead(), Some((2, "vulkan:0 (device 0)".into())));
+    for none in
+        [report(Some(Choice::Index(2)), &[2]), report(Some(Choice::Index(0)), &[]), report(Some(Choice::Best), &[])]
+    {
+        assert_eq!(none.instead(), None);
+        assert!(none.summary().starts_with("no Vulkan device can run Kiln"), "{}", none.summary());
+    }
+    let runs = Report { device: Some("it".into()), ..some };
+    assert!(runs.instead().is_none() && runs.summary().starts_with("Kiln can run on it"));
 }
 
 #[test]

@@ -14,7 +14,9 @@ pub(super) struct Found {
     /// The device that Kiln would run on, open.
     pub opened: Option<Rc<Gpu>>,
     /// Its name; where none was to be opened, that of the first that would do.
-    pub fit: Option<String>,
+    pub device: Option<String>,
+    /// Every device that would do: its number and name.
+    pub fit: Vec<(usize, String)>,
 }
 
 /// Checks every Vulkan device, and opens the one that Kiln would run on, if any is asked for.
@@ -32,14 +34,16 @@ pub(super) fn check(choice: Option<Choice>) -> Found {
         check_device(&mut own, device);
         checks.all.extend(own.all);
     }
+    let fit = devices.into_iter().enumerate().filter(|(_, d)| d.unfit.is_none()).map(|(i, d)| (i, d.name));
+    let fit: Vec<(usize, String)> = fit.collect();
     let Some(choice) = choice else {
         checks.skip("open", "not asked for (`--device cpu`)");
-        let fit = devices.into_iter().find(|d| d.unfit.is_none()).map(|d| d.name);
-        return Found { checks: checks.all, opened: None, fit };
+        let device = fit.first().map(|(_, name)| name.clone());
+        return Found { checks: checks.all, opened: None, device, fit };
     };
     let opened = open(&mut checks, choice);
-    let fit = opened.as_ref().map(|gpu| gpu.caps.name.clone());
-    Found { checks: checks.all, opened, fit }
+    let device = opened.as_ref().map(|gpu| gpu.caps.name.clone());
+    Found { checks: checks.all, opened, device, fit }
 }
 
 fn open(checks: &mut Checks, choice: Choice) -> Option<Rc<Gpu>> {

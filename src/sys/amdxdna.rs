@@ -153,7 +153,7 @@ pub fn clocks(node: &Node) -> Result<Clocks> {
     Ok(Clocks { controller: m.mp_npu_clock.freq_mhz, array: m.h_clock.freq_mhz })
 }
 
-/// Its sensors.
+/// Its sensors, without those that say nothing now.
 ///
 /// # Errors
 /// EOPNOTSUPP: this driver reads none. Otherwise as [`array`].
@@ -164,9 +164,11 @@ pub fn sensors(node: &Node) -> Result<Vec<Sensor>> {
     let sensor = |s: &b::amdxdna_drm_query_sensor| Sensor {
         label: text(&s.label),
         value: f64::from(s.input) * 10f64.powi(i32::from(s.unitm)),
-        unit: text(&s.units),
+        // `unitm` leads to watts, but the driver's `units` is that of the bare input: "mW".
+        unit: if u32::from(s.type_) == b::AMDXDNA_SENSOR_TYPE_POWER { "W".into() } else { text(&s.units) },
     };
-    Ok(sensors.iter().map(sensor).collect())
+    // All ones where the driver has no reading.
+    Ok(sensors.iter().filter(|s| s.input != u32::MAX).map(sensor).collect())
 }
 
 /// Its firmware's version: major, minor, patch, build.
@@ -219,6 +221,19 @@ pub fn contexts(node: &Node) -> Result<Vec<Context>> {
         errors: e.errors,
     };
     Ok(entries.iter().map(context).collect())
+}
+
+/// How many columns of the array contexts hold: several may hold the same ones, in turn.
+pub fn columns_held(contexts: &[Context]) -> u64 {
+    let mut held: Vec<(u64, u64)> =
+        contexts.iter().map(|c| (c.first_column.into(), u64::from(c.first_column) + u64::from(c.columns))).collect();
+    held.sort_unstable();
+    let (mut count, mut end) = (0, 0);
+    for (from, to) in held {
+        count += to.saturating_sub(from.max(end));
+        end = end.max(to);
+    }
+    count
 }
 
 /// The last error that the array reported by itself, if there was one.

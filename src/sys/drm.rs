@@ -112,7 +112,7 @@ impl Node {
         let what = "wait for a timeline fence";
         // The kernel's deadline is absolute, so that an interrupted wait takes no longer.
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|e| Failure::new(what, e))?;
-        let deadline = (Duration::from(now) + timeout).as_nanos().min(i64::MAX as u128) as i64;
+        let deadline = Duration::from(now).saturating_add(timeout).as_nanos().min(i64::MAX as u128) as i64;
         let (handles, points) = ([handle], [point]);
         let mut data = b::drm_syncobj_timeline_wait {
             handles: handles.as_ptr() as u64,

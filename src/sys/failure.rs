@@ -32,6 +32,11 @@ impl Failure {
         matches!(self.errno, Errno::EINVAL | Errno::ENOTTY | Errno::EOPNOTSUPP | Errno::ENOSYS)
     }
 
+    /// Whether another descriptor might do better: not where the driver does not know the request, or refuses it to this user.
+    pub fn may_be_gone(&self) -> bool {
+        !self.is_unknown() && !matches!(self.errno, Errno::EACCES | Errno::EPERM)
+    }
+
     /// What a user can do.
     pub fn remedy(&self) -> &'static str {
         match self.errno {

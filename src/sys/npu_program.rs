@@ -23,12 +23,12 @@ pub enum Kind {
 /// Where a buffer lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Offset to map it at through the node; all ones where it cannot be mapped.
-    pub map_offset: u64,
-    /// Address in this process, of what lies in the mapped heap.
+    /// Offset to map it at through the node; `None` where it cannot be mapped.
+    pub map_offset: Option<u64>,
+    /// Address in this process, once it is mapped, or the heap that it lies in.
     pub address: Option<u64>,
-    /// Address on the device.
-    pub device_address: u64,
+    /// Address on the device; `None` where it has one only once it is mapped.
+    pub device_address: Option<u64>,
 }
 
 /// Which way a buffer's content goes.
@@ -73,8 +73,9 @@ pub fn locate(node: &Node, buffer: &Gem<'_>) -> Result<Place> {
     let mut data = b::amdxdna_drm_get_bo_info { handle: buffer.handle(), ..Default::default() };
     // SAFETY: the structure is valid for the call.
     retry("ask where an NPU buffer lies", || unsafe { raw::amdxdna_get_bo_info(node.raw(), &mut data) })?;
-    let address = (data.vaddr != 0).then_some(data.vaddr);
-    Ok(Place { map_offset: data.map_offset, address, device_address: data.xdna_addr })
+    // The driver's header says 0 for what is not there; the driver itself answers all ones.
+    let known = |address: u64| (address != 0 && address != u64::MAX).then_some(address);
+    Ok(Place { map_offset: known(data.map_offset), address: known(data.vaddr), device_address: known(data.xdna_addr) })
 }
 
 /// Makes `size` bytes of a buffer from `offset` on visible to the other side.

@@ -260,18 +260,48 @@ fn contexts_are_listed_by_old_and_new_drivers_alike() {
 }
 
 #[test]
+fn columns_that_contexts_share_are_counted_once() {
+    let held = |spans: &[(u32, u32)]| {
+        let entries: Vec<_> = spans
+            .iter()
+            .map(|&(start_col, num_col)| b::amdxdna_drm_hwctx_entry { start_col, num_col, ..context(100, 5) })
+            .collect();
+        let npu = Driver { name: "amdxdna", ..Default::default() };
+        let (_file, _fake, node) =
+            open(npu.with(XDNA_ARRAY, b::DRM_AMDXDNA_HW_CONTEXT_ALL, 0, self::entries(144, &entries)));
+        amdxdna::columns_held(&amdxdna::contexts(&node).unwrap())
+    };
+    assert_eq!(held(&[]), 0);
+    assert_eq!(held(&[(1, 4), (1, 4), (1, 4)]), 4);
+    assert_eq!(held(&[(4, 4), (0, 4)]), 8);
+    assert_eq!(held(&[(2, 3), (0, 8), (1, 1)]), 8, "within another");
+    assert_eq!(held(&[(3, 3), (0, 4), (7, 0)]), 6, "across another, and none");
+    assert_eq!(held(&[(u32::MAX, u32::MAX), (0, 1)]), (1 << 32), "whatever a driver says");
+}
+
+#[test]
 fn sensors_are_scaled_and_unknown_power_modes_named() {
-    let mut s = b::amdxdna_drm_query_sensor { input: 4321, unitm: -3, ..Default::default() };
-    s.label[..11].copy_from_slice(b"Total Power");
-    s.units[..2].copy_from_slice(b"W\0");
+    // The texts and exponents are the driver's own.
+    let sensor = |kind: u32, label: &str, input, unitm, units: &str| {
+        let mut s = b::amdxdna_drm_query_sensor { input, unitm, type_: kind as u8, ..Default::default() };
+        s.label[..label.len()].copy_from_slice(label.as_bytes());
+        s.units[..units.len()].copy_from_slice(units.as_bytes());
+        bytes(s)
+    };
+    let sensors = [
+        sensor(b::AMDXDNA_SENSOR_TYPE_POWER, "Total Power", 4321, -3, "mW"),
+        sensor(b::AMDXDNA_SENSOR_TYPE_POWER, "Total Power", u32::MAX, -3, "mW"),
+        sensor(b::AMDXDNA_SENSOR_TYPE_TEMPERATURE, "Temperature", 45, 0, "C"),
+        sensor(b::AMDXDNA_SENSOR_TYPE_COLUMN_UTILIZATION, "Column 0 Utilization", 97, 0, "%"),
+    ];
     let mode = b::amdxdna_drm_power_mode { power_mode: 9, ..Default::default() };
     let npu = Driver { name: "amdxdna", ..Default::default() }
-        .with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_SENSORS, 0, bytes(s))
+        .with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_SENSORS, 0, sensors.concat())
         .with(XDNA_INFO, b::DRM_AMDXDNA_GET_POWER_MODE, 0, bytes(mode));
     let (_file, _fake, node) = open(npu);
     let sensors = amdxdna::sensors(&node).unwrap();
-    assert_eq!((sensors.len(), sensors[0].label.as_str(), sensors[0].unit.as_str()), (1, "Total Power", "W"));
-    assert!((sensors[0].value - 4.321).abs() < 1e-9);
+    let shown: Vec<String> = sensors.iter().map(|s| format!("{} {:.3} {}", s.label, s.value, s.unit)).collect();
+    assert_eq!(shown, ["Total Power 4.321 W", "Temperature 45.000 C", "Column 0 Utilization 97.000 %"]);
     assert_eq!(amdxdna::power_mode(&node).unwrap(), "9 (unknown)");
 }
 
@@ -334,6 +364,45 @@ fn a_fence_is_pending_then_signaled_or_failed() {
     let (pipe, _writer) = nix::unistd::pipe().unwrap();
     let never = SyncFile::from_fd(pipe);
     assert_eq!(never.wait(Duration::from_millis(5)).unwrap_err().errno, Errno::ETIMEDOUT);
+}
+
+#[test]
+fn a_timeline_may_be_waited_for_without_end() {
+    let deadline = Arc::new(Mutex::new(0));
+    let seen = deadline.clone();
+    let file = file();
+    let _fake = Fake::new(file.path(), move |_, argument| {
+        // SAFETY: the wrapper passes this structure.
+        *seen.lock().unwrap() = unsafe { (*argument.cast::<b::drm_syncobj_timeline_wait>()).timeout_nsec };
+        Ok(0)
+    });
+    let node = Node::open(file.path()).unwrap();
+    for longest in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_nanos(u64::MAX)] {
+        node.wait_timeline(1, 1, longest).unwrap();
+        assert_eq!(*deadline.lock().unwrap(), i64::MAX, "{longest:?}");
+    }
+}
+
+#[test]
+fn a_buffer_that_is_not_mapped_has_no_address() {
+    let file = file();
+    // As the driver answers for what is not mapped, as its header says that it does, and for what is mapped.
+    let mut answers = vec![(u64::MAX, u64::MAX), (0, 0), (0x7f00_0000_0000, 0x400_0000)];
+    let _fake = Fake::new(file.path(), move |request, argument| {
+        if decode(request).3 == 0x44 {
+            // SAFETY: the wrapper passes this structure.
+            let data = unsafe { &mut *argument.cast::<b::amdxdna_drm_get_bo_info>() };
+            data.map_offset = 0x1_0000_0000;
+            (data.vaddr, data.xdna_addr) = answers.remove(0);
+        }
+        Ok(0)
+    });
+    let node = Node::open(file.path()).unwrap();
+    let gem = node.own(1);
+    let found: Vec<_> = (0..3).map(|_| npu_program::locate(&node, &gem).unwrap()).collect();
+    let addresses: Vec<_> = found.iter().map(|p| (p.address, p.device_address)).collect();
+    assert_eq!(addresses, [(None, None), (None, None), (Some(0x7f00_0000_0000), Some(0x400_0000))]);
+    assert!(found.iter().all(|p| p.map_offset == Some(0x1_0000_0000)));
 }
 
 #[test]

@@ -23,9 +23,11 @@ pub struct Client {
     pub engine_ns: u64,
 }
 
-/// Every client that this user may see, each once.
+/// Every client that this user may see, each once, but for this process, whose descriptors only ask.
 pub fn find(files: &Files) -> Vec<Client> {
-    let processes = files.list("/proc").unwrap_or_default();
+    let own = files.target("/proc/self").unwrap_or_default();
+    let mut processes = files.list("/proc").unwrap_or_default();
+    processes.retain(|name| *name != own);
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     for pid in processes.iter().filter_map(|n| n.parse::<u32>().ok()) {
@@ -128,8 +130,11 @@ mod tests {
             fs::create_dir_all(files.at(&format!("/proc/{pid}/fd"))).unwrap();
             std::os::unix::fs::symlink(target, files.at(&format!("/proc/{pid}/fd/{fd}"))).unwrap();
         }
-        let found = find(&files);
-        assert_eq!(found.iter().map(|c| (c.pid, c.id)).collect::<Vec<_>>(), [(7, 71), (8, 2)]);
-        assert_eq!(found[0].name, "kiln");
+        let clients = || find(&files).iter().map(|c| (c.pid, c.id)).collect::<Vec<_>>();
+        assert_eq!(clients(), [(7, 71), (8, 2)]);
+        assert_eq!(find(&files)[0].name, "kiln");
+        // What this process has open to ask is no use of the device.
+        std::os::unix::fs::symlink("8", files.at("/proc/self")).unwrap();
+        assert_eq!(clients(), [(7, 71)]);
     }
 }

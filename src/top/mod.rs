@@ -10,10 +10,11 @@ use crate::machine::files::{Files, Reading};
 use crate::machine::nodes::{Node, Nvidia, gfx_name};
 use crate::status::{self, Status};
 use crate::sys::amdgpu::{self, Sensor};
-use crate::sys::{amdxdna, drm};
+use crate::sys::{self, Failure, amdxdna, drm};
 use clients::Client;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a heap.
@@ -93,8 +94,8 @@ pub struct NpuSample {
     pub name: String,
     /// Columns of the array.
     pub columns: Option<u32>,
-    /// Columns that contexts hold.
-    pub columns_used: Option<u32>,
+    /// Columns that contexts hold, those that several share counted once.
+    pub columns_used: Option<u64>,
     /// Clock of the array, MHz.
     pub array_mhz: Option<f64>,
     /// Its power mode.
@@ -133,7 +134,11 @@ pub struct Sample {
 /// Takes samples, and remembers what rates are made of.
 pub struct Sampler {
     files: Files,
-    npus: HashMap<String, drm::Node>,
+    /// Devices that are asked, by their path. They stay open: amdgpu makes an address space for every descriptor, and amdxdna
+    /// binds the process's.
+    open: HashMap<String, drm::Node>,
+    /// Columns of the NPUs that are open.
+    columns: HashMap<String, u32>,
     last: Option<Instant>,
     engine_ns: HashMap<(String, u64), u64>,
     completed: HashMap<(String, u32, i64), u64>,
@@ -142,7 +147,14 @@ pub struct Sampler {
 impl Sampler {
     /// A sampler of a machine.
     pub fn new(files: Files) -> Sampler {
-        Sampler { files, npus: HashMap::new(), last: None, engine_ns: HashMap::new(), completed: HashMap::new() }
+        Sampler {
+            files,
+            open: HashMap::new(),
+            columns: HashMap::new(),
+            last: None,
+            engine_ns: HashMap::new(),
+            completed: HashMap::new(),
+        }
     }
 
     /// Looks at everything. Devices are searched for anew: they may come and go.
@@ -151,6 +163,9 @@ impl Sampler {
         let seconds = self.last.replace(now).map(|last| (now - last).as_secs_f64()).filter(|&s| s > 0.0);
         let clients = clients::find(&self.files);
         let nodes = Node::gpus(&self.files);
+        let accelerators = Node::accelerators(&self.files);
+        self.open.retain(|path, _| nodes.iter().chain(&accelerators).any(|n| n.path == *path));
+        self.columns.retain(|path, _| self.open.contains_key(path));
         let mut gpus: Vec<GpuSample> = nodes.iter().map(|node| self.sample_gpu(node, &clients, seconds)).collect();
         for nvidia in Nvidia::all(&self.files) {
             match nodes.iter().position(|node| node.slot == nvidia.slot) {
@@ -159,16 +174,14 @@ impl Sampler {
             }
         }
         self.engine_ns = clients.into_iter().map(|c| ((c.slot, c.id), c.engine_ns)).collect();
-        let nodes = Node::accelerators(&self.files);
-        self.npus.retain(|path, _| nodes.iter().any(|n| n.path == *path));
         let npus: Vec<NpuSample> =
-            nodes.iter().filter(|n| n.is_amdxdna()).map(|node| self.sample_npu(node, seconds)).collect();
+            accelerators.iter().filter(|n| n.is_amdxdna()).map(|node| self.sample_npu(node, seconds)).collect();
         let kilns = with_energy(status::read_all(&self.files), &gpus);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         Sample { time, gpus, npus, kilns }
     }
 
-    fn sample_gpu(&self, node: &Node, clients: &[Client], seconds: Option<f64>) -> GpuSample {
+    fn sample_gpu(&mut self, node: &Node, clients: &[Client], seconds: Option<f64>) -> GpuSample {
         let files = &self.files;
         let number = |path: String| files.value::<u64>(&path).ok().map(|v| v as f64);
         let hwmon = files.list(&node.file("hwmon")).ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
@@ -205,16 +218,24 @@ impl Sampler {
     }
 
     /// Asks the driver for what sysfs does not have, such as an APU's memory clock.
-    fn complete(&self, gpu: &mut GpuSample, node: &Node) {
+    fn complete(&mut self, gpu: &mut GpuSample, node: &Node) {
         if gpu.engine_mhz.is_some() && gpu.memory_mhz.is_some() && gpu.power.is_some() && gpu.temperature.is_some() {
             return;
         }
-        let Ok(opened) = drm::Node::open(&self.files.at(&node.path)) else { return };
-        let ask = |sensor| amdgpu::sensor(&opened, sensor).ok().map(f64::from);
+        let Ok(opened) = opened(&mut self.open, &self.files, node) else { return };
+        let mut gone = false;
+        let mut ask = |sensor| {
+            let answer = amdgpu::sensor(opened, sensor);
+            gone |= answer.as_ref().is_err_and(Failure::may_be_gone);
+            answer.ok().map(f64::from)
+        };
         gpu.engine_mhz = gpu.engine_mhz.or_else(|| ask(Sensor::EngineClock));
         gpu.memory_mhz = gpu.memory_mhz.or_else(|| ask(Sensor::MemoryClock));
         gpu.power = gpu.power.or_else(|| ask(Sensor::Power));
         gpu.temperature = gpu.temperature.or_else(|| ask(Sensor::Temperature).map(|mc| mc / 1e3));
+        if gone {
+            self.open.remove(&node.path);
+        }
     }
 
     /// The processes on a GPU: a process's clients together, the largest first.
@@ -247,24 +268,25 @@ impl Sampler {
             contexts: Vec::new(),
             fault: None,
         };
-        // Kept open: opening it anew each time would wake it each time.
-        if !self.npus.contains_key(&node.path) {
-            match drm::Node::open(&self.files.at(&node.path)) {
-                Ok(opened) => drop(self.npus.insert(node.path.clone(), opened)),
-                Err(e) => {
-                    npu.fault = Some(e.to_string());
-                    return npu;
-                }
+        let opened = match opened(&mut self.open, &self.files, node) {
+            Ok(opened) => opened,
+            Err(e) => {
+                npu.fault = Some(e.to_string());
+                return npu;
             }
+        };
+        // Every request wakes the NPU and keeps it awake: what does not change is asked for once.
+        npu.columns = self.columns.get(&node.path).copied();
+        if npu.columns.is_none() {
+            npu.columns = amdxdna::array(opened).ok().map(|a| u32::from(a.columns));
+            self.columns.extend(npu.columns.map(|columns| (node.path.clone(), columns)));
         }
-        let Some(opened) = self.npus.get(&node.path) else { return npu };
-        npu.columns = amdxdna::array(opened).ok().map(|a| u32::from(a.columns));
         npu.array_mhz = amdxdna::clocks(opened).ok().map(|c| f64::from(c.array));
         npu.power_mode = amdxdna::power_mode(opened).ok();
         npu.sensors = amdxdna::sensors(opened).unwrap_or_default();
         match amdxdna::contexts(opened) {
             Ok(contexts) => {
-                npu.columns_used = Some(contexts.iter().map(|c| c.columns).fold(0, u32::saturating_add));
+                npu.columns_used = Some(amdxdna::columns_held(&contexts));
                 let key = |c: &amdxdna::Context| (node.path.clone(), c.id, c.pid);
                 let rate = |c: &amdxdna::Context| {
                     let then = self.completed.get(&key(c))?;
@@ -275,13 +297,24 @@ impl Sampler {
                 self.completed.extend(contexts.iter().map(|c| (key(c), c.completed)));
             }
             Err(e) => {
-                npu.fault = Some(e.to_string());
                 // A device that is gone is opened again when it is back.
-                self.npus.remove(&node.path);
+                if e.may_be_gone() {
+                    self.open.remove(&node.path);
+                    self.columns.remove(&node.path);
+                }
+                npu.fault = Some(e.to_string());
             }
         }
         npu
     }
+}
+
+/// A device's node: the one that is open, or newly opened.
+fn opened<'a>(open: &'a mut HashMap<String, drm::Node>, files: &Files, node: &Node) -> sys::Result<&'a drm::Node> {
+    Ok(match open.entry(node.path.clone()) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => entry.insert(drm::Node::open(&files.at(&node.path))?),
+    })
 }
 
 /// What is known of a GPU of NVIDIA's driver: Kiln does not ask its library.

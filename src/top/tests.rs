@@ -4,7 +4,7 @@ use super::{Sampler, view};
 use crate::machine::files::{Files, is_obeyed};
 use crate::probe::testing::{Machine, all_files};
 use crate::sys::bindings as b;
-use crate::sys::fake::{Fake, XDNA_ARRAY, bytes};
+use crate::sys::fake::{AMDGPU_INFO, Fake, XDNA_ARRAY, XDNA_INFO, bytes};
 use nix::errno::Errno;
 use std::fs;
 
@@ -123,6 +123,53 @@ fn a_device_that_goes_away_says_so_and_comes_back() {
     // And gone altogether.
     fs::remove_dir_all(machine.files.at("/sys")).unwrap();
     assert!(text(&mut sampler).starts_with("no GPU"));
+}
+
+#[test]
+fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
+    const GPU: &str = "/dev/dri/renderD128";
+    const NPU: &str = "/dev/accel/accel0";
+    let mut machine = Machine::new("8945hs");
+    // The memory's clock is not in its sysfs, and neither does this driver know it.
+    let unknown = machine.gpu.clone();
+    let clock =
+        |mhz: u32| unknown.clone().with(AMDGPU_INFO, b::AMDGPU_INFO_SENSOR, b::AMDGPU_INFO_SENSOR_GFX_MCLK, bytes(mhz));
+    machine.gpu = clock(2400);
+    let drivers = machine.drive();
+    let mut sampler = Sampler::new(machine.files.clone());
+    let mut sample = || {
+        let sample = sampler.sample();
+        (sample.gpus[0].memory_mhz, sample.npus[0].columns, sample.npus[0].columns_used)
+    };
+    assert_eq!(sample(), (Some(2400.0), Some(5), Some(4)));
+
+    // Others take their names. What is open answers on, to all but what was asked before.
+    drop(drivers);
+    let aside = |path: &str| {
+        let (path, aside) = (machine.files.at(path), machine.files.at(&format!("{path}.open")));
+        fs::rename(&path, &aside).unwrap();
+        fs::write(&path, "").unwrap();
+        aside
+    };
+    let (gpu, npu) = (aside(GPU), aside(NPU));
+    let _others = [clock(600).at(&machine.files.at(GPU)), Machine::new("890m").npu.at(&machine.files.at(NPU))];
+    let asked = machine.npu.clone().without(XDNA_INFO, b::DRM_AMDXDNA_QUERY_AIE_METADATA, 0, Errno::EIO);
+    let open = [clock(1200).at(&gpu), asked.clone().at(&npu)];
+    assert_eq!(sample(), (Some(1200.0), Some(5), Some(4)));
+    // A request that is unknown or refused is no reason to open them again.
+    drop(open);
+    let refusing = asked.clone().without(XDNA_ARRAY, b::DRM_AMDXDNA_HW_CONTEXT_ALL, 0, Errno::EACCES);
+    let open = [unknown.clone().at(&gpu), refusing.at(&npu)];
+    assert_eq!(sample(), (None, Some(5), None));
+    drop(open);
+    let open = [clock(1200).at(&gpu), asked.at(&npu)];
+    assert_eq!(sample(), (Some(1200.0), Some(5), Some(4)));
+    // That they are gone is one: the next sample is of the others.
+    drop(open);
+    let gone = [&gpu, &npu].map(|path| Fake::new(path, |_, _| Err(Errno::ENODEV)));
+    assert_eq!(sample().0, None);
+    drop(gone);
+    assert_eq!(sample(), (Some(600.0), Some(8), Some(4)));
 }
 
 #[test]

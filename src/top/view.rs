@@ -108,7 +108,7 @@ fn show_npu(out: &mut Vec<Line<'static>>, npu: &NpuSample) {
     let mut spans = vec![bold(format!("NPU {}", plain(&npu.name)))];
     match (npu.columns_used, npu.columns) {
         (Some(used), Some(all)) => {
-            let share = f64::from(used) / f64::from(all.max(1));
+            let share = used as f64 / f64::from(all.max(1));
             spans.extend([Span::raw("  columns "), bar(share), Span::raw(format!(" {used} of {all}"))]);
         }
         (None, Some(all)) => spans.push(Span::raw(format!("  {all} columns"))),
