@@ -6,7 +6,7 @@ use crate::machine::nodes::{AMD_GPU, Node, Nvidia, Slot, gfx_name};
 use crate::plan::bytes;
 use crate::sys::{self, amdgpu, drm};
 
-/// Checks every GPU. `reached` says whether Vulkan has opened one all the same where sysfs shows none.
+/// Checks every GPU. `reached` says whether Vulkan lists one all the same where sysfs shows none.
 pub(super) fn check(files: &Files, reached: bool) -> Vec<Check> {
     let gpus = Node::gpus(files);
     let mut all = Vec::new();

@@ -16,9 +16,8 @@ mod vulkan;
 
 pub use model::Wanted;
 
-use crate::gpu::{Choice, Gpu};
+use crate::gpu::Choice;
 use crate::machine::files::{Files, plain};
-use ash::vk;
 use std::fmt::Display;
 
 /// How a check came out.
@@ -174,10 +173,6 @@ pub struct Request<'a> {
     pub model: Option<Wanted<'a>>,
 }
 
-fn is_hardware(gpu: &Gpu) -> bool {
-    gpu.caps.kind != vk::PhysicalDeviceType::CPU
-}
-
 /// Makes every check. `progress` is told what is being looked at.
 pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
     let files = request.files;
@@ -185,9 +180,9 @@ pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
     progress("system");
     checks.extend(system::check(files));
     progress("Vulkan");
-    let vulkan::Found { checks: vulkan, opened, device, fit } = vulkan::check(request.vulkan);
+    let vulkan::Found { checks: vulkan, opened, device, fit, hardware } = vulkan::check(request.vulkan);
     progress("GPU");
-    checks.extend(gpu::check(files, opened.as_ref().is_some_and(|gpu| is_hardware(gpu))));
+    checks.extend(gpu::check(files, hardware));
     checks.extend(vulkan);
     if let (true, Some(gpu)) = (request.measure, &opened) {
         checks.extend(measure::check(files, gpu, progress));

@@ -198,18 +198,53 @@ fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &Node, gpu
     }
 }
 
-/// The NPU takes another's buffer, and hands out its own.
+/// The NPU hands out a buffer of its own, and takes another's.
 fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &Node) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let [export, import] = ["export", "import"].map(|what| format!("{name}.{what}"));
-    match npu_program::allocate(&opened, npu_program::Kind::Shared, BYTES).and_then(|b| b.export()) {
-        Ok(made) => checks.ok(&export, format!("a buffer of the NPU as a dma-buf of {} B", made.size())),
-        Err(e) => checks.warn(&export, e.to_string(), e.remedy()),
+    let own = npu_program::allocate(&opened, npu_program::Kind::Shared, BYTES);
+    let seen = own.and_then(|own| {
+        let made = own.export()?;
+        exchange(npu_program::map(&opened, &own, BYTES)?, &made)
+    });
+    report_npu(checks, &export, "a buffer of the NPU as a dma-buf", seen);
+    let Ok(made) = from_udmabuf(files).or_else(|_| from_heap(files)) else {
+        return checks.skip(&import, "nothing here makes a dma-buf to import");
+    };
+    let taken = opened.import(made.as_fd());
+    let seen = taken.and_then(|taken| exchange(npu_program::map(&opened, &taken, BYTES)?, &made));
+    report_npu(checks, &import, "another driver's dma-buf on the NPU", seen);
+}
+
+/// Whether a driver's view of a dma-buf and its own are the same bytes; `None` where the driver has none.
+fn exchange(view: Option<Mapping>, made: &DmaBuf) -> sys::Result<Option<bool>> {
+    let Some(mut view) = view else { return Ok(None) };
+    let mut beneath = made.map()?;
+    fill(&mut view.bytes_mut()[..BYTES as usize], 6);
+    let there = touch(made, dma_buf::Access::Read, || holds(&beneath.bytes()[..BYTES as usize], 6))?;
+    touch(made, dma_buf::Access::Write, || fill(&mut beneath.bytes_mut()[..BYTES as usize], 7))?;
+    Ok(Some(there && holds(&view.bytes()[..BYTES as usize], 7)))
+}
+
+fn report_npu(checks: &mut Checks, name: &str, what: &str, seen: sys::Result<Option<bool>>) {
+    match seen {
+        Ok(Some(true)) => checks.ok(name, format!("{what}: the same bytes through both drivers' views of it")),
+        Ok(Some(false)) => checks.fail(name, format!("{what}: each driver has bytes of its own"), "update amdxdna"),
+        Ok(None) => checks.ok(name, format!("{what}; the driver maps nothing of it to compare")),
+        Err(e) => checks.warn(name, e.to_string(), e.remedy()),
     }
-    let made = from_udmabuf(files).or_else(|_| from_heap(files));
-    match made.map(|made| opened.import(made.as_fd()).map(drop)) {
-        Ok(Ok(())) => checks.ok(&import, "the NPU takes another driver's dma-buf"),
-        Ok(Err(e)) => checks.warn(&import, e.to_string(), e.remedy()),
-        Err(_) => checks.skip(&import, "nothing here makes a dma-buf to import"),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_views_are_the_same_bytes_or_they_are_not() {
+        let made = || DmaBuf::from_fd(sealed_memfd(BYTES).unwrap()).unwrap();
+        let (one, other) = (made(), made());
+        assert_eq!(exchange(Some(one.map().unwrap()), &one), Ok(Some(true)));
+        assert_eq!(exchange(Some(one.map().unwrap()), &other), Ok(Some(false)));
+        assert_eq!(exchange(None, &other), Ok(None));
     }
 }

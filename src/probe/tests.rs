@@ -4,6 +4,7 @@ use super::testing::{Machine, all_files, names};
 use super::{Check, Report, Verdict, gpu, npu, share, system};
 use crate::gpu::Choice;
 use crate::machine::files::{Files, is_obeyed};
+use crate::sys::bindings as b;
 use crate::sys::fake::Fake;
 use crate::sys::xrt::Missing;
 use nix::errno::Errno;
@@ -480,5 +481,32 @@ fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
         let found = find(&checks, "npu.xrt");
         assert!(found.verdict == verdict && found.evidence.contains(words), "{words}: {found:?}");
         assert!(verdict == Verdict::Ok || std::ptr::eq(files, &nowhere) || found.remedy.is_some(), "{found:?}");
+    }
+}
+
+/// A driver whose views are not of the memory that it shares: its bytes are what tells.
+#[test]
+fn an_npu_that_shares_only_by_name_fails() {
+    let mut machine = Machine::new("8945hs");
+    let node = machine.files.at("/dev/accel/accel0");
+    machine.npu.map_offset = 1 << 16;
+    fs::OpenOptions::new().write(true).open(&node).unwrap().set_len(1 << 17).unwrap();
+    let udmabuf = machine.files.at("/dev/udmabuf");
+    fs::write(&udmabuf, "").unwrap();
+    // The memfd itself, which is the same bytes as a dma-buf of it.
+    let _wraps = Fake::new(&udmabuf, |_, create| {
+        // SAFETY: udmabuf has one request, which takes this.
+        let memfd = unsafe { &*create.cast::<b::udmabuf_create>() }.memfd;
+        // SAFETY: the caller holds it open.
+        let memfd = unsafe { std::os::fd::BorrowedFd::borrow_raw(memfd as i32) };
+        Ok(std::os::fd::IntoRawFd::into_raw_fd(memfd.try_clone_to_owned().unwrap()))
+    });
+    let _drivers = machine.drive();
+    let checks = checks(&machine.files);
+    assert_eq!(find(&checks, "share.udmabuf").verdict, Verdict::Ok);
+    for name in ["share.npu0.export", "share.npu0.import"] {
+        let check = find(&checks, name);
+        assert_eq!(check.verdict, Verdict::Fail, "{check:?}");
+        assert!(check.evidence.contains("bytes of its own"), "{check:?}");
     }
 }

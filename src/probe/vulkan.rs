@@ -17,6 +17,8 @@ pub(super) struct Found {
     pub device: Option<String>,
     /// Every device that would do: its number and name.
     pub fit: Vec<(usize, String)>,
+    /// Whether any device, fit or not, is hardware.
+    pub hardware: bool,
 }
 
 /// Checks every Vulkan device, and opens the one that Kiln would run on, if any is asked for.
@@ -34,16 +36,17 @@ pub(super) fn check(choice: Option<Choice>) -> Found {
         check_device(&mut own, device);
         checks.all.extend(own.all);
     }
+    let hardware = devices.iter().any(|d| d.kind != vk::PhysicalDeviceType::CPU);
     let fit = devices.into_iter().enumerate().filter(|(_, d)| d.unfit.is_none()).map(|(i, d)| (i, d.name));
     let fit: Vec<(usize, String)> = fit.collect();
     let Some(choice) = choice else {
         checks.skip("open", "not asked for (`--device cpu`)");
         let device = fit.first().map(|(_, name)| name.clone());
-        return Found { checks: checks.all, opened: None, device, fit };
+        return Found { checks: checks.all, opened: None, device, fit, hardware };
     };
     let opened = open(&mut checks, choice);
     let device = opened.as_ref().map(|gpu| gpu.caps.name.clone());
-    Found { checks: checks.all, opened, device, fit }
+    Found { checks: checks.all, opened, device, fit, hardware }
 }
 
 fn open(checks: &mut Checks, choice: Choice) -> Option<Rc<Gpu>> {

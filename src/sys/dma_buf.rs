@@ -132,12 +132,7 @@ impl DmaBuf {
     /// # Errors
     /// EACCES: exported read-only. ENOMEM, ENODEV: its driver maps nothing.
     pub fn map(&self) -> Result<Mapping> {
-        let failure = |errno| Failure::new("map a dma-buf", errno);
-        let len = usize::try_from(self.size).ok().and_then(NonZeroUsize::new).ok_or(failure(Errno::EINVAL))?;
-        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses; it is unmapped by its owner alone.
-        let at = unsafe { mmap(None, len, access, MapFlags::MAP_SHARED, &self.fd, 0) }.map_err(failure)?;
-        Ok(Mapping { at, len: len.get() })
+        Mapping::new("map a dma-buf", &self.fd, 0, self.size)
     }
 
     /// Before the CPU touches a mapping: waits for the devices' implicit fences, and makes what they wrote visible.
@@ -212,6 +207,20 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
+    /// Maps `size` bytes of what `fd` stands for, from `offset` on; `what` names that in an error.
+    ///
+    /// # Errors
+    /// EACCES: not open for both. EINVAL: no bytes, or not from a page's start. ENOMEM, ENODEV: its driver maps nothing.
+    pub(super) fn new(what: &'static str, fd: impl AsFd, offset: u64, size: u64) -> Result<Mapping> {
+        let failure = |errno| Failure::new(what, errno);
+        let len = usize::try_from(size).ok().and_then(NonZeroUsize::new).ok_or(failure(Errno::EINVAL))?;
+        let offset = offset.try_into().map_err(|_| failure(Errno::EOVERFLOW))?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses; it is unmapped by its owner alone.
+        let at = unsafe { mmap(None, len, access, MapFlags::MAP_SHARED, fd, offset) }.map_err(failure)?;
+        Ok(Mapping { at, len: len.get() })
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping covers `len` bytes for its life; see the type for who else writes.
@@ -227,7 +236,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `DmaBuf::map` with this length, and nothing borrows it any more.
+        // SAFETY: mapped by `Mapping::new` with this length, and nothing borrows it any more.
         let _ = unsafe { munmap(self.at, self.len) };
     }
 }

@@ -97,6 +97,8 @@ pub struct Driver {
     pub version: [i32; 3],
     /// The answers.
     pub answers: Answers,
+    /// Where the NPU's buffers are to be mapped, in the file that stands for its node; 0: nowhere.
+    pub map_offset: u64,
 }
 
 pub const AMDGPU_INFO: u8 = (b::DRM_COMMAND_BASE + b::DRM_AMDGPU_INFO) as u8;
@@ -167,6 +169,10 @@ impl Driver {
                 0x43 if self.name.starts_with("amdxdna") => {
                     assert_eq!(size, size_of::<b::amdxdna_drm_create_bo>());
                     (*argument.cast::<b::amdxdna_drm_create_bo>()).handle = 1;
+                }
+                0x44 if self.name.starts_with("amdxdna") => {
+                    assert_eq!(size, size_of::<b::amdxdna_drm_get_bo_info>());
+                    (*argument.cast::<b::amdxdna_drm_get_bo_info>()).map_offset = self.map_offset;
                 }
                 XDNA_INFO if self.name.starts_with("amdxdna") => {
                     assert_eq!(size, size_of::<b::amdxdna_drm_get_info>());

@@ -1,6 +1,7 @@
 //! Programs on the NPU: their buffers, their hold on columns of the array, and their commands.
 
 use super::bindings as b;
+use super::dma_buf::Mapping;
 use super::drm::{Gem, Node};
 use super::failure::{Failure, Result, retry};
 use super::raw;
@@ -76,6 +77,15 @@ pub fn locate(node: &Node, buffer: &Gem<'_>) -> Result<Place> {
     // The driver's header says 0 for what is not there; the driver itself answers all ones.
     let known = |address: u64| (address != 0 && address != u64::MAX).then_some(address);
     Ok(Place { map_offset: known(data.map_offset), address: known(data.vaddr), device_address: known(data.xdna_addr) })
+}
+
+/// Maps `size` bytes of a buffer, made here or imported, through its node; `None` where that cannot be.
+///
+/// # Errors
+/// As [`locate`]. ENOMEM, EINVAL: more than it has.
+pub fn map(node: &Node, buffer: &Gem<'_>, size: u64) -> Result<Option<Mapping>> {
+    let offset = locate(node, buffer)?.map_offset;
+    offset.map(|offset| Mapping::new("map an NPU buffer", node, offset, size)).transpose()
 }
 
 /// Makes `size` bytes of a buffer from `offset` on visible to the other side.
