@@ -4,8 +4,9 @@
 use crate::executor::HeadRows;
 use crate::machine::files::Files;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -18,6 +19,8 @@ pub const DIRECTORY_VARIABLE: &str = "KILN_RUNTIME_DIR";
 const PERIOD: Duration = Duration::from_millis(500);
 /// Rates are of this long.
 const WINDOW: Duration = Duration::from_secs(2);
+/// More than a file has.
+const MAX_BYTES: u64 = 16 << 10;
 
 /// The file's content. Fields may be added; what is missing is zero.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -92,6 +95,9 @@ impl Reporter {
         prepare(directory)?;
         let pid = std::process::id();
         let file = directory.join(format!("{pid}.json"));
+        if file.symlink_metadata().is_ok() {
+            return Err(std::io::Error::other(format!("{pid}.json is there, and not from a Kiln")));
+        }
         let started = started(&Files::system(), pid).unwrap_or(0);
         let names = [command, model, device].map(str::to_owned);
         let [command, model, device] = names;
@@ -149,10 +155,10 @@ impl Meter {
         (s.decode_tokens_s, s.prefill_tokens_s) = (rate(decoded - decoded_then), rate(prefilled - prefilled_then));
         (s.sequences, s.queue) = (SEQUENCES.load(Ordering::Relaxed), QUEUE.load(Ordering::Relaxed));
         let text = serde_json::to_vec(s)?;
-        // Whoever reads sees the old file or the new one.
+        // Whoever reads sees the old file or the new one. What has that name already, as a link might, is not written to.
         let next = file.with_extension("next");
-        std::fs::File::create(&next)?.write_all(&text)?;
-        std::fs::rename(next, file)
+        let written = File::create_new(&next)?.write_all(&text).and_then(|()| std::fs::rename(&next, file));
+        written.inspect_err(|_| drop(std::fs::remove_file(&next)))
     }
 }
 
@@ -165,21 +171,57 @@ fn own_directory() -> Option<PathBuf> {
         .or_else(|| Some(PathBuf::from(if uid.is_root() { "/run/kiln".into() } else { format!("/tmp/kiln-{uid}") })))
 }
 
-/// Makes the directory, which must be this user's own, and clears away what dead processes left in it.
+/// Makes the directory, which must be this user's own, and clears away what dead processes left in it. A user may have named
+/// any directory: nothing else in it is touched.
 fn prepare(directory: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let found = std::fs::symlink_metadata(directory)?;
-    if !found.is_dir() || found.uid() != nix::unistd::geteuid().as_raw() {
+    let uid = nix::unistd::geteuid().as_raw();
+    if !found.is_dir() || found.uid() != uid {
         return Err(std::io::Error::other("it is another user's"));
     }
     for entry in std::fs::read_dir(directory)?.flatten() {
-        let name = entry.file_name().into_string().unwrap_or_default();
-        let pid = name.split_once('.').and_then(|(pid, _)| pid.parse().ok());
-        if pid.is_some_and(|pid| started(&Files::system(), pid).is_none()) {
+        if entry.file_name().to_str().is_some_and(|name| is_left(&entry.path(), name, uid)) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
     Ok(())
+}
+
+/// Whether the file at `path`, of that name, is one that a dead Kiln of the user `uid` left: its report, or one cut off while
+/// it was written.
+fn is_left(path: &Path, name: &str, uid: u32) -> bool {
+    let Some(pid) = pid_of(name, ".json").or_else(|| pid_of(name, ".next")) else { return false };
+    // This process has not written yet: a file of its number is an earlier one's.
+    let begun = started(&Files::system(), pid).filter(|_| pid != std::process::id());
+    match read(path, uid) {
+        Some(bytes) if bytes.is_empty() => name.ends_with(".next") && begun.is_none(),
+        Some(bytes) => parse(&bytes, pid).is_some_and(|status| begun != Some(status.started)),
+        None => false,
+    }
+}
+
+/// The process that a file is named after, as in `77.json`.
+fn pid_of(name: &str, suffix: &str) -> Option<u32> {
+    let number = name.strip_suffix(suffix)?;
+    // As it is written here, without zeros or a sign before it.
+    number.parse().ok().filter(|pid: &u32| pid.to_string() == number)
+}
+
+/// The bytes of a regular file of the user `owner`, if it is no larger than a report can be. Without waiting and without
+/// following a link: what lies there may be anything.
+fn read(path: &Path, owner: u32) -> Option<Vec<u8>> {
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let found = file.metadata().ok()?;
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    (found.is_file() && found.uid() == owner && read as u64 <= MAX_BYTES).then_some(bytes)
+}
+
+/// What the process `pid` wrote, if it did.
+fn parse(bytes: &[u8], pid: u32) -> Option<Status> {
+    serde_json::from_slice(bytes).ok().filter(|status: &Status| status.pid == pid)
 }
 
 /// When a process began, in ticks since boot; `None` where there is none of that number.
@@ -224,8 +266,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap().to_owned();
         let files = Files::system();
-        // A dead process's file is cleared away, and something else's is not.
-        std::fs::write(dir.path().join("4194305.json"), "{}").unwrap();
+        // A dead process's file is cleared away, and something else's is not. No process has this number.
+        std::fs::write(dir.path().join("4194305.json"), r#"{"pid":4194305}"#).unwrap();
         std::fs::write(dir.path().join("notes"), "").unwrap();
         let reporter = Reporter::start_in(dir.path(), "run", "demo", "a device").unwrap();
         assert_eq!(files.list(&path).unwrap(), [format!("{}.json", std::process::id()), "notes".into()]);
@@ -246,6 +288,74 @@ mod tests {
         assert!(after.decode_tokens_s > 0.0 && after.prefill_tokens_s > 0.0 && after.queue == 7, "{after:?}");
         drop(reporter);
         assert_eq!(files.list(&path).unwrap(), ["notes"]);
+    }
+
+    /// The directory may be any that the user named, with whatever lies there.
+    #[test]
+    fn only_what_a_dead_kiln_left_is_cleared_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let put = |name: &str, text: &str| std::fs::write(at(name), text).unwrap();
+        let own = std::process::id();
+        let own_started = started(&Files::system(), own).unwrap();
+        // Another process, which ends with its input.
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let alive = child.id();
+        let alive_started = started(&Files::system(), alive).unwrap();
+        put("4194305.json", r#"{"pid":4194305,"started":5,"command":"run"}"#);
+        put("4194305.next", "");
+        put("4194306.next", r#"{"pid":4194306,"started":5}"#);
+        // Numbers that another process has now.
+        put(&format!("{own}.json"), &format!(r#"{{"pid":{own},"started":{}}}"#, own_started - 1));
+        put(&format!("{own}.next"), "");
+        put("elsewhere", r#"{"pid":4194307}"#);
+        let kept = [
+            ("999999.pdf", "a document"),
+            ("4194305.txt", "notes"),
+            ("4194305.json.bak", r#"{"pid":4194305}"#),
+            ("04194305.json", r#"{"pid":4194305}"#),
+            ("+4194305.json", r#"{"pid":4194305}"#),
+            ("4194308.json", r#"{"invoice":7}"#),
+            ("4194309.json", ""),
+            ("4194310.json", "[1, 2]"),
+            ("4194311.next", "chapter 2"),
+            ("4194312.json", r#"{"pid":4194305}"#),
+            ("4294967296.json", r#"{"pid":4294967296}"#),
+            (&format!("{alive}.json"), &format!(r#"{{"pid":{alive},"started":{alive_started}}}"#)),
+            (&format!("{alive}.next"), ""),
+        ];
+        kept.iter().for_each(|(name, text)| put(name, text));
+        put("4194313.json", &format!(r#"{{"pid":4194313,"later":"{}"}}"#, "x".repeat(MAX_BYTES as usize)));
+        std::fs::create_dir(at("4194314.json")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", at("4194307.json")).unwrap();
+        nix::unistd::mkfifo(&at("4194315.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        prepare(dir.path()).unwrap();
+        let mut names: Vec<String> = kept.iter().map(|(name, _)| name.to_string()).collect();
+        names.extend(["elsewhere", "4194307.json", "4194313.json", "4194314.json", "4194315.json"].map(String::from));
+        let mut left: Vec<String> =
+            std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        left.sort();
+        assert_eq!(left, names);
+        kept.iter().for_each(|(name, text)| assert_eq!(std::fs::read_to_string(at(name)).unwrap(), *text));
+        assert!(read(&at("999999.pdf"), nix::unistd::geteuid().as_raw() + 1).is_none(), "another user's");
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    /// A process whose number a file of the user's has by chance does without a report.
+    #[test]
+    fn nothing_of_the_users_is_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = |suffix: &str| dir.path().join(format!("{}.{suffix}", std::process::id()));
+        std::fs::write(dir.path().join("letter"), "text").unwrap();
+        for (suffix, start) in [("json", false), ("next", false), ("txt", true)] {
+            std::os::unix::fs::symlink("letter", name(suffix)).unwrap();
+            assert_eq!(Reporter::start_in(dir.path(), "run", "demo", "a device").is_ok(), start, "{suffix}");
+            assert_eq!(std::fs::read_link(name(suffix)).unwrap(), Path::new("letter"));
+            assert_eq!(std::fs::read(dir.path().join("letter")).unwrap(), b"text");
+            std::fs::remove_file(name(suffix)).unwrap();
+        }
     }
 
     #[test]
