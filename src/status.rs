@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Environment variable that names another directory for the files.
+/// Environment variable that names another directory for the files, and the only one that is read.
 pub const DIRECTORY_VARIABLE: &str = "KILN_RUNTIME_DIR";
 /// How often the file is written.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -74,6 +74,44 @@ pub fn set_queue(requests: usize) {
     QUEUE.store(requests as u64, Ordering::Relaxed);
 }
 
+/// The directories that a process's environment names.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// `KILN_RUNTIME_DIR`.
+    chosen: Option<PathBuf>,
+    /// `XDG_RUNTIME_DIR`.
+    session: Option<PathBuf>,
+}
+
+impl Environment {
+    /// This process's.
+    pub fn of_process() -> Environment {
+        let variable = |name| std::env::var_os(name).and_then(|v| std::path::absolute(v).ok());
+        Environment { chosen: variable(DIRECTORY_VARIABLE), session: variable("XDG_RUNTIME_DIR") }
+    }
+
+    /// Where this user's processes report: `KILN_RUNTIME_DIR`, else `kiln` in the runtime directory, else under /tmp.
+    fn own(&self) -> PathBuf {
+        let uid = nix::unistd::geteuid();
+        let fallback = || PathBuf::from(if uid.is_root() { "/run/kiln".into() } else { format!("/tmp/kiln-{uid}") });
+        let in_session = || self.session.as_ref().map(|d| d.join("kiln"));
+        self.chosen.clone().or_else(in_session).unwrap_or_else(fallback)
+    }
+
+    /// Where Kilns may report, as far as this user may see: the chosen directory alone, where one is.
+    fn all(&self, files: &Files) -> Vec<PathBuf> {
+        let mut all = vec![self.own()];
+        if self.chosen.is_none() {
+            all.push("/run/kiln".into());
+            let users = files.list("/run/user").unwrap_or_default();
+            all.extend(users.into_iter().map(|uid| format!("/run/user/{uid}/kiln").into()));
+        }
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
 /// Writes this process's file for as long as it lives.
 #[derive(Debug)]
 pub struct Reporter {
@@ -85,7 +123,7 @@ pub struct Reporter {
 impl Reporter {
     /// Begins to report. `None`, logged, where there is no directory for it: nothing depends on it.
     pub fn start(command: &str, model: &str, device: &str) -> Option<Reporter> {
-        let directory = own_directory()?;
+        let directory = Environment::of_process().own();
         Reporter::start_in(&directory, command, model, device)
             .inspect_err(|e| log::debug!("`kiln top` cannot show this process: {}: {e}", directory.display()))
             .ok()
@@ -162,15 +200,6 @@ impl Meter {
     }
 }
 
-/// Where this user's processes report: `KILN_RUNTIME_DIR`, else `kiln` in the runtime directory, else under /tmp.
-fn own_directory() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let uid = nix::unistd::geteuid();
-    variable(DIRECTORY_VARIABLE)
-        .or_else(|| variable("XDG_RUNTIME_DIR").map(|d| d.join("kiln")))
-        .or_else(|| Some(PathBuf::from(if uid.is_root() { "/run/kiln".into() } else { format!("/tmp/kiln-{uid}") })))
-}
-
 /// Makes the directory, which must be this user's own, and clears away what dead processes left in it. A user may have named
 /// any directory: nothing else in it is touched.
 fn prepare(directory: &Path) -> std::io::Result<()> {
@@ -232,15 +261,10 @@ fn started(files: &Files, pid: u32) -> Option<u64> {
 }
 
 /// What every living Kiln that this user may see says of itself.
-pub fn read_all(files: &Files) -> Vec<Status> {
-    let mut directories: Vec<String> =
-        own_directory().and_then(|d| d.to_str().map(str::to_owned)).into_iter().collect();
-    directories.push("/run/kiln".into());
-    let users = files.list("/run/user").unwrap_or_default();
-    directories.extend(users.into_iter().map(|uid| format!("/run/user/{uid}/kiln")));
-    directories.sort();
-    directories.dedup();
-    let mut found: Vec<Status> = directories.iter().flat_map(|d| read_directory(files, d)).collect();
+pub fn read_all(files: &Files, environment: &Environment) -> Vec<Status> {
+    let directories = environment.all(files);
+    let mut found: Vec<Status> =
+        directories.iter().filter_map(|d| d.to_str()).flat_map(|d| read_directory(files, d)).collect();
     found.sort_by_key(|s| s.pid);
     found
 }
@@ -356,6 +380,30 @@ mod tests {
             assert_eq!(std::fs::read(dir.path().join("letter")).unwrap(), b"text");
             std::fs::remove_file(name(suffix)).unwrap();
         }
+    }
+
+    #[test]
+    fn a_chosen_directory_is_the_only_one() {
+        let root = tempfile::tempdir().unwrap();
+        let files = Files::under(root.path());
+        let put = |path: &str, text: &str| {
+            let at = files.at(path);
+            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            std::fs::write(at, text).unwrap();
+        };
+        let places = ["/run/kiln", "/run/user/1000/kiln", "/session/kiln", "/chosen"];
+        for (i, place) in (10..).zip(places) {
+            put(&format!("/proc/{i}/stat"), &format!("{i} (kiln) S {} 500 0", vec!["1"; 18].join(" ")));
+            put(&format!("{place}/{i}.json"), &format!(r#"{{"pid":{i},"started":500}}"#));
+        }
+        let pids = |chosen: Option<&str>, session: Option<&str>| -> Vec<u32> {
+            let environment = Environment { chosen: chosen.map(PathBuf::from), session: session.map(PathBuf::from) };
+            read_all(&files, &environment).iter().map(|s| s.pid).collect()
+        };
+        assert_eq!(pids(None, None), [10, 11]);
+        assert_eq!(pids(None, Some("/session")), [10, 11, 12]);
+        assert_eq!(pids(Some("/chosen"), Some("/session")), [13]);
+        assert!(pids(Some("/none"), None).is_empty());
     }
 
     #[test]

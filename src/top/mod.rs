@@ -8,7 +8,7 @@ pub mod view;
 
 use crate::machine::files::{Files, Reading};
 use crate::machine::nodes::{Node, Nvidia, gfx_name};
-use crate::status::{self, Status};
+use crate::status::{self, Environment, Status};
 use crate::sys::amdgpu::{self, Sensor};
 use crate::sys::{amdxdna, drm};
 use clients::Client;
@@ -133,6 +133,7 @@ pub struct Sample {
 /// Takes samples, and remembers what rates are made of.
 pub struct Sampler {
     files: Files,
+    environment: Environment,
     npus: HashMap<String, drm::Node>,
     last: Option<Instant>,
     engine_ns: HashMap<(String, u64), u64>,
@@ -140,9 +141,10 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler of a machine.
-    pub fn new(files: Files) -> Sampler {
-        Sampler { files, npus: HashMap::new(), last: None, engine_ns: HashMap::new(), completed: HashMap::new() }
+    /// A sampler of a machine, in an environment that says where Kilns report.
+    pub fn new(files: Files, environment: Environment) -> Sampler {
+        let (npus, engine_ns, completed) = Default::default();
+        Sampler { files, environment, npus, last: None, engine_ns, completed }
     }
 
     /// Looks at everything. Devices are searched for anew: they may come and go.
@@ -163,7 +165,7 @@ impl Sampler {
         self.npus.retain(|path, _| nodes.iter().any(|n| n.path == *path));
         let npus: Vec<NpuSample> =
             nodes.iter().filter(|n| n.is_amdxdna()).map(|node| self.sample_npu(node, seconds)).collect();
-        let kilns = with_energy(status::read_all(&self.files), &gpus);
+        let kilns = with_energy(status::read_all(&self.files, &self.environment), &gpus);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         Sample { time, gpus, npus, kilns }
     }
