@@ -1,5 +1,9 @@
-//! What a running Kiln says of itself to `kiln top`: one small JSON file a process in the user's runtime directory, written
-//! by a thread of its own twice a second, removed at the end. Passes only count; a file whose process is gone is ignored.
+//! What a running Kiln says of itself to `kiln top`: one small JSON file a process in a runtime directory, written by a
+//! thread of its own twice a second, removed at the end. Passes only count; a file whose process is gone is ignored, and so
+//! is what a user says of another user's process.
+
+#[cfg(test)]
+mod tests;
 
 use crate::executor::HeadRows;
 use crate::machine::files::Files;
@@ -79,6 +83,8 @@ pub fn set_queue(requests: usize) {
 pub struct Environment {
     /// `KILN_RUNTIME_DIR`.
     chosen: Option<PathBuf>,
+    /// `RUNTIME_DIRECTORY`, which systemd makes for a unit that asks for one; the first of several.
+    service: Option<PathBuf>,
     /// `XDG_RUNTIME_DIR`.
     session: Option<PathBuf>,
 }
@@ -86,25 +92,46 @@ pub struct Environment {
 impl Environment {
     /// This process's.
     pub fn of_process() -> Environment {
-        let variable = |name| std::env::var_os(name).and_then(|v| std::path::absolute(v).ok());
-        Environment { chosen: variable(DIRECTORY_VARIABLE), session: variable("XDG_RUNTIME_DIR") }
+        let absolute = |path: PathBuf| std::path::absolute(path).ok();
+        let variable = |name| std::env::var_os(name).and_then(|v| absolute(v.into()));
+        let service = std::env::var_os("RUNTIME_DIRECTORY").and_then(|v| std::env::split_paths(&v).next());
+        Environment {
+            chosen: variable(DIRECTORY_VARIABLE),
+            service: service.and_then(absolute),
+            session: variable("XDG_RUNTIME_DIR"),
+        }
     }
 
-    /// Where this user's processes report: `KILN_RUNTIME_DIR`, else `kiln` in the runtime directory, else under /tmp.
-    fn own(&self) -> PathBuf {
-        let uid = nix::unistd::geteuid();
-        let fallback = || PathBuf::from(if uid.is_root() { "/run/kiln".into() } else { format!("/tmp/kiln-{uid}") });
-        let in_session = || self.session.as_ref().map(|d| d.join("kiln"));
-        self.chosen.clone().or_else(in_session).unwrap_or_else(fallback)
+    /// Where a process of the user `uid` may report, best first: in the chosen directory alone, where one is; else in a
+    /// directory `kiln` of the unit's or the user's runtime directory or of /run, or in one of the user's own in /tmp, which
+    /// a unit may have hidden from others.
+    fn own(&self, uid: u32) -> Vec<PathBuf> {
+        if let Some(chosen) = &self.chosen {
+            return vec![chosen.clone()];
+        }
+        // A unit of a user's has its directory within the user's, where no `top` looks for it.
+        let is_in_session = |d: &Path| self.session.as_ref().is_some_and(|session| d.starts_with(session));
+        let service = self.service.as_deref().filter(|d| !is_in_session(d));
+        let system = (uid == 0).then(|| Path::new("/run"));
+        let runtime = [service, self.session.as_deref(), system].into_iter().flatten();
+        runtime.map(|d| d.join("kiln")).chain([format!("/tmp/kiln-{uid}").into()]).collect()
     }
 
-    /// Where Kilns may report, as far as this user may see: the chosen directory alone, where one is.
-    fn all(&self, files: &Files) -> Vec<PathBuf> {
-        let mut all = vec![self.own()];
+    /// Where Kilns may report: the chosen directory alone, where one is; else every user's.
+    fn all(&self, files: &Files) -> Vec<String> {
+        let own = self.own(nix::unistd::geteuid().as_raw());
+        let mut all: Vec<String> = own.iter().filter_map(|d| d.to_str().map(str::to_owned)).collect();
         if self.chosen.is_none() {
+            let below = |parent: &str| files.list(parent).unwrap_or_default();
             all.push("/run/kiln".into());
-            let users = files.list("/run/user").unwrap_or_default();
-            all.extend(users.into_iter().map(|uid| format!("/run/user/{uid}/kiln").into()));
+            all.extend(below("/run").iter().map(|unit| format!("/run/{unit}/kiln")));
+            all.extend(below("/run/user").iter().map(|uid| format!("/run/user/{uid}/kiln")));
+            // Anybody may make one there: only the user's own is that user's.
+            let is_own = |name: &String| {
+                let uid = name.strip_prefix("kiln-").and_then(number);
+                uid.is_some() && uid == owner(&files.at("/tmp").join(name))
+            };
+            all.extend(below("/tmp").iter().filter(|name| is_own(name)).map(|name| format!("/tmp/{name}")));
         }
         all.sort();
         all.dedup();
@@ -123,10 +150,12 @@ pub struct Reporter {
 impl Reporter {
     /// Begins to report. `None`, logged, where there is no directory for it: nothing depends on it.
     pub fn start(command: &str, model: &str, device: &str) -> Option<Reporter> {
-        let directory = Environment::of_process().own();
-        Reporter::start_in(&directory, command, model, device)
-            .inspect_err(|e| log::debug!("`kiln top` cannot show this process: {}: {e}", directory.display()))
-            .ok()
+        let directories = Environment::of_process().own(nix::unistd::geteuid().as_raw());
+        directories.iter().find_map(|directory| {
+            Reporter::start_in(directory, command, model, device)
+                .inspect_err(|e| log::debug!("no report to `kiln top` in {}: {e}", directory.display()))
+                .ok()
+        })
     }
 
     fn start_in(directory: &Path, command: &str, model: &str, device: &str) -> std::io::Result<Reporter> {
@@ -204,9 +233,8 @@ impl Meter {
 /// any directory: nothing else in it is touched.
 fn prepare(directory: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let found = std::fs::symlink_metadata(directory)?;
     let uid = nix::unistd::geteuid().as_raw();
-    if !found.is_dir() || found.uid() != uid {
+    if owner(directory) != Some(uid) {
         return Err(std::io::Error::other("it is another user's"));
     }
     for entry in std::fs::read_dir(directory)?.flatten() {
@@ -232,9 +260,17 @@ fn is_left(path: &Path, name: &str, uid: u32) -> bool {
 
 /// The process that a file is named after, as in `77.json`.
 fn pid_of(name: &str, suffix: &str) -> Option<u32> {
-    let number = name.strip_suffix(suffix)?;
-    // As it is written here, without zeros or a sign before it.
-    number.parse().ok().filter(|pid: &u32| pid.to_string() == number)
+    number(name.strip_suffix(suffix)?)
+}
+
+/// A number as it is written here, without zeros or a sign before it.
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|n: &u32| n.to_string() == text)
+}
+
+/// The user whose directory this is; `None` where it is none, or a link to one.
+fn owner(directory: &Path) -> Option<u32> {
+    directory.symlink_metadata().ok().filter(|found| found.is_dir()).map(|found| found.uid())
 }
 
 /// The bytes of a regular file of the user `owner`, if it is no larger than a report can be. Without waiting and without
@@ -260,180 +296,32 @@ fn started(files: &Files, pid: u32) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// The user that a process runs as.
+fn user(files: &Files, pid: u32) -> Option<u32> {
+    // Real, effective, saved, and of the file system.
+    files.field(&format!("/proc/{pid}/status"), "Uid").ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// What every living Kiln that this user may see says of itself.
 pub fn read_all(files: &Files, environment: &Environment) -> Vec<Status> {
-    let directories = environment.all(files);
-    let mut found: Vec<Status> =
-        directories.iter().filter_map(|d| d.to_str()).flat_map(|d| read_directory(files, d)).collect();
+    let mut found: Vec<Status> = environment.all(files).iter().flat_map(|d| read_directory(files, d)).collect();
     found.sort_by_key(|s| s.pid);
+    // A directory may have two names.
+    found.dedup_by_key(|s| s.pid);
     found
 }
 
 fn read_directory(files: &Files, directory: &str) -> Vec<Status> {
+    let Some(owner) = owner(&files.at(directory)) else { return Vec::new() };
     let names = files.list(directory).unwrap_or_default();
     let read = |name: String| {
-        let pid: u32 = name.strip_suffix(".json")?.parse().ok()?;
-        let status: Status = serde_json::from_str(&files.text(&format!("{directory}/{name}")).ok()?).ok()?;
-        let alive = status.pid == pid && started(files, pid) == Some(status.started);
+        let pid = pid_of(&name, ".json")?;
+        // Of a process that is not there, or is another user's, nothing is read.
+        let begun = started(files, pid)?;
+        user(files, pid).filter(|&user| user == owner)?;
+        let status = parse(&read(&files.at(directory).join(&name), owner)?, pid)?;
         let sound = [status.decode_tokens_s, status.prefill_tokens_s].iter().all(|r| r.is_finite() && *r >= 0.0);
-        (alive && sound).then_some(status)
+        (status.started == begun && sound).then_some(status)
     };
     names.into_iter().filter_map(read).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_reports_while_it_runs_and_is_gone_after() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().to_str().unwrap().to_owned();
-        let files = Files::system();
-        // A dead process's file is cleared away, and something else's is not. No process has this number.
-        std::fs::write(dir.path().join("4194305.json"), r#"{"pid":4194305}"#).unwrap();
-        std::fs::write(dir.path().join("notes"), "").unwrap();
-        let reporter = Reporter::start_in(dir.path(), "run", "demo", "a device").unwrap();
-        assert_eq!(files.list(&path).unwrap(), [format!("{}.json", std::process::id()), "notes".into()]);
-        let one = || read_directory(&files, &path).pop().unwrap();
-        let before = one();
-        assert_eq!((before.command.as_str(), before.model.as_str(), before.pid), ("run", "demo", std::process::id()));
-        count_pass(3, Some(HeadRows { first: 0, count: 3 }));
-        count_pass(512, Some(HeadRows { first: 511, count: 1 }));
-        count_pass(512, None);
-        set_queue(7);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while one().queue != 7 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let after = one();
-        // Other tests of this process run passes too.
-        assert!(after.decoded >= before.decoded + 3 && after.prefilled >= before.prefilled + 1024, "{after:?}");
-        assert!(after.decode_tokens_s > 0.0 && after.prefill_tokens_s > 0.0 && after.queue == 7, "{after:?}");
-        drop(reporter);
-        assert_eq!(files.list(&path).unwrap(), ["notes"]);
-    }
-
-    /// The directory may be any that the user named, with whatever lies there.
-    #[test]
-    fn only_what_a_dead_kiln_left_is_cleared_away() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        let put = |name: &str, text: &str| std::fs::write(at(name), text).unwrap();
-        let own = std::process::id();
-        let own_started = started(&Files::system(), own).unwrap();
-        // Another process, which ends with its input.
-        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let alive = child.id();
-        let alive_started = started(&Files::system(), alive).unwrap();
-        put("4194305.json", r#"{"pid":4194305,"started":5,"command":"run"}"#);
-        put("4194305.next", "");
-        put("4194306.next", r#"{"pid":4194306,"started":5}"#);
-        // Numbers that another process has now.
-        put(&format!("{own}.json"), &format!(r#"{{"pid":{own},"started":{}}}"#, own_started - 1));
-        put(&format!("{own}.next"), "");
-        put("elsewhere", r#"{"pid":4194307}"#);
-        let kept = [
-            ("999999.pdf", "a document"),
-            ("4194305.txt", "notes"),
-            ("4194305.json.bak", r#"{"pid":4194305}"#),
-            ("04194305.json", r#"{"pid":4194305}"#),
-            ("+4194305.json", r#"{"pid":4194305}"#),
-            ("4194308.json", r#"{"invoice":7}"#),
-            ("4194309.json", ""),
-            ("4194310.json", "[1, 2]"),
-            ("4194311.next", "chapter 2"),
-            ("4194312.json", r#"{"pid":4194305}"#),
-            ("4294967296.json", r#"{"pid":4294967296}"#),
-            (&format!("{alive}.json"), &format!(r#"{{"pid":{alive},"started":{alive_started}}}"#)),
-            (&format!("{alive}.next"), ""),
-        ];
-        kept.iter().for_each(|(name, text)| put(name, text));
-        put("4194313.json", &format!(r#"{{"pid":4194313,"later":"{}"}}"#, "x".repeat(MAX_BYTES as usize)));
-        std::fs::create_dir(at("4194314.json")).unwrap();
-        std::os::unix::fs::symlink("elsewhere", at("4194307.json")).unwrap();
-        nix::unistd::mkfifo(&at("4194315.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        prepare(dir.path()).unwrap();
-        let mut names: Vec<String> = kept.iter().map(|(name, _)| name.to_string()).collect();
-        names.extend(["elsewhere", "4194307.json", "4194313.json", "4194314.json", "4194315.json"].map(String::from));
-        let mut left: Vec<String> =
-            std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        left.sort();
-        assert_eq!(left, names);
-        kept.iter().for_each(|(name, text)| assert_eq!(std::fs::read_to_string(at(name)).unwrap(), *text));
-        assert!(read(&at("999999.pdf"), nix::unistd::geteuid().as_raw() + 1).is_none(), "another user's");
-        drop(child.stdin.take());
-        child.wait().unwrap();
-    }
-
-    /// A process whose number a file of the user's has by chance does without a report.
-    #[test]
-    fn nothing_of_the_users_is_overwritten() {
-        let dir = tempfile::tempdir().unwrap();
-        let name = |suffix: &str| dir.path().join(format!("{}.{suffix}", std::process::id()));
-        std::fs::write(dir.path().join("letter"), "text").unwrap();
-        for (suffix, start) in [("json", false), ("next", false), ("txt", true)] {
-            std::os::unix::fs::symlink("letter", name(suffix)).unwrap();
-            assert_eq!(Reporter::start_in(dir.path(), "run", "demo", "a device").is_ok(), start, "{suffix}");
-            assert_eq!(std::fs::read_link(name(suffix)).unwrap(), Path::new("letter"));
-            assert_eq!(std::fs::read(dir.path().join("letter")).unwrap(), b"text");
-            std::fs::remove_file(name(suffix)).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_chosen_directory_is_the_only_one() {
-        let root = tempfile::tempdir().unwrap();
-        let files = Files::under(root.path());
-        let put = |path: &str, text: &str| {
-            let at = files.at(path);
-            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
-            std::fs::write(at, text).unwrap();
-        };
-        let places = ["/run/kiln", "/run/user/1000/kiln", "/session/kiln", "/chosen"];
-        for (i, place) in (10..).zip(places) {
-            put(&format!("/proc/{i}/stat"), &format!("{i} (kiln) S {} 500 0", vec!["1"; 18].join(" ")));
-            put(&format!("{place}/{i}.json"), &format!(r#"{{"pid":{i},"started":500}}"#));
-        }
-        let pids = |chosen: Option<&str>, session: Option<&str>| -> Vec<u32> {
-            let environment = Environment { chosen: chosen.map(PathBuf::from), session: session.map(PathBuf::from) };
-            read_all(&files, &environment).iter().map(|s| s.pid).collect()
-        };
-        assert_eq!(pids(None, None), [10, 11]);
-        assert_eq!(pids(None, Some("/session")), [10, 11, 12]);
-        assert_eq!(pids(Some("/chosen"), Some("/session")), [13]);
-        assert!(pids(Some("/none"), None).is_empty());
-    }
-
-    #[test]
-    fn files_of_dead_processes_and_files_that_lie_are_ignored() {
-        let root = tempfile::tempdir().unwrap();
-        let files = Files::under(root.path());
-        let put = |path: &str, text: &str| {
-            let at = files.at(path);
-            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
-            std::fs::write(at, text).unwrap();
-        };
-        let stat = |ticks: u64| format!("10 (ki) ln) S {} {ticks} 0", vec!["1"; 18].join(" "));
-        put("/proc/10/stat", &stat(500));
-        let good = r#"{"pid":10,"started":500,"command":"run","decode_tokens_s":3.3,"later":[1]}"#;
-        put("/run/kiln/10.json", good);
-        let all = read_directory(&files, "/run/kiln");
-        assert_eq!((all.len(), all[0].decode_tokens_s), (1, 3.3));
-        for (name, text) in [
-            ("10.json", good.replace("500", "499")),
-            ("10.json", good.replace("\"pid\":10", "\"pid\":11")),
-            ("11.json", good.to_owned()),
-            ("10.json", good.replace("3.3", "-1")),
-            ("10.json", "{\"pid\":".into()),
-            ("10.json", "\u{0}".into()),
-            ("10.json", String::new()),
-            ("10.next", good.to_owned()),
-        ] {
-            std::fs::remove_dir_all(files.at("/run/kiln")).unwrap();
-            put(&format!("/run/kiln/{name}"), &text);
-            assert_eq!(read_directory(&files, "/run/kiln"), [], "{name}: {text}");
-        }
-    }
 }

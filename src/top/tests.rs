@@ -21,6 +21,7 @@ fn put_process(files: &Files, engine_ns: u64) {
     };
     put("/proc/77/fdinfo/5", &CLIENT.replace("1000000", &engine_ns.to_string()));
     put("/proc/77/comm", "kiln\n");
+    put("/proc/77/status", &format!("Uid:\t0\t{}\t0\t0\n", nix::unistd::geteuid()));
     put("/proc/77/stat", &format!("77 (kiln) S {} 900 0", vec!["1"; 18].join(" ")));
     put(
         "/run/kiln/77.json",
