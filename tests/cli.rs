@@ -347,10 +347,10 @@ fn a_model_that_does_not_fit_is_refused_with_the_sum() {
     // BF16 weights fit an 890M's 64 GiB once the kernel lets the GPU have more of them; a 780M's 96 GiB as they are.
     let bf16 = ["plan", "--shape", "gemma3-27b", "--weights", "bf16", "--machine"];
     does_not_fit(&[&bf16[..], &["890m"]].concat(), &["together", "boot", "amdgpu.gttsize=", "ttm.pages_limit="]);
-    does_not_fit(&[&bf16[..], &["780m:4"]].concat(), &["amdgpu.gttsize=49152", "4.0 GB in VRAM"]);
+    does_not_fit(&[&bf16[..], &["780m:4"]].concat(), &["amdgpu.gttsize=50176", "4.0 GB in VRAM"]);
     let plan = kiln(&[&bf16[..], &["890m", "--json"]].concat());
     let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
-    assert_eq!(plan["kernel_parameters"], "amdgpu.gttsize=37888 ttm.pages_limit=9699328 ttm.page_pool_size=9699328");
+    assert_eq!(plan["kernel_parameters"], "amdgpu.gttsize=38912 ttm.pages_limit=9961472 ttm.page_pool_size=9961472");
     let plan = kiln(&[&bf16[..], &["780m", "--json"]].concat()).json();
     assert!(plan["kernel_parameters"].is_null() && plan["heaps"][0]["reserved"].as_u64() > Some(0), "{plan}");
     kiln(&["plan", "--machine", "780m:3"]).refused(2, &["780m", "0.5, 1, 2, 4, 8, 16"]);
