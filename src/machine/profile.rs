@@ -43,7 +43,7 @@ const MACHINES: [Machine; 3] = [
     },
     Machine {
         name: "890m",
-        device: "Radeon 890M (gfx1150), DDR5-7500",
+        device: "Radeon 890M (gfx1150), LPDDR5X-7500",
         ram: 64,
         carve_outs: &[16 << 10, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10],
         bandwidth: 120.0,
@@ -148,6 +148,22 @@ mod tests {
         assert!(profile("780m:3").unwrap_err().to_string().contains("offers 0.5, 1, 2, 4, 8, 16"));
         for odd in ["c64", "c64:4", "780m:", "780m:x", "780m:-1", "780m:NaN", ""] {
             assert_eq!(profile(odd).unwrap_err().exit_code(), 2, "{odd}");
+        }
+    }
+
+    /// As the machines of tests/machines say that they have it, and with the rate of that.
+    #[test]
+    fn every_machines_memory_has_its_name() {
+        const FIRST_LINES: [(&str, &str, f64); 3] = [
+            (include_str!("../../tests/machines/8945hs"), "DDR5-", 16.0),
+            (include_str!("../../tests/machines/890m"), "LPDDR5X-", 16.0),
+            (include_str!("../../tests/machines/8060s"), "LPDDR5X-", 32.0),
+        ];
+        for (m, (text, kind, bytes)) in MACHINES.iter().zip(FIRST_LINES) {
+            let memory = m.device.rsplit(", ").next().unwrap();
+            assert!(text.split([' ', ',', '.']).any(|word| word == memory), "{}: {memory}", m.name);
+            let rate: f64 = memory.strip_prefix(kind).unwrap().parse().unwrap();
+            assert_eq!(rate * bytes / 1e3, m.bandwidth, "{}", m.name);
         }
     }
 
