@@ -19,6 +19,14 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
+/// How to write bytes of which `needed` are more than `limit`: to the byte where they would read the same otherwise.
+fn writer(needed: u64, limit: u64) -> fn(u64) -> String {
+    match bytes(needed) == bytes(limit) {
+        true => |n| format!("{n} B"),
+        false => bytes,
+    }
+}
+
 /// One heap of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heap {
@@ -47,6 +55,14 @@ pub struct Memory {
     pub unified: bool,
     /// What the heaps are parts of, where that is known and may be less than their sum.
     pub pool: Option<Pool>,
+}
+
+impl Memory {
+    /// Bytes that may still be allocated, in all heaps together.
+    fn available(&self) -> u64 {
+        let heaps = self.heaps.iter().fold(0u64, |sum, h| sum.saturating_add(h.available));
+        self.pool.map_or(heaps, Pool::available)
+    }
 }
 
 /// The memory of an AMD APU, as its driver counts it: whatever heaps Vulkan shows, they are this.
@@ -167,18 +183,20 @@ impl Plan {
     /// bytes first and in the fastest heap that still has room; in any way that fits where that does not.
     ///
     /// # Errors
-    /// Refused, with the sum, when it does not fit; nothing has been allocated.
+    /// Refused when it does not fit, with the sum, or with the allocation that is larger than the device allows; nothing has
+    /// been allocated.
     pub fn place(schedule: &Schedule, memory: &Memory, staging: u64) -> Result<Plan> {
         let wanted = Plan::wanted(schedule, staging);
-        let Some(heaps) = place(&wanted, memory) else { return Err(refusal(&wanted, schedule, memory)) };
+        // First: no room would help.
+        if let Some(&(purpose, bytes)) = too_large(&wanted, memory) {
+            return Err(refuse_allocation(purpose, bytes, schedule, memory));
+        }
+        let Some(heaps) = place(&wanted, memory) else { return Err(refuse_sum(&wanted, schedule, memory)) };
         let mut used = vec![0; memory.heaps.len()];
         let mut regions = Vec::with_capacity(wanted.len());
         for (&(purpose, bytes), heap) in wanted.iter().zip(heaps) {
             regions.push(Region { purpose, bytes, heap, offset: used[heap] });
             used[heap] += bytes;
-        }
-        if let Some(r) = regions.iter().find(|r| r.bytes > memory.max_allocation) {
-            return Err(too_large(r, schedule, memory));
         }
         Ok(Plan { memory: memory.clone(), regions })
     }
@@ -242,43 +260,56 @@ pub fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'sta
         .collect()
 }
 
-fn too_large(region: &Region, schedule: &Schedule, memory: &Memory) -> Error {
+/// The first allocation that is larger than the device allows in one.
+fn too_large<'a>(wanted: &'a [(Purpose, u64)], memory: &Memory) -> Option<&'a (Purpose, u64)> {
+    wanted.iter().find(|w| w.1 > memory.max_allocation)
+}
+
+/// The kernel's parameters with which what does not fit would, where more memory for the GPU is what it needs.
+pub fn kernel_parameters(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<String> {
+    let total = wanted.iter().try_fold(0u64, |sum, w| sum.checked_add(w.1))?;
+    memory.pool.filter(|_| too_large(wanted, memory).is_none())?.parameters(total)
+}
+
+fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory: &Memory) -> Error {
     let e = &schedule.extent;
-    let what = match region.purpose {
+    let what = match purpose {
         Purpose::Weights(WeightBuffer::Layer(i)) => format!("the weights of layer {i}"),
         Purpose::Weights(_) => "the weights of the embedding or the head".into(),
         Purpose::Kv(i) => format!("the KV cache of layer {i} for {} x {} tokens", e.sequences, e.context),
         p => format!("the {}", p.kind()),
     };
+    let write = writer(needed, memory.max_allocation);
     Error::refused(
         format!(
             "{what}: {} needed, but {} allows {} in one allocation",
-            bytes(region.bytes),
+            write(needed),
             memory.device,
-            bytes(memory.max_allocation)
+            write(memory.max_allocation)
         ),
         "use --weights int8, a smaller --ctx or --batch, or another device",
     )
 }
 
-fn refusal(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
+fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
     let total = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.1));
+    let write = writer(total, memory.available());
     let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
-    let heaps: Vec<_> = memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
+    let heaps: Vec<_> = memory.heaps.iter().map(|h| format!("{} in {}", write(h.available), h.name)).collect();
     let together = match memory.pool {
-        Some(pool) => format!(", {} together", bytes(pool.available())),
+        Some(pool) => format!(", {} together", write(pool.available())),
         None => String::new(),
     };
     let smaller =
         format!("use a smaller --ctx (now {}), --batch or model, or free some memory", schedule.extent.context);
-    let remedy = match memory.pool.and_then(|pool| pool.parameters(total)) {
+    let remedy = match kernel_parameters(wanted, memory) {
         Some(parameters) => format!("boot the kernel with {parameters}, or {smaller}"),
         None => smaller,
     };
     Error::refused(
         format!(
             "the model needs {} ({}), and {} has free {}{together}",
-            bytes(total),
+            write(total),
             parts.join(" + "),
             memory.device,
             heaps.join(" and ")

@@ -1,23 +1,30 @@
-//! What a running Kiln says of itself to `kiln top`: one small JSON file a process in the user's runtime directory, written
-//! by a thread of its own twice a second, removed at the end. Passes only count; a file whose process is gone is ignored.
+//! What a running Kiln says of itself to `kiln top`: one small JSON file a process in a runtime directory, written by a
+//! thread of its own twice a second, removed at the end. Passes only count; a file whose process is gone is ignored, and so
+//! is what a user says of another user's process.
+
+#[cfg(test)]
+mod tests;
 
 use crate::executor::HeadRows;
 use crate::machine::files::Files;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Environment variable that names another directory for the files.
+/// Environment variable that names another directory for the files, and the only one that is read.
 pub const DIRECTORY_VARIABLE: &str = "KILN_RUNTIME_DIR";
 /// How often the file is written.
 const PERIOD: Duration = Duration::from_millis(500);
 /// Rates are of this long.
 const WINDOW: Duration = Duration::from_secs(2);
+/// More than a file has.
+const MAX_BYTES: u64 = 16 << 10;
 
 /// The file's content. Fields may be added; what is missing is zero.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -71,6 +78,67 @@ pub fn set_queue(requests: usize) {
     QUEUE.store(requests as u64, Ordering::Relaxed);
 }
 
+/// The directories that a process's environment names.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// `KILN_RUNTIME_DIR`.
+    chosen: Option<PathBuf>,
+    /// `RUNTIME_DIRECTORY`, which systemd makes for a unit that asks for one; the first of several.
+    service: Option<PathBuf>,
+    /// `XDG_RUNTIME_DIR`.
+    session: Option<PathBuf>,
+}
+
+impl Environment {
+    /// This process's.
+    pub fn of_process() -> Environment {
+        let absolute = |path: PathBuf| std::path::absolute(path).ok();
+        let variable = |name| std::env::var_os(name).and_then(|v| absolute(v.into()));
+        let service = std::env::var_os("RUNTIME_DIRECTORY").and_then(|v| std::env::split_paths(&v).next());
+        Environment {
+            chosen: variable(DIRECTORY_VARIABLE),
+            service: service.and_then(absolute),
+            session: variable("XDG_RUNTIME_DIR"),
+        }
+    }
+
+    /// Where a process of the user `uid` may report, best first: in the chosen directory alone, where one is; else in a
+    /// directory `kiln` of the unit's or the user's runtime directory or of /run, or in one of the user's own in /tmp, which
+    /// a unit may have hidden from others.
+    fn own(&self, uid: u32) -> Vec<PathBuf> {
+        if let Some(chosen) = &self.chosen {
+            return vec![chosen.clone()];
+        }
+        // A unit of a user's has its directory within the user's, where no `top` looks for it.
+        let is_in_session = |d: &Path| self.session.as_ref().is_some_and(|session| d.starts_with(session));
+        let service = self.service.as_deref().filter(|d| !is_in_session(d));
+        let system = (uid == 0).then(|| Path::new("/run"));
+        let runtime = [service, self.session.as_deref(), system].into_iter().flatten();
+        runtime.map(|d| d.join("kiln")).chain([format!("/tmp/kiln-{uid}").into()]).collect()
+    }
+
+    /// Where Kilns may report: the chosen directory alone, where one is; else every user's.
+    fn all(&self, files: &Files) -> Vec<String> {
+        let own = self.own(nix::unistd::geteuid().as_raw());
+        let mut all: Vec<String> = own.iter().filter_map(|d| d.to_str().map(str::to_owned)).collect();
+        if self.chosen.is_none() {
+            let below = |parent: &str| files.list(parent).unwrap_or_default();
+            all.push("/run/kiln".into());
+            all.extend(below("/run").iter().map(|unit| format!("/run/{unit}/kiln")));
+            all.extend(below("/run/user").iter().map(|uid| format!("/run/user/{uid}/kiln")));
+            // Anybody may make one there: only the user's own is that user's.
+            let is_own = |name: &String| {
+                let uid = name.strip_prefix("kiln-").and_then(number);
+                uid.is_some() && uid == owner(&files.at("/tmp").join(name))
+            };
+            all.extend(below("/tmp").iter().filter(|name| is_own(name)).map(|name| format!("/tmp/{name}")));
+        }
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
 /// Writes this process's file for as long as it lives.
 #[derive(Debug)]
 pub struct Reporter {
@@ -82,16 +150,21 @@ pub struct Reporter {
 impl Reporter {
     /// Begins to report. `None`, logged, where there is no directory for it: nothing depends on it.
     pub fn start(command: &str, model: &str, device: &str) -> Option<Reporter> {
-        let directory = own_directory()?;
-        Reporter::start_in(&directory, command, model, device)
-            .inspect_err(|e| log::debug!("`kiln top` cannot show this process: {}: {e}", directory.display()))
-            .ok()
+        let directories = Environment::of_process().own(nix::unistd::geteuid().as_raw());
+        directories.iter().find_map(|directory| {
+            Reporter::start_in(directory, command, model, device)
+                .inspect_err(|e| log::debug!("no report to `kiln top` in {}: {e}", directory.display()))
+                .ok()
+        })
     }
 
     fn start_in(directory: &Path, command: &str, model: &str, device: &str) -> std::io::Result<Reporter> {
         prepare(directory)?;
         let pid = std::process::id();
         let file = directory.join(format!("{pid}.json"));
+        if file.symlink_metadata().is_ok() {
+            return Err(std::io::Error::other(format!("{pid}.json is there, and not from a Kiln")));
+        }
         let started = started(&Files::system(), pid).unwrap_or(0);
         let names = [command, model, device].map(str::to_owned);
         let [command, model, device] = names;
@@ -149,37 +222,71 @@ impl Meter {
         (s.decode_tokens_s, s.prefill_tokens_s) = (rate(decoded - decoded_then), rate(prefilled - prefilled_then));
         (s.sequences, s.queue) = (SEQUENCES.load(Ordering::Relaxed), QUEUE.load(Ordering::Relaxed));
         let text = serde_json::to_vec(s)?;
-        // Whoever reads sees the old file or the new one.
+        // Whoever reads sees the old file or the new one. What has that name already, as a link might, is not written to.
         let next = file.with_extension("next");
-        std::fs::File::create(&next)?.write_all(&text)?;
-        std::fs::rename(next, file)
+        let written = File::create_new(&next)?.write_all(&text).and_then(|()| std::fs::rename(&next, file));
+        written.inspect_err(|_| drop(std::fs::remove_file(&next)))
     }
 }
 
-/// Where this user's processes report: `KILN_RUNTIME_DIR`, else `kiln` in the runtime directory, else under /tmp.
-fn own_directory() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let uid = nix::unistd::geteuid();
-    variable(DIRECTORY_VARIABLE)
-        .or_else(|| variable("XDG_RUNTIME_DIR").map(|d| d.join("kiln")))
-        .or_else(|| Some(PathBuf::from(if uid.is_root() { "/run/kiln".into() } else { format!("/tmp/kiln-{uid}") })))
-}
-
-/// Makes the directory, which must be this user's own, and clears away what dead processes left in it.
+/// Makes the directory, which must be this user's own, and clears away what dead processes left in it. A user may have named
+/// any directory: nothing else in it is touched.
 fn prepare(directory: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let found = std::fs::symlink_metadata(directory)?;
-    if !found.is_dir() || found.uid() != nix::unistd::geteuid().as_raw() {
+    let uid = nix::unistd::geteuid().as_raw();
+    if owner(directory) != Some(uid) {
         return Err(std::io::Error::other("it is another user's"));
     }
     for entry in std::fs::read_dir(directory)?.flatten() {
-        let name = entry.file_name().into_string().unwrap_or_default();
-        let pid = name.split_once('.').and_then(|(pid, _)| pid.parse().ok());
-        if pid.is_some_and(|pid| started(&Files::system(), pid).is_none()) {
+        if entry.file_name().to_str().is_some_and(|name| is_left(&entry.path(), name, uid)) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
     Ok(())
+}
+
+/// Whether the file at `path`, of that name, is one that a dead Kiln of the user `uid` left: its report, or one cut off while
+/// it was written.
+fn is_left(path: &Path, name: &str, uid: u32) -> bool {
+    let Some(pid) = pid_of(name, ".json").or_else(|| pid_of(name, ".next")) else { return false };
+    // This process has not written yet: a file of its number is an earlier one's.
+    let begun = started(&Files::system(), pid).filter(|_| pid != std::process::id());
+    match read(path, uid) {
+        Some(bytes) if bytes.is_empty() => name.ends_with(".next") && begun.is_none(),
+        Some(bytes) => parse(&bytes, pid).is_some_and(|status| begun != Some(status.started)),
+        None => false,
+    }
+}
+
+/// The process that a file is named after, as in `77.json`.
+fn pid_of(name: &str, suffix: &str) -> Option<u32> {
+    number(name.strip_suffix(suffix)?)
+}
+
+/// A number as it is written here, without zeros or a sign before it.
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|n: &u32| n.to_string() == text)
+}
+
+/// The user whose directory this is; `None` where it is none, or a link to one.
+fn owner(directory: &Path) -> Option<u32> {
+    directory.symlink_metadata().ok().filter(|found| found.is_dir()).map(|found| found.uid())
+}
+
+/// The bytes of a regular file of the user `owner`, if it is no larger than a report can be. Without waiting and without
+/// following a link: what lies there may be anything.
+fn read(path: &Path, owner: u32) -> Option<Vec<u8>> {
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let found = file.metadata().ok()?;
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    (found.is_file() && found.uid() == owner && read as u64 <= MAX_BYTES).then_some(bytes)
+}
+
+/// What the process `pid` wrote, if it did.
+fn parse(bytes: &[u8], pid: u32) -> Option<Status> {
+    serde_json::from_slice(bytes).ok().filter(|status: &Status| status.pid == pid)
 }
 
 /// When a process began, in ticks since boot; `None` where there is none of that number.
@@ -189,93 +296,32 @@ fn started(files: &Files, pid: u32) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// The user that a process runs as.
+fn user(files: &Files, pid: u32) -> Option<u32> {
+    // Real, effective, saved, and of the file system.
+    files.field(&format!("/proc/{pid}/status"), "Uid").ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// What every living Kiln that this user may see says of itself.
-pub fn read_all(files: &Files) -> Vec<Status> {
-    let mut directories: Vec<String> =
-        own_directory().and_then(|d| d.to_str().map(str::to_owned)).into_iter().collect();
-    directories.push("/run/kiln".into());
-    let users = files.list("/run/user").unwrap_or_default();
-    directories.extend(users.into_iter().map(|uid| format!("/run/user/{uid}/kiln")));
-    directories.sort();
-    directories.dedup();
-    let mut found: Vec<Status> = directories.iter().flat_map(|d| read_directory(files, d)).collect();
+pub fn read_all(files: &Files, environment: &Environment) -> Vec<Status> {
+    let mut found: Vec<Status> = environment.all(files).iter().flat_map(|d| read_directory(files, d)).collect();
     found.sort_by_key(|s| s.pid);
+    // A directory may have two names.
+    found.dedup_by_key(|s| s.pid);
     found
 }
 
 fn read_directory(files: &Files, directory: &str) -> Vec<Status> {
+    let Some(owner) = owner(&files.at(directory)) else { return Vec::new() };
     let names = files.list(directory).unwrap_or_default();
     let read = |name: String| {
-        let pid: u32 = name.strip_suffix(".json")?.parse().ok()?;
-        let status: Status = serde_json::from_str(&files.text(&format!("{directory}/{name}")).ok()?).ok()?;
-        let alive = status.pid == pid && started(files, pid) == Some(status.started);
+        let pid = pid_of(&name, ".json")?;
+        // Of a process that is not there, or is another user's, nothing is read.
+        let begun = started(files, pid)?;
+        user(files, pid).filter(|&user| user == owner)?;
+        let status = parse(&read(&files.at(directory).join(&name), owner)?, pid)?;
         let sound = [status.decode_tokens_s, status.prefill_tokens_s].iter().all(|r| r.is_finite() && *r >= 0.0);
-        (alive && sound).then_some(status)
+        (status.started == begun && sound).then_some(status)
     };
     names.into_iter().filter_map(read).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_reports_while_it_runs_and_is_gone_after() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().to_str().unwrap().to_owned();
-        let files = Files::system();
-        // A dead process's file is cleared away, and something else's is not.
-        std::fs::write(dir.path().join("4194305.json"), "{}").unwrap();
-        std::fs::write(dir.path().join("notes"), "").unwrap();
-        let reporter = Reporter::start_in(dir.path(), "run", "demo", "a device").unwrap();
-        assert_eq!(files.list(&path).unwrap(), [format!("{}.json", std::process::id()), "notes".into()]);
-        let one = || read_directory(&files, &path).pop().unwrap();
-        let before = one();
-        assert_eq!((before.command.as_str(), before.model.as_str(), before.pid), ("run", "demo", std::process::id()));
-        count_pass(3, Some(HeadRows { first: 0, count: 3 }));
-        count_pass(512, Some(HeadRows { first: 511, count: 1 }));
-        count_pass(512, None);
-        set_queue(7);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while one().queue != 7 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let after = one();
-        // Other tests of this process run passes too.
-        assert!(after.decoded >= before.decoded + 3 && after.prefilled >= before.prefilled + 1024, "{after:?}");
-        assert!(after.decode_tokens_s > 0.0 && after.prefill_tokens_s > 0.0 && after.queue == 7, "{after:?}");
-        drop(reporter);
-        assert_eq!(files.list(&path).unwrap(), ["notes"]);
-    }
-
-    #[test]
-    fn files_of_dead_processes_and_files_that_lie_are_ignored() {
-        let root = tempfile::tempdir().unwrap();
-        let files = Files::under(root.path());
-        let put = |path: &str, text: &str| {
-            let at = files.at(path);
-            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
-            std::fs::write(at, text).unwrap();
-        };
-        let stat = |ticks: u64| format!("10 (ki) ln) S {} {ticks} 0", vec!["1"; 18].join(" "));
-        put("/proc/10/stat", &stat(500));
-        let good = r#"{"pid":10,"started":500,"command":"run","decode_tokens_s":3.3,"later":[1]}"#;
-        put("/run/kiln/10.json", good);
-        let all = read_directory(&files, "/run/kiln");
-        assert_eq!((all.len(), all[0].decode_tokens_s), (1, 3.3));
-        for (name, text) in [
-            ("10.json", good.replace("500", "499")),
-            ("10.json", good.replace("\"pid\":10", "\"pid\":11")),
-            ("11.json", good.to_owned()),
-            ("10.json", good.replace("3.3", "-1")),
-            ("10.json", "{\"pid\":".into()),
-            ("10.json", "\u{0}".into()),
-            ("10.json", String::new()),
-            ("10.next", good.to_owned()),
-        ] {
-            std::fs::remove_dir_all(files.at("/run/kiln")).unwrap();
-            put(&format!("/run/kiln/{name}"), &text);
-            assert_eq!(read_directory(&files, "/run/kiln"), [], "{name}: {text}");
-        }
-    }
 }

@@ -336,15 +336,21 @@ fn a_model_that_does_not_fit_is_refused_with_the_sum() {
     assert_eq!(plan["schedule"].as_array().unwrap().len(), 62 * 13 + 4);
     let at_one = plan["roofline"][0]["tokens_s"].as_f64().unwrap();
     assert!((3.2..3.4).contains(&at_one), "89.6 GB/s over 27.0 GB: {at_one}");
-    let long = ["plan", "-m", path(&dir), "--machine", "780m", "--ctx", "131072", "--batch", "16"];
+    let long = ["plan", "-m", path(&dir), "--machine", "780m", "--ctx", "131072", "--batch", "3"];
     does_not_fit(&long, &["KV cache", "VRAM", "GTT", "--batch"]);
+    // A layer's KV that no allocation can hold: no other kernel parameter would help.
+    let cap = ["plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "4"];
+    does_not_fit(&cap, &["KV cache of layer 5", "4294967296 B needed", "in one allocation", "--batch"]);
+    let plan = kiln(&[&cap[..], &["--json"]].concat());
+    let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
+    assert!(plan["kernel_parameters"].is_null() && !kiln(&cap).stdout.contains("would fit"), "{plan}");
     // BF16 weights fit an 890M's 64 GiB once the kernel lets the GPU have more of them; a 780M's 96 GiB as they are.
     let bf16 = ["plan", "--shape", "gemma3-27b", "--weights", "bf16", "--machine"];
     does_not_fit(&[&bf16[..], &["890m"]].concat(), &["together", "boot", "amdgpu.gttsize=", "ttm.pages_limit="]);
-    does_not_fit(&[&bf16[..], &["780m:4"]].concat(), &["amdgpu.gttsize=49152", "4.0 GB in VRAM"]);
+    does_not_fit(&[&bf16[..], &["780m:4"]].concat(), &["amdgpu.gttsize=50176", "4.0 GB in VRAM"]);
     let plan = kiln(&[&bf16[..], &["890m", "--json"]].concat());
     let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
-    assert_eq!(plan["kernel_parameters"], "amdgpu.gttsize=37888 ttm.pages_limit=9699328 ttm.page_pool_size=9699328");
+    assert_eq!(plan["kernel_parameters"], "amdgpu.gttsize=38912 ttm.pages_limit=9961472 ttm.page_pool_size=9961472");
     let plan = kiln(&[&bf16[..], &["780m", "--json"]].concat()).json();
     assert!(plan["kernel_parameters"].is_null() && plan["heaps"][0]["reserved"].as_u64() > Some(0), "{plan}");
     kiln(&["plan", "--machine", "780m:3"]).refused(2, &["780m", "0.5, 1, 2, 4, 8, 16"]);
@@ -356,13 +362,15 @@ fn a_model_that_does_not_fit_is_refused_with_the_sum() {
     assert_eq!(kiln(&long).json()["position"], 1);
 }
 
-/// A plan that is refused still shows its arithmetic.
+/// A plan that is refused still shows its arithmetic, and why it is.
 fn does_not_fit(arguments: &[&str], words: &[&str]) {
     let text = kiln(arguments);
-    assert!(text.stdout.contains("does not fit") && text.stdout.contains("roofline"), "{}", text.stdout);
+    let reason = text.stdout.lines().find_map(|l| l.strip_prefix("does not fit: ")).unwrap();
+    assert!(text.stdout.contains("roofline") && text.stderr.contains(reason), "{}\n{}", text.stdout, text.stderr);
     Ran { stdout: String::new(), ..text }.refused(3, words);
     let json = kiln(&[arguments, &["--json"]].concat());
     let value: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(json.stderr.contains(value["reason"].as_str().unwrap()), "{}", json.stderr);
     assert_eq!((json.code, &value["fits"]), (3, &Value::Bool(false)));
     let sums: u64 = value["sums"].as_object().unwrap().values().map(|v| v.as_u64().unwrap()).sum();
     assert_eq!(value["bytes"].as_u64(), Some(sums));

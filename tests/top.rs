@@ -30,13 +30,23 @@ fn shown(directory: &Path) -> Vec<Value> {
     sample["kilns"].as_array().unwrap().clone()
 }
 
+/// A process that ends with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Decodes again and again, until it is killed.
-fn bench(directory: &Path) -> Child {
+fn bench(directory: &Path) -> Running {
     let tiny = golden("tiny").display().to_string();
     let arguments = ["bench", "-m", &tiny, "--device", "cpu", "--prefill", "0", "--decode", "32", "--batch", "2"];
     let mut command = kiln(directory);
     command.args(arguments).args(["--reps", "1000000", "--json"]);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }
 
 fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
@@ -51,8 +61,8 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 fn a_running_kiln_shows_with_its_rate_and_a_killed_one_does_not() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(shown(dir.path()), Vec::<Value>::new());
-    let mut child = bench(dir.path());
-    let pid = u64::from(child.id());
+    let child = bench(dir.path());
+    let pid = u64::from(child.0.id());
     wait_for("it shows with its rate", || {
         shown(dir.path()).iter().any(|k| {
             k["pid"] == pid
@@ -64,8 +74,7 @@ fn a_running_kiln_shows_with_its_rate_and_a_killed_one_does_not() {
     let text = kiln(dir.path()).args(["top", "--once"]).output().unwrap();
     assert!(String::from_utf8_lossy(&text.stdout).contains(&format!("Kiln {pid} bench")));
     // Killed, it leaves its file, which nobody takes for a running one.
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(child);
     let file = dir.path().join(format!("{pid}.json"));
     assert!(file.exists());
     assert_eq!(shown(dir.path()), Vec::<Value>::new());
@@ -74,6 +83,20 @@ fn a_running_kiln_shows_with_its_rate_and_a_killed_one_does_not() {
     let arguments = ["run", "-m", &tiny, "--device", "cpu", "--tokens", "2,5", "-n", "3"];
     assert!(kiln(dir.path()).args(arguments).output().unwrap().status.success());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_test_that_fails_leaves_no_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut pid = 0;
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let child = bench(dir.path());
+        pid = child.0.id();
+        // As `panic!`, without its words in the output.
+        std::panic::resume_unwind(Box::new(()));
+    }));
+    assert!(failed.is_err() && pid != 0);
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::engine::{self, Device};
 use crate::gpu::{self, Choice, Gpu};
 use crate::machine::profile::{Profile, profile};
 use crate::model::{Shape, config};
-use crate::plan::{Heap, Memory, Plan, Purpose, bytes, sums};
+use crate::plan::{Heap, Memory, Plan, Purpose, bytes, kernel_parameters, sums};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
 use crate::{Error, Result, demo};
@@ -174,7 +174,7 @@ impl View<'_> {
 
     /// The kernel's parameters with which it would fit, where it does not.
     fn parameters(&self) -> Option<String> {
-        self.target.memory.pool.filter(|_| self.placed.is_err())?.parameters(self.total())
+        self.placed.is_err().then(|| kernel_parameters(&self.wanted, &self.target.memory))?
     }
 
     fn total(&self) -> u64 {
@@ -186,7 +186,7 @@ impl View<'_> {
         write_model(t, self.args, s)?;
         match &self.placed {
             Ok(plan) => write_placement(t, plan)?,
-            Err(_) => {
+            Err(e) => {
                 for heap in &target.memory.heaps {
                     writeln!(t, "{}: {} free{}", heap.name, bytes(heap.available), kept(heap))?;
                 }
@@ -194,7 +194,7 @@ impl View<'_> {
                 for (kind, sum) in self.sums() {
                     writeln!(t, "    {kind:<10} {:>10}", bytes(sum))?;
                 }
-                writeln!(t, "does not fit on {}: {} needed", target.memory.device, bytes(self.total()))?;
+                writeln!(t, "does not fit: {}", e.parts().0)?;
                 if let Some(parameters) = self.parameters() {
                     writeln!(t, "would fit with the kernel's parameters {parameters}")?;
                 }
@@ -239,6 +239,7 @@ impl View<'_> {
             "model": args.shape.clone().unwrap_or_else(|| args.model.name()),
             "device": target.memory.device,
             "fits": plan.is_some(),
+            "reason": self.placed.as_ref().err().map(|e| e.parts().0),
             "bytes": self.total(),
             "sums": self.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),
             "heaps": heaps,

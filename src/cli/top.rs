@@ -1,6 +1,7 @@
 //! `kiln top`: the devices and running Kilns, live in the terminal, as a stream of JSON, or once.
 
 use crate::machine::files::Files;
+use crate::status::Environment;
 use crate::top::{Sample, Sampler, view};
 use crate::{Error, Result};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -48,7 +49,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
             "choose another --interval",
         ));
     }
-    let mut sampler = Sampler::new(Files::system());
+    let mut sampler = Sampler::new(Files::system(), Environment::of_process());
     let interval = Duration::from_secs_f64(args.interval);
     match (args.once, json) {
         (true, json) => {

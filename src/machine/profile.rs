@@ -43,7 +43,7 @@ const MACHINES: [Machine; 3] = [
     },
     Machine {
         name: "890m",
-        device: "Radeon 890M (gfx1150), DDR5-7500",
+        device: "Radeon 890M (gfx1150), LPDDR5X-7500",
         ram: 64,
         carve_outs: &[16 << 10, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10],
         bandwidth: 120.0,
@@ -110,8 +110,8 @@ impl Machine {
             device_local,
             host_visible: true,
         };
-        let pool =
-            Pool { vram: vram - reserve(vram), gtt: gtt - reserve(gtt), gtt_used: 0, system: free - reserve(free) };
+        // What is kept free of GTT counts as taken: a larger GTT has to have it, too.
+        let pool = Pool { vram: vram - reserve(vram), gtt, gtt_used: reserve(gtt), system: free - reserve(free) };
         Profile {
             memory: Memory {
                 device: self.device.into(),
@@ -149,5 +149,41 @@ mod tests {
         for odd in ["c64", "c64:4", "780m:", "780m:x", "780m:-1", "780m:NaN", ""] {
             assert_eq!(profile(odd).unwrap_err().exit_code(), 2, "{odd}");
         }
+    }
+
+    /// As the machines of tests/machines say that they have it, and with the rate of that.
+    #[test]
+    fn every_machines_memory_has_its_name() {
+        const FIRST_LINES: [(&str, &str, f64); 3] = [
+            (include_str!("../../tests/machines/8945hs"), "DDR5-", 16.0),
+            (include_str!("../../tests/machines/890m"), "LPDDR5X-", 16.0),
+            (include_str!("../../tests/machines/8060s"), "LPDDR5X-", 32.0),
+        ];
+        for (m, (text, kind, bytes)) in MACHINES.iter().zip(FIRST_LINES) {
+            let memory = m.device.rsplit(", ").next().unwrap();
+            assert!(text.split([' ', ',', '.']).any(|word| word == memory), "{}: {memory}", m.name);
+            let rate: f64 = memory.strip_prefix(kind).unwrap().parse().unwrap();
+            assert_eq!(rate * bytes / 1e3, m.bandwidth, "{}", m.name);
+        }
+    }
+
+    /// A reboot with what is the kernel's default already would change nothing.
+    #[test]
+    fn the_kernels_parameters_give_more_than_the_default_and_enough() {
+        for m in &MACHINES {
+            for &carve_out in m.carve_outs {
+                let pool = m.with(carve_out).memory.pool.unwrap();
+                let default = (m.ram * 1024 - carve_out) / 2;
+                for more in [1, MIB, 512 * MIB, 1024 * MIB - 1, 1024 * MIB, 5000 * MIB] {
+                    let needed = pool.available() + more;
+                    let Some(parameters) = pool.parameters(needed) else { continue };
+                    let gtt = parameters.strip_prefix("amdgpu.gttsize=").and_then(|p| p.split(' ').next());
+                    let mib: u64 = gtt.unwrap().parse().unwrap();
+                    assert!(mib > default, "{} with {carve_out} MiB: {parameters}", m.name);
+                    assert!(Pool { gtt: mib * MIB, ..pool }.available() >= needed, "{}: {parameters}", m.name);
+                }
+            }
+        }
+        assert!(profile("890m").unwrap().memory.pool.unwrap().parameters(39 << 30).is_some());
     }
 }

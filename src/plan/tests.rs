@@ -54,12 +54,26 @@ fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> Memory {
         let vram = dice.below(total);
         Pool { vram, gtt: dice.below(2 * total), gtt_used: dice.below(total / 4), system: dice.below(2 * total) }
     });
-    Memory { device: "a device".into(), heaps, max_allocation: u64::MAX, unified: dice.toss(), pool }
+    // No cap, one that may be any, or one that the largest allocation just has or just has not.
+    let largest = wanted.iter().map(|w| w.1).max().unwrap();
+    let max_allocation = match dice.below(8) {
+        0 => dice.below(largest * 2),
+        1 => largest - dice.below(2),
+        _ => u64::MAX,
+    };
+    Memory { device: "a device".into(), heaps, max_allocation, unified: dice.toss(), pool }
+}
+
+fn exceeds_cap(wanted: &[(Purpose, u64)], memory: &Memory) -> bool {
+    wanted.iter().any(|w| w.1 > memory.max_allocation)
 }
 
 /// Whether any placement fits: every reachable filling of the heaps, item by item.
 fn oracle(wanted: &[(Purpose, u64)], memory: &Memory) -> bool {
     let total: u64 = wanted.iter().map(|w| w.1).sum();
+    if exceeds_cap(wanted, memory) {
+        return false;
+    }
     if memory.pool.is_some_and(|p| total > p.vram + p.system.min(p.gtt.saturating_sub(p.gtt_used))) {
         return false;
     }
@@ -99,13 +113,14 @@ fn check(plan: &Plan, wanted: &[(Purpose, u64)]) {
         let host = matches!(r.purpose, Purpose::Arena | Purpose::Staging);
         assert!(!host || memory.heaps[r.heap].host_visible, "{} where the host cannot map it", r.purpose);
     }
+    assert!(plan.regions.iter().all(|r| r.bytes <= memory.max_allocation));
     assert!(memory.pool.is_none_or(|p| plan.bytes() <= p.available()));
 }
 
 #[test]
 fn generated_heaps_are_never_overfilled_and_refused_only_where_nothing_fits() {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    let (mut placed, mut refused, mut hard) = (0, 0, 0);
+    let (mut placed, mut refused, mut hard, mut capped) = (0, 0, 0, 0);
     for _ in 0..200 {
         let schedule = schedule(&mut dice);
         for _ in 0..20 {
@@ -121,13 +136,17 @@ fn generated_heaps_are_never_overfilled_and_refused_only_where_nothing_fits() {
                 Err(e) => {
                     assert_eq!(e.exit_code(), 3, "{e}");
                     assert!(!oracle(&wanted, &memory), "refused, though it fits: {e}\n{memory:?}\n{wanted:?}");
+                    let exceeds = exceeds_cap(&wanted, &memory);
+                    assert_eq!(e.to_string().contains("in one allocation"), exceeds, "{e}\n{memory:?}\n{wanted:?}");
+                    assert!(!exceeds || kernel_parameters(&wanted, &memory).is_none(), "{memory:?}");
                     refused += 1;
+                    capped += usize::from(exceeds);
                 }
             }
         }
     }
-    println!("{placed} placed ({hard} by search), {refused} refused");
-    assert!(placed > 1000 && refused > 1000 && hard > 50);
+    println!("{placed} placed ({hard} by search), {refused} refused ({capped} for one allocation)");
+    assert!(placed > 1000 && refused > 1000 && hard > 50 && capped > 200);
 }
 
 /// A 27B model's layers, in heaps without a byte to spare, are placed or refused without a long search.
@@ -215,6 +234,68 @@ fn a_refusal_names_the_kernel_parameter_that_would_help_and_no_other() {
     let full = Pool { system: 2 * GIB, ..pool };
     assert_eq!((full.available(), full.parameters(20 * GIB)), (18 * GIB, None));
     assert_eq!(pool.parameters(u64::MAX), None);
+}
+
+/// No room and no kernel's parameter helps an allocation that the device does not allow, and the refusal says so.
+#[test]
+fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_room() {
+    use crate::machine::profile::profile;
+    let schedule = |context, sequences| {
+        let weights = crate::model::WeightFormat::Int8;
+        let extent = Extent { context, max_rows: 512, head_rows: sequences, sequences, kv: KvType::F16, weights };
+        Schedule::build(&presets::preset("gemma3-27b").unwrap(), extent)
+    };
+    // With room for it, and without. A layer's 4 GiB and the cap of 4 GiB less a page are both 4.3 GB.
+    for machine in ["8060s", "8060s:0.5", "890m"] {
+        let memory = profile(machine).unwrap().memory;
+        let of_batch = |sequences| {
+            let schedule = schedule(131_072, sequences);
+            assert_eq!(kernel_parameters(&Plan::wanted(&schedule, 0), &memory), None, "{machine}");
+            Plan::place(&schedule, &memory, 0).unwrap_err().to_string()
+        };
+        for (sequences, needed, allowed) in [(4, "4294967296 B", "4294963200 B"), (8, "8.6 GB", "4.3 GB")] {
+            let cause = format!(
+                "the KV cache of layer 5 for {sequences} x 131072 tokens: {needed} needed, but {} allows {allowed} in one \
+                 allocation; ",
+                memory.device
+            );
+            let said = of_batch(sequences);
+            assert!(said.starts_with(&cause) && !said.contains("boot"), "{machine}: {said}");
+        }
+    }
+    // Whatever it is that is too large.
+    let schedule = schedule(64, 1);
+    let memory = Memory { max_allocation: 5_000_000, ..profile("8060s").unwrap().memory };
+    for (purpose, words) in [
+        (Purpose::Weights(WeightBuffer::Layer(3)), "the weights of layer 3: 6.0 MB needed"),
+        (Purpose::Weights(WeightBuffer::Embedding), "the weights of the embedding or the head: 6.0 MB needed"),
+        (Purpose::Weights(WeightBuffer::Head), "the weights of the embedding or the head: 6.0 MB needed"),
+        (Purpose::Arena, "the arena: 6.0 MB needed"),
+        (Purpose::Staging, "the staging: 6.0 MB needed"),
+    ] {
+        let said = refuse_allocation(purpose, 6_000_000, &schedule, &memory).to_string();
+        assert!(said.starts_with(words) && said.contains("allows 5.0 MB in one allocation"), "{said}");
+    }
+}
+
+#[test]
+fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
+    let schedule = schedule(&mut Dice(1));
+    let total: u64 = Plan::wanted(&schedule, 0).iter().map(|w| w.1).sum();
+    let said = |missing: u64, pooled: bool| {
+        let available = total - missing;
+        let heap = Heap { name: "VRAM".into(), available, reserved: 0, device_local: true, host_visible: true };
+        let pool = pooled.then_some(Pool { vram: available, gtt: 0, gtt_used: 0, system: 0 });
+        let heaps = vec![Heap { available: if pooled { total } else { available }, ..heap }];
+        let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool };
+        Plan::place(&schedule, &memory, 0).unwrap_err().to_string()
+    };
+    let words = [format!("needs {total} B"), format!("{} B in VRAM", total - 1)];
+    assert!(words.iter().all(|w| said(1, false).contains(w)), "{}", said(1, false));
+    let words = [format!("needs {total} B"), format!("{} B together", total - 1)];
+    assert!(words.iter().all(|w| said(1, true).contains(w)), "{}", said(1, true));
+    let words = [format!("needs {}", bytes(total)), format!("{} in VRAM", bytes(total / 2))];
+    assert!(words.iter().all(|w| said(total - total / 2, false).contains(w)), "{}", said(total - total / 2, false));
 }
 
 /// As on the machines of tests/machines, whose amdgpu answers and whose RADV divides the sum by its own rule.

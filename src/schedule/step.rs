@@ -176,7 +176,7 @@ pub enum Op {
         /// `[rows, weight.rows]`.
         out: Slot,
     },
-    /// For each head of `x[r]`: RMSNorm over the head, then RoPE at position[r]; in place.
+    /// For each head of `x[r]`: RMSNorm over the head, then RoPE at `position[r]`; in place.
     HeadNormRope {
         /// `[rows, heads * head_dim]`, head-major.
         x: Slot,
@@ -189,7 +189,7 @@ pub enum Op {
         /// Heads side by side in `x`.
         heads: usize,
     },
-    /// Stores `k[r]` and `v[r]` at position[r] of sequence[r].
+    /// Stores `k[r]` and `v[r]` at `position[r]` of `sequence[r]`.
     KvWrite {
         /// `[rows, kv_heads * head_dim]`, normed and rotated.
         k: Slot,
@@ -198,7 +198,7 @@ pub enum Op {
         /// Where they go.
         ring: Ring,
     },
-    /// `out[r] = softmax(q[r] · K * scale) V` per head over the visible positions of sequence[r], up to position[r].
+    /// `out[r] = softmax(q[r] · K * scale) V` per head over the visible positions of `sequence[r]`, up to `position[r]`.
     Attend {
         /// `[rows, heads * head_dim]`.
         q: Slot,

@@ -145,7 +145,7 @@ pub fn array(node: &Node) -> Result<Array> {
 /// Its clocks.
 ///
 /// # Errors
-/// As [`array`].
+/// As [`array()`].
 pub fn clocks(node: &Node) -> Result<Clocks> {
     let answer = info(node, "ask for the NPU's clocks", b::DRM_AMDXDNA_QUERY_CLOCK_METADATA)?;
     // SAFETY: integers alone.
@@ -156,7 +156,7 @@ pub fn clocks(node: &Node) -> Result<Clocks> {
 /// Its sensors, without those that say nothing now.
 ///
 /// # Errors
-/// EOPNOTSUPP: this driver reads none. Otherwise as [`array`].
+/// EOPNOTSUPP: this driver reads none. Otherwise as [`array()`].
 pub fn sensors(node: &Node) -> Result<Vec<Sensor>> {
     let answer = info(node, "read the NPU's sensors", b::DRM_AMDXDNA_QUERY_SENSORS)?;
     // SAFETY: integers alone.
@@ -174,7 +174,7 @@ pub fn sensors(node: &Node) -> Result<Vec<Sensor>> {
 /// Its firmware's version: major, minor, patch, build.
 ///
 /// # Errors
-/// As [`array`].
+/// As [`array()`].
 pub fn firmware(node: &Node) -> Result<[u32; 4]> {
     let answer = info(node, "ask for the NPU's firmware", b::DRM_AMDXDNA_QUERY_FIRMWARE_VERSION)?;
     // SAFETY: integers alone.
@@ -185,7 +185,7 @@ pub fn firmware(node: &Node) -> Result<[u32; 4]> {
 /// Its power mode's name.
 ///
 /// # Errors
-/// As [`array`].
+/// As [`array()`].
 pub fn power_mode(node: &Node) -> Result<String> {
     let answer = info(node, "ask for the NPU's power mode", b::DRM_AMDXDNA_GET_POWER_MODE)?;
     // SAFETY: integers alone.
@@ -197,7 +197,7 @@ pub fn power_mode(node: &Node) -> Result<String> {
 /// What holds columns of it: of all processes for root, else of one's own.
 ///
 /// # Errors
-/// EPERM, EACCES: the driver shows them to root alone. Otherwise as [`array`].
+/// EPERM, EACCES: the driver shows them to root alone. Otherwise as [`array()`].
 pub fn contexts(node: &Node) -> Result<Vec<Context>> {
     let what = "list the NPU's contexts";
     let element = size_of::<b::amdxdna_drm_hwctx_entry>();
@@ -239,7 +239,7 @@ pub fn columns_held(contexts: &[Context]) -> u64 {
 /// The last error that the array reported by itself, if there was one.
 ///
 /// # Errors
-/// EINVAL, ENOTTY: an older driver. Otherwise as [`array`].
+/// EINVAL, ENOTTY: an older driver. Otherwise as [`array()`].
 pub fn last_error(node: &Node) -> Result<Option<AsyncError>> {
     let size = size_of::<b::amdxdna_async_error>();
     let (answer, _) = array_of(node, "ask for the NPU's last error", b::DRM_AMDXDNA_HW_LAST_ASYNC_ERR, size, 1)?;

@@ -8,7 +8,7 @@ pub mod view;
 
 use crate::machine::files::{Files, Reading};
 use crate::machine::nodes::{Node, Nvidia, gfx_name};
-use crate::status::{self, Status};
+use crate::status::{self, Environment, Status};
 use crate::sys::amdgpu::{self, Sensor};
 use crate::sys::{self, Failure, amdxdna, drm};
 use clients::Client;
@@ -134,6 +134,7 @@ pub struct Sample {
 /// Takes samples, and remembers what rates are made of.
 pub struct Sampler {
     files: Files,
+    environment: Environment,
     /// Devices that are asked, by their path. They stay open: amdgpu makes an address space for every descriptor, and amdxdna
     /// binds the process's.
     open: HashMap<String, drm::Node>,
@@ -145,10 +146,11 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler of a machine.
-    pub fn new(files: Files) -> Sampler {
+    /// A sampler of a machine, in an environment that says where Kilns report.
+    pub fn new(files: Files, environment: Environment) -> Sampler {
         Sampler {
             files,
+            environment,
             open: HashMap::new(),
             columns: HashMap::new(),
             last: None,
@@ -176,7 +178,7 @@ impl Sampler {
         self.engine_ns = clients.into_iter().map(|c| ((c.slot, c.id), c.engine_ns)).collect();
         let npus: Vec<NpuSample> =
             accelerators.iter().filter(|n| n.is_amdxdna()).map(|node| self.sample_npu(node, seconds)).collect();
-        let kilns = with_energy(status::read_all(&self.files), &gpus);
+        let kilns = with_energy(status::read_all(&self.files, &self.environment), &gpus);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         Sample { time, gpus, npus, kilns }
     }

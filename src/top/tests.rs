@@ -3,6 +3,7 @@
 use super::{Sampler, view};
 use crate::machine::files::{Files, is_obeyed};
 use crate::probe::testing::{Machine, all_files};
+use crate::status::Environment;
 use crate::sys::bindings as b;
 use crate::sys::fake::{AMDGPU_INFO, Fake, XDNA_ARRAY, XDNA_INFO, bytes};
 use nix::errno::Errno;
@@ -20,6 +21,7 @@ fn put_process(files: &Files, engine_ns: u64) {
     };
     put("/proc/77/fdinfo/5", &CLIENT.replace("1000000", &engine_ns.to_string()));
     put("/proc/77/comm", "kiln\n");
+    put("/proc/77/status", &format!("Uid:\t0\t{}\t0\t0\n", nix::unistd::geteuid()));
     put("/proc/77/stat", &format!("77 (kiln) S {} 900 0", vec!["1"; 18].join(" ")));
     put(
         "/run/kiln/77.json",
@@ -28,6 +30,11 @@ fn put_process(files: &Files, engine_ns: u64) {
     let fd = files.at("/proc/77/fd/5");
     fs::create_dir_all(fd.parent().unwrap()).unwrap();
     let _ = std::os::unix::fs::symlink("/dev/dri/renderD128", fd);
+}
+
+/// A sampler that knows nothing of the environment that the test runs in.
+fn sampler_of(files: &Files) -> Sampler {
+    Sampler::new(files.clone(), Environment::default())
 }
 
 fn text(sampler: &mut Sampler) -> String {
@@ -44,7 +51,7 @@ fn a_whole_machine_is_shown_with_its_processes_contexts_and_energy() {
     let mut machine = Machine::new("8945hs");
     let _drivers = machine.drive();
     put_process(&machine.files, 1_000_000);
-    let mut sampler = Sampler::new(machine.files.clone());
+    let mut sampler = sampler_of(&machine.files);
     let first = sampler.sample();
     let gpu = &first.gpus[0];
     assert_eq!(gpu.name, "renderD128 gfx1103");
@@ -98,7 +105,7 @@ fn a_whole_machine_is_shown_with_its_processes_contexts_and_energy() {
 fn a_device_that_goes_away_says_so_and_comes_back() {
     let machine = Machine::new("8945hs");
     let drivers = machine.drive();
-    let mut sampler = Sampler::new(machine.files.clone());
+    let mut sampler = sampler_of(&machine.files);
     assert!(sampler.sample().gpus[0].fault.is_none());
     // Lost: its files answer nothing, and so do its drivers.
     let device = machine.files.at("/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0");
@@ -136,7 +143,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
         |mhz: u32| unknown.clone().with(AMDGPU_INFO, b::AMDGPU_INFO_SENSOR, b::AMDGPU_INFO_SENSOR_GFX_MCLK, bytes(mhz));
     machine.gpu = clock(2400);
     let drivers = machine.drive();
-    let mut sampler = Sampler::new(machine.files.clone());
+    let mut sampler = Sampler::new(machine.files.clone(), Environment::default());
     let mut sample = || {
         let sample = sampler.sample();
         (sample.gpus[0].memory_mhz, sample.npus[0].columns, sample.npus[0].columns_used)
@@ -177,7 +184,7 @@ fn whatever_the_files_hold_a_sample_is_taken() {
     let machine = Machine::new("8060s");
     let _drivers = machine.drive();
     put_process(&machine.files, 5);
-    let mut sampler = Sampler::new(machine.files.clone());
+    let mut sampler = sampler_of(&machine.files);
     for path in all_files(machine.dir.path()) {
         if path.starts_with(machine.dir.path().join("dev")) {
             continue;
@@ -200,7 +207,7 @@ fn two_gpus_make_no_energy_per_token_and_one_of_another_driver_is_named() {
     let other = machine.files.at("/sys/class/drm/renderD129/device/uevent");
     fs::create_dir_all(other.parent().unwrap()).unwrap();
     fs::write(other, "DRIVER=nvidia\nPCI_SLOT_NAME=0000:01:00.0\n").unwrap();
-    let sample = Sampler::new(machine.files.clone()).sample();
+    let sample = sampler_of(&machine.files).sample();
     assert_eq!(sample.gpus.len(), 2);
     assert!(sample.gpus[1].fault.as_deref().unwrap().contains("nvidia-smi"), "{sample:?}");
     assert_eq!(sample.kilns[0].joules_per_token, None);
@@ -241,7 +248,7 @@ fn a_gpu_of_nvidias_driver_is_named_however_little_of_it_is_seen() {
         if on_bus {
             by_bus(&files);
         }
-        let mut sampler = Sampler::new(files.clone());
+        let mut sampler = sampler_of(&files);
         let sample = sampler.sample();
         let names: Vec<&str> = sample.gpus.iter().map(|g| g.name.as_str()).collect();
         assert_eq!((names, sample.gpus[0].busy), (vec![name], None));

@@ -1,0 +1,273 @@
+//! Reports of processes that live, that are gone, and that lie; in directories that hold whatever a user puts there.
+
+use super::*;
+use std::os::unix::fs::symlink;
+
+/// A machine of which there is nothing but what a test puts there.
+struct Fake {
+    files: Files,
+    _root: tempfile::TempDir,
+    uid: u32,
+}
+
+impl Fake {
+    fn new() -> Fake {
+        let root = tempfile::tempdir().unwrap();
+        Fake { files: Files::under(root.path()), _root: root, uid: nix::unistd::geteuid().as_raw() }
+    }
+
+    fn put(&self, path: &str, text: impl AsRef<[u8]>) {
+        let at = self.files.at(path);
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::fs::write(at, text).unwrap();
+    }
+
+    /// A process of the user `uid`.
+    fn run(&self, pid: u32, uid: u32) {
+        self.put(&format!("/proc/{pid}/stat"), format!("{pid} (ki) ln) S {} 500 0", vec!["1"; 18].join(" ")));
+        self.put(&format!("/proc/{pid}/status"), format!("Name:\tkiln\nUid:\t9\t{uid}\t9\t9\nGid:\t9\t9\t9\t9\n"));
+    }
+
+    /// A process of this user's that reports in `directory`.
+    fn report(&self, directory: &str, pid: u32) {
+        self.run(pid, self.uid);
+        self.put(&format!("{directory}/{pid}.json"), format!(r#"{{"pid":{pid},"started":500}}"#));
+    }
+
+    fn seen(&self, environment: &Environment) -> Vec<u32> {
+        read_all(&self.files, environment).iter().map(|s| s.pid).collect()
+    }
+}
+
+fn environment(chosen: Option<&str>, service: Option<&str>, session: Option<&str>) -> Environment {
+    let [chosen, service, session] = [chosen, service, session].map(|d| d.map(PathBuf::from));
+    Environment { chosen, service, session }
+}
+
+#[test]
+fn a_process_reports_while_it_runs_and_is_gone_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap().to_owned();
+    let files = Files::system();
+    // A dead process's file is cleared away, and something else's is not. No process has this number.
+    std::fs::write(dir.path().join("4194305.json"), r#"{"pid":4194305}"#).unwrap();
+    std::fs::write(dir.path().join("notes"), "").unwrap();
+    let reporter = Reporter::start_in(dir.path(), "run", "demo", "a device").unwrap();
+    let own = dir.path().join(format!("{}.json", std::process::id()));
+    assert!(own.exists() && dir.path().join("notes").exists() && !dir.path().join("4194305.json").exists());
+    let one = || read_directory(&files, &path).pop().unwrap();
+    let before = one();
+    assert_eq!((before.command.as_str(), before.model.as_str(), before.pid), ("run", "demo", std::process::id()));
+    count_pass(3, Some(HeadRows { first: 0, count: 3 }));
+    count_pass(512, Some(HeadRows { first: 511, count: 1 }));
+    count_pass(512, None);
+    set_queue(7);
+    // Other tests of this process run passes too.
+    let is_told =
+        |s: &Status| s.queue == 7 && s.decoded >= before.decoded + 3 && s.prefilled >= before.prefilled + 1024;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_told(&one()) {
+        assert!(Instant::now() < deadline, "{:?}", one());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(reporter);
+    assert_eq!(files.list(&path).unwrap(), ["notes"]);
+}
+
+/// However long it is between two reports: the window always has the last two.
+#[test]
+fn rates_are_of_what_was_counted_since_the_window_began() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.json");
+    let mut meter = Meter { status: Status::default(), past: Vec::new() };
+    let report = |meter: &mut Meter| {
+        meter.write(&file).unwrap();
+        serde_json::from_slice::<Status>(&std::fs::read(&file).unwrap()).unwrap()
+    };
+    let first = report(&mut meter);
+    assert_eq!((first.decode_tokens_s, first.prefill_tokens_s), (0.0, 0.0));
+    // As if that had been longer ago than the window is long.
+    meter.past[0].0 = meter.past[0].0.checked_sub(2 * WINDOW).unwrap();
+    count_pass(3, Some(HeadRows { first: 0, count: 3 }));
+    count_pass(512, None);
+    let second = report(&mut meter);
+    assert!(second.decode_tokens_s > 0.0 && second.prefill_tokens_s > 0.0, "{second:?}");
+}
+
+/// The directory may be any that the user named, with whatever lies there.
+#[test]
+fn only_what_a_dead_kiln_left_is_cleared_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let put = |name: &str, text: &str| std::fs::write(at(name), text).unwrap();
+    let own = std::process::id();
+    let own_started = started(&Files::system(), own).unwrap();
+    // Another process, which ends with its input.
+    let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let alive = child.id();
+    let alive_started = started(&Files::system(), alive).unwrap();
+    put("4194305.json", r#"{"pid":4194305,"started":5,"command":"run"}"#);
+    put("4194305.next", "");
+    put("4194306.next", r#"{"pid":4194306,"started":5}"#);
+    // Numbers that another process has now.
+    put(&format!("{own}.json"), &format!(r#"{{"pid":{own},"started":{}}}"#, own_started - 1));
+    put(&format!("{own}.next"), "");
+    put("elsewhere", r#"{"pid":4194307}"#);
+    let kept = [
+        ("999999.pdf", "a document"),
+        ("4194305.txt", "notes"),
+        ("4194305.json.bak", r#"{"pid":4194305}"#),
+        ("04194305.json", r#"{"pid":4194305}"#),
+        ("+4194305.json", r#"{"pid":4194305}"#),
+        ("4194308.json", r#"{"invoice":7}"#),
+        ("4194309.json", ""),
+        ("4194310.json", "[1, 2]"),
+        ("4194311.next", "chapter 2"),
+        ("4194312.json", r#"{"pid":4194305}"#),
+        ("4294967296.json", r#"{"pid":4294967296}"#),
+        (&format!("{alive}.json"), &format!(r#"{{"pid":{alive},"started":{alive_started}}}"#)),
+        (&format!("{alive}.next"), ""),
+    ];
+    kept.iter().for_each(|(name, text)| put(name, text));
+    put("4194313.json", &format!(r#"{{"pid":4194313,"later":"{}"}}"#, "x".repeat(MAX_BYTES as usize)));
+    std::fs::create_dir(at("4194314.json")).unwrap();
+    symlink("elsewhere", at("4194307.json")).unwrap();
+    nix::unistd::mkfifo(&at("4194315.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    prepare(dir.path()).unwrap();
+    let mut names: Vec<String> = kept.iter().map(|(name, _)| name.to_string()).collect();
+    names.extend(["elsewhere", "4194307.json", "4194313.json", "4194314.json", "4194315.json"].map(String::from));
+    let mut left: Vec<String> =
+        std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    left.sort();
+    assert_eq!(left, names);
+    kept.iter().for_each(|(name, text)| assert_eq!(std::fs::read_to_string(at(name)).unwrap(), *text));
+    assert!(read(&at("999999.pdf"), nix::unistd::geteuid().as_raw() + 1).is_none(), "another user's");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+/// A process whose number a file of the user's has by chance does without a report.
+#[test]
+fn nothing_of_the_users_is_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = |suffix: &str| dir.path().join(format!("{}.{suffix}", std::process::id()));
+    std::fs::write(dir.path().join("letter"), "text").unwrap();
+    for (suffix, start) in [("json", false), ("next", false), ("txt", true)] {
+        symlink("letter", name(suffix)).unwrap();
+        assert_eq!(Reporter::start_in(dir.path(), "run", "demo", "a device").is_ok(), start, "{suffix}");
+        assert_eq!(std::fs::read_link(name(suffix)).unwrap(), Path::new("letter"));
+        assert_eq!(std::fs::read(dir.path().join("letter")).unwrap(), b"text");
+        std::fs::remove_file(name(suffix)).unwrap();
+    }
+}
+
+#[test]
+fn a_chosen_directory_is_the_only_one() {
+    let fake = Fake::new();
+    let places = ["/run/kiln", "/run/user/1000/kiln", "/run/kiosk/kiln", "/session/kiln", "/chosen"];
+    (10..).zip(places).for_each(|(pid, place)| fake.report(place, pid));
+    fake.report(&format!("/tmp/kiln-{}", fake.uid), 15);
+    let seen = |chosen, session| fake.seen(&environment(chosen, None, session));
+    assert_eq!(seen(None, None), [10, 11, 12, 15]);
+    assert_eq!(seen(None, Some("/session")), [10, 11, 12, 13, 15]);
+    assert_eq!(seen(None, Some("/run/user/1000")), [10, 11, 12, 15]);
+    assert_eq!(seen(Some("/chosen"), Some("/session")), [14]);
+    assert!(seen(Some("/none"), None).is_empty());
+    symlink("user", fake.files.at("/run/also")).unwrap();
+    assert_eq!(seen(None, Some("/run/also/1000")), [10, 11, 12, 15], "each once");
+}
+
+/// As a unit of systemd's with `User=` does: without a session, and perhaps with a /tmp that nobody else sees.
+#[test]
+fn a_process_without_a_session_reports_where_top_looks() {
+    let own = |chosen, service, session, uid| environment(chosen, service, session).own(uid);
+    let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
+    assert_eq!(own(None, None, None, 990), paths(&["/tmp/kiln-990"]));
+    assert_eq!(own(None, Some("/run/kiosk"), None, 990), paths(&["/run/kiosk/kiln", "/tmp/kiln-990"]));
+    assert_eq!(own(None, None, None, 0), paths(&["/run/kiln", "/tmp/kiln-0"]));
+    let session = Some("/run/user/990");
+    assert_eq!(own(None, None, session, 990), paths(&["/run/user/990/kiln", "/tmp/kiln-990"]));
+    let unit = Some("/run/user/990/kiosk");
+    assert_eq!(own(None, unit, session, 990), paths(&["/run/user/990/kiln", "/tmp/kiln-990"]));
+    assert_eq!(own(Some("/chosen"), unit, session, 0), paths(&["/chosen"]));
+
+    let fake = Fake::new();
+    fake.report("/run/kiosk/kiln", 10);
+    fake.report("/run/kiln/kiln", 11);
+    fake.report(&format!("/tmp/kiln-{}", fake.uid), 12);
+    assert_eq!(fake.seen(&Environment::default()), [10, 11, 12]);
+}
+
+#[test]
+fn a_user_speaks_of_processes_of_that_users_alone() {
+    let fake = Fake::new();
+    let (uid, other) = (fake.uid, fake.uid + 1);
+    // A directory that another user's would be, and a process that is another user's.
+    fake.report(&format!("/tmp/kiln-{other}"), 10);
+    fake.report(&format!("/tmp/kiln-{uid}"), 11);
+    fake.run(11, other);
+    fake.report("/tmp/kiln-0x", 12);
+    fake.report(&format!("/tmp/kiln-0{uid}"), 13);
+    fake.report(&format!("/tmp/kiln-{uid}"), 14);
+    std::fs::remove_file(fake.files.at("/proc/14/status")).unwrap();
+    assert!(fake.seen(&Environment::default()).is_empty());
+    fake.run(11, uid);
+    assert_eq!(fake.seen(&Environment::default()), [11]);
+    // A link to a directory is none, nor is a file.
+    let own = fake.files.at(&format!("/tmp/kiln-{uid}"));
+    std::fs::rename(&own, fake.files.at("/tmp/elsewhere")).unwrap();
+    symlink("elsewhere", &own).unwrap();
+    assert!(fake.seen(&Environment::default()).is_empty());
+    std::fs::remove_file(&own).unwrap();
+    std::fs::write(&own, "").unwrap();
+    assert!(fake.seen(&Environment::default()).is_empty());
+}
+
+#[test]
+fn whatever_lies_in_a_users_directory_the_rest_is_read() {
+    let fake = Fake::new();
+    let directory = format!("/tmp/kiln-{}", fake.uid);
+    let at = |name: &str| fake.files.at(&format!("{directory}/{name}"));
+    let good = |pid: u32, more: &str| format!(r#"{{"pid":{pid},"started":500{more}}}"#);
+    (10..30).for_each(|pid| fake.run(pid, fake.uid));
+    fake.report(&directory, 10);
+    fake.put(&format!("{directory}/11.json"), good(11, &format!(r#","later":"{}""#, "x".repeat(MAX_BYTES as usize))));
+    fake.put(&format!("{directory}/12.json"), good(12, &format!(r#","later":{}"#, "[".repeat(10_000))));
+    fake.put(&format!("{directory}/13.json"), b"\xff\x00\x1b[31m");
+    fake.put("/home/14.json", good(14, ""));
+    symlink(fake.files.at("/home/14.json"), at("14.json")).unwrap();
+    symlink("15.json", at("15.json")).unwrap();
+    symlink("/dev/zero", at("16.json")).unwrap();
+    nix::unistd::mkfifo(&at("17.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::fs::create_dir(at("18.json")).unwrap();
+    std::fs::File::create(at("20.json")).unwrap().set_len(1 << 30).unwrap();
+    fake.put(&format!("{directory}/021.json"), good(21, ""));
+    (1_000_000..1_003_000).for_each(|pid| fake.put(&format!("{directory}/{pid}.json"), ""));
+    assert_eq!(fake.seen(&Environment::default()), [10]);
+}
+
+#[test]
+fn files_of_dead_processes_and_files_that_lie_are_ignored() {
+    let fake = Fake::new();
+    let files = &fake.files;
+    fake.run(10, fake.uid);
+    let good = r#"{"pid":10,"started":500,"command":"run","decode_tokens_s":3.3,"later":[1]}"#;
+    fake.put("/run/kiln/10.json", good);
+    let all = read_directory(files, "/run/kiln");
+    assert_eq!((all.len(), all[0].decode_tokens_s), (1, 3.3));
+    for (name, text) in [
+        ("10.json", good.replace("500", "499")),
+        ("10.json", good.replace("\"pid\":10", "\"pid\":11")),
+        ("11.json", good.to_owned()),
+        ("10.json", good.replace("3.3", "-1")),
+        ("10.json", "{\"pid\":".into()),
+        ("10.json", "\u{0}".into()),
+        ("10.json", String::new()),
+        ("10.next", good.to_owned()),
+    ] {
+        std::fs::remove_dir_all(files.at("/run/kiln")).unwrap();
+        fake.put(&format!("/run/kiln/{name}"), &text);
+        assert_eq!(read_directory(files, "/run/kiln"), [], "{name}: {text}");
+    }
+}
