@@ -181,7 +181,7 @@ pub fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
         Device::Auto => match Gpu::open(Choice::Best) {
             Ok(gpu) => gpu,
             // Who asks for validation wants a Vulkan device or to know why not.
-            Err(e) if gpu::device::validation_wanted() => return Err(e),
+            Err(e) if gpu::instance::validation_wanted() => return Err(e),
             Err(e) => {
                 log::warn!("running on the CPU reference executor: {e}");
                 return Ok(None);

@@ -65,7 +65,7 @@ fn logits_on_an_imported_arena_are_the_same_bits() {
             assert!(run(executor.as_mut()) == want, "imported from {}", allocator.name);
         }
     }
-    assert_eq!(kiln::gpu::device::validation_messages(), 0, "the validation layer reported something");
+    assert_eq!(kiln::gpu::instance::validation_messages(), 0, "the validation layer reported something");
 }
 
 thread_local! {

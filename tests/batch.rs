@@ -133,7 +133,7 @@ fn a_batch_chooses_what_its_sequences_choose_alone() {
             check_greedy(Kernels::Bytes, KvType::F16, f16);
         }
     }
-    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
 }
 
 /// In passes of one kind, whatever the other rows are and wherever its own is.

@@ -60,7 +60,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        assert_eq!(kiln::gpu::device::validation_messages(), 0);
+        assert_eq!(kiln::gpu::instance::validation_messages(), 0);
     }
 }
 

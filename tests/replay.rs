@@ -67,7 +67,7 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     }
     let after = counts();
     assert_eq!(after, before, "[heap allocations, recordings, pipelines] during 40 decode passes");
-    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
 }
 
 #[test]

@@ -240,7 +240,7 @@ fn an_altered_operand_changes_both_executors_alike() {
             assert!(apart < tolerance, "{what}, {kernels:?}: the executors are {apart} apart");
         }
     }
-    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
 }
 
 /// Alters the `n`-th op (from 0) that `change` takes.

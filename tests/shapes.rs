@@ -124,7 +124,7 @@ fn odd_shapes_agree_on_both_executors() {
             }
         }
     }
-    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
 }
 
 #[test]

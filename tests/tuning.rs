@@ -86,5 +86,5 @@ fn what_was_measured_is_read_at_the_next_load_if_this_device_can_run_it() {
     fs::remove_file(file).unwrap();
     fs::create_dir(file).unwrap();
     check("a file that can be neither read nor written", true);
-    assert_eq!(kiln::gpu::device::validation_messages(), 0);
+    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
 }

@@ -1,33 +1,16 @@
-//! The Vulkan device: loader, choice of device, queue, and what Kiln needs to know of it.
+//! The Vulkan device: which one, its queue, and what Kiln needs to know of it.
 
 use super::dispatch::MAX_WORKGROUP;
 use super::external::{DmaBufs, Sharing};
 use super::fence::SyncFiles;
 use super::inspect::{Inspector, check_inspectable};
+use super::instance::Instance;
 use super::matrix;
 use crate::machine::files::plain;
 use crate::{Error, Result};
 use ash::vk;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// Environment variable that asks for the Khronos validation layer; what it reports is logged and counted.
-pub const VALIDATION_VARIABLE: &str = "KILN_VALIDATION";
-const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
-
-static VALIDATION_MESSAGES: AtomicU64 = AtomicU64::new(0);
-
-/// Warnings and errors that the validation layer has reported to this process.
-pub fn validation_messages() -> u64 {
-    VALIDATION_MESSAGES.load(Ordering::Relaxed)
-}
-
-/// Whether the environment asks for validation.
-pub fn validation_wanted() -> bool {
-    std::env::var_os(VALIDATION_VARIABLE).is_some_and(|v| v == "1")
-}
+use std::ffi::CStr;
 
 /// Which Vulkan device to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,9 +70,7 @@ impl Clock {
 
 /// An open device with one queue for compute and transfers.
 pub struct Gpu {
-    _entry: ash::Entry,
-    instance: ash::Instance,
-    messenger: Option<(ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
+    instance: Instance,
     /// The physical device.
     pub physical: vk::PhysicalDevice,
     /// The logical device's functions.
@@ -127,84 +108,6 @@ pub fn failure(what: &str) -> impl FnOnce(vk::Result) -> Error + '_ {
         };
         Error::device(format!("Vulkan failed to {what}: {r}"), remedy)
     }
-}
-
-pub(super) fn load_entry() -> Result<ash::Entry> {
-    static LOADED: OnceLock<ash::Entry> = OnceLock::new();
-    if let Some(entry) = LOADED.get() {
-        return Ok(entry.clone());
-    }
-    // SAFETY: loading libvulkan runs its initialisers; it is the system's own loader.
-    let entry = unsafe { ash::Entry::load() }.map_err(|e| {
-        Error::device(
-            format!("no Vulkan loader: {e}"),
-            "install libvulkan1 and a driver (mesa-vulkan-drivers on Debian), or use `--device cpu`",
-        )
-    })?;
-    Ok(LOADED.get_or_init(|| entry).clone())
-}
-
-unsafe extern "system" fn on_message(
-    severity: vk::DebugUtilsMessageSeverityFlagsEXT,
-    _types: vk::DebugUtilsMessageTypeFlagsEXT,
-    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
-    _user: *mut std::ffi::c_void,
-) -> vk::Bool32 {
-    // SAFETY: the layer passes a valid structure whose message is null or a C string.
-    let message = unsafe { data.as_ref().and_then(|d| d.message_as_c_str()) };
-    VALIDATION_MESSAGES.fetch_add(1, Ordering::Relaxed);
-    let text = message.map(CStr::to_string_lossy).unwrap_or_default();
-    log::error!("Vulkan validation ({severity:?}): {text}");
-    vk::FALSE
-}
-
-pub(super) type Messenger = (ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT);
-
-pub(super) fn create_instance(entry: &ash::Entry) -> Result<(ash::Instance, Option<Messenger>)> {
-    let validate = validation_wanted();
-    let app = vk::ApplicationInfo::default().application_name(c"kiln").api_version(vk::API_VERSION_1_3);
-    let mut layers: Vec<*const c_char> = Vec::new();
-    let mut extensions: Vec<*const c_char> = Vec::new();
-    if validate {
-        layers.push(VALIDATION_LAYER.as_ptr());
-        extensions.push(ash::ext::debug_utils::NAME.as_ptr());
-    }
-    let info = vk::InstanceCreateInfo::default()
-        .application_info(&app)
-        .enabled_layer_names(&layers)
-        .enabled_extension_names(&extensions);
-    // SAFETY: the structures and the strings that they point to live through the call.
-    let instance = unsafe { entry.create_instance(&info, None) }.map_err(|r| match r {
-        vk::Result::ERROR_LAYER_NOT_PRESENT => Error::device(
-            format!("{VALIDATION_VARIABLE}=1 asks for the Vulkan validation layer, which is not installed"),
-            "install vulkan-validationlayers or unset the variable",
-        ),
-        vk::Result::ERROR_INCOMPATIBLE_DRIVER => Error::device(
-            "the Vulkan loader finds no driver",
-            "install one (mesa-vulkan-drivers on Debian), or use `--device cpu`",
-        ),
-        r => failure("create an instance")(r),
-    })?;
-    let messenger = validate.then(|| create_messenger(entry, &instance)).transpose();
-    match messenger {
-        Ok(messenger) => Ok((instance, messenger)),
-        Err(e) => {
-            destroy_instance(&instance, None);
-            Err(e)
-        }
-    }
-}
-
-fn create_messenger(entry: &ash::Entry, instance: &ash::Instance) -> Result<Messenger> {
-    let utils = ash::ext::debug_utils::Instance::new(entry, instance);
-    let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
-        .message_severity(vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR)
-        .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE)
-        .pfn_user_callback(Some(on_message));
-    // SAFETY: the callback has the required signature and touches only statics.
-    let messenger = unsafe { utils.create_debug_utils_messenger(&info, None) }
-        .map_err(failure("listen to the validation layer"))?;
-    Ok((utils, messenger))
 }
 
 /// The features that every kernel may use; a device lacks some: their names.
@@ -277,9 +180,8 @@ pub(super) fn unfit(
     compute_family(instance, physical).is_none().then(|| "has no compute queue".into())
 }
 
-fn choose(instance: &ash::Instance, choice: Choice) -> Result<vk::PhysicalDevice> {
-    // SAFETY: the instance is alive.
-    let devices = unsafe { instance.enumerate_physical_devices() }.map_err(failure("list devices"))?;
+fn choose(instance: &Instance, choice: Choice) -> Result<vk::PhysicalDevice> {
+    let (devices, instance) = (instance.devices()?, &instance.functions);
     let describe = |d: vk::PhysicalDevice| {
         // SAFETY: `d` comes from this instance.
         let p = unsafe { instance.get_physical_device_properties(d) };
@@ -390,16 +292,12 @@ impl Gpu {
 
     /// With `inspect`, opens it so that [`super::inspect`] can ask what was compiled.
     pub(super) fn open_as(choice: Choice, inspect: bool) -> Result<Gpu> {
-        let entry = load_entry()?;
-        let (instance, messenger) = create_instance(&entry)?;
-        // From here on the instance is destroyed with the guard, whatever fails.
-        let mut guard = InstanceGuard { instance: Some(instance), messenger };
-        let instance = guard.instance.as_ref().ok_or_else(|| Error::device("no instance", "report this"))?;
-
-        let physical = choose(instance, choice)?;
+        let made = Instance::new()?;
+        let (entry, instance) = (&made.entry, &made.functions);
+        let physical = choose(&made, choice)?;
         let (family, timestamp_bits) = compute_family(instance, physical)
             .ok_or_else(|| Error::device("the device has no compute queue", "use `--device cpu`"))?;
-        let caps = read_caps(&entry, instance, physical, timestamp_bits)?;
+        let caps = read_caps(entry, instance, physical, timestamp_bits)?;
         // SAFETY: `physical` comes from this instance.
         let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
         let device = create_device(instance, physical, family, &caps, inspect)?;
@@ -408,12 +306,8 @@ impl Gpu {
         let dma_bufs = (caps.sharing != Sharing::default()).then(|| DmaBufs::new(instance, &device));
         // SAFETY: the family and index are those the device was created with.
         let queue = unsafe { device.get_device_queue(family, 0) };
-        let messenger = guard.messenger.take();
-        let instance = guard.instance.take().ok_or_else(|| Error::device("no instance", "report this"))?;
         Ok(Gpu {
-            _entry: entry,
-            instance,
-            messenger,
+            instance: made,
             physical,
             device,
             queue,
@@ -455,7 +349,7 @@ impl Gpu {
             p = p.push_next(&mut budget);
         }
         // SAFETY: `physical` comes from this instance; the budget structure is chained only where the extension is there.
-        unsafe { self.instance.get_physical_device_memory_properties2(self.physical, &mut p) };
+        unsafe { self.instance.functions.get_physical_device_memory_properties2(self.physical, &mut p) };
         let heaps = p.memory_properties;
         (0..heaps.memory_heap_count as usize)
             .map(|i| match self.caps.memory_budget {
@@ -463,34 +357,6 @@ impl Gpu {
                 false => heaps.memory_heaps[i].size,
             })
             .collect()
-    }
-}
-
-pub(super) struct InstanceGuard {
-    pub(super) instance: Option<ash::Instance>,
-    pub(super) messenger: Option<Messenger>,
-}
-
-impl Drop for InstanceGuard {
-    fn drop(&mut self) {
-        if let Some(instance) = &self.instance {
-            destroy_instance(instance, self.messenger.as_ref());
-        }
-    }
-}
-
-fn destroy_instance(instance: &ash::Instance, messenger: Option<&Messenger>) {
-    // SAFETY: nothing made from the instance is alive: the device is destroyed before, and both are owned by the caller.
-    unsafe {
-        if let Some((utils, messenger)) = messenger {
-            utils.destroy_debug_utils_messenger(*messenger, None);
-        }
-        // As long as there is an instance, drivers stay loaded: NVIDIA's (580) can be loaded some thirty times in a process.
-        // So the first one is kept until the process ends.
-        static KEPT: AtomicBool = AtomicBool::new(false);
-        if KEPT.swap(true, Ordering::Relaxed) {
-            instance.destroy_instance(None);
-        }
     }
 }
 
@@ -554,10 +420,9 @@ fn create_device(
 impl Drop for Gpu {
     fn drop(&mut self) {
         if self.hung.get() {
-            return;
+            return self.instance.abandon();
         }
         // SAFETY: everything made from the device holds an `Rc` of this and is gone by now.
         unsafe { self.device.destroy_device(None) };
-        destroy_instance(&self.instance, self.messenger.as_ref());
     }
 }

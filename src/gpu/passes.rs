@@ -6,6 +6,7 @@ use super::dispatch::{Addresses, Dispatch};
 use super::linear::Target;
 use super::lower::{Batch, Order, Tokens, lower};
 use super::memory::Buffer;
+use super::pace::{Pace, Reach};
 use super::pipelines::Pipelines;
 use super::record::Relay;
 use super::results::{Copy, Results, SLOTS};
@@ -80,45 +81,6 @@ impl Kind {
     /// Whether a pass of these rows is one submit.
     pub(super) fn is_whole(&self, rows: &[Row]) -> bool {
         self.per_submit(rows) >= self.segments.commands.len()
-    }
-}
-
-/// What a pass's time grows with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Reach {
-    rows: usize,
-    /// Positions before the deepest row's.
-    depth: usize,
-}
-
-impl Reach {
-    pub(super) fn of(rows: &[Row]) -> Reach {
-        Reach { rows: rows.len(), depth: rows.iter().map(|r| r.position as usize).max().unwrap_or(0) }
-    }
-}
-
-/// How many segments keep a submit within the budget, and of which passes that is known: a kind serves few rows and many,
-/// at any depth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Pace {
-    per_submit: usize,
-    timed: Reach,
-}
-
-/// How much deeper than one that was timed a pass may be: twice, and so many positions. The budget leaves room for that.
-const DEEPER: usize = 4096;
-
-impl Pace {
-    fn covers(&self, pass: Reach) -> bool {
-        self.per_submit > 0 && pass.rows <= self.timed.rows && pass.depth <= 2 * self.timed.depth + DEEPER
-    }
-
-    /// Takes what a pass that was timed says. One of fewer rows says nothing of more, except if even it was slow.
-    pub(super) fn learn(&mut self, pass: Reach, per_submit: usize) {
-        match self.covers(pass) && pass.rows < self.timed.rows {
-            true => self.per_submit = self.per_submit.min(per_submit),
-            false => *self = Pace { per_submit, timed: pass },
-        }
     }
 }
 
@@ -276,30 +238,4 @@ impl Baking<'_> {
 fn whole_pass<'a>(embed: &'a [Dispatch], layers: &'a [Vec<Dispatch>], head: &'a [Dispatch]) -> Vec<&'a [Dispatch]> {
     let head = (!head.is_empty()).then_some(head);
     [embed].into_iter().chain(layers.iter().map(Vec::as_slice)).chain(head).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{DEEPER, Pace, Reach};
-
-    #[test]
-    fn what_is_known_of_few_rows_says_nothing_of_many() {
-        let mut pace = Pace::default();
-        let reach = |rows, depth| Reach { rows, depth };
-        assert!(!pace.covers(reach(1, 0)), "nothing is known");
-        pace.learn(reach(65, 64), 62);
-        assert!(pace.covers(reach(65, 64)) && pace.covers(reach(2, DEEPER)));
-        assert!(!pace.covers(reach(66, 0)), "more rows");
-        assert!(!pace.covers(reach(65, 129 + DEEPER)), "far deeper");
-        pace.learn(reach(512, 511), 9);
-        assert!(pace.covers(reach(512, 511)) && pace.per_submit == 9);
-        pace.learn(reach(70, 100), 62);
-        assert_eq!((pace.per_submit, pace.timed), (9, reach(512, 511)), "fewer rows, quicker");
-        pace.learn(reach(70, 100), 4);
-        assert_eq!((pace.per_submit, pace.timed), (4, reach(512, 511)), "fewer rows, and slow all the same");
-        pace.learn(reach(70, 60_000), 2);
-        assert_eq!((pace.per_submit, pace.timed), (2, reach(70, 60_000)), "where nothing was known");
-        pace.learn(reach(70, 10), 62);
-        assert_eq!(pace.per_submit, 62, "shallow again");
-    }
 }

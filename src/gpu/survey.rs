@@ -1,10 +1,9 @@
 //! Every Vulkan device that the loader lists, fit for Kiln or not, as it describes itself.
 
-use super::device::{
-    Caps, InstanceGuard, compute_family, create_instance, failure, load_entry, name_of, read_caps, unfit,
-};
+use super::device::{Caps, compute_family, failure, name_of, read_caps, unfit};
+use super::instance::Instance;
 use super::matrix;
-use crate::{Error, Result};
+use crate::Result;
 use ash::vk;
 use std::ffi::CStr;
 
@@ -43,13 +42,9 @@ const OPTIONAL: [(&CStr, &str); 5] = [
 /// # Errors
 /// Device: no loader or no driver.
 pub fn list() -> Result<Vec<Listed>> {
-    let entry = load_entry()?;
-    let (instance, messenger) = create_instance(&entry)?;
-    let guard = InstanceGuard { instance: Some(instance), messenger };
-    let instance = guard.instance.as_ref().ok_or_else(|| Error::device("no instance", "report this"))?;
-    // SAFETY: the instance is alive.
-    let devices = unsafe { instance.enumerate_physical_devices() }.map_err(failure("list devices"))?;
-    devices.into_iter().map(|d| describe(&entry, instance, d)).collect()
+    let instance = Instance::new()?;
+    let describe = |d| describe(&instance.entry, &instance.functions, d);
+    instance.devices()?.into_iter().map(describe).collect()
 }
 
 fn describe(entry: &ash::Entry, instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Listed> {

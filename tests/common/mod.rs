@@ -83,9 +83,9 @@ pub fn listen() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let _ = env_logger::builder().is_test(true).try_init();
-        if std::env::var_os(kiln::gpu::device::VALIDATION_VARIABLE).is_none() {
+        if std::env::var_os(kiln::gpu::instance::VALIDATION_VARIABLE).is_none() {
             // SAFETY: `Once` runs this before any test of this process opens a device.
-            unsafe { std::env::set_var(kiln::gpu::device::VALIDATION_VARIABLE, "1") };
+            unsafe { std::env::set_var(kiln::gpu::instance::VALIDATION_VARIABLE, "1") };
         }
     });
 }

@@ -1,0 +1,71 @@
+//! How much of a pass goes into one submit, so that none keeps the device busy for longer than the budget.
+
+use crate::executor::Row;
+
+/// What a pass's time grows with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Reach {
+    rows: usize,
+    /// Positions before the deepest row's.
+    depth: usize,
+}
+
+impl Reach {
+    /// Of a pass of these rows.
+    pub(super) fn of(rows: &[Row]) -> Reach {
+        Reach { rows: rows.len(), depth: rows.iter().map(|r| r.position as usize).max().unwrap_or(0) }
+    }
+}
+
+/// How many segments keep a submit within the budget, and of which passes that is known: a kind serves few rows and many,
+/// at any depth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Pace {
+    /// Segments to a submit; 0 where nothing is known.
+    pub(super) per_submit: usize,
+    timed: Reach,
+}
+
+/// How much deeper than one that was timed a pass may be: twice, and so many positions. The budget leaves room for that.
+const DEEPER: usize = 4096;
+
+impl Pace {
+    /// Whether it holds for a pass.
+    pub(super) fn covers(&self, pass: Reach) -> bool {
+        self.per_submit > 0 && pass.rows <= self.timed.rows && pass.depth <= 2 * self.timed.depth + DEEPER
+    }
+
+    /// Takes what a pass that was timed says. One of fewer rows says nothing of more, except if even it was slow.
+    pub(super) fn learn(&mut self, pass: Reach, per_submit: usize) {
+        match self.covers(pass) && pass.rows < self.timed.rows {
+            true => self.per_submit = self.per_submit.min(per_submit),
+            false => *self = Pace { per_submit, timed: pass },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DEEPER, Pace, Reach};
+
+    #[test]
+    fn what_is_known_of_few_rows_says_nothing_of_many() {
+        let mut pace = Pace::default();
+        let reach = |rows, depth| Reach { rows, depth };
+        assert!(!pace.covers(reach(1, 0)), "nothing is known");
+        pace.learn(reach(65, 64), 62);
+        assert!(pace.covers(reach(65, 64)) && pace.covers(reach(2, DEEPER)));
+        assert!(!pace.covers(reach(66, 0)), "more rows");
+        assert!(!pace.covers(reach(65, 129 + DEEPER)), "far deeper");
+        pace.learn(reach(512, 511), 9);
+        assert!(pace.covers(reach(512, 511)) && pace.per_submit == 9);
+        pace.learn(reach(70, 100), 62);
+        assert_eq!((pace.per_submit, pace.timed), (9, reach(512, 511)), "fewer rows, quicker");
+        pace.learn(reach(70, 100), 4);
+        assert_eq!((pace.per_submit, pace.timed), (4, reach(512, 511)), "fewer rows, and slow all the same");
+        pace.learn(reach(70, 60_000), 2);
+        assert_eq!((pace.per_submit, pace.timed), (2, reach(70, 60_000)), "where nothing was known");
+        pace.learn(reach(70, 10), 62);
+        assert_eq!(pace.per_submit, 62, "shallow again");
+    }
+}
