@@ -97,7 +97,7 @@ shared uvec4 tiles[SHARED_UNITS];
 #endif
 const uint PIECE_ELEMENTS = PER_UNIT / PIECES;
 const uint PIECE_WORDS = 4 / PIECES;
-#include "splits.glsl"
+shared bool is_last;
 
 // 16-byte loads of one step: of a row, in all, and of an invocation.
 const uint W_PARTS = BK / 16;
@@ -313,7 +313,8 @@ void make_tile() {
             }
         }
     }
-    if (splits > 1) add_parts(row_tile, r0, n0, live, scale_at);
+    if (splits == 1) return;
+#include "splits.glsl"
 }
 
 void main() {

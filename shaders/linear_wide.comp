@@ -70,7 +70,7 @@ const uint UNITS = BK / PER_UNIT + 1;
 const uint TILE_UNITS = (BM + BN) * UNITS;
 const uint STAGE_UNITS = SUBS_M * SUBS_N * M * WN / 4;
 shared uvec4 tiles[TILE_UNITS > STAGE_UNITS ? TILE_UNITS : STAGE_UNITS];
-#include "splits.glsl"
+shared bool is_last;
 
 // 16-byte loads of one step: of a row, in all, and of an invocation, one in each pass of the workgroup over the rows.
 const uint W_PARTS = BK / 16;
@@ -230,7 +230,8 @@ void make_tile() {
             }
         }
     }
-    if (splits > 1) add_parts(row_tile, r0, n0, live, scale_at);
+    if (splits == 1) return;
+#include "splits.glsl"
 }
 
 void main() {

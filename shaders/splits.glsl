@@ -1,13 +1,7 @@
-// The end of a matrix product whose inputs are divided among `splits` workgroups, each of which has left its sums of a tile in
-// `parts`: the last to finish adds them, always in the same order. Stands behind the push constants and BM, BN.
-shared bool is_last;
+    // The end of a kernel that divides a product's inputs among `splits` workgroups, each of which has left its sums of a tile
+    // in `parts`. In place, as part of the kernel: as a function it takes AMD's compiler a tenth more code.
 
-// The tile at row r0 and output n0; the scales of x lie scale_at bytes behind its rows' starts.
-void add_parts(uint row_tile, uint r0, uint n0, uint live, uint scale_at) {
-    uint id = gl_LocalInvocationID.x;
-    uint padded_n = gl_NumWorkGroups.y * BN;
-    uint part_rows = gl_NumWorkGroups.x / splits * BM;
-    // What the others stored before they counted themselves is visible to the last.
+    // The last workgroup of a tile adds the parts: what the others stored before they counted themselves is visible to it.
     memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
     barrier();
     if (id == 0) {
@@ -27,4 +21,3 @@ void add_parts(uint row_tile, uint r0, uint n0, uint live, uint scale_at) {
         float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];
         y_out.at[r * out_stride + o] = y * scales.at[o] * x_scale;
     }
-}

@@ -72,8 +72,10 @@ pub struct Pool {
     pub vram: u64,
     /// Bytes of system memory that the driver lets the GPU have (GTT).
     pub gtt: u64,
-    /// Those of them that are taken.
+    /// Those of them that are taken, and those that are kept free.
     pub gtt_used: u64,
+    /// See [`Pool::gtt_used`].
+    pub gtt_reserved: u64,
     /// Bytes of system memory that may still be taken, without those that are reserved.
     pub system: u64,
 }
@@ -81,14 +83,16 @@ pub struct Pool {
 impl Pool {
     /// Bytes that may still be allocated, in whichever heap.
     pub fn available(self) -> u64 {
-        self.vram.saturating_add(self.gtt.saturating_sub(self.gtt_used).min(self.system))
+        self.vram
+            .saturating_add(self.gtt.saturating_sub(self.gtt_used).saturating_sub(self.gtt_reserved).min(self.system))
     }
 
     /// The kernel's parameters with which `needed` bytes would fit, if the system's memory has so much.
     pub fn parameters(self, needed: u64) -> Option<String> {
         const GIB: u64 = 1 << 30;
         let from_system = needed.checked_sub(self.vram)?;
-        let gtt = self.gtt_used.checked_add(from_system)?.checked_next_multiple_of(GIB)?;
+        let taken = self.gtt_used.checked_add(self.gtt_reserved)?;
+        let gtt = taken.checked_add(from_system)?.checked_next_multiple_of(GIB)?;
         let (mib, pages) = (gtt >> 20, gtt / 4096);
         let would = from_system <= self.system && gtt > self.gtt;
         would.then(|| format!("amdgpu.gttsize={mib} ttm.pages_limit={pages} ttm.page_pool_size={pages}"))

@@ -98,7 +98,7 @@ impl Environment {
         Environment {
             chosen: variable(DIRECTORY_VARIABLE),
             service: service.and_then(absolute),
-            session: variable("XDG_RUNTIME_DIR"),
+            session: variable("XDG_RUNTIME_DIR").filter(|d| is_own(d, nix::unistd::geteuid().as_raw())),
         }
     }
 
@@ -109,9 +109,8 @@ impl Environment {
         if let Some(chosen) = &self.chosen {
             return vec![chosen.clone()];
         }
-        // A unit of a user's has its directory within the user's, where no `top` looks for it.
-        let is_in_session = |d: &Path| self.session.as_ref().is_some_and(|session| d.starts_with(session));
-        let service = self.service.as_deref().filter(|d| !is_in_session(d));
+        // Others, such as that of a user's own unit, are where no `top` looks.
+        let service = self.service.as_deref().filter(|d| d.parent() == Some(Path::new("/run")));
         let system = (uid == 0).then(|| Path::new("/run"));
         let runtime = [service, self.session.as_deref(), system].into_iter().flatten();
         runtime.map(|d| d.join("kiln")).chain([format!("/tmp/kiln-{uid}").into()]).collect()
@@ -127,11 +126,13 @@ impl Environment {
             all.extend(below("/run").iter().map(|unit| format!("/run/{unit}/kiln")));
             all.extend(below("/run/user").iter().map(|uid| format!("/run/user/{uid}/kiln")));
             // Anybody may make one there: only the user's own is that user's.
-            let is_own = |name: &String| {
+            let is_named_after_owner = |name: &String| {
                 let uid = name.strip_prefix("kiln-").and_then(number);
-                uid.is_some() && uid == owner(&files.at("/tmp").join(name))
+                uid.is_some_and(|uid| is_own(&files.at("/tmp").join(name), uid))
             };
-            all.extend(below("/tmp").iter().filter(|name| is_own(name)).map(|name| format!("/tmp/{name}")));
+            all.extend(
+                below("/tmp").iter().filter(|name| is_named_after_owner(name)).map(|name| format!("/tmp/{name}")),
+            );
         }
         all.sort();
         all.dedup();
@@ -234,7 +235,7 @@ impl Meter {
 fn prepare(directory: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let uid = nix::unistd::geteuid().as_raw();
-    if owner(directory) != Some(uid) {
+    if !is_own(directory, uid) {
         return Err(std::io::Error::other("it is another user's"));
     }
     for entry in std::fs::read_dir(directory)?.flatten() {
@@ -266,6 +267,12 @@ fn pid_of(name: &str, suffix: &str) -> Option<u32> {
 /// A number as it is written here, without zeros or a sign before it.
 fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|n: &u32| n.to_string() == text)
+}
+
+/// Whether a directory is the user's: what became another user, as by `sudo -E`, may still name the first one's, who can put
+/// anything in its place.
+fn is_own(directory: &Path, uid: u32) -> bool {
+    owner(directory) == Some(uid)
 }
 
 /// The user whose directory this is; `None` where it is none, or a link to one.

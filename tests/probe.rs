@@ -63,8 +63,12 @@ fn a_model_that_fits_is_ok_and_one_that_does_not_is_exit_1_with_the_sum() {
     let mut config: Value = serde_json::from_str(&text).unwrap();
     let nested = config.get("text_config").is_some();
     let sizes = if nested { &mut config["text_config"] } else { &mut config };
-    sizes["intermediate_size"] = (1 << 20).into();
-    sizes["hidden_size"] = (1 << 15).into();
+    // Many layers, none of which is more than a driver allows in one allocation.
+    sizes["intermediate_size"] = (1 << 15).into();
+    sizes["hidden_size"] = (1 << 13).into();
+    let types = vec![sizes["layer_types"].as_array().unwrap().clone(); 100].concat();
+    sizes["num_hidden_layers"] = types.len().into();
+    sizes["layer_types"] = types.into();
     std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
     let output = probe(&["--quick", "--json", "-m", &dir.path().display().to_string()], &[]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -194,6 +194,7 @@ impl View<'_> {
                 for (kind, sum) in self.sums() {
                     writeln!(t, "    {kind:<10} {:>10}", bytes(sum))?;
                 }
+                writeln!(t, "    {:<10} {:>10}", "together", bytes(self.total()))?;
                 writeln!(t, "does not fit: {}", e.parts().0)?;
                 if let Some(parameters) = self.parameters() {
                     writeln!(t, "would fit with the kernel's parameters {parameters}")?;
@@ -244,7 +245,14 @@ impl View<'_> {
             "sums": self.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),
             "heaps": heaps,
             "pool": target.memory.pool.map(|p| {
-                json!({"available": p.available(), "vram": p.vram, "gtt": p.gtt, "gtt_used": p.gtt_used, "system": p.system})
+                json!({
+                    "available": p.available(),
+                    "vram": p.vram,
+                    "gtt": p.gtt,
+                    "gtt_used": p.gtt_used,
+                    "gtt_reserved": p.gtt_reserved,
+                    "system": p.system,
+                })
             }),
             "kernel_parameters": self.parameters(),
             "regions": regions,

@@ -27,7 +27,8 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model. Failed: no Vulkan device, or not the chosen one, can run Kiln, or the model does not fit; the checks are printed all the same.
+/// Input: the model. Failed: no Vulkan device, or not the chosen one, can run Kiln, or the model does not fit; the checks are
+/// printed all the same.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     let shape = args.model.model.as_ref().map(|dir| config::read(&dir.join("config.json"))).transpose()?;
     let name = args.model.name();

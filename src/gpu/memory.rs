@@ -370,6 +370,7 @@ pub fn pool_of(memory: &amdgpu::Memory, system: u64) -> Pool {
         vram: vram - reserve(vram),
         gtt: memory.gtt.usable,
         gtt_used: memory.gtt.used,
+        gtt_reserved: 0,
         system: system - reserve(system),
     }
 }

@@ -124,7 +124,9 @@ impl Compiler<'_> {
             taken.map(|i| (i, self.compile(kernels[i]))).collect::<Vec<_>>()
         };
         let mut made = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            // A system that gives no more threads leaves all of it to this one.
+            let spawn = |_| std::thread::Builder::new().name("compiler".into()).spawn_scoped(scope, work).ok();
+            let others: Vec<_> = (1..threads).filter_map(spawn).collect();
             let mut made = work();
             for other in others {
                 // Joined, so that nothing of the driver's runs on when this returns.

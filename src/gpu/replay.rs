@@ -50,7 +50,7 @@ pub struct Vulkan {
     fetched: usize,
     /// Head rows of the last pass.
     head_rows: usize,
-    /// The read ceiling's command buffer, and its result once it was asked for.
+    /// The read ceiling's command buffers, and its result once it was asked for.
     ceiling: Ceiling,
     bytes_per_second: Option<f64>,
     /// Rows of the last pass.

@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Variants are judged in whole passes where those take no longer, else by this many dispatches of their own.
+/// Variants are judged in whole passes where those take no longer, else by so many dispatches of their own
+/// at most.
 const PASS_SECONDS: f64 = 30e-3;
 const DISPATCHES: usize = 8;
 /// How much longer than the best a pass with a variant may take, for that to be judged again when the others are chosen.
@@ -310,11 +311,8 @@ impl Tuner<'_> {
         let own = self.dispatches(target, batch).into_iter().filter(|(k, _)| *k == key).take(DISPATCHES);
         let dispatches: Vec<_> = own.map(|(_, d)| Dispatch { barrier: true, ..d }).collect();
         // One says how many a submit has time for.
-        let one = self.time(batch, &[&dispatches[..1]], target.relay, others)?;
-        let count = ((self.submit_budget.as_secs_f64() / one) as usize).clamp(1, dispatches.len());
-        if count == 1 || one > HOPELESS * others {
-            return Ok(one);
-        }
+        let one = self.time(batch, &[&dispatches[..1]], target.relay, NEVER)?;
+        let count = ((self.submit_budget.as_secs_f64() / one.max(1e-9)) as usize).clamp(1, dispatches.len());
         let others = count as f64 * others;
         Ok(self.time(batch, &[&dispatches[..count]], target.relay, others)? / count as f64)
     }

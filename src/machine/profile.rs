@@ -110,8 +110,13 @@ impl Machine {
             device_local,
             host_visible: true,
         };
-        // What is kept free of GTT counts as taken: a larger GTT has to have it, too.
-        let pool = Pool { vram: vram - reserve(vram), gtt, gtt_used: reserve(gtt), system: free - reserve(free) };
+        let pool = Pool {
+            vram: vram - reserve(vram),
+            gtt,
+            gtt_used: 0,
+            gtt_reserved: reserve(gtt),
+            system: free - reserve(free),
+        };
         Profile {
             memory: Memory {
                 device: self.device.into(),

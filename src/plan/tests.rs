@@ -52,7 +52,13 @@ fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> Memory {
     let heaps = sizes.into_iter().enumerate().map(heap).collect();
     let pool = (dice.below(4) == 0).then(|| {
         let vram = dice.below(total);
-        Pool { vram, gtt: dice.below(2 * total), gtt_used: dice.below(total / 4), system: dice.below(2 * total) }
+        Pool {
+            vram,
+            gtt: dice.below(2 * total),
+            gtt_used: dice.below(total / 4),
+            gtt_reserved: dice.below(total / 16),
+            system: dice.below(2 * total),
+        }
     });
     // No cap, one that may be any, or one that the largest allocation just has or just has not.
     let largest = wanted.iter().map(|w| w.1).max().unwrap();
@@ -74,7 +80,10 @@ fn oracle(wanted: &[(Purpose, u64)], memory: &Memory) -> bool {
     if exceeds_cap(wanted, memory) {
         return false;
     }
-    if memory.pool.is_some_and(|p| total > p.vram + p.system.min(p.gtt.saturating_sub(p.gtt_used))) {
+    if memory
+        .pool
+        .is_some_and(|p| total > p.vram + p.system.min(p.gtt.saturating_sub(p.gtt_used).saturating_sub(p.gtt_reserved)))
+    {
         return false;
     }
     let mut fillings = HashSet::from([vec![0u64; memory.heaps.len()]]);
@@ -224,7 +233,7 @@ fn the_hottest_bytes_have_the_fastest_heap() {
 #[test]
 fn a_refusal_names_the_kernel_parameter_that_would_help_and_no_other() {
     const GIB: u64 = 1 << 30;
-    let pool = Pool { vram: 16 * GIB, gtt: 24 * GIB, gtt_used: GIB, system: 44 * GIB };
+    let pool = Pool { vram: 16 * GIB, gtt: 24 * GIB, gtt_used: GIB, gtt_reserved: 0, system: 44 * GIB };
     assert_eq!(pool.available(), (16 + 23) * GIB);
     let parameters = "amdgpu.gttsize=36864 ttm.pages_limit=9437184 ttm.page_pool_size=9437184";
     assert_eq!(pool.parameters(51 * GIB), Some(parameters.into()), "35 GiB from the system and the one in use");
@@ -285,7 +294,7 @@ fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
     let said = |missing: u64, pooled: bool| {
         let available = total - missing;
         let heap = Heap { name: "VRAM".into(), available, reserved: 0, device_local: true, host_visible: true };
-        let pool = pooled.then_some(Pool { vram: available, gtt: 0, gtt_used: 0, system: 0 });
+        let pool = pooled.then_some(Pool { vram: available, gtt: 0, gtt_used: 0, gtt_reserved: 0, system: 0 });
         let heaps = vec![Heap { available: if pooled { total } else { available }, ..heap }];
         let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool };
         Plan::place(&schedule, &memory, 0).unwrap_err().to_string()

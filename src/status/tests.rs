@@ -190,7 +190,10 @@ fn a_process_without_a_session_reports_where_top_looks() {
     assert_eq!(own(None, None, session, 990), paths(&["/run/user/990/kiln", "/tmp/kiln-990"]));
     let unit = Some("/run/user/990/kiosk");
     assert_eq!(own(None, unit, session, 990), paths(&["/run/user/990/kiln", "/tmp/kiln-990"]));
+    assert_eq!(own(None, Some("/run/kiln/one"), None, 990), paths(&["/tmp/kiln-990"]), "no top looks so deep");
     assert_eq!(own(Some("/chosen"), unit, session, 0), paths(&["/chosen"]));
+    let (dir, uid) = (tempfile::tempdir().unwrap(), nix::unistd::geteuid().as_raw());
+    assert!(is_own(dir.path(), uid) && !is_own(dir.path(), uid + 1) && !is_own(&dir.path().join("absent"), uid));
 
     let fake = Fake::new();
     fake.report("/run/kiosk/kiln", 10);
