@@ -12,7 +12,15 @@ struct Ran {
     stderr: String,
 }
 
+/// What bench says. On a busy machine a ceiling may be measured in a worse moment than what it is the ceiling of: bench
+/// refuses that, and is run again, as it asks for.
 fn bench(arguments: &[&str]) -> Ran {
+    let is_settled = |ran: &Ran| ran.code != 1 || !ran.stderr.contains("the measurement is wrong");
+    let mut runs = std::iter::repeat_with(|| bench_once(arguments)).take(20);
+    runs.find(is_settled).expect("one of 20 runs is measured in peace")
+}
+
+fn bench_once(arguments: &[&str]) -> Ran {
     let model = golden("tiny").display().to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.args(["bench", "-m", &model]).args(arguments).env_remove("RUST_LOG").env("KILN_VALIDATION", "1");
@@ -202,6 +210,8 @@ fn bad_arguments_are_refused_in_one_line() {
 const FAKE_KILN: &str = r#"#!/usr/bin/env python3
 import json, os, sys
 log, rate = os.environ["LOG"], float(os.environ["RATE"])
+# Longer than any start of this script: it is taken off the time to the first token, which says nothing of Kiln here.
+OPEN = 1000
 with open(log, "a") as f:
     f.write(" ".join(sys.argv[1:]) + "\n")
 def after(option, otherwise=""):
@@ -223,7 +233,7 @@ elif command == "bench":
         at = "" if depth == "0" else " at depth " + depth
         names += ["prefill " + p + at for p in after("--prefill").split(",") if p != "0"]
         names += ["decode" + ("" if b == "1" else " x " + b) + at for b in after("--batch", "1").split(",")]
-    print(json.dumps({"device": "a GPU", "lines": [line(n) for n in names], "load": {"seconds": 2, "open_seconds": 0.1},
+    print(json.dumps({"device": "a GPU", "lines": [line(n) for n in names], "load": {"seconds": 2, "open_seconds": OPEN},
                       "memory": {"above_bytes": 50000000}, "read_ceiling_gb_s": 4600, "matrix_ceiling_tflop_s": None}))
 else:
     print("{}")
