@@ -187,6 +187,9 @@ fn what_is_left_out_is_not_measured() {
 #[test]
 fn bad_arguments_are_refused_in_one_line() {
     bench(&["--reps", "0"]).refused(2, &["--reps"]);
+    for reps in ["1000001", "18446744073709551615"] {
+        bench(&["--reps", reps]).refused(2, &["--reps", reps]);
+    }
     bench(&["--batch", "0"]).refused(2, &["--batch"]);
     bench(&["--batch", "1,0,8"]).refused(2, &["--batch"]);
     bench(&["--batch", "x"]).refused(2, &["--batch", "x"]);

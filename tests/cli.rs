@@ -435,6 +435,28 @@ fn what_only_shows_ends_quietly_with_its_reader() {
     assert_eq!(out.status.code(), Some(1));
 }
 
+/// Root's `--out /dev/null` must not take everyone's.
+#[test]
+fn logits_replace_files_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink("pipe", at("link to the pipe")).unwrap();
+    std::fs::write(at("file"), "before").unwrap();
+    std::os::unix::fs::symlink("file", at("link")).unwrap();
+    let model = tiny();
+    let run = |name: &str| {
+        let out = at(name).display().to_string();
+        kiln(&["logits", "-m", &model, "--tokens", "2,5", "--device", "cpu", "--out", &out])
+    };
+    for name in ["pipe", "link to the pipe", "."] {
+        run(name).refused(2, &["no regular file", "--out"]);
+    }
+    assert!(!at("pipe").is_file() && at("link to the pipe").is_symlink());
+    assert_eq!(run("link").code, 0);
+    assert!(at("link").is_symlink() && std::fs::read(at("file")).unwrap() != b"before");
+}
+
 /// Ended by a signal, `logits --out` leaves nothing; one that is to be ignored does not end it.
 #[test]
 fn logits_that_are_interrupted_leave_no_file() {

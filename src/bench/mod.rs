@@ -14,6 +14,9 @@ pub use stats::Sample;
 use crate::model::Shape;
 use crate::{Error, Result};
 
+/// Repetitions of a line at most: each one's figures are kept.
+const MOST_REPETITIONS: usize = 1_000_000;
+
 /// What is measured: every prefill and every decode at every depth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -117,6 +120,10 @@ impl Settings {
         };
         if self.repetitions == 0 {
             return zero("a count of repetitions", "--reps");
+        }
+        if self.repetitions > MOST_REPETITIONS {
+            let what = format!("{} repetitions are more than {MOST_REPETITIONS}", self.repetitions);
+            return Err(Error::input(what, "choose a smaller --reps"));
         }
         if self.prefill.contains(&0) {
             return zero("a prefill", "--prefill");

@@ -114,6 +114,19 @@ fn top(device: &str, position: usize, logits: &[f32]) -> String {
     text
 }
 
+/// What a file at `path` would replace: the regular file behind links, or nothing. A device's node, a pipe or a socket would
+/// be gone for everyone who uses it.
+fn replaced(path: &Path) -> Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Ok(found) if !found.is_file() => {
+            let what = format!("{} is no regular file", path.display());
+            Err(Error::input(what, "give --out the path of a file to write"))
+        }
+        Ok(found) => Ok(found),
+        Err(_) => Ok(path.into()),
+    }
+}
+
 /// A safetensors file that is written front to back, so that all logits need not be held at once, and appears whole or
 /// not at all.
 struct Output {
@@ -136,6 +149,7 @@ impl Output {
         });
         let mut header = header.to_string();
         header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
+        let path = &replaced(path)?;
         let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // As any file that a program creates: what the umask leaves.
         let permissions = std::fs::Permissions::from_mode(0o666);
