@@ -178,12 +178,7 @@ impl Tuner<'_> {
             return Ok(0);
         }
         // By the usual variants: what is tuned for one way is not for the other, and the difference is larger than theirs.
-        let mut seconds = [0.0; 2];
-        let long = self.is_long(target, batch)?;
-        for (relay, seconds) in [false, true].into_iter().zip(&mut seconds) {
-            target.relay = relay;
-            *seconds = if long { self.estimate_pass(target, batch)? } else { self.time_whole(target, batch, NEVER)? };
-        }
+        let seconds = self.time_both(target, batch, |target, relay| target.relay = relay)?;
         let stalled = self.take_stalled()?;
         target.relay = seconds[1] < seconds[0] && !stalled;
         if stalled {
@@ -209,33 +204,33 @@ impl Tuner<'_> {
         let set = |target: &mut Target, bytes| {
             target.bytes.insert(batch.rows, bytes);
         };
-        let ([half, bytes], measured) = self.compare(target, batch, known, set)?;
+        // Each way with its products' best variants.
+        let mut measured = 1;
+        for bytes in [false, true] {
+            set(target, bytes);
+            measured += self.tune_products(target, batch, known)?;
+        }
+        let [half, bytes] = self.time_both(target, batch, set)?;
         log::info!("a pass of {} rows takes {:.3} ms, by bytes {:.3} ms", batch.rows, half * 1e3, bytes * 1e3);
         target.bytes.insert(batch.rows, bytes < half);
         known.bytes.insert(name, bytes < half);
         Ok(measured)
     }
 
-    /// Seconds of a pass without and with something, each with its products' best variants, and how much was measured.
-    fn compare(
-        &mut self,
-        target: &mut Target,
-        batch: Batch,
-        known: &mut Known,
-        set: impl Fn(&mut Target, bool),
-    ) -> Result<([f64; 2], usize)> {
-        let (mut measured, mut long) = (1, false);
+    /// Seconds of a pass without and with something: of both as a whole or, where either takes too long, as estimated.
+    fn time_both(&mut self, target: &mut Target, batch: Batch, set: impl Fn(&mut Target, bool)) -> Result<[f64; 2]> {
+        let mut seconds = [0.0; 2];
         for on in [false, true] {
             set(target, on);
-            measured += self.tune_products(target, batch, known)?;
-            long |= self.is_long(target, batch)?;
+            seconds[usize::from(on)] = self.estimate_pass(target, batch)?;
         }
-        let mut seconds = [0.0; 2];
-        for (on, seconds) in [false, true].into_iter().zip(&mut seconds) {
-            set(target, on);
-            *seconds = if long { self.estimate_pass(target, batch)? } else { self.time_whole(target, batch, NEVER)? };
+        if seconds.iter().all(|&s| s <= PASS_SECONDS) {
+            for on in [false, true] {
+                set(target, on);
+                seconds[usize::from(on)] = self.time_whole(target, batch, NEVER)?;
+            }
         }
-        Ok((seconds, measured))
+        Ok(seconds)
     }
 
     fn segments(&self) -> Vec<Segment> {
@@ -267,7 +262,7 @@ impl Tuner<'_> {
         key: (Family, Product),
         variants: &[Variant],
     ) -> Result<Vec<Variant>> {
-        let whole = !self.is_long(target, batch)?;
+        let whole = self.estimate_pass(target, batch)? <= PASS_SECONDS;
         self.compile(target, batch, key, variants)?;
         let mut judged = Vec::with_capacity(variants.len());
         let mut best = NEVER;
@@ -321,11 +316,6 @@ impl Tuner<'_> {
     fn estimate_pass(&mut self, target: &Target, batch: Batch) -> Result<f64> {
         let first = lower(self.schedule, Segment::Layer(0), batch, target, self.addresses);
         Ok(self.schedule.shape.layers.len() as f64 * self.time(batch, &[&first], target.relay, NEVER)?)
-    }
-
-    /// Whether a pass takes too long to be timed as a whole.
-    fn is_long(&mut self, target: &Target, batch: Batch) -> Result<bool> {
-        Ok(self.estimate_pass(target, batch)? > PASS_SECONDS)
     }
 
     /// Seconds of a whole pass, in one submit; `others` as in [`Tuner::time`].
