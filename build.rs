@@ -128,7 +128,6 @@ mod shaders {
         ("softcap", "argmax", &["SOFTCAP"]),
         ("read", "read", &[]),
         ("linear_matrix_int8", "linear_matrix", &[]),
-        ("linear_wide_int8", "linear_wide", &[]),
         ("linear_bytes_int8", "linear_matrix", &["BYTES"]),
         ("linear_bytes_narrow_int8", "linear_matrix", &["BYTES", "NARROW"]),
         ("attend_matrix_f16", "attend_matrix", &[]),

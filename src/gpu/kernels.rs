@@ -24,7 +24,6 @@ macro_rules! modules {
                 matches!(
                     self,
                     LinearMatrixInt8
-                        | LinearWideInt8
                         | LinearBytesInt8
                         | LinearBytesNarrowInt8
                         | AttendMatrixF16
@@ -43,7 +42,6 @@ macro_rules! modules {
                         | LinearDotInt8
                         | LinearDotGeluInt8
                         | LinearMatrixInt8
-                        | LinearWideInt8
                         | LinearBytesInt8
                         | LinearBytesNarrowInt8
                         | AttendF16
@@ -90,7 +88,6 @@ modules! {
     Softcap "softcap" "Logit softcap.",
     Read "read" "The read ceiling.",
     LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
-    LinearWideInt8 "linear_wide_int8" "As above, in tiles of 128 rows and more.",
     LinearBytesInt8 "linear_bytes_int8" "Matrix product of many rows by matrices of bytes, INT8.",
     LinearBytesNarrowInt8 "linear_bytes_narrow_int8" "As above, where they are 8 inputs wide.",
     AttendMatrixF16 "attend_matrix_f16" "Attention of consecutive rows by matrix units, f16 cache.",

@@ -31,12 +31,15 @@ pub struct Units {
     pub max_workgroup: u32,
     /// Bytes of sums that an invocation can keep in registers.
     pub sum_bytes: u32,
+    /// Steps of a product's loop that may be unrolled.
+    pub unrolled_steps: u32,
 }
 
 /// PCI's number of AMD, whose compiler (RADV of Mesa 25.0) puts more than 256 bytes of sums into scratch memory.
 const AMD: u32 = 0x1002;
-/// A CPU driver takes minutes to compile a subgroup's part of a large tile, all unrolled.
-const CPU_SUM_BYTES: u32 = 1024;
+/// A CPU driver takes minutes to compile a subgroup's part of a large tile, or two steps of a smaller one, all unrolled.
+const CPU_SUM_BYTES: u32 = 256;
+const CPU_UNROLLED_STEPS: u32 = 1;
 
 impl Units {
     /// The matrix units of a device that has `EXTENSION`, at subgroups of `subgroup`; `None` if it lacks a feature that the
@@ -95,6 +98,10 @@ impl Units {
                 _ if vendor == AMD => 256,
                 _ => u32::MAX,
             },
+            unrolled_steps: match kind {
+                vk::PhysicalDeviceType::CPU => CPU_UNROLLED_STEPS,
+                _ => u32::MAX,
+            },
             max_workgroup: limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]),
         })
     }
@@ -102,9 +109,6 @@ impl Units {
 
 /// Bytes of shared memory beside the tiles: what common.glsl declares, and flags.
 const SHARED_REST: u32 = 1024 + 16;
-
-/// Rows of a tile from which `linear_wide` multiplies f16.
-const WIDE_ROWS: u32 = 128;
 
 /// What `linear_matrix` multiplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -147,7 +151,7 @@ impl Operands {
     }
 }
 
-/// How a workgroup of `linear_matrix` or `linear_wide` cuts its product.
+/// How a workgroup of `linear_matrix` cuts its product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct LinearTile {
     /// Rows of x of a workgroup's tile.
@@ -162,36 +166,29 @@ pub struct LinearTile {
     pub subgroup_outputs: u32,
     /// Subgroups that share an output, each with its part of a step's inputs.
     pub input_parts: u32,
-    /// Steps in shared memory: with 2, one is filled while the other is multiplied. In `linear_wide`, whose shared memory
-    /// holds one, the steps of a round of its loop, a multiple of the depth.
-    pub buffers: u32,
-    /// Steps that are on their way from memory.
+    /// Steps of a round of the loop, a multiple of the depth.
+    pub round: u32,
+    /// Steps that are on their way from memory, at least one.
     pub depth: u32,
 }
 
 impl LinearTile {
-    const fn new(tile: [u32; 3], part: [u32; 2], input_parts: u32, [buffers, depth]: [u32; 2]) -> LinearTile {
+    const fn new(tile: [u32; 3], part: [u32; 2], input_parts: u32, [round, depth]: [u32; 2]) -> LinearTile {
         let [rows, outputs, inputs] = tile;
         let [subgroup_rows, subgroup_outputs] = part;
-        LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, buffers, depth }
+        LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, round, depth }
     }
 
     fn subgroups(self) -> u32 {
         self.input_parts * (self.rows / self.subgroup_rows) * (self.outputs / self.subgroup_outputs)
     }
 
-    /// Whether it is `linear_wide`'s, which has one part of inputs and a depth of at least one.
-    fn is_wide(self, operands: Operands) -> bool {
-        operands == Operands::Half && self.rows >= WIDE_ROWS
-    }
-
     /// Bytes of shared memory on a device with `units`.
     pub fn shared_bytes(self, units: Units, operands: Operands) -> u32 {
         let row = self.inputs * operands.element_bytes() + 16;
-        let held = if self.is_wide(operands) { 1 } else { self.buffers };
-        let steps = held * (operands.planes() * self.rows + self.outputs) * row;
+        let step = (operands.planes() * self.rows + self.outputs) * row;
         let stage = self.subgroups() * units.m * self.subgroup_outputs * 4;
-        steps.max(stage) + SHARED_REST
+        step.max(stage) + SHARED_REST
     }
 
     fn fits(self, units: Units, operands: Operands) -> bool {
@@ -201,68 +198,78 @@ impl LinearTile {
             && operands.k(units).is_some_and(|k| (self.inputs / self.input_parts).is_multiple_of(k))
             && self.shared_bytes(units, operands) <= units.shared_bytes
             && self.subgroups() * units.subgroup <= units.max_workgroup
+            // Each of its loads is of one part of a row.
+            && (self.subgroups() * units.subgroup).is_multiple_of(self.inputs * operands.element_bytes() / 16)
             && 4 * sums / units.subgroup <= units.sum_bytes
+            && self.round <= units.unrolled_steps
     }
 
-    /// The tile as text: `rows x outputs x inputs`, the subgroup's part, input parts, buffers and depth.
+    /// The tile as text: `rows x outputs x inputs`, the subgroup's part, input parts, round and depth.
     pub fn name(self) -> String {
-        let LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, buffers, depth } = self;
-        format!("{rows}x{outputs}x{inputs}/{subgroup_rows}x{subgroup_outputs}/{input_parts} b{buffers}d{depth}")
+        let LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, round, depth } = self;
+        format!("{rows}x{outputs}x{inputs}/{subgroup_rows}x{subgroup_outputs}/{input_parts} r{round}d{depth}")
     }
 }
 
-/// The tiles that measured best on an H200, of 128 rows and more (those of linear_wide), 64, 32 and 16; and of each number
-/// of rows one that fits the shared memory of any device.
+/// The tiles that measured best on an H200, of 128 rows and more, 64, 32 and 16; and of each number of rows one that fits
+/// the shared memory of any device.
 #[rustfmt::skip]
 const LINEAR_TILES: &[LinearTile] = &[
     LinearTile::new([128, 192, 64], [64, 48], 1, [2, 1]),
     LinearTile::new([128, 256, 32], [64, 64], 1, [2, 2]),
     LinearTile::new([192, 128, 64], [48, 64], 1, [2, 2]),
     LinearTile::new([128, 128, 64], [64, 32], 1, [2, 2]),
-    LinearTile::new([128, 64, 64], [32, 32], 1, [1, 1]),
+    LinearTile::new([128, 64, 32], [16, 32], 1, [1, 1]),
+    LinearTile::new([64, 128, 64], [32, 32], 1, [2, 2]),
+    LinearTile::new([64, 64, 128], [32, 32], 2, [2, 2]),
     LinearTile::new([64, 128, 64], [32, 32], 1, [1, 1]),
-    LinearTile::new([64, 64, 128], [32, 32], 2, [1, 2]),
-    LinearTile::new([64, 64, 64], [32, 32], 1, [1, 0]),
-    LinearTile::new([32, 128, 128], [32, 64], 4, [1, 2]),
-    LinearTile::new([32, 128, 128], [32, 32], 2, [1, 3]),
-    LinearTile::new([32, 64, 128], [32, 32], 4, [1, 3]),
-    LinearTile::new([32, 64, 64], [32, 32], 1, [1, 0]),
-    LinearTile::new([16, 128, 128], [16, 64], 4, [1, 3]),
-    LinearTile::new([16, 64, 128], [16, 32], 2, [1, 3]),
-    LinearTile::new([16, 64, 128], [16, 16], 2, [1, 3]),
-    LinearTile::new([16, 64, 256], [16, 64], 8, [1, 2]),
-    LinearTile::new([16, 64, 64], [16, 16], 1, [1, 0]),
+    LinearTile::new([64, 64, 32], [16, 32], 1, [1, 1]),
+    LinearTile::new([32, 64, 128], [32, 32], 4, [3, 3]),
+    LinearTile::new([32, 128, 128], [32, 32], 2, [3, 3]),
+    LinearTile::new([32, 128, 128], [32, 64], 4, [2, 2]),
+    LinearTile::new([32, 128, 64], [32, 32], 1, [3, 3]),
+    LinearTile::new([32, 64, 32], [16, 16], 1, [1, 1]),
+    LinearTile::new([16, 64, 256], [16, 64], 8, [2, 2]),
+    LinearTile::new([16, 64, 128], [16, 16], 2, [3, 3]),
+    LinearTile::new([16, 64, 128], [16, 64], 4, [3, 3]),
+    LinearTile::new([16, 64, 128], [16, 32], 2, [3, 3]),
+    LinearTile::new([16, 64, 64], [16, 16], 1, [1, 1]),
 ];
-
-// What linear_wide relies on.
-const _: () = {
-    let mut i = 0;
-    while i < LINEAR_TILES.len() {
-        let t = LINEAR_TILES[i];
-        assert!(t.rows < 128 || t.depth > 0 && t.buffers.is_multiple_of(t.depth) && t.input_parts == 1);
-        i += 1;
-    }
-};
 
 /// Tiles of products of bytes. A row of inputs is two, and a sum too: tiles are wider than they are high, and only of few
 /// rows, where weights bound them, are they worth the second product.
 #[rustfmt::skip]
 const BYTES_TILES: &[LinearTile] = &[
     LinearTile::new([64, 128, 64], [32, 64], 1, [1, 1]),
+    LinearTile::new([64, 128, 128], [32, 64], 2, [1, 1]),
     LinearTile::new([64, 128, 64], [32, 32], 1, [1, 1]),
-    LinearTile::new([64, 64, 128], [32, 32], 2, [1, 1]),
-    LinearTile::new([64, 128, 32], [32, 32], 1, [2, 1]),
-    LinearTile::new([64, 64, 64], [32, 32], 1, [1, 0]),
-    LinearTile::new([32, 64, 128], [16, 32], 2, [1, 3]),
-    LinearTile::new([32, 64, 256], [32, 32], 4, [1, 2]),
-    LinearTile::new([32, 64, 64], [16, 32], 1, [1, 0]),
-    LinearTile::new([16, 64, 128], [16, 32], 2, [1, 3]),
-    LinearTile::new([16, 64, 128], [16, 32], 2, [1, 4]),
-    LinearTile::new([16, 32, 256], [16, 16], 4, [1, 3]),
-    LinearTile::new([16, 128, 128], [16, 32], 2, [1, 2]),
-    LinearTile::new([16, 128, 256], [16, 64], 4, [1, 1]),
-    LinearTile::new([16, 64, 64], [16, 16], 1, [1, 0]),
+    LinearTile::new([64, 64, 128], [32, 32], 2, [2, 2]),
+    LinearTile::new([64, 64, 32], [16, 16], 1, [1, 1]),
+    LinearTile::new([32, 64, 128], [16, 32], 2, [3, 3]),
+    LinearTile::new([32, 64, 256], [32, 32], 4, [1, 1]),
+    LinearTile::new([32, 128, 64], [32, 32], 1, [3, 3]),
+    LinearTile::new([32, 128, 128], [32, 32], 2, [2, 2]),
+    LinearTile::new([32, 64, 128], [32, 32], 2, [3, 3]),
+    LinearTile::new([32, 64, 32], [16, 16], 1, [1, 1]),
+    LinearTile::new([16, 64, 128], [16, 32], 2, [2, 2]),
+    LinearTile::new([16, 32, 256], [16, 16], 4, [3, 3]),
+    LinearTile::new([16, 128, 128], [16, 64], 4, [3, 3]),
+    LinearTile::new([16, 128, 128], [16, 64], 2, [2, 2]),
+    LinearTile::new([16, 64, 128], [16, 32], 2, [3, 3]),
+    LinearTile::new([16, 64, 128], [16, 64], 4, [4, 4]),
+    LinearTile::new([16, 128, 64], [16, 32], 1, [4, 4]),
+    LinearTile::new([16, 64, 64], [16, 16], 1, [1, 1]),
 ];
+
+// What the kernel's loop relies on.
+const _: () = {
+    let mut i = 0;
+    while i < LINEAR_TILES.len() + BYTES_TILES.len() {
+        let t = if i < LINEAR_TILES.len() { LINEAR_TILES[i] } else { BYTES_TILES[i - LINEAR_TILES.len()] };
+        assert!(t.depth > 0 && t.round.is_multiple_of(t.depth));
+        i += 1;
+    }
+};
 
 /// One way to run a matrix product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -286,7 +293,7 @@ impl Linear {
             t.subgroup_rows,
             t.subgroup_outputs,
             t.input_parts,
-            t.buffers,
+            t.round,
             0,
             t.depth,
             units.m,
@@ -294,7 +301,6 @@ impl Linear {
             self.operands.k(units).unwrap_or(units.k),
         ]);
         let module = match (self.operands, units.bytes_k) {
-            (Operands::Half, _) if t.is_wide(self.operands) => Module::LinearWideInt8,
             (Operands::Half, _) => Module::LinearMatrixInt8,
             (Operands::Bytes, Some(8)) => Module::LinearBytesNarrowInt8,
             (Operands::Bytes, _) => Module::LinearBytesInt8,
@@ -342,7 +348,7 @@ pub fn linear_variants(units: Units, operands: Operands, rows: usize, outputs: u
     out
 }
 
-/// Operands of `linear_matrix` and `linear_wide`; addresses are multiples of 64 unless said otherwise.
+/// Operands of `linear_matrix`; addresses are multiples of 64 unless said otherwise.
 #[derive(Debug, Clone, Copy)]
 pub struct LinearPush {
     /// The step state.
