@@ -12,6 +12,9 @@
 // The loop is without branches. NVIDIA's compiler copies what was loaded behind a branch, or before the last use of what the
 // registers held, and so waits for it as soon as it has asked for it. So loads stand behind the barrier behind the stores,
 // steps behind the end are multiplied by zeros, and the loop's round is ROUND steps, a multiple of DEPTH.
+// On an H200, of 108 us for 43008 x 5376 by 32 rows of bytes, 33 go without the products, 18 where x is always in the L1
+// cache, 14 without barriers; of 816 us for 512 rows of f16, 368, 55 and 144: storing, multiplying and waiting take turns.
+// Two steps in shared memory, with one barrier a step, took 1.3 to 2 times as long as one.
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
 // Shared memory: max(tile, subgroups * M * WN * 4) bytes; tile: (BM + BN) * (2 * BK + 16), with BYTES

@@ -235,7 +235,7 @@ fn violations(f: &Figures, header: &str) -> Vec<String> {
         let what = format!("{} waves a SIMD, not {WAVES}, and its source gives no reason", f.waves);
         rule(f.waves >= WAVES || has_reason("Few waves"), what);
     }
-    if is("linear_matrix") || is("linear_wide") || is("linear_bytes") || is("attend_matrix") {
+    if is("linear_matrix") || is("linear_bytes") || is("attend_matrix") {
         rule(f.isa.wmma > 0, "no matrix instruction".into());
     }
     if f.module.split('_').any(|word| word == "dot") {
