@@ -133,10 +133,15 @@ pub fn check_tokens(tokens: &[u32], used: usize, vocab: usize, context: usize) -
     }
     let total = used + tokens.len();
     if total > context {
-        return Err(Error::input(
-            format!("the prompt of {total} tokens is longer than the context of {context}"),
-            "shorten it, or raise --ctx as far as the model allows",
-        ));
+        return Err(too_long(&format!("{total} tokens"), context));
     }
     Ok(())
+}
+
+/// A prompt of so many tokens, in words, is longer than the context.
+pub fn too_long(prompt: &str, context: usize) -> Error {
+    Error::input(
+        format!("the prompt of {prompt} is longer than the context of {context}"),
+        "shorten it, or raise --ctx as far as the model allows",
+    )
 }

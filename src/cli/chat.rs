@@ -132,7 +132,11 @@ impl Conversation<'_> {
         for dropped in 0..=exchanges {
             let kept: Vec<Message> =
                 self.messages[..first].iter().chain(&self.messages[first + 2 * dropped..]).cloned().collect();
-            let ids = self.tokenizer.encode(&self.template.render(&kept, true)?, false)?;
+            let text = self.template.render(&kept, true)?;
+            if self.tokenizer.fewest_tokens(&text) > most {
+                continue;
+            }
+            let ids = self.tokenizer.encode(&text, false)?;
             if ids.len() <= most {
                 if dropped > 0 {
                     note(&format!(

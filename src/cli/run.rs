@@ -7,11 +7,12 @@ use super::{note, print, print_json};
 use crate::engine::DEFAULT_CHUNK;
 use crate::executor::Executor;
 use crate::generate::{Chooser, generate};
-use crate::session::{Session, check_tokens};
+use crate::session::{Session, check_tokens, too_long};
 use crate::status::Reporter;
 use crate::text::{ChatTemplate, Message, StopMatcher, Tokenizer, parse_ids};
 use crate::{Error, Result};
 use serde_json::json;
+use std::borrow::Cow;
 use std::io::IsTerminal;
 
 /// Answers a prompt from -p, --tokens or standard input; without one, on a terminal, chats.
@@ -89,8 +90,9 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let mut options = args.model.options();
     let mut ids = Vec::new();
     if !matches!(prompt, Prompt::Chat) {
-        ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref())?;
-        check_tokens(&ids, 0, vocab, options.extent(checkpoint.shape())?.context)?;
+        let context = options.extent(checkpoint.shape())?.context;
+        ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref(), context)?;
+        check_tokens(&ids, 0, vocab, context)?;
         // No pass is longer than the prompt: a larger chunk would only take memory.
         options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
     }
@@ -111,16 +113,26 @@ fn encode(
     prompt: &Prompt,
     tokenizer: Option<&Tokenizer>,
     template: Option<&ChatTemplate>,
+    context: usize,
 ) -> Result<Vec<u32>> {
     let (text, tokenizer) = match (prompt, tokenizer) {
         (Prompt::Ids(ids), _) => return Ok(ids.clone()),
         (Prompt::Text(text), Some(tokenizer)) => (text, tokenizer),
         _ => return Ok(Vec::new()),
     };
-    let Some(template) = template else { return tokenizer.encode(text, !text.starts_with("<bos>")) };
-    let mut messages: Vec<Message> = args.reply.system.iter().map(|s| Message::new("system", s)).collect();
-    messages.push(Message::new("user", text));
-    tokenizer.encode(&template.render(&messages, true)?, false)
+    let (text, add_bos) = match template {
+        None => (Cow::from(text), !text.starts_with("<bos>")),
+        Some(template) => {
+            let mut messages: Vec<Message> = args.reply.system.iter().map(|s| Message::new("system", s)).collect();
+            messages.push(Message::new("user", text));
+            (Cow::from(template.render(&messages, true)?), false)
+        }
+    };
+    let fewest = tokenizer.fewest_tokens(&text);
+    if fewest > context {
+        return Err(too_long(&format!("{} bytes, at least {fewest} tokens,", text.len()), context));
+    }
+    tokenizer.encode(&text, add_bos)
 }
 
 fn answer(

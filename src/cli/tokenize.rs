@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-use serde_json::json;
+use serde::Serialize;
 
 use crate::text::{ChatTemplate, Message, Tokenizer, parse_ids};
 use crate::{Error, Result, demo};
@@ -64,7 +64,7 @@ pub fn tokenize(
         None => super::read_text(stdin)?,
     };
     let answer = if args.decode {
-        json!({ "text": tokenizer.decode(&parse_ids(&input)?, args.skip_special)? })
+        Answer { text: Some(tokenizer.decode(&parse_ids(&input)?, args.skip_special)?), ids: None }
     } else if args.chat {
         let messages: Vec<Message> = serde_json::from_str(&input).map_err(|e| {
             Error::input(
@@ -74,11 +74,22 @@ pub fn tokenize(
         })?;
         let text = template()?.render(&messages, !args.no_generation_prompt)?;
         let ids = tokenizer.encode(&text, false)?;
-        json!({ "text": text, "ids": ids })
+        Answer { text: Some(text), ids: Some(ids) }
     } else {
-        json!({ "ids": tokenizer.encode(&input, !args.no_bos)? })
+        Answer { text: None, ids: Some(tokenizer.encode(&input, !args.no_bos)?) }
     };
-    super::print_to(stdout, &format!("{answer}\n"))
+    let json = serde_json::to_string(&answer)
+        .map_err(|e| Error::failed(format!("the answer is no JSON: {e}"), "report this"))?;
+    super::print_to(stdout, &(json + "\n"))
+}
+
+/// What is printed; written as it is, since a JSON value for each of millions of ids would take 32 bytes.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids: Option<Vec<u32>>,
 }
 
 #[cfg(test)]

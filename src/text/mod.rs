@@ -5,6 +5,7 @@
 //! Nothing in here knows of devices or schedules.
 
 pub mod chat;
+mod cuts;
 pub mod pieces;
 pub mod sampler;
 pub mod stop;

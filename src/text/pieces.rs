@@ -2,6 +2,7 @@
 //! streamed is an array access: the `tokenizers` crate would clone a string for each.
 
 use crate::{Error, Result};
+use std::collections::HashSet;
 
 /// Ids are rows of an embedding; Gemma 3 has 262,208. A file that claims ids past this limit is not believed, because
 /// the table below is as long as its largest id.
@@ -37,6 +38,8 @@ struct Entry {
 pub(super) struct Pieces {
     text: String,
     entries: Vec<Entry>,
+    /// Bytes of the longest token as the vocabulary spells it; 0 where a character may have no token of its own.
+    longest: usize,
 }
 
 impl Pieces {
@@ -46,7 +49,7 @@ impl Pieces {
     /// [`Error::Input`] when an id is implausibly large.
     pub(super) fn gather(tokenizer: &tokenizers::Tokenizer) -> Result<Self> {
         let Some(last) = tokenizer.get_vocab(true).into_values().max() else {
-            return Ok(Self { text: String::new(), entries: Vec::new() });
+            return Ok(Self { text: String::new(), entries: Vec::new(), longest: 0 });
         };
         if last >= MAX_IDS {
             return Err(Error::input(
@@ -55,7 +58,7 @@ impl Pieces {
             ));
         }
         let added = tokenizer.get_added_vocabulary();
-        let mut text = String::new();
+        let (mut text, mut longest, mut bytes) = (String::new(), 0, HashSet::new());
         let mut entries = Vec::with_capacity(last as usize + 1);
         for id in 0..=last {
             let token = tokenizer.id_to_token(id);
@@ -64,9 +67,13 @@ impl Pieces {
                 None => Kind::Absent,
                 // As Gemma's decoder does it: "▁" is replaced first, then what still looks like <0xNN> is a byte.
                 Some(token) => {
+                    longest = longest.max(token.len());
                     let piece = token.replace('▁', " ");
                     match parse_byte(&piece) {
-                        Some(byte) => Kind::Byte(byte),
+                        Some(byte) => {
+                            bytes.insert(byte);
+                            Kind::Byte(byte)
+                        }
                         None => {
                             text.push_str(&piece);
                             Kind::Text
@@ -80,7 +87,12 @@ impl Pieces {
             entries.push(Entry { end, kind, special });
         }
         text.shrink_to_fit();
-        Ok(Self { text, entries })
+        Ok(Self { text, entries, longest: if bytes.len() == 256 { longest } else { 0 } })
+    }
+
+    /// Bytes of text that one id stands for at most; `None` where that is not known.
+    pub(super) fn longest(&self) -> Option<usize> {
+        (self.longest > 0).then_some(self.longest)
     }
 
     /// The number of ids: the largest one plus one.

@@ -5,11 +5,12 @@
 //! the crate's. It is right for Gemma's decoder only, so a file with another decoder is refused.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
 use serde_json::json;
 
+use super::cuts::Cuts;
 use super::pieces::Pieces;
 use super::stream::StreamDecoder;
 use crate::{Error, Result};
@@ -17,11 +18,18 @@ use crate::{Error, Result};
 /// The tokenizer's file in a model directory.
 const FILE: &str = "tokenizer.json";
 
+/// Bytes of text that are encoded at once, at most: the `tokenizers` crate takes some 350 bytes of memory for each.
+const MAX_PART: usize = 4 << 20;
+/// Bytes of text that are encoded at once without looking for places to cut them.
+const MAX_WHOLE: usize = 256 << 10;
+
 /// A tokenizer of Gemma's kind: byte-pair encoding with byte fallback, "▁" for spaces, added tokens cut out first.
 #[derive(Debug)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     pieces: Arc<Pieces>,
+    /// Gathered where a text is long.
+    cuts: OnceLock<Option<Cuts>>,
 }
 
 impl Tokenizer {
@@ -60,7 +68,7 @@ impl Tokenizer {
         inner.with_padding(None).with_post_processor(None::<tokenizers::PostProcessorWrapper>);
         inner.with_truncation(None).map_err(|e| Error::input(format!("{name}: {e}"), remedy))?;
         let pieces = Arc::new(Pieces::gather(&inner)?);
-        Ok(Self { inner, pieces })
+        Ok(Self { inner, pieces, cuts: OnceLock::new() })
     }
 
     /// The ids of `text`, preceded by `<bos>` exactly when `add_bos` says so, for empty text too.
@@ -71,17 +79,42 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Input`] when the tokenizer has no `<bos>`, or cannot express the text.
     pub fn encode(&self, text: &str, add_bos: bool) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, false).map_err(|e| {
-            Error::input(format!("the tokenizer cannot encode the text: {e}"), "use the model's own tokenizer.json")
-        })?;
-        let mut ids = Vec::with_capacity(encoding.len() + 1);
+        let mut ids = Vec::new();
         if add_bos {
             ids.push(self.bos().ok_or_else(|| {
                 Error::input("the tokenizer has no <bos> token", "ask for ids without it (--no-bos)")
             })?);
         }
-        ids.extend_from_slice(encoding.get_ids());
+        let cuts = (text.len() > MAX_WHOLE).then(|| self.cuts.get_or_init(|| Cuts::gather(&self.inner)).as_ref());
+        match cuts.flatten() {
+            Some(cuts) => cuts.parts(text).try_for_each(|part| self.encode_part(part, &mut ids))?,
+            None => self.encode_part(text, &mut ids)?,
+        }
         Ok(ids)
+    }
+
+    fn encode_part(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
+        if text.len() > MAX_PART {
+            return Err(Error::input(
+                format!("{} bytes of the text have no place to be cut, and {MAX_PART} are encoded at once", text.len()),
+                "break them up with spaces or line ends",
+            ));
+        }
+        let encoding = self.inner.encode_fast(text, false).map_err(|e| {
+            Error::input(format!("the tokenizer cannot encode the text: {e}"), "use the model's own tokenizer.json")
+        })?;
+        ids.extend_from_slice(encoding.get_ids());
+        Ok(())
+    }
+
+    /// Tokens that `text` has at least, by its length alone: too long a text is known without encoding it.
+    pub fn fewest_tokens(&self, text: &str) -> usize {
+        // An added token may strip blanks, any number of them, from the text around it.
+        let strips = || self.inner.get_added_tokens_decoder().values().any(|t| t.lstrip || t.rstrip);
+        match self.pieces.longest() {
+            Some(longest) if !strips() => text.len().div_ceil(longest),
+            _ => 0,
+        }
     }
 
     /// The text of `ids`. Tokens are joined and "▁" becomes a space; a run of byte tokens becomes the text it encodes in
@@ -271,6 +304,27 @@ mod tests {
         assert_eq!(tokenizer.encode("<bos>H", true).unwrap(), [2, 2, 94]);
         assert_eq!((tokenizer.eos(), tokenizer.end_of_turn()), (Some(1), Some(11)));
         assert_eq!(tokenizer.stop_ids(), [1, 11]);
+    }
+
+    /// A megabyte took 350 MB.
+    #[test]
+    fn long_text_is_encoded_in_parts_and_judged_by_its_length() {
+        let tokenizer = small_tokenizer();
+        let line = "Hello wörld, hello\n";
+        let text = line.repeat(MAX_WHOLE / 8);
+        let one = tokenizer.encode(line, false).unwrap();
+        let ids = tokenizer.encode(&text, true).unwrap();
+        assert_eq!((ids[0], &ids[1..]), (2, &one.repeat(MAX_WHOLE / 8)[..]));
+        assert!(tokenizer.cuts.get().is_some());
+        for text in [&text[..], "", "a", "▁▁▁", "<start_of_turn>", "       ", "😀"] {
+            let (fewest, ids) = (tokenizer.fewest_tokens(text), tokenizer.encode(text, false).unwrap());
+            assert!(fewest <= ids.len() && fewest >= text.len() / 64, "{fewest} of {}", ids.len());
+        }
+        let error = tokenizer.encode(&"😀".repeat(MAX_PART / 4 + 1), false).map(|ids| ids.len()).unwrap_err();
+        assert!(error.to_string().contains("4194308 bytes"), "{error}");
+        // A token that swallows blanks may stand for any number of bytes.
+        let strips = edited(|json| json["added_tokens"][5]["lstrip"] = json!(true)).unwrap();
+        assert_eq!(strips.fewest_tokens("hello"), 0);
     }
 
     #[test]
