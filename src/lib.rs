@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! safetensors ──► checkpoint ──► plan ──► upload ──► bake ──► replay ──► logits ──► sampler ──► text
-//!  (mmap)         (views)      (bytes)   (once)    (once)   (per token)
+//!  (files)        (views)      (bytes)   (once)    (once)   (per token)
 //! ```
 //!
 //! A model is baked once, when it is loaded, into a fixed schedule of command buffers; every token replays them. What

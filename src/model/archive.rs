@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 
-use super::mapping::Mapping;
+use super::contents::Contents;
 use super::quote;
 use crate::{Error, Result};
 
@@ -92,32 +92,33 @@ pub struct Header {
 }
 
 impl Header {
-    /// Parses and checks the header of a whole file's bytes. `label` names the file in errors.
+    /// Parses and checks the header of a file of `len` bytes, of which `head` holds the first: the header, or more.
+    /// `label` names the file in errors.
     ///
     /// # Errors
     /// [`Error::Input`] that names the file, the tensor where there is one, and what was found and wanted.
-    pub fn parse(label: &str, bytes: &[u8]) -> Result<Header> {
+    pub fn parse(label: &str, head: &[u8], len: usize) -> Result<Header> {
         let wrong = |what: String| Error::input(format!("{label}: {what}"), REMEDY);
-        let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
-            return Err(wrong(format!("{} bytes are too few for a safetensors file; it is truncated", bytes.len())));
+        let Some((length, rest)) = head.split_first_chunk::<8>() else {
+            return Err(wrong(format!("{len} bytes are too few for a safetensors file; it is truncated")));
         };
         let length = u64::from_le_bytes(*length);
         if length > MAX_HEADER {
             return Err(wrong(format!("a header of {length} bytes; the format allows {MAX_HEADER}")));
         }
-        let Some((json, data)) = rest.split_at_checked(length as usize) else {
-            let cause = format!("its header has {length} bytes, but {} are left; it is truncated", rest.len());
+        let Some(json) = rest.get(..length as usize) else {
+            let cause = format!("its header has {length} bytes, but {} are left; it is truncated", len - 8);
             return Err(wrong(cause));
         };
         let raw: RawHeader =
             serde_json::from_slice(json).map_err(|e| wrong(quote(&format!("its header is not valid: {e}"))))?;
-        let base = bytes.len() - data.len();
+        let base = 8 + json.len();
         let mut entries = Vec::with_capacity(raw.tensors.len());
         for (name, tensor) in raw.tensors {
             entries.push(check_entry(&wrong, name, tensor, base)?);
         }
         entries.sort_by_key(|entry| (entry.range.start, entry.range.end));
-        check_cover(&wrong, &entries, base, bytes.len())?;
+        check_cover(&wrong, &entries, base, len)?;
         Ok(Header { entries, metadata: raw.metadata })
     }
 }
@@ -248,18 +249,21 @@ pub(super) struct Archive {
     /// What it holds.
     pub(super) header: Header,
     /// Its bytes; every entry's range lies within.
-    pub(super) bytes: Mapping,
+    pub(super) bytes: Contents,
 }
 
 impl Archive {
-    /// Maps a file and checks its header.
+    /// Opens a file and checks its header.
     pub(super) fn open(path: &Path) -> Result<Archive> {
-        Archive::new(path.display().to_string(), Mapping::open(path)?)
+        Archive::new(path.display().to_string(), Contents::open(path)?)
     }
 
     /// Checks the header of bytes that are there already.
-    pub(super) fn new(label: String, bytes: Mapping) -> Result<Archive> {
-        let header = Header::parse(&label, &bytes)?;
+    pub(super) fn new(label: String, bytes: Contents) -> Result<Archive> {
+        let (len, mut buffer) = (bytes.len(), Vec::new());
+        let length = bytes.read(0..len.min(8), &mut buffer)?.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+        let end = len.min(8 + length.min(MAX_HEADER) as usize);
+        let header = Header::parse(&label, bytes.read(0..end, &mut buffer)?, len)?;
         Ok(Archive { label, header, bytes })
     }
 }

@@ -12,12 +12,15 @@ use std::path::Path;
 use half::bf16;
 
 use super::archive::Archive;
-use super::encoding::{Encoding, Place, f32_at};
+use super::contents::Contents;
+use super::encoding::{Encoding, GROUP, Place, f32_at};
 use super::format::quantize_row;
 use super::index::{self, Stored};
-use super::mapping::Mapping;
 use super::{Shape, TensorId, WeightFormat, config, files, quote};
 use crate::{Error, Result};
+
+/// Bytes of a matrix that are read from a file at once: few enough to stay in a core's cache until they are put in place.
+const READ: usize = 128 << 10;
 
 /// The form that most bytes of a checkpoint's matrices have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,7 +83,7 @@ impl Checkpoint {
     /// As [`Checkpoint::open`].
     pub fn from_bytes(config_json: &str, safetensors: impl Into<Cow<'static, [u8]>>) -> Result<Checkpoint> {
         let shape = config::parse(config_json, None)?;
-        let archive = Archive::new("the built-in model".into(), Mapping::Bytes(safetensors.into()))?;
+        let archive = Archive::new("the built-in model".into(), Contents::Bytes(safetensors.into()))?;
         Checkpoint::assemble(shape, vec![archive])
     }
 
@@ -114,7 +117,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`Error::Input`] naming the tensor and the row: a value or scale that is not finite or out of its range; an
-    /// INT8 source wanted as BF16.
+    /// INT8 source wanted as BF16. [`Error::Failed`]: the file was cut short, or its disk fails.
     ///
     /// # Panics
     /// If `id` is a vector, `rows` is not within the matrix, `data` is not `rows.len() * row_bytes(cols)` bytes, or
@@ -134,12 +137,18 @@ impl Checkpoint {
         assert!(rows.start <= rows.end && rows.end <= height, "rows {rows:?} of {height}");
         assert_eq!(data.len(), rows.len() * stride, "bytes for {} rows of {id:?}", rows.len());
         assert!(format.scale_bytes() == 0 || scales.len() == rows.len(), "one scale per row");
-        let mut scratch = Vec::new();
-        for (i, out) in data.chunks_exact_mut(stride).enumerate() {
-            let row = rows.start + i;
-            match format {
-                WeightFormat::Int8 => scales[i] = self.read_int8(tensor, row, cols, out, &mut scratch)?,
-                WeightFormat::Bf16 => self.read_bf16(tensor, row, cols, out, &mut scratch)?,
+        let step = (READ / (cols * tensor.encoding.element_bytes())).max(1);
+        let (file, span) = self.span(id, rows.clone());
+        self.files[file].bytes.prefetch(&span);
+        let (mut buffers, mut scratch) = (Buffers::default(), Vec::new());
+        for (block, out) in data.chunks_mut(step * stride).enumerate() {
+            let first = rows.start + block * step;
+            let run = self.read_run(tensor, first..first + out.len() / stride, cols, &mut buffers)?;
+            for (i, out) in out.chunks_exact_mut(stride).enumerate() {
+                match format {
+                    WeightFormat::Int8 => scales[block * step + i] = self.put_int8(&run, i, out, &mut scratch)?,
+                    WeightFormat::Bf16 => self.put_bf16(&run, i, out, &mut scratch)?,
+                }
             }
         }
         Ok(())
@@ -156,7 +165,8 @@ impl Checkpoint {
         assert!(id.is_vector(), "{id:?} is a matrix");
         let [_, len] = id.dims(&self.shape);
         let mut out = vec![0f32; len];
-        self.decode_row(self.stored(id), 0, &mut out)?;
+        let mut buffers = Buffers::default();
+        self.decode_row(&self.read_run(self.stored(id), 0..1, len, &mut buffers)?, 0, &mut out)?;
         Ok(out)
     }
 
@@ -190,93 +200,126 @@ impl Checkpoint {
         self.tensors.get(&id).unwrap_or_else(|| panic!("the model has no {id:?}"))
     }
 
-    fn bytes(&self, place: &Place) -> &[u8] {
-        &self.files[place.file].bytes[place.range.clone()]
-    }
-
-    /// The bytes of one row's elements.
-    fn row_bytes(&self, tensor: &Stored, row: usize, cols: usize) -> &[u8] {
-        let len = cols * tensor.encoding.element_bytes();
-        &self.bytes(&tensor.place)[row * len..(row + 1) * len]
-    }
-
-    fn decode_row(&self, tensor: &Stored, row: usize, out: &mut [f32]) -> Result<()> {
-        let cols = out.len();
-        let scales = match &tensor.encoding {
-            Encoding::Int8Rows(place) => &self.bytes(place)[row * 4..row * 4 + 4],
-            Encoding::Grouped(place) => self.bytes(place),
-            _ => &[],
-        };
-        let bytes = self.row_bytes(tensor, row, cols);
-        tensor.encoding.decode(bytes, scales, row * cols, out).map_err(|what| self.bad_row(tensor, row, &what))
-    }
-
-    fn read_int8(
-        &self,
-        tensor: &Stored,
-        row: usize,
+    /// Reads rows of `cols` elements, and the scales that they need.
+    fn read_run<'a>(
+        &'a self,
+        tensor: &'a Stored,
+        rows: Range<usize>,
         cols: usize,
-        out: &mut [u8],
-        scratch: &mut Vec<f32>,
-    ) -> Result<f32> {
-        if let Encoding::Int8Rows(place) = &tensor.encoding {
-            let scale = f32_at(self.bytes(place), row);
+        buffers: &'a mut Buffers,
+    ) -> Result<Run<'a>> {
+        let part = |place: &Place, unit: usize, units: Range<usize>| {
+            let start = place.range.start;
+            (place.file, start + unit * units.start..start + unit * units.end)
+        };
+        let elements = rows.start * cols..rows.end * cols;
+        let groups = elements.start / GROUP..elements.end.div_ceil(GROUP);
+        let (file, range) = part(&tensor.place, tensor.encoding.element_bytes(), elements);
+        let bytes = self.files[file].bytes.read(range, &mut buffers.elements)?;
+        let scales = match &tensor.encoding {
+            Encoding::Int8Rows(place) => Some(part(place, 4, rows.clone())),
+            Encoding::Grouped(place) => Some(part(place, 4, groups)),
+            _ => None,
+        };
+        let scales = match scales {
+            Some((file, range)) => self.files[file].bytes.read(range, &mut buffers.scales)?,
+            None => &[],
+        };
+        Ok(Run { tensor, first: rows.start, cols, bytes, scales })
+    }
+
+    fn decode_row(&self, run: &Run, i: usize, out: &mut [f32]) -> Result<()> {
+        let (scales, first) = match &run.tensor.encoding {
+            Encoding::Int8Rows(_) => (&run.scales[i * 4..i * 4 + 4], 0),
+            // The scales begin with the group that holds the run's first element.
+            _ => (run.scales, run.first * run.cols % GROUP + i * run.cols),
+        };
+        run.tensor.encoding.decode(run.row(i), scales, first, out).map_err(|what| self.bad_row(run, i, &what))
+    }
+
+    /// Puts row `i` of a run into `out`, and returns its scale.
+    fn put_int8(&self, run: &Run, i: usize, out: &mut [u8], scratch: &mut Vec<f32>) -> Result<f32> {
+        if let Encoding::Int8Rows(_) = &run.tensor.encoding {
+            let scale = f32_at(run.scales, i);
             if !(scale.is_finite() && scale >= 0.0) {
-                return Err(self.bad_row(tensor, row, &format!("the scale {scale}")));
+                return Err(self.bad_row(run, i, &format!("the scale {scale}")));
             }
-            let bytes = self.row_bytes(tensor, row, cols);
+            let bytes = run.row(i);
             if bytes.contains(&(i8::MIN as u8)) {
-                return Err(self.bad_row(tensor, row, "the value -128, where INT8 weights have -127 to 127"));
+                return Err(self.bad_row(run, i, "the value -128, where INT8 weights have -127 to 127"));
             }
-            out[..cols].copy_from_slice(bytes);
-            out[cols..].fill(0);
+            out[..run.cols].copy_from_slice(bytes);
+            out[run.cols..].fill(0);
             return Ok(scale);
         }
-        scratch.resize(cols, 0.0);
-        self.decode_row(tensor, row, scratch)?;
+        scratch.resize(run.cols, 0.0);
+        self.decode_row(run, i, scratch)?;
         Ok(quantize_row(scratch, bytemuck::cast_slice_mut(out)))
     }
 
-    fn read_bf16(
-        &self,
-        tensor: &Stored,
-        row: usize,
-        cols: usize,
-        out: &mut [u8],
-        scratch: &mut Vec<f32>,
-    ) -> Result<()> {
-        if tensor.encoding.source() == Source::Int8 {
-            let cause = format!("tensor {} is INT8 already and cannot be kept as BF16", quote(&tensor.name));
+    /// Puts row `i` of a run into `out`.
+    fn put_bf16(&self, run: &Run, i: usize, out: &mut [u8], scratch: &mut Vec<f32>) -> Result<()> {
+        let encoding = &run.tensor.encoding;
+        if encoding.source() == Source::Int8 {
+            let cause = format!("tensor {} is INT8 already and cannot be kept as BF16", quote(&run.tensor.name));
             return Err(Error::input(cause, "use --weights int8, or the BF16 checkpoint"));
         }
-        let (elements, padding) = out.split_at_mut(cols * 2);
+        let (elements, padding) = out.split_at_mut(run.cols * 2);
         padding.fill(0);
-        if matches!(tensor.encoding, Encoding::Bf16) {
-            let bytes = self.row_bytes(tensor, row, cols);
+        if matches!(encoding, Encoding::Bf16) {
+            let bytes = run.row(i);
             // All exponent bits set: an infinity or no number. Every value is looked at, as vector units like it.
             let special = |b: &[u8]| u16::from_le_bytes([b[0], b[1]]) & 0x7F80 == 0x7F80;
             if bytes.chunks_exact(2).fold(false, |any, b| any | special(b)) {
-                return Err(self.bad_row(tensor, row, "a value that is not finite"));
+                return Err(self.bad_row(run, i, "a value that is not finite"));
             }
             elements.copy_from_slice(bytes);
             return Ok(());
         }
-        scratch.resize(cols, 0.0);
-        self.decode_row(tensor, row, scratch)?;
+        scratch.resize(run.cols, 0.0);
+        self.decode_row(run, i, scratch)?;
         for (o, w) in elements.chunks_exact_mut(2).zip(scratch.iter()) {
             let rounded = bf16::from_f32(*w);
             if !rounded.is_finite() {
-                return Err(self.bad_row(tensor, row, &format!("the value {w}, too large for BF16")));
+                return Err(self.bad_row(run, i, &format!("the value {w}, too large for BF16")));
             }
             o.copy_from_slice(&rounded.to_le_bytes());
         }
         Ok(())
     }
 
-    fn bad_row(&self, tensor: &Stored, row: usize, what: &str) -> Error {
+    fn bad_row(&self, run: &Run, i: usize, what: &str) -> Error {
+        let (tensor, row) = (run.tensor, run.first + i);
         let file = &self.files[tensor.place.file].label;
         let cause = format!("{file}: tensor {} holds {what} in row {row}", quote(&tensor.name));
         Error::input(cause, "download the file again, or export the model anew")
+    }
+}
+
+/// A thread's memory for what is read from a file.
+#[derive(Default)]
+struct Buffers {
+    elements: Vec<u8>,
+    scales: Vec<u8>,
+}
+
+/// Rows of one tensor as they are stored.
+struct Run<'a> {
+    tensor: &'a Stored,
+    /// Index of its first row.
+    first: usize,
+    cols: usize,
+    bytes: &'a [u8],
+    /// F32, little-endian: a row each for [`Encoding::Int8Rows`], from the first row's first group on for
+    /// [`Encoding::Grouped`].
+    scales: &'a [u8],
+}
+
+impl Run<'_> {
+    /// The bytes of one row's elements.
+    fn row(&self, i: usize) -> &[u8] {
+        let len = self.cols * self.tensor.encoding.element_bytes();
+        &self.bytes[i * len..(i + 1) * len]
     }
 }
 

@@ -80,8 +80,9 @@ impl Encoding {
         }
     }
 
-    /// Decodes a run of elements whose first has index `first` in the flattened tensor. `scales` are the bytes of the
-    /// encoding's scales: the row's own for [`Encoding::Int8Rows`], all of the tensor's for [`Encoding::Grouped`].
+    /// Decodes a run of elements whose first has index `first` from the start of a group. `scales` are the bytes of the
+    /// encoding's scales: the row's own for [`Encoding::Int8Rows`], that group's and those behind it for
+    /// [`Encoding::Grouped`].
     /// Returns what is wrong with the stored values, if anything is.
     pub(super) fn decode(
         &self,

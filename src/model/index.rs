@@ -211,7 +211,8 @@ impl<'a> Names<'a> {
             let what = format!("has scales of shape {}; its scheme wants {count} of them", dims(shape));
             return Err(self.wrong(at, &what));
         }
-        let bytes = &self.files[place.file].bytes[place.range.clone()];
+        let (range, mut buffer) = (place.range.clone(), Vec::new());
+        let bytes = self.files[place.file].bytes.read(range.start..range.end.min(range.start + 8), &mut buffer)?;
         let first = f32_at(bytes, 0);
         if scheme != Scheme::Int4Grouped && !(first.is_finite() && first >= 0.0) {
             return Err(self.wrong(at, &format!("has the scale {first}")));

@@ -3,13 +3,13 @@
 pub mod archive;
 pub mod checkpoint;
 pub mod config;
+mod contents;
 mod encoding;
 mod files;
 pub mod forge;
 pub mod format;
 mod index;
 mod keys;
-mod mapping;
 pub mod presets;
 pub mod quantize;
 pub mod shape;

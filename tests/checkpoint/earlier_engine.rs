@@ -82,7 +82,12 @@ fn assert_within(dir: &Path, case: &str, bounds: &[(TensorId, f32)]) {
         let (got, wanted, steps) = if id.is_vector() {
             (c.read_vector(id).unwrap(), exact.read_vector(id).unwrap(), vec![0.0])
         } else {
-            let (_, scales) = read_matrix(&c, id, WeightFormat::Int8).unwrap();
+            let (data, scales) = read_matrix(&c, id, WeightFormat::Int8).unwrap();
+            // A row by itself, wherever in a group it begins.
+            let (row, stride) = (scales.len() / 2, WeightFormat::Int8.row_bytes(cols));
+            let (mut one, mut scale) = (vec![0u8; stride], [0.0]);
+            c.read_rows(id, row..row + 1, WeightFormat::Int8, &mut one, &mut scale).unwrap();
+            assert!(one == data[row * stride..(row + 1) * stride] && scale[0] == scales[row], "{case} {id:?}");
             (
                 decode_matrix(&c, id, WeightFormat::Int8),
                 decode_matrix(&exact, id, WeightFormat::Bf16),

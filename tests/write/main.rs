@@ -147,6 +147,20 @@ fn a_bad_row_at_the_end_leaves_nothing_behind() {
     assert_empty(place.path());
 }
 
+/// A mapped file that is cut short ends the process.
+#[test]
+fn a_file_that_is_cut_short_while_it_is_read_is_an_error_and_leaves_nothing() {
+    let (src, place) = (copy("tiny"), tempfile::tempdir().unwrap());
+    let path = src.path().join("model.safetensors");
+    let half = std::fs::metadata(&path).unwrap().len() / 2;
+    let cut = |_, _| std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(half).unwrap();
+    let watch = Watch { progress: &cut, cancel: &AtomicBool::new(false) };
+    let error = quantize::quantize(src.path(), &place.path().join("dst"), WeightFormat::Int8, &watch).unwrap_err();
+    let line = error.to_string();
+    assert!(line.contains("model.safetensors was cut short while it was read") && error.exit_code() == 1, "{line}");
+    assert_empty(place.path());
+}
+
 #[test]
 fn cancelling_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ const CONFIG: &str = r#"{"model_type": "gemma3_text", "vocab_size": 8, "hidden_s
     "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2}"#;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Ok(header) = Header::parse("fuzz", bytes) {
+    if let Ok(header) = Header::parse("fuzz", bytes, bytes.len()) {
         assert!(header.entries.iter().all(|entry| entry.range.end <= bytes.len()));
     }
     let Ok(checkpoint) = Checkpoint::from_bytes(CONFIG, bytes.to_vec()) else { return };
