@@ -175,14 +175,53 @@ fn live_it_draws_and_gives_the_terminal_back() {
     }
 }
 
-/// A terminal that takes no output: the program's end, whose writes fail instead of waiting, and the other.
-fn deaf_terminal() -> [OwnedFd; 2] {
+/// Closed under it, a terminal ends it, which neither spins nor panics; whether or not it hears of it by a signal.
+#[test]
+fn a_terminal_that_is_closed_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for hangup in ["--default-signal=HUP", "--ignore-signal=HUP"] {
+        let [terminal, other] = terminal();
+        let end = || Stdio::from(terminal.try_clone().unwrap());
+        let mut command = Command::new("env");
+        command.args([hangup, env!("CARGO_BIN_EXE_kiln"), "top", "--interval", "0.1"]);
+        command.env("KILN_RUNTIME_DIR", dir.path()).env_remove("RUST_LOG");
+        let mut child = Running(command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap());
+        let mut seen = String::new();
+        let mut screen = std::fs::File::from(other);
+        wait_for("it draws", || {
+            let mut bytes = [0; 4096];
+            let n = std::io::Read::read(&mut screen, &mut bytes).unwrap();
+            seen += &String::from_utf8_lossy(&bytes[..n]);
+            seen.contains("running")
+        });
+        drop(screen);
+        let mut status = None;
+        wait_for("it ends", || {
+            status = child.0.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(matches!(status.unwrap().code(), Some(0 | 1)), "{hangup}: {status:?}");
+    }
+}
+
+/// A terminal: the program's end, and the other.
+fn terminal() -> [OwnedFd; 2] {
     let (mut other, mut own) = (0, 0);
     let (name, modes, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
     // SAFETY: the descriptors are written to; nothing else is asked for.
     assert_eq!(unsafe { libc::openpty(&mut other, &mut own, name, modes, size) }, 0);
+    for fd in [own, other] {
+        // SAFETY: the descriptor is open. What one test starts must not hold another's terminal open.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
+    }
     // SAFETY: both descriptors are new, and owned by nothing else.
-    let ends = unsafe { [OwnedFd::from_raw_fd(own), OwnedFd::from_raw_fd(other)] };
+    unsafe { [OwnedFd::from_raw_fd(own), OwnedFd::from_raw_fd(other)] }
+}
+
+/// A terminal that takes no output: the program's end, whose writes fail instead of waiting, and the other.
+fn deaf_terminal() -> [OwnedFd; 2] {
+    let ends = terminal();
+    let own = ends[0].as_raw_fd();
     // SAFETY: the descriptor is open.
     unsafe {
         assert_eq!(libc::tcflow(own, libc::TCOOFF), 0);

@@ -4,7 +4,8 @@ use crate::machine::files::Files;
 use crate::status::Environment;
 use crate::top::{Sample, Sampler, view};
 use crate::{Error, Result};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{self, EnterAlternateScreen};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,7 +14,9 @@ use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 use ratatui::{DefaultTerminal, Frame, TerminalOptions, Viewport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -107,10 +110,29 @@ fn live(sampler: &mut Sampler, interval: Duration) -> Result<()> {
     for signal in [SIGTERM, SIGHUP, SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, stopped.clone()).map_err(failed)?;
     }
+    let keys = open_keys().map_err(failed)?;
     let mut terminal = open_terminal().map_err(failed)?;
-    let ended = show(&mut terminal, sampler, interval, &stopped);
+    let ended = show(&mut terminal, keys, sampler, interval, &stopped);
     let restored = ratatui::try_restore().map_err(failed);
-    ended.and(restored)
+    if terminal.show_cursor().is_err() {
+        // Dropped, it would try again, and panic where standard error is gone as well.
+        std::mem::forget(terminal);
+    }
+    match ended? {
+        End::Asked => restored,
+        // There is nothing left to restore.
+        End::Gone => Ok(()),
+    }
+}
+
+/// Where the terminal's keys come from. They are read here and not by crossterm, which reads a terminal that is gone again
+/// and again, and never returns.
+fn open_keys() -> std::io::Result<File> {
+    let stdin = std::io::stdin();
+    match stdin.is_terminal() {
+        true => stdin.as_fd().try_clone_to_owned().map(File::from),
+        false => File::open("/dev/tty"),
+    }
 }
 
 /// What is drawn on of a terminal that says to be of `size`.
@@ -132,7 +154,21 @@ fn open_terminal() -> std::io::Result<DefaultTerminal> {
     })
 }
 
-fn show(terminal: &mut DefaultTerminal, sampler: &mut Sampler, interval: Duration, stopped: &AtomicBool) -> Result<()> {
+/// Why the view ends.
+enum End {
+    /// A key or a signal.
+    Asked,
+    /// The terminal was closed.
+    Gone,
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    mut keys: File,
+    sampler: &mut Sampler,
+    interval: Duration,
+    stopped: &AtomicBool,
+) -> Result<End> {
     let mut sample = sampler.sample();
     let mut taken = Instant::now();
     let mut area = drawn(terminal::size());
@@ -144,25 +180,39 @@ fn show(terminal: &mut DefaultTerminal, sampler: &mut Sampler, interval: Duratio
         }
         terminal.draw(|frame| draw(frame, &sample)).map_err(failed)?;
         let left = interval.saturating_sub(taken.elapsed());
-        match event::poll(left.min(PATIENCE)) {
-            Ok(true) if is_end(&event::read().map_err(failed)?) => return Ok(()),
-            // A signal: the loop looks whether it ends.
-            Err(e) if e.kind() != ErrorKind::Interrupted => return Err(failed(e)),
-            _ => {}
+        if let Some(end) = wait(&mut keys, left.min(PATIENCE)).map_err(failed)? {
+            return Ok(end);
         }
         if taken.elapsed() >= interval {
             sample = sampler.sample();
             taken = Instant::now();
         }
     }
-    Ok(())
+    Ok(End::Asked)
 }
 
-/// Whether a key ends the view: q, Escape, Ctrl-C.
-fn is_end(event: &Event) -> bool {
-    let Event::Key(key) = event else { return false };
-    let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-    key.kind == KeyEventKind::Press && (interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
+/// Waits for a key, and says whether the view ends.
+fn wait(keys: &mut File, most: Duration) -> std::io::Result<Option<End>> {
+    let mut polled = [PollFd::new(keys.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+    match poll(&mut polled, timeout) {
+        // A signal: the loop looks whether it ends.
+        Ok(0) | Err(Errno::EINTR) => return Ok(None),
+        polled => polled?,
+    };
+    let mut pressed = [0; 64];
+    match keys.read(&mut pressed) {
+        Ok(0) => Ok(Some(End::Gone)),
+        Ok(n) => Ok(is_end(&pressed[..n]).then_some(End::Asked)),
+        Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => Ok(None),
+        Err(e) if e.raw_os_error() == Some(Errno::EIO as i32) => Ok(Some(End::Gone)),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether what was pressed ends the view: q, Ctrl-C, or Escape, which by itself begins no other key's sequence.
+fn is_end(pressed: &[u8]) -> bool {
+    pressed == b"\x1b" || (!pressed.starts_with(b"\x1b") && pressed.iter().any(|key| matches!(key, b'q' | b'\x03')))
 }
 
 fn draw(frame: &mut Frame<'_>, sample: &Sample) {
@@ -177,7 +227,6 @@ mod tests {
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use ratatui::crossterm::event::KeyEvent;
 
     fn empty() -> Sample {
         Sample { time: 0.0, gpus: Vec::new(), npus: Vec::new(), kilns: Vec::new() }
@@ -206,11 +255,11 @@ mod tests {
 
     #[test]
     fn q_escape_and_ctrl_c_end_it_and_nothing_else() {
-        let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
-        assert!(is_end(&key(KeyCode::Char('q'), KeyModifiers::NONE)));
-        assert!(is_end(&key(KeyCode::Esc, KeyModifiers::NONE)));
-        assert!(is_end(&key(KeyCode::Char('c'), KeyModifiers::CONTROL)));
-        assert!(!is_end(&key(KeyCode::Char('c'), KeyModifiers::NONE)));
-        assert!(!is_end(&Event::Resize(10, 10)));
+        for pressed in [&b"q"[..], b"\x1b", b"\x03", b"xq"] {
+            assert!(is_end(pressed), "{pressed:?}");
+        }
+        for pressed in [&b"c"[..], b"\x1b[A", b"\x1bq", b"Q", "ä".as_bytes()] {
+            assert!(!is_end(pressed), "{pressed:?}");
+        }
     }
 }
