@@ -482,12 +482,41 @@ fn logits_replace_files_alone() {
     assert!(at("link").is_symlink() && std::fs::read(at("file")).unwrap() != b"before");
 }
 
+fn kill(child: &std::process::Child, signal: &str) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+}
+
+/// Ended by a signal, what is written in part is removed.
+#[test]
+fn a_forge_that_is_interrupted_leaves_nothing() {
+    for signal in ["INT", "TERM", "HUP", "QUIT"] {
+        let dir = tempfile::tempdir().unwrap();
+        let entries = || std::fs::read_dir(dir.path()).unwrap().count();
+        let out = dir.path().join("model").display().to_string();
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT,TERM,HUP,QUIT", env!("CARGO_BIN_EXE_kiln"), "forge"]);
+        command.args(["--shape", "gemma3-4b", "-o", &out]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let begin = std::time::Instant::now();
+        while entries() == 0 {
+            assert!(begin.elapsed().as_secs() < 60 && child.try_wait().unwrap().is_none(), "it never began");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        kill(&child, signal);
+        let out = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!((out.status.code(), entries()), (Some(1), 0), "{signal}: {stderr}");
+        assert!(stderr.contains("interrupted") && stderr.lines().count() == 1, "{signal}: {stderr}");
+    }
+}
+
 /// Ended by a signal, `logits --out` leaves nothing; one that is to be ignored does not end it.
 #[test]
 fn logits_that_are_interrupted_leave_no_file() {
     use std::os::unix::process::ExitStatusExt;
     let ids = vec!["5"; 4000].join(",");
-    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3)] {
         let dir = tempfile::tempdir().unwrap();
         let entries = || std::fs::read_dir(dir.path()).unwrap().count();
         // All logits of a prompt that takes seconds, into a file that is there before.
@@ -499,7 +528,7 @@ fn logits_that_are_interrupted_leave_no_file() {
         // Whoever runs the tests may have had signals ignored: a shell that runs them in the background, SIGINT.
         let start = |hangup: &str| {
             let mut command = Command::new("env");
-            command.args(["--default-signal=INT,TERM", hangup, env!("CARGO_BIN_EXE_kiln")]);
+            command.args(["--default-signal=INT,TERM,QUIT", hangup, env!("CARGO_BIN_EXE_kiln")]);
             let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
             let begin = std::time::Instant::now();
             while entries() < 2 {
@@ -507,10 +536,6 @@ fn logits_that_are_interrupted_leave_no_file() {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
             child
-        };
-        let kill = |child: &std::process::Child, signal: &str| {
-            let pid = child.id().to_string();
-            assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
         };
         let mut child = start("--default-signal=HUP");
         kill(&child, signal);

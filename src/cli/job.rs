@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use tempfile::NamedTempFile;
@@ -21,7 +21,7 @@ use crate::{Error, Result};
 /// Runs a write with a progress bar on stderr (only if that is a terminal) and prints its summary on stdout: a line,
 /// or with `json` an object of `source`, `destination`, `tensors`, `bytes`, `seconds` and the keys of `more`.
 ///
-/// Ctrl-C, SIGTERM and SIGHUP end the write in good order; a second one ends the process at once.
+/// Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP end the write in good order; a second one ends the process at once.
 pub(super) fn run(
     source: &str,
     destination: &Path,
@@ -61,10 +61,10 @@ pub(super) fn run(
 
 /// The signals that end a command before its time: not those that whoever started it has had ignored, as nohup does, and a
 /// shell for what it runs in the background.
-fn stops() -> Vec<i32> {
+pub(super) fn stops() -> Vec<i32> {
     let ignored = Files::system().field("/proc/self/status", "SigIgn").ok();
     let ignored = ignored.and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0);
-    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
+    [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
 }
 
 /// A temporary file, made by `make`, that is removed where a signal ends the process. The process ends at once and as
