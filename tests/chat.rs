@@ -49,6 +49,44 @@ fn a_chat_keeps_its_context_and_survives_ctrl_c() {
     assert!(history.contains("When does the aquarium open on Saturday?"), "{history}");
 }
 
+/// Whoever ends it: the shell behind it must not be left without echo.
+#[test]
+fn a_signal_at_the_prompt_gives_the_terminal_back() {
+    let cache = tempfile::tempdir().unwrap();
+    for signal in ["TERM", "HUP", "QUIT"] {
+        let mut command = Command::new("env");
+        let script = "stty cols 100 rows 30; before=$(stty -g); trap : HUP TERM QUIT; \
+                      env --default-signal=HUP,TERM,QUIT sh -c 'echo pid $$; exec \"$0\" run --device cpu' \"$0\"; \
+                      [ \"$before\" = \"$(stty -g)\" ] && echo the same modes || echo other modes";
+        command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_kiln")]);
+        command.env("KILN_CACHE_DIR", cache.path()).env("TERM", "xterm").env_remove("RUST_LOG");
+        let mut shell = spawn_command(command, Some(30_000)).unwrap();
+        let (_, pid) = shell.exp_regex(r"pid \d+").unwrap();
+        shell.exp_string("> ").unwrap();
+        // It is raw once the prompt is there.
+        let pid = pid.trim_start_matches("pid ");
+        assert!(Command::new("kill").args([&format!("-{signal}"), pid]).status().unwrap().success());
+        assert_eq!(shell.exp_regex("(the same|other) modes").unwrap().1, "the same modes", "{signal}");
+    }
+}
+
+/// One odd line does not end a conversation, nor is what follows on it taken for a message.
+#[test]
+fn a_line_that_is_not_utf_8_is_said_and_the_chat_goes_on() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = start(&[], cache.path());
+    std::io::Write::write_all(&mut chat.writer, b"caf\xe9 au lait\r").unwrap();
+    chat.flush().unwrap();
+    chat.exp_string("kiln: what was typed is not UTF-8").unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "When does the aquarium open on Saturday?");
+    let before = chat.exp_string("The aquarium opens at 9:00 on Saturday.").unwrap();
+    assert!(!before.contains("prompt tokens"), "{before}");
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "/bye");
+    assert!(matches!(chat.process.wait().unwrap(), WaitStatus::Exited(_, 0)));
+}
+
 #[test]
 fn a_follow_up_is_answered_from_the_conversation() {
     let cache = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! The interactive chat of `kiln run`: a conversation on a terminal, with history. Ctrl-C ends a reply, Ctrl-D the chat.
 
+use super::job::stops;
 use super::note;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
 use crate::cache;
@@ -8,8 +9,13 @@ use crate::generate::{Chooser, generate};
 use crate::session::Session;
 use crate::text::{ChatTemplate, Message, Tokenizer};
 use crate::{Error, Result};
+use nix::sys::termios::{FlushArg, SetArg, tcflush, tcgetattr, tcsetattr};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use std::io::{ErrorKind, Write, stdin, stdout};
 
 /// A conversation and the session that holds its keys and values.
 struct Conversation<'a> {
@@ -47,6 +53,9 @@ pub(super) fn chat(
         chooser,
     };
     let terminal = |e: ReadlineError| Error::failed(format!("the terminal failed: {e}"), "give the prompt with -p");
+    if let Err(e) = restore_at_signals() {
+        log::warn!("a signal leaves the terminal as the prompt has it: {e}");
+    }
     let mut editor = DefaultEditor::new().map_err(terminal)?;
     // Behind the editor, which installs a handler of its own and keeps it while replies are made.
     catch_interrupts();
@@ -68,6 +77,11 @@ pub(super) fn chat(
             }
             Err(ReadlineError::Interrupted) => note("(Ctrl-D ends the chat)"),
             Err(ReadlineError::Eof) => break,
+            Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => {
+                // What follows on the line is no message of its own.
+                let _ = tcflush(stdin(), FlushArg::TCIFLUSH);
+                note("\nkiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
+            }
             Err(e) => return Err(terminal(e)),
         }
     }
@@ -77,6 +91,25 @@ pub(super) fn chat(
             log::warn!("the history {} cannot be written", h.display());
         }
     }
+    Ok(())
+}
+
+/// Makes a signal that ends the process restore the terminal first: at the prompt it is the editor's, without echo and line
+/// ends.
+fn restore_at_signals() -> std::io::Result<()> {
+    let modes = tcgetattr(stdin())?;
+    // The editor and the reply have their own way with Ctrl-C.
+    let mut signals = Signals::new(stops().into_iter().filter(|&signal| signal != SIGINT))?;
+    std::thread::Builder::new().name("stop".into()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            if tcgetattr(stdin()).is_ok_and(|now| now != modes) {
+                let _ = tcsetattr(stdin(), SetArg::TCSANOW, &modes);
+                // The editor has pastes marked.
+                let _ = stdout().write_all(b"\x1b[?2004l\r\n").and_then(|()| stdout().flush());
+            }
+            let _ = emulate_default_handler(signal);
+        }
+    })?;
     Ok(())
 }
 
