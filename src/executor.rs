@@ -163,7 +163,7 @@ pub fn check_pass(schedule: &Schedule, rows: &[Row], head: Option<HeadRows>) -> 
                     "position {} of sequence {} is past the context of {} or the {} sequences",
                     r.position, r.sequence, e.context, e.sequences
                 ),
-                "raise --ctx or shorten the prompt",
+                "shorten the prompt, or ask for a larger context or more sequences",
             ));
         }
     }

@@ -1,6 +1,7 @@
 //! Generation: prompt in, tokens out, one at a time, until something ends it.
 
 use crate::executor::Executor;
+use crate::reference;
 use crate::session::Session;
 use crate::text::{Sampler, SamplerConfig};
 use crate::{Error, Result};
@@ -67,9 +68,11 @@ impl Chooser {
 
 /// Logits that are NaN or infinite: nothing can be made of them.
 pub fn not_finite(device: &str) -> Error {
+    let beside =
+        if device.starts_with(reference::NAME) { "" } else { ", and the device with `--device cpu` beside it" };
     Error::failed(
         format!("{device} computed logits that are not finite"),
-        "check the checkpoint's weights, and the device with `--device cpu` beside it",
+        format!("check the checkpoint's weights{beside}"),
     )
 }
 

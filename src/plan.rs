@@ -4,6 +4,7 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
+use crate::model::WeightFormat;
 use crate::schedule::Schedule;
 use crate::schedule::layout::BufferLayout;
 use crate::schedule::step::WeightBuffer;
@@ -284,6 +285,11 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
         p => format!("the {}", p.kind()),
     };
     let write = writer(needed, memory.max_allocation);
+    let remedy = match (purpose, e.weights) {
+        (Purpose::Weights(_), WeightFormat::Bf16) => "use --weights int8 or another device",
+        (Purpose::Weights(_), WeightFormat::Int8) => "use another device",
+        _ => "use a smaller --ctx or --batch, or another device",
+    };
     Error::refused(
         format!(
             "{what}: {} needed, but {} allows {} in one allocation",
@@ -291,7 +297,7 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
             memory.device,
             write(memory.max_allocation)
         ),
-        "use --weights int8, a smaller --ctx or --batch, or another device",
+        remedy,
     )
 }
 
@@ -304,8 +310,9 @@ fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -
         Some(pool) => format!(", {} together", write(pool.available())),
         None => String::new(),
     };
+    let int8 = if schedule.extent.weights == WeightFormat::Bf16 { "--weights int8, " } else { "" };
     let smaller =
-        format!("use a smaller --ctx (now {}), --batch or model, or free some memory", schedule.extent.context);
+        format!("use {int8}a smaller --ctx (now {}), --batch or model, or free some memory", schedule.extent.context);
     let remedy = match kernel_parameters(wanted, memory) {
         Some(parameters) => format!("boot the kernel with {parameters}, or {smaller}"),
         None => smaller,

@@ -1,6 +1,7 @@
 //! One sequence: its KV slot and what it holds, prefill in chunks, and decoding token by token.
 
 use crate::executor::{Executor, HeadRows, Row};
+use crate::model::Shape;
 use crate::{Error, Result};
 
 /// Runs one chunk of a prefill: the executor, its rows, and whether it is the last.
@@ -79,7 +80,7 @@ impl Session {
 
     fn check(&self, executor: &dyn Executor, tokens: &[u32]) -> Result<()> {
         let s = executor.schedule();
-        check_tokens(tokens, self.tokens.len(), s.shape.vocab, s.extent.context)
+        check_tokens(tokens, self.tokens.len(), &s.shape, s.extent.context)
     }
 
     /// Positions left in the context.
@@ -121,27 +122,33 @@ impl Session {
 ///
 /// # Errors
 /// Input: none, one outside of the vocabulary, or more than the context holds.
-pub fn check_tokens(tokens: &[u32], used: usize, vocab: usize, context: usize) -> Result<()> {
+pub fn check_tokens(tokens: &[u32], used: usize, shape: &Shape, context: usize) -> Result<()> {
     if tokens.is_empty() {
         return Err(Error::input("the prompt is empty", "give at least one token"));
     }
-    if let Some(id) = tokens.iter().find(|&&t| t as usize >= vocab) {
+    if let Some(id) = tokens.iter().find(|&&t| t as usize >= shape.vocab) {
         return Err(Error::input(
-            format!("token id {id} is outside of the vocabulary of {vocab}"),
+            format!("token id {id} is outside of the vocabulary of {}", shape.vocab),
             "use ids from this model's tokenizer",
         ));
     }
     let total = used + tokens.len();
     if total > context {
-        return Err(too_long(&format!("{total} tokens"), context));
+        return Err(too_long(&format!("{total} tokens"), shape, context));
     }
     Ok(())
 }
 
 /// A prompt of so many tokens, in words, is longer than the context.
-pub fn too_long(prompt: &str, context: usize) -> Error {
+pub fn too_long(prompt: &str, shape: &Shape, context: usize) -> Error {
+    let larger = larger_context(shape, context).map_or(String::new(), |larger| format!(", or {larger}"));
     Error::input(
         format!("the prompt of {prompt} is longer than the context of {context}"),
-        "shorten it, or raise --ctx as far as the model allows",
+        format!("shorten it{larger}"),
     )
+}
+
+/// What gives a larger context than `context`, where the model has one.
+pub fn larger_context(shape: &Shape, context: usize) -> Option<String> {
+    (context < shape.max_context).then(|| format!("raise --ctx (up to {})", shape.max_context))
 }

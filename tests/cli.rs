@@ -230,7 +230,10 @@ fn bad_prompts_are_refused_in_one_line() {
     kiln(&["run", "-m", m, "--tokens", "-1"]).refused(2, &[]);
     kiln(&["run", "-m", m, "--tokens", ""]).refused(2, &["empty"]);
     kiln(&["logits", "-m", m, "--tokens", "99999999999"]).refused(2, &["99999999999"]);
-    kiln(&["run", "-m", m, "--tokens", "2,3,4,5", "--ctx", "3"]).refused(2, &["4 tokens", "3", "--ctx"]);
+    kiln(&["run", "-m", m, "--tokens", "2,3,4,5", "--ctx", "3"]).refused(2, &["4 tokens", "3", "--ctx (up to 4096)"]);
+    // At the model's own limit there is no larger one to ask for.
+    let whole = kiln(&["run", "-m", m, "--tokens", &vec!["2"; 4097].join(",")]);
+    whole.refused(2, &["4097 tokens", "4096; shorten it\n"]);
     kiln(&["run", "-m", m, "--tokens", "2", "--ctx", "999999999"]).refused(2, &["999999999", "4096"]);
     kiln(&["run", "-m", m, "--tokens", "2", "--ctx", "0"]).refused(2, &["0"]);
     kiln(&["logits", "-m", m, "--tokens", "2", "--chunk", "0"]).refused(2, &["chunk"]);
@@ -256,6 +259,16 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     kiln(&["plan", "--machine", "c64"]).refused(2, &["c64", "780m"]);
     kiln(&["plan", "--shape", "gemma9"]).refused(2, &["gemma9", "gemma3-27b"]);
     kiln(&["run", "-p", "x", "--npu", "require"]).refused(4, &["NPU"]);
+
+    // The file that is to be taken anew is the one that is wrong.
+    let generation = tiny_with_text();
+    std::fs::write(generation.path().join("generation_config.json"), r#"{"eos_token_id": "end"}"#).unwrap();
+    let ran = kiln(&["run", "-m", path(&generation), "-p", "x"]);
+    ran.refused(2, &["generation_config.json: eos_token_id", "take generation_config.json from"]);
+    assert!(!ran.stderr.contains("take config.json"), "{}", ran.stderr);
+    // What is refused for its KV cache is not helped by other weights, nor what is INT8 by INT8.
+    let cap = ["plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "4"];
+    assert!(!kiln(&cap).stderr.contains("--weights"), "{}", kiln(&cap).stderr);
 
     // An INT8 source has no BF16 to keep.
     let int8 = tempfile::tempdir().unwrap();

@@ -133,10 +133,13 @@ impl Settings {
         }
         let (needed, limit) = (self.context(), asked.unwrap_or(shape.max_context).min(shape.max_context));
         if needed > limit {
-            let whose = if asked.is_some_and(|a| a < shape.max_context) { "--ctx" } else { "the model" };
+            let (whose, larger) = match limit < shape.max_context {
+                true => ("--ctx", ", or a larger --ctx"),
+                false => ("the model", ""),
+            };
             return Err(Error::input(
                 format!("the deepest line needs {needed} positions, and {whose} has {limit}"),
-                "choose a smaller --depth, --prefill or --decode, or a larger --ctx",
+                format!("choose a smaller --depth, --prefill or --decode{larger}"),
             ));
         }
         Ok(asked.unwrap_or(needed))
@@ -175,7 +178,9 @@ mod tests {
         refused(Settings { prefill: vec![0], ..settings() }, None, "--prefill");
         refused(Settings { depth: vec![shape.max_context], ..settings() }, None, "the model");
         refused(Settings { depth: vec![usize::MAX], ..settings() }, None, "the model");
-        refused(settings(), Some(47), "--ctx");
+        refused(settings(), Some(47), "a larger --ctx");
+        let full = Settings { depth: vec![shape.max_context], ..settings() }.check(&shape, None).unwrap_err();
+        assert!(!full.to_string().contains("--ctx"), "{full}");
         assert_eq!(settings().check(&shape, Some(100)).unwrap(), 100);
         assert_eq!(settings().check(&shape, None).unwrap(), 48);
     }

@@ -6,7 +6,7 @@ use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary
 use crate::cache;
 use crate::executor::Executor;
 use crate::generate::{Chooser, generate};
-use crate::session::Session;
+use crate::session::{Session, larger_context};
 use crate::text::{ChatTemplate, Message, Tokenizer};
 use crate::{Error, Result};
 use nix::sys::termios::{FlushArg, SetArg, tcflush, tcgetattr, tcsetattr};
@@ -158,7 +158,9 @@ impl Conversation<'_> {
     /// The conversation's ids. Where they leave no room for a reply, the oldest exchanges are dropped, aloud, but only if
     /// the last message fits at all.
     fn fit(&mut self) -> Result<Vec<u32>> {
-        let context = self.executor.schedule().extent.context;
+        let schedule = self.executor.schedule();
+        let context = schedule.extent.context;
+        let larger = larger_context(&schedule.shape, context);
         let most = context - context / 8;
         let first = usize::from(self.args.system.is_some());
         let exchanges = (self.messages.len() - first) / 2;
@@ -184,7 +186,7 @@ impl Conversation<'_> {
             format!(
                 "the message is too long: a context of {context} takes {most} tokens and leaves the rest for the reply"
             ),
-            "shorten it, or start with a larger --ctx",
+            larger.map_or("shorten it".into(), |larger| format!("shorten it, or start again and {larger}")),
         ))
     }
 }

@@ -45,7 +45,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     // No pass is longer than the prompt: a larger chunk would only take memory.
     let chunk = args.chunk.map(|c| c.min(ids.len().max(1)));
     let options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
-    check_tokens(&ids, 0, checkpoint.shape().vocab, options.extent(checkpoint.shape())?.context)?;
+    check_tokens(&ids, 0, checkpoint.shape(), options.extent(checkpoint.shape())?.context)?;
     let mut out = args.out.as_deref().map(|path| Output::create(path, &checkpoint, &ids, args.all)).transpose()?;
     let mut executor = args.model.load(&checkpoint, &options)?;
     drop(checkpoint);

@@ -4,6 +4,7 @@ use super::print;
 use crate::executor::Executor;
 use crate::generate::{Finish, Generation};
 use crate::schedule::Pass;
+use crate::session::larger_context;
 use crate::text::{SamplerConfig, StopMatcher, Stopped, StreamDecoder, Tokenizer};
 use crate::{Error, Result};
 use signal_hook::consts::SIGINT;
@@ -176,7 +177,10 @@ pub(super) fn summary(
         line += &format!(", {rate:.1} tokens/s ({:.1} % of what its memory allows)", 100.0 * share);
     }
     if g.full {
-        line += &format!(", stopped: the context of {} is full, raise --ctx", executor.schedule().extent.context);
+        let schedule = executor.schedule();
+        let context = schedule.extent.context;
+        let remedy = larger_context(&schedule.shape, context).unwrap_or("the model has no larger one".into());
+        line += &format!(", stopped: the context of {context} is full, {remedy}");
     }
     if with_device {
         line += &format!(", {}", executor.device());

@@ -7,6 +7,7 @@ use super::{note, print, print_json};
 use crate::engine::DEFAULT_CHUNK;
 use crate::executor::Executor;
 use crate::generate::{Chooser, generate};
+use crate::model::Shape;
 use crate::session::{Session, check_tokens, too_long};
 use crate::status::Reporter;
 use crate::text::{ChatTemplate, Message, StopMatcher, Tokenizer, parse_ids};
@@ -91,8 +92,8 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let mut ids = Vec::new();
     if !matches!(prompt, Prompt::Chat) {
         let context = options.extent(checkpoint.shape())?.context;
-        ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref(), context)?;
-        check_tokens(&ids, 0, vocab, context)?;
+        ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref(), (checkpoint.shape(), context))?;
+        check_tokens(&ids, 0, checkpoint.shape(), context)?;
         // No pass is longer than the prompt: a larger chunk would only take memory.
         options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
     }
@@ -113,7 +114,7 @@ fn encode(
     prompt: &Prompt,
     tokenizer: Option<&Tokenizer>,
     template: Option<&ChatTemplate>,
-    context: usize,
+    (shape, context): (&Shape, usize),
 ) -> Result<Vec<u32>> {
     let (text, tokenizer) = match (prompt, tokenizer) {
         (Prompt::Ids(ids), _) => return Ok(ids.clone()),
@@ -130,7 +131,7 @@ fn encode(
     };
     let fewest = tokenizer.fewest_tokens(&text);
     if fewest > context {
-        return Err(too_long(&format!("{} bytes, at least {fewest} tokens,", text.len()), context));
+        return Err(too_long(&format!("{} bytes, at least {fewest} tokens,", text.len()), shape, context));
     }
     tokenizer.encode(&text, add_bos)
 }

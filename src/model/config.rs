@@ -307,7 +307,11 @@ impl<'a> Keys<'a> {
     }
 
     fn wrong(&self, key: &str, found: &Value, wanted: &str) -> Error {
-        Error::input(format!("{}: {key} is {}; wanted {wanted}", self.file, excerpt(found)), REMEDY_CONFIG)
+        Error::input(format!("{}: {key} is {}; wanted {wanted}", self.file, excerpt(found)), self.remedy())
+    }
+
+    fn remedy(&self) -> String {
+        format!("correct it, or take {} from the model's original download", self.file)
     }
 
     fn object(&self, key: &str) -> Result<Option<Keys<'a>>> {

@@ -43,6 +43,9 @@ impl Weights {
     }
 }
 
+/// What the executor's device is called, before its threads.
+pub const NAME: &str = "CPU reference";
+
 /// The CPU executor.
 pub struct Reference {
     schedule: Schedule,
@@ -75,7 +78,7 @@ impl Reference {
             .map(|r| zeroed(2 * r.half_elements() * sequences, "KV cache"))
             .collect::<Result<_>>()?;
         let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
-        let device = format!("CPU reference, {} threads", rayon::current_num_threads());
+        let device = format!("{NAME}, {} threads", rayon::current_num_threads());
         Ok(Reference { schedule, weights: Weights { buffers, layout }, arena, kv, rows: 0, head_rows: 0, device })
     }
 

@@ -178,10 +178,7 @@ impl Sampler {
 }
 
 fn unusable(what: &str) -> Error {
-    Error::failed(
-        format!("the model's logits are unusable: {what}"),
-        "compare with --device cpu, and check the model's files",
-    )
+    Error::failed(format!("the model's logits are unusable: {what}"), "check the model's files")
 }
 
 #[derive(Debug, Clone, Copy)]

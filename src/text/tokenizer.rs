@@ -256,7 +256,7 @@ fn missing(dir: &Path) -> Error {
     };
     Error::input(
         format!("{} has no {FILE}{other}", dir.display()),
-        "put the model's tokenizer.json there, or give token ids instead of text",
+        "put the model's tokenizer.json there; `kiln run --tokens` and `kiln logits` go without",
     )
 }
 
