@@ -258,7 +258,9 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     kiln(&["plan", "-m", "/no/such/model"]).refused(2, &["/no/such/model"]);
     kiln(&["plan", "--machine", "c64"]).refused(2, &["c64", "780m"]);
     kiln(&["plan", "--shape", "gemma9"]).refused(2, &["gemma9", "gemma3-27b"]);
-    kiln(&["run", "-p", "x", "--npu", "require"]).refused(4, &["NPU"]);
+    for command in [&["run", "-p", "x"][..], &["plan", "--machine", "780m"], &["probe"], &["logits", "--tokens", "2"]] {
+        kiln(&[command, &["--npu", "require"]].concat()).refused(4, &["NPU"]);
+    }
 
     // The file that is to be taken anew is the one that is wrong.
     let generation = tiny_with_text();

@@ -90,6 +90,17 @@ impl ModelArgs {
         Options { device: self.device, weights: self.weights.into(), context: self.ctx, ..Options::default() }
     }
 
+    /// Judges `--npu`.
+    ///
+    /// # Errors
+    /// Device: an NPU is required.
+    pub fn check_npu(&self) -> Result<()> {
+        match self.npu {
+            Npu::Require => Err(Error::device("this build of Kiln drives no NPU", "use --npu auto or off")),
+            Npu::Auto | Npu::Off => Ok(()),
+        }
+    }
+
     /// Opens the checkpoint.
     ///
     /// # Errors
@@ -152,9 +163,7 @@ impl ModelArgs {
         options: &Options,
         load: impl FnOnce(&Progress) -> Result<Box<dyn Executor>>,
     ) -> Result<Box<dyn Executor>> {
-        if self.npu == Npu::Require {
-            return Err(Error::device("this build of Kiln drives no NPU", "use --npu auto or off"));
-        }
+        self.check_npu()?;
         let progress = Progress::default();
         let total = checkpoint.stored_bytes();
         if total < SHOW_PROGRESS_BYTES || !std::io::stderr().is_terminal() {

@@ -41,8 +41,9 @@ const MEASURE_BYTES: u64 = 1 << 30;
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model, or an unknown machine. Refused: it does not fit. Device: this machine has no such device.
+/// Input: the model, or an unknown machine. Refused: it does not fit. Device: this machine has no such device, or an NPU is required.
 pub fn run(args: &Args, json: bool) -> Result<()> {
+    args.model.check_npu()?;
     let shape = read_shape(args)?;
     let target = Target::find(args)?;
     let options = engine::Options { sequences: args.batch, head_rows: args.batch, ..args.model.options() };

@@ -28,8 +28,9 @@ pub struct Args {
 ///
 /// # Errors
 /// Input: the model. Failed: no Vulkan device, or not the chosen one, can run Kiln, or the model does not fit; the checks are
-/// printed all the same.
+/// printed all the same. Device: an NPU is required.
 pub fn run(args: &Args, json: bool) -> Result<()> {
+    args.model.check_npu()?;
     let shape = args.model.model.as_ref().map(|dir| config::read(&dir.join("config.json"))).transpose()?;
     let name = args.model.name();
     // What no machine could run is said before this one is looked at.
