@@ -257,6 +257,7 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     kiln(&["run", "-m", "/no/such/model", "-p", "x"]).refused(2, &["/no/such/model"]);
     kiln(&["plan", "-m", "/no/such/model"]).refused(2, &["/no/such/model"]);
     kiln(&["plan", "--machine", "c64"]).refused(2, &["c64", "780m"]);
+    kiln(&["plan", "--machine", "780m", "--device", "vulkan:9"]).refused(2, &["--device", "780m"]);
     kiln(&["plan", "--shape", "gemma9"]).refused(2, &["gemma9", "gemma3-27b"]);
     for command in [&["run", "-p", "x"][..], &["plan", "--machine", "780m"], &["probe"], &["logits", "--tokens", "2"]] {
         kiln(&[command, &["--npu", "require"]].concat()).refused(4, &["NPU"]);
@@ -310,6 +311,10 @@ fn devices_that_are_not_there_are_said_so() {
     let validated = [none[0], none[1], ("KILN_VALIDATION", "1")];
     kiln_with(&["run", "-m", m, "--tokens", "2"], b"", &validated).refused(4, &["driver"]);
     // `auto` falls back to the CPU, and says so.
+    // What says how a model is loaded is not left unused where probe is given none.
+    kiln(&["probe", "--quick", "--device", "cpu", "--ctx", "4096"]).refused(2, &["4096", "1..=2048"]);
+    let probe = kiln(&["probe", "--quick", "--device", "cpu", "--ctx", "2048"]);
+    assert!(probe.stdout.contains("model.memory") && probe.stdout.contains("demo needs"), "{}", probe.stdout);
     let ran = kiln_with(&["run", "-m", m, "--tokens", "2", "-n", "1", "--json"], b"", &none);
     assert!(ran.json()["device"].as_str().unwrap().contains("CPU"));
     assert!(ran.stderr.contains("CPU"), "{}", ran.stderr);

@@ -99,6 +99,10 @@ impl Target {
         match args.machine.as_str() {
             "this" => Target::this(args.model.device),
             name => {
+                if args.model.device != Device::Auto {
+                    let cause = format!("--device chooses among this machine's, and the plan is for {name}");
+                    return Err(Error::input(cause, "leave out --device or --machine"));
+                }
                 let p: Profile = profile(name)?;
                 let source = "the memory's peak".into();
                 let operations = Some(p.operations);

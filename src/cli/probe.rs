@@ -1,20 +1,21 @@
 //! `kiln probe`: what this machine is, what is wrong with it and what it can reach.
 
-use super::model::ModelArgs;
+use super::model::{ModelArgs, Weights};
 use super::{print, print_json};
 use crate::engine::Device;
 use crate::gpu::Choice;
 use crate::machine::files::Files;
-use crate::model::config;
+use crate::model::{Shape, config};
 use crate::probe::{Report, Request, Verdict, Wanted, run as probe};
-use crate::{Error, Result};
+use crate::{Error, Result, demo};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// Checks GPU, NPU, memory sharing and system, and measures what the device reaches. With -m, whether that model fits.
+/// Checks GPU, NPU, memory sharing and system, and measures what the device reaches. With -m, --ctx or --weights,
+/// whether the model fits.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -31,7 +32,7 @@ pub struct Args {
 /// printed all the same. Device: an NPU is required.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     args.model.check_npu()?;
-    let shape = args.model.model.as_ref().map(|dir| config::read(&dir.join("config.json"))).transpose()?;
+    let shape = read_shape(&args.model)?;
     let name = args.model.name();
     // What no machine could run is said before this one is looked at.
     shape.as_ref().map(|shape| args.model.options().extent(shape)).transpose()?;
@@ -58,6 +59,15 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
         false => print(&to_text(&report))?,
     }
     conclude(&report)
+}
+
+/// The model that is to fit: the one given, or the built-in one where it is said how to load it.
+fn read_shape(args: &ModelArgs) -> Result<Option<Shape>> {
+    match &args.model {
+        Some(dir) => config::read(&dir.join("config.json")).map(Some),
+        None if args.ctx.is_some() || args.weights != Weights::Int8 => Ok(Some(demo::checkpoint()?.shape().clone())),
+        None => Ok(None),
+    }
 }
 
 /// The exit: good when the main job can run.
