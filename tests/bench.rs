@@ -10,6 +10,19 @@ struct Ran {
     code: i32,
     stdout: String,
     stderr: String,
+    /// What it says it is doing, on stderr.
+    told: Vec<String>,
+}
+
+impl Ran {
+    fn of(out: std::process::Output) -> Ran {
+        let text = |b| String::from_utf8(b).unwrap();
+        let all = text(out.stderr);
+        let (told, other): (Vec<&str>, Vec<&str>) = all.lines().partition(|l| l.starts_with("kiln bench: "));
+        let told = told.iter().map(|l| l.trim_start_matches("kiln bench: ").to_owned()).collect();
+        let code = out.status.code().unwrap_or(-1);
+        Ran { code, stdout: text(out.stdout), stderr: other.join("\n"), told }
+    }
 }
 
 /// What bench says. On a busy machine a ceiling may be measured in a worse moment than what it is the ceiling of: bench
@@ -24,9 +37,7 @@ fn bench_once(arguments: &[&str]) -> Ran {
     let model = golden("tiny").display().to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.args(["bench", "-m", &model]).args(arguments).env_remove("RUST_LOG").env("KILN_VALIDATION", "1");
-    let out = command.output().unwrap();
-    let text = |b| String::from_utf8(b).unwrap();
-    Ran { code: out.status.code().unwrap_or(-1), stdout: text(out.stdout), stderr: text(out.stderr) }
+    Ran::of(command.output().unwrap())
 }
 
 impl Ran {
@@ -159,6 +170,10 @@ fn the_table_has_a_row_for_each_line_and_each_kind_of_kernel() {
     let arguments = ["--device", "vulkan", "--prefill", "8", "--decode", "2", "--batch", "1,2", "--reps", "1"];
     let ran = bench(&[&arguments[..], &["--kernels", "--layer", "0"]].concat());
     assert_eq!((ran.code, &*ran.stderr), (0, ""));
+    // Who waits is told for what, once a case.
+    let cases = ["measuring the read ceiling", "prefill 8", "decode", "decode x 2", "layer 0 alone"];
+    assert!(ran.told[0].starts_with("loading ") && ran.told[0].contains("first load"), "{:?}", ran.told);
+    assert_eq!(ran.told[1..], cases);
     let rows = |start: &str| ran.stdout.lines().filter(|l| l.starts_with(start)).count();
     for line in ["prefill 8 ", "decode  ", "decode x 2 ", "read ceiling ", "load ", "memory ", "layer 0 (local) alone"]
     {
@@ -260,9 +275,7 @@ impl Tool {
         let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tools/bench"));
         command.arg("--kiln").arg(self.dir.path().join("kiln")).arg("--dir").arg(self.dir.path()).args(arguments);
         command.env("LOG", self.dir.path().join("log")).env("GPU", "a GPU").env("RATE", "10000").env("WEIGHTS", "1000");
-        let out = command.envs(environment.iter().copied()).output().unwrap();
-        let text = |b| String::from_utf8(b).unwrap();
-        Ran { code: out.status.code().unwrap_or(-1), stdout: text(out.stdout), stderr: text(out.stderr) }
+        Ran::of(command.envs(environment.iter().copied()).output().unwrap())
     }
 
     fn forged(&self) -> bool {

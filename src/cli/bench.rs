@@ -2,7 +2,7 @@
 
 use super::bench_table::write_report;
 use super::model::ModelArgs;
-use super::{print, print_json};
+use super::{note, print, print_json};
 use crate::bench::kernels::group;
 use crate::bench::measure::check_layer;
 use crate::bench::usage::MemoryWatch;
@@ -14,6 +14,7 @@ use crate::status::Reporter;
 use crate::{Error, Result};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -112,6 +113,8 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let start = Instant::now();
     let gpu = engine::open(args.model.device)?;
     let open_seconds = start.elapsed().as_secs_f64();
+    let tuning = if gpu.is_some() { "; the first load of a shape measures which kernels are fastest" } else { "" };
+    note(&format!("kiln bench: loading {}{tuning}", args.model.name()));
     let watch = MemoryWatch::start();
     let start = Instant::now();
     let mut executor = args.model.load_on(gpu.clone(), &checkpoint, &options)?;
@@ -123,9 +126,13 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
         watch.loaded();
     }
 
-    let bar = progress_bar();
-    let measured = measure(args, &settings, executor.as_mut(), gpu.as_ref(), &|text| bar.set_message(text.to_string()));
-    bar.finish_and_clear();
+    let bar = std::io::stderr().is_terminal().then(progress_bar);
+    let said = RefCell::default();
+    let measured = measure(args, &settings, executor.as_mut(), gpu.as_ref(), &|text| match &bar {
+        Some(bar) => bar.set_message(text.to_string()),
+        None => say_case(text, &said),
+    });
+    bar.inspect(ProgressBar::finish_and_clear);
     let (ceilings, lines, layers) = measured?;
     let schedule = executor.schedule();
     let report = Report {
@@ -180,10 +187,16 @@ fn measure(
     Ok((bench.ceilings(), lines, layers))
 }
 
-fn progress_bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+/// Where no spinner can turn: what is measured, a line for each case and not for each repetition.
+fn say_case(text: &str, said: &RefCell<String>) {
+    let case = text.split(": ").next().unwrap_or(text);
+    if *said.borrow() != case {
+        note(&format!("kiln bench: {case}"));
+        said.replace(case.into());
     }
+}
+
+fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
