@@ -48,7 +48,17 @@ impl Chooser {
         if config.temperature == 0.0 && config.repeat_penalty == 1.0 {
             return Ok(Chooser::Greedy);
         }
-        Ok(Chooser::Sample(Box::new(Sampler::new(config, vocab)?)))
+        let sampler = Sampler::new(config, vocab)?;
+        log::info!("sampling with --seed {}", sampler.seed());
+        Ok(Chooser::Sample(Box::new(sampler)))
+    }
+
+    /// The sampler's seed, with which it would draw the same again.
+    pub fn seed(&self) -> Option<u64> {
+        match self {
+            Chooser::Greedy => None,
+            Chooser::Sample(sampler) => Some(sampler.seed()),
+        }
     }
 
     fn accept(&mut self, tokens: &[u32]) {

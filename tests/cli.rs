@@ -134,10 +134,14 @@ fn run_streams_text_and_obeys_its_limits() {
     let sampled = |seed: &str| {
         let arguments =
             ["run", "-m", path(&dir), "--temp", "1.5", "--seed", seed, "-n", "12", "--ignore-eos", "--json"];
-        kiln_with(&arguments, b"hello", &[]).json()["tokens"].clone()
+        kiln_with(&[&arguments[..], &["--device", "cpu"]].concat(), b"hello", &[]).json()["tokens"].clone()
     };
     assert_eq!(sampled("5"), sampled("5"));
     assert_ne!(sampled("5"), sampled("6"));
+    // A seed that nobody chose is told, so that the reply can be had again.
+    let drawn = with(&["--temp", "1.5", "-n", "12", "--ignore-eos", "--json"]).json();
+    assert_eq!(sampled(&drawn["seed"].to_string()), drawn["tokens"]);
+    assert!(all["seed"].is_null(), "the likeliest token needs none");
     // A context that ends the reply: as many tokens as fit, and one more that needs no place.
     let prompt = all["prompt_tokens"].as_array().unwrap().len();
     let full = with(&["--ctx", &(prompt + 4).to_string(), "--ignore-eos", "--json"]).json();

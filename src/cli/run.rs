@@ -161,6 +161,7 @@ fn answer(
             "tokens": g.tokens,
             "text": tokenizer.map(|_| &printer.text),
             "finish": g.finish.name(),
+            "seed": chooser.seed(),
             "prefill_s": g.prefill.as_secs_f64(),
             "decode_s": g.decode.as_secs_f64(),
             "decode_tok_s": g.rate(),
