@@ -45,7 +45,7 @@ pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
     let mut shape = parse_text(&outer, &text)?;
     if let Some(generation) = generation {
         let map = parse_object(generation, "generation_config.json")?;
-        Keys { map: &map, file: "generation_config.json" }.add_eos(&mut shape.eos)?;
+        Keys { map: &map, file: "generation_config.json" }.add_eos(&mut shape.eos, shape.vocab)?;
     }
     Ok(shape)
 }
@@ -165,8 +165,9 @@ fn parse_text(outer: &Keys, text: &Keys) -> Result<Shape> {
     let layers = parse_layers(text)?;
     let rope = Rope::parse(text)?;
     let mut eos = Vec::new();
-    outer.add_eos(&mut eos)?;
-    text.add_eos(&mut eos)?;
+    let vocab = text.size("vocab_size", 262_208, limit::VOCAB)?;
+    outer.add_eos(&mut eos, vocab)?;
+    text.add_eos(&mut eos, vocab)?;
     if eos.is_empty() {
         eos.push(1);
     }
@@ -175,7 +176,7 @@ fn parse_text(outer: &Keys, text: &Keys) -> Result<Shape> {
         None => outer.flag("tie_word_embeddings")?.unwrap_or(true),
     };
     let shape = Shape {
-        vocab: text.size("vocab_size", 262_208, limit::VOCAB)?,
+        vocab,
         hidden: text.size("hidden_size", 2304, limit::HIDDEN)?,
         ffn: text.size("intermediate_size", 9216, limit::FFN)?,
         heads: text.size("num_attention_heads", 8, limit::HEADS)?,
@@ -356,7 +357,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Adds the ids of `eos_token_id` (one or a list) that `eos` does not have yet.
-    fn add_eos(&self, eos: &mut Vec<u32>) -> Result<()> {
+    fn add_eos(&self, eos: &mut Vec<u32>, vocab: usize) -> Result<()> {
         let Some(value) = self.get("eos_token_id") else { return Ok(()) };
         let ids = match value {
             Value::Array(list) if list.len() > 64 => {
@@ -367,6 +368,10 @@ impl<'a> Keys<'a> {
         };
         for id in ids {
             let id = self.token("eos_token_id", id)?;
+            if id as usize >= vocab {
+                let cause = format!("{}: eos_token_id is {id}, past the vocabulary of {vocab}", self.file);
+                return Err(Error::input(cause, self.remedy()));
+            }
             if !eos.contains(&id) {
                 eos.push(id);
             }
