@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 fn kiln(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-    command.env_remove("RUST_LOG").env("KILN_RUNTIME_DIR", directory);
+    command.env_remove("RUST_LOG").env("KILN_RUNTIME_DIR", directory).env("TERM", "xterm");
     command
 }
 
@@ -175,6 +175,16 @@ fn live_it_draws_and_gives_the_terminal_back() {
     }
 }
 
+#[test]
+fn a_terminal_that_cannot_be_drawn_on_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = kiln(dir.path());
+    command.arg("top").env("TERM", "dumb");
+    let mut session = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
+    assert_eq!(session.exp_string("kiln: a dumb terminal cannot be drawn on; use --once").unwrap(), "");
+    session.exp_eof().unwrap();
+}
+
 /// Closed under it, a terminal ends it, which neither spins nor panics; whether or not it hears of it by a signal.
 #[test]
 fn a_terminal_that_is_closed_ends_it() {
@@ -184,7 +194,7 @@ fn a_terminal_that_is_closed_ends_it() {
         let end = || Stdio::from(terminal.try_clone().unwrap());
         let mut command = Command::new("env");
         command.args([hangup, env!("CARGO_BIN_EXE_kiln"), "top", "--interval", "0.1"]);
-        command.env("KILN_RUNTIME_DIR", dir.path()).env_remove("RUST_LOG");
+        command.env("KILN_RUNTIME_DIR", dir.path()).env_remove("RUST_LOG").env("TERM", "xterm");
         let mut child = Running(command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap());
         let mut seen = String::new();
         let mut screen = std::fs::File::from(other);
@@ -261,6 +271,7 @@ fn a_terminal_may_say_any_size() {
         let mut command = Command::new("sh");
         let script = format!("stty {size} && exec \"$0\" top --interval 0.1");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_kiln")]).env("KILN_RUNTIME_DIR", dir.path());
+        command.env("TERM", "xterm");
         let mut session = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
         session.exp_string("\u{1b}[?1049h").unwrap();
         session.send("q").unwrap();

@@ -65,6 +65,9 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
         (false, false) if !std::io::stdout().is_terminal() => {
             Err(Error::input("standard output is no terminal", "use --once or --json"))
         }
+        (false, false) if std::env::var_os("TERM").is_some_and(|term| term == "dumb") => {
+            Err(Error::input("a dumb terminal cannot be drawn on", "use --once or --json, or set TERM to what it is"))
+        }
         (false, false) => live(&mut sampler, interval),
     }
 }
