@@ -13,13 +13,17 @@ fn main() -> ExitCode {
         .init();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => e.exit(),
+        Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => return exit(cli::help(&e)),
         Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
         Err(e) => {
             return fail(&usage_error(&e));
         }
     };
-    match cli::main(cli) {
+    exit(cli::main(cli))
+}
+
+fn exit(done: kiln::Result<()>) -> ExitCode {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => fail(&e),
     }

@@ -470,6 +470,12 @@ fn what_only_shows_ends_quietly_with_its_reader() {
         &["plan", "--shape", "gemma3-27b", "--machine", "780m", "--schedule", "--json"],
         &["probe", "--quick"],
         &["probe", "--quick", "--json", "--device", "cpu"],
+        &["run", "-p", "Who are you?", "--device", "cpu"],
+        &["run", "-p", "Who are you?", "--device", "cpu", "--json"],
+        &["logits", "--tokens", "2", "--device", "cpu", "--json"],
+        &["tokenize", "Who are you?"],
+        &["run", "--help"],
+        &["--version"],
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
         command.args(arguments).env_remove("RUST_LOG").env("KILN_VALIDATION", "0");
@@ -482,6 +488,12 @@ fn what_only_shows_ends_quietly_with_its_reader() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let out = command.args(["plan", "--shape", "gemma3-1b", "--machine", "780m"]).stdout(full).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
+    for help in [&["--help"][..], &["run", "-h"], &["--version"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let out = Command::new(env!("CARGO_BIN_EXE_kiln")).args(help).stdout(full).output().unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(1) && stderr.contains("cannot write standard output"), "{help:?}: {stderr}");
+    }
 }
 
 /// Root's `--out /dev/null` must not take everyone's.
@@ -581,5 +593,5 @@ fn a_closed_pipe_ends_a_reply() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.args(["run", "-m", &tiny(), "--tokens", "2", "--ignore-eos", "--device", "cpu"]);
     let out = command.stdout(closed_pipe()).stdin(Stdio::null()).output().unwrap();
-    assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&out.status), Some(13), "{:?}", out.status);
 }

@@ -56,18 +56,37 @@ pub enum Command {
     Top(top::Args),
 }
 
-/// Runs the command. One that only shows something ends the process by SIGPIPE where its reader has gone.
+/// Runs the command. Where its reader has gone, it ends the process by SIGPIPE, unless it has more to do than to show
+/// something.
 ///
 /// # Errors
 /// What the command returns.
 pub fn main(cli: Cli) -> Result<()> {
-    let shows = matches!(cli.command, Command::Plan(_) | Command::Probe(_));
+    let shows = !matches!(cli.command, Command::Quantize(_) | Command::Forge(_));
     let done = run_command(cli);
-    if shows && done.is_err() && READER_GONE.load(Ordering::Relaxed) {
+    if shows {
+        end_with_reader(&done);
+    }
+    done
+}
+
+/// Shows the help or the version that was asked for.
+///
+/// # Errors
+/// As [`print`].
+pub fn help(asked: &clap::Error) -> Result<()> {
+    let written = asked.print().and_then(|()| std::io::stdout().flush());
+    let done = written.map_err(unwritten);
+    end_with_reader(&done);
+    done
+}
+
+/// Ends the process by SIGPIPE where what it had to show could not be, because its reader has gone.
+fn end_with_reader(done: &Result<()>) {
+    if done.is_err() && READER_GONE.load(Ordering::Relaxed) {
         // Nothing is wrong: it ends without a word, as `ls | head` does. Rust ignores the signal until here.
         let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
     }
-    done
 }
 
 fn run_command(cli: Cli) -> Result<()> {
@@ -125,10 +144,12 @@ static READER_GONE: AtomicBool = AtomicBool::new(false);
 
 fn print_to(mut out: impl Write, text: &str) -> Result<()> {
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|e| {
-        READER_GONE.fetch_or(e.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed);
-        Error::failed(format!("cannot write standard output: {e}"), "check what reads it")
-    })
+    written.map_err(unwritten)
+}
+
+fn unwritten(e: std::io::Error) -> Error {
+    READER_GONE.fetch_or(e.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed);
+    Error::failed(format!("cannot write standard output: {e}"), "check what reads it")
 }
 
 /// Prints one JSON object and a newline.
