@@ -256,6 +256,8 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     kiln(&["run", "--no-such-flag"]).refused(2, &["--no-such-flag"]);
     kiln(&["frobnicate"]).refused(2, &["frobnicate"]);
     kiln(&["run", "-p", "x", "-n", "-1"]).refused(2, &["-1", "-n"]);
+    kiln(&["run", "-p", "x", "--top-k", "-3"]).refused(2, &["-3", "--top-k"]);
+    kiln(&["forge", "--shape", "gemma3-1b", "-o", "/no/such", "--seed", "-3"]).refused(2, &["-3", "--seed"]);
     kiln(&["run", "-p", "x", "--device", "gpu"]).refused(2, &["gpu", "vulkan"]);
     kiln(&["run", "-p", "x", "--device", "vulkan:x"]).refused(2, &["x"]);
     kiln(&["run", "-m", "/no/such/model", "-p", "x"]).refused(2, &["/no/such/model"]);

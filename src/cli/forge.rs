@@ -20,7 +20,7 @@ pub struct ForgeArgs {
     #[arg(long, default_value = "int8", value_parser = ["int8", "bf16"])]
     pub weights: String,
     /// Another seed gives other weights
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
 }
 

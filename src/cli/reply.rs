@@ -25,7 +25,7 @@ pub struct ReplyArgs {
     #[arg(long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true)]
     temp: f32,
     /// Sample among the K likeliest tokens; 0: all
-    #[arg(long, default_value_t = 64, value_name = "K")]
+    #[arg(long, default_value_t = 64, value_name = "K", allow_negative_numbers = true)]
     top_k: u32,
     /// Sample among the likeliest tokens that make up this probability
     #[arg(long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true)]
