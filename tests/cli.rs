@@ -122,6 +122,10 @@ fn run_streams_text_and_obeys_its_limits() {
     let plain = with(&["-n", "12", "--ignore-eos"]);
     assert_eq!(plain.stdout, format!("{text}\n"), "the same text, streamed");
     assert_eq!(plain.stderr.trim_end().lines().count(), 1, "a summary of one line: {}", plain.stderr);
+    // The rate is that of the passes; the first token comes with the prefill's.
+    assert!(plain.stderr.contains(", 12 tokens, 11 of them decoded in "), "{}", plain.stderr);
+    let one = with(&["-n", "1", "--ignore-eos"]).stderr;
+    assert!(one.contains(" s, 1 token, CPU"), "{one}");
 
     // Stop at what the text itself holds.
     let (at, stop) = text.char_indices().nth(text.chars().count() / 2).unwrap();

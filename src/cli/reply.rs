@@ -172,7 +172,15 @@ pub(super) fn summary(
     with_device: bool,
 ) -> String {
     let mut line = format!("[{prompt} in {:.2} s", g.prefill.as_secs_f64());
-    line += &format!(", {} tokens in {:.2} s", g.tokens.len(), g.decode.as_secs_f64());
+    let tokens = g.tokens.len();
+    line += &format!(", {tokens} token{}", if tokens == 1 { "" } else { "s" });
+    // The first comes with the prefill, and no pass follows the last where nothing more is asked for.
+    if g.passes != tokens && g.passes > 0 {
+        line += &format!(", {} of them decoded", g.passes);
+    }
+    if g.passes > 0 {
+        line += &format!(" in {:.2} s", g.decode.as_secs_f64());
+    }
     if let (Some(rate), Some(share)) = (g.rate(), share) {
         line += &format!(", {rate:.1} tokens/s ({:.1} % of what its memory allows)", 100.0 * share);
     }
