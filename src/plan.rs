@@ -20,8 +20,8 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// How to write bytes of which `needed` are more than `limit`: to the byte where they would read the same otherwise.
-fn writer(needed: u64, limit: u64) -> fn(u64) -> String {
+/// How to write two sums of bytes, one beside its limit: to the byte where they would read the same otherwise.
+pub(crate) fn writer(needed: u64, limit: u64) -> fn(u64) -> String {
     match bytes(needed) == bytes(limit) {
         true => |n| format!("{n} B"),
         false => bytes,

@@ -6,7 +6,7 @@ use crate::engine::{self, Device};
 use crate::gpu::{self, Choice, Gpu};
 use crate::machine::profile::{Profile, profile};
 use crate::model::{Shape, config};
-use crate::plan::{Heap, Memory, Plan, Purpose, bytes, kernel_parameters, sums};
+use crate::plan::{Heap, Memory, Plan, Purpose, bytes, kernel_parameters, sums, writer};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
 use crate::{Error, Result, demo};
@@ -304,7 +304,8 @@ fn write_model(t: &mut String, args: &Args, s: &Schedule) -> std::fmt::Result {
 fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
     for (i, heap) in plan.memory.heaps.iter().enumerate() {
         let used: u64 = plan.regions.iter().filter(|r| r.heap == i).map(|r| r.bytes).sum();
-        writeln!(t, "{}: uses {} of {} free{}", heap.name, bytes(used), bytes(heap.available), kept(heap))?;
+        let write = if used == heap.available { bytes } else { writer(used, heap.available) };
+        writeln!(t, "{}: uses {} of {} free{}", heap.name, write(used), write(heap.available), kept(heap))?;
         for (kind, _) in plan.sums() {
             let part = plan.regions.iter().filter(|r| r.heap == i && r.purpose.kind() == kind);
             let sum: u64 = part.map(|r| r.bytes).sum();
