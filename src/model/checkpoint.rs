@@ -138,8 +138,6 @@ impl Checkpoint {
         assert_eq!(data.len(), rows.len() * stride, "bytes for {} rows of {id:?}", rows.len());
         assert!(format.scale_bytes() == 0 || scales.len() == rows.len(), "one scale per row");
         let step = (READ / (cols * tensor.encoding.element_bytes())).max(1);
-        let (file, span) = self.span(id, rows.clone());
-        self.files[file].bytes.prefetch(&span);
         let (mut buffers, mut scratch) = (Buffers::default(), Vec::new());
         for (block, out) in data.chunks_mut(step * stride).enumerate() {
             let first = rows.start + block * step;
@@ -170,27 +168,15 @@ impl Checkpoint {
         Ok(out)
     }
 
-    /// Asks the kernel to read these rows ahead of [`Checkpoint::read_rows`].
-    pub fn prefetch(&self, id: TensorId, rows: Range<usize>) {
-        let (file, range) = self.span(id, rows);
-        self.files[file].bytes.prefetch(&range);
-    }
-
     /// Drops these rows' pages from memory and from the page cache, once they are no longer needed: a load that
     /// leaves 27 GB of them behind pushes out everything else. They can still be read again, from the disk.
     pub fn release(&self, id: TensorId, rows: Range<usize>) {
-        let (file, range) = self.span(id, rows);
-        self.files[file].bytes.release(&range);
-    }
-
-    /// The file and the bytes in it that hold `rows`.
-    fn span(&self, id: TensorId, rows: Range<usize>) -> (usize, Range<usize>) {
         let tensor = self.stored(id);
         let [height, cols] = id.dims(&self.shape);
         assert!(rows.start <= rows.end && rows.end <= height, "rows {rows:?} of {height}");
         let bytes = cols * tensor.encoding.element_bytes();
         let start = tensor.place.range.start;
-        (tensor.place.file, start + rows.start * bytes..start + rows.end * bytes)
+        self.files[tensor.place.file].bytes.release(&(start + rows.start * bytes..start + rows.end * bytes));
     }
 
     /// The tensor behind `id`. Opening has found every tensor of the shape, so only a layer that the model does not

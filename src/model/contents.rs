@@ -1,8 +1,8 @@
 //! Read-only bytes of a checkpoint: a file, or bytes inside the executable.
 //!
 //! A file is read and not mapped: one that is cut short or fails while it is read is then an error, where a mapping ends
-//! the process with SIGBUS. Copies out of the page cache into a buffer that stays in a core's cache cost no more than
-//! a mapping's page faults.
+//! the process with SIGBUS. Copies out of the page cache into a buffer that stays in a core's cache cost little more
+//! than a mapping's page faults.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -39,7 +39,10 @@ impl Contents {
         let file = File::open(path).map_err(|e| Error::unreadable(path, &e))?;
         let len =
             usize::try_from(metadata.len()).map_err(|_| Error::unreadable(path, &ErrorKind::FileTooLarge.into()))?;
-        Ok(Contents::File { path: path.into(), file, len })
+        let contents = Contents::File { path: path.into(), file, len };
+        // Reads ahead further. To ask for each block before it is read costs more where it is in the page cache.
+        contents.advise(0..len, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
+        Ok(contents)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -62,11 +65,6 @@ impl Contents {
                 Ok(buffer)
             }
         }
-    }
-
-    /// Asks the kernel to read `range` ahead of its use.
-    pub(super) fn prefetch(&self, range: &Range<usize>) {
-        self.advise(range.clone(), PosixFadviseAdvice::POSIX_FADV_WILLNEED);
     }
 
     /// Drops the pages of `range` from the page cache, but for the one that its end cuts: what follows is still to be

@@ -283,7 +283,6 @@ fn blocks_of_rows_from_several_threads_are_the_whole() {
             let c = &c;
             scope.spawn(move || {
                 let rows = i * 37..i * 37 + scales.len();
-                c.prefetch(id, rows.clone());
                 c.read_rows(id, rows.clone(), WeightFormat::Int8, data, scales).unwrap();
                 c.release(id, rows);
             });
