@@ -130,6 +130,8 @@ mod shaders {
         ("linear_matrix_int8", "linear_matrix", &[]),
         ("linear_bytes_int8", "linear_matrix", &["BYTES"]),
         ("linear_bytes_narrow_int8", "linear_matrix", &["BYTES", "NARROW"]),
+        ("fragment", "fragment", &[]),
+        ("linear_fragment_int8", "linear_fragment", &[]),
         ("attend_matrix_f16", "attend_matrix", &[]),
         ("matrix_rate", "matrix_rate", &[]),
     ];

@@ -240,7 +240,7 @@ void main() {
             uint unit = scores + query_row * SCORE_UNITS + eighth * 2;
             vec4 a = uintBitsToFloat(tiles[unit]) * factors[at], b = uintBitsToFloat(tiles[unit + 1]) * factors[at];
             uint64_t to = y_out + uint64_t(r) * out_stride + ((h0 + at % group) * DIM + column) * 2;
-            Packed4(to).at[0] = uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+            Packed4(to).at[0] = uvec4(packHalf2x16(a.xz), packHalf2x16(a.yw), packHalf2x16(b.xz), packHalf2x16(b.yw));
         }
     }
     // The rows' padding and scale, once.

@@ -1,7 +1,8 @@
 // Forms of a linear step's input: what the kernel before it writes, beside f32 in the slot itself.
 //   planes: 16-bit fixed point in two int8 planes with one f32 scale per 16 elements, x = scale * (256 * hi + lo):
 //           hi int8[P], lo int8[P], scales f32[P / 16]
-//   half:   f16 with one f32 scale a row, x = scale * h: f16[P], then the scale at byte 2 P
+//   half:   f16 with one f32 scale a row, x = scale * h: f16[P], of each four elements 0 and 2 before 1 and 3, as weights are
+//           widened (tiles.glsl); then the scale at byte 2 P
 //   bytes:  as planes, but one f32 scale a row: hi int8[P], lo int8[P], then the scale at byte 2 P
 // P is the row's width padded to 32, zeros in the padding; rows lie a fixed number of bytes apart (src/schedule/layout.rs).
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -88,7 +89,7 @@ uint workgroup_top(uint top) {
 // Four elements, the `i`-th of a row in half form.
 void write_half4(uint64_t row, uint padded, uint i, vec4 v, float scale) {
     vec4 y = v * (1.0 / scale);
-    if (i < padded / 4) PairOut(row).at[i] = uvec2(packHalf2x16(y.xy), packHalf2x16(y.zw));
+    if (i < padded / 4) PairOut(row).at[i] = uvec2(packHalf2x16(y.xz), packHalf2x16(y.yw));
 }
 
 // Four elements, the `i`-th of a row in half or bytes form, with the row's scale, from the workgroup's largest magnitude.

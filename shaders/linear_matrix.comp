@@ -180,13 +180,11 @@ void make_tile() {
     }
 #ifdef BYTES
 #define STORE_W(to, loaded, mask) STORE_UNIT(to, (loaded) & (mask))
-#define STORE_X(to, loaded) STORE_UNIT(to, loaded)
 #define ALL 0xffffffffu
 #else
 #define STORE_W(to, loaded, mask)                                                                                      \
     STORE_UNIT(to, uvec4(widen4(loaded.x, mask), widen4(loaded.y, mask)))                                              \
     STORE_UNIT((to) + 1, uvec4(widen4(loaded.z, mask), widen4(loaded.w, mask)))
-#define STORE_X(to, loaded) STORE_UNIT(to, uvec4(reorder4(loaded.x, loaded.y), reorder4(loaded.z, loaded.w)))
 #define ALL ALL_BYTES
 #endif
 
@@ -205,7 +203,7 @@ void make_tile() {
             }
             [[unroll]] for (uint i = 0; i < X_EACH; ++i) {
                 if (X_LOADS % WORKGROUP == 0 || id + i * WORKGROUP < X_LOADS) {
-                    STORE_X(x_to + i * X_PASS * UNITS, x_next[slot * X_EACH + i])
+                    STORE_UNIT(x_to + i * X_PASS * UNITS, x_next[slot * X_EACH + i])
                 }
             }
             barrier();

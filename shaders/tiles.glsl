@@ -1,15 +1,12 @@
-// What the kernels of matrix products do to bytes on their way into shared memory. Needs f16 arithmetic.
+// What the kernels of matrix products do to bytes on their way to the matrix units. Needs f16 arithmetic.
 
 // Four weights as f16, elements 0 and 2 before 1 and 3: bytes become f16 by putting them behind 0x64, which makes 1024 + b,
-// where the sign's flip has added 128 to b. x is put in the same order. With a mask of no bits they become zeros.
+// where the sign's flip has added 128 to b. x comes in the same order (forms.glsl). With a mask of no bits they become zeros.
 #define ALL_BYTES 0x00ff00ffu
 uvec2 widen4(uint w, uint mask) {
     f16vec2 offset = f16vec2(1152.0hf);
     uint even = (w & mask) ^ 0x64806480u, odd = ((w >> 8) & mask) ^ 0x64806480u;
     return uvec2(packFloat2x16(unpackFloat2x16(even) - offset), packFloat2x16(unpackFloat2x16(odd) - offset));
-}
-uvec2 reorder4(uint x01, uint x23) {
-    return uvec2((x01 & 0xffffu) | (x23 << 16), (x01 >> 16) | (x23 & 0xffff0000u));
 }
 
 // Where rows have 4 units, 5 apart: the order of a tile's rows in which eight invocations that store together, two or four

@@ -3,11 +3,11 @@
 
 mod common;
 
-use ash::vk;
 use half::f16;
 use kiln::gpu::bake::Queue;
 use kiln::gpu::dispatch::Dispatch;
-use kiln::gpu::matrix::{self, AttendPush, Linear, LinearPush, LinearTile, Operands, Units};
+use kiln::gpu::fragment::FragmentTile;
+use kiln::gpu::matrix::{self, AttendPush, Linear, LinearPush, LinearTile, Operands, Tile, Units};
 use kiln::gpu::memory::{Access, Buffer, describe};
 use kiln::gpu::pipelines::Pipelines;
 use kiln::gpu::{Gpu, ceiling};
@@ -29,7 +29,7 @@ struct Bench {
 impl Bench {
     fn open(test: &str) -> Option<Bench> {
         let gpu = Rc::new(common::open_gpu());
-        let Some(units) = gpu.caps.matrix else {
+        let Some(units) = common::units(&gpu) else {
             println!("{test}: not checked here: {} has no matrix units", gpu.caps.name);
             return None;
         };
@@ -141,7 +141,8 @@ impl Product {
             let x = &self.x[r * p..][..p];
             match self.operands {
                 Operands::Half => {
-                    let bits: Vec<u16> = x.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
+                    let four = |x: &[f32]| [x[0], x[2], x[1], x[3]].map(|x| f16::from_f32(x).to_bits());
+                    let bits: Vec<u16> = x.chunks_exact(4).flat_map(four).collect();
                     row[..2 * p].copy_from_slice(bytemuck::cast_slice(&bits));
                 }
                 Operands::Bytes => {
@@ -249,17 +250,14 @@ const SMALL_TALL: LinearTile = LinearTile {
     depth: 2,
 };
 
-/// A CPU driver takes minutes to compile a subgroup's part of a large tile, all unrolled in matrices of 8 x 8.
-fn worth_compiling(bench: &Bench, variant: &Linear) -> bool {
-    let (t, u) = (variant.tile, bench.units);
-    let k = match variant.operands {
-        Operands::Half => u.k,
-        // Each product is two.
-        Operands::Bytes => u.bytes_k.unwrap() / 2,
-    };
-    let products = (t.subgroup_rows / u.m) * (t.subgroup_outputs / u.n) * (t.inputs / t.input_parts / k);
-    bench.gpu.caps.kind != vk::PhysicalDeviceType::CPU || products <= 64
-}
+/// Small enough for a CPU driver, and each with something that the usual ones for it lack: rows in two matrices, subgroups side
+/// by side, several loads of a row in a step, steps on their way.
+const SMALL_FRAGMENTS: [FragmentTile; 4] = [
+    FragmentTile { rows: 16, outputs: 8, subgroups: 2, input_parts: 2, span: 1, depths: [1, 1] },
+    FragmentTile { rows: 8, outputs: 16, subgroups: 1, input_parts: 1, span: 1, depths: [1, 1] },
+    FragmentTile { rows: 8, outputs: 8, subgroups: 1, input_parts: 4, span: 2, depths: [1, 1] },
+    FragmentTile { rows: 8, outputs: 8, subgroups: 2, input_parts: 1, span: 1, depths: [2, 1] },
+];
 
 #[test]
 fn linear_variants_compute_their_product() {
@@ -292,9 +290,16 @@ fn check_linear(bench: &mut Bench, operands: Operands) {
     let (mut checked, mut left_out) = (HashSet::new(), HashSet::new());
     for (i, (rows, live, n, k)) in cases.into_iter().enumerate() {
         let all = matrix::linear_variants(bench.units, operands, rows, n, k);
-        let mut variants: Vec<Linear> = all.iter().copied().filter(|v| worth_compiling(bench, v)).collect();
+        let mut variants: Vec<Linear> =
+            all.iter().copied().filter(|v| common::worth_compiling(&bench.gpu, bench.units, v)).collect();
         if operands == Operands::Half && rows > 64 {
-            variants.extend([1, 3].map(|splits| Linear { operands, tile: SMALL_TALL, splits }));
+            variants.extend([1, 3].map(|splits| Linear { operands, tile: Tile::Shared(SMALL_TALL), splits }));
+        }
+        if operands == Operands::Half && rows <= 160 {
+            // As deep as no CPU driver unrolls what is not only tried.
+            let units = Units { unrolled_steps: 2, ..bench.units };
+            let small = SMALL_FRAGMENTS.into_iter().filter(|t| t.fits(units)).map(Tile::Fragment);
+            variants.extend(small.flat_map(|tile| [1, 3].map(|splits| Linear { operands, tile, splits })));
         }
         left_out.extend(all.iter().map(|v| v.tile).filter(|t| variants.iter().all(|v| v.tile != *t)));
         assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
@@ -409,7 +414,8 @@ impl Attention {
             let mut results = Vec::with_capacity(want.len());
             for row in alive.chunks_exact(out_stride / 4) {
                 let halves: &[u16] = bytemuck::cast_slice(&row[..padded / 2]);
-                results.extend(halves[..width].iter().map(|&h| f16::from_bits(h).to_f32()));
+                let four = |h: &[u16]| [h[0], h[2], h[1], h[3]].map(|h| f16::from_bits(h).to_f32());
+                results.extend(halves[..width].chunks_exact(4).flat_map(four));
                 assert!(halves[width..].iter().all(|&h| h == 0), "{name}: padding");
                 assert_eq!(f32::from_bits(row[padded / 2]), 1.0, "{name}: row scale");
                 assert!(row[padded / 2 + 1..].iter().all(|&w| w == POISON), "{name}: written past the row");

@@ -3,16 +3,17 @@
 
 mod common;
 
-use ash::vk;
 use common::{Case, golden, ids, load, relative_rms};
 use kiln::engine::Options;
 use kiln::executor::{Executor, HeadRows, Row};
 use kiln::gpu::Gpu;
 use kiln::gpu::linear::{Family, Product, Target, Variant};
+use kiln::gpu::matrix::Units;
 use kiln::gpu::options::Kernels;
 use kiln::schedule::{Op, Schedule};
 use kiln::session::Session;
 use std::collections::HashSet;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// That of tests/goldens.rs for activations of 16 bits.
@@ -38,8 +39,8 @@ fn products(schedule: &Schedule, rows: usize) -> Vec<Product> {
 }
 
 /// The variants that these can have.
-fn variants(gpu: &Gpu, schedule: &Schedule, family: Family, rows: usize) -> Vec<Variant> {
-    let target = Target::new(gpu.caps.subgroup, true, gpu.caps.matrix);
+fn variants(gpu: &Gpu, units: Option<Units>, schedule: &Schedule, family: Family, rows: usize) -> Vec<Variant> {
+    let target = Target::new(gpu.caps.subgroup, true, units);
     let mut all = Vec::new();
     for v in products(schedule, rows).into_iter().flat_map(|p| target.variants(family, p)) {
         if !all.contains(&v) {
@@ -68,14 +69,19 @@ fn specialised(executor: &mut dyn Executor, rows: usize) -> HashSet<String> {
 }
 
 /// The prompt with each variant forced; `chunk` rows a pass.
-fn check_family(kernels: Kernels, family: Family, chunk: usize, wanted: impl Fn(&Gpu, &Variant) -> bool) {
+fn check_family(kernels: Kernels, family: Family, chunk: usize) {
     let case = Case::open("tiny");
-    let gpu = common::open_gpu();
+    let gpu = Rc::new(common::open_gpu());
     let mut usual = load(&golden("tiny"), options(kernels, chunk, None));
     check(&case, usual.as_mut(), "the usual variants");
-    let all = variants(&gpu, usual.schedule(), family, chunk);
+    let units = common::units(&gpu);
+    let all = variants(&gpu, units, usual.schedule(), family, chunk);
     drop(usual);
-    let checked: Vec<Variant> = all.iter().copied().filter(|v| wanted(&gpu, v)).collect();
+    let wanted = |v: &&Variant| match (v, units) {
+        (Variant::Matrix(linear), Some(units)) => common::worth_compiling(&gpu, units, linear),
+        _ => true,
+    };
+    let checked: Vec<Variant> = all.iter().filter(wanted).copied().collect();
     assert!(checked.len() > 1, "{family:?}, {chunk} rows: there is a choice");
     let mut seen = HashSet::new();
     let mut first = None;
@@ -98,7 +104,7 @@ fn check_family(kernels: Kernels, family: Family, chunk: usize, wanted: impl Fn(
 #[test]
 fn variants_of_dot_products_match() {
     for chunk in [2, 4, 8] {
-        check_family(Kernels::Dot, Family::Dot, chunk, |_, _| true);
+        check_family(Kernels::Dot, Family::Dot, chunk);
     }
 }
 
@@ -110,7 +116,7 @@ fn variants_of_matrix_products_match() {
         return;
     }
     for chunk in [8, 17, 33] {
-        check_family(Kernels::Matrix, Family::Matrix, chunk, worth_compiling);
+        check_family(Kernels::Matrix, Family::Matrix, chunk);
     }
 }
 
@@ -122,16 +128,8 @@ fn variants_of_matrix_products_of_bytes_match() {
         return;
     }
     for chunk in [8, 17, 33] {
-        check_family(Kernels::Bytes, Family::Bytes, chunk, worth_compiling);
+        check_family(Kernels::Bytes, Family::Bytes, chunk);
     }
-}
-
-/// A CPU driver takes minutes to compile a subgroup's part of a large tile, all unrolled in matrices of 8 x 8.
-fn worth_compiling(gpu: &Gpu, variant: &Variant) -> bool {
-    let (Variant::Matrix(linear), Some(u)) = (variant, gpu.caps.matrix) else { return true };
-    let t = linear.tile;
-    let products = (t.subgroup_rows / u.m) * (t.subgroup_outputs / u.n) * (t.inputs / t.input_parts / u.k);
-    gpu.caps.kind != vk::PhysicalDeviceType::CPU || products * t.depth.max(1) <= 128
 }
 
 /// A relayed pass computes what one behind barriers does, bit by bit: whole or in pieces, past the window, rows of a prompt
@@ -163,7 +161,7 @@ fn stages_of_a_relay_change_no_bit() {
             load(&golden(model), options)
         };
         let mut usual = run(false, None);
-        let all = variants(&gpu, usual.schedule(), Family::Dot, 1);
+        let all = variants(&gpu, None, usual.schedule(), Family::Dot, 1);
         let want = logits_of_two_batches(usual.as_mut());
         let staged = |v: &&Variant| matches!(v, Variant::Dot(d) if d.turns == 2 && d.outputs == 1);
         assert!(all.iter().filter(staged).count() > 1);

@@ -26,6 +26,8 @@ macro_rules! modules {
                     LinearMatrixInt8
                         | LinearBytesInt8
                         | LinearBytesNarrowInt8
+                        | LinearFragmentInt8
+                        | Fragment
                         | AttendMatrixF16
                         | MatrixRate
                 )
@@ -44,6 +46,7 @@ macro_rules! modules {
                         | LinearMatrixInt8
                         | LinearBytesInt8
                         | LinearBytesNarrowInt8
+                        | LinearFragmentInt8
                         | AttendF16
                         | AttendF32
                         | Pack
@@ -90,6 +93,8 @@ modules! {
     LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
     LinearBytesInt8 "linear_bytes_int8" "Matrix product of many rows by matrices of bytes, INT8.",
     LinearBytesNarrowInt8 "linear_bytes_narrow_int8" "As above, where they are 8 inputs wide.",
+    Fragment "fragment" "How a subgroup holds matrices.",
+    LinearFragmentInt8 "linear_fragment_int8" "Matrix product of few rows by matrix units, without shared memory, INT8.",
     AttendMatrixF16 "attend_matrix_f16" "Attention of consecutive rows by matrix units, f16 cache.",
     MatrixRate "matrix_rate" "The matrix units' ceiling.",
 }

@@ -4,7 +4,8 @@
 //! AMD, 8x8x8 on lavapipe): a kernel's matrices are specialization constants, and a tile here is a multiple of them.
 
 use super::dispatch::{MAX_GROUPS, Push};
-use super::kernels::{Kernel, Module, constants};
+use super::fragment::{self, FragmentTile};
+use super::kernels::{Constants, Kernel, Module, constants};
 use ash::vk;
 use std::ffi::CStr;
 
@@ -21,6 +22,11 @@ pub struct Units {
     pub n: u32,
     /// Columns of A.
     pub k: u32,
+    /// The fewest columns that B may have instead.
+    pub least_n: u32,
+    /// Invocations that share a row of A or a column of B, of `least_n` columns, where that is how a subgroup holds them
+    /// (shaders/fragment.comp); unknown before [`super::fragment::find`].
+    pub sharers: Option<u32>,
     /// Columns of A where A and B are of signed bytes, C and D of 32-bit integers, if there is such a product.
     pub bytes_k: Option<u32>,
     /// Invocations of a subgroup.
@@ -86,10 +92,14 @@ impl Units {
         let s = of(Component::FLOAT16, Component::FLOAT32, 16).max_by_key(|s| s.m_size * s.n_size * s.k_size)?;
         let bytes =
             of(Component::SINT8, Component::SINT32, 64).filter(|b| (b.m_size, b.n_size) == (s.m_size, s.n_size));
+        let alike =
+            of(Component::FLOAT16, Component::FLOAT32, 16).filter(|o| (o.m_size, o.k_size) == (s.m_size, s.k_size));
         Some(Units {
             m: s.m_size,
             n: s.n_size,
             k: s.k_size,
+            least_n: alike.map(|o| o.n_size).min().unwrap_or(s.n_size),
+            sharers: None,
             bytes_k: bytes.map(|b| b.k_size).max(),
             subgroup,
             shared_bytes: limits.max_compute_shared_memory_size,
@@ -108,7 +118,7 @@ impl Units {
 }
 
 /// Bytes of shared memory beside the tiles: what common.glsl declares, and flags.
-const SHARED_REST: u32 = 1024 + 16;
+pub(super) const SHARED_REST: u32 = 1024 + 16;
 
 /// What `linear_matrix` multiplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -204,6 +214,30 @@ impl LinearTile {
             && self.round <= units.unrolled_steps
     }
 
+    /// Module and constants.
+    fn kernel(self, units: Units, operands: Operands) -> (Module, Constants) {
+        let constants = constants([
+            self.rows,
+            self.outputs,
+            self.inputs,
+            self.subgroup_rows,
+            self.subgroup_outputs,
+            self.input_parts,
+            self.round,
+            0,
+            self.depth,
+            units.m,
+            units.n,
+            operands.k(units).unwrap_or(units.k),
+        ]);
+        let module = match (operands, units.bytes_k) {
+            (Operands::Half, _) => Module::LinearMatrixInt8,
+            (Operands::Bytes, Some(8)) => Module::LinearBytesNarrowInt8,
+            (Operands::Bytes, _) => Module::LinearBytesInt8,
+        };
+        (module, constants)
+    }
+
     /// The tile as text: `rows x outputs x inputs`, the subgroup's part, input parts, round and depth.
     pub fn name(self) -> String {
         let LinearTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, round, depth } = self;
@@ -271,13 +305,56 @@ const _: () = {
     }
 };
 
+/// How a workgroup cuts its product, and which kernel that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Tile {
+    /// `linear_matrix`: through shared memory.
+    Shared(LinearTile),
+    /// `linear_fragment`: from memory to registers, for few rows.
+    Fragment(FragmentTile),
+}
+
+impl Tile {
+    /// Rows and outputs.
+    pub fn area(self) -> [u32; 2] {
+        match self {
+            Tile::Shared(t) => [t.rows, t.outputs],
+            Tile::Fragment(t) => [t.rows, t.subgroups * t.outputs],
+        }
+    }
+
+    /// Inputs of a step.
+    fn inputs(self, units: Units) -> u32 {
+        match self {
+            Tile::Shared(t) => t.inputs,
+            Tile::Fragment(t) => t.inputs(units.sharers.unwrap_or(1)),
+        }
+    }
+
+    /// Subgroups of a workgroup.
+    fn subgroups(self) -> u32 {
+        match self {
+            Tile::Shared(t) => t.subgroups(),
+            Tile::Fragment(t) => t.subgroups(),
+        }
+    }
+
+    /// The tile as text.
+    pub fn name(self) -> String {
+        match self {
+            Tile::Shared(t) => t.name(),
+            Tile::Fragment(t) => t.name(),
+        }
+    }
+}
+
 /// One way to run a matrix product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Linear {
     /// What is multiplied.
     pub operands: Operands,
     /// The tile.
-    pub tile: LinearTile,
+    pub tile: Tile,
     /// Workgroups that share a tile's inputs.
     pub splits: u32,
 }
@@ -285,34 +362,31 @@ pub struct Linear {
 impl Linear {
     /// The pipeline.
     pub fn kernel(self, units: Units) -> Kernel {
-        let t = self.tile;
-        let constants = constants([
-            t.rows,
-            t.outputs,
-            t.inputs,
-            t.subgroup_rows,
-            t.subgroup_outputs,
-            t.input_parts,
-            t.round,
-            0,
-            t.depth,
-            units.m,
-            units.n,
-            self.operands.k(units).unwrap_or(units.k),
-        ]);
-        let module = match (self.operands, units.bytes_k) {
-            (Operands::Half, _) => Module::LinearMatrixInt8,
-            (Operands::Bytes, Some(8)) => Module::LinearBytesNarrowInt8,
-            (Operands::Bytes, _) => Module::LinearBytesInt8,
+        let (module, constants) = match self.tile {
+            Tile::Shared(t) => t.kernel(units, self.operands),
+            Tile::Fragment(t) => t.kernel(units),
         };
-        Kernel { module, workgroup: t.subgroups() * units.subgroup, constants }
+        Kernel { module, workgroup: self.tile.subgroups() * units.subgroup, constants }
+    }
+
+    /// Products of matrices that a subgroup's round of the loop is unrolled to: what a CPU driver compiles takes as long.
+    pub fn unrolled(self, units: Units) -> u32 {
+        match self.tile {
+            Tile::Shared(t) => {
+                let k = self.operands.k(units).unwrap_or(units.k);
+                let step =
+                    (t.subgroup_rows / units.m) * (t.subgroup_outputs / units.n) * (t.inputs / t.input_parts / k);
+                self.operands.planes() * step * t.round
+            }
+            Tile::Fragment(t) => t.unrolled(units),
+        }
     }
 
     /// Workgroups for `rows` rows and `outputs` outputs. All row tiles of a weight tile run together, so that its bytes
     /// are read from memory once.
     pub fn groups(self, rows: usize, outputs: usize) -> [u32; 3] {
-        let row_tiles = (rows as u32).div_ceil(self.tile.rows);
-        [row_tiles * self.splits, (outputs as u32).div_ceil(self.tile.outputs), 1]
+        let [tile_rows, tile_outputs] = self.tile.area();
+        [(rows as u32).div_ceil(tile_rows) * self.splits, (outputs as u32).div_ceil(tile_outputs), 1]
     }
 
     /// Bytes of [`LinearPush::parts`] and of [`LinearPush::arrived`] for `rows` rows and `outputs` outputs.
@@ -322,7 +396,7 @@ impl Linear {
         }
         let [x, y, _] = self.groups(rows, outputs).map(u64::from);
         let tiles = x / u64::from(self.splits) * y;
-        let area = u64::from(self.tile.rows) * u64::from(self.tile.outputs);
+        let area = self.tile.area().iter().map(|&n| u64::from(n)).product::<u64>();
         [4 * tiles * u64::from(self.splits) * area, 4 * tiles]
     }
 }
@@ -332,12 +406,14 @@ pub fn linear_variants(units: Units, operands: Operands, rows: usize, outputs: u
     // Tiles of 128 rows and more for many rows; for few, those that waste the fewest.
     let ideal = (rows as u32).next_power_of_two().clamp(16, 128).ilog2();
     let apart = |t: &LinearTile| t.rows.min(128).ilog2().abs_diff(ideal);
-    let tiles = || operands.tiles().iter().filter(|t| t.fits(units, operands));
-    let nearest = tiles().map(apart).min();
+    let shared = || operands.tiles().iter().filter(|t| t.fits(units, operands));
+    let nearest = shared().map(apart).min();
+    let shared = shared().filter(|t| Some(apart(t)) == nearest).map(|&t| Tile::Shared(t));
+    let fragments = fragment::tiles(units, rows).filter(|_| operands == Operands::Half).map(Tile::Fragment);
     let mut out = Vec::new();
-    for &tile in tiles().filter(|t| Some(apart(t)) == nearest) {
+    for tile in fragments.chain(shared) {
         for splits in [1, 2, 3] {
-            let steps = (inputs as u32).div_ceil(tile.inputs);
+            let steps = (inputs as u32).div_ceil(tile.inputs(units));
             let linear = Linear { operands, tile, splits };
             let [x, y, _] = linear.groups(rows, outputs);
             if x.max(y) as usize <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {

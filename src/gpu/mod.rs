@@ -1,5 +1,5 @@
 //! The Vulkan executor, in the order that data flows: instance, device, memory, upload, kernels, pipelines, linear (which
-//! kernel where), tuning, lower and attend (steps to dispatches), record, bake, passes, pace, replay, results.
+//! kernel where), matrix and fragment (products on matrix units), tuning, lower and attend (steps to dispatches), record, bake, passes, pace, replay, results.
 
 // Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
 // types hold the device alive, and that executors wait before they read, free or resubmit.
@@ -13,6 +13,7 @@ pub mod device;
 pub mod dispatch;
 pub mod external;
 pub mod fence;
+pub mod fragment;
 pub mod inspect;
 pub mod instance;
 pub mod kernels;

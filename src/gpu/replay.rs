@@ -7,6 +7,7 @@ use super::bake::Queue;
 use super::ceiling::Ceiling;
 use super::device::Gpu;
 use super::dispatch::Addresses;
+use super::fragment;
 use super::linear::Target;
 use super::lower::{Batch, lower};
 use super::memory::{Access, Buffer};
@@ -134,6 +135,9 @@ impl Vulkan {
 
     fn bake(&mut self) -> Result<()> {
         let (addresses, extent) = (self.addresses(), self.schedule.extent);
+        if let Some(units) = self.target.units {
+            self.target.units = Some(fragment::find(&self.gpu, &self.queue, &mut self.pipelines, units)?);
+        }
         if self.options.tunes(&self.target) {
             let mut tuner = Tuner {
                 gpu: &self.gpu,

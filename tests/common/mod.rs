@@ -3,11 +3,15 @@
 
 pub mod vgem;
 
+use ash::vk;
 use kiln::engine::{self, Device, Options};
 use kiln::executor::{Executor, HeadRows};
 use kiln::gpu::arena::{Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
+use kiln::gpu::bake::Queue;
+use kiln::gpu::matrix::{Linear, Units};
 use kiln::gpu::options::Kernels;
-use kiln::gpu::{Choice, Gpu};
+use kiln::gpu::pipelines::Pipelines;
+use kiln::gpu::{Choice, Gpu, fragment};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::{KvType, Segment};
 use kiln::session::Session;
@@ -16,6 +20,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 
 /// A file of tests/golden.
 pub fn golden(path: &str) -> PathBuf {
@@ -69,6 +74,17 @@ pub fn open_gpu() -> Gpu {
         Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).unwrap_or_else(|e| panic!("{e}")),
         other => panic!("KILN_TEST_DEVICE must name a Vulkan device, not {other:?}"),
     }
+}
+
+/// A device's matrix units, with what is found out about them by running.
+pub fn units(gpu: &Rc<Gpu>) -> Option<Units> {
+    let (queue, mut pipelines) = (Queue::new(gpu).unwrap(), Pipelines::new(gpu).unwrap());
+    gpu.caps.matrix.map(|units| fragment::find(gpu, &queue, &mut pipelines, units).unwrap())
+}
+
+/// A CPU driver takes minutes to compile a large tile, all unrolled in matrices of 8 x 8.
+pub fn worth_compiling(gpu: &Gpu, units: Units, variant: &Linear) -> bool {
+    gpu.caps.kind != vk::PhysicalDeviceType::CPU || variant.unrolled(units) <= 128
 }
 
 /// Loads a model, with the validation layer listening.
