@@ -132,6 +132,7 @@ mod shaders {
         ("linear_bytes_narrow_int8", "linear_matrix", &["BYTES", "NARROW"]),
         ("fragment", "fragment", &[]),
         ("linear_fragment_int8", "linear_fragment", &[]),
+        ("linear_fragment_tall_int8", "linear_fragment", &["TALL"]),
         ("attend_matrix_f16", "attend_matrix", &[]),
         ("matrix_rate", "matrix_rate", &[]),
     ];

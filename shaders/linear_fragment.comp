@@ -1,16 +1,19 @@
-// linear_fragment: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], for few rows, by matrix units (f16 x f16
-// -> f32), without shared memory between: each invocation loads the weights and inputs that it holds of the matrices.
+// linear_fragment: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], by matrix units (f16 x f16 -> f32), whose
+// matrices are made of weights in the registers that loads left them in:
+//   plain: for few rows, whose inputs are loaded in the same way; nobody waits for anybody
+//   TALL:  for many, whose inputs come through shared memory, STAGES steps of them
 // weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x in half form (forms.glsl), rows x_stride bytes
 // apart; out f32 [rows, out_stride].
-// A subgroup makes OUTPUTS outputs of ROWS rows; SUBS_N of them lie beside each other in a workgroup, and KSPLIT share the
-// same outputs, each with its part of the inputs.
-// Which elements of a matrix an invocation holds is the device's choice, and is found out (src/gpu/fragment.rs): SHARERS
+// Which elements of a matrix an invocation holds is the device's choice, and is found out (shaders/fragment.comp): SHARERS
 // invocations share a row of A, and a column of B in the same way. A product does not change when its inputs change places in
-// weights and x alike: so an invocation takes 16 consecutive inputs of a row, one load, for its places in the next few
-// products. Nobody waits for anybody: each subgroup multiplies what has arrived while DEPTH steps are on their way.
+// weights and x alike: so an invocation takes 16 consecutive inputs of a row, one load, for its places in the next products.
+// A subgroup makes OUTPUTS outputs; SUBS_N of them lie beside each other. PARTS more divide the rows (TALL), or share the same
+// outputs, each with its part of the inputs. While steps are multiplied, DEPTH more of weights are on their way from memory.
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
-// Bytes: N * K from memory; x from caches, N / OUTPUTS times. Operations: 2 * N * K * rows.
+// Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x: STAGES * ROWS * (32 * SPAN * SHARERS + 16), TALL only.
+// Bytes: N * K from memory, once where the row tiles of a weight tile run together; x from caches, N / OUTPUTS times, with TALL
+// N / OUTPUTS / SUBS_N times. Operations: 2 * N * K * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -40,13 +43,12 @@ layout(push_constant) uniform Push {
 
 layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED readonly buffer Inputs4 { uvec4 at[]; };
 
-layout(constant_id = 1) const uint ROWS = 16;
+layout(constant_id = 1) const uint BM = 16; // rows of a workgroup
 layout(constant_id = 2) const uint OUTPUTS = 32;
 layout(constant_id = 3) const uint SUBS_N = 1;
-layout(constant_id = 4) const uint KSPLIT = 1;
-layout(constant_id = 5) const uint SPAN = 1;    // loads of a row of weights in a step
-layout(constant_id = 6) const uint DEPTH = 1;   // steps of weights on their way
-layout(constant_id = 7) const uint X_DEPTH = 1; // steps of inputs on their way
+layout(constant_id = 4) const uint PARTS = 1;
+layout(constant_id = 5) const uint SPAN = 1;  // loads of a row of weights in a step
+layout(constant_id = 6) const uint DEPTH = 1;
 // 8 is common.glsl's.
 layout(constant_id = 9) const uint SHARERS = 4;
 // The matrix units' shape.
@@ -54,29 +56,46 @@ layout(constant_id = 10) const uint M = 16;
 layout(constant_id = 11) const uint N = 8;
 layout(constant_id = 12) const uint K = 16;
 
-const uint SUBGROUPS = SUBS_N * KSPLIT;
-const uint SUBGROUP = WORKGROUP / SUBGROUPS;
-const uint BM = ROWS;
+#ifdef TALL
+layout(constant_id = 7) const uint STAGES = 1;
+const uint SUBS_M = PARTS, KSPLIT = 1, ROUND = DEPTH > STAGES ? DEPTH : STAGES;
+#else
+layout(constant_id = 7) const uint X_DEPTH = 1; // steps of inputs on their way
+const uint SUBS_M = 1, KSPLIT = PARTS, ROUND = DEPTH > X_DEPTH ? DEPTH : X_DEPTH;
+#endif
 const uint BN = SUBS_N * OUTPUTS;
+const uint WM = BM / SUBS_M;
+const uint SUBGROUPS = SUBS_N * PARTS;
+const uint SUBGROUP = WORKGROUP / SUBGROUPS;
 
 // Matrices of a subgroup, rows of each that an invocation holds places of, and how many places of each.
-const uint MATS_A = OUTPUTS / M;
-const uint MATS_B = ROWS / N;
+const uint MATS_A = OUTPUTS / M, MATS_B = WM / N;
 const uint HELD_A = M * SHARERS > SUBGROUP ? M * SHARERS / SUBGROUP : 1;
 const uint HELD_B = N * SHARERS > SUBGROUP ? N * SHARERS / SUBGROUP : 1;
 const uint PLACES = K / SHARERS;
-// Inputs of a step that the sharers of a row load at once, and in all.
-const uint RUN = 16 * SHARERS;
-const uint STEP = SPAN * RUN;
+// Inputs that the sharers of a row of weights load at once, and those of a step; of its sixteen, those that an invocation
+// multiplies at a time: as many as a load of x holds, or a product takes.
+const uint RUN = 16 * SHARERS, STEP = SPAN * RUN;
+const uint TAKEN = PLACES > 8 ? PLACES : 8;
+const uint TAKEN_X = TAKEN / 8;
 const uint W_EACH = MATS_A * HELD_A * SPAN;
-const uint X_EACH = MATS_B * HELD_B * SPAN * 2;
-const uint ROUND = DEPTH > X_DEPTH ? DEPTH : X_DEPTH;
 
 #define MatrixA coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA>
 #define MatrixB coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB>
 #define MatrixSum coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
 
-shared float stage[SUBGROUPS * OUTPUTS * N];
+const uint OUT_UNITS = SUBGROUPS * OUTPUTS * N / 4;
+#ifdef TALL
+// A step's x, a row one 16-byte unit further from the next than it has, so that reading down a column meets every bank. Of it
+// an invocation loads X_EACH units, one in each pass of the workgroup over the rows.
+const uint X_UNITS = STEP / 8, UNITS = X_UNITS + 1, STAGE = BM * UNITS;
+const uint X_PASS = WORKGROUP / X_UNITS;
+const uint X_EACH = (BM + X_PASS - 1) / X_PASS;
+shared uvec4 tiles[STAGES * STAGE > OUT_UNITS ? STAGES * STAGE : OUT_UNITS];
+#else
+const uint X_EACH = MATS_B * HELD_B * SPAN * 2;
+shared uvec4 tiles[OUT_UNITS];
+#endif
 shared bool is_last;
 
 void make_tile() {
@@ -85,7 +104,8 @@ void make_tile() {
     uint r0 = row_tile * BM, n0 = gl_WorkGroupID.y * BN;
     if (r0 >= live) return;
     uint id = gl_LocalInvocationID.x;
-    uint subgroup_k = gl_SubgroupID / SUBS_N, subgroup_n = gl_SubgroupID % SUBS_N;
+    uint subgroup_n = gl_SubgroupID % SUBS_N, subgroup_part = gl_SubgroupID / SUBS_N;
+    uint subgroup_k = KSPLIT > 1 ? subgroup_part : 0, subgroup_m = SUBS_M > 1 ? subgroup_part : 0;
 
     // The steps of this split, of all KSPLIT subgroups at a time.
     uint steps = (k + KSPLIT * STEP - 1) / (KSPLIT * STEP);
@@ -100,11 +120,10 @@ void make_tile() {
 
     MatrixSum sums[MATS_A * MATS_B];
     [[unroll]] for (uint i = 0; i < MATS_A * MATS_B; ++i) sums[i] = MatrixSum(0);
-    uvec4 w_next[DEPTH * W_EACH];
-    uvec4 x_next[X_DEPTH * X_EACH];
 
-    // The first input that this invocation takes of a step.
+    // The first input that this invocation takes of a step's s-th run.
 #define FIRST(step, s) ((min(step, last) * KSPLIT + subgroup_k) * STEP + (s) * RUN + lane_part * 16)
+    uvec4 w_next[DEPTH * W_EACH];
 #define FETCH_W(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {                                                            \
         uint row = min(w_row + i * (M / HELD_A), w_last);                                                              \
@@ -112,6 +131,27 @@ void make_tile() {
             w_next[(slot) * W_EACH + i * SPAN + s] = Words4(w_tile + (row * k + min(FIRST(step, s), k - 16))).at[0];   \
         }                                                                                                              \
     }
+    // The q-th eight of the sixteen inputs that this invocation takes of the s-th run, of its i-th row of the j-th matrix.
+#ifdef TALL
+    uvec4 x_next[X_EACH];
+    uint x_line = id / X_UNITS, x_part = id % X_UNITS;
+    uint x_from = (subgroup_m * WM + x_row) * UNITS + lane_part * 2;
+#define X_HELD(j, i, s, q) tiles[stage + x_from + ((j) * N + (i) * (N / HELD_B)) * UNITS + (s) * 2 * SHARERS + (q)]
+#define FETCH_X(step)                                                                                                  \
+    {                                                                                                                  \
+        uint from = min(min(step, last) * STEP * 2 + x_part * 16, scale_at - 16);                                      \
+        [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                 \
+            x_next[i] = Inputs4(x_tile + (min(x_line + i * X_PASS, x_last) * x_stride + from)).at[0];                  \
+        }                                                                                                              \
+    }
+#define STORE_X(stage)                                                                                                 \
+    [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                     \
+        uint line = x_line + i * X_PASS;                                                                               \
+        if (BM % X_PASS == 0 || line < BM) tiles[(stage) + line * UNITS + x_part] = x_next[i];                         \
+    }
+#else
+    uvec4 x_next[X_DEPTH * X_EACH];
+#define X_HELD(j, i, s, q) x_next[d % X_DEPTH * X_EACH + (((j) * HELD_B + (i)) * SPAN + (s)) * 2 + (q)]
 #define FETCH_X(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < MATS_B * HELD_B; ++i) {                                                            \
         uint row = min(x_row + i * (N / HELD_B), x_last);                                                              \
@@ -121,61 +161,126 @@ void make_tile() {
             x_next[(slot) * X_EACH + (i * SPAN + s) * 2 + 1] = Inputs4(from).at[1];                                    \
         }                                                                                                              \
     }
+#endif
+
     [[unroll]] for (uint d = 0; d < DEPTH; ++d) FETCH_W(d, step_first + d)
     relay_wait(state, turn, before);
+#ifdef TALL
+    FETCH_X(step_first)
+    if (STAGES == 2) {
+        STORE_X(0)
+        FETCH_X(step_first + 1)
+    }
+#else
     [[unroll]] for (uint d = 0; d < X_DEPTH; ++d) FETCH_X(d, step_first + d)
+#endif
     for (uint round = step_first; round < step_end; round += ROUND) {
         [[unroll]] for (uint d = 0; d < ROUND; ++d) {
-            const uint w_slot = d % DEPTH, x_slot = d % X_DEPTH;
             uint step = round + d;
+#ifdef TALL
+            // With two stages one is written while the other is read.
+            const uint stage = d % STAGES * STAGE;
+            if (STAGES == 1) {
+                STORE_X(0)
+                barrier();
+                FETCH_X(step + 1)
+            } else {
+                barrier();
+                STORE_X(STAGE - stage)
+                FETCH_X(step + 2)
+            }
+#endif
             [[unroll]] for (uint s = 0; s < SPAN; ++s) {
                 uint mask = step <= last && FIRST(step, s) < k ? ALL_BYTES : 0;
-                // Products: the h-th takes the h-th PLACES of the sixteen, in the order that half form has.
-                [[unroll]] for (uint h = 0; h < 16 / PLACES; ++h) {
-                    MatrixA a[MATS_A];
-                    [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
-                        [[unroll]] for (uint p = 0; p < PLACES; ++p) {
-                            const uint from = h * PLACES + p;
-                            uvec2 four = widen4(w_next[w_slot * W_EACH + i * SPAN + s][from / 4], mask);
-                            a[i / HELD_A][i % HELD_A * PLACES + p] = unpackFloat2x16(four[from / 2 % 2])[from % 2];
-                        }
-                    }
-                    [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
-                        MatrixB b;
-                        [[unroll]] for (uint i = 0; i < HELD_B; ++i) {
+                [[unroll]] for (uint t = 0; t < 16 / TAKEN; ++t) {
+                    MatrixA a[TAKEN / PLACES * MATS_A];
+                    [[unroll]] for (uint h = 0; h < TAKEN / PLACES; ++h) {
+                        [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
                             [[unroll]] for (uint p = 0; p < PLACES; ++p) {
-                                const uint from = h * PLACES + p;
-                                uint two = x_next[x_slot * X_EACH + ((j * HELD_B + i) * SPAN + s) * 2 + from / 8][from / 2 % 4];
-                                b[i * PLACES + p] = unpackFloat2x16(two)[from % 2];
+                                const uint from = t * TAKEN + h * PLACES + p;
+                                uvec2 four = widen4(w_next[d % DEPTH * W_EACH + i * SPAN + s][from / 4], mask);
+                                a[h * MATS_A + i / HELD_A][i % HELD_A * PLACES + p] =
+                                    unpackFloat2x16(four[from / 2 % 2])[from % 2];
                             }
                         }
-                        [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
-                            sums[i * MATS_B + j] = coopMatMulAdd(a[i], b, sums[i * MATS_B + j]);
+                    }
+                    if (s == SPAN - 1 && t == 16 / TAKEN - 1) FETCH_W(d % DEPTH, step + DEPTH)
+                    [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
+                        uvec4 held[HELD_B * TAKEN_X];
+                        [[unroll]] for (uint i = 0; i < HELD_B * TAKEN_X; ++i) {
+                            held[i] = X_HELD(j, i / TAKEN_X, s, t * TAKEN_X + i % TAKEN_X);
+                        }
+                        [[unroll]] for (uint h = 0; h < TAKEN / PLACES; ++h) {
+                            MatrixB b;
+                            [[unroll]] for (uint i = 0; i < HELD_B; ++i) {
+                                [[unroll]] for (uint p = 0; p < PLACES; ++p) {
+                                    const uint from = h * PLACES + p;
+                                    uint two = held[i * TAKEN_X + from / 8][from / 2 % 4];
+                                    b[i * PLACES + p] = unpackFloat2x16(two)[from % 2];
+                                }
+                            }
+                            [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
+                                sums[i * MATS_B + j] = coopMatMulAdd(a[h * MATS_A + i], b, sums[i * MATS_B + j]);
+                            }
                         }
                     }
                 }
             }
-            FETCH_W(w_slot, step + DEPTH)
-            FETCH_X(x_slot, step + X_DEPTH)
+#ifdef TALL
+            if (STAGES == 1) barrier();
+#else
+            FETCH_X(d % X_DEPTH, step + X_DEPTH)
+#endif
         }
     }
 
-    // N rows at a time leave through shared memory, where the parts of KSPLIT meet.
+#ifdef TALL
+    // Whole tiles go straight to memory, where rows are aligned as a matrix's must be.
+    if (splits == 1 && r0 + BM <= live && n0 + BN <= n && out_stride % 4 == 0 && uint64_t(y_out) % 16 == 0) {
+        barrier();
+        for (uint i = id; i < BM + BN; i += WORKGROUP) {
+            float scale = i < BM ? Floats(x_tile + uint64_t(i) * x_stride + scale_at).at[0] : scales.at[n0 + i - BM];
+            tiles[i / 4][i % 4] = floatBitsToUint(scale);
+        }
+        barrier();
+        // Columns, or rows, 0 apart: all are the outputs' scales, or the rows'.
+        MatrixSum out_scales[MATS_A];
+        [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
+            coopMatLoad(out_scales[i], tiles, (BM + subgroup_n * OUTPUTS + i * M) / 4, 0,
+                        gl_CooperativeMatrixLayoutColumnMajor);
+        }
+        [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
+            uint row = subgroup_m * WM + j * N;
+            MatrixSum row_scales;
+            coopMatLoad(row_scales, tiles, row / 4, 0, gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
+                coopMatStore(sums[i * MATS_B + j] * out_scales[i] * row_scales, y_out.at,
+                             (r0 + row) * out_stride + n0 + subgroup_n * OUTPUTS + i * M, out_stride,
+                             gl_CooperativeMatrixLayoutColumnMajor);
+            }
+        }
+        return;
+    }
+#endif
+    // Others leave through shared memory, where the parts of KSPLIT meet: N rows of each subgroup at a time.
     uint padded_n = gl_NumWorkGroups.y * BN;
     uint part_rows = gl_NumWorkGroups.x / splits * BM;
     [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
         barrier();
         [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
-            coopMatStore(sums[i * MATS_B + j], stage, gl_SubgroupID * (OUTPUTS * N) + i * M, OUTPUTS,
+            coopMatStore(sums[i * MATS_B + j], tiles, (gl_SubgroupID * (OUTPUTS * N) + i * M) / 4, OUTPUTS / 4,
                          gl_CooperativeMatrixLayoutColumnMajor);
         }
         barrier();
-        for (uint e = id; e < N * BN; e += WORKGROUP) {
+        for (uint e = id; e < SUBS_M * N * BN; e += WORKGROUP) {
             uint column = e % BN, row = e / BN;
-            uint at = column / OUTPUTS * (OUTPUTS * N) + row * OUTPUTS + column % OUTPUTS;
+            uint at = ((row / N * SUBS_N + column / OUTPUTS) * N + row % N) * OUTPUTS + column % OUTPUTS;
             float y = 0;
-            [[unroll]] for (uint part = 0; part < KSPLIT; ++part) y += stage[at + part * (SUBS_N * OUTPUTS * N)];
-            uint r = r0 + j * N + row, o = n0 + column;
+            [[unroll]] for (uint part = 0; part < KSPLIT; ++part) {
+                uint word = at + part * (SUBS_N * OUTPUTS * N);
+                y += uintBitsToFloat(tiles[word / 4][word % 4]);
+            }
+            uint r = r0 + row / N * WM + j * N + row % N, o = n0 + column;
             if (splits > 1) {
                 parts.at[(split * part_rows + r) * padded_n + o] = y;
             } else if (r < live && o < n) {

@@ -6,7 +6,7 @@ mod common;
 use half::f16;
 use kiln::gpu::bake::Queue;
 use kiln::gpu::dispatch::Dispatch;
-use kiln::gpu::fragment::FragmentTile;
+use kiln::gpu::fragment::{FragmentTile, Inputs};
 use kiln::gpu::matrix::{self, AttendPush, Linear, LinearPush, LinearTile, Operands, Tile, Units};
 use kiln::gpu::memory::{Access, Buffer, describe};
 use kiln::gpu::pipelines::Pipelines;
@@ -251,13 +251,21 @@ const SMALL_TALL: LinearTile = LinearTile {
 };
 
 /// Small enough for a CPU driver, and each with something that the usual ones for it lack: rows in two matrices, subgroups side
-/// by side, several loads of a row in a step, steps on their way.
-const SMALL_FRAGMENTS: [FragmentTile; 4] = [
-    FragmentTile { rows: 16, outputs: 8, subgroups: 2, input_parts: 2, span: 1, depths: [1, 1] },
-    FragmentTile { rows: 8, outputs: 16, subgroups: 1, input_parts: 1, span: 1, depths: [1, 1] },
-    FragmentTile { rows: 8, outputs: 8, subgroups: 1, input_parts: 4, span: 2, depths: [1, 1] },
-    FragmentTile { rows: 8, outputs: 8, subgroups: 2, input_parts: 1, span: 1, depths: [2, 1] },
-];
+/// by side, several loads of a row in a step, steps on their way, inputs through shared memory.
+const SMALL_FRAGMENTS: [FragmentTile; 7] = {
+    const fn tile(rows: u32, outputs: u32, subgroups: u32, depth: u32, inputs: Inputs) -> FragmentTile {
+        FragmentTile { rows, outputs, subgroups, depth, inputs }
+    }
+    [
+        tile(16, 8, 2, 1, Inputs::Direct { parts: 2, span: 1, depth: 1 }),
+        tile(8, 16, 1, 1, Inputs::Direct { parts: 1, span: 1, depth: 1 }),
+        tile(8, 8, 1, 1, Inputs::Direct { parts: 4, span: 2, depth: 1 }),
+        tile(8, 8, 2, 2, Inputs::Direct { parts: 1, span: 1, depth: 1 }),
+        tile(32, 8, 2, 1, Inputs::Shared { row_parts: 2, stages: 1 }),
+        tile(24, 8, 4, 1, Inputs::Shared { row_parts: 3, stages: 2 }),
+        tile(16, 16, 2, 2, Inputs::Shared { row_parts: 2, stages: 1 }),
+    ]
+};
 
 #[test]
 fn linear_variants_compute_their_product() {

@@ -27,6 +27,7 @@ macro_rules! modules {
                         | LinearBytesInt8
                         | LinearBytesNarrowInt8
                         | LinearFragmentInt8
+                        | LinearFragmentTallInt8
                         | Fragment
                         | AttendMatrixF16
                         | MatrixRate
@@ -47,6 +48,7 @@ macro_rules! modules {
                         | LinearBytesInt8
                         | LinearBytesNarrowInt8
                         | LinearFragmentInt8
+                        | LinearFragmentTallInt8
                         | AttendF16
                         | AttendF32
                         | Pack
@@ -94,7 +96,8 @@ modules! {
     LinearBytesInt8 "linear_bytes_int8" "Matrix product of many rows by matrices of bytes, INT8.",
     LinearBytesNarrowInt8 "linear_bytes_narrow_int8" "As above, where they are 8 inputs wide.",
     Fragment "fragment" "How a subgroup holds matrices.",
-    LinearFragmentInt8 "linear_fragment_int8" "Matrix product of few rows by matrix units, without shared memory, INT8.",
+    LinearFragmentInt8 "linear_fragment_int8" "Matrix product of few rows by matrix units, INT8 weights out of registers.",
+    LinearFragmentTallInt8 "linear_fragment_tall_int8" "As above, of many rows.",
     AttendMatrixF16 "attend_matrix_f16" "Attention of consecutive rows by matrix units, f16 cache.",
     MatrixRate "matrix_rate" "The matrix units' ceiling.",
 }

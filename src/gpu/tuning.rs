@@ -363,7 +363,9 @@ fn product(schedule: &Schedule, dispatch: &Dispatch, batch: Batch) -> Option<(Fa
     let (family, gelu) = match dispatch.kernel.module {
         Module::LinearDotInt8 => (Family::Dot, false),
         Module::LinearDotGeluInt8 => (Family::Dot, true),
-        Module::LinearMatrixInt8 | Module::LinearFragmentInt8 => (Family::Matrix, false),
+        Module::LinearMatrixInt8 | Module::LinearFragmentInt8 | Module::LinearFragmentTallInt8 => {
+            (Family::Matrix, false)
+        }
         Module::LinearBytesInt8 | Module::LinearBytesNarrowInt8 => (Family::Bytes, false),
         _ => return None,
     };
