@@ -100,7 +100,8 @@ mod shaders {
     use std::fs;
 
     /// What shaders may include, in the order in which they do.
-    const INCLUDES: [&str; 6] = ["common.glsl", "relay.glsl", "forms.glsl", "rope.glsl", "tiles.glsl", "splits.glsl"];
+    const INCLUDES: [&str; 7] =
+        ["common.glsl", "relay.glsl", "forms.glsl", "rope.glsl", "tiles.glsl", "product.glsl", "splits.glsl"];
 
     /// Every module: its name, the source it comes from, and what is defined for it.
     const MODULES: &[(&str, &str, &[&str])] = &[

@@ -4,7 +4,8 @@
 use super::kernels::{Kernel, Module, constants};
 use super::linear::Form;
 use super::lower::{Heads, Lowered, Lowering, Order, by_kv};
-use super::matrix::{self, AttendPush, Units};
+use super::matrix::{self, AttendPush};
+use super::units::Units;
 use crate::schedule::build::SPLIT_ROWS;
 use crate::schedule::layout::{COUNTER_BYTES, Packed};
 use crate::schedule::step::{KvType, Ring, Rows, Slot};

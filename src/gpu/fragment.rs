@@ -5,9 +5,10 @@ use super::bake::Queue;
 use super::device::Gpu;
 use super::dispatch::{Dispatch, Push};
 use super::kernels::{Constants, Kernel, Module, constants};
-use super::matrix::{SHARED_REST, Units};
+use super::matrix::SHARED_REST;
 use super::memory::{Access, Buffer, describe};
 use super::pipelines::Pipelines;
+use super::units::Units;
 use crate::{Error, Result};
 use std::rc::Rc;
 

@@ -3,7 +3,8 @@
 
 use super::dispatch::{MAX_GROUPS, MAX_WORKGROUP, grid};
 use super::kernels::{Kernel, Module, constants};
-use super::matrix::{self, Operands, Units};
+use super::matrix::{self, Operands};
+use super::units::Units;
 use crate::model::WeightFormat;
 use crate::schedule::build::PRODUCT_SCRATCH;
 use crate::schedule::step::Matrix;

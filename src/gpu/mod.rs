@@ -1,5 +1,6 @@
-//! The Vulkan executor, in the order that data flows: instance, device, memory, upload, kernels, pipelines, linear (which
-//! kernel where), matrix and fragment (products on matrix units), tuning, lower and attend (steps to dispatches), record, bake, passes, pace, replay, results.
+//! The Vulkan executor, in the order that data flows: instance, device, units, memory, upload, kernels, pipelines, linear (which
+//! kernel where), matrix and fragment (products on matrix units), tuning, lower and attend (steps to dispatches), record, bake,
+//! passes, pace, replay, results.
 
 // Every Vulkan call is unsafe; what keeps them sound is that handles are owned by types that destroy them, that those
 // types hold the device alive, and that executors wait before they read, free or resubmit.
@@ -32,6 +33,7 @@ pub mod results;
 pub mod stamps;
 pub mod survey;
 pub mod tuning;
+pub mod units;
 pub mod upload;
 
 pub use device::{Choice, Gpu};

@@ -2,7 +2,7 @@
 
 use super::device::{Caps, compute_family, failure, name_of, read_caps, unfit};
 use super::instance::Instance;
-use super::matrix;
+use super::units;
 use crate::Result;
 use ash::vk;
 use std::ffi::CStr;
@@ -31,7 +31,7 @@ pub struct Listed {
 /// Extensions that Kiln uses where they are there, and what for.
 const OPTIONAL: [(&CStr, &str); 5] = [
     (ash::ext::memory_budget::NAME, "memory budget"),
-    (matrix::EXTENSION, "cooperative matrix"),
+    (units::EXTENSION, "cooperative matrix"),
     (ash::ext::external_memory_dma_buf::NAME, "dma-buf"),
     (ash::khr::external_semaphore_fd::NAME, "sync_file"),
     (ash::khr::pipeline_executable_properties::NAME, "machine code"),
@@ -71,7 +71,7 @@ fn describe(entry: &ash::Entry, instance: &ash::Instance, physical: vk::Physical
         driver: format!("{} {}", text(p12.driver_name_as_c_str()), text(p12.driver_info_as_c_str())),
         unfit,
         caps,
-        shapes: if has(matrix::EXTENSION) { shapes(entry, instance, physical) } else { Vec::new() },
+        shapes: if has(units::EXTENSION) { shapes(entry, instance, physical) } else { Vec::new() },
         extensions: OPTIONAL.iter().map(|&(name, word)| (word, has(name))).collect(),
     })
 }
