@@ -1,7 +1,8 @@
-// fragment: how the invocations of a subgroup hold the matrices A [M, K] and B [K, N] of f16 (linear_fragment.comp relies on
-// it): bit s of found is set where 2^s invocations in a row share a row of A, or of two or more rows a whole number of rows
-// apart, each with the same places of every such row, and a column of B likewise, with the same inputs in the same places.
-// Matrices are loaded whose elements say where they stand. One workgroup of one subgroup.
+// fragment: found = how the invocations of a subgroup hold the matrices A [M, K] and B [K, N] of f16, which linear_fragment.comp
+// relies on. A line is a row of A or a column of B. The bit of value `sharers` (1, 2, 4, 8) is set where that many neighbours
+// share a line, each with K / sharers places of it; and, where a subgroup has fewer such groups than there are lines, further
+// lines equally far apart, in the same way. The inputs at an invocation's places are the same in every line of A and B.
+// Matrices are loaded whose elements say where they stand. One workgroup of one subgroup. Bytes: 4; operations: none.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
