@@ -20,8 +20,9 @@ layout(constant_id = 11) const uint N = 8;
 layout(constant_id = 12) const uint K = 16;
 const uint SUBGROUP = WORKGROUP;
 
-// Element [r][k] is r * K + k: up to 255, which f16 holds.
-shared uvec4 tile[M * K / 8];
+// Element [line][k] is line * K + k: up to 255, which f16 holds.
+const uint LINES = M > N ? M : N;
+shared uvec4 tile[LINES * K / 8];
 
 // Whether `held`, the element at place `e` of `lines` rows or columns, stands where `sharers` invocations would hold it, and
 // its input is the one that the first sharers hold at that place.
@@ -36,7 +37,7 @@ shared uvec4 tile[M * K / 8];
 
 void main() {
     uint id = gl_SubgroupInvocationID;
-    for (uint i = id; i < M * K / 2; i += SUBGROUP) tile[i / 4][i % 4] = packHalf2x16(vec2(2 * i, 2 * i + 1));
+    for (uint i = id; i < LINES * K / 2; i += SUBGROUP) tile[i / 4][i % 4] = packHalf2x16(vec2(2 * i, 2 * i + 1));
     barrier();
     coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a;
     coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b;
@@ -45,6 +46,7 @@ void main() {
     uint bits = 0;
     [[unroll]] for (uint s = 0; s < 4; ++s) {
         const uint sharers = 1u << s;
+        if (sharers > SUBGROUP) continue;
         // The inputs that this invocation holds of its first row of A.
         uint inputs[K];
         [[unroll]] for (uint e = 0; e < a.length(); ++e) if (e < K / sharers) inputs[e] = uint(a[e]) % K;

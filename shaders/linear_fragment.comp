@@ -2,7 +2,7 @@
 // matrices are made of weights in the registers that loads left them in:
 //   plain: for few rows, whose inputs are loaded in the same way; nobody waits for anybody
 //   TALL:  for many, whose inputs come through shared memory, STAGES steps of them
-// weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x in half form (forms.glsl), rows x_stride bytes
+// weight int8 [n, k] with one f32 scale a row, k padded to 16 with zeros; x in half form (forms.glsl), rows x_stride bytes
 // apart; out f32 [rows, out_stride].
 // Which elements of a matrix an invocation holds is the device's choice, and is found out (shaders/fragment.comp): SHARERS
 // invocations share a row of A, and a column of B in the same way. A product does not change when its inputs change places in
@@ -11,9 +11,9 @@
 // outputs, each with its part of the inputs. While steps are multiplied, DEPTH more of weights are on their way from memory.
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
-// Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x: STAGES * ROWS * (32 * SPAN * SHARERS + 16), TALL only.
-// Bytes: N * K from memory, once where the row tiles of a weight tile run together; x from caches, N / OUTPUTS times, with TALL
-// N / OUTPUTS / SUBS_N times. Operations: 2 * N * K * rows.
+// Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x: STAGES * BM * (32 * SPAN * SHARERS + 16), TALL only.
+// Bytes: n * k from memory, once where the row tiles of a weight tile run together; x from caches, n / OUTPUTS times, with TALL
+// n / BN times, and weights rows / BM times, with TALL PARTS times that. Operations: 2 * n * k * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require

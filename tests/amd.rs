@@ -15,7 +15,7 @@ use kiln::gpu::lower::{Batch, Order, Tokens, lower};
 use kiln::gpu::matrix::Operands;
 use kiln::gpu::pipelines::Pipelines;
 use kiln::gpu::units::Units;
-use kiln::gpu::{Choice, Gpu, ceiling, matrix};
+use kiln::gpu::{Choice, Gpu, ceiling, fragment, matrix};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use serde::{Deserialize, Serialize};
@@ -151,7 +151,7 @@ fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
     let attends = matrix::attend_variants(units, shape.heads, shape.kv_heads, shape.head_dim);
     let linear = products.flatten().map(|l| l.kernel(units));
     let attend = attends.into_iter().map(|a| a.kernel(units));
-    linear.chain(attend).chain([ceiling::matrix_rate_kernel(units)]).collect()
+    linear.chain(attend).chain([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]).collect()
 }
 
 /// By floats, by integer dot products, and with matrix units; then with each variant that tuning may choose for some

@@ -1,5 +1,6 @@
 //! Fragments: what an invocation holds of the matrices that its subgroup multiplies. Which elements that are is the device's
-//! choice; where it is a plain one, products of few rows load them from memory as they are held (`linear_fragment`).
+//! choice; where it is a plain one, products make their matrices of weights as loads leave them in registers
+//! (`linear_fragment`).
 
 use super::bake::Queue;
 use super::device::Gpu;
@@ -12,28 +13,45 @@ use super::units::Units;
 use crate::{Error, Result};
 use std::rc::Rc;
 
-/// The matrix units with [`Units::sharers`] found out, by a run of shaders/fragment.comp.
+/// The kernel that finds out how a subgroup holds matrices.
+pub fn kernel(units: Units) -> Kernel {
+    let constants = constants([0, 0, 0, 0, 0, 0, 0, 0, 0, units.m, units.least_n, units.k]);
+    Kernel { module: Module::Fragment, workgroup: units.subgroup, constants }
+}
+
+/// The matrix units with [`Units::sharers`] found out, by a run of shaders/fragment.comp. Where that cannot be run they are as
+/// they were, which the log says: products then go another way.
 ///
 /// # Errors
-/// Device: the driver refuses or fails, or has no memory that host and device see.
+/// Device: it does not answer.
 pub fn find(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Units> {
+    match run(gpu, queue, pipelines, units) {
+        Ok(sharers) => {
+            log::debug!("invocations that share a row of a matrix: {sharers:?}");
+            Ok(Units { sharers, ..units })
+        }
+        Err(e) if gpu.hung.get() => Err(e),
+        Err(e) => {
+            log::warn!("how subgroups hold matrices is not known: {e}");
+            Ok(units)
+        }
+    }
+}
+
+fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Option<u32>> {
     let heap = describe(gpu).heaps.iter().position(|h| h.host_visible);
     let heap = heap.ok_or_else(|| Error::device("no memory that host and device see", "use `--device cpu`"))?;
     let mut found = Buffer::new(gpu, 4, heap, Access::Host)?;
     found.write(|words| words[0] = 0)?;
-    let constants = constants([0, 0, 0, 0, 0, 0, 0, 0, 0, units.m, units.least_n, units.k]);
-    let kernel = Kernel { module: Module::Fragment, workgroup: units.subgroup, constants };
     let push = Push::new().address(found.address);
-    let dispatch = Dispatch { steps: 0..0, kernel, push, groups: [1, 1, 1], barrier: false };
+    let dispatch = Dispatch { steps: 0..0, kernel: kernel(units), push, groups: [1, 1, 1], barrier: false };
     let commands = queue.bake(&[&[dispatch]], pipelines, None, None, &[])?;
     queue.submit(&[commands], true)?;
     queue.wait()?;
     queue.free(&[commands]);
     let mut bits = 0;
     found.write(|words| bits = words[0])?;
-    let sharers = (bits != 0).then(|| 1 << bits.trailing_zeros());
-    log::debug!("invocations that share a row of a matrix: {sharers:?}");
-    Ok(Units { sharers, ..units })
+    Ok((bits != 0).then(|| 1 << bits.trailing_zeros()))
 }
 
 /// How a workgroup of `linear_fragment` cuts its product.
@@ -191,7 +209,7 @@ impl FragmentTile {
 const LOAD: u32 = 16;
 /// Inputs of a step where they come through shared memory: more only where more are loaded at once.
 const STEP: u32 = 64;
-/// Products that count as a step of [`Units::unrolled_steps`]: their elements are put in one by one.
+/// Products that take a CPU driver as long to compile as a step of `linear_matrix`, since their elements are put in one by one.
 const PRODUCTS: u32 = 32;
 
 /// The tiles that measured best on an H200, for few rows and for many. The first of each number of rows is good for any
@@ -234,8 +252,8 @@ const _: () = {
     }
 };
 
-/// The tiles for passes of `rows` rows. Of few rows, those that waste the fewest; of many, all that read weights no more often
-/// than they need to.
+/// The tiles for passes of `rows` rows: with direct inputs those that waste the fewest rows, with shared ones those of 64 rows
+/// and more, or of all the rows where they are fewer.
 pub(super) fn tiles(units: Units, rows: usize) -> impl Iterator<Item = FragmentTile> {
     let rows = rows as u32;
     let direct = move |t: &&FragmentTile| matches!(t.inputs, Inputs::Direct { .. }) && t.rows >= rows && t.fits(units);

@@ -199,7 +199,7 @@ const _: () = {
 pub enum Tile {
     /// `linear_matrix`: through shared memory.
     Shared(LinearTile),
-    /// `linear_fragment`: from memory to registers, for few rows.
+    /// `linear_fragment`: weights from memory to registers.
     Fragment(FragmentTile),
 }
 
@@ -258,7 +258,8 @@ impl Linear {
         Kernel { module, workgroup: self.tile.subgroups() * units.subgroup, constants }
     }
 
-    /// Products of matrices that a subgroup's round of the loop is unrolled to: what a CPU driver compiles takes as long.
+    /// Products of matrices that a subgroup's round of the loop is unrolled to: a CPU driver's time to compile grows with it, and
+    /// tests leave out what would take minutes.
     pub fn unrolled(self, units: Units) -> u32 {
         match self.tile {
             Tile::Shared(t) => {
@@ -313,7 +314,7 @@ pub fn linear_variants(units: Units, operands: Operands, rows: usize, outputs: u
     out
 }
 
-/// Operands of `linear_matrix`; addresses are multiples of 64 unless said otherwise.
+/// Operands of `linear_matrix` and `linear_fragment`; addresses are multiples of 64 unless said otherwise.
 #[derive(Debug, Clone, Copy)]
 pub struct LinearPush {
     /// The step state.
