@@ -261,12 +261,7 @@ void make_tile() {
                 y += uintBitsToFloat(tiles[word / PIECE_WORDS][word % PIECE_WORDS]);
             }
             uint r = r0 + row / M * WM + i * M + row % M, o = n0 + column;
-            if (splits > 1) {
-                parts.at[(split * part_rows + r) * padded_n + o] = y;
-            } else if (r < live && o < n) {
-                float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];
-                y_out.at[r * out_stride + o] = y * scales.at[o] * x_scale;
-            }
+            LEAVE(r, o, y)
         }
     }
     if (splits == 1) return;

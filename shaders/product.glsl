@@ -18,3 +18,12 @@ layout(push_constant) uniform Push {
 };
 
 layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED readonly buffer Inputs4 { uvec4 at[]; };
+
+// Leaves the sum of output `o` of row `r`: beside the other splits' where there are several, else scaled where it belongs.
+#define LEAVE(r, o, sum)                                                                                               \
+    if (splits > 1) {                                                                                                  \
+        parts.at[(split * part_rows + (r)) * padded_n + (o)] = (sum);                                                  \
+    } else if ((r) < live && (o) < n) {                                                                                \
+        float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];                                           \
+        y_out.at[(r) * out_stride + (o)] = (sum) * scales.at[o] * x_scale;                                             \
+    }

@@ -5,7 +5,7 @@ use super::external::{DmaBufs, Sharing};
 use super::fence::SyncFiles;
 use super::inspect::{Inspector, check_inspectable};
 use super::instance::Instance;
-use super::units;
+use super::units::{self, Units};
 use crate::machine::files::plain;
 use crate::{Error, Result};
 use ash::vk;
@@ -39,7 +39,7 @@ pub struct Caps {
     /// Whether `VK_EXT_memory_budget` says how much of each heap is free.
     pub memory_budget: bool,
     /// The matrix units, if it has any that the kernels can use.
-    pub matrix: Option<units::Units>,
+    pub matrix: Option<Units>,
     /// Whether packed integer dot products are instructions of the device, not sequences of others.
     pub dot_accelerated: bool,
     /// The number of its render node, as in /dev/dri/renderD128, where it has one.
@@ -263,7 +263,7 @@ pub(super) fn read_caps(
             mask: u64::MAX >> (64 - timestamp_bits.min(64)),
         }),
         memory_budget: has(ash::ext::memory_budget::NAME),
-        matrix: has(units::EXTENSION).then(|| units::Units::detect(entry, instance, physical, subgroup)).flatten(),
+        matrix: has(units::EXTENSION).then(|| Units::detect(entry, instance, physical, subgroup)).flatten(),
         dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
         render_node: has(ash::ext::physical_device_drm::NAME).then(|| render_node(instance, physical)).flatten(),
         sharing: Sharing::detect(instance, physical, has),

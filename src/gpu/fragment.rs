@@ -101,12 +101,21 @@ impl FragmentTile {
         FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Shared { row_parts, stages } }
     }
 
+    /// Subgroups that divide the inputs or the rows.
+    fn parts(self) -> u32 {
+        let (Inputs::Direct { parts, .. } | Inputs::Shared { row_parts: parts, .. }) = self.inputs;
+        parts
+    }
+
+    /// Steps of inputs that are held or on their way.
+    const fn input_depth(self) -> u32 {
+        let (Inputs::Direct { depth, .. } | Inputs::Shared { stages: depth, .. }) = self.inputs;
+        depth
+    }
+
     /// Subgroups of a workgroup.
     pub fn subgroups(self) -> u32 {
-        match self.inputs {
-            Inputs::Direct { parts, .. } => self.subgroups * parts,
-            Inputs::Shared { row_parts, .. } => self.subgroups * row_parts,
-        }
+        self.subgroups * self.parts()
     }
 
     /// Rows of a subgroup.
@@ -133,8 +142,7 @@ impl FragmentTile {
 
     /// Steps that the loop is unrolled to.
     const fn round(self) -> u32 {
-        let (Inputs::Direct { depth: other, .. } | Inputs::Shared { stages: other, .. }) = self.inputs;
-        if self.depth > other { self.depth } else { other }
+        if self.depth > self.input_depth() { self.depth } else { self.input_depth() }
     }
 
     /// Products of matrices that a subgroup's round of the loop is unrolled to.
@@ -173,18 +181,18 @@ impl FragmentTile {
     /// Module and constants.
     pub(super) fn kernel(self, units: Units) -> (Module, Constants) {
         let sharers = units.sharers.unwrap_or(1);
-        let (module, parts, other) = match self.inputs {
-            Inputs::Direct { parts, depth, .. } => (Module::LinearFragmentInt8, parts, depth),
-            Inputs::Shared { row_parts, stages } => (Module::LinearFragmentTallInt8, row_parts, stages),
+        let module = match self.inputs {
+            Inputs::Direct { .. } => Module::LinearFragmentInt8,
+            Inputs::Shared { .. } => Module::LinearFragmentTallInt8,
         };
         let constants = constants([
             self.rows,
             self.outputs,
             self.subgroups,
-            parts,
+            self.parts(),
             self.span(sharers),
             self.depth,
-            other,
+            self.input_depth(),
             0,
             sharers,
             units.m,
@@ -246,8 +254,8 @@ const TILES: &[FragmentTile] = &[
 const _: () = {
     let mut i = 0;
     while i < TILES.len() {
-        let (Inputs::Direct { depth: other, .. } | Inputs::Shared { stages: other, .. }) = TILES[i].inputs;
-        assert!(TILES[i].round().is_multiple_of(TILES[i].depth) && TILES[i].round().is_multiple_of(other));
+        let t = TILES[i];
+        assert!(t.round().is_multiple_of(t.depth) && t.round().is_multiple_of(t.input_depth()));
         i += 1;
     }
 };

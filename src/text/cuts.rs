@@ -25,7 +25,8 @@ impl Cuts {
             tokenizers::ModelWrapper::BPE(model) => model.ignore_merges,
             _ => true,
         };
-        if far || tokenizer.get_added_tokens_decoder().values().any(|t| t.single_word || t.lstrip || t.rstrip) {
+        let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder();
+        if far || added.values().any(|t| t.single_word || t.lstrip || t.rstrip) {
             return None;
         }
         let mut cuts = Cuts { single: HashSet::new(), joined: HashSet::new() };

@@ -38,7 +38,8 @@ struct Entry {
 pub(super) struct Pieces {
     text: String,
     entries: Vec<Entry>,
-    /// Bytes of the longest token as the vocabulary spells it; 0 where a character may have no token of its own.
+    /// Bytes of the longest token as the vocabulary spells it; 0 where a character may have no token of its own, or an added
+    /// token strips blanks, any number of them, from the text around it.
     longest: usize,
 }
 
@@ -87,7 +88,8 @@ impl Pieces {
             entries.push(Entry { end, kind, special });
         }
         text.shrink_to_fit();
-        Ok(Self { text, entries, longest: if bytes.len() == 256 { longest } else { 0 } })
+        let strips = added.get_added_tokens_decoder().values().any(|t| t.lstrip || t.rstrip);
+        Ok(Self { text, entries, longest: if bytes.len() == 256 && !strips { longest } else { 0 } })
     }
 
     /// Bytes of text that one id stands for at most; `None` where that is not known.

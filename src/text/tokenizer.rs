@@ -109,12 +109,7 @@ impl Tokenizer {
 
     /// Tokens that `text` has at least, by its length alone: too long a text is known without encoding it.
     pub fn fewest_tokens(&self, text: &str) -> usize {
-        // An added token may strip blanks, any number of them, from the text around it.
-        let strips = || self.inner.get_added_tokens_decoder().values().any(|t| t.lstrip || t.rstrip);
-        match self.pieces.longest() {
-            Some(longest) if !strips() => text.len().div_ceil(longest),
-            _ => 0,
-        }
+        self.pieces.longest().map_or(0, |longest| text.len().div_ceil(longest))
     }
 
     /// The text of `ids`. Tokens are joined and "▁" becomes a space; a run of byte tokens becomes the text it encodes in
