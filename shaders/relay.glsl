@@ -3,7 +3,7 @@
 // that one's workgroups have all passed on: each adds 1 to its dispatch's counter at its end. So neither the start of a
 // dispatch nor the first latency of memory and of address translation is waited for between two of them.
 // It takes a device that starts workgroups in the order of dispatches, so that whoever is waited for is running or done;
-// src/gpu/tuning.rs tries it. Where a wait does not end, the step state says so and the pass is refused.
+// src/gpu/measure/tuning.rs tries it. Where a wait does not end, the step state says so and the pass is refused.
 //
 // A dispatch whose workgroups make one part of its output after the other may have a counter for each such stage, so that the
 // next dispatch can begin on the first parts while the last are made: the workgroups of a dispatch do not end all at once.

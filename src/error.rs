@@ -1,6 +1,6 @@
 //! One error type. Each variant is one exit code; each value names its cause and the remedy, on one line.
 
-use crate::machine::files::is_obeyed;
+use crate::display::is_obeyed;
 
 /// What went wrong, why, and what the user can do about it.
 ///

@@ -10,27 +10,21 @@
 //! allocation and no recording while tokens flow.
 #![warn(missing_docs)]
 
-pub mod bench;
-pub mod cache;
 pub mod cli;
-pub mod demo;
+pub mod diagnose;
+pub mod display;
 pub mod engine;
 pub mod error;
 pub mod executor;
-pub mod generate;
 pub mod gpu;
 pub mod machine;
 pub mod model;
 pub mod plan;
-pub mod probe;
 pub mod reference;
 pub mod schedule;
-pub mod session;
-pub mod status;
+pub mod sequence;
 pub mod sys;
 pub mod text;
-pub mod top;
-pub mod weights;
 
 pub use error::{Error, Result};
 pub use executor::Executor;

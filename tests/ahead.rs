@@ -6,7 +6,7 @@ mod common;
 use common::{golden, load};
 use kiln::engine::Options;
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::session::Session;
+use kiln::sequence::session::Session;
 use std::time::Duration;
 
 const PROMPT: [u32; 5] = [2, 17, 5, 400, 33];

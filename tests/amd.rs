@@ -7,15 +7,17 @@
 mod isa;
 
 use isa::Isa;
-use kiln::gpu::dispatch::Addresses;
-use kiln::gpu::inspect::Compiled;
+use kiln::gpu::device::units::Units;
+use kiln::gpu::kernels::inspect::Compiled;
+use kiln::gpu::kernels::pipelines::Pipelines;
 use kiln::gpu::kernels::{Kernel, Module, constants};
-use kiln::gpu::linear::{Family, Product, Target};
+use kiln::gpu::lower::dispatch::Addresses;
+use kiln::gpu::lower::linear::{Family, Product, Target};
+use kiln::gpu::lower::matrix;
+use kiln::gpu::lower::matrix::Operands;
 use kiln::gpu::lower::{Batch, Order, Tokens, lower};
-use kiln::gpu::matrix::Operands;
-use kiln::gpu::pipelines::Pipelines;
-use kiln::gpu::units::Units;
-use kiln::gpu::{Choice, Gpu, ceiling, fragment, matrix};
+use kiln::gpu::measure::{ceiling, layout};
+use kiln::gpu::{Choice, Gpu};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use serde::{Deserialize, Serialize};
@@ -118,7 +120,7 @@ fn compile_all(out: &Path) {
 /// is chosen for neither.
 fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
     let mut kernels = HashSet::new();
-    let demo = kiln::demo::checkpoint().unwrap().shape().clone();
+    let demo = kiln::engine::demo::checkpoint().unwrap().shape().clone();
     for shape in [presets::preset("gemma3-27b").unwrap(), demo] {
         kernels.extend(matrix_kernels(&shape, units));
         for (weights, kv) in [(WeightFormat::Int8, KvType::F16), (WeightFormat::Bf16, KvType::F32)] {
@@ -151,7 +153,7 @@ fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
     let attends = matrix::attend_variants(units, shape.heads, shape.kv_heads, shape.head_dim);
     let linear = products.flatten().map(|l| l.kernel(units));
     let attend = attends.into_iter().map(|a| a.kernel(units));
-    linear.chain(attend).chain([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]).collect()
+    linear.chain(attend).chain([ceiling::matrix_rate_kernel(units), layout::kernel(units)]).collect()
 }
 
 /// By floats, by integer dot products, and with matrix units; then with each variant that tuning may choose for some

@@ -6,11 +6,11 @@ mod common;
 use common::{golden, load};
 use kiln::engine::{self, Options};
 use kiln::executor::Executor;
-use kiln::gpu::arena::{AMDGPU, Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
+use kiln::executor::weights::Progress;
+use kiln::gpu::memory::arena::{AMDGPU, Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
 use kiln::model::checkpoint::Checkpoint;
-use kiln::session::Session;
+use kiln::sequence::session::Session;
 use kiln::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
-use kiln::weights::Progress;
 use kiln::{Error, Result};
 use std::cell::RefCell;
 use std::fs::File;
@@ -65,7 +65,7 @@ fn logits_on_an_imported_arena_are_the_same_bits() {
             assert!(run(executor.as_mut()) == want, "imported from {}", allocator.name);
         }
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0, "the validation layer reported something");
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0, "the validation layer reported something");
 }
 
 thread_local! {

@@ -6,11 +6,12 @@ mod common;
 use common::{load, max_abs, relative_rms, vulkan};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::gpu::options::Kernels;
-use kiln::model::writer::Watch;
-use kiln::model::{LayerKind, Shape, WeightFormat, forge};
+use kiln::gpu::replay::options::Kernels;
+use kiln::model::write::Watch;
+use kiln::model::write::forge;
+use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
-use kiln::session::Session;
+use kiln::sequence::session::Session;
 use std::sync::atomic::AtomicBool;
 
 const CONTEXT: usize = 1500;
@@ -132,7 +133,7 @@ fn parts_of_a_long_context_make_the_whole() {
             }
         }
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 /// Rows of a batch have as many parts each as their own contexts need: a short one among long ones.
@@ -164,5 +165,5 @@ fn rows_of_a_batch_have_parts_of_their_own() {
             "{kv:?}: not repeatable"
         );
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }

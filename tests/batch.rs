@@ -11,9 +11,9 @@ mod common;
 use common::{golden, load, max_abs};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::gpu::options::Kernels;
+use kiln::gpu::replay::options::Kernels;
 use kiln::schedule::KvType;
-use kiln::session::Session;
+use kiln::sequence::session::Session;
 
 const SEQUENCES: usize = 32;
 const STEPS: usize = 12;
@@ -133,7 +133,7 @@ fn a_batch_chooses_what_its_sequences_choose_alone() {
             check_greedy(Kernels::Bytes, KvType::F16, f16);
         }
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 /// In passes of one kind, whatever the other rows are and wherever its own is.

@@ -4,10 +4,10 @@
 mod common;
 
 use kiln::gpu::Gpu;
-use kiln::gpu::bake::Queue;
-use kiln::gpu::fence::{Gate, Order, Timeline};
+use kiln::gpu::kernels::pipelines::Pipelines;
 use kiln::gpu::memory::{Access, Buffer};
-use kiln::gpu::pipelines::Pipelines;
+use kiln::gpu::queue::Queue;
+use kiln::gpu::queue::fence::{Gate, Order, Timeline};
 use kiln::sys::dma_buf::{self, DmaBuf, UDMABUF, open_node, sealed_memfd};
 use kiln::sys::fence::{State, SyncFile};
 use std::os::fd::AsFd;
@@ -70,7 +70,7 @@ fn a_timeline_is_raised_and_waited_for_by_the_host() {
     assert!(timeline.wait(1, SHORT).unwrap() && timeline.wait(3, SHORT).unwrap());
     assert!(!timeline.wait(4, SHORT).unwrap());
     assert_eq!(timeline.value().unwrap(), 3);
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_submit_waits_for_a_timeline_and_raises_it() {
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}");
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}, behind a fence");
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 /// vgem stands for the NPU: its fence is on the buffer, and the GPU's work waits for it.

@@ -6,11 +6,11 @@ mod common;
 use common::{Case, floats, golden, ids, load, max_abs, observe, relative_rms};
 use kiln::engine::{Device, Options};
 use kiln::executor::Executor;
-use kiln::gpu::arena::Source;
-use kiln::gpu::options::Kernels;
+use kiln::gpu::memory::arena::Source;
+use kiln::gpu::replay::options::Kernels;
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
-use kiln::session::Session;
+use kiln::sequence::session::Session;
 
 /// How close a result must be.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usi
             check_prompt(case, executor.as_mut(), prompt, weights, tolerance, chunk);
         }
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0, "the validation layer reported something");
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0, "the validation layer reported something");
 }
 
 fn check_prompt(
@@ -247,7 +247,7 @@ fn staging_changes_no_bit() {
         };
         assert_eq!(run(true), run(false));
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 /// A model directory of `tiny` with another file's spelling of its config and weights.

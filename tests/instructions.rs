@@ -3,10 +3,10 @@
 //! same compiler built for; tools/test prints them and fails where one has grown.
 
 use kiln::executor::{self, Executor, HeadRows, Row, Timed, Watch};
-use kiln::generate::{Chooser, Finish, Generation, generate};
 use kiln::model::presets;
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
-use kiln::session::Session;
+use kiln::sequence::generate::{Chooser, Finish, Generation, generate};
+use kiln::sequence::session::Session;
 use kiln::text::SamplerConfig;
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -71,7 +71,7 @@ const PERIOD: usize = 61;
 impl Free {
     fn new(vocab: Vocab) -> Free {
         let shape = match vocab {
-            Vocab::Demo => kiln::demo::checkpoint().unwrap().shape().clone(),
+            Vocab::Demo => kiln::engine::demo::checkpoint().unwrap().shape().clone(),
             Vocab::Gemma27b => presets::preset("gemma3-27b").unwrap(),
         };
         let weights = kiln::model::WeightFormat::Int8;
@@ -163,7 +163,7 @@ fn decode(case: &Case, tokens: usize) {
     let mut executor = Free::new(case.vocab);
     let mut session = Session::new(0, executor.schedule.extent.context);
     let mut chooser = Chooser::new(case.sampler.clone(), executor.schedule.shape.vocab).unwrap();
-    let mut stream = case.text.then(|| kiln::demo::tokenizer().unwrap().stream(true));
+    let mut stream = case.text.then(|| kiln::engine::demo::tokenizer().unwrap().stream(true));
     let mut bytes = 0;
     let done = counted(&mut executor, &mut session, &mut chooser, tokens, &mut |id| {
         bytes += stream.as_mut().map_or(0, |s| s.push(id).len());

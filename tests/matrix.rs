@@ -4,14 +4,16 @@
 mod common;
 
 use half::f16;
-use kiln::gpu::bake::Queue;
-use kiln::gpu::dispatch::Dispatch;
-use kiln::gpu::fragment::{FragmentTile, Inputs};
-use kiln::gpu::matrix::{self, AttendPush, Linear, LinearPush, LinearTile, Operands, Tile};
-use kiln::gpu::memory::{Access, Buffer, describe};
-use kiln::gpu::pipelines::Pipelines;
-use kiln::gpu::units::Units;
-use kiln::gpu::{Gpu, ceiling};
+use kiln::gpu::Gpu;
+use kiln::gpu::device::units::Units;
+use kiln::gpu::kernels::pipelines::Pipelines;
+use kiln::gpu::lower::dispatch::Dispatch;
+use kiln::gpu::lower::fragment::{FragmentTile, Inputs};
+use kiln::gpu::lower::matrix::{self, AttendPush, Linear, LinearPush, LinearTile, Operands, Tile};
+use kiln::gpu::measure::ceiling;
+use kiln::gpu::memory::heaps::describe;
+use kiln::gpu::memory::{Access, Buffer};
+use kiln::gpu::queue::Queue;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -61,7 +63,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+        assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
     }
 }
 

@@ -5,20 +5,20 @@ mod common;
 
 use common::{golden, max_abs};
 use kiln::executor::Executor;
+use kiln::executor::weights::Progress;
 use kiln::gpu::Vulkan;
-use kiln::gpu::dispatch::{Addresses, Dispatch};
 use kiln::gpu::kernels::Module;
-use kiln::gpu::linear::{Form, Target};
+use kiln::gpu::lower::dispatch::{Addresses, Dispatch};
+use kiln::gpu::lower::linear::{Form, Target};
 use kiln::gpu::lower::{Batch, Order, Tokens, lower};
-use kiln::gpu::options::{self, Kernels};
+use kiln::gpu::replay::options::{self, Kernels};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::Plan;
 use kiln::reference::Reference;
 use kiln::schedule::layout::{COUNTER_BYTES, RELAY_STRIDE, StateLayout};
 use kiln::schedule::{Extent, KvType, Op, Pass, Schedule, Segment};
-use kiln::session::Session;
-use kiln::weights::Progress;
+use kiln::sequence::session::Session;
 use std::rc::Rc;
 
 fn extent(rows: usize) -> Extent {
@@ -159,7 +159,7 @@ fn outputs(schedule: &Schedule, vulkan: Option<Kernels>) -> Vec<f32> {
     let mut executor: Box<dyn Executor> = if let Some(kernels) = vulkan {
         let options = options::Options { kernels, ..Default::default() };
         let gpu = Rc::new(common::open_gpu());
-        let plan = Plan::place(schedule, &kiln::gpu::memory::describe(&gpu), 64 << 20).unwrap();
+        let plan = Plan::place(schedule, &kiln::gpu::memory::heaps::describe(&gpu), 64 << 20).unwrap();
         Box::new(Vulkan::load(&gpu, &checkpoint, schedule.clone(), &plan, options, &progress).unwrap())
     } else {
         Box::new(Reference::load(&checkpoint, schedule.clone(), &progress).unwrap())
@@ -240,7 +240,7 @@ fn an_altered_operand_changes_both_executors_alike() {
             assert!(apart < tolerance, "{what}, {kernels:?}: the executors are {apart} apart");
         }
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 /// Alters the `n`-th op (from 0) that `change` takes.

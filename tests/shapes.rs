@@ -6,12 +6,13 @@ mod common;
 use common::{load, max_abs, relative_rms};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::gpu::linear::{Dot, Variant};
-use kiln::gpu::options::Kernels;
-use kiln::model::writer::Watch;
-use kiln::model::{LayerKind, Shape, WeightFormat, forge};
+use kiln::gpu::lower::linear::{Dot, Variant};
+use kiln::gpu::replay::options::Kernels;
+use kiln::model::write::Watch;
+use kiln::model::write::forge;
+use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
-use kiln::session::Session;
+use kiln::sequence::session::Session;
 use std::sync::atomic::AtomicBool;
 
 fn shape() -> Shape {
@@ -124,7 +125,7 @@ fn odd_shapes_agree_on_both_executors() {
             }
         }
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 #[test]

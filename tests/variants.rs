@@ -7,11 +7,11 @@ use common::{Case, golden, ids, load, relative_rms};
 use kiln::engine::Options;
 use kiln::executor::{Executor, HeadRows, Row};
 use kiln::gpu::Gpu;
-use kiln::gpu::linear::{Family, Product, Target, Variant};
-use kiln::gpu::options::Kernels;
-use kiln::gpu::units::Units;
+use kiln::gpu::device::units::Units;
+use kiln::gpu::lower::linear::{Family, Product, Target, Variant};
+use kiln::gpu::replay::options::Kernels;
 use kiln::schedule::{Op, Schedule};
-use kiln::session::Session;
+use kiln::sequence::session::Session;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -97,7 +97,7 @@ fn check_family(kernels: Kernels, family: Family, chunk: usize) {
     }
     println!("{family:?}, {chunk} rows: {} of {} variants, {} kinds of dispatch", checked.len(), all.len(), seen.len());
     assert!(seen.len() >= checked.len(), "{family:?}, {chunk} rows: {seen:?} is not what was forced");
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 /// Two rows, four and eight share a weight load in kernels of their own; the last row of the prompt and the head have one.
@@ -147,7 +147,7 @@ fn relayed_dispatches_change_no_bit() {
             assert!(relayed == behind_barriers, "{kernels:?}, submits of {budget:?}");
         }
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 /// Where gate and up are made in stages, which the product behind them waits for one by one, no bit changes either.
@@ -170,7 +170,7 @@ fn stages_of_a_relay_change_no_bit() {
             assert!(got == want, "{model}, {variant:?}");
         }
     }
-    assert_eq!(kiln::gpu::instance::validation_messages(), 0);
+    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
 /// Bits of the logits of a prompt of 9 tokens, then of 30 passes of one sequence, then of 4 passes of six.

@@ -3,14 +3,14 @@
 use super::bench_table::write_report;
 use super::model::ModelArgs;
 use super::{note, print, print_json};
-use crate::bench::kernels::group;
-use crate::bench::measure::check_layer;
-use crate::bench::usage::MemoryWatch;
-use crate::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, Settings, Work};
+use crate::diagnose::bench::kernels::group;
+use crate::diagnose::bench::measure::check_layer;
+use crate::diagnose::bench::usage::MemoryWatch;
+use crate::diagnose::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, Settings, Work};
+use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK};
 use crate::executor::Executor;
 use crate::gpu::Gpu;
-use crate::status::Reporter;
 use crate::{Error, Result};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ fn measure(
     gpu: Option<&Rc<Gpu>>,
     progress: &dyn Fn(&str),
 ) -> Result<Measured> {
-    let matrix = gpu.map_or(Ok(None), crate::gpu::ceiling::measure_matrix_rate)?;
+    let matrix = gpu.map_or(Ok(None), crate::gpu::measure::ceiling::measure_matrix_rate)?;
     let mut bench = Bench::new(executor, matrix, progress)?;
     let (mut lines, mut layers) = (Vec::new(), Vec::new());
     for case in settings.cases() {

@@ -1,9 +1,9 @@
 //! What `kiln bench` prints for a person.
 
 use super::bench::{Report, seconds};
-use crate::bench::kernels::group;
-use crate::bench::{LayerTime, Line, Rates};
-use crate::plan::bytes;
+use crate::diagnose::bench::kernels::group;
+use crate::diagnose::bench::{LayerTime, Line, Rates};
+use crate::display::bytes;
 use std::fmt::{Result, Write};
 
 /// Writes all of a report.
@@ -86,7 +86,8 @@ fn write_lines(t: &mut String, r: &Report) -> Result {
 
 fn write_kernels(t: &mut String, r: &Report, line: &Line) -> Result {
     let (groups, pass) = (group(&line.kernels, r.ceilings), seconds(&line.kernels));
-    let widest = |f: fn(&crate::bench::KernelTime) -> usize| groups.iter().map(|g| f(&g.kernel)).max().unwrap_or(0);
+    let widest =
+        |f: fn(&crate::diagnose::bench::KernelTime) -> usize| groups.iter().map(|g| f(&g.kernel)).max().unwrap_or(0);
     let (label, kernel) = (widest(|k| k.label.len()), widest(|k| k.kernel.len()));
     writeln!(t, "\nkernels of a pass of {}, each behind a barrier and stamped:\n", line.case.name())?;
     writeln!(

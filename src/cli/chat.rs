@@ -3,10 +3,10 @@
 use super::job::stops;
 use super::note;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
-use crate::cache;
 use crate::executor::Executor;
-use crate::generate::{Chooser, generate};
-use crate::session::{Session, larger_context};
+use crate::machine::cache;
+use crate::sequence::generate::{Chooser, generate};
+use crate::sequence::session::{Session, larger_context};
 use crate::text::{ChatTemplate, Message, Tokenizer};
 use crate::{Error, Result};
 use nix::sys::termios::{FlushArg, SetArg, tcflush, tcgetattr, tcsetattr};

@@ -1,10 +1,11 @@
 //! `kiln forge`: a synthetic checkpoint at full size.
 
+use crate::model::write::forge;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::model::{Shape, WeightFormat, config, forge, presets};
+use crate::model::{Shape, WeightFormat, config, presets};
 use crate::{Error, Result};
 
 /// Write a synthetic checkpoint, for tests and benchmarks.

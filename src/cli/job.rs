@@ -13,9 +13,9 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use tempfile::NamedTempFile;
 
+use crate::display::bytes;
 use crate::machine::files::Files;
-use crate::model::writer::{Watch, Written};
-use crate::plan::bytes;
+use crate::model::write::{Watch, Written};
 use crate::{Error, Result};
 
 /// Runs a write with a progress bar on stderr (only if that is a terminal) and prints its summary on stdout: a line,

@@ -3,8 +3,8 @@
 use super::model::ModelArgs;
 use super::{print, print_json};
 use crate::executor::{Executor, HeadRows, Row};
-use crate::generate::not_finite;
-use crate::session::{Session, check_tokens};
+use crate::sequence::generate::not_finite;
+use crate::sequence::session::{Session, check_tokens};
 use crate::text::parse_ids;
 use crate::{Error, Result};
 use serde_json::json;

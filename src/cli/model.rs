@@ -1,13 +1,14 @@
 //! Arguments that say which model to load and how, and the loading with its progress bar.
 
+use crate::engine::demo;
 use crate::engine::{self, Device, Options};
 use crate::executor::Executor;
+use crate::executor::weights::Progress;
 use crate::gpu::Gpu;
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
 use crate::text::{ChatTemplate, Tokenizer};
-use crate::weights::Progress;
-use crate::{Error, Result, demo};
+use crate::{Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;

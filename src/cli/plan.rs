@@ -2,14 +2,17 @@
 
 use super::model::ModelArgs;
 use super::{print, print_json};
+use crate::display::{bytes, writer};
+use crate::engine::demo;
 use crate::engine::{self, Device};
 use crate::gpu::{self, Choice, Gpu};
+use crate::machine::heaps::{Heap, Memory};
 use crate::machine::profile::{Profile, profile};
 use crate::model::{Shape, config};
-use crate::plan::{Heap, Memory, Plan, Purpose, bytes, kernel_parameters, sums, writer};
+use crate::plan::{Plan, Purpose, kernel_parameters, sums};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
-use crate::{Error, Result, demo};
+use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::rc::Rc;
@@ -48,7 +51,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let target = Target::find(args)?;
     let options = engine::Options { sequences: args.batch, head_rows: args.batch, ..args.model.options() };
     let schedule = Schedule::build(&shape, options.extent(&shape)?);
-    let staging = target.staged.map_or(0, |staged| gpu::results::staging_bytes(&schedule, staged));
+    let staging = target.staged.map_or(0, |staged| gpu::replay::results::staging_bytes(&schedule, staged));
     let view = View {
         args,
         schedule: &schedule,
@@ -125,13 +128,19 @@ impl Target {
             }
             Err(e) => return Err(e),
         };
-        let memory = gpu::memory::describe(&gpu);
+        let memory = gpu::memory::heaps::describe(&gpu);
         let heap = (0..memory.heaps.len()).max_by_key(|&i| (memory.heaps[i].device_local, memory.heaps[i].available));
         let heap = heap.ok_or_else(|| Error::device("the device has no memory", "use --device cpu"))?;
         let size = MEASURE_BYTES.min(memory.heaps[heap].available / 4).min(memory.max_allocation);
-        let bandwidth = gpu::ceiling::measure_alone(&gpu, size, heap)?;
+        let bandwidth = gpu::measure::ceiling::measure_alone(&gpu, size, heap)?;
         let source = format!("measured, reading {}", bytes(size));
-        Ok(Target { memory, bandwidth, source, operations: None, staged: Some(gpu::memory::needs_staging(&gpu)) })
+        Ok(Target {
+            memory,
+            bandwidth,
+            source,
+            operations: None,
+            staged: Some(gpu::memory::heaps::needs_staging(&gpu)),
+        })
     }
 
     fn cpu() -> Target {

@@ -2,12 +2,13 @@
 
 use super::model::{ModelArgs, Weights};
 use super::{print, print_json};
+use crate::diagnose::probe::{Report, Request, Verdict, Wanted, run as probe};
 use crate::engine::Device;
+use crate::engine::demo;
 use crate::gpu::Choice;
 use crate::machine::files::Files;
 use crate::model::{Shape, config};
-use crate::probe::{Report, Request, Verdict, Wanted, run as probe};
-use crate::{Error, Result, demo};
+use crate::{Error, Result};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -106,7 +107,7 @@ fn to_text(report: &Report) -> String {
 }
 
 fn to_json(report: &Report) -> Value {
-    let check = |c: &crate::probe::Check| json!({"name": c.name, "verdict": c.verdict.name(), "evidence": c.evidence, "remedy": c.remedy});
+    let check = |c: &crate::diagnose::probe::Check| json!({"name": c.name, "verdict": c.verdict.name(), "evidence": c.evidence, "remedy": c.remedy});
     json!({
         "checks": report.checks.iter().map(check).collect::<Vec<_>>(),
         "summary": {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use crate::Result;
-use crate::model::{WeightFormat, quantize};
+use crate::model::WeightFormat;
+use crate::model::write::quantize;
 
 /// Write a native INT8 model directory.
 #[derive(Debug, clap::Args)]

@@ -2,9 +2,9 @@
 
 use super::print;
 use crate::executor::Executor;
-use crate::generate::{Finish, Generation};
 use crate::schedule::Pass;
-use crate::session::larger_context;
+use crate::sequence::generate::{Finish, Generation};
+use crate::sequence::session::larger_context;
 use crate::text::{SamplerConfig, StopMatcher, Stopped, StreamDecoder, Tokenizer};
 use crate::{Error, Result};
 use signal_hook::consts::SIGINT;

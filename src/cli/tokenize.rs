@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::engine::demo;
 use crate::text::{ChatTemplate, Message, Tokenizer, parse_ids};
-use crate::{Error, Result, demo};
+use crate::{Error, Result};
 
 /// Turns text into token ids, or ids into text; prints one JSON object.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -1,8 +1,8 @@
 //! `kiln top`: the devices and running Kilns, live in the terminal, as a stream of JSON, or once.
 
+use crate::diagnose::status::Environment;
+use crate::diagnose::top::{Sample, Sampler, view};
 use crate::machine::files::Files;
-use crate::status::Environment;
-use crate::top::{Sample, Sampler, view};
 use crate::{Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

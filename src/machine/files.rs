@@ -1,6 +1,7 @@
 //! sysfs, proc and device nodes, read from a root that tests replace. What stands in such a file is a claim: it may be
 //! absent, empty, huge, binary, or gone while it is read, and each of these is a [`Fault`] that a check reports.
 
+use crate::display::{is_obeyed, plain};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -185,17 +186,6 @@ fn fault(path: &str, e: &std::io::Error) -> Fault {
 /// What a file holds instead, shortened and on one line.
 fn odd(path: &str, text: &str) -> Fault {
     Fault::Odd(path.into(), plain(&text.chars().take(40).collect::<String>()))
-}
-
-/// Whether a terminal obeys a character instead of showing it: control characters, breaks of lines and paragraphs, and
-/// what turns the direction of text, so that it reads as something else.
-pub fn is_obeyed(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Text that a device or a file chose, on one line and without what a terminal obeys.
-pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

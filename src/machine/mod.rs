@@ -1,6 +1,8 @@
 //! What this machine has, beside its GPU.
 
+pub mod cache;
 pub mod files;
+pub mod heaps;
 pub mod nodes;
 pub mod profile;
 

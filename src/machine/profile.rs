@@ -1,6 +1,6 @@
 //! Machines that Kiln plans for by name: what their vendors publish of their memory and matrix units.
 
-use crate::plan::{Heap, Memory, Pool, reserve};
+use crate::machine::heaps::{Heap, Memory, Pool, reserve};
 use crate::{Error, Result};
 
 /// A machine by name.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{LayerKind, Shape};
+use crate::model::{LayerKind, Shape};
 use crate::{Error, Result};
 
 /// The largest config.json that is read, in bytes. Real ones have a few KB.
@@ -55,7 +55,7 @@ pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
 /// # Errors
 /// [`Error::Input`]: the file cannot be read, or as [`parse`].
 pub fn read(path: &Path) -> Result<Shape> {
-    match super::files::read_text(path, MAX_CONFIG_BYTES)? {
+    match crate::model::checkpoint::files::read_text(path, MAX_CONFIG_BYTES)? {
         Some(text) => parse(&text, None),
         None => Err(Error::unreadable(path, &std::io::ErrorKind::NotFound.into())),
     }
@@ -418,6 +418,6 @@ fn excerpt(value: &Value) -> String {
     match value {
         Value::Array(list) if list.len() > 4 => format!("a list of {}", list.len()),
         Value::Object(_) => "an object".into(),
-        other => super::quote(&other.to_string()),
+        other => crate::display::quote(&other.to_string()),
     }
 }

@@ -1,6 +1,6 @@
 //! The tensors of a model by role, independent of how a file spells their names.
 
-use super::Shape;
+use crate::model::Shape;
 
 /// A tensor's place within a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Packing: allocations into heaps in any way that fits, where the fastest way does not.
 
-use super::Heap;
+use crate::machine::heaps::Heap;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 

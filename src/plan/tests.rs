@@ -1,6 +1,7 @@
 //! The planner over thousands of generated heap layouts, against an oracle that tries every placement.
 
 use super::*;
+use crate::machine::heaps::{Heap, Pool, reserve};
 use crate::model::presets;
 use crate::schedule::{Extent, KvType};
 use std::collections::HashSet;
@@ -310,7 +311,7 @@ fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
 /// As on the machines of tests/machines, whose amdgpu answers and whose RADV divides the sum by its own rule.
 #[test]
 fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
-    use crate::probe::testing::{self, Machine};
+    use crate::diagnose::probe::testing::{self, Machine};
     for name in testing::names() {
         let machine = Machine::new(name);
         let _drivers = machine.drive();
@@ -318,7 +319,7 @@ fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
         let memory = crate::sys::amdgpu::memory(&node).unwrap();
         let free = memory.vram.usable - memory.vram.used + memory.gtt.usable - memory.gtt.used;
         let system = memory.gtt.total * 2;
-        let pool = crate::gpu::memory::pool_of(&memory, system);
+        let pool = crate::gpu::memory::heaps::pool_of(&memory, system);
         assert!(pool.available() <= free && pool.available() > free / 10 * 9, "{name}: {pool:?}");
         let heap = |part, device_local| {
             let name = "heap".into();
@@ -349,7 +350,7 @@ fn no_driver_whatever_its_numbers_makes_a_plan_that_is_wrong() {
     for (usable, used) in NUMBERS.into_iter().flat_map(|a| NUMBERS.map(|b| (a, b))) {
         for system in NUMBERS {
             let said = Said { total: usable, usable, used, max_allocation: usable };
-            let pool = crate::gpu::memory::pool_of(&Asked { vram: said, visible_vram: said, gtt: said }, system);
+            let pool = crate::gpu::memory::heaps::pool_of(&Asked { vram: said, visible_vram: said, gtt: said }, system);
             let heap = |available| {
                 let name = "heap".into();
                 Heap { name, available, reserved: reserve(available), device_local: true, host_visible: true }

@@ -3,12 +3,12 @@
 
 mod ops;
 
+use crate::executor::weights::{self, Progress};
 use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::schedule::layout::{StateLayout, WeightLayout};
 use crate::schedule::step::{Matrix, Ring, Rows, Vector, WeightBuffer};
 use crate::schedule::{Schedule, Segment, Step};
-use crate::weights::{self, Progress};
 use crate::{Error, Result};
 use std::time::Instant;
 
@@ -110,7 +110,7 @@ fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize, what: &str) -> Result<Vec<T
         Error::refused(
             format!(
                 "{} of system memory for the {what} cannot be had",
-                crate::plan::bytes(size_of::<T>() as u64 * len as u64)
+                crate::display::bytes(size_of::<T>() as u64 * len as u64)
             ),
             "close other programs or use a smaller model or --ctx",
         )
@@ -171,7 +171,7 @@ impl Executor for Reference {
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         self.forward_watched(rows, head, &mut |_, _| {})?;
-        crate::status::count_pass(rows.len(), head);
+        crate::diagnose::status::count_pass(rows.len(), head);
         Ok(())
     }
 

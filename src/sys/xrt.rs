@@ -7,7 +7,7 @@
 mod load;
 
 use super::bindings as b;
-use crate::machine::files::plain;
+use crate::display::plain;
 use crate::{Error, Result};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

@@ -5,18 +5,19 @@ pub mod vgem;
 
 use ash::vk;
 use kiln::engine::{self, Device, Options};
+use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows};
-use kiln::gpu::arena::{Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
-use kiln::gpu::bake::Queue;
-use kiln::gpu::matrix::Linear;
-use kiln::gpu::options::Kernels;
-use kiln::gpu::pipelines::Pipelines;
-use kiln::gpu::units::Units;
-use kiln::gpu::{Choice, Gpu, fragment};
+use kiln::gpu::device::units::Units;
+use kiln::gpu::kernels::pipelines::Pipelines;
+use kiln::gpu::lower::matrix::Linear;
+use kiln::gpu::measure::layout;
+use kiln::gpu::memory::arena::{Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
+use kiln::gpu::queue::Queue;
+use kiln::gpu::replay::options::Kernels;
+use kiln::gpu::{Choice, Gpu};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::{KvType, Segment};
-use kiln::session::Session;
-use kiln::weights::Progress;
+use kiln::sequence::session::Session;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -80,7 +81,7 @@ pub fn open_gpu() -> Gpu {
 /// A device's matrix units, with what is found out about them by running.
 pub fn units(gpu: &Rc<Gpu>) -> Option<Units> {
     let (queue, mut pipelines) = (Queue::new(gpu).unwrap(), Pipelines::new(gpu).unwrap());
-    gpu.caps.matrix.map(|units| fragment::find(gpu, &queue, &mut pipelines, units).unwrap())
+    gpu.caps.matrix.map(|units| layout::find(gpu, &queue, &mut pipelines, units).unwrap())
 }
 
 /// A CPU driver takes minutes to compile a large tile, all unrolled in matrices of 8 x 8.
@@ -100,9 +101,9 @@ pub fn listen() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let _ = env_logger::builder().is_test(true).try_init();
-        if std::env::var_os(kiln::gpu::instance::VALIDATION_VARIABLE).is_none() {
+        if std::env::var_os(kiln::gpu::device::instance::VALIDATION_VARIABLE).is_none() {
             // SAFETY: `Once` runs this before any test of this process opens a device.
-            unsafe { std::env::set_var(kiln::gpu::instance::VALIDATION_VARIABLE, "1") };
+            unsafe { std::env::set_var(kiln::gpu::device::instance::VALIDATION_VARIABLE, "1") };
         }
     });
 }

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use kiln::model::writer::{Watch, Written};
-use kiln::model::{Checkpoint, Shape, Source, TensorId, WeightFormat, config, forge, presets, quantize};
+use kiln::model::write::{Watch, Written};
+use kiln::model::write::{forge, quantize};
+use kiln::model::{Checkpoint, Shape, Source, TensorId, WeightFormat, config, presets};
 
 fn golden(case: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(case)

@@ -1,7 +1,7 @@
 //! Any bytes as a weight file: the header alone, and as the weights of a model of one small layer, read to the end.
 #![no_main]
 
-use kiln::model::archive::Header;
+use kiln::model::checkpoint::archive::Header;
 use kiln::model::{Checkpoint, TensorId, WeightFormat};
 
 const CONFIG: &str = r#"{"model_type": "gemma3_text", "vocab_size": 8, "hidden_size": 8, "intermediate_size": 8,

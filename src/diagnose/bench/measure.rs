@@ -1,0 +1,315 @@
+//! The measurement itself: passes through an executor, timed by the host's clock, counted by the schedule's costs.
+
+use super::kernels::{KernelTime, LayerTime};
+use super::roof::{Ceilings, Rates};
+use super::stats::Sample;
+use super::usage::CpuTime;
+use super::{Case, Work};
+use crate::executor::{Executor, HeadRows, Row};
+use crate::schedule::cost::step_cost;
+use crate::schedule::{Cost, Pass, Schedule, Segment};
+use crate::sequence::generate::not_finite;
+use crate::{Error, Result};
+use std::time::Instant;
+
+/// Tokens that a sequence decodes before anything is timed.
+const WARM_UP_TOKENS: usize = 8;
+/// Replays of a layer alone.
+pub const LAYER_REPLAYS: [usize; 3] = [1, 10, 50];
+
+/// A measured line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// What was timed.
+    pub case: Case,
+    /// Tokens of all sequences in one repetition.
+    pub tokens: usize,
+    /// Passes in one repetition.
+    pub passes: usize,
+    /// Bytes and operations of one repetition.
+    pub cost: Cost,
+    /// Seconds of each repetition.
+    pub seconds: Sample,
+    /// The median repetition's rates. The fastest one's are below the ceilings too.
+    pub rates: Rates,
+    /// Submits of one token.
+    pub submits_per_token: f64,
+    /// CPU seconds of one token, the process's threads all together and the submitting one alone.
+    pub cpu_per_token: CpuTime,
+    /// The share of the time in which the device was busy, by its own clock.
+    pub busy: Option<f64>,
+    /// Its pass's kernels, where asked for.
+    pub kernels: Vec<KernelTime>,
+}
+
+impl Line {
+    /// Tokens per second of each repetition.
+    pub fn tokens_per_second(&self) -> Sample {
+        Sample::new(self.seconds.values.iter().map(|s| self.tokens as f64 / s))
+    }
+
+    /// Seconds of a pass, by the median.
+    pub fn pass_seconds(&self) -> f64 {
+        self.seconds.median() / self.passes as f64
+    }
+}
+
+/// Bytes and operations of a pass, with the head or without.
+pub fn pass_cost(schedule: &Schedule, pass: Pass, head: bool) -> Cost {
+    let mut sum = Cost::default();
+    let steps = schedule.steps.iter().filter(|s| head || s.segment != Segment::Head);
+    steps.for_each(|s| sum += step_cost(s, pass));
+    sum
+}
+
+/// A bench on a loaded model.
+pub struct Bench<'a> {
+    pub(super) executor: &'a mut dyn Executor,
+    pub(super) ceilings: Ceilings,
+    /// Positions of each sequence that hold a real prefill's keys and values.
+    filled: Vec<usize>,
+    /// Told what is being done, for a person who waits.
+    pub(super) progress: &'a dyn Fn(&str),
+}
+
+/// One repetition's figures.
+struct Repetition {
+    seconds: f64,
+    cpu: CpuTime,
+    submits: u64,
+    busy: f64,
+}
+
+impl<'a> Bench<'a> {
+    /// Measures the read ceiling; `matrix` is that of the matrix units.
+    ///
+    /// # Errors
+    /// Device: it failed.
+    pub fn new(executor: &'a mut dyn Executor, matrix: Option<f64>, progress: &'a dyn Fn(&str)) -> Result<Bench<'a>> {
+        progress("measuring the read ceiling");
+        let ceilings = Ceilings { read: executor.measure_read_ceiling()?, matrix };
+        let filled = vec![0; executor.schedule().extent.sequences];
+        Ok(Bench { executor, ceilings, filled, progress })
+    }
+
+    /// The ceilings that lines are judged by.
+    pub fn ceilings(&self) -> Ceilings {
+        self.ceilings
+    }
+
+    /// Measures one line `repetitions` times.
+    ///
+    /// # Errors
+    /// Failed: a rate above the roofline, logits that are not finite. Device: it failed.
+    pub fn measure(&mut self, case: Case, repetitions: usize) -> Result<Line> {
+        self.fill(case)?;
+        (self.progress)(&format!("{}: warming up", case.name()));
+        let mut next = vec![0u32; self.filled.len()];
+        match case.work {
+            // Until it is known how many rows keep to the submit budget: what is timed, and counted, are chunks of so many.
+            Work::Prefill(_) => loop {
+                let rows = self.executor.prefill_rows();
+                self.run_once(case, &mut next)?;
+                if self.executor.prefill_rows() == rows {
+                    break;
+                }
+            },
+            Work::Decode { sequences, tokens } => {
+                next.iter_mut().enumerate().for_each(|(i, t)| *t = self.token(i, case.depth));
+                let work = Work::Decode { sequences, tokens: tokens.min(WARM_UP_TOKENS) };
+                self.run_once(Case { work, ..case }, &mut next)?;
+            }
+        };
+        self.check_finite(case)?;
+        let (tokens, passes, cost) = self.size(case);
+        let chunk = self.executor.prefill_rows();
+        let mut done = Vec::with_capacity(repetitions);
+        for i in 0..repetitions {
+            (self.progress)(&format!("{}: repetition {} of {repetitions}", case.name(), i + 1));
+            done.push(self.run_once(case, &mut next)?);
+        }
+        if self.executor.prefill_rows() != chunk {
+            // A device that has become slower wants smaller chunks: those are another case.
+            return self.measure(case, repetitions);
+        }
+        let seconds = Sample::new(done.iter().map(|r| r.seconds));
+        self.ceilings.judge(&case.name(), cost, seconds.min())?;
+        let rates = self.ceilings.judge(&case.name(), cost, seconds.median())?;
+        let sum = |f: fn(&Repetition) -> f64| done.iter().map(f).sum::<f64>();
+        let all_tokens = (tokens * repetitions) as f64;
+        let busy = sum(|r| r.busy) / sum(|r| r.seconds);
+        Ok(Line {
+            case,
+            tokens,
+            passes,
+            cost,
+            rates,
+            submits_per_token: sum(|r| r.submits as f64) / all_tokens,
+            cpu_per_token: CpuTime {
+                process: sum(|r| r.cpu.process) / all_tokens,
+                thread: sum(|r| r.cpu.thread) / all_tokens,
+            },
+            // A device without a clock says nothing.
+            busy: (busy > 0.0).then_some(busy),
+            seconds,
+            kernels: Vec::new(),
+        })
+    }
+
+    /// Tokens, passes and cost of one repetition.
+    fn size(&self, case: Case) -> (usize, usize, Cost) {
+        let (schedule, chunk) = (self.executor.schedule(), self.executor.prefill_rows());
+        let mut cost = Cost::default();
+        match case.work {
+            Work::Prefill(tokens) => {
+                for first in (0..tokens).step_by(chunk) {
+                    let rows = chunk.min(tokens - first);
+                    let pass = Pass::Prefill { rows, depth: case.depth + first };
+                    cost += pass_cost(schedule, pass, first + rows == tokens);
+                }
+                (tokens, tokens.div_ceil(chunk), cost)
+            }
+            Work::Decode { sequences, tokens } => {
+                for i in 0..tokens {
+                    cost += pass_cost(schedule, Pass::Decode { sequences, depth: case.depth + i }, true);
+                }
+                (sequences * tokens, tokens, cost)
+            }
+        }
+    }
+
+    /// Some token for a position of a sequence: all over the vocabulary, the same in every run.
+    fn token(&self, sequence: usize, position: usize) -> u32 {
+        let mixed = (sequence as u64 * 0x1_0001 + position as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((mixed >> 32) % self.executor.schedule().shape.vocab as u64) as u32
+    }
+
+    /// Really prefills every sequence of a case up to its depth, from where it is.
+    pub(super) fn fill(&mut self, case: Case) -> Result<()> {
+        for sequence in 0..case.sequences() {
+            while self.filled[sequence] < case.depth {
+                let at = self.filled[sequence];
+                (self.progress)(&format!("prefilling sequence {sequence}: {at} of {}", case.depth));
+                let end = case.depth.min(at + self.executor.prefill_rows());
+                let rows = self.rows(sequence, at, end);
+                self.executor.forward(&rows, None)?;
+                self.filled[sequence] = end;
+            }
+        }
+        Ok(())
+    }
+
+    fn rows(&self, sequence: usize, first: usize, end: usize) -> Vec<Row> {
+        let row = |p| Row { token: self.token(sequence, p), position: p as u32, sequence: sequence as u32 };
+        (first..end).map(row).collect()
+    }
+
+    /// A pass of the case's kind with its head rows, for what times single kernels.
+    pub(super) fn pass_of(&self, case: Case) -> (Vec<Row>, HeadRows, Pass) {
+        let depth = case.depth;
+        match case.work {
+            Work::Prefill(tokens) => {
+                let rows = tokens.min(self.executor.prefill_rows());
+                let head = HeadRows { first: rows - 1, count: 1 };
+                (self.rows(0, depth, depth + rows), head, Pass::Prefill { rows, depth })
+            }
+            Work::Decode { sequences, .. } => {
+                let rows = (0..sequences).flat_map(|s| self.rows(s, depth, depth + 1)).collect();
+                (rows, HeadRows { first: 0, count: sequences }, Pass::Decode { sequences, depth })
+            }
+        }
+    }
+
+    /// One repetition. A decode begins with the tokens of `next`, one a sequence, and leaves those that would follow.
+    fn run_once(&mut self, case: Case, next: &mut [u32]) -> Result<Repetition> {
+        match case.work {
+            Work::Prefill(tokens) => {
+                let rows = self.rows(0, case.depth, case.depth + tokens);
+                let chunk = self.executor.prefill_rows();
+                self.timed(|executor| {
+                    let chunks = rows.chunks(chunk);
+                    let count = chunks.len();
+                    for (i, part) in chunks.enumerate() {
+                        let head = (i + 1 == count).then_some(HeadRows { first: part.len() - 1, count: 1 });
+                        executor.forward(part, head)?;
+                    }
+                    Ok(())
+                })
+            }
+            Work::Decode { sequences, tokens } => {
+                let head = HeadRows { first: 0, count: sequences };
+                let row = |s: usize| Row { token: 0, position: 0, sequence: s as u32 };
+                let mut rows: Vec<Row> = (0..sequences).map(row).collect();
+                self.timed(|executor| {
+                    for i in 0..tokens {
+                        for (row, &token) in rows.iter_mut().zip(next.iter()) {
+                            (row.token, row.position) = (token, (case.depth + i) as u32);
+                        }
+                        match i + 1 < tokens {
+                            true => executor.forward_on(&rows, head)?,
+                            false => executor.forward(&rows, Some(head))?,
+                        }
+                        for (s, token) in next.iter_mut().enumerate().take(sequences) {
+                            *token = executor.next(s);
+                        }
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// Runs something with all clocks read around it.
+    fn timed(&mut self, run: impl FnOnce(&mut dyn Executor) -> Result<()>) -> Result<Repetition> {
+        let (submits, busy) = (self.executor.submits(), self.executor.busy());
+        let cpu = CpuTime::now()?;
+        let start = Instant::now();
+        run(self.executor)?;
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(Repetition {
+            seconds,
+            cpu: CpuTime::now()?.since(cpu),
+            submits: self.executor.submits() - submits,
+            busy: (self.executor.busy() - busy).as_secs_f64(),
+        })
+    }
+
+    /// Refuses to time what computes nonsense: a NaN anywhere makes every logit NaN.
+    fn check_finite(&mut self, case: Case) -> Result<()> {
+        match (0..case.sequences()).all(|row| self.executor.is_finite(row)) {
+            true => Ok(()),
+            false => Err(not_finite(self.executor.device())),
+        }
+    }
+
+    /// Times one layer alone, [`LAYER_REPLAYS`] times back to back, in a decode of one sequence at `depth`.
+    ///
+    /// # Errors
+    /// Input: the model has no such layer. Failed: a rate above the roofline. Device: no clock, or it failed.
+    pub fn measure_layer(&mut self, layer: usize, depth: usize) -> Result<LayerTime> {
+        let layers = self.executor.schedule().shape.layers.len();
+        check_layer(layer, layers)?;
+        let case = Case { work: Work::Decode { sequences: 1, tokens: 1 }, depth };
+        self.fill(case)?;
+        (self.progress)(&format!("layer {layer} alone"));
+        LayerTime::measure(self, layer, case)
+    }
+}
+
+/// Refuses a layer that the model does not have.
+///
+/// # Errors
+/// Input, naming both.
+pub fn check_layer(layer: usize, layers: usize) -> Result<()> {
+    if layer < layers {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("there is no layer {layer}: the model has {layers}"),
+        format!("choose a --layer of 0 to {}", layers - 1),
+    ))
+}
+
+#[cfg(test)]
+#[path = "measure_tests.rs"]
+mod tests;

@@ -1,0 +1,311 @@
+//! The GPU as its kernel driver describes it.
+
+use super::{Check, Checks};
+use crate::display::bytes;
+use crate::machine::files::{Fault, Files};
+use crate::machine::nodes::{AMD_GPU, Node, Nvidia, Slot, gfx_name};
+use crate::sys::{self, amdgpu, drm};
+
+/// Checks every GPU. `reached` says whether Vulkan lists one all the same where sysfs shows none.
+pub(super) fn check(files: &Files, reached: bool) -> Vec<Check> {
+    let gpus = Node::gpus(files);
+    let mut all = Vec::new();
+    for (i, node) in gpus.iter().enumerate() {
+        let mut checks = Checks::of(format!("gpu{i}"));
+        check_gpu(&mut checks, files, node);
+        all.extend(checks.all);
+    }
+    let mut checks = Checks::of("gpu");
+    check_bus(&mut checks, files, gpus.is_empty(), reached);
+    all.extend(checks.all);
+    all
+}
+
+/// GPUs that no driver has taken, and where there is none at all.
+fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
+    let slots = Slot::all(files);
+    for slot in slots.iter().filter(|s| s.is_gpu() && !s.driven) {
+        let (vendor, device) = slot.id;
+        let name = format!("driver.{}", slot.name);
+        let remedy = match vendor {
+            AMD_GPU => {
+                "load amdgpu (`modprobe amdgpu`), install its firmware (firmware-amd-graphics on Debian), and see `dmesg`"
+            }
+            _ => "install its vendor's driver, if Kiln is to use it",
+        };
+        let evidence = format!("{} ({vendor:04x}:{device:04x}) has no driver", slot.name);
+        match vendor {
+            AMD_GPU => checks.fail(&name, evidence, remedy),
+            _ => checks.unseen(&name, evidence, remedy),
+        }
+    }
+    if !none {
+        return;
+    }
+    if reached {
+        return checks.skip("", "no render node in /sys/class/drm: its driver is not asked; Vulkan reaches it");
+    }
+    if let Some(nvidia) = Nvidia::all(files).first() {
+        let model = nvidia.model.as_deref().unwrap_or("a GPU of NVIDIA's driver");
+        return checks.warn(
+            "",
+            format!("{model} is at {}, and Vulkan does not reach it", nvidia.slot),
+            "install the Vulkan part of its driver (libnvidia-gl); in a container set NVIDIA_DRIVER_CAPABILITIES=all",
+        );
+    }
+    let driven = slots.iter().any(|s| s.is_gpu() && s.driven && s.id.0 == AMD_GPU);
+    match driven || files.exists("/dev/dri") || files.exists("/dev/kfd") {
+        true => checks.warn(
+            "",
+            "a GPU is there, but this system shows no render node of it",
+            "in a container pass /dev/dri in (`--device /dev/dri`) and mount /sys",
+        ),
+        false => checks.warn(
+            "",
+            "no render node in /sys/class/drm",
+            "with an AMD GPU: load amdgpu; in a container pass /dev/dri in (`--device /dev/dri`)",
+        ),
+    }
+}
+
+fn check_gpu(checks: &mut Checks, files: &Files, node: &Node) {
+    let opened = open(checks, files, node);
+    check_driver(checks, node, opened.as_ref());
+    if !node.is_amdgpu() {
+        let asked = opened.as_ref().and_then(|n| n.version().ok()).map(|v| v.name);
+        let driver = asked.unwrap_or_else(|| or_unknown(&node.driver).to_owned());
+        checks.skip("amdgpu", format!("driven by {driver}: the checks of amdgpu do not concern it"));
+        return;
+    }
+    check_family(checks, files, node, opened.as_ref());
+    check_memory(checks, files, node, opened.as_ref());
+    check_activity(checks, files, node, opened.as_ref());
+    check_firmware(checks, files, node, opened.as_ref());
+    check_lockup(checks, files);
+}
+
+/// Bytes per second that the one GPU's memory could deliver, where there is one and its driver says.
+pub(super) fn peak_bandwidth(files: &Files) -> Option<f64> {
+    let gpus = Node::gpus(files);
+    let [node] = &gpus[..] else { return None };
+    amdgpu::device(&drm::Node::open(&files.at(&node.path)).ok()?).ok()?.peak_bandwidth()
+}
+
+fn or_unknown(text: &str) -> &str {
+    if text.is_empty() { "an unknown driver" } else { text }
+}
+
+/// The node itself: whether it is there, and whether this user may use it.
+pub(super) fn open(checks: &mut Checks, files: &Files, node: &Node) -> Option<drm::Node> {
+    let group = if node.name.starts_with("accel") { "render (or the one that owns it)" } else { "render" };
+    if !files.exists(&node.path) {
+        let remedy = "in a container pass it in (`--device`); else see whether udev runs";
+        checks.fail("node", format!("{} is absent, though the driver offers it", node.path), remedy);
+        return None;
+    }
+    match drm::Node::open(&files.at(&node.path)) {
+        Ok(opened) => {
+            let slot = if node.slot.is_empty() { String::new() } else { format!(" at {}", node.slot) };
+            checks.ok("node", format!("{}{slot} opens for reading and writing", node.path));
+            Some(opened)
+        }
+        Err(e) if matches!(e.errno, nix::errno::Errno::EACCES | nix::errno::Errno::EPERM) => {
+            let remedy =
+                format!("join the group {group} (`usermod -aG render $USER`, then log in again), or run as root");
+            checks.fail("node", format!("{} may not be opened: {}", node.path, e.errno), remedy);
+            None
+        }
+        Err(e) => {
+            checks.fail("node", format!("{}: {}", node.path, e.errno), e.remedy());
+            None
+        }
+    }
+}
+
+/// The driver's name and the version of its interface.
+pub(super) fn check_driver(checks: &mut Checks, node: &Node, opened: Option<&drm::Node>) {
+    let Some(opened) = opened else {
+        return checks
+            .skip("driver", format!("{}; its version is known once the node opens", or_unknown(&node.driver)));
+    };
+    match opened.version() {
+        Ok(v) => {
+            let [major, minor, patch] = v.numbers;
+            checks.ok("driver", format!("{} {major}.{minor}.{patch} ({})", v.name, v.description));
+        }
+        Err(e) => checks.fail("driver", e.to_string(), e.remedy()),
+    }
+}
+
+/// What an unprivileged user reads, else why not.
+fn fault_or<T>(value: Result<T, Fault>, show: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|f| f.to_string(), show)
+}
+
+fn check_family(checks: &mut Checks, files: &Files, node: &Node, opened: Option<&drm::Node>) {
+    let (_, id) = node.id;
+    let gfx = gfx_name(files, node);
+    match &gfx {
+        Some(gfx) => checks.ok("family", format!("{gfx} (device {id:04x}, revision {:02x})", node.revision)),
+        None => checks.warn(
+            "family",
+            format!("device {id:04x}: neither the compute driver nor the chip's own table says what it is"),
+            "use Linux 6.1 or newer",
+        ),
+    }
+    let Some(opened) = opened else { return };
+    match amdgpu::device(opened) {
+        Ok(d) => {
+            let mut evidence = format!("{} compute units at up to {} MHz", d.compute_units, d.max_engine_clock / 1000);
+            if let (Some(kind), true) = (d.memory_name(), d.memory_bits > 0) {
+                evidence += &format!("; {kind}, {} bits at up to {} MHz", d.memory_bits, d.max_memory_clock / 1000);
+            }
+            if let Some(peak) = d.peak_bandwidth() {
+                evidence += &format!(": {:.1} GB/s at most", peak / 1e9);
+            }
+            match d.compute_units {
+                0 => checks.fail("units", "the driver counts no compute units", "see `dmesg` for amdgpu's errors"),
+                _ => checks.ok("units", evidence),
+            }
+        }
+        Err(e) => checks.fail("units", e.to_string(), e.remedy()),
+    }
+}
+
+/// Bytes of a heap: all of it, and used.
+fn heap_of(files: &Files, node: &Node, heap: &str) -> Result<(u64, u64), Fault> {
+    let read = |what| files.value::<u64>(&node.file(&format!("mem_info_{heap}_{what}")));
+    Ok((read("total")?, read("used")?))
+}
+
+fn check_memory(checks: &mut Checks, files: &Files, node: &Node, opened: Option<&drm::Node>) {
+    // The query where the node opens, since an APU's heaps as Vulkan shows them are made up; else sysfs.
+    let memory = opened.map(amdgpu::memory);
+    if let Some(Err(e)) = &memory {
+        checks.warn("memory.query", e.to_string(), e.remedy());
+    }
+    let query = memory.and_then(Result::ok);
+    let heap = |name, of: fn(amdgpu::Memory) -> amdgpu::Heap| match query.map(of) {
+        Some(h) if h.total > 0 => Ok((h.total, h.used)),
+        _ => heap_of(files, node, name),
+    };
+    let (vram, gtt) = (heap("vram", |m| m.vram), heap("gtt", |m| m.gtt));
+    let show = |h: &Result<(u64, u64), Fault>| match h {
+        Ok((total, used)) => format!("{} used of {}", bytes(*used), bytes(*total)),
+        Err(f) => f.to_string(),
+    };
+    let evidence = format!("VRAM {}; GTT {}", show(&vram), show(&gtt));
+    let full = |h: &Result<(u64, u64), Fault>| h.as_ref().is_ok_and(|&(total, used)| used > total / 10 * 9);
+    match (&vram, &gtt) {
+        (Ok(_), Ok(_)) if full(&vram) && full(&gtt) => {
+            checks.warn("memory", evidence, "close what else uses the GPU's memory (`kiln top` shows who)");
+        }
+        (Ok(_), Ok(_)) => checks.ok("memory", evidence),
+        _ => checks.warn("memory", evidence, "use Linux 5.10 or newer, and mount /sys"),
+    }
+    let Some(opened) = opened else { return };
+    match amdgpu::evictions(opened) {
+        Ok(n) if n > 0 && full(&vram) => {
+            checks.warn(
+                "evictions",
+                format!("{n} since the driver was loaded, and VRAM is full"),
+                "close what else uses VRAM",
+            );
+        }
+        Ok(n) => checks.ok("evictions", format!("{n} since the driver was loaded")),
+        Err(e) => checks.warn("evictions", e.to_string(), e.remedy()),
+    }
+    match amdgpu::losses(opened) {
+        Ok(0) => checks.ok("resets", "no reset lost VRAM since the driver was loaded"),
+        Ok(n) => checks.warn(
+            "resets",
+            format!("{n} resets lost VRAM since the driver was loaded"),
+            "see `dmesg` for what hung",
+        ),
+        Err(e) => checks.warn("resets", e.to_string(), e.remedy()),
+    }
+}
+
+/// How busy it is, and whether its clocks are held down.
+fn check_activity(checks: &mut Checks, files: &Files, node: &Node, opened: Option<&drm::Node>) {
+    let level = files.text(&node.file("power_dpm_force_performance_level"));
+    match level.as_deref() {
+        Ok("low" | "profile_min_sclk" | "profile_min_mclk") => checks.warn(
+            "clocks",
+            format!("the performance level is {}", fault_or(level.clone(), |l| l)),
+            format!("echo auto > {}", node.file("power_dpm_force_performance_level")),
+        ),
+        Ok(level) => checks.ok("clocks", format!("the performance level is {level}")),
+        Err(f) => checks.unseen("clocks", f, "mount /sys"),
+    }
+    let busy = files.value::<u64>(&node.file("gpu_busy_percent"));
+    let sensor = |s| opened.map(|n| amdgpu::sensor(n, s));
+    let mut parts = vec![fault_or(busy.clone(), |b| format!("{b} % busy"))];
+    let mut show = |reading: Option<sys::Result<u32>>, text: fn(u32) -> String| {
+        if let Some(Ok(value)) = reading {
+            parts.push(text(value));
+        }
+    };
+    show(sensor(amdgpu::Sensor::EngineClock), |v| format!("engine {v} MHz"));
+    show(sensor(amdgpu::Sensor::MemoryClock), |v| format!("memory {v} MHz"));
+    show(sensor(amdgpu::Sensor::Temperature), |v| format!("{} °C", v / 1000));
+    show(sensor(amdgpu::Sensor::Power), |v| format!("{v} W"));
+    let evidence = parts.join(", ");
+    match busy {
+        Ok(b) if b > 20 => {
+            checks.warn("activity", evidence, "end what else uses the GPU before measuring (`kiln top`)")
+        }
+        Ok(_) => checks.ok("activity", evidence),
+        Err(_) => checks.skip("activity", evidence),
+    }
+}
+
+fn check_firmware(checks: &mut Checks, files: &Files, node: &Node, opened: Option<&drm::Node>) {
+    let found: Vec<String> = amdgpu::FIRMWARES
+        .iter()
+        .filter_map(|&(name, number)| {
+            let asked = opened.and_then(|n| amdgpu::firmware(n, number).ok()).map(|f| u64::from(f.version));
+            let file = node.file(&format!("fw_version/{}_fw_version", name.to_lowercase()));
+            let version = asked.filter(|&v| v > 0).or_else(|| files.hex(&file).ok()).filter(|&v| v > 0)?;
+            Some(format!("{name} {version:#x}"))
+        })
+        .collect();
+    match found.is_empty() {
+        true => checks.unseen("firmware", "no firmware's version can be read", "give this user the render node"),
+        false => checks.ok("firmware", found.join(", ")),
+    }
+}
+
+/// Milliseconds that one of Kiln's jobs may run before the ring is reset.
+///
+/// amdgpu's documentation: "[GFX,Compute,SDMA,Video]", or one value, which is for all of them, in older kernels for all but
+/// compute. Kiln's queue is the first that computes, which with RADV is that of the graphics ring: the first value counts
+/// either way, and the second never.
+fn job_timeout(parameter: &str) -> Option<i64> {
+    let parts: Vec<i64> = parameter.split(',').map(|p| p.trim().parse().ok()).collect::<Option<_>>()?;
+    parts.first().copied()
+}
+
+fn check_lockup(checks: &mut Checks, files: &Files) {
+    const FILE: &str = "/sys/module/amdgpu/parameters/lockup_timeout";
+    match files.text(FILE) {
+        Err(Fault::Empty(_)) => {
+            checks.ok("lockup", "the driver's default (2 s in newer kernels, else 10 s): submits stay far below")
+        }
+        Err(f) => checks.unseen("lockup", f, "mount /sys"),
+        Ok(text) => match job_timeout(&text) {
+            Some(ms) if (1..1000).contains(&ms) => checks.warn(
+                "lockup",
+                format!("jobs are reset after {ms} ms"),
+                "boot with amdgpu.lockup_timeout=10000: long contexts may take longer in one submit",
+            ),
+            Some(ms) if ms <= 0 => {
+                checks.ok("lockup", format!("{text}: jobs are never reset, or after the driver's default"))
+            }
+            Some(ms) => checks.ok("lockup", format!("jobs are reset after {ms} ms")),
+            None => {
+                checks.warn("lockup", format!("{FILE} holds `{text}`"), "set amdgpu.lockup_timeout to milliseconds")
+            }
+        },
+    }
+}

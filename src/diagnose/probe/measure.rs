@@ -1,0 +1,99 @@
+//! What the chosen device reaches, measured through Kiln's own kernels.
+
+use super::{Check, Checks, Verdict};
+use crate::display::bytes;
+use crate::gpu::Gpu;
+use crate::gpu::measure::{ceiling, costs};
+use crate::gpu::memory::heaps;
+use crate::machine::files::Files;
+use ash::vk;
+use std::rc::Rc;
+
+/// Read on a GPU: more than any cache. On a CPU driver: as much as is quick.
+const GPU_BYTES: u64 = 1 << 30;
+const CPU_BYTES: u64 = 128 << 20;
+/// Sent to the device.
+const TRANSFER_BYTES: u64 = 64 << 20;
+
+/// Measures memory, matrix units, dispatches, submits and transfers.
+pub(super) fn check(files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Vec<Check> {
+    let mut checks = Checks::of("measured");
+    let memory = crate::gpu::memory::heaps::describe(gpu);
+    let heap = heaps::best_heap(gpu);
+    let cpu = gpu.caps.kind == vk::PhysicalDeviceType::CPU;
+    let available = memory.heaps.get(heap).map_or(0, |h| h.available);
+    let most = if cpu { CPU_BYTES } else { GPU_BYTES };
+    let size = (most.min(available / 4).min(memory.max_allocation) / 4096 * 4096).max(4096);
+
+    progress("read bandwidth");
+    match ceiling::measure_alone(gpu, size, heap) {
+        Ok(rate) => {
+            let integrated = gpu.caps.kind == vk::PhysicalDeviceType::INTEGRATED_GPU;
+            let peak = super::gpu::peak_bandwidth(files).filter(|_| integrated);
+            report_read(&mut checks, rate, size, peak);
+        }
+        Err(e) => checks.error("read", Verdict::Fail, &e),
+    }
+    progress("matrix rate");
+    match ceiling::measure_matrix_rate(gpu) {
+        Ok(Some(rate)) => checks.ok("matrix", format!("{:.2} TFLOP/s of f16 products", rate / 1e12)),
+        Ok(None) => checks.skip("matrix", "no matrix units"),
+        Err(e) => checks.error("matrix", Verdict::Fail, &e),
+    }
+    progress("dispatches and submits");
+    match costs::measure(gpu) {
+        Ok(c) => {
+            let [behind, beside, submit] = [c.dispatch, c.parallel_dispatch, c.submit].map(|s| 1e6 * s);
+            checks.ok("dispatch", format!("{behind:.2} µs behind a barrier, {beside:.2} µs beside others"));
+            checks.ok("submit", format!("{submit:.1} µs to submit and wait"));
+        }
+        Err(e) => checks.error("dispatch", Verdict::Fail, &e),
+    }
+    progress("transfers");
+    match costs::measure_transfer(gpu, TRANSFER_BYTES.min(size)) {
+        Ok(t) => {
+            let mapped = t.mapped.map_or("not mapped".into(), |m| format!("{:.1} GB/s written by one thread", m / 1e9));
+            checks.ok("transfer", format!("{:.1} GB/s copied by the device; {mapped}", t.copied / 1e9));
+        }
+        Err(e) => checks.error("transfer", Verdict::Fail, &e),
+    }
+    checks.all
+}
+
+/// Share of the memory's peak below which something is wrong: such GPUs reach 79 to 91 % while decoding.
+const LEAST_SHARE: f64 = 0.6;
+
+fn report_read(checks: &mut Checks, rate: f64, size: u64, peak: Option<f64>) {
+    let evidence = format!("{:.1} GB/s, reading {}", rate / 1e9, bytes(size));
+    let Some(peak) = peak else { return checks.ok("read", evidence) };
+    let evidence = format!("{evidence}: {:.0} % of the {:.1} GB/s of its memory", 100.0 * rate / peak, peak / 1e9);
+    match rate < LEAST_SHARE * peak {
+        true => checks.warn(
+            "read",
+            evidence,
+            "end what else uses memory, and see system.memory-clock and gpu0.clocks for what holds it back",
+        ),
+        false => checks.ok("read", evidence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_judged_by_its_memory_where_that_is_known() {
+        let verdict = |rate, peak| {
+            let mut checks = Checks::of("measured");
+            report_read(&mut checks, rate, 1 << 30, peak);
+            (checks.all[0].verdict, checks.all[0].evidence.clone())
+        };
+        assert_eq!(verdict(70e9, None), (Verdict::Ok, "70.0 GB/s, reading 1.1 GB".into()));
+        let (good, text) = verdict(80.64e9, Some(89.6e9));
+        assert_eq!(
+            (good, text.as_str()),
+            (Verdict::Ok, "80.6 GB/s, reading 1.1 GB: 90 % of the 89.6 GB/s of its memory")
+        );
+        assert_eq!(verdict(30e9, Some(89.6e9)).0, Verdict::Warn);
+    }
+}

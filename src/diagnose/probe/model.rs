@@ -1,0 +1,61 @@
+//! What a model needs against what is there.
+
+use super::{Check, Checks, Verdict};
+use crate::display::bytes;
+use crate::engine::{self, Options};
+use crate::gpu::{self, Gpu};
+use crate::model::Shape;
+use crate::plan::Plan;
+use crate::schedule::Schedule;
+use std::rc::Rc;
+
+/// A model that is to run here.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Its name, as output gives it.
+    pub name: &'a str,
+    /// Its shape.
+    pub shape: &'a Shape,
+    /// How it is to be loaded.
+    pub options: Options,
+}
+
+/// Checks whether the model fits the device, or the CPU where there is none.
+pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
+    let mut checks = Checks::of("model");
+    let extent = match model.options.extent(model.shape) {
+        Ok(extent) => extent,
+        Err(e) => {
+            checks.error("memory", Verdict::Fail, &e);
+            return checks.all;
+        }
+    };
+    let schedule = Schedule::build(model.shape, extent);
+    let (memory, staging) = match gpu {
+        Some(gpu) => {
+            let staged = gpu::memory::heaps::needs_staging(gpu);
+            (gpu::memory::heaps::describe(gpu), gpu::replay::results::staging_bytes(&schedule, staged))
+        }
+        None => (engine::host_memory(), 0),
+    };
+    match Plan::place(&schedule, &memory, staging) {
+        Ok(plan) => {
+            let parts: Vec<String> =
+                plan.sums().into_iter().map(|(kind, sum)| format!("{kind} {}", bytes(sum))).collect();
+            let heaps: Vec<String> =
+                memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
+            checks.ok(
+                "memory",
+                format!(
+                    "{} needs {} ({}); free are {}",
+                    model.name,
+                    bytes(plan.bytes()),
+                    parts.join(" + "),
+                    heaps.join(" and ")
+                ),
+            );
+        }
+        Err(e) => checks.error("memory", Verdict::Fail, &e),
+    }
+    checks.all
+}

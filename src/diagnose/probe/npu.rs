@@ -1,0 +1,231 @@
+//! The NPU: what its driver says of it, and what the machine must allow for it to work.
+
+use super::gpu::{check_driver, open};
+use super::{Check, Checks};
+use crate::Result;
+use crate::display::bytes;
+use crate::machine::files::{Fault, Files};
+use crate::machine::nodes::{Node, Slot, kernel_parameter, npu_generation};
+use crate::sys::xrt::{Library, Missing};
+use crate::sys::{amdxdna, drm};
+use nix::sys::resource::{Resource, getrlimit};
+
+/// What a program on the NPU locks in memory at least: its heap, and an arena beside it.
+const LOCKED_BYTES: u64 = 128 << 20;
+/// More devices than any machine has.
+const MOST_DEVICES: u32 = 16;
+
+/// What libxrt said of itself and the devices that it finds.
+#[derive(Debug, Clone)]
+pub(super) struct Xrt {
+    /// Major, minor, patch level.
+    pub(super) version: [u32; 3],
+    /// Of each, what it calls itself and where it is on the bus.
+    pub(super) devices: Result<Vec<(String, String)>>,
+}
+
+/// Checks every NPU, and what it needs around it.
+pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>) -> Vec<Check> {
+    let npus: Vec<Node> = Node::accelerators(files).into_iter().filter(Node::is_amdxdna).collect();
+    let mut all = Vec::new();
+    for (i, node) in npus.iter().enumerate() {
+        let mut checks = Checks::of(format!("npu{i}"));
+        check_npu(&mut checks, files, node);
+        all.extend(checks.all);
+    }
+    let mut checks = Checks::of("npu");
+    let undriven: Vec<Slot> = Slot::all(files).into_iter().filter(|s| s.is_npu() && !s.driven).collect();
+    for slot in &undriven {
+        check_undriven(&mut checks, files, slot);
+    }
+    if npus.is_empty() && undriven.is_empty() {
+        let driven = Slot::all(files).iter().any(|s| s.is_npu() && s.driven);
+        match driven {
+            true => checks.fail(
+                "node",
+                "an NPU has a driver, but this system shows no accel node of it",
+                "in a container pass /dev/accel in (`--device /dev/accel/accel0`) and mount /sys",
+            ),
+            false => checks.skip("", "there is none: attention runs on the GPU"),
+        }
+    } else {
+        check_locked_memory(&mut checks);
+    }
+    check_xrt(&mut checks, xrt, &npus);
+    all.extend(checks.all);
+    all
+}
+
+fn check_undriven(checks: &mut Checks, files: &Files, slot: &Slot) {
+    let generation = npu_generation(slot.id, 0).unwrap_or("an NPU");
+    let line = files.text("/proc/cmdline").unwrap_or_default();
+    let remedy = match kernel_parameter(&line, "amd_iommu").as_deref() {
+        Some("off") => "boot without amd_iommu=off: the NPU's driver needs the IOMMU",
+        _ => "use Linux 6.14 or newer with amdxdna (`modprobe amdxdna`) and its firmware (amdnpu), and see `dmesg`",
+    };
+    checks.fail(&format!("driver.{}", slot.name), format!("{generation} has no driver"), remedy);
+}
+
+fn check_npu(checks: &mut Checks, files: &Files, node: &Node) {
+    let opened = open(checks, files, node);
+    check_driver(checks, node, opened.as_ref());
+    check_identity(checks, files, node);
+    check_iommu(checks, files, node);
+    let Some(opened) = opened else { return };
+    check_array(checks, &opened);
+    check_contexts(checks, &opened);
+}
+
+fn check_identity(checks: &mut Checks, files: &Files, node: &Node) {
+    let name = files.text(&node.file("vbnv"));
+    let generation = npu_generation(node.id, node.revision);
+    let shown = name.as_deref().unwrap_or("unnamed");
+    match generation {
+        Some(g) => checks.ok("generation", format!("{shown}, {g}")),
+        None => checks.warn(
+            "generation",
+            format!("{shown}, device {:04x}:{:04x}, which Kiln does not know", node.id.0, node.id.1),
+            "report this NPU; attention runs on the GPU",
+        ),
+    }
+    match files.text(&node.file("fw_version")) {
+        Ok(version) => checks.ok("firmware", version),
+        Err(Fault::Absent(_)) => checks.unseen("firmware", "the driver does not say", "use Linux 6.14 or newer"),
+        Err(f) => checks.warn("firmware", f, "see `dmesg` for amdxdna's messages"),
+    }
+}
+
+fn check_iommu(checks: &mut Checks, files: &Files, node: &Node) {
+    match files.text(&node.file("iommu_group/type")) {
+        Ok(mode) => checks.ok("iommu", format!("the NPU's group is in mode {mode}")),
+        Err(Fault::Absent(_)) => checks.fail(
+            "iommu",
+            "the NPU is in no IOMMU group",
+            "switch the IOMMU on in the BIOS, and boot without amd_iommu=off",
+        ),
+        Err(f) => checks.warn("iommu", f, "mount /sys"),
+    }
+}
+
+fn check_array(checks: &mut Checks, opened: &drm::Node) {
+    match amdxdna::array(opened) {
+        Ok(a) if a.columns == 0 || a.core_rows == 0 => {
+            checks.fail(
+                "array",
+                format!("the driver says {} columns of {} tiles", a.columns, a.core_rows),
+                "see `dmesg`",
+            );
+        }
+        Ok(a) => {
+            let [major, minor] = a.version;
+            let tiles = format!("{} columns of {} compute tiles, {} rows in all", a.columns, a.core_rows, a.rows);
+            checks.ok("array", format!("{tiles}; AIE {major}.{minor}"));
+        }
+        Err(e) => checks.fail("array", e.to_string(), e.remedy()),
+    }
+    match amdxdna::clocks(opened) {
+        Ok(c) => checks.ok("clocks", format!("controller {} MHz, array {} MHz", c.controller, c.array)),
+        Err(e) => checks.warn("clocks", e.to_string(), e.remedy()),
+    }
+    match amdxdna::power_mode(opened) {
+        Ok(mode) if mode == "low" => {
+            checks.warn(
+                "power",
+                "power mode low: clocks are at their lowest",
+                "as root: `xrt-smi configure --pmode default`",
+            );
+        }
+        Ok(mode) => checks.ok("power", format!("power mode {mode}")),
+        Err(e) => checks.warn("power", e.to_string(), e.remedy()),
+    }
+    // Older firmware has none: nothing is lost by that.
+    if let Ok(sensors) = amdxdna::sensors(opened) {
+        let shown: Vec<String> = sensors.iter().map(|s| format!("{} {:.1} {}", s.label, s.value, s.unit)).collect();
+        checks.ok("sensors", if shown.is_empty() { "none".into() } else { shown.join(", ") });
+    }
+}
+
+fn check_contexts(checks: &mut Checks, opened: &drm::Node) {
+    match amdxdna::contexts(opened) {
+        Ok(contexts) => {
+            let columns = amdxdna::columns_held(&contexts);
+            let errors = contexts.iter().fold(0u64, |sum, c| sum.saturating_add(c.errors));
+            let evidence = format!("{} contexts on {columns} columns, {errors} errors", contexts.len());
+            match errors {
+                0 => checks.ok("contexts", evidence),
+                _ => checks.warn("contexts", evidence, "see `dmesg` for amdxdna's messages"),
+            }
+        }
+        Err(e) if matches!(e.errno, nix::errno::Errno::EACCES | nix::errno::Errno::EPERM) => {
+            checks.unseen(
+                "contexts",
+                "the driver shows other users' contexts to root alone",
+                "run as root to see them",
+            );
+        }
+        Err(e) => checks.warn("contexts", e.to_string(), e.remedy()),
+    }
+    if let Ok(Some(error)) = amdxdna::last_error(opened) {
+        let evidence = format!("the array reported error {:#x} by itself", error.code);
+        checks.warn("errors", evidence, "see `dmesg` for amdxdna's messages");
+    }
+}
+
+fn check_locked_memory(checks: &mut Checks) {
+    match getrlimit(Resource::RLIMIT_MEMLOCK) {
+        Ok((soft, _)) if soft < LOCKED_BYTES => checks.warn(
+            "memlock",
+            format!("this user may lock {} of memory, and an NPU program locks {}", bytes(soft), bytes(LOCKED_BYTES)),
+            "raise it: `ulimit -l unlimited`, or memlock in /etc/security/limits.conf, or LimitMEMLOCK= of a systemd unit",
+        ),
+        Ok((soft, _)) if soft == nix::libc::RLIM_INFINITY => checks.ok("memlock", "no limit on locked memory"),
+        Ok((soft, _)) => checks.ok("memlock", format!("this user may lock {}", bytes(soft))),
+        Err(e) => checks.warn("memlock", format!("the limit cannot be read: {e}"), "run outside of the sandbox"),
+    }
+}
+
+/// Loads libxrt where it is there, and asks it for its devices.
+pub(super) fn ask_xrt() -> std::result::Result<Xrt, Missing> {
+    let library = Library::load()?;
+    let devices = library.count().and_then(|count| {
+        (0..count.min(MOST_DEVICES))
+            .map(|i| {
+                let device = library.open(&i.to_string())?;
+                Ok((device.name()?, device.slot()?))
+            })
+            .collect()
+    });
+    Ok(Xrt { version: library.version(), devices })
+}
+
+/// Whether libxrt can be used, and whether it reaches the NPUs that the kernel shows.
+fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<Xrt, Missing>, npus: &[Node]) {
+    const WITHOUT: &str = "Kiln reaches the NPU through the kernel's own interface";
+    let xrt = match xrt {
+        Ok(xrt) => xrt,
+        Err(e @ Missing::Unloadable(_)) => return checks.warn("xrt", format!("{e}; {WITHOUT}"), e.remedy()),
+        Err(e) if npus.is_empty() => return checks.skip("xrt", format!("{e}; {WITHOUT}")),
+        Err(e) => return checks.unseen("xrt", format!("{e}; {WITHOUT}"), e.remedy()),
+    };
+    let [major, minor, patch] = xrt.version;
+    let version = format!("libxrt {major}.{minor}.{patch}");
+    match &xrt.devices {
+        Err(e) => checks.warn("xrt", format!("{version}: {}", e.parts().0), e.parts().1),
+        Ok(devices) => {
+            let shown: Vec<String> = devices.iter().map(|(name, slot)| format!("{name} at {slot}")).collect();
+            let unseen = npus.iter().find(|n| !n.slot.is_empty() && !devices.iter().any(|(_, slot)| *slot == n.slot));
+            match unseen {
+                Some(npu) => checks.warn(
+                    "xrt",
+                    format!("{version} does not find the NPU at {}: {}", npu.slot, or_none(&shown)),
+                    "install libxrt-npu2 of the same version, and give this user the accel node",
+                ),
+                None => checks.ok("xrt", format!("{version}: {}", or_none(&shown))),
+            }
+        }
+    }
+}
+
+fn or_none(devices: &[String]) -> String {
+    if devices.is_empty() { "no device".into() } else { devices.join(", ") }
+}

@@ -1,0 +1,251 @@
+//! Memory that several drivers see: dma-bufs made, exported and imported for real, and their content compared from both
+//! sides. Zero-copy is what the bytes say, not what an extension's name does.
+
+use super::{Check, Checks, Verdict};
+use crate::gpu::Gpu;
+use crate::gpu::memory::heaps;
+use crate::gpu::memory::{Access, Backing, Buffer};
+use crate::gpu::queue::Queue;
+use crate::machine::files::Files;
+use crate::machine::nodes::Node;
+use crate::sys::dma_buf::{self, DmaBuf, Mapping, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
+use crate::sys::{amdgpu, drm, npu_program};
+use crate::{Error, Result, sys};
+use ash::vk;
+use nix::errno::Errno;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+/// Bytes of what is shared to try it.
+const BYTES: u64 = 64 << 10;
+
+/// A byte that differs from its neighbours and from those of another seed.
+fn pattern(seed: u8, at: usize) -> u8 {
+    (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ seed
+}
+
+fn fill(bytes: &mut [u8], seed: u8) {
+    bytes.iter_mut().enumerate().for_each(|(i, b)| *b = pattern(seed, i));
+}
+
+fn holds(bytes: &[u8], seed: u8) -> bool {
+    bytes.iter().enumerate().all(|(i, &b)| b == pattern(seed, i))
+}
+
+/// Checks who makes dma-bufs, and who takes them.
+pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
+    let mut checks = Checks::of("share");
+    let memfd = from_udmabuf(files);
+    report_source(
+        &mut checks,
+        "udmabuf",
+        &memfd,
+        "modprobe udmabuf, and give this user /dev/udmabuf (group kvm on Debian)",
+    );
+    let heap = from_heap(files);
+    report_source(
+        &mut checks,
+        "heap",
+        &heap,
+        "use a kernel with CONFIG_DMABUF_HEAPS_SYSTEM, and give this user /dev/dma_heap/system",
+    );
+    if let Some(gpu) = gpu {
+        check_export(&mut checks, gpu);
+        check_import(&mut checks, gpu, [("udmabuf", memfd), ("heap", heap)]);
+    }
+    for (i, node) in Node::gpus(files).iter().enumerate().filter(|(_, n)| n.is_amdgpu()) {
+        check_amdgpu(&mut checks, &format!("gpu{i}"), files, node, gpu);
+    }
+    for (i, node) in Node::accelerators(files).iter().filter(|n| n.is_amdxdna()).enumerate() {
+        check_npu(&mut checks, &format!("npu{i}"), files, node);
+    }
+    checks.all
+}
+
+/// A dma-buf of a memfd, once the bytes were seen to be the same through both.
+fn from_udmabuf(files: &Files) -> sys::Result<DmaBuf> {
+    let device = open_node(&files.at(UDMABUF))?;
+    let memfd = sealed_memfd(BYTES)?;
+    let shared = DmaBuf::from_memfd(device.as_fd(), memfd.as_fd(), BYTES)?;
+    let mut beneath = DmaBuf::from_fd(memfd)?.map()?;
+    fill(beneath.bytes_mut(), 1);
+    let mut view = shared.map()?;
+    let seen = touch(&shared, dma_buf::Access::Read, || holds(view.bytes(), 1))?;
+    touch(&shared, dma_buf::Access::Write, || fill(view.bytes_mut(), 2))?;
+    match seen && holds(beneath.bytes(), 2) {
+        true => Ok(shared),
+        false => Err(sys::Failure::new("share a memfd's bytes with its dma-buf", Errno::EIO)),
+    }
+}
+
+fn from_heap(files: &Files) -> sys::Result<DmaBuf> {
+    let shared = DmaBuf::from_heap(open_node(&files.at(SYSTEM_HEAP))?.as_fd(), BYTES)?;
+    let (mut one, other) = (shared.map()?, shared.map()?);
+    touch(&shared, dma_buf::Access::Write, || fill(one.bytes_mut(), 3))?;
+    match touch(&shared, dma_buf::Access::Read, || holds(other.bytes(), 3))? {
+        true => Ok(shared),
+        false => Err(sys::Failure::new("share a dma-heap's bytes", Errno::EIO)),
+    }
+}
+
+/// Lets the CPU touch a dma-buf, told to its driver before and after; a memfd needs none of that.
+fn touch<T>(shared: &DmaBuf, access: dma_buf::Access, what: impl FnOnce() -> T) -> sys::Result<T> {
+    let told = |answer: sys::Result<()>| match answer {
+        Err(e) if e.errno == Errno::ENOTTY => Ok(()),
+        answer => answer,
+    };
+    told(shared.begin(access))?;
+    let done = what();
+    told(shared.end(access))?;
+    Ok(done)
+}
+
+fn report_source(checks: &mut Checks, name: &str, made: &sys::Result<DmaBuf>, remedy: &str) {
+    match made {
+        Ok(_) => checks.ok(name, "made a dma-buf; the same bytes through both views of it"),
+        Err(e) if e.errno == Errno::ENOENT => checks.unseen(name, e.to_string(), remedy),
+        Err(e) if e.errno == Errno::EIO => checks.fail(name, e.to_string(), "report this kernel"),
+        Err(e) => checks.unseen(name, e.to_string(), remedy),
+    }
+}
+
+/// Whether the GPU and a view of the same memory see each other's bytes.
+fn same_bytes(gpu: &Rc<Gpu>, shared: &Buffer, view: &mut Mapping) -> Result<bool> {
+    let queue = Queue::new(gpu)?;
+    let mut bounce = Buffer::new(gpu, BYTES, heaps::host_heap(gpu)?, Access::Host)?;
+    let unmapped = || Error::device("host memory is not mapped", "update the driver");
+    let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
+    let region = [vk::BufferCopy::default().size(BYTES)];
+    // The GPU writes, the view reads.
+    fill(bounce.bytes_mut().ok_or_else(unmapped)?, 4);
+    shared.to_device()?;
+    queue.copy(&bounce, shared, &region)?;
+    shared.to_host()?;
+    let there = touch(own, dma_buf::Access::Read, || holds(&view.bytes()[..BYTES as usize], 4))?;
+    // The view writes, the GPU reads.
+    touch(own, dma_buf::Access::Write, || fill(&mut view.bytes_mut()[..BYTES as usize], 5))?;
+    shared.to_device()?;
+    queue.copy(shared, &bounce, &region)?;
+    shared.to_host()?;
+    Ok(there && holds(bounce.bytes().ok_or_else(unmapped)?, 5))
+}
+
+fn report_exchange(checks: &mut Checks, name: &str, what: &str, answer: Result<bool>) {
+    match answer {
+        Ok(true) => checks.ok(name, format!("{what}: the same bytes on both sides, both ways")),
+        Ok(false) => checks.fail(name, format!("{what}: each side has bytes of its own"), "update the Vulkan driver"),
+        Err(e) => checks.error(name, Verdict::Fail, &e),
+    }
+}
+
+fn check_export(checks: &mut Checks, gpu: &Rc<Gpu>) {
+    if !gpu.caps.sharing.exports {
+        return checks.unseen(
+            "export",
+            "this Vulkan driver exports no dma-buf: the arena is an ordinary allocation",
+            "on AMD any recent Mesa does; lavapipe needs Mesa 25.0 and /dev/udmabuf",
+        );
+    }
+    let exchange = || -> Result<bool> {
+        let shared = Buffer::backed(gpu, BYTES, heaps::host_heap(gpu)?, Access::Host, Backing::Exported)?;
+        let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
+        let mut view = own.map()?;
+        same_bytes(gpu, &shared, &mut view)
+    };
+    report_exchange(checks, "export", "exported from Vulkan", exchange());
+}
+
+/// Imports what another driver made.
+fn import(gpu: &Rc<Gpu>, made: DmaBuf) -> Result<bool> {
+    let mut view = made.map()?;
+    let shared = Buffer::backed(gpu, BYTES, heaps::host_heap(gpu)?, Access::Host, Backing::Imported(made))?;
+    same_bytes(gpu, &shared, &mut view)
+}
+
+fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result<DmaBuf>); 2]) {
+    if !gpu.caps.sharing.imports {
+        return checks.unseen(
+            "import",
+            "this Vulkan driver imports no dma-buf: the NPU's memory is copied",
+            "on AMD any recent Mesa does; lavapipe needs Mesa 25.0",
+        );
+    }
+    let mut tried = false;
+    for (name, made) in sources {
+        if let Ok(made) = made {
+            tried = true;
+            report_exchange(checks, &format!("import.{name}"), "imported into Vulkan", import(gpu, made));
+        }
+    }
+    // Mesa's driver for the CPU takes a memfd as though it were one.
+    if !tried && gpu.caps.kind == vk::PhysicalDeviceType::CPU {
+        let made = sealed_memfd(BYTES).and_then(DmaBuf::from_fd).map_err(Error::from);
+        let answer = made.and_then(|made| import(gpu, made));
+        return report_exchange(checks, "import.memfd", "imported into Vulkan", answer);
+    }
+    if !tried {
+        checks.unseen("import", "nothing here makes a dma-buf to import", "modprobe udmabuf");
+    }
+}
+
+/// amdgpu's own memory, exported and imported into Vulkan: how the arena can be GTT-only.
+fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &Node, gpu: Option<&Rc<Gpu>>) {
+    let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
+    let made = amdgpu::allocate_gtt(&opened, BYTES).and_then(|b| b.export());
+    match (made, gpu.filter(|g| g.caps.sharing.imports)) {
+        (Ok(made), Some(gpu)) => report_exchange(checks, name, "GTT memory of amdgpu in Vulkan", import(gpu, made)),
+        (Ok(_), None) => checks.ok(name, "GTT memory of amdgpu, exported"),
+        (Err(e), _) => checks.fail(name, e.to_string(), e.remedy()),
+    }
+}
+
+/// The NPU hands out a buffer of its own, and takes another's.
+fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &Node) {
+    let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
+    let [export, import] = ["export", "import"].map(|what| format!("{name}.{what}"));
+    let own = npu_program::allocate(&opened, npu_program::Kind::Shared, BYTES);
+    let seen = own.and_then(|own| {
+        let made = own.export()?;
+        exchange(npu_program::map(&opened, &own, BYTES)?, &made)
+    });
+    report_npu(checks, &export, "a buffer of the NPU as a dma-buf", seen);
+    let Ok(made) = from_udmabuf(files).or_else(|_| from_heap(files)) else {
+        return checks.skip(&import, "nothing here makes a dma-buf to import");
+    };
+    let taken = opened.import(made.as_fd());
+    let seen = taken.and_then(|taken| exchange(npu_program::map(&opened, &taken, BYTES)?, &made));
+    report_npu(checks, &import, "another driver's dma-buf on the NPU", seen);
+}
+
+/// Whether a driver's view of a dma-buf and its own are the same bytes; `None` where the driver has none.
+fn exchange(view: Option<Mapping>, made: &DmaBuf) -> sys::Result<Option<bool>> {
+    let Some(mut view) = view else { return Ok(None) };
+    let mut beneath = made.map()?;
+    fill(&mut view.bytes_mut()[..BYTES as usize], 6);
+    let there = touch(made, dma_buf::Access::Read, || holds(&beneath.bytes()[..BYTES as usize], 6))?;
+    touch(made, dma_buf::Access::Write, || fill(&mut beneath.bytes_mut()[..BYTES as usize], 7))?;
+    Ok(Some(there && holds(&view.bytes()[..BYTES as usize], 7)))
+}
+
+fn report_npu(checks: &mut Checks, name: &str, what: &str, seen: sys::Result<Option<bool>>) {
+    match seen {
+        Ok(Some(true)) => checks.ok(name, format!("{what}: the same bytes through both drivers' views of it")),
+        Ok(Some(false)) => checks.fail(name, format!("{what}: each driver has bytes of its own"), "update amdxdna"),
+        Ok(None) => checks.ok(name, format!("{what}; the driver maps nothing of it to compare")),
+        Err(e) => checks.warn(name, e.to_string(), e.remedy()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_views_are_the_same_bytes_or_they_are_not() {
+        let made = || DmaBuf::from_fd(sealed_memfd(BYTES).unwrap()).unwrap();
+        let (one, other) = (made(), made());
+        assert_eq!(exchange(Some(one.map().unwrap()), &one), Ok(Some(true)));
+        assert_eq!(exchange(Some(one.map().unwrap()), &other), Ok(Some(false)));
+        assert_eq!(exchange(None, &other), Ok(None));
+    }
+}

@@ -1,0 +1,513 @@
+//! Checks on machines that are whole, and on every way in which one is not.
+
+use super::testing::{Machine, all_files, names};
+use super::{Check, Report, Verdict, gpu, npu, share, system};
+use crate::display::is_obeyed;
+use crate::gpu::Choice;
+use crate::machine::files::Files;
+use crate::sys::bindings as b;
+use crate::sys::fake::Fake;
+use crate::sys::xrt::Missing;
+use nix::errno::Errno;
+use std::fs;
+
+/// Every check that needs no Vulkan.
+fn checks(files: &Files) -> Vec<Check> {
+    [
+        system::check(files),
+        gpu::check(files, false),
+        npu::check(files, &Err(Missing::NotInstalled)),
+        share::check(files, None),
+    ]
+    .concat()
+}
+
+fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
+    let names: Vec<&str> = checks.iter().map(|c| c.name.as_str()).collect();
+    checks.iter().find(|c| c.name == name).unwrap_or_else(|| panic!("no check {name} among {names:?}"))
+}
+
+/// What must hold of any check of anything.
+fn assert_sound(checks: &[Check], what: &str) {
+    assert!(!checks.is_empty(), "{what}");
+    let names: std::collections::HashSet<&str> = checks.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names.len(), checks.len(), "{what}: each name once: {checks:#?}");
+    for c in checks {
+        let texts = [Some(&c.name), Some(&c.evidence), c.remedy.as_ref()];
+        for text in texts.into_iter().flatten() {
+            assert!(!text.is_empty() && !text.chars().any(is_obeyed), "{what}: {c:?}");
+        }
+        let needs_remedy = matches!(c.verdict, Verdict::Warn | Verdict::Fail);
+        assert!(!needs_remedy || c.remedy.is_some(), "{what}: {c:?}");
+    }
+}
+
+#[test]
+fn a_whole_machine_is_described_and_found_sound() {
+    let expected: [(&str, &[(&str, &str)]); 3] = [
+        (
+            "8945hs",
+            &[
+                ("gpu0.family", "gfx1103 (device 1900, revision b3)"),
+                (
+                    "gpu0.units",
+                    "12 compute units at up to 2800 MHz; DDR5, 128 bits at up to 2800 MHz: 89.6 GB/s at most",
+                ),
+                ("gpu0.memory", "VRAM 859.0 MB used of 17.2 GB; GTT 134.2 MB used of 42.1 GB"),
+                ("gpu0.firmware", "MEC 0x2e, RLC 0x52"),
+                ("gpu0.driver", "amdgpu 3.64.0 (amdgpu)"),
+                ("gpu0.activity", "3 % busy, engine 800 MHz, 43 °C, 9 W"),
+                ("npu0.generation", "RyzenAI-npu1, XDNA 1 (Phoenix, Hawk Point)"),
+                ("npu0.firmware", "1.5.5.391"),
+                ("npu0.array", "5 columns of 4 compute tiles, 6 rows in all; AIE 2.1"),
+                ("npu0.contexts", "2 contexts on 4 columns, 0 errors"),
+                ("npu0.iommu", "the NPU's group is in mode DMA-FQ"),
+                ("system.kernel", "Linux 6.18.3-amd64, AMD Ryzen 9 8945HS w/ Radeon 780M Graphics"),
+                ("share.gpu0", "GTT memory of amdgpu, exported"),
+            ],
+        ),
+        (
+            "890m",
+            &[
+                ("gpu0.family", "gfx1150 (device 150e, revision c1)"),
+                (
+                    "gpu0.units",
+                    "16 compute units at up to 2900 MHz; LPDDR5, 128 bits at up to 937 MHz: 119.9 GB/s at most",
+                ),
+                ("npu0.generation", "NPU Strix, XDNA 2 (Strix Point)"),
+                ("npu0.array", "8 columns of 4 compute tiles, 6 rows in all; AIE 2.1"),
+            ],
+        ),
+        (
+            "8060s",
+            &[
+                ("gpu0.family", "gfx1151 (device 1586, revision c1)"),
+                (
+                    "gpu0.units",
+                    "40 compute units at up to 2900 MHz; LPDDR5, 256 bits at up to 1000 MHz: 256.0 GB/s at most",
+                ),
+                ("gpu0.memory", "VRAM 26.8 MB used of 536.9 MB; GTT 134.2 MB used of 116.0 GB"),
+                (
+                    "system.parameters",
+                    "amdgpu.lockup_timeout=10000 ttm.pages_limit=28311552 ttm.page_pool_size=28311552",
+                ),
+                ("system.gtt-limit", "116.0 GB of system memory for all GPUs"),
+                ("npu0.generation", "NPU Strix Halo, XDNA 2 (Strix Halo)"),
+            ],
+        ),
+    ];
+    for (name, facts) in expected {
+        let machine = Machine::new(name);
+        let _drivers = machine.drive();
+        let checks = checks(&machine.files);
+        assert_sound(&checks, name);
+        for (check, evidence) in facts {
+            let found = find(&checks, check);
+            assert_eq!((found.verdict, found.evidence.as_str()), (Verdict::Ok, *evidence), "{name} {check}");
+        }
+        // The limit of locked memory is this process's own, not the machine's.
+        let wrong: Vec<&Check> = checks
+            .iter()
+            .filter(|c| matches!(c.verdict, Verdict::Warn | Verdict::Fail) && c.name != "npu.memlock")
+            .collect();
+        assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+    }
+}
+
+#[test]
+fn every_file_may_be_absent_empty_huge_binary_a_directory_or_a_pipe() {
+    let pristine = Machine::new("8945hs");
+    let root = pristine.dir.path().to_path_buf();
+    let _drivers = pristine.drive();
+    let whole = checks(&pristine.files);
+    let mut noticed = 0;
+    for path in all_files(&root) {
+        // Nodes are what the drivers answer by: they come below.
+        if path.starts_with(root.join("dev")) {
+            continue;
+        }
+        let original = fs::read(&path).unwrap();
+        for kind in [
+            "absent",
+            "empty",
+            "huge",
+            "binary",
+            "escape",
+            "turned",
+            "huge number",
+            "negative",
+            "zero",
+            "directory",
+            "pipe",
+        ] {
+            fs::remove_file(&path).unwrap();
+            match kind {
+                "absent" => {}
+                "empty" => fs::write(&path, "").unwrap(),
+                "huge" => fs::write(&path, "9".repeat(1 << 20)).unwrap(),
+                "binary" => fs::write(&path, [0xff, 0x00, 0x80, 0x0a]).unwrap(),
+                "escape" => fs::write(&path, "\u{1b}]0;owned\u{7}\n").unwrap(),
+                "turned" => fs::write(&path, "0x\u{202e}1\n").unwrap(),
+                "negative" => fs::write(&path, format!("{}\n", i64::MIN)).unwrap(),
+                "zero" => fs::write(&path, "0\n").unwrap(),
+                "huge number" => fs::write(&path, format!("{}\n", u64::MAX)).unwrap(),
+                "directory" => fs::create_dir(&path).unwrap(),
+                _ => nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+            }
+            let checks = checks(&pristine.files);
+            assert_sound(&checks, &format!("{} {kind}", path.display()));
+            noticed += usize::from(checks != whole);
+            if kind == "directory" {
+                fs::remove_dir(&path).unwrap()
+            } else {
+                let _ = fs::remove_file(&path);
+            }
+            fs::write(&path, &original).unwrap();
+        }
+    }
+    assert_eq!(checks(&pristine.files), whole, "all is as it was");
+    assert!(noticed > 150, "most of this must show: {noticed}");
+}
+
+#[test]
+fn files_that_vanish_between_two_reads_are_verdicts() {
+    // A device that goes away: its directory is removed while checks run over and over.
+    let machine = Machine::new("8945hs");
+    let _drivers = machine.drive();
+    let device = machine.files.at("/sys/devices/pci0000:00/0000:00:08.1");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for path in all_files(&device) {
+                fs::remove_file(path).unwrap();
+                std::thread::sleep(std::time::Duration::from_micros(300));
+            }
+        });
+        for round in 0..20 {
+            assert_sound(&checks(&machine.files), &format!("round {round}"));
+        }
+    });
+}
+
+#[test]
+fn every_errno_of_every_driver_is_a_verdict() {
+    for errno in
+        [Errno::ENODEV, Errno::EACCES, Errno::EOPNOTSUPP, Errno::EINVAL, Errno::ENOTTY, Errno::EIO, Errno::ENOMEM]
+    {
+        let machine = Machine::new("8945hs");
+        let node = machine.files.at("/dev/dri/renderD128");
+        let accel = machine.files.at("/dev/accel/accel0");
+        let _fakes = [Fake::new(&node, move |_, _| Err(errno)), Fake::new(&accel, move |_, _| Err(errno))];
+        let checks = checks(&machine.files);
+        assert_sound(&checks, errno.desc());
+        assert_eq!(find(&checks, "gpu0.units").verdict, Verdict::Fail, "{errno}");
+        assert_eq!(find(&checks, "npu0.array").verdict, Verdict::Fail, "{errno}");
+        // What sysfs has is shown without the driver's answers.
+        let memory = find(&checks, "gpu0.memory");
+        assert_eq!(memory.evidence, "VRAM 859.0 MB used of 17.2 GB; GTT 134.2 MB used of 42.1 GB", "{errno}");
+        assert!(find(&checks, "gpu0.firmware").evidence.contains("MEC 0x2e"), "{errno}");
+    }
+}
+
+#[test]
+fn short_answers_are_zero_where_they_end() {
+    let mut machine = Machine::new("8945hs");
+    for answer in machine.gpu.answers.values_mut().chain(machine.npu.answers.values_mut()) {
+        // The first four bytes of an array are its entries' size.
+        answer.as_mut().unwrap().truncate(4);
+    }
+    let _drivers = machine.drive();
+    let checks = checks(&machine.files);
+    assert_sound(&checks, "short answers");
+    assert_eq!(find(&checks, "gpu0.units").verdict, Verdict::Fail);
+    assert!(find(&checks, "gpu0.memory").evidence.starts_with("VRAM 859.0 MB"), "sysfs stands in");
+    assert_eq!(find(&checks, "npu0.array").verdict, Verdict::Fail);
+    assert!(find(&checks, "npu0.contexts").evidence.starts_with("0 contexts"));
+}
+
+#[test]
+fn garbage_in_answers_is_no_panic() {
+    for byte in [0xff, 0x7f, 0x80, 0x01] {
+        let mut machine = Machine::new("8060s");
+        for answer in machine.gpu.answers.values_mut().chain(machine.npu.answers.values_mut()) {
+            let answer = answer.as_mut().unwrap();
+            let kept = answer.len().min(4);
+            answer[kept..].fill(byte);
+        }
+        let _drivers = machine.drive();
+        assert_sound(&checks(&machine.files), "garbage");
+    }
+}
+
+#[test]
+fn a_machine_with_nothing_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let checks = checks(&Files::under(dir.path()));
+    assert_sound(&checks, "nothing");
+    assert_eq!(find(&checks, "gpu").verdict, Verdict::Warn);
+    assert_eq!(find(&checks, "npu").verdict, Verdict::Skip);
+    assert_eq!(find(&checks, "system.kernel").verdict, Verdict::Skip);
+}
+
+#[test]
+fn a_container_without_its_nodes_is_told_to_pass_them_in() {
+    let machine = Machine::new("8945hs");
+    fs::remove_dir_all(machine.files.at("/dev")).unwrap();
+    let checks = checks(&machine.files);
+    for name in ["gpu0.node", "npu0.node"] {
+        let c = find(&checks, name);
+        assert_eq!(c.verdict, Verdict::Fail, "{c:?}");
+        assert!(c.remedy.as_ref().unwrap().contains("container"), "{c:?}");
+    }
+    // And without the classes, too, as where /sys is masked but the bus shows.
+    fs::remove_dir_all(machine.files.at("/sys/class/drm")).unwrap();
+    fs::remove_dir_all(machine.files.at("/sys/class/accel")).unwrap();
+    let checks = self::checks(&machine.files);
+    assert!(find(&checks, "gpu").remedy.as_ref().unwrap().contains("/dev/dri"));
+    assert_eq!(find(&checks, "npu.node").verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_node_that_is_no_device_is_a_verdict() {
+    for kind in ["directory", "pipe", "loop", "plain file"] {
+        let machine = Machine::new("8945hs");
+        for path in ["/dev/dri/renderD128", "/dev/accel/accel0", "/dev/udmabuf", "/dev/dma_heap/system"] {
+            let at = machine.files.at(path);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            let _ = fs::remove_file(&at);
+            match kind {
+                "directory" => fs::create_dir(&at).unwrap(),
+                "pipe" => nix::unistd::mkfifo(&at, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+                "loop" => std::os::unix::fs::symlink(&at, &at).unwrap(),
+                _ => fs::write(&at, "no device").unwrap(),
+            }
+        }
+        let checks = checks(&machine.files);
+        assert_sound(&checks, kind);
+        let failed = checks.iter().filter(|c| c.name.starts_with("gpu0") && c.verdict == Verdict::Fail);
+        assert!(failed.count() >= 1, "{kind}: {checks:#?}");
+    }
+}
+
+#[test]
+fn a_gpu_that_vulkan_reaches_without_a_render_node_is_no_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let checks = gpu::check(&Files::under(dir.path()), true);
+    assert_eq!(find(&checks, "gpu").verdict, Verdict::Skip);
+}
+
+#[test]
+fn an_nvidia_gpu_that_vulkan_does_not_reach_is_a_warning_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Files::under(dir.path());
+    let gpu = files.at("/proc/driver/nvidia/gpus/0000:01:00.0");
+    fs::create_dir_all(&gpu).unwrap();
+    fs::write(gpu.join("information"), "Model: \t NVIDIA H200\n").unwrap();
+    let checks = self::checks(&files);
+    assert_sound(&checks, "NVIDIA");
+    let found = find(&checks, "gpu");
+    assert_eq!(
+        (found.verdict, found.evidence.as_str()),
+        (Verdict::Warn, "NVIDIA H200 is at 0000:01:00.0, and Vulkan does not reach it")
+    );
+    assert_eq!(find(&gpu::check(&files, true), "gpu").verdict, Verdict::Skip);
+}
+
+#[test]
+fn two_gpus_are_both_looked_at() {
+    let machine = Machine::new("8945hs");
+    // A discrete one of another driver beside the APU, and one that no driver has taken.
+    let put = |path: &str, text: &str| {
+        let at = machine.files.at(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(at, text).unwrap();
+    };
+    put("/sys/class/drm/renderD129/device/uevent", "DRIVER=nvidia\nPCI_SLOT_NAME=0000:01:00.0\n");
+    put("/sys/class/drm/renderD129/device/vendor", "0x10de\n");
+    put("/dev/dri/renderD129", "");
+    put("/sys/bus/pci/devices/0000:02:00.0/vendor", "0x1002\n");
+    put("/sys/bus/pci/devices/0000:02:00.0/device", "0x744c\n");
+    put("/sys/bus/pci/devices/0000:02:00.0/class", "0x030000\n");
+    let _drivers = machine.drive();
+    let checks = checks(&machine.files);
+    assert_sound(&checks, "two GPUs");
+    assert_eq!(find(&checks, "gpu0.family").verdict, Verdict::Ok);
+    assert_eq!(find(&checks, "gpu1.amdgpu").verdict, Verdict::Skip);
+    assert!(find(&checks, "gpu1.amdgpu").evidence.contains("nvidia"));
+    let undriven = find(&checks, "gpu.driver.0000:02:00.0");
+    assert!(
+        undriven.verdict == Verdict::Fail && undriven.evidence.contains("0000:02:00.0 (1002:744c)"),
+        "{undriven:?}"
+    );
+}
+
+#[test]
+fn a_user_without_the_group_is_told_which_to_join() {
+    use std::os::unix::fs::PermissionsExt;
+    let machine = Machine::new("8945hs");
+    let _drivers = machine.drive();
+    fs::set_permissions(machine.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for node in ["/dev/dri/renderD128", "/dev/accel/accel0"] {
+        fs::set_permissions(machine.files.at(node), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    // Of another user's: root gives its rights to files up for this thread.
+    let checks = std::thread::scope(|scope| {
+        let look = || {
+            if nix::unistd::geteuid().is_root() {
+                nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65_534));
+            } else {
+                for node in ["/dev/dri/renderD128", "/dev/accel/accel0"] {
+                    fs::set_permissions(machine.files.at(node), fs::Permissions::from_mode(0o000)).unwrap();
+                }
+            }
+            checks(&machine.files)
+        };
+        scope.spawn(look).join().unwrap()
+    });
+    assert_sound(&checks, "no group");
+    for name in ["gpu0.node", "npu0.node"] {
+        let c = find(&checks, name);
+        assert!(c.verdict == Verdict::Fail && c.remedy.as_ref().unwrap().contains("group render"), "{c:?}");
+    }
+    // What everybody may read is still shown.
+    assert_eq!(find(&checks, "gpu0.memory").verdict, Verdict::Ok);
+    assert_eq!(find(&checks, "gpu0.family").verdict, Verdict::Ok);
+    assert_eq!(find(&checks, "npu0.firmware").verdict, Verdict::Ok);
+}
+
+#[test]
+fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
+    let machine = Machine::new("8945hs");
+    let _drivers = machine.drive();
+    let device = "/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0";
+    let npu_device = "/sys/devices/pci0000:00/0000:00:08.2/0000:c7:00.1";
+    let lockup = "/sys/module/amdgpu/parameters/lockup_timeout";
+    let cases: &[(&str, &str, &str, Verdict, &str)] = &[
+        (&format!("{device}/power_dpm_force_performance_level"), "low\n", "gpu0.clocks", Verdict::Warn, "echo auto"),
+        (&format!("{device}/gpu_busy_percent"), "97\n", "gpu0.activity", Verdict::Warn, "kiln top"),
+        // In the order graphics, compute, SDMA, video; Kiln's jobs are on the graphics ring.
+        (lockup, "500,60000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        (lockup, "10000,500\n", "gpu0.lockup", Verdict::Ok, ""),
+        (lockup, "500,60000,10000,10000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        (lockup, "500\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
+        (lockup, "soon\n", "gpu0.lockup", Verdict::Warn, "milliseconds"),
+        (lockup, "10000\n", "gpu0.lockup", Verdict::Ok, ""),
+        ("/proc/cmdline", "amdgpu.gttsize=65536\n", "system.parameters", Verdict::Warn, "ttm.pages_limit"),
+        ("/proc/cmdline", "amdgpu.gttsize=65536 ttm.pages_limit=16777216\n", "system.parameters", Verdict::Ok, ""),
+        ("/proc/cmdline", "amd_iommu=off\n", "system.iommu", Verdict::Ok, ""),
+        (
+            "/sys/kernel/mm/transparent_hugepage/enabled",
+            "always madvise [never]\n",
+            "system.huge-pages",
+            Verdict::Warn,
+            "madvise",
+        ),
+        ("/proc/meminfo", "MemTotal: 16000000 kB\nMemAvailable: 900000 kB\n", "system.memory", Verdict::Warn, "memory"),
+        (&format!("{npu_device}/device"), "0x9999\n", "npu0.generation", Verdict::Warn, "report"),
+    ];
+    for &(path, content, check, verdict, remedy) in cases {
+        let at = machine.files.at(path);
+        let original = fs::read(&at).unwrap();
+        fs::write(&at, content).unwrap();
+        let checks = checks(&machine.files);
+        let found = find(&checks, check);
+        assert_eq!(found.verdict, verdict, "{path}: {found:?}");
+        assert!(found.remedy.clone().unwrap_or_default().contains(remedy), "{path}: {found:?}");
+        fs::write(&at, original).unwrap();
+    }
+    // Without its IOMMU group, and without its driver.
+    fs::remove_file(machine.files.at(&format!("{npu_device}/iommu_group"))).unwrap();
+    assert_eq!(find(&checks(&machine.files), "npu0.iommu").verdict, Verdict::Fail);
+    fs::remove_dir_all(machine.files.at("/sys/class/accel")).unwrap();
+    fs::remove_file(machine.files.at(&format!("{npu_device}/driver"))).unwrap();
+    fs::write(machine.files.at("/proc/cmdline"), "amd_iommu=off\n").unwrap();
+    let checks = checks(&machine.files);
+    let driver = find(&checks, "npu.driver.0000:c7:00.1");
+    assert!(driver.verdict == Verdict::Fail && driver.remedy.as_ref().unwrap().contains("amd_iommu=off"), "{driver:?}");
+}
+
+#[test]
+fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
+    let named = |i: usize| (i, format!("device {i}"));
+    let report = |choice, fit: &[usize]| {
+        let fit = fit.iter().copied().map(named).collect();
+        Report { checks: Vec::new(), choice, device: None, fit }
+    };
+    let some = report(Some(Choice::Index(5)), &[0, 2]);
+    assert_eq!(some.instead(), Some((5, "vulkan:0 (device 0), vulkan:2 (device 2)".into())));
+    assert!(some.summary().starts_with("Kiln cannot run on vulkan:5, which was chosen; fit: vulkan:0 (device 0), "));
+    // Fit by what it says of itself, and failed all the same.
+    assert_eq!(report(Some(Choice::Index(2)), &[0, 2]).instead(), Some((2, "vulkan:0 (device 0)".into())));
+    for none in
+        [report(Some(Choice::Index(2)), &[2]), report(Some(Choice::Index(0)), &[]), report(Some(Choice::Best), &[])]
+    {
+        assert_eq!(none.instead(), None);
+        assert!(none.summary().starts_with("no Vulkan device can run Kiln"), "{}", none.summary());
+    }
+    let runs = Report { device: Some("it".into()), ..some };
+    assert!(runs.instead().is_none() && runs.summary().starts_with("Kiln can run on it"));
+}
+
+#[test]
+fn there_is_a_machine_for_each_profile() {
+    assert_eq!(names().collect::<Vec<_>>(), ["8945hs", "890m", "8060s"]);
+}
+
+#[test]
+fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
+    let machine = Machine::new("8945hs");
+    let (here, nowhere) = (machine.files.clone(), Files::under("/nonexistent"));
+    let slot = "0000:c7:00.1";
+    let found = |devices| Ok(npu::Xrt { version: [2, 25, 0], devices });
+    let device = |slot: &str| vec![("RyzenAI-npu1".to_owned(), slot.to_owned())];
+    let failed = || crate::Error::device("libxrt failed to open device 0: no \u{1b}[1mmemory", "see `dmesg`");
+    let cases = [
+        (&here, Err(Missing::NotBuilt("no headers".into())), Verdict::Skip, "no bridge to libxrt: no headers; Kiln"),
+        (&here, Err(Missing::NotInstalled), Verdict::Skip, "libxrt is not installed; Kiln reaches"),
+        (&nowhere, Err(Missing::NotInstalled), Verdict::Skip, "libxrt is not installed"),
+        (&here, Err(Missing::Unloadable("libuuid.so.1: gone\n".into())), Verdict::Warn, "loaded: libuuid.so.1: gone"),
+        (&here, found(Ok(device(slot))), Verdict::Ok, "libxrt 2.25.0: RyzenAI-npu1 at 0000:c7:00.1"),
+        (
+            &here,
+            found(Ok(device("0000:01:00.0"))),
+            Verdict::Warn,
+            "does not find the NPU at 0000:c7:00.1: RyzenAI-npu1",
+        ),
+        (&here, found(Ok(Vec::new())), Verdict::Warn, "does not find the NPU at 0000:c7:00.1: no device"),
+        (&nowhere, found(Ok(Vec::new())), Verdict::Ok, "libxrt 2.25.0: no device"),
+        (&here, found(Err(failed())), Verdict::Warn, "libxrt 2.25.0: libxrt failed to open device 0: no  [1mmemory"),
+    ];
+    for (files, xrt, verdict, words) in cases {
+        let checks = npu::check(files, &xrt);
+        assert_sound(&checks, words);
+        let found = find(&checks, "npu.xrt");
+        assert!(found.verdict == verdict && found.evidence.contains(words), "{words}: {found:?}");
+        assert!(verdict == Verdict::Ok || std::ptr::eq(files, &nowhere) || found.remedy.is_some(), "{found:?}");
+    }
+}
+
+/// A driver whose views are not of the memory that it shares: its bytes are what tells.
+#[test]
+fn an_npu_that_shares_only_by_name_fails() {
+    let mut machine = Machine::new("8945hs");
+    let node = machine.files.at("/dev/accel/accel0");
+    machine.npu.map_offset = 1 << 16;
+    fs::OpenOptions::new().write(true).open(&node).unwrap().set_len(1 << 17).unwrap();
+    let udmabuf = machine.files.at("/dev/udmabuf");
+    fs::write(&udmabuf, "").unwrap();
+    // The memfd itself, which is the same bytes as a dma-buf of it.
+    let _wraps = Fake::new(&udmabuf, |_, create| {
+        // SAFETY: udmabuf has one request, which takes this.
+        let memfd = unsafe { &*create.cast::<b::udmabuf_create>() }.memfd;
+        // SAFETY: the caller holds it open.
+        let memfd = unsafe { std::os::fd::BorrowedFd::borrow_raw(memfd as i32) };
+        Ok(std::os::fd::IntoRawFd::into_raw_fd(memfd.try_clone_to_owned().unwrap()))
+    });
+    let _drivers = machine.drive();
+    let checks = checks(&machine.files);
+    assert_eq!(find(&checks, "share.udmabuf").verdict, Verdict::Ok);
+    for name in ["share.npu0.export", "share.npu0.import"] {
+        let check = find(&checks, name);
+        assert_eq!(check.verdict, Verdict::Fail, "{check:?}");
+        assert!(check.evidence.contains("bytes of its own"), "{check:?}");
+    }
+}

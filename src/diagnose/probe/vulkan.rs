@@ -1,0 +1,117 @@
+//! Vulkan: what the loader lists, and which of it Kiln can run on.
+
+use super::{Check, Checks, Verdict};
+use crate::display::bytes;
+use crate::gpu::device::survey::{self, Listed};
+use crate::gpu::{Choice, Gpu};
+use ash::vk;
+use std::rc::Rc;
+
+/// What Vulkan offers.
+pub(super) struct Found {
+    /// The checks.
+    pub checks: Vec<Check>,
+    /// The device that Kiln would run on, open.
+    pub opened: Option<Rc<Gpu>>,
+    /// Its name; where none was to be opened, that of the first that would do.
+    pub device: Option<String>,
+    /// Every device that would do: its number and name.
+    pub fit: Vec<(usize, String)>,
+    /// Whether any device, fit or not, is hardware.
+    pub hardware: bool,
+}
+
+/// Checks every Vulkan device, and opens the one that Kiln would run on, if any is asked for.
+pub(super) fn check(choice: Option<Choice>) -> Found {
+    let mut checks = Checks::of("vulkan");
+    let devices = survey::list().unwrap_or_else(|e| {
+        checks.error("loader", Verdict::Fail, &e);
+        Vec::new()
+    });
+    if !devices.is_empty() {
+        checks.ok("loader", format!("{} device(s)", devices.len()));
+    }
+    for (i, device) in devices.iter().enumerate() {
+        let mut own = Checks::of(format!("vulkan{i}"));
+        check_device(&mut own, device);
+        checks.all.extend(own.all);
+    }
+    let hardware = devices.iter().any(|d| d.kind != vk::PhysicalDeviceType::CPU);
+    let fit = devices.into_iter().enumerate().filter(|(_, d)| d.unfit.is_none()).map(|(i, d)| (i, d.name));
+    let fit: Vec<(usize, String)> = fit.collect();
+    let Some(choice) = choice else {
+        checks.skip("open", "not asked for (`--device cpu`)");
+        let device = fit.first().map(|(_, name)| name.clone());
+        return Found { checks: checks.all, opened: None, device, fit, hardware };
+    };
+    let opened = open(&mut checks, choice);
+    let device = opened.as_ref().map(|gpu| gpu.caps.name.clone());
+    Found { checks: checks.all, opened, device, fit, hardware }
+}
+
+fn open(checks: &mut Checks, choice: Choice) -> Option<Rc<Gpu>> {
+    match Gpu::open(choice) {
+        Ok(gpu) => {
+            let evidence = format!("opened {}", gpu.caps.name);
+            match gpu.caps.kind {
+                vk::PhysicalDeviceType::CPU => checks.warn(
+                    "open",
+                    format!("{evidence}, a driver for the CPU"),
+                    "install the GPU's Vulkan driver (mesa-vulkan-drivers for AMD) for its speed",
+                ),
+                _ => checks.ok("open", evidence),
+            }
+            Some(Rc::new(gpu))
+        }
+        Err(e) => {
+            checks.error("open", Verdict::Fail, &e);
+            None
+        }
+    }
+}
+
+fn check_device(checks: &mut Checks, d: &Listed) {
+    let [major, minor, patch] = d.api;
+    let evidence = format!("{}, {}, Vulkan {major}.{minor}.{patch}", d.name, d.driver);
+    let Some(caps) = d.caps.as_ref().filter(|_| d.unfit.is_none()) else {
+        let why = d.unfit.as_deref().unwrap_or("cannot be used");
+        let remedy = "update its driver, or choose another device with `--device vulkan:N`";
+        return checks.warn("device", format!("{evidence}: {why}"), remedy);
+    };
+    checks.ok("device", evidence);
+    let dot = if caps.dot_accelerated { "accelerated" } else { "emulated" };
+    let mut features = vec![
+        format!("subgroups of {}", caps.subgroup),
+        format!("integer dot products {dot}"),
+        format!("allocations up to {}", bytes(caps.max_allocation)),
+    ];
+    if caps.clock.is_none() {
+        features.push("no timestamps".into());
+    }
+    let (have, lack): (Vec<_>, Vec<_>) = d.extensions.iter().partition(|e| e.1);
+    let words = |of: Vec<&(&str, bool)>| of.iter().map(|e| e.0).collect::<Vec<_>>().join(", ");
+    if !have.is_empty() {
+        features.push(format!("has {}", words(have)));
+    }
+    if !lack.is_empty() {
+        features.push(format!("lacks {}", words(lack)));
+    }
+    let features = features.join("; ");
+    let hardware = d.kind != vk::PhysicalDeviceType::CPU;
+    match hardware && !caps.dot_accelerated {
+        true => checks.warn("features", features, "update the driver: without the instruction, INT8 products are slow"),
+        false => checks.ok("features", features),
+    }
+    match (&caps.matrix, hardware) {
+        (Some(u), _) => {
+            let shapes = if d.shapes.is_empty() { String::new() } else { format!(" of {}", d.shapes.join("; ")) };
+            checks.ok("matrix", format!("uses {}x{}x{} f16 x f16 + f32{shapes}", u.m, u.n, u.k));
+        }
+        (None, true) => checks.warn(
+            "matrix",
+            "no matrix units that Kiln can use: prefill and large batches compute in ordinary units",
+            "on AMD gfx11 and newer use Mesa 24.0 or newer",
+        ),
+        (None, false) => checks.skip("matrix", "no matrix units"),
+    }
+}

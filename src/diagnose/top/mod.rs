@@ -1,0 +1,367 @@
+//! A machine's devices over time: what they do, how hot and how full they are, who uses them, and what running Kilns say
+//! of themselves. What cannot be read is `None`; a device that goes away says so, and the sampling goes on.
+
+pub mod clients;
+#[cfg(test)]
+mod tests;
+pub mod view;
+
+use crate::diagnose::status::{self, Environment, Status};
+use crate::machine::files::{Files, Reading};
+use crate::machine::nodes::{Node, Nvidia, gfx_name};
+use crate::sys::amdgpu::{self, Sensor};
+use crate::sys::{self, Failure, amdxdna, drm};
+use clients::Client;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes of a heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Fill {
+    /// All of it.
+    pub total: u64,
+    /// What is used.
+    pub used: u64,
+}
+
+/// A process on a GPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Process {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Bytes of VRAM.
+    pub vram: u64,
+    /// Bytes of GTT.
+    pub gtt: u64,
+    /// Percent of the time since the last sample that engines worked for it; above 100 where several did.
+    pub busy: Option<f64>,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GpuSample {
+    /// Its node, and its instruction set where that is known: `renderD128 gfx1103`.
+    pub name: String,
+    /// Its driver.
+    pub driver: String,
+    /// Percent of the time that it is busy.
+    pub busy: Option<f64>,
+    /// Clock of the engine, MHz.
+    pub engine_mhz: Option<f64>,
+    /// Clock of the memory, MHz.
+    pub memory_mhz: Option<f64>,
+    /// Power, W.
+    pub power: Option<f64>,
+    /// Temperature, °C.
+    pub temperature: Option<f64>,
+    /// VRAM.
+    pub vram: Option<Fill>,
+    /// GTT.
+    pub gtt: Option<Fill>,
+    /// Who uses it, as far as this user may see.
+    pub processes: Vec<Process>,
+    /// Why there is nothing to show.
+    pub fault: Option<String>,
+}
+
+/// A program on an NPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ContextSample {
+    /// Whose it is.
+    pub pid: i64,
+    /// Its first column.
+    pub first_column: u32,
+    /// Its columns.
+    pub columns: u32,
+    /// Commands submitted.
+    pub submitted: u64,
+    /// Commands completed.
+    pub completed: u64,
+    /// Commands completed per second.
+    pub completed_s: Option<f64>,
+    /// Errors.
+    pub errors: u64,
+}
+
+/// An NPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NpuSample {
+    /// Its node and its name: `accel0 RyzenAI-npu1`.
+    pub name: String,
+    /// Columns of the array.
+    pub columns: Option<u32>,
+    /// Columns that contexts hold, those that several share counted once.
+    pub columns_used: Option<u64>,
+    /// Clock of the array, MHz.
+    pub array_mhz: Option<f64>,
+    /// Its power mode.
+    pub power_mode: Option<String>,
+    /// Its sensors.
+    pub sensors: Vec<amdxdna::Sensor>,
+    /// What holds columns, as far as this user may see.
+    pub contexts: Vec<ContextSample>,
+    /// What could not be read, and why.
+    pub fault: Option<String>,
+}
+
+/// A running Kiln.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KilnSample {
+    /// What it says of itself.
+    #[serde(flatten)]
+    pub status: Status,
+    /// The GPU's power by the rate of decoding, where one GPU and one Kiln are all that is at work.
+    pub joules_per_token: Option<f64>,
+}
+
+/// One look at everything.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sample {
+    /// Seconds since 1970.
+    pub time: f64,
+    /// The GPUs.
+    pub gpus: Vec<GpuSample>,
+    /// The NPUs.
+    pub npus: Vec<NpuSample>,
+    /// The Kilns.
+    pub kilns: Vec<KilnSample>,
+}
+
+/// Takes samples, and remembers what rates are made of.
+pub struct Sampler {
+    files: Files,
+    environment: Environment,
+    /// Devices that are asked, by their path. They stay open: amdgpu makes an address space for every descriptor, and amdxdna
+    /// binds the process's.
+    open: HashMap<String, drm::Node>,
+    /// Columns of the NPUs that are open.
+    columns: HashMap<String, u32>,
+    last: Option<Instant>,
+    engine_ns: HashMap<(String, u64), u64>,
+    completed: HashMap<(String, u32, i64), u64>,
+}
+
+impl Sampler {
+    /// A sampler of a machine, in an environment that says where Kilns report.
+    pub fn new(files: Files, environment: Environment) -> Sampler {
+        Sampler {
+            files,
+            environment,
+            open: HashMap::new(),
+            columns: HashMap::new(),
+            last: None,
+            engine_ns: HashMap::new(),
+            completed: HashMap::new(),
+        }
+    }
+
+    /// Looks at everything. Devices are searched for anew: they may come and go.
+    pub fn sample(&mut self) -> Sample {
+        let now = Instant::now();
+        let seconds = self.last.replace(now).map(|last| (now - last).as_secs_f64()).filter(|&s| s > 0.0);
+        let clients = clients::find(&self.files);
+        let nodes = Node::gpus(&self.files);
+        let accelerators = Node::accelerators(&self.files);
+        self.open.retain(|path, _| nodes.iter().chain(&accelerators).any(|n| n.path == *path));
+        self.columns.retain(|path, _| self.open.contains_key(path));
+        let mut gpus: Vec<GpuSample> = nodes.iter().map(|node| self.sample_gpu(node, &clients, seconds)).collect();
+        for nvidia in Nvidia::all(&self.files) {
+            match nodes.iter().position(|node| node.slot == nvidia.slot) {
+                Some(i) => gpus[i].name = name_of(&nodes[i].name, nvidia.model),
+                None => gpus.push(closed(name_of(&nvidia.slot, nvidia.model))),
+            }
+        }
+        self.engine_ns = clients.into_iter().map(|c| ((c.slot, c.id), c.engine_ns)).collect();
+        let npus: Vec<NpuSample> =
+            accelerators.iter().filter(|n| n.is_amdxdna()).map(|node| self.sample_npu(node, seconds)).collect();
+        let kilns = with_energy(status::read_all(&self.files, &self.environment), &gpus);
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        Sample { time, gpus, npus, kilns }
+    }
+
+    fn sample_gpu(&mut self, node: &Node, clients: &[Client], seconds: Option<f64>) -> GpuSample {
+        let files = &self.files;
+        let number = |path: String| files.value::<u64>(&path).ok().map(|v| v as f64);
+        let hwmon = files.list(&node.file("hwmon")).ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
+        let meter = |name: &str| number(node.file(&format!("hwmon/{hwmon}/{name}")));
+        let fill = |heap: &str| -> Option<Fill> {
+            let read = |what: &str| files.value::<u64>(&node.file(&format!("mem_info_{heap}_{what}")));
+            Some(Fill { total: read("total").ok()?, used: read("used").ok()? })
+        };
+        let busy: Reading<u64> = files.value(&node.file("gpu_busy_percent"));
+        let mut gpu = GpuSample {
+            name: gfx_name(files, node).map_or(node.name.clone(), |gfx| format!("{} {gfx}", node.name)),
+            driver: node.driver.clone(),
+            busy: busy.as_ref().ok().map(|&b| b.min(100) as f64),
+            engine_mhz: meter("freq1_input").map(|hz| hz / 1e6),
+            memory_mhz: meter("freq2_input").map(|hz| hz / 1e6),
+            power: meter("power1_average").or_else(|| meter("power1_input")).map(|uw| uw / 1e6),
+            temperature: meter("temp1_input").map(|mc| mc / 1e3),
+            vram: fill("vram"),
+            gtt: fill("gtt"),
+            processes: self.processes(node, clients, seconds),
+            fault: None,
+        };
+        if node.is_amdgpu() {
+            self.complete(&mut gpu, node);
+        }
+        let nothing = gpu.busy.is_none() && gpu.vram.is_none() && gpu.power.is_none();
+        gpu.fault = nothing.then(|| match node.is_amdgpu() {
+            true => busy.err().map_or_else(|| "it says nothing".into(), |f| format!("it says nothing: {f}")),
+            false if node.driver == "nvidia" => CLOSED.into(),
+            false if node.driver.is_empty() => "its driver says nothing in sysfs".into(),
+            false => format!("its driver, {}, says nothing in sysfs", node.driver),
+        });
+        gpu
+    }
+
+    /// Asks the driver for what sysfs does not have, such as an APU's memory clock.
+    fn complete(&mut self, gpu: &mut GpuSample, node: &Node) {
+        if gpu.engine_mhz.is_some() && gpu.memory_mhz.is_some() && gpu.power.is_some() && gpu.temperature.is_some() {
+            return;
+        }
+        let Ok(opened) = opened(&mut self.open, &self.files, node) else { return };
+        let mut gone = false;
+        let mut ask = |sensor| {
+            let answer = amdgpu::sensor(opened, sensor);
+            gone |= answer.as_ref().is_err_and(Failure::may_be_gone);
+            answer.ok().map(f64::from)
+        };
+        gpu.engine_mhz = gpu.engine_mhz.or_else(|| ask(Sensor::EngineClock));
+        gpu.memory_mhz = gpu.memory_mhz.or_else(|| ask(Sensor::MemoryClock));
+        gpu.power = gpu.power.or_else(|| ask(Sensor::Power));
+        gpu.temperature = gpu.temperature.or_else(|| ask(Sensor::Temperature).map(|mc| mc / 1e3));
+        if gone {
+            self.open.remove(&node.path);
+        }
+    }
+
+    /// The processes on a GPU: a process's clients together, the largest first.
+    fn processes(&self, node: &Node, clients: &[Client], seconds: Option<f64>) -> Vec<Process> {
+        let mut all: Vec<Process> = Vec::new();
+        for c in clients.iter().filter(|c| c.slot == node.slot && !c.slot.is_empty()) {
+            let before = self.engine_ns.get(&(c.slot.clone(), c.id));
+            let busy = seconds.zip(before).map(|(s, &then)| c.engine_ns.saturating_sub(then) as f64 / 1e7 / s);
+            match all.iter_mut().find(|p| p.pid == c.pid) {
+                Some(p) => {
+                    (p.vram, p.gtt) = (p.vram.saturating_add(c.vram), p.gtt.saturating_add(c.gtt));
+                    p.busy = p.busy.zip(busy).map(|(a, b)| a + b).or(p.busy).or(busy);
+                }
+                None => all.push(Process { pid: c.pid, name: c.name.clone(), vram: c.vram, gtt: c.gtt, busy }),
+            }
+        }
+        all.sort_by_key(|p| std::cmp::Reverse(p.vram.saturating_add(p.gtt)));
+        all
+    }
+
+    fn sample_npu(&mut self, node: &Node, seconds: Option<f64>) -> NpuSample {
+        let name = self.files.text(&node.file("vbnv"));
+        let mut npu = NpuSample {
+            name: name.map_or(node.name.clone(), |n| format!("{} {n}", node.name)),
+            columns: None,
+            columns_used: None,
+            array_mhz: None,
+            power_mode: None,
+            sensors: Vec::new(),
+            contexts: Vec::new(),
+            fault: None,
+        };
+        let opened = match opened(&mut self.open, &self.files, node) {
+            Ok(opened) => opened,
+            Err(e) => {
+                npu.fault = Some(e.to_string());
+                return npu;
+            }
+        };
+        // Every request wakes the NPU and keeps it awake: what does not change is asked for once.
+        npu.columns = self.columns.get(&node.path).copied();
+        if npu.columns.is_none() {
+            npu.columns = amdxdna::array(opened).ok().map(|a| u32::from(a.columns));
+            self.columns.extend(npu.columns.map(|columns| (node.path.clone(), columns)));
+        }
+        npu.array_mhz = amdxdna::clocks(opened).ok().map(|c| f64::from(c.array));
+        npu.power_mode = amdxdna::power_mode(opened).ok();
+        npu.sensors = amdxdna::sensors(opened).unwrap_or_default();
+        match amdxdna::contexts(opened) {
+            Ok(contexts) => {
+                npu.columns_used = Some(amdxdna::columns_held(&contexts));
+                let key = |c: &amdxdna::Context| (node.path.clone(), c.id, c.pid);
+                let rate = |c: &amdxdna::Context| {
+                    let then = self.completed.get(&key(c))?;
+                    Some(c.completed.saturating_sub(*then) as f64 / seconds?)
+                };
+                npu.contexts = contexts.iter().map(|c| context_sample(c, rate(c))).collect();
+                self.completed.retain(|k, _| k.0 != node.path);
+                self.completed.extend(contexts.iter().map(|c| (key(c), c.completed)));
+            }
+            Err(e) => {
+                // A device that is gone is opened again when it is back.
+                if e.may_be_gone() {
+                    self.open.remove(&node.path);
+                    self.columns.remove(&node.path);
+                }
+                npu.fault = Some(e.to_string());
+            }
+        }
+        npu
+    }
+}
+
+/// A device's node: the one that is open, or newly opened.
+fn opened<'a>(open: &'a mut HashMap<String, drm::Node>, files: &Files, node: &Node) -> sys::Result<&'a drm::Node> {
+    Ok(match open.entry(node.path.clone()) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => entry.insert(drm::Node::open(&files.at(&node.path))?),
+    })
+}
+
+/// What is known of a GPU of NVIDIA's driver: Kiln does not ask its library.
+const CLOSED: &str = "its driver keeps load, memory, clocks and power to itself: `nvidia-smi` shows them";
+
+fn name_of(node: &str, model: Option<String>) -> String {
+    model.map_or_else(|| node.to_owned(), |model| format!("{node} {model}"))
+}
+
+/// A GPU of which there is nothing but its name.
+fn closed(name: String) -> GpuSample {
+    GpuSample {
+        name,
+        driver: "nvidia".into(),
+        busy: None,
+        engine_mhz: None,
+        memory_mhz: None,
+        power: None,
+        temperature: None,
+        vram: None,
+        gtt: None,
+        processes: Vec::new(),
+        fault: Some(CLOSED.into()),
+    }
+}
+
+fn context_sample(c: &amdxdna::Context, completed_s: Option<f64>) -> ContextSample {
+    ContextSample {
+        pid: c.pid,
+        first_column: c.first_column,
+        columns: c.columns,
+        submitted: c.submitted,
+        completed: c.completed,
+        completed_s,
+        errors: c.errors,
+    }
+}
+
+/// Energy per token, where there is no doubt whose it is.
+fn with_energy(all: Vec<Status>, gpus: &[GpuSample]) -> Vec<KilnSample> {
+    let alone = all.len() == 1;
+    let power = match gpus {
+        [gpu] => gpu.power,
+        _ => None,
+    };
+    let energy = |s: &Status| power.filter(|_| alone && s.decode_tokens_s > 0.0).map(|w| w / s.decode_tokens_s);
+    all.into_iter().map(|status| KilnSample { joules_per_token: energy(&status), status }).collect()
+}

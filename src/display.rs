@@ -1,0 +1,39 @@
+//! How numbers and text from elsewhere are written in messages and tables.
+
+/// Bytes as a person reads them, in decimal units as bandwidths and file sizes are: `27.0 GB`.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0..1_000 => format!("{n} B"),
+        1_000..1_000_000 => format!("{:.1} kB", n as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
+        _ => format!("{:.1} GB", n as f64 / 1e9),
+    }
+}
+
+/// How to write two sums of bytes, one beside its limit: to the byte where they would read the same otherwise.
+pub(crate) fn writer(needed: u64, limit: u64) -> fn(u64) -> String {
+    match bytes(needed) == bytes(limit) {
+        true => |n| format!("{n} B"),
+        false => bytes,
+    }
+}
+
+/// Whether a terminal obeys a character instead of showing it: control characters, breaks of lines and paragraphs, and
+/// what turns the direction of text, so that it reads as something else.
+pub fn is_obeyed(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text that a device or a file chose, on one line and without what a terminal obeys.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).collect()
+}
+
+/// A name or value from a file as an error message quotes it: at most 160 characters.
+pub(crate) fn quote(text: &str) -> String {
+    const MAX: usize = 160;
+    match text.char_indices().nth(MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}

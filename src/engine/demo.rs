@@ -1,0 +1,39 @@
+//! The built-in demo model: a small Gemma-3-shaped model with all 62 layers, trained by tools/demo-model to answer a
+//! kiosk's visitors. Its files are part of the executable and are never copied: pages are read as they are needed.
+
+use crate::Result;
+use crate::model::checkpoint::Checkpoint;
+use crate::text::{ChatTemplate, Tokenizer};
+
+const CONFIG: &str = include_str!("../../tools/demo-model/model/config.json");
+const TOKENIZER: &[u8] = include_bytes!("../../tools/demo-model/model/tokenizer.json");
+const TOKENIZER_CONFIG: &[u8] = include_bytes!("../../tools/demo-model/model/tokenizer_config.json");
+
+/// Tensors are read in place, as f32 in parts.
+#[repr(align(64))]
+struct Aligned<T: ?Sized>(T);
+static WEIGHTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../tools/demo-model/model/model.safetensors"));
+
+/// The model's checkpoint.
+///
+/// # Errors
+/// Input: the executable is damaged.
+pub fn checkpoint() -> Result<Checkpoint> {
+    Checkpoint::from_static(CONFIG, &WEIGHTS.0)
+}
+
+/// The model's tokenizer.
+///
+/// # Errors
+/// Input: the executable is damaged.
+pub fn tokenizer() -> Result<Tokenizer> {
+    Tokenizer::from_bytes(TOKENIZER)
+}
+
+/// The model's chat template.
+///
+/// # Errors
+/// Input: the executable is damaged.
+pub fn template() -> Result<ChatTemplate> {
+    ChatTemplate::from_files(None, Some(TOKENIZER_CONFIG))
+}

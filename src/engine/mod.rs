@@ -1,0 +1,256 @@
+//! A model made ready to run: from a checkpoint, through the plan, to an executor.
+
+pub mod demo;
+
+use crate::display;
+use crate::executor::Executor;
+use crate::executor::weights::Progress;
+use crate::gpu::{self, Choice, Gpu, Vulkan};
+use crate::machine;
+use crate::machine::heaps::{self, Heap, Memory};
+use crate::model::checkpoint::{Checkpoint, Source};
+use crate::model::{Shape, WeightFormat};
+use crate::plan::Plan;
+use crate::reference::Reference;
+use crate::schedule::{Extent, KvType, Schedule};
+use crate::{Error, Result};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Where to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    /// The best Vulkan device; the CPU, said aloud, where there is none.
+    Auto,
+    /// A Vulkan device: the best, or the one with this index.
+    Vulkan(Option<usize>),
+    /// The reference executor.
+    Cpu,
+}
+
+impl std::str::FromStr for Device {
+    type Err = String;
+
+    fn from_str(s: &str) -> std::result::Result<Self, String> {
+        match (s, s.strip_prefix("vulkan:")) {
+            ("auto", _) => Ok(Device::Auto),
+            ("cpu", _) => Ok(Device::Cpu),
+            ("vulkan", _) => Ok(Device::Vulkan(None)),
+            (_, Some(n)) => {
+                n.parse().map(|n| Device::Vulkan(Some(n))).map_err(|_| format!("`{n}` is not a device index"))
+            }
+            _ => Err("use auto, vulkan, vulkan:N or cpu".into()),
+        }
+    }
+}
+
+/// How a model is to be loaded. `None` takes the default.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Where to run.
+    pub device: Device,
+    /// Form of the matrices on the device.
+    pub weights: WeightFormat,
+    /// Positions of a sequence; by default 4096, or the model's maximum if smaller.
+    pub context: Option<usize>,
+    /// Rows of the largest prefill pass; by default 512, or the context if smaller.
+    pub chunk: Option<usize>,
+    /// Sequences with KV of their own.
+    pub sequences: usize,
+    /// Rows of logits that one replay of the head makes.
+    pub head_rows: usize,
+    /// Element type of the KV cache on a device.
+    pub kv: KvType,
+    /// The longest that one submit should keep a GPU busy.
+    pub submit_budget: Duration,
+    /// Pass uploads and results through staging even where it is not needed; see [`gpu::replay::options::Options::staged`].
+    pub staged: bool,
+    /// Which kernels compute linear steps on a device.
+    pub kernels: gpu::replay::options::Kernels,
+    /// The variant of linear kernels to use wherever it can be, instead of what is measured; see [`gpu::measure::tuning`].
+    pub variant: Option<gpu::lower::linear::Variant>,
+    /// Whether dispatches are relayed, instead of what is measured; see [`gpu::queue::record`].
+    pub relay: Option<bool>,
+    /// Whether what can be chosen is measured, instead of where the device chooses its kernels; see [`gpu::measure::tuning`].
+    pub tune: Option<bool>,
+    /// Where a device's arena comes from.
+    pub arena: gpu::memory::arena::Source,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            device: Device::Auto,
+            weights: WeightFormat::Int8,
+            context: None,
+            chunk: None,
+            sequences: 1,
+            head_rows: 1,
+            kv: KvType::F16,
+            submit_budget: gpu::replay::options::Options::default().submit_budget,
+            staged: false,
+            kernels: gpu::replay::options::Kernels::Auto,
+            variant: None,
+            relay: None,
+            tune: None,
+            arena: gpu::memory::arena::Source::Auto,
+        }
+    }
+}
+
+/// Positions of a sequence where nothing else is asked for.
+pub const DEFAULT_CONTEXT: usize = 4096;
+/// Rows of a pass that every Vulkan device takes: kernels have one workgroup a row.
+pub const MAX_ROWS: usize = gpu::lower::dispatch::MAX_GROUPS;
+/// Rows of a prefill chunk where nothing else is asked for.
+pub const DEFAULT_CHUNK: usize = 512;
+
+impl Options {
+    /// The sizes to build a schedule for.
+    ///
+    /// # Errors
+    /// Input: a size of zero, or a context beyond the model's.
+    pub fn extent(&self, shape: &Shape) -> Result<Extent> {
+        let context = self.context.unwrap_or(DEFAULT_CONTEXT.min(shape.max_context));
+        if context == 0 || context > shape.max_context {
+            return Err(Error::input(
+                format!("a context of {context} tokens is not in 1..={}, the model's range", shape.max_context),
+                "choose another --ctx",
+            ));
+        }
+        if self.chunk == Some(0) {
+            return Err(Error::input("a prefill chunk of 0 rows", "choose a --chunk of 1 or more"));
+        }
+        if self.sequences == 0 || self.sequences > MAX_ROWS {
+            return Err(Error::input(
+                format!("a batch of {} sequences is not in 1..={MAX_ROWS}", self.sequences),
+                "choose another --batch",
+            ));
+        }
+        let chunk = self.chunk.unwrap_or(DEFAULT_CHUNK).min(context).min(MAX_ROWS);
+        let max_rows = chunk.max(self.sequences);
+        Ok(Extent {
+            context,
+            max_rows,
+            head_rows: self.head_rows.max(1).min(max_rows),
+            sequences: self.sequences,
+            kv: self.kv,
+            weights: self.weights,
+        })
+    }
+}
+
+/// The system's memory as the plan sees it, for the reference executor.
+pub fn host_memory() -> Memory {
+    let free = machine::available_memory();
+    let reserved = heaps::reserve(free);
+    let heap = Heap {
+        name: "system memory".into(),
+        available: free - reserved,
+        reserved,
+        device_local: true,
+        host_visible: true,
+    };
+    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
+}
+
+/// Builds the schedule, places it, loads the weights, and bakes.
+///
+/// # Errors
+/// Input: the checkpoint or the options. Refused: it does not fit. Device: no such device, or it failed.
+pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Executor>> {
+    check(checkpoint, options)?;
+    load_on(open(options.device)?, checkpoint, options, progress)
+}
+
+/// Judges what is asked for before anything is opened or loaded.
+fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
+    if options.weights == WeightFormat::Bf16 && checkpoint.source() == Source::Int8 {
+        return Err(Error::input(
+            "--weights bf16 asks for what an INT8 checkpoint no longer has",
+            "use the BF16 checkpoint, or --weights int8",
+        ));
+    }
+    options.extent(checkpoint.shape())
+}
+
+/// Opens the Vulkan device; `None` for the CPU.
+///
+/// # Errors
+/// Device: none such, or unusable.
+pub fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
+    let gpu = match device {
+        Device::Cpu => return Ok(None),
+        Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index))?,
+        Device::Auto => match Gpu::open(Choice::Best) {
+            Ok(gpu) => gpu,
+            // Who asks for validation wants a Vulkan device or to know why not.
+            Err(e) if gpu::device::instance::validation_wanted() => return Err(e),
+            Err(e) => {
+                log::warn!("running on the CPU reference executor: {e}");
+                return Ok(None);
+            }
+        },
+    };
+    Ok(Some(Rc::new(gpu)))
+}
+
+/// As [`load`], on a device that [`open`] gave.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_on(
+    gpu: Option<Rc<Gpu>>,
+    checkpoint: &Checkpoint,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Box<dyn Executor>> {
+    let (shape, extent) = (checkpoint.shape(), check(checkpoint, options)?);
+    let start = Instant::now();
+    let executor: Box<dyn Executor> = match gpu {
+        Some(gpu) => load_vulkan(gpu, checkpoint, Schedule::build(shape, extent), options, progress)?,
+        None => {
+            // The reference keeps its KV in f32: plan for that.
+            let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent });
+            Plan::place(&schedule, &host_memory(), 0)?;
+            Box::new(Reference::load(checkpoint, schedule, progress)?)
+        }
+    };
+    let (seconds, loaded) = (start.elapsed().as_secs_f64(), progress.done());
+    log::info!(
+        "loaded {} of weights in {seconds:.2} s ({:.2} GB/s) on {}; context {}, chunks of {}, KV {}",
+        display::bytes(loaded),
+        loaded as f64 / 1e9 / seconds,
+        executor.device(),
+        extent.context,
+        extent.max_rows,
+        display::bytes(executor.schedule().kv_bytes()),
+    );
+    Ok(executor)
+}
+
+fn load_vulkan(
+    gpu: Rc<Gpu>,
+    checkpoint: &Checkpoint,
+    schedule: Schedule,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Box<dyn Executor>> {
+    let memory = gpu::memory::heaps::describe(&gpu);
+    let staging =
+        gpu::replay::results::staging_bytes(&schedule, gpu::memory::heaps::needs_staging(&gpu) || options.staged);
+    let plan = Plan::place(&schedule, &memory, staging)?;
+    for (kind, bytes) in plan.sums() {
+        log::info!("{kind}: {}", display::bytes(bytes));
+    }
+    let options = gpu::replay::options::Options {
+        submit_budget: options.submit_budget,
+        staged: options.staged,
+        kernels: options.kernels,
+        variant: options.variant,
+        relay: options.relay,
+        tune: options.tune,
+        arena: options.arena,
+    };
+    Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
+}

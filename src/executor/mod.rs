@@ -1,0 +1,244 @@
+//! What every executor offers: it runs a schedule over the rows of a pass. The Vulkan one replays baked command
+//! buffers, the reference one interprets the steps; callers cannot tell them apart but by their speed.
+
+pub mod weights;
+
+use crate::schedule::layout::StateLayout;
+use crate::schedule::step::{Slot, WeightBuffer};
+use crate::schedule::{Schedule, Segment};
+use crate::{Error, Result};
+use std::ops::Range;
+use std::time::Duration;
+
+/// One row of a pass: a token at a position of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Token id, below the vocabulary's size.
+    pub token: u32,
+    /// Position in the sequence, from 0, below the context's size.
+    pub position: u32,
+    /// The sequence's KV slot.
+    pub sequence: u32,
+}
+
+/// The rows whose logits are wanted, counted within the last pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadRows {
+    /// First row.
+    pub first: usize,
+    /// How many, at most [`crate::schedule::Extent::head_rows`].
+    pub count: usize,
+}
+
+/// One kernel of a pass with its times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timed {
+    /// Where it belongs.
+    pub segment: Segment,
+    /// The steps that it runs, as indices into the schedule; none where it only prepares what comes after.
+    pub steps: Range<usize>,
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// What it is specialised by, and its grid, where there are such things.
+    pub variant: String,
+    /// Seconds of each repetition.
+    pub seconds: Vec<f64>,
+}
+
+/// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`; after the
+/// head with the final norm's output for the first head row.
+pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
+
+/// Runs a schedule.
+pub trait Executor {
+    /// The schedule it was made for.
+    fn schedule(&self) -> &Schedule;
+
+    /// The device's name, as the user should see it.
+    fn device(&self) -> &str;
+
+    /// Runs every layer over `rows`, then the head over `head` where given.
+    ///
+    /// # Errors
+    /// Input: rows or head rows outside of the schedule's extent. Device: the device failed or was lost.
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
+
+    /// As [`Executor::forward`], for a caller that goes on greedily: the pass that follows, with each row's choice for its
+    /// token and a position further, may be under way when this returns, and is waited for when it is asked for in turn, by
+    /// this or by [`Executor::forward`]. If something else is asked for, it has left keys and values at the positions that
+    /// would have come next. Of this pass then only the choices can be asked for, neither logits nor other heads.
+    ///
+    /// # Errors
+    /// As [`Executor::forward`].
+    fn forward_on(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
+        self.forward(rows, Some(head))
+    }
+
+    /// Runs the head over other rows of the last pass.
+    ///
+    /// # Errors
+    /// As [`Executor::forward`].
+    fn project(&mut self, head: HeadRows) -> Result<()>;
+
+    /// As [`Executor::forward`], segment by segment, showing each one's output.
+    ///
+    /// # Errors
+    /// As [`Executor::forward`].
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()>;
+
+    /// The greedy choice for head row `row` of the last pass.
+    fn next(&self, row: usize) -> u32;
+
+    /// Whether that choice is a finite logit: a NaN anywhere in the last layers makes every logit NaN.
+    fn is_finite(&self, row: usize) -> bool;
+
+    /// Logits of head row `row` of the last pass, `[vocab]`, fetched from the device when they are first asked for.
+    ///
+    /// # Errors
+    /// Input: the last pass has no such head row. Device: the device failed or was lost.
+    fn logits(&mut self, row: usize) -> Result<&[f32]>;
+
+    /// Rows of a prompt that the next pass should take at most: fewer than the schedule's where a layer of so many would
+    /// keep the device busy for longer than a submit should.
+    fn prefill_rows(&self) -> usize {
+        self.schedule().extent.max_rows
+    }
+
+    /// Submits of passes since the model was loaded, without those that fetch logits; 0 where nothing is submitted.
+    fn submits(&self) -> u64 {
+        0
+    }
+
+    /// How long the device has worked on passes since the model was loaded, by its own clock; zero where it has none.
+    fn busy(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Runs a pass `repetitions` times (and once before, to warm up) with every kernel timed by itself.
+    ///
+    /// # Errors
+    /// Input: as [`Executor::forward`]. Device: there is no clock to time by, or it failed.
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>>;
+
+    /// Seconds that `replays` runs of one segment of a pass take, back to back.
+    ///
+    /// # Errors
+    /// As [`Executor::time_steps`].
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64>;
+
+    /// As [`Executor::measure_read_ceiling`], over the weight buffer of one segment alone.
+    ///
+    /// # Errors
+    /// Device: the device failed or was lost.
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64>;
+
+    /// Bytes per second at which this device reads the model's own weight buffers and does nothing else: the ceiling
+    /// of every memory-bound rate.
+    ///
+    /// # Errors
+    /// Device: the device failed or was lost.
+    fn measure_read_ceiling(&mut self) -> Result<f64>;
+}
+
+/// Checks a pass against the schedule's extent.
+///
+/// # Errors
+/// Input, naming the row and the limit.
+pub fn check_pass(schedule: &Schedule, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+    let e = &schedule.extent;
+    if rows.is_empty() || rows.len() > e.max_rows {
+        return Err(Error::input(
+            format!("a pass of {} rows is not in 1..={}", rows.len(), e.max_rows),
+            "split it into chunks of that size",
+        ));
+    }
+    for r in rows {
+        if r.token as usize >= schedule.shape.vocab {
+            return Err(Error::input(
+                format!("token id {} is outside of the vocabulary of {}", r.token, schedule.shape.vocab),
+                "use ids from this model's tokenizer",
+            ));
+        }
+        if r.position as usize >= e.context || r.sequence as usize >= e.sequences {
+            return Err(Error::input(
+                format!(
+                    "position {} of sequence {} is past the context of {} or the {} sequences",
+                    r.position, r.sequence, e.context, e.sequences
+                ),
+                "shorten the prompt, or ask for a larger context or more sequences",
+            ));
+        }
+    }
+    head.map_or(Ok(()), |h| check_head(schedule, rows.len(), h))
+}
+
+/// Checks head rows against the last pass and the schedule's extent.
+///
+/// # Errors
+/// Input, naming the limit.
+pub fn check_head(schedule: &Schedule, rows: usize, head: HeadRows) -> Result<()> {
+    if head.count == 0 || head.count > schedule.extent.head_rows || head.first + head.count > rows {
+        return Err(Error::input(
+            format!(
+                "head rows {}..{} are not within a pass of {rows}, {} at a time",
+                head.first,
+                head.first + head.count,
+                schedule.extent.head_rows
+            ),
+            "ask for fewer rows at a time",
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that the last pass made logits for head row `row`.
+///
+/// # Errors
+/// Input, naming the row.
+pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
+    if row < head_rows {
+        return Ok(());
+    }
+    Err(Error::input(format!("the last pass made {head_rows} rows of logits, not row {row}"), "ask for one of them"))
+}
+
+/// Writes a pass into the step state. `words` is the arena's start, at least `layout.words()` long.
+pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
+    words[StateLayout::ROWS] = rows.len() as u32;
+    for (i, r) in rows.iter().enumerate() {
+        words[layout.token() + i] = r.token;
+        words[layout.position() + i] = r.position;
+        words[layout.sequence() + i] = r.sequence;
+    }
+    write_head(words, head.unwrap_or(HeadRows { first: 0, count: 0 }));
+}
+
+/// Writes the wanted head rows into the step state.
+pub fn write_head(words: &mut [u32], head: HeadRows) {
+    words[StateLayout::HEAD_FIRST] = head.first as u32;
+    words[StateLayout::HEAD_ROWS] = head.count as u32;
+}
+
+/// A slot's row within the arena seen as f32.
+pub fn slot_row(arena: &[f32], slot: Slot, row: usize) -> &[f32] {
+    let at = (slot.row(row) / 4) as usize;
+    &arena[at..at + slot.width]
+}
+
+/// Index into [`crate::schedule::layout::WeightLayout::buffers`] of the buffer that a segment's matrices lie in.
+pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
+    let buffer = match segment {
+        Segment::Embed => WeightBuffer::Embedding,
+        Segment::Layer(i) => WeightBuffer::Layer(i),
+        Segment::Head => schedule.weights.head.buffer,
+    };
+    schedule.weights.index(buffer)
+}
+
+/// What a watcher is shown after `segment`: the residual of the last row, or the first head row's final norm.
+pub fn watched_row<'a>(schedule: &Schedule, arena: &'a [f32], segment: Segment, rows: usize) -> &'a [f32] {
+    match segment {
+        Segment::Head => slot_row(arena, schedule.normed, 0),
+        _ => slot_row(arena, schedule.residual, rows - 1),
+    }
+}

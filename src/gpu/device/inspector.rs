@@ -1,0 +1,20 @@
+//! The extension by which a driver says what it compiled.
+
+use super::failure::failure;
+use crate::{Error, Result};
+use ash::khr::pipeline_executable_properties as extension;
+use ash::vk;
+
+/// The extension's functions.
+pub(crate) type Inspector = extension::Device;
+
+/// Fails where the driver does not tell what it compiled.
+pub(crate) fn check_inspectable(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<()> {
+    // SAFETY: `physical` comes from this instance.
+    let extensions = unsafe { instance.enumerate_device_extension_properties(physical) }
+        .map_err(failure("list a device's extensions"))?;
+    match extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(extension::NAME)) {
+        true => Ok(()),
+        false => Err(Error::device("the driver does not tell what it compiles", "use one of Mesa's drivers")),
+    }
+}

@@ -1,0 +1,442 @@
+//! The Vulkan device: which one, its queue, and what Kiln needs to know of it.
+
+mod failure;
+pub mod inspector;
+pub mod instance;
+pub mod sharing;
+pub mod survey;
+pub mod sync_files;
+pub mod units;
+
+use crate::display::plain;
+use crate::gpu::device::inspector::{Inspector, check_inspectable};
+use crate::gpu::device::instance::Instance;
+use crate::gpu::device::sharing::{DmaBufs, Sharing};
+use crate::gpu::device::sync_files::SyncFiles;
+use crate::gpu::device::units::Units;
+use crate::{Error, Result};
+use ash::vk;
+pub use failure::failure;
+use std::cell::Cell;
+use std::ffi::CStr;
+
+/// Invocations of a workgroup at most; a device must take as many.
+pub const MAX_WORKGROUP: u32 = 1024;
+
+/// Which Vulkan device to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// A discrete one, else an integrated one, else a CPU driver.
+    Best,
+    /// The one with this index in the loader's own order.
+    Index(usize),
+}
+
+/// What a device can do, as far as the kernels care.
+#[derive(Debug, Clone)]
+pub struct Caps {
+    /// The device's and its driver's name.
+    pub name: String,
+    /// Discrete, integrated, CPU, ….
+    pub kind: vk::PhysicalDeviceType,
+    /// Invocations of a subgroup, as every pipeline is made with.
+    pub subgroup: u32,
+    /// Whether the subgroup size must be asked for, because the driver would choose among several.
+    pub subgroup_choice: bool,
+    /// The largest allocation, in bytes.
+    pub max_allocation: u64,
+    /// The clock of the queue's timestamps, if it has any.
+    pub clock: Option<Clock>,
+    /// Whether `VK_EXT_memory_budget` says how much of each heap is free.
+    pub memory_budget: bool,
+    /// The matrix units, if it has any that the kernels can use.
+    pub matrix: Option<Units>,
+    /// Whether packed integer dot products are instructions of the device, not sequences of others.
+    pub dot_accelerated: bool,
+    /// The number of its render node, as in /dev/dri/renderD128, where it has one.
+    pub render_node: Option<i64>,
+    /// What of its memory it shares with other drivers.
+    pub sharing: Sharing,
+    /// Whether it gives and takes fences as sync_files.
+    pub sync_files: bool,
+    /// Identity of the driver's pipeline cache, for its file's name.
+    pub cache_id: String,
+}
+
+/// The clock that timestamps are read from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Clock {
+    /// Nanoseconds of a tick.
+    pub nanoseconds: f64,
+    /// The bits that count; the others are undefined.
+    pub mask: u64,
+}
+
+impl Clock {
+    /// Seconds from one timestamp to another, across one wrap of the clock.
+    pub fn seconds(self, from: u64, to: u64) -> f64 {
+        (to.wrapping_sub(from) & self.mask) as f64 * self.nanoseconds * 1e-9
+    }
+}
+
+/// An open device with one queue for compute and transfers.
+pub struct Gpu {
+    instance: Instance,
+    /// The physical device.
+    pub physical: vk::PhysicalDevice,
+    /// The logical device's functions.
+    pub device: ash::Device,
+    /// The queue.
+    pub queue: vk::Queue,
+    /// The queue's family.
+    pub family: u32,
+    /// What it can do.
+    pub caps: Caps,
+    /// Its heaps and memory types.
+    pub memory: vk::PhysicalDeviceMemoryProperties,
+    /// Set when a wait ran past its deadline: the device may never finish, so nothing of it is waited for, submitted or
+    /// destroyed any more.
+    pub hung: Cell<bool>,
+    /// The functions for dma-bufs, where the device shares its memory.
+    pub(crate) dma_bufs: Option<DmaBufs>,
+    /// The functions for sync_files, where the device has them.
+    pub(crate) sync_files: Option<SyncFiles>,
+    /// How the driver is asked what it compiled, where the device was opened for that.
+    pub(crate) inspector: Option<Inspector>,
+}
+
+/// The features that every kernel may use; a device lacks some: their names.
+fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Vec<&'static str> {
+    let mut f12 = vk::PhysicalDeviceVulkan12Features::default();
+    let mut f13 = vk::PhysicalDeviceVulkan13Features::default();
+    let mut f = vk::PhysicalDeviceFeatures2::default().push_next(&mut f12).push_next(&mut f13);
+    // SAFETY: `physical` comes from this instance; the chain is of valid structures.
+    unsafe { instance.get_physical_device_features2(physical, &mut f) };
+    let int64 = f.features.shader_int64;
+    [
+        ("shaderInt64", int64),
+        ("shaderInt8", f12.shader_int8),
+        ("bufferDeviceAddress", f12.buffer_device_address),
+        ("vulkanMemoryModel", f12.vulkan_memory_model),
+        ("vulkanMemoryModelDeviceScope", f12.vulkan_memory_model_device_scope),
+        ("timelineSemaphore", f12.timeline_semaphore),
+        ("synchronization2", f13.synchronization2),
+        ("maintenance4", f13.maintenance4),
+        ("shaderIntegerDotProduct", f13.shader_integer_dot_product),
+        ("subgroupSizeControl", f13.subgroup_size_control),
+        ("computeFullSubgroups", f13.compute_full_subgroups),
+    ]
+    .into_iter()
+    .filter_map(|(name, there)| (there == vk::FALSE).then_some(name))
+    .collect()
+}
+
+/// The first queue family that computes, and how many bits its timestamps have. On RADV it is that of the graphics ring,
+/// whose lockup timeout `probe` therefore looks at.
+pub(crate) fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
+    // SAFETY: `physical` comes from this instance.
+    let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
+    let family = families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE))?;
+    Some((family as u32, families[family].timestamp_valid_bits))
+}
+
+pub(crate) fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
+    plain(&properties.device_name_as_c_str().unwrap_or(c"unnamed").to_string_lossy())
+}
+
+/// Why a device cannot be used, or nothing.
+pub(crate) fn unfit(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    properties: &vk::PhysicalDeviceProperties,
+) -> Option<String> {
+    if properties.api_version < vk::API_VERSION_1_3 {
+        let v = properties.api_version;
+        return Some(format!("has Vulkan {}.{}, not 1.3", vk::api_version_major(v), vk::api_version_minor(v)));
+    }
+    let missing = missing_features(instance, physical);
+    if !missing.is_empty() {
+        return Some(format!("lacks {}", missing.join(", ")));
+    }
+    let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
+    let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11);
+    // SAFETY: `physical` comes from this instance; the chain is of valid structures.
+    unsafe { instance.get_physical_device_properties2(physical, &mut p) };
+    let needed =
+        vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC | vk::SubgroupFeatureFlags::SHUFFLE;
+    if !p11.subgroup_supported_operations.contains(needed)
+        || !p11.subgroup_supported_stages.contains(vk::ShaderStageFlags::COMPUTE)
+    {
+        return Some("lacks subgroup arithmetic or shuffles in compute shaders".into());
+    }
+    if properties.limits.max_compute_work_group_invocations < MAX_WORKGROUP {
+        return Some(format!("takes workgroups of less than {MAX_WORKGROUP} invocations"));
+    }
+    compute_family(instance, physical).is_none().then(|| "has no compute queue".into())
+}
+
+fn choose(instance: &Instance, choice: Choice) -> Result<vk::PhysicalDevice> {
+    let (devices, instance) = (instance.devices()?, &instance.functions);
+    let describe = |d: vk::PhysicalDevice| {
+        // SAFETY: `d` comes from this instance.
+        let p = unsafe { instance.get_physical_device_properties(d) };
+        (p.device_type, name_of(&p), unfit(instance, d, &p))
+    };
+    match choice {
+        Choice::Index(i) => {
+            let listed = || {
+                let names: Vec<_> =
+                    devices.iter().enumerate().map(|(i, &d)| format!("{i}: {}", describe(d).1)).collect();
+                if names.is_empty() { "there is none".into() } else { format!("choose one of {}", names.join(", ")) }
+            };
+            let device = devices.get(i).copied();
+            let device = device.ok_or_else(|| Error::device(format!("there is no Vulkan device {i}"), listed()))?;
+            match describe(device) {
+                (_, name, Some(why)) => Err(Error::device(format!("Vulkan device {i}, {name}, {why}"), listed())),
+                _ => Ok(device),
+            }
+        }
+        Choice::Best => {
+            let rank = |kind| match kind {
+                vk::PhysicalDeviceType::DISCRETE_GPU => 0,
+                vk::PhysicalDeviceType::INTEGRATED_GPU => 1,
+                vk::PhysicalDeviceType::VIRTUAL_GPU => 2,
+                _ => 3,
+            };
+            let fit = devices.iter().copied().filter(|&d| describe(d).2.is_none());
+            fit.min_by_key(|&d| rank(describe(d).0)).ok_or_else(|| {
+                let why: Vec<_> = devices
+                    .iter()
+                    .map(|&d| describe(d))
+                    .filter_map(|(_, name, why)| why.map(|w| format!("{name} {w}")))
+                    .collect();
+                let why = if why.is_empty() { "the loader lists no device".into() } else { why.join("; ") };
+                Error::device(
+                    format!("no usable Vulkan device: {why}"),
+                    "install a Vulkan 1.3 driver (mesa-vulkan-drivers on Debian), or use `--device cpu`",
+                )
+            })
+        }
+    }
+}
+
+pub(crate) fn read_caps(
+    entry: &ash::Entry,
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    timestamp_bits: u32,
+) -> Result<Caps> {
+    let mut p11 = vk::PhysicalDeviceVulkan11Properties::default();
+    let mut p12 = vk::PhysicalDeviceVulkan12Properties::default();
+    let mut p13 = vk::PhysicalDeviceVulkan13Properties::default();
+    let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11).push_next(&mut p12).push_next(&mut p13);
+    // SAFETY: `physical` comes from this instance; the chain is of valid structures.
+    unsafe { instance.get_physical_device_properties2(physical, &mut p) };
+    let properties = p.properties;
+    // SAFETY: as above.
+    let extensions = unsafe { instance.enumerate_device_extension_properties(physical) }
+        .map_err(failure("list a device's extensions"))?;
+    let has = |name: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
+
+    let subgroup_choice = p13.min_subgroup_size != p13.max_subgroup_size
+        && p13.required_subgroup_size_stages.contains(vk::ShaderStageFlags::COMPUTE);
+    // 32 where there is a choice: gfx11 runs memory-bound kernels better in waves of 32.
+    let subgroup = match subgroup_choice {
+        true => 32.clamp(p13.min_subgroup_size, p13.max_subgroup_size),
+        false => p11.subgroup_size,
+    };
+    let driver = plain(&p12.driver_info_as_c_str().unwrap_or(c"").to_string_lossy());
+    let id: String = properties.pipeline_cache_uuid.iter().map(|b| format!("{b:02x}")).collect();
+    Ok(Caps {
+        name: format!("{}, {driver}", name_of(&properties)),
+        kind: properties.device_type,
+        subgroup,
+        subgroup_choice,
+        max_allocation: p11.max_memory_allocation_size.min(p13.max_buffer_size),
+        clock: (timestamp_bits > 0).then(|| Clock {
+            nanoseconds: f64::from(properties.limits.timestamp_period),
+            mask: u64::MAX >> (64 - timestamp_bits.min(64)),
+        }),
+        memory_budget: has(ash::ext::memory_budget::NAME),
+        matrix: has(units::EXTENSION).then(|| Units::detect(entry, instance, physical, subgroup)).flatten(),
+        dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
+        render_node: has(ash::ext::physical_device_drm::NAME).then(|| render_node(instance, physical)).flatten(),
+        sharing: Sharing::detect(instance, physical, has),
+        sync_files: SyncFiles::detect(instance, physical, has(ash::khr::external_semaphore_fd::NAME)),
+        cache_id: format!("{:04x}-{:04x}-{id}", properties.vendor_id, properties.device_id),
+    })
+}
+
+/// The number of a device's render node; only of one that has VK_EXT_physical_device_drm.
+fn render_node(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<i64> {
+    let mut drm = vk::PhysicalDeviceDrmPropertiesEXT::default();
+    let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut drm);
+    // SAFETY: `physical` comes from this instance, and the extension is there.
+    unsafe { instance.get_physical_device_properties2(physical, &mut p) };
+    (drm.has_render == vk::TRUE).then_some(drm.render_minor)
+}
+
+impl Gpu {
+    /// Loads Vulkan and opens a device.
+    ///
+    /// # Errors
+    /// Device: no loader, no driver, no such device, or one that lacks what Kiln needs (named).
+    pub fn open(choice: Choice) -> Result<Gpu> {
+        Gpu::open_as(choice, false)
+    }
+
+    /// As [`Gpu::open`]; [`Pipelines::inspect`] then says what becomes of each kernel.
+    ///
+    /// # Errors
+    /// Device: as [`Gpu::open`], or the driver does not tell.
+    pub fn open_for_inspection(choice: Choice) -> Result<Gpu> {
+        Gpu::open_as(choice, true)
+    }
+
+    /// What every pipeline is made with.
+    pub(crate) fn pipeline_flags(&self) -> vk::PipelineCreateFlags {
+        match self.inspector {
+            None => vk::PipelineCreateFlags::empty(),
+            Some(_) => {
+                vk::PipelineCreateFlags::CAPTURE_STATISTICS_KHR
+                    | vk::PipelineCreateFlags::CAPTURE_INTERNAL_REPRESENTATIONS_KHR
+            }
+        }
+    }
+
+    /// With `inspect`, opens it so that [`crate::gpu::kernels::inspect`] can ask what was compiled.
+    pub(crate) fn open_as(choice: Choice, inspect: bool) -> Result<Gpu> {
+        let made = Instance::new()?;
+        let (entry, instance) = (&made.entry, &made.functions);
+        let physical = choose(&made, choice)?;
+        let (family, timestamp_bits) = compute_family(instance, physical)
+            .ok_or_else(|| Error::device("the device has no compute queue", "use `--device cpu`"))?;
+        let caps = read_caps(entry, instance, physical, timestamp_bits)?;
+        // SAFETY: `physical` comes from this instance.
+        let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
+        let device = create_device(instance, physical, family, &caps, inspect)?;
+        let inspector = inspect.then(|| Inspector::new(instance, &device));
+        let sync_files = caps.sync_files.then(|| SyncFiles::new(instance, &device));
+        let dma_bufs = (caps.sharing != Sharing::default()).then(|| DmaBufs::new(instance, &device));
+        // SAFETY: the family and index are those the device was created with.
+        let queue = unsafe { device.get_device_queue(family, 0) };
+        Ok(Gpu {
+            instance: made,
+            physical,
+            device,
+            queue,
+            family,
+            caps,
+            memory,
+            hung: Cell::new(false),
+            dma_bufs,
+            sync_files,
+            inspector,
+        })
+    }
+
+    /// The functions for dma-bufs.
+    ///
+    /// # Errors
+    /// Device: the driver has none.
+    pub(crate) fn dma_bufs(&self) -> Result<&DmaBufs> {
+        self.dma_bufs.as_ref().ok_or_else(|| {
+            Error::device(format!("{} shares no memory as dma-bufs", self.caps.name), "use memory of its own")
+        })
+    }
+
+    /// The functions for sync_files.
+    ///
+    /// # Errors
+    /// Device: the driver has none.
+    pub(crate) fn sync_files(&self) -> Result<&SyncFiles> {
+        self.sync_files.as_ref().ok_or_else(|| {
+            Error::device(format!("{} shares no fences as sync_files", self.caps.name), "wait on the host")
+        })
+    }
+
+    /// Bytes that may still be allocated from each heap.
+    pub fn heap_budgets(&self) -> Vec<u64> {
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut p = vk::PhysicalDeviceMemoryProperties2::default();
+        if self.caps.memory_budget {
+            p = p.push_next(&mut budget);
+        }
+        // SAFETY: `physical` comes from this instance; the budget structure is chained only where the extension is there.
+        unsafe { self.instance.functions.get_physical_device_memory_properties2(self.physical, &mut p) };
+        let heaps = p.memory_properties;
+        (0..heaps.memory_heap_count as usize)
+            .map(|i| match self.caps.memory_budget {
+                true => budget.heap_budget[i].saturating_sub(budget.heap_usage[i]),
+                false => heaps.memory_heaps[i].size,
+            })
+            .collect()
+    }
+}
+
+fn create_device(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    family: u32,
+    caps: &Caps,
+    inspect: bool,
+) -> Result<ash::Device> {
+    let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
+    let mut extensions = Vec::new();
+    if caps.memory_budget {
+        extensions.push(ash::ext::memory_budget::NAME.as_ptr());
+    }
+    if caps.matrix.is_some() {
+        extensions.push(units::EXTENSION.as_ptr());
+    }
+    extensions.extend(caps.sharing.extensions().iter().map(|e| e.as_ptr()));
+    if caps.sync_files {
+        extensions.push(ash::khr::external_semaphore_fd::NAME.as_ptr());
+    }
+    let features = vk::PhysicalDeviceFeatures::default().shader_int64(true);
+    let matrix_units = caps.matrix.is_some();
+    let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
+        .shader_int8(true)
+        .buffer_device_address(true)
+        .timeline_semaphore(true)
+        .shader_float16(matrix_units)
+        .vulkan_memory_model(true)
+        .vulkan_memory_model_device_scope(true);
+    let mut f13 = vk::PhysicalDeviceVulkan13Features::default()
+        .synchronization2(true)
+        .maintenance4(true)
+        .shader_integer_dot_product(true)
+        .subgroup_size_control(true)
+        .compute_full_subgroups(true);
+    let mut inspection = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default();
+    if inspect {
+        check_inspectable(instance, physical)?;
+        extensions.push(ash::khr::pipeline_executable_properties::NAME.as_ptr());
+        inspection = inspection.pipeline_executable_info(true);
+    }
+    let mut f_matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+    let mut info = vk::DeviceCreateInfo::default()
+        .queue_create_infos(&queues)
+        .enabled_extension_names(&extensions)
+        .enabled_features(&features)
+        .push_next(&mut f12)
+        .push_next(&mut f13);
+    if inspect {
+        info = info.push_next(&mut inspection);
+    }
+    if caps.matrix.is_some() {
+        info = info.push_next(&mut f_matrix);
+    }
+    // SAFETY: features and extensions were checked to be there; all structures live through the call.
+    unsafe { instance.create_device(physical, &info, None) }.map_err(failure("open the device"))
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        if self.hung.get() {
+            return self.instance.abandon();
+        }
+        // SAFETY: everything made from the device holds an `Rc` of this and is gone by now.
+        unsafe { self.device.destroy_device(None) };
+    }
+}

@@ -1,0 +1,28 @@
+//! Fences that other drivers see too: sync_files, where the Vulkan driver gives and takes them.
+
+use ash::vk;
+
+/// How a semaphore is handed to another driver.
+pub(crate) const SYNC_FILE: vk::ExternalSemaphoreHandleTypeFlags = vk::ExternalSemaphoreHandleTypeFlags::SYNC_FD;
+
+/// The device's functions for sync_files.
+pub(crate) struct SyncFiles {
+    pub(crate) functions: ash::khr::external_semaphore_fd::Device,
+}
+
+impl SyncFiles {
+    /// Whether the driver gives and takes sync_files. `has` says that it has the extension for it.
+    pub(crate) fn detect(instance: &ash::Instance, physical: vk::PhysicalDevice, has: bool) -> bool {
+        use vk::ExternalSemaphoreFeatureFlags as F;
+        let info = vk::PhysicalDeviceExternalSemaphoreInfo::default().handle_type(SYNC_FILE);
+        let mut properties = vk::ExternalSemaphoreProperties::default();
+        // SAFETY: `physical` comes from this instance; both structures live through the call.
+        unsafe { instance.get_physical_device_external_semaphore_properties(physical, &info, &mut properties) };
+        has && properties.external_semaphore_features.contains(F::EXPORTABLE | F::IMPORTABLE)
+    }
+
+    /// Only for a device that was opened with the extension.
+    pub(crate) fn new(instance: &ash::Instance, device: &ash::Device) -> SyncFiles {
+        SyncFiles { functions: ash::khr::external_semaphore_fd::Device::new(instance, device) }
+    }
+}

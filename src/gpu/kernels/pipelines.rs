@@ -1,0 +1,204 @@
+//! Pipelines: kernels as the driver compiled them, several at a time, with the driver's cache kept on disk.
+
+use crate::gpu::device::{Gpu, failure};
+use crate::gpu::kernels::{Kernel, PUSH_BYTES, checksum};
+use crate::machine::cache;
+use crate::{Error, Result};
+use ash::vk;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+static PIPELINES_CREATED: AtomicU64 = AtomicU64::new(0);
+
+/// Pipelines that this process has created: baking makes them, replaying must not.
+pub fn pipelines_created() -> u64 {
+    PIPELINES_CREATED.load(Ordering::Relaxed)
+}
+
+/// Makes pipelines, each once, and keeps the driver's cache.
+pub struct Pipelines {
+    pub(crate) gpu: Rc<Gpu>,
+    /// The one layout: push constants only.
+    pub layout: vk::PipelineLayout,
+    cache: vk::PipelineCache,
+    made: HashMap<Kernel, vk::Pipeline>,
+    file: Option<PathBuf>,
+}
+
+impl Pipelines {
+    /// Starts from the cache file of this device and driver, if there is one.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub fn new(gpu: &Rc<Gpu>) -> Result<Pipelines> {
+        let file = cache::directory().map(|d| d.join(format!("pipelines-{}.bin", gpu.caps.cache_id)));
+        let data = file.as_ref().and_then(|f| std::fs::read(f).ok()).and_then(unseal).unwrap_or_default();
+        let info = vk::PipelineCacheCreateInfo::default().initial_data(&data);
+        let ranges =
+            [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(PUSH_BYTES as u32)];
+        let layout_info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&ranges);
+        // SAFETY: the device lives as long as `gpu`; all structures live through the calls.
+        unsafe {
+            let cache = gpu.device.create_pipeline_cache(&info, None).map_err(failure("make a pipeline cache"))?;
+            let layout = gpu.device.create_pipeline_layout(&layout_info, None).inspect_err(|_| {
+                gpu.device.destroy_pipeline_cache(cache, None);
+            });
+            let layout = layout.map_err(failure("make a pipeline layout"))?;
+            Ok(Pipelines { gpu: gpu.clone(), layout, cache, made: HashMap::new(), file })
+        }
+    }
+
+    /// The pipelines of `kernels`, each made at its first use. Those that are new are compiled side by side.
+    ///
+    /// # Errors
+    /// Device: the driver cannot compile one.
+    pub fn get(&mut self, kernels: &[Kernel]) -> Result<Vec<vk::Pipeline>> {
+        let mut new: Vec<Kernel> = kernels.iter().copied().filter(|k| !self.made.contains_key(k)).collect();
+        new.sort_unstable();
+        new.dedup();
+        let made = self.compiler().compile_all(&new);
+        // Whatever was made is kept, and destroyed with the others.
+        let mut failed = None;
+        for (kernel, pipeline) in new.into_iter().zip(made) {
+            match pipeline {
+                Ok(pipeline) => drop(self.made.insert(kernel, pipeline)),
+                Err(e) => failed = failed.or(Some(e)),
+            }
+        }
+        match failed {
+            Some(e) => Err(e),
+            None => Ok(kernels.iter().map(|k| self.made[k]).collect()),
+        }
+    }
+
+    fn compiler(&self) -> Compiler<'_> {
+        let (device, caps) = (&self.gpu.device, &self.gpu.caps);
+        let required = caps.subgroup_choice.then_some(caps.subgroup);
+        let flags = self.gpu.pipeline_flags();
+        Compiler { device, cache: self.cache, layout: self.layout, flags, subgroup: caps.subgroup, required }
+    }
+
+    /// Writes the driver's cache to disk, so that the next start compiles nothing. A failure costs only that.
+    pub fn save(&self) {
+        let Some(file) = &self.file else { return };
+        // SAFETY: the cache is alive and not in use.
+        let Ok(data) = (unsafe { self.gpu.device.get_pipeline_cache_data(self.cache) }) else { return };
+        let data = seal(data);
+        if std::fs::read(file).is_ok_and(|old| old == data) {
+            return;
+        }
+        if cache::write(file, &data).is_none() {
+            log::warn!("the pipeline cache {} cannot be written: every start compiles anew", file.display());
+        }
+    }
+}
+
+/// Threads that compile at most: a driver's compiler takes tens of megabytes for each.
+const THREADS: usize = 4;
+
+/// What pipelines are made with.
+struct Compiler<'a> {
+    device: &'a ash::Device,
+    /// Which the driver lets several threads use.
+    cache: vk::PipelineCache,
+    layout: vk::PipelineLayout,
+    flags: vk::PipelineCreateFlags,
+    /// Invocations of a subgroup, and those to ask for where a driver takes wishes.
+    subgroup: u32,
+    required: Option<u32>,
+}
+
+impl Compiler<'_> {
+    /// A pipeline of each kernel, in their order.
+    fn compile_all(&self, kernels: &[Kernel]) -> Vec<Result<vk::Pipeline>> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = processors.min(THREADS).min(kernels.len());
+        if threads <= 1 {
+            return kernels.iter().map(|&k| self.compile(k)).collect();
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let taken = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+            let taken = taken.take_while(|&i| i < kernels.len());
+            taken.map(|i| (i, self.compile(kernels[i]))).collect::<Vec<_>>()
+        };
+        let mut made = std::thread::scope(|scope| {
+            // A system that gives no more threads leaves all of it to this one.
+            let spawn = |_| std::thread::Builder::new().name("compiler".into()).spawn_scoped(scope, work).ok();
+            let others: Vec<_> = (1..threads).filter_map(spawn).collect();
+            let mut made = work();
+            for other in others {
+                // Joined, so that nothing of the driver's runs on when this returns.
+                made.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            made
+        });
+        made.sort_unstable_by_key(|m| m.0);
+        made.into_iter().map(|m| m.1).collect()
+    }
+
+    fn compile(&self, kernel: Kernel) -> Result<vk::Pipeline> {
+        let name = kernel.module.name();
+        let code = ash::util::read_spv(&mut std::io::Cursor::new(kernel.module.spirv()))
+            .map_err(|e| Error::device(format!("the SPIR-V of {name} is damaged: {e}"), "rebuild Kiln"))?;
+        let constants: Vec<u32> = [kernel.workgroup].into_iter().chain(kernel.constants).collect();
+        let entries: Vec<_> = (0..constants.len() as u32)
+            .map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4))
+            .collect();
+        let specialization =
+            vk::SpecializationInfo::default().map_entries(&entries).data(bytemuck::cast_slice(&constants));
+        let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
+            .required_subgroup_size(self.required.unwrap_or_default());
+        let module_info = vk::ShaderModuleCreateInfo::default().code(&code);
+        // SAFETY: the SPIR-V is the checked-in one; everything lives through the calls; the module is destroyed after use.
+        unsafe {
+            let module = self.device.create_shader_module(&module_info, None).map_err(failure("load a shader"))?;
+            let mut stage = vk::PipelineShaderStageCreateInfo::default()
+                .stage(vk::ShaderStageFlags::COMPUTE)
+                .module(module)
+                .name(c"main")
+                .specialization_info(&specialization);
+            if kernel.workgroup.is_multiple_of(self.subgroup) {
+                stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
+            }
+            if self.required.is_some() {
+                stage = stage.push_next(&mut size);
+            }
+            let info = vk::ComputePipelineCreateInfo::default().flags(self.flags).stage(stage).layout(self.layout);
+            let made = self.device.create_compute_pipelines(self.cache, &[info], None);
+            self.device.destroy_shader_module(module, None);
+            PIPELINES_CREATED.fetch_add(1, Ordering::Relaxed);
+            let what = format!("compile the kernel {name}");
+            made.map(|p| p[0]).map_err(|(_, r)| failure(&what)(r))
+        }
+    }
+}
+
+/// Puts a checksum before a driver's cache data: a driver may trust what lies behind a sound header of its own.
+fn seal(data: Vec<u8>) -> Vec<u8> {
+    [&checksum(&data).to_le_bytes(), &data[..]].concat()
+}
+
+/// The data of a sealed cache, if it is whole.
+fn unseal(sealed: Vec<u8>) -> Option<Vec<u8>> {
+    let (sum, data) = sealed.split_first_chunk::<8>()?;
+    (u64::from_le_bytes(*sum) == checksum(data)).then(|| data.to_vec())
+}
+
+impl Drop for Pipelines {
+    fn drop(&mut self) {
+        if self.gpu.hung.get() {
+            return;
+        }
+        // SAFETY: executors wait for the device before they drop their pipelines.
+        unsafe {
+            for &p in self.made.values() {
+                self.gpu.device.destroy_pipeline(p, None);
+            }
+            self.gpu.device.destroy_pipeline_layout(self.layout, None);
+            self.gpu.device.destroy_pipeline_cache(self.cache, None);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Lowering of attention: how heads, rows and keys are divided among workgroups, by shaders/attend.comp or, for prompts, by
+//! matrix units (shaders/attend_matrix.comp).
+
+use crate::gpu::device::units::Units;
+use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::gpu::lower::linear::Form;
+use crate::gpu::lower::matrix::{self, AttendPush};
+use crate::gpu::lower::{Heads, Lowered, Lowering, Order, by_kv};
+use crate::schedule::build::SPLIT_ROWS;
+use crate::schedule::layout::{COUNTER_BYTES, Packed};
+use crate::schedule::step::{KvType, Ring, Rows, Slot};
+
+/// Subgroups of a workgroup: as many keys in flight as its registers hold.
+const SUBGROUPS: u32 = 16;
+/// Query heads of a workgroup at most.
+const GROUP: usize = 4;
+/// Keys of a tile that an invocation has parts of: LOADS of the shader.
+const LOADS: usize = 4;
+/// Bytes of shared memory that the subgroups of a workgroup leave their sums in.
+const FOUND_BYTES: usize = 17 << 10;
+/// Workgroups of a dispatch up to which a row's keys are divided: about a processor's worth each on the largest GPUs; more
+/// would only be more parts to add up.
+const WORKGROUPS: usize = 128;
+/// Parts of one row's keys at most.
+const MAX_SPLITS: usize = 32;
+/// Rows of a prompt from which attention is worth matrix units.
+const MATRIX_QUERIES: usize = 16;
+
+/// The operands of an [`crate::schedule::Op::Attend`].
+pub(crate) struct Attend {
+    pub(crate) q: Slot,
+    pub(crate) ring: Ring,
+    pub(crate) out: Slot,
+    pub(crate) heads: usize,
+    pub(crate) scale: f32,
+    pub(crate) window: Option<usize>,
+}
+
+/// Whether a head's output is whole blocks of 16, so that the attention kernel can write a form by itself.
+pub(crate) fn whole_blocks(head_dim: usize) -> bool {
+    head_dim.is_multiple_of(16)
+}
+
+/// How the kernel for few rows divides its work.
+struct Division {
+    /// Query heads of a workgroup.
+    group: usize,
+    /// Invocations of a workgroup.
+    workgroup: u32,
+    /// Parts of a row's keys at most.
+    splits: usize,
+}
+
+impl Division {
+    fn new(a: &Attend, rows: usize, subgroup: u32) -> Division {
+        let group = a.heads / a.ring.kv_heads;
+        let group = (1..=GROUP).rev().find(|g| group.is_multiple_of(*g)).unwrap_or(1);
+        // Of each head its sums, then the highest score and the weights' sum, four floats at a time.
+        let found = |subgroups: u32| subgroups as usize * group * (a.ring.dim_stride() / 4 + 1) * 16;
+        let mut subgroups = SUBGROUPS;
+        while found(subgroups) > FOUND_BYTES && subgroups > 1 {
+            subgroups /= 2;
+        }
+        let workgroup = subgroups * subgroup;
+        let lanes = (a.ring.dim_stride() / 8).next_power_of_two().min(subgroup as usize);
+        // A part is a workgroup's turn over its keys at least: more parts than that would find nothing to do.
+        let turn = workgroup as usize / lanes * LOADS;
+        let keys = a.window.map_or(a.ring.capacity, |w| w.min(a.ring.capacity));
+        let most = keys.div_ceil(turn).clamp(1, MAX_SPLITS);
+        let alone = rows * a.heads / group;
+        let counted = (alone * 4) as u64 <= COUNTER_BYTES;
+        let splits = if counted { (WORKGROUPS / alone).min(SPLIT_ROWS / rows).clamp(1, most) } else { 1 };
+        Division { group, workgroup, splits }
+    }
+}
+
+impl Lowering<'_> {
+    /// With `prepare`, the norm and RoPE of rows of different sequences and their KV write too.
+    pub(crate) fn attend(&self, a: Attend, prepare: Option<(Heads, Heads, Slot)>, taken: usize) -> Lowered {
+        let state = self.schedule.arena.state;
+        let (form, packed) = match whole_blocks(a.ring.head_dim) {
+            true => self.form(a.out, Rows::Pass),
+            false => (Form::F32, None),
+        };
+        if let (Some(units), Some(p), None) = (self.target.units, packed, prepare) {
+            let fits = form == Form::Half && self.batch.order == Order::Consecutive && a.ring.element == KvType::F16;
+            let dim = a.ring.head_dim;
+            let variants = matrix::attend_variants(units, a.heads, a.ring.kv_heads, dim);
+            if let Some(attend) = variants.first().filter(|_| fits && self.batch.rows >= MATRIX_QUERIES) {
+                return self.attend_matrix(&a, *attend, units, p);
+            }
+        }
+        let rows = self.batch.rows;
+        let Division { group, workgroup, splits } = Division::new(&a, rows, self.target.subgroup);
+        let constants = constants([
+            a.ring.head_dim as u32,
+            group as u32,
+            u32::from(prepare.is_some()),
+            form as u32,
+            self.target.subgroup,
+        ]);
+        let q = prepare.map(|p| p.0);
+        let k = prepare.map(|p| p.1);
+        let push = self
+            .push()
+            .address(self.slot(a.q))
+            .address(k.map_or(0, |k| self.slot(k.x)))
+            .address(prepare.map_or(0, |p| self.slot(p.2)))
+            .address(q.map_or(0, |q| self.vector(q.weight)))
+            .address(k.map_or(0, |k| self.vector(k.weight)))
+            .address(q.map_or(0, |q| self.vector(q.inv_freq)))
+            .address(self.addresses.kv[a.ring.layer])
+            .address(packed.map_or(self.slot(a.out), |p| self.addresses.arena + p.offset))
+            .address(self.addresses.arena + self.schedule.scratch.attend)
+            .word(state.position())
+            .word(state.sequence())
+            .word(a.heads)
+            .word(a.ring.kv_heads)
+            .word(a.q.stride)
+            .word(packed.map_or(a.out.stride, |p| p.stride))
+            .word(a.ring.capacity)
+            .word(a.window.unwrap_or(0))
+            .float(a.scale)
+            .float(q.map_or(0.0, |q| q.eps));
+        let module = by_kv(a.ring.element, Module::AttendF16, Module::AttendF32);
+        let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
+        Lowered { kernel: Kernel { module, workgroup, constants }, push, groups, taken }
+    }
+
+    /// Attention of consecutive rows by matrix units.
+    fn attend_matrix(&self, a: &Attend, attend: matrix::Attend, units: Units, out: Packed) -> Lowered {
+        let state = self.schedule.arena.state;
+        let push = AttendPush {
+            state: self.addresses.arena,
+            q: self.slot(a.q),
+            ring: self.addresses.kv[a.ring.layer],
+            out: self.addresses.arena + out.offset,
+            position: state.position(),
+            sequence: state.sequence(),
+            heads: a.heads,
+            kv_heads: a.ring.kv_heads,
+            group: attend.group,
+            q_stride: a.q.stride,
+            out_stride: out.stride,
+            capacity: a.ring.capacity,
+            window: a.window,
+            scale: a.scale,
+        };
+        let groups = attend.groups(units, self.batch.rows, a.heads);
+        Lowered { kernel: attend.kernel(units), push: push.push(), groups, taken: 1 }
+    }
+}

@@ -1,0 +1,226 @@
+//! Fragments: what an invocation holds of the matrices that its subgroup multiplies. Which elements that are is the device's
+//! choice; where it is a plain one, products make their matrices of weights as loads leave them in registers
+//! (`linear_fragment`).
+
+use crate::gpu::device::units::Units;
+use crate::gpu::kernels::{Constants, Module, constants};
+use crate::gpu::lower::matrix::SHARED_REST;
+
+/// How a workgroup of `linear_fragment` cuts its product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct FragmentTile {
+    /// Rows of x.
+    pub rows: u32,
+    /// Outputs of a subgroup.
+    pub outputs: u32,
+    /// Subgroups that lie beside each other.
+    pub subgroups: u32,
+    /// Steps whose weights are on their way from memory.
+    pub depth: u32,
+    /// How inputs come to the matrix units.
+    pub inputs: Inputs,
+}
+
+/// How inputs come to the matrix units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Inputs {
+    /// As weights do, from memory to registers.
+    Direct {
+        /// Subgroups that share an output, each with its part of the inputs.
+        parts: u32,
+        /// 16-byte loads of a row of weights in a step.
+        span: u32,
+        /// Steps whose inputs are on their way; it divides `depth`, or `depth` it.
+        depth: u32,
+    },
+    /// Through shared memory.
+    Shared {
+        /// Subgroups that divide the rows.
+        row_parts: u32,
+        /// Steps that it holds, one or two; it divides `depth`, or `depth` it.
+        stages: u32,
+    },
+}
+
+impl FragmentTile {
+    const fn direct(rows: u32, outputs: u32, [subgroups, parts]: [u32; 2], span: u32, depths: [u32; 2]) -> Self {
+        let [depth, input_depth] = depths;
+        let inputs = Inputs::Direct { parts, span, depth: input_depth };
+        FragmentTile { rows, outputs, subgroups, depth, inputs }
+    }
+
+    const fn shared(rows: u32, outputs: u32, [subgroups, row_parts]: [u32; 2], depth: u32, stages: u32) -> Self {
+        FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Shared { row_parts, stages } }
+    }
+
+    /// Subgroups that divide the inputs or the rows.
+    fn parts(self) -> u32 {
+        let (Inputs::Direct { parts, .. } | Inputs::Shared { row_parts: parts, .. }) = self.inputs;
+        parts
+    }
+
+    /// Steps of inputs that are held or on their way.
+    const fn input_depth(self) -> u32 {
+        let (Inputs::Direct { depth, .. } | Inputs::Shared { stages: depth, .. }) = self.inputs;
+        depth
+    }
+
+    /// Subgroups of a workgroup.
+    pub fn subgroups(self) -> u32 {
+        self.subgroups * self.parts()
+    }
+
+    /// Rows of a subgroup.
+    fn subgroup_rows(self) -> u32 {
+        match self.inputs {
+            Inputs::Direct { .. } => self.rows,
+            Inputs::Shared { row_parts, .. } => self.rows / row_parts,
+        }
+    }
+
+    /// Loads of a row of weights in a step, where so many invocations share a row.
+    fn span(self, sharers: u32) -> u32 {
+        match self.inputs {
+            Inputs::Direct { span, .. } => span,
+            Inputs::Shared { .. } => (STEP / (sharers * LOAD)).max(1),
+        }
+    }
+
+    /// Inputs of a step of all that share an output, likewise.
+    pub fn inputs(self, sharers: u32) -> u32 {
+        let parts = if let Inputs::Direct { parts, .. } = self.inputs { parts } else { 1 };
+        parts * self.span(sharers) * sharers * LOAD
+    }
+
+    /// Steps that the loop is unrolled to.
+    const fn round(self) -> u32 {
+        if self.depth > self.input_depth() { self.depth } else { self.input_depth() }
+    }
+
+    /// Products of matrices that a subgroup's round of the loop is unrolled to.
+    pub fn unrolled(self, units: Units) -> u32 {
+        let sharers = units.sharers.unwrap_or(1);
+        let step = self.span(sharers) * sharers * LOAD;
+        (self.subgroup_rows() / units.least_n) * (self.outputs / units.m) * (step / units.k) * self.round()
+    }
+
+    /// Bytes of shared memory.
+    fn shared_bytes(self, units: Units, sharers: u32) -> u32 {
+        let step = match self.inputs {
+            Inputs::Direct { .. } => 0,
+            Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(sharers) + 16),
+        };
+        step.max(self.subgroups() * self.outputs * units.least_n * 4) + SHARED_REST
+    }
+
+    /// Whether a device with `units` can run it.
+    pub fn fits(self, units: Units) -> bool {
+        let Some(sharers) = units.sharers else { return false };
+        let workgroup = self.subgroups() * units.subgroup;
+        let shared = matches!(self.inputs, Inputs::Shared { .. });
+        // The weights of a load are those of a whole number of products.
+        LOAD.is_multiple_of(units.k / sharers)
+            && self.subgroup_rows().is_multiple_of(units.least_n)
+            && self.outputs.is_multiple_of(units.m)
+            && workgroup <= units.max_workgroup
+            // Each load of x is of one part of a row.
+            && (!shared || workgroup.is_multiple_of(self.inputs(sharers) / 8))
+            && self.shared_bytes(units, sharers) <= units.shared_bytes
+            && 4 * self.subgroup_rows() * self.outputs / units.subgroup <= units.sum_bytes
+            && self.unrolled(units) <= units.unrolled_steps.saturating_mul(PRODUCTS)
+    }
+
+    /// Module and constants.
+    pub(crate) fn kernel(self, units: Units) -> (Module, Constants) {
+        let sharers = units.sharers.unwrap_or(1);
+        let module = match self.inputs {
+            Inputs::Direct { .. } => Module::LinearFragmentInt8,
+            Inputs::Shared { .. } => Module::LinearFragmentTallInt8,
+        };
+        let constants = constants([
+            self.rows,
+            self.outputs,
+            self.subgroups,
+            self.parts(),
+            self.span(sharers),
+            self.depth,
+            self.input_depth(),
+            0,
+            sharers,
+            units.m,
+            units.least_n,
+            units.k,
+        ]);
+        (module, constants)
+    }
+
+    /// The tile as text.
+    pub fn name(self) -> String {
+        let FragmentTile { rows, outputs, subgroups, depth, inputs } = self;
+        let inputs = match inputs {
+            Inputs::Direct { parts, span, depth } => format!("{parts} parts, span {span}, depth {depth}"),
+            Inputs::Shared { row_parts, stages } => format!("{row_parts} row parts, {stages} stages"),
+        };
+        format!("{rows}x{outputs} x{subgroups} d{depth}, {inputs}")
+    }
+}
+
+/// Weights of a load.
+const LOAD: u32 = 16;
+/// Inputs of a step where they come through shared memory: more only where more are loaded at once.
+const STEP: u32 = 64;
+/// Products that take a CPU driver as long to compile as a step of `linear_matrix`, since their elements are put in one by one.
+const PRODUCTS: u32 = 32;
+
+/// The tiles that measured best on an H200, for few rows and for many. The first of each number of rows is good for any
+/// product.
+#[rustfmt::skip]
+const TILES: &[FragmentTile] = &[
+    FragmentTile::direct(8, 16, [1, 8], 2, [1, 1]),
+    FragmentTile::direct(8, 32, [4, 1], 4, [1, 1]),
+    FragmentTile::direct(8, 64, [2, 2], 2, [1, 1]),
+    FragmentTile::direct(8, 32, [1, 8], 2, [1, 1]),
+    FragmentTile::direct(8, 16, [1, 8], 1, [1, 1]),
+    FragmentTile::direct(8, 16, [1, 4], 2, [1, 1]),
+    FragmentTile::direct(8, 16, [4, 1], 2, [2, 1]),
+    FragmentTile::direct(16, 32, [1, 8], 1, [1, 1]),
+    FragmentTile::direct(16, 32, [2, 2], 1, [1, 1]),
+    FragmentTile::direct(16, 32, [4, 1], 2, [1, 1]),
+    FragmentTile::direct(16, 32, [1, 8], 2, [1, 1]),
+    FragmentTile::direct(16, 32, [1, 4], 2, [1, 1]),
+    FragmentTile::direct(32, 32, [1, 8], 1, [1, 1]),
+    FragmentTile::direct(32, 32, [4, 1], 1, [3, 1]),
+    FragmentTile::direct(32, 64, [4, 1], 1, [2, 2]),
+    FragmentTile::direct(32, 32, [1, 4], 1, [3, 1]),
+    FragmentTile::direct(32, 32, [1, 4], 2, [1, 1]),
+    FragmentTile::direct(64, 32, [1, 8], 1, [1, 1]),
+    FragmentTile::shared(128, 48, [4, 2], 1, 2),
+    FragmentTile::shared(128, 32, [8, 1], 1, 2),
+    FragmentTile::shared(96, 32, [8, 1], 1, 2),
+    FragmentTile::shared(64, 32, [4, 1], 1, 1),
+    FragmentTile::shared(64, 64, [4, 1], 1, 1),
+    FragmentTile::shared(32, 32, [8, 1], 2, 1),
+];
+
+// What the kernel's loop relies on.
+const _: () = {
+    let mut i = 0;
+    while i < TILES.len() {
+        let t = TILES[i];
+        assert!(t.round().is_multiple_of(t.depth) && t.round().is_multiple_of(t.input_depth()));
+        i += 1;
+    }
+};
+
+/// The tiles for passes of `rows` rows: with direct inputs those that waste the fewest rows, with shared ones those of 64 rows
+/// and more, or of all the rows where they are fewer.
+pub(crate) fn tiles(units: Units, rows: usize) -> impl Iterator<Item = FragmentTile> {
+    let rows = rows as u32;
+    let direct = move |t: &&FragmentTile| matches!(t.inputs, Inputs::Direct { .. }) && t.rows >= rows && t.fits(units);
+    let least = TILES.iter().filter(direct).map(|t| t.rows).min();
+    let direct = TILES.iter().filter(direct).filter(move |t| Some(t.rows) == least);
+    let fit = rows.min(64)..=rows.next_power_of_two();
+    let shared =
+        move |t: &&FragmentTile| matches!(t.inputs, Inputs::Shared { .. }) && fit.contains(&t.rows) && t.fits(units);
+    direct.chain(TILES.iter().filter(shared)).copied()
+}

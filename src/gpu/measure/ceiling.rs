@@ -1,0 +1,170 @@
+//! The ceilings: how fast this device reads buffers, and how fast its matrix units multiply, when it does nothing else.
+
+use crate::Result;
+use crate::gpu::device::Gpu;
+use crate::gpu::device::units::Units;
+use crate::gpu::kernels::pipelines::Pipelines;
+use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::gpu::lower::dispatch::{Dispatch, Push};
+use crate::gpu::memory::{Access, Buffer};
+use crate::gpu::queue::Queue;
+use crate::gpu::queue::stamps::StampPool;
+use ash::vk;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const WORKGROUP: u32 = 256;
+/// Enough workgroups to fill any device several times over.
+const MAX_GROUPS: u64 = 8192;
+const REPETITIONS: usize = 5;
+
+/// Bytes from which on what is read is another submit's: on the slowest memory it is made for, half a second.
+const SUBMIT_BYTES: u64 = 32 << 30;
+
+/// Baked command buffers that read buffers whole.
+pub struct Ceiling {
+    parts: Vec<(vk::CommandBuffer, Option<StampPool>)>,
+    bytes: u64,
+    warm_up: Duration,
+}
+
+impl Ceiling {
+    /// Bakes the reads of `buffers`. `sink` is an address that the kernel may write 16 bytes to.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub fn bake(
+        gpu: &Rc<Gpu>,
+        queue: &Queue,
+        pipelines: &mut Pipelines,
+        buffers: &[Buffer],
+        sink: u64,
+    ) -> Result<Ceiling> {
+        let kernel = Kernel { module: Module::Read, workgroup: WORKGROUP, constants: constants([]) };
+        let dispatch = |b: &Buffer| {
+            let words = b.size / 16;
+            let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, MAX_GROUPS) as u32;
+            let push = Push::new().address(b.address).address(sink).word(words as usize);
+            Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false }
+        };
+        let mut bytes = 0;
+        let part_of = |b: &Buffer| {
+            let part = bytes / SUBMIT_BYTES;
+            bytes += b.size;
+            (part, dispatch(b))
+        };
+        let dispatches: Vec<(u64, Dispatch)> = buffers.iter().map(part_of).collect();
+        let bake = |part: &[(u64, Dispatch)]| {
+            let dispatches: Vec<Dispatch> = part.iter().map(|(_, d)| d.clone()).collect();
+            let stamps = StampPool::new(gpu, 1)?;
+            let commands = queue.bake(&[&dispatches], pipelines, None, stamps.as_ref().map(|s| s.span(0)), &[])?;
+            Ok((commands, stamps))
+        };
+        let parts = dispatches.chunk_by(|a, b| a.0 == b.0).map(bake).collect::<Result<_>>()?;
+        Ok(Ceiling { parts, bytes, warm_up: warm_up(gpu) })
+    }
+
+    /// Bytes per second: the best of several reads, by the device's clock where it has one.
+    ///
+    /// # Errors
+    /// Device: the device failed or was lost.
+    pub fn measure(&mut self, queue: &Queue) -> Result<f64> {
+        let (mut best, mut runs, start) = (f64::INFINITY, 0, Instant::now());
+        while runs < REPETITIONS || start.elapsed() < self.warm_up {
+            let mut sum = 0.0;
+            for (commands, stamps) in &mut self.parts {
+                sum += seconds(queue, *commands, stamps.as_mut())?;
+            }
+            best = best.min(sum);
+            runs += 1;
+        }
+        Ok(self.bytes as f64 / best)
+    }
+}
+
+/// How long a device is kept busy before its rate counts as its best: a GPU that was idle takes a while to raise its clocks.
+fn warm_up(gpu: &Gpu) -> Duration {
+    if gpu.caps.kind == vk::PhysicalDeviceType::CPU { Duration::ZERO } else { Duration::from_millis(300) }
+}
+
+/// How long a run of `commands` takes, by the device's clock (span 0 of `stamps`) where it has one.
+fn seconds(queue: &Queue, commands: vk::CommandBuffer, stamps: Option<&mut StampPool>) -> Result<f64> {
+    let start = Instant::now();
+    queue.submit(&[commands], true)?;
+    queue.wait()?;
+    let elapsed = start.elapsed().as_secs_f64();
+    let stamped = match stamps {
+        Some(stamps) => stamps.read()?.sum(),
+        None => elapsed,
+    };
+    // A clock too coarse for so short a run says nothing.
+    Ok(if stamped > 0.0 { stamped } else { elapsed })
+}
+
+/// The read ceiling of a device without a model: over a buffer of `bytes`.
+///
+/// # Errors
+/// Device: the memory cannot be had, or the driver fails.
+pub fn measure_alone(gpu: &Rc<Gpu>, bytes: u64, heap: usize) -> Result<f64> {
+    let queue = Queue::new(gpu)?;
+    let sink = Buffer::new(gpu, 64, heap, Access::Device)?;
+    let buffers = [Buffer::new(gpu, bytes, heap, Access::Device)?];
+    let mut pipelines = Pipelines::new(gpu)?;
+    Ceiling::bake(gpu, &queue, &mut pipelines, &buffers, sink.address)?.measure(&queue)
+}
+
+/// Subgroups of a workgroup, workgroups, and the least time of a run that says something.
+const MATRIX_SUBGROUPS: u32 = 4;
+const MATRIX_GROUPS: u32 = 2048;
+const MATRIX_SECONDS: f64 = 2e-3;
+/// Products that a subgroup makes in a round (shaders/matrix_rate.comp).
+const MATRIX_PRODUCTS: u32 = 16;
+
+/// The kernel of [`measure_matrix_rate`].
+pub fn matrix_rate_kernel(units: Units) -> Kernel {
+    Kernel {
+        module: Module::MatrixRate,
+        workgroup: MATRIX_SUBGROUPS * units.subgroup,
+        constants: constants([units.m, units.n, units.k, MATRIX_SUBGROUPS]),
+    }
+}
+
+/// The matrix units' ceiling: operations (a multiplication and an addition are two) per second of f16 x f16 -> f32 products
+/// out of registers, the best of several runs. `None` without matrix units.
+///
+/// # Errors
+/// Device: the driver refuses or fails.
+pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
+    let Some(units) = gpu.caps.matrix else { return Ok(None) };
+    let queue = Queue::new(gpu)?;
+    let heap = gpu.memory.memory_types[0..gpu.memory.memory_type_count as usize]
+        .iter()
+        .find(|t| t.property_flags.contains(vk::MemoryPropertyFlags::DEVICE_LOCAL))
+        .map_or(0, |t| t.heap_index as usize);
+    let sink = Buffer::new(gpu, 64, heap, Access::Device)?;
+    let mut pipelines = Pipelines::new(gpu)?;
+    let kernel = matrix_rate_kernel(units);
+    let mut stamps = StampPool::new(gpu, 1)?;
+    // A processor has few cores; a GPU must be filled.
+    let groups = if gpu.caps.kind == vk::PhysicalDeviceType::CPU { 8 } else { MATRIX_GROUPS };
+    let mut rounds = 16;
+    loop {
+        let push = Push::new().address(sink.address).word(rounds as usize);
+        let dispatch = Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false };
+        let commands = queue.bake(&[&[dispatch]], &mut pipelines, None, stamps.as_ref().map(|s| s.span(0)), &[])?;
+        let mut best = f64::INFINITY;
+        for _ in 0..REPETITIONS {
+            best = best.min(seconds(&queue, commands, stamps.as_mut())?);
+        }
+        if best >= MATRIX_SECONDS || rounds > 1 << 20 {
+            let start = Instant::now();
+            while start.elapsed() < warm_up(gpu) {
+                best = best.min(seconds(&queue, commands, stamps.as_mut())?);
+            }
+            let product = 2.0 * f64::from(units.m * units.n * units.k);
+            let products = f64::from(groups * MATRIX_SUBGROUPS) * f64::from(rounds * MATRIX_PRODUCTS);
+            return Ok(Some(product * products / best));
+        }
+        rounds *= 4;
+    }
+}

@@ -1,0 +1,111 @@
+//! What things cost on a device that does nothing else: a dispatch, a submit, a byte on its way there.
+
+use crate::gpu::device::Gpu;
+use crate::gpu::kernels::pipelines::Pipelines;
+use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::gpu::lower::dispatch::{Dispatch, Push};
+use crate::gpu::memory::heaps;
+use crate::gpu::memory::{Access, Buffer};
+use crate::gpu::queue::Queue;
+use crate::gpu::queue::stamps::StampPool;
+use crate::{Error, Result};
+use ash::vk;
+use std::rc::Rc;
+use std::time::Instant;
+
+const REPETITIONS: usize = 7;
+/// Dispatches in one submit: enough that the submit itself hardly counts.
+const DISPATCHES: usize = 256;
+
+/// Seconds of each.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Costs {
+    /// A dispatch behind a barrier.
+    pub dispatch: f64,
+    /// A dispatch beside others.
+    pub parallel_dispatch: f64,
+    /// A submit of next to nothing, and the wait for it.
+    pub submit: f64,
+}
+
+/// Measures what a dispatch and a submit cost.
+///
+/// # Errors
+/// Device: the driver refuses or fails.
+pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
+    let queue = Queue::new(gpu)?;
+    let mut pipelines = Pipelines::new(gpu)?;
+    let data = Buffer::new(gpu, 4096, heaps::best_heap(gpu), Access::Device)?;
+    // One workgroup that reads one line: all that is left is the dispatch itself.
+    let dispatch = |barrier| {
+        let push = Push::new().address(data.address).address(data.address).word(1);
+        let kernel = Kernel { module: Module::Read, workgroup: gpu.caps.subgroup.max(32), constants: constants([]) };
+        Dispatch { steps: 0..0, kernel, push, groups: [1, 1, 1], barrier }
+    };
+    let mut time = |count: usize, barrier: bool| -> Result<(f64, f64)> {
+        let dispatches: Vec<Dispatch> = (0..count).map(|_| dispatch(barrier)).collect();
+        let mut stamps = StampPool::new(gpu, 1)?;
+        let span = stamps.as_ref().map(|s| s.span(0));
+        let commands = queue.bake(&[&dispatches], &mut pipelines, None, span, &[])?;
+        let (mut device, mut host) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..REPETITIONS {
+            let start = Instant::now();
+            queue.submit(&[commands], true)?;
+            queue.wait()?;
+            let elapsed = start.elapsed().as_secs_f64();
+            host = host.min(elapsed);
+            device = device.min(match &mut stamps {
+                Some(stamps) => stamps.read()?.sum(),
+                None => elapsed,
+            });
+        }
+        queue.free(&[commands]);
+        Ok((device, host))
+    };
+    let (one, submit) = time(1, true)?;
+    let per_dispatch = |many: f64| ((many - one) / (DISPATCHES - 1) as f64).max(0.0);
+    let (behind, beside) = (time(DISPATCHES, true)?.0, time(DISPATCHES, false)?.0);
+    Ok(Costs { dispatch: per_dispatch(behind), parallel_dispatch: per_dispatch(beside), submit })
+}
+
+/// How bytes get to the device, in bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Transfer {
+    /// Written by one thread straight into the device's memory, where that is mapped.
+    pub mapped: Option<f64>,
+    /// Copied by the device out of memory that the host has written.
+    pub copied: f64,
+}
+
+/// Measures how fast `bytes` get to the device.
+///
+/// # Errors
+/// Device: the memory cannot be had, or the driver fails.
+pub fn measure_transfer(gpu: &Rc<Gpu>, bytes: u64) -> Result<Transfer> {
+    let queue = Queue::new(gpu)?;
+    let mut device = Buffer::new(gpu, bytes, heaps::best_heap(gpu), Access::Device)?;
+    let mut host = Buffer::new(gpu, bytes, heaps::host_heap(gpu)?, Access::Host)?;
+    let source = vec![0x5au8; bytes as usize];
+    let staged = host.bytes_mut().ok_or_else(|| Error::device("host memory is not mapped", "update the driver"))?;
+    staged.copy_from_slice(&source);
+    let region = [vk::BufferCopy::default().size(bytes)];
+    let best = |run: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
+        let mut best = f64::INFINITY;
+        for _ in 0..REPETITIONS {
+            let start = Instant::now();
+            run()?;
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+        Ok(bytes as f64 / best)
+    };
+    let copied = best(&mut || queue.copy(&host, &device, &region))?;
+    let mapped = match device.bytes_mut() {
+        Some(to) => Some(best(&mut || {
+            to.copy_from_slice(&source);
+            std::hint::black_box(&to);
+            Ok(())
+        })?),
+        None => None,
+    };
+    Ok(Transfer { mapped, copied })
+}

@@ -1,0 +1,52 @@
+//! How a subgroup holds matrices: found out by running a small kernel, shaders/fragment.comp.
+
+use crate::gpu::device::Gpu;
+use crate::gpu::device::units::Units;
+use crate::gpu::kernels::pipelines::Pipelines;
+use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::gpu::lower::dispatch::{Dispatch, Push};
+use crate::gpu::memory::{Access, Buffer, heaps};
+use crate::gpu::queue::Queue;
+use crate::{Error, Result};
+use std::rc::Rc;
+
+/// The kernel that finds out how a subgroup holds matrices.
+pub fn kernel(units: Units) -> Kernel {
+    let constants = constants([0, 0, 0, 0, 0, 0, 0, 0, 0, units.m, units.least_n, units.k]);
+    Kernel { module: Module::Fragment, workgroup: units.subgroup, constants }
+}
+
+/// The matrix units with [`Units::sharers`] found out, by a run of shaders/fragment.comp. Where that cannot be run they are as
+/// they were, which the log says: products then go another way.
+///
+/// # Errors
+/// Device: it does not answer.
+pub fn find(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Units> {
+    match run(gpu, queue, pipelines, units) {
+        Ok(sharers) => {
+            log::debug!("invocations that share a row of a matrix: {sharers:?}");
+            Ok(Units { sharers, ..units })
+        }
+        Err(e) if gpu.hung.get() => Err(e),
+        Err(e) => {
+            log::warn!("how subgroups hold matrices is not known: {e}");
+            Ok(units)
+        }
+    }
+}
+
+fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Option<u32>> {
+    let heap = heaps::describe(gpu).heaps.iter().position(|h| h.host_visible);
+    let heap = heap.ok_or_else(|| Error::device("no memory that host and device see", "use `--device cpu`"))?;
+    let mut found = Buffer::new(gpu, 4, heap, Access::Host)?;
+    found.write(|words| words[0] = 0)?;
+    let push = Push::new().address(found.address);
+    let dispatch = Dispatch { steps: 0..0, kernel: kernel(units), push, groups: [1, 1, 1], barrier: false };
+    let commands = queue.bake(&[&[dispatch]], pipelines, None, None, &[])?;
+    queue.submit(&[commands], true)?;
+    queue.wait()?;
+    queue.free(&[commands]);
+    let mut bits = 0;
+    found.write(|words| bits = words[0])?;
+    Ok((bits != 0).then(|| 1 << bits.trailing_zeros()))
+}

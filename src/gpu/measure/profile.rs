@@ -1,0 +1,188 @@
+//! The profile: a pass's dispatches timed one by one, and a segment replayed alone. It bakes command buffers of its own,
+//! on request only, from the same dispatches as the executor's, and frees them again: what decoding replays carries none
+//! of these stamps.
+
+use crate::executor::Timed;
+use crate::gpu::device::Gpu;
+use crate::gpu::kernels::pipelines::Pipelines;
+use crate::gpu::lower::dispatch::Dispatch;
+use crate::gpu::queue::Queue;
+use crate::gpu::queue::record::{Recorder, Relay, barrier};
+use crate::gpu::queue::stamps::{StampPool, Stamps};
+use crate::schedule::Segment;
+use crate::{Error, Result};
+use ash::vk;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What a profile is made from: an executor's own parts.
+pub struct Profiler<'a> {
+    /// The device.
+    pub gpu: &'a Rc<Gpu>,
+    /// Its queue.
+    pub queue: &'a Queue,
+    /// Its pipelines.
+    pub pipelines: &'a mut Pipelines,
+    /// The dispatches of the pass, segment by segment.
+    pub segments: Vec<(Segment, Vec<Dispatch>)>,
+    /// The executor's relay, if it has one.
+    pub relay: Option<Relay>,
+    /// The longest that one submit should keep the device busy.
+    pub submit_budget: Duration,
+}
+
+/// Command buffers that are freed when they go out of scope. Whoever submits them waits first.
+struct Recorded<'a> {
+    queue: &'a Queue,
+    gpu: &'a Gpu,
+    commands: Vec<vk::CommandBuffer>,
+}
+
+impl Drop for Recorded<'_> {
+    fn drop(&mut self) {
+        if self.gpu.hung.get() || self.commands.is_empty() {
+            return;
+        }
+        // An error between submit and wait leaves work under way.
+        // SAFETY: the device is alive; nothing else submits meanwhile.
+        let _ = unsafe { self.gpu.device.device_wait_idle() };
+        self.queue.free(&self.commands);
+    }
+}
+
+impl Profiler<'_> {
+    /// Runs the pass whose step state is in the arena `repetitions` times, each dispatch behind a barrier of its own and
+    /// stamped, and returns every dispatch with the seconds of each run: from the end of the one before it to its own,
+    /// the barrier included, so that they add up to the pass.
+    ///
+    /// # Errors
+    /// Device: it has no timestamps, or it failed.
+    pub fn time_steps(&mut self, repetitions: usize) -> Result<Vec<Timed>> {
+        // A pool a segment: small pools are there on every driver. They outlive the commands that write to them.
+        let mut pools = Vec::new();
+        let mut recorded = Recorded { queue: self.queue, gpu: self.gpu, commands: Vec::new() };
+        for (_, dispatches) in &self.segments {
+            let pool = StampPool::with_stamps(self.gpu, dispatches.len() + 1)?.ok_or_else(no_clock)?;
+            recorded.commands.push(record_stamped(self.queue, self.pipelines, dispatches, pool.queries())?);
+            pools.push(pool);
+        }
+        let timed = |s: &Segment, d: &Dispatch| Timed {
+            segment: *s,
+            steps: d.steps.clone(),
+            kernel: d.kernel.module.name(),
+            variant: variant(d),
+            seconds: Vec::with_capacity(repetitions),
+        };
+        let mut timed: Vec<Timed> = self.segments.iter().flat_map(|(s, ds)| ds.iter().map(|d| timed(s, d))).collect();
+        // The first run warms up.
+        for run in 0..=repetitions {
+            for (i, &commands) in recorded.commands.iter().enumerate() {
+                self.queue.submit(&[commands], i + 1 == self.segments.len())?;
+            }
+            self.queue.wait()?;
+            let mut at = timed.iter_mut();
+            for pool in &mut pools {
+                // The pools' spans and the dispatches stand in the same order.
+                for (seconds, timed) in pool.read_steps()?.zip(&mut at) {
+                    if run > 0 {
+                        timed.seconds.push(seconds);
+                    }
+                }
+            }
+        }
+        Ok(timed)
+    }
+
+    /// Seconds that `replays` runs of one segment take, back to back, by the device's clock.
+    ///
+    /// # Errors
+    /// Device: it has no timestamps, or it failed.
+    pub fn time_segment(&mut self, segment: Segment, replays: usize) -> Result<f64> {
+        let found = self.segments.iter().position(|(s, _)| *s == segment);
+        let dispatches = found.map(|i| self.segments.swap_remove(i).1).unwrap_or_default();
+        // One run says how many fit into a submit, and warms up.
+        let one = self.run_replays(&dispatches, 1, 1)?;
+        let per_submit = (self.submit_budget.as_secs_f64() / one.max(1e-9)) as usize;
+        self.run_replays(&dispatches, replays, per_submit.clamp(1, replays))
+    }
+
+    /// Seconds from the start of the first of `replays` runs to the end of the last, `per_submit` to a submit.
+    fn run_replays(&mut self, dispatches: &[Dispatch], replays: usize, per_submit: usize) -> Result<f64> {
+        let pieces = replays.div_ceil(per_submit);
+        let mut pool = StampPool::new(self.gpu, pieces)?.ok_or_else(no_clock)?;
+        let mut recorded = Recorded { queue: self.queue, gpu: self.gpu, commands: Vec::new() };
+        for i in 0..pieces {
+            let times = per_submit.min(replays - i * per_submit);
+            let commands = record_replays(self.queue, self.pipelines, dispatches, self.relay, times, pool.span(i))?;
+            recorded.commands.push(commands);
+        }
+        for (i, &commands) in recorded.commands.iter().enumerate() {
+            self.queue.submit(&[commands], i + 1 == pieces)?;
+        }
+        self.queue.wait()?;
+        pool.elapsed()
+    }
+}
+
+/// What the same kernel's pipelines and grids differ by.
+fn variant(d: &Dispatch) -> String {
+    format!("workgroup {}, constants {:?}, groups {:?}", d.kernel.workgroup, d.kernel.constants, d.groups)
+}
+
+fn no_clock() -> Error {
+    Error::device("the device's queue has no timestamps to time kernels by", "leave out --kernels and --layer")
+}
+
+/// Dispatches in order, each behind a barrier, with a stamp before the first and after each.
+fn record_stamped(
+    queue: &Queue,
+    pipelines: &mut Pipelines,
+    dispatches: &[Dispatch],
+    stamps: vk::QueryPool,
+) -> Result<vk::CommandBuffer> {
+    use vk::PipelineStageFlags2 as Stage;
+    let handles = pipelines.get(&dispatches.iter().map(|d| d.kernel).collect::<Vec<_>>())?;
+    let layout = pipelines.layout;
+    queue.record(|device, commands| {
+        // SAFETY: the command buffer is being recorded; pipelines, buffers and queries outlive it.
+        unsafe {
+            device.cmd_reset_query_pool(commands, stamps, 0, dispatches.len() as u32 + 1);
+            device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps, 0);
+            let mut recorder = Recorder::new(device, commands, layout, None);
+            for (i, (d, &pipeline)) in dispatches.iter().zip(&handles).enumerate() {
+                recorder.dispatch(d, pipeline, true);
+                device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps, i as u32 + 1);
+            }
+            barrier(device, commands, Stage::COMPUTE_SHADER, Stage::HOST);
+        }
+    })
+}
+
+/// The same dispatches `times` over, with the barriers that the executor's own command buffers have.
+fn record_replays(
+    queue: &Queue,
+    pipelines: &mut Pipelines,
+    dispatches: &[Dispatch],
+    relay: Option<Relay>,
+    times: usize,
+    stamps: Stamps,
+) -> Result<vk::CommandBuffer> {
+    use vk::PipelineStageFlags2 as Stage;
+    let handles = pipelines.get(&dispatches.iter().map(|d| d.kernel).collect::<Vec<_>>())?;
+    let layout = pipelines.layout;
+    queue.record(|device, commands| {
+        // SAFETY: as in `record_stamped`.
+        unsafe {
+            device.cmd_reset_query_pool(commands, stamps.pool, stamps.first, 2);
+            device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps.pool, stamps.first);
+            let mut recorder = Recorder::new(device, commands, layout, relay);
+            for _ in 0..times {
+                for (i, (d, &pipeline)) in dispatches.iter().zip(&handles).enumerate() {
+                    recorder.dispatch(d, pipeline, d.barrier || i == 0);
+                }
+            }
+            barrier(device, commands, Stage::COMPUTE_SHADER, Stage::HOST);
+            device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps.pool, stamps.first + 1);
+        }
+    })
+}

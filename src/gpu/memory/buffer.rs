@@ -1,0 +1,278 @@
+//! Device memory: one buffer per allocation, each with its device address, mapped where the host can see it.
+
+use crate::gpu::device::sharing;
+use crate::gpu::device::{Gpu, failure};
+use crate::gpu::memory::heaps::{Access, memory_type};
+use crate::sys::dma_buf::{self, DmaBuf, Mapping};
+use crate::{Error, Result};
+use ash::vk;
+use std::cell::Cell;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// A buffer with memory of its own.
+pub struct Buffer {
+    gpu: Rc<Gpu>,
+    /// The buffer.
+    pub handle: vk::Buffer,
+    memory: vk::DeviceMemory,
+    /// Bytes.
+    pub size: u64,
+    /// Its device address.
+    pub address: u64,
+    mapped: Option<NonNull<u8>>,
+    /// Whether the host reads it through its caches.
+    pub cached: bool,
+    /// The memory as a dma-buf, where it is one.
+    dma_buf: Option<DmaBuf>,
+    /// The host's view of a dma-buf of another driver's.
+    view: Option<Mapping>,
+    /// Whether the host has said to that other driver that it touches the memory.
+    held: Cell<bool>,
+}
+
+/// Whose memory a buffer has.
+#[derive(Debug)]
+pub enum Backing {
+    /// The driver's.
+    Driver,
+    /// The driver's, exported as a dma-buf.
+    Exported,
+    /// This dma-buf's.
+    Imported(DmaBuf),
+}
+
+impl Buffer {
+    /// Allocates `size` bytes in `heap`.
+    ///
+    /// # Errors
+    /// Device: the driver refuses, or the heap has no memory type that serves.
+    pub fn new(gpu: &Rc<Gpu>, size: u64, heap: usize, access: Access) -> Result<Buffer> {
+        Buffer::backed(gpu, size, heap, access, Backing::Driver)
+    }
+
+    /// As [`Buffer::new`], with memory that other drivers may share. A dma-buf is imported into `heap` if that has a memory
+    /// type for it, else into any.
+    ///
+    /// # Errors
+    /// As [`Buffer::new`]. Device, too: the driver shares no memory in this way, or the dma-buf is too small.
+    pub fn backed(gpu: &Rc<Gpu>, size: u64, heap: usize, access: Access, backing: Backing) -> Result<Buffer> {
+        let mut shared = sharing::buffer_info();
+        let mut info = vk::BufferCreateInfo::default().size(size.max(16)).usage(sharing::USAGE);
+        if !matches!(backing, Backing::Driver) {
+            info = info.push_next(&mut shared);
+        }
+        // SAFETY: the device is alive as long as `gpu`.
+        let handle = unsafe { gpu.device.create_buffer(&info, None) }.map_err(failure("create a buffer"))?;
+        let mut buffer = Buffer {
+            gpu: gpu.clone(),
+            handle,
+            memory: vk::DeviceMemory::null(),
+            size,
+            address: 0,
+            mapped: None,
+            cached: false,
+            dma_buf: None,
+            view: None,
+            held: Cell::new(false),
+        };
+        let index = buffer.allocate(heap, access, &backing)?;
+        buffer.bind()?;
+        match backing {
+            Backing::Imported(dma_buf) => buffer.view(dma_buf)?,
+            Backing::Exported => {
+                buffer.map(index)?;
+                buffer.dma_buf = Some(DmaBuf::from_fd(gpu.dma_bufs()?.export(buffer.memory)?)?);
+            }
+            Backing::Driver => buffer.map(index)?,
+        }
+        Ok(buffer)
+    }
+
+    /// Gives the buffer memory; returns its type.
+    fn allocate(&mut self, heap: usize, access: Access, backing: &Backing) -> Result<u32> {
+        let (gpu, device) = (&self.gpu, &self.gpu.device);
+        // SAFETY: the buffer was just made by this device and is not in use.
+        let needs = unsafe { device.get_buffer_memory_requirements(self.handle) };
+        let index = match backing {
+            Backing::Imported(dma_buf) => {
+                let allowed = needs.memory_type_bits & gpu.dma_bufs()?.memory_types(dma_buf.as_fd())?;
+                memory_type(gpu, heap, allowed, Access::Device).or((allowed != 0).then(|| allowed.trailing_zeros()))
+            }
+            _ => memory_type(gpu, heap, needs.memory_type_bits, access),
+        };
+        let index = index.ok_or_else(|| {
+            Error::device(
+                format!("heap {heap} has no memory type for a buffer"),
+                "update the driver or use `--device cpu`",
+            )
+        })?;
+        let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
+        let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(self.handle);
+        let (mut export, mut import);
+        let mut info = vk::MemoryAllocateInfo::default()
+            .allocation_size(needs.size)
+            .memory_type_index(index)
+            .push_next(&mut flags);
+        match backing {
+            Backing::Driver => {}
+            Backing::Exported => {
+                export = sharing::export_info();
+                info = info.push_next(&mut dedicated).push_next(&mut export);
+            }
+            Backing::Imported(dma_buf) => {
+                check_size(dma_buf.size(), needs.size)?;
+                let own = dma_buf.as_fd().try_clone_to_owned();
+                import = sharing::import_info(own.map_err(|e| no_descriptor(&e))?);
+                info = info.push_next(&mut dedicated).push_next(&mut import);
+            }
+        }
+        // SAFETY: the memory type is one the buffer allows; all structures live through the call.
+        self.memory = unsafe { device.allocate_memory(&info, None) }.map_err(|r| match backing {
+            Backing::Driver => no_memory(needs.size, r),
+            Backing::Exported => failure("allocate memory to export as a dma-buf")(r),
+            Backing::Imported(_) => failure("import a dma-buf")(r),
+        })?;
+        Ok(index)
+    }
+
+    fn bind(&mut self) -> Result<()> {
+        let device = &self.gpu.device;
+        // SAFETY: the memory was allocated for this buffer, and is bound once.
+        unsafe {
+            device.bind_buffer_memory(self.handle, self.memory, 0).map_err(failure("bind memory"))?;
+            self.address =
+                device.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(self.handle));
+        }
+        Ok(())
+    }
+
+    /// Maps memory of the driver's that the host can see.
+    fn map(&mut self, index: u32) -> Result<()> {
+        let properties = self.gpu.memory.memory_types[index as usize].property_flags;
+        self.cached = properties.contains(vk::MemoryPropertyFlags::HOST_CACHED);
+        if properties.contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT) {
+            let (memory, flags) = (self.memory, vk::MemoryMapFlags::empty());
+            // SAFETY: the memory is visible to the host, and mapped whole, once.
+            let at = unsafe { self.gpu.device.map_memory(memory, 0, vk::WHOLE_SIZE, flags) };
+            self.mapped = NonNull::new(at.map_err(failure("map memory"))?.cast());
+        }
+        Ok(())
+    }
+
+    /// Maps a dma-buf through the driver that made it: amdgpu lets an imported one be mapped as its own, and then kills the
+    /// process that reads it.
+    fn view(&mut self, dma_buf: DmaBuf) -> Result<()> {
+        let mut view = dma_buf.map()?;
+        self.mapped = NonNull::new(view.bytes_mut().as_mut_ptr());
+        self.view = Some(view);
+        self.cached = true;
+        self.dma_buf = Some(dma_buf);
+        self.to_host()
+    }
+
+    /// The memory as a dma-buf, where it is one.
+    pub fn dma_buf(&self) -> Option<&DmaBuf> {
+        self.dma_buf.as_ref()
+    }
+
+    /// Before the host touches what the device may have written. Says so to the driver of an imported dma-buf, which may
+    /// have caches to empty; else Vulkan's own barriers have done it.
+    ///
+    /// # Errors
+    /// Device: that driver fails to.
+    pub fn to_host(&self) -> Result<()> {
+        self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
+    }
+
+    /// Before the device touches what the host may have written; see [`Buffer::to_host`].
+    ///
+    /// # Errors
+    /// As [`Buffer::to_host`].
+    pub fn to_device(&self) -> Result<()> {
+        self.hold(false, |d| d.end(dma_buf::Access::ReadWrite))
+    }
+
+    fn hold(&self, held: bool, say: impl FnOnce(&DmaBuf) -> crate::sys::Result<()>) -> Result<()> {
+        let Some(dma_buf) = self.dma_buf.as_ref().filter(|_| self.view.is_some() && self.held.get() != held) else {
+            return Ok(());
+        };
+        match say(dma_buf) {
+            // A memfd has only the host's caches.
+            Err(e) if e.errno == nix::errno::Errno::ENOTTY => {}
+            other => other?,
+        }
+        self.held.set(held);
+        Ok(())
+    }
+
+    /// Writes a buffer that the host maps, as words, while the device does not use it.
+    ///
+    /// # Errors
+    /// Device: it is not mapped, or as [`Buffer::to_host`].
+    pub fn write(&mut self, write: impl FnOnce(&mut [u32])) -> Result<()> {
+        self.to_host()?;
+        let unmapped = || Error::device("the memory is not mapped", "update the driver, or use `--device cpu`");
+        write(bytemuck::cast_slice_mut(self.bytes_mut().ok_or_else(unmapped)?));
+        self.to_device()
+    }
+
+    /// Hides the mapping, as if the host could not see this memory.
+    pub fn hide(&mut self) {
+        self.mapped = None;
+    }
+
+    /// The buffer's bytes, where the host sees them. What the device writes meanwhile shows only after a wait.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        // SAFETY: the mapping covers `size` bytes for the buffer's life. The device writes only between a submit and its
+        // wait, and executors hold no such slice across one.
+        self.mapped.map(|p| unsafe { std::slice::from_raw_parts(p.as_ptr(), self.size as usize) })
+    }
+
+    /// As [`Buffer::bytes`], for writing.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        // SAFETY: as in `bytes`; `&mut self` makes it the only host view.
+        self.mapped.map(|p| unsafe { std::slice::from_raw_parts_mut(p.as_ptr(), self.size as usize) })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.gpu.hung.get() {
+            return;
+        }
+        // SAFETY: executors wait for the device before they drop buffers; freeing memory unmaps it.
+        unsafe {
+            self.gpu.device.destroy_buffer(self.handle, None);
+            self.gpu.device.free_memory(self.memory, None);
+        }
+    }
+}
+
+fn no_descriptor(e: &std::io::Error) -> Error {
+    Error::device(format!("cannot duplicate a dma-buf's descriptor: {e}"), "raise `ulimit -n`")
+}
+
+/// A driver may believe the size that it is told; what lies beyond the dma-buf's end kills the process.
+fn check_size(size: u64, needed: u64) -> Result<()> {
+    match size >= needed {
+        true => Ok(()),
+        false => Err(Error::device(
+            format!("a dma-buf of {size} B was given where {needed} B are needed"),
+            "allocate a larger one",
+        )),
+    }
+}
+
+/// What an allocation that the plan held possible failed for.
+fn no_memory(size: u64, result: vk::Result) -> Error {
+    let size = crate::display::bytes(size);
+    match result {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => Error::refused(
+            format!("the driver has no {size} left, although it said so: {result}"),
+            "close what else uses this device's memory, or use a smaller model or --ctx",
+        ),
+        r => failure(&format!("allocate {size}"))(r),
+    }
+}

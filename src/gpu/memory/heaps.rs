@@ -1,0 +1,124 @@
+//! Heaps: what a device has of memory, and which heap and memory type serve which use.
+
+use crate::gpu::device::Gpu;
+use crate::machine::heaps::{Heap, Memory, Pool, reserve};
+use crate::sys::amdgpu;
+use crate::sys::drm::Node;
+use crate::{Error, Result};
+use ash::vk;
+use std::path::Path;
+
+/// What a buffer's memory must offer beside lying in its heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Only the device needs it; mapped where that costs nothing.
+    Device,
+    /// The host must be able to write and read it.
+    Host,
+}
+
+/// The memory type for a buffer in `heap`: of those that `allowed` (a bit set), the first with the most of what helps.
+pub(crate) fn memory_type(gpu: &Gpu, heap: usize, allowed: u32, access: Access) -> Option<u32> {
+    use vk::MemoryPropertyFlags as F;
+    let mapped = F::HOST_VISIBLE | F::HOST_COHERENT;
+    let types = &gpu.memory.memory_types[..gpu.memory.memory_type_count as usize];
+    let fit = types.iter().enumerate().filter(|(i, t)| {
+        let flags = t.property_flags;
+        t.heap_index as usize == heap
+            && allowed & (1 << i) != 0
+            && !flags.intersects(F::PROTECTED | F::LAZILY_ALLOCATED | F::DEVICE_COHERENT_AMD)
+            && (access == Access::Device || flags.contains(mapped))
+    });
+    let worth = |flags: F| u32::from(flags.contains(mapped)) + u32::from(flags.contains(mapped | F::HOST_CACHED));
+    fit.max_by_key(|(i, t)| (worth(t.property_flags), std::cmp::Reverse(*i))).map(|(i, _)| i as u32)
+}
+
+/// Whether what the host writes to or reads from device memory must pass through a staging buffer: some heap cannot be
+/// mapped, or is mapped without the host's caches.
+pub fn needs_staging(gpu: &Gpu) -> bool {
+    (0..gpu.memory.memory_heap_count as usize).any(|heap| {
+        memory_type(gpu, heap, u32::MAX, Access::Device).is_some_and(|t| {
+            let flags = gpu.memory.memory_types[t as usize].property_flags;
+            !flags.contains(vk::MemoryPropertyFlags::HOST_COHERENT | vk::MemoryPropertyFlags::HOST_CACHED)
+        })
+    })
+}
+
+/// The device's heaps as the plan sees them: what the driver's budget leaves, less what is left to others.
+pub fn describe(gpu: &Gpu) -> Memory {
+    let budgets = gpu.heap_budgets();
+    let (heap_count, system) = (budgets.len(), crate::machine::available_memory());
+    let pool = pool(gpu, system);
+    let types = &gpu.memory.memory_types[..gpu.memory.memory_type_count as usize];
+    let heaps = budgets
+        .into_iter()
+        .enumerate()
+        .map(|(i, budget)| {
+            let device_local = gpu.memory.memory_heaps[i].flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
+            let host_visible = types.iter().any(|t| {
+                t.heap_index as usize == i
+                    && t.property_flags
+                        .contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT)
+            });
+            // What lies in system memory cannot be more than what is free there, which drivers do not tell.
+            let free = match gpu.caps.kind {
+                vk::PhysicalDeviceType::CPU => budget.min(system),
+                vk::PhysicalDeviceType::INTEGRATED_GPU if pool.is_some() => budget,
+                vk::PhysicalDeviceType::INTEGRATED_GPU if !device_local || heap_count == 1 => budget.min(system),
+                _ => budget,
+            };
+            // A pool has its reserve in itself.
+            let reserved = if pool.is_some() { 0 } else { reserve(free) };
+            let kind = if device_local { "device-local" } else { "host" };
+            let name = format!("{kind} heap {i}");
+            Heap { name, available: free - reserved, reserved, device_local, host_visible }
+        })
+        .collect();
+    let unified = gpu.caps.kind != vk::PhysicalDeviceType::DISCRETE_GPU;
+    Memory { device: gpu.caps.name.clone(), heaps, max_allocation: gpu.caps.max_allocation, unified, pool }
+}
+
+/// What amdgpu says of an APU's memory. RADV divides the same bytes into heaps by a rule of its own.
+fn pool(gpu: &Gpu, system: u64) -> Option<Pool> {
+    if gpu.caps.kind != vk::PhysicalDeviceType::INTEGRATED_GPU {
+        return None;
+    }
+    let node = Node::open(Path::new(&format!("/dev/dri/renderD{}", gpu.caps.render_node?))).ok()?;
+    if node.version().ok()?.name != "amdgpu" {
+        return None;
+    }
+    amdgpu::memory(&node).ok().map(|memory| pool_of(&memory, system))
+}
+
+/// The pool of an APU with `system` bytes free in its system memory.
+pub fn pool_of(memory: &amdgpu::Memory, system: u64) -> Pool {
+    let heap = |h: &amdgpu::Heap| h.usable.saturating_sub(h.used);
+    let vram = heap(&memory.vram);
+    Pool {
+        vram: vram - reserve(vram),
+        gtt: memory.gtt.usable,
+        gtt_used: memory.gtt.used,
+        gtt_reserved: 0,
+        system: system - reserve(system),
+    }
+}
+
+/// The largest heap of the device's own memory, else the largest.
+pub fn best_heap(gpu: &Gpu) -> usize {
+    let heaps = &gpu.memory.memory_heaps[..gpu.memory.memory_heap_count as usize];
+    let local = |h: &vk::MemoryHeap| h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
+    (0..heaps.len()).max_by_key(|&i| (local(&heaps[i]), heaps[i].size)).unwrap_or(0)
+}
+
+/// A heap that the host can map, and reads through its caches if there is such a one.
+///
+/// # Errors
+/// Device: there is none.
+pub fn host_heap(gpu: &Gpu) -> Result<usize> {
+    use vk::MemoryPropertyFlags as F;
+    let types = &gpu.memory.memory_types[..gpu.memory.memory_type_count as usize];
+    let mapped = types.iter().filter(|t| t.property_flags.contains(F::HOST_VISIBLE | F::HOST_COHERENT));
+    let best = mapped.max_by_key(|t| t.property_flags.contains(F::HOST_CACHED));
+    best.map(|t| t.heap_index as usize)
+        .ok_or_else(|| Error::device("the device has no memory that the host can map", "update the driver"))
+}

@@ -1,0 +1,8 @@
+//! Device memory: heaps, buffers, and the arena.
+
+pub mod arena;
+pub mod buffer;
+pub mod heaps;
+
+pub use buffer::{Backing, Buffer};
+pub use heaps::Access;

@@ -1,0 +1,197 @@
+//! Explicit fences between the GPU's queue and other devices or the host: sync_files, which drivers hand to each other,
+//! and timelines, which count.
+
+use crate::Result;
+use crate::gpu::device::sync_files::SYNC_FILE;
+use crate::gpu::device::{Gpu, failure};
+use crate::gpu::queue::Queue;
+use crate::sys::fence::SyncFile;
+use ash::vk;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long another device may take where the host waits for it.
+const HOST_WAIT: Duration = Duration::from_secs(20);
+
+/// A semaphore of the driver's, destroyed when dropped.
+struct Semaphore {
+    gpu: Rc<Gpu>,
+    handle: vk::Semaphore,
+}
+
+impl Semaphore {
+    fn new(gpu: &Rc<Gpu>, info: &vk::SemaphoreCreateInfo<'_>) -> Result<Semaphore> {
+        // SAFETY: the device lives as long as `gpu`; the structure is valid for the call.
+        let handle = unsafe { gpu.device.create_semaphore(info, None) }.map_err(failure("create a semaphore"))?;
+        Ok(Semaphore { gpu: gpu.clone(), handle })
+    }
+}
+
+impl Drop for Semaphore {
+    fn drop(&mut self) {
+        if self.gpu.hung.get() {
+            return;
+        }
+        // SAFETY: whoever submits with it waits before it drops it.
+        unsafe { self.gpu.device.destroy_semaphore(self.handle, None) };
+    }
+}
+
+/// Semaphores through which sync_files enter and leave a queue, one submit at a time.
+pub struct Gate {
+    gpu: Rc<Gpu>,
+    incoming: Semaphore,
+    outgoing: Semaphore,
+}
+
+impl Gate {
+    /// For the device's queue.
+    ///
+    /// # Errors
+    /// Device: the driver gives and takes no sync_files.
+    pub fn new(gpu: &Rc<Gpu>) -> Result<Gate> {
+        gpu.sync_files()?;
+        let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(SYNC_FILE);
+        let outgoing = Semaphore::new(gpu, &vk::SemaphoreCreateInfo::default().push_next(&mut export))?;
+        let incoming = Semaphore::new(gpu, &vk::SemaphoreCreateInfo::default())?;
+        Ok(Gate { gpu: gpu.clone(), incoming, outgoing })
+    }
+
+    /// What the next submit must wait for.
+    ///
+    /// # Errors
+    /// Device: the driver does not take the fence.
+    fn take_in(&self, fence: SyncFile) -> Result<vk::Semaphore> {
+        // As with dma-bufs, a driver may close the descriptor of an import that fails: it is not closed again here.
+        let fd = OwnedFd::from(fence).into_raw_fd();
+        let info = vk::ImportSemaphoreFdInfoKHR::default()
+            .semaphore(self.incoming.handle)
+            .flags(vk::SemaphoreImportFlags::TEMPORARY)
+            .handle_type(SYNC_FILE)
+            .fd(fd);
+        // SAFETY: the semaphore is this device's and in no submit; the descriptor is given away.
+        unsafe { self.gpu.sync_files()?.functions.import_semaphore_fd(&info) }.map_err(failure("take in a fence"))?;
+        Ok(self.incoming.handle)
+    }
+
+    /// The fence of the submit that signals `outgoing`, which was made; none where that is done already.
+    fn give_out(&self) -> Result<Option<SyncFile>> {
+        let info = vk::SemaphoreGetFdInfoKHR::default().semaphore(self.outgoing.handle).handle_type(SYNC_FILE);
+        // SAFETY: the semaphore is this device's, and its signal is submitted.
+        let fd =
+            unsafe { self.gpu.sync_files()?.functions.get_semaphore_fd(&info) }.map_err(failure("give out a fence"))?;
+        // SAFETY: a descriptor that is none (-1 for what is done already) is new, and nothing else owns it.
+        Ok((fd >= 0).then(|| SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })))
+    }
+
+    /// Submits baked command buffers behind `after` and `order`'s points. Gives a fence for others that is ready when they
+    /// are done, or none where they are already; [`Queue::wait`] waits for them on the host.
+    ///
+    /// # Errors
+    /// Device: the device was lost, or the driver does not take the fence.
+    pub fn submit(
+        &self,
+        queue: &Queue,
+        commands: &[vk::CommandBuffer],
+        after: Option<SyncFile>,
+        order: Order<'_>,
+    ) -> Result<Option<SyncFile>> {
+        let incoming = match after {
+            // Mesa's driver for the CPU (26.1) takes a fence in and does not wait for it.
+            Some(fence) if self.gpu.caps.kind == vk::PhysicalDeviceType::CPU => {
+                fence.wait(HOST_WAIT)?;
+                None
+            }
+            after => after.map(|fence| self.take_in(fence)).transpose()?,
+        };
+        order.submit_with(queue, commands, incoming, Some(self.outgoing.handle))?;
+        self.give_out()
+    }
+}
+
+/// Points of timelines that a submit keeps to.
+#[derive(Default, Clone, Copy)]
+pub struct Order<'a> {
+    /// It begins when this timeline has reached this value.
+    pub after: Option<(&'a Timeline, u64)>,
+    /// It raises this timeline to this value when it is done.
+    pub then: Option<(&'a Timeline, u64)>,
+}
+
+impl Order<'_> {
+    /// Submits baked command buffers in this order; [`Queue::wait`] waits for them on the host.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn submit(self, queue: &Queue, commands: &[vk::CommandBuffer]) -> Result<()> {
+        self.submit_with(queue, commands, None, None)
+    }
+
+    fn submit_with(
+        self,
+        queue: &Queue,
+        commands: &[vk::CommandBuffer],
+        incoming: Option<vk::Semaphore>,
+        outgoing: Option<vk::Semaphore>,
+    ) -> Result<()> {
+        let point = |(timeline, value): (&Timeline, u64)| (timeline.semaphore.handle, value);
+        let waits: Vec<_> = incoming.map(|s| (s, 0)).into_iter().chain(self.after.map(point)).collect();
+        let signals: Vec<_> = outgoing.map(|s| (s, 0)).into_iter().chain(self.then.map(point)).collect();
+        queue.submit_ordered(commands, &waits, &signals)
+    }
+}
+
+/// A number that only grows: the host and submits raise it, and wait for it to be reached.
+pub struct Timeline {
+    gpu: Rc<Gpu>,
+    semaphore: Semaphore,
+}
+
+impl Timeline {
+    /// At zero.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub fn new(gpu: &Rc<Gpu>) -> Result<Timeline> {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let semaphore = Semaphore::new(gpu, &vk::SemaphoreCreateInfo::default().push_next(&mut kind))?;
+        Ok(Timeline { gpu: gpu.clone(), semaphore })
+    }
+
+    /// Where it stands.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn value(&self) -> Result<u64> {
+        // SAFETY: the semaphore is this device's, and a timeline.
+        unsafe { self.gpu.device.get_semaphore_counter_value(self.semaphore.handle) }
+            .map_err(failure("read a timeline"))
+    }
+
+    /// Raises it to `value`, from the host.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn raise(&self, value: u64) -> Result<()> {
+        let info = vk::SemaphoreSignalInfo::default().semaphore(self.semaphore.handle).value(value);
+        // SAFETY: as in `value`.
+        unsafe { self.gpu.device.signal_semaphore(&info) }.map_err(failure("raise a timeline"))
+    }
+
+    /// Waits, on the host, until it has reached `value`; whether it has after `timeout`.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn wait(&self, value: u64, timeout: Duration) -> Result<bool> {
+        let (semaphores, values) = ([self.semaphore.handle], [value]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        // SAFETY: as in `value`.
+        match unsafe { self.gpu.device.wait_semaphores(&info, nanoseconds) } {
+            Ok(()) => Ok(true),
+            Err(vk::Result::TIMEOUT) => Ok(false),
+            Err(r) => Err(failure("wait for a timeline")(r)),
+        }
+    }
+}

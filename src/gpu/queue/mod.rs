@@ -1,0 +1,313 @@
+//! Baking: dispatches into command buffers, once. What is recorded here is replayed for every token.
+
+pub mod fence;
+pub mod record;
+pub mod stamps;
+pub mod upload;
+
+use crate::gpu::device::{Gpu, failure};
+use crate::gpu::kernels::pipelines::Pipelines;
+use crate::gpu::lower::dispatch::Dispatch;
+use crate::gpu::memory::Buffer;
+use crate::gpu::queue::record::{Recorder, Relay, barrier};
+use crate::gpu::queue::stamps::Stamps;
+use crate::{Error, Result};
+use ash::vk;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+static RECORDINGS: AtomicU64 = AtomicU64::new(0);
+
+/// Command buffers that this process has recorded: baking and uploading record, replaying must not.
+pub fn recordings() -> u64 {
+    RECORDINGS.load(Ordering::Relaxed)
+}
+
+/// How long each submit may take before the device counts as hung. A CPU driver on a small machine may take minutes for a
+/// layer of a large model; a GPU's own lockup timeout is seconds.
+const GPU_DEADLINE: Duration = Duration::from_secs(20);
+const CPU_DEADLINE: Duration = Duration::from_secs(600);
+
+/// Signalled submits that may be under way at a time: one that is waited for, and one behind it.
+const FENCES: usize = 2;
+
+/// The device's queue with a command pool and fences, which are waited for in the order that they were submitted in.
+pub struct Queue {
+    gpu: Rc<Gpu>,
+    pool: vk::CommandPool,
+    fences: [vk::Fence; FENCES],
+    deadline: Duration,
+    /// Submits up to each fence, from the one before it.
+    submits: [Cell<u32>; FENCES],
+    /// Submits behind the last fence.
+    open: Cell<u32>,
+    /// Fences that were submitted, and that were waited for, since the start.
+    signals: Cell<usize>,
+    waits: Cell<usize>,
+}
+
+impl Queue {
+    /// A pool and fences on the device's queue.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub fn new(gpu: &Rc<Gpu>) -> Result<Queue> {
+        let info = vk::CommandPoolCreateInfo::default().queue_family_index(gpu.family);
+        let deadline = match gpu.caps.kind {
+            vk::PhysicalDeviceType::CPU => CPU_DEADLINE,
+            _ => GPU_DEADLINE,
+        };
+        let mut queue = Queue {
+            gpu: gpu.clone(),
+            pool: vk::CommandPool::null(),
+            fences: [vk::Fence::null(); FENCES],
+            deadline,
+            submits: Default::default(),
+            open: Cell::new(0),
+            signals: Cell::new(0),
+            waits: Cell::new(0),
+        };
+        // SAFETY: the device lives as long as `gpu`; what was made when one fails, the queue's drop destroys.
+        unsafe {
+            queue.pool = gpu.device.create_command_pool(&info, None).map_err(failure("create a command pool"))?;
+            for fence in &mut queue.fences {
+                let info = vk::FenceCreateInfo::default();
+                *fence = gpu.device.create_fence(&info, None).map_err(failure("create a fence"))?;
+            }
+        }
+        Ok(queue)
+    }
+
+    /// Records a command buffer of the queue's pool.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub(crate) fn record(&self, what: impl FnOnce(&ash::Device, vk::CommandBuffer)) -> Result<vk::CommandBuffer> {
+        RECORDINGS.fetch_add(1, Ordering::Relaxed);
+        let device = &self.gpu.device;
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(self.pool)
+            .level(vk::CommandBufferLevel::PRIMARY)
+            .command_buffer_count(1);
+        // SAFETY: the pool is this device's and used from one thread (`Queue` is not `Sync`).
+        unsafe {
+            let commands = device.allocate_command_buffers(&info).map_err(failure("allocate a command buffer"))?[0];
+            let begin = vk::CommandBufferBeginInfo::default();
+            device.begin_command_buffer(commands, &begin).map_err(failure("record commands"))?;
+            what(device, commands);
+            device.end_command_buffer(commands).map_err(failure("record commands"))?;
+            Ok(commands)
+        }
+    }
+
+    /// Bakes dispatches, each part behind a barrier, into a command buffer that may be replayed any number of times. It
+    /// waits for what was submitted before it, and the host sees its writes once the fence is waited for. `readback` is
+    /// copied at the end: source, destination, region.
+    ///
+    /// # Errors
+    /// Device: a kernel cannot be compiled, or the driver refuses.
+    pub fn bake(
+        &self,
+        parts: &[&[Dispatch]],
+        pipelines: &mut Pipelines,
+        relay: Option<Relay>,
+        stamps: Option<Stamps>,
+        readback: &[(vk::Buffer, vk::Buffer, vk::BufferCopy)],
+    ) -> Result<vk::CommandBuffer> {
+        let dispatches = || parts.iter().flat_map(|p| p.iter().enumerate()).map(|(i, d)| (d, d.barrier || i == 0));
+        let handles = pipelines.get(&dispatches().map(|(d, _)| d.kernel).collect::<Vec<_>>())?;
+        let layout = pipelines.layout;
+        self.record(|device, commands| {
+            use vk::PipelineStageFlags2 as Stage;
+            // SAFETY: the command buffer is being recorded; pipelines, buffers and queries outlive it.
+            unsafe {
+                if let Some(s) = stamps {
+                    device.cmd_reset_query_pool(commands, s.pool, s.first, 2);
+                    device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, s.pool, s.first);
+                }
+                let mut recorder = Recorder::new(device, commands, layout, relay);
+                for ((d, wait), &pipeline) in dispatches().zip(&handles) {
+                    recorder.dispatch(d, pipeline, wait);
+                }
+                if !readback.is_empty() {
+                    barrier(device, commands, Stage::COMPUTE_SHADER, Stage::TRANSFER);
+                    for (from, to, region) in readback {
+                        device.cmd_copy_buffer(commands, *from, *to, &[*region]);
+                    }
+                }
+                barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::HOST);
+                if let Some(s) = stamps {
+                    device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, s.pool, s.first + 1);
+                }
+            }
+        })
+    }
+
+    /// Submits baked command buffers in order, and signals a fence behind the last where asked to.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn submit(&self, commands: &[vk::CommandBuffer], signal: bool) -> Result<()> {
+        let fence = self.begin(signal)?;
+        let info = [vk::SubmitInfo::default().command_buffers(commands)];
+        // SAFETY: the command buffers are complete, and not pending: each is submitted again only behind a wait for it.
+        unsafe { self.gpu.device.queue_submit(self.gpu.queue, &info, fence) }.map_err(failure("submit work"))?;
+        self.count(signal);
+        Ok(())
+    }
+
+    /// The fence of the next submit, if it is to have one.
+    fn begin(&self, signal: bool) -> Result<vk::Fence> {
+        if self.gpu.hung.get() {
+            return Err(hung(0));
+        }
+        if signal && self.under_way() == FENCES {
+            return Err(Error::device("more passes are under way than can be waited for", "report this"));
+        }
+        Ok(if signal { self.fences[self.signals.get() % FENCES] } else { vk::Fence::null() })
+    }
+
+    /// Counts a submit that succeeded.
+    fn count(&self, signal: bool) {
+        self.open.set(self.open.get() + 1);
+        if signal {
+            self.submits[self.signals.get() % FENCES].set(self.open.take());
+            self.signals.set(self.signals.get() + 1);
+        }
+    }
+
+    /// Fences that were submitted and not waited for.
+    pub fn under_way(&self) -> usize {
+        self.signals.get() - self.waits.get()
+    }
+
+    /// Whether nothing was submitted that was not waited for.
+    pub fn is_idle(&self) -> bool {
+        self.under_way() == 0 && self.open.get() == 0
+    }
+
+    /// Waits for everything that was submitted: with a fence or, where an error came before that, without.
+    ///
+    /// # Errors
+    /// As [`Queue::wait`].
+    pub fn drain(&self) -> Result<()> {
+        while self.under_way() > 0 {
+            self.wait()?;
+        }
+        if self.open.get() > 0 {
+            self.submit(&[], true)?;
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// As [`Queue::submit`], with a fence, behind semaphores and signalling others; each with its value if it is a
+    /// timeline.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub(crate) fn submit_ordered(
+        &self,
+        commands: &[vk::CommandBuffer],
+        waits: &[(vk::Semaphore, u64)],
+        signals: &[(vk::Semaphore, u64)],
+    ) -> Result<()> {
+        let fence = self.begin(true)?;
+        let infos = |semaphores: &[(vk::Semaphore, u64)]| -> Vec<_> {
+            let info = |&(semaphore, value)| {
+                let info = vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value);
+                info.stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
+            };
+            semaphores.iter().map(info).collect()
+        };
+        let (waits, signals) = (infos(waits), infos(signals));
+        let commands: Vec<_> =
+            commands.iter().map(|&c| vk::CommandBufferSubmitInfo::default().command_buffer(c)).collect();
+        let info = [vk::SubmitInfo2::default()
+            .wait_semaphore_infos(&waits)
+            .command_buffer_infos(&commands)
+            .signal_semaphore_infos(&signals)];
+        // SAFETY: as in `submit`; the semaphores are this device's, and their owners keep them until the wait.
+        unsafe { self.gpu.device.queue_submit2(self.gpu.queue, &info, fence) }.map_err(failure("submit work"))?;
+        self.count(true);
+        Ok(())
+    }
+
+    /// Waits for the first fence that was not waited for yet; there must be one.
+    ///
+    /// # Errors
+    /// Device: the device was lost, or did not finish in time, as many deadlines as there were submits.
+    pub fn wait(&self) -> Result<()> {
+        if self.gpu.hung.get() {
+            return Err(hung(0));
+        }
+        let i = self.waits.get() % FENCES;
+        let fences = [self.fences[i]];
+        let deadline = self.deadline * self.submits[i].get();
+        let timeout = deadline.as_nanos() as u64;
+        // SAFETY: the fence is this device's, and a submit that signals it is under way.
+        unsafe {
+            self.gpu.device.wait_for_fences(&fences, true, timeout).map_err(|r| match r {
+                vk::Result::TIMEOUT => {
+                    self.gpu.hung.set(true);
+                    hung(deadline.as_secs())
+                }
+                r => failure("finish its work")(r),
+            })?;
+            self.gpu.device.reset_fences(&fences).map_err(failure("reset a fence"))?;
+        }
+        self.waits.set(self.waits.get() + 1);
+        Ok(())
+    }
+
+    /// Copies between buffers and waits, for uploads.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn copy(&self, from: &Buffer, to: &Buffer, regions: &[vk::BufferCopy]) -> Result<()> {
+        let commands = self.record(|device, commands| {
+            // SAFETY: the regions lie within both buffers, which outlive the wait below.
+            unsafe { device.cmd_copy_buffer(commands, from.handle, to.handle, regions) };
+        })?;
+        self.run_once(commands)
+    }
+
+    /// Submits, waits, and frees a command buffer.
+    fn run_once(&self, commands: vk::CommandBuffer) -> Result<()> {
+        self.submit(&[commands], true)?;
+        self.wait()?;
+        self.free(&[commands]);
+        Ok(())
+    }
+
+    /// Frees command buffers of this queue that have been waited for.
+    pub(crate) fn free(&self, commands: &[vk::CommandBuffer]) {
+        // SAFETY: they are of this pool, the wait for them is over, and their owner gives them up.
+        unsafe { self.gpu.device.free_command_buffers(self.pool, commands) };
+    }
+}
+
+fn hung(seconds: u64) -> Error {
+    Error::device(
+        format!("the GPU hangs: it did not finish within {seconds} s"),
+        "see the kernel's log for a hung ring; `--device cpu` works without the GPU",
+    )
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.gpu.hung.get() {
+            return;
+        }
+        // SAFETY: waits for all work; nothing recorded from this pool is used after it.
+        unsafe {
+            let _ = self.gpu.device.device_wait_idle();
+            for fence in self.fences {
+                self.gpu.device.destroy_fence(fence, None);
+            }
+            self.gpu.device.destroy_command_pool(self.pool, None);
+        }
+    }
+}

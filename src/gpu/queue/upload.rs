@@ -1,0 +1,75 @@
+//! Weights into device memory: written in place where the host maps it, else through one staging buffer.
+
+use crate::executor::weights::{self, Progress};
+use crate::gpu::memory::Buffer;
+use crate::gpu::queue::Queue;
+use crate::model::checkpoint::Checkpoint;
+use crate::schedule::layout::{BufferLayout, Placement};
+use crate::{Error, Result};
+use ash::vk;
+
+/// Bytes of the staging buffer, where the device's own memory cannot be mapped.
+pub const STAGING_BYTES: u64 = 64 << 20;
+
+/// Fills one weight buffer from the checkpoint.
+///
+/// # Errors
+/// Input: a tensor cannot be read. Device: a copy failed.
+pub fn upload(
+    checkpoint: &Checkpoint,
+    layout: &BufferLayout,
+    target: &mut Buffer,
+    staging: Option<&mut Buffer>,
+    queue: &Queue,
+    progress: &Progress,
+) -> Result<()> {
+    if let Some(bytes) = target.bytes_mut() {
+        return weights::fill(checkpoint, layout, bytes, progress);
+    }
+    let staging = staging.ok_or_else(|| Error::device("device memory is not mapped", "report this driver"))?;
+    for placement in &layout.tensors {
+        match *placement {
+            Placement::Vector(id, v) => {
+                stage(staging, target, queue, v.offset, bytemuck::cast_slice(&checkpoint.read_vector(id)?))?;
+            }
+            Placement::Frequencies(rope, v) => {
+                stage(staging, target, queue, v.offset, bytemuck::cast_slice(&rope.inverse_frequencies(v.len)))?;
+            }
+            Placement::Matrix(id, m) => {
+                let (row, scale) = (m.format.row_bytes(m.cols), m.format.scale_bytes());
+                let block = (STAGING_BYTES as usize / 2 / (row + scale)).max(1);
+                for first in (0..m.rows).step_by(block) {
+                    let rows = first..(first + block).min(m.rows);
+                    let (data_len, scale_len) = (rows.len() * row, rows.len() * scale);
+                    let bytes = staging.bytes_mut().ok_or_else(unmapped)?;
+                    let (data, rest) = bytes.split_at_mut(STAGING_BYTES as usize / 2);
+                    let scales = bytemuck::cast_slice_mut(&mut rest[..scale_len]);
+                    let data = &mut data[..data_len];
+                    weights::read_block(checkpoint, id, rows, m.format, data, scales, progress)?;
+                    let mut copies = vec![
+                        vk::BufferCopy::default().dst_offset(m.offset + (first * row) as u64).size(data_len as u64),
+                    ];
+                    if scale > 0 {
+                        copies.push(
+                            vk::BufferCopy::default()
+                                .src_offset(STAGING_BYTES / 2)
+                                .dst_offset(m.scales + (first * scale) as u64)
+                                .size(scale_len as u64),
+                        );
+                    }
+                    queue.copy(staging, target, &copies)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn unmapped() -> Error {
+    Error::device("the staging buffer is not mapped", "update the driver, or use `--device cpu`")
+}
+
+fn stage(staging: &mut Buffer, target: &Buffer, queue: &Queue, offset: u64, data: &[u8]) -> Result<()> {
+    staging.bytes_mut().ok_or_else(unmapped)?[..data.len()].copy_from_slice(data);
+    queue.copy(staging, target, &[vk::BufferCopy::default().dst_offset(offset).size(data.len() as u64)])
+}

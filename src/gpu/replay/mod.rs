@@ -1,0 +1,515 @@
+//! The Vulkan executor: every pass replays command buffers that were baked when the model was loaded. A pass writes the
+//! step state, submits, and waits; nothing is recorded, bound or allocated. Where the caller goes on greedily, the pass that
+//! follows is submitted before the wait: it takes its tokens from the choices of the one before it.
+
+pub mod options;
+mod pace;
+mod passes;
+pub mod results;
+
+use crate::executor::weights::Progress;
+use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
+use crate::gpu::device::Gpu;
+use crate::gpu::kernels::pipelines::Pipelines;
+use crate::gpu::lower::dispatch::Addresses;
+use crate::gpu::lower::linear::Target;
+use crate::gpu::lower::{Batch, lower};
+use crate::gpu::measure::ceiling::Ceiling;
+use crate::gpu::measure::layout;
+use crate::gpu::measure::profile::Profiler;
+use crate::gpu::measure::tuning::Tuner;
+use crate::gpu::memory::arena;
+use crate::gpu::memory::{Access, Buffer};
+use crate::gpu::queue::Queue;
+use crate::gpu::queue::record::Relay;
+use crate::gpu::queue::upload::{self, STAGING_BYTES};
+use crate::gpu::replay::options::Options;
+use crate::gpu::replay::pace::Reach;
+use crate::gpu::replay::passes::{Baking, Passes, Tail};
+use crate::gpu::replay::results::Results;
+use crate::model::checkpoint::Checkpoint;
+use crate::plan::{Plan, Purpose};
+use crate::schedule::layout::StateLayout;
+use crate::schedule::{Schedule, Segment};
+use crate::sys::dma_buf::DmaBuf;
+use crate::{Error, Result};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Rows of a pass that are not divided further, however long they take.
+const LEAST_PREFILL_ROWS: usize = 64;
+
+/// The Vulkan executor.
+pub struct Vulkan {
+    schedule: Schedule,
+    options: Options,
+    target: Target,
+    // Dropped in this order: the queue waits for the device first.
+    queue: Queue,
+    pipelines: Pipelines,
+    passes: Passes,
+    weights: Vec<Buffer>,
+    kv: Vec<Buffer>,
+    arena: Buffer,
+    results: Results,
+    /// Head rows of the last pass whose logits the host can read.
+    fetched: usize,
+    /// Head rows of the last pass.
+    head_rows: usize,
+    /// The read ceiling's command buffers, and its result once it was asked for.
+    ceiling: Ceiling,
+    bytes_per_second: Option<f64>,
+    /// Rows of the last pass.
+    rows: Vec<Row>,
+    /// Kind of the pass that follows it, where that is under way.
+    ahead: Option<usize>,
+    /// Rows of a prompt that keep a layer within the submit budget, as far as is known.
+    prefill_rows: usize,
+    submits: u64,
+    /// Seconds that the device has worked on passes.
+    busy: f64,
+    gpu: Rc<Gpu>,
+}
+
+impl Vulkan {
+    /// Loads weights into the planned memory and bakes every kind of pass.
+    ///
+    /// # Errors
+    /// Input: a tensor cannot be read. Device: the driver refuses or fails.
+    pub fn load(
+        gpu: &Rc<Gpu>,
+        checkpoint: &Checkpoint,
+        schedule: Schedule,
+        plan: &Plan,
+        options: Options,
+        progress: &Progress,
+    ) -> Result<Vulkan> {
+        let queue = Queue::new(gpu)?;
+        let weights = load_weights(gpu, checkpoint, &schedule, plan, options, &queue, progress)?;
+        let kv = plan
+            .regions
+            .iter()
+            .filter(|r| matches!(r.purpose, Purpose::Kv(_)))
+            .map(|r| Buffer::new(gpu, r.bytes, r.heap, Access::Device))
+            .collect::<Result<Vec<_>>>()?;
+        let heap = planned(plan, Purpose::Arena)?;
+        let arena = arena::allocate(gpu, options.arena, schedule.arena.bytes, heap)?;
+        let apart = !arena.cached || options.staged;
+        let results = Results::new(gpu, &schedule, planned(plan, Purpose::Staging)?, apart)?;
+        let mut pipelines = Pipelines::new(gpu)?;
+        let ceiling = Ceiling::bake(gpu, &queue, &mut pipelines, &weights, arena.address)?;
+        let mut vulkan = Vulkan {
+            pipelines,
+            queue,
+            options,
+            target: options.target(gpu),
+            passes: Passes::default(),
+            weights,
+            kv,
+            arena,
+            results,
+            fetched: 0,
+            head_rows: 0,
+            ceiling,
+            bytes_per_second: None,
+            rows: Vec::with_capacity(schedule.extent.max_rows),
+            ahead: None,
+            prefill_rows: schedule.extent.max_rows,
+            submits: 0,
+            busy: 0.0,
+            gpu: gpu.clone(),
+            schedule,
+        };
+        vulkan.bake()?;
+        vulkan.pipelines.save();
+        Ok(vulkan)
+    }
+
+    /// How the executor's dispatches wait for each other, where not by barriers.
+    fn relay(&self) -> Option<Relay> {
+        self.target.relay.then(|| Relay::new(&self.arena, &self.schedule))
+    }
+
+    fn addresses(&self) -> Addresses {
+        Addresses {
+            arena: self.arena.address,
+            weights: self.weights.iter().map(|b| b.address).collect(),
+            kv: self.kv.iter().map(|b| b.address).collect(),
+        }
+    }
+
+    fn bake(&mut self) -> Result<()> {
+        let (addresses, extent) = (self.addresses(), self.schedule.extent);
+        if let Some(units) = self.target.units {
+            self.target.units = Some(layout::find(&self.gpu, &self.queue, &mut self.pipelines, units)?);
+        }
+        if self.options.tunes(&self.target) {
+            let mut tuner = Tuner {
+                gpu: &self.gpu,
+                queue: &self.queue,
+                pipelines: &mut self.pipelines,
+                schedule: &self.schedule,
+                addresses: &addresses,
+                arena: &mut self.arena,
+                submit_budget: self.options.submit_budget,
+                relay: self.options.relay,
+                ready: None,
+                warm: false,
+            };
+            tuner.tune(&mut self.target, passes::tuned(&extent))?;
+        }
+        let relay = self.relay();
+        let mut baking = Baking {
+            gpu: &self.gpu,
+            queue: &self.queue,
+            pipelines: &mut self.pipelines,
+            schedule: &self.schedule,
+            addresses: &addresses,
+            target: &self.target,
+            relay,
+            arena: &self.arena,
+            results: &self.results,
+        };
+        self.passes = baking.bake()?;
+        Ok(())
+    }
+
+    /// The arena as a dma-buf, for the devices that share it, where it is one.
+    pub fn arena(&self) -> Option<&DmaBuf> {
+        self.arena.dma_buf()
+    }
+
+    /// Submits a pass, whole where it is known to keep to the budget, else in pieces that do.
+    fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
+        let k = &self.passes.kinds[kind];
+        let per_submit = k.per_submit(&self.rows);
+        if k.is_whole(&self.rows) {
+            self.submits += 1;
+            return self.queue.submit(&k.whole[Tail::of(head) as usize].commands, true);
+        }
+        let pieces = k.segments.commands.len().div_ceil(per_submit);
+        for (i, piece) in k.segments.commands.chunks(per_submit).enumerate() {
+            self.queue.submit(piece, head.is_none() && i + 1 == pieces)?;
+        }
+        self.submits += pieces as u64;
+        head.map_or(Ok(()), |head| self.submit_head(head))
+    }
+
+    fn submit_head(&mut self, head: HeadRows) -> Result<()> {
+        self.submits += 1;
+        self.queue.submit(&self.passes.head(head).commands, true)
+    }
+
+    /// Runs a pass, or waits for it if it is the one under way; with `on`, the one that follows is submitted before the wait.
+    fn run(&mut self, rows: &[Row], head: Option<HeadRows>, on: bool) -> Result<()> {
+        let foreseen = self.ahead.filter(|_| self.foresees(rows, head));
+        let kind = match foreseen {
+            Some(kind) => {
+                self.ahead = None;
+                self.rows.copy_from_slice(rows);
+                self.results.slot = 1 - self.results.slot;
+                kind
+            }
+            None => {
+                let kind = self.begin(rows, head)?;
+                self.submit(kind, head)?;
+                kind
+            }
+        };
+        if on {
+            self.submit_ahead(kind)?;
+        }
+        self.queue.wait()?;
+        self.check_order()?;
+        crate::diagnose::status::count_pass(rows.len(), head);
+        self.measure(kind, head, foreseen.is_some())
+    }
+
+    /// Whether the pass under way is the one that these rows ask for.
+    fn foresees(&self, rows: &[Row], head: Option<HeadRows>) -> bool {
+        let follows = |(i, (was, is)): (usize, (&Row, &Row))| {
+            (is.token, is.position, is.sequence) == (self.results.next(i), was.position + 1, was.sequence)
+        };
+        head == Some(all_rows(rows))
+            && rows.len() == self.rows.len()
+            && self.rows.iter().zip(rows).enumerate().all(follows)
+    }
+
+    /// Submits the pass that follows the last one, if one can: it takes the other slot of results.
+    fn submit_ahead(&mut self, kind: usize) -> Result<()> {
+        let k = &self.passes.kinds[kind];
+        let room = self.rows.iter().all(|r| (r.position as usize) + 1 < self.schedule.extent.context);
+        if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.rows) && room) {
+            self.queue.submit(&following[1 - self.results.slot].commands, true)?;
+            self.submits += 1;
+            self.ahead = Some(kind);
+        }
+        Ok(())
+    }
+
+    /// Waits for what is still under way: a pass that was submitted ahead and is not wanted, or what an error left. Then the
+    /// arena no longer holds what the last pass left there.
+    fn settle(&mut self) -> Result<()> {
+        if self.queue.is_idle() {
+            return Ok(());
+        }
+        self.queue.drain()?;
+        self.rows.clear();
+        (self.head_rows, self.fetched) = (0, 0);
+        if let Some(kind) = self.ahead.take()
+            && let Some(following) = &mut self.passes.kinds[kind].following
+        {
+            self.busy += following[1 - self.results.slot].seconds()?.map_or(0.0, |(_, sum)| sum);
+        }
+        Ok(())
+    }
+
+    /// Takes a pass's times and sets how many segments fit the budget from the slowest of them.
+    fn measure(&mut self, kind: usize, head: Option<HeadRows>, followed: bool) -> Result<()> {
+        let budget = self.options.submit_budget.as_secs_f64();
+        let slot = self.results.slot;
+        let (rows, pass) = (self.rows.len(), Reach::of(&self.rows));
+        let k = &mut self.passes.kinds[kind];
+        // A pass that followed was whole when it was submitted, whatever was found since.
+        let (segments, whole) = (k.segments.commands.len(), followed || k.is_whole(&self.rows));
+        let stamped = match &mut k.following {
+            Some(following) if followed => &mut following[slot],
+            _ if whole => &mut k.whole[Tail::of(head) as usize],
+            _ => &mut k.segments,
+        };
+        let Some((slowest, sum)) = stamped.seconds()? else { return Ok(()) };
+        self.busy += sum;
+        if !whole && let Some(head) = head {
+            self.measure_head(head)?;
+        }
+        let slowest = if whole { sum / segments as f64 } else { slowest }.max(1e-9);
+        let fits = if whole && sum <= budget { segments } else { (budget / slowest) as usize };
+        self.passes.kinds[kind].pace.learn(pass, fits.clamp(1, segments));
+        // A layer is not cut, but its rows are: the deeper the context, the longer each takes.
+        if slowest > budget / 2.0 && rows > LEAST_PREFILL_ROWS && rows >= self.prefill_rows {
+            self.prefill_rows = (rows / 2).max(LEAST_PREFILL_ROWS);
+            log::info!("a layer of {rows} rows took {slowest:.2} s: {} at a time from now on", self.prefill_rows);
+        }
+        Ok(())
+    }
+
+    /// Adds the time of a head that was submitted by itself to what the device was busy.
+    fn measure_head(&mut self, head: HeadRows) -> Result<()> {
+        self.busy += self.passes.head(head).seconds()?.map_or(0.0, |(_, sum)| sum);
+        Ok(())
+    }
+
+    /// What times the kernels of a pass whose step state has been written.
+    fn profiler(&mut self, kind: usize, head: HeadRows) -> Profiler<'_> {
+        let addresses = self.addresses();
+        let batch = self.passes.kinds[kind].batch;
+        let head_rows = if head.count == 1 { 1 } else { batch.rows.min(batch.head_rows) };
+        let batch = Batch { head_rows, ..batch };
+        let lowered = |s| (s, lower(&self.schedule, s, batch, &self.target, &addresses));
+        let segments = self.schedule.segments().map(lowered).collect();
+        Profiler {
+            relay: self.relay(),
+            submit_budget: self.options.submit_budget,
+            gpu: &self.gpu,
+            queue: &self.queue,
+            pipelines: &mut self.pipelines,
+            segments,
+        }
+    }
+
+    fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
+        executor::check_pass(&self.schedule, rows, head)?;
+        let kind = self.passes.kind_for(rows)?;
+        self.settle()?;
+        self.rows.clear();
+        self.rows.extend_from_slice(rows);
+        self.new_head(head);
+        let layout = self.schedule.arena.state;
+        self.arena.write(|words| executor::write_pass(words, layout, rows, head))?;
+        Ok(kind)
+    }
+
+    /// Logits of an earlier head are gone.
+    fn new_head(&mut self, head: Option<HeadRows>) {
+        self.head_rows = head.map_or(0, |h| h.count);
+        self.results.slot = 0;
+        self.fetched = if self.results.are_apart() { 0 } else { self.head_rows };
+    }
+
+    /// Refuses a pass in which a relayed dispatch waited in vain, or one without a head before it.
+    fn check_order(&mut self) -> Result<()> {
+        // Heads copy this with the choices; it stays until then.
+        if self.head_rows == 0 || !self.target.relay || !self.results.is_stalled() {
+            return Ok(());
+        }
+        self.settle()?;
+        self.arena.write(|words| words[StateLayout::STALLED] = 0)?;
+        Err(Error::device(
+            "the GPU did not start dispatches in the order that they were given in",
+            "report this, with the driver's name and version",
+        ))
+    }
+
+    /// Refuses to look behind a pass while the next one is under way.
+    fn check_last(&self) -> Result<()> {
+        match self.ahead {
+            Some(_) => Err(Error::failed("the pass after the one that is asked about has begun", "report this")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Every row's logits.
+fn all_rows(rows: &[Row]) -> HeadRows {
+    HeadRows { first: 0, count: rows.len() }
+}
+
+fn planned(plan: &Plan, purpose: Purpose) -> Result<usize> {
+    plan.heap(purpose).ok_or_else(|| Error::device(format!("the plan has no {}", purpose.kind()), "report this"))
+}
+
+fn load_weights(
+    gpu: &Rc<Gpu>,
+    checkpoint: &Checkpoint,
+    schedule: &Schedule,
+    plan: &Plan,
+    options: Options,
+    queue: &Queue,
+    progress: &Progress,
+) -> Result<Vec<Buffer>> {
+    let mut staging = None;
+    let mut buffers = Vec::with_capacity(schedule.weights.buffers.len());
+    for layout in &schedule.weights.buffers {
+        let heap = planned(plan, Purpose::Weights(layout.buffer))?;
+        let mut buffer = Buffer::new(gpu, layout.bytes, heap, Access::Device)?;
+        if options.staged {
+            buffer.hide();
+        }
+        if buffer.bytes().is_none() && staging.is_none() {
+            staging = Some(Buffer::new(gpu, STAGING_BYTES, planned(plan, Purpose::Staging)?, Access::Host)?);
+        }
+        upload::upload(checkpoint, layout, &mut buffer, staging.as_mut(), queue, progress)?;
+        buffers.push(buffer);
+    }
+    Ok(buffers)
+}
+
+impl Executor for Vulkan {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn device(&self) -> &str {
+        &self.gpu.caps.name
+    }
+
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        self.run(rows, head, false)
+    }
+
+    fn forward_on(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
+        self.run(rows, Some(head), head == all_rows(rows))
+    }
+
+    fn project(&mut self, head: HeadRows) -> Result<()> {
+        executor::check_head(&self.schedule, self.rows.len(), head)?;
+        self.check_last()?;
+        self.new_head(Some(head));
+        self.arena.write(|words| executor::write_head(words, head))?;
+        self.submit_head(head)?;
+        self.queue.wait()?;
+        self.check_order()?;
+        self.measure_head(head)
+    }
+
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
+        let kind = self.begin(rows, head)?;
+        for (i, segment) in self.schedule.segments().enumerate() {
+            self.arena.to_device()?;
+            match segment {
+                Segment::Head => match head {
+                    Some(head) => self.submit_head(head)?,
+                    None => break,
+                },
+                _ => self.queue.submit(&self.passes.kinds[kind].segments.commands[i..=i], true)?,
+            }
+            self.queue.wait()?;
+            self.arena.to_host()?;
+            let arena = bytemuck::cast_slice(self.arena.bytes().unwrap_or_default());
+            watch(segment, executor::watched_row(&self.schedule, arena, segment, rows.len()));
+        }
+        self.check_order()
+    }
+
+    fn next(&self, row: usize) -> u32 {
+        self.results.next(row)
+    }
+
+    fn is_finite(&self, row: usize) -> bool {
+        self.results.is_finite(row)
+    }
+
+    fn logits(&mut self, row: usize) -> Result<&[f32]> {
+        executor::check_logits(row, self.head_rows)?;
+        self.check_last()?;
+        match self.passes.fetch(self.head_rows).filter(|_| self.fetched <= row) {
+            Some(fetch) => {
+                self.arena.to_device()?;
+                self.queue.submit(&[fetch], true)?;
+                self.queue.wait()?;
+                self.fetched = self.head_rows;
+            }
+            None => self.arena.to_host()?,
+        }
+        Ok(self.results.logits(&self.arena, &self.schedule, row))
+    }
+
+    fn prefill_rows(&self) -> usize {
+        self.prefill_rows
+    }
+
+    fn submits(&self) -> u64 {
+        self.submits
+    }
+
+    fn busy(&self) -> Duration {
+        Duration::from_secs_f64(self.busy)
+    }
+
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+        let kind = self.begin(rows, Some(head))?;
+        self.profiler(kind, head).time_steps(repetitions)
+    }
+
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
+        let kind = self.begin(rows, Some(head))?;
+        self.profiler(kind, head).time_segment(segment, replays)
+    }
+
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
+        self.settle()?;
+        let i = executor::segment_buffer(&self.schedule, segment);
+        Ceiling::bake(&self.gpu, &self.queue, &mut self.pipelines, &self.weights[i..=i], self.arena.address)?
+            .measure(&self.queue)
+    }
+
+    fn measure_read_ceiling(&mut self) -> Result<f64> {
+        if let Some(rate) = self.bytes_per_second {
+            return Ok(rate);
+        }
+        self.settle()?;
+        let rate = self.ceiling.measure(&self.queue)?;
+        self.bytes_per_second = Some(rate);
+        Ok(rate)
+    }
+}
+
+impl Drop for Vulkan {
+    fn drop(&mut self) {
+        if self.gpu.hung.get() {
+            return;
+        }
+        // SAFETY: waits for the device before anything that it may use is destroyed.
+        let _ = unsafe { self.gpu.device.device_wait_idle() };
+    }
+}

@@ -1,0 +1,241 @@
+//! Passes: the command buffers of every kind of pass, baked when the model is loaded, and which of them a pass replays.
+
+use crate::executor::{HeadRows, Row};
+use crate::gpu::device::Gpu;
+use crate::gpu::kernels::pipelines::Pipelines;
+use crate::gpu::lower::dispatch::{Addresses, Dispatch};
+use crate::gpu::lower::linear::Target;
+use crate::gpu::lower::{Batch, Order, Tokens, lower};
+use crate::gpu::memory::Buffer;
+use crate::gpu::queue::Queue;
+use crate::gpu::queue::record::Relay;
+use crate::gpu::queue::stamps::StampPool;
+use crate::gpu::replay::pace::{Pace, Reach};
+use crate::gpu::replay::results::{Copy, Results, SLOTS};
+use crate::schedule::{Extent, Schedule, Segment};
+use crate::{Error, Result};
+use ash::vk;
+use std::rc::Rc;
+
+/// What of a pass one submit runs behind the layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// Nothing.
+    None,
+    /// The head for one row.
+    One,
+    /// The head for as many rows as the schedule has.
+    All,
+}
+
+const TAILS: [Tail; 3] = [Tail::None, Tail::One, Tail::All];
+
+impl Tail {
+    /// The one that makes these rows of logits.
+    pub(crate) fn of(head: Option<HeadRows>) -> Tail {
+        match head {
+            None => Tail::None,
+            Some(h) if h.count > 1 => Tail::All,
+            Some(_) => Tail::One,
+        }
+    }
+}
+
+/// Command buffers with the stamps of their spans.
+#[derive(Default)]
+pub(crate) struct Stamped {
+    pub commands: Vec<vk::CommandBuffer>,
+    stamps: Option<StampPool>,
+}
+
+impl Stamped {
+    /// The slowest span's seconds and all spans', once they were waited for; `None` without a clock.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub(crate) fn seconds(&mut self) -> Result<Option<(f64, f64)>> {
+        let Some(stamps) = &mut self.stamps else { return Ok(None) };
+        Ok(Some(stamps.read()?.fold((0.0, 0.0), |(slowest, sum), s| (s.max(slowest), s + sum))))
+    }
+}
+
+/// The command buffers of one kind of pass.
+pub(crate) struct Kind {
+    pub batch: Batch,
+    /// A whole pass in one command buffer, for each tail: what is replayed where it keeps to the submit budget.
+    pub whole: [Stamped; 3],
+    /// The pass that follows one of this kind without the host between them, with the widest tail, for each slot of results;
+    /// only where every row of the one before has a choice.
+    pub following: Option<[Stamped; SLOTS]>,
+    /// Embed, then each layer: the pass in pieces, until its time is known or where it is past the budget.
+    pub segments: Stamped,
+    pub pace: Pace,
+}
+
+impl Kind {
+    /// Segments that go into one submit of a pass of these rows.
+    pub(crate) fn per_submit(&self, rows: &[Row]) -> usize {
+        if self.pace.covers(Reach::of(rows)) { self.pace.per_submit } else { 1 }
+    }
+
+    /// Whether a pass of these rows is one submit.
+    pub(crate) fn is_whole(&self, rows: &[Row]) -> bool {
+        self.per_submit(rows) >= self.segments.commands.len()
+    }
+}
+
+/// Everything that is replayed.
+#[derive(Default)]
+pub(crate) struct Passes {
+    pub kinds: Vec<Kind>,
+    /// The head for one row, and for `head_rows`.
+    heads: [Stamped; 2],
+    /// Copies of the logits to where the host reads them, for one row, and for `head_rows`; none where it reads the arena.
+    fetches: [Option<vk::CommandBuffer>; 2],
+}
+
+impl Passes {
+    /// Index of the smallest kind that holds these rows.
+    ///
+    /// # Errors
+    /// Input: there is none.
+    pub(crate) fn kind_for(&self, rows: &[Row]) -> Result<usize> {
+        let fits = |k: &Kind| k.batch.rows >= rows.len() && k.batch.order.holds(rows);
+        let fit = (0..self.kinds.len()).filter(|&i| fits(&self.kinds[i]));
+        // Of the same size, the one that says most of its rows.
+        let smallest = fit.min_by_key(|&i| (self.kinds[i].batch.rows, self.kinds[i].batch.order == Order::Mixed));
+        smallest.ok_or_else(|| {
+            let what = "rows of one sequence that do not follow each other, in an executor for one sequence";
+            Error::input(what, "give them in passes of their own, or load for several sequences")
+        })
+    }
+
+    /// The head alone.
+    pub(crate) fn head(&mut self, head: HeadRows) -> &mut Stamped {
+        &mut self.heads[usize::from(head.count > 1)]
+    }
+
+    /// What fetches the logits of that many rows.
+    pub(crate) fn fetch(&self, rows: usize) -> Option<vk::CommandBuffer> {
+        self.fetches[usize::from(rows > 1)]
+    }
+}
+
+/// The kinds of passes worth baking: a row; prompts, by powers of eight; batches, by powers of two; the largest pass.
+pub(crate) fn batches(e: &Extent) -> Vec<Batch> {
+    let prompts =
+        [1, 8, 64].into_iter().filter(|&n| n < e.max_rows).chain([e.max_rows]).map(|n| (n, Order::Consecutive));
+    let powers = (1..).map(|i| 1usize << i).take_while(|&n| n < e.sequences);
+    let batches = powers.chain([e.sequences]).filter(|_| e.sequences > 1).map(|n| (n, Order::Apart));
+    let any = [(e.max_rows, Order::Mixed)].into_iter().filter(|_| e.sequences > 1);
+    let batch = |(rows, order)| Batch { rows, head_rows: e.head_rows, order, tokens: Tokens::Given };
+    prompts.chain(batches).chain(any).map(batch).collect()
+}
+
+/// Those whose kernels are measured: passes of a row, batches, and the largest prompt.
+pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = Batch> {
+    let most = e.max_rows;
+    let counts =
+        move |b: &Batch| b.rows == 1 || b.order == Order::Apart || b.order == Order::Consecutive && b.rows == most;
+    batches(e).into_iter().filter(counts).map(|b| Batch { head_rows: b.rows.min(b.head_rows), ..b })
+}
+
+/// What passes are baked from.
+pub(crate) struct Baking<'a> {
+    pub gpu: &'a Rc<Gpu>,
+    pub queue: &'a Queue,
+    pub pipelines: &'a mut Pipelines,
+    pub schedule: &'a Schedule,
+    pub addresses: &'a Addresses,
+    pub target: &'a Target,
+    pub relay: Option<Relay>,
+    pub arena: &'a Buffer,
+    pub results: &'a Results,
+}
+
+impl Baking<'_> {
+    /// Bakes every kind of pass.
+    ///
+    /// # Errors
+    /// Device: a kernel cannot be compiled, or the driver refuses.
+    pub(crate) fn bake(&mut self) -> Result<Passes> {
+        let extent = &self.schedule.extent;
+        let mut passes = Passes::default();
+        for batch in batches(extent) {
+            passes.kinds.push(self.kind(batch)?);
+        }
+        for (i, rows) in [1, extent.head_rows].into_iter().enumerate() {
+            let head = self.head(rows);
+            passes.heads[i] = self.commands(&[&head], &[self.choices(0)])?;
+            let logits = self.results.logits_copy(self.arena, self.schedule, rows);
+            let fetch = |copy| self.queue.bake(&[], self.pipelines, None, None, &[copy]);
+            passes.fetches[i] = logits.map(fetch).transpose()?;
+        }
+        Ok(passes)
+    }
+
+    fn kind(&mut self, batch: Batch) -> Result<Kind> {
+        // No more rows of logits than the pass has rows.
+        let most = batch.rows.min(batch.head_rows);
+        let layers = self.schedule.segments().filter(|s| matches!(s, Segment::Layer(_)));
+        let layers: Vec<_> = layers.map(|s| self.lower(s, batch)).collect();
+        let heads = [Vec::new(), self.head(1), self.head(most)];
+        let embed = |tokens| Batch { tokens, ..batch };
+        let given = self.lower(Segment::Embed, embed(Tokens::Given));
+        let mut whole = [Stamped::default(), Stamped::default(), Stamped::default()];
+        for (tail, stamped) in TAILS.into_iter().zip(&mut whole) {
+            // Of one row, `Tail::All` is never asked for.
+            if tail != Tail::All || most > 1 {
+                let copies = [self.choices(0)];
+                let copies = if tail == Tail::None { &[][..] } else { &copies };
+                *stamped = self.commands(&whole_pass(&given, &layers, &heads[tail as usize]), copies)?;
+            }
+        }
+        let follows = most == batch.rows && (batch.rows == 1 || batch.order == Order::Apart);
+        let following = follows.then(|| {
+            let chosen = self.lower(Segment::Embed, embed(Tokens::Chosen));
+            let parts = whole_pass(&chosen, &layers, &heads[Tail::All as usize]);
+            Ok::<_, Error>([self.commands(&parts, &[self.choices(0)])?, self.commands(&parts, &[self.choices(1)])?])
+        });
+        let segments = self.pieces(&whole_pass(&given, &layers, &[]))?;
+        Ok(Kind { batch, whole, following: following.transpose()?, segments, pace: Pace::default() })
+    }
+
+    fn lower(&self, segment: Segment, batch: Batch) -> Vec<Dispatch> {
+        lower(self.schedule, segment, batch, self.target, self.addresses)
+    }
+
+    fn head(&self, rows: usize) -> Vec<Dispatch> {
+        let batch = Batch { rows: 1, head_rows: rows, order: Order::Consecutive, tokens: Tokens::Given };
+        self.lower(Segment::Head, batch)
+    }
+
+    fn choices(&self, slot: usize) -> Copy {
+        self.results.choices_copy(self.arena, self.schedule, slot)
+    }
+
+    /// All parts in one command buffer and one span.
+    fn commands(&mut self, parts: &[&[Dispatch]], copies: &[Copy]) -> Result<Stamped> {
+        let stamps = StampPool::new(self.gpu, 1)?;
+        let span = stamps.as_ref().map(|s| s.span(0));
+        let commands = vec![self.queue.bake(parts, self.pipelines, self.relay, span, copies)?];
+        Ok(Stamped { commands, stamps })
+    }
+
+    /// Each part in a command buffer and a span of its own.
+    fn pieces(&mut self, parts: &[&[Dispatch]]) -> Result<Stamped> {
+        let stamps = StampPool::new(self.gpu, parts.len())?;
+        let mut commands = Vec::with_capacity(parts.len());
+        for (i, part) in parts.iter().enumerate() {
+            let span = stamps.as_ref().map(|s| s.span(i));
+            commands.push(self.queue.bake(&[part], self.pipelines, self.relay, span, &[])?);
+        }
+        Ok(Stamped { commands, stamps })
+    }
+}
+
+/// The parts of a pass; `head` may be empty.
+fn whole_pass<'a>(embed: &'a [Dispatch], layers: &'a [Vec<Dispatch>], head: &'a [Dispatch]) -> Vec<&'a [Dispatch]> {
+    let head = (!head.is_empty()).then_some(head);
+    [embed].into_iter().chain(layers.iter().map(Vec::as_slice)).chain(head).collect()
+}

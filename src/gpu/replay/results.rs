@@ -1,0 +1,107 @@
+//! Results: where the host reads what passes leave. Behind every head the step state, with the choices in it, is copied into
+//! one of two small buffers, so that the host reads one pass's while the next one runs. Logits are copied when they are
+//! asked for, unless the host reads the arena itself through its caches.
+
+use crate::Result;
+use crate::gpu::device::Gpu;
+use crate::gpu::memory::{Access, Buffer};
+use crate::gpu::queue::upload::STAGING_BYTES;
+use crate::schedule::Schedule;
+use crate::schedule::layout::{ALIGN, StateLayout};
+use ash::vk;
+use std::rc::Rc;
+
+/// A copy that a command buffer makes: source, destination, region.
+pub(crate) type Copy = (vk::Buffer, vk::Buffer, vk::BufferCopy);
+
+/// Passes whose choices can be read at a time: one that is done, and one that runs.
+pub(crate) const SLOTS: usize = 2;
+
+/// The host's side of what passes leave in the arena.
+pub(crate) struct Results {
+    state: StateLayout,
+    /// The step state behind a head, one buffer a slot.
+    choices: [Buffer; SLOTS],
+    /// Rows of logits, where the arena's memory is not cached.
+    logits: Option<Buffer>,
+    /// The slot of the pass that the host looks at.
+    pub slot: usize,
+}
+
+impl Results {
+    /// Allocates in `heap`, which the host maps; `apart` says that logits cannot be read in the arena.
+    ///
+    /// # Errors
+    /// Device: the driver refuses.
+    pub(crate) fn new(gpu: &Rc<Gpu>, schedule: &Schedule, heap: usize, apart: bool) -> Result<Results> {
+        let buffer = |bytes| Buffer::new(gpu, bytes, heap, Access::Host);
+        Ok(Results {
+            state: schedule.arena.state,
+            choices: [buffer(state_bytes(schedule))?, buffer(state_bytes(schedule))?],
+            logits: apart.then(|| buffer(logits_bytes(schedule, schedule.extent.head_rows))).transpose()?,
+            slot: 0,
+        })
+    }
+
+    /// Whether logits must be copied before the host can read them.
+    pub(crate) fn are_apart(&self) -> bool {
+        self.logits.is_some()
+    }
+
+    /// What a head whose pass takes `slot` copies.
+    pub(crate) fn choices_copy(&self, arena: &Buffer, schedule: &Schedule, slot: usize) -> Copy {
+        (arena.handle, self.choices[slot].handle, vk::BufferCopy::default().size(state_bytes(schedule)))
+    }
+
+    /// What is copied when `rows` rows of logits are looked at.
+    pub(crate) fn logits_copy(&self, arena: &Buffer, schedule: &Schedule, rows: usize) -> Option<Copy> {
+        let region = vk::BufferCopy::default().src_offset(schedule.logits.offset).size(logits_bytes(schedule, rows));
+        self.logits.as_ref().map(|l| (arena.handle, l.handle, region))
+    }
+
+    fn word(&self, i: usize) -> u32 {
+        let words: &[u32] = bytemuck::cast_slice(self.choices[self.slot].bytes().unwrap_or_default());
+        words[i]
+    }
+
+    /// The greedy choice for a head row.
+    pub(crate) fn next(&self, row: usize) -> u32 {
+        self.word(self.state.next() + row)
+    }
+
+    /// Whether that choice is a finite logit.
+    pub(crate) fn is_finite(&self, row: usize) -> bool {
+        self.word(self.state.finite() + row) != 0
+    }
+
+    /// Whether a relayed dispatch of the pass waited in vain.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.word(StateLayout::STALLED) != 0
+    }
+
+    /// Logits of a head row, `[vocab]`, once they were copied where they are apart.
+    pub(crate) fn logits<'a>(&'a self, arena: &'a Buffer, schedule: &Schedule, row: usize) -> &'a [f32] {
+        let logits = schedule.logits;
+        let (buffer, at) = match &self.logits {
+            Some(buffer) => (buffer, 0),
+            None => (arena, logits.offset as usize / 4),
+        };
+        let floats: &[f32] = bytemuck::cast_slice(buffer.bytes().unwrap_or_default());
+        &floats[at + row * logits.stride..][..logits.width]
+    }
+}
+
+fn state_bytes(schedule: &Schedule) -> u64 {
+    (4 * schedule.arena.state.words() as u64).next_multiple_of(ALIGN)
+}
+
+fn logits_bytes(schedule: &Schedule, rows: usize) -> u64 {
+    4 * (rows * schedule.logits.stride) as u64
+}
+
+/// Bytes to plan for memory that the host maps beside the arena: choices come back through it and, where the host sees the
+/// device's memory badly or not at all (`staged`), first uploads and then logits pass through it.
+pub fn staging_bytes(schedule: &Schedule, staged: bool) -> u64 {
+    let passing = if staged { STAGING_BYTES.max(logits_bytes(schedule, schedule.extent.head_rows)) } else { 0 };
+    passing + SLOTS as u64 * state_bytes(schedule)
+}

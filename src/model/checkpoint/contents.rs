@@ -1,0 +1,95 @@
+//! Read-only bytes of a checkpoint: a file, or bytes inside the executable.
+//!
+//! A file is read and not mapped: one that is cut short or fails while it is read is then an error, where a mapping ends
+//! the process with SIGBUS. Copies out of the page cache into a buffer that stays in a core's cache cost little more
+//! than a mapping's page faults.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
+use crate::{Error, Result};
+
+/// Bytes that can be read from several threads at once.
+#[derive(Debug)]
+pub(crate) enum Contents {
+    /// A file with its length when it was opened.
+    File { path: PathBuf, file: File, len: usize },
+    /// Bytes inside the executable, or in memory.
+    Bytes(Cow<'static, [u8]>),
+}
+
+impl Contents {
+    /// Opens a regular file.
+    pub(crate) fn open(path: &Path) -> Result<Contents> {
+        // A FIFO would block at open, and a device has no length: look before opening.
+        let metadata = std::fs::metadata(path).map_err(|e| Error::unreadable(path, &e))?;
+        if !metadata.is_file() {
+            return Err(Error::input(format!("{} is not a regular file", path.display()), "give a model's own files"));
+        }
+        if metadata.len() == 0 {
+            let cause = format!("{} is empty", path.display());
+            return Err(Error::input(cause, "download the file again, or export the model anew"));
+        }
+        let file = File::open(path).map_err(|e| Error::unreadable(path, &e))?;
+        let len =
+            usize::try_from(metadata.len()).map_err(|_| Error::unreadable(path, &ErrorKind::FileTooLarge.into()))?;
+        let contents = Contents::File { path: path.into(), file, len };
+        // Reads ahead further. To ask for each block before it is read costs more where it is in the page cache.
+        contents.advise(0..len, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
+        Ok(contents)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Contents::File { len, .. } => *len,
+            Contents::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// The bytes of `range`, which is within the length: a file's in `buffer`, any others in place.
+    ///
+    /// # Errors
+    /// [`Error::Failed`]: the file has become shorter, or its disk fails.
+    pub(crate) fn read<'a>(&'a self, range: Range<usize>, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        match self {
+            Contents::Bytes(bytes) => Ok(&bytes[range]),
+            Contents::File { path, file, .. } => {
+                buffer.resize(range.len(), 0);
+                file.read_exact_at(buffer, range.start as u64).map_err(|e| broken(path, &e))?;
+                Ok(buffer)
+            }
+        }
+    }
+
+    /// Drops the pages of `range` from the page cache, but for the one that its end cuts: what follows is still to be
+    /// read. They are read from the file again if they are needed again.
+    pub(crate) fn release(&self, range: &Range<usize>) {
+        const PAGE: usize = 4096;
+        self.advise(range.start / PAGE * PAGE..range.end / PAGE * PAGE, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+    }
+
+    /// Advice is advice: a filesystem that cannot take it changes nothing but speed.
+    fn advise(&self, range: Range<usize>, advice: PosixFadviseAdvice) {
+        let Contents::File { file, .. } = self else { return };
+        // A length of 0 would mean all that follows.
+        if let (Ok(start), Ok(len @ 1..)) = (i64::try_from(range.start), i64::try_from(range.len())) {
+            let _ = posix_fadvise(file, start, len, advice);
+        }
+    }
+}
+
+fn broken(path: &Path, e: &std::io::Error) -> Error {
+    match e.kind() {
+        ErrorKind::UnexpectedEof => Error::failed(
+            format!("{} was cut short while it was read", path.display()),
+            "leave a model's files alone while they are read; download the file again, or export the model anew",
+        ),
+        _ => Error::failed(format!("cannot read {}: {e}", path.display()), "check the disk that holds it"),
+    }
+}

@@ -1,0 +1,131 @@
+//! Which files of a model directory are read: the config and the weights.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use crate::display::quote;
+use crate::model::checkpoint::archive::Archive;
+use crate::model::{Shape, config};
+use crate::{Error, Result};
+
+/// The single-file name, which comes before everything else, as transformers has it.
+const SINGLE: &str = "model.safetensors";
+/// The index of a sharded checkpoint.
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+/// The largest index that is read, in bytes. The 27B's has 100 KB.
+const MAX_INDEX_BYTES: usize = 64 << 20;
+
+/// The shape that a model directory's config.json (and generation_config.json, if there) gives.
+pub(crate) fn read_shape(dir: &Path) -> Result<Shape> {
+    let metadata = std::fs::metadata(dir).map_err(|e| Error::unreadable(dir, &e))?;
+    if !metadata.is_dir() {
+        let cause = format!("{} is not a directory", dir.display());
+        return Err(Error::input(cause, "give the model's directory, which holds config.json and *.safetensors"));
+    }
+    let path = dir.join("config.json");
+    let Some(text) = read_text(&path, config::MAX_CONFIG_BYTES)? else {
+        let cause = format!("{} has no config.json", dir.display());
+        return Err(Error::input(cause, "give the model's directory, which holds config.json and *.safetensors"));
+    };
+    let generation = read_text(&dir.join("generation_config.json"), config::MAX_CONFIG_BYTES)?;
+    config::parse(&text, generation.as_deref()).map_err(|e| within(dir, e))
+}
+
+/// Opens and checks the directory's weight files, in the order of their names.
+pub(crate) fn open_archives(dir: &Path) -> Result<Vec<Archive>> {
+    let single = dir.join(SINGLE);
+    let index = dir.join(INDEX);
+    if single.exists() {
+        return Ok(vec![Archive::open(&single)?]);
+    }
+    if let Some(text) = read_text(&index, MAX_INDEX_BYTES)? {
+        return open_indexed(dir, &index, &text);
+    }
+    let paths = list_safetensors(dir)?;
+    if paths.is_empty() {
+        let cause = format!("{} has no *.safetensors file", dir.display());
+        return Err(Error::input(cause, "give the model's directory, which holds config.json and *.safetensors"));
+    }
+    paths.iter().map(|path| Archive::open(path)).collect()
+}
+
+/// A text file of limited size; `None` if it is not there.
+pub(crate) fn read_text(path: &Path, max: usize) -> Result<Option<String>> {
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::unreadable(path, &e)),
+    };
+    if !metadata.is_file() {
+        return Err(Error::input(format!("{} is not a regular file", path.display()), "give a model's own files"));
+    }
+    if metadata.len() > max as u64 {
+        let cause = format!("{} has {} bytes; at most {max} make sense", path.display(), metadata.len());
+        return Err(Error::input(cause, "take the file from the model's original download"));
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|e| Error::unreadable(path, &e))?;
+    // The limit holds even if the file grows in between.
+    file.take(max as u64).read_to_string(&mut text).map_err(|e| Error::unreadable(path, &e))?;
+    Ok(Some(text))
+}
+
+/// The shards that an index names, each opened once, and every tensor where the index says.
+fn open_indexed(dir: &Path, path: &Path, text: &str) -> Result<Vec<Archive>> {
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+    }
+    const REMEDY: &str = "download the missing files, or remove the index to read every *.safetensors";
+    let wrong = |what: String| Error::input(format!("{}: {what}", path.display()), REMEDY);
+    let index: Index = serde_json::from_str(text).map_err(|e| wrong(quote(&format!("not a valid index: {e}"))))?;
+    let shards: BTreeSet<&str> = index.weight_map.values().map(String::as_str).collect();
+    if shards.is_empty() {
+        return Err(wrong("it names no shard".into()));
+    }
+    let mut archives = Vec::with_capacity(shards.len());
+    let mut held: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for shard in shards {
+        // A plain name: an index must not reach outside the model's directory.
+        let mut components = Path::new(shard).components();
+        if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
+            return Err(wrong(format!("it names the shard {}, outside the model's directory", quote(shard))));
+        }
+        let file = dir.join(shard);
+        if !file.exists() {
+            return Err(wrong(format!("it names the shard {}, which is not there", quote(shard))));
+        }
+        let archive = Archive::open(&file)?;
+        held.insert(shard, archive.header.entries.iter().map(|e| e.name.clone()).collect());
+        archives.push(archive);
+    }
+    for (tensor, shard) in &index.weight_map {
+        if !held.get(shard.as_str()).is_some_and(|names| names.contains(tensor)) {
+            return Err(wrong(format!("tensor {} is not in {}", quote(tensor), quote(shard))));
+        }
+    }
+    Ok(archives)
+}
+
+/// Every *.safetensors of the directory, by name; hidden files are somebody else's work in progress.
+fn list_safetensors(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(|e| Error::unreadable(dir, &e))? {
+        let path = entry.map_err(|e| Error::unreadable(dir, &e))?.path();
+        let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
+        if path.extension().is_some_and(|e| e == "safetensors") && !hidden {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Puts the directory before an error's cause.
+fn within(dir: &Path, error: Error) -> Error {
+    match error {
+        Error::Input { cause, remedy } => Error::Input { cause: format!("{}: {cause}", dir.display()), remedy },
+        other => other,
+    }
+}

@@ -1,0 +1,257 @@
+//! Finds each tensor of a shape in a checkpoint's files and checks its form: which name, which file, which dimensions,
+//! which encoding. After this, a tensor is a byte range that can be decoded without a further question.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+
+use crate::display::quote;
+use crate::model::checkpoint::archive::{Archive, Dtype, Entry};
+use crate::model::checkpoint::encoding::{Encoding, GROUP, Place, Scheme, f32_at};
+use crate::model::checkpoint::keys::{self, SCALE_SUFFIX};
+use crate::model::{Shape, Source, TensorId};
+use crate::{Error, Result};
+
+const REMEDY: &str = "download the model again, or export it anew";
+
+/// A tensor of the model in the files.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// Its name in the file.
+    pub(crate) name: String,
+    /// Its elements' bytes, row-major without padding.
+    pub(crate) place: Place,
+    /// How they are kept.
+    pub(crate) encoding: Encoding,
+}
+
+impl Stored {
+    /// Where its scales are, if they are a tensor that reading has to go to.
+    pub(crate) fn scales(&self) -> Option<&Place> {
+        match &self.encoding {
+            Encoding::Int8Rows(place) | Encoding::Grouped(place) => Some(place),
+            _ => None,
+        }
+    }
+}
+
+impl Encoding {
+    /// The form that a checkpoint of this encoding counts as.
+    pub(crate) fn source(&self) -> Source {
+        match self {
+            Encoding::Bf16 => Source::Bf16,
+            Encoding::F16 => Source::F16,
+            Encoding::F32 => Source::F32,
+            _ => Source::Int8,
+        }
+    }
+}
+
+/// Every tensor of `shape`, found by its name and checked. Sets [`Shape::tied`] to false if there is a head of its own.
+pub(crate) fn find_tensors(shape: &mut Shape, files: &[Archive]) -> Result<HashMap<TensorId, Stored>> {
+    let names = Names::collect(files)?;
+    let found = names.by_role(shape)?;
+    if found.contains_key(&TensorId::Head) {
+        shape.tied = false;
+    }
+    let mut tensors = HashMap::with_capacity(found.len());
+    for id in TensorId::all(shape) {
+        let Some(&at) = found.get(&id) else { return Err(names.missing(id, files)) };
+        tensors.insert(id, names.check(id, at, shape)?);
+    }
+    Ok(tensors)
+}
+
+/// A tensor's file and its place among that file's entries.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    file: usize,
+    entry: usize,
+}
+
+/// All names of all files.
+struct Names<'a> {
+    files: &'a [Archive],
+    all: HashMap<&'a str, At>,
+}
+
+impl<'a> Names<'a> {
+    /// # Errors
+    /// A name that two files hold.
+    fn collect(files: &'a [Archive]) -> Result<Names<'a>> {
+        let mut all: HashMap<&str, At> = HashMap::new();
+        for (file, archive) in files.iter().enumerate() {
+            for (entry, tensor) in archive.header.entries.iter().enumerate() {
+                if let Some(other) = all.insert(&tensor.name, At { file, entry }) {
+                    let (a, b) = (&files[other.file].label, &archive.label);
+                    let cause = format!("tensor {} is in {a} and in {b}", quote(&tensor.name));
+                    return Err(Error::input(cause, "leave only one model's files in the directory"));
+                }
+            }
+        }
+        Ok(Names { files, all })
+    }
+
+    fn entry(&self, at: At) -> &'a Entry {
+        &self.files[at.file].header.entries[at.entry]
+    }
+
+    /// The tensors of the text model.
+    ///
+    /// # Errors
+    /// Two names for one tensor.
+    fn by_role(&self, shape: &Shape) -> Result<HashMap<TensorId, At>> {
+        let mut found: HashMap<TensorId, At> = HashMap::new();
+        let mut beyond = 0;
+        for (&name, &at) in &self.all {
+            let Some(id) = keys::identify(name) else { continue };
+            if matches!(id, TensorId::Layer(layer, _) if layer >= shape.layers.len()) {
+                beyond += 1;
+                continue;
+            }
+            match found.entry(id) {
+                Slot::Vacant(slot) => {
+                    slot.insert(at);
+                }
+                Slot::Occupied(slot) => {
+                    let other = &self.entry(*slot.get()).name;
+                    let (a, b) = if other.as_str() < name { (other.as_str(), name) } else { (name, other.as_str()) };
+                    let cause = format!("{} and {} are the same tensor of the model", quote(a), quote(b));
+                    return Err(Error::input(cause, "leave only one model's files in the directory"));
+                }
+            }
+        }
+        if beyond > 0 {
+            log::warn!("{beyond} tensors belong to layers past the config's {}; they are not used", shape.layers.len());
+        }
+        Ok(found)
+    }
+
+    fn missing(&self, id: TensorId, files: &[Archive]) -> Error {
+        let wanted = id.name();
+        let closest = keys::closest(&wanted, self.all.keys().copied());
+        let closest: Vec<String> = closest.into_iter().map(quote).collect();
+        let count = files.len();
+        let near = if closest.is_empty() {
+            "the files hold no name like it".to_owned()
+        } else {
+            format!("the closest names there are {}", closest.join(", "))
+        };
+        let remedy = match id {
+            TensorId::Head => "set tie_word_embeddings in config.json, or add the file that holds the head",
+            _ => "add the file that holds it, or correct config.json",
+        };
+        let files = if count == 1 { "1 file".into() } else { format!("{count} files") };
+        Error::input(format!("tensor {wanted} is missing from the model's {files}; {near}"), remedy)
+    }
+
+    /// Checks the dimensions and the encoding of one tensor.
+    fn check(&self, id: TensorId, at: At, shape: &Shape) -> Result<Stored> {
+        let entry = self.entry(at);
+        let [rows, cols] = id.dims(shape);
+        let wanted: &[usize] = if id.is_vector() { &[cols] } else { &[rows, cols] };
+        let scheme = self.scheme(at)?;
+        // The earlier engine counts groups over the flattened tensor, and may have stored it flat.
+        let flat = scheme.is_some() && entry.shape == [rows * cols];
+        if entry.shape != wanted && !flat {
+            return Err(self.wrong(at, &format!("has shape {}; config.json wants {wanted:?}", dims(&entry.shape))));
+        }
+        let encoding = match scheme {
+            Some(scheme) => self.check_scheme(at, scheme, rows * cols)?,
+            None => self.check_plain(id, at, rows)?,
+        };
+        let place = Place { file: at.file, range: entry.range.clone() };
+        Ok(Stored { name: entry.name.clone(), place, encoding })
+    }
+
+    fn check_plain(&self, id: TensorId, at: At, rows: usize) -> Result<Encoding> {
+        match &self.entry(at).dtype {
+            Dtype::Bf16 => Ok(Encoding::Bf16),
+            Dtype::F16 => Ok(Encoding::F16),
+            Dtype::F32 => Ok(Encoding::F32),
+            Dtype::I8 if !id.is_vector() => {
+                let (place, shape) = self.scale(at)?;
+                if shape != [rows] {
+                    let what = format!("has scales of shape {}; wanted one per row, [{rows}]", dims(shape));
+                    return Err(self.wrong(at, &what));
+                }
+                Ok(Encoding::Int8Rows(place))
+            }
+            other => {
+                let wanted = if id.is_vector() { "BF16, F16 or F32" } else { "BF16, F16, F32 or I8 with scales" };
+                Err(self.wrong(at, &format!("is {}; wanted {wanted}", other.name())))
+            }
+        }
+    }
+
+    /// The earlier engine's scheme for a tensor, from its file's metadata.
+    fn scheme(&self, at: At) -> Result<Option<Scheme>> {
+        let name = self.entry(at).name.as_str();
+        let metadata = &self.files[at.file].header.metadata;
+        let Some(word) = metadata.get(name).or_else(|| metadata.get(keys::without_layer_prefix(name))) else {
+            return Ok(None);
+        };
+        match Scheme::parse(word) {
+            Some(scheme) => Ok(Some(scheme)),
+            None => Err(self.wrong(at, &format!("has the unknown scheme {}", quote(word)))),
+        }
+    }
+
+    /// Element type and scales of a scheme, for a tensor of `elements`.
+    fn check_scheme(&self, at: At, scheme: Scheme, elements: usize) -> Result<Encoding> {
+        let (wanted, count) = match scheme {
+            Scheme::Int8Symmetric => (Dtype::I8, 1),
+            Scheme::Int4Grouped => (Dtype::I8, elements.div_ceil(GROUP)),
+            Scheme::Int8Asymmetric => (Dtype::U8, 2),
+        };
+        let dtype = &self.entry(at).dtype;
+        if *dtype != wanted {
+            return Err(self.wrong(at, &format!("is {}; its scheme wants {}", dtype.name(), wanted.name())));
+        }
+        let (place, shape) = self.scale(at)?;
+        if place.range.len() / 4 != count {
+            let what = format!("has scales of shape {}; its scheme wants {count} of them", dims(shape));
+            return Err(self.wrong(at, &what));
+        }
+        let (range, mut buffer) = (place.range.clone(), Vec::new());
+        let bytes = self.files[place.file].bytes.read(range.start..range.end.min(range.start + 8), &mut buffer)?;
+        let first = f32_at(bytes, 0);
+        if scheme != Scheme::Int4Grouped && !(first.is_finite() && first >= 0.0) {
+            return Err(self.wrong(at, &format!("has the scale {first}")));
+        }
+        match scheme {
+            Scheme::Int8Symmetric => Ok(Encoding::Symmetric(first)),
+            Scheme::Int4Grouped => Ok(Encoding::Grouped(place)),
+            Scheme::Int8Asymmetric => {
+                let zero = f32_at(bytes, 1);
+                if !zero.is_finite() {
+                    return Err(self.wrong(at, &format!("has the zero point {zero}")));
+                }
+                Ok(Encoding::Asymmetric { scale: first, zero })
+            }
+        }
+    }
+
+    /// Place and shape of a tensor's F32 scales.
+    fn scale(&self, at: At) -> Result<(Place, &'a [usize])> {
+        let name = format!("{}{SCALE_SUFFIX}", self.entry(at).name);
+        let Some(&scale) = self.all.get(name.as_str()) else {
+            let what = format!("is {}, but its scales {} are missing", self.entry(at).dtype.name(), quote(&name));
+            return Err(self.wrong(at, &what));
+        };
+        let entry = self.entry(scale);
+        if entry.dtype != Dtype::F32 {
+            return Err(self.wrong(scale, &format!("is {}; scales are F32", entry.dtype.name())));
+        }
+        Ok((Place { file: scale.file, range: entry.range.clone() }, &entry.shape))
+    }
+
+    fn wrong(&self, at: At, what: &str) -> Error {
+        let cause = format!("{}: tensor {} {what}", self.files[at.file].label, quote(&self.entry(at).name));
+        Error::input(cause, REMEDY)
+    }
+}
+
+/// A shape from a file, at most its first eight dimensions.
+fn dims(shape: &[usize]) -> String {
+    if shape.len() > 8 { format!("{:?}… ({} dimensions)", &shape[..8], shape.len()) } else { format!("{shape:?}") }
+}

@@ -1,0 +1,129 @@
+//! Synthetic checkpoints at full size, for tests and benchmarks that need a model's bytes and not its knowledge.
+//!
+//! Every row is a function of the seed, the tensor and the row's index alone (a counter run through SplitMix64's
+//! mixer), so that the result does not depend on how many threads write it. Weights have the spread that keeps
+//! activations near one: elements of a row have a standard deviation of about `1 / sqrt(cols)`.
+
+use std::ops::Range;
+use std::path::Path;
+
+use half::bf16;
+
+use crate::Result;
+use crate::model::write::{self, Rows, Watch, Written};
+use crate::model::{Role, Shape, TensorId, WeightFormat};
+
+/// Standard deviation of a whole number drawn evenly from -127 to 127.
+const UNIFORM_DEVIATION: f32 = 73.3;
+/// Largest absolute value of a forged norm weight (RMSNorm multiplies by 1 + w).
+const NORM_SPREAD: f32 = 0.1;
+
+/// Writes a synthetic checkpoint of `shape` to the new directory `dst`.
+///
+/// # Errors
+/// [`crate::Error::Input`] if `dst` exists; [`crate::Error::Failed`] if the free space does not suffice (with the
+/// sum), a write fails or it is cancelled. Nothing is left behind then.
+pub fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64, watch: &Watch) -> Result<Written> {
+    write::write_checkpoint(dst, shape, format, &Forge { shape, seed }, &[], watch)
+}
+
+/// The generator of one model.
+struct Forge<'a> {
+    shape: &'a Shape,
+    seed: u64,
+}
+
+impl Forge<'_> {
+    /// The random stream of one row.
+    fn stream(&self, id: TensorId, row: usize) -> Stream {
+        let tensor = match id {
+            TensorId::Embedding => 0,
+            TensorId::Head => 1,
+            TensorId::FinalNorm => 2,
+            TensorId::Layer(layer, role) => {
+                3 + (layer * Role::ALL.len() + Role::ALL.iter().position(|r| *r == role).unwrap_or_default()) as u64
+            }
+        };
+        Stream { start: mix(mix(mix(self.seed) ^ tensor) ^ row as u64) }
+    }
+
+    /// A row's scale: half to one and a half times the mean one.
+    fn scale(&self, stream: &Stream, cols: usize) -> f32 {
+        let spread = 0.5 + (stream.word(u64::MAX) >> 40) as f32 / (1 << 24) as f32;
+        spread / (UNIFORM_DEVIATION * (cols as f32).sqrt())
+    }
+}
+
+impl Rows for Forge<'_> {
+    fn vector(&self, id: TensorId) -> Result<Vec<f32>> {
+        let [_, len] = id.dims(self.shape);
+        let mut q = vec![0u8; len];
+        self.stream(id, 0).fill(&mut q);
+        Ok(q.iter().map(|&q| bf16::from_f32(f32::from(q as i8) * (NORM_SPREAD / 127.0)).to_f32()).collect())
+    }
+
+    fn rows(
+        &self,
+        id: TensorId,
+        rows: Range<usize>,
+        format: WeightFormat,
+        data: &mut [u8],
+        scales: &mut [f32],
+    ) -> Result<()> {
+        let [_, cols] = id.dims(self.shape);
+        let mut scratch = vec![0u8; cols];
+        for (i, out) in data.chunks_exact_mut(format.row_bytes(cols)).enumerate() {
+            let stream = self.stream(id, rows.start + i);
+            let scale = self.scale(&stream, cols);
+            let (elements, padding) = out.split_at_mut(cols * format.element_bytes());
+            padding.fill(0);
+            match format {
+                WeightFormat::Int8 => {
+                    stream.fill(elements);
+                    scales[i] = scale;
+                }
+                WeightFormat::Bf16 => {
+                    stream.fill(&mut scratch);
+                    for (o, &q) in elements.chunks_exact_mut(2).zip(&scratch) {
+                        o.copy_from_slice(&bf16::from_f32(f32::from(q as i8) * scale).to_le_bytes());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A sequence of random words, any of which can be had without those before it.
+struct Stream {
+    start: u64,
+}
+
+impl Stream {
+    fn word(&self, index: u64) -> u64 {
+        mix(self.start.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+    }
+
+    /// Fills `out` with bytes that are -127 to 127 as i8.
+    fn fill(&self, out: &mut [u8]) {
+        // -128 becomes 0; 255 values remain, of which 0 is twice as likely.
+        let keep = |b: u8| if b == 0x80 { 0 } else { b };
+        let mut index = 0;
+        let mut words = out.chunks_exact_mut(8);
+        for chunk in &mut words {
+            chunk.copy_from_slice(&self.word(index).to_le_bytes().map(keep));
+            index += 1;
+        }
+        let rest = words.into_remainder();
+        let last = self.word(index).to_le_bytes().map(keep);
+        let len = rest.len();
+        rest.copy_from_slice(&last[..len]);
+    }
+}
+
+/// SplitMix64's output function (Steele, Lea, Flood 2014).
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

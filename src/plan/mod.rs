@@ -1,0 +1,237 @@
+//! The plan: every byte placed in a heap before anything is allocated, or a refusal with the sum.
+
+mod pack;
+#[cfg(test)]
+mod tests;
+
+use crate::display::{bytes, writer};
+use crate::machine::heaps::Memory;
+use crate::model::WeightFormat;
+use crate::schedule::Schedule;
+use crate::schedule::layout::BufferLayout;
+use crate::schedule::step::WeightBuffer;
+use crate::{Error, Result};
+
+/// What a region of memory is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// One of the weight buffers.
+    Weights(WeightBuffer),
+    /// A layer's KV ring, all sequences.
+    Kv(usize),
+    /// Activations and step state.
+    Arena,
+    /// Where the host reads logits, if it cannot read the arena at speed; or where uploads pass through.
+    Staging,
+}
+
+impl std::fmt::Display for Purpose {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Purpose::Weights(WeightBuffer::Embedding) => f.write_str("embedding"),
+            Purpose::Weights(WeightBuffer::Layer(i)) => write!(f, "layer {i}"),
+            Purpose::Weights(WeightBuffer::Head) => f.write_str("head"),
+            Purpose::Kv(i) => write!(f, "KV of layer {i}"),
+            Purpose::Arena | Purpose::Staging => f.write_str(self.kind()),
+        }
+    }
+}
+
+impl Purpose {
+    /// The kind, for sums: `weights`, `KV cache`, `arena`, `staging`.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Purpose::Weights(_) => "weights",
+            Purpose::Kv(_) => "KV cache",
+            Purpose::Arena => "arena",
+            Purpose::Staging => "staging",
+        }
+    }
+}
+
+/// One allocation to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Bytes.
+    pub bytes: u64,
+    /// Index of its heap.
+    pub heap: usize,
+    /// Bytes of the heap's free ones that lie before it. Drivers choose addresses themselves: this only counts.
+    pub offset: u64,
+}
+
+/// Where each byte goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The memory that it was made for.
+    pub memory: Memory,
+    /// Every allocation.
+    pub regions: Vec<Region>,
+}
+
+impl Plan {
+    /// Every allocation that a schedule needs, hottest first, and `staging` bytes that the host can map. The arena is read
+    /// and written by every step; weights are read once a pass; KV as far as a sequence has come. Of an embedding that is
+    /// not the head, too, a pass reads a row.
+    pub fn wanted(schedule: &Schedule, staging: u64) -> Vec<(Purpose, u64)> {
+        let sequences = schedule.extent.sequences as u64;
+        let is_cold = |b: WeightBuffer| b == WeightBuffer::Embedding && !schedule.shape.tied;
+        let weights = |cold: bool| {
+            let of = move |b: &&BufferLayout| is_cold(b.buffer) == cold;
+            schedule.weights.buffers.iter().filter(of).map(|b| (Purpose::Weights(b.buffer), b.bytes))
+        };
+        let kv = schedule.rings.iter().map(|r| (Purpose::Kv(r.layer), r.sequence_bytes().saturating_mul(sequences)));
+        let mut wanted = vec![(Purpose::Arena, schedule.arena.bytes)];
+        if staging > 0 {
+            wanted.push((Purpose::Staging, staging));
+        }
+        wanted.extend(weights(false).chain(kv).chain(weights(true)));
+        wanted
+    }
+
+    /// Places a schedule's weights, KV and arena (and `staging` bytes that the host can map) in `memory`, the hottest
+    /// bytes first and in the fastest heap that still has room; in any way that fits where that does not.
+    ///
+    /// # Errors
+    /// Refused when it does not fit, with the sum, or with the allocation that is larger than the device allows; nothing has
+    /// been allocated.
+    pub fn place(schedule: &Schedule, memory: &Memory, staging: u64) -> Result<Plan> {
+        let wanted = Plan::wanted(schedule, staging);
+        // First: no room would help.
+        if let Some(&(purpose, bytes)) = too_large(&wanted, memory) {
+            return Err(refuse_allocation(purpose, bytes, schedule, memory));
+        }
+        let Some(heaps) = place(&wanted, memory) else { return Err(refuse_sum(&wanted, schedule, memory)) };
+        let mut used = vec![0; memory.heaps.len()];
+        let mut regions = Vec::with_capacity(wanted.len());
+        for (&(purpose, bytes), heap) in wanted.iter().zip(heaps) {
+            regions.push(Region { purpose, bytes, heap, offset: used[heap] });
+            used[heap] += bytes;
+        }
+        Ok(Plan { memory: memory.clone(), regions })
+    }
+
+    /// The heap that a region was given.
+    pub fn heap(&self, purpose: Purpose) -> Option<usize> {
+        self.regions.iter().find(|r| r.purpose == purpose).map(|r| r.heap)
+    }
+
+    /// Bytes of all regions.
+    pub fn bytes(&self) -> u64 {
+        self.regions.iter().map(|r| r.bytes).sum()
+    }
+
+    /// Bytes by kind, in the order weights, KV cache, arena, staging; kinds without bytes are left out.
+    pub fn sums(&self) -> Vec<(&'static str, u64)> {
+        self::sums(self.regions.iter().map(|r| (r.purpose, r.bytes)))
+    }
+}
+
+/// The heap of each allocation, or none where they do not fit.
+fn place(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<Vec<usize>> {
+    let total = wanted.iter().try_fold(0u64, |sum, w| sum.checked_add(w.1))?;
+    if memory.pool.is_some_and(|pool| total > pool.available()) {
+        return None;
+    }
+    hottest_first(wanted, memory).or_else(|| {
+        let items: Vec<_> = wanted.iter().map(|&(purpose, bytes)| (bytes, needs_host(purpose))).collect();
+        pack::pack(&items, &memory.heaps)
+    })
+}
+
+/// Each in turn into the fastest heap that has room for it.
+fn hottest_first(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<Vec<usize>> {
+    let mut left: Vec<u64> = memory.heaps.iter().map(|h| h.available).collect();
+    let heap = |&(purpose, bytes): &(Purpose, u64)| {
+        // Staging is never hot: leave the device's own memory to what is.
+        let device_first = purpose != Purpose::Staging && !(memory.unified && purpose == Purpose::Arena);
+        let heap = (0..left.len())
+            .filter(|&i| left[i] >= bytes && (!needs_host(purpose) || memory.heaps[i].host_visible))
+            .max_by_key(|&i| (memory.heaps[i].device_local == device_first, left[i]))?;
+        left[heap] -= bytes;
+        Some(heap)
+    };
+    wanted.iter().map(heap).collect()
+}
+
+/// Whether the host must be able to map it.
+fn needs_host(purpose: Purpose) -> bool {
+    matches!(purpose, Purpose::Arena | Purpose::Staging)
+}
+
+/// Bytes by kind; kinds without bytes are left out.
+pub fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'static str, u64)> {
+    ["weights", "KV cache", "arena", "staging"]
+        .into_iter()
+        .map(|kind| {
+            (kind, regions.clone().filter(|(p, _)| p.kind() == kind).fold(0u64, |sum, (_, b)| sum.saturating_add(b)))
+        })
+        .filter(|&(_, b): &(_, u64)| b > 0)
+        .collect()
+}
+
+/// The first allocation that is larger than the device allows in one.
+fn too_large<'a>(wanted: &'a [(Purpose, u64)], memory: &Memory) -> Option<&'a (Purpose, u64)> {
+    wanted.iter().find(|w| w.1 > memory.max_allocation)
+}
+
+/// The kernel's parameters with which what does not fit would, where more memory for the GPU is what it needs.
+pub fn kernel_parameters(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<String> {
+    let total = wanted.iter().try_fold(0u64, |sum, w| sum.checked_add(w.1))?;
+    memory.pool.filter(|_| too_large(wanted, memory).is_none())?.parameters(total)
+}
+
+fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory: &Memory) -> Error {
+    let e = &schedule.extent;
+    let what = match purpose {
+        Purpose::Weights(WeightBuffer::Layer(i)) => format!("the weights of layer {i}"),
+        Purpose::Weights(_) => "the weights of the embedding or the head".into(),
+        Purpose::Kv(i) => format!("the KV cache of layer {i} for {} x {} tokens", e.sequences, e.context),
+        p => format!("the {}", p.kind()),
+    };
+    let write = writer(needed, memory.max_allocation);
+    let remedy = match (purpose, e.weights) {
+        (Purpose::Weights(_), WeightFormat::Bf16) => "use --weights int8 or another device",
+        (Purpose::Weights(_), WeightFormat::Int8) => "use another device",
+        _ => "use a smaller --ctx or --batch, or another device",
+    };
+    Error::refused(
+        format!(
+            "{what}: {} needed, but {} allows {} in one allocation",
+            write(needed),
+            memory.device,
+            write(memory.max_allocation)
+        ),
+        remedy,
+    )
+}
+
+fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
+    let total = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.1));
+    let write = writer(total, memory.available());
+    let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
+    let heaps: Vec<_> = memory.heaps.iter().map(|h| format!("{} in {}", write(h.available), h.name)).collect();
+    let together = match memory.pool {
+        Some(pool) => format!(", {} together", write(pool.available())),
+        None => String::new(),
+    };
+    let int8 = if schedule.extent.weights == WeightFormat::Bf16 { "--weights int8, " } else { "" };
+    let smaller =
+        format!("use {int8}a smaller --ctx (now {}), --batch or model, or free some memory", schedule.extent.context);
+    let remedy = match kernel_parameters(wanted, memory) {
+        Some(parameters) => format!("boot the kernel with {parameters}, or {smaller}"),
+        None => smaller,
+    };
+    Error::refused(
+        format!(
+            "the model needs {} ({}), and {} has free {}{together}",
+            write(total),
+            parts.join(" + "),
+            memory.device,
+            heaps.join(" and ")
+        ),
+        remedy,
+    )
+}
