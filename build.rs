@@ -126,7 +126,6 @@ mod shaders {
         ("pack", "pack", &[]),
         ("gated_gelu", "pack", &["GELU"]),
         ("argmax", "argmax", &[]),
-        ("softcap", "argmax", &["SOFTCAP"]),
         ("read", "read", &[]),
         ("linear_matrix_int8", "linear_matrix", &[]),
         ("linear_bytes_int8", "linear_matrix", &["BYTES"]),

@@ -1,8 +1,7 @@
-// argmax:  next[r] = index of the largest x[r][i], the lowest of equals; GROUPS workgroups a row, the last of which to finish
-//          compares what all found. finite[r] = 1 where that value is a finite number, else 0.
-// softcap: x[r][i] = cap * tanh(x[r][i] / cap), in place
+// next[r] = index of the largest x[r][i], the lowest of equals; GROUPS workgroups a row, the last of which to finish
+// compares what all found. finite[r] = 1 where that value is a finite number, else 0.
 // x [rows, width] f32; next, finite u32 in the step state.
-// Bytes per row: 4 * width read, and as many written by softcap.
+// Bytes per row: 4 * width read.
 #include "common.glsl"
 layout(constant_id = 1) const uint GROUPS = 1;
 
@@ -15,7 +14,6 @@ layout(push_constant) uniform Push {
     uint finite;  // word index of finite[0]
     uint width;
     uint stride;
-    float cap;    // softcap only
 };
 
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Shared { uint at[]; };
@@ -53,14 +51,6 @@ void main() {
     uint r = gl_WorkGroupID.y, id = gl_LocalInvocationID.x, group = gl_WorkGroupID.x;
     if (r >= live_rows(state, which)) return;
     uint step = gl_NumWorkGroups.x * WORKGROUP;
-#ifdef SOFTCAP
-    for (uint i = group * WORKGROUP + id; i < width; i += step) {
-        float v = x.at[r * stride + i];
-        // Drivers' tanh may overflow, and their clamp may lose a NaN.
-        bool nan = (floatBitsToUint(v) & 0x7fffffffu) > 0x7f800000u;
-        x.at[r * stride + i] = nan ? v : cap * tanh(clamp(v / cap, -15.0, 15.0));
-    }
-#else
     float best = NEG_INF;
     uint index = 0xffffffffu;
     for (uint i = group * WORKGROUP + id; i < width; i += step) take(x.at[r * stride + i], i, best, index);
@@ -89,5 +79,4 @@ void main() {
         state.at[next + r] = sound ? index : 0;
         state.at[finite + r] = sound ? 1 : 0;
     }
-#endif
 }

@@ -11,12 +11,14 @@ use kiln::gpu::device::units::Units;
 use kiln::gpu::kernels::inspect::Compiled;
 use kiln::gpu::kernels::pipelines::Pipelines;
 use kiln::gpu::kernels::{Kernel, Module, constants};
+use kiln::gpu::lower::arithmetic::{Arithmetic, Operand, modules};
+use kiln::gpu::lower::attend_tile;
 use kiln::gpu::lower::dispatch::Addresses;
-use kiln::gpu::lower::linear::{Family, Product, Target};
+use kiln::gpu::lower::layout::GpuLayout;
 use kiln::gpu::lower::matrix;
-use kiln::gpu::lower::matrix::Operands;
-use kiln::gpu::lower::{Batch, Order, Tokens, lower};
-use kiln::gpu::measure::{ceiling, layout};
+use kiln::gpu::lower::target::{Product, Target};
+use kiln::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::gpu::measure::{ceiling, fragment};
 use kiln::gpu::{Choice, Gpu};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
@@ -108,7 +110,7 @@ fn compile_all(out: &Path) {
     let mut pipelines = Pipelines::new(&gpu).unwrap();
     let units = gpu.caps.matrix.expect("these chips have matrix units");
     // Nothing runs here that would find it out: as the instruction set's manual has a wave hold its matrices.
-    let units = Units { sharers: Some(1), ..units };
+    let units = Units { row_lanes: Some(1), ..units };
     let figures: Vec<Figures> = kernels(gpu.caps.subgroup, units)
         .into_iter()
         .map(|k| figures(k, &pipelines.inspect(k).unwrap_or_else(|e| panic!("{k:?}: {e}"))))
@@ -127,7 +129,7 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
             let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 64, kv, weights };
             let schedule = Schedule::build(&shape, extent);
             for target in targets(subgroup, units, weights) {
-                for batch in batches() {
+                for batch in kinds() {
                     kernels.extend(chosen(&schedule, batch, &target));
                 }
             }
@@ -146,14 +148,15 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
 
 /// Every way to run a pass's products and attention on matrix units.
 fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
-    assert!(units.bytes_k.is_some(), "these chips have matrices of bytes");
+    assert!(units.s8_k.is_some(), "these chips have matrices of bytes");
     let rows = [8, 16, 32, 64, 512].into_iter();
-    let cases = rows.flat_map(|rows| [(Operands::Half, rows), (Operands::Bytes, rows)]);
-    let products = cases.map(|(o, rows)| matrix::linear_variants(units, o, rows, shape.hidden, shape.ffn));
-    let attends = matrix::attend_variants(units, shape.heads, shape.kv_heads, shape.head_dim);
-    let linear = products.flatten().map(|l| l.kernel(units));
+    let cases = rows.flat_map(|rows| [(Operand::F16, rows), (Operand::S8, rows)]);
+    let products = cases.map(|(o, rows)| matrix::tiles(units, o, rows, shape.hidden, shape.ffn));
+    let attends = attend_tile::tiles(units, shape.heads, shape.kv_heads, shape.head_dim);
+    let matrix_modules = modules(WeightFormat::Int8).matrix.as_ref().unwrap();
+    let linear = products.flatten().map(|t| t.kernel(units, matrix_modules));
     let attend = attends.into_iter().map(|a| a.kernel(units));
-    linear.chain(attend).chain([ceiling::matrix_rate_kernel(units), layout::kernel(units)]).collect()
+    linear.chain(attend).chain([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]).collect()
 }
 
 /// By floats, by integer dot products, and with matrix units; then with each variant that tuning may choose for some
@@ -162,37 +165,39 @@ fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
     let float = Target::new(subgroup, false, None);
     let dot = Target::new(subgroup, true, None);
     let matrix = Target::new(subgroup, true, Some(units));
-    let bytes = Target { bytes: [(usize::MAX, true)].into(), ..matrix.clone() };
+    let bytes = Target { s8: [(usize::MAX, true)].into(), ..matrix.clone() };
     let plain = [float, dot.clone(), matrix, bytes];
     if weights != WeightFormat::Int8 {
         return plain.to_vec();
     }
-    let product = |rows, gelu| Product { outputs: 5376, inputs: 5376, rows, gelu };
+    let product = |rows, gelu| Product { format: weights, outputs: 5376, inputs: 5376, rows, gelu };
     let products = [product(1, false), product(1, true), product(8, false), product(8, true)];
-    let variants: HashSet<_> = products.into_iter().flat_map(|p| dot.variants(Family::Dot, p)).collect();
+    let variants: HashSet<_> = products.into_iter().flat_map(|p| dot.tiles(Arithmetic::IntegerDot, p)).collect();
     let forced = variants.into_iter().map(|v| Target { forced: Some(v), ..dot.clone() });
     plain.into_iter().chain(forced).collect()
 }
 
 /// The kinds of passes that are baked: prompts and batches.
-fn batches() -> impl Iterator<Item = Batch> {
-    let prompts = [1, 8, 64, 512].map(|rows| (rows, Order::Consecutive));
-    let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, Order::Apart));
-    let mixed = [(512, Order::Mixed)];
-    let given = prompts.into_iter().chain(batches).chain(mixed).map(|(rows, order)| (rows, order, Tokens::Given));
-    let all = given.chain([(1, Order::Consecutive, Tokens::Chosen)]);
-    all.map(|(rows, order, tokens)| Batch { rows, head_rows: rows.min(8), order, tokens })
+fn kinds() -> impl Iterator<Item = PassKind> {
+    let prompts = [1, 8, 64, 512].map(|rows| (rows, RowOrder::Consecutive));
+    let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, RowOrder::Apart));
+    let mixed = [(512, RowOrder::Mixed)];
+    let given = prompts.into_iter().chain(batches).chain(mixed).map(|(rows, order)| (rows, order, TokenSource::Host));
+    let all = given.chain([(1, RowOrder::Consecutive, TokenSource::Argmax)]);
+    all.map(|(rows, order, tokens)| PassKind { rows, head_rows: rows.min(8), order, tokens })
 }
 
-fn chosen(schedule: &Schedule, batch: Batch, target: &Target) -> Vec<Kernel> {
+fn chosen(schedule: &Schedule, kind: PassKind, target: &Target) -> Vec<Kernel> {
     let addresses = Addresses {
         arena: 1 << 40,
         weights: vec![1 << 41; schedule.weights.buffers.len()],
         kv: vec![1 << 42; schedule.rings.len()],
     };
+    let layout = GpuLayout::new(schedule);
+    let lowering = Lowering { schedule, layout: &layout, addresses: &addresses, target, kind };
     // One local and one global layer stand for all.
     let layers = schedule.segments().filter(|s| !matches!(s, Segment::Layer(i) if *i != 0 && *i != 5));
-    layers.flat_map(|s| lower(schedule, s, batch, target, &addresses)).map(|d| d.kernel).collect()
+    layers.flat_map(|s| lowering.segment(s)).map(|d| d.kernel).collect()
 }
 
 fn figures(kernel: Kernel, compiled: &Compiled) -> Figures {

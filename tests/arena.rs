@@ -7,7 +7,7 @@ use common::{golden, load};
 use kiln::engine::{self, Options};
 use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
-use kiln::gpu::memory::arena::{AMDGPU, Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
+use kiln::gpu::memory::arena::{AMDGPU, Allocator, ArenaSource, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::sequence::session::Session;
 use kiln::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::fs::File;
 
 /// Of the same sizes and kernels as the golden on an imported arena, so that an emulated CPU compiles them once.
-fn options(arena: Source) -> Options {
+fn options(arena: ArenaSource) -> Options {
     Options { context: Some(160), chunk: Some(16), head_rows: 8, ..common::arena_options(arena) }
 }
 
@@ -34,7 +34,7 @@ fn run(executor: &mut dyn Executor) -> Vec<u32> {
     bits
 }
 
-fn refusal(arena: Source) -> Error {
+fn refusal(arena: ArenaSource) -> Error {
     let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
     match engine::load(&checkpoint, &options(arena), &Progress::default()) {
         Ok(_) => panic!("{arena:?} was accepted"),
@@ -47,7 +47,7 @@ fn imports() -> bool {
     if common::open_gpu().caps.sharing.imports {
         return true;
     }
-    let e = refusal(Source::Imported(MEMFD));
+    let e = refusal(ArenaSource::Imported(MEMFD));
     assert_eq!(e.exit_code(), 4, "{e}");
     assert!(e.to_string().contains("dma-buf"), "{e}");
     println!("imported arenas are not checked here: {e}");
@@ -56,12 +56,12 @@ fn imports() -> bool {
 
 #[test]
 fn logits_on_an_imported_arena_are_the_same_bits() {
-    let want = run(load(&golden("tiny"), options(Source::Ordinary)).as_mut());
+    let want = run(load(&golden("tiny"), options(ArenaSource::Ordinary)).as_mut());
     assert!(want.len() > 1000 && want.iter().any(|&b| b != 0));
-    assert_eq!(run(load(&golden("tiny"), options(Source::Auto)).as_mut()), want, "where the default puts it");
+    assert_eq!(run(load(&golden("tiny"), options(ArenaSource::Auto)).as_mut()), want, "where the default puts it");
     if imports() {
         for allocator in common::arena_allocators() {
-            let mut executor = load(&golden("tiny"), options(Source::Imported(allocator)));
+            let mut executor = load(&golden("tiny"), options(ArenaSource::Imported(allocator)));
             assert!(run(executor.as_mut()) == want, "imported from {}", allocator.name);
         }
     }
@@ -86,7 +86,8 @@ fn an_imported_arena_is_the_same_memory() {
     if !imports() {
         return;
     }
-    let mut executor = load(&golden("tiny"), options(Source::Imported(Allocator { name: "kept", allocate: kept })));
+    let mut executor =
+        load(&golden("tiny"), options(ArenaSource::Imported(Allocator { name: "kept", allocate: kept })));
     let kept = KEPT.take().unwrap();
     let words: &[u32] = bytemuck::cast_slice(kept.bytes());
     Session::new(0, 160).prefill(executor.as_mut(), &PROMPT[..5]).unwrap();
@@ -144,7 +145,7 @@ fn descriptors_that_cannot_be_an_arena_are_refused_in_words() {
         (Allocator { name: "none", allocate: none }, 1, "the allocator has nothing left"),
     ];
     for (allocator, code, says) in cases {
-        let (e, name) = (refusal(Source::Imported(allocator)), allocator.name);
+        let (e, name) = (refusal(ArenaSource::Imported(allocator)), allocator.name);
         println!("{name}: {e}");
         assert_eq!(e.exit_code(), code, "{name}: {e}");
         assert!(e.to_string().contains(says), "{name}: {e}");
@@ -155,9 +156,9 @@ fn descriptors_that_cannot_be_an_arena_are_refused_in_words() {
 #[test]
 fn an_exported_arena_computes_the_same_bits_or_is_refused_in_words() {
     let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
-    match engine::load(&checkpoint, &options(Source::Exported), &Progress::default()) {
+    match engine::load(&checkpoint, &options(ArenaSource::Exported), &Progress::default()) {
         Ok(mut executor) => {
-            let want = run(load(&golden("tiny"), options(Source::Ordinary)).as_mut());
+            let want = run(load(&golden("tiny"), options(ArenaSource::Ordinary)).as_mut());
             assert!(run(executor.as_mut()) == want, "exported");
         }
         Err(e) => {

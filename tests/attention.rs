@@ -3,10 +3,10 @@
 
 mod common;
 
+use common::F32;
 use common::{load, max_abs, relative_rms, vulkan};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::gpu::replay::options::Kernels;
 use kiln::model::write::Watch;
 use kiln::model::write::forge;
 use kiln::model::{LayerKind, Shape, WeightFormat};
@@ -35,7 +35,6 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Shape {
         rope_theta_local: 1e4,
         rope_theta_global: 1e6,
         rope_factor_global: 8.0,
-        logit_softcap: None,
         max_context: CONTEXT,
         tied: true,
         bos: 2,
@@ -95,7 +94,7 @@ impl Forged {
     fn load(&self, device: Device, kv: KvType, sequences: usize) -> Box<dyn Executor> {
         // f32 arithmetic, so that only attention can be off.
         let options = Options {
-            kernels: Kernels::Float,
+            arithmetic: F32,
             device,
             kv,
             sequences,

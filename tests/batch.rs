@@ -1,6 +1,6 @@
 //! A batch of 32 different prompts: each sequence's greedy output is what it would be alone.
 //!
-//! A row's result does not depend on the rows beside it, bit for bit, as long as the same kernels compute it: those of a
+//! A row's result does not depend on the rows beside it, bit for bit, as long as the same arithmetic compute it: those of a
 //! kind of pass whatever else is in it, and those of the Dot family, which adds in an order that
 //! the number of rows does not change, for two to eight rows.
 //! A row alone has attention of its own, which takes its key from elsewhere, and other families sum in other orders:
@@ -8,10 +8,11 @@
 
 mod common;
 
+use common::{AUTO, DOT, F32, MATRIX_F16, MATRIX_S8};
 use common::{golden, load, max_abs};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::gpu::replay::options::Kernels;
+use kiln::gpu::lower::arithmetic::Arithmetic;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
 
@@ -24,10 +25,10 @@ fn prompts() -> Vec<Vec<u32>> {
     (0..SEQUENCES).map(|s| (0..1 + 5 * s % 40).map(|i| (2 + 31 * s + 7 * i * i) as u32 % 256).collect()).collect()
 }
 
-fn options(kernels: Kernels, kv: KvType, sequences: usize) -> Options {
+fn options(arithmetic: Option<Arithmetic>, kv: KvType, sequences: usize) -> Options {
     Options {
         device: common::vulkan(),
-        kernels,
+        arithmetic,
         kv,
         sequences,
         head_rows: sequences,
@@ -81,13 +82,13 @@ fn alone(executor: &mut dyn Executor, prompt: &[u32]) -> Alone {
 }
 
 /// Every sequence in the batch of 32 against itself alone; `tolerance` is how far a logit may be off in either.
-fn check_greedy(kernels: Kernels, kv: KvType, tolerance: impl Fn(&[f32]) -> f32) {
+fn check_greedy(arithmetic: Option<Arithmetic>, kv: KvType, tolerance: impl Fn(&[f32]) -> f32) {
     let prompts = prompts();
-    let mut single = load(&golden("tiny"), options(kernels, kv, 1));
+    let mut single = load(&golden("tiny"), options(arithmetic, kv, 1));
     let wants: Vec<Alone> = prompts.iter().map(|p| alone(single.as_mut(), p)).collect();
     drop(single);
 
-    let mut executor = load(&golden("tiny"), options(kernels, kv, SEQUENCES));
+    let mut executor = load(&golden("tiny"), options(arithmetic, kv, SEQUENCES));
     prefill(executor.as_mut(), &prompts);
     let (mut compared, mut worst) = (0, 0f32);
     for step in 0..STEPS {
@@ -100,17 +101,20 @@ fn check_greedy(kernels: Kernels, kv: KvType, tolerance: impl Fn(&[f32]) -> f32)
             let want = &wants[s].logits[step];
             let (limit, error) = (2.0 * tolerance(want), max_abs(logits, want));
             worst = worst.max(error / limit);
-            assert!(error <= limit, "{kernels:?}, {kv:?}: sequence {s}, step {step}: {error} off, of {limit}");
+            assert!(error <= limit, "{arithmetic:?}, {kv:?}: sequence {s}, step {step}: {error} off, of {limit}");
             let (best, margin) = choice(want);
             if margin > limit {
                 compared += 1;
-                assert_eq!(executor.next(s), best, "{kernels:?}, {kv:?}: sequence {s}, step {step}");
+                assert_eq!(executor.next(s), best, "{arithmetic:?}, {kv:?}: sequence {s}, step {step}");
             }
         }
     }
     let share = compared as f32 / (STEPS * SEQUENCES) as f32;
-    println!("{kernels:?}, {kv:?}: {:.1} % of choices compared, errors up to {worst:.2} of the limit", 100.0 * share);
-    assert!(share > 0.5, "{kernels:?}, {kv:?}: too few choices are beyond doubt: {share}");
+    println!(
+        "{arithmetic:?}, {kv:?}: {:.1} % of choices compared, errors up to {worst:.2} of the limit",
+        100.0 * share
+    );
+    assert!(share > 0.5, "{arithmetic:?}, {kv:?}: too few choices are beyond doubt: {share}");
 }
 
 /// The tolerance of the golden cases for f16: four deviations.
@@ -121,16 +125,16 @@ fn f16(logits: &[f32]) -> f32 {
 
 #[test]
 fn a_batch_chooses_what_its_sequences_choose_alone() {
-    check_greedy(Kernels::Float, KvType::F32, |_| 3e-4);
-    check_greedy(Kernels::Auto, KvType::F16, f16);
+    check_greedy(F32, KvType::F32, |_| 3e-4);
+    check_greedy(AUTO, KvType::F16, f16);
     // Alone by integer dot products, in the batch in f32.
-    check_greedy(Kernels::Dot, KvType::F16, f16);
+    check_greedy(DOT, KvType::F16, f16);
     let units = common::open_gpu().caps.matrix;
     if let Some(units) = units {
         // Alone in f32, in the batch by matrix units.
-        check_greedy(Kernels::Matrix, KvType::F16, f16);
-        if units.bytes_k.is_some() {
-            check_greedy(Kernels::Bytes, KvType::F16, f16);
+        check_greedy(MATRIX_F16, KvType::F16, f16);
+        if units.s8_k.is_some() {
+            check_greedy(MATRIX_S8, KvType::F16, f16);
         }
     }
     assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
@@ -140,8 +144,8 @@ fn a_batch_chooses_what_its_sequences_choose_alone() {
 #[test]
 fn a_row_has_the_same_bits_beside_any_others() {
     let prompts = prompts();
-    for kernels in [Kernels::Float, Kernels::Auto, Kernels::Matrix, Kernels::Bytes] {
-        let mut executor = load(&golden("tiny"), options(kernels, KvType::F16, SEQUENCES));
+    for arithmetic in [F32, AUTO, MATRIX_F16, MATRIX_S8] {
+        let mut executor = load(&golden("tiny"), options(arithmetic, KvType::F16, SEQUENCES));
         prefill(executor.as_mut(), &prompts);
         let rows: Vec<Row> = (0..SEQUENCES).map(|s| next_row(&prompts, s, 5 + s as u32)).collect();
         let want = decode(executor.as_mut(), &rows);
@@ -151,11 +155,11 @@ fn a_row_has_the_same_bits_beside_any_others() {
         let got = decode(executor.as_mut(), &turned);
         for (row, logits) in turned.iter().zip(&got) {
             let same = logits == &want[row.sequence as usize];
-            assert_eq!(same, row.sequence % 2 == 0, "{kernels:?}: sequence {}", row.sequence);
+            assert_eq!(same, row.sequence % 2 == 0, "{arithmetic:?}: sequence {}", row.sequence);
         }
         // Fewer rows in a pass of the same kind: the rest of it is dead.
         let few = decode(executor.as_mut(), &rows[..SEQUENCES / 2 + 1]);
-        assert!(few.iter().zip(&want).all(|(a, b)| a == b), "{kernels:?}: fewer rows");
+        assert!(few.iter().zip(&want).all(|(a, b)| a == b), "{arithmetic:?}: fewer rows");
     }
 }
 
@@ -164,7 +168,7 @@ fn a_row_has_the_same_bits_beside_any_others() {
 fn dot_products_have_the_same_bits_in_batches_of_any_size() {
     let prompts = &prompts()[..8];
     for kv in [KvType::F16, KvType::F32] {
-        let mut executor = load(&golden("tiny"), options(Kernels::Dot, kv, 8));
+        let mut executor = load(&golden("tiny"), options(DOT, kv, 8));
         prefill(executor.as_mut(), prompts);
         let rows: Vec<Row> = (0..8).map(|s| next_row(prompts, s, 5 + s as u32)).collect();
         let want = decode(executor.as_mut(), &rows);
@@ -184,8 +188,8 @@ fn dot_products_have_the_same_bits_in_batches_of_any_size() {
 #[test]
 fn the_reference_batches() {
     let prompts = prompts();
-    let mut single = load(&golden("tiny"), Options { device: Device::Cpu, ..options(Kernels::Auto, KvType::F32, 1) });
-    let options = Options { device: Device::Cpu, ..options(Kernels::Auto, KvType::F32, SEQUENCES) };
+    let mut single = load(&golden("tiny"), Options { device: Device::Cpu, ..options(AUTO, KvType::F32, 1) });
+    let options = Options { device: Device::Cpu, ..options(AUTO, KvType::F32, SEQUENCES) };
     let mut executor = load(&golden("tiny"), options);
     prefill(executor.as_mut(), &prompts);
     let rows: Vec<Row> = (0..SEQUENCES).map(|s| next_row(&prompts, s, 5)).collect();

@@ -7,7 +7,7 @@ use kiln::gpu::Gpu;
 use kiln::gpu::kernels::pipelines::Pipelines;
 use kiln::gpu::memory::{Access, Buffer};
 use kiln::gpu::queue::Queue;
-use kiln::gpu::queue::fence::{Gate, Order, Timeline};
+use kiln::gpu::queue::fence::{Gate, Timeline, TimelineOrder};
 use kiln::sys::dma_buf::{self, DmaBuf, UDMABUF, open_node, sealed_memfd};
 use kiln::sys::fence::{State, SyncFile};
 use std::os::fd::AsFd;
@@ -80,7 +80,7 @@ fn a_submit_waits_for_a_timeline_and_raises_it() {
     for round in 0..3 {
         c.to.bytes_mut().unwrap().fill(0);
         let (begin, end) = (2 * round + 1, 2 * round + 2);
-        let order = Order { after: Some((&timeline, begin)), then: Some((&timeline, end)) };
+        let order = TimelineOrder { after: Some((&timeline, begin)), then: Some((&timeline, end)) };
         order.submit(&c.queue, &[c.commands]).unwrap();
         assert!(!timeline.wait(end, SHORT).unwrap(), "nobody has let it begin");
         timeline.raise(begin).unwrap();
@@ -98,7 +98,7 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
     let timeline = Timeline::new(&c.gpu).unwrap();
     for round in 0..3 {
         c.to.bytes_mut().unwrap().fill(0);
-        let fence = gate.submit(&c.queue, &[c.commands], None, Order::default()).unwrap();
+        let fence = gate.submit(&c.queue, &[c.commands], None, TimelineOrder::default()).unwrap();
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}");
         if let Some(fence) = &fence {
@@ -106,7 +106,7 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
             assert_eq!(fence.state().unwrap(), State::Signaled);
         }
         c.to.bytes_mut().unwrap().fill(0);
-        let order = Order { after: None, then: Some((&timeline, round + 1)) };
+        let order = TimelineOrder { after: None, then: Some((&timeline, round + 1)) };
         let _second = gate.submit(&c.queue, &[c.commands], fence, order).unwrap();
         assert!(timeline.wait(round + 1, LONG).unwrap());
         c.queue.wait().unwrap();
@@ -134,7 +134,7 @@ fn the_gpu_waits_for_another_devices_fence() {
             std::thread::sleep(4 * SHORT);
             common::vgem::signal(&node, work).unwrap();
         });
-        let done = gate.submit(&c.queue, &[c.commands], Some(fence), Order::default()).unwrap();
+        let done = gate.submit(&c.queue, &[c.commands], Some(fence), TimelineOrder::default()).unwrap();
         c.queue.wait().unwrap();
         done
     });

@@ -4,10 +4,11 @@
 mod common;
 
 use common::{Case, floats, golden, ids, load, max_abs, observe, relative_rms};
+use common::{DOT, F32, MATRIX_F16, MATRIX_S8};
 use kiln::engine::{Device, Options};
 use kiln::executor::Executor;
-use kiln::gpu::memory::arena::Source;
-use kiln::gpu::replay::options::Kernels;
+use kiln::gpu::lower::arithmetic::Arithmetic;
+use kiln::gpu::memory::arena::ArenaSource;
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
@@ -157,49 +158,49 @@ fn check_reference(name: &'static str, tolerance: Tolerance, chunks: &[usize]) {
 fn check_vulkan(name: &'static str, f32: Tolerance, f16: Tolerance, runs: &[Run]) {
     let case = Case::open(name);
     let units = common::open_gpu().caps.matrix;
-    for &(weights, kernels, kv, chunks) in runs {
-        let can = match kernels {
-            Kernels::Matrix => units.is_some(),
-            Kernels::Bytes => units.is_some_and(|u| u.bytes_k.is_some()),
+    for &(weights, arithmetic, kv, chunks) in runs {
+        let can = match arithmetic {
+            MATRIX_F16 => units.is_some(),
+            MATRIX_S8 => units.is_some_and(|u| u.s8_k.is_some()),
             _ => true,
         };
         if !can {
-            println!("{name} {kernels:?}: not run: the device has no such matrix units");
+            println!("{name} {arithmetic:?}: not run: the device has no such matrix units");
             continue;
         }
-        let tolerance = if kernels == Kernels::Float && kv == KvType::F32 { f32 } else { f16 };
-        let options = Options { device: common::vulkan(), weights, kv, kernels, ..Options::default() };
-        println!("{name} {weights:?} {kernels:?} {kv:?}");
+        let tolerance = if arithmetic == F32 && kv == KvType::F32 { f32 } else { f16 };
+        let options = Options { device: common::vulkan(), weights, kv, arithmetic, ..Options::default() };
+        println!("{name} {weights:?} {arithmetic:?} {kv:?}");
         check_case(&case, options, tolerance, chunks);
     }
 }
 
-/// Weights, kernels, KV, and chunks.
-type Run = (WeightFormat, Kernels, KvType, &'static [usize]);
+/// Weights, arithmetic, KV, and chunks.
+type Run = (WeightFormat, Option<Arithmetic>, KvType, &'static [usize]);
 
-/// Passes of many rows, of few and of one have kernels of their own, and so have weights and KV by their types.
+/// Passes of many rows, of few and of one have arithmetic of their own, and so have weights and KV by their types.
 const SHALLOW: &[Run] = &[
-    (WeightFormat::Bf16, Kernels::Float, KvType::F32, &[160, 7, 1]),
-    (WeightFormat::Bf16, Kernels::Float, KvType::F16, &[16]),
-    (WeightFormat::Int8, Kernels::Float, KvType::F32, &[16, 1]),
-    (WeightFormat::Int8, Kernels::Float, KvType::F16, &[160, 7]),
+    (WeightFormat::Bf16, F32, KvType::F32, &[160, 7, 1]),
+    (WeightFormat::Bf16, F32, KvType::F16, &[16]),
+    (WeightFormat::Int8, F32, KvType::F32, &[16, 1]),
+    (WeightFormat::Int8, F32, KvType::F16, &[160, 7]),
     // Activations of 16 bits, whatever the cache holds.
-    (WeightFormat::Int8, Kernels::Dot, KvType::F32, &[160, 7]),
-    (WeightFormat::Int8, Kernels::Dot, KvType::F16, &[16, 7, 1]),
-    (WeightFormat::Int8, Kernels::Matrix, KvType::F32, &[7]),
-    (WeightFormat::Int8, Kernels::Matrix, KvType::F16, &[160, 16]),
-    (WeightFormat::Int8, Kernels::Bytes, KvType::F32, &[7]),
-    (WeightFormat::Int8, Kernels::Bytes, KvType::F16, &[160, 16]),
+    (WeightFormat::Int8, DOT, KvType::F32, &[160, 7]),
+    (WeightFormat::Int8, DOT, KvType::F16, &[16, 7, 1]),
+    (WeightFormat::Int8, MATRIX_F16, KvType::F32, &[7]),
+    (WeightFormat::Int8, MATRIX_F16, KvType::F16, &[160, 16]),
+    (WeightFormat::Int8, MATRIX_S8, KvType::F32, &[7]),
+    (WeightFormat::Int8, MATRIX_S8, KvType::F16, &[160, 16]),
 ];
 
 /// What depth adds is rounding: each arithmetic once.
 const DEEP: &[Run] = &[
-    (WeightFormat::Bf16, Kernels::Float, KvType::F32, &[7]),
-    (WeightFormat::Bf16, Kernels::Float, KvType::F16, &[160]),
-    (WeightFormat::Int8, Kernels::Float, KvType::F32, &[160]),
-    (WeightFormat::Int8, Kernels::Dot, KvType::F16, &[160, 7]),
-    (WeightFormat::Int8, Kernels::Matrix, KvType::F16, &[160]),
-    (WeightFormat::Int8, Kernels::Bytes, KvType::F16, &[160]),
+    (WeightFormat::Bf16, F32, KvType::F32, &[7]),
+    (WeightFormat::Bf16, F32, KvType::F16, &[160]),
+    (WeightFormat::Int8, F32, KvType::F32, &[160]),
+    (WeightFormat::Int8, DOT, KvType::F16, &[160, 7]),
+    (WeightFormat::Int8, MATRIX_F16, KvType::F16, &[160]),
+    (WeightFormat::Int8, MATRIX_S8, KvType::F16, &[160]),
 ];
 
 #[test]
@@ -307,5 +308,5 @@ fn vulkan_on_an_imported_arena() {
     // One of them: tests/arena.rs shows that the others compute the same bits.
     let allocator = common::arena_allocators()[0];
     println!("arena of {}", allocator.name);
-    check_case(&Case::open("tiny"), common::arena_options(Source::Imported(allocator)), F32_SHALLOW, &[16]);
+    check_case(&Case::open("tiny"), common::arena_options(ArenaSource::Imported(allocator)), F32_SHALLOW, &[16]);
 }

@@ -7,13 +7,17 @@ use half::f16;
 use kiln::gpu::Gpu;
 use kiln::gpu::device::units::Units;
 use kiln::gpu::kernels::pipelines::Pipelines;
+use kiln::gpu::lower::arithmetic::{Operand, modules};
+use kiln::gpu::lower::attend_tile::{self, AttendPush};
 use kiln::gpu::lower::dispatch::Dispatch;
 use kiln::gpu::lower::fragment::{FragmentTile, Inputs};
-use kiln::gpu::lower::matrix::{self, AttendPush, Linear, LinearPush, LinearTile, Operands, Tile};
+use kiln::gpu::lower::matrix::{self, LinearPush, MatrixShape, MatrixTile};
+use kiln::gpu::lower::shared_tile::SharedTile;
 use kiln::gpu::measure::ceiling;
 use kiln::gpu::memory::heaps::describe;
 use kiln::gpu::memory::{Access, Buffer};
 use kiln::gpu::queue::Queue;
+use kiln::model::WeightFormat;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -97,7 +101,7 @@ fn relative_rms(got: impl Iterator<Item = f32>, want: &[f64]) -> f64 {
     (difference / want.iter().map(|y| y * y).sum::<f64>()).sqrt()
 }
 
-/// A matrix product with random operands.
+/// A matrix product with random operand.
 struct Product {
     n: usize,
     /// Padded to 16.
@@ -108,11 +112,11 @@ struct Product {
     /// f16 values, or integers that two bytes hold.
     x: Vec<f32>,
     x_scales: Vec<f32>,
-    operands: Operands,
+    operand: Operand,
 }
 
 impl Product {
-    fn new(operands: Operands, rows: usize, n: usize, k: usize, seed: u64) -> Product {
+    fn new(operand: Operand, rows: usize, n: usize, k: usize, seed: u64) -> Product {
         let mut random = Random(seed);
         let padded = k.next_multiple_of(16);
         let mut weights = vec![0; n * padded];
@@ -123,32 +127,32 @@ impl Product {
         let x_stride = k.next_multiple_of(32);
         let mut x = vec![0.0; rows * x_stride];
         for row in x.chunks_exact_mut(x_stride) {
-            row[..k].fill_with(|| match operands {
-                Operands::Half => f16::from_f32(random.real()).to_f32(),
-                Operands::Bytes => (random.real() * 32512.0).round(),
+            row[..k].fill_with(|| match operand {
+                Operand::F16 => f16::from_f32(random.real()).to_f32(),
+                Operand::S8 => (random.real() * 32512.0).round(),
             });
         }
         let x_scales = (0..rows).map(|_| 1.0 + 0.9 * random.real()).collect();
-        Product { n, k: padded, rows, weights, scales, x, x_scales, operands }
+        Product { n, k: padded, rows, weights, scales, x, x_scales, operand }
     }
 
     fn x_stride(&self) -> usize {
         (2 * self.k.next_multiple_of(32) + 4).next_multiple_of(64)
     }
 
-    /// x in the operands' form, with NaN between the rows.
+    /// x in the operand' form, with NaN between the rows.
     fn form(&self) -> Vec<u8> {
         let p = self.k.next_multiple_of(32);
         let mut out = vec![0xff; self.rows * self.x_stride()];
         for (r, row) in out.chunks_exact_mut(self.x_stride()).enumerate() {
             let x = &self.x[r * p..][..p];
-            match self.operands {
-                Operands::Half => {
+            match self.operand {
+                Operand::F16 => {
                     let four = |x: &[f32]| [x[0], x[2], x[1], x[3]].map(|x| f16::from_f32(x).to_bits());
                     let bits: Vec<u16> = x.chunks_exact(4).flat_map(four).collect();
                     row[..2 * p].copy_from_slice(bytemuck::cast_slice(&bits));
                 }
-                Operands::Bytes => {
+                Operand::S8 => {
                     for (i, &x) in x.iter().enumerate() {
                         // x = 256 * hi + lo, lo from -128 to 127.
                         let hi = (x as i32 + 128) >> 8;
@@ -177,7 +181,7 @@ impl Product {
     }
 
     /// Runs passes of `rows` rows, fewer of them live, with every variant.
-    fn check(&self, bench: &mut Bench, live: usize, variants: &[Linear]) {
+    fn check(&self, bench: &mut Bench, live: usize, variants: &[MatrixTile]) {
         // Rows aligned for whole matrices, and not.
         let out_stride = self.n + if self.n.is_multiple_of(8) { 8 } else { 5 };
         // The state's words, `live` at index 2.
@@ -208,18 +212,19 @@ impl Product {
             };
             let dispatch = Dispatch {
                 steps: 0..0,
-                kernel: variant.kernel(bench.units),
+                kernel: variant.kernel(bench.units, modules(WeightFormat::Int8).matrix.as_ref().unwrap()),
                 push: push.push(),
                 groups: variant.groups(self.rows, self.n),
                 barrier: true,
+                product: None,
             };
             let name = format!(
                 "{:?}, {live} of {} rows, {} x {}, {} in {} splits",
-                self.operands,
+                self.operand,
                 self.rows,
                 self.n,
                 self.k,
-                variant.tile.name(),
+                variant.shape.name(),
                 variant.splits
             );
             // Twice: the counters must be as before.
@@ -242,7 +247,7 @@ impl Product {
 }
 
 /// A tile of many rows that a CPU driver compiles in seconds: as the large ones, it asks for two steps at a time.
-const SMALL_TALL: LinearTile = LinearTile {
+const SMALL_TALL: SharedTile = SharedTile {
     rows: 128,
     outputs: 32,
     inputs: 32,
@@ -273,20 +278,20 @@ const SMALL_FRAGMENTS: [FragmentTile; 7] = {
 #[test]
 fn linear_variants_compute_their_product() {
     let Some(mut bench) = Bench::open("linear_variants_compute_their_product") else { return };
-    check_linear(&mut bench, Operands::Half);
+    check_linear(&mut bench, Operand::F16);
 }
 
 #[test]
 fn linear_variants_of_bytes_compute_their_product() {
     let Some(mut bench) = Bench::open("linear_variants_of_bytes_compute_their_product") else { return };
-    if bench.units.bytes_k.is_none() {
+    if bench.units.s8_k.is_none() {
         println!("not checked here: {} has no matrices of bytes", bench.gpu.caps.name);
         return;
     }
-    check_linear(&mut bench, Operands::Bytes);
+    check_linear(&mut bench, Operand::S8);
 }
 
-fn check_linear(bench: &mut Bench, operands: Operands) {
+fn check_linear(bench: &mut Bench, operand: Operand) {
     let cases = [
         // rows, live, N, K
         (1, 1, 8, 16),
@@ -300,31 +305,35 @@ fn check_linear(bench: &mut Bench, operands: Operands) {
     ];
     let (mut checked, mut left_out) = (HashSet::new(), HashSet::new());
     for (i, (rows, live, n, k)) in cases.into_iter().enumerate() {
-        let all = matrix::linear_variants(bench.units, operands, rows, n, k);
-        let mut variants: Vec<Linear> =
+        let all = matrix::tiles(bench.units, operand, rows, n, k);
+        let mut variants: Vec<MatrixTile> =
             all.iter().copied().filter(|v| common::worth_compiling(&bench.gpu, bench.units, v)).collect();
-        if operands == Operands::Half && rows > 64 {
-            variants.extend([1, 3].map(|splits| Linear { operands, tile: Tile::Shared(SMALL_TALL), splits }));
+        if operand == Operand::F16 && rows > 64 {
+            variants.extend([1, 3].map(|splits| MatrixTile {
+                operand,
+                shape: MatrixShape::Shared(SMALL_TALL),
+                splits,
+            }));
         }
-        if operands == Operands::Half && rows <= 160 {
+        if operand == Operand::F16 && rows <= 160 {
             // As deep as no CPU driver unrolls what is not only tried.
             let units = Units { unrolled_steps: 2, ..bench.units };
-            let small = SMALL_FRAGMENTS.into_iter().filter(|t| t.fits(units)).map(Tile::Fragment);
-            variants.extend(small.flat_map(|tile| [1, 3].map(|splits| Linear { operands, tile, splits })));
+            let small = SMALL_FRAGMENTS.into_iter().filter(|t| t.fits(units)).map(MatrixShape::Fragment);
+            variants.extend(small.flat_map(|shape| [1, 3].map(|splits| MatrixTile { operand, shape, splits })));
         }
-        left_out.extend(all.iter().map(|v| v.tile).filter(|t| variants.iter().all(|v| v.tile != *t)));
+        left_out.extend(all.iter().map(|v| v.shape).filter(|t| variants.iter().all(|v| v.shape != *t)));
         assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
-        Product::new(operands, rows, n, k, 7 + i as u64).check(bench, live, &variants);
+        Product::new(operand, rows, n, k, 7 + i as u64).check(bench, live, &variants);
         checked.extend(variants);
     }
     println!("{} variants checked; tiles too large for a CPU driver: {}", checked.len(), left_out.len());
     // NVIDIA's and Mesa's CPU driver hold matrices in ways that are found out: elsewhere there may be nothing to check.
-    if operands == Operands::Half && ["NVIDIA", "llvmpipe"].iter().any(|name| bench.gpu.caps.name.contains(name)) {
-        assert!(checked.iter().any(|v| matches!(v.tile, Tile::Fragment(_))), "{:?}", bench.units);
+    if operand == Operand::F16 && ["NVIDIA", "llvmpipe"].iter().any(|name| bench.gpu.caps.name.contains(name)) {
+        assert!(checked.iter().any(|v| matches!(v.shape, MatrixShape::Fragment(_))), "{:?}", bench.units);
     }
 }
 
-/// Attention of one pass with random operands.
+/// Attention of one pass with random operand.
 struct Attention {
     heads: usize,
     kv_heads: usize,
@@ -393,7 +402,7 @@ impl Attention {
         let width = heads * dim;
         let padded = width.next_multiple_of(32);
         let out_stride = (2 * padded + 4).next_multiple_of(64);
-        let variants = matrix::attend_variants(bench.units, heads, kv_heads, dim);
+        let variants = attend_tile::tiles(bench.units, heads, kv_heads, dim);
         assert!(!variants.is_empty(), "{heads} heads of {dim}");
         for variant in variants {
             let name = format!(
@@ -422,6 +431,7 @@ impl Attention {
                 push: push.push(),
                 groups: variant.groups(bench.units, rows, heads),
                 barrier: true,
+                product: None,
             }]);
             let got = words(&out);
             let (alive, dead) = got.split_at(live * out_stride / 4);

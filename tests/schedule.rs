@@ -3,20 +3,24 @@
 
 mod common;
 
+use common::{DOT, F32};
 use common::{golden, max_abs};
 use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
 use kiln::gpu::Vulkan;
 use kiln::gpu::kernels::Module;
+use kiln::gpu::lower::arithmetic::ActivationLayout;
+use kiln::gpu::lower::arithmetic::Arithmetic;
 use kiln::gpu::lower::dispatch::{Addresses, Dispatch};
-use kiln::gpu::lower::linear::{Form, Target};
-use kiln::gpu::lower::{Batch, Order, Tokens, lower};
-use kiln::gpu::replay::options::{self, Kernels};
+use kiln::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, RELAY_STRIDE, STALLED};
+use kiln::gpu::lower::target::Target;
+use kiln::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::gpu::replay::options;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::Plan;
 use kiln::reference::Reference;
-use kiln::schedule::layout::{COUNTER_BYTES, RELAY_STRIDE, StateLayout};
+use kiln::schedule::layout::StateLayout;
 use kiln::schedule::{Extent, KvType, Op, Pass, Schedule, Segment};
 use kiln::sequence::session::Session;
 use std::rc::Rc;
@@ -78,14 +82,17 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
         weights: (0..schedule.weights.buffers.len() as u64).map(|i| (i + 2) << 40).collect(),
         kv: (0..62).map(|i| (i + 100) << 40).collect(),
     };
+    let layout = GpuLayout::new(&schedule);
     for (subgroup, dot) in [(8, false), (8, true), (32, true), (64, true)] {
         let target = Target::new(subgroup, dot, None);
         for rows in [1, 3, 8, 64] {
-            let batch = Batch { rows, head_rows: 1, order: Order::Consecutive, tokens: Tokens::Given };
+            let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };
             let mut covered = 0;
             for segment in schedule.segments() {
                 let range = schedule.steps_of(segment);
-                let dispatches = lower(&schedule, segment, batch, &target, &addresses);
+                let dispatches =
+                    Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind }
+                        .segment(segment);
                 let mut settled = range.start;
                 for d in &dispatches {
                     assert_eq!(d.steps.start, covered, "steps in order, none left out");
@@ -121,9 +128,12 @@ fn a_packed_input_is_waited_for() {
     let shape = Shape { head_dim: 34, ..gemma_27b() };
     let schedule = Schedule::build(&shape, extent(64));
     let addresses = Addresses { arena: 0, weights: vec![0; 64], kv: vec![0; 62] };
+    let (layout, target) = (GpuLayout::new(&schedule), Target::new(32, true, None));
     for rows in [1, 3, 8] {
-        let batch = Batch { rows, head_rows: 1, order: Order::Consecutive, tokens: Tokens::Given };
-        let dispatches = lower(&schedule, Segment::Layer(3), batch, &Target::new(32, true, None), &addresses);
+        let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };
+        let dispatches =
+            Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind }
+                .segment(Segment::Layer(3));
         let pack =
             dispatches.iter().position(|d| d.kernel.module == Module::Pack).expect("attention's output is packed");
         assert!(dispatches[pack].barrier && dispatches[pack + 1].barrier, "{:?}", dispatches[pack + 1]);
@@ -138,28 +148,37 @@ fn large_heads_stay_within_the_dispatch_limit() {
         let shape = Shape { vocab, ..gemma_27b() };
         let schedule = Schedule::build(&shape, extent(16));
         let addresses = Addresses { arena: 0, weights: vec![0; 64], kv: vec![0; 62] };
+        let layout = GpuLayout::new(&schedule);
         for head_rows in [1, 2, 3, 5, 8, 16] {
             for subgroup in [4, 8, 32, 64] {
                 for dot in [false, true] {
-                    let batch = Batch { rows: 1, head_rows, order: Order::Consecutive, tokens: Tokens::Given };
+                    let kind = PassKind { rows: 1, head_rows, order: RowOrder::Consecutive, tokens: TokenSource::Host };
                     let target = Target::new(subgroup, dot, None);
-                    lower(&schedule, Segment::Head, batch, &target, &addresses).iter().for_each(assert_limits);
+                    Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind }
+                        .segment(Segment::Head)
+                        .iter()
+                        .for_each(assert_limits);
                 }
             }
         }
     }
 }
 
-/// The logits behind a prompt: of the reference, or of Vulkan with certain kernels.
-fn outputs(schedule: &Schedule, vulkan: Option<Kernels>) -> Vec<f32> {
+/// The logits behind a prompt: of the reference, or of Vulkan with certain arithmetic.
+fn outputs(schedule: &Schedule, vulkan: Option<Option<Arithmetic>>) -> Vec<f32> {
     common::listen();
     let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
     let tokens: Vec<u32> = (0..40).map(|i| 2 + 11 * i % 500).collect();
     let progress = Progress::default();
-    let mut executor: Box<dyn Executor> = if let Some(kernels) = vulkan {
-        let options = options::Options { kernels, ..Default::default() };
+    let mut executor: Box<dyn Executor> = if let Some(arithmetic) = vulkan {
+        let options = options::Options { arithmetic, ..Default::default() };
         let gpu = Rc::new(common::open_gpu());
-        let plan = Plan::place(schedule, &kiln::gpu::memory::heaps::describe(&gpu), 64 << 20).unwrap();
+        let plan = Plan::place(
+            schedule,
+            &kiln::gpu::memory::heaps::describe(&gpu),
+            kiln::gpu::replay::results::needs(schedule, true),
+        )
+        .unwrap();
         Box::new(Vulkan::load(&gpu, &checkpoint, schedule.clone(), &plan, options, &progress).unwrap())
     } else {
         Box::new(Reference::load(&checkpoint, schedule.clone(), &progress).unwrap())
@@ -189,13 +208,13 @@ macro_rules! change {
 #[test]
 fn an_altered_operand_changes_both_executors_alike() {
     let shape = Checkpoint::open(&golden("tiny")).unwrap().shape().clone();
-    // 32 rows take the kernels for many rows in the first chunk, and those for few in the second, of 8.
+    // 32 rows take the arithmetic for many rows in the first chunk, and those for few in the second, of 8.
     let original = Schedule::build(&shape, extent(32));
     let base = outputs(&original, None);
     // The second computes with activations of 16 bits.
-    let paths = [(Kernels::Float, 5e-4), (Kernels::Dot, 5e-3)];
-    for (kernels, tolerance) in paths {
-        assert!(max_abs(&outputs(&original, Some(kernels)), &base) < tolerance);
+    let paths = [(F32, 5e-4), (DOT, 5e-3)];
+    for (arithmetic, tolerance) in paths {
+        assert!(max_abs(&outputs(&original, Some(arithmetic)), &base) < tolerance);
     }
 
     let alterations: &[Alteration] = &[
@@ -234,10 +253,10 @@ fn an_altered_operand_changes_both_executors_alike() {
         let reference = outputs(&altered, None);
         let moved = max_abs(&reference, &base);
         assert!(moved > 1e-2, "{what}: the reference did not follow");
-        for (kernels, tolerance) in paths {
-            let apart = max_abs(&outputs(&altered, Some(kernels)), &reference);
-            println!("{what}, {kernels:?}: moved {moved:.3}, apart {apart:.1e}");
-            assert!(apart < tolerance, "{what}, {kernels:?}: the executors are {apart} apart");
+        for (arithmetic, tolerance) in paths {
+            let apart = max_abs(&outputs(&altered, Some(arithmetic)), &reference);
+            println!("{what}, {arithmetic:?}: moved {moved:.3}, apart {apart:.1e}");
+            assert!(apart < tolerance, "{what}, {arithmetic:?}: the executors are {apart} apart");
         }
     }
     assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
@@ -269,14 +288,19 @@ fn shaders_and_layout_agree() {
         (common, define("STATE_ROWS", StateLayout::ROWS as u64)),
         (common, define("STATE_HEAD_FIRST", StateLayout::HEAD_FIRST as u64)),
         (common, define("STATE_HEAD_ROWS", StateLayout::HEAD_ROWS as u64)),
-        (relay, define("STATE_STALLED", StateLayout::STALLED as u64)),
+        (relay, define("STATE_STALLED", STALLED as u64)),
         (relay, define("RELAY_STRIDE", RELAY_STRIDE / 4)),
         (include_str!("../shaders/argmax.comp"), define("COUNTER_BYTES", COUNTER_BYTES)),
         (include_str!("../shaders/attend.comp"), constant("COUNTER_BYTES", COUNTER_BYTES)),
     ] {
         assert!(source.contains(&text), "{text}");
     }
-    let forms = [("F32", Form::F32), ("PLANES", Form::Planes), ("HALF", Form::Half), ("BYTES", Form::Bytes)];
+    let forms = [
+        ("F32", ActivationLayout::F32),
+        ("PLANES", ActivationLayout::Int16Block),
+        ("HALF", ActivationLayout::F16Row),
+        ("BYTES", ActivationLayout::Int16Row),
+    ];
     for (name, form) in forms {
         let text = define(&format!("FORM_{name}"), form as u64);
         assert!(include_str!("../shaders/forms.glsl").contains(&text), "{text}");

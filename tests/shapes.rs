@@ -1,13 +1,13 @@
 //! Odd shapes, both executors: head sizes that are no power of two, every kind of GQA, vocabularies of any size, an
-//! untied head, a logit softcap; batches; rewinding.
+//! untied head; equal logits; batches; rewinding.
 
 mod common;
 
+use common::{DOT, F32, MATRIX_F16};
 use common::{load, max_abs, relative_rms};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::gpu::lower::linear::{Dot, Variant};
-use kiln::gpu::replay::options::Kernels;
+use kiln::gpu::lower::target::{DotTile, Tile};
 use kiln::model::write::Watch;
 use kiln::model::write::forge;
 use kiln::model::{LayerKind, Shape, WeightFormat};
@@ -30,7 +30,6 @@ fn shape() -> Shape {
         rope_theta_local: 1e4,
         rope_theta_global: 1e6,
         rope_factor_global: 8.0,
-        logit_softcap: None,
         max_context: 512,
         tied: true,
         bos: 2,
@@ -48,6 +47,23 @@ impl Forged {
         let watch = Watch { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
         forge::forge(shape, &dir.path().join("model"), format, 7, &watch).unwrap();
         Forged { dir }
+    }
+
+    /// Row i of the head becomes a copy of row `i % period`, scale included.
+    fn repeat_head_rows(&self, period: usize) {
+        let path = self.dir.path().join("model/model.safetensors");
+        let mut bytes = std::fs::read(&path).unwrap();
+        let (header, metadata) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+        for name in ["lm_head.weight", "lm_head.weight_scale"] {
+            let info = metadata.info(name).unwrap();
+            let (start, end) = info.data_offsets;
+            let tensor = &mut bytes[8 + header + start..8 + header + end];
+            let row = tensor.len() / info.shape[0];
+            for i in period..info.shape[0] {
+                tensor.copy_within(i % period * row..(i % period + 1) * row, i * row);
+            }
+        }
+        std::fs::write(&path, bytes).unwrap();
     }
 
     fn load(&self, device: Device, options: Options) -> Box<dyn Executor> {
@@ -68,10 +84,9 @@ fn odd_shapes_agree_on_both_executors() {
         ("head 256, three groups of three", Shape { head_dim: 256, heads: 9, kv_heads: 3, ..shape() }),
         ("hidden 8, ffn 8", Shape { hidden: 8, ffn: 8, ..shape() }),
         ("vocabulary 1", Shape { vocab: 3, ..shape() }),
-        // More outputs than the largest grid has subgroups for: kernels stride.
+        // More outputs than the largest grid has subgroups for: arithmetic stride.
         ("vocabulary 540000", Shape { vocab: 540_000, hidden: 8, ..shape() }),
         ("untied head", Shape { tied: false, ..shape() }),
-        ("softcap", Shape { logit_softcap: Some(3.0), ..shape() }),
         ("window 1", Shape { window: 1, ..shape() }),
         ("hidden 1000, ffn 2008", Shape { hidden: 1000, ffn: 2008, ..shape() }),
     ];
@@ -86,10 +101,10 @@ fn odd_shapes_agree_on_both_executors() {
         let formats = [WeightFormat::Int8, WeightFormat::Bf16];
         for format in formats.into_iter().skip(if once { i % 2 } else { 0 }).take(if once { 1 } else { 2 }) {
             let model = Forged::new(&shape, format);
-            let run = |device, kernels, kv, chunk| {
+            let run = |device, arithmetic, kv, chunk| {
                 let options = Options {
                     weights: format,
-                    kernels,
+                    arithmetic,
                     kv,
                     chunk: Some(chunk),
                     context: Some(64),
@@ -102,21 +117,21 @@ fn odd_shapes_agree_on_both_executors() {
                 tokens[23..].iter().for_each(|&t| session.decode(executor.as_mut(), t).unwrap());
                 (executor.logits(0).unwrap().to_vec(), executor.next(0))
             };
-            // 23 rows in the first pass (the kernels for many rows), or chunks of 7; 17 one by one (those for few).
-            let mut runs = vec![(Kernels::Float, KvType::F32, 23, 2e-5)];
+            // 23 rows in the first pass (the arithmetic for many rows), or chunks of 7; 17 one by one (those for few).
+            let mut runs = vec![(F32, KvType::F32, 23, 2e-5)];
             if format == WeightFormat::Int8 {
                 // Activations of 16 bits; without matrix units, f32.
-                runs.extend([7, 23].map(|chunk| (Kernels::Dot, KvType::F32, chunk, 5e-3)));
+                runs.extend([7, 23].map(|chunk| (DOT, KvType::F32, chunk, 5e-3)));
                 // Mesa 26.1.6 crashes on its matrices at other widths than its own.
                 if std::env::var_os("LP_NATIVE_VECTOR_WIDTH").is_none() {
-                    runs.push((Kernels::Matrix, KvType::F16, 23, 1.5e-2));
+                    runs.push((MATRIX_F16, KvType::F16, 23, 1.5e-2));
                 }
             }
-            let (want, best) = run(Device::Cpu, Kernels::Float, KvType::F32, 23);
+            let (want, best) = run(Device::Cpu, F32, KvType::F32, 23);
             let rms = (want.iter().map(|x| x * x).sum::<f32>() / want.len() as f32).sqrt();
-            for (kernels, kv, chunk, tolerance) in runs {
-                let (got, chosen) = run(common::vulkan(), kernels, kv, chunk);
-                let what = format!("{name} {} {kernels:?}", format.name());
+            for (arithmetic, kv, chunk, tolerance) in runs {
+                let (got, chosen) = run(common::vulkan(), arithmetic, kv, chunk);
+                let what = format!("{name} {} {arithmetic:?}", format.name());
                 let error = relative_rms(&got, &want);
                 println!("{what}: {error:.1e}");
                 assert!(error < tolerance, "{what}: {error}");
@@ -130,16 +145,16 @@ fn odd_shapes_agree_on_both_executors() {
 
 #[test]
 fn equal_logits_choose_the_lowest_id() {
-    // With a softcap this small every logit is the cap or its negative: hundreds of equals.
-    let shape = Shape { logit_softcap: Some(1e-30), vocab: 2000, ..shape() };
-    let model = Forged::new(&shape, WeightFormat::Int8);
-    for device in [Device::Cpu, common::vulkan()] {
+    let shape = Shape { tied: false, vocab: 2000, ..shape() };
+    for (period, device) in [7, 400].into_iter().flat_map(|p| [(p, Device::Cpu), (p, common::vulkan())]) {
+        let model = Forged::new(&shape, WeightFormat::Int8);
+        model.repeat_head_rows(period);
         let mut executor = model.load(device, Options::default());
         Session::new(0, 64).prefill(executor.as_mut(), &prompt(&shape, 5)).unwrap();
         let logits = executor.logits(0).unwrap();
         let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let lowest = logits.iter().position(|&x| x == max).unwrap();
-        assert!(logits.iter().filter(|&&x| x == max).count() > 1, "no equals to choose among");
+        assert_eq!(logits.iter().filter(|&&x| x == max).count(), (lowest..2000).step_by(period).count());
         assert_eq!(executor.next(0) as usize, lowest);
     }
 }
@@ -155,7 +170,7 @@ fn a_batch_computes_what_its_sequences_would_alone() {
     for (device, kv, tolerance) in
         [(Device::Cpu, KvType::F32, 1e-5), (vulkan, KvType::F32, 1e-5), (vulkan, KvType::F16, 1e-3)]
     {
-        let options = Options { kv, context: Some(64), kernels: Kernels::Float, ..Options::default() };
+        let options = Options { kv, context: Some(64), arithmetic: F32, ..Options::default() };
         let mut alone = Vec::new();
         for p in &prompts {
             let mut executor = model.load(device, options);
@@ -186,8 +201,8 @@ fn a_batch_computes_what_its_sequences_would_alone() {
 fn a_stage_may_lack_blocks() {
     let forged = Forged::new(&shape(), WeightFormat::Int8);
     let tokens = prompt(&shape(), 20);
-    let run = |variant, relay| {
-        let options = Options { kernels: Kernels::Dot, variant, relay: Some(relay), ..Options::default() };
+    let run = |tile, relay| {
+        let options = Options { arithmetic: DOT, tile, relay: Some(relay), ..Options::default() };
         let mut executor = forged.load(common::vulkan(), options);
         let mut session = Session::new(0, 64);
         let mut seen: Vec<u32> = Vec::new();
@@ -201,7 +216,7 @@ fn a_stage_may_lack_blocks() {
         let staged = times.iter().any(|t| t.kernel == "linear_dot_gelu_int8" && t.variant.contains("groups [7, 1, 1]"));
         (seen, staged)
     };
-    let variant = Variant::Dot(Dot { outputs: 1, unroll: 1, subgroups: 4, turns: 2 });
+    let variant = Tile::Dot(DotTile { outputs: 1, unroll: 1, subgroups: 4, turns: 2 });
     let (want, _) = run(None, false);
     let (got, staged) = run(Some(variant), true);
     assert!(staged, "the variant was taken");

@@ -3,11 +3,11 @@
 
 mod common;
 
+use common::DOT;
 use common::{golden, load};
 use kiln::engine::Options;
 use kiln::executor::Executor;
 use kiln::gpu::queue::recordings;
-use kiln::gpu::replay::options::Kernels;
 use kiln::sequence::session::Session;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 fn options(tune: bool) -> Options {
     Options {
         device: common::vulkan(),
-        kernels: Kernels::Dot,
+        arithmetic: DOT,
         chunk: Some(1),
         context: Some(64),
         tune: Some(tune),

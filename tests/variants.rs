@@ -1,15 +1,16 @@
-//! Every variant of the linear kernels that tuning may choose, forced in turn, against a golden case. Those of
+//! Every variant of the linear arithmetic that tuning may choose, forced in turn, against a golden case. Those of
 //! integer dot products are held to the same bits: they add blocks in the same order.
 
 mod common;
 
 use common::{Case, golden, ids, load, relative_rms};
+use common::{DOT, F32, MATRIX_F16, MATRIX_S8};
 use kiln::engine::Options;
 use kiln::executor::{Executor, HeadRows, Row};
 use kiln::gpu::Gpu;
 use kiln::gpu::device::units::Units;
-use kiln::gpu::lower::linear::{Family, Product, Target, Variant};
-use kiln::gpu::replay::options::Kernels;
+use kiln::gpu::lower::arithmetic::{Arithmetic, Operand};
+use kiln::gpu::lower::target::{Product, Target, Tile};
 use kiln::schedule::{Op, Schedule};
 use kiln::sequence::session::Session;
 use std::collections::HashSet;
@@ -20,8 +21,8 @@ use std::time::Duration;
 const TOLERANCE: f32 = 0.015;
 const PROMPT: &str = "len17";
 
-fn options(kernels: Kernels, chunk: usize, variant: Option<Variant>) -> Options {
-    Options { device: common::vulkan(), kernels, variant, chunk: Some(chunk), context: Some(64), ..Options::default() }
+fn options(arithmetic: Option<Arithmetic>, chunk: usize, tile: Option<Tile>) -> Options {
+    Options { device: common::vulkan(), arithmetic, tile, chunk: Some(chunk), context: Some(64), ..Options::default() }
 }
 
 /// The products of a model in passes of `rows` rows.
@@ -39,10 +40,10 @@ fn products(schedule: &Schedule, rows: usize) -> Vec<Product> {
 }
 
 /// The variants that these can have.
-fn variants(gpu: &Gpu, units: Option<Units>, schedule: &Schedule, family: Family, rows: usize) -> Vec<Variant> {
+fn variants(gpu: &Gpu, units: Option<Units>, schedule: &Schedule, family: Arithmetic, rows: usize) -> Vec<Tile> {
     let target = Target::new(gpu.caps.subgroup, true, units);
     let mut all = Vec::new();
-    for v in products(schedule, rows).into_iter().flat_map(|p| target.variants(family, p)) {
+    for v in products(schedule, rows).into_iter().flat_map(|p| target.tiles(family, p)) {
         if !all.contains(&v) {
             all.push(v);
         }
@@ -61,7 +62,7 @@ fn check(case: &Case, executor: &mut dyn Executor, what: &str) -> Vec<f32> {
     got
 }
 
-/// How the linear kernels of a pass of `rows` rows are specialised.
+/// How the linear arithmetic of a pass of `rows` rows are specialised.
 fn specialised(executor: &mut dyn Executor, rows: usize) -> HashSet<String> {
     let rows: Vec<Row> = (0..rows as u32).map(|i| Row { token: 2, position: i, sequence: 0 }).collect();
     let times = executor.time_steps(&rows, HeadRows { first: 0, count: 1 }, 1).unwrap();
@@ -69,27 +70,27 @@ fn specialised(executor: &mut dyn Executor, rows: usize) -> HashSet<String> {
 }
 
 /// The prompt with each variant forced; `chunk` rows a pass.
-fn check_family(kernels: Kernels, family: Family, chunk: usize) {
+fn check_family(arithmetic: Option<Arithmetic>, family: Arithmetic, chunk: usize) {
     let case = Case::open("tiny");
     let gpu = Rc::new(common::open_gpu());
-    let mut usual = load(&golden("tiny"), options(kernels, chunk, None));
+    let mut usual = load(&golden("tiny"), options(arithmetic, chunk, None));
     check(&case, usual.as_mut(), "the usual variants");
     let units = common::units(&gpu);
     let all = variants(&gpu, units, usual.schedule(), family, chunk);
     drop(usual);
-    let wanted = |v: &&Variant| match (v, units) {
-        (Variant::Matrix(linear), Some(units)) => common::worth_compiling(&gpu, units, linear),
+    let wanted = |v: &&Tile| match (v, units) {
+        (Tile::Matrix(linear), Some(units)) => common::worth_compiling(&gpu, units, linear),
         _ => true,
     };
-    let checked: Vec<Variant> = all.iter().filter(wanted).copied().collect();
+    let checked: Vec<Tile> = all.iter().filter(wanted).copied().collect();
     assert!(checked.len() > 1, "{family:?}, {chunk} rows: there is a choice");
     let mut seen = HashSet::new();
     let mut first = None;
     for &v in &checked {
-        let mut executor = load(&golden("tiny"), options(kernels, chunk, Some(v)));
+        let mut executor = load(&golden("tiny"), options(arithmetic, chunk, Some(v)));
         let what = format!("{chunk} rows, {v:?}");
         let got = check(&case, executor.as_mut(), &what);
-        if family == Family::Dot {
+        if family == Arithmetic::IntegerDot {
             // They divide the outputs, not the sums.
             assert!(got == *first.get_or_insert_with(|| got.clone()), "{what}: other bits than the first variant");
         }
@@ -100,11 +101,11 @@ fn check_family(kernels: Kernels, family: Family, chunk: usize) {
     assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
-/// Two rows, four and eight share a weight load in kernels of their own; the last row of the prompt and the head have one.
+/// Two rows, four and eight share a weight load in arithmetic of their own; the last row of the prompt and the head have one.
 #[test]
 fn variants_of_dot_products_match() {
     for chunk in [2, 4, 8] {
-        check_family(Kernels::Dot, Family::Dot, chunk);
+        check_family(DOT, Arithmetic::IntegerDot, chunk);
     }
 }
 
@@ -116,19 +117,19 @@ fn variants_of_matrix_products_match() {
         return;
     }
     for chunk in [8, 17, 33] {
-        check_family(Kernels::Matrix, Family::Matrix, chunk);
+        check_family(MATRIX_F16, Arithmetic::Matrix(Operand::F16), chunk);
     }
 }
 
 #[test]
 fn variants_of_matrix_products_of_bytes_match() {
     let gpu = common::open_gpu();
-    if gpu.caps.matrix.is_none_or(|u| u.bytes_k.is_none()) {
+    if gpu.caps.matrix.is_none_or(|u| u.s8_k.is_none()) {
         println!("not checked here: {} has no matrices of bytes", gpu.caps.name);
         return;
     }
     for chunk in [8, 17, 33] {
-        check_family(Kernels::Bytes, Family::Bytes, chunk);
+        check_family(MATRIX_S8, Arithmetic::Matrix(Operand::S8), chunk);
     }
 }
 
@@ -136,15 +137,15 @@ fn variants_of_matrix_products_of_bytes_match() {
 /// and of several sequences.
 #[test]
 fn relayed_dispatches_change_no_bit() {
-    for kernels in [Kernels::Dot, Kernels::Float, Kernels::Matrix, Kernels::Bytes] {
+    for arithmetic in [DOT, F32, MATRIX_F16, MATRIX_S8] {
         for budget in [Options::default().submit_budget, Duration::from_nanos(1)] {
             let [relayed, behind_barriers] = [true, false].map(|relay| {
-                let options = options(kernels, 8, None);
+                let options = options(arithmetic, 8, None);
                 let options =
                     Options { relay: Some(relay), submit_budget: budget, sequences: 6, head_rows: 6, ..options };
                 logits_of_two_batches(load(&golden("tiny"), options).as_mut())
             });
-            assert!(relayed == behind_barriers, "{kernels:?}, submits of {budget:?}");
+            assert!(relayed == behind_barriers, "{arithmetic:?}, submits of {budget:?}");
         }
     }
     assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
@@ -156,14 +157,13 @@ fn stages_of_a_relay_change_no_bit() {
     let gpu = common::open_gpu();
     for model in ["tiny", "wide_small"] {
         let run = |relay, variant| {
-            let options =
-                Options { relay: Some(relay), sequences: 6, head_rows: 6, ..options(Kernels::Dot, 2, variant) };
+            let options = Options { relay: Some(relay), sequences: 6, head_rows: 6, ..options(DOT, 2, variant) };
             load(&golden(model), options)
         };
         let mut usual = run(false, None);
-        let all = variants(&gpu, None, usual.schedule(), Family::Dot, 1);
+        let all = variants(&gpu, None, usual.schedule(), Arithmetic::IntegerDot, 1);
         let want = logits_of_two_batches(usual.as_mut());
-        let staged = |v: &&Variant| matches!(v, Variant::Dot(d) if d.turns == 2 && d.outputs == 1);
+        let staged = |v: &&Tile| matches!(v, Tile::Dot(d) if d.turns == 2 && d.outputs == 1);
         assert!(all.iter().filter(staged).count() > 1);
         for &variant in all.iter().filter(staged) {
             let got = logits_of_two_batches(run(true, Some(variant)).as_mut());

@@ -9,7 +9,7 @@ use crate::gpu::{self, Choice, Gpu};
 use crate::machine::heaps::{Heap, Memory};
 use crate::machine::profile::{Profile, profile};
 use crate::model::{Shape, config};
-use crate::plan::{Plan, Purpose, kernel_parameters, sums};
+use crate::plan::{Needs, Plan, Purpose, kernel_parameters, sums};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
 use crate::{Error, Result};
@@ -51,12 +51,12 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let target = Target::find(args)?;
     let options = engine::Options { sequences: args.batch, head_rows: args.batch, ..args.model.options() };
     let schedule = Schedule::build(&shape, options.extent(&shape)?);
-    let staging = target.staged.map_or(0, |staged| gpu::replay::results::staging_bytes(&schedule, staged));
+    let needs = target.staged.map_or(Needs::of(&schedule), |staged| gpu::replay::results::needs(&schedule, staged));
     let view = View {
         args,
         schedule: &schedule,
-        wanted: Plan::wanted(&schedule, staging),
-        placed: Plan::place(&schedule, &target.memory, staging),
+        wanted: Plan::wanted(&schedule, needs),
+        placed: Plan::place(&schedule, &target.memory, needs),
         target: &target,
     };
     // The arithmetic is what the command is for: it is shown for a model that does not fit, too.

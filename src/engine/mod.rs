@@ -5,12 +5,14 @@ pub mod demo;
 use crate::display;
 use crate::executor::Executor;
 use crate::executor::weights::Progress;
+use crate::gpu::lower::arithmetic::Arithmetic;
+use crate::gpu::lower::target::Tile;
 use crate::gpu::{self, Choice, Gpu, Vulkan};
 use crate::machine;
 use crate::machine::heaps::{self, Heap, Memory};
 use crate::model::checkpoint::{Checkpoint, Source};
 use crate::model::{Shape, WeightFormat};
-use crate::plan::Plan;
+use crate::plan::{Needs, Plan};
 use crate::reference::Reference;
 use crate::schedule::{Extent, KvType, Schedule};
 use crate::{Error, Result};
@@ -66,15 +68,15 @@ pub struct Options {
     /// Pass uploads and results through staging even where it is not needed; see [`gpu::replay::options::Options::staged`].
     pub staged: bool,
     /// Which kernels compute linear steps on a device.
-    pub kernels: gpu::replay::options::Kernels,
+    pub arithmetic: Option<Arithmetic>,
     /// The variant of linear kernels to use wherever it can be, instead of what is measured; see [`gpu::measure::tuning`].
-    pub variant: Option<gpu::lower::linear::Variant>,
+    pub tile: Option<Tile>,
     /// Whether dispatches are relayed, instead of what is measured; see [`gpu::queue::record`].
     pub relay: Option<bool>,
     /// Whether what can be chosen is measured, instead of where the device chooses its kernels; see [`gpu::measure::tuning`].
     pub tune: Option<bool>,
     /// Where a device's arena comes from.
-    pub arena: gpu::memory::arena::Source,
+    pub arena: gpu::memory::arena::ArenaSource,
 }
 
 impl Default for Options {
@@ -89,11 +91,11 @@ impl Default for Options {
             kv: KvType::F16,
             submit_budget: gpu::replay::options::Options::default().submit_budget,
             staged: false,
-            kernels: gpu::replay::options::Kernels::Auto,
-            variant: None,
+            arithmetic: None,
+            tile: None,
             relay: None,
             tune: None,
-            arena: gpu::memory::arena::Source::Auto,
+            arena: gpu::memory::arena::ArenaSource::Auto,
         }
     }
 }
@@ -101,7 +103,7 @@ impl Default for Options {
 /// Positions of a sequence where nothing else is asked for.
 pub const DEFAULT_CONTEXT: usize = 4096;
 /// Rows of a pass that every Vulkan device takes: kernels have one workgroup a row.
-pub const MAX_ROWS: usize = gpu::lower::dispatch::MAX_GROUPS;
+pub const MAX_ROWS: usize = gpu::device::limits::MAX_GROUPS;
 /// Rows of a prefill chunk where nothing else is asked for.
 pub const DEFAULT_CHUNK: usize = 512;
 
@@ -212,7 +214,7 @@ pub fn load_on(
         None => {
             // The reference keeps its KV in f32: plan for that.
             let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent });
-            Plan::place(&schedule, &host_memory(), 0)?;
+            Plan::place(&schedule, &host_memory(), Needs::of(&schedule))?;
             Box::new(Reference::load(checkpoint, schedule, progress)?)
         }
     };
@@ -237,17 +239,16 @@ fn load_vulkan(
     progress: &Progress,
 ) -> Result<Box<dyn Executor>> {
     let memory = gpu::memory::heaps::describe(&gpu);
-    let staging =
-        gpu::replay::results::staging_bytes(&schedule, gpu::memory::heaps::needs_staging(&gpu) || options.staged);
-    let plan = Plan::place(&schedule, &memory, staging)?;
+    let needs = gpu::replay::results::needs(&schedule, gpu::memory::heaps::needs_staging(&gpu) || options.staged);
+    let plan = Plan::place(&schedule, &memory, needs)?;
     for (kind, bytes) in plan.sums() {
         log::info!("{kind}: {}", display::bytes(bytes));
     }
     let options = gpu::replay::options::Options {
         submit_budget: options.submit_budget,
         staged: options.staged,
-        kernels: options.kernels,
-        variant: options.variant,
+        arithmetic: options.arithmetic,
+        tile: options.tile,
         relay: options.relay,
         tune: options.tune,
         arena: options.arena,

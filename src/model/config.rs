@@ -3,8 +3,7 @@
 //!
 //! The spellings: flat 5.x (`rope_parameters`, `layer_types`), flat 4.x (`rope_theta`, `rope_local_base_freq`,
 //! `rope_scaling`, `sliding_window_pattern`), and nested (`text_config` inside a `Gemma3ForConditionalGeneration`).
-//! Defaults are `Gemma3TextConfig`'s of transformers 5.23.0. `attn_logit_softcapping` is not read: Gemma 3 never
-//! applies it.
+//! Defaults are `Gemma3TextConfig`'s of transformers 5.23.0.
 
 use std::path::Path;
 
@@ -92,7 +91,6 @@ pub fn to_json(shape: &Shape) -> String {
         "attention_bias": false,
         "rms_norm_eps": number(shape.eps),
         "query_pre_attn_scalar": number(shape.query_pre_attn_scalar),
-        "final_logit_softcapping": shape.logit_softcap.map(number),
         "sliding_window": shape.window,
         "layer_types": layer_types,
         "rope_parameters": {
@@ -189,10 +187,6 @@ fn parse_text(outer: &Keys, text: &Keys) -> Result<Shape> {
         rope_theta_local: rope.theta_local,
         rope_theta_global: rope.theta_global,
         rope_factor_global: rope.factor_global,
-        logit_softcap: match text.get("final_logit_softcapping") {
-            None => None,
-            Some(_) => Some(text.positive("final_logit_softcapping", 0.0)?),
-        },
         max_context: text.size("max_position_embeddings", 131_072, limit::POSITIONS)?,
         tied,
         bos: match text.get("bos_token_id").or_else(|| outer.get("bos_token_id")) {
@@ -403,6 +397,13 @@ impl<'a> Keys<'a> {
             if self.flag(key)? == Some(true) {
                 let cause = format!("{}: {key} is true, which Kiln does not compute", self.file);
                 return Err(Error::input(cause, "use a Gemma 3 text model without it"));
+            }
+        }
+        // Gemma 2 caps attention scores and logits; no Gemma 3 does.
+        for key in ["attn_logit_softcapping", "final_logit_softcapping"] {
+            if let Some(value) = self.get(key) {
+                let cause = format!("{}: {key} is {}, which Kiln does not compute", self.file, excerpt(value));
+                return Err(Error::input(cause, "use a Gemma 3 text model, which has it null or absent"));
             }
         }
         match self.get("hidden_activation") {

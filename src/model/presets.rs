@@ -53,7 +53,6 @@ fn family() -> Shape {
         rope_theta_local: 1e4,
         rope_theta_global: 1e6,
         rope_factor_global: 8.0,
-        logit_softcap: None,
         max_context: 131_072,
         tied: true,
         bos: 2,

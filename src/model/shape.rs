@@ -48,8 +48,6 @@ pub struct Shape {
     pub rope_theta_global: f32,
     /// Divides the global layers' inverse frequencies (linear scaling); 1 without scaling.
     pub rope_factor_global: f32,
-    /// `cap * tanh(logit / cap)` on the logits, where the config asks for it (Gemma 3 does not).
-    pub logit_softcap: Option<f32>,
     /// The longest context that the model was made for, in tokens.
     pub max_context: usize,
     /// The head is the embedding table.

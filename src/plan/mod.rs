@@ -62,6 +62,22 @@ pub struct Region {
     pub offset: u64,
 }
 
+/// What an executor needs beside weights and KV, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// The arena: the schedule's slots and whatever the executor adds to them.
+    pub arena: u64,
+    /// Memory that the host maps, for uploads and results; 0 for none.
+    pub staging: u64,
+}
+
+impl Needs {
+    /// Those of an executor that adds nothing to the schedule's arena.
+    pub fn of(schedule: &Schedule) -> Needs {
+        Needs { arena: schedule.arena.bytes, staging: 0 }
+    }
+}
+
 /// Where each byte goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -72,10 +88,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Every allocation that a schedule needs, hottest first, and `staging` bytes that the host can map. The arena is read
+    /// Every allocation that a schedule needs, hottest first. The arena is read
     /// and written by every step; weights are read once a pass; KV as far as a sequence has come. Of an embedding that is
     /// not the head, too, a pass reads a row.
-    pub fn wanted(schedule: &Schedule, staging: u64) -> Vec<(Purpose, u64)> {
+    pub fn wanted(schedule: &Schedule, needs: Needs) -> Vec<(Purpose, u64)> {
         let sequences = schedule.extent.sequences as u64;
         let is_cold = |b: WeightBuffer| b == WeightBuffer::Embedding && !schedule.shape.tied;
         let weights = |cold: bool| {
@@ -83,22 +99,22 @@ impl Plan {
             schedule.weights.buffers.iter().filter(of).map(|b| (Purpose::Weights(b.buffer), b.bytes))
         };
         let kv = schedule.rings.iter().map(|r| (Purpose::Kv(r.layer), r.sequence_bytes().saturating_mul(sequences)));
-        let mut wanted = vec![(Purpose::Arena, schedule.arena.bytes)];
-        if staging > 0 {
-            wanted.push((Purpose::Staging, staging));
+        let mut wanted = vec![(Purpose::Arena, needs.arena)];
+        if needs.staging > 0 {
+            wanted.push((Purpose::Staging, needs.staging));
         }
         wanted.extend(weights(false).chain(kv).chain(weights(true)));
         wanted
     }
 
-    /// Places a schedule's weights, KV and arena (and `staging` bytes that the host can map) in `memory`, the hottest
+    /// Places a schedule's weights, KV, arena and staging in `memory`, the hottest
     /// bytes first and in the fastest heap that still has room; in any way that fits where that does not.
     ///
     /// # Errors
     /// Refused when it does not fit, with the sum, or with the allocation that is larger than the device allows; nothing has
     /// been allocated.
-    pub fn place(schedule: &Schedule, memory: &Memory, staging: u64) -> Result<Plan> {
-        let wanted = Plan::wanted(schedule, staging);
+    pub fn place(schedule: &Schedule, memory: &Memory, needs: Needs) -> Result<Plan> {
+        let wanted = Plan::wanted(schedule, needs);
         // First: no room would help.
         if let Some(&(purpose, bytes)) = too_large(&wanted, memory) {
             return Err(refuse_allocation(purpose, bytes, schedule, memory));

@@ -6,6 +6,10 @@ use crate::model::presets;
 use crate::schedule::{Extent, KvType};
 use std::collections::HashSet;
 
+fn needs(schedule: &Schedule, staging: u64) -> Needs {
+    Needs { staging, ..Needs::of(schedule) }
+}
+
 /// Numbers that look random and are the same in every run (xorshift).
 struct Dice(u64);
 
@@ -135,9 +139,9 @@ fn generated_heaps_are_never_overfilled_and_refused_only_where_nothing_fits() {
         let schedule = schedule(&mut dice);
         for _ in 0..20 {
             let staging = if dice.toss() { dice.below(1 << 20) } else { 0 };
-            let wanted = Plan::wanted(&schedule, staging);
+            let wanted = Plan::wanted(&schedule, needs(&schedule, staging));
             let memory = memory(&mut dice, &wanted);
-            match Plan::place(&schedule, &memory, staging) {
+            match Plan::place(&schedule, &memory, needs(&schedule, staging)) {
                 Ok(plan) => {
                     check(&plan, &wanted);
                     placed += 1;
@@ -172,7 +176,7 @@ fn large_models_are_placed_to_the_last_byte() {
         weights: crate::model::WeightFormat::Int8,
     };
     let schedule = Schedule::build(&shape, extent);
-    let wanted = Plan::wanted(&schedule, 0);
+    let wanted = Plan::wanted(&schedule, needs(&schedule, 0));
     let total: u64 = wanted.iter().map(|w| w.1).sum();
     let layer = schedule.weights.buffers[1].bytes;
     for first in (0..10).map(|i| i * total / 10) {
@@ -186,7 +190,7 @@ fn large_models_are_placed_to_the_last_byte() {
             };
             let heaps = vec![heap(first, true), heap(total - first + spare, false)];
             let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool: None };
-            match Plan::place(&schedule, &memory, 0) {
+            match Plan::place(&schedule, &memory, needs(&schedule, 0)) {
                 Ok(plan) => check(&plan, &wanted),
                 Err(_) => assert!(spare < layer, "{spare} bytes to spare, and refused"),
             }
@@ -207,7 +211,7 @@ fn the_hottest_bytes_have_the_fastest_heap() {
             weights: crate::model::WeightFormat::Int8,
         };
         let schedule = Schedule::build(&shape(tied), extent);
-        let wanted = Plan::wanted(&schedule, 1 << 20);
+        let wanted = Plan::wanted(&schedule, needs(&schedule, 1 << 20));
         let kv: u64 = wanted.iter().filter(|w| w.0.kind() == "KV cache").map(|w| w.1).sum();
         let cold: u64 = if tied { 0 } else { schedule.weights.buffers[0].bytes };
         let total: u64 = wanted.iter().map(|w| w.1).sum();
@@ -220,7 +224,7 @@ fn the_hottest_bytes_have_the_fastest_heap() {
         };
         let heaps = vec![heap(1 << 30, false), heap(total - (1 << 20) - kv - cold, true)];
         let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: false, pool: None };
-        let plan = Plan::place(&schedule, &memory, 1 << 20).unwrap();
+        let plan = Plan::place(&schedule, &memory, needs(&schedule, 1 << 20)).unwrap();
         for r in plan.regions {
             let is_cold = match r.purpose {
                 Purpose::Weights(WeightBuffer::Embedding) => !tied,
@@ -260,8 +264,8 @@ fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_roo
         let memory = profile(machine).unwrap().memory;
         let of_batch = |sequences| {
             let schedule = schedule(131_072, sequences);
-            assert_eq!(kernel_parameters(&Plan::wanted(&schedule, 0), &memory), None, "{machine}");
-            Plan::place(&schedule, &memory, 0).unwrap_err().to_string()
+            assert_eq!(kernel_parameters(&Plan::wanted(&schedule, needs(&schedule, 0)), &memory), None, "{machine}");
+            Plan::place(&schedule, &memory, needs(&schedule, 0)).unwrap_err().to_string()
         };
         for (sequences, needed, allowed) in [(4, "4294967296 B", "4294963200 B"), (8, "8.6 GB", "4.3 GB")] {
             let cause = format!(
@@ -291,14 +295,14 @@ fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_roo
 #[test]
 fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
     let schedule = schedule(&mut Dice(1));
-    let total: u64 = Plan::wanted(&schedule, 0).iter().map(|w| w.1).sum();
+    let total: u64 = Plan::wanted(&schedule, needs(&schedule, 0)).iter().map(|w| w.1).sum();
     let said = |missing: u64, pooled: bool| {
         let available = total - missing;
         let heap = Heap { name: "VRAM".into(), available, reserved: 0, device_local: true, host_visible: true };
         let pool = pooled.then_some(Pool { vram: available, gtt: 0, gtt_used: 0, gtt_reserved: 0, system: 0 });
         let heaps = vec![Heap { available: if pooled { total } else { available }, ..heap }];
         let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool };
-        Plan::place(&schedule, &memory, 0).unwrap_err().to_string()
+        Plan::place(&schedule, &memory, needs(&schedule, 0)).unwrap_err().to_string()
     };
     let words = [format!("needs {total} B"), format!("{} B in VRAM", total - 1)];
     assert!(words.iter().all(|w| said(1, false).contains(w)), "{}", said(1, false));

@@ -61,11 +61,6 @@ pub(super) fn run(op: &Op, state: &State, weights: &Weights, arena: &mut [f32], 
                 row_mut(arena, out, r).copy_from_slice(&y);
             }
         }
-        Op::Softcap { x, cap } => {
-            for r in 0..state.rows {
-                row_mut(arena, x, r).iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
-            }
-        }
         Op::Argmax { x } => {
             for r in 0..state.rows {
                 let best = row(arena, x, r)

@@ -1,6 +1,6 @@
 //! From a model's shape to its schedule: the steps of `gemma3.md`'s forward pass, layer by layer.
 
-use super::layout::{ArenaLayout, COUNTER_BYTES, RELAY_COUNTERS, RELAY_STRIDE, StateLayout, WeightLayout};
+use super::layout::{ArenaLayout, StateLayout, WeightLayout};
 use super::step::{Access, KvType, Op, Ring, Rows, Segment, Slot, Step};
 use crate::model::{LayerKind, Shape, WeightFormat};
 
@@ -40,53 +40,8 @@ pub struct Schedule {
     pub normed: Slot,
     /// `[head_rows, vocab]`.
     pub logits: Slot,
-    /// Where a device's kernels leave partial results for each other within a step: bytes from the arena's start.
-    pub scratch: Scratch,
     /// All steps, in an order that satisfies `after`; a segment's steps are contiguous.
     pub steps: Vec<Step>,
-}
-
-/// Regions of the arena where workgroups of one step leave parts of a result for the last of them to put together; each begins
-/// with [`super::layout::COUNTER_BYTES`] of counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scratch {
-    /// Attention's, for at most [`SPLIT_ROWS`] parts of a head, over all rows.
-    pub attend: u64,
-    /// Argmax's, at most [`ARGMAX_GROUPS`] parts a row.
-    pub argmax: u64,
-    /// Matrix products' whose inputs are divided: the parts of tiles, then their counters, as many bytes as
-    /// [`PRODUCT_SCRATCH`] says.
-    pub product: [u64; 2],
-    /// The largest elements of parts of rows: [`TOP_PARTS`] words for each of [`TOP_ROWS`].
-    pub tops: u64,
-    /// The counters by which dispatches wait for each other.
-    pub relay: u64,
-}
-
-/// Bytes of the parts, and of the counters, of matrix products whose inputs are divided among workgroups.
-pub const PRODUCT_SCRATCH: [u64; 2] = [16 << 20, 64 << 10];
-
-/// Parts of one head's attention that the scratch holds: rows times parts a row.
-pub const SPLIT_ROWS: usize = 64;
-/// Parts of a row's argmax that the scratch holds.
-pub const ARGMAX_GROUPS: usize = 256;
-
-/// Workgroups of a row that leave its largest element in parts, and rows of a pass up to which there are several.
-pub const TOP_PARTS: usize = 8;
-/// See [`TOP_PARTS`].
-pub const TOP_ROWS: usize = 64;
-
-impl Scratch {
-    fn place(arena: &mut ArenaLayout, shape: &Shape, extent: &Extent) -> Scratch {
-        // Of each part a head's sums, padded, and four floats about them.
-        let parts = 4 * (shape.heads * SPLIT_ROWS * (shape.head_dim.next_multiple_of(8) + 4)) as u64;
-        let attend = arena.reserve(COUNTER_BYTES + parts);
-        let argmax = arena.reserve(COUNTER_BYTES + 8 * (extent.head_rows * ARGMAX_GROUPS) as u64);
-        let product = PRODUCT_SCRATCH.map(|bytes| arena.reserve(bytes));
-        let relay = arena.reserve(RELAY_COUNTERS as u64 * RELAY_STRIDE);
-        let tops = arena.reserve((4 * TOP_ROWS * TOP_PARTS) as u64);
-        Scratch { attend, argmax, product, relay, tops }
-    }
 }
 
 /// The activation slots, each with its columns.
@@ -115,13 +70,13 @@ impl Slots {
         let (q, kv) = (shape.q_width(), shape.kv_width());
         Slots {
             residual: arena.add("residual", rows, h),
-            normed: arena.add_input("normed", rows, h, true),
+            normed: arena.add("normed", rows, h),
             qkv: arena.add("qkv", rows, q + 2 * kv),
-            attended: arena.add_input("attended", rows, q, false),
+            attended: arena.add("attended", rows, q),
             sublayer: arena.add("sublayer", rows, h),
             gate_up: arena.add("gate_up", rows, 2 * f),
-            gated: arena.add_input("gated", rows, f, true),
-            head_in: arena.add_input("head_in", extent.head_rows, h, true),
+            gated: arena.add("gated", rows, f),
+            head_in: arena.add("head_in", extent.head_rows, h),
             logits: arena.add("logits", extent.head_rows, shape.vocab),
         }
     }
@@ -174,7 +129,6 @@ impl Schedule {
         let weights = WeightLayout::new(shape, extent.weights);
         let mut arena = ArenaLayout::new(StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows });
         let slots = Slots::place(&mut arena, shape, &extent);
-        let scratch = Scratch::place(&mut arena, shape, &extent);
         let rings: Vec<Ring> = shape
             .layers
             .iter()
@@ -205,7 +159,6 @@ impl Schedule {
             residual: slots.residual,
             normed: slots.head_in,
             logits: slots.logits,
-            scratch,
             steps: b.steps,
         }
     }
@@ -287,8 +240,5 @@ fn push_head(b: &mut Builder, shape: &Shape, weights: &WeightLayout, s: &Slots) 
     let weight = weights.final_norm;
     push("final_norm", Op::RmsNorm { x: s.residual, weight, eps: shape.eps, out: s.head_in });
     push("head", Op::Linear { weight: weights.head, x: s.head_in, out: s.logits });
-    if let Some(cap) = shape.logit_softcap {
-        push("softcap", Op::Softcap { x: s.logits, cap });
-    }
     push("argmax", Op::Argmax { x: s.logits });
 }

@@ -131,7 +131,6 @@ pub fn step_cost(step: &Step, pass: Pass) -> Cost {
             c.activation_bytes = f32s(x.width + 2 * residual.width);
         }
         Op::GatedGelu { gate, up, out } => c.activation_bytes = f32s(gate.width + up.width + out.width),
-        Op::Softcap { x, .. } => c.activation_bytes = f32s(2 * x.width),
         Op::Argmax { x } => c.activation_bytes = f32s(x.width),
     }
     c

@@ -6,7 +6,7 @@ use crate::model::{Role, Shape, TensorId, WeightFormat};
 /// Offsets within buffers are multiples of this: the widest load any kernel makes, and a cache line of the CPU and NPU.
 pub const ALIGN: u64 = 128;
 
-/// The words of the step state that come before its arrays: `rows`, `head_first`, `head_rows`, `stalled`.
+/// The words of the step state that come before its arrays: `rows`, `head_first`, `head_rows`, and one of the executor's.
 const STATE_HEADER: usize = 4;
 
 /// The step state: what changes from token to token, as u32 words at the arena's start. The host writes it before a
@@ -26,8 +26,8 @@ impl StateLayout {
     pub const HEAD_FIRST: usize = 1;
     /// Word index: how many rows' logits are wanted.
     pub const HEAD_ROWS: usize = 2;
-    /// Word index: not 0 where a dispatch waited in vain for the one before it, and the pass is worth nothing.
-    pub const STALLED: usize = 3;
+    /// Word index: left to the executor.
+    pub const EXECUTOR: usize = 3;
 
     fn array(self, i: usize) -> usize {
         STATE_HEADER + i * self.max_rows.next_multiple_of(4)
@@ -64,27 +64,6 @@ impl StateLayout {
     }
 }
 
-/// Where a device may keep a linear step's input in the form that its kernel reads (shaders/forms.glsl), beside the slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Packed {
-    /// Bytes from the arena's start to row 0.
-    pub offset: u64,
-    /// Bytes from one row to the next.
-    pub stride: usize,
-    /// Elements of a row, zeros behind the slot's width.
-    pub padded: usize,
-    /// Whether its writer has whole rows at hand, and so knows a row's largest element.
-    pub whole_rows: bool,
-}
-
-/// Counters of workgroups by which dispatches wait for each other, and bytes from one to the next: a cache line.
-pub const RELAY_COUNTERS: usize = 1024;
-/// See [`RELAY_COUNTERS`].
-pub const RELAY_STRIDE: u64 = 128;
-
-/// Bytes at the start of a scratch region that hold counters, which are zero between steps.
-pub const COUNTER_BYTES: u64 = 4096;
-
 /// The arena: the step state, then every activation slot, none sharing bytes with another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArenaLayout {
@@ -92,8 +71,6 @@ pub struct ArenaLayout {
     pub state: StateLayout,
     /// Every slot with its name, in the order of offsets.
     pub slots: Vec<(&'static str, Slot)>,
-    /// The packed forms of slots that linear steps read.
-    packed: Vec<(Slot, Packed)>,
     /// Bytes in all.
     pub bytes: u64,
 }
@@ -101,12 +78,7 @@ pub struct ArenaLayout {
 impl ArenaLayout {
     /// An arena with only the step state.
     pub fn new(state: StateLayout) -> Self {
-        ArenaLayout {
-            state,
-            slots: Vec::new(),
-            packed: Vec::new(),
-            bytes: (4 * state.words() as u64).next_multiple_of(ALIGN),
-        }
+        ArenaLayout { state, slots: Vec::new(), bytes: (4 * state.words() as u64).next_multiple_of(ALIGN) }
     }
 
     /// Adds a slot of `rows` rows of `width` f32. Rows are padded to the weight formats' row padding: the pad columns
@@ -116,29 +88,6 @@ impl ArenaLayout {
         self.bytes += (4 * (rows * slot.stride) as u64).next_multiple_of(ALIGN);
         self.slots.push((name, slot));
         slot
-    }
-
-    /// As [`ArenaLayout::add`], for an input of linear steps, with room for its packed form; `whole_rows` as in [`Packed`].
-    pub fn add_input(&mut self, name: &'static str, rows: usize, width: usize, whole_rows: bool) -> Slot {
-        let slot = self.add(name, rows, width);
-        let padded = width.next_multiple_of(32);
-        // Planes are the larger form: two bytes an element and an f32 scale for 16.
-        let stride = (2 * padded + padded / 4).next_multiple_of(64);
-        let offset = self.reserve((rows * stride) as u64);
-        self.packed.push((slot, Packed { offset, stride, padded, whole_rows }));
-        slot
-    }
-
-    /// The packed form of a slot that was added as an input.
-    pub fn packed(&self, slot: Slot) -> Option<Packed> {
-        self.packed.iter().find(|(s, _)| *s == slot).map(|p| p.1)
-    }
-
-    /// Takes `bytes` that are no slot; returns their offset.
-    pub fn reserve(&mut self, bytes: u64) -> u64 {
-        let at = self.bytes;
-        self.bytes += bytes.next_multiple_of(ALIGN);
-        at
     }
 }
 

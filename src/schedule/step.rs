@@ -233,13 +233,6 @@ pub enum Op {
         /// `[rows, ffn]`.
         out: Slot,
     },
-    /// `x[r] = cap * tanh(x[r] / cap)`, in place.
-    Softcap {
-        /// `[rows, width]`.
-        x: Slot,
-        /// The cap.
-        cap: f32,
-    },
     /// `next[r] = argmax(x[r])`, the lowest index of equals, into the step state.
     Argmax {
         /// `[rows, vocab]`.
@@ -294,7 +287,6 @@ impl Op {
             Op::Attend { .. } => "attend",
             Op::NormAdd { .. } => "norm_add",
             Op::GatedGelu { .. } => "gated_gelu",
-            Op::Softcap { .. } => "softcap",
             Op::Argmax { .. } => "argmax",
         }
     }
@@ -304,7 +296,7 @@ impl Op {
         let matrix = |m: &Matrix| format!("{} [{}, {}]", m.format.name(), m.rows, m.cols);
         match self {
             Op::Embed { table, .. } => matrix(table),
-            Op::RmsNorm { x, .. } | Op::NormAdd { x, .. } | Op::Softcap { x, .. } | Op::Argmax { x } => {
+            Op::RmsNorm { x, .. } | Op::NormAdd { x, .. } | Op::Argmax { x } => {
                 format!("f32 [{}]", x.width)
             }
             Op::Linear { weight, .. } => matrix(weight),
@@ -323,11 +315,7 @@ impl Op {
         let s = Access::slot;
         match *self {
             Op::Embed { .. } => vec![],
-            Op::RmsNorm { x, .. }
-            | Op::Linear { x, .. }
-            | Op::HeadNormRope { x, .. }
-            | Op::Softcap { x, .. }
-            | Op::Argmax { x } => vec![s(x)],
+            Op::RmsNorm { x, .. } | Op::Linear { x, .. } | Op::HeadNormRope { x, .. } | Op::Argmax { x } => vec![s(x)],
             Op::KvWrite { k, v, .. } => vec![s(k), s(v)],
             Op::Attend { q, ring, .. } => vec![s(q), Access::Kv(ring.layer)],
             Op::NormAdd { x, residual, .. } => vec![s(x), s(residual)],
@@ -344,7 +332,7 @@ impl Op {
             | Op::Linear { out, .. }
             | Op::Attend { out, .. }
             | Op::GatedGelu { out, .. } => vec![s(out)],
-            Op::HeadNormRope { x, .. } | Op::Softcap { x, .. } => vec![s(x)],
+            Op::HeadNormRope { x, .. } => vec![s(x)],
             Op::KvWrite { ring, .. } => vec![Access::Kv(ring.layer)],
             Op::NormAdd { residual, .. } => vec![s(residual)],
             Op::Argmax { .. } => vec![Access::Next],

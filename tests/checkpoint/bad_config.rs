@@ -87,10 +87,20 @@ fn features_that_gemma_3_does_not_have_are_refused() {
     assert!(refusal(json!({"use_bidirectional_attention": true})).contains("use_bidirectional_attention"));
     assert!(refusal(json!({"hidden_activation": "silu"})).contains("silu"));
     assert!(refusal(json!({"attention_bias": "yes"})).contains("true or false"));
-    let softcap = with(json!({"attn_logit_softcapping": 50.0}));
-    let shape = config::parse(&softcap, None).unwrap();
-    assert_eq!(shape, config::parse(&with(json!({})), None).unwrap(), "never applied, so never read");
-    assert_eq!(config::parse(&with(json!({"final_logit_softcapping": 30})), None).unwrap().logit_softcap, Some(30.0));
+}
+
+#[test]
+fn a_softcap_is_refused_and_its_absence_accepted() {
+    for key in ["attn_logit_softcapping", "final_logit_softcapping"] {
+        for cap in [json!(30), json!(50.0), json!(0)] {
+            let line = refusal(json!({key: cap}));
+            assert!(line.contains(&format!("{key} is {cap}")) && line.contains("null or absent"), "{line}");
+        }
+        config::parse(&with(json!({key: null})), None).unwrap();
+        let mut absent: Value = serde_json::from_str(&with(json!({}))).unwrap();
+        absent.as_object_mut().unwrap().shift_remove(key).unwrap();
+        config::parse(&absent.to_string(), None).unwrap();
+    }
 }
 
 #[test]

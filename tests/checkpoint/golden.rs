@@ -79,7 +79,6 @@ fn the_shape_is_the_golden_one() {
         rope_theta_local: 1e4,
         rope_theta_global: 1e6,
         rope_factor_global: 8.0,
-        logit_softcap: None,
         max_context: 4096,
         tied: true,
         bos: 2,
@@ -98,7 +97,7 @@ fn absent_keys_have_the_defaults_of_transformers() {
     assert_eq!((shape.heads, shape.kv_heads, shape.head_dim, shape.window), (8, 4, 256, 4096));
     assert_eq!((shape.query_pre_attn_scalar, shape.eps, shape.max_context), (256.0, 1e-6, 131_072));
     assert_eq!((shape.rope_theta_local, shape.rope_theta_global, shape.rope_factor_global), (1e4, 1e6, 1.0));
-    assert_eq!((shape.tied, shape.bos, shape.logit_softcap), (true, 2, None));
+    assert_eq!((shape.tied, shape.bos), (true, 2));
     assert_eq!(shape.eos, [1]);
     let globals: Vec<_> = (0..26).filter(|i| shape.layers[*i] == LayerKind::Global).collect();
     assert_eq!(globals, [5, 11, 17, 23]);
@@ -137,7 +136,6 @@ fn a_written_config_reads_back_equal() {
         rope_theta_global: 12_345.679,
         rope_factor_global: 1.0,
         query_pre_attn_scalar: 0.1,
-        logit_softcap: Some(30.5),
         tied: false,
         eos: vec![1, 106, 7],
         layers: vec![LayerKind::Global, LayerKind::Local],

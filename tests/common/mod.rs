@@ -9,11 +9,11 @@ use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows};
 use kiln::gpu::device::units::Units;
 use kiln::gpu::kernels::pipelines::Pipelines;
-use kiln::gpu::lower::matrix::Linear;
-use kiln::gpu::measure::layout;
-use kiln::gpu::memory::arena::{Allocator, DMA_HEAP, MEMFD, Source, UDMABUF_MEMFD};
+use kiln::gpu::lower::arithmetic::{Arithmetic, Operand};
+use kiln::gpu::lower::matrix::MatrixTile;
+use kiln::gpu::measure::fragment;
+use kiln::gpu::memory::arena::{Allocator, ArenaSource, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
 use kiln::gpu::queue::Queue;
-use kiln::gpu::replay::options::Kernels;
 use kiln::gpu::{Choice, Gpu};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::{KvType, Segment};
@@ -28,6 +28,13 @@ use std::rc::Rc;
 pub fn golden(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(path)
 }
+
+/// What the executor is to compute products in.
+pub const AUTO: Option<Arithmetic> = None;
+pub const F32: Option<Arithmetic> = Some(Arithmetic::F32);
+pub const DOT: Option<Arithmetic> = Some(Arithmetic::IntegerDot);
+pub const MATRIX_F16: Option<Arithmetic> = Some(Arithmetic::Matrix(Operand::F16));
+pub const MATRIX_S8: Option<Arithmetic> = Some(Arithmetic::Matrix(Operand::S8));
 
 /// A golden case: its prompts with what the model should say of each.
 pub struct Case {
@@ -81,12 +88,12 @@ pub fn open_gpu() -> Gpu {
 /// A device's matrix units, with what is found out about them by running.
 pub fn units(gpu: &Rc<Gpu>) -> Option<Units> {
     let (queue, mut pipelines) = (Queue::new(gpu).unwrap(), Pipelines::new(gpu).unwrap());
-    gpu.caps.matrix.map(|units| layout::find(gpu, &queue, &mut pipelines, units).unwrap())
+    gpu.caps.matrix.map(|units| fragment::find(gpu, &queue, &mut pipelines, units).unwrap())
 }
 
 /// A CPU driver takes minutes to compile a large tile, all unrolled in matrices of 8 x 8.
-pub fn worth_compiling(gpu: &Gpu, units: Units, variant: &Linear) -> bool {
-    gpu.caps.kind != vk::PhysicalDeviceType::CPU || variant.unrolled(units) <= 128
+pub fn worth_compiling(gpu: &Gpu, units: Units, tile: &MatrixTile) -> bool {
+    gpu.caps.kind != vk::PhysicalDeviceType::CPU || tile.unrolled(units) <= 128
 }
 
 /// Loads a model, with the validation layer listening.
@@ -197,6 +204,6 @@ pub fn arena_allocators() -> Vec<Allocator> {
 }
 
 /// Options for that.
-pub fn arena_options(arena: Source) -> Options {
-    Options { device: vulkan(), kernels: Kernels::Float, kv: KvType::F32, arena, ..Options::default() }
+pub fn arena_options(arena: ArenaSource) -> Options {
+    Options { device: vulkan(), arithmetic: F32, kv: KvType::F32, arena, ..Options::default() }
 }

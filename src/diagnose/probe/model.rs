@@ -5,7 +5,7 @@ use crate::display::bytes;
 use crate::engine::{self, Options};
 use crate::gpu::{self, Gpu};
 use crate::model::Shape;
-use crate::plan::Plan;
+use crate::plan::{Needs, Plan};
 use crate::schedule::Schedule;
 use std::rc::Rc;
 
@@ -31,14 +31,14 @@ pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
         }
     };
     let schedule = Schedule::build(model.shape, extent);
-    let (memory, staging) = match gpu {
+    let (memory, needs) = match gpu {
         Some(gpu) => {
             let staged = gpu::memory::heaps::needs_staging(gpu);
-            (gpu::memory::heaps::describe(gpu), gpu::replay::results::staging_bytes(&schedule, staged))
+            (gpu::memory::heaps::describe(gpu), gpu::replay::results::needs(&schedule, staged))
         }
-        None => (engine::host_memory(), 0),
+        None => (engine::host_memory(), Needs::of(&schedule)),
     };
-    match Plan::place(&schedule, &memory, staging) {
+    match Plan::place(&schedule, &memory, needs) {
         Ok(plan) => {
             let parts: Vec<String> =
                 plan.sums().into_iter().map(|(kind, sum)| format!("{kind} {}", bytes(sum))).collect();

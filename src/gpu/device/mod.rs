@@ -3,6 +3,7 @@
 mod failure;
 pub mod inspector;
 pub mod instance;
+pub mod limits;
 pub mod sharing;
 pub mod survey;
 pub mod sync_files;
@@ -17,11 +18,9 @@ use crate::gpu::device::units::Units;
 use crate::{Error, Result};
 use ash::vk;
 pub use failure::failure;
+use limits::MAX_WORKGROUP;
 use std::cell::Cell;
 use std::ffi::CStr;
-
-/// Invocations of a workgroup at most; a device must take as many.
-pub const MAX_WORKGROUP: u32 = 1024;
 
 /// Which Vulkan device to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

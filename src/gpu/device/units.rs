@@ -21,11 +21,11 @@ pub struct Units {
     pub k: u32,
     /// The fewest columns that B may have instead.
     pub least_n: u32,
-    /// Invocations that share a row of A or a column of B, of `least_n` columns, where that is how a subgroup holds them
-    /// (shaders/fragment.comp); unknown before [`crate::gpu::lower::fragment::find`].
-    pub sharers: Option<u32>,
-    /// Columns of A where A and B are of signed bytes, C and D of 32-bit integers, if there is such a product.
-    pub bytes_k: Option<u32>,
+    /// Lanes per matrix row in a subgroup's fragment of A (per column of B), where the driver lays fragments out that way;
+    /// unknown before [`crate::gpu::measure::fragment::find`] has run.
+    pub row_lanes: Option<u32>,
+    /// Columns of A in s8 × s8 + s32 products, if the device has them.
+    pub s8_k: Option<u32>,
     /// Invocations of a subgroup.
     pub subgroup: u32,
     /// Bytes of shared memory that a workgroup may have.
@@ -96,8 +96,8 @@ impl Units {
             n: s.n_size,
             k: s.k_size,
             least_n: alike.map(|o| o.n_size).min().unwrap_or(s.n_size),
-            sharers: None,
-            bytes_k: bytes.map(|b| b.k_size).max(),
+            row_lanes: None,
+            s8_k: bytes.map(|b| b.k_size).max(),
             subgroup,
             shared_bytes: limits.max_compute_shared_memory_size,
             sum_bytes: match kind {

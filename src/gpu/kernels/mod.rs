@@ -93,7 +93,6 @@ modules! {
     Pack "pack" "A linear step's input into the form that its kernel reads.",
     GatedGelu "gated_gelu" "Gated GELU.",
     Argmax "argmax" "Greedy choice.",
-    Softcap "softcap" "Logit softcap.",
     Read "read" "The read ceiling.",
     LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
     LinearBytesInt8 "linear_bytes_int8" "Matrix product of many rows by matrices of bytes, INT8.",

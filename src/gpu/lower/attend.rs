@@ -1,13 +1,14 @@
 //! Lowering of attention: how heads, rows and keys are divided among workgroups, by shaders/attend.comp or, for prompts, by
 //! matrix units (shaders/attend_matrix.comp).
 
+use super::arithmetic::ActivationLayout;
+use super::attend_tile::{self, AttendPush, AttendTile};
+use super::heads::{Heads, by_kv};
+use super::layout::{COUNTER_BYTES, PackedSlot, SPLIT_ROWS};
+use super::lowering::{Lowered, Lowering, RowOrder};
+use super::row::whole_blocks;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::{Kernel, Module, constants};
-use crate::gpu::lower::linear::Form;
-use crate::gpu::lower::matrix::{self, AttendPush};
-use crate::gpu::lower::{Heads, Lowered, Lowering, Order, by_kv};
-use crate::schedule::build::SPLIT_ROWS;
-use crate::schedule::layout::{COUNTER_BYTES, Packed};
 use crate::schedule::step::{KvType, Ring, Rows, Slot};
 
 /// Subgroups of a workgroup: as many keys in flight as its registers hold.
@@ -27,18 +28,13 @@ const MAX_SPLITS: usize = 32;
 const MATRIX_QUERIES: usize = 16;
 
 /// The operands of an [`crate::schedule::Op::Attend`].
-pub(crate) struct Attend {
-    pub(crate) q: Slot,
-    pub(crate) ring: Ring,
-    pub(crate) out: Slot,
-    pub(crate) heads: usize,
-    pub(crate) scale: f32,
-    pub(crate) window: Option<usize>,
-}
-
-/// Whether a head's output is whole blocks of 16, so that the attention kernel can write a form by itself.
-pub(crate) fn whole_blocks(head_dim: usize) -> bool {
-    head_dim.is_multiple_of(16)
+pub(super) struct AttendOperands {
+    pub(super) q: Slot,
+    pub(super) ring: Ring,
+    pub(super) out: Slot,
+    pub(super) heads: usize,
+    pub(super) scale: f32,
+    pub(super) window: Option<usize>,
 }
 
 /// How the kernel for few rows divides its work.
@@ -52,7 +48,7 @@ struct Division {
 }
 
 impl Division {
-    fn new(a: &Attend, rows: usize, subgroup: u32) -> Division {
+    fn new(a: &AttendOperands, rows: usize, subgroup: u32) -> Division {
         let group = a.heads / a.ring.kv_heads;
         let group = (1..=GROUP).rev().find(|g| group.is_multiple_of(*g)).unwrap_or(1);
         // Of each head its sums, then the highest score and the weights' sum, four floats at a time.
@@ -75,28 +71,36 @@ impl Division {
 }
 
 impl Lowering<'_> {
-    /// With `prepare`, the norm and RoPE of rows of different sequences and their KV write too.
-    pub(crate) fn attend(&self, a: Attend, prepare: Option<(Heads, Heads, Slot)>, taken: usize) -> Lowered {
+    /// `at`: index of the attend step. With `prepare`, norm and RoPE of rows of different sequences and their KV write too.
+    pub(super) fn attend(
+        &self,
+        at: usize,
+        a: AttendOperands,
+        prepare: Option<(Heads, Heads, Slot)>,
+        taken: usize,
+    ) -> Lowered {
         let state = self.schedule.arena.state;
-        let (form, packed) = match whole_blocks(a.ring.head_dim) {
-            true => self.form(a.out, Rows::Pass),
-            false => (Form::F32, None),
+        let (layout, packed) = match whole_blocks(a.ring.head_dim) {
+            true => self.written(at, a.out, Rows::Pass),
+            false => (ActivationLayout::F32, None),
         };
         if let (Some(units), Some(p), None) = (self.target.units, packed, prepare) {
-            let fits = form == Form::Half && self.batch.order == Order::Consecutive && a.ring.element == KvType::F16;
+            let fits = layout == ActivationLayout::F16Row
+                && self.kind.order == RowOrder::Consecutive
+                && a.ring.element == KvType::F16;
             let dim = a.ring.head_dim;
-            let variants = matrix::attend_variants(units, a.heads, a.ring.kv_heads, dim);
-            if let Some(attend) = variants.first().filter(|_| fits && self.batch.rows >= MATRIX_QUERIES) {
+            let variants = attend_tile::tiles(units, a.heads, a.ring.kv_heads, dim);
+            if let Some(attend) = variants.first().filter(|_| fits && self.kind.rows >= MATRIX_QUERIES) {
                 return self.attend_matrix(&a, *attend, units, p);
             }
         }
-        let rows = self.batch.rows;
+        let rows = self.kind.rows;
         let Division { group, workgroup, splits } = Division::new(&a, rows, self.target.subgroup);
         let constants = constants([
             a.ring.head_dim as u32,
             group as u32,
             u32::from(prepare.is_some()),
-            form as u32,
+            layout as u32,
             self.target.subgroup,
         ]);
         let q = prepare.map(|p| p.0);
@@ -111,7 +115,7 @@ impl Lowering<'_> {
             .address(q.map_or(0, |q| self.vector(q.inv_freq)))
             .address(self.addresses.kv[a.ring.layer])
             .address(packed.map_or(self.slot(a.out), |p| self.addresses.arena + p.offset))
-            .address(self.addresses.arena + self.schedule.scratch.attend)
+            .address(self.addresses.arena + self.layout.scratch.attend)
             .word(state.position())
             .word(state.sequence())
             .word(a.heads)
@@ -124,11 +128,11 @@ impl Lowering<'_> {
             .float(q.map_or(0.0, |q| q.eps));
         let module = by_kv(a.ring.element, Module::AttendF16, Module::AttendF32);
         let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
-        Lowered { kernel: Kernel { module, workgroup, constants }, push, groups, taken }
+        Lowered { kernel: Kernel { module, workgroup, constants }, push, groups, taken, product: None }
     }
 
     /// Attention of consecutive rows by matrix units.
-    fn attend_matrix(&self, a: &Attend, attend: matrix::Attend, units: Units, out: Packed) -> Lowered {
+    fn attend_matrix(&self, a: &AttendOperands, attend: AttendTile, units: Units, out: PackedSlot) -> Lowered {
         let state = self.schedule.arena.state;
         let push = AttendPush {
             state: self.addresses.arena,
@@ -146,7 +150,7 @@ impl Lowering<'_> {
             window: a.window,
             scale: a.scale,
         };
-        let groups = attend.groups(units, self.batch.rows, a.heads);
-        Lowered { kernel: attend.kernel(units), push: push.push(), groups, taken: 1 }
+        let groups = attend.groups(units, self.kind.rows, a.heads);
+        Lowered { kernel: attend.kernel(units), push: push.push(), groups, taken: 1, product: None }
     }
 }

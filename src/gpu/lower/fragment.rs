@@ -2,9 +2,10 @@
 //! choice; where it is a plain one, products make their matrices of weights as loads leave them in registers
 //! (`linear_fragment`).
 
+use super::arithmetic::MatrixModules;
+use super::shared_tile::SHARED_REST;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::{Constants, Module, constants};
-use crate::gpu::lower::matrix::SHARED_REST;
 
 /// How a workgroup of `linear_fragment` cuts its product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -79,17 +80,17 @@ impl FragmentTile {
     }
 
     /// Loads of a row of weights in a step, where so many invocations share a row.
-    fn span(self, sharers: u32) -> u32 {
+    fn span(self, row_lanes: u32) -> u32 {
         match self.inputs {
             Inputs::Direct { span, .. } => span,
-            Inputs::Shared { .. } => (STEP / (sharers * LOAD)).max(1),
+            Inputs::Shared { .. } => (STEP / (row_lanes * LOAD)).max(1),
         }
     }
 
     /// Inputs of a step of all that share an output, likewise.
-    pub fn inputs(self, sharers: u32) -> u32 {
+    pub fn inputs(self, row_lanes: u32) -> u32 {
         let parts = if let Inputs::Direct { parts, .. } = self.inputs { parts } else { 1 };
-        parts * self.span(sharers) * sharers * LOAD
+        parts * self.span(row_lanes) * row_lanes * LOAD
     }
 
     /// Steps that the loop is unrolled to.
@@ -99,54 +100,54 @@ impl FragmentTile {
 
     /// Products of matrices that a subgroup's round of the loop is unrolled to.
     pub fn unrolled(self, units: Units) -> u32 {
-        let sharers = units.sharers.unwrap_or(1);
-        let step = self.span(sharers) * sharers * LOAD;
+        let row_lanes = units.row_lanes.unwrap_or(1);
+        let step = self.span(row_lanes) * row_lanes * LOAD;
         (self.subgroup_rows() / units.least_n) * (self.outputs / units.m) * (step / units.k) * self.round()
     }
 
     /// Bytes of shared memory.
-    fn shared_bytes(self, units: Units, sharers: u32) -> u32 {
+    fn shared_bytes(self, units: Units, row_lanes: u32) -> u32 {
         let step = match self.inputs {
             Inputs::Direct { .. } => 0,
-            Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(sharers) + 16),
+            Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes) + 16),
         };
         step.max(self.subgroups() * self.outputs * units.least_n * 4) + SHARED_REST
     }
 
     /// Whether a device with `units` can run it.
     pub fn fits(self, units: Units) -> bool {
-        let Some(sharers) = units.sharers else { return false };
+        let Some(row_lanes) = units.row_lanes else { return false };
         let workgroup = self.subgroups() * units.subgroup;
         let shared = matches!(self.inputs, Inputs::Shared { .. });
         // The weights of a load are those of a whole number of products.
-        LOAD.is_multiple_of(units.k / sharers)
+        LOAD.is_multiple_of(units.k / row_lanes)
             && self.subgroup_rows().is_multiple_of(units.least_n)
             && self.outputs.is_multiple_of(units.m)
             && workgroup <= units.max_workgroup
             // Each load of x is of one part of a row.
-            && (!shared || workgroup.is_multiple_of(self.inputs(sharers) / 8))
-            && self.shared_bytes(units, sharers) <= units.shared_bytes
+            && (!shared || workgroup.is_multiple_of(self.inputs(row_lanes) / 8))
+            && self.shared_bytes(units, row_lanes) <= units.shared_bytes
             && 4 * self.subgroup_rows() * self.outputs / units.subgroup <= units.sum_bytes
             && self.unrolled(units) <= units.unrolled_steps.saturating_mul(PRODUCTS)
     }
 
     /// Module and constants.
-    pub(crate) fn kernel(self, units: Units) -> (Module, Constants) {
-        let sharers = units.sharers.unwrap_or(1);
+    pub(super) fn kernel(self, units: Units, modules: &MatrixModules) -> (Module, Constants) {
+        let row_lanes = units.row_lanes.unwrap_or(1);
         let module = match self.inputs {
-            Inputs::Direct { .. } => Module::LinearFragmentInt8,
-            Inputs::Shared { .. } => Module::LinearFragmentTallInt8,
+            Inputs::Direct { .. } => modules.fragment,
+            Inputs::Shared { .. } => modules.fragment_tall,
         };
         let constants = constants([
             self.rows,
             self.outputs,
             self.subgroups,
             self.parts(),
-            self.span(sharers),
+            self.span(row_lanes),
             self.depth,
             self.input_depth(),
             0,
-            sharers,
+            row_lanes,
             units.m,
             units.least_n,
             units.k,
@@ -214,7 +215,7 @@ const _: () = {
 
 /// The tiles for passes of `rows` rows: with direct inputs those that waste the fewest rows, with shared ones those of 64 rows
 /// and more, or of all the rows where they are fewer.
-pub(crate) fn tiles(units: Units, rows: usize) -> impl Iterator<Item = FragmentTile> {
+pub(super) fn tiles(units: Units, rows: usize) -> impl Iterator<Item = FragmentTile> {
     let rows = rows as u32;
     let direct = move |t: &&FragmentTile| matches!(t.inputs, Inputs::Direct { .. }) && t.rows >= rows && t.fits(units);
     let least = TILES.iter().filter(direct).map(|t| t.rows).min();

@@ -5,7 +5,8 @@ use crate::gpu::device::Gpu;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::kernels::{Kernel, Module, constants};
-use crate::gpu::lower::dispatch::{Dispatch, Push};
+use crate::gpu::lower::dispatch::Dispatch;
+use crate::gpu::lower::push::Push;
 use crate::gpu::memory::{Access, Buffer};
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::stamps::StampPool;
@@ -45,7 +46,7 @@ impl Ceiling {
             let words = b.size / 16;
             let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, MAX_GROUPS) as u32;
             let push = Push::new().address(b.address).address(sink).word(words as usize);
-            Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false }
+            Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false, product: None }
         };
         let mut bytes = 0;
         let part_of = |b: &Buffer| {
@@ -150,7 +151,7 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
     let mut rounds = 16;
     loop {
         let push = Push::new().address(sink.address).word(rounds as usize);
-        let dispatch = Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false };
+        let dispatch = Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false, product: None };
         let commands = queue.bake(&[&[dispatch]], &mut pipelines, None, stamps.as_ref().map(|s| s.span(0)), &[])?;
         let mut best = f64::INFINITY;
         for _ in 0..REPETITIONS {

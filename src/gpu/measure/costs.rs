@@ -3,7 +3,8 @@
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::kernels::{Kernel, Module, constants};
-use crate::gpu::lower::dispatch::{Dispatch, Push};
+use crate::gpu::lower::dispatch::Dispatch;
+use crate::gpu::lower::push::Push;
 use crate::gpu::memory::heaps;
 use crate::gpu::memory::{Access, Buffer};
 use crate::gpu::queue::Queue;
@@ -40,7 +41,7 @@ pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
     let dispatch = |barrier| {
         let push = Push::new().address(data.address).address(data.address).word(1);
         let kernel = Kernel { module: Module::Read, workgroup: gpu.caps.subgroup.max(32), constants: constants([]) };
-        Dispatch { steps: 0..0, kernel, push, groups: [1, 1, 1], barrier }
+        Dispatch { steps: 0..0, kernel, push, groups: [1, 1, 1], barrier, product: None }
     };
     let mut time = |count: usize, barrier: bool| -> Result<(f64, f64)> {
         let dispatches: Vec<Dispatch> = (0..count).map(|_| dispatch(barrier)).collect();

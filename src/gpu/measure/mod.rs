@@ -1,7 +1,8 @@
 //! Times taken on the device: ceilings, costs, profiles, and the tuning of kernels.
 
 pub mod ceiling;
+pub mod choices;
 pub mod costs;
-pub mod layout;
+pub mod fragment;
 pub mod profile;
 pub mod tuning;

@@ -1,59 +1,48 @@
-//! Tuning: which variant of a linear kernel a device runs fastest, measured once on the model's own weights and kept on
-//! disk.
+//! Tuning: which tile of a product is fastest on this device, whether s8 is faster than f16 in matrix units, and whether
+//! relayed dispatches are faster. Measured once, on the model's own weights, and kept on disk ([`super::choices`]).
 
+use super::choices::{Choices, product_name};
 use crate::Result;
 use crate::executor::{self, HeadRows, Row};
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::pipelines::Pipelines;
-use crate::gpu::kernels::{Module, fingerprint};
+use crate::gpu::lower::arithmetic::Arithmetic;
 use crate::gpu::lower::dispatch::{Addresses, Dispatch};
-use crate::gpu::lower::linear::{Family, Product, Target, Variant};
-use crate::gpu::lower::{Batch, lower};
+use crate::gpu::lower::layout::{GpuLayout, STALLED};
+use crate::gpu::lower::target::{Product, Target, Tile};
+use crate::gpu::lower::{Lowering, PassKind};
 use crate::gpu::memory::Buffer;
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::record::Relay;
 use crate::gpu::queue::stamps::StampPool;
-use crate::machine::cache;
-use crate::schedule::layout::StateLayout;
 use crate::schedule::{Op, Schedule, Segment};
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Variants are judged in whole passes where those take no longer, else by so many dispatches of their own
-/// at most.
+/// Tiles are judged in whole passes where a pass takes no longer than this, else by dispatches of their own.
 const PASS_SECONDS: f64 = 30e-3;
+/// Most dispatches that a tile is judged by then.
 const DISPATCHES: usize = 8;
-/// How much longer than the best a pass with a variant may take, for that to be judged again when the others are chosen.
+/// Tiles whose pass takes less than this times the best pass are judged again once the other products are chosen.
 const NEAR: f64 = 1.02;
-/// Measurements in a row that must not be quicker, by `GAIN`, than the ones before; of all the quickest counts. And how many
-/// there are at most.
+/// Stop after this many runs without a 1 % gain.
 const REPETITIONS: usize = 3;
 const GAIN: f64 = 0.99;
+/// Stop after this many runs in any case.
 const MOST_REPETITIONS: usize = 40;
-/// No measurement is this slow.
-const NEVER: f64 = f64::INFINITY;
-/// How much longer than the best so far a measurement may take, for its like to follow.
+/// Stop after two runs if the best of them takes more than this times the best tile so far.
 const HOPELESS: f64 = 1.1;
+/// Slower than any measurement.
+const NEVER: f64 = f64::INFINITY;
 /// How long a device works before anything is measured: clocks rise under load.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// To be raised when what a choice means changes elsewhere than in the kernels: how they are judged, or laid out in groups.
-const VERSION: u32 = 1;
-
-/// What is kept of measurements: products' variants by name, by bytes of weights whether relayed dispatches help, and by
-/// those and a pass's rows whether its products are of bytes.
-#[derive(Default, serde::Serialize, serde::Deserialize)]
-struct Known {
-    products: BTreeMap<String, Variant>,
-    relay: BTreeMap<u64, bool>,
-    bytes: BTreeMap<String, bool>,
-}
+/// A product and the arithmetic that computes it: what a tile is chosen for.
+type Key = (Arithmetic, Product);
 
 /// What is measured for, and with what.
-pub(crate) struct Tuner<'a> {
+pub struct Tuner<'a> {
     /// The device.
     pub gpu: &'a Rc<Gpu>,
     /// Its queue.
@@ -62,6 +51,8 @@ pub(crate) struct Tuner<'a> {
     pub pipelines: &'a mut Pipelines,
     /// The model.
     pub schedule: &'a Schedule,
+    /// Where everything lies in the arena.
+    pub layout: &'a GpuLayout,
     /// Where the device sees the model's weights.
     pub addresses: &'a Addresses,
     /// The arena, whose first words are the step state.
@@ -70,278 +61,266 @@ pub(crate) struct Tuner<'a> {
     pub submit_budget: Duration,
     /// Whether dispatches are relayed, where that is not to be measured.
     pub relay: Option<bool>,
-    /// The pass that the step state is of; none until something is measured.
-    pub ready: Option<Batch>,
+    /// The pass that the step state describes; none until something is measured.
+    pub ready: Option<PassKind>,
     /// Whether the device has worked for a while.
     pub warm: bool,
 }
 
 impl Tuner<'_> {
-    /// Fills `target` for passes of each of `batches`: from the file of this device and driver, or by measuring.
+    /// Fills `target` for passes of each of `kinds`: from the file of this device and driver, or by measuring.
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled, or the device failed.
-    pub(crate) fn tune(&mut self, target: &mut Target, batches: impl Iterator<Item = Batch>) -> Result<()> {
+    pub fn tune(&mut self, target: &mut Target, kinds: impl Iterator<Item = PassKind>) -> Result<()> {
         if self.gpu.caps.clock.is_none() {
             return Ok(());
         }
-        let file = file(self.gpu);
-        let mut known: Known = file.as_deref().map(read).unwrap_or_default();
-        for batch in batches {
+        let mut choices = Choices::open(self.gpu);
+        for kind in kinds {
             let start = Instant::now();
             let mut measured = 0;
-            // First, so that variants are judged in passes as they will run.
-            if batch.rows == 1 && self.relay.is_none() {
-                measured += self.choose_relay(target, batch, &mut known)?;
+            // First, so that tiles are judged in passes as they will run.
+            if kind.rows == 1 && self.relay.is_none() {
+                measured += self.choose_relay(target, kind, &mut choices)?;
             }
-            measured += self.choose_bytes(target, batch, &mut known)?;
-            measured += self.tune_products(target, batch, &mut known)?;
-            if measured == 0 {
-                continue;
-            }
-            let seconds = start.elapsed().as_secs_f64();
-            log::info!("made {measured} choices of kernels for {} rows by measurement in {seconds:.2} s", batch.rows);
-            if let Some(file) = &file {
-                write(file, &known);
+            measured += self.choose_s8(target, kind, &mut choices)?;
+            measured += self.tune_products(target, kind, &mut choices)?;
+            if measured > 0 {
+                let seconds = start.elapsed().as_secs_f64();
+                log::info!(
+                    "made {measured} choices of kernels for {} rows by measurement in {seconds:.2} s",
+                    kind.rows
+                );
+                choices.save();
             }
         }
         if self.ready.is_some() {
-            // Pad columns are zero, and what a variant waited for in vain is no pass's fault.
+            // Pad columns must be zero again, and a stall while measuring is no pass's fault.
             let slots = self.slots();
             self.arena.write(|words| {
                 words[slots].fill(0);
-                words[StateLayout::STALLED] = 0;
+                words[STALLED] = 0;
             })?;
         }
         Ok(())
     }
 
-    /// The words of the arena's slots.
+    /// The words of the arena's activations.
     fn slots(&self) -> Range<usize> {
-        self.schedule.arena.state.words()..(self.schedule.scratch.attend / 4) as usize
+        self.schedule.arena.state.words()..(self.layout.scratch.attend / 4) as usize
     }
 
-    /// Makes the arena what a pass would find there.
-    fn prepare(&mut self, batch: Batch) -> Result<()> {
-        let (slots, layout) = (self.slots(), self.schedule.arena.state);
+    /// Fills the arena with what a pass would find there.
+    fn prepare(&mut self, kind: PassKind) -> Result<()> {
+        let (slots, state) = (self.slots(), self.schedule.arena.state);
         if self.ready.is_none() {
-            // Zeros would be read and multiplied at less power, and so faster, than what a model computes.
+            // Zeros would be multiplied at less power, and so faster, than what a model computes.
             self.arena.write(|words| {
                 for (i, word) in words[slots].iter_mut().enumerate() {
-                    // f16 pairs of 0.5 to 1 and small f32s, whichever they are read as.
+                    // Pairs of f16 from 0.5 to 1, which as f32 are small numbers.
                     *word = 0x3800_3800 | (i as u32).wrapping_mul(0x9e37_79b9) >> 3 & 0x03ff_03ff;
                 }
             })?;
         }
-        if self.ready != Some(batch) {
-            let rows = vec![Row { token: 0, position: 0, sequence: 0 }; batch.rows];
-            let head = HeadRows { first: 0, count: batch.head_rows };
-            self.arena.write(|words| executor::write_pass(words, layout, &rows, Some(head)))?;
-            self.ready = Some(batch);
+        if self.ready != Some(kind) {
+            let rows = vec![Row { token: 0, position: 0, sequence: 0 }; kind.rows];
+            let head = HeadRows { first: 0, count: kind.head_rows };
+            self.arena.write(|words| executor::write_pass(words, state, &rows, Some(head)))?;
+            self.ready = Some(kind);
         }
         Ok(())
     }
 
-    /// Fills `target` with the variant of each product of a pass; returns how many it measured.
-    fn tune_products(&mut self, target: &mut Target, batch: Batch, known: &mut Known) -> Result<usize> {
+    /// Fills `target` with the tile of each product of a pass; returns how many it measured.
+    fn tune_products(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
         let mut measured = Vec::new();
-        for key in self.products(target, batch) {
-            let variants = target.variants(key.0, key.1);
-            let name = name(key.0, key.1, target.relay);
-            match known.products.get(&name).filter(|v| variants.contains(v)) {
-                Some(&v) => {
-                    target.tuned.insert(key, v);
+        for key in self.products(target, kind) {
+            let tiles = target.tiles(key.0, key.1);
+            let name = product_name(key, target.relay);
+            match choices.tile(&name).filter(|t| tiles.contains(t)) {
+                Some(tile) => {
+                    target.tuned.insert(key, tile);
                 }
                 None => {
-                    let near = self.judge(target, batch, key, &variants)?;
+                    let near = self.judge(target, kind, key, &tiles)?;
                     measured.push((key, name, near));
                 }
             }
         }
-        // Each was judged among the usual variants of those that came after it: once more, among those chosen.
+        // Each was judged beside the usual tiles of the products after it: judge it again beside the chosen ones.
         for (key, name, near) in &measured {
             if near.len() > 1 {
-                self.judge(target, batch, *key, near)?;
+                self.judge(target, kind, *key, near)?;
             }
-            if let Some(&variant) = target.tuned.get(key) {
-                log::info!("{name}: {variant:?}");
-                known.products.insert(name.clone(), variant);
+            if let Some(&tile) = target.tuned.get(key) {
+                log::info!("{name}: {tile:?}");
+                choices.set_tile(name.clone(), tile);
             }
         }
         Ok(measured.len())
     }
 
-    /// Decides whether dispatches are relayed, by whole passes of a row. Returns how much it measured.
-    fn choose_relay(&mut self, target: &mut Target, batch: Batch, known: &mut Known) -> Result<usize> {
+    /// Decides by whole passes of a row whether dispatches are relayed. Returns how much it measured.
+    fn choose_relay(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
         let weights = self.schedule.weights.bytes();
-        if let Some(&relay) = known.relay.get(&weights) {
+        if let Some(relay) = choices.relay(weights) {
             target.relay = relay;
             return Ok(0);
         }
-        // By the usual variants: what is tuned for one way is not for the other, and the difference is larger than theirs.
-        let seconds = self.time_both(target, batch, |target, relay| target.relay = relay)?;
+        // By the usual tiles: those tuned for one way are not for the other, and relay makes the larger difference.
+        let seconds = self.time_both(target, kind, |target, relay| target.relay = relay)?;
         let stalled = self.take_stalled()?;
         target.relay = seconds[1] < seconds[0] && !stalled;
         if stalled {
             log::info!("dispatches are not relayed: this device does not start them in order");
         }
         log::info!("a pass takes {:.3} ms, with relayed dispatches {:.3} ms", seconds[0] * 1e3, seconds[1] * 1e3);
-        known.relay.insert(weights, target.relay);
+        choices.set_relay(weights, target.relay);
         Ok(1)
     }
 
-    /// Decides whether a pass's matrix products are of bytes, where they can be, by whole passes. Returns how much it
-    /// measured.
-    fn choose_bytes(&mut self, target: &mut Target, batch: Batch, known: &mut Known) -> Result<usize> {
-        let weights = &self.schedule.weights;
-        if !target.can_use_bytes(weights.format, batch.rows) || target.bytes.contains_key(&batch.rows) {
+    /// Decides by whole passes whether matrix units multiply s8 or f16, where they can do both. Returns how much it measured.
+    fn choose_s8(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
+        let can = |op: &Op| matches!(op, Op::Linear { weight, .. } if target.can_use_s8(weight.format, kind.rows));
+        if target.s8.contains_key(&kind.rows) || !self.schedule.steps.iter().any(|s| can(&s.op)) {
             return Ok(0);
         }
-        let name = format!("{} bytes of weights, {} rows", weights.bytes(), batch.rows);
-        if let Some(&bytes) = known.bytes.get(&name) {
-            target.bytes.insert(batch.rows, bytes);
+        let weights = self.schedule.weights.bytes();
+        if let Some(s8) = choices.s8(weights, kind.rows) {
+            target.s8.insert(kind.rows, s8);
             return Ok(0);
         }
-        let set = |target: &mut Target, bytes| {
-            target.bytes.insert(batch.rows, bytes);
+        let set = |target: &mut Target, s8| {
+            target.s8.insert(kind.rows, s8);
         };
-        // Each way with its products' best variants.
+        // Each way with its own best tiles.
         let mut measured = 1;
-        for bytes in [false, true] {
-            set(target, bytes);
-            measured += self.tune_products(target, batch, known)?;
+        for s8 in [false, true] {
+            set(target, s8);
+            measured += self.tune_products(target, kind, choices)?;
         }
-        let [half, bytes] = self.time_both(target, batch, set)?;
-        log::info!("a pass of {} rows takes {:.3} ms, by bytes {:.3} ms", batch.rows, half * 1e3, bytes * 1e3);
-        target.bytes.insert(batch.rows, bytes < half);
-        known.bytes.insert(name, bytes < half);
+        let [f16, s8] = self.time_both(target, kind, set)?;
+        log::info!("a pass of {} rows takes {:.3} ms in f16, {:.3} ms in s8", kind.rows, f16 * 1e3, s8 * 1e3);
+        set(target, s8 < f16);
+        choices.set_s8(weights, kind.rows, s8 < f16);
         Ok(measured)
     }
 
-    /// Seconds of a pass without and with something: of both as a whole or, where either takes too long, as estimated.
-    fn time_both(&mut self, target: &mut Target, batch: Batch, set: impl Fn(&mut Target, bool)) -> Result<[f64; 2]> {
+    /// Seconds of a pass without and with something: of whole passes or, where either takes too long, as estimated.
+    fn time_both(&mut self, target: &mut Target, kind: PassKind, set: impl Fn(&mut Target, bool)) -> Result<[f64; 2]> {
         let mut seconds = [0.0; 2];
         for on in [false, true] {
             set(target, on);
-            seconds[usize::from(on)] = self.estimate_pass(target, batch)?;
+            seconds[usize::from(on)] = self.estimate_pass(target, kind)?;
         }
         if seconds.iter().all(|&s| s <= PASS_SECONDS) {
             for on in [false, true] {
                 set(target, on);
-                seconds[usize::from(on)] = self.time_whole(target, batch, NEVER)?;
+                seconds[usize::from(on)] = self.time_whole(target, kind, NEVER)?;
             }
         }
         Ok(seconds)
     }
 
-    fn segments(&self) -> Vec<Segment> {
-        self.schedule.segments().collect()
+    /// The dispatches of a pass, segment by segment.
+    fn pass(&self, target: &Target, kind: PassKind) -> Vec<Vec<Dispatch>> {
+        self.schedule.segments().map(|s| self.lowering(target, kind).segment(s)).collect()
     }
 
-    /// Every dispatch of a tunable kernel, with its family and product.
-    fn dispatches(&self, target: &Target, batch: Batch) -> Vec<((Family, Product), Dispatch)> {
-        let lowered = self.segments().into_iter().flat_map(|s| lower(self.schedule, s, batch, target, self.addresses));
-        lowered.filter_map(|d| Some((product(self.schedule, &d, batch)?, d))).collect()
+    fn lowering<'t>(&'t self, target: &'t Target, kind: PassKind) -> Lowering<'t> {
+        Lowering { schedule: self.schedule, layout: self.layout, addresses: self.addresses, target, kind }
     }
 
-    fn products(&self, target: &Target, batch: Batch) -> Vec<(Family, Product)> {
+    /// The dispatches of a pass that compute one product.
+    fn dispatches(&self, target: &Target, kind: PassKind, key: Key) -> Vec<Dispatch> {
+        self.pass(target, kind).into_iter().flatten().filter(|d| d.product == Some(key)).collect()
+    }
+
+    /// The products of a pass that have tiles to choose from.
+    fn products(&self, target: &Target, kind: PassKind) -> Vec<Key> {
         let mut products = Vec::new();
-        for (p, _) in self.dispatches(target, batch) {
-            if !products.contains(&p) {
-                products.push(p);
+        for product in self.pass(target, kind).iter().flatten().filter_map(|d| d.product) {
+            if !products.contains(&product) {
+                products.push(product);
             }
         }
         products
     }
 
-    /// Sets the variant of a product that is fastest in a whole pass, where caches and address translation hold what other
-    /// steps left there, or by itself where passes take too long. Returns those that come near it in a pass.
-    fn judge(
-        &mut self,
-        target: &mut Target,
-        batch: Batch,
-        key: (Family, Product),
-        variants: &[Variant],
-    ) -> Result<Vec<Variant>> {
-        let whole = self.estimate_pass(target, batch)? <= PASS_SECONDS;
-        self.compile(target, batch, key, variants)?;
-        let mut judged = Vec::with_capacity(variants.len());
+    /// Sets the fastest tile of a product: by whole passes, so that caches and address translation hold what other steps left
+    /// there, or by itself where passes take too long. Returns the tiles that come near it in a pass.
+    fn judge(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile]) -> Result<Vec<Tile>> {
+        let whole = self.estimate_pass(target, kind)? <= PASS_SECONDS;
+        self.compile(target, kind, key, tiles)?;
+        let mut judged = Vec::with_capacity(tiles.len());
         let mut best = NEVER;
-        for &variant in variants {
-            target.tuned.insert(key, variant);
+        for &tile in tiles {
+            target.tuned.insert(key, tile);
             let seconds = match whole {
-                true => self.time_whole(target, batch, best)?,
-                false => self.time_alone(target, batch, key, best)?,
+                true => self.time_whole(target, kind, best)?,
+                false => self.time_alone(target, kind, key, best)?,
             };
             best = best.min(seconds);
             let what = if whole { "a pass" } else { "alone" };
-            log::debug!("{}: {variant:?}, {what} {:.1} us", name(key.0, key.1, target.relay), seconds * 1e6);
-            judged.push((seconds, variant));
+            log::debug!("{}: {tile:?}, {what} {:.1} us", product_name(key, target.relay), seconds * 1e6);
+            judged.push((seconds, tile));
         }
         judged.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let Some(&(_, variant)) = judged.first() else { return Ok(Vec::new()) };
-        target.tuned.insert(key, variant);
+        let Some(&(_, tile)) = judged.first() else { return Ok(Vec::new()) };
+        target.tuned.insert(key, tile);
         let near = judged.iter().take_while(|j| whole && j.0 < NEAR * best);
         Ok(near.map(|j| j.1).collect())
     }
 
-    /// Compiles what passes with each of a product's variants are made of, all of it side by side.
-    fn compile(
-        &mut self,
-        target: &mut Target,
-        batch: Batch,
-        key: (Family, Product),
-        variants: &[Variant],
-    ) -> Result<()> {
+    /// Compiles the pipelines of a product's tiles, all of them side by side.
+    fn compile(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile]) -> Result<()> {
         let mut kernels = Vec::new();
-        for &variant in variants {
-            target.tuned.insert(key, variant);
-            let own = self.dispatches(target, batch).into_iter().filter(|(k, _)| *k == key);
-            kernels.extend(own.map(|(_, d)| d.kernel));
+        for &tile in tiles {
+            target.tuned.insert(key, tile);
+            kernels.extend(self.dispatches(target, kind, key).into_iter().map(|d| d.kernel));
         }
         self.pipelines.get(&kernels).map(drop)
     }
 
-    /// Seconds of a product, each dispatch behind the one before; `others` as in [`Tuner::time`].
-    fn time_alone(&mut self, target: &Target, batch: Batch, key: (Family, Product), others: f64) -> Result<f64> {
-        let own = self.dispatches(target, batch).into_iter().filter(|(k, _)| *k == key).take(DISPATCHES);
-        let dispatches: Vec<_> = own.map(|(_, d)| Dispatch { barrier: true, ..d }).collect();
-        // One says how many a submit has time for.
-        let one = self.time(batch, &[&dispatches[..1]], target.relay, NEVER)?;
+    /// Seconds of a product, each dispatch behind the one before; `best` as in [`Tuner::time`].
+    fn time_alone(&mut self, target: &Target, kind: PassKind, key: Key, best: f64) -> Result<f64> {
+        let own = self.dispatches(target, kind, key).into_iter().take(DISPATCHES);
+        let dispatches: Vec<_> = own.map(|d| Dispatch { barrier: true, ..d }).collect();
+        // One run says how many a submit has time for.
+        let one = self.time(kind, &[&dispatches[..1]], target.relay, NEVER)?;
         let count = ((self.submit_budget.as_secs_f64() / one.max(1e-9)) as usize).clamp(1, dispatches.len());
-        let others = count as f64 * others;
-        Ok(self.time(batch, &[&dispatches[..count]], target.relay, others)? / count as f64)
+        Ok(self.time(kind, &[&dispatches[..count]], target.relay, count as f64 * best)? / count as f64)
     }
 
-    /// Seconds of a pass, by its first layer: no submit should keep a device as long as a whole one may.
-    fn estimate_pass(&mut self, target: &Target, batch: Batch) -> Result<f64> {
-        let first = lower(self.schedule, Segment::Layer(0), batch, target, self.addresses);
-        Ok(self.schedule.shape.layers.len() as f64 * self.time(batch, &[&first], target.relay, NEVER)?)
+    /// Seconds of a pass, by its first layer: a whole pass may keep a device busy for longer than a submit should.
+    fn estimate_pass(&mut self, target: &Target, kind: PassKind) -> Result<f64> {
+        let first = self.lowering(target, kind).segment(Segment::Layer(0));
+        Ok(self.schedule.shape.layers.len() as f64 * self.time(kind, &[&first], target.relay, NEVER)?)
     }
 
-    /// Seconds of a whole pass, in one submit; `others` as in [`Tuner::time`].
-    fn time_whole(&mut self, target: &Target, batch: Batch, others: f64) -> Result<f64> {
-        let lower = |s| lower(self.schedule, s, batch, target, self.addresses);
-        let segments: Vec<Vec<Dispatch>> = self.segments().into_iter().map(lower).collect();
-        self.time(batch, &segments.iter().map(Vec::as_slice).collect::<Vec<_>>(), target.relay, others)
+    /// Seconds of a whole pass, in one submit; `best` as in [`Tuner::time`].
+    fn time_whole(&mut self, target: &Target, kind: PassKind, best: f64) -> Result<f64> {
+        let segments = self.pass(target, kind);
+        self.time(kind, &segments.iter().map(Vec::as_slice).collect::<Vec<_>>(), target.relay, best)
     }
 
-    /// Whether a dispatch waited in vain since this was last asked.
+    /// Whether a relayed dispatch waited in vain since this was last asked.
     fn take_stalled(&mut self) -> Result<bool> {
         let mut stalled = false;
-        self.arena.write(|words| stalled = std::mem::take(&mut words[StateLayout::STALLED]) != 0)?;
+        self.arena.write(|words| stalled = std::mem::take(&mut words[STALLED]) != 0)?;
         Ok(stalled)
     }
 
-    /// Seconds of dispatches of a pass, the quickest of some runs: of a few only where the first are hopelessly slower than
-    /// `others`.
-    fn time(&mut self, batch: Batch, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<f64> {
-        self.prepare(batch)?;
-        let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(f64::INFINITY) };
-        let relay = relay.then(|| Relay::new(self.arena, self.schedule));
+    /// Seconds of dispatches of a pass: the fastest of several runs. `others`: seconds of the best tile so far; what is
+    /// hopelessly slower gets two runs.
+    fn time(&mut self, kind: PassKind, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<f64> {
+        self.prepare(kind)?;
+        let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(NEVER) };
+        let relay = relay.then(|| Relay::new(self.arena, self.layout));
         let commands = self.queue.bake(parts, self.pipelines, relay, Some(stamps.span(0)), &[])?;
         let start = Instant::now();
-        let (mut best, mut same, mut runs) = (f64::INFINITY, 0, 0);
+        let (mut best, mut same, mut runs) = (NEVER, 0, 0);
         while same < REPETITIONS && runs < MOST_REPETITIONS || !self.warm && start.elapsed() < WARM_UP {
             self.queue.submit(&[commands], true)?;
             self.queue.wait()?;
@@ -356,46 +335,5 @@ impl Tuner<'_> {
         self.warm = true;
         self.queue.free(&[commands]);
         Ok(best)
-    }
-}
-
-/// The family and product of a dispatch of a tunable kernel.
-fn product(schedule: &Schedule, dispatch: &Dispatch, batch: Batch) -> Option<(Family, Product)> {
-    let (family, gelu) = match dispatch.kernel.module {
-        Module::LinearDotInt8 => (Family::Dot, false),
-        Module::LinearDotGeluInt8 => (Family::Dot, true),
-        Module::LinearMatrixInt8 | Module::LinearFragmentInt8 | Module::LinearFragmentTallInt8 => {
-            (Family::Matrix, false)
-        }
-        Module::LinearBytesInt8 | Module::LinearBytesNarrowInt8 => (Family::Bytes, false),
-        _ => return None,
-    };
-    let step = schedule.steps.get(dispatch.steps.start)?;
-    let Op::Linear { weight, .. } = step.op else { return None };
-    Some((family, Product::new(weight, batch.count(step.rows), gelu)))
-}
-
-/// As the file and the log name a product.
-fn name(family: Family, p: Product, relay: bool) -> String {
-    let by = if family == Family::Bytes { ", by bytes" } else { "" };
-    let relayed = if relay { ", relayed" } else { "" };
-    format!("{}{} x {}, {} rows{by}{relayed}", if p.gelu { "2 x " } else { "" }, p.outputs, p.inputs, p.rows)
-}
-
-fn file(gpu: &Gpu) -> Option<PathBuf> {
-    let name = format!("tuning-{VERSION}-{:016x}-{}.json", fingerprint(), gpu.caps.cache_id);
-    cache::directory().map(|directory| directory.join(name))
-}
-
-/// What an earlier start measured; nothing where the file cannot be read or understood.
-fn read(file: &Path) -> Known {
-    std::fs::read(file).ok().and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default()
-}
-
-/// Keeps what was measured. A failure costs only that the next start measures again.
-fn write(file: &Path, known: &Known) {
-    let text = serde_json::to_vec_pretty(known).unwrap_or_default();
-    if cache::write(file, &text).is_none() {
-        log::warn!("the tuning file {} cannot be written: every start measures anew", file.display());
     }
 }

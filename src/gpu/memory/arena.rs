@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 /// Where the arena's memory comes from.
 #[derive(Debug, Clone, Copy, Default)]
-pub enum Source {
+pub enum ArenaSource {
     /// Exported where host and GPU share their memory and the driver exports it, else ordinary.
     #[default]
     Auto,
@@ -90,23 +90,23 @@ fn amdgpu(bytes: u64) -> Result<DmaBuf> {
 ///
 /// # Errors
 /// Device: the driver refuses, or shares no memory in this way. Whatever the allocator says.
-pub fn allocate(gpu: &Rc<Gpu>, source: Source, bytes: u64, heap: usize) -> Result<Buffer> {
+pub fn allocate(gpu: &Rc<Gpu>, source: ArenaSource, bytes: u64, heap: usize) -> Result<Buffer> {
     let backed = |backing| Buffer::backed(gpu, bytes, heap, Access::Host, backing);
     let mut arena = match source {
-        Source::Ordinary => backed(Backing::Driver)?,
-        Source::Exported => backed(Backing::Exported)?,
-        Source::Imported(allocator) => {
+        ArenaSource::Ordinary => backed(Backing::Driver)?,
+        ArenaSource::Exported => backed(Backing::Exported)?,
+        ArenaSource::Imported(allocator) => {
             let arena = backed(Backing::Imported((allocator.allocate)(bytes)?))?;
             log::info!("the arena is a dma-buf of {}", allocator.name);
             arena
         }
-        Source::Auto if gpu.caps.sharing.exports && gpu.caps.kind == vk::PhysicalDeviceType::INTEGRATED_GPU => {
+        ArenaSource::Auto if gpu.caps.sharing.exports && gpu.caps.kind == vk::PhysicalDeviceType::INTEGRATED_GPU => {
             backed(Backing::Exported).or_else(|e| {
                 log::warn!("the arena is no dma-buf, and no other device can share it: {e}");
                 backed(Backing::Driver)
             })?
         }
-        Source::Auto => backed(Backing::Driver)?,
+        ArenaSource::Auto => backed(Backing::Driver)?,
     };
     let cleared = arena.bytes_mut().map(|bytes| bytes.fill(0));
     cleared

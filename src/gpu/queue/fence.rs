@@ -95,7 +95,7 @@ impl Gate {
         queue: &Queue,
         commands: &[vk::CommandBuffer],
         after: Option<SyncFile>,
-        order: Order<'_>,
+        order: TimelineOrder<'_>,
     ) -> Result<Option<SyncFile>> {
         let incoming = match after {
             // Mesa's driver for the CPU (26.1) takes a fence in and does not wait for it.
@@ -112,14 +112,14 @@ impl Gate {
 
 /// Points of timelines that a submit keeps to.
 #[derive(Default, Clone, Copy)]
-pub struct Order<'a> {
+pub struct TimelineOrder<'a> {
     /// It begins when this timeline has reached this value.
     pub after: Option<(&'a Timeline, u64)>,
     /// It raises this timeline to this value when it is done.
     pub then: Option<(&'a Timeline, u64)>,
 }
 
-impl Order<'_> {
+impl TimelineOrder<'_> {
     /// Submits baked command buffers in this order; [`Queue::wait`] waits for them on the host.
     ///
     /// # Errors

@@ -3,10 +3,10 @@
 //! counter (shaders/relay.glsl), so that starting, the first latency of memory and of address translation are not waited for.
 
 use crate::gpu::kernels::{Module, PUSH_BYTES};
-use crate::gpu::lower::dispatch::{Dispatch, Push};
+use crate::gpu::lower::dispatch::Dispatch;
+use crate::gpu::lower::layout::{GpuLayout, RELAY_COUNTERS, RELAY_STRIDE};
+use crate::gpu::lower::push::Push;
 use crate::gpu::memory::Buffer;
-use crate::schedule::Schedule;
-use crate::schedule::layout::{RELAY_COUNTERS, RELAY_STRIDE};
 use ash::vk;
 use vk::PipelineStageFlags2 as Stage;
 
@@ -20,9 +20,9 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// The counters that a schedule has in its arena.
-    pub fn new(arena: &Buffer, schedule: &Schedule) -> Relay {
-        Relay { arena: arena.handle, offset: schedule.scratch.relay }
+    /// The counters of an arena.
+    pub fn new(arena: &Buffer, layout: &GpuLayout) -> Relay {
+        Relay { arena: arena.handle, offset: layout.scratch.relay }
     }
 }
 

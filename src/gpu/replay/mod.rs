@@ -12,10 +12,11 @@ use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::lower::dispatch::Addresses;
-use crate::gpu::lower::linear::Target;
-use crate::gpu::lower::{Batch, lower};
+use crate::gpu::lower::layout::{GpuLayout, STALLED};
+use crate::gpu::lower::target::Target;
+use crate::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use crate::gpu::measure::ceiling::Ceiling;
-use crate::gpu::measure::layout;
+use crate::gpu::measure::fragment;
 use crate::gpu::measure::profile::Profiler;
 use crate::gpu::measure::tuning::Tuner;
 use crate::gpu::memory::arena;
@@ -29,7 +30,6 @@ use crate::gpu::replay::passes::{Baking, Passes, Tail};
 use crate::gpu::replay::results::Results;
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
-use crate::schedule::layout::StateLayout;
 use crate::schedule::{Schedule, Segment};
 use crate::sys::dma_buf::DmaBuf;
 use crate::{Error, Result};
@@ -42,6 +42,8 @@ const LEAST_PREFILL_ROWS: usize = 64;
 /// The Vulkan executor.
 pub struct Vulkan {
     schedule: Schedule,
+    /// Where everything lies in the arena.
+    layout: GpuLayout,
     options: Options,
     target: Target,
     // Dropped in this order: the queue waits for the device first.
@@ -92,8 +94,9 @@ impl Vulkan {
             .filter(|r| matches!(r.purpose, Purpose::Kv(_)))
             .map(|r| Buffer::new(gpu, r.bytes, r.heap, Access::Device))
             .collect::<Result<Vec<_>>>()?;
+        let layout = GpuLayout::new(&schedule);
         let heap = planned(plan, Purpose::Arena)?;
-        let arena = arena::allocate(gpu, options.arena, schedule.arena.bytes, heap)?;
+        let arena = arena::allocate(gpu, options.arena, layout.bytes, heap)?;
         let apart = !arena.cached || options.staged;
         let results = Results::new(gpu, &schedule, planned(plan, Purpose::Staging)?, apart)?;
         let mut pipelines = Pipelines::new(gpu)?;
@@ -103,6 +106,7 @@ impl Vulkan {
             queue,
             options,
             target: options.target(gpu),
+            layout,
             passes: Passes::default(),
             weights,
             kv,
@@ -127,7 +131,11 @@ impl Vulkan {
 
     /// How the executor's dispatches wait for each other, where not by barriers.
     fn relay(&self) -> Option<Relay> {
-        self.target.relay.then(|| Relay::new(&self.arena, &self.schedule))
+        self.target.relay.then(|| Relay::new(&self.arena, &self.layout))
+    }
+
+    fn lowering<'a>(&'a self, addresses: &'a Addresses, kind: PassKind) -> Lowering<'a> {
+        Lowering { schedule: &self.schedule, layout: &self.layout, addresses, target: &self.target, kind }
     }
 
     fn addresses(&self) -> Addresses {
@@ -141,7 +149,7 @@ impl Vulkan {
     fn bake(&mut self) -> Result<()> {
         let (addresses, extent) = (self.addresses(), self.schedule.extent);
         if let Some(units) = self.target.units {
-            self.target.units = Some(layout::find(&self.gpu, &self.queue, &mut self.pipelines, units)?);
+            self.target.units = Some(fragment::find(&self.gpu, &self.queue, &mut self.pipelines, units)?);
         }
         if self.options.tunes(&self.target) {
             let mut tuner = Tuner {
@@ -149,6 +157,7 @@ impl Vulkan {
                 queue: &self.queue,
                 pipelines: &mut self.pipelines,
                 schedule: &self.schedule,
+                layout: &self.layout,
                 addresses: &addresses,
                 arena: &mut self.arena,
                 submit_budget: self.options.submit_budget,
@@ -163,9 +172,13 @@ impl Vulkan {
             gpu: &self.gpu,
             queue: &self.queue,
             pipelines: &mut self.pipelines,
-            schedule: &self.schedule,
-            addresses: &addresses,
-            target: &self.target,
+            lowering: Lowering {
+                schedule: &self.schedule,
+                layout: &self.layout,
+                addresses: &addresses,
+                target: &self.target,
+                kind: PassKind { rows: 1, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host },
+            },
             relay,
             arena: &self.arena,
             results: &self.results,
@@ -302,11 +315,11 @@ impl Vulkan {
     /// What times the kernels of a pass whose step state has been written.
     fn profiler(&mut self, kind: usize, head: HeadRows) -> Profiler<'_> {
         let addresses = self.addresses();
-        let batch = self.passes.kinds[kind].batch;
-        let head_rows = if head.count == 1 { 1 } else { batch.rows.min(batch.head_rows) };
-        let batch = Batch { head_rows, ..batch };
-        let lowered = |s| (s, lower(&self.schedule, s, batch, &self.target, &addresses));
-        let segments = self.schedule.segments().map(lowered).collect();
+        let kind = self.passes.kinds[kind].kind;
+        let head_rows = if head.count == 1 { 1 } else { kind.rows.min(kind.head_rows) };
+        let kind = PassKind { head_rows, ..kind };
+        let lowering = self.lowering(&addresses, kind);
+        let segments = self.schedule.segments().map(|s| (s, lowering.segment(s))).collect();
         Profiler {
             relay: self.relay(),
             submit_budget: self.options.submit_budget,
@@ -343,7 +356,7 @@ impl Vulkan {
             return Ok(());
         }
         self.settle()?;
-        self.arena.write(|words| words[StateLayout::STALLED] = 0)?;
+        self.arena.write(|words| words[STALLED] = 0)?;
         Err(Error::device(
             "the GPU did not start dispatches in the order that they were given in",
             "report this, with the driver's name and version",

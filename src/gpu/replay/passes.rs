@@ -3,16 +3,15 @@
 use crate::executor::{HeadRows, Row};
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::pipelines::Pipelines;
-use crate::gpu::lower::dispatch::{Addresses, Dispatch};
-use crate::gpu::lower::linear::Target;
-use crate::gpu::lower::{Batch, Order, Tokens, lower};
+use crate::gpu::lower::dispatch::Dispatch;
+use crate::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use crate::gpu::memory::Buffer;
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::record::Relay;
 use crate::gpu::queue::stamps::StampPool;
 use crate::gpu::replay::pace::{Pace, Reach};
 use crate::gpu::replay::results::{Copy, Results, SLOTS};
-use crate::schedule::{Extent, Schedule, Segment};
+use crate::schedule::{Extent, Segment};
 use crate::{Error, Result};
 use ash::vk;
 use std::rc::Rc;
@@ -60,8 +59,8 @@ impl Stamped {
 }
 
 /// The command buffers of one kind of pass.
-pub(crate) struct Kind {
-    pub batch: Batch,
+pub(crate) struct BakedKind {
+    pub kind: PassKind,
     /// A whole pass in one command buffer, for each tail: what is replayed where it keeps to the submit budget.
     pub whole: [Stamped; 3],
     /// The pass that follows one of this kind without the host between them, with the widest tail, for each slot of results;
@@ -72,7 +71,7 @@ pub(crate) struct Kind {
     pub pace: Pace,
 }
 
-impl Kind {
+impl BakedKind {
     /// Segments that go into one submit of a pass of these rows.
     pub(crate) fn per_submit(&self, rows: &[Row]) -> usize {
         if self.pace.covers(Reach::of(rows)) { self.pace.per_submit } else { 1 }
@@ -87,7 +86,7 @@ impl Kind {
 /// Everything that is replayed.
 #[derive(Default)]
 pub(crate) struct Passes {
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<BakedKind>,
     /// The head for one row, and for `head_rows`.
     heads: [Stamped; 2],
     /// Copies of the logits to where the host reads them, for one row, and for `head_rows`; none where it reads the arena.
@@ -100,10 +99,10 @@ impl Passes {
     /// # Errors
     /// Input: there is none.
     pub(crate) fn kind_for(&self, rows: &[Row]) -> Result<usize> {
-        let fits = |k: &Kind| k.batch.rows >= rows.len() && k.batch.order.holds(rows);
+        let fits = |k: &BakedKind| k.kind.rows >= rows.len() && k.kind.order.holds(rows);
         let fit = (0..self.kinds.len()).filter(|&i| fits(&self.kinds[i]));
         // Of the same size, the one that says most of its rows.
-        let smallest = fit.min_by_key(|&i| (self.kinds[i].batch.rows, self.kinds[i].batch.order == Order::Mixed));
+        let smallest = fit.min_by_key(|&i| (self.kinds[i].kind.rows, self.kinds[i].kind.order == RowOrder::Mixed));
         smallest.ok_or_else(|| {
             let what = "rows of one sequence that do not follow each other, in an executor for one sequence";
             Error::input(what, "give them in passes of their own, or load for several sequences")
@@ -122,22 +121,23 @@ impl Passes {
 }
 
 /// The kinds of passes worth baking: a row; prompts, by powers of eight; batches, by powers of two; the largest pass.
-pub(crate) fn batches(e: &Extent) -> Vec<Batch> {
+pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
     let prompts =
-        [1, 8, 64].into_iter().filter(|&n| n < e.max_rows).chain([e.max_rows]).map(|n| (n, Order::Consecutive));
+        [1, 8, 64].into_iter().filter(|&n| n < e.max_rows).chain([e.max_rows]).map(|n| (n, RowOrder::Consecutive));
     let powers = (1..).map(|i| 1usize << i).take_while(|&n| n < e.sequences);
-    let batches = powers.chain([e.sequences]).filter(|_| e.sequences > 1).map(|n| (n, Order::Apart));
-    let any = [(e.max_rows, Order::Mixed)].into_iter().filter(|_| e.sequences > 1);
-    let batch = |(rows, order)| Batch { rows, head_rows: e.head_rows, order, tokens: Tokens::Given };
-    prompts.chain(batches).chain(any).map(batch).collect()
+    let batches = powers.chain([e.sequences]).filter(|_| e.sequences > 1).map(|n| (n, RowOrder::Apart));
+    let any = [(e.max_rows, RowOrder::Mixed)].into_iter().filter(|_| e.sequences > 1);
+    let kind = |(rows, order)| PassKind { rows, head_rows: e.head_rows, order, tokens: TokenSource::Host };
+    prompts.chain(batches).chain(any).map(kind).collect()
 }
 
 /// Those whose kernels are measured: passes of a row, batches, and the largest prompt.
-pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = Batch> {
+pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = PassKind> {
     let most = e.max_rows;
-    let counts =
-        move |b: &Batch| b.rows == 1 || b.order == Order::Apart || b.order == Order::Consecutive && b.rows == most;
-    batches(e).into_iter().filter(counts).map(|b| Batch { head_rows: b.rows.min(b.head_rows), ..b })
+    let counts = move |b: &PassKind| {
+        b.rows == 1 || b.order == RowOrder::Apart || b.order == RowOrder::Consecutive && b.rows == most
+    };
+    kinds(e).into_iter().filter(counts).map(|b| PassKind { head_rows: b.rows.min(b.head_rows), ..b })
 }
 
 /// What passes are baked from.
@@ -145,9 +145,8 @@ pub(crate) struct Baking<'a> {
     pub gpu: &'a Rc<Gpu>,
     pub queue: &'a Queue,
     pub pipelines: &'a mut Pipelines,
-    pub schedule: &'a Schedule,
-    pub addresses: &'a Addresses,
-    pub target: &'a Target,
+    /// What the passes are lowered from, for any kind.
+    pub lowering: Lowering<'a>,
     pub relay: Option<Relay>,
     pub arena: &'a Buffer,
     pub results: &'a Results,
@@ -159,29 +158,29 @@ impl Baking<'_> {
     /// # Errors
     /// Device: a kernel cannot be compiled, or the driver refuses.
     pub(crate) fn bake(&mut self) -> Result<Passes> {
-        let extent = &self.schedule.extent;
+        let extent = &self.lowering.schedule.extent;
         let mut passes = Passes::default();
-        for batch in batches(extent) {
-            passes.kinds.push(self.kind(batch)?);
+        for kind in kinds(extent) {
+            passes.kinds.push(self.kind(kind)?);
         }
         for (i, rows) in [1, extent.head_rows].into_iter().enumerate() {
             let head = self.head(rows);
             passes.heads[i] = self.commands(&[&head], &[self.choices(0)])?;
-            let logits = self.results.logits_copy(self.arena, self.schedule, rows);
+            let logits = self.results.logits_copy(self.arena, self.lowering.schedule, rows);
             let fetch = |copy| self.queue.bake(&[], self.pipelines, None, None, &[copy]);
             passes.fetches[i] = logits.map(fetch).transpose()?;
         }
         Ok(passes)
     }
 
-    fn kind(&mut self, batch: Batch) -> Result<Kind> {
+    fn kind(&mut self, kind: PassKind) -> Result<BakedKind> {
         // No more rows of logits than the pass has rows.
-        let most = batch.rows.min(batch.head_rows);
-        let layers = self.schedule.segments().filter(|s| matches!(s, Segment::Layer(_)));
-        let layers: Vec<_> = layers.map(|s| self.lower(s, batch)).collect();
+        let most = kind.rows.min(kind.head_rows);
+        let layers = self.lowering.schedule.segments().filter(|s| matches!(s, Segment::Layer(_)));
+        let layers: Vec<_> = layers.map(|s| self.lower(s, kind)).collect();
         let heads = [Vec::new(), self.head(1), self.head(most)];
-        let embed = |tokens| Batch { tokens, ..batch };
-        let given = self.lower(Segment::Embed, embed(Tokens::Given));
+        let embed = |tokens| PassKind { tokens, ..kind };
+        let given = self.lower(Segment::Embed, embed(TokenSource::Host));
         let mut whole = [Stamped::default(), Stamped::default(), Stamped::default()];
         for (tail, stamped) in TAILS.into_iter().zip(&mut whole) {
             // Of one row, `Tail::All` is never asked for.
@@ -191,27 +190,27 @@ impl Baking<'_> {
                 *stamped = self.commands(&whole_pass(&given, &layers, &heads[tail as usize]), copies)?;
             }
         }
-        let follows = most == batch.rows && (batch.rows == 1 || batch.order == Order::Apart);
+        let follows = most == kind.rows && (kind.rows == 1 || kind.order == RowOrder::Apart);
         let following = follows.then(|| {
-            let chosen = self.lower(Segment::Embed, embed(Tokens::Chosen));
+            let chosen = self.lower(Segment::Embed, embed(TokenSource::Argmax));
             let parts = whole_pass(&chosen, &layers, &heads[Tail::All as usize]);
             Ok::<_, Error>([self.commands(&parts, &[self.choices(0)])?, self.commands(&parts, &[self.choices(1)])?])
         });
         let segments = self.pieces(&whole_pass(&given, &layers, &[]))?;
-        Ok(Kind { batch, whole, following: following.transpose()?, segments, pace: Pace::default() })
+        Ok(BakedKind { kind, whole, following: following.transpose()?, segments, pace: Pace::default() })
     }
 
-    fn lower(&self, segment: Segment, batch: Batch) -> Vec<Dispatch> {
-        lower(self.schedule, segment, batch, self.target, self.addresses)
+    fn lower(&self, segment: Segment, kind: PassKind) -> Vec<Dispatch> {
+        Lowering { kind, ..self.lowering }.segment(segment)
     }
 
     fn head(&self, rows: usize) -> Vec<Dispatch> {
-        let batch = Batch { rows: 1, head_rows: rows, order: Order::Consecutive, tokens: Tokens::Given };
-        self.lower(Segment::Head, batch)
+        let kind = PassKind { rows: 1, head_rows: rows, order: RowOrder::Consecutive, tokens: TokenSource::Host };
+        self.lower(Segment::Head, kind)
     }
 
     fn choices(&self, slot: usize) -> Copy {
-        self.results.choices_copy(self.arena, self.schedule, slot)
+        self.results.choices_copy(self.arena, self.lowering.schedule, slot)
     }
 
     /// All parts in one command buffer and one span.

@@ -4,8 +4,10 @@
 
 use crate::Result;
 use crate::gpu::device::Gpu;
+use crate::gpu::lower::layout::{GpuLayout, STALLED};
 use crate::gpu::memory::{Access, Buffer};
 use crate::gpu::queue::upload::STAGING_BYTES;
+use crate::plan::Needs;
 use crate::schedule::Schedule;
 use crate::schedule::layout::{ALIGN, StateLayout};
 use ash::vk;
@@ -76,7 +78,7 @@ impl Results {
 
     /// Whether a relayed dispatch of the pass waited in vain.
     pub(crate) fn is_stalled(&self) -> bool {
-        self.word(StateLayout::STALLED) != 0
+        self.word(STALLED) != 0
     }
 
     /// Logits of a head row, `[vocab]`, once they were copied where they are apart.
@@ -99,9 +101,10 @@ fn logits_bytes(schedule: &Schedule, rows: usize) -> u64 {
     4 * (rows * schedule.logits.stride) as u64
 }
 
-/// Bytes to plan for memory that the host maps beside the arena: choices come back through it and, where the host sees the
-/// device's memory badly or not at all (`staged`), first uploads and then logits pass through it.
-pub fn staging_bytes(schedule: &Schedule, staged: bool) -> u64 {
+/// What to plan for beside weights and KV. `staged`: the host cannot map the device's memory, or not through its caches, so
+/// that first uploads and then logits pass through staging. The choices of passes always do.
+pub fn needs(schedule: &Schedule, staged: bool) -> Needs {
     let passing = if staged { STAGING_BYTES.max(logits_bytes(schedule, schedule.extent.head_rows)) } else { 0 };
-    passing + SLOTS as u64 * state_bytes(schedule)
+    let staging = passing + SLOTS as u64 * state_bytes(schedule);
+    Needs { arena: GpuLayout::new(schedule).bytes, staging }
 }

@@ -4,7 +4,8 @@ use crate::gpu::device::Gpu;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::kernels::{Kernel, Module, constants};
-use crate::gpu::lower::dispatch::{Dispatch, Push};
+use crate::gpu::lower::dispatch::Dispatch;
+use crate::gpu::lower::push::Push;
 use crate::gpu::memory::{Access, Buffer, heaps};
 use crate::gpu::queue::Queue;
 use crate::{Error, Result};
@@ -16,16 +17,16 @@ pub fn kernel(units: Units) -> Kernel {
     Kernel { module: Module::Fragment, workgroup: units.subgroup, constants }
 }
 
-/// The matrix units with [`Units::sharers`] found out, by a run of shaders/fragment.comp. Where that cannot be run they are as
+/// The matrix units with [`Units::row_lanes`] found out, by a run of shaders/fragment.comp. Where that cannot be run they are as
 /// they were, which the log says: products then go another way.
 ///
 /// # Errors
 /// Device: it does not answer.
 pub fn find(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Units> {
     match run(gpu, queue, pipelines, units) {
-        Ok(sharers) => {
-            log::debug!("invocations that share a row of a matrix: {sharers:?}");
-            Ok(Units { sharers, ..units })
+        Ok(row_lanes) => {
+            log::debug!("invocations that share a row of a matrix: {row_lanes:?}");
+            Ok(Units { row_lanes, ..units })
         }
         Err(e) if gpu.hung.get() => Err(e),
         Err(e) => {
@@ -41,7 +42,8 @@ fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) ->
     let mut found = Buffer::new(gpu, 4, heap, Access::Host)?;
     found.write(|words| words[0] = 0)?;
     let push = Push::new().address(found.address);
-    let dispatch = Dispatch { steps: 0..0, kernel: kernel(units), push, groups: [1, 1, 1], barrier: false };
+    let dispatch =
+        Dispatch { steps: 0..0, kernel: kernel(units), push, groups: [1, 1, 1], barrier: false, product: None };
     let commands = queue.bake(&[&[dispatch]], pipelines, None, None, &[])?;
     queue.submit(&[commands], true)?;
     queue.wait()?;

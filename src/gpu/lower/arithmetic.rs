@@ -1,0 +1,127 @@
+//! Which arithmetic computes a product, and how its inputs lie in memory for that.
+
+use crate::gpu::kernels::Module;
+use crate::model::WeightFormat;
+
+/// How a matrix product `out[r] = weight · x[r]` is computed. The tiles of one arithmetic add the same terms; they differ in
+/// the order where lanes or workgroups share a sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Arithmetic {
+    /// Weights widened to f32, f32 inputs and sums.
+    F32,
+    /// Packed integer dot products: 8-bit weights times 16-bit inputs.
+    IntegerDot,
+    /// Matrix units.
+    Matrix(Operand),
+}
+
+/// What matrix units multiply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub enum Operand {
+    /// f16 × f16 + f32: weights widened to f16, f16 inputs.
+    F16,
+    /// s8 × s8 + s32: weights as they are, 16-bit inputs as two planes of bytes. Two products make one.
+    S8,
+}
+
+impl Arithmetic {
+    /// The layout in which its kernels read their inputs.
+    pub fn inputs(self) -> ActivationLayout {
+        match self {
+            Arithmetic::F32 => ActivationLayout::F32,
+            Arithmetic::IntegerDot => ActivationLayout::Int16Block,
+            Arithmetic::Matrix(Operand::F16) => ActivationLayout::F16Row,
+            Arithmetic::Matrix(Operand::S8) => ActivationLayout::Int16Row,
+        }
+    }
+}
+
+/// How a row of activations lies in memory (shaders/forms.glsl). The value is the FORM constant of the kernels that write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActivationLayout {
+    /// f32, in the slot itself.
+    F32 = 0,
+    /// 16-bit fixed point as two planes of int8, one f32 scale for each block of 16 elements.
+    Int16Block = 1,
+    /// f16, one f32 scale a row.
+    F16Row = 2,
+    /// 16-bit fixed point as two planes of int8, one f32 scale a row.
+    Int16Row = 3,
+}
+
+impl ActivationLayout {
+    /// Whether its writer has to know a row's largest element before it writes the row's first.
+    pub fn is_scaled_by_row(self) -> bool {
+        matches!(self, ActivationLayout::F16Row | ActivationLayout::Int16Row)
+    }
+}
+
+/// The modules that read one weight format: what the GPU knows of it. A new format is a new entry of [`modules`].
+pub struct FormatModules {
+    /// Token embedding.
+    pub embed: Module,
+    /// F32: few rows.
+    pub linear: Module,
+    /// F32: gate and up of few rows, with their gated GELU.
+    pub linear_gelu: Module,
+    /// F32: many rows.
+    pub linear_tile: Module,
+    /// IntegerDot, where there are kernels for it.
+    pub dot: Option<DotModules>,
+    /// Matrix units, where there are kernels for them.
+    pub matrix: Option<MatrixModules>,
+}
+
+/// The modules of [`Arithmetic::IntegerDot`].
+pub struct DotModules {
+    /// Few rows.
+    pub linear: Module,
+    /// Gate and up of few rows, with their gated GELU.
+    pub linear_gelu: Module,
+    /// Many rows.
+    pub linear_tile: Module,
+}
+
+/// The modules of [`Arithmetic::Matrix`].
+#[derive(Debug)]
+pub struct MatrixModules {
+    /// f16, tiles through shared memory.
+    pub shared: Module,
+    /// s8, tiles through shared memory, by the columns of A that the device has: 8, or more.
+    pub shared_s8: [Module; 2],
+    /// f16, weights from memory to registers; inputs likewise.
+    pub fragment: Module,
+    /// f16, weights from memory to registers; inputs through shared memory.
+    pub fragment_tall: Module,
+}
+
+/// The modules that read matrices of a format.
+pub fn modules(format: WeightFormat) -> &'static FormatModules {
+    match format {
+        WeightFormat::Int8 => &FormatModules {
+            embed: Module::EmbedInt8,
+            linear: Module::LinearInt8,
+            linear_gelu: Module::LinearGeluInt8,
+            linear_tile: Module::LinearTileInt8,
+            dot: Some(DotModules {
+                linear: Module::LinearDotInt8,
+                linear_gelu: Module::LinearDotGeluInt8,
+                linear_tile: Module::LinearDotTileInt8,
+            }),
+            matrix: Some(MatrixModules {
+                shared: Module::LinearMatrixInt8,
+                shared_s8: [Module::LinearBytesNarrowInt8, Module::LinearBytesInt8],
+                fragment: Module::LinearFragmentInt8,
+                fragment_tall: Module::LinearFragmentTallInt8,
+            }),
+        },
+        WeightFormat::Bf16 => &FormatModules {
+            embed: Module::EmbedBf16,
+            linear: Module::LinearBf16,
+            linear_gelu: Module::LinearGeluBf16,
+            linear_tile: Module::LinearTileBf16,
+            dot: None,
+            matrix: None,
+        },
+    }
+}

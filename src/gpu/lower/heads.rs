@@ -1,0 +1,82 @@
+//! Lowering of what is done to each head before attention: norm and RoPE of Q and K, and the write of K and V to the cache.
+
+use super::lowering::{Lowered, Lowering};
+use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::schedule::step::{KvType, Op, Ring, Rows, Slot, Vector};
+
+/// Lanes of a workgroup that works on one head of a row.
+const HEAD_WORKGROUP: u32 = 128;
+
+/// The operands of a [`crate::schedule::Op::HeadNormRope`].
+#[derive(Clone, Copy)]
+pub(super) struct Heads {
+    pub(super) x: Slot,
+    pub(super) weight: Vector,
+    pub(super) eps: f32,
+    pub(super) inv_freq: Vector,
+    pub(super) heads: usize,
+}
+
+impl Heads {
+    /// Those of an op, if it is one.
+    pub(super) fn of(op: &Op) -> Option<Heads> {
+        match *op {
+            Op::HeadNormRope { x, weight, eps, inv_freq, heads } => Some(Heads { x, weight, eps, inv_freq, heads }),
+            _ => None,
+        }
+    }
+}
+
+/// The module for a type of KV cache.
+pub(super) fn by_kv(kv: KvType, f16: Module, f32: Module) -> Module {
+    match kv {
+        KvType::F16 => f16,
+        KvType::F32 => f32,
+    }
+}
+
+impl Lowering<'_> {
+    /// Norm and RoPE of `q` and of `k`, and the KV write, whichever are given.
+    pub(super) fn head_prepare(
+        &self,
+        rows: Rows,
+        q: Option<Heads>,
+        k: Option<Heads>,
+        write: Option<(Slot, Slot, Ring)>,
+        taken: usize,
+    ) -> Lowered {
+        // What is not given is not reached by any workgroup; any valid operand stands in for it.
+        let some = q.or(k);
+        let slot = |s: Option<Slot>| s.or(some.map(|h| h.x)).map_or(0, |s| self.slot(s));
+        let vector = |h: Option<Heads>, of: fn(Heads) -> Vector| h.or(some).map_or(0, |h| self.vector(of(h)));
+        let state = self.schedule.arena.state;
+        let (heads, kv_heads) = (q.map_or(0, |q| q.heads), write.map_or(0, |w| w.2.kv_heads));
+        let dim = some.map_or_else(|| write.map_or(0, |w| w.2.head_dim), |h| h.x.width / h.heads);
+        let stride = some.map(|h| h.x.stride).or(write.map(|w| w.0.stride)).unwrap_or(0);
+        let push = self
+            .push()
+            .address(slot(q.map(|q| q.x)))
+            .address(slot(write.map(|w| w.0)))
+            .address(slot(write.map(|w| w.1)))
+            .address(vector(q, |h| h.weight))
+            .address(vector(k, |h| h.weight))
+            .address(vector(q, |h| h.inv_freq))
+            .address(vector(k, |h| h.inv_freq))
+            .address(write.map_or(0, |w| self.addresses.kv[w.2.layer]))
+            .word(state.position())
+            .word(state.sequence())
+            .word(heads)
+            .word(kv_heads)
+            .word(dim)
+            .word(stride)
+            .word(write.map_or(1, |w| w.2.capacity))
+            .word(usize::from(k.is_some()))
+            .float(q.map_or(0.0, |q| q.eps))
+            .float(k.map_or(0.0, |k| k.eps));
+        let kv = write.map_or(KvType::F16, |w| w.2.element);
+        let module = by_kv(kv, Module::HeadPrepareF16, Module::HeadPrepareF32);
+        let groups = [(heads + 2 * kv_heads) as u32, self.count(rows) as u32, 1];
+        let kernel = Kernel { module, workgroup: HEAD_WORKGROUP, constants: constants([]) };
+        Lowered { kernel, push, groups, taken, product: None }
+    }
+}

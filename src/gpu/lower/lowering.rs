@@ -1,0 +1,143 @@
+//! What a pass is lowered from: the schedule, where the device sees its operands, and the kind of pass.
+
+use super::arithmetic::{ActivationLayout, Arithmetic};
+use super::dispatch::Addresses;
+use super::layout::{GpuLayout, PackedSlot};
+use super::push::Push;
+use super::target::{Product, Target};
+use crate::executor::Row;
+use crate::gpu::kernels::Kernel;
+use crate::schedule::Schedule;
+use crate::schedule::layout::StateLayout;
+use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector, WeightBuffer};
+
+/// A kind of pass: what is baked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PassKind {
+    /// Most rows.
+    pub rows: usize,
+    /// Most rows of logits.
+    pub head_rows: usize,
+    /// How the rows stand to each other.
+    pub order: RowOrder,
+    /// Where its tokens come from.
+    pub tokens: TokenSource,
+}
+
+/// Where the tokens of a pass come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenSource {
+    /// The host has written them, with their positions.
+    Host,
+    /// They are the argmax of each row of the pass before, one position further.
+    Argmax,
+}
+
+/// How the rows of a pass stand to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOrder {
+    /// Consecutive positions of one sequence.
+    Consecutive,
+    /// Each row of a sequence of its own: no row sees another's key.
+    Apart,
+    /// Any.
+    Mixed,
+}
+
+impl RowOrder {
+    /// Whether these rows stand so.
+    pub fn holds(self, rows: &[Row]) -> bool {
+        let follows = |w: &[Row]| w[0].sequence == w[1].sequence && w[0].position + 1 == w[1].position;
+        let is_new = |i: usize| rows[..i].iter().all(|r| r.sequence != rows[i].sequence);
+        match self {
+            RowOrder::Consecutive => rows.windows(2).all(follows),
+            RowOrder::Apart => (1..rows.len()).all(is_new),
+            RowOrder::Mixed => true,
+        }
+    }
+}
+
+impl PassKind {
+    /// Most rows that a step works on.
+    pub fn count(self, rows: Rows) -> usize {
+        match rows {
+            Rows::Pass => self.rows,
+            Rows::Head => self.head_rows,
+        }
+    }
+}
+
+/// Lowers steps of one schedule for one kind of pass.
+#[derive(Clone, Copy)]
+pub struct Lowering<'a> {
+    /// The steps.
+    pub schedule: &'a Schedule,
+    /// What the kernels use of the arena beside the schedule's slots.
+    pub layout: &'a GpuLayout,
+    /// Where the device sees the buffers.
+    pub addresses: &'a Addresses,
+    /// What the choice of kernels depends on.
+    pub target: &'a Target,
+    /// The kind of pass.
+    pub kind: PassKind,
+}
+
+/// A kernel for the first `taken` steps of those that are looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Lowered {
+    pub(super) kernel: Kernel,
+    pub(super) push: Push,
+    pub(super) groups: [u32; 3],
+    pub(super) taken: usize,
+    /// What it multiplies, where its tile is a matter of choice.
+    pub(super) product: Option<(Arithmetic, Product)>,
+}
+
+impl Lowering<'_> {
+    pub(super) fn slot(&self, s: Slot) -> u64 {
+        self.addresses.arena + s.offset
+    }
+
+    pub(super) fn weight(&self, buffer: WeightBuffer, offset: u64) -> u64 {
+        self.addresses.weights[self.schedule.weights.index(buffer)] + offset
+    }
+
+    pub(super) fn vector(&self, v: Vector) -> u64 {
+        self.weight(v.buffer, v.offset)
+    }
+
+    pub(super) fn push(&self) -> Push {
+        Push::new().address(self.addresses.arena)
+    }
+
+    pub(super) fn count(&self, rows: Rows) -> usize {
+        self.kind.count(rows)
+    }
+
+    /// The state word that counts a step's live rows.
+    pub(super) fn row_count_word(rows: Rows) -> usize {
+        match rows {
+            Rows::Pass => StateLayout::ROWS,
+            Rows::Head => StateLayout::HEAD_ROWS,
+        }
+    }
+
+    /// The arithmetic of a linear step that reads `slot`.
+    pub(super) fn arithmetic(&self, weight: Matrix, slot: Slot, rows: Rows) -> Arithmetic {
+        let of = |p: PackedSlot| self.target.arithmetic(weight.format, self.count(rows), p.whole_rows);
+        self.layout.packed(slot).map_or(Arithmetic::F32, of)
+    }
+
+    /// The layout in which the step at `at` has to leave what it writes to `slot`, and where the packed copy lies; f32 stays
+    /// in the slot itself. The next linear step that reads the slot decides: between two writes of a slot there is one.
+    pub(super) fn written(&self, at: usize, slot: Slot, rows: Rows) -> (ActivationLayout, Option<PackedSlot>) {
+        let reader = self.schedule.steps[at..].iter().find_map(|s| match s.op {
+            Op::Linear { weight, x, .. } if x == slot => Some(weight),
+            _ => None,
+        });
+        match reader.map(|weight| self.arithmetic(weight, slot, rows).inputs()) {
+            None | Some(ActivationLayout::F32) => (ActivationLayout::F32, None),
+            Some(layout) => (layout, self.layout.packed(slot)),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Which kernel computes a product: the arithmetic, from the device and from how many rows share a weight; within it the
+//! tile, from what was measured on the device.
+
+use super::arithmetic::{Arithmetic, FormatModules, Operand, modules};
+use super::layout::PRODUCT_SCRATCH;
+use super::matrix::{self, MatrixTile};
+use crate::gpu::device::limits::{MAX_GROUPS, MAX_WORKGROUP, grid};
+use crate::gpu::device::units::Units;
+use crate::gpu::kernels::{Kernel, constants};
+use crate::model::WeightFormat;
+use crate::schedule::step::Matrix;
+use std::collections::{BTreeMap, HashMap};
+
+/// A linear step as its kernel sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Product {
+    /// How the weight is kept.
+    pub format: WeightFormat,
+    /// Output columns: with `gelu` half of the weight's rows.
+    pub outputs: usize,
+    /// Inputs, padded to 16.
+    pub inputs: usize,
+    /// Rows of the pass.
+    pub rows: usize,
+    /// Gate and up in one, with their gated GELU.
+    pub gelu: bool,
+}
+
+impl Product {
+    /// The product of a weight with `rows` rows of inputs.
+    pub fn new(weight: Matrix, rows: usize, gelu: bool) -> Product {
+        let outputs = if gelu { weight.rows / 2 } else { weight.rows };
+        let inputs = WeightFormat::padded(weight.cols);
+        Product { format: weight.format, outputs, inputs, rows, gelu }
+    }
+
+    /// Rows of the weight that so many outputs are made of.
+    fn weight_rows(self, outputs: usize) -> usize {
+        if self.gelu { 2 * outputs } else { outputs }
+    }
+
+    fn modules(self) -> &'static FormatModules {
+        modules(self.format)
+    }
+}
+
+/// How a `linear_dot` kernel divides its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct DotTile {
+    /// Outputs that a subgroup computes at a time.
+    pub outputs: u32,
+    /// Loads in flight for each.
+    pub unroll: u32,
+    /// Subgroups of a workgroup.
+    pub subgroups: u32,
+    /// Times that a workgroup does its work, each time for other outputs.
+    pub turns: u32,
+}
+
+/// How a product is divided among workgroups and lanes: one of those that tuning chooses from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Tile {
+    /// Of [`Arithmetic::IntegerDot`].
+    Dot(DotTile),
+    /// Of [`Arithmetic::Matrix`].
+    Matrix(MatrixTile),
+}
+
+/// What of the device, and of what was measured on it, the choice of kernels depends on.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Lanes of a subgroup.
+    pub subgroup: u32,
+    /// Whether packed integer dot products are used.
+    pub dot: bool,
+    /// The matrix units, where they are used.
+    pub units: Option<Units>,
+    /// The tile of a product, where one was measured.
+    pub tuned: HashMap<(Arithmetic, Product), Tile>,
+    /// Whether matrix units multiply bytes where they can. Key: upper row bound. The smallest bound ≥ the pass's rows
+    /// applies; without one they do not.
+    pub s8: BTreeMap<usize, bool>,
+    /// Whether dispatches are relayed: start beside those that they wait for (shaders/relay.glsl).
+    pub relay: bool,
+    /// A tile for every product that can have it: for tests.
+    pub forced: Option<Tile>,
+}
+
+/// Rows from which matrix units are worth what their smallest tile wastes.
+const MATRIX_ROWS: usize = 5;
+/// Rows from which `linear_tile` and `linear_dot_tile` read weights less often than the kernels for few rows.
+const TILE_ROWS: usize = 16;
+/// Rows and outputs of a `linear_tile` workgroup's tile, rows of a `linear_dot_tile` one's.
+const TILE: usize = 32;
+/// Lanes of a `linear_tile` workgroup.
+const TILE_WORKGROUP: u32 = 64;
+/// Outputs of a `linear_dot_tile` workgroup's tile, and its lanes.
+const DOT_TILE_OUTPUTS: usize = 64;
+const DOT_TILE_WORKGROUP: u32 = 128;
+/// Subgroups of a `linear` workgroup.
+const F32_SUBGROUPS: u32 = 4;
+/// Outputs that a `linear_dot_gelu` workgroup makes at a time: a block of the layout that it writes.
+const GELU_BLOCK: u32 = 16;
+/// Weights of a load.
+pub const DOT_BLOCK: usize = 16;
+/// Most loads that a lane of a `linear_dot` kernel has in flight, by tile. With more than two rows the sums take registers
+/// from them.
+const IN_FLIGHT: [usize; 3] = [4, 12, 24];
+const IN_FLIGHT_OF_ROWS: [usize; 2] = [4, 8];
+/// Most rows of a pass that share a weight load.
+const COLUMNS: usize = 8;
+
+impl Target {
+    /// A device with subgroups of that many lanes, where nothing has been measured.
+    pub fn new(subgroup: u32, dot: bool, units: Option<Units>) -> Target {
+        let (tuned, s8) = (HashMap::new(), BTreeMap::new());
+        Target { subgroup, dot, units, tuned, s8, relay: false, forced: None }
+    }
+
+    /// Whether passes of so many rows have a choice of what matrix units multiply.
+    pub fn can_use_s8(&self, format: WeightFormat, rows: usize) -> bool {
+        let has_units = self.units.is_some_and(|u| u.s8_k.is_some());
+        modules(format).matrix.is_some() && rows >= MATRIX_ROWS && has_units
+    }
+
+    /// The arithmetic for weights of a format in passes of so many rows. `whole_rows`: the writer of the inputs has whole
+    /// rows at hand ([`super::layout::PackedSlot`]).
+    pub fn arithmetic(&self, format: WeightFormat, rows: usize, whole_rows: bool) -> Arithmetic {
+        let s8 = || self.s8.range(rows..).next().is_some_and(|(_, &on)| on);
+        if whole_rows && self.can_use_s8(format, rows) && s8() {
+            return Arithmetic::Matrix(Operand::S8);
+        }
+        let modules = modules(format);
+        if modules.matrix.is_some() && self.units.is_some() && rows >= MATRIX_ROWS {
+            Arithmetic::Matrix(Operand::F16)
+        } else if modules.dot.is_some() && self.dot {
+            Arithmetic::IntegerDot
+        } else {
+            Arithmetic::F32
+        }
+    }
+
+    /// Whether gate, up and their gated GELU are one dispatch.
+    pub fn fuses_gelu(&self, format: WeightFormat, rows: usize) -> bool {
+        !matches!(self.arithmetic(format, rows, false), Arithmetic::Matrix(_)) && rows < TILE_ROWS
+    }
+
+    /// The tile of a product: the forced one where the product can have it, the measured one, or the usual one.
+    pub fn tile(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
+        let can = |t: &Tile| self.tiles(arithmetic, p).contains(t);
+        let tuned = || self.tuned.get(&(arithmetic, p)).copied();
+        self.forced.filter(can).or_else(tuned).or_else(|| self.usual(arithmetic, p))
+    }
+
+    /// The kernel of a product in [`Arithmetic::F32`], and its grid.
+    pub fn f32(&self, p: Product) -> (Kernel, [u32; 3]) {
+        let modules = p.modules();
+        if p.rows >= TILE_ROWS {
+            let kernel = Kernel { module: modules.linear_tile, workgroup: TILE_WORKGROUP, constants: constants([]) };
+            return (kernel, [grid(p.outputs.div_ceil(TILE)), p.rows.div_ceil(TILE) as u32, 1]);
+        }
+        let module = if p.gelu { modules.linear_gelu } else { modules.linear };
+        let columns = p.rows.next_power_of_two().min(COLUMNS);
+        // Each output row of a subgroup takes `columns` accumulators, twice that with gelu: keep them in registers.
+        let outputs = if p.gelu || columns > 4 { 1 } else { 2 };
+        let workgroup = self.subgroup * F32_SUBGROUPS;
+        let kernel = Kernel { module, workgroup, constants: constants([outputs, columns as u32]) };
+        let groups = p.outputs.div_ceil((outputs * F32_SUBGROUPS) as usize);
+        (kernel, [grid(groups), p.rows.div_ceil(columns) as u32, 1])
+    }
+
+    /// The kernel of a product of few rows in [`Arithmetic::IntegerDot`], and its grid; `None` for a format without one.
+    pub fn dot(&self, p: Product, t: DotTile) -> Option<(Kernel, [u32; 3])> {
+        let modules = p.modules().dot.as_ref()?;
+        let module = if p.gelu { modules.linear_gelu } else { modules.linear };
+        let columns = p.rows.next_power_of_two().min(COLUMNS);
+        let workgroup = self.subgroup * t.subgroups;
+        let blocks = (p.inputs / DOT_BLOCK) as u32;
+        let each = if p.gelu { GELU_BLOCK } else { t.outputs * t.subgroups };
+        let groups = [grid(p.outputs.div_ceil((each * t.turns) as usize)), p.rows.div_ceil(columns) as u32, 1];
+        // A stage is over when the blocks of all rows are there, which one tile of rows alone knows.
+        let is_staged = p.gelu && groups[1] == 1;
+        let stages = if is_staged { p.outputs.div_ceil((each * groups[0]) as usize) as u32 } else { 1 };
+        let constants = constants([t.outputs, columns as u32, t.unroll, blocks, self.subgroup, stages]);
+        Some((Kernel { module, workgroup, constants }, groups))
+    }
+
+    /// The kernel of a product of many rows in [`Arithmetic::IntegerDot`], and its grid; `None` for a format without one.
+    pub fn dot_tile(&self, p: Product) -> Option<(Kernel, [u32; 3])> {
+        let module = p.modules().dot.as_ref()?.linear_tile;
+        let kernel = Kernel { module, workgroup: DOT_TILE_WORKGROUP, constants: constants([]) };
+        let tiles = p.outputs.div_ceil(DOT_TILE_OUTPUTS);
+        Some((kernel, [grid(tiles), p.rows.div_ceil(TILE) as u32, tiles.div_ceil(MAX_GROUPS) as u32]))
+    }
+
+    /// The tile where nothing was measured; `None` in an arithmetic without tiles to choose from.
+    pub fn usual(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
+        let dot = |outputs, in_flight, subgroups, turns| {
+            let unroll = self.dot_unroll(p, outputs, in_flight);
+            Some(Tile::Dot(DotTile { outputs: outputs as u32, unroll, subgroups, turns }))
+        };
+        match (arithmetic, p.gelu, p.rows) {
+            (Arithmetic::F32, ..) | (Arithmetic::IntegerDot, _, TILE_ROWS..) => None,
+            (Arithmetic::Matrix(_), ..) => self.tiles(arithmetic, p).first().copied(),
+            // Near the best for the shapes of Gemma 3 27B on an H200.
+            (Arithmetic::IntegerDot, true, 0..=2) => dot(2, 24, 4, 2),
+            (Arithmetic::IntegerDot, true, _) => dot(2, 4, 8, 1),
+            (Arithmetic::IntegerDot, false, 0..=2) => dot(4, 12, 4, 1),
+            (Arithmetic::IntegerDot, false, _) => dot(4, 4, 4, 1),
+        }
+    }
+
+    /// The tiles that a product can have in an arithmetic, and that are worth measuring.
+    pub fn tiles(&self, arithmetic: Arithmetic, p: Product) -> Vec<Tile> {
+        match (arithmetic, self.units) {
+            (Arithmetic::IntegerDot, _) if p.rows < TILE_ROWS => self.dot_tiles(p),
+            (Arithmetic::Matrix(operand), Some(units)) => matrix_tiles(units, operand, p),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Loads of each row that a lane of `linear_dot` has in flight, where it may have so many in all: as many as make rounds
+    /// of the same size.
+    fn dot_unroll(&self, p: Product, outputs: usize, in_flight: usize) -> u32 {
+        let width = p.weight_rows(outputs);
+        let loads = p.inputs.div_ceil(DOT_BLOCK * self.subgroup as usize);
+        loads.div_ceil(loads.div_ceil((in_flight / width).max(1))) as u32
+    }
+
+    fn dot_tiles(&self, p: Product) -> Vec<Tile> {
+        // Most passes have one row: it is worth a longer search.
+        let (in_flight, subgroups, turns): (&[usize], &[u32], &[u32]) = match p.rows {
+            1 => (&IN_FLIGHT, &[4, 8, 16], &[1, 2, 4]),
+            2 => (&IN_FLIGHT, &[4, 16], &[1, 2]),
+            _ => (&IN_FLIGHT_OF_ROWS, &[4, 8], &[1, 2]),
+        };
+        let mut all = Vec::new();
+        for outputs in [1, 2, 4] {
+            let width = p.weight_rows(outputs);
+            let fits = in_flight.iter().filter(|&&n| n >= width);
+            let mut unrolls: Vec<_> = fits.map(|&n| self.dot_unroll(p, outputs, n)).collect();
+            unrolls.dedup();
+            for unroll in unrolls {
+                for &subgroups in subgroups.iter().filter(|&&n| n * self.subgroup <= MAX_WORKGROUP) {
+                    let outputs = outputs as u32;
+                    // A gelu workgroup makes whole blocks.
+                    if p.gelu && subgroups * outputs > GELU_BLOCK {
+                        continue;
+                    }
+                    let dot = |&turns: &u32| DotTile { outputs, unroll, subgroups, turns };
+                    // More turns only where that leaves a workgroup for each processor of a large device.
+                    let enough = |t: &DotTile| t.turns <= 2 || self.dot(p, *t).is_some_and(|(_, g)| g[0] >= 128);
+                    all.extend(turns.iter().map(dot).filter(enough).map(Tile::Dot));
+                }
+            }
+        }
+        all
+    }
+}
+
+/// The tiles on matrix units whose partial sums the scratch has room for.
+fn matrix_tiles(units: Units, operand: Operand, p: Product) -> Vec<Tile> {
+    matrix::tiles(units, operand, p.rows, p.outputs, p.inputs)
+        .into_iter()
+        .filter(|t| t.scratch_bytes(p.rows, p.outputs).iter().zip(PRODUCT_SCRATCH).all(|(&b, most)| b <= most))
+        .map(Tile::Matrix)
+        .collect()
+}

@@ -1,0 +1,95 @@
+//! Choices that earlier starts measured, in a file of the cache directory: one for each device, driver and set of kernels.
+
+use crate::gpu::device::Gpu;
+use crate::gpu::kernels::fingerprint;
+use crate::gpu::lower::arithmetic::{Arithmetic, Operand};
+use crate::gpu::lower::target::{Product, Tile};
+use crate::machine::cache;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// To be raised when a choice comes to mean something else though the kernels are the same: how choices are judged, or how
+/// tiles are laid out.
+const VERSION: u32 = 2;
+
+/// What was measured, and where it is kept.
+pub struct Choices {
+    file: Option<PathBuf>,
+    known: Known,
+}
+
+/// The file's content.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+struct Known {
+    /// Tiles, by [`product_name`].
+    tiles: BTreeMap<String, Tile>,
+    /// Whether relayed dispatches are faster, by the model's bytes of weights.
+    relay: BTreeMap<u64, bool>,
+    /// Whether s8 products are faster than f16 ones, by the model's bytes of weights and the pass's rows.
+    s8: BTreeMap<String, bool>,
+}
+
+impl Choices {
+    /// Reads what is known of a device. A file that cannot be read or understood counts as none.
+    pub fn open(gpu: &Gpu) -> Choices {
+        let name = format!("tuning-{VERSION}-{:016x}-{}.json", fingerprint(), gpu.caps.cache_id);
+        let file = cache::directory().map(|directory| directory.join(name));
+        let known = file.as_ref().and_then(|f| std::fs::read(f).ok());
+        let known = known.and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default();
+        Choices { file, known }
+    }
+
+    /// Writes the file. A failure costs only that the next start measures again.
+    pub fn save(&self) {
+        let Some(file) = &self.file else { return };
+        let text = serde_json::to_vec_pretty(&self.known).unwrap_or_default();
+        if cache::write(file, &text).is_none() {
+            log::warn!("the tuning file {} cannot be written: every start measures anew", file.display());
+        }
+    }
+
+    /// The tile of a product.
+    pub fn tile(&self, name: &str) -> Option<Tile> {
+        self.known.tiles.get(name).copied()
+    }
+
+    /// Keeps the tile of a product.
+    pub fn set_tile(&mut self, name: String, tile: Tile) {
+        self.known.tiles.insert(name, tile);
+    }
+
+    /// Whether dispatches are relayed, for a model with so many bytes of weights.
+    pub fn relay(&self, weights: u64) -> Option<bool> {
+        self.known.relay.get(&weights).copied()
+    }
+
+    /// Keeps that.
+    pub fn set_relay(&mut self, weights: u64, relay: bool) {
+        self.known.relay.insert(weights, relay);
+    }
+
+    /// Whether products are in s8, for a model with so many bytes of weights, in passes of so many rows.
+    pub fn s8(&self, weights: u64, rows: usize) -> Option<bool> {
+        self.known.s8.get(&pass_name(weights, rows)).copied()
+    }
+
+    /// Keeps that.
+    pub fn set_s8(&mut self, weights: u64, rows: usize, s8: bool) {
+        self.known.s8.insert(pass_name(weights, rows), s8);
+    }
+}
+
+fn pass_name(weights: u64, rows: usize) -> String {
+    format!("{weights} bytes of weights, {rows} rows")
+}
+
+/// As the file and the log name a product.
+pub fn product_name((arithmetic, p): (Arithmetic, Product), relay: bool) -> String {
+    let by = match arithmetic {
+        Arithmetic::Matrix(Operand::S8) => ", s8",
+        _ => "",
+    };
+    let relayed = if relay { ", relayed" } else { "" };
+    let two = if p.gelu { "2 x " } else { "" };
+    format!("{} {two}{} x {}, {} rows{by}{relayed}", p.format.name(), p.outputs, p.inputs, p.rows)
+}
