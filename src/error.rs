@@ -1,43 +1,48 @@
 //! One error type. Each variant is one exit code; each value names its cause and the remedy, on one line.
 
+mod wording;
+
 use crate::display::is_obeyed;
+pub(crate) use wording::text;
+pub use wording::{Face, Setting, Text};
 
 /// What went wrong, why, and what the user can do about it.
 ///
-/// `cause` and `remedy` are clauses without a final full stop; [`std::fmt::Display`] joins them on one line.
+/// `cause` and `remedy` are clauses without a final full stop. [`Error::render`] joins them on one line, with settings as
+/// a face calls them; [`std::fmt::Display`] does so in plain words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Work that was sound failed while it ran (disk full, I/O). Exit code 1.
-    #[error("{}", line(cause, remedy))]
+    #[error("{}", line(cause, remedy, &|_| None))]
     Failed {
         /// What failed.
-        cause: String,
+        cause: Text,
         /// What to do.
-        remedy: String,
+        remedy: Text,
     },
     /// Bad usage or bad input: arguments, files, token ids, a prompt past the context. Exit code 2.
-    #[error("{}", line(cause, remedy))]
+    #[error("{}", line(cause, remedy, &|_| None))]
     Input {
         /// What is wrong with it.
-        cause: String,
+        cause: Text,
         /// What to do.
-        remedy: String,
+        remedy: Text,
     },
     /// Sound, but it does not fit in this machine's memory. Exit code 3.
-    #[error("{}", line(cause, remedy))]
+    #[error("{}", line(cause, remedy, &|_| None))]
     Refused {
         /// The sum that does not fit.
-        cause: String,
+        cause: Text,
         /// What to do.
-        remedy: String,
+        remedy: Text,
     },
     /// A device is absent, unusable or lost. Exit code 4.
-    #[error("{}", line(cause, remedy))]
+    #[error("{}", line(cause, remedy, &|_| None))]
     Device {
         /// What the device or its driver said.
-        cause: String,
+        cause: Text,
         /// What to do.
-        remedy: String,
+        remedy: Text,
     },
 }
 
@@ -45,7 +50,8 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// `cause; remedy` with what a terminal obeys made visible, so that an error stays one line whatever a file holds.
-fn line(cause: &str, remedy: &str) -> String {
+fn line(cause: &Text, remedy: &Text, face: Face<'_>) -> String {
+    let (cause, remedy) = (cause.render(face), remedy.render(face));
     let mut out = String::with_capacity(cause.len() + remedy.len() + 2);
     for c in cause.chars().chain("; ".chars()).chain(remedy.chars()) {
         if is_obeyed(c) {
@@ -59,22 +65,22 @@ fn line(cause: &str, remedy: &str) -> String {
 
 impl Error {
     /// An [`Error::Failed`].
-    pub fn failed(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub fn failed(cause: impl Into<Text>, remedy: impl Into<Text>) -> Self {
         Self::Failed { cause: cause.into(), remedy: remedy.into() }
     }
 
     /// An [`Error::Input`].
-    pub fn input(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub fn input(cause: impl Into<Text>, remedy: impl Into<Text>) -> Self {
         Self::Input { cause: cause.into(), remedy: remedy.into() }
     }
 
     /// An [`Error::Refused`].
-    pub fn refused(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub fn refused(cause: impl Into<Text>, remedy: impl Into<Text>) -> Self {
         Self::Refused { cause: cause.into(), remedy: remedy.into() }
     }
 
     /// An [`Error::Device`].
-    pub fn device(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub fn device(cause: impl Into<Text>, remedy: impl Into<Text>) -> Self {
         Self::Device { cause: cause.into(), remedy: remedy.into() }
     }
 
@@ -95,13 +101,25 @@ impl Error {
     }
 
     /// The cause and the remedy.
-    pub fn parts(&self) -> (&str, &str) {
+    pub fn parts(&self) -> (&Text, &Text) {
         match self {
             Self::Failed { cause, remedy }
             | Self::Input { cause, remedy }
             | Self::Refused { cause, remedy }
             | Self::Device { cause, remedy } => (cause, remedy),
         }
+    }
+
+    /// Whether the cause or the remedy speaks of a setting.
+    pub fn names(&self, setting: Setting) -> bool {
+        let (cause, remedy) = self.parts();
+        cause.names(setting) || remedy.names(setting)
+    }
+
+    /// `cause; remedy` on one line, with settings as `face` calls them.
+    pub fn render(&self, face: Face<'_>) -> String {
+        let (cause, remedy) = self.parts();
+        line(cause, remedy, face)
     }
 
     /// The process's exit code: 1 failed, 2 input, 3 refused, 4 device.

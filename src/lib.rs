@@ -10,6 +10,7 @@
 //! allocation and no recording while tokens flow.
 #![warn(missing_docs)]
 
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod diagnose;
 pub mod display;
@@ -26,5 +27,5 @@ pub mod sequence;
 pub mod sys;
 pub mod text;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, Setting};
 pub use executor::Executor;

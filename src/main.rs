@@ -7,6 +7,10 @@ use kiln::cli::{self, Cli};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    cli::panics::guard(run)
+}
+
+fn run() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
         .format_timestamp(None)
         .format_target(false)
@@ -30,7 +34,7 @@ fn exit(done: kiln::Result<()>) -> ExitCode {
 }
 
 fn fail(e: &Error) -> ExitCode {
-    cli::note(&format!("kiln: {e}"));
+    cli::note(&format!("kiln: {}", cli::face::line(e)));
     ExitCode::from(e.exit_code())
 }
 

@@ -1,8 +1,9 @@
 //! The interactive chat of `kiln run`: a conversation on a terminal, with history. Ctrl-C ends a reply, Ctrl-D the chat.
 
 use super::job::stops;
-use super::note;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
+use super::{face, note};
+use crate::error::text;
 use crate::executor::Executor;
 use crate::machine::cache;
 use crate::sequence::generate::{Chooser, generate};
@@ -71,7 +72,7 @@ pub(super) fn chat(
                 let _ = editor.add_history_entry(&line);
                 match c.exchange(&line) {
                     // What a prompt did wrong does not end the chat.
-                    Err(e @ Error::Input { .. }) => note(&format!("kiln: {e}")),
+                    Err(e @ Error::Input { .. }) => note(&format!("kiln: {}", face::line(&e))),
                     done => done?,
                 }
             }
@@ -186,7 +187,7 @@ impl Conversation<'_> {
             format!(
                 "the message is too long: a context of {context} takes {most} tokens and leaves the rest for the reply"
             ),
-            larger.map_or("shorten it".into(), |larger| format!("shorten it, or start again and {larger}")),
+            larger.map_or("shorten it".into(), |larger| text!("shorten it, or start again and ", larger)),
         ))
     }
 }

@@ -3,10 +3,12 @@
 pub mod bench;
 mod bench_table;
 mod chat;
+pub mod face;
 pub mod forge;
 mod job;
 pub mod logits;
 pub mod model;
+pub mod panics;
 pub mod plan;
 pub mod probe;
 pub mod quantize;
@@ -14,6 +16,7 @@ mod reply;
 pub mod run;
 pub mod tokenize;
 pub mod top;
+pub(crate) mod top_view;
 
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};

@@ -173,10 +173,18 @@ impl ModelArgs {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| show_progress(&progress, checkpoint, options, &done));
-            let loaded = load(&progress);
-            done.store(true, Ordering::Relaxed);
-            loaded
+            let _done = SetOnDrop(&done);
+            load(&progress)
         })
+    }
+}
+
+/// Sets a flag however its scope is left, by a panic too.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `kiln plan`: where each byte goes, whether it fits, what the memory allows in tokens/s, and the schedule.
 
 use super::model::ModelArgs;
-use super::{print, print_json};
+use super::{face, print, print_json};
 use crate::display::{bytes, writer};
 use crate::engine::demo;
 use crate::engine::{self, Device};
@@ -123,7 +123,7 @@ impl Target {
         let gpu = match Gpu::open(choice) {
             Ok(gpu) => Rc::new(gpu),
             Err(e) if device == Device::Auto => {
-                log::warn!("{e}");
+                log::warn!("{}", face::line(&e));
                 return Ok(Target::cpu());
             }
             Err(e) => return Err(e),
@@ -209,7 +209,7 @@ impl View<'_> {
                     writeln!(t, "    {kind:<10} {:>10}", bytes(sum))?;
                 }
                 writeln!(t, "    {:<10} {:>10}", "together", bytes(self.total()))?;
-                writeln!(t, "does not fit: {}", e.parts().0)?;
+                writeln!(t, "does not fit: {}", face::words(e.parts().0))?;
                 if let Some(parameters) = self.parameters() {
                     writeln!(t, "would fit with the kernel's parameters {parameters}")?;
                 }
@@ -254,7 +254,7 @@ impl View<'_> {
             "model": args.shape.clone().unwrap_or_else(|| args.model.name()),
             "device": target.memory.device,
             "fits": plan.is_some(),
-            "reason": self.placed.as_ref().err().map(|e| e.parts().0),
+            "reason": self.placed.as_ref().err().map(|e| face::words(e.parts().0)),
             "bytes": self.total(),
             "sums": self.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),
             "heaps": heaps,

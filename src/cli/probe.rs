@@ -1,8 +1,8 @@
 //! `kiln probe`: what this machine is, what is wrong with it and what it can reach.
 
 use super::model::{ModelArgs, Weights};
-use super::{print, print_json};
-use crate::diagnose::probe::{Report, Request, Verdict, Wanted, run as probe};
+use super::{face, print, print_json};
+use crate::diagnose::probe::{Check, Report, Request, Verdict, Wanted, run as probe};
 use crate::engine::Device;
 use crate::engine::demo;
 use crate::gpu::Choice;
@@ -97,9 +97,9 @@ fn to_text(report: &Report) -> String {
     let width = report.checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
     for c in &report.checks {
         // Writing to a String cannot fail.
-        let _ = writeln!(t, "{:<4}  {:<width$}  {}", c.verdict.name(), c.name, c.evidence);
+        let _ = writeln!(t, "{:<4}  {:<width$}  {}", c.verdict.name(), c.name, face::words(&c.evidence));
         if let Some(remedy) = &c.remedy {
-            let _ = writeln!(t, "      {:<width$}  -> {remedy}", "");
+            let _ = writeln!(t, "      {:<width$}  -> {}", "", face::words(remedy));
         }
     }
     let _ = writeln!(t, "\n{}", report.summary());
@@ -107,7 +107,10 @@ fn to_text(report: &Report) -> String {
 }
 
 fn to_json(report: &Report) -> Value {
-    let check = |c: &crate::diagnose::probe::Check| json!({"name": c.name, "verdict": c.verdict.name(), "evidence": c.evidence, "remedy": c.remedy});
+    let check = |c: &Check| {
+        let remedy = c.remedy.as_ref().map(face::words);
+        json!({"name": c.name, "verdict": c.verdict.name(), "evidence": face::words(&c.evidence), "remedy": remedy})
+    };
     json!({
         "checks": report.checks.iter().map(check).collect::<Vec<_>>(),
         "summary": {

@@ -1,6 +1,6 @@
 //! What answering a prompt and chatting share: the end at Ctrl-C, the text on its way to the user, and what it took.
 
-use super::print;
+use super::{face, print};
 use crate::executor::Executor;
 use crate::schedule::Pass;
 use crate::sequence::generate::{Finish, Generation};
@@ -152,7 +152,7 @@ pub(super) fn roofline_share(executor: &mut dyn Executor, g: &Generation) -> Opt
     let ceiling = match executor.measure_read_ceiling() {
         Ok(bytes_per_second) => bytes_per_second / bytes as f64,
         Err(e) => {
-            log::warn!("the read ceiling could not be measured: {e}");
+            log::warn!("the read ceiling could not be measured: {}", face::line(&e));
             return None;
         }
     };
@@ -187,7 +187,8 @@ pub(super) fn summary(
     if g.full {
         let schedule = executor.schedule();
         let context = schedule.extent.context;
-        let remedy = larger_context(&schedule.shape, context).unwrap_or("the model has no larger one".into());
+        let larger = larger_context(&schedule.shape, context);
+        let remedy = larger.map_or("the model has no larger one".into(), |larger| face::words(&larger));
         line += &format!(", stopped: the context of {context} is full, {remedy}");
     }
     if with_device {

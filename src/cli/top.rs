@@ -1,7 +1,8 @@
 //! `kiln top`: the devices and running Kilns, live in the terminal, as a stream of JSON, or once.
 
+use super::top_view;
 use crate::diagnose::status::Environment;
-use crate::diagnose::top::{Sample, Sampler, view};
+use crate::diagnose::top::{Sample, Sampler};
 use crate::machine::files::Files;
 use crate::{Error, Result};
 use nix::errno::Errno;
@@ -78,7 +79,7 @@ fn to_json(sample: &Sample) -> Result<String> {
 }
 
 fn to_text(sample: &Sample) -> String {
-    view::lines(sample).iter().map(|line| format!("{line}\n")).collect()
+    top_view::lines(sample).iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// Writes to standard output; `false` once its reader is gone, which is how a stream ends.
@@ -222,7 +223,7 @@ fn draw(frame: &mut Frame<'_>, sample: &Sample) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
     let title = Line::styled("kiln top  (q ends)", Style::new().add_modifier(Modifier::REVERSED));
     frame.render_widget(Paragraph::new(title), head);
-    frame.render_widget(Paragraph::new(view::lines(sample)), body);
+    frame.render_widget(Paragraph::new(top_view::lines(sample)), body);
 }
 
 #[cfg(test)]

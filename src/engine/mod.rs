@@ -3,6 +3,7 @@
 pub mod demo;
 
 use crate::display;
+use crate::error::{Setting, text};
 use crate::executor::Executor;
 use crate::executor::weights::Progress;
 use crate::gpu::lower::arithmetic::Arithmetic;
@@ -117,16 +118,16 @@ impl Options {
         if context == 0 || context > shape.max_context {
             return Err(Error::input(
                 format!("a context of {context} tokens is not in 1..={}, the model's range", shape.max_context),
-                "choose another --ctx",
+                text!("choose another ", Setting::Context),
             ));
         }
         if self.chunk == Some(0) {
-            return Err(Error::input("a prefill chunk of 0 rows", "choose a --chunk of 1 or more"));
+            return Err(Error::input("a prefill chunk of 0 rows", text!("choose a ", Setting::Chunk, " of 1 or more")));
         }
         if self.sequences == 0 || self.sequences > MAX_ROWS {
             return Err(Error::input(
                 format!("a batch of {} sequences is not in 1..={MAX_ROWS}", self.sequences),
-                "choose another --batch",
+                text!("choose another ", Setting::Batch),
             ));
         }
         let chunk = self.chunk.unwrap_or(DEFAULT_CHUNK).min(context).min(MAX_ROWS);
@@ -169,8 +170,8 @@ pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> 
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     if options.weights == WeightFormat::Bf16 && checkpoint.source() == Source::Int8 {
         return Err(Error::input(
-            "--weights bf16 asks for what an INT8 checkpoint no longer has",
-            "use the BF16 checkpoint, or --weights int8",
+            text!(Setting::Weights("bf16"), " asks for what an INT8 checkpoint no longer has"),
+            text!("use the BF16 checkpoint, or ", Setting::Weights("int8")),
         ));
     }
     options.extent(checkpoint.shape())

@@ -5,6 +5,7 @@ mod pack;
 mod tests;
 
 use crate::display::{bytes, writer};
+use crate::error::{Setting, Text, text};
 use crate::machine::heaps::Memory;
 use crate::model::WeightFormat;
 use crate::schedule::Schedule;
@@ -209,9 +210,9 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
     };
     let write = writer(needed, memory.max_allocation);
     let remedy = match (purpose, e.weights) {
-        (Purpose::Weights(_), WeightFormat::Bf16) => "use --weights int8 or another device",
-        (Purpose::Weights(_), WeightFormat::Int8) => "use another device",
-        _ => "use a smaller --ctx or --batch, or another device",
+        (Purpose::Weights(_), WeightFormat::Bf16) => text!("use ", Setting::Weights("int8"), " or another device"),
+        (Purpose::Weights(_), WeightFormat::Int8) => "use another device".into(),
+        _ => text!("use a smaller ", Setting::Context, " or ", Setting::Batch, ", or another device"),
     };
     Error::refused(
         format!(
@@ -233,12 +234,15 @@ fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -
         Some(pool) => format!(", {} together", write(pool.available())),
         None => String::new(),
     };
-    let int8 = if schedule.extent.weights == WeightFormat::Bf16 { "--weights int8, " } else { "" };
-    let smaller =
-        format!("use {int8}a smaller --ctx (now {}), --batch or model, or free some memory", schedule.extent.context);
+    let int8 = match schedule.extent.weights {
+        WeightFormat::Bf16 => text!(Setting::Weights("int8"), ", "),
+        WeightFormat::Int8 => Text::default(),
+    };
+    let now = format!(" (now {}), ", schedule.extent.context);
+    let smaller = text!(int8, "a smaller ", Setting::Context, now, Setting::Batch, " or model, or free some memory");
     let remedy = match kernel_parameters(wanted, memory) {
-        Some(parameters) => format!("boot the kernel with {parameters}, or {smaller}"),
-        None => smaller,
+        Some(parameters) => text!(format!("boot the kernel with {parameters}, or use "), smaller),
+        None => text!("use ", smaller),
     };
     Error::refused(
         format!(

@@ -3,6 +3,7 @@
 
 mod ops;
 
+use crate::error::{Setting, text};
 use crate::executor::weights::{self, Progress};
 use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
@@ -112,7 +113,7 @@ fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize, what: &str) -> Result<Vec<T
                 "{} of system memory for the {what} cannot be had",
                 crate::display::bytes(size_of::<T>() as u64 * len as u64)
             ),
-            "close other programs or use a smaller model or --ctx",
+            text!("close other programs or use a smaller model or ", Setting::Context),
         )
     })?;
     v.resize(len, T::zeroed());

@@ -1,5 +1,6 @@
 //! Generation: prompt in, tokens out, one at a time, until something ends it.
 
+use crate::error::{Setting, Text, text};
 use crate::executor::Executor;
 use crate::reference;
 use crate::sequence::session::Session;
@@ -49,7 +50,7 @@ impl Chooser {
             return Ok(Chooser::Greedy);
         }
         let sampler = Sampler::new(config, vocab)?;
-        log::info!("sampling with --seed {}", sampler.seed());
+        log::info!("sampling with seed {}", sampler.seed());
         Ok(Chooser::Sample(Box::new(sampler)))
     }
 
@@ -78,12 +79,12 @@ impl Chooser {
 
 /// Logits that are NaN or infinite: nothing can be made of them.
 pub fn not_finite(device: &str) -> Error {
-    let beside =
-        if device.starts_with(reference::NAME) { "" } else { ", and the device with `--device cpu` beside it" };
-    Error::failed(
-        format!("{device} computed logits that are not finite"),
-        format!("check the checkpoint's weights{beside}"),
-    )
+    let weights = Text::from("check the checkpoint's weights");
+    let remedy = match device.starts_with(reference::NAME) {
+        true => weights,
+        false => text!(weights, ", and the device with ", Setting::Cpu, " beside it"),
+    };
+    Error::failed(format!("{device} computed logits that are not finite"), remedy)
 }
 
 /// What a generation did.

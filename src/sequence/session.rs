@@ -1,5 +1,6 @@
 //! One sequence: its KV slot and what it holds, prefill in chunks, and decoding token by token.
 
+use crate::error::{Setting, Text, text};
 use crate::executor::{Executor, HeadRows, Row};
 use crate::model::Shape;
 use crate::{Error, Result};
@@ -141,14 +142,12 @@ pub fn check_tokens(tokens: &[u32], used: usize, shape: &Shape, context: usize) 
 
 /// A prompt of so many tokens, in words, is longer than the context.
 pub fn too_long(prompt: &str, shape: &Shape, context: usize) -> Error {
-    let larger = larger_context(shape, context).map_or(String::new(), |larger| format!(", or {larger}"));
-    Error::input(
-        format!("the prompt of {prompt} is longer than the context of {context}"),
-        format!("shorten it{larger}"),
-    )
+    let larger = larger_context(shape, context).map_or(Text::default(), |larger| text!(", or ", larger));
+    Error::input(format!("the prompt of {prompt} is longer than the context of {context}"), text!("shorten it", larger))
 }
 
 /// What gives a larger context than `context`, where the model has one.
-pub fn larger_context(shape: &Shape, context: usize) -> Option<String> {
-    (context < shape.max_context).then(|| format!("raise --ctx (up to {})", shape.max_context))
+pub fn larger_context(shape: &Shape, context: usize) -> Option<Text> {
+    let up_to = format!(" (up to {})", shape.max_context);
+    (context < shape.max_context).then(|| text!("raise ", Setting::Context.the(), up_to))
 }

@@ -8,6 +8,7 @@ mod load;
 
 use super::bindings as b;
 use crate::display::plain;
+use crate::error::{Setting, text};
 use crate::{Error, Result};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -90,7 +91,7 @@ fn judge(what: &str, status: c_int, why: &b::kiln_xrt_text) -> Result<u32> {
         Ok(status @ (b::KILN_XRT_DONE | b::KILN_XRT_LATE)) => Ok(status),
         _ => Err(Error::device(
             format!("libxrt failed to {what}: {}", text(why)),
-            "see the kernel's log (`dmesg`), or use --npu-api kernel, or --npu off",
+            text!("see the kernel's log (`dmesg`), or use ", Setting::KernelNpu, ", or ", Setting::NoNpu),
         )),
     }
 }
@@ -146,7 +147,7 @@ impl Library {
         let mut library = Library { face, version: [0; 3] };
         let mut version = [0; 3];
         call!(library, "say its version", version(version.as_mut_ptr()))
-            .map_err(|e| Missing::Unloadable(e.parts().0.to_owned()))?;
+            .map_err(|e| Missing::Unloadable(e.parts().0.to_string()))?;
         library.version = version;
         Ok(library)
     }
@@ -194,7 +195,10 @@ impl<'x, T> Owned<'x, T> {
         close: Option<unsafe extern "C" fn(*mut T)>,
     ) -> Result<Self> {
         let object = NonNull::new(object).ok_or_else(|| {
-            Error::device(format!("libxrt failed to {what}: it gave nothing"), "report this, and use --npu-api kernel")
+            Error::device(
+                format!("libxrt failed to {what}: it gave nothing"),
+                text!("report this, and use ", Setting::KernelNpu),
+            )
         })?;
         Ok(Owned { library, object, close })
     }
@@ -348,7 +352,7 @@ impl<'x> Buffer<'x> {
         call!(owned.library, "map a buffer", map(owned.get(), &mut bytes, &mut size))?;
         match (NonNull::new(bytes.cast()), usize::try_from(size)) {
             (Some(bytes), Ok(size)) => Ok(Buffer { owned, bytes, size }),
-            _ => Err(Error::device("libxrt failed to map a buffer", "use --npu-api kernel")),
+            _ => Err(Error::device("libxrt failed to map a buffer", text!("use ", Setting::KernelNpu))),
         }
     }
 
@@ -418,8 +422,9 @@ impl<'x> Buffer<'x> {
     pub fn export(&mut self) -> Result<OwnedFd> {
         let (what, mut fd) = ("export a dma-buf", -1);
         call!(self.owned.library, what, export_fd(self.owned.get(), &mut fd))?;
-        let failed =
-            |e: &dyn std::fmt::Display| Error::device(format!("libxrt failed to {what}: {e}"), "use --npu-api kernel");
+        let failed = |e: &dyn std::fmt::Display| {
+            Error::device(format!("libxrt failed to {what}: {e}"), text!("use ", Setting::KernelNpu))
+        };
         if fd < 0 {
             return Err(failed(&"it gave no descriptor"));
         }

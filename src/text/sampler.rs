@@ -11,6 +11,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
 
+use crate::error::{Setting, text};
 use crate::{Error, Result};
 
 /// How many of the latest tokens the repetition penalty looks at, as in llama.cpp and Ollama.
@@ -51,22 +52,36 @@ impl SamplerConfig {
     /// # Errors
     /// [`Error::Input`] naming the first option out of range.
     pub fn validate(&self) -> Result<()> {
-        let check = |holds: bool, name: &str, value: f32, range: &str| match holds {
+        let check = |holds: bool, name: &str, setting: Setting, value: f32, range: &str| match holds {
             true => Ok(()),
-            false => Err(Error::input(format!("{name} is {value}"), format!("give {range}"))),
+            false => Err(Error::input(text!(name, setting.aside(), format!(" is {value}")), format!("give {range}"))),
         };
         let Self { temperature, top_p, min_p, repeat_penalty, .. } = *self;
         check(
             temperature.is_finite() && temperature >= 0.0,
-            "the temperature (--temp)",
+            "the temperature",
+            Setting::Temperature,
             temperature,
             "0 for the likeliest token, or a number above it",
         )?;
-        check(top_p > 0.0 && top_p <= 1.0, "top-p (--top-p)", top_p, "a number above 0, up to 1 to keep all tokens")?;
-        check((0.0..=1.0).contains(&min_p), "min-p (--min-p)", min_p, "a number from 0, which keeps all tokens, to 1")?;
+        check(
+            top_p > 0.0 && top_p <= 1.0,
+            "top-p",
+            Setting::TopP,
+            top_p,
+            "a number above 0, up to 1 to keep all tokens",
+        )?;
+        check(
+            (0.0..=1.0).contains(&min_p),
+            "min-p",
+            Setting::MinP,
+            min_p,
+            "a number from 0, which keeps all tokens, to 1",
+        )?;
         check(
             repeat_penalty.is_finite() && repeat_penalty > 0.0,
-            "the repetition penalty (--repeat-penalty)",
+            "the repetition penalty",
+            Setting::RepeatPenalty,
             repeat_penalty,
             "a number above 0, with 1 for none",
         )

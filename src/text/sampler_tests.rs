@@ -177,20 +177,20 @@ fn logits_that_mean_nothing_are_an_error() {
 #[test]
 fn options_out_of_range_are_named() {
     let good = SamplerConfig::default;
-    for (config, name) in [
-        (SamplerConfig { temperature: -0.1, ..good() }, "--temp"),
-        (SamplerConfig { temperature: f32::NAN, ..good() }, "--temp"),
-        (SamplerConfig { temperature: f32::INFINITY, ..good() }, "--temp"),
-        (SamplerConfig { top_p: 0.0, ..good() }, "--top-p"),
-        (SamplerConfig { top_p: 1.01, ..good() }, "--top-p"),
-        (SamplerConfig { top_p: f32::NAN, ..good() }, "--top-p"),
-        (SamplerConfig { min_p: -0.1, ..good() }, "--min-p"),
-        (SamplerConfig { min_p: f32::NAN, ..good() }, "--min-p"),
-        (SamplerConfig { repeat_penalty: 0.0, ..good() }, "--repeat-penalty"),
-        (SamplerConfig { repeat_penalty: f32::NAN, ..good() }, "--repeat-penalty"),
+    for (config, setting) in [
+        (SamplerConfig { temperature: -0.1, ..good() }, Setting::Temperature),
+        (SamplerConfig { temperature: f32::NAN, ..good() }, Setting::Temperature),
+        (SamplerConfig { temperature: f32::INFINITY, ..good() }, Setting::Temperature),
+        (SamplerConfig { top_p: 0.0, ..good() }, Setting::TopP),
+        (SamplerConfig { top_p: 1.01, ..good() }, Setting::TopP),
+        (SamplerConfig { top_p: f32::NAN, ..good() }, Setting::TopP),
+        (SamplerConfig { min_p: -0.1, ..good() }, Setting::MinP),
+        (SamplerConfig { min_p: f32::NAN, ..good() }, Setting::MinP),
+        (SamplerConfig { repeat_penalty: 0.0, ..good() }, Setting::RepeatPenalty),
+        (SamplerConfig { repeat_penalty: f32::NAN, ..good() }, Setting::RepeatPenalty),
     ] {
         let error = Sampler::new(config, 8).unwrap_err();
-        assert!(error.to_string().contains(name) && error.exit_code() == 2, "{error}");
+        assert!(error.names(setting) && error.exit_code() == 2, "{error}");
     }
     assert!(SamplerConfig { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 1.0, ..good() }.validate().is_ok());
 }

@@ -4,6 +4,7 @@
 //! decided. The result does not depend on how the text was cut into pieces: the stop string that *ends* first wins, as
 //! if the text came one character at a time.
 
+use crate::error::{Setting, text};
 use crate::{Error, Result};
 
 /// Whether a stop string has been seen.
@@ -33,7 +34,10 @@ impl StopMatcher {
     pub fn new(stops: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
         let stops: Vec<String> = stops.into_iter().map(Into::into).collect();
         if stops.iter().any(String::is_empty) {
-            return Err(Error::input("a stop string is empty", "leave --stop away, or give it some text"));
+            return Err(Error::input(
+                "a stop string is empty",
+                text!("leave ", Setting::Stop.the(), " away, or give it some text"),
+            ));
         }
         Ok(Self { stops, buffer: String::with_capacity(256), yielded: 0, stopped: false })
     }

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::cuts::Cuts;
 use super::pieces::Pieces;
 use super::stream::StreamDecoder;
+use crate::error::{Setting, text};
 use crate::{Error, Result};
 
 /// The tokenizer's file in a model directory.
@@ -82,7 +83,10 @@ impl Tokenizer {
         let mut ids = Vec::new();
         if add_bos {
             ids.push(self.bos().ok_or_else(|| {
-                Error::input("the tokenizer has no <bos> token", "ask for ids without it (--no-bos)")
+                Error::input(
+                    "the tokenizer has no <bos> token",
+                    text!("ask for ids without it", Setting::NoBos.aside()),
+                )
             })?);
         }
         let cuts = (text.len() > MAX_WHOLE).then(|| self.cuts.get_or_init(|| Cuts::gather(&self.inner)).as_ref());
@@ -251,7 +255,7 @@ fn missing(dir: &Path) -> Error {
     };
     Error::input(
         format!("{} has no {FILE}{other}", dir.display()),
-        "put the model's tokenizer.json there; `kiln run --tokens` and `kiln logits` go without",
+        text!("put the model's tokenizer.json there; ", Setting::Tokens, " go without"),
     )
 }
 

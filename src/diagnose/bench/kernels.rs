@@ -4,6 +4,7 @@ use super::measure::{Bench, LAYER_REPLAYS};
 use super::roof::{Ceilings, Rates};
 use super::stats::Sample;
 use super::{Case, Line};
+use crate::error::{Setting, text};
 use crate::executor::Timed;
 use crate::model::LayerKind;
 use crate::schedule::cost::step_cost;
@@ -153,7 +154,7 @@ impl Bench<'_> {
             true => Ok(()),
             false => {
                 let cause = "the device's clock is too coarse to see any kernel of this pass";
-                Err(Error::device(cause, "leave out --kernels, or measure a larger model"))
+                Err(Error::device(cause, text!("leave out ", Setting::Kernels.the(), ", or measure a larger model")))
             }
         }
     }

@@ -5,6 +5,7 @@ use super::roof::{Ceilings, Rates};
 use super::stats::Sample;
 use super::usage::CpuTime;
 use super::{Case, Work};
+use crate::error::{Setting, text};
 use crate::executor::{Executor, HeadRows, Row};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Cost, Pass, Schedule, Segment};
@@ -306,7 +307,7 @@ pub fn check_layer(layer: usize, layers: usize) -> Result<()> {
     }
     Err(Error::input(
         format!("there is no layer {layer}: the model has {layers}"),
-        format!("choose a --layer of 0 to {}", layers - 1),
+        text!("choose a ", Setting::Layer, format!(" of 0 to {}", layers - 1)),
     ))
 }
 

@@ -11,6 +11,7 @@ pub use measure::{Bench, Line};
 pub use roof::{Ceilings, Rates};
 pub use stats::Sample;
 
+use crate::error::{Setting, Text, text};
 use crate::model::Shape;
 use crate::{Error, Result};
 
@@ -115,31 +116,32 @@ impl Settings {
     /// # Errors
     /// Input: nothing to do, a count of 0, or more positions than `asked` or the model has.
     pub fn check(&self, shape: &Shape, asked: Option<usize>) -> Result<usize> {
-        let zero = |what: &str, option: &str| {
-            Err(Error::input(format!("{what} of 0 measures nothing"), format!("choose {option} of 1 or more")))
+        let zero = |what: &str, setting: Setting| {
+            let remedy = text!("choose ", setting.a(), " of 1 or more");
+            Err(Error::input(format!("{what} of 0 measures nothing"), remedy))
         };
         if self.repetitions == 0 {
-            return zero("a count of repetitions", "--reps");
+            return zero("a count of repetitions", Setting::Repetitions);
         }
         if self.repetitions > MOST_REPETITIONS {
             let what = format!("{} repetitions are more than {MOST_REPETITIONS}", self.repetitions);
-            return Err(Error::input(what, "choose a smaller --reps"));
+            return Err(Error::input(what, text!("choose a smaller ", Setting::Repetitions)));
         }
         if self.prefill.contains(&0) {
-            return zero("a prefill", "--prefill");
+            return zero("a prefill", Setting::Prefill);
         }
         if self.batch.contains(&0) {
-            return zero("a batch", "--batch");
+            return zero("a batch", Setting::Batch);
         }
         let (needed, limit) = (self.context(), asked.unwrap_or(shape.max_context).min(shape.max_context));
         if needed > limit {
             let (whose, larger) = match limit < shape.max_context {
-                true => ("--ctx", ", or a larger --ctx"),
-                false => ("the model", ""),
+                true => (Setting::Context.the(), text!(", or a larger ", Setting::Context)),
+                false => ("the model".into(), Text::default()),
             };
             return Err(Error::input(
-                format!("the deepest line needs {needed} positions, and {whose} has {limit}"),
-                format!("choose a smaller --depth, --prefill or --decode{larger}"),
+                text!(format!("the deepest line needs {needed} positions, and "), whose, format!(" has {limit}")),
+                text!("choose a smaller ", Setting::Depth, ", ", Setting::Prefill, " or ", Setting::Decode, larger),
             ));
         }
         Ok(asked.unwrap_or(needed))
@@ -169,18 +171,24 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_refused() {
         let shape = presets::preset("gemma3-1b").unwrap();
-        let refused = |s: Settings, asked, word: &str| {
+        let refusal = |s: Settings, asked| {
             let e = s.check(&shape, asked).unwrap_err();
-            assert!(e.exit_code() == 2 && e.to_string().contains(word), "{e}");
+            assert_eq!(e.exit_code(), 2, "{e}");
+            e
         };
-        refused(Settings { repetitions: 0, ..settings() }, None, "--reps");
-        refused(Settings { batch: vec![1, 0], ..settings() }, None, "--batch");
-        refused(Settings { prefill: vec![0], ..settings() }, None, "--prefill");
-        refused(Settings { depth: vec![shape.max_context], ..settings() }, None, "the model");
-        refused(Settings { depth: vec![usize::MAX], ..settings() }, None, "the model");
-        refused(settings(), Some(47), "a larger --ctx");
-        let full = Settings { depth: vec![shape.max_context], ..settings() }.check(&shape, None).unwrap_err();
-        assert!(!full.to_string().contains("--ctx"), "{full}");
+        let refused = |s: Settings, setting| {
+            let e = refusal(s, None);
+            assert!(e.names(setting), "{e}");
+        };
+        refused(Settings { repetitions: 0, ..settings() }, Setting::Repetitions);
+        refused(Settings { batch: vec![1, 0], ..settings() }, Setting::Batch);
+        refused(Settings { prefill: vec![0], ..settings() }, Setting::Prefill);
+        for depth in [shape.max_context, usize::MAX] {
+            let full = refusal(Settings { depth: vec![depth], ..settings() }, None);
+            assert!(full.to_string().contains("the model") && !full.names(Setting::Context), "{full}");
+        }
+        let small = refusal(settings(), Some(47));
+        assert!(small.to_string().ends_with(", or a larger context") && small.names(Setting::Context), "{small}");
         assert_eq!(settings().check(&shape, Some(100)).unwrap(), 100);
         assert_eq!(settings().check(&shape, None).unwrap(), 48);
     }

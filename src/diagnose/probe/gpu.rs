@@ -236,7 +236,7 @@ fn check_activity(checks: &mut Checks, files: &Files, node: &Node, opened: Optio
             format!("echo auto > {}", node.file("power_dpm_force_performance_level")),
         ),
         Ok(level) => checks.ok("clocks", format!("the performance level is {level}")),
-        Err(f) => checks.unseen("clocks", f, "mount /sys"),
+        Err(f) => checks.unseen("clocks", f.to_string(), "mount /sys"),
     }
     let busy = files.value::<u64>(&node.file("gpu_busy_percent"));
     let sensor = |s| opened.map(|n| amdgpu::sensor(n, s));
@@ -292,7 +292,7 @@ fn check_lockup(checks: &mut Checks, files: &Files) {
         Err(Fault::Empty(_)) => {
             checks.ok("lockup", "the driver's default (2 s in newer kernels, else 10 s): submits stay far below")
         }
-        Err(f) => checks.unseen("lockup", f, "mount /sys"),
+        Err(f) => checks.unseen("lockup", f.to_string(), "mount /sys"),
         Ok(text) => match job_timeout(&text) {
             Some(ms) if (1..1000).contains(&ms) => checks.warn(
                 "lockup",

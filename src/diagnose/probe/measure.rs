@@ -86,7 +86,7 @@ mod tests {
         let verdict = |rate, peak| {
             let mut checks = Checks::of("measured");
             report_read(&mut checks, rate, 1 << 30, peak);
-            (checks.all[0].verdict, checks.all[0].evidence.clone())
+            (checks.all[0].verdict, checks.all[0].evidence.to_string())
         };
         assert_eq!(verdict(70e9, None), (Verdict::Ok, "70.0 GB/s, reading 1.1 GB".into()));
         let (good, text) = verdict(80.64e9, Some(89.6e9));

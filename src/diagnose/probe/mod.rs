@@ -17,9 +17,9 @@ mod vulkan;
 pub use model::Wanted;
 
 use crate::display::plain;
+use crate::error::Text;
 use crate::gpu::Choice;
 use crate::machine::files::Files;
-use std::fmt::Display;
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,9 +54,9 @@ pub struct Check {
     /// How it came out.
     pub verdict: Verdict,
     /// What was seen.
-    pub evidence: String,
+    pub evidence: Text,
     /// What can be done.
-    pub remedy: Option<String>,
+    pub remedy: Option<Text>,
 }
 
 /// Checks of one group, as they are made.
@@ -67,8 +67,8 @@ struct Checks {
 }
 
 /// Evidence may quote what a device calls itself.
-fn one_line(text: impl Display) -> String {
-    plain(&text.to_string())
+fn one_line(text: impl Into<Text>) -> Text {
+    text.into().map_words(plain)
 }
 
 impl Checks {
@@ -76,36 +76,36 @@ impl Checks {
         Checks { group: group.into(), all: Vec::new() }
     }
 
-    fn push(&mut self, name: &str, verdict: Verdict, evidence: impl Display, remedy: Option<String>) {
+    fn push(&mut self, name: &str, verdict: Verdict, evidence: impl Into<Text>, remedy: Option<Text>) {
         let name = if name.is_empty() { self.group.clone() } else { format!("{}.{name}", self.group) };
         self.all.push(Check { name, verdict, evidence: one_line(evidence), remedy: remedy.map(one_line) });
     }
 
-    fn ok(&mut self, name: &str, evidence: impl Display) {
+    fn ok(&mut self, name: &str, evidence: impl Into<Text>) {
         self.push(name, Verdict::Ok, evidence, None);
     }
 
-    fn skip(&mut self, name: &str, evidence: impl Display) {
+    fn skip(&mut self, name: &str, evidence: impl Into<Text>) {
         self.push(name, Verdict::Skip, evidence, None);
     }
 
     /// Skipped for want of something that the user can give.
-    fn unseen(&mut self, name: &str, evidence: impl Display, remedy: impl Display) {
-        self.push(name, Verdict::Skip, evidence, Some(remedy.to_string()));
+    fn unseen(&mut self, name: &str, evidence: impl Into<Text>, remedy: impl Into<Text>) {
+        self.push(name, Verdict::Skip, evidence, Some(remedy.into()));
     }
 
-    fn warn(&mut self, name: &str, evidence: impl Display, remedy: impl Display) {
-        self.push(name, Verdict::Warn, evidence, Some(remedy.to_string()));
+    fn warn(&mut self, name: &str, evidence: impl Into<Text>, remedy: impl Into<Text>) {
+        self.push(name, Verdict::Warn, evidence, Some(remedy.into()));
     }
 
-    fn fail(&mut self, name: &str, evidence: impl Display, remedy: impl Display) {
-        self.push(name, Verdict::Fail, evidence, Some(remedy.to_string()));
+    fn fail(&mut self, name: &str, evidence: impl Into<Text>, remedy: impl Into<Text>) {
+        self.push(name, Verdict::Fail, evidence, Some(remedy.into()));
     }
 
     /// A check that came out as a Kiln error.
     fn error(&mut self, name: &str, verdict: Verdict, error: &crate::Error) {
         let (cause, remedy) = error.parts();
-        self.push(name, verdict, cause, Some(remedy.to_owned()));
+        self.push(name, verdict, cause.clone(), Some(remedy.clone()));
     }
 }
 
@@ -198,6 +198,6 @@ pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
     }
     // A device that hung while it was measured runs nothing.
     let hung = opened.is_some_and(|gpu| gpu.hung.get());
-    let device = device.filter(|_| !hung).map(one_line);
+    let device = device.filter(|_| !hung).map(|name| plain(&name));
     Report { checks, choice: request.vulkan, device, fit }
 }

@@ -4,6 +4,7 @@ use super::gpu::{check_driver, open};
 use super::{Check, Checks};
 use crate::Result;
 use crate::display::bytes;
+use crate::error::text;
 use crate::machine::files::{Fault, Files};
 use crate::machine::nodes::{Node, Slot, kernel_parameter, npu_generation};
 use crate::sys::xrt::{Library, Missing};
@@ -91,7 +92,7 @@ fn check_identity(checks: &mut Checks, files: &Files, node: &Node) {
     match files.text(&node.file("fw_version")) {
         Ok(version) => checks.ok("firmware", version),
         Err(Fault::Absent(_)) => checks.unseen("firmware", "the driver does not say", "use Linux 6.14 or newer"),
-        Err(f) => checks.warn("firmware", f, "see `dmesg` for amdxdna's messages"),
+        Err(f) => checks.warn("firmware", f.to_string(), "see `dmesg` for amdxdna's messages"),
     }
 }
 
@@ -103,7 +104,7 @@ fn check_iommu(checks: &mut Checks, files: &Files, node: &Node) {
             "the NPU is in no IOMMU group",
             "switch the IOMMU on in the BIOS, and boot without amd_iommu=off",
         ),
-        Err(f) => checks.warn("iommu", f, "mount /sys"),
+        Err(f) => checks.warn("iommu", f.to_string(), "mount /sys"),
     }
 }
 
@@ -210,7 +211,7 @@ fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<Xrt, Missing>, npus:
     let [major, minor, patch] = xrt.version;
     let version = format!("libxrt {major}.{minor}.{patch}");
     match &xrt.devices {
-        Err(e) => checks.warn("xrt", format!("{version}: {}", e.parts().0), e.parts().1),
+        Err(e) => checks.warn("xrt", text!(format!("{version}: "), e.parts().0.clone()), e.parts().1.clone()),
         Ok(devices) => {
             let shown: Vec<String> = devices.iter().map(|(name, slot)| format!("{name} at {slot}")).collect();
             let unseen = npus.iter().find(|n| !n.slot.is_empty() && !devices.iter().any(|(_, slot)| *slot == n.slot));

@@ -26,7 +26,7 @@ fn check_kernel(checks: &mut Checks, files: &Files) {
     let processor = processor.unwrap_or_else(|| "an unnamed processor".into());
     match files.text("/proc/sys/kernel/osrelease") {
         Ok(release) => checks.ok("kernel", format!("Linux {release}, {processor}")),
-        Err(f) => checks.unseen("kernel", f, "mount /proc"),
+        Err(f) => checks.unseen("kernel", f.to_string(), "mount /proc"),
     }
     match files.text("/sys/class/dmi/id/product_name") {
         Ok(product) => {
@@ -34,7 +34,7 @@ fn check_kernel(checks: &mut Checks, files: &Files) {
             let bios = files.text("/sys/class/dmi/id/bios_version").unwrap_or_else(|_| "unknown".into());
             checks.ok("machine", format!("{vendor} {product}, BIOS {bios}").trim_start());
         }
-        Err(f) => checks.skip("machine", f),
+        Err(f) => checks.skip("machine", f.to_string()),
     }
 }
 
@@ -64,7 +64,7 @@ fn check_memory(checks: &mut Checks, files: &Files) {
                 false => checks.ok("memory", evidence),
             }
         }
-        (Err(f), ..) => checks.unseen("memory", f, "mount /proc"),
+        (Err(f), ..) => checks.unseen("memory", f.to_string(), "mount /proc"),
         _ => checks.warn("memory", "/proc/meminfo does not say how much memory there is", "mount /proc"),
     }
     match (field("SwapTotal"), field("SwapFree")) {
@@ -109,7 +109,7 @@ const PARAMETERS: [&str; 8] = [
 fn check_parameters(checks: &mut Checks, files: &Files) {
     match files.text("/proc/cmdline") {
         Err(Fault::Empty(_)) => checks.ok("parameters", "the kernel was booted without any"),
-        Err(f) => checks.unseen("parameters", f, "mount /proc"),
+        Err(f) => checks.unseen("parameters", f.to_string(), "mount /proc"),
         Ok(line) => {
             let set: Vec<String> = PARAMETERS
                 .iter()
@@ -136,7 +136,7 @@ fn check_parameters(checks: &mut Checks, files: &Files) {
             checks.ok("gtt-limit", format!("{} of system memory for all GPUs", bytes(pages.saturating_mul(4096))))
         }
         Err(Fault::Absent(_)) => checks.skip("gtt-limit", "no driver with GTT is loaded"),
-        Err(f) => checks.warn("gtt-limit", f, "mount /sys"),
+        Err(f) => checks.warn("gtt-limit", f.to_string(), "mount /sys"),
     }
 }
 
@@ -152,7 +152,7 @@ fn check_pages(checks: &mut Checks, files: &Files) {
             Some(mode) => checks.ok("huge-pages", format!("transparent huge pages: {mode}")),
             None => checks.warn("huge-pages", format!("{FILE} holds `{text}`"), "mount /sys"),
         },
-        Err(f) => checks.skip("huge-pages", f),
+        Err(f) => checks.skip("huge-pages", f.to_string()),
     }
 }
 
@@ -161,7 +161,7 @@ fn check_modules(checks: &mut Checks, files: &Files) {
     const FILE: &str = "/sys/firmware/dmi/tables/DMI";
     match files.bytes(FILE) {
         Err(Fault::Denied(_)) => checks.unseen("memory-clock", "the BIOS's tables are root's", "run as root to see it"),
-        Err(f) => checks.skip("memory-clock", f),
+        Err(f) => checks.skip("memory-clock", f.to_string()),
         Ok(table) => {
             let modules = memory_modules(&table);
             let Some(slowest) = modules.iter().map(|m| m.configured).min().filter(|&s| s > 0) else {

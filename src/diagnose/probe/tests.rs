@@ -3,6 +3,7 @@
 use super::testing::{Machine, all_files, names};
 use super::{Check, Report, Verdict, gpu, npu, share, system};
 use crate::display::is_obeyed;
+use crate::error::Text;
 use crate::gpu::Choice;
 use crate::machine::files::Files;
 use crate::sys::bindings as b;
@@ -33,7 +34,7 @@ fn assert_sound(checks: &[Check], what: &str) {
     let names: std::collections::HashSet<&str> = checks.iter().map(|c| c.name.as_str()).collect();
     assert_eq!(names.len(), checks.len(), "{what}: each name once: {checks:#?}");
     for c in checks {
-        let texts = [Some(&c.name), Some(&c.evidence), c.remedy.as_ref()];
+        let texts = [Some(c.name.clone()), Some(c.evidence.to_string()), c.remedy.as_ref().map(Text::to_string)];
         for text in texts.into_iter().flatten() {
             assert!(!text.is_empty() && !text.chars().any(is_obeyed), "{what}: {c:?}");
         }
@@ -103,7 +104,11 @@ fn a_whole_machine_is_described_and_found_sound() {
         assert_sound(&checks, name);
         for (check, evidence) in facts {
             let found = find(&checks, check);
-            assert_eq!((found.verdict, found.evidence.as_str()), (Verdict::Ok, *evidence), "{name} {check}");
+            assert_eq!(
+                (found.verdict, found.evidence.to_string().as_str()),
+                (Verdict::Ok, *evidence),
+                "{name} {check}"
+            );
         }
         // The limit of locked memory is this process's own, not the machine's.
         let wrong: Vec<&Check> = checks
@@ -203,8 +208,12 @@ fn every_errno_of_every_driver_is_a_verdict() {
         assert_eq!(find(&checks, "npu0.array").verdict, Verdict::Fail, "{errno}");
         // What sysfs has is shown without the driver's answers.
         let memory = find(&checks, "gpu0.memory");
-        assert_eq!(memory.evidence, "VRAM 859.0 MB used of 17.2 GB; GTT 134.2 MB used of 42.1 GB", "{errno}");
-        assert!(find(&checks, "gpu0.firmware").evidence.contains("MEC 0x2e"), "{errno}");
+        assert_eq!(
+            memory.evidence.to_string(),
+            "VRAM 859.0 MB used of 17.2 GB; GTT 134.2 MB used of 42.1 GB",
+            "{errno}"
+        );
+        assert!(find(&checks, "gpu0.firmware").evidence.to_string().contains("MEC 0x2e"), "{errno}");
     }
 }
 
@@ -219,9 +228,9 @@ fn short_answers_are_zero_where_they_end() {
     let checks = checks(&machine.files);
     assert_sound(&checks, "short answers");
     assert_eq!(find(&checks, "gpu0.units").verdict, Verdict::Fail);
-    assert!(find(&checks, "gpu0.memory").evidence.starts_with("VRAM 859.0 MB"), "sysfs stands in");
+    assert!(find(&checks, "gpu0.memory").evidence.to_string().starts_with("VRAM 859.0 MB"), "sysfs stands in");
     assert_eq!(find(&checks, "npu0.array").verdict, Verdict::Fail);
-    assert!(find(&checks, "npu0.contexts").evidence.starts_with("0 contexts"));
+    assert!(find(&checks, "npu0.contexts").evidence.to_string().starts_with("0 contexts"));
 }
 
 #[test]
@@ -256,13 +265,13 @@ fn a_container_without_its_nodes_is_told_to_pass_them_in() {
     for name in ["gpu0.node", "npu0.node"] {
         let c = find(&checks, name);
         assert_eq!(c.verdict, Verdict::Fail, "{c:?}");
-        assert!(c.remedy.as_ref().unwrap().contains("container"), "{c:?}");
+        assert!(c.remedy.as_ref().unwrap().to_string().contains("container"), "{c:?}");
     }
     // And without the classes, too, as where /sys is masked but the bus shows.
     fs::remove_dir_all(machine.files.at("/sys/class/drm")).unwrap();
     fs::remove_dir_all(machine.files.at("/sys/class/accel")).unwrap();
     let checks = self::checks(&machine.files);
-    assert!(find(&checks, "gpu").remedy.as_ref().unwrap().contains("/dev/dri"));
+    assert!(find(&checks, "gpu").remedy.as_ref().unwrap().to_string().contains("/dev/dri"));
     assert_eq!(find(&checks, "npu.node").verdict, Verdict::Fail);
 }
 
@@ -306,7 +315,7 @@ fn an_nvidia_gpu_that_vulkan_does_not_reach_is_a_warning_of_its_own() {
     assert_sound(&checks, "NVIDIA");
     let found = find(&checks, "gpu");
     assert_eq!(
-        (found.verdict, found.evidence.as_str()),
+        (found.verdict, found.evidence.to_string().as_str()),
         (Verdict::Warn, "NVIDIA H200 is at 0000:01:00.0, and Vulkan does not reach it")
     );
     assert_eq!(find(&gpu::check(&files, true), "gpu").verdict, Verdict::Skip);
@@ -332,10 +341,10 @@ fn two_gpus_are_both_looked_at() {
     assert_sound(&checks, "two GPUs");
     assert_eq!(find(&checks, "gpu0.family").verdict, Verdict::Ok);
     assert_eq!(find(&checks, "gpu1.amdgpu").verdict, Verdict::Skip);
-    assert!(find(&checks, "gpu1.amdgpu").evidence.contains("nvidia"));
+    assert!(find(&checks, "gpu1.amdgpu").evidence.to_string().contains("nvidia"));
     let undriven = find(&checks, "gpu.driver.0000:02:00.0");
     assert!(
-        undriven.verdict == Verdict::Fail && undriven.evidence.contains("0000:02:00.0 (1002:744c)"),
+        undriven.verdict == Verdict::Fail && undriven.evidence.to_string().contains("0000:02:00.0 (1002:744c)"),
         "{undriven:?}"
     );
 }
@@ -366,7 +375,7 @@ fn a_user_without_the_group_is_told_which_to_join() {
     assert_sound(&checks, "no group");
     for name in ["gpu0.node", "npu0.node"] {
         let c = find(&checks, name);
-        assert!(c.verdict == Verdict::Fail && c.remedy.as_ref().unwrap().contains("group render"), "{c:?}");
+        assert!(c.verdict == Verdict::Fail && c.remedy.as_ref().unwrap().to_string().contains("group render"), "{c:?}");
     }
     // What everybody may read is still shown.
     assert_eq!(find(&checks, "gpu0.memory").verdict, Verdict::Ok);
@@ -411,7 +420,7 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
         let checks = checks(&machine.files);
         let found = find(&checks, check);
         assert_eq!(found.verdict, verdict, "{path}: {found:?}");
-        assert!(found.remedy.clone().unwrap_or_default().contains(remedy), "{path}: {found:?}");
+        assert!(found.remedy.clone().unwrap_or_default().to_string().contains(remedy), "{path}: {found:?}");
         fs::write(&at, original).unwrap();
     }
     // Without its IOMMU group, and without its driver.
@@ -422,7 +431,10 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
     fs::write(machine.files.at("/proc/cmdline"), "amd_iommu=off\n").unwrap();
     let checks = checks(&machine.files);
     let driver = find(&checks, "npu.driver.0000:c7:00.1");
-    assert!(driver.verdict == Verdict::Fail && driver.remedy.as_ref().unwrap().contains("amd_iommu=off"), "{driver:?}");
+    assert!(
+        driver.verdict == Verdict::Fail && driver.remedy.as_ref().unwrap().to_string().contains("amd_iommu=off"),
+        "{driver:?}"
+    );
 }
 
 #[test]
@@ -480,7 +492,7 @@ fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
         let checks = npu::check(files, &xrt);
         assert_sound(&checks, words);
         let found = find(&checks, "npu.xrt");
-        assert!(found.verdict == verdict && found.evidence.contains(words), "{words}: {found:?}");
+        assert!(found.verdict == verdict && found.evidence.to_string().contains(words), "{words}: {found:?}");
         assert!(verdict == Verdict::Ok || std::ptr::eq(files, &nowhere) || found.remedy.is_some(), "{found:?}");
     }
 }
@@ -508,6 +520,6 @@ fn an_npu_that_shares_only_by_name_fails() {
     for name in ["share.npu0.export", "share.npu0.import"] {
         let check = find(&checks, name);
         assert_eq!(check.verdict, Verdict::Fail, "{check:?}");
-        assert!(check.evidence.contains("bytes of its own"), "{check:?}");
+        assert!(check.evidence.to_string().contains("bytes of its own"), "{check:?}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Check, Checks, Verdict};
 use crate::display::bytes;
+use crate::error::{Setting, text};
 use crate::gpu::device::survey::{self, Listed};
 use crate::gpu::{Choice, Gpu};
 use ash::vk;
@@ -40,7 +41,7 @@ pub(super) fn check(choice: Option<Choice>) -> Found {
     let fit = devices.into_iter().enumerate().filter(|(_, d)| d.unfit.is_none()).map(|(i, d)| (i, d.name));
     let fit: Vec<(usize, String)> = fit.collect();
     let Some(choice) = choice else {
-        checks.skip("open", "not asked for (`--device cpu`)");
+        checks.skip("open", text!("not asked for", Setting::Cpu.aside()));
         let device = fit.first().map(|(_, name)| name.clone());
         return Found { checks: checks.all, opened: None, device, fit, hardware };
     };
@@ -75,7 +76,7 @@ fn check_device(checks: &mut Checks, d: &Listed) {
     let evidence = format!("{}, {}, Vulkan {major}.{minor}.{patch}", d.name, d.driver);
     let Some(caps) = d.caps.as_ref().filter(|_| d.unfit.is_none()) else {
         let why = d.unfit.as_deref().unwrap_or("cannot be used");
-        let remedy = "update its driver, or choose another device with `--device vulkan:N`";
+        let remedy = text!("update its driver, or choose another device with ", Setting::VulkanIndex);
         return checks.warn("device", format!("{evidence}: {why}"), remedy);
     };
     checks.ok("device", evidence);

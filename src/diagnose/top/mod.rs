@@ -2,9 +2,9 @@
 //! of themselves. What cannot be read is `None`; a device that goes away says so, and the sampling goes on.
 
 pub mod clients;
-#[cfg(test)]
+// They read samples as the terminal shows them.
+#[cfg(all(test, feature = "cli"))]
 mod tests;
-pub mod view;
 
 use crate::diagnose::status::{self, Environment, Status};
 use crate::machine::files::{Files, Reading};

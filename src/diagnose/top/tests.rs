@@ -1,6 +1,7 @@
 //! The sampler on machines that are whole, that lose devices, and that have none.
 
-use super::{Sampler, view};
+use super::Sampler;
+use crate::cli::top_view;
 use crate::diagnose::probe::testing::{Machine, all_files};
 use crate::diagnose::status::Environment;
 use crate::display::is_obeyed;
@@ -41,7 +42,7 @@ fn sampler_of(files: &Files) -> Sampler {
 fn text(sampler: &mut Sampler) -> String {
     let sample = sampler.sample();
     serde_json::to_string(&sample).unwrap();
-    let lines = view::lines(&sample);
+    let lines = top_view::lines(&sample);
     let text: String = lines.iter().map(|l| format!("{l}\n")).collect();
     assert!(!text.chars().any(|c| is_obeyed(c) && c != '\n'), "{text:?}");
     text

@@ -1,5 +1,6 @@
 //! The loader and the Vulkan instance, with the validation layer where the environment asks for it.
 
+use crate::error::{Setting, text};
 use crate::gpu::device::failure::failure;
 use crate::{Error, Result};
 use ash::vk;
@@ -63,7 +64,7 @@ impl Instance {
             ),
             vk::Result::ERROR_INCOMPATIBLE_DRIVER => Error::device(
                 "the Vulkan loader finds no driver",
-                "install one (mesa-vulkan-drivers on Debian), or use `--device cpu`",
+                text!("install one (mesa-vulkan-drivers on Debian), or use ", Setting::Cpu),
             ),
             r => failure("create an instance")(r),
         })?;
@@ -118,7 +119,7 @@ fn load_entry() -> Result<ash::Entry> {
     let entry = unsafe { ash::Entry::load() }.map_err(|e| {
         Error::device(
             format!("no Vulkan loader: {e}"),
-            "install libvulkan1 and a driver (mesa-vulkan-drivers on Debian), or use `--device cpu`",
+            text!("install libvulkan1 and a driver (mesa-vulkan-drivers on Debian), or use ", Setting::Cpu),
         )
     })?;
     Ok(LOADED.get_or_init(|| entry).clone())

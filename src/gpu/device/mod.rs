@@ -10,6 +10,7 @@ pub mod sync_files;
 pub mod units;
 
 use crate::display::plain;
+use crate::error::{Setting, text};
 use crate::gpu::device::inspector::{Inspector, check_inspectable};
 use crate::gpu::device::instance::Instance;
 use crate::gpu::device::sharing::{DmaBufs, Sharing};
@@ -212,7 +213,7 @@ fn choose(instance: &Instance, choice: Choice) -> Result<vk::PhysicalDevice> {
                 let why = if why.is_empty() { "the loader lists no device".into() } else { why.join("; ") };
                 Error::device(
                     format!("no usable Vulkan device: {why}"),
-                    "install a Vulkan 1.3 driver (mesa-vulkan-drivers on Debian), or use `--device cpu`",
+                    text!("install a Vulkan 1.3 driver (mesa-vulkan-drivers on Debian), or use ", Setting::Cpu),
                 )
             })
         }
@@ -309,7 +310,7 @@ impl Gpu {
         let (entry, instance) = (&made.entry, &made.functions);
         let physical = choose(&made, choice)?;
         let (family, timestamp_bits) = compute_family(instance, physical)
-            .ok_or_else(|| Error::device("the device has no compute queue", "use `--device cpu`"))?;
+            .ok_or_else(|| Error::device("the device has no compute queue", text!("use ", Setting::Cpu)))?;
         let caps = read_caps(entry, instance, physical, timestamp_bits)?;
         // SAFETY: `physical` comes from this instance.
         let memory = unsafe { instance.get_physical_device_memory_properties(physical) };

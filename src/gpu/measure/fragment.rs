@@ -1,5 +1,6 @@
 //! How a subgroup holds matrices: found out by running a small kernel, shaders/fragment.comp.
 
+use crate::error::{Setting, text};
 use crate::gpu::device::Gpu;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::pipelines::Pipelines;
@@ -38,7 +39,7 @@ pub fn find(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Unit
 
 fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Option<u32>> {
     let heap = heaps::describe(gpu).heaps.iter().position(|h| h.host_visible);
-    let heap = heap.ok_or_else(|| Error::device("no memory that host and device see", "use `--device cpu`"))?;
+    let heap = heap.ok_or_else(|| Error::device("no memory that host and device see", text!("use ", Setting::Cpu)))?;
     let mut found = Buffer::new(gpu, 4, heap, Access::Host)?;
     found.write(|words| words[0] = 0)?;
     let push = Push::new().address(found.address);

@@ -2,6 +2,7 @@
 //! on request only, from the same dispatches as the executor's, and frees them again: what decoding replays carries none
 //! of these stamps.
 
+use crate::error::{Setting, text};
 use crate::executor::Timed;
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::pipelines::Pipelines;
@@ -130,7 +131,10 @@ fn variant(d: &Dispatch) -> String {
 }
 
 fn no_clock() -> Error {
-    Error::device("the device's queue has no timestamps to time kernels by", "leave out --kernels and --layer")
+    Error::device(
+        "the device's queue has no timestamps to time kernels by",
+        text!("leave out ", Setting::Kernels.the(), " and ", Setting::Layer.the()),
+    )
 }
 
 /// Dispatches in order, each behind a barrier, with a stamp before the first and after each.

@@ -1,5 +1,6 @@
 //! The arena's memory: one allocation that the GPU, the host and, as a dma-buf, other drivers see alike.
 
+use crate::error::{Setting, text};
 use crate::gpu::device::Gpu;
 use crate::gpu::memory::{Access, Backing, Buffer};
 use crate::sys::amdgpu;
@@ -71,7 +72,10 @@ fn dma_heap(bytes: u64) -> Result<DmaBuf> {
     if bytes > free {
         let (bytes, free) = (crate::display::bytes(bytes), crate::display::bytes(free));
         let cause = format!("an arena of {bytes} is more than the {free} that the system has free");
-        return Err(Error::refused(cause, "use a smaller --ctx or --batch, or free some memory"));
+        return Err(Error::refused(
+            cause,
+            text!("use a smaller ", Setting::Context, " or ", Setting::Batch, ", or free some memory"),
+        ));
     }
     Ok(DmaBuf::from_heap(open_node(Path::new(SYSTEM_HEAP))?.as_fd(), whole_pages(bytes))?)
 }
@@ -109,7 +113,8 @@ pub fn allocate(gpu: &Rc<Gpu>, source: ArenaSource, bytes: u64, heap: usize) -> 
         ArenaSource::Auto => backed(Backing::Driver)?,
     };
     let cleared = arena.bytes_mut().map(|bytes| bytes.fill(0));
-    cleared
-        .ok_or_else(|| Error::device("the arena's memory is not mapped", "update the driver, or use `--device cpu`"))?;
+    cleared.ok_or_else(|| {
+        Error::device("the arena's memory is not mapped", text!("update the driver, or use ", Setting::Cpu))
+    })?;
     Ok(arena)
 }

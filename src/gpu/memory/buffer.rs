@@ -1,5 +1,6 @@
 //! Device memory: one buffer per allocation, each with its device address, mapped where the host can see it.
 
+use crate::error::{Setting, text};
 use crate::gpu::device::sharing;
 use crate::gpu::device::{Gpu, failure};
 use crate::gpu::memory::heaps::{Access, memory_type};
@@ -105,7 +106,7 @@ impl Buffer {
         let index = index.ok_or_else(|| {
             Error::device(
                 format!("heap {heap} has no memory type for a buffer"),
-                "update the driver or use `--device cpu`",
+                text!("update the driver or use ", Setting::Cpu),
             )
         })?;
         let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
@@ -213,7 +214,7 @@ impl Buffer {
     /// Device: it is not mapped, or as [`Buffer::to_host`].
     pub fn write(&mut self, write: impl FnOnce(&mut [u32])) -> Result<()> {
         self.to_host()?;
-        let unmapped = || Error::device("the memory is not mapped", "update the driver, or use `--device cpu`");
+        let unmapped = || Error::device("the memory is not mapped", text!("update the driver, or use ", Setting::Cpu));
         write(bytemuck::cast_slice_mut(self.bytes_mut().ok_or_else(unmapped)?));
         self.to_device()
     }
@@ -271,7 +272,7 @@ fn no_memory(size: u64, result: vk::Result) -> Error {
     match result {
         vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => Error::refused(
             format!("the driver has no {size} left, although it said so: {result}"),
-            "close what else uses this device's memory, or use a smaller model or --ctx",
+            text!("close what else uses this device's memory, or use a smaller model or ", Setting::Context),
         ),
         r => failure(&format!("allocate {size}"))(r),
     }

@@ -5,6 +5,7 @@ pub mod record;
 pub mod stamps;
 pub mod upload;
 
+use crate::error::{Setting, text};
 use crate::gpu::device::{Gpu, failure};
 use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::lower::dispatch::Dispatch;
@@ -292,7 +293,7 @@ impl Queue {
 fn hung(seconds: u64) -> Error {
     Error::device(
         format!("the GPU hangs: it did not finish within {seconds} s"),
-        "see the kernel's log for a hung ring; `--device cpu` works without the GPU",
+        text!("see the kernel's log for a hung ring; ", Setting::Cpu, " works without the GPU"),
     )
 }
 

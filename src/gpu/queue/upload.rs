@@ -1,5 +1,6 @@
 //! Weights into device memory: written in place where the host maps it, else through one staging buffer.
 
+use crate::error::{Setting, text};
 use crate::executor::weights::{self, Progress};
 use crate::gpu::memory::Buffer;
 use crate::gpu::queue::Queue;
@@ -66,7 +67,7 @@ pub fn upload(
 }
 
 fn unmapped() -> Error {
-    Error::device("the staging buffer is not mapped", "update the driver, or use `--device cpu`")
+    Error::device("the staging buffer is not mapped", text!("update the driver, or use ", Setting::Cpu))
 }
 
 fn stage(staging: &mut Buffer, target: &Buffer, queue: &Queue, offset: u64, data: &[u8]) -> Result<()> {

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use crate::display::quote;
+use crate::error::text;
 use crate::model::checkpoint::archive::Archive;
 use crate::model::{Shape, config};
 use crate::{Error, Result};
@@ -125,7 +126,7 @@ fn list_safetensors(dir: &Path) -> Result<Vec<PathBuf>> {
 /// Puts the directory before an error's cause.
 fn within(dir: &Path, error: Error) -> Error {
     match error {
-        Error::Input { cause, remedy } => Error::Input { cause: format!("{}: {cause}", dir.display()), remedy },
+        Error::Input { cause, remedy } => Error::Input { cause: text!(format!("{}: ", dir.display()), cause), remedy },
         other => other,
     }
 }

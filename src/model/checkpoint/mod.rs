@@ -19,6 +19,7 @@ use std::path::Path;
 use half::bf16;
 
 use crate::display::quote;
+use crate::error::{Setting, text};
 use crate::model::checkpoint::archive::Archive;
 use crate::model::checkpoint::contents::Contents;
 use crate::model::checkpoint::encoding::{Encoding, GROUP, Place, f32_at};
@@ -256,7 +257,7 @@ impl Checkpoint {
         let encoding = &run.tensor.encoding;
         if encoding.source() == Source::Int8 {
             let cause = format!("tensor {} is INT8 already and cannot be kept as BF16", quote(&run.tensor.name));
-            return Err(Error::input(cause, "use --weights int8, or the BF16 checkpoint"));
+            return Err(Error::input(cause, text!("use ", Setting::Weights("int8"), ", or the BF16 checkpoint")));
         }
         let (elements, padding) = out.split_at_mut(run.cols * 2);
         padding.fill(0);

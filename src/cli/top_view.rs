@@ -1,8 +1,7 @@
 //! A sample as lines: what the terminal shows over and over, and `--once` prints.
 
-use super::{ContextSample, Fill, GpuSample, KilnSample, NpuSample, Process, Sample};
-use crate::display::bytes;
-use crate::display::plain;
+use crate::diagnose::top::{ContextSample, Fill, GpuSample, KilnSample, NpuSample, Process, Sample};
+use crate::display::{bytes, plain};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 

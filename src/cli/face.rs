@@ -1,0 +1,93 @@
+//! What the command line calls the settings that errors speak of.
+
+use crate::Error;
+use crate::error::{Setting, Text};
+
+/// The argument that sets it.
+fn name(setting: Setting) -> Option<String> {
+    let name = match setting {
+        Setting::Context => "--ctx",
+        Setting::Batch => "--batch",
+        Setting::Chunk => "--chunk",
+        Setting::Cpu => "`--device cpu`",
+        Setting::VulkanIndex => "`--device vulkan:N`",
+        Setting::Weights(format) => return Some(format!("--weights {format}")),
+        Setting::NoNpu => "--npu off",
+        Setting::KernelNpu => "--npu-api kernel",
+        Setting::Temperature => "--temp",
+        Setting::TopP => "--top-p",
+        Setting::MinP => "--min-p",
+        Setting::RepeatPenalty => "--repeat-penalty",
+        Setting::Stop => "--stop",
+        Setting::NoBos => "--no-bos",
+        Setting::Tokens => "`kiln run --tokens` and `kiln logits`",
+        Setting::Repetitions => "--reps",
+        Setting::Prefill => "--prefill",
+        Setting::Decode => "--decode",
+        Setting::Depth => "--depth",
+        Setting::Layer => "--layer",
+        Setting::Kernels => "--kernels",
+    };
+    Some(name.into())
+}
+
+/// A cause or a remedy as the command line shows it.
+pub(super) fn words(text: &Text) -> String {
+    text.render(&name)
+}
+
+/// An error as the command line shows it: one line, `cause; remedy`.
+pub fn line(e: &Error) -> String {
+    e.render(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::bench::{Settings, measure::check_layer};
+    use crate::engine::Options;
+    use crate::model::presets;
+    use crate::text::{SamplerConfig, StopMatcher};
+
+    #[test]
+    fn errors_of_the_library_name_arguments_here_and_nothing_of_them_elsewhere() {
+        let shape = presets::preset("gemma3-1b").unwrap();
+        let sampler = |config: SamplerConfig| config.validate().unwrap_err();
+        let extent = |options: Options| options.extent(&shape).unwrap_err();
+        let bench = Settings { prefill: vec![16], decode: 8, batch: vec![1], depth: vec![32], repetitions: 1 };
+        let device = Error::device("the GPU hangs", crate::error::text!("use ", Setting::Cpu));
+        for (e, here) in [
+            (
+                sampler(SamplerConfig { temperature: -1.0, ..SamplerConfig::default() }),
+                "the temperature (--temp) is -1; give 0 for the likeliest token, or a number above it",
+            ),
+            (
+                sampler(SamplerConfig { min_p: 2.0, ..SamplerConfig::default() }),
+                "min-p (--min-p) is 2; give a number from 0, which keeps all tokens, to 1",
+            ),
+            (StopMatcher::new([""]).err().unwrap(), "a stop string is empty; leave --stop away, or give it some text"),
+            (
+                extent(Options { context: Some(0), ..Options::default() }),
+                "a context of 0 tokens is not in 1..=32768, the model's range; choose another --ctx",
+            ),
+            (
+                extent(Options { chunk: Some(0), ..Options::default() }),
+                "a prefill chunk of 0 rows; choose a --chunk of 1 or more",
+            ),
+            (check_layer(7, 7).unwrap_err(), "there is no layer 7: the model has 7; choose a --layer of 0 to 6"),
+            (
+                Settings { repetitions: 0, ..bench.clone() }.check(&shape, None).unwrap_err(),
+                "a count of repetitions of 0 measures nothing; choose --reps of 1 or more",
+            ),
+            (
+                bench.check(&shape, Some(47)).unwrap_err(),
+                "the deepest line needs 48 positions, and --ctx has 47; choose a smaller --depth, --prefill or --decode, \
+                 or a larger --ctx",
+            ),
+            (device, "the GPU hangs; use `--device cpu`"),
+        ] {
+            assert_eq!(line(&e), here);
+            assert!(!e.to_string().contains("--"), "{e}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What an error says: words, and the settings that would change the outcome.
+//!
+//! A setting has another name wherever Kiln is used: `--ctx` on the command line, `"context"` in a request, `context` in
+//! [`crate::engine::Options`]. So an error holds settings as values, and whoever shows it gives them their names.
+
+use std::fmt;
+
+/// What a user can set, as causes and remedies speak of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// The longest sequence, in tokens.
+    Context,
+    /// Sequences that are decoded together.
+    Batch,
+    /// Rows of a prefill that are computed at once.
+    Chunk,
+    /// Running on the CPU instead of a Vulkan device.
+    Cpu,
+    /// Choosing a Vulkan device by its index.
+    VulkanIndex,
+    /// The format of the weights on the device, by its word: `int8`, `bf16`.
+    Weights(&'static str),
+    /// Leaving the NPU unused.
+    NoNpu,
+    /// Reaching the NPU through the kernel's driver instead of libxrt.
+    KernelNpu,
+    /// The sampler's temperature.
+    Temperature,
+    /// The share of the probability that is sampled from.
+    TopP,
+    /// The least probability that is sampled, as a share of the largest.
+    MinP,
+    /// The penalty for tokens that came before.
+    RepeatPenalty,
+    /// A text that ends the reply.
+    Stop,
+    /// Leaving out `<bos>`.
+    NoBos,
+    /// Giving token ids instead of text.
+    Tokens,
+    /// How often the bench measures a line.
+    Repetitions,
+    /// Tokens of the bench's prefill.
+    Prefill,
+    /// Tokens that the bench decodes.
+    Decode,
+    /// Tokens that are in the context before the bench measures.
+    Depth,
+    /// The one layer that the bench measures.
+    Layer,
+    /// The time of every kernel.
+    Kernels,
+}
+
+impl Setting {
+    /// What it is called where nothing else has a name for it; a noun without an article, or a phrase that takes none.
+    fn plain(self) -> String {
+        let words = match self {
+            Setting::Context => "context",
+            Setting::Batch => "batch",
+            Setting::Chunk => "chunk",
+            Setting::Cpu => "the CPU",
+            Setting::VulkanIndex => "its Vulkan index",
+            Setting::Weights(format) => return format!("the weight format {format}"),
+            Setting::NoNpu => "no NPU",
+            Setting::KernelNpu => "the kernel's NPU interface",
+            Setting::Temperature => "temperature",
+            Setting::TopP => "top-p",
+            Setting::MinP => "min-p",
+            Setting::RepeatPenalty => "repetition penalty",
+            Setting::Stop => "stop string",
+            Setting::NoBos => "no <bos>",
+            Setting::Tokens => "token ids",
+            Setting::Repetitions => "number of repetitions",
+            Setting::Prefill => "prefill",
+            Setting::Decode => "number of decoded tokens",
+            Setting::Depth => "depth",
+            Setting::Layer => "single layer",
+            Setting::Kernels => "kernels' times",
+        };
+        words.into()
+    }
+
+    /// "a context" in plain words; a name is said without the article.
+    pub fn a(self) -> Text {
+        Text(vec![Part::Setting { article: "a ", setting: self }])
+    }
+
+    /// "the context" in plain words; a name is said without the article.
+    pub fn the(self) -> Text {
+        Text(vec![Part::Setting { article: "the ", setting: self }])
+    }
+
+    /// Its name in brackets behind words that say what it is. Plain words leave it out.
+    pub fn aside(self) -> Text {
+        Text(vec![Part::Aside(self)])
+    }
+}
+
+/// The name of a setting wherever an error is shown; `None` for plain words.
+pub type Face<'a> = &'a dyn Fn(Setting) -> Option<String>;
+
+/// A cause or a remedy. [`text!`] makes one of words and settings; its [`fmt::Display`] is in plain words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Text(Vec<Part>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Words(String),
+    Setting { article: &'static str, setting: Setting },
+    Aside(Setting),
+}
+
+impl Text {
+    /// This, and more behind it.
+    pub fn and(mut self, more: impl Into<Text>) -> Text {
+        for part in more.into().0 {
+            match (self.0.last_mut(), part) {
+                (Some(Part::Words(words)), Part::Words(more)) => words.push_str(&more),
+                (_, part) => self.0.push(part),
+            }
+        }
+        self
+    }
+
+    /// This with its words changed, and its settings as they are.
+    pub fn map_words(mut self, change: impl Fn(&str) -> String) -> Text {
+        for part in &mut self.0 {
+            if let Part::Words(words) = part {
+                *words = change(words);
+            }
+        }
+        self
+    }
+
+    /// Whether it speaks of a setting.
+    pub fn names(&self, wanted: Setting) -> bool {
+        self.0.iter().any(|part| match part {
+            Part::Words(_) => false,
+            Part::Setting { setting, .. } | Part::Aside(setting) => *setting == wanted,
+        })
+    }
+
+    /// The text with settings as `face` calls them.
+    pub fn render(&self, face: Face<'_>) -> String {
+        let mut out = String::new();
+        for part in &self.0 {
+            match part {
+                Part::Words(words) => out += words,
+                Part::Setting { article, setting } => {
+                    out += &face(*setting).unwrap_or_else(|| format!("{article}{}", setting.plain()));
+                }
+                Part::Aside(setting) => out += &face(*setting).map_or(String::new(), |name| format!(" ({name})")),
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.render(&|_| None))
+    }
+}
+
+impl From<&str> for Text {
+    fn from(words: &str) -> Text {
+        words.to_owned().into()
+    }
+}
+
+impl From<String> for Text {
+    fn from(words: String) -> Text {
+        Text(vec![Part::Words(words)])
+    }
+}
+
+impl From<Setting> for Text {
+    fn from(setting: Setting) -> Text {
+        Text(vec![Part::Setting { article: "", setting }])
+    }
+}
+
+/// A [`Text`] of words and settings: `text!("use a smaller model or ", Setting::Context)`.
+macro_rules! text {
+    ($($part:expr),+ $(,)?) => { $crate::error::Text::default()$(.and($part))+ };
+}
+pub(crate) use text;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_face_names_settings_and_plain_words_do_without() {
+        let text = text!(
+            "use ",
+            Setting::Cpu,
+            ", a smaller ",
+            Setting::Context,
+            " or ",
+            Setting::Batch.the(),
+            format!("{}", 1)
+        )
+        .and(Setting::Stop.aside());
+        let face = |setting| match setting {
+            Setting::Context => Some("`ctx`".into()),
+            Setting::Batch => Some("`batch`".into()),
+            Setting::Stop => Some("`stop`".into()),
+            _ => None,
+        };
+        assert_eq!(text.to_string(), "use the CPU, a smaller context or the batch1");
+        assert_eq!(text.render(&face), "use the CPU, a smaller `ctx` or `batch`1 (`stop`)");
+        assert!(text.names(Setting::Context) && text.names(Setting::Stop) && !text.names(Setting::Depth));
+        assert_eq!(text!("a", "b", String::from("c")), Text::from("abc"));
+    }
+}
