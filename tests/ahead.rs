@@ -5,7 +5,8 @@ mod common;
 
 use common::{golden, load};
 use kiln::engine::Options;
-use kiln::executor::{Executor, HeadRows, Row};
+use kiln::executor::{Executor, HeadRows, Measure, Row};
+use kiln::gpu::replay::options::VulkanOptions;
 use kiln::sequence::session::Session;
 use std::time::Duration;
 
@@ -17,10 +18,14 @@ const STEPS: usize = 50;
 const LONG: Duration = Duration::from_secs(600);
 
 fn options() -> Options {
-    Options { device: common::vulkan(), submit_budget: LONG, ..Options::default() }
+    Options { device: common::vulkan(), vulkan: budget(LONG), ..Options::default() }
 }
 
-fn executor(options: Options) -> Box<dyn Executor> {
+fn budget(submit_budget: Duration) -> VulkanOptions {
+    VulkanOptions { submit_budget, ..VulkanOptions::default() }
+}
+
+fn executor(options: Options) -> Box<dyn Measure> {
     load(&golden("tiny"), options)
 }
 
@@ -38,7 +43,7 @@ fn decoded(executor: &mut dyn Executor, steps: usize, on: bool) -> (Session, Vec
         assert!(executor.is_finite(0));
         choices.push(next);
         match on {
-            true => session.decode_on(executor, next).unwrap(),
+            true => session.decode_ahead(executor, next).unwrap(),
             false => session.decode(executor, next).unwrap(),
         }
     }
@@ -76,7 +81,7 @@ fn another_token_than_the_choice_is_as_good_as_ever() {
     let (mut session, got) = decoded(executor.as_mut(), STEPS, true);
     session.decode(executor.as_mut(), other(got[STEPS])).unwrap();
     assert_eq!(bits(executor.as_mut(), 0), first);
-    session.decode_on(executor.as_mut(), 11).unwrap();
+    session.decode_ahead(executor.as_mut(), 11).unwrap();
     let kept = session.rewind(executor.as_ref(), PROMPT.len() + STEPS + 1);
     assert_eq!(kept, PROMPT.len() + STEPS + 1, "the ring holds more than the window");
     session.prefill(executor.as_mut(), &[7, 8, 9]).unwrap();
@@ -138,7 +143,7 @@ fn the_end_of_the_context_is_not_passed() {
     let (mut session, got) = decoded(executor.as_mut(), 6, true);
     assert_eq!(got, want);
     assert!(executor.logits(0).is_ok(), "nothing is under way");
-    assert!(session.decode_on(executor.as_mut(), 3).is_err());
+    assert!(session.decode_ahead(executor.as_mut(), 3).is_err());
 }
 
 /// Batches, also with fewer rows than were baked for, results through staging and in the arena, and passes over the submit
@@ -146,8 +151,8 @@ fn the_end_of_the_context_is_not_passed() {
 #[test]
 fn batches_go_on_too() {
     for (rows, staged, budget) in [(3usize, false, LONG), (4, true, LONG), (4, false, Duration::from_nanos(1))] {
-        let options =
-            Options { sequences: 4, head_rows: 4, staged, submit_budget: budget, context: Some(64), ..options() };
+        let vulkan = VulkanOptions { staged, ..self::budget(budget) };
+        let options = Options { sequences: 4, head_rows: 4, vulkan, context: Some(64), ..options() };
         let mut executor = executor(options);
         let head = HeadRows { first: 0, count: rows };
         let mut run = |on: bool| {
@@ -156,7 +161,7 @@ fn batches_go_on_too() {
                 (0..rows as u32).map(|s| Row { token: 3 + 40 * s, position: 0, sequence: s }).collect();
             for step in 0..24 {
                 match on && step < 23 {
-                    true => executor.forward_on(&pass, head).unwrap(),
+                    true => executor.forward_ahead(&pass, head).unwrap(),
                     false => executor.forward(&pass, Some(head)).unwrap(),
                 }
                 for (i, row) in pass.iter_mut().enumerate() {

@@ -94,7 +94,7 @@ impl Forged {
     fn load(&self, device: Device, kv: KvType, sequences: usize) -> Box<dyn Executor> {
         // f32 arithmetic, so that only attention can be off.
         let options = Options {
-            arithmetic: F32,
+            vulkan: common::forced(F32),
             device,
             kv,
             sequences,

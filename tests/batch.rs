@@ -28,7 +28,7 @@ fn prompts() -> Vec<Vec<u32>> {
 fn options(arithmetic: Option<Arithmetic>, kv: KvType, sequences: usize) -> Options {
     Options {
         device: common::vulkan(),
-        arithmetic,
+        vulkan: common::forced(arithmetic),
         kv,
         sequences,
         head_rows: sequences,

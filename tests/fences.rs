@@ -5,7 +5,7 @@ mod common;
 
 use kiln::gpu::Gpu;
 use kiln::gpu::kernels::pipelines::Pipelines;
-use kiln::gpu::memory::{Access, Buffer};
+use kiln::gpu::memory::{Buffer, HostAccess};
 use kiln::gpu::queue::Queue;
 use kiln::gpu::queue::fence::{Gate, Timeline, TimelineOrder};
 use kiln::sys::dma_buf::{self, DmaBuf, UDMABUF, open_node, sealed_memfd};
@@ -32,9 +32,9 @@ impl Copier {
     fn new() -> Copier {
         let gpu = Rc::new(common::open_gpu());
         let heap = (0..gpu.memory.memory_heap_count as usize)
-            .find(|&heap| Buffer::new(&gpu, 64, heap, Access::Host).is_ok())
+            .find(|&heap| Buffer::new(&gpu, 64, heap, HostAccess::Host).is_ok())
             .unwrap();
-        let buffer = || Buffer::new(&gpu, 64, heap, Access::Host).unwrap();
+        let buffer = || Buffer::new(&gpu, 64, heap, HostAccess::Host).unwrap();
         let (mut from, mut to, queue) = (buffer(), buffer(), Queue::new(&gpu).unwrap());
         from.bytes_mut().unwrap().fill(7);
         to.bytes_mut().unwrap().fill(0);

@@ -9,6 +9,7 @@ use kiln::engine::{Device, Options};
 use kiln::executor::Executor;
 use kiln::gpu::lower::arithmetic::Arithmetic;
 use kiln::gpu::memory::arena::ArenaSource;
+use kiln::gpu::replay::options::VulkanOptions;
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
@@ -169,7 +170,8 @@ fn check_vulkan(name: &'static str, f32: Tolerance, f16: Tolerance, runs: &[Run]
             continue;
         }
         let tolerance = if arithmetic == F32 && kv == KvType::F32 { f32 } else { f16 };
-        let options = Options { device: common::vulkan(), weights, kv, arithmetic, ..Options::default() };
+        let vulkan = common::forced(arithmetic);
+        let options = Options { device: common::vulkan(), weights, kv, vulkan, ..Options::default() };
         println!("{name} {weights:?} {arithmetic:?} {kv:?}");
         check_case(&case, options, tolerance, chunks);
     }
@@ -239,7 +241,8 @@ fn staging_changes_no_bit() {
     let tokens = ids(&Case::open("tiny").prompts()[5]["ids"]);
     for weights in BOTH {
         let run = |staged| {
-            let options = Options { device: common::vulkan(), weights, staged, head_rows: 4, ..Options::default() };
+            let vulkan = VulkanOptions { staged, ..VulkanOptions::default() };
+            let options = Options { device: common::vulkan(), weights, head_rows: 4, vulkan, ..Options::default() };
             let mut executor = load(&golden("tiny"), options);
             let mut session = Session::new(0, 160);
             let out = observe(executor.as_mut(), &mut session, &tokens);

@@ -2,11 +2,10 @@
 //! token, text. A device waits while they run. Counted by callgrind, which gives the same figure on any machine that the
 //! same compiler built for; tools/test prints them and fails where one has grown.
 
-use kiln::executor::{self, Executor, HeadRows, Row, Timed, Watch};
+use kiln::executor::{self, Executor, HeadRows, Row, Watch};
 use kiln::model::presets;
-use kiln::schedule::{Extent, KvType, Schedule, Segment};
-use kiln::sequence::generate::{Chooser, Finish, Generation, generate};
-use kiln::sequence::session::Session;
+use kiln::schedule::{Extent, KvType, Schedule};
+use kiln::sequence::{Chooser, Finish, Generation, Session, generate};
 use kiln::text::SamplerConfig;
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -123,22 +122,6 @@ impl Executor for Free {
 
     fn logits(&mut self, _: usize) -> kiln::Result<&[f32]> {
         Ok(&self.noise[self.passes % PERIOD..][..self.schedule.shape.vocab])
-    }
-
-    fn time_steps(&mut self, _: &[Row], _: HeadRows, _: usize) -> kiln::Result<Vec<Timed>> {
-        unreachable!("nothing is timed here")
-    }
-
-    fn time_segment(&mut self, _: Segment, _: &[Row], _: HeadRows, _: usize) -> kiln::Result<f64> {
-        unreachable!("nothing is timed here")
-    }
-
-    fn measure_segment_ceiling(&mut self, _: Segment) -> kiln::Result<f64> {
-        unreachable!("nothing is timed here")
-    }
-
-    fn measure_read_ceiling(&mut self) -> kiln::Result<f64> {
-        unreachable!("nothing is timed here")
     }
 }
 

@@ -15,7 +15,7 @@ use kiln::gpu::lower::matrix::{self, LinearPush, MatrixShape, MatrixTile};
 use kiln::gpu::lower::shared_tile::SharedTile;
 use kiln::gpu::measure::ceiling;
 use kiln::gpu::memory::heaps::describe;
-use kiln::gpu::memory::{Access, Buffer};
+use kiln::gpu::memory::{Buffer, HostAccess};
 use kiln::gpu::queue::Queue;
 use kiln::model::WeightFormat;
 use std::collections::HashSet;
@@ -49,7 +49,7 @@ impl Bench {
     }
 
     fn buffer(&self, bytes: &[u8]) -> Buffer {
-        let mut b = Buffer::new(&self.gpu, bytes.len() as u64, self.heap, Access::Host).unwrap();
+        let mut b = Buffer::new(&self.gpu, bytes.len() as u64, self.heap, HostAccess::Host).unwrap();
         b.bytes_mut().unwrap()[..bytes.len()].copy_from_slice(bytes);
         b
     }

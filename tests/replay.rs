@@ -6,6 +6,7 @@ mod common;
 use common::{golden, load};
 use kiln::engine::Options;
 use kiln::executor::{HeadRows, Row};
+use kiln::gpu::replay::options::VulkanOptions;
 use kiln::sequence::session::Session;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -62,7 +63,7 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
         let next = executor.next(0);
         match i < 20 {
             true => session.decode(executor.as_mut(), next).unwrap(),
-            false => session.decode_on(executor.as_mut(), next).unwrap(),
+            false => session.decode_ahead(executor.as_mut(), next).unwrap(),
         }
     }
     let after = counts();
@@ -81,7 +82,7 @@ fn a_tiny_submit_budget_changes_no_bit() {
             chunk: Some(16),
             sequences: BATCH,
             head_rows: BATCH,
-            submit_budget: budget,
+            vulkan: VulkanOptions { submit_budget: budget, ..VulkanOptions::default() },
             ..Options::default()
         };
         let mut executor = load(&golden("tiny"), options);
@@ -132,7 +133,7 @@ fn a_pass_of_more_rows_than_were_timed_is_cut_once_more() {
     let options = Options {
         device: common::vulkan(),
         chunk: Some(100),
-        submit_budget: Duration::from_secs(600),
+        vulkan: VulkanOptions { submit_budget: Duration::from_secs(600), ..VulkanOptions::default() },
         ..Options::default()
     };
     let mut executor = load(&golden("tiny"), options);
@@ -168,7 +169,7 @@ fn long_layers_are_given_fewer_rows() {
             device: common::vulkan(),
             chunk: Some(256),
             context: Some(1024),
-            submit_budget: budget,
+            vulkan: VulkanOptions { submit_budget: budget, ..VulkanOptions::default() },
             ..Options::default()
         };
         let mut executor = load(&golden("tiny"), options);

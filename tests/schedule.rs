@@ -15,7 +15,6 @@ use kiln::gpu::lower::dispatch::{Addresses, Dispatch};
 use kiln::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, RELAY_STRIDE, STALLED};
 use kiln::gpu::lower::target::Target;
 use kiln::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
-use kiln::gpu::replay::options;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::Plan;
@@ -171,7 +170,7 @@ fn outputs(schedule: &Schedule, vulkan: Option<Option<Arithmetic>>) -> Vec<f32> 
     let tokens: Vec<u32> = (0..40).map(|i| 2 + 11 * i % 500).collect();
     let progress = Progress::default();
     let mut executor: Box<dyn Executor> = if let Some(arithmetic) = vulkan {
-        let options = options::Options { arithmetic, ..Default::default() };
+        let options = common::forced(arithmetic);
         let gpu = Rc::new(common::open_gpu());
         let plan = Plan::place(
             schedule,

@@ -6,8 +6,9 @@ mod common;
 use common::{DOT, F32, MATRIX_F16};
 use common::{load, max_abs, relative_rms};
 use kiln::engine::{Device, Options};
-use kiln::executor::{Executor, HeadRows, Row};
+use kiln::executor::{HeadRows, Measure, Row};
 use kiln::gpu::lower::target::{DotTile, Tile};
+use kiln::gpu::replay::options::VulkanOptions;
 use kiln::model::write::Watch;
 use kiln::model::write::forge;
 use kiln::model::{LayerKind, Shape, WeightFormat};
@@ -66,7 +67,7 @@ impl Forged {
         std::fs::write(&path, bytes).unwrap();
     }
 
-    fn load(&self, device: Device, options: Options) -> Box<dyn Executor> {
+    fn load(&self, device: Device, options: Options) -> Box<dyn Measure> {
         load(&self.dir.path().join("model"), Options { device, ..options })
     }
 }
@@ -104,7 +105,7 @@ fn odd_shapes_agree_on_both_executors() {
             let run = |device, arithmetic, kv, chunk| {
                 let options = Options {
                     weights: format,
-                    arithmetic,
+                    vulkan: common::forced(arithmetic),
                     kv,
                     chunk: Some(chunk),
                     context: Some(64),
@@ -170,7 +171,7 @@ fn a_batch_computes_what_its_sequences_would_alone() {
     for (device, kv, tolerance) in
         [(Device::Cpu, KvType::F32, 1e-5), (vulkan, KvType::F32, 1e-5), (vulkan, KvType::F16, 1e-3)]
     {
-        let options = Options { kv, context: Some(64), arithmetic: F32, ..Options::default() };
+        let options = Options { kv, context: Some(64), vulkan: common::forced(F32), ..Options::default() };
         let mut alone = Vec::new();
         for p in &prompts {
             let mut executor = model.load(device, options);
@@ -202,7 +203,8 @@ fn a_stage_may_lack_blocks() {
     let forged = Forged::new(&shape(), WeightFormat::Int8);
     let tokens = prompt(&shape(), 20);
     let run = |tile, relay| {
-        let options = Options { arithmetic: DOT, tile, relay: Some(relay), ..Options::default() };
+        let vulkan = VulkanOptions { tile, relay: Some(relay), ..common::forced(DOT) };
+        let options = Options { vulkan, ..Options::default() };
         let mut executor = forged.load(common::vulkan(), options);
         let mut session = Session::new(0, 64);
         let mut seen: Vec<u32> = Vec::new();

@@ -8,6 +8,7 @@ use common::{golden, load};
 use kiln::engine::Options;
 use kiln::executor::Executor;
 use kiln::gpu::queue::recordings;
+use kiln::gpu::replay::options::VulkanOptions;
 use kiln::sequence::session::Session;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,9 @@ use std::path::{Path, PathBuf};
 fn options(tune: bool) -> Options {
     Options {
         device: common::vulkan(),
-        arithmetic: DOT,
         chunk: Some(1),
         context: Some(64),
-        tune: Some(tune),
+        vulkan: VulkanOptions { tune: Some(tune), ..common::forced(DOT) },
         ..Options::default()
     }
 }
@@ -69,13 +69,12 @@ fn what_was_measured_is_read_at_the_next_load_if_this_device_can_run_it() {
 
     let whole = fs::read_to_string(file).unwrap();
     let mut known: serde_json::Value = serde_json::from_str(&whole).unwrap();
-    let products = known["products"].as_object_mut().unwrap();
+    let products = known["tiles"].as_object_mut().unwrap();
     assert!(products.len() >= 5, "a product of each shape: {whole}");
     let (_, first) = products.iter_mut().next().unwrap();
     first["Dot"]["subgroups"] = 3.into();
     let foreign = serde_json::to_string(&known).unwrap();
-    for (what, text) in [("a variant that there is not", foreign.as_str()), ("half a file", &whole[..whole.len() / 2])]
-    {
+    for (what, text) in [("a tile that there is not", foreign.as_str()), ("half a file", &whole[..whole.len() / 2])] {
         fs::write(file, text).unwrap();
         check(what, true);
         let mended = fs::read_to_string(file).unwrap();

@@ -6,11 +6,12 @@ mod common;
 use common::{Case, golden, ids, load, relative_rms};
 use common::{DOT, F32, MATRIX_F16, MATRIX_S8};
 use kiln::engine::Options;
-use kiln::executor::{Executor, HeadRows, Row};
+use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::gpu::Gpu;
 use kiln::gpu::device::units::Units;
 use kiln::gpu::lower::arithmetic::{Arithmetic, Operand};
 use kiln::gpu::lower::target::{Product, Target, Tile};
+use kiln::gpu::replay::options::VulkanOptions;
 use kiln::schedule::{Op, Schedule};
 use kiln::sequence::session::Session;
 use std::collections::HashSet;
@@ -22,7 +23,8 @@ const TOLERANCE: f32 = 0.015;
 const PROMPT: &str = "len17";
 
 fn options(arithmetic: Option<Arithmetic>, chunk: usize, tile: Option<Tile>) -> Options {
-    Options { device: common::vulkan(), arithmetic, tile, chunk: Some(chunk), context: Some(64), ..Options::default() }
+    let vulkan = VulkanOptions { tile, ..common::forced(arithmetic) };
+    Options { device: common::vulkan(), vulkan, chunk: Some(chunk), context: Some(64), ..Options::default() }
 }
 
 /// The products of a model in passes of `rows` rows.
@@ -63,7 +65,7 @@ fn check(case: &Case, executor: &mut dyn Executor, what: &str) -> Vec<f32> {
 }
 
 /// How the linear arithmetic of a pass of `rows` rows are specialised.
-fn specialised(executor: &mut dyn Executor, rows: usize) -> HashSet<String> {
+fn specialised(executor: &mut dyn Measure, rows: usize) -> HashSet<String> {
     let rows: Vec<Row> = (0..rows as u32).map(|i| Row { token: 2, position: i, sequence: 0 }).collect();
     let times = executor.time_steps(&rows, HeadRows { first: 0, count: 1 }, 1).unwrap();
     times.into_iter().filter(|t| t.kernel.starts_with("linear_")).map(|t| t.variant).collect()
@@ -138,11 +140,11 @@ fn variants_of_matrix_products_of_bytes_match() {
 #[test]
 fn relayed_dispatches_change_no_bit() {
     for arithmetic in [DOT, F32, MATRIX_F16, MATRIX_S8] {
-        for budget in [Options::default().submit_budget, Duration::from_nanos(1)] {
+        for budget in [VulkanOptions::default().submit_budget, Duration::from_nanos(1)] {
             let [relayed, behind_barriers] = [true, false].map(|relay| {
                 let options = options(arithmetic, 8, None);
-                let options =
-                    Options { relay: Some(relay), submit_budget: budget, sequences: 6, head_rows: 6, ..options };
+                let vulkan = VulkanOptions { relay: Some(relay), submit_budget: budget, ..options.vulkan };
+                let options = Options { vulkan, sequences: 6, head_rows: 6, ..options };
                 logits_of_two_batches(load(&golden("tiny"), options).as_mut())
             });
             assert!(relayed == behind_barriers, "{arithmetic:?}, submits of {budget:?}");
@@ -157,7 +159,9 @@ fn stages_of_a_relay_change_no_bit() {
     let gpu = common::open_gpu();
     for model in ["tiny", "wide_small"] {
         let run = |relay, variant| {
-            let options = Options { relay: Some(relay), sequences: 6, head_rows: 6, ..options(DOT, 2, variant) };
+            let options = options(DOT, 2, variant);
+            let vulkan = VulkanOptions { relay: Some(relay), ..options.vulkan };
+            let options = Options { vulkan, sequences: 6, head_rows: 6, ..options };
             load(&golden(model), options)
         };
         let mut usual = run(false, None);

@@ -9,7 +9,7 @@ use crate::diagnose::bench::usage::MemoryWatch;
 use crate::diagnose::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, Settings, Work};
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK};
-use crate::executor::Executor;
+use crate::executor::Measure;
 use crate::gpu::Gpu;
 use crate::{Error, Result};
 use indicatif::ProgressBar;
@@ -93,7 +93,8 @@ impl Args {
 /// Input: the model or the arguments. Refused: it does not fit. Failed: a rate above the roofline. Device: it failed.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     let settings = args.settings();
-    let checkpoint = args.model.checkpoint()?;
+    let name = args.model.files().name();
+    let checkpoint = args.model.files().checkpoint()?;
     let shape = checkpoint.shape();
     let context = settings.check(shape, args.model.ctx)?;
     args.layer.map_or(Ok(()), |layer| check_layer(layer, shape.layers.len()))?;
@@ -114,14 +115,14 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let gpu = engine::open(args.model.device)?;
     let open_seconds = start.elapsed().as_secs_f64();
     let tuning = if gpu.is_some() { "; the first load of a shape measures which kernels are fastest" } else { "" };
-    note(&format!("kiln bench: loading {}{tuning}", args.model.name()));
+    note(&format!("kiln bench: loading {name}{tuning}"));
     let watch = MemoryWatch::start();
     let start = Instant::now();
     let mut executor = args.model.load_on(gpu.clone(), &checkpoint, &options)?;
     let load =
         Load { bytes: executor.schedule().weights.bytes(), seconds: start.elapsed().as_secs_f64(), open_seconds };
     drop(checkpoint);
-    let _status = Reporter::start("bench", &args.model.name(), executor.device());
+    let _status = Reporter::start("bench", &name, executor.device());
     if let Some(watch) = &watch {
         watch.loaded();
     }
@@ -136,7 +137,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let (ceilings, lines, layers) = measured?;
     let schedule = executor.schedule();
     let report = Report {
-        model: args.model.name(),
+        model: name,
         device: executor.device().to_string(),
         load,
         ceilings,
@@ -162,7 +163,7 @@ type Measured = (Ceilings, Vec<Line>, Vec<LayerTime>);
 fn measure(
     args: &Args,
     settings: &Settings,
-    executor: &mut dyn Executor,
+    executor: &mut dyn Measure,
     gpu: Option<&Rc<Gpu>>,
     progress: &dyn Fn(&str),
 ) -> Result<Measured> {

@@ -3,12 +3,11 @@
 use super::job::stops;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
 use super::{face, note};
-use crate::error::text;
-use crate::executor::Executor;
+use crate::executor::Measure;
 use crate::machine::cache;
-use crate::sequence::generate::{Chooser, generate};
-use crate::sequence::session::{Session, larger_context};
-use crate::text::{ChatTemplate, Message, Tokenizer};
+use crate::sequence::conversation::Fitted;
+use crate::sequence::{Chooser, Conversation, Limits, Session, generate};
+use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 use nix::sys::termios::{FlushArg, SetArg, tcflush, tcgetattr, tcsetattr};
 use rustyline::DefaultEditor;
@@ -19,12 +18,12 @@ use signal_hook::low_level::emulate_default_handler;
 use std::io::{ErrorKind, Write, stdin, stdout};
 
 /// A conversation and the session that holds its keys and values.
-struct Conversation<'a> {
+struct Chat<'a> {
     args: &'a ReplyArgs,
-    executor: &'a mut dyn Executor,
+    executor: &'a mut dyn Measure,
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
-    messages: Vec<Message>,
+    conversation: Conversation,
     session: Session,
     chooser: Chooser,
 }
@@ -36,7 +35,7 @@ struct Conversation<'a> {
 pub(super) fn chat(
     model: &str,
     args: &ReplyArgs,
-    executor: &mut dyn Executor,
+    executor: &mut dyn Measure,
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
 ) -> Result<()> {
@@ -44,12 +43,12 @@ pub(super) fn chat(
     let session = Session::new(0, schedule.extent.context);
     let chooser = Chooser::new(args.sampler(), schedule.shape.vocab)?;
     note(&format!("{model} on {}. Ctrl-C ends a reply, Ctrl-D or /bye the chat.", executor.device()));
-    let mut c = Conversation {
+    let mut c = Chat {
         args,
         executor,
         tokenizer,
         template,
-        messages: args.system.iter().map(|s| Message::new("system", s)).collect(),
+        conversation: Conversation::new(args.system.as_deref()),
         session,
         chooser,
     };
@@ -79,7 +78,7 @@ pub(super) fn chat(
             Err(ReadlineError::Interrupted) => note("(Ctrl-D ends the chat)"),
             Err(ReadlineError::Eof) => break,
             Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => {
-                // What follows on the line is no message of its own.
+                // The rest of the line is no message of its own.
                 let _ = tcflush(stdin(), FlushArg::TCIFLUSH);
                 note("\nkiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
             }
@@ -95,7 +94,7 @@ pub(super) fn chat(
     Ok(())
 }
 
-/// Makes a signal that ends the process restore the terminal first: at the prompt it is the editor's, without echo and line
+/// Makes a signal that ends the process restore the terminal first. At the prompt the editor has switched off echo and line
 /// ends.
 fn restore_at_signals() -> std::io::Result<()> {
     let modes = tcgetattr(stdin())?;
@@ -114,35 +113,28 @@ fn restore_at_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-impl Conversation<'_> {
+impl Chat<'_> {
     /// Answers one line, and keeps both in the conversation if that succeeds.
     fn exchange(&mut self, line: &str) -> Result<()> {
-        self.messages.push(Message::new("user", line));
-        match self.reply() {
-            Ok(text) => {
-                self.messages.push(Message::new("assistant", text));
-                Ok(())
-            }
-            Err(e) => {
-                self.messages.pop();
-                Err(e)
-            }
-        }
+        self.conversation.ask(line);
+        let text = self.reply().inspect_err(|_| self.conversation.retract())?;
+        self.conversation.answer(&text);
+        Ok(())
     }
 
     /// Answers the conversation's last message.
     fn reply(&mut self) -> Result<String> {
-        let ids = self.fit()?;
-        // What the cache already holds of the conversation is not run again; the last token always is, for its logits.
-        let same = self.session.tokens().iter().zip(&ids).take_while(|(a, b)| a == b).count();
-        let kept = self.session.rewind(self.executor, same.min(ids.len() - 1));
-
-        let stops = self.args.stops(self.executor, Some(self.tokenizer));
+        let limits = Limits::of(self.executor.schedule());
+        let Fitted { ids, exchanges, dropped } = self.conversation.fit(self.tokenizer, self.template, limits)?;
+        if dropped > 0 {
+            note(&format!("(the context is full: the {dropped} oldest of {exchanges} exchanges are forgotten)"));
+        }
+        let stops = self.args.stops(limits.shape, Some(self.tokenizer));
         let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true)?;
         let g = generate(
             self.executor,
             &mut self.session,
-            &ids[kept..],
+            &ids,
             &mut self.chooser,
             &stops,
             self.args.limit(),
@@ -151,43 +143,8 @@ impl Conversation<'_> {
         printer.finish()?;
         super::print("\n")?;
         let share = roofline_share(self.executor, &g);
-        let prompt = format!("{} of {} prompt tokens new,", ids.len() - kept, ids.len());
+        let prompt = format!("{} of {} prompt tokens new,", g.prompt - g.kept, g.prompt);
         note(&summary(self.executor, &prompt, &g, share, false));
-        Ok(printer.text)
-    }
-
-    /// The conversation's ids. Where they leave no room for a reply, the oldest exchanges are dropped, aloud, but only if
-    /// the last message fits at all.
-    fn fit(&mut self) -> Result<Vec<u32>> {
-        let schedule = self.executor.schedule();
-        let context = schedule.extent.context;
-        let larger = larger_context(&schedule.shape, context);
-        let most = context - context / 8;
-        let first = usize::from(self.args.system.is_some());
-        let exchanges = (self.messages.len() - first) / 2;
-        for dropped in 0..=exchanges {
-            let kept: Vec<Message> =
-                self.messages[..first].iter().chain(&self.messages[first + 2 * dropped..]).cloned().collect();
-            let text = self.template.render(&kept, true)?;
-            if self.tokenizer.fewest_tokens(&text) > most {
-                continue;
-            }
-            let ids = self.tokenizer.encode(&text, false)?;
-            if ids.len() <= most {
-                if dropped > 0 {
-                    note(&format!(
-                        "(the context is full: the {dropped} oldest of {exchanges} exchanges are forgotten)"
-                    ));
-                }
-                self.messages = kept;
-                return Ok(ids);
-            }
-        }
-        Err(Error::input(
-            format!(
-                "the message is too long: a context of {context} takes {most} tokens and leaves the rest for the reply"
-            ),
-            larger.map_or("shorten it".into(), |larger| text!("shorten it, or start again and ", larger)),
-        ))
+        Ok(printer.text().unwrap_or_default().to_owned())
     }
 }

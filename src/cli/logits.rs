@@ -3,8 +3,8 @@
 use super::model::ModelArgs;
 use super::{print, print_json};
 use crate::executor::{Executor, HeadRows, Row};
-use crate::sequence::generate::not_finite;
-use crate::sequence::session::{Session, check_tokens};
+use crate::sequence::chooser::not_finite;
+use crate::sequence::{Limits, Session};
 use crate::text::parse_ids;
 use crate::{Error, Result};
 use serde_json::json;
@@ -40,12 +40,13 @@ const HEAD_ROWS: usize = 8;
 /// Input: the model or the ids. Failed: the output cannot be written. Refused, Device: as for loading.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     let ids = parse_ids(&args.tokens)?;
-    let checkpoint = args.model.checkpoint()?;
+    let checkpoint = args.model.files().checkpoint()?;
     let head_rows = if args.all && args.out.is_some() { HEAD_ROWS } else { 1 };
     // No pass is longer than the prompt: a larger chunk would only take memory.
     let chunk = args.chunk.map(|c| c.min(ids.len().max(1)));
     let options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
-    check_tokens(&ids, 0, checkpoint.shape(), options.extent(checkpoint.shape())?.context)?;
+    let context = options.extent(checkpoint.shape())?.context;
+    Limits { shape: checkpoint.shape(), context }.check(0, &ids)?;
     let mut out = args.out.as_deref().map(|path| Output::create(path, &checkpoint, &ids, args.all)).transpose()?;
     let mut executor = args.model.load(&checkpoint, &options)?;
     drop(checkpoint);
@@ -75,10 +76,10 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
         executor.project(HeadRows { first: last_row, count: 1 })?;
     }
     let device = executor.device().to_owned();
-    let logits = executor.logits(0)?;
-    if !logits.iter().all(|x| x.is_finite()) {
-        return Err(not_finite(&device));
+    if !executor.logits(0)?.iter().all(|x| x.is_finite()) {
+        return Err(not_finite(executor.as_ref()));
     }
+    let logits = executor.logits(0)?;
     let position = ids.len() - 1;
     if json {
         return print_json(&json!({

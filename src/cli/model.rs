@@ -1,13 +1,11 @@
 //! Arguments that say which model to load and how, and the loading with its progress bar.
 
-use crate::engine::demo;
-use crate::engine::{self, Device, Options};
-use crate::executor::Executor;
+use crate::engine::{self, Device, ModelFiles, Options};
+use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::gpu::Gpu;
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
-use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -81,9 +79,9 @@ impl From<Weights> for WeightFormat {
 const SHOW_PROGRESS_BYTES: u64 = 256 << 20;
 
 impl ModelArgs {
-    /// The name that output gives the model.
-    pub fn name(&self) -> String {
-        self.model.as_ref().map_or_else(|| "demo".into(), |d| d.display().to_string())
+    /// The model's files.
+    pub fn files(&self) -> ModelFiles {
+        self.model.clone().into()
     }
 
     /// The library's options for these arguments.
@@ -91,7 +89,7 @@ impl ModelArgs {
         Options { device: self.device, weights: self.weights.into(), context: self.ctx, ..Options::default() }
     }
 
-    /// Judges `--npu`.
+    /// Refuses `--npu require`: this build drives no NPU.
     ///
     /// # Errors
     /// Device: an NPU is required.
@@ -102,46 +100,11 @@ impl ModelArgs {
         }
     }
 
-    /// Opens the checkpoint.
-    ///
-    /// # Errors
-    /// Input: it is not a sound Gemma 3 checkpoint.
-    pub fn checkpoint(&self) -> Result<Checkpoint> {
-        match &self.model {
-            Some(dir) => Checkpoint::open(dir),
-            None => demo::checkpoint(),
-        }
-    }
-
-    /// Opens the tokenizer, and checks that it is this model's.
-    ///
-    /// # Errors
-    /// Input: there is none, it is damaged, or it is another model's.
-    pub fn tokenizer(&self, vocab: usize) -> Result<Tokenizer> {
-        let tokenizer = match &self.model {
-            Some(dir) => Tokenizer::open(dir)?,
-            None => demo::tokenizer()?,
-        };
-        check_vocabulary(&tokenizer, vocab)?;
-        Ok(tokenizer)
-    }
-
-    /// Opens the chat template.
-    ///
-    /// # Errors
-    /// Input: it is damaged.
-    pub fn template(&self) -> Result<ChatTemplate> {
-        match &self.model {
-            Some(dir) => ChatTemplate::open(dir),
-            None => demo::template(),
-        }
-    }
-
     /// Loads the model, with a progress bar on a terminal if it is large.
     ///
     /// # Errors
     /// As [`engine::load`], and Device where `--npu require` cannot be met.
-    pub fn load(&self, checkpoint: &Checkpoint, options: &Options) -> Result<Box<dyn Executor>> {
+    pub fn load(&self, checkpoint: &Checkpoint, options: &Options) -> Result<Box<dyn Measure>> {
         self.watched(checkpoint, options, |progress| engine::load(checkpoint, options, progress))
     }
 
@@ -154,7 +117,7 @@ impl ModelArgs {
         gpu: Option<Rc<Gpu>>,
         checkpoint: &Checkpoint,
         options: &Options,
-    ) -> Result<Box<dyn Executor>> {
+    ) -> Result<Box<dyn Measure>> {
         self.watched(checkpoint, options, |progress| engine::load_on(gpu, checkpoint, options, progress))
     }
 
@@ -162,8 +125,8 @@ impl ModelArgs {
         &self,
         checkpoint: &Checkpoint,
         options: &Options,
-        load: impl FnOnce(&Progress) -> Result<Box<dyn Executor>>,
-    ) -> Result<Box<dyn Executor>> {
+        load: impl FnOnce(&Progress) -> Result<Box<dyn Measure>>,
+    ) -> Result<Box<dyn Measure>> {
         self.check_npu()?;
         let progress = Progress::default();
         let total = checkpoint.stored_bytes();
@@ -202,24 +165,4 @@ fn show_progress(progress: &Progress, checkpoint: &Checkpoint, options: &Options
         std::thread::sleep(Duration::from_millis(50));
     }
     bar.finish_and_clear();
-}
-
-/// Model vocabularies are padded: Gemma 3's has 63 rows more than its tokenizer has tokens.
-const MAX_PADDING: usize = 256;
-
-/// Refuses a tokenizer that is another model's.
-///
-/// # Errors
-/// Input, with both sizes.
-fn check_vocabulary(tokenizer: &Tokenizer, vocab: usize) -> Result<()> {
-    let tokens = tokenizer.vocab_size();
-    // The 1B model's vocabulary ends right before <image_soft_token>, which its tokenizer has all the same.
-    let images_only = tokens == vocab + 1 && tokenizer.token_id("<image_soft_token>") == Some(vocab as u32);
-    if (tokens <= vocab && vocab - tokens <= MAX_PADDING) || images_only {
-        return Ok(());
-    }
-    Err(Error::input(
-        format!("the tokenizer has {tokens} tokens and the model a vocabulary of {vocab}: they do not belong together"),
-        "use the tokenizer.json that came with the model",
-    ))
 }

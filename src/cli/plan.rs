@@ -3,12 +3,11 @@
 use super::model::ModelArgs;
 use super::{face, print, print_json};
 use crate::display::{bytes, writer};
-use crate::engine::demo;
 use crate::engine::{self, Device};
 use crate::gpu::{self, Choice, Gpu};
-use crate::machine::heaps::{Heap, Memory};
+use crate::machine::heaps::{Heap, Memory, host_memory};
 use crate::machine::profile::{Profile, profile};
-use crate::model::{Shape, config};
+use crate::model::Shape;
 use crate::plan::{Needs, Plan, Purpose, kernel_parameters, sums};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
@@ -77,10 +76,9 @@ struct View<'a> {
 }
 
 fn read_shape(args: &Args) -> Result<Shape> {
-    match (&args.shape, &args.model.model) {
-        (Some(word), _) => super::forge::find_shape(word),
-        (None, Some(dir)) => config::read(&dir.join("config.json")),
-        (None, None) => Ok(demo::checkpoint()?.shape().clone()),
+    match &args.shape {
+        Some(word) => super::forge::find_shape(word),
+        None => args.model.files().shape(),
     }
 }
 
@@ -147,7 +145,7 @@ impl Target {
         let size = MEASURE_BYTES.min(crate::machine::available_memory() / 4);
         let bandwidth = crate::machine::measure_read(size as usize);
         let source = format!("measured, reading {}", bytes(size));
-        Target { memory: engine::host_memory(), bandwidth, source, operations: None, staged: None }
+        Target { memory: host_memory(), bandwidth, source, operations: None, staged: None }
     }
 }
 
@@ -251,7 +249,7 @@ impl View<'_> {
             .map(|r| json!({"batch": r.batch, "bytes": r.bytes, "tokens_s": r.tokens_s, "bound": r.bound}))
             .collect();
         let mut value = json!({
-            "model": args.shape.clone().unwrap_or_else(|| args.model.name()),
+            "model": args.shape.clone().unwrap_or_else(|| args.model.files().name()),
             "device": target.memory.device,
             "fits": plan.is_some(),
             "reason": self.placed.as_ref().err().map(|e| face::words(e.parts().0)),
@@ -297,7 +295,7 @@ fn write_model(t: &mut String, args: &Args, s: &Schedule) -> std::fmt::Result {
     writeln!(
         t,
         "{}: {} layers, hidden {}, FFN {}, {}/{} heads x {}, vocabulary {}, {} weights",
-        args.shape.clone().unwrap_or_else(|| args.model.name()),
+        args.shape.clone().unwrap_or_else(|| args.model.files().name()),
         s.shape.layers.len(),
         s.shape.hidden,
         s.shape.ffn,

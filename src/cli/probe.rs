@@ -4,10 +4,9 @@ use super::model::{ModelArgs, Weights};
 use super::{face, print, print_json};
 use crate::diagnose::probe::{Check, Report, Request, Verdict, Wanted, run as probe};
 use crate::engine::Device;
-use crate::engine::demo;
 use crate::gpu::Choice;
 use crate::machine::files::Files;
-use crate::model::{Shape, config};
+use crate::model::Shape;
 use crate::{Error, Result};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -34,7 +33,7 @@ pub struct Args {
 pub fn run(args: &Args, json: bool) -> Result<()> {
     args.model.check_npu()?;
     let shape = read_shape(&args.model)?;
-    let name = args.model.name();
+    let name = args.model.files().name();
     // What no machine could run is said before this one is looked at.
     shape.as_ref().map(|shape| args.model.options().extent(shape)).transpose()?;
     let files = Files::system();
@@ -64,11 +63,8 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
 
 /// The model that is to fit: the one given, or the built-in one where it is said how to load it.
 fn read_shape(args: &ModelArgs) -> Result<Option<Shape>> {
-    match &args.model {
-        Some(dir) => config::read(&dir.join("config.json")).map(Some),
-        None if args.ctx.is_some() || args.weights != Weights::Int8 => Ok(Some(demo::checkpoint()?.shape().clone())),
-        None => Ok(None),
-    }
+    let is_asked = args.model.is_some() || args.ctx.is_some() || args.weights != Weights::Int8;
+    is_asked.then(|| args.files().shape()).transpose()
 }
 
 /// The exit: good when the main job can run.

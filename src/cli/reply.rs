@@ -1,11 +1,11 @@
-//! What answering a prompt and chatting share: the end at Ctrl-C, the text on its way to the user, and what it took.
+//! How `kiln run` and its chat make and print a reply: the arguments, the end at Ctrl-C, the text, and a summary.
 
 use super::{face, print};
-use crate::executor::Executor;
-use crate::schedule::Pass;
-use crate::sequence::generate::{Finish, Generation};
-use crate::sequence::session::larger_context;
-use crate::text::{SamplerConfig, StopMatcher, Stopped, StreamDecoder, Tokenizer};
+use crate::executor::{Executor, Measure};
+use crate::model::Shape;
+use crate::sequence::reply::stop_tokens;
+use crate::sequence::{Finish, Generation, Limits, Reply};
+use crate::text::{SamplerConfig, Stopped, Tokenizer};
 use crate::{Error, Result};
 use signal_hook::consts::SIGINT;
 use std::ops::ControlFlow;
@@ -63,14 +63,9 @@ impl ReplyArgs {
         self.n.unwrap_or(usize::MAX)
     }
 
-    /// The tokens at which a reply ends: what the model's config and its tokenizer name.
-    pub(super) fn stops(&self, executor: &dyn Executor, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
-        if self.ignore_eos {
-            return Vec::new();
-        }
-        let mut stops = executor.schedule().shape.eos.clone();
-        stops.extend(tokenizer.map(Tokenizer::stop_ids).unwrap_or_default());
-        stops
+    /// The tokens at which a reply ends.
+    pub(super) fn stops(&self, shape: &Shape, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
+        if self.ignore_eos { Vec::new() } else { stop_tokens(shape, tokenizer) }
     }
 }
 
@@ -86,41 +81,41 @@ pub(super) fn catch_interrupts() {
     }
 }
 
-/// Turns tokens into text on its way to the user: decoded, held back where it might begin a stop string.
+/// Prints a reply while it is made.
 pub(super) struct Printer {
-    decoder: Option<StreamDecoder>,
-    stops: StopMatcher,
-    /// All text so far.
-    pub(super) text: String,
+    /// `None` without a tokenizer: the ids are printed.
+    reply: Option<Reply>,
     echo: bool,
     failure: Option<Error>,
 }
 
 impl Printer {
+    /// A printer of nothing yet; without `echo` it only keeps the text.
+    ///
+    /// # Errors
+    /// Input: a stop string is empty.
     pub(super) fn new(tokenizer: Option<&Tokenizer>, stops: &[String], echo: bool) -> Result<Printer> {
-        let decoder = tokenizer.map(|t| t.stream(true));
         // A Ctrl-C before the reply was not meant for it.
         INTERRUPTED.store(false, Ordering::Relaxed);
-        Ok(Printer { decoder, stops: StopMatcher::new(stops)?, text: String::new(), echo, failure: None })
+        let reply = tokenizer.map(|t| Reply::new(t, stops)).transpose()?;
+        Ok(Printer { reply, echo, failure: None })
     }
 
-    fn emit(text: &mut String, echo: bool, failure: &mut Option<Error>, piece: &str) {
-        text.push_str(piece);
-        if echo && failure.is_none() && !piece.is_empty() {
-            *failure = print(piece).err();
-        }
-    }
-
-    /// Takes the next token, and says whether the reply ends here. Without a tokenizer the ids are the text.
+    /// Takes the next token, and says whether the reply ends here.
     pub(super) fn push(&mut self, id: u32) -> ControlFlow<Finish> {
-        if let Some(decoder) = &mut self.decoder {
-            let (piece, stopped) = self.stops.push(decoder.push(id));
-            Self::emit(&mut self.text, self.echo, &mut self.failure, piece);
-            if stopped == Stopped::Yes {
-                return ControlFlow::Break(Finish::Stop);
+        let id_text;
+        let (piece, stopped) = match &mut self.reply {
+            Some(reply) => reply.push(id),
+            None => {
+                id_text = format!("{id} ");
+                (id_text.as_str(), Stopped::No)
             }
-        } else if self.echo {
-            self.failure = print(&format!("{id} ")).err();
+        };
+        if self.echo && !piece.is_empty() {
+            self.failure = print(piece).err();
+        }
+        if stopped == Stopped::Yes {
+            return ControlFlow::Break(Finish::Stop);
         }
         if self.failure.is_some() || INTERRUPTED.swap(false, Ordering::Relaxed) {
             return ControlFlow::Break(Finish::Interrupted);
@@ -128,39 +123,34 @@ impl Printer {
         ControlFlow::Continue(())
     }
 
-    /// Emits what was held back, unless a stop string was found.
+    /// Prints what was held back.
+    ///
+    /// # Errors
+    /// Failed: something could not be printed.
     pub(super) fn finish(&mut self) -> Result<()> {
-        if let Some(decoder) = &mut self.decoder {
-            let (piece, stopped) = self.stops.push(decoder.finish());
-            Self::emit(&mut self.text, self.echo, &mut self.failure, piece);
-            if stopped == Stopped::No {
-                let rest = self.stops.finish();
-                Self::emit(&mut self.text, self.echo, &mut self.failure, rest);
-            }
-        }
+        let piece = self.reply.as_mut().map_or("", Reply::finish);
+        let done = match self.failure.take() {
+            Some(e) => Err(e),
+            None if self.echo && !piece.is_empty() => print(piece),
+            None => Ok(()),
+        };
         INTERRUPTED.store(false, Ordering::Relaxed);
-        self.failure.take().map_or(Ok(()), Err)
+        done
+    }
+
+    /// All text so far; `None` without a tokenizer.
+    pub(super) fn text(&self) -> Option<&str> {
+        self.reply.as_ref().map(Reply::text)
     }
 }
 
-/// The decode rate's share of what this device's measured read rate allows; `None` without a decode pass, or, said aloud,
-/// where the measurement failed or cannot be right. The reply is there either way.
-pub(super) fn roofline_share(executor: &mut dyn Executor, g: &Generation) -> Option<f64> {
-    let rate = g.rate()?;
-    let depth = g.depth + g.passes / 2;
-    let bytes = executor.schedule().cost(Pass::Decode { sequences: 1, depth }).memory_bytes();
-    let ceiling = match executor.measure_read_ceiling() {
-        Ok(bytes_per_second) => bytes_per_second / bytes as f64,
-        Err(e) => {
-            log::warn!("the read ceiling could not be measured: {}", face::line(&e));
-            return None;
-        }
-    };
-    if rate > ceiling {
-        log::warn!("{rate:.1} tokens/s is above the measured ceiling of {ceiling:.1}: one of the two is wrong");
-        return None;
-    }
-    Some(rate / ceiling)
+/// The decode rate's share of the roofline. `None` without a decode pass and, with a warning, where the share could not be
+/// measured: the reply is there all the same.
+pub(super) fn roofline_share(executor: &mut dyn Measure, g: &Generation) -> Option<f64> {
+    g.roofline_share(executor).unwrap_or_else(|e| {
+        log::warn!("no share of the roofline: {}", face::line(&e));
+        None
+    })
 }
 
 /// One line on what a reply took: `prompt` says what was run before it.
@@ -185,11 +175,10 @@ pub(super) fn summary(
         line += &format!(", {rate:.1} tokens/s ({:.1} % of what its memory allows)", 100.0 * share);
     }
     if g.full {
-        let schedule = executor.schedule();
-        let context = schedule.extent.context;
-        let larger = larger_context(&schedule.shape, context);
+        let limits = Limits::of(executor.schedule());
+        let larger = limits.larger_context();
         let remedy = larger.map_or("the model has no larger one".into(), |larger| face::words(&larger));
-        line += &format!(", stopped: the context of {context} is full, {remedy}");
+        line += &format!(", stopped: the context of {} is full, {remedy}", limits.context);
     }
     if with_device {
         line += &format!(", {}", executor.device());

@@ -6,14 +6,12 @@ use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary
 use super::{note, print, print_json};
 use crate::diagnose::status::Reporter;
 use crate::engine::DEFAULT_CHUNK;
-use crate::executor::Executor;
-use crate::model::Shape;
-use crate::sequence::generate::{Chooser, generate};
-use crate::sequence::session::{Session, check_tokens, too_long};
-use crate::text::{ChatTemplate, Message, StopMatcher, Tokenizer, parse_ids};
+use crate::executor::Measure;
+use crate::sequence::prompt::{encode_messages, encode_text};
+use crate::sequence::{Chooser, Conversation, Limits, Session, generate};
+use crate::text::{ChatTemplate, StopMatcher, Tokenizer, parse_ids};
 use crate::{Error, Result};
 use serde_json::json;
-use std::borrow::Cow;
 use std::io::IsTerminal;
 
 /// Answers a prompt from -p, --tokens or standard input; without one, on a terminal, chats.
@@ -72,39 +70,40 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     args.reply.sampler().validate()?;
     StopMatcher::new(&args.reply.stop)?;
     let prompt = read_prompt(args, json)?;
-    let checkpoint = args.model.checkpoint()?;
-    let vocab = checkpoint.shape().vocab;
-    let tokenizer = match (&prompt, &args.model.model) {
-        // Ids need no tokenizer; with one, they still get text.
-        (Prompt::Ids(_), Some(dir)) if !dir.join("tokenizer.json").exists() => None,
-        _ => Some(args.model.tokenizer(vocab)?),
+    let files = args.model.files();
+    let checkpoint = files.checkpoint()?;
+    let shape = checkpoint.shape();
+    let tokenizer = match prompt {
+        // Ids need no tokenizer. With one, the reply gets text all the same.
+        Prompt::Ids(_) if !files.has_tokenizer() => None,
+        _ => Some(files.tokenizer_for(shape.vocab)?),
     };
     let template = match prompt {
         Prompt::Text(_) if args.raw => None,
         Prompt::Ids(_) => None,
-        _ => Some(args.model.template()?),
+        _ => Some(files.template()?),
     };
     if tokenizer.is_none() && !args.reply.stop.is_empty() {
         return Err(Error::input("--stop needs a tokenizer, and the model directory has none", "leave out --stop"));
     }
-    // What the user gave is judged before the weights are loaded.
+    // What the user gave is checked before the weights are loaded.
     let mut options = args.model.options();
     let mut ids = Vec::new();
     if !matches!(prompt, Prompt::Chat) {
-        let context = options.extent(checkpoint.shape())?.context;
-        ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref(), (checkpoint.shape(), context))?;
-        check_tokens(&ids, 0, checkpoint.shape(), context)?;
+        let limits = Limits { shape, context: options.extent(shape)?.context };
+        ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref(), limits)?;
         // No pass is longer than the prompt: a larger chunk would only take memory.
         options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
     }
     let mut executor = args.model.load(&checkpoint, &options)?;
     drop(checkpoint);
-    let _status = Reporter::start("run", &args.model.name(), executor.device());
+    let name = files.name();
+    let _status = Reporter::start("run", &name, executor.device());
     match (prompt, &tokenizer, &template) {
         (Prompt::Chat, Some(tokenizer), Some(template)) => {
-            chat::chat(&args.model.name(), &args.reply, executor.as_mut(), tokenizer, template)
+            chat::chat(&name, &args.reply, executor.as_mut(), tokenizer, template)
         }
-        _ => answer(args, json, executor.as_mut(), &ids, tokenizer.as_ref()),
+        _ => answer(args, json.then_some(&name), executor.as_mut(), &ids, tokenizer.as_ref()),
     }
 }
 
@@ -114,32 +113,25 @@ fn encode(
     prompt: &Prompt,
     tokenizer: Option<&Tokenizer>,
     template: Option<&ChatTemplate>,
-    (shape, context): (&Shape, usize),
+    limits: Limits<'_>,
 ) -> Result<Vec<u32>> {
-    let (text, tokenizer) = match (prompt, tokenizer) {
-        (Prompt::Ids(ids), _) => return Ok(ids.clone()),
-        (Prompt::Text(text), Some(tokenizer)) => (text, tokenizer),
-        _ => return Ok(Vec::new()),
-    };
-    let (text, add_bos) = match template {
-        None => (Cow::from(text), !text.starts_with("<bos>")),
-        Some(template) => {
-            let mut messages: Vec<Message> = args.reply.system.iter().map(|s| Message::new("system", s)).collect();
-            messages.push(Message::new("user", text));
-            (Cow::from(template.render(&messages, true)?), false)
+    match (prompt, tokenizer, template) {
+        (Prompt::Ids(ids), ..) => limits.check(0, ids).map(|()| ids.clone()),
+        (Prompt::Text(text), Some(tokenizer), None) => encode_text(tokenizer, text, limits),
+        (Prompt::Text(text), Some(tokenizer), Some(template)) => {
+            let mut conversation = Conversation::new(args.reply.system.as_deref());
+            conversation.ask(text);
+            encode_messages(tokenizer, template, conversation.messages(), limits)
         }
-    };
-    let fewest = tokenizer.fewest_tokens(&text);
-    if fewest > context {
-        return Err(too_long(&format!("{} bytes, at least {fewest} tokens,", text.len()), shape, context));
+        _ => Ok(Vec::new()),
     }
-    tokenizer.encode(&text, add_bos)
 }
 
+/// Prints the reply: as text with a summary or, where `json` names the model, as an object.
 fn answer(
     args: &Args,
-    json: bool,
-    executor: &mut dyn Executor,
+    json: Option<&String>,
+    executor: &mut dyn Measure,
     ids: &[u32],
     tokenizer: Option<&Tokenizer>,
 ) -> Result<()> {
@@ -147,19 +139,19 @@ fn answer(
     let schedule = executor.schedule();
     let mut session = Session::new(0, schedule.extent.context);
     let mut chooser = Chooser::new(args.reply.sampler(), schedule.shape.vocab)?;
-    let stops = args.reply.stops(executor, tokenizer);
-    let mut printer = Printer::new(tokenizer, &args.reply.stop, !json)?;
+    let stops = args.reply.stops(&schedule.shape, tokenizer);
+    let mut printer = Printer::new(tokenizer, &args.reply.stop, json.is_none())?;
     let g =
         generate(executor, &mut session, ids, &mut chooser, &stops, args.reply.limit(), &mut |id| printer.push(id))?;
     printer.finish()?;
     let share = roofline_share(executor, &g);
-    if json {
+    if let Some(model) = json {
         return print_json(&json!({
-            "model": args.model.name(),
+            "model": model,
             "device": executor.device(),
             "prompt_tokens": ids,
             "tokens": g.tokens,
-            "text": tokenizer.map(|_| &printer.text),
+            "text": printer.text(),
             "finish": g.finish.name(),
             "seed": chooser.seed(),
             "prefill_s": g.prefill.as_secs_f64(),
@@ -169,7 +161,7 @@ fn answer(
         }));
     }
     print("\n")?;
-    let prompt = format!("{} prompt tokens", ids.len());
+    let prompt = format!("{} prompt tokens", g.prompt);
     note(&summary(executor, &prompt, &g, share, true));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::engine::demo;
+use crate::engine::ModelFiles;
 use crate::text::{ChatTemplate, Message, Tokenizer, parse_ids};
 use crate::{Error, Result};
 
@@ -42,10 +42,8 @@ pub struct Args {
 /// be written.
 pub fn run(args: &Args) -> Result<()> {
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
-    match &args.model {
-        Some(dir) => tokenize(args, &Tokenizer::open(dir)?, || ChatTemplate::open(dir), stdin.lock(), stdout.lock()),
-        None => tokenize(args, &demo::tokenizer()?, demo::template, stdin.lock(), stdout.lock()),
-    }
+    let files = ModelFiles::from(args.model.clone());
+    tokenize(args, &files.tokenizer()?, || files.template(), stdin.lock(), stdout.lock())
 }
 
 /// The command with everything it touches passed in. `template` is called for `--chat` only, so that a broken template

@@ -2,7 +2,7 @@
 
 use super::top_view;
 use crate::diagnose::status::Environment;
-use crate::diagnose::top::{Sample, Sampler};
+use crate::diagnose::top::{Monitor, Snapshot};
 use crate::machine::files::Files;
 use crate::{Error, Result};
 use nix::errno::Errno;
@@ -53,7 +53,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
             "choose another --interval",
         ));
     }
-    let mut sampler = Sampler::new(Files::system(), Environment::of_process());
+    let mut sampler = Monitor::new(Files::system(), Environment::of_process());
     let interval = Duration::from_secs_f64(args.interval);
     match (args.once, json) {
         (true, json) => {
@@ -73,12 +73,12 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     }
 }
 
-fn to_json(sample: &Sample) -> Result<String> {
+fn to_json(sample: &Snapshot) -> Result<String> {
     let text = serde_json::to_string(sample);
     text.map(|t| t + "\n").map_err(|e| Error::failed(format!("a sample is no JSON: {e}"), "report this"))
 }
 
-fn to_text(sample: &Sample) -> String {
+fn to_text(sample: &Snapshot) -> String {
     top_view::lines(sample).iter().map(|line| format!("{line}\n")).collect()
 }
 
@@ -92,7 +92,7 @@ fn write_out(text: &str) -> Result<bool> {
     }
 }
 
-fn stream(sampler: &mut Sampler, interval: Duration) -> Result<()> {
+fn stream(sampler: &mut Monitor, interval: Duration) -> Result<()> {
     let mut next = Instant::now();
     loop {
         if !write_out(&to_json(&sampler.sample())?)? {
@@ -108,7 +108,7 @@ fn failed(e: std::io::Error) -> Error {
     Error::failed(format!("the terminal failed: {e}"), "use --once or --json")
 }
 
-fn live(sampler: &mut Sampler, interval: Duration) -> Result<()> {
+fn live(sampler: &mut Monitor, interval: Duration) -> Result<()> {
     let stopped = Arc::new(AtomicBool::new(false));
     // SIGINT and SIGQUIT too: the keys make none in raw mode, but other processes may send them.
     for signal in [SIGTERM, SIGHUP, SIGINT, SIGQUIT] {
@@ -169,7 +169,7 @@ enum End {
 fn show(
     terminal: &mut DefaultTerminal,
     mut keys: File,
-    sampler: &mut Sampler,
+    sampler: &mut Monitor,
     interval: Duration,
     stopped: &AtomicBool,
 ) -> Result<End> {
@@ -219,7 +219,7 @@ fn is_end(pressed: &[u8]) -> bool {
     pressed == b"\x1b" || (!pressed.starts_with(b"\x1b") && pressed.iter().any(|key| matches!(key, b'q' | b'\x03')))
 }
 
-fn draw(frame: &mut Frame<'_>, sample: &Sample) {
+fn draw(frame: &mut Frame<'_>, sample: &Snapshot) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
     let title = Line::styled("kiln top  (q ends)", Style::new().add_modifier(Modifier::REVERSED));
     frame.render_widget(Paragraph::new(title), head);
@@ -232,8 +232,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    fn empty() -> Sample {
-        Sample { time: 0.0, gpus: Vec::new(), npus: Vec::new(), kilns: Vec::new() }
+    fn empty() -> Snapshot {
+        Snapshot { time: 0.0, gpus: Vec::new(), npus: Vec::new(), kilns: Vec::new() }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A sample as lines: what the terminal shows over and over, and `--once` prints.
 
-use crate::diagnose::top::{ContextSample, Fill, GpuSample, KilnSample, NpuSample, Process, Sample};
+use crate::diagnose::top::{ContextSample, Fill, GpuSample, KilnSample, NpuSample, Process, Snapshot};
 use crate::display::{bytes, plain};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -11,7 +11,7 @@ const BAR: usize = 20;
 const PROCESSES: usize = 8;
 
 /// All of it, in the order GPUs, NPUs, Kilns.
-pub fn lines(sample: &Sample) -> Vec<Line<'static>> {
+pub fn lines(sample: &Snapshot) -> Vec<Line<'static>> {
     let mut out = Vec::new();
     for gpu in &sample.gpus {
         show_gpu(&mut out, gpu);

@@ -1,16 +1,18 @@
-//! A model made ready to run: from a checkpoint, through the plan, to an executor.
+//! The engine: from a model's files and [`Options`] to a loaded executor. [`load`] builds the schedule, plans every byte of
+//! it, and gives both to the Vulkan executor or to the reference.
 
 pub mod demo;
+mod files;
+
+pub use files::ModelFiles;
 
 use crate::display;
 use crate::error::{Setting, text};
-use crate::executor::Executor;
+use crate::executor::Measure;
 use crate::executor::weights::Progress;
-use crate::gpu::lower::arithmetic::Arithmetic;
-use crate::gpu::lower::target::Tile;
+use crate::gpu::replay::options::VulkanOptions;
 use crate::gpu::{self, Choice, Gpu, Vulkan};
-use crate::machine;
-use crate::machine::heaps::{self, Heap, Memory};
+use crate::machine::heaps;
 use crate::model::checkpoint::{Checkpoint, Source};
 use crate::model::{Shape, WeightFormat};
 use crate::plan::{Needs, Plan};
@@ -18,12 +20,12 @@ use crate::reference::Reference;
 use crate::schedule::{Extent, KvType, Schedule};
 use crate::{Error, Result};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Where to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// The best Vulkan device; the CPU, said aloud, where there is none.
+    /// The best Vulkan device. Without one the CPU, with a warning in the log.
     Auto,
     /// A Vulkan device: the best, or the one with this index.
     Vulkan(Option<usize>),
@@ -47,37 +49,25 @@ impl std::str::FromStr for Device {
     }
 }
 
-/// How a model is to be loaded. `None` takes the default.
+/// How a model is loaded. `None` takes the default.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Where to run.
+    /// The device to run on.
     pub device: Device,
-    /// Form of the matrices on the device.
+    /// Format of the matrices on the device.
     pub weights: WeightFormat,
     /// Positions of a sequence; by default 4096, or the model's maximum if smaller.
     pub context: Option<usize>,
     /// Rows of the largest prefill pass; by default 512, or the context if smaller.
     pub chunk: Option<usize>,
-    /// Sequences with KV of their own.
+    /// Sequences that have a KV cache at the same time.
     pub sequences: usize,
-    /// Rows of logits that one replay of the head makes.
+    /// The most rows of logits that the head makes at a time.
     pub head_rows: usize,
     /// Element type of the KV cache on a device.
     pub kv: KvType,
-    /// The longest that one submit should keep a GPU busy.
-    pub submit_budget: Duration,
-    /// Pass uploads and results through staging even where it is not needed; see [`gpu::replay::options::Options::staged`].
-    pub staged: bool,
-    /// Which kernels compute linear steps on a device.
-    pub arithmetic: Option<Arithmetic>,
-    /// The variant of linear kernels to use wherever it can be, instead of what is measured; see [`gpu::measure::tuning`].
-    pub tile: Option<Tile>,
-    /// Whether dispatches are relayed, instead of what is measured; see [`gpu::queue::record`].
-    pub relay: Option<bool>,
-    /// Whether what can be chosen is measured, instead of where the device chooses its kernels; see [`gpu::measure::tuning`].
-    pub tune: Option<bool>,
-    /// Where a device's arena comes from.
-    pub arena: gpu::memory::arena::ArenaSource,
+    /// Settings of the Vulkan executor alone.
+    pub vulkan: VulkanOptions,
 }
 
 impl Default for Options {
@@ -90,22 +80,16 @@ impl Default for Options {
             sequences: 1,
             head_rows: 1,
             kv: KvType::F16,
-            submit_budget: gpu::replay::options::Options::default().submit_budget,
-            staged: false,
-            arithmetic: None,
-            tile: None,
-            relay: None,
-            tune: None,
-            arena: gpu::memory::arena::ArenaSource::Auto,
+            vulkan: VulkanOptions::default(),
         }
     }
 }
 
-/// Positions of a sequence where nothing else is asked for.
+/// Positions of a sequence by default, if the model has as many.
 pub const DEFAULT_CONTEXT: usize = 4096;
-/// Rows of a pass that every Vulkan device takes: kernels have one workgroup a row.
+/// The most rows of a pass. Kernels have a workgroup for each row, and every Vulkan device takes this many workgroups.
 pub const MAX_ROWS: usize = gpu::device::limits::MAX_GROUPS;
-/// Rows of a prefill chunk where nothing else is asked for.
+/// Rows of a prefill chunk by default.
 pub const DEFAULT_CHUNK: usize = 512;
 
 impl Options {
@@ -143,30 +127,16 @@ impl Options {
     }
 }
 
-/// The system's memory as the plan sees it, for the reference executor.
-pub fn host_memory() -> Memory {
-    let free = machine::available_memory();
-    let reserved = heaps::reserve(free);
-    let heap = Heap {
-        name: "system memory".into(),
-        available: free - reserved,
-        reserved,
-        device_local: true,
-        host_visible: true,
-    };
-    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
-}
-
 /// Builds the schedule, places it, loads the weights, and bakes.
 ///
 /// # Errors
 /// Input: the checkpoint or the options. Refused: it does not fit. Device: no such device, or it failed.
-pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Executor>> {
+pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Measure>> {
     check(checkpoint, options)?;
     load_on(open(options.device)?, checkpoint, options, progress)
 }
 
-/// Judges what is asked for before anything is opened or loaded.
+/// Refuses options that this checkpoint cannot have, before anything is opened or loaded.
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     if options.weights == WeightFormat::Bf16 && checkpoint.source() == Source::Int8 {
         return Err(Error::input(
@@ -187,7 +157,7 @@ pub fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
         Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index))?,
         Device::Auto => match Gpu::open(Choice::Best) {
             Ok(gpu) => gpu,
-            // Who asks for validation wants a Vulkan device or to know why not.
+            // A user who asks for the validation layer wants a Vulkan device, not the CPU.
             Err(e) if gpu::device::instance::validation_wanted() => return Err(e),
             Err(e) => {
                 log::warn!("running on the CPU reference executor: {e}");
@@ -207,15 +177,15 @@ pub fn load_on(
     checkpoint: &Checkpoint,
     options: &Options,
     progress: &Progress,
-) -> Result<Box<dyn Executor>> {
+) -> Result<Box<dyn Measure>> {
     let (shape, extent) = (checkpoint.shape(), check(checkpoint, options)?);
     let start = Instant::now();
-    let executor: Box<dyn Executor> = match gpu {
+    let executor: Box<dyn Measure> = match gpu {
         Some(gpu) => load_vulkan(gpu, checkpoint, Schedule::build(shape, extent), options, progress)?,
         None => {
-            // The reference keeps its KV in f32: plan for that.
+            // The reference keeps its KV in f32.
             let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent });
-            Plan::place(&schedule, &host_memory(), Needs::of(&schedule))?;
+            Plan::place(&schedule, &heaps::host_memory(), Needs::of(&schedule))?;
             Box::new(Reference::load(checkpoint, schedule, progress)?)
         }
     };
@@ -238,21 +208,12 @@ fn load_vulkan(
     schedule: Schedule,
     options: &Options,
     progress: &Progress,
-) -> Result<Box<dyn Executor>> {
+) -> Result<Box<dyn Measure>> {
     let memory = gpu::memory::heaps::describe(&gpu);
-    let needs = gpu::replay::results::needs(&schedule, gpu::memory::heaps::needs_staging(&gpu) || options.staged);
-    let plan = Plan::place(&schedule, &memory, needs)?;
+    let staged = gpu::memory::heaps::needs_staging(&gpu) || options.vulkan.staged;
+    let plan = Plan::place(&schedule, &memory, gpu::replay::results::needs(&schedule, staged))?;
     for (kind, bytes) in plan.sums() {
         log::info!("{kind}: {}", display::bytes(bytes));
     }
-    let options = gpu::replay::options::Options {
-        submit_budget: options.submit_budget,
-        staged: options.staged,
-        arithmetic: options.arithmetic,
-        tile: options.tile,
-        relay: options.relay,
-        tune: options.tune,
-        arena: options.arena,
-    };
-    Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options, progress)?))
+    Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options.vulkan, progress)?))
 }

@@ -100,7 +100,7 @@ impl Setting {
 /// The name of a setting wherever an error is shown; `None` for plain words.
 pub type Face<'a> = &'a dyn Fn(Setting) -> Option<String>;
 
-/// A cause or a remedy. [`text!`] makes one of words and settings; its [`fmt::Display`] is in plain words.
+/// A cause or a remedy, of words and settings; its [`fmt::Display`] is in plain words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text(Vec<Part>);
 

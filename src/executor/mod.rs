@@ -1,14 +1,16 @@
-//! What every executor offers: it runs a schedule over the rows of a pass. The Vulkan one replays baked command
-//! buffers, the reference one interprets the steps; callers cannot tell them apart but by their speed.
+//! The interface of every executor: it runs a schedule over the rows of a pass. The Vulkan executor replays baked command
+//! buffers. The reference executor interprets the steps on the CPU. Both take the same calls and give the same results, to
+//! within rounding. [`measure`] holds what only benchmarks and tuning ask for.
 
+pub mod measure;
 pub mod weights;
+
+pub use measure::{Measure, Timed};
 
 use crate::schedule::layout::StateLayout;
 use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
-use std::ops::Range;
-use std::time::Duration;
 
 /// One row of a pass: a token at a position of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,32 +32,22 @@ pub struct HeadRows {
     pub count: usize,
 }
 
-/// One kernel of a pass with its times.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Timed {
-    /// Where it belongs.
-    pub segment: Segment,
-    /// The steps that it runs, as indices into the schedule; none where it only prepares what comes after.
-    pub steps: Range<usize>,
-    /// The kernel's name.
-    pub kernel: &'static str,
-    /// What it is specialised by, and its grid, where there are such things.
-    pub variant: String,
-    /// Seconds of each repetition.
-    pub seconds: Vec<f64>,
-}
-
 /// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`; after the
 /// head with the final norm's output for the first head row.
 pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
 
 /// Runs a schedule.
 pub trait Executor {
-    /// The schedule it was made for.
+    /// The schedule that is run.
     fn schedule(&self) -> &Schedule;
 
     /// The device's name, as the user should see it.
     fn device(&self) -> &str;
+
+    /// Whether this is the reference, with which other executors are compared.
+    fn is_reference(&self) -> bool {
+        false
+    }
 
     /// Runs every layer over `rows`, then the head over `head` where given.
     ///
@@ -63,14 +55,16 @@ pub trait Executor {
     /// Input: rows or head rows outside of the schedule's extent. Device: the device failed or was lost.
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
 
-    /// As [`Executor::forward`], for a caller that goes on greedily: the pass that follows, with each row's choice for its
-    /// token and a position further, may be under way when this returns, and is waited for when it is asked for in turn, by
-    /// this or by [`Executor::forward`]. If something else is asked for, it has left keys and values at the positions that
-    /// would have come next. Of this pass then only the choices can be asked for, neither logits nor other heads.
+    /// Runs this pass and may start the next one, feeding back each row's argmax. If the next call asks for anything else,
+    /// that pass is discarded.
+    ///
+    /// The discarded pass has still written keys and values at each row's next position. While the next pass runs,
+    /// [`Executor::next`] and [`Executor::is_finite`] answer for this one; [`Executor::logits`] and [`Executor::project`]
+    /// fail.
     ///
     /// # Errors
     /// As [`Executor::forward`].
-    fn forward_on(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
+    fn forward_ahead(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
         self.forward(rows, Some(head))
     }
 
@@ -80,64 +74,29 @@ pub trait Executor {
     /// As [`Executor::forward`].
     fn project(&mut self, head: HeadRows) -> Result<()>;
 
-    /// As [`Executor::forward`], segment by segment, showing each one's output.
+    /// As [`Executor::forward`], but segment by segment: `watch` is shown each one's output.
     ///
     /// # Errors
     /// As [`Executor::forward`].
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()>;
 
-    /// The greedy choice for head row `row` of the last pass.
+    /// The argmax of the logits of head row `row` of the last pass.
     fn next(&self, row: usize) -> u32;
 
-    /// Whether that choice is a finite logit: a NaN anywhere in the last layers makes every logit NaN.
+    /// Whether that logit is finite. A NaN anywhere in the last layers makes every logit NaN.
     fn is_finite(&self, row: usize) -> bool;
 
-    /// Logits of head row `row` of the last pass, `[vocab]`, fetched from the device when they are first asked for.
+    /// Logits of head row `row` of the last pass, `[vocab]`. They are fetched from the device at the first call.
     ///
     /// # Errors
     /// Input: the last pass has no such head row. Device: the device failed or was lost.
     fn logits(&mut self, row: usize) -> Result<&[f32]>;
 
-    /// Rows of a prompt that the next pass should take at most: fewer than the schedule's where a layer of so many would
-    /// keep the device busy for longer than a submit should.
+    /// The most rows of a prompt that one pass should take. It shrinks where a layer over more rows has kept the device busy
+    /// for longer than the submit budget.
     fn prefill_rows(&self) -> usize {
         self.schedule().extent.max_rows
     }
-
-    /// Submits of passes since the model was loaded, without those that fetch logits; 0 where nothing is submitted.
-    fn submits(&self) -> u64 {
-        0
-    }
-
-    /// How long the device has worked on passes since the model was loaded, by its own clock; zero where it has none.
-    fn busy(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// Runs a pass `repetitions` times (and once before, to warm up) with every kernel timed by itself.
-    ///
-    /// # Errors
-    /// Input: as [`Executor::forward`]. Device: there is no clock to time by, or it failed.
-    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>>;
-
-    /// Seconds that `replays` runs of one segment of a pass take, back to back.
-    ///
-    /// # Errors
-    /// As [`Executor::time_steps`].
-    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64>;
-
-    /// As [`Executor::measure_read_ceiling`], over the weight buffer of one segment alone.
-    ///
-    /// # Errors
-    /// Device: the device failed or was lost.
-    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64>;
-
-    /// Bytes per second at which this device reads the model's own weight buffers and does nothing else: the ceiling
-    /// of every memory-bound rate.
-    ///
-    /// # Errors
-    /// Device: the device failed or was lost.
-    fn measure_read_ceiling(&mut self) -> Result<f64>;
 }
 
 /// Checks a pass against the schedule's extent.

@@ -76,3 +76,17 @@ impl Pool {
 pub fn reserve(free: u64) -> u64 {
     (free / 16).min(1 << 30)
 }
+
+/// The system's memory as one heap, for plans of the reference executor.
+pub fn host_memory() -> Memory {
+    let free = super::available_memory();
+    let reserved = reserve(free);
+    let heap = Heap {
+        name: "system memory".into(),
+        available: free - reserved,
+        reserved,
+        device_local: true,
+        host_visible: true,
+    };
+    Memory { device: "the CPU".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None }
+}

@@ -10,7 +10,7 @@ const AMD: u64 = 0x1022;
 
 /// A device that a driver of DRM or accel has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct DeviceNode {
     /// As in `renderD128` or `accel0`.
     pub name: String,
     /// Where it is opened, as in `/dev/dri/renderD128`.
@@ -27,14 +27,14 @@ pub struct Node {
     pub revision: u64,
 }
 
-impl Node {
-    fn find(files: &Files, class: &str, prefix: &str, nodes: &str) -> Vec<Node> {
+impl DeviceNode {
+    fn find(files: &Files, class: &str, prefix: &str, nodes: &str) -> Vec<DeviceNode> {
         let names = files.list(class).unwrap_or_default();
         let own = |n: &String| n.strip_prefix(prefix).is_some_and(|n| n.parse::<u32>().is_ok());
-        names.into_iter().filter(own).map(|name| Node::read(files, class, nodes, name)).collect()
+        names.into_iter().filter(own).map(|name| DeviceNode::read(files, class, nodes, name)).collect()
     }
 
-    fn read(files: &Files, class: &str, nodes: &str, name: String) -> Node {
+    fn read(files: &Files, class: &str, nodes: &str, name: String) -> DeviceNode {
         let device = format!("{class}/{name}/device");
         let uevent = |key| files.field(&format!("{device}/uevent"), key).unwrap_or_default();
         let hex = |file| files.hex(&format!("{device}/{file}")).unwrap_or(0);
@@ -44,17 +44,17 @@ impl Node {
         };
         let path = format!("{nodes}/{name}");
         let (slot, id, revision) = (uevent("PCI_SLOT_NAME"), (hex("vendor"), hex("device")), hex("revision"));
-        Node { path, driver, slot, id, revision, name, device }
+        DeviceNode { path, driver, slot, id, revision, name, device }
     }
 
     /// Every GPU with a render node.
-    pub fn gpus(files: &Files) -> Vec<Node> {
-        Node::find(files, "/sys/class/drm", "renderD", "/dev/dri")
+    pub fn gpus(files: &Files) -> Vec<DeviceNode> {
+        DeviceNode::find(files, "/sys/class/drm", "renderD", "/dev/dri")
     }
 
     /// Every accelerator with an accel node.
-    pub fn accelerators(files: &Files) -> Vec<Node> {
-        Node::find(files, "/sys/class/accel", "accel", "/dev/accel")
+    pub fn accelerators(files: &Files) -> Vec<DeviceNode> {
+        DeviceNode::find(files, "/sys/class/accel", "accel", "/dev/accel")
     }
 
     /// Whether amdgpu drives it.
@@ -75,7 +75,7 @@ impl Node {
 
 /// A device on the bus.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slot {
+pub struct PciDevice {
     /// As in `0000:c5:00.0`.
     pub name: String,
     /// PCI's numbers of vendor and device.
@@ -86,15 +86,15 @@ pub struct Slot {
     pub driven: bool,
 }
 
-impl Slot {
+impl PciDevice {
     /// Every device on the PCI bus.
-    pub fn all(files: &Files) -> Vec<Slot> {
+    pub fn all(files: &Files) -> Vec<PciDevice> {
         const BUS: &str = "/sys/bus/pci/devices";
         let slot = |name: String| {
             let at = |file: &str| format!("{BUS}/{name}/{file}");
             let id = (files.hex(&at("vendor")).ok()?, files.hex(&at("device")).ok()?);
             let (class, driven) = (files.hex(&at("class")).unwrap_or(0), files.exists(&at("driver")));
-            Some(Slot { id, class, driven, name })
+            Some(PciDevice { id, class, driven, name })
         };
         files.list(BUS).unwrap_or_default().into_iter().filter_map(slot).collect()
     }
@@ -124,7 +124,7 @@ impl Nvidia {
     pub fn all(files: &Files) -> Vec<Nvidia> {
         const GPUS: &str = "/proc/driver/nvidia/gpus";
         let mut slots = files.list(GPUS).unwrap_or_default();
-        let on_bus = Slot::all(files).into_iter().filter(|s| {
+        let on_bus = PciDevice::all(files).into_iter().filter(|s| {
             s.is_gpu() && files.target(&format!("/sys/bus/pci/devices/{}/driver", s.name)).is_ok_and(|d| d == "nvidia")
         });
         slots.extend(on_bus.map(|s| s.name));
@@ -152,7 +152,7 @@ pub fn npu_generation(id: (u64, u64), revision: u64) -> Option<&'static str> {
 }
 
 /// The instruction set of an AMD GPU, as in `gfx1103`: what the compute driver says, else what the chip's own table does.
-pub fn gfx_name(files: &Files, node: &Node) -> Option<String> {
+pub fn gfx_name(files: &Files, node: &DeviceNode) -> Option<String> {
     const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
     let minor = node.name.trim_start_matches("renderD");
     let topology = files.list(NODES).unwrap_or_default().into_iter().find_map(|n| {

@@ -315,9 +315,9 @@ fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
 /// As on the machines of tests/machines, whose amdgpu answers and whose RADV divides the sum by its own rule.
 #[test]
 fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
-    use crate::diagnose::probe::testing::{self, Machine};
+    use crate::diagnose::probe::testing::{self, TestMachine};
     for name in testing::names() {
-        let machine = Machine::new(name);
+        let machine = TestMachine::new(name);
         let _drivers = machine.drive();
         let node = crate::sys::drm::Node::open(&machine.files.at("/dev/dri/renderD128")).unwrap();
         let memory = crate::sys::amdgpu::memory(&node).unwrap();

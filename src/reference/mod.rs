@@ -5,13 +5,13 @@ mod ops;
 
 use crate::error::{Setting, text};
 use crate::executor::weights::{self, Progress};
-use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
+use crate::executor::{self, Executor, HeadRows, Measure, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::schedule::layout::{StateLayout, WeightLayout};
 use crate::schedule::step::{Matrix, Ring, Rows, Vector, WeightBuffer};
 use crate::schedule::{Schedule, Segment, Step};
 use crate::{Error, Result};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Weight buffers in system memory, laid out as on a device.
 pub(crate) struct Weights {
@@ -43,9 +43,6 @@ impl Weights {
         m.format.decode_row(&b[at..at + stride], scale, out);
     }
 }
-
-/// What the executor's device is called, before its threads.
-pub const NAME: &str = "CPU reference";
 
 /// The CPU executor.
 pub struct Reference {
@@ -79,7 +76,7 @@ impl Reference {
             .map(|r| zeroed(2 * r.half_elements() * sequences, "KV cache"))
             .collect::<Result<_>>()?;
         let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
-        let device = format!("{NAME}, {} threads", rayon::current_num_threads());
+        let device = format!("CPU reference, {} threads", rayon::current_num_threads());
         Ok(Reference { schedule, weights: Weights { buffers, layout }, arena, kv, rows: 0, head_rows: 0, device })
     }
 
@@ -91,7 +88,7 @@ impl Reference {
 
     fn run_step(&mut self, i: usize) {
         let step = &self.schedule.steps[i];
-        let state = State::read(&self.arena, self.schedule.arena.state, step.rows);
+        let state = StepState::read(&self.arena, self.schedule.arena.state, step.rows);
         ops::run(&step.op, &state, &self.weights, &mut self.arena, &mut self.kv);
     }
 
@@ -121,7 +118,7 @@ fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize, what: &str) -> Result<Vec<T
 }
 
 /// The step state of one step's rows, as its kernel sees it.
-pub(crate) struct State {
+pub(crate) struct StepState {
     /// Rows that the step works on.
     pub rows: usize,
     /// Where a gathering norm starts to read.
@@ -134,8 +131,8 @@ pub(crate) struct State {
     pub finite: usize,
 }
 
-impl State {
-    fn read(arena: &[f32], layout: StateLayout, rows: Rows) -> State {
+impl StepState {
+    fn read(arena: &[f32], layout: StateLayout, rows: Rows) -> StepState {
         let words: &[u32] = bytemuck::cast_slice(&arena[..layout.words()]);
         let live = words[StateLayout::ROWS] as usize;
         let array = |at: usize| words[at..at + live].to_vec();
@@ -143,7 +140,7 @@ impl State {
             Rows::Pass => (live, 0),
             Rows::Head => (words[StateLayout::HEAD_ROWS] as usize, words[StateLayout::HEAD_FIRST] as usize),
         };
-        State {
+        StepState {
             rows,
             head_first,
             token: array(layout.token()),
@@ -170,10 +167,12 @@ impl Executor for Reference {
         &self.device
     }
 
+    fn is_reference(&self) -> bool {
+        true
+    }
+
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
-        self.forward_watched(rows, head, &mut |_, _| {})?;
-        crate::diagnose::status::count_pass(rows.len(), head);
-        Ok(())
+        self.forward_watched(rows, head, &mut |_, _| {})
     }
 
     fn project(&mut self, head: HeadRows) -> Result<()> {
@@ -207,6 +206,16 @@ impl Executor for Reference {
     fn logits(&mut self, row: usize) -> Result<&[f32]> {
         executor::check_logits(row, self.head_rows)?;
         Ok(executor::slot_row(&self.arena, self.schedule.logits, row))
+    }
+}
+
+impl Measure for Reference {
+    fn submits(&self) -> u64 {
+        0
+    }
+
+    fn busy(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {

@@ -1,11 +1,11 @@
 //! Each step's arithmetic, in f32, as `gemma3.md` states it.
 
-use super::{State, Weights, ring_at};
+use super::{StepState, Weights, ring_at};
 use crate::schedule::step::{Matrix, Op, Ring, Slot};
 use rayon::prelude::*;
 
 /// Runs one step over the state's rows.
-pub(super) fn run(op: &Op, state: &State, weights: &Weights, arena: &mut [f32], kv: &mut [Vec<f32>]) {
+pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f32], kv: &mut [Vec<f32>]) {
     match *op {
         Op::Embed { table, scale, out } => {
             for r in 0..state.rows {
@@ -138,7 +138,7 @@ fn attend(
     q: &[f32],
     kv: &[f32],
     ring: &Ring,
-    state: &State,
+    state: &StepState,
     r: usize,
     heads: usize,
     scale: f32,

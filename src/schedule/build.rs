@@ -1,7 +1,7 @@
 //! From a model's shape to its schedule: the steps of `gemma3.md`'s forward pass, layer by layer.
 
 use super::layout::{ArenaLayout, StateLayout, WeightLayout};
-use super::step::{Access, KvType, Op, Ring, Rows, Segment, Slot, Step};
+use super::step::{AccessRange, KvType, Op, Ring, Rows, Segment, Slot, Step};
 use crate::model::{LayerKind, Shape, WeightFormat};
 
 /// The sizes that a schedule is built for, beside the model's own.
@@ -93,7 +93,7 @@ struct Builder {
 impl Builder {
     fn push(&mut self, segment: Segment, label: &'static str, rows: Rows, op: Op) {
         let (reads, writes) = (op.reads(), op.writes());
-        let meets = |a: &[Access], b: &[Access]| a.iter().any(|x| b.iter().any(|y| x.overlaps(*y)));
+        let meets = |a: &[AccessRange], b: &[AccessRange]| a.iter().any(|x| b.iter().any(|y| x.overlaps(*y)));
         let mut after: Vec<usize> = Vec::new();
         // Nearest first, so that what a nearer step already waits for is left out. Further back than a layer and a half
         // there is nothing that nearer steps do not wait for.

@@ -242,7 +242,7 @@ pub enum Op {
 
 /// A range that a step reads or writes, for deriving what must be finished before what.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Access {
+pub enum AccessRange {
     /// Columns of an arena slot: byte offset of row 0 and the row's stride and width in bytes.
     Arena(u64, u64, u64),
     /// A layer's KV ring.
@@ -251,17 +251,17 @@ pub enum Access {
     Next,
 }
 
-impl Access {
-    fn slot(s: Slot) -> Access {
-        Access::Arena(s.offset, 4 * s.stride as u64, 4 * s.width as u64)
+impl AccessRange {
+    fn slot(s: Slot) -> AccessRange {
+        AccessRange::Arena(s.offset, 4 * s.stride as u64, 4 * s.width as u64)
     }
 
     /// Whether two ranges can share a byte, over any number of rows.
-    pub fn overlaps(self, other: Access) -> bool {
+    pub fn overlaps(self, other: AccessRange) -> bool {
         match (self, other) {
-            (Access::Kv(a), Access::Kv(b)) => a == b,
-            (Access::Next, Access::Next) => true,
-            (Access::Arena(a, sa, wa), Access::Arena(b, sb, wb)) => {
+            (AccessRange::Kv(a), AccessRange::Kv(b)) => a == b,
+            (AccessRange::Next, AccessRange::Next) => true,
+            (AccessRange::Arena(a, sa, wa), AccessRange::Arena(b, sb, wb)) => {
                 if sa == sb && sa > 0 && a.abs_diff(b) < sa {
                     // Two views of one slot: columns decide (views never wrap into the next row).
                     a < b + wb && b < a + wa
@@ -311,21 +311,21 @@ impl Op {
     }
 
     /// What it reads besides weights and step state.
-    pub fn reads(&self) -> Vec<Access> {
-        let s = Access::slot;
+    pub fn reads(&self) -> Vec<AccessRange> {
+        let s = AccessRange::slot;
         match *self {
             Op::Embed { .. } => vec![],
             Op::RmsNorm { x, .. } | Op::Linear { x, .. } | Op::HeadNormRope { x, .. } | Op::Argmax { x } => vec![s(x)],
             Op::KvWrite { k, v, .. } => vec![s(k), s(v)],
-            Op::Attend { q, ring, .. } => vec![s(q), Access::Kv(ring.layer)],
+            Op::Attend { q, ring, .. } => vec![s(q), AccessRange::Kv(ring.layer)],
             Op::NormAdd { x, residual, .. } => vec![s(x), s(residual)],
             Op::GatedGelu { gate, up, .. } => vec![s(gate), s(up)],
         }
     }
 
     /// What it writes.
-    pub fn writes(&self) -> Vec<Access> {
-        let s = Access::slot;
+    pub fn writes(&self) -> Vec<AccessRange> {
+        let s = AccessRange::slot;
         match *self {
             Op::Embed { out, .. }
             | Op::RmsNorm { out, .. }
@@ -333,9 +333,9 @@ impl Op {
             | Op::Attend { out, .. }
             | Op::GatedGelu { out, .. } => vec![s(out)],
             Op::HeadNormRope { x, .. } => vec![s(x)],
-            Op::KvWrite { ring, .. } => vec![Access::Kv(ring.layer)],
+            Op::KvWrite { ring, .. } => vec![AccessRange::Kv(ring.layer)],
             Op::NormAdd { residual, .. } => vec![s(residual)],
-            Op::Argmax { .. } => vec![Access::Next],
+            Op::Argmax { .. } => vec![AccessRange::Next],
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Generation: prompt in, tokens out, one at a time, until something ends it.
 
-use crate::error::{Setting, Text, text};
-use crate::executor::Executor;
-use crate::reference;
+use crate::executor::{Executor, Measure};
+use crate::schedule::Pass;
+use crate::sequence::chooser::Chooser;
 use crate::sequence::session::Session;
-use crate::text::{Sampler, SamplerConfig};
 use crate::{Error, Result};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -31,66 +30,14 @@ impl Finish {
     }
 }
 
-/// How the next token is chosen.
-pub enum Chooser {
-    /// The device's own argmax: of the logits only the chosen one is looked at.
-    Greedy,
-    /// A sampler over the logits.
-    Sample(Box<Sampler>),
-}
-
-impl Chooser {
-    /// The chooser for a configuration: the device's argmax wherever that is what it comes to.
-    ///
-    /// # Errors
-    /// Input: a setting out of range.
-    pub fn new(config: SamplerConfig, vocab: usize) -> Result<Chooser> {
-        config.validate()?;
-        if config.temperature == 0.0 && config.repeat_penalty == 1.0 {
-            return Ok(Chooser::Greedy);
-        }
-        let sampler = Sampler::new(config, vocab)?;
-        log::info!("sampling with seed {}", sampler.seed());
-        Ok(Chooser::Sample(Box::new(sampler)))
-    }
-
-    /// The sampler's seed, with which it would draw the same again.
-    pub fn seed(&self) -> Option<u64> {
-        match self {
-            Chooser::Greedy => None,
-            Chooser::Sample(sampler) => Some(sampler.seed()),
-        }
-    }
-
-    fn accept(&mut self, tokens: &[u32]) {
-        if let Chooser::Sample(s) = self {
-            tokens.iter().for_each(|&t| s.accept(t));
-        }
-    }
-
-    fn choose(&mut self, executor: &mut dyn Executor) -> Result<u32> {
-        match self {
-            Chooser::Greedy if executor.is_finite(0) => Ok(executor.next(0)),
-            Chooser::Greedy => Err(not_finite(executor.device())),
-            Chooser::Sample(s) => s.sample(executor.logits(0)?),
-        }
-    }
-}
-
-/// Logits that are NaN or infinite: nothing can be made of them.
-pub fn not_finite(device: &str) -> Error {
-    let weights = Text::from("check the checkpoint's weights");
-    let remedy = match device.starts_with(reference::NAME) {
-        true => weights,
-        false => text!(weights, ", and the device with ", Setting::Cpu, " beside it"),
-    };
-    Error::failed(format!("{device} computed logits that are not finite"), remedy)
-}
-
-/// What a generation did.
+/// A reply's tokens, and what they took.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generation {
-    /// The tokens, without the stop token that ended them.
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// How many of them the cache already held, so that they were not run.
+    pub kept: usize,
+    /// The reply's tokens, without the stop token that ended them.
     pub tokens: Vec<u32>,
     /// Why it ended.
     pub finish: Finish,
@@ -98,7 +45,7 @@ pub struct Generation {
     pub prefill: Duration,
     /// Time of all decode passes and choices.
     pub decode: Duration,
-    /// Decode passes: the first token comes from the prefill's logits.
+    /// Decode passes. There are fewer than tokens: the first token comes from the prefill's logits.
     pub passes: usize,
     /// Position of the first decode pass.
     pub depth: usize,
@@ -111,10 +58,28 @@ impl Generation {
     pub fn rate(&self) -> Option<f64> {
         (self.passes > 0).then(|| self.passes as f64 / self.decode.as_secs_f64())
     }
+
+    /// The decode rate's share of what the device's measured read rate allows; `None` without a decode pass.
+    ///
+    /// # Errors
+    /// Device: it failed. Failed: the rate is above what was measured, so one of the two is wrong.
+    pub fn roofline_share(&self, executor: &mut dyn Measure) -> Result<Option<f64>> {
+        let Some(rate) = self.rate() else { return Ok(None) };
+        let depth = self.depth + self.passes / 2;
+        let bytes = executor.schedule().cost(Pass::Decode { sequences: 1, depth }).memory_bytes();
+        let ceiling = executor.measure_read_ceiling()? / bytes as f64;
+        if rate > ceiling {
+            return Err(Error::failed(
+                format!("{rate:.1} tokens/s is above the measured ceiling of {ceiling:.1}: one of the two is wrong"),
+                "run it again on an otherwise idle machine",
+            ));
+        }
+        Ok(Some(rate / ceiling))
+    }
 }
 
-/// Prefills `prompt` in `session` and decodes until a token of `stops`, `limit` tokens, a full context, or a break from
-/// `on_token`, which is shown each token.
+/// Makes `prompt` the whole of `session` and decodes behind it: until a token of `stops`, `limit` tokens, a full context, or a
+/// break from `on_token`, which is shown each token. What the cache already holds of the prompt is not run again.
 ///
 /// # Errors
 /// Input: an empty prompt, a token outside of the vocabulary, a prompt past the context. Failed: logits that are not
@@ -129,13 +94,15 @@ pub fn generate(
     on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
 ) -> Result<Generation> {
     let start = Instant::now();
-    session.prefill(executor, prompt)?;
-    chooser.accept(prompt);
+    let kept = session.sync(executor, prompt)?;
+    chooser.accept(&prompt[kept..]);
     let prefill = start.elapsed();
 
     // The last token is chosen from a full context, and needs no place in it.
     let limit = limit.min(session.room(executor) + 1);
     let mut g = Generation {
+        prompt: prompt.len(),
+        kept,
         tokens: Vec::with_capacity(limit.min(1 << 20)),
         finish: Finish::Length,
         prefill,
@@ -159,7 +126,8 @@ pub fn generate(
         let more = g.tokens.len() + 1 < limit;
         if g.tokens.len() < limit {
             match chooser {
-                Chooser::Greedy if more => session.decode_on(executor, id)?,
+                // The argmax is the next token, so its pass can start before it is known here.
+                Chooser::Greedy if more => session.decode_ahead(executor, id)?,
                 _ => session.decode(executor, id)?,
             }
             g.passes += 1;

@@ -1,11 +1,11 @@
-//! One sequence: its KV slot and what it holds, prefill in chunks, and decoding token by token.
+//! One sequence: the tokens whose keys and values the cache holds, prefill in chunks, and decoding token by token.
 
-use crate::error::{Setting, Text, text};
+use crate::Result;
 use crate::executor::{Executor, HeadRows, Row};
-use crate::model::Shape;
-use crate::{Error, Result};
+use crate::sequence::counts;
+use crate::sequence::prompt::Limits;
 
-/// Runs one chunk of a prefill: the executor, its rows, and whether it is the last.
+/// Runs one chunk of a prompt: the executor, the chunk's rows, and whether it is the last chunk.
 pub type RunChunk<'a> = &'a mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Result<()>;
 
 /// A sequence on an executor.
@@ -13,7 +13,8 @@ pub type RunChunk<'a> = &'a mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Re
 pub struct Session {
     sequence: u32,
     tokens: Vec<u32>,
-    /// One past the furthest position ever written to the KV rings: what lies a ring's capacity behind it is gone.
+    /// One past the furthest position ever written to the KV rings. A ring of capacity c has lost what lies more than c
+    /// positions before it.
     written: usize,
 }
 
@@ -23,13 +24,37 @@ impl Session {
         Session { sequence, tokens: Vec::with_capacity(context), written: 0 }
     }
 
+    /// A sequence in KV slot `sequence`, whose cache already holds `tokens` and nothing behind them.
+    pub(crate) fn resume(sequence: u32, tokens: Vec<u32>) -> Session {
+        Session { sequence, written: tokens.len(), tokens }
+    }
+
     /// The tokens whose keys and values are in the cache.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// Forgets what is behind the first `keep` tokens. Returns how many are kept: none where a local layer's ring no
-    /// longer holds the keys that the next token would see.
+    /// Positions left in the context.
+    pub fn room(&self, executor: &dyn Executor) -> usize {
+        executor.schedule().extent.context - self.tokens.len()
+    }
+
+    /// Makes `tokens` the whole sequence. The longest prefix that the cache holds is kept, and the rest is run: at least the
+    /// last token, whose logits are then in the executor's head row 0. Returns how many tokens were kept.
+    ///
+    /// # Errors
+    /// Input: no tokens, a token outside of the vocabulary, or more than the context holds: nothing is run then. Device: the
+    /// device failed.
+    pub fn sync(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<usize> {
+        Limits::of(executor.schedule()).check(0, tokens)?;
+        let same = self.tokens.iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
+        let kept = self.rewind(executor, same.min(tokens.len() - 1));
+        self.prefill(executor, &tokens[kept..])?;
+        Ok(kept)
+    }
+
+    /// Forgets all but the first `keep` tokens. Returns how many are left: none where the ring of a local layer has lost keys
+    /// that the next token would see.
     pub fn rewind(&mut self, executor: &dyn Executor, keep: usize) -> usize {
         let keep = keep.min(self.tokens.len());
         let schedule = executor.schedule();
@@ -44,16 +69,11 @@ impl Session {
         self.tokens.len()
     }
 
-    fn rows(&self, tokens: &[u32]) -> Vec<Row> {
-        let row = |(i, &token)| Row { token, position: (self.tokens.len() + i) as u32, sequence: self.sequence };
-        tokens.iter().enumerate().map(row).collect()
-    }
-
-    /// Runs `tokens` behind those already there, in chunks of the schedule's size; then the executor's head row 0 holds
-    /// the last one's logits.
+    /// Runs `tokens` behind those already there, in chunks of [`Executor::prefill_rows`]. Then the executor's head row 0 holds
+    /// the last token's logits.
     ///
     /// # Errors
-    /// Input: no tokens, a token outside of the vocabulary, or more than the context holds: nothing is run then.
+    /// As [`Session::sync`].
     pub fn prefill(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<()> {
         self.prefill_watched(executor, tokens, &mut |executor, rows, last| {
             let head = last.then_some(HeadRows { first: rows.len() - 1, count: 1 });
@@ -61,35 +81,31 @@ impl Session {
         })
     }
 
-    /// As [`Session::prefill`], with each chunk run by `run(executor, rows, is the last chunk)`.
+    /// As [`Session::prefill`], with each chunk run by `run(executor, rows, is the last chunk)`. Every prompt's chunks are
+    /// made here.
     ///
     /// # Errors
-    /// As [`Session::prefill`].
+    /// As [`Session::sync`], and those of `run`.
     pub fn prefill_watched(&mut self, executor: &mut dyn Executor, tokens: &[u32], run: RunChunk<'_>) -> Result<()> {
-        self.check(executor, tokens)?;
+        Limits::of(executor.schedule()).check(self.tokens.len(), tokens)?;
         let mut left = tokens;
         while !left.is_empty() {
-            let (part, rest) = left.split_at(left.len().min(executor.prefill_rows()));
-            let rows = self.rows(part);
-            self.written = self.written.max(self.tokens.len() + part.len());
+            let (chunk, rest) = left.split_at(left.len().min(executor.prefill_rows()));
+            let rows: Vec<Row> = chunk.iter().zip(self.tokens.len()..).map(|(&t, p)| self.row(t, p)).collect();
+            self.written = self.written.max(self.tokens.len() + chunk.len());
             run(executor, &rows, rest.is_empty())?;
-            self.tokens.extend_from_slice(part);
+            counts::count_prefilled(chunk.len());
+            self.tokens.extend_from_slice(chunk);
             left = rest;
         }
         Ok(())
     }
 
-    fn check(&self, executor: &dyn Executor, tokens: &[u32]) -> Result<()> {
-        let s = executor.schedule();
-        check_tokens(tokens, self.tokens.len(), &s.shape, s.extent.context)
+    fn row(&self, token: u32, position: usize) -> Row {
+        Row { token, position: position as u32, sequence: self.sequence }
     }
 
-    /// Positions left in the context.
-    pub fn room(&self, executor: &dyn Executor) -> usize {
-        executor.schedule().extent.context - self.tokens.len()
-    }
-
-    /// Runs one token; then the executor's head row 0 holds its logits. Allocates nothing.
+    /// Runs one token. Then the executor's head row 0 holds its logits. Allocates nothing.
     ///
     /// # Errors
     /// Input: the context is full. Device: the device failed.
@@ -97,57 +113,29 @@ impl Session {
         self.step(executor, token, false)
     }
 
-    /// As [`Session::decode`], by [`Executor::forward_on`]: for a caller that means to decode the choice next.
+    /// As [`Session::decode`], by [`Executor::forward_ahead`]: for a caller that decodes the argmax next.
     ///
     /// # Errors
     /// As [`Session::decode`].
-    pub fn decode_on(&mut self, executor: &mut dyn Executor, token: u32) -> Result<()> {
+    pub fn decode_ahead(&mut self, executor: &mut dyn Executor, token: u32) -> Result<()> {
         self.step(executor, token, true)
     }
 
-    fn step(&mut self, executor: &mut dyn Executor, token: u32, on: bool) -> Result<()> {
-        let row = Row { token, position: self.tokens.len() as u32, sequence: self.sequence };
+    fn step(&mut self, executor: &mut dyn Executor, token: u32, ahead: bool) -> Result<()> {
+        let row = self.row(token, self.tokens.len());
         let head = HeadRows { first: 0, count: 1 };
-        // The pass that follows may write a position that is never asked for.
-        self.written = self.written.max(self.tokens.len() + 1 + usize::from(on));
-        match on {
-            true => executor.forward_on(&[row], head)?,
+        // A pass that is started ahead writes one position more, even if it is discarded.
+        self.written = self.written.max(self.tokens.len() + 1 + usize::from(ahead));
+        match ahead {
+            true => executor.forward_ahead(&[row], head)?,
             false => executor.forward(&[row], Some(head))?,
         }
+        counts::count_decoded(1);
         self.tokens.push(token);
         Ok(())
     }
 }
 
-/// Judges tokens that are to follow `used` ones in a context.
-///
-/// # Errors
-/// Input: none, one outside of the vocabulary, or more than the context holds.
-pub fn check_tokens(tokens: &[u32], used: usize, shape: &Shape, context: usize) -> Result<()> {
-    if tokens.is_empty() {
-        return Err(Error::input("the prompt is empty", "give at least one token"));
-    }
-    if let Some(id) = tokens.iter().find(|&&t| t as usize >= shape.vocab) {
-        return Err(Error::input(
-            format!("token id {id} is outside of the vocabulary of {}", shape.vocab),
-            "use ids from this model's tokenizer",
-        ));
-    }
-    let total = used + tokens.len();
-    if total > context {
-        return Err(too_long(&format!("{total} tokens"), shape, context));
-    }
-    Ok(())
-}
-
-/// A prompt of so many tokens, in words, is longer than the context.
-pub fn too_long(prompt: &str, shape: &Shape, context: usize) -> Error {
-    let larger = larger_context(shape, context).map_or(Text::default(), |larger| text!(", or ", larger));
-    Error::input(format!("the prompt of {prompt} is longer than the context of {context}"), text!("shorten it", larger))
-}
-
-/// What gives a larger context than `context`, where the model has one.
-pub fn larger_context(shape: &Shape, context: usize) -> Option<Text> {
-    let up_to = format!(" (up to {})", shape.max_context);
-    (context < shape.max_context).then(|| text!("raise ", Setting::Context.the(), up_to))
-}
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

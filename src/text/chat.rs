@@ -27,13 +27,13 @@ pub struct Message {
     /// `system` (first message only), `user` or `assistant`.
     pub role: String,
     /// What is said.
-    pub content: Content,
+    pub content: MessageContent,
 }
 
 impl Message {
     /// A message of plain text.
     pub fn new(role: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { role: role.into(), content: Content::Text(text.into()) }
+        Self { role: role.into(), content: MessageContent::Text(text.into()) }
     }
 }
 
@@ -43,16 +43,16 @@ impl Message {
     untagged,
     expecting = "the content of a message is text, or a list of parts such as {\"type\": \"text\", \"text\": ..}"
 )]
-pub enum Content {
+pub enum MessageContent {
     /// Plain text.
     Text(String),
     /// Parts, which Gemma's template joins without a separator.
-    Parts(Vec<Part>),
+    Parts(Vec<ContentPart>),
 }
 
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct ContentPart {
     /// `text`; templates also know `image`, for which Gemma's writes a placeholder.
     #[serde(rename = "type")]
     pub kind: String,
@@ -250,7 +250,7 @@ fn validate(messages: &[Message]) -> Result<()> {
         return Err(Error::input("the conversation is empty", "give at least one message"));
     }
     for (i, message) in messages.iter().enumerate() {
-        let Content::Parts(parts) = &message.content else { continue };
+        let MessageContent::Parts(parts) = &message.content else { continue };
         if let Some(j) = parts.iter().position(|part| part.kind == "text" && part.text.is_none()) {
             return Err(Error::input(
                 format!("part {j} of message {i} is of type text and has no text"),

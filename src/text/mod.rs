@@ -12,7 +12,7 @@ pub mod stop;
 pub mod stream;
 pub mod tokenizer;
 
-pub use chat::{ChatTemplate, Content, Message, Part};
+pub use chat::{ChatTemplate, ContentPart, Message, MessageContent};
 pub use sampler::{Sampler, SamplerConfig};
 pub use stop::{StopMatcher, Stopped};
 pub use stream::StreamDecoder;

@@ -18,7 +18,7 @@ pub(super) enum Piece<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum PieceKind {
     /// No token has this id.
     Absent,
     Text,
@@ -26,10 +26,10 @@ enum Kind {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct TokenPiece {
     /// Where the id's text ends in `Pieces::text`; it begins where the one before ends.
     end: u32,
-    kind: Kind,
+    kind: PieceKind,
     special: bool,
 }
 
@@ -37,7 +37,7 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Pieces {
     text: String,
-    entries: Vec<Entry>,
+    entries: Vec<TokenPiece>,
     /// Bytes of the longest token as the vocabulary spells it; 0 where a character may have no token of its own, or an added
     /// token strips blanks, any number of them, from the text around it.
     longest: usize,
@@ -65,7 +65,7 @@ impl Pieces {
             let token = tokenizer.id_to_token(id);
             let special = token.as_ref().is_some_and(|token| added.is_special_token(token));
             let kind = match token {
-                None => Kind::Absent,
+                None => PieceKind::Absent,
                 // As Gemma's decoder does it: "▁" is replaced first, then what still looks like <0xNN> is a byte.
                 Some(token) => {
                     longest = longest.max(token.len());
@@ -73,11 +73,11 @@ impl Pieces {
                     match parse_byte(&piece) {
                         Some(byte) => {
                             bytes.insert(byte);
-                            Kind::Byte(byte)
+                            PieceKind::Byte(byte)
                         }
                         None => {
                             text.push_str(&piece);
-                            Kind::Text
+                            PieceKind::Text
                         }
                     }
                 }
@@ -85,7 +85,7 @@ impl Pieces {
             let end = u32::try_from(text.len()).map_err(|_| {
                 Error::input("the tokens of tokenizer.json are longer than 4 GiB", "use the model's own tokenizer.json")
             })?;
-            entries.push(Entry { end, kind, special });
+            entries.push(TokenPiece { end, kind, special });
         }
         text.shrink_to_fit();
         let strips = added.get_added_tokens_decoder().values().any(|t| t.lstrip || t.rstrip);
@@ -107,9 +107,9 @@ impl Pieces {
         let index = id as usize;
         let entry = self.entries.get(index)?;
         let piece = match entry.kind {
-            Kind::Absent => return None,
-            Kind::Byte(byte) => Piece::Byte(byte),
-            Kind::Text => {
+            PieceKind::Absent => return None,
+            PieceKind::Byte(byte) => Piece::Byte(byte),
+            PieceKind::Text => {
                 let start = index.checked_sub(1).map_or(0, |before| self.entries[before].end);
                 Piece::Text(&self.text[start as usize..entry.end as usize])
             }

@@ -60,7 +60,7 @@ impl Tokenizer {
         let remedy = "use the tokenizer.json that came with the Gemma 3 model";
         let not_a_tokenizer =
             |e: &dyn std::fmt::Display| Error::input(format!("{name} is not a tokenizer: {e}"), remedy);
-        let kind: Kind = serde_json::from_slice(bytes).map_err(|e| not_a_tokenizer(&e))?;
+        let kind: TokenizerKind = serde_json::from_slice(bytes).map_err(|e| not_a_tokenizer(&e))?;
         if let Some(difference) = kind.find_difference() {
             return Err(Error::input(format!("{name} is not a tokenizer of Gemma's kind: {difference}"), remedy));
         }
@@ -189,7 +189,7 @@ impl Tokenizer {
 /// What makes a `tokenizer.json` one of Gemma's kind. It is checked before the `tokenizers` crate sees the file, since
 /// that one panics on some subword prefixes and normalizers.
 #[derive(Deserialize)]
-struct Kind {
+struct TokenizerKind {
     model: ModelKind,
     #[serde(default)]
     decoder: serde_json::Value,
@@ -212,7 +212,7 @@ struct ModelKind {
     end_of_word_suffix: Option<String>,
 }
 
-impl Kind {
+impl TokenizerKind {
     /// The first thing that is not as Gemma's.
     fn find_difference(&self) -> Option<&'static str> {
         // The decoder that `Pieces` and `StreamDecoder` reproduce.

@@ -6,7 +6,7 @@ pub mod vgem;
 use ash::vk;
 use kiln::engine::{self, Device, Options};
 use kiln::executor::weights::Progress;
-use kiln::executor::{Executor, HeadRows};
+use kiln::executor::{Executor, HeadRows, Measure};
 use kiln::gpu::device::units::Units;
 use kiln::gpu::kernels::pipelines::Pipelines;
 use kiln::gpu::lower::arithmetic::{Arithmetic, Operand};
@@ -14,6 +14,7 @@ use kiln::gpu::lower::matrix::MatrixTile;
 use kiln::gpu::measure::fragment;
 use kiln::gpu::memory::arena::{Allocator, ArenaSource, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
 use kiln::gpu::queue::Queue;
+use kiln::gpu::replay::options::VulkanOptions;
 use kiln::gpu::{Choice, Gpu};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::{KvType, Segment};
@@ -97,10 +98,15 @@ pub fn worth_compiling(gpu: &Gpu, units: Units, tile: &MatrixTile) -> bool {
 }
 
 /// Loads a model, with the validation layer listening.
-pub fn load(dir: &Path, options: Options) -> Box<dyn Executor> {
+pub fn load(dir: &Path, options: Options) -> Box<dyn Measure> {
     listen();
     let checkpoint = Checkpoint::open(dir).unwrap();
     engine::load(&checkpoint, &options, &Progress::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Settings that force an arithmetic.
+pub fn forced(arithmetic: Option<Arithmetic>) -> VulkanOptions {
+    VulkanOptions { arithmetic, ..VulkanOptions::default() }
 }
 
 /// Turns the validation layer on, and the log that shows what it says. KILN_VALIDATION=0 leaves it off.
@@ -205,5 +211,6 @@ pub fn arena_allocators() -> Vec<Allocator> {
 
 /// Options for that.
 pub fn arena_options(arena: ArenaSource) -> Options {
-    Options { device: vulkan(), arithmetic: F32, kv: KvType::F32, arena, ..Options::default() }
+    let vulkan = VulkanOptions { arena, ..forced(F32) };
+    Options { device: self::vulkan(), kv: KvType::F32, vulkan, ..Options::default() }
 }

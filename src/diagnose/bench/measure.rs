@@ -6,11 +6,13 @@ use super::stats::Sample;
 use super::usage::CpuTime;
 use super::{Case, Work};
 use crate::error::{Setting, text};
-use crate::executor::{Executor, HeadRows, Row};
+use crate::executor::{Executor, HeadRows, Measure, Row};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Cost, Pass, Schedule, Segment};
-use crate::sequence::generate::not_finite;
+use crate::sequence::chooser::not_finite;
+use crate::sequence::{Session, counts};
 use crate::{Error, Result};
+use std::ops::Range;
 use std::time::Instant;
 
 /// Tokens that a sequence decodes before anything is timed.
@@ -65,7 +67,7 @@ pub fn pass_cost(schedule: &Schedule, pass: Pass, head: bool) -> Cost {
 
 /// A bench on a loaded model.
 pub struct Bench<'a> {
-    pub(super) executor: &'a mut dyn Executor,
+    pub(super) executor: &'a mut dyn Measure,
     pub(super) ceilings: Ceilings,
     /// Positions of each sequence that hold a real prefill's keys and values.
     filled: Vec<usize>,
@@ -86,7 +88,7 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// Device: it failed.
-    pub fn new(executor: &'a mut dyn Executor, matrix: Option<f64>, progress: &'a dyn Fn(&str)) -> Result<Bench<'a>> {
+    pub fn new(executor: &'a mut dyn Measure, matrix: Option<f64>, progress: &'a dyn Fn(&str)) -> Result<Bench<'a>> {
         progress("measuring the read ceiling");
         let ceilings = Ceilings { read: executor.measure_read_ceiling()?, matrix };
         let filled = vec![0; executor.schedule().extent.sequences];
@@ -188,21 +190,36 @@ impl<'a> Bench<'a> {
     /// Really prefills every sequence of a case up to its depth, from where it is.
     pub(super) fn fill(&mut self, case: Case) -> Result<()> {
         for sequence in 0..case.sequences() {
-            while self.filled[sequence] < case.depth {
-                let at = self.filled[sequence];
-                (self.progress)(&format!("prefilling sequence {sequence}: {at} of {}", case.depth));
-                let end = case.depth.min(at + self.executor.prefill_rows());
-                let rows = self.rows(sequence, at, end);
-                self.executor.forward(&rows, None)?;
-                self.filled[sequence] = end;
+            let at = self.filled[sequence];
+            if at >= case.depth {
+                continue;
             }
+            let progress = self.progress;
+            let mut done = at;
+            let mut session = self.session(sequence, at);
+            let tokens = self.tokens(sequence, at..case.depth);
+            session.prefill_watched(self.executor, &tokens, &mut |executor, rows, _| {
+                progress(&format!("prefilling sequence {sequence}: {done} of {}", case.depth));
+                done += rows.len();
+                executor.forward(rows, None)
+            })?;
+            self.filled[sequence] = case.depth;
         }
         Ok(())
     }
 
-    fn rows(&self, sequence: usize, first: usize, end: usize) -> Vec<Row> {
+    fn tokens(&self, sequence: usize, positions: Range<usize>) -> Vec<u32> {
+        positions.map(|p| self.token(sequence, p)).collect()
+    }
+
+    /// A session that goes on at `depth`, which its sequence has been filled to.
+    fn session(&self, sequence: usize, depth: usize) -> Session {
+        Session::resume(sequence as u32, self.tokens(sequence, 0..depth))
+    }
+
+    fn rows(&self, sequence: usize, positions: Range<usize>) -> Vec<Row> {
         let row = |p| Row { token: self.token(sequence, p), position: p as u32, sequence: sequence as u32 };
-        (first..end).map(row).collect()
+        positions.map(row).collect()
     }
 
     /// A pass of the case's kind with its head rows, for what times single kernels.
@@ -212,10 +229,10 @@ impl<'a> Bench<'a> {
             Work::Prefill(tokens) => {
                 let rows = tokens.min(self.executor.prefill_rows());
                 let head = HeadRows { first: rows - 1, count: 1 };
-                (self.rows(0, depth, depth + rows), head, Pass::Prefill { rows, depth })
+                (self.rows(0, depth..depth + rows), head, Pass::Prefill { rows, depth })
             }
             Work::Decode { sequences, .. } => {
-                let rows = (0..sequences).flat_map(|s| self.rows(s, depth, depth + 1)).collect();
+                let rows = (0..sequences).flat_map(|s| self.rows(s, depth..depth + 1)).collect();
                 (rows, HeadRows { first: 0, count: sequences }, Pass::Decode { sequences, depth })
             }
         }
@@ -225,17 +242,9 @@ impl<'a> Bench<'a> {
     fn run_once(&mut self, case: Case, next: &mut [u32]) -> Result<Repetition> {
         match case.work {
             Work::Prefill(tokens) => {
-                let rows = self.rows(0, case.depth, case.depth + tokens);
-                let chunk = self.executor.prefill_rows();
-                self.timed(|executor| {
-                    let chunks = rows.chunks(chunk);
-                    let count = chunks.len();
-                    for (i, part) in chunks.enumerate() {
-                        let head = (i + 1 == count).then_some(HeadRows { first: part.len() - 1, count: 1 });
-                        executor.forward(part, head)?;
-                    }
-                    Ok(())
-                })
+                let mut session = self.session(0, case.depth);
+                let tokens = self.tokens(0, case.depth..case.depth + tokens);
+                self.timed(|executor| session.prefill(executor, &tokens))
             }
             Work::Decode { sequences, tokens } => {
                 let head = HeadRows { first: 0, count: sequences };
@@ -247,9 +256,10 @@ impl<'a> Bench<'a> {
                             (row.token, row.position) = (token, (case.depth + i) as u32);
                         }
                         match i + 1 < tokens {
-                            true => executor.forward_on(&rows, head)?,
+                            true => executor.forward_ahead(&rows, head)?,
                             false => executor.forward(&rows, Some(head))?,
                         }
+                        counts::count_decoded(sequences);
                         for (s, token) in next.iter_mut().enumerate().take(sequences) {
                             *token = executor.next(s);
                         }
@@ -279,7 +289,7 @@ impl<'a> Bench<'a> {
     fn check_finite(&mut self, case: Case) -> Result<()> {
         match (0..case.sequences()).all(|row| self.executor.is_finite(row)) {
             true => Ok(()),
-            false => Err(not_finite(self.executor.device())),
+            false => Err(not_finite(self.executor)),
         }
     }
 

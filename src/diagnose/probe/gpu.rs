@@ -3,12 +3,12 @@
 use super::{Check, Checks};
 use crate::display::bytes;
 use crate::machine::files::{Fault, Files};
-use crate::machine::nodes::{AMD_GPU, Node, Nvidia, Slot, gfx_name};
+use crate::machine::nodes::{AMD_GPU, DeviceNode, Nvidia, PciDevice, gfx_name};
 use crate::sys::{self, amdgpu, drm};
 
 /// Checks every GPU. `reached` says whether Vulkan lists one all the same where sysfs shows none.
 pub(super) fn check(files: &Files, reached: bool) -> Vec<Check> {
-    let gpus = Node::gpus(files);
+    let gpus = DeviceNode::gpus(files);
     let mut all = Vec::new();
     for (i, node) in gpus.iter().enumerate() {
         let mut checks = Checks::of(format!("gpu{i}"));
@@ -23,7 +23,7 @@ pub(super) fn check(files: &Files, reached: bool) -> Vec<Check> {
 
 /// GPUs that no driver has taken, and where there is none at all.
 fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
-    let slots = Slot::all(files);
+    let slots = PciDevice::all(files);
     for slot in slots.iter().filter(|s| s.is_gpu() && !s.driven) {
         let (vendor, device) = slot.id;
         let name = format!("driver.{}", slot.name);
@@ -68,7 +68,7 @@ fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
     }
 }
 
-fn check_gpu(checks: &mut Checks, files: &Files, node: &Node) {
+fn check_gpu(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     let opened = open(checks, files, node);
     check_driver(checks, node, opened.as_ref());
     if !node.is_amdgpu() {
@@ -86,7 +86,7 @@ fn check_gpu(checks: &mut Checks, files: &Files, node: &Node) {
 
 /// Bytes per second that the one GPU's memory could deliver, where there is one and its driver says.
 pub(super) fn peak_bandwidth(files: &Files) -> Option<f64> {
-    let gpus = Node::gpus(files);
+    let gpus = DeviceNode::gpus(files);
     let [node] = &gpus[..] else { return None };
     amdgpu::device(&drm::Node::open(&files.at(&node.path)).ok()?).ok()?.peak_bandwidth()
 }
@@ -96,7 +96,7 @@ fn or_unknown(text: &str) -> &str {
 }
 
 /// The node itself: whether it is there, and whether this user may use it.
-pub(super) fn open(checks: &mut Checks, files: &Files, node: &Node) -> Option<drm::Node> {
+pub(super) fn open(checks: &mut Checks, files: &Files, node: &DeviceNode) -> Option<drm::Node> {
     let group = if node.name.starts_with("accel") { "render (or the one that owns it)" } else { "render" };
     if !files.exists(&node.path) {
         let remedy = "in a container pass it in (`--device`); else see whether udev runs";
@@ -123,7 +123,7 @@ pub(super) fn open(checks: &mut Checks, files: &Files, node: &Node) -> Option<dr
 }
 
 /// The driver's name and the version of its interface.
-pub(super) fn check_driver(checks: &mut Checks, node: &Node, opened: Option<&drm::Node>) {
+pub(super) fn check_driver(checks: &mut Checks, node: &DeviceNode, opened: Option<&drm::Node>) {
     let Some(opened) = opened else {
         return checks
             .skip("driver", format!("{}; its version is known once the node opens", or_unknown(&node.driver)));
@@ -142,7 +142,7 @@ fn fault_or<T>(value: Result<T, Fault>, show: impl FnOnce(T) -> String) -> Strin
     value.map_or_else(|f| f.to_string(), show)
 }
 
-fn check_family(checks: &mut Checks, files: &Files, node: &Node, opened: Option<&drm::Node>) {
+fn check_family(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
     let (_, id) = node.id;
     let gfx = gfx_name(files, node);
     match &gfx {
@@ -173,12 +173,12 @@ fn check_family(checks: &mut Checks, files: &Files, node: &Node, opened: Option<
 }
 
 /// Bytes of a heap: all of it, and used.
-fn heap_of(files: &Files, node: &Node, heap: &str) -> Result<(u64, u64), Fault> {
+fn heap_of(files: &Files, node: &DeviceNode, heap: &str) -> Result<(u64, u64), Fault> {
     let read = |what| files.value::<u64>(&node.file(&format!("mem_info_{heap}_{what}")));
     Ok((read("total")?, read("used")?))
 }
 
-fn check_memory(checks: &mut Checks, files: &Files, node: &Node, opened: Option<&drm::Node>) {
+fn check_memory(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
     // The query where the node opens, since an APU's heaps as Vulkan shows them are made up; else sysfs.
     let memory = opened.map(amdgpu::memory);
     if let Some(Err(e)) = &memory {
@@ -227,7 +227,7 @@ fn check_memory(checks: &mut Checks, files: &Files, node: &Node, opened: Option<
 }
 
 /// How busy it is, and whether its clocks are held down.
-fn check_activity(checks: &mut Checks, files: &Files, node: &Node, opened: Option<&drm::Node>) {
+fn check_activity(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
     let level = files.text(&node.file("power_dpm_force_performance_level"));
     match level.as_deref() {
         Ok("low" | "profile_min_sclk" | "profile_min_mclk") => checks.warn(
@@ -260,7 +260,7 @@ fn check_activity(checks: &mut Checks, files: &Files, node: &Node, opened: Optio
     }
 }
 
-fn check_firmware(checks: &mut Checks, files: &Files, node: &Node, opened: Option<&drm::Node>) {
+fn check_firmware(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
     let found: Vec<String> = amdgpu::FIRMWARES
         .iter()
         .filter_map(|&(name, number)| {

@@ -2,8 +2,9 @@
 
 use super::{Check, Checks, Verdict};
 use crate::display::bytes;
-use crate::engine::{self, Options};
+use crate::engine::Options;
 use crate::gpu::{self, Gpu};
+use crate::machine::heaps::host_memory;
 use crate::model::Shape;
 use crate::plan::{Needs, Plan};
 use crate::schedule::Schedule;
@@ -36,7 +37,7 @@ pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
             let staged = gpu::memory::heaps::needs_staging(gpu);
             (gpu::memory::heaps::describe(gpu), gpu::replay::results::needs(&schedule, staged))
         }
-        None => (engine::host_memory(), Needs::of(&schedule)),
+        None => (host_memory(), Needs::of(&schedule)),
     };
     match Plan::place(&schedule, &memory, needs) {
         Ok(plan) => {

@@ -6,7 +6,7 @@ use crate::Result;
 use crate::display::bytes;
 use crate::error::text;
 use crate::machine::files::{Fault, Files};
-use crate::machine::nodes::{Node, Slot, kernel_parameter, npu_generation};
+use crate::machine::nodes::{DeviceNode, PciDevice, kernel_parameter, npu_generation};
 use crate::sys::xrt::{Library, Missing};
 use crate::sys::{amdxdna, drm};
 use nix::sys::resource::{Resource, getrlimit};
@@ -27,7 +27,7 @@ pub(super) struct Xrt {
 
 /// Checks every NPU, and what it needs around it.
 pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>) -> Vec<Check> {
-    let npus: Vec<Node> = Node::accelerators(files).into_iter().filter(Node::is_amdxdna).collect();
+    let npus: Vec<DeviceNode> = DeviceNode::accelerators(files).into_iter().filter(DeviceNode::is_amdxdna).collect();
     let mut all = Vec::new();
     for (i, node) in npus.iter().enumerate() {
         let mut checks = Checks::of(format!("npu{i}"));
@@ -35,12 +35,12 @@ pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>) -> V
         all.extend(checks.all);
     }
     let mut checks = Checks::of("npu");
-    let undriven: Vec<Slot> = Slot::all(files).into_iter().filter(|s| s.is_npu() && !s.driven).collect();
+    let undriven: Vec<PciDevice> = PciDevice::all(files).into_iter().filter(|s| s.is_npu() && !s.driven).collect();
     for slot in &undriven {
         check_undriven(&mut checks, files, slot);
     }
     if npus.is_empty() && undriven.is_empty() {
-        let driven = Slot::all(files).iter().any(|s| s.is_npu() && s.driven);
+        let driven = PciDevice::all(files).iter().any(|s| s.is_npu() && s.driven);
         match driven {
             true => checks.fail(
                 "node",
@@ -57,7 +57,7 @@ pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>) -> V
     all
 }
 
-fn check_undriven(checks: &mut Checks, files: &Files, slot: &Slot) {
+fn check_undriven(checks: &mut Checks, files: &Files, slot: &PciDevice) {
     let generation = npu_generation(slot.id, 0).unwrap_or("an NPU");
     let line = files.text("/proc/cmdline").unwrap_or_default();
     let remedy = match kernel_parameter(&line, "amd_iommu").as_deref() {
@@ -67,7 +67,7 @@ fn check_undriven(checks: &mut Checks, files: &Files, slot: &Slot) {
     checks.fail(&format!("driver.{}", slot.name), format!("{generation} has no driver"), remedy);
 }
 
-fn check_npu(checks: &mut Checks, files: &Files, node: &Node) {
+fn check_npu(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     let opened = open(checks, files, node);
     check_driver(checks, node, opened.as_ref());
     check_identity(checks, files, node);
@@ -77,7 +77,7 @@ fn check_npu(checks: &mut Checks, files: &Files, node: &Node) {
     check_contexts(checks, &opened);
 }
 
-fn check_identity(checks: &mut Checks, files: &Files, node: &Node) {
+fn check_identity(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     let name = files.text(&node.file("vbnv"));
     let generation = npu_generation(node.id, node.revision);
     let shown = name.as_deref().unwrap_or("unnamed");
@@ -96,7 +96,7 @@ fn check_identity(checks: &mut Checks, files: &Files, node: &Node) {
     }
 }
 
-fn check_iommu(checks: &mut Checks, files: &Files, node: &Node) {
+fn check_iommu(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     match files.text(&node.file("iommu_group/type")) {
         Ok(mode) => checks.ok("iommu", format!("the NPU's group is in mode {mode}")),
         Err(Fault::Absent(_)) => checks.fail(
@@ -200,7 +200,7 @@ pub(super) fn ask_xrt() -> std::result::Result<Xrt, Missing> {
 }
 
 /// Whether libxrt can be used, and whether it reaches the NPUs that the kernel shows.
-fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<Xrt, Missing>, npus: &[Node]) {
+fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<Xrt, Missing>, npus: &[DeviceNode]) {
     const WITHOUT: &str = "Kiln reaches the NPU through the kernel's own interface";
     let xrt = match xrt {
         Ok(xrt) => xrt,

@@ -4,10 +4,10 @@
 use super::{Check, Checks, Verdict};
 use crate::gpu::Gpu;
 use crate::gpu::memory::heaps;
-use crate::gpu::memory::{Access, Backing, Buffer};
+use crate::gpu::memory::{Backing, Buffer, HostAccess};
 use crate::gpu::queue::Queue;
 use crate::machine::files::Files;
-use crate::machine::nodes::Node;
+use crate::machine::nodes::DeviceNode;
 use crate::sys::dma_buf::{self, DmaBuf, Mapping, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::sys::{amdgpu, drm, npu_program};
 use crate::{Error, Result, sys};
@@ -53,10 +53,10 @@ pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
         check_export(&mut checks, gpu);
         check_import(&mut checks, gpu, [("udmabuf", memfd), ("heap", heap)]);
     }
-    for (i, node) in Node::gpus(files).iter().enumerate().filter(|(_, n)| n.is_amdgpu()) {
+    for (i, node) in DeviceNode::gpus(files).iter().enumerate().filter(|(_, n)| n.is_amdgpu()) {
         check_amdgpu(&mut checks, &format!("gpu{i}"), files, node, gpu);
     }
-    for (i, node) in Node::accelerators(files).iter().filter(|n| n.is_amdxdna()).enumerate() {
+    for (i, node) in DeviceNode::accelerators(files).iter().filter(|n| n.is_amdxdna()).enumerate() {
         check_npu(&mut checks, &format!("npu{i}"), files, node);
     }
     checks.all
@@ -112,7 +112,7 @@ fn report_source(checks: &mut Checks, name: &str, made: &sys::Result<DmaBuf>, re
 /// Whether the GPU and a view of the same memory see each other's bytes.
 fn same_bytes(gpu: &Rc<Gpu>, shared: &Buffer, view: &mut Mapping) -> Result<bool> {
     let queue = Queue::new(gpu)?;
-    let mut bounce = Buffer::new(gpu, BYTES, heaps::host_heap(gpu)?, Access::Host)?;
+    let mut bounce = Buffer::new(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host)?;
     let unmapped = || Error::device("host memory is not mapped", "update the driver");
     let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
     let region = [vk::BufferCopy::default().size(BYTES)];
@@ -147,7 +147,7 @@ fn check_export(checks: &mut Checks, gpu: &Rc<Gpu>) {
         );
     }
     let exchange = || -> Result<bool> {
-        let shared = Buffer::backed(gpu, BYTES, heaps::host_heap(gpu)?, Access::Host, Backing::Exported)?;
+        let shared = Buffer::backed(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host, Backing::Exported)?;
         let own = shared.dma_buf().ok_or_else(|| Error::device("the buffer is no dma-buf", "report this"))?;
         let mut view = own.map()?;
         same_bytes(gpu, &shared, &mut view)
@@ -158,7 +158,7 @@ fn check_export(checks: &mut Checks, gpu: &Rc<Gpu>) {
 /// Imports what another driver made.
 fn import(gpu: &Rc<Gpu>, made: DmaBuf) -> Result<bool> {
     let mut view = made.map()?;
-    let shared = Buffer::backed(gpu, BYTES, heaps::host_heap(gpu)?, Access::Host, Backing::Imported(made))?;
+    let shared = Buffer::backed(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host, Backing::Imported(made))?;
     same_bytes(gpu, &shared, &mut view)
 }
 
@@ -189,7 +189,7 @@ fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result
 }
 
 /// amdgpu's own memory, exported and imported into Vulkan: how the arena can be GTT-only.
-fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &Node, gpu: Option<&Rc<Gpu>>) {
+fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode, gpu: Option<&Rc<Gpu>>) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let made = amdgpu::allocate_gtt(&opened, BYTES).and_then(|b| b.export());
     match (made, gpu.filter(|g| g.caps.sharing.imports)) {
@@ -200,7 +200,7 @@ fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &Node, gpu
 }
 
 /// The NPU hands out a buffer of its own, and takes another's.
-fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &Node) {
+fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let [export, import] = ["export", "import"].map(|what| format!("{name}.{what}"));
     let own = npu_program::allocate(&opened, npu_program::Kind::Shared, BYTES);

@@ -184,13 +184,13 @@ fn check_modules(checks: &mut Checks, files: &Files) {
 
 /// A memory module, in MT/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Module {
+struct MemoryModule {
     rated: u32,
     configured: u32,
 }
 
 /// The modules in an SMBIOS table (structures of type 17), of which nothing is trusted.
-fn memory_modules(table: &[u8]) -> Vec<Module> {
+fn memory_modules(table: &[u8]) -> Vec<MemoryModule> {
     let mut modules = Vec::new();
     let mut rest = table;
     // Each structure: type, length, handle, fields; then strings, each ended by a zero, and one more zero.
@@ -199,7 +199,7 @@ fn memory_modules(table: &[u8]) -> Vec<Module> {
         let word = |at: usize| fields.get(at..at + 2).map_or(0, |b| u32::from(u16::from_le_bytes([b[0], b[1]])));
         // Size at 0x0c, rated speed at 0x15, configured speed at 0x20; a slot without a module has size 0.
         if kind == 17 && word(0x0c) != 0 {
-            modules.push(Module { rated: word(0x15), configured: word(0x20) });
+            modules.push(MemoryModule { rated: word(0x15), configured: word(0x20) });
         }
         if kind == 127 {
             break;
@@ -233,7 +233,10 @@ mod tests {
         let table =
             [other, module(0x7fff, 5600, 5600), module(0, 0, 0), module(0x7fff, 5600, 4800), vec![127, 4, 0, 0, 0, 0]];
         let found = memory_modules(&table.concat());
-        assert_eq!(found, [Module { rated: 5600, configured: 5600 }, Module { rated: 5600, configured: 4800 }]);
+        assert_eq!(
+            found,
+            [MemoryModule { rated: 5600, configured: 5600 }, MemoryModule { rated: 5600, configured: 4800 }]
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// A machine's files in a directory of their own, and its drivers.
-pub struct Machine {
+pub struct TestMachine {
     pub dir: TempDir,
     pub files: Files,
     pub gpu: Driver,
@@ -17,8 +17,8 @@ pub struct Machine {
 }
 
 /// The machines: name, files, compute units, MHz of the engine, kind and width of the memory and its MHz, columns.
-type Row = (&'static str, &'static str, u32, u64, u32, u32, u64, u16);
-const MACHINES: [Row; 3] = [
+type MachineRow = (&'static str, &'static str, u32, u64, u32, u32, u64, u16);
+const MACHINES: [MachineRow; 3] = [
     ("8945hs", include_str!("../../../tests/machines/8945hs"), 12, 2800, b::AMDGPU_VRAM_TYPE_DDR5, 128, 2800, 5),
     ("890m", include_str!("../../../tests/machines/890m"), 16, 2900, 12, 128, 937, 8),
     ("8060s", include_str!("../../../tests/machines/8060s"), 40, 2900, 12, 256, 1000, 8),
@@ -29,9 +29,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     MACHINES.iter().map(|m| m.0)
 }
 
-impl Machine {
-    /// The machine `name`; its drivers answer once [`Machine::drive`] is called.
-    pub fn new(name: &str) -> Machine {
+impl TestMachine {
+    /// The machine `name`; its drivers answer once [`TestMachine::drive`] is called.
+    pub fn new(name: &str) -> TestMachine {
         let &(_, text, units, mhz, kind, bits, memory_mhz, columns) = MACHINES.iter().find(|m| m.0 == name).unwrap();
         let dir = tempfile::tempdir().unwrap();
         write_tree(dir.path(), text);
@@ -71,7 +71,7 @@ impl Machine {
             .with(AMDGPU_INFO, b::AMDGPU_INFO_SENSOR, b::AMDGPU_INFO_SENSOR_GFX_SCLK, sensor(800))
             .with(AMDGPU_INFO, b::AMDGPU_INFO_SENSOR, b::AMDGPU_INFO_SENSOR_GPU_TEMP, sensor(43_000))
             .with(AMDGPU_INFO, b::AMDGPU_INFO_SENSOR, b::AMDGPU_INFO_SENSOR_GPU_AVG_POWER, sensor(9));
-        Machine { npu: npu(columns), dir, files, gpu }
+        TestMachine { npu: npu(columns), dir, files, gpu }
     }
 
     /// Lets the drivers answer.

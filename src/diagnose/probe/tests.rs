@@ -1,6 +1,6 @@
 //! Checks on machines that are whole, and on every way in which one is not.
 
-use super::testing::{Machine, all_files, names};
+use super::testing::{TestMachine, all_files, names};
 use super::{Check, Report, Verdict, gpu, npu, share, system};
 use crate::display::is_obeyed;
 use crate::error::Text;
@@ -98,7 +98,7 @@ fn a_whole_machine_is_described_and_found_sound() {
         ),
     ];
     for (name, facts) in expected {
-        let machine = Machine::new(name);
+        let machine = TestMachine::new(name);
         let _drivers = machine.drive();
         let checks = checks(&machine.files);
         assert_sound(&checks, name);
@@ -121,7 +121,7 @@ fn a_whole_machine_is_described_and_found_sound() {
 
 #[test]
 fn every_file_may_be_absent_empty_huge_binary_a_directory_or_a_pipe() {
-    let pristine = Machine::new("8945hs");
+    let pristine = TestMachine::new("8945hs");
     let root = pristine.dir.path().to_path_buf();
     let _drivers = pristine.drive();
     let whole = checks(&pristine.files);
@@ -177,7 +177,7 @@ fn every_file_may_be_absent_empty_huge_binary_a_directory_or_a_pipe() {
 #[test]
 fn files_that_vanish_between_two_reads_are_verdicts() {
     // A device that goes away: its directory is removed while checks run over and over.
-    let machine = Machine::new("8945hs");
+    let machine = TestMachine::new("8945hs");
     let _drivers = machine.drive();
     let device = machine.files.at("/sys/devices/pci0000:00/0000:00:08.1");
     std::thread::scope(|scope| {
@@ -198,7 +198,7 @@ fn every_errno_of_every_driver_is_a_verdict() {
     for errno in
         [Errno::ENODEV, Errno::EACCES, Errno::EOPNOTSUPP, Errno::EINVAL, Errno::ENOTTY, Errno::EIO, Errno::ENOMEM]
     {
-        let machine = Machine::new("8945hs");
+        let machine = TestMachine::new("8945hs");
         let node = machine.files.at("/dev/dri/renderD128");
         let accel = machine.files.at("/dev/accel/accel0");
         let _fakes = [Fake::new(&node, move |_, _| Err(errno)), Fake::new(&accel, move |_, _| Err(errno))];
@@ -219,7 +219,7 @@ fn every_errno_of_every_driver_is_a_verdict() {
 
 #[test]
 fn short_answers_are_zero_where_they_end() {
-    let mut machine = Machine::new("8945hs");
+    let mut machine = TestMachine::new("8945hs");
     for answer in machine.gpu.answers.values_mut().chain(machine.npu.answers.values_mut()) {
         // The first four bytes of an array are its entries' size.
         answer.as_mut().unwrap().truncate(4);
@@ -236,7 +236,7 @@ fn short_answers_are_zero_where_they_end() {
 #[test]
 fn garbage_in_answers_is_no_panic() {
     for byte in [0xff, 0x7f, 0x80, 0x01] {
-        let mut machine = Machine::new("8060s");
+        let mut machine = TestMachine::new("8060s");
         for answer in machine.gpu.answers.values_mut().chain(machine.npu.answers.values_mut()) {
             let answer = answer.as_mut().unwrap();
             let kept = answer.len().min(4);
@@ -259,7 +259,7 @@ fn a_machine_with_nothing_says_so() {
 
 #[test]
 fn a_container_without_its_nodes_is_told_to_pass_them_in() {
-    let machine = Machine::new("8945hs");
+    let machine = TestMachine::new("8945hs");
     fs::remove_dir_all(machine.files.at("/dev")).unwrap();
     let checks = checks(&machine.files);
     for name in ["gpu0.node", "npu0.node"] {
@@ -278,7 +278,7 @@ fn a_container_without_its_nodes_is_told_to_pass_them_in() {
 #[test]
 fn a_node_that_is_no_device_is_a_verdict() {
     for kind in ["directory", "pipe", "loop", "plain file"] {
-        let machine = Machine::new("8945hs");
+        let machine = TestMachine::new("8945hs");
         for path in ["/dev/dri/renderD128", "/dev/accel/accel0", "/dev/udmabuf", "/dev/dma_heap/system"] {
             let at = machine.files.at(path);
             fs::create_dir_all(at.parent().unwrap()).unwrap();
@@ -323,7 +323,7 @@ fn an_nvidia_gpu_that_vulkan_does_not_reach_is_a_warning_of_its_own() {
 
 #[test]
 fn two_gpus_are_both_looked_at() {
-    let machine = Machine::new("8945hs");
+    let machine = TestMachine::new("8945hs");
     // A discrete one of another driver beside the APU, and one that no driver has taken.
     let put = |path: &str, text: &str| {
         let at = machine.files.at(path);
@@ -352,7 +352,7 @@ fn two_gpus_are_both_looked_at() {
 #[test]
 fn a_user_without_the_group_is_told_which_to_join() {
     use std::os::unix::fs::PermissionsExt;
-    let machine = Machine::new("8945hs");
+    let machine = TestMachine::new("8945hs");
     let _drivers = machine.drive();
     fs::set_permissions(machine.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     for node in ["/dev/dri/renderD128", "/dev/accel/accel0"] {
@@ -385,7 +385,7 @@ fn a_user_without_the_group_is_told_which_to_join() {
 
 #[test]
 fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
-    let machine = Machine::new("8945hs");
+    let machine = TestMachine::new("8945hs");
     let _drivers = machine.drive();
     let device = "/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0";
     let npu_device = "/sys/devices/pci0000:00/0000:00:08.2/0000:c7:00.1";
@@ -466,7 +466,7 @@ fn there_is_a_machine_for_each_profile() {
 
 #[test]
 fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
-    let machine = Machine::new("8945hs");
+    let machine = TestMachine::new("8945hs");
     let (here, nowhere) = (machine.files.clone(), Files::under("/nonexistent"));
     let slot = "0000:c7:00.1";
     let found = |devices| Ok(npu::Xrt { version: [2, 25, 0], devices });
@@ -500,7 +500,7 @@ fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
 /// A driver whose views are not of the memory that it shares: its bytes are what tells.
 #[test]
 fn an_npu_that_shares_only_by_name_fails() {
-    let mut machine = Machine::new("8945hs");
+    let mut machine = TestMachine::new("8945hs");
     let node = machine.files.at("/dev/accel/accel0");
     machine.npu.map_offset = 1 << 16;
     fs::OpenOptions::new().write(true).open(&node).unwrap().set_len(1 << 17).unwrap();

@@ -1,12 +1,12 @@
 //! What a running Kiln says of itself to `kiln top`: one small JSON file a process in a runtime directory, written by a
-//! thread of its own twice a second, removed at the end. Passes only count; a file whose process is gone is ignored, and so
-//! is what a user says of another user's process.
+//! thread of its own twice a second, removed at the end. A file whose process is gone is ignored, and so is what a user
+//! says of another user's process.
 
 #[cfg(test)]
 mod tests;
 
-use crate::executor::HeadRows;
 use crate::machine::files::Files;
+use crate::sequence::counts;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -54,24 +54,7 @@ pub struct Status {
     pub queue: u64,
 }
 
-static DECODED: AtomicU64 = AtomicU64::new(0);
-static PREFILLED: AtomicU64 = AtomicU64::new(0);
-static SEQUENCES: AtomicU64 = AtomicU64::new(0);
 static QUEUE: AtomicU64 = AtomicU64::new(0);
-
-/// Counts a pass of `rows` rows. One whose every row has logits of its own decodes; any other runs a prompt.
-pub fn count_pass(rows: usize, head: Option<HeadRows>) {
-    let rows = rows as u64;
-    match head.is_some_and(|h| h.count as u64 == rows) {
-        true => {
-            DECODED.fetch_add(rows, Ordering::Relaxed);
-            SEQUENCES.store(rows, Ordering::Relaxed);
-        }
-        false => {
-            PREFILLED.fetch_add(rows, Ordering::Relaxed);
-        }
-    }
-}
 
 /// Says how many requests wait.
 pub fn set_queue(requests: usize) {
@@ -209,7 +192,7 @@ struct Meter {
 impl Meter {
     fn write(&mut self, file: &Path) -> std::io::Result<()> {
         let now = Instant::now();
-        let (decoded, prefilled) = (DECODED.load(Ordering::Relaxed), PREFILLED.load(Ordering::Relaxed));
+        let counts::Counts { decoded, prefilled, sequences } = counts::read();
         self.past.push((now, decoded, prefilled));
         // The oldest that is kept is the first one at least a window ago.
         while self.past.len() > 2 && now - self.past[1].0 >= WINDOW {
@@ -221,7 +204,7 @@ impl Meter {
         let s = &mut self.status;
         (s.decoded, s.prefilled) = (decoded, prefilled);
         (s.decode_tokens_s, s.prefill_tokens_s) = (rate(decoded - decoded_then), rate(prefilled - prefilled_then));
-        (s.sequences, s.queue) = (SEQUENCES.load(Ordering::Relaxed), QUEUE.load(Ordering::Relaxed));
+        (s.sequences, s.queue) = (sequences, QUEUE.load(Ordering::Relaxed));
         let text = serde_json::to_vec(s)?;
         // Whoever reads sees the old file or the new one. What has that name already, as a link might, is not written to.
         let next = file.with_extension("next");

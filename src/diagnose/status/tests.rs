@@ -58,9 +58,9 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
     let one = || read_directory(&files, &path).pop().unwrap();
     let before = one();
     assert_eq!((before.command.as_str(), before.model.as_str(), before.pid), ("run", "demo", std::process::id()));
-    count_pass(3, Some(HeadRows { first: 0, count: 3 }));
-    count_pass(512, Some(HeadRows { first: 511, count: 1 }));
-    count_pass(512, None);
+    counts::count_decoded(3);
+    counts::count_prefilled(512);
+    counts::count_prefilled(512);
     set_queue(7);
     // Other tests of this process run passes too.
     let is_told =
@@ -88,8 +88,8 @@ fn rates_are_of_what_was_counted_since_the_window_began() {
     assert_eq!((first.decode_tokens_s, first.prefill_tokens_s), (0.0, 0.0));
     // As if that had been longer ago than the window is long.
     meter.past[0].0 = meter.past[0].0.checked_sub(2 * WINDOW).unwrap();
-    count_pass(3, Some(HeadRows { first: 0, count: 3 }));
-    count_pass(512, None);
+    counts::count_decoded(3);
+    counts::count_prefilled(512);
     let second = report(&mut meter);
     assert!(second.decode_tokens_s > 0.0 && second.prefill_tokens_s > 0.0, "{second:?}");
 }

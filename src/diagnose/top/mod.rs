@@ -8,7 +8,7 @@ mod tests;
 
 use crate::diagnose::status::{self, Environment, Status};
 use crate::machine::files::{Files, Reading};
-use crate::machine::nodes::{Node, Nvidia, gfx_name};
+use crate::machine::nodes::{DeviceNode, Nvidia, gfx_name};
 use crate::sys::amdgpu::{self, Sensor};
 use crate::sys::{self, Failure, amdxdna, drm};
 use clients::Client;
@@ -120,7 +120,7 @@ pub struct KilnSample {
 
 /// One look at everything.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Sample {
+pub struct Snapshot {
     /// Seconds since 1970.
     pub time: f64,
     /// The GPUs.
@@ -131,8 +131,8 @@ pub struct Sample {
     pub kilns: Vec<KilnSample>,
 }
 
-/// Takes samples, and remembers what rates are made of.
-pub struct Sampler {
+/// Takes snapshots, and remembers the counters that rates are made of.
+pub struct Monitor {
     files: Files,
     environment: Environment,
     /// Devices that are asked, by their path. They stay open: amdgpu makes an address space for every descriptor, and amdxdna
@@ -145,10 +145,10 @@ pub struct Sampler {
     completed: HashMap<(String, u32, i64), u64>,
 }
 
-impl Sampler {
-    /// A sampler of a machine, in an environment that says where Kilns report.
-    pub fn new(files: Files, environment: Environment) -> Sampler {
-        Sampler {
+impl Monitor {
+    /// Watches a machine, in an environment that says where Kilns report.
+    pub fn new(files: Files, environment: Environment) -> Monitor {
+        Monitor {
             files,
             environment,
             open: HashMap::new(),
@@ -160,12 +160,12 @@ impl Sampler {
     }
 
     /// Looks at everything. Devices are searched for anew: they may come and go.
-    pub fn sample(&mut self) -> Sample {
+    pub fn sample(&mut self) -> Snapshot {
         let now = Instant::now();
         let seconds = self.last.replace(now).map(|last| (now - last).as_secs_f64()).filter(|&s| s > 0.0);
         let clients = clients::find(&self.files);
-        let nodes = Node::gpus(&self.files);
-        let accelerators = Node::accelerators(&self.files);
+        let nodes = DeviceNode::gpus(&self.files);
+        let accelerators = DeviceNode::accelerators(&self.files);
         self.open.retain(|path, _| nodes.iter().chain(&accelerators).any(|n| n.path == *path));
         self.columns.retain(|path, _| self.open.contains_key(path));
         let mut gpus: Vec<GpuSample> = nodes.iter().map(|node| self.sample_gpu(node, &clients, seconds)).collect();
@@ -180,10 +180,10 @@ impl Sampler {
             accelerators.iter().filter(|n| n.is_amdxdna()).map(|node| self.sample_npu(node, seconds)).collect();
         let kilns = with_energy(status::read_all(&self.files, &self.environment), &gpus);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
-        Sample { time, gpus, npus, kilns }
+        Snapshot { time, gpus, npus, kilns }
     }
 
-    fn sample_gpu(&mut self, node: &Node, clients: &[Client], seconds: Option<f64>) -> GpuSample {
+    fn sample_gpu(&mut self, node: &DeviceNode, clients: &[Client], seconds: Option<f64>) -> GpuSample {
         let files = &self.files;
         let number = |path: String| files.value::<u64>(&path).ok().map(|v| v as f64);
         let hwmon = files.list(&node.file("hwmon")).ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
@@ -220,7 +220,7 @@ impl Sampler {
     }
 
     /// Asks the driver for what sysfs does not have, such as an APU's memory clock.
-    fn complete(&mut self, gpu: &mut GpuSample, node: &Node) {
+    fn complete(&mut self, gpu: &mut GpuSample, node: &DeviceNode) {
         if gpu.engine_mhz.is_some() && gpu.memory_mhz.is_some() && gpu.power.is_some() && gpu.temperature.is_some() {
             return;
         }
@@ -241,7 +241,7 @@ impl Sampler {
     }
 
     /// The processes on a GPU: a process's clients together, the largest first.
-    fn processes(&self, node: &Node, clients: &[Client], seconds: Option<f64>) -> Vec<Process> {
+    fn processes(&self, node: &DeviceNode, clients: &[Client], seconds: Option<f64>) -> Vec<Process> {
         let mut all: Vec<Process> = Vec::new();
         for c in clients.iter().filter(|c| c.slot == node.slot && !c.slot.is_empty()) {
             let before = self.engine_ns.get(&(c.slot.clone(), c.id));
@@ -258,7 +258,7 @@ impl Sampler {
         all
     }
 
-    fn sample_npu(&mut self, node: &Node, seconds: Option<f64>) -> NpuSample {
+    fn sample_npu(&mut self, node: &DeviceNode, seconds: Option<f64>) -> NpuSample {
         let name = self.files.text(&node.file("vbnv"));
         let mut npu = NpuSample {
             name: name.map_or(node.name.clone(), |n| format!("{} {n}", node.name)),
@@ -312,7 +312,11 @@ impl Sampler {
 }
 
 /// A device's node: the one that is open, or newly opened.
-fn opened<'a>(open: &'a mut HashMap<String, drm::Node>, files: &Files, node: &Node) -> sys::Result<&'a drm::Node> {
+fn opened<'a>(
+    open: &'a mut HashMap<String, drm::Node>,
+    files: &Files,
+    node: &DeviceNode,
+) -> sys::Result<&'a drm::Node> {
     Ok(match open.entry(node.path.clone()) {
         Entry::Occupied(entry) => entry.into_mut(),
         Entry::Vacant(entry) => entry.insert(drm::Node::open(&files.at(&node.path))?),

@@ -1,8 +1,8 @@
 //! The sampler on machines that are whole, that lose devices, and that have none.
 
-use super::Sampler;
+use super::Monitor;
 use crate::cli::top_view;
-use crate::diagnose::probe::testing::{Machine, all_files};
+use crate::diagnose::probe::testing::{TestMachine, all_files};
 use crate::diagnose::status::Environment;
 use crate::display::is_obeyed;
 use crate::machine::files::Files;
@@ -35,11 +35,11 @@ fn put_process(files: &Files, engine_ns: u64) {
 }
 
 /// A sampler that knows nothing of the environment that the test runs in.
-fn sampler_of(files: &Files) -> Sampler {
-    Sampler::new(files.clone(), Environment::default())
+fn sampler_of(files: &Files) -> Monitor {
+    Monitor::new(files.clone(), Environment::default())
 }
 
-fn text(sampler: &mut Sampler) -> String {
+fn text(sampler: &mut Monitor) -> String {
     let sample = sampler.sample();
     serde_json::to_string(&sample).unwrap();
     let lines = top_view::lines(&sample);
@@ -50,7 +50,7 @@ fn text(sampler: &mut Sampler) -> String {
 
 #[test]
 fn a_whole_machine_is_shown_with_its_processes_contexts_and_energy() {
-    let mut machine = Machine::new("8945hs");
+    let mut machine = TestMachine::new("8945hs");
     let _drivers = machine.drive();
     put_process(&machine.files, 1_000_000);
     let mut sampler = sampler_of(&machine.files);
@@ -105,7 +105,7 @@ fn a_whole_machine_is_shown_with_its_processes_contexts_and_energy() {
 
 #[test]
 fn a_device_that_goes_away_says_so_and_comes_back() {
-    let machine = Machine::new("8945hs");
+    let machine = TestMachine::new("8945hs");
     let drivers = machine.drive();
     let mut sampler = sampler_of(&machine.files);
     assert!(sampler.sample().gpus[0].fault.is_none());
@@ -138,14 +138,14 @@ fn a_device_that_goes_away_says_so_and_comes_back() {
 fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
     const GPU: &str = "/dev/dri/renderD128";
     const NPU: &str = "/dev/accel/accel0";
-    let mut machine = Machine::new("8945hs");
+    let mut machine = TestMachine::new("8945hs");
     // The memory's clock is not in its sysfs, and neither does this driver know it.
     let unknown = machine.gpu.clone();
     let clock =
         |mhz: u32| unknown.clone().with(AMDGPU_INFO, b::AMDGPU_INFO_SENSOR, b::AMDGPU_INFO_SENSOR_GFX_MCLK, bytes(mhz));
     machine.gpu = clock(2400);
     let drivers = machine.drive();
-    let mut sampler = Sampler::new(machine.files.clone(), Environment::default());
+    let mut sampler = Monitor::new(machine.files.clone(), Environment::default());
     let mut sample = || {
         let sample = sampler.sample();
         (sample.gpus[0].memory_mhz, sample.npus[0].columns, sample.npus[0].columns_used)
@@ -161,7 +161,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
         aside
     };
     let (gpu, npu) = (aside(GPU), aside(NPU));
-    let _others = [clock(600).at(&machine.files.at(GPU)), Machine::new("890m").npu.at(&machine.files.at(NPU))];
+    let _others = [clock(600).at(&machine.files.at(GPU)), TestMachine::new("890m").npu.at(&machine.files.at(NPU))];
     let asked = machine.npu.clone().without(XDNA_INFO, b::DRM_AMDXDNA_QUERY_AIE_METADATA, 0, Errno::EIO);
     let open = [clock(1200).at(&gpu), asked.clone().at(&npu)];
     assert_eq!(sample(), (Some(1200.0), Some(5), Some(4)));
@@ -183,7 +183,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
 
 #[test]
 fn whatever_the_files_hold_a_sample_is_taken() {
-    let machine = Machine::new("8060s");
+    let machine = TestMachine::new("8060s");
     let _drivers = machine.drive();
     put_process(&machine.files, 5);
     let mut sampler = sampler_of(&machine.files);
@@ -203,7 +203,7 @@ fn whatever_the_files_hold_a_sample_is_taken() {
 
 #[test]
 fn two_gpus_make_no_energy_per_token_and_one_of_another_driver_is_named() {
-    let machine = Machine::new("8945hs");
+    let machine = TestMachine::new("8945hs");
     let _drivers = machine.drive();
     put_process(&machine.files, 5);
     let other = machine.files.at("/sys/class/drm/renderD129/device/uevent");

@@ -7,7 +7,7 @@ use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::kernels::{Kernel, Module, constants};
 use crate::gpu::lower::dispatch::Dispatch;
 use crate::gpu::lower::push::Push;
-use crate::gpu::memory::{Access, Buffer};
+use crate::gpu::memory::{Buffer, HostAccess};
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::stamps::StampPool;
 use ash::vk;
@@ -108,8 +108,8 @@ fn seconds(queue: &Queue, commands: vk::CommandBuffer, stamps: Option<&mut Stamp
 /// Device: the memory cannot be had, or the driver fails.
 pub fn measure_alone(gpu: &Rc<Gpu>, bytes: u64, heap: usize) -> Result<f64> {
     let queue = Queue::new(gpu)?;
-    let sink = Buffer::new(gpu, 64, heap, Access::Device)?;
-    let buffers = [Buffer::new(gpu, bytes, heap, Access::Device)?];
+    let sink = Buffer::new(gpu, 64, heap, HostAccess::Device)?;
+    let buffers = [Buffer::new(gpu, bytes, heap, HostAccess::Device)?];
     let mut pipelines = Pipelines::new(gpu)?;
     Ceiling::bake(gpu, &queue, &mut pipelines, &buffers, sink.address)?.measure(&queue)
 }
@@ -142,7 +142,7 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
         .iter()
         .find(|t| t.property_flags.contains(vk::MemoryPropertyFlags::DEVICE_LOCAL))
         .map_or(0, |t| t.heap_index as usize);
-    let sink = Buffer::new(gpu, 64, heap, Access::Device)?;
+    let sink = Buffer::new(gpu, 64, heap, HostAccess::Device)?;
     let mut pipelines = Pipelines::new(gpu)?;
     let kernel = matrix_rate_kernel(units);
     let mut stamps = StampPool::new(gpu, 1)?;

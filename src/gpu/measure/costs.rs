@@ -6,7 +6,7 @@ use crate::gpu::kernels::{Kernel, Module, constants};
 use crate::gpu::lower::dispatch::Dispatch;
 use crate::gpu::lower::push::Push;
 use crate::gpu::memory::heaps;
-use crate::gpu::memory::{Access, Buffer};
+use crate::gpu::memory::{Buffer, HostAccess};
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::stamps::StampPool;
 use crate::{Error, Result};
@@ -36,7 +36,7 @@ pub struct Costs {
 pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
     let queue = Queue::new(gpu)?;
     let mut pipelines = Pipelines::new(gpu)?;
-    let data = Buffer::new(gpu, 4096, heaps::best_heap(gpu), Access::Device)?;
+    let data = Buffer::new(gpu, 4096, heaps::best_heap(gpu), HostAccess::Device)?;
     // One workgroup that reads one line: all that is left is the dispatch itself.
     let dispatch = |barrier| {
         let push = Push::new().address(data.address).address(data.address).word(1);
@@ -84,8 +84,8 @@ pub struct Transfer {
 /// Device: the memory cannot be had, or the driver fails.
 pub fn measure_transfer(gpu: &Rc<Gpu>, bytes: u64) -> Result<Transfer> {
     let queue = Queue::new(gpu)?;
-    let mut device = Buffer::new(gpu, bytes, heaps::best_heap(gpu), Access::Device)?;
-    let mut host = Buffer::new(gpu, bytes, heaps::host_heap(gpu)?, Access::Host)?;
+    let mut device = Buffer::new(gpu, bytes, heaps::best_heap(gpu), HostAccess::Device)?;
+    let mut host = Buffer::new(gpu, bytes, heaps::host_heap(gpu)?, HostAccess::Host)?;
     let source = vec![0x5au8; bytes as usize];
     let staged = host.bytes_mut().ok_or_else(|| Error::device("host memory is not mapped", "update the driver"))?;
     staged.copy_from_slice(&source);

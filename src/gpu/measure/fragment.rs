@@ -7,7 +7,7 @@ use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::kernels::{Kernel, Module, constants};
 use crate::gpu::lower::dispatch::Dispatch;
 use crate::gpu::lower::push::Push;
-use crate::gpu::memory::{Access, Buffer, heaps};
+use crate::gpu::memory::{Buffer, HostAccess, heaps};
 use crate::gpu::queue::Queue;
 use crate::{Error, Result};
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub fn find(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Unit
 fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Option<u32>> {
     let heap = heaps::describe(gpu).heaps.iter().position(|h| h.host_visible);
     let heap = heap.ok_or_else(|| Error::device("no memory that host and device see", text!("use ", Setting::Cpu)))?;
-    let mut found = Buffer::new(gpu, 4, heap, Access::Host)?;
+    let mut found = Buffer::new(gpu, 4, heap, HostAccess::Host)?;
     found.write(|words| words[0] = 0)?;
     let push = Push::new().address(found.address);
     let dispatch =

@@ -2,7 +2,7 @@
 
 use crate::error::{Setting, text};
 use crate::gpu::device::Gpu;
-use crate::gpu::memory::{Access, Backing, Buffer};
+use crate::gpu::memory::{Backing, Buffer, HostAccess};
 use crate::sys::amdgpu;
 use crate::sys::dma_buf::{self, DmaBuf, SYSTEM_HEAP, UDMABUF, open_node, sealed_memfd};
 use crate::sys::drm::Node;
@@ -95,7 +95,7 @@ fn amdgpu(bytes: u64) -> Result<DmaBuf> {
 /// # Errors
 /// Device: the driver refuses, or shares no memory in this way. Whatever the allocator says.
 pub fn allocate(gpu: &Rc<Gpu>, source: ArenaSource, bytes: u64, heap: usize) -> Result<Buffer> {
-    let backed = |backing| Buffer::backed(gpu, bytes, heap, Access::Host, backing);
+    let backed = |backing| Buffer::backed(gpu, bytes, heap, HostAccess::Host, backing);
     let mut arena = match source {
         ArenaSource::Ordinary => backed(Backing::Driver)?,
         ArenaSource::Exported => backed(Backing::Exported)?,

@@ -3,7 +3,7 @@
 use crate::error::{Setting, text};
 use crate::gpu::device::sharing;
 use crate::gpu::device::{Gpu, failure};
-use crate::gpu::memory::heaps::{Access, memory_type};
+use crate::gpu::memory::heaps::{HostAccess, memory_type};
 use crate::sys::dma_buf::{self, DmaBuf, Mapping};
 use crate::{Error, Result};
 use ash::vk;
@@ -49,7 +49,7 @@ impl Buffer {
     ///
     /// # Errors
     /// Device: the driver refuses, or the heap has no memory type that serves.
-    pub fn new(gpu: &Rc<Gpu>, size: u64, heap: usize, access: Access) -> Result<Buffer> {
+    pub fn new(gpu: &Rc<Gpu>, size: u64, heap: usize, access: HostAccess) -> Result<Buffer> {
         Buffer::backed(gpu, size, heap, access, Backing::Driver)
     }
 
@@ -58,7 +58,7 @@ impl Buffer {
     ///
     /// # Errors
     /// As [`Buffer::new`]. Device, too: the driver shares no memory in this way, or the dma-buf is too small.
-    pub fn backed(gpu: &Rc<Gpu>, size: u64, heap: usize, access: Access, backing: Backing) -> Result<Buffer> {
+    pub fn backed(gpu: &Rc<Gpu>, size: u64, heap: usize, access: HostAccess, backing: Backing) -> Result<Buffer> {
         let mut shared = sharing::buffer_info();
         let mut info = vk::BufferCreateInfo::default().size(size.max(16)).usage(sharing::USAGE);
         if !matches!(backing, Backing::Driver) {
@@ -92,14 +92,14 @@ impl Buffer {
     }
 
     /// Gives the buffer memory; returns its type.
-    fn allocate(&mut self, heap: usize, access: Access, backing: &Backing) -> Result<u32> {
+    fn allocate(&mut self, heap: usize, access: HostAccess, backing: &Backing) -> Result<u32> {
         let (gpu, device) = (&self.gpu, &self.gpu.device);
         // SAFETY: the buffer was just made by this device and is not in use.
         let needs = unsafe { device.get_buffer_memory_requirements(self.handle) };
         let index = match backing {
             Backing::Imported(dma_buf) => {
                 let allowed = needs.memory_type_bits & gpu.dma_bufs()?.memory_types(dma_buf.as_fd())?;
-                memory_type(gpu, heap, allowed, Access::Device).or((allowed != 0).then(|| allowed.trailing_zeros()))
+                memory_type(gpu, heap, allowed, HostAccess::Device).or((allowed != 0).then(|| allowed.trailing_zeros()))
             }
             _ => memory_type(gpu, heap, needs.memory_type_bits, access),
         };

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// What a buffer's memory must offer beside lying in its heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum HostAccess {
     /// Only the device needs it; mapped where that costs nothing.
     Device,
     /// The host must be able to write and read it.
@@ -18,7 +18,7 @@ pub enum Access {
 }
 
 /// The memory type for a buffer in `heap`: of those that `allowed` (a bit set), the first with the most of what helps.
-pub(crate) fn memory_type(gpu: &Gpu, heap: usize, allowed: u32, access: Access) -> Option<u32> {
+pub(crate) fn memory_type(gpu: &Gpu, heap: usize, allowed: u32, access: HostAccess) -> Option<u32> {
     use vk::MemoryPropertyFlags as F;
     let mapped = F::HOST_VISIBLE | F::HOST_COHERENT;
     let types = &gpu.memory.memory_types[..gpu.memory.memory_type_count as usize];
@@ -27,7 +27,7 @@ pub(crate) fn memory_type(gpu: &Gpu, heap: usize, allowed: u32, access: Access) 
         t.heap_index as usize == heap
             && allowed & (1 << i) != 0
             && !flags.intersects(F::PROTECTED | F::LAZILY_ALLOCATED | F::DEVICE_COHERENT_AMD)
-            && (access == Access::Device || flags.contains(mapped))
+            && (access == HostAccess::Device || flags.contains(mapped))
     });
     let worth = |flags: F| u32::from(flags.contains(mapped)) + u32::from(flags.contains(mapped | F::HOST_CACHED));
     fit.max_by_key(|(i, t)| (worth(t.property_flags), std::cmp::Reverse(*i))).map(|(i, _)| i as u32)
@@ -37,7 +37,7 @@ pub(crate) fn memory_type(gpu: &Gpu, heap: usize, allowed: u32, access: Access) 
 /// mapped, or is mapped without the host's caches.
 pub fn needs_staging(gpu: &Gpu) -> bool {
     (0..gpu.memory.memory_heap_count as usize).any(|heap| {
-        memory_type(gpu, heap, u32::MAX, Access::Device).is_some_and(|t| {
+        memory_type(gpu, heap, u32::MAX, HostAccess::Device).is_some_and(|t| {
             let flags = gpu.memory.memory_types[t as usize].property_flags;
             !flags.contains(vk::MemoryPropertyFlags::HOST_COHERENT | vk::MemoryPropertyFlags::HOST_CACHED)
         })

@@ -5,4 +5,4 @@ pub mod buffer;
 pub mod heaps;
 
 pub use buffer::{Backing, Buffer};
-pub use heaps::Access;
+pub use heaps::HostAccess;

@@ -8,7 +8,7 @@ mod passes;
 pub mod results;
 
 use crate::executor::weights::Progress;
-use crate::executor::{self, Executor, HeadRows, Row, Timed, Watch};
+use crate::executor::{self, Executor, HeadRows, Measure, Row, Timed, Watch};
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::lower::dispatch::Addresses;
@@ -20,11 +20,11 @@ use crate::gpu::measure::fragment;
 use crate::gpu::measure::profile::Profiler;
 use crate::gpu::measure::tuning::Tuner;
 use crate::gpu::memory::arena;
-use crate::gpu::memory::{Access, Buffer};
+use crate::gpu::memory::{Buffer, HostAccess};
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::record::Relay;
 use crate::gpu::queue::upload::{self, STAGING_BYTES};
-use crate::gpu::replay::options::Options;
+use crate::gpu::replay::options::VulkanOptions;
 use crate::gpu::replay::pace::Reach;
 use crate::gpu::replay::passes::{Baking, Passes, Tail};
 use crate::gpu::replay::results::Results;
@@ -44,7 +44,7 @@ pub struct Vulkan {
     schedule: Schedule,
     /// Where everything lies in the arena.
     layout: GpuLayout,
-    options: Options,
+    options: VulkanOptions,
     target: Target,
     // Dropped in this order: the queue waits for the device first.
     queue: Queue,
@@ -83,7 +83,7 @@ impl Vulkan {
         checkpoint: &Checkpoint,
         schedule: Schedule,
         plan: &Plan,
-        options: Options,
+        options: VulkanOptions,
         progress: &Progress,
     ) -> Result<Vulkan> {
         let queue = Queue::new(gpu)?;
@@ -92,7 +92,7 @@ impl Vulkan {
             .regions
             .iter()
             .filter(|r| matches!(r.purpose, Purpose::Kv(_)))
-            .map(|r| Buffer::new(gpu, r.bytes, r.heap, Access::Device))
+            .map(|r| Buffer::new(gpu, r.bytes, r.heap, HostAccess::Device))
             .collect::<Result<Vec<_>>>()?;
         let layout = GpuLayout::new(&schedule);
         let heap = planned(plan, Purpose::Arena)?;
@@ -234,7 +234,6 @@ impl Vulkan {
         }
         self.queue.wait()?;
         self.check_order()?;
-        crate::diagnose::status::count_pass(rows.len(), head);
         self.measure(kind, head, foreseen.is_some())
     }
 
@@ -386,7 +385,7 @@ fn load_weights(
     checkpoint: &Checkpoint,
     schedule: &Schedule,
     plan: &Plan,
-    options: Options,
+    options: VulkanOptions,
     queue: &Queue,
     progress: &Progress,
 ) -> Result<Vec<Buffer>> {
@@ -394,12 +393,12 @@ fn load_weights(
     let mut buffers = Vec::with_capacity(schedule.weights.buffers.len());
     for layout in &schedule.weights.buffers {
         let heap = planned(plan, Purpose::Weights(layout.buffer))?;
-        let mut buffer = Buffer::new(gpu, layout.bytes, heap, Access::Device)?;
+        let mut buffer = Buffer::new(gpu, layout.bytes, heap, HostAccess::Device)?;
         if options.staged {
             buffer.hide();
         }
         if buffer.bytes().is_none() && staging.is_none() {
-            staging = Some(Buffer::new(gpu, STAGING_BYTES, planned(plan, Purpose::Staging)?, Access::Host)?);
+            staging = Some(Buffer::new(gpu, STAGING_BYTES, planned(plan, Purpose::Staging)?, HostAccess::Host)?);
         }
         upload::upload(checkpoint, layout, &mut buffer, staging.as_mut(), queue, progress)?;
         buffers.push(buffer);
@@ -420,7 +419,7 @@ impl Executor for Vulkan {
         self.run(rows, head, false)
     }
 
-    fn forward_on(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
+    fn forward_ahead(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
         self.run(rows, Some(head), head == all_rows(rows))
     }
 
@@ -480,7 +479,9 @@ impl Executor for Vulkan {
     fn prefill_rows(&self) -> usize {
         self.prefill_rows
     }
+}
 
+impl Measure for Vulkan {
     fn submits(&self) -> u64 {
         self.submits
     }

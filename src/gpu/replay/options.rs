@@ -1,4 +1,4 @@
-//! Settings of the Vulkan executor beside the schedule's own, and what they leave to be measured.
+//! Settings of the Vulkan executor alone. The defaults are right for users; tests force what they check.
 
 use crate::gpu::device::Gpu;
 use crate::gpu::lower::arithmetic::{Arithmetic, Operand};
@@ -7,9 +7,9 @@ use crate::gpu::memory::arena::ArenaSource;
 use ash::vk;
 use std::time::Duration;
 
-/// Settings of the executor beside the schedule's own.
+/// Settings of the Vulkan executor alone.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct VulkanOptions {
     /// The longest that one submit should keep the device busy.
     pub submit_budget: Duration,
     /// Uploads and results pass through staging even where the host maps the device's memory: so that this path can be
@@ -29,10 +29,10 @@ pub struct Options {
     pub arena: ArenaSource,
 }
 
-impl Default for Options {
+impl Default for VulkanOptions {
     fn default() -> Self {
         // A quarter of amdgpu's shortest default lockup timeout.
-        Options {
+        VulkanOptions {
             submit_budget: Duration::from_millis(500),
             staged: false,
             arithmetic: None,
@@ -44,7 +44,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl VulkanOptions {
     /// What the choice of kernels depends on before anything is measured.
     pub(crate) fn target(&self, gpu: &Gpu) -> Target {
         let hardware = gpu.caps.kind != vk::PhysicalDeviceType::CPU;

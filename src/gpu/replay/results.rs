@@ -5,7 +5,7 @@
 use crate::Result;
 use crate::gpu::device::Gpu;
 use crate::gpu::lower::layout::{GpuLayout, STALLED};
-use crate::gpu::memory::{Access, Buffer};
+use crate::gpu::memory::{Buffer, HostAccess};
 use crate::gpu::queue::upload::STAGING_BYTES;
 use crate::plan::Needs;
 use crate::schedule::Schedule;
@@ -36,7 +36,7 @@ impl Results {
     /// # Errors
     /// Device: the driver refuses.
     pub(crate) fn new(gpu: &Rc<Gpu>, schedule: &Schedule, heap: usize, apart: bool) -> Result<Results> {
-        let buffer = |bytes| Buffer::new(gpu, bytes, heap, Access::Host);
+        let buffer = |bytes| Buffer::new(gpu, bytes, heap, HostAccess::Host);
         Ok(Results {
             state: schedule.arena.state,
             choices: [buffer(state_bytes(schedule))?, buffer(state_bytes(schedule))?],

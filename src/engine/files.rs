@@ -1,0 +1,115 @@
+//! A model's files: a directory, or the built-in demo model.
+
+use crate::engine::demo;
+use crate::model::checkpoint::Checkpoint;
+use crate::model::{Shape, config};
+use crate::text::{ChatTemplate, Tokenizer};
+use crate::{Error, Result};
+use std::path::PathBuf;
+
+/// Where a model's files are. Nothing is read until it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelFiles {
+    /// A directory with config.json, *.safetensors and, for text, tokenizer.json.
+    Directory(PathBuf),
+    /// The demo model inside the executable.
+    BuiltIn,
+}
+
+impl From<Option<PathBuf>> for ModelFiles {
+    fn from(directory: Option<PathBuf>) -> ModelFiles {
+        directory.map_or(ModelFiles::BuiltIn, ModelFiles::Directory)
+    }
+}
+
+impl ModelFiles {
+    /// The name that output gives the model.
+    pub fn name(&self) -> String {
+        match self {
+            ModelFiles::Directory(dir) => dir.display().to_string(),
+            ModelFiles::BuiltIn => "demo".into(),
+        }
+    }
+
+    /// Reads the model's shape from its config alone.
+    ///
+    /// # Errors
+    /// Input: the config is missing, or is no Gemma 3's.
+    pub fn shape(&self) -> Result<Shape> {
+        match self {
+            ModelFiles::Directory(dir) => config::read(&dir.join("config.json")),
+            ModelFiles::BuiltIn => Ok(demo::checkpoint()?.shape().clone()),
+        }
+    }
+
+    /// Opens the checkpoint.
+    ///
+    /// # Errors
+    /// Input: it is not a sound Gemma 3 checkpoint.
+    pub fn checkpoint(&self) -> Result<Checkpoint> {
+        match self {
+            ModelFiles::Directory(dir) => Checkpoint::open(dir),
+            ModelFiles::BuiltIn => demo::checkpoint(),
+        }
+    }
+
+    /// Whether there is a tokenizer.
+    pub fn has_tokenizer(&self) -> bool {
+        match self {
+            ModelFiles::Directory(dir) => dir.join("tokenizer.json").exists(),
+            ModelFiles::BuiltIn => true,
+        }
+    }
+
+    /// Opens the tokenizer by itself.
+    ///
+    /// # Errors
+    /// Input: there is none, or it is damaged.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        match self {
+            ModelFiles::Directory(dir) => Tokenizer::open(dir),
+            ModelFiles::BuiltIn => demo::tokenizer(),
+        }
+    }
+
+    /// Opens the tokenizer for a model with a vocabulary of `vocab` tokens.
+    ///
+    /// # Errors
+    /// Input: as [`ModelFiles::tokenizer`], or it is another model's.
+    pub fn tokenizer_for(&self, vocab: usize) -> Result<Tokenizer> {
+        let tokenizer = self.tokenizer()?;
+        check_vocabulary(&tokenizer, vocab)?;
+        Ok(tokenizer)
+    }
+
+    /// Opens the chat template.
+    ///
+    /// # Errors
+    /// Input: it is damaged.
+    pub fn template(&self) -> Result<ChatTemplate> {
+        match self {
+            ModelFiles::Directory(dir) => ChatTemplate::open(dir),
+            ModelFiles::BuiltIn => demo::template(),
+        }
+    }
+}
+
+/// Model vocabularies are padded: Gemma 3's has 63 rows more than its tokenizer has tokens.
+const MAX_PADDING: usize = 256;
+
+/// Refuses a tokenizer that is another model's.
+///
+/// # Errors
+/// Input, with both sizes.
+fn check_vocabulary(tokenizer: &Tokenizer, vocab: usize) -> Result<()> {
+    let tokens = tokenizer.vocab_size();
+    // The 1B model's vocabulary ends right before <image_soft_token>, which its tokenizer has all the same.
+    let images_only = tokens == vocab + 1 && tokenizer.token_id("<image_soft_token>") == Some(vocab as u32);
+    if (tokens <= vocab && vocab - tokens <= MAX_PADDING) || images_only {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("the tokenizer has {tokens} tokens and the model a vocabulary of {vocab}: they do not belong together"),
+        "use the tokenizer.json that came with the model",
+    ))
+}

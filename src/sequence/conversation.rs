@@ -1,0 +1,124 @@
+//! A conversation: messages that are kept to what a context holds.
+
+use crate::error::text;
+use crate::sequence::prompt::Limits;
+use crate::text::{ChatTemplate, Message, Tokenizer};
+use crate::{Error, Result};
+
+/// The messages of a conversation: a system message or none, then exchanges of a user's message and an answer.
+#[derive(Debug, Clone)]
+pub struct Conversation {
+    messages: Vec<Message>,
+    /// System messages: 0 or 1.
+    system: usize,
+}
+
+/// A conversation's prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fitted {
+    /// The ids of the messages that are kept.
+    pub ids: Vec<u32>,
+    /// Exchanges that there were before the last message.
+    pub exchanges: usize,
+    /// The oldest of them that were dropped.
+    pub dropped: usize,
+}
+
+impl Conversation {
+    /// A conversation in which nothing has been said yet.
+    pub fn new(system: Option<&str>) -> Conversation {
+        let messages: Vec<Message> = system.into_iter().map(|text| Message::new("system", text)).collect();
+        Conversation { system: messages.len(), messages }
+    }
+
+    /// The messages that are kept.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Adds the user's next message.
+    pub fn ask(&mut self, text: &str) {
+        self.messages.push(Message::new("user", text));
+    }
+
+    /// Adds the answer to the last message.
+    pub fn answer(&mut self, text: &str) {
+        self.messages.push(Message::new("assistant", text));
+    }
+
+    /// Takes back the last message, which was not answered.
+    pub fn retract(&mut self) {
+        self.messages.pop();
+    }
+
+    /// The prompt for an answer to the last message. It takes at most seven eighths of the context: the rest is for the
+    /// answer. The oldest exchanges are dropped until that holds.
+    ///
+    /// # Errors
+    /// Input: the last message alone does not fit, or the template refuses the messages. Nothing is dropped then.
+    pub fn fit(&mut self, tokenizer: &Tokenizer, template: &ChatTemplate, limits: Limits<'_>) -> Result<Fitted> {
+        let context = limits.context;
+        let most = context - context / 8;
+        let exchanges = (self.messages.len() - self.system) / 2;
+        for dropped in 0..=exchanges {
+            let (system, said) = self.messages.split_at(self.system);
+            let kept = [system, &said[2 * dropped..]].concat();
+            let text = template.render(&kept, true)?;
+            if tokenizer.fewest_tokens(&text) > most {
+                continue;
+            }
+            let ids = tokenizer.encode(&text, false)?;
+            if ids.len() <= most {
+                self.messages = kept;
+                return Ok(Fitted { ids, exchanges, dropped });
+            }
+        }
+        let larger = limits.larger_context();
+        Err(Error::input(
+            format!(
+                "the message is too long: a context of {context} takes {most} tokens and leaves the rest for the reply"
+            ),
+            larger.map_or("shorten it".into(), |larger| text!("shorten it, or start again and ", larger)),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::presets;
+    use crate::text::testing::small_tokenizer;
+
+    #[test]
+    fn the_oldest_exchanges_are_dropped_and_never_the_system_message() {
+        let (tokenizer, template) = (small_tokenizer(), ChatTemplate::from_files(None, None).unwrap());
+        let shape = presets::preset("gemma3-1b").unwrap();
+        let fit = |c: &mut Conversation, context| c.fit(&tokenizer, &template, Limits { shape: &shape, context });
+        let mut whole = Conversation::new(Some("Be brief."));
+        for i in 0..4 {
+            whole.ask(&format!("question {i}"));
+            whole.answer(&format!("answer {i}"));
+        }
+        whole.ask("the last one");
+
+        let all = fit(&mut whole, 4096).unwrap();
+        assert_eq!((all.exchanges, all.dropped, whole.messages().len()), (4, 0, 10));
+        let most = all.ids.len();
+        // The least context that takes them all, and one less.
+        let context = (most..).find(|c| c - c / 8 == most).unwrap();
+        assert_eq!(fit(&mut whole.clone(), context).unwrap(), all);
+        let mut less = whole.clone();
+        let fitted = fit(&mut less, context - 1).unwrap();
+        assert_eq!((fitted.exchanges, fitted.dropped), (4, 1));
+        let expected = [&whole.messages()[..1], &whole.messages()[3..]].concat();
+        assert_eq!(less.messages(), expected);
+
+        // Without room for the last message nothing is forgotten.
+        let mut none = whole.clone();
+        let e = fit(&mut none, 8).unwrap_err();
+        assert!(e.exit_code() == 2 && e.to_string().contains("too long"), "{e}");
+        assert_eq!(none.messages(), whole.messages());
+        none.retract();
+        assert_eq!(none.messages().len(), 9);
+    }
+}

@@ -1,0 +1,36 @@
+//! Counts of all tokens that this process has run, for whoever reports on it. A token counts once its sequence has taken it:
+//! one that a pass only tried does not.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static PREFILLED: AtomicU64 = AtomicU64::new(0);
+static DECODED: AtomicU64 = AtomicU64::new(0);
+static SEQUENCES: AtomicU64 = AtomicU64::new(0);
+
+/// Tokens since the process began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Tokens of prompts, of all sequences together.
+    pub prefilled: u64,
+    /// Decoded tokens, of all sequences together.
+    pub decoded: u64,
+    /// Sequences that took a token of the last decode pass.
+    pub sequences: u64,
+}
+
+/// The counts so far.
+pub fn read() -> Counts {
+    let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    Counts { prefilled: load(&PREFILLED), decoded: load(&DECODED), sequences: load(&SEQUENCES) }
+}
+
+/// Counts a chunk of a prompt, of `tokens` tokens.
+pub fn count_prefilled(tokens: usize) {
+    PREFILLED.fetch_add(tokens as u64, Ordering::Relaxed);
+}
+
+/// Counts a decode pass of which each of `sequences` sequences took one token.
+pub fn count_decoded(sequences: usize) {
+    DECODED.fetch_add(sequences as u64, Ordering::Relaxed);
+    SEQUENCES.store(sequences as u64, Ordering::Relaxed);
+}

@@ -1,0 +1,90 @@
+//! From what a user asks to the token ids of a prompt, refused early where no context holds them.
+
+use crate::error::{Setting, Text, text};
+use crate::model::Shape;
+use crate::schedule::Schedule;
+use crate::text::{ChatTemplate, Message, Tokenizer};
+use crate::{Error, Result};
+
+/// What every sequence of a loaded model keeps to: the model's vocabulary, and the context.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits<'a> {
+    /// The model's shape.
+    pub shape: &'a Shape,
+    /// Positions of a sequence.
+    pub context: usize,
+}
+
+impl<'a> Limits<'a> {
+    /// The limits that a schedule was built for.
+    pub fn of(schedule: &'a Schedule) -> Limits<'a> {
+        Limits { shape: &schedule.shape, context: schedule.extent.context }
+    }
+
+    /// Checks tokens that are to follow `used` ones.
+    ///
+    /// # Errors
+    /// Input: no tokens, one outside of the vocabulary, or more than the context holds.
+    pub fn check(self, used: usize, tokens: &[u32]) -> Result<()> {
+        if tokens.is_empty() {
+            return Err(Error::input("the prompt is empty", "give at least one token"));
+        }
+        let vocab = self.shape.vocab;
+        if let Some(id) = tokens.iter().find(|&&t| t as usize >= vocab) {
+            return Err(Error::input(
+                format!("token id {id} is outside of the vocabulary of {vocab}"),
+                "use ids from this model's tokenizer",
+            ));
+        }
+        let total = used + tokens.len();
+        if total > self.context {
+            return Err(self.too_long(&format!("{total} tokens")));
+        }
+        Ok(())
+    }
+
+    /// The refusal of a prompt whose length is `length`, in words.
+    fn too_long(self, length: &str) -> Error {
+        let larger = self.larger_context().map_or(Text::default(), |larger| text!(", or ", larger));
+        let cause = format!("the prompt of {length} is longer than the context of {}", self.context);
+        Error::input(cause, text!("shorten it", larger))
+    }
+
+    /// What gives a larger context, where the model has one.
+    pub fn larger_context(self) -> Option<Text> {
+        let most = self.shape.max_context;
+        (self.context < most).then(|| text!("raise ", Setting::Context.the(), format!(" (up to {most})")))
+    }
+}
+
+/// The ids of a text, with `<bos>` before it unless the text begins with one.
+///
+/// # Errors
+/// Input: the text has more tokens than the context holds, which is found before it is encoded where it can be, or the
+/// tokenizer cannot express it.
+pub fn encode_text(tokenizer: &Tokenizer, text: &str, limits: Limits<'_>) -> Result<Vec<u32>> {
+    encode(tokenizer, text, !text.starts_with("<bos>"), limits)
+}
+
+/// The ids of messages in the chat template, up to where the model's answer begins.
+///
+/// # Errors
+/// Input: as [`encode_text`], or the template refuses the messages.
+pub fn encode_messages(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    messages: &[Message],
+    limits: Limits<'_>,
+) -> Result<Vec<u32>> {
+    encode(tokenizer, &template.render(messages, true)?, false, limits)
+}
+
+fn encode(tokenizer: &Tokenizer, text: &str, add_bos: bool, limits: Limits<'_>) -> Result<Vec<u32>> {
+    let fewest = tokenizer.fewest_tokens(text);
+    if fewest > limits.context {
+        return Err(limits.too_long(&format!("{} bytes, at least {fewest} tokens,", text.len())));
+    }
+    let ids = tokenizer.encode(text, add_bos)?;
+    limits.check(0, &ids)?;
+    Ok(ids)
+}

@@ -1,0 +1,100 @@
+//! One sequence's reply: tokens become text that never has to be taken back, up to a stop string.
+
+use crate::Result;
+use crate::model::Shape;
+use crate::text::{StopMatcher, Stopped, StreamDecoder, Tokenizer};
+
+/// The tokens at which a reply ends: those that the model's config names, and those of its tokenizer.
+pub fn stop_tokens(shape: &Shape, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
+    let mut stops = shape.eos.clone();
+    stops.extend(tokenizer.map(Tokenizer::stop_ids).unwrap_or_default());
+    stops
+}
+
+/// Turns tokens into text. Bytes of an unfinished character are held back, and so is text that may begin a stop string.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    decoder: StreamDecoder,
+    stops: StopMatcher,
+    text: String,
+}
+
+impl Reply {
+    /// An empty reply that ends at any of `stops`.
+    ///
+    /// # Errors
+    /// Input: a stop string is empty.
+    pub fn new(tokenizer: &Tokenizer, stops: &[String]) -> Result<Reply> {
+        Ok(Reply { decoder: tokenizer.stream(true), stops: StopMatcher::new(stops)?, text: String::new() })
+    }
+
+    /// Takes the next token. Returns the text that is now certain, and whether a stop string ends the reply here.
+    pub fn push(&mut self, token: u32) -> (&str, Stopped) {
+        let (piece, stopped) = self.stops.push(self.decoder.push(token));
+        let start = self.text.len();
+        self.text.push_str(piece);
+        (&self.text[start..], stopped)
+    }
+
+    /// Ends the reply behind its last token. Returns the text that was held back; none where a stop string was found.
+    pub fn finish(&mut self) -> &str {
+        let start = self.text.len();
+        let (piece, stopped) = self.stops.push(self.decoder.finish());
+        self.text.push_str(piece);
+        if stopped == Stopped::No {
+            self.text.push_str(self.stops.finish());
+        }
+        &self.text[start..]
+    }
+
+    /// All text so far.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::testing::small_tokenizer;
+
+    /// The pieces of a reply to which `text` is pushed token by token, its whole text, and whether a stop string ended it.
+    fn reply(text: &str, stops: &[&str]) -> (Vec<String>, String, bool) {
+        let tokenizer = small_tokenizer();
+        let stops: Vec<String> = stops.iter().map(|s| s.to_string()).collect();
+        let mut reply = Reply::new(&tokenizer, &stops).unwrap();
+        let mut pieces = Vec::new();
+        let mut ended = false;
+        for id in tokenizer.encode(text, false).unwrap() {
+            let (piece, stopped) = reply.push(id);
+            pieces.push(piece.to_owned());
+            ended = stopped == Stopped::Yes;
+            if ended {
+                break;
+            }
+        }
+        pieces.push(reply.finish().to_owned());
+        (pieces, reply.text().to_owned(), ended)
+    }
+
+    #[test]
+    fn pieces_are_whole_characters_and_add_up_to_the_text() {
+        for text in ["Hello there", "a\u{1f600}b", "\u{1f600}", ""] {
+            let (pieces, whole, ended) = reply(text, &[]);
+            assert_eq!((pieces.concat().as_str(), whole.as_str(), ended), (text, text, false));
+        }
+        // The emoji is four byte tokens: nothing of it is shown before the last, nor by a token that does not end the run.
+        assert_eq!(reply("\u{1f600}", &[]).0.iter().filter(|p| !p.is_empty()).count(), 1);
+    }
+
+    #[test]
+    fn a_stop_string_ends_the_reply_and_is_not_part_of_it() {
+        let (pieces, whole, ended) = reply("Hello there", &["lo th"]);
+        assert_eq!((pieces.concat().as_str(), whole.as_str(), ended), ("Hel", "Hel", true));
+        // What only began like a stop string comes at the end.
+        let (pieces, whole, ended) = reply("Hello", &["lo th"]);
+        assert_eq!((whole.as_str(), ended), ("Hello", false));
+        assert_eq!(pieces.last().unwrap(), "lo");
+        assert!(Reply::new(&small_tokenizer(), &[String::new()]).is_err());
+    }
+}
