@@ -126,8 +126,8 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
     for shape in [presets::preset("gemma3-27b").unwrap(), demo] {
         kernels.extend(matrix_kernels(&shape, units));
         for (weights, kv) in [(WeightFormat::Int8, KvType::F16), (WeightFormat::Bf16, KvType::F32)] {
-            let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 64, kv, weights };
-            let schedule = Schedule::build(&shape, extent);
+            let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 64, kv };
+            let schedule = Schedule::build(&shape, extent, |_| weights);
             for target in targets(subgroup, units, weights) {
                 for batch in kinds() {
                     kernels.extend(chosen(&schedule, batch, &target));

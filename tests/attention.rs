@@ -7,7 +7,7 @@ use common::F32;
 use common::{load, max_abs, relative_rms, vulkan};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::model::write::Watch;
+use kiln::model::write::WriteMonitor;
 use kiln::model::write::forge;
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
@@ -86,8 +86,8 @@ struct Forged(tempfile::TempDir);
 impl Forged {
     fn new(shape: &Shape) -> Forged {
         let dir = tempfile::tempdir().unwrap();
-        let watch = Watch { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
-        forge::forge(shape, &dir.path().join("model"), WeightFormat::Int8, 7, &watch).unwrap();
+        let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
+        forge::forge(shape, &dir.path().join("model"), WeightFormat::Int8, 7, &monitor).unwrap();
         Forged(dir)
     }
 

@@ -74,14 +74,14 @@ impl Free {
             Vocab::Gemma27b => presets::preset("gemma3-27b").unwrap(),
         };
         let weights = kiln::model::WeightFormat::Int8;
-        let extent = Extent { context: 512, max_rows: 8, head_rows: 1, sequences: 1, kv: KvType::F16, weights };
+        let extent = Extent { context: 512, max_rows: 8, head_rows: 1, sequences: 1, kv: KvType::F16 };
         let mut bits = 1u32;
         let noise = (0..shape.vocab + PERIOD).map(|_| {
             bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (bits >> 8) as f32 / f32::from(1u16 << 12) / 256.0
         });
         let noise = noise.collect();
-        let schedule = Schedule::build(&shape, extent);
+        let schedule = Schedule::build(&shape, extent, |_| weights);
         Free { state: vec![0; schedule.arena.state.words()], schedule, noise, passes: 0 }
     }
 }

@@ -16,7 +16,7 @@ use kiln::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, RELAY_STRIDE, STALLED};
 use kiln::gpu::lower::target::Target;
 use kiln::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::model::checkpoint::Checkpoint;
-use kiln::model::{Shape, WeightFormat, presets};
+use kiln::model::{Shape, TensorId, WeightFormat, presets};
 use kiln::plan::Plan;
 use kiln::reference::Reference;
 use kiln::schedule::layout::StateLayout;
@@ -25,7 +25,11 @@ use kiln::sequence::session::Session;
 use std::rc::Rc;
 
 fn extent(rows: usize) -> Extent {
-    Extent { context: 256, max_rows: rows, head_rows: 1, sequences: 1, kv: KvType::F32, weights: WeightFormat::Int8 }
+    Extent { context: 256, max_rows: rows, head_rows: 1, sequences: 1, kv: KvType::F32 }
+}
+
+fn int8(_: TensorId) -> WeightFormat {
+    WeightFormat::Int8
 }
 
 fn gemma_27b() -> Shape {
@@ -34,7 +38,7 @@ fn gemma_27b() -> Shape {
 
 #[test]
 fn a_27b_token_reads_27_gigabytes() {
-    let schedule = Schedule::build(&gemma_27b(), extent(1));
+    let schedule = Schedule::build(&gemma_27b(), extent(1), int8);
     let cost = schedule.cost(Pass::Decode { sequences: 1, depth: 0 });
 
     // By hand: INT8 elements of the matrices, their f32 row scales, f32 norms.
@@ -65,17 +69,17 @@ fn a_27b_token_reads_27_gigabytes() {
 
 #[test]
 fn a_local_ring_holds_the_window_and_the_chunk() {
-    let schedule = Schedule::build(&gemma_27b(), Extent { context: 4096, ..extent(512) });
+    let schedule = Schedule::build(&gemma_27b(), Extent { context: 4096, ..extent(512) }, int8);
     assert_eq!(schedule.rings[0].capacity, 1024 + 512 - 1);
     assert_eq!(schedule.rings[5].capacity, 4096);
-    let short = Schedule::build(&gemma_27b(), Extent { context: 100, ..extent(64) });
+    let short = Schedule::build(&gemma_27b(), Extent { context: 100, ..extent(64) }, int8);
     assert!(short.rings.iter().all(|r| r.capacity == 100));
 }
 
 #[test]
 fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
     let shape = gemma_27b();
-    let schedule = Schedule::build(&shape, extent(64));
+    let schedule = Schedule::build(&shape, extent(64), int8);
     let addresses = Addresses {
         arena: 1 << 40,
         weights: (0..schedule.weights.buffers.len() as u64).map(|i| (i + 2) << 40).collect(),
@@ -125,7 +129,7 @@ fn assert_limits(d: &Dispatch) {
 #[test]
 fn a_packed_input_is_waited_for() {
     let shape = Shape { head_dim: 34, ..gemma_27b() };
-    let schedule = Schedule::build(&shape, extent(64));
+    let schedule = Schedule::build(&shape, extent(64), int8);
     let addresses = Addresses { arena: 0, weights: vec![0; 64], kv: vec![0; 62] };
     let (layout, target) = (GpuLayout::new(&schedule), Target::new(32, true, None));
     for rows in [1, 3, 8] {
@@ -145,7 +149,7 @@ fn a_packed_input_is_waited_for() {
 fn large_heads_stay_within_the_dispatch_limit() {
     for vocab in [3, 262_208, 1 << 24] {
         let shape = Shape { vocab, ..gemma_27b() };
-        let schedule = Schedule::build(&shape, extent(16));
+        let schedule = Schedule::build(&shape, extent(16), int8);
         let addresses = Addresses { arena: 0, weights: vec![0; 64], kv: vec![0; 62] };
         let layout = GpuLayout::new(&schedule);
         for head_rows in [1, 2, 3, 5, 8, 16] {
@@ -208,7 +212,7 @@ macro_rules! change {
 fn an_altered_operand_changes_both_executors_alike() {
     let shape = Checkpoint::open(&golden("tiny")).unwrap().shape().clone();
     // 32 rows take the arithmetic for many rows in the first chunk, and those for few in the second, of 8.
-    let original = Schedule::build(&shape, extent(32));
+    let original = Schedule::build(&shape, extent(32), int8);
     let base = outputs(&original, None);
     // The second computes with activations of 16 bits.
     let paths = [(F32, 5e-4), (DOT, 5e-3)];

@@ -9,7 +9,7 @@ use kiln::engine::{Device, Options};
 use kiln::executor::{HeadRows, Measure, Row};
 use kiln::gpu::lower::target::{DotTile, Tile};
 use kiln::gpu::replay::options::VulkanOptions;
-use kiln::model::write::Watch;
+use kiln::model::write::WriteMonitor;
 use kiln::model::write::forge;
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
@@ -45,8 +45,8 @@ struct Forged {
 impl Forged {
     fn new(shape: &Shape, format: WeightFormat) -> Forged {
         let dir = tempfile::tempdir().unwrap();
-        let watch = Watch { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
-        forge::forge(shape, &dir.path().join("model"), format, 7, &watch).unwrap();
+        let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
+        forge::forge(shape, &dir.path().join("model"), format, 7, &monitor).unwrap();
         Forged { dir }
     }
 

@@ -144,7 +144,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
         lines,
         layers,
         memory: watch.map(|w| [w.baseline, w.peak()]),
-        shape: (schedule.shape.layers.len(), schedule.extent.weights.name()),
+        shape: (schedule.shape.layers.len(), schedule.weights.format().name()),
         extent: [schedule.extent.context, schedule.extent.max_rows, schedule.extent.sequences],
     };
     match json {

@@ -18,8 +18,8 @@ pub struct ForgeArgs {
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     /// Form of the matrices
-    #[arg(long, default_value = "int8", value_parser = ["int8", "bf16"])]
-    pub weights: String,
+    #[arg(long, default_value = "int8", value_parser = super::model::weights_parser(|_| true, false))]
+    pub weights: WeightFormat,
     /// Another seed gives other weights
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
@@ -31,7 +31,7 @@ pub struct ForgeArgs {
 /// [`Error::Input`] for an unknown name or a wrong config; else as [`forge::forge`].
 pub fn run(args: &ForgeArgs, json: bool) -> Result<()> {
     let shape = find_shape(&args.shape)?;
-    let format = if args.weights == "bf16" { WeightFormat::Bf16 } else { WeightFormat::Int8 };
+    let format = args.weights;
     let more = [("weights", json!(format.name())), ("seed", json!(args.seed))];
     super::job::run(&args.shape, &args.output, &more, json, |watch| {
         forge::forge(&shape, &args.output, format, args.seed, watch)

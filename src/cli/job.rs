@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 
 use crate::display::bytes;
 use crate::machine::files::Files;
-use crate::model::write::{Watch, Written};
+use crate::model::write::{WriteMonitor, Written};
 use crate::{Error, Result};
 
 /// Runs a write with a progress bar on stderr (only if that is a terminal) and prints its summary on stdout: a line,
@@ -27,7 +27,7 @@ pub(super) fn run(
     destination: &Path,
     more: &[(&str, Value)],
     json: bool,
-    write: impl FnOnce(&Watch) -> Result<Written>,
+    write: impl FnOnce(&WriteMonitor) -> Result<Written>,
 ) -> Result<()> {
     let cancel = cancel_on_signal()?;
     let bar = progress_bar();
@@ -36,7 +36,7 @@ pub(super) fn run(
         bar.set_length(total);
         bar.set_position(done);
     };
-    let result = write(&Watch { progress: &progress, cancel: &cancel });
+    let result = write(&WriteMonitor { progress: &progress, cancel: &cancel });
     bar.finish_and_clear();
     let (written, seconds) = (result?, begin.elapsed().as_secs_f64());
     let line = if json {

@@ -3,6 +3,7 @@
 use super::model::ModelArgs;
 use super::{print, print_json};
 use crate::executor::{Executor, HeadRows, Row};
+use crate::model::write::header;
 use crate::sequence::chooser::not_finite;
 use crate::sequence::{Limits, Session};
 use crate::text::parse_ids;
@@ -139,17 +140,7 @@ impl Output {
     fn create(path: &Path, checkpoint: &crate::model::Checkpoint, ids: &[u32], all: bool) -> Result<Output> {
         let shape = checkpoint.shape();
         let (rows, layers) = (if all { ids.len() } else { 1 }, shape.layers.len() + 2);
-        let logits_bytes = 4 * rows * shape.vocab;
-        let header = json!({
-            "logits": {"dtype": "F32", "shape": [rows, shape.vocab], "data_offsets": [0, logits_bytes]},
-            "hidden": {
-                "dtype": "F32",
-                "shape": [layers, shape.hidden],
-                "data_offsets": [logits_bytes, logits_bytes + 4 * layers * shape.hidden],
-            },
-        });
-        let mut header = header.to_string();
-        header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
+        let header = header::encode_f32(&[("logits", &[rows, shape.vocab]), ("hidden", &[layers, shape.hidden])])?;
         let path = &replaced(path)?;
         let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // As any file that a program creates: what the umask leaves.
@@ -157,8 +148,7 @@ impl Output {
         let make = || tempfile::Builder::new().prefix(".kiln-").permissions(permissions).tempfile_in(directory);
         let file = super::job::temporary(make).map_err(|e| Error::unwritable(path, &e.kind().into()))?;
         let mut out = Output { path: path.into(), file: BufWriter::new(file) };
-        out.put(&(header.len() as u64).to_le_bytes())?;
-        out.put(header.as_bytes())?;
+        out.put(&header)?;
         Ok(out)
     }
 

@@ -7,6 +7,7 @@ use crate::gpu::Gpu;
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
 use crate::{Error, Result};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -24,8 +25,8 @@ pub struct ModelArgs {
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Form of the matrices on the device
-    #[arg(long, default_value = "int8", value_enum)]
-    pub weights: Weights,
+    #[arg(long, default_value = "int8", value_parser = weights_parser(|_| true, true))]
+    pub weights: WeightFormat,
     /// Longest sequence, in tokens [default: 4096, or the model's maximum if smaller]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub ctx: Option<usize>,
@@ -37,13 +38,17 @@ pub struct ModelArgs {
     pub npu_api: NpuApi,
 }
 
-/// Values of `--weights`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Weights {
-    /// One byte an element, quantised while loading if need be
-    Int8,
-    /// As the BF16 checkpoint has them
-    Bf16,
+/// Reads `--weights`: the formats of which `among` holds, each with its description in the long help if `describe`.
+pub(super) fn weights_parser(
+    among: impl Fn(WeightFormat) -> bool,
+    describe: bool,
+) -> impl TypedValueParser<Value = WeightFormat> {
+    let value = |format: WeightFormat| {
+        let value = PossibleValue::new(format.name());
+        if describe { value.help(format.description()) } else { value }
+    };
+    let formats = WeightFormat::ALL.into_iter().filter(|format| among(*format));
+    PossibleValuesParser::new(formats.map(value)).try_map(|word| WeightFormat::parse(&word).ok_or("no such format"))
 }
 
 /// Values of `--npu`.
@@ -66,15 +71,6 @@ pub enum NpuApi {
     Xrt,
 }
 
-impl From<Weights> for WeightFormat {
-    fn from(w: Weights) -> Self {
-        match w {
-            Weights::Int8 => WeightFormat::Int8,
-            Weights::Bf16 => WeightFormat::Bf16,
-        }
-    }
-}
-
 /// Models at least this large show a progress bar while they load.
 const SHOW_PROGRESS_BYTES: u64 = 256 << 20;
 
@@ -86,7 +82,7 @@ impl ModelArgs {
 
     /// The library's options for these arguments.
     pub fn options(&self) -> Options {
-        Options { device: self.device, weights: self.weights.into(), context: self.ctx, ..Options::default() }
+        Options { device: self.device, weights: self.weights, context: self.ctx, ..Options::default() }
     }
 
     /// Refuses `--npu require`: this build drives no NPU.
@@ -152,7 +148,7 @@ impl Drop for SetOnDrop<'_> {
 }
 
 fn show_progress(progress: &Progress, checkpoint: &Checkpoint, options: &Options, done: &AtomicBool) {
-    let total = crate::schedule::layout::WeightLayout::new(checkpoint.shape(), options.weights).bytes();
+    let total = crate::schedule::layout::WeightLayout::new(checkpoint.shape(), options.formats()).bytes();
     let style = ProgressStyle::with_template(
         "loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}",
     );

@@ -49,7 +49,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let shape = read_shape(args)?;
     let target = Target::find(args)?;
     let options = engine::Options { sequences: args.batch, head_rows: args.batch, ..args.model.options() };
-    let schedule = Schedule::build(&shape, options.extent(&shape)?);
+    let schedule = Schedule::build(&shape, options.extent(&shape)?, options.formats());
     let needs = target.staged.map_or(Needs::of(&schedule), |staged| gpu::replay::results::needs(&schedule, staged));
     let view = View {
         args,
@@ -303,7 +303,7 @@ fn write_model(t: &mut String, args: &Args, s: &Schedule) -> std::fmt::Result {
         s.shape.kv_heads,
         s.shape.head_dim,
         s.shape.vocab,
-        e.weights.name()
+        s.weights.format().name()
     )?;
     writeln!(t, "for {} sequence(s) of {} tokens, prefill in chunks of {}\n", e.sequences, e.context, e.max_rows)
 }

@@ -1,9 +1,9 @@
 //! `kiln probe`: what this machine is, what is wrong with it and what it can reach.
 
-use super::model::{ModelArgs, Weights};
+use super::model::ModelArgs;
 use super::{face, print, print_json};
 use crate::diagnose::probe::{Check, Report, Request, Verdict, Wanted, run as probe};
-use crate::engine::Device;
+use crate::engine::{Device, Options};
 use crate::gpu::Choice;
 use crate::machine::files::Files;
 use crate::model::Shape;
@@ -63,7 +63,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
 
 /// The model that is to fit: the one given, or the built-in one where it is said how to load it.
 fn read_shape(args: &ModelArgs) -> Result<Option<Shape>> {
-    let is_asked = args.model.is_some() || args.ctx.is_some() || args.weights != Weights::Int8;
+    let is_asked = args.model.is_some() || args.ctx.is_some() || args.weights != Options::default().weights;
     is_asked.then(|| args.files().shape()).transpose()
 }
 

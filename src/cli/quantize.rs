@@ -16,8 +16,8 @@ pub struct QuantizeArgs {
     #[arg(short, long, value_name = "DST")]
     pub output: PathBuf,
     /// Form of the matrices
-    #[arg(long, default_value = "int8", value_parser = ["int8"])]
-    pub weights: String,
+    #[arg(long, default_value = "int8", value_parser = super::model::weights_parser(WeightFormat::is_quantized, false))]
+    pub weights: WeightFormat,
 }
 
 /// Runs the command; `json` asks for the summary as an object.
@@ -26,6 +26,6 @@ pub struct QuantizeArgs {
 /// As [`quantize::quantize`].
 pub fn run(args: &QuantizeArgs, json: bool) -> Result<()> {
     super::job::run(&args.model.display().to_string(), &args.output, &[], json, |watch| {
-        quantize::quantize(&args.model, &args.output, WeightFormat::Int8, watch)
+        quantize::quantize(&args.model, &args.output, args.weights, watch)
     })
 }

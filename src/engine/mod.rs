@@ -13,8 +13,8 @@ use crate::executor::weights::Progress;
 use crate::gpu::replay::options::VulkanOptions;
 use crate::gpu::{self, Choice, Gpu, Vulkan};
 use crate::machine::heaps;
-use crate::model::checkpoint::{Checkpoint, Source};
-use crate::model::{Shape, WeightFormat};
+use crate::model::checkpoint::Checkpoint;
+use crate::model::{Shape, TensorId, WeightFormat};
 use crate::plan::{Needs, Plan};
 use crate::reference::Reference;
 use crate::schedule::{Extent, KvType, Schedule};
@@ -93,6 +93,12 @@ pub const MAX_ROWS: usize = gpu::device::limits::MAX_GROUPS;
 pub const DEFAULT_CHUNK: usize = 512;
 
 impl Options {
+    /// The format of each matrix, to build a schedule with.
+    pub fn formats(&self) -> impl Fn(TensorId) -> WeightFormat + use<> {
+        let format = self.weights;
+        move |_| format
+    }
+
     /// The sizes to build a schedule for.
     ///
     /// # Errors
@@ -122,7 +128,6 @@ impl Options {
             head_rows: self.head_rows.max(1).min(max_rows),
             sequences: self.sequences,
             kv: self.kv,
-            weights: self.weights,
         })
     }
 }
@@ -138,12 +143,7 @@ pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> 
 
 /// Refuses options that this checkpoint cannot have, before anything is opened or loaded.
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
-    if options.weights == WeightFormat::Bf16 && checkpoint.source() == Source::Int8 {
-        return Err(Error::input(
-            text!(Setting::Weights("bf16"), " asks for what an INT8 checkpoint no longer has"),
-            text!("use the BF16 checkpoint, or ", Setting::Weights("int8")),
-        ));
-    }
+    options.weights.check_source(checkpoint.source(), || "the checkpoint".into())?;
     options.extent(checkpoint.shape())
 }
 
@@ -181,10 +181,12 @@ pub fn load_on(
     let (shape, extent) = (checkpoint.shape(), check(checkpoint, options)?);
     let start = Instant::now();
     let executor: Box<dyn Measure> = match gpu {
-        Some(gpu) => load_vulkan(gpu, checkpoint, Schedule::build(shape, extent), options, progress)?,
+        Some(gpu) => {
+            load_vulkan(gpu, checkpoint, Schedule::build(shape, extent, options.formats()), options, progress)?
+        }
         None => {
             // The reference keeps its KV in f32.
-            let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent });
+            let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent }, options.formats());
             Plan::place(&schedule, &heaps::host_memory(), Needs::of(&schedule))?;
             Box::new(Reference::load(checkpoint, schedule, progress)?)
         }

@@ -29,8 +29,7 @@ impl Progress {
     }
 }
 
-/// Reads `rows` of a matrix in `format` with all cores: `data` takes the padded rows, `scales` one f32 a row (or
-/// nothing, in a format without scales).
+/// Reads `rows` of a matrix in `format` with all cores: their padded elements into `data`, their scales into `scales`.
 ///
 /// # Errors
 /// Input: the tensor cannot be read or holds what it must not.
@@ -40,26 +39,26 @@ pub fn read_block(
     rows: Range<usize>,
     format: WeightFormat,
     data: &mut [u8],
-    scales: &mut [f32],
+    scales: &mut [u8],
     progress: &Progress,
 ) -> Result<()> {
-    let row_bytes = data.len() / rows.len();
+    let (row_bytes, scale_bytes) = (data.len() / rows.len(), scales.len() / rows.len());
     let step = (CHUNK / row_bytes).max(1);
-    let read = |i: usize, data: &mut [u8], scales: &mut [f32]| {
+    let read = |i: usize, data: &mut [u8], scales: &mut [u8]| {
         let first = rows.start + i * step;
         checkpoint.read_rows(id, first..first + data.len() / row_bytes, format, data, scales)?;
-        progress.add((data.len() + 4 * scales.len()) as u64);
+        progress.add((data.len() + scales.len()) as u64);
         Ok(())
     };
     let blocks = data.par_chunks_mut(step * row_bytes).enumerate();
-    if format.scale_bytes() == 0 {
-        blocks.try_for_each(|(i, d)| read(i, d, &mut []))
-    } else {
-        blocks.zip(scales.par_chunks_mut(step)).try_for_each(|((i, d), s)| read(i, d, s))
+    if scale_bytes == 0 {
+        return blocks.try_for_each(|(i, data)| read(i, data, &mut []));
     }
+    let scales = scales.par_chunks_mut(step * scale_bytes);
+    blocks.zip(scales).try_for_each(|((i, data), scales)| read(i, data, scales))
 }
 
-/// Fills a whole weight buffer in place. `dst` is at least `layout.bytes` long and aligned to 4.
+/// Fills a whole weight buffer in place. `dst` is at least `layout.bytes` long.
 ///
 /// # Errors
 /// As [`read_block`].
@@ -73,7 +72,7 @@ pub fn fill(checkpoint: &Checkpoint, layout: &BufferLayout, dst: &mut [u8], prog
                 // Scales lie behind the matrix that the tensor is part of, so behind its rows.
                 let (head, tail) = dst.split_at_mut(m.scales as usize);
                 let data = &mut head[m.offset as usize..m.offset as usize + bytes];
-                let scales = bytemuck::cast_slice_mut(&mut tail[..m.rows * m.format.scale_bytes()]);
+                let scales = &mut tail[..m.rows * m.format.scale_bytes(m.cols)];
                 read_block(checkpoint, id, 0..m.rows, m.format, data, scales, progress)?;
             }
         }

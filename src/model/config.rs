@@ -9,7 +9,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{LayerKind, Shape};
+use crate::model::shape::{LayerKind, Shape};
+use crate::model::text_file;
 use crate::{Error, Result};
 
 /// The largest config.json that is read, in bytes. Real ones have a few KB.
@@ -54,7 +55,7 @@ pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
 /// # Errors
 /// [`Error::Input`]: the file cannot be read, or as [`parse`].
 pub fn read(path: &Path) -> Result<Shape> {
-    match crate::model::checkpoint::files::read_text(path, MAX_CONFIG_BYTES)? {
+    match text_file::read(path, MAX_CONFIG_BYTES, "give a model's config.json")? {
         Some(text) => parse(&text, None),
         None => Err(Error::unreadable(path, &std::io::ErrorKind::NotFound.into())),
     }
@@ -161,7 +162,7 @@ fn check_architecture(outer: &Keys) -> Result<()> {
 fn parse_text(outer: &Keys, text: &Keys) -> Result<Shape> {
     text.refuse_unsupported()?;
     let layers = parse_layers(text)?;
-    let rope = Rope::parse(text)?;
+    let rope = RopeConfig::parse(text)?;
     let mut eos = Vec::new();
     let vocab = text.size("vocab_size", 262_208, limit::VOCAB)?;
     outer.add_eos(&mut eos, vocab)?;
@@ -248,15 +249,15 @@ fn parse_layers(text: &Keys) -> Result<Vec<LayerKind>> {
 }
 
 /// RoPE's constants in either spelling.
-struct Rope {
+struct RopeConfig {
     theta_local: f32,
     theta_global: f32,
     factor_global: f32,
 }
 
-impl Rope {
-    fn parse(text: &Keys) -> Result<Rope> {
-        let mut rope = Rope {
+impl RopeConfig {
+    fn parse(text: &Keys) -> Result<RopeConfig> {
+        let mut rope = RopeConfig {
             theta_local: text.positive("rope_local_base_freq", 1e4)?,
             theta_global: text.positive("rope_theta", 1e6)?,
             factor_global: 1.0,

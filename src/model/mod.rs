@@ -1,4 +1,4 @@
-//! What a model is: its shape, its tensors and their form, and the files it comes from.
+//! What a model is: its shape, its tensors, their weight formats, and the files that it is read from and written to.
 
 pub mod checkpoint;
 pub mod config;
@@ -6,9 +6,10 @@ pub mod format;
 pub mod presets;
 pub mod shape;
 pub mod tensor;
+pub(crate) mod text_file;
 pub mod write;
 
-pub use checkpoint::{Checkpoint, Source};
-pub use format::WeightFormat;
+pub use checkpoint::Checkpoint;
+pub use format::{SourceFormat, WeightFormat};
 pub use shape::{LayerKind, Shape};
 pub use tensor::{Role, TensorId};

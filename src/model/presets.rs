@@ -1,6 +1,6 @@
 //! The public Gemma 3 models by name. Source: their config.json on the hub, text part, defaults filled in.
 
-use crate::model::{LayerKind, Shape};
+use crate::model::shape::{LayerKind, Shape};
 
 /// The names that [`preset`] knows.
 pub const NAMES: [&str; 4] = ["gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b"];

@@ -1,6 +1,6 @@
 //! The tensors of a model by role, independent of how a file spells their names.
 
-use crate::model::Shape;
+use crate::model::shape::Shape;
 
 /// A tensor's place within a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

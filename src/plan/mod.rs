@@ -7,7 +7,6 @@ mod tests;
 use crate::display::{bytes, writer};
 use crate::error::{Setting, Text, text};
 use crate::machine::heaps::Memory;
-use crate::model::WeightFormat;
 use crate::schedule::Schedule;
 use crate::schedule::layout::BufferLayout;
 use crate::schedule::step::WeightBuffer;
@@ -209,9 +208,11 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
         p => format!("the {}", p.kind()),
     };
     let write = writer(needed, memory.max_allocation);
-    let remedy = match (purpose, e.weights) {
-        (Purpose::Weights(_), WeightFormat::Bf16) => text!("use ", Setting::Weights("int8"), " or another device"),
-        (Purpose::Weights(_), WeightFormat::Int8) => "use another device".into(),
+    let remedy = match (purpose, schedule.weights.format().smaller()) {
+        (Purpose::Weights(_), Some(smaller)) => {
+            text!("use ", Setting::Weights(smaller.name()), " or another device")
+        }
+        (Purpose::Weights(_), None) => "use another device".into(),
         _ => text!("use a smaller ", Setting::Context, " or ", Setting::Batch, ", or another device"),
     };
     Error::refused(
@@ -234,12 +235,10 @@ fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -
         Some(pool) => format!(", {} together", write(pool.available())),
         None => String::new(),
     };
-    let int8 = match schedule.extent.weights {
-        WeightFormat::Bf16 => text!(Setting::Weights("int8"), ", "),
-        WeightFormat::Int8 => Text::default(),
-    };
+    let format = schedule.weights.format().smaller();
+    let format = format.map_or_else(Text::default, |smaller| text!(Setting::Weights(smaller.name()), ", "));
     let now = format!(" (now {}), ", schedule.extent.context);
-    let smaller = text!(int8, "a smaller ", Setting::Context, now, Setting::Batch, " or model, or free some memory");
+    let smaller = text!(format, "a smaller ", Setting::Context, now, Setting::Batch, " or model, or free some memory");
     let remedy = match kernel_parameters(wanted, memory) {
         Some(parameters) => text!(format!("boot the kernel with {parameters}, or use "), smaller),
         None => text!("use ", smaller),

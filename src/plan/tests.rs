@@ -33,12 +33,15 @@ fn shape(tied: bool) -> crate::model::Shape {
     shape
 }
 
+fn int8(_: crate::model::TensorId) -> crate::model::WeightFormat {
+    crate::model::WeightFormat::Int8
+}
+
 fn schedule(dice: &mut Dice) -> Schedule {
     let shape = shape(dice.toss());
     let (context, sequences) = (16 + dice.below(400) as usize, 1 + dice.below(4) as usize);
-    let weights = crate::model::WeightFormat::Int8;
-    let extent = Extent { context, max_rows: 16.max(sequences), head_rows: 1, sequences, kv: KvType::F16, weights };
-    Schedule::build(&shape, extent)
+    let extent = Extent { context, max_rows: 16.max(sequences), head_rows: 1, sequences, kv: KvType::F16 };
+    Schedule::build(&shape, extent, int8)
 }
 
 /// One to three heaps: of any sizes, or dealt what is wanted, to the byte or nearly, so that a packing is hard to find.
@@ -167,15 +170,8 @@ fn generated_heaps_are_never_overfilled_and_refused_only_where_nothing_fits() {
 #[test]
 fn large_models_are_placed_to_the_last_byte() {
     let shape = presets::preset("gemma3-27b").unwrap();
-    let extent = Extent {
-        context: 4096,
-        max_rows: 512,
-        head_rows: 1,
-        sequences: 1,
-        kv: KvType::F16,
-        weights: crate::model::WeightFormat::Int8,
-    };
-    let schedule = Schedule::build(&shape, extent);
+    let extent = Extent { context: 4096, max_rows: 512, head_rows: 1, sequences: 1, kv: KvType::F16 };
+    let schedule = Schedule::build(&shape, extent, int8);
     let wanted = Plan::wanted(&schedule, needs(&schedule, 0));
     let total: u64 = wanted.iter().map(|w| w.1).sum();
     let layer = schedule.weights.buffers[1].bytes;
@@ -202,15 +198,8 @@ fn large_models_are_placed_to_the_last_byte() {
 #[test]
 fn the_hottest_bytes_have_the_fastest_heap() {
     for tied in [true, false] {
-        let extent = Extent {
-            context: 400,
-            max_rows: 16,
-            head_rows: 1,
-            sequences: 4,
-            kv: KvType::F16,
-            weights: crate::model::WeightFormat::Int8,
-        };
-        let schedule = Schedule::build(&shape(tied), extent);
+        let extent = Extent { context: 400, max_rows: 16, head_rows: 1, sequences: 4, kv: KvType::F16 };
+        let schedule = Schedule::build(&shape(tied), extent, int8);
         let wanted = Plan::wanted(&schedule, needs(&schedule, 1 << 20));
         let kv: u64 = wanted.iter().filter(|w| w.0.kind() == "KV cache").map(|w| w.1).sum();
         let cold: u64 = if tied { 0 } else { schedule.weights.buffers[0].bytes };
@@ -255,9 +244,8 @@ fn a_refusal_names_the_kernel_parameter_that_would_help_and_no_other() {
 fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_room() {
     use crate::machine::profile::profile;
     let schedule = |context, sequences| {
-        let weights = crate::model::WeightFormat::Int8;
-        let extent = Extent { context, max_rows: 512, head_rows: sequences, sequences, kv: KvType::F16, weights };
-        Schedule::build(&presets::preset("gemma3-27b").unwrap(), extent)
+        let extent = Extent { context, max_rows: 512, head_rows: sequences, sequences, kv: KvType::F16 };
+        Schedule::build(&presets::preset("gemma3-27b").unwrap(), extent, int8)
     };
     // With room for it, and without. A layer's 4 GiB and the cap of 4 GiB less a page are both 4.3 GB.
     for machine in ["8060s", "8060s:0.5", "890m"] {

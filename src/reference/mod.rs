@@ -36,11 +36,9 @@ impl Weights {
         let b = self.bytes(m.buffer);
         let stride = m.format.row_bytes(m.cols);
         let at = m.offset as usize + r * stride;
-        let scale = match m.format.scale_bytes() {
-            0 => 1.0,
-            n => bytemuck::pod_read_unaligned(&b[m.scales as usize + r * n..][..4]),
-        };
-        m.format.decode_row(&b[at..at + stride], scale, out);
+        let scale_bytes = m.format.scale_bytes(m.cols);
+        let scales = &b[m.scales as usize + r * scale_bytes..][..scale_bytes];
+        m.format.decode_row(&b[at..at + stride], scales, out);
     }
 }
 
@@ -257,5 +255,36 @@ impl Measure for Reference {
     fn measure_read_ceiling(&mut self) -> Result<f64> {
         let buffers: Vec<&[u64]> = self.weights.buffers.iter().map(Vec::as_slice).collect();
         Ok(crate::machine::read_rate(&buffers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Role, TensorId, WeightFormat};
+    use crate::schedule::{Extent, KvType};
+    use std::path::Path;
+
+    /// A model whose matrices are in several formats computes nearly what it does in one.
+    #[test]
+    fn formats_may_be_mixed() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny");
+        let checkpoint = Checkpoint::open(&golden).unwrap();
+        let logits = |formats: &dyn Fn(TensorId) -> WeightFormat| {
+            let extent = Extent { context: 16, max_rows: 4, head_rows: 1, sequences: 1, kv: KvType::F32 };
+            let schedule = Schedule::build(checkpoint.shape(), extent, formats);
+            let mut reference = Reference::load(&checkpoint, schedule, &Progress::default()).unwrap();
+            let rows: Vec<Row> = (0..4).map(|i| Row { token: 2 + 7 * i, position: i, sequence: 0 }).collect();
+            reference.forward(&rows, Some(HeadRows { first: 3, count: 1 })).unwrap();
+            reference.logits(0).unwrap().to_vec()
+        };
+        let bf16 = logits(&|_| WeightFormat::Bf16);
+        let mixed = logits(&|id| match id {
+            TensorId::Layer(_, Role::Down) | TensorId::Layer(1, _) => WeightFormat::Int8,
+            _ => WeightFormat::Bf16,
+        });
+        let square = |x: &mut dyn Iterator<Item = f32>| x.map(|x| x * x).sum::<f32>();
+        let error = square(&mut bf16.iter().zip(&mixed).map(|(a, b)| a - b)) / square(&mut bf16.iter().copied());
+        assert!(error > 0.0 && error.sqrt() < 0.05, "{}", error.sqrt());
     }
 }

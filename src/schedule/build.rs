@@ -2,7 +2,7 @@
 
 use super::layout::{ArenaLayout, StateLayout, WeightLayout};
 use super::step::{AccessRange, KvType, Op, Ring, Rows, Segment, Slot, Step};
-use crate::model::{LayerKind, Shape, WeightFormat};
+use crate::model::{LayerKind, Shape, TensorId, WeightFormat};
 
 /// The sizes that a schedule is built for, beside the model's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +17,6 @@ pub struct Extent {
     pub sequences: usize,
     /// Element type of the KV cache on a device.
     pub kv: KvType,
-    /// Form of the matrices.
-    pub weights: WeightFormat,
 }
 
 /// The fixed list of steps of one forward pass, and where its operands lie. Every executor runs this same list.
@@ -124,9 +122,10 @@ pub fn ring_capacity(shape: &Shape, kind: LayerKind, extent: &Extent) -> usize {
 }
 
 impl Schedule {
-    /// The schedule of `shape` for `extent`.
-    pub fn build(shape: &Shape, extent: Extent) -> Schedule {
-        let weights = WeightLayout::new(shape, extent.weights);
+    /// The schedule of `shape` for `extent`, with each matrix in the format that `formats` gives for its tensor (see
+    /// [`WeightLayout::new`]).
+    pub fn build(shape: &Shape, extent: Extent, formats: impl Fn(TensorId) -> WeightFormat) -> Schedule {
+        let weights = WeightLayout::new(shape, formats);
         let mut arena = ArenaLayout::new(StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows });
         let slots = Slots::place(&mut arena, shape, &extent);
         let rings: Vec<Ring> = shape

@@ -159,8 +159,6 @@ pub struct LayerWeights {
 /// Every weight's place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightLayout {
-    /// How matrices are kept.
-    pub format: WeightFormat,
     /// All buffers: embedding, layers in order, then the head where it is its own.
     pub buffers: Vec<BufferLayout>,
     /// `[vocab, hidden]`.
@@ -209,19 +207,21 @@ impl Packer {
         v
     }
 
-    /// Stacks the tensors' rows into one matrix: rows contiguous, then scales contiguous.
-    fn matrix(&mut self, shape: &Shape, format: WeightFormat, ids: &[TensorId]) -> Matrix {
+    /// Stacks the tensors' rows into one matrix: rows contiguous, then scales contiguous. It has one format, the first
+    /// tensor's.
+    fn matrix(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, ids: &[TensorId]) -> Matrix {
+        let format = formats(ids[0]);
         let cols = ids[0].dims(shape)[1];
         let rows = ids.iter().map(|id| id.dims(shape)[0]).sum();
         let offset = self.take((rows * format.row_bytes(cols)) as u64);
-        let scales = self.take((rows * format.scale_bytes()) as u64);
+        let scales = self.take((rows * format.scale_bytes(cols)) as u64);
         let whole = Matrix { buffer: self.layout.buffer, offset, scales, rows, cols, format };
         let mut first = 0;
         for &id in ids {
             let rows = id.dims(shape)[0];
             let part = Matrix {
                 offset: offset + (first * format.row_bytes(cols)) as u64,
-                scales: scales + (first * format.scale_bytes()) as u64,
+                scales: scales + (first * format.scale_bytes(cols)) as u64,
                 rows,
                 ..whole
             };
@@ -233,11 +233,13 @@ impl Packer {
 }
 
 impl WeightLayout {
-    /// Places every tensor of `shape` in `format`.
-    pub fn new(shape: &Shape, format: WeightFormat) -> Self {
+    /// Places every tensor of `shape`, each matrix in the format that `formats` gives for its tensor. Stacked tensors
+    /// (Q, K and V; gate and up) take the format of the first of them.
+    pub fn new(shape: &Shape, formats: impl Fn(TensorId) -> WeightFormat) -> Self {
+        let formats: &dyn Fn(TensorId) -> WeightFormat = &formats;
         let mut buffers = Vec::with_capacity(shape.layers.len() + 2);
         let mut p = Packer::new(WeightBuffer::Embedding);
-        let embedding = p.matrix(shape, format, &[TensorId::Embedding]);
+        let embedding = p.matrix(shape, formats, &[TensorId::Embedding]);
         let final_norm = p.vector(shape, TensorId::FinalNorm);
         let rope_local = p.frequencies(shape, Rope { theta: shape.rope_theta_local, factor: 1.0 });
         let global = Rope { theta: shape.rope_theta_global, factor: shape.rope_factor_global };
@@ -255,10 +257,10 @@ impl WeightLayout {
                 post_ffn_norm: p.vector(shape, id(Role::PostFfnNorm)),
                 q_norm: p.vector(shape, id(Role::QNorm)),
                 k_norm: p.vector(shape, id(Role::KNorm)),
-                qkv: p.matrix(shape, format, &[id(Role::Q), id(Role::K), id(Role::V)]),
-                o: p.matrix(shape, format, &[id(Role::O)]),
-                gate_up: p.matrix(shape, format, &[id(Role::Gate), id(Role::Up)]),
-                down: p.matrix(shape, format, &[id(Role::Down)]),
+                qkv: p.matrix(shape, formats, &[id(Role::Q), id(Role::K), id(Role::V)]),
+                o: p.matrix(shape, formats, &[id(Role::O)]),
+                gate_up: p.matrix(shape, formats, &[id(Role::Gate), id(Role::Up)]),
+                down: p.matrix(shape, formats, &[id(Role::Down)]),
             });
             buffers.push(p.layout);
         }
@@ -266,16 +268,29 @@ impl WeightLayout {
             embedding
         } else {
             let mut p = Packer::new(WeightBuffer::Head);
-            let head = p.matrix(shape, format, &[TensorId::Head]);
+            let head = p.matrix(shape, formats, &[TensorId::Head]);
             buffers.push(p.layout);
             head
         };
-        WeightLayout { format, buffers, embedding, head, final_norm, rope_local, rope_global, layers }
+        WeightLayout { buffers, embedding, head, final_norm, rope_local, rope_global, layers }
     }
 
     /// Bytes of all buffers.
     pub fn bytes(&self) -> u64 {
         self.buffers.iter().map(|b| b.bytes).sum()
+    }
+
+    /// The format that most bytes of the matrices have. A step's own is its matrix's, [`Matrix::format`].
+    pub fn format(&self) -> WeightFormat {
+        let mut bytes = [0u64; WeightFormat::ALL.len()];
+        for tensor in self.buffers.iter().flat_map(|b| &b.tensors) {
+            if let Placement::Matrix(_, m) = tensor {
+                let of_format = WeightFormat::ALL.iter().zip(&mut bytes).filter(|(format, _)| **format == m.format);
+                of_format.for_each(|(_, sum)| *sum += m.bytes(m.rows));
+            }
+        }
+        let most = WeightFormat::ALL.iter().zip(bytes).max_by_key(|(_, sum)| *sum);
+        most.map_or(self.embedding.format, |(format, _)| *format)
     }
 
     /// Index of a buffer in [`WeightLayout::buffers`].
@@ -284,6 +299,40 @@ impl WeightLayout {
             WeightBuffer::Embedding => 0,
             WeightBuffer::Layer(i) => 1 + i,
             WeightBuffer::Head => 1 + self.layers.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::presets;
+
+    #[test]
+    fn each_matrix_has_the_format_of_its_first_tensor() {
+        let shape = presets::preset("1b").unwrap();
+        let mixed = |id| match id {
+            TensorId::Embedding | TensorId::Layer(3, Role::Q | Role::Up) => WeightFormat::Bf16,
+            _ => WeightFormat::Int8,
+        };
+        let layout = WeightLayout::new(&shape, mixed);
+        assert_eq!(layout.head, layout.embedding);
+        assert_eq!((layout.head.format, layout.format()), (WeightFormat::Bf16, WeightFormat::Int8));
+        for (i, layer) in layout.layers.iter().enumerate() {
+            let qkv = if i == 3 { WeightFormat::Bf16 } else { WeightFormat::Int8 };
+            assert_eq!(layer.qkv.format, qkv);
+            assert_eq!([layer.o, layer.gate_up, layer.down].map(|m| m.format), [WeightFormat::Int8; 3]);
+        }
+        for buffer in &layout.buffers {
+            let ends = buffer.tensors.iter().filter_map(|tensor| match tensor {
+                Placement::Matrix(_, m) => {
+                    let end = |at: u64, bytes: usize| at + (m.rows * bytes) as u64;
+                    let scales = end(m.scales, m.format.scale_bytes(m.cols));
+                    Some(end(m.offset, m.format.row_bytes(m.cols)).max(scales))
+                }
+                _ => None,
+            });
+            assert!(ends.max() <= Some(buffer.bytes), "{:?}", buffer.buffer);
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct Matrix {
     pub buffer: WeightBuffer,
     /// Bytes from the buffer's start to row 0.
     pub offset: u64,
-    /// Bytes from the buffer's start to row 0's f32 scale (formats without scales: unused).
+    /// Bytes from the buffer's start to row 0's scales (formats without scales: unused).
     pub scales: u64,
     /// Output features.
     pub rows: usize,

@@ -21,9 +21,8 @@ impl Noting {
         let full = presets::preset("gemma3-1b").unwrap();
         let layers = full.layers[..2].to_vec();
         let shape = Shape { layers, vocab: 64, hidden: 32, ffn: 64, window: WINDOW, ..full };
-        let (kv, weights) = (KvType::F16, WeightFormat::Int8);
-        let extent = Extent { context: CONTEXT, max_rows: CHUNK, head_rows: 1, sequences: 2, kv, weights };
-        Noting { schedule: Schedule::build(&shape, extent), passes: Vec::new() }
+        let extent = Extent { context: CONTEXT, max_rows: CHUNK, head_rows: 1, sequences: 2, kv: KvType::F16 };
+        Noting { schedule: Schedule::build(&shape, extent, |_| WeightFormat::Int8), passes: Vec::new() }
     }
 
     /// Token and position of all rows run since this was last asked.

@@ -131,6 +131,20 @@ fn an_unknown_or_unreadable_type_is_refused() {
 }
 
 #[test]
+fn the_type_of_a_tensor_that_the_model_does_not_need_is_no_hindrance() {
+    let mut file = tiny();
+    for (dtype, bytes) in [("I64", 8), ("F64", 8), ("BOOL", 1), ("F8_E4M3", 1), ("C64", 8), ("Q4_K", 3)] {
+        file.tensors.insert(format!("vision_tower.{dtype}"), Tensor::new(dtype, &[1], vec![0; bytes]));
+    }
+    Checkpoint::open(dir_with("tiny", &file).path()).unwrap();
+    // But its bytes are the format's business.
+    let line = refused_file(|f| drop(f.tensors.insert("x".into(), Tensor::new("F4", &[3], vec![0; 2]))));
+    assert!(line.contains("tensor x, F4 of shape [3], ends within a byte"), "{line}");
+    let line = refused_file(|f| drop(f.tensors.insert("x".into(), Tensor::new("I64", &[1], vec![0; 4]))));
+    assert!(line.contains("I64 of shape [1] has 8"), "{line}");
+}
+
+#[test]
 fn a_wrong_shape_is_refused_with_both_shapes() {
     let line = refused_file(|f| f.tensors.get_mut(Q).unwrap().shape = vec![64, 256]);
     assert!(line.contains(Q) && line.contains("[64, 256]") && line.contains("[128, 128]"), "{line}");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kiln::model::{Checkpoint, Role, Source, TensorId, WeightFormat};
+use kiln::model::{Checkpoint, Role, SourceFormat, TensorId, WeightFormat};
 
 use crate::files::{File, Tensor, decode_matrix, dir_with_config, golden, read_matrix, refusal};
 
@@ -76,7 +76,7 @@ fn write_layers(dir: &Path, case: &str, prefixed: bool, scheme: impl Fn(&str) ->
 fn assert_within(dir: &Path, case: &str, bounds: &[(TensorId, f32)]) {
     let exact = Checkpoint::open(&golden(case)).unwrap();
     let c = Checkpoint::open(dir).unwrap();
-    assert_eq!(c.source(), Source::Int8);
+    assert_eq!(c.source(), SourceFormat::Native(WeightFormat::Int8));
     for &(id, bound) in bounds {
         let [_, cols] = id.dims(c.shape());
         let (got, wanted, steps) = if id.is_vector() {
@@ -85,9 +85,10 @@ fn assert_within(dir: &Path, case: &str, bounds: &[(TensorId, f32)]) {
             let (data, scales) = read_matrix(&c, id, WeightFormat::Int8).unwrap();
             // A row by itself, wherever in a group it begins.
             let (row, stride) = (scales.len() / 2, WeightFormat::Int8.row_bytes(cols));
-            let (mut one, mut scale) = (vec![0u8; stride], [0.0]);
+            let (mut one, mut scale) = (vec![0u8; stride], [0; 4]);
             c.read_rows(id, row..row + 1, WeightFormat::Int8, &mut one, &mut scale).unwrap();
-            assert!(one == data[row * stride..(row + 1) * stride] && scale[0] == scales[row], "{case} {id:?}");
+            let scale = f32::from_le_bytes(scale);
+            assert!(one == data[row * stride..(row + 1) * stride] && scale == scales[row], "{case} {id:?}");
             (
                 decode_matrix(&c, id, WeightFormat::Int8),
                 decode_matrix(&exact, id, WeightFormat::Bf16),

@@ -113,8 +113,8 @@ pub fn dir_with(case: &str, file: &File) -> tempfile::TempDir {
 pub fn read_matrix(c: &Checkpoint, id: TensorId, format: WeightFormat) -> kiln::Result<(Vec<u8>, Vec<f32>)> {
     let [rows, cols] = id.dims(c.shape());
     let mut data = vec![0xAAu8; rows * format.row_bytes(cols)];
-    let mut scales = vec![f32::NAN; if format.scale_bytes() > 0 { rows } else { 0 }];
-    c.read_rows(id, 0..rows, format, &mut data, &mut scales)?;
+    let mut scales = vec![f32::NAN; rows * format.scale_bytes(cols) / 4];
+    c.read_rows(id, 0..rows, format, &mut data, bytemuck::cast_slice_mut(&mut scales))?;
     Ok((data, scales))
 }
 
@@ -123,9 +123,10 @@ pub fn decode_matrix(c: &Checkpoint, id: TensorId, format: WeightFormat) -> Vec<
     let [_, cols] = id.dims(c.shape());
     let (data, scales) = read_matrix(c, id, format).unwrap();
     let mut out = Vec::new();
+    let (scales, scale_bytes): (&[u8], _) = (bytemuck::cast_slice(&scales), format.scale_bytes(cols));
     for (i, row) in data.chunks_exact(format.row_bytes(cols)).enumerate() {
         let mut values = vec![0f32; cols];
-        format.decode_row(row, scales.get(i).copied().unwrap_or(1.0), &mut values);
+        format.decode_row(row, &scales[i * scale_bytes..(i + 1) * scale_bytes], &mut values);
         out.extend(values);
     }
     out

@@ -1,6 +1,6 @@
 //! The golden cases in every spelling and layout: one shape, the same bytes.
 
-use kiln::model::{Checkpoint, LayerKind, Shape, Source, TensorId, WeightFormat, config};
+use kiln::model::{Checkpoint, LayerKind, Shape, SourceFormat, TensorId, WeightFormat, config};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -24,7 +24,7 @@ fn sha256(bytes: &[u8]) -> String {
 fn unpadded(data: &[u8], cols: usize, format: WeightFormat) -> Vec<u8> {
     let mut out = Vec::new();
     for row in data.chunks_exact(format.row_bytes(cols)) {
-        let (elements, padding) = row.split_at(cols * format.element_bytes());
+        let (elements, padding) = row.split_at(format.file_row_bytes(cols));
         assert!(padding.iter().all(|b| *b == 0), "padding");
         out.extend_from_slice(elements);
     }
@@ -148,7 +148,7 @@ fn a_written_config_reads_back_equal() {
 fn int8_rows_have_the_golden_hashes() {
     for case in CASES {
         let c = Checkpoint::open(&golden(case)).unwrap();
-        assert_eq!(c.source(), Source::Bf16);
+        assert_eq!(c.source(), SourceFormat::Native(WeightFormat::Bf16));
         assert_golden_int8(&c, case);
     }
 }
@@ -200,7 +200,7 @@ fn every_variant_of_tiny_is_the_same_model() {
         assert_eq!(*c.shape(), shape, "{}", dir.display());
         assert_golden_int8(&c, "tiny");
     }
-    assert_eq!(Checkpoint::open(native.path()).unwrap().source(), Source::Int8);
+    assert_eq!(Checkpoint::open(native.path()).unwrap().source(), SourceFormat::Native(WeightFormat::Int8));
 }
 
 #[test]
@@ -230,12 +230,12 @@ fn converted(dtype: &str) -> File {
 fn f32_and_f16_sources_are_read() {
     let f32s = dir_with("tiny", &converted("F32"));
     let c = Checkpoint::open(f32s.path()).unwrap();
-    assert_eq!(c.source(), Source::F32);
+    assert_eq!(c.source(), SourceFormat::F32);
     assert_golden_int8(&c, "tiny");
     let bf16 = Checkpoint::open(&golden("tiny")).unwrap();
     let f16s = dir_with("tiny", &converted("F16"));
     let halves = Checkpoint::open(f16s.path()).unwrap();
-    assert_eq!(halves.source(), Source::F16);
+    assert_eq!(halves.source(), SourceFormat::F16);
     for id in TensorId::all(c.shape()) {
         if id.is_vector() {
             assert_eq!(c.read_vector(id).unwrap(), bf16.read_vector(id).unwrap());
@@ -281,6 +281,7 @@ fn blocks_of_rows_from_several_threads_are_the_whole() {
             let c = &c;
             scope.spawn(move || {
                 let rows = i * 37..i * 37 + scales.len();
+                let scales = bytemuck::cast_slice_mut(scales);
                 c.read_rows(id, rows.clone(), WeightFormat::Int8, data, scales).unwrap();
                 c.release(id, rows);
             });

@@ -144,7 +144,8 @@ fn read_all(c: &Checkpoint) -> kiln::Result<()> {
         let [rows, cols] = id.dims(c.shape());
         for format in [WeightFormat::Int8, WeightFormat::Bf16] {
             let mut data = vec![0; rows * format.row_bytes(cols)];
-            let result = c.read_rows(id, 0..rows, format, &mut data, &mut vec![0.0; rows]);
+            let mut scales = vec![0; rows * format.scale_bytes(cols)];
+            let result = c.read_rows(id, 0..rows, format, &mut data, &mut scales);
             match result {
                 Err(error) if format == WeightFormat::Bf16 => assert_refusal(&error),
                 other => other?,

@@ -3,29 +3,29 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use kiln::model::write::{Watch, Written};
+use kiln::model::write::{WriteMonitor, Written};
 use kiln::model::write::{forge, quantize};
-use kiln::model::{Checkpoint, Shape, Source, TensorId, WeightFormat, config, presets};
+use kiln::model::{Checkpoint, Shape, SourceFormat, TensorId, WeightFormat, config, presets};
 
 fn golden(case: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(case)
 }
 
 fn quantize(src: &Path, dst: &Path) -> kiln::Result<Written> {
-    let watch = Watch { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
-    quantize::quantize(src, dst, WeightFormat::Int8, &watch)
+    let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
+    quantize::quantize(src, dst, WeightFormat::Int8, &monitor)
 }
 
 fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64) -> kiln::Result<Written> {
-    let watch = Watch { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
-    forge::forge(shape, dst, format, seed, &watch)
+    let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
+    forge::forge(shape, dst, format, seed, &monitor)
 }
 
 fn read(c: &Checkpoint, id: TensorId, format: WeightFormat) -> (Vec<u8>, Vec<f32>) {
     let [rows, cols] = id.dims(c.shape());
     let mut data = vec![0xAAu8; rows * format.row_bytes(cols)];
-    let mut scales = vec![0f32; rows];
-    c.read_rows(id, 0..rows, format, &mut data, &mut scales).unwrap();
+    let mut scales = vec![0f32; rows * format.scale_bytes(cols) / 4];
+    c.read_rows(id, 0..rows, format, &mut data, bytemuck::cast_slice_mut(&mut scales)).unwrap();
     (data, scales)
 }
 
@@ -50,7 +50,7 @@ fn a_quantised_model_is_the_same_model() {
         let dst = place.path().join("int8");
         let written = quantize(&golden(case), &dst).unwrap();
         let (from, to) = (Checkpoint::open(&golden(case)).unwrap(), Checkpoint::open(&dst).unwrap());
-        assert_eq!((to.shape(), to.source()), (from.shape(), Source::Int8));
+        assert_eq!((to.shape(), to.source()), (from.shape(), SourceFormat::Native(WeightFormat::Int8)));
         for id in TensorId::all(from.shape()) {
             if id.is_vector() {
                 assert_eq!(from.read_vector(id).unwrap(), to.read_vector(id).unwrap());
@@ -155,8 +155,8 @@ fn a_file_that_is_cut_short_while_it_is_read_is_an_error_and_leaves_nothing() {
     let path = src.path().join("model.safetensors");
     let half = std::fs::metadata(&path).unwrap().len() / 2;
     let cut = |_, _| std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(half).unwrap();
-    let watch = Watch { progress: &cut, cancel: &AtomicBool::new(false) };
-    let error = quantize::quantize(src.path(), &place.path().join("dst"), WeightFormat::Int8, &watch).unwrap_err();
+    let monitor = WriteMonitor { progress: &cut, cancel: &AtomicBool::new(false) };
+    let error = quantize::quantize(src.path(), &place.path().join("dst"), WeightFormat::Int8, &monitor).unwrap_err();
     let line = error.to_string();
     assert!(line.contains("model.safetensors was cut short while it was read") && error.exit_code() == 1, "{line}");
     assert_empty(place.path());
@@ -172,9 +172,9 @@ fn cancelling_leaves_nothing_behind() {
         calls.fetch_add(1, Ordering::Relaxed);
         cancel.store(true, Ordering::Relaxed);
     };
-    let watch = Watch { progress: &progress, cancel: &cancel };
+    let monitor = WriteMonitor { progress: &progress, cancel: &cancel };
     let error =
-        quantize::quantize(&golden("tiny"), &place.path().join("int8"), WeightFormat::Int8, &watch).unwrap_err();
+        quantize::quantize(&golden("tiny"), &place.path().join("int8"), WeightFormat::Int8, &monitor).unwrap_err();
     assert_eq!(error.exit_code(), 1);
     assert!(error.to_string().contains("interrupted"), "{error}");
     assert_eq!(calls.load(Ordering::Relaxed), 1);
@@ -189,8 +189,9 @@ fn progress_ends_at_the_bytes_written() {
         most.fetch_max(done, Ordering::Relaxed);
         all.store(total, Ordering::Relaxed);
     };
-    let watch = Watch { progress: &progress, cancel: &AtomicBool::new(false) };
-    let written = quantize::quantize(&golden("tiny"), &place.path().join("int8"), WeightFormat::Int8, &watch).unwrap();
+    let monitor = WriteMonitor { progress: &progress, cancel: &AtomicBool::new(false) };
+    let written =
+        quantize::quantize(&golden("tiny"), &place.path().join("int8"), WeightFormat::Int8, &monitor).unwrap();
     assert_eq!((most.into_inner(), all.into_inner()), (written.bytes, written.bytes));
 }
 
@@ -219,8 +220,8 @@ fn a_forged_model_follows_from_its_seed_alone() {
     assert!(bytes("a") == bytes("b"));
     assert!(bytes("a") != bytes("c"));
     let (int8, bf16) = (Checkpoint::open(&path("a")).unwrap(), Checkpoint::open(&path("d")).unwrap());
-    assert_eq!((int8.shape(), int8.source()), (&shape, Source::Int8));
-    assert_eq!((bf16.shape(), bf16.source()), (&shape, Source::Bf16));
+    assert_eq!((int8.shape(), int8.source()), (&shape, SourceFormat::Native(WeightFormat::Int8)));
+    assert_eq!((bf16.shape(), bf16.source()), (&shape, SourceFormat::Native(WeightFormat::Bf16)));
     assert_eq!(config::parse(&std::fs::read_to_string(path("a").join("config.json")).unwrap(), None).unwrap(), shape);
 }
 

@@ -24,10 +24,10 @@ impl Noting {
     fn new(sequences: usize, max_rows: usize, ceiling: f64) -> Noting {
         let full = presets::preset("gemma3-1b").unwrap();
         let shape = Shape { layers: full.layers[..2].to_vec(), vocab: 64, hidden: 32, ffn: 64, ..full };
-        let (kv, weights) = (KvType::F16, WeightFormat::Int8);
-        let extent = Extent { context: 64, max_rows, head_rows: sequences, sequences, kv, weights };
+        let kv = KvType::F16;
+        let extent = Extent { context: 64, max_rows, head_rows: sequences, sequences, kv };
         Noting {
-            schedule: Schedule::build(&shape, extent),
+            schedule: Schedule::build(&shape, extent, |_| WeightFormat::Int8),
             passes: Vec::new(),
             ceiling,
             finite: usize::MAX,

@@ -31,7 +31,7 @@ pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
             return checks.all;
         }
     };
-    let schedule = Schedule::build(model.shape, extent);
+    let schedule = Schedule::build(model.shape, extent, model.options.formats());
     let (memory, needs) = match gpu {
         Some(gpu) => {
             let staged = gpu::memory::heaps::needs_staging(gpu);

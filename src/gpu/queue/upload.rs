@@ -37,14 +37,14 @@ pub fn upload(
                 stage(staging, target, queue, v.offset, bytemuck::cast_slice(&rope.inverse_frequencies(v.len)))?;
             }
             Placement::Matrix(id, m) => {
-                let (row, scale) = (m.format.row_bytes(m.cols), m.format.scale_bytes());
+                let (row, scale) = (m.format.row_bytes(m.cols), m.format.scale_bytes(m.cols));
                 let block = (STAGING_BYTES as usize / 2 / (row + scale)).max(1);
                 for first in (0..m.rows).step_by(block) {
                     let rows = first..(first + block).min(m.rows);
                     let (data_len, scale_len) = (rows.len() * row, rows.len() * scale);
                     let bytes = staging.bytes_mut().ok_or_else(unmapped)?;
                     let (data, rest) = bytes.split_at_mut(STAGING_BYTES as usize / 2);
-                    let scales = bytemuck::cast_slice_mut(&mut rest[..scale_len]);
+                    let scales = &mut rest[..scale_len];
                     let data = &mut data[..data_len];
                     weights::read_block(checkpoint, id, rows, m.format, data, scales, progress)?;
                     let mut copies = vec![

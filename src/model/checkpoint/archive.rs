@@ -1,19 +1,22 @@
 //! One safetensors file, checked: a little-endian u64 (the header's length), a JSON header, the tensors' bytes.
 //!
-//! The header is parsed here and not by the safetensors crate because each way in which a file can be wrong has to
-//! name the tensor and the numbers, a name given twice has to be found, and the end of the last tensor has to be
-//! compared without an addition that can wrap.
+//! The safetensors crate judges the header: element types, sizes, and that the tensors follow one another without gap
+//! or overlap. Added here is what the crate does not see or say: a name given twice, the length of a file of which
+//! only the header is read, element types that are newer than the crate, and which tensor and numbers are wrong.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::{Dtype, SafeTensorError};
+use serde::de::value::{Error as UnknownWord, StrDeserializer};
+use serde::de::{Deserialize, Deserializer, Error as _, IntoDeserializer, MapAccess, Visitor};
 
 use crate::display::quote;
-use crate::model::checkpoint::contents::Contents;
+use crate::model::checkpoint::byte_source::ByteSource;
 use crate::{Error, Result};
 
 /// The longest header that the format allows, in bytes.
@@ -23,60 +26,31 @@ const REMEDY: &str = "download the file again, or export the model anew";
 
 /// The type of a tensor's elements, as a file declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Dtype {
-    /// bfloat16
-    Bf16,
-    /// IEEE half
-    F16,
-    /// IEEE single
-    F32,
-    /// signed byte
-    I8,
-    /// unsigned byte
-    U8,
-    /// Another type of the format with its name; nothing that Kiln reads has it.
-    Other(String),
+pub enum FileDtype {
+    /// A type of the format.
+    Known(Dtype),
+    /// A word that the crate does not know. Such a tensor does no harm as long as the model does not need it.
+    Unknown(String),
 }
 
-impl Dtype {
-    /// The type and the bytes of one element; `None` for a word that the format does not have, or one of less than a
-    /// byte.
-    fn parse(word: &str) -> Option<(Dtype, u64)> {
-        Some(match word {
-            "BF16" => (Dtype::Bf16, 2),
-            "F16" => (Dtype::F16, 2),
-            "F32" => (Dtype::F32, 4),
-            "I8" => (Dtype::I8, 1),
-            "U8" => (Dtype::U8, 1),
-            "BOOL" | "F8_E5M2" | "F8_E4M3" | "F8_E8M0" => (Dtype::Other(word.to_owned()), 1),
-            "I16" | "U16" => (Dtype::Other(word.to_owned()), 2),
-            "I32" | "U32" => (Dtype::Other(word.to_owned()), 4),
-            "I64" | "U64" | "F64" | "C64" => (Dtype::Other(word.to_owned()), 8),
-            _ => return None,
-        })
-    }
-
-    /// The format's word: `BF16`.
-    pub fn name(&self) -> &str {
+impl fmt::Display for FileDtype {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Dtype::Bf16 => "BF16",
-            Dtype::F16 => "F16",
-            Dtype::F32 => "F32",
-            Dtype::I8 => "I8",
-            Dtype::U8 => "U8",
-            Dtype::Other(name) => name,
+            FileDtype::Known(dtype) => dtype.fmt(f),
+            FileDtype::Unknown(word) => f.write_str(&quote(word)),
         }
     }
 }
 
-/// One tensor of a file. Its byte range lies within the file and is as long as its type and shape say.
+/// One tensor of a file. Its byte range lies within the file and, if its type is known, is as long as type and shape
+/// say.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct TensorEntry {
     /// The tensor's name.
     pub name: String,
     /// Type of its elements.
-    pub dtype: Dtype,
-    /// Dimensions, row-major. Their product does not overflow.
+    pub dtype: FileDtype,
+    /// Dimensions, row-major.
     pub shape: Vec<usize>,
     /// Bytes, from the start of the file.
     pub range: Range<usize>,
@@ -86,7 +60,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Header {
     /// Tensors in the order of their bytes, without gap or overlap.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TensorEntry>,
     /// `__metadata__`.
     pub metadata: HashMap<String, String>,
 }
@@ -112,83 +86,7 @@ impl Header {
         };
         let raw: RawHeader =
             serde_json::from_slice(json).map_err(|e| wrong(quote(&format!("its header is not valid: {e}"))))?;
-        let base = 8 + json.len();
-        let mut entries = Vec::with_capacity(raw.tensors.len());
-        for (name, tensor) in raw.tensors {
-            entries.push(check_entry(&wrong, name, tensor, base)?);
-        }
-        entries.sort_by_key(|entry| (entry.range.start, entry.range.end));
-        check_cover(&wrong, &entries, base, len)?;
-        Ok(Header { entries, metadata: raw.metadata })
-    }
-}
-
-/// Type, shape and offsets of one tensor agree; its range is moved from the data section to the file.
-fn check_entry(wrong: &dyn Fn(String) -> Error, name: String, raw: RawTensor, base: usize) -> Result<Entry> {
-    let quoted = quote(&name);
-    let Some((dtype, size)) = Dtype::parse(&raw.dtype) else {
-        return Err(wrong(format!("tensor {quoted} has the unknown type {}", quote(&raw.dtype))));
-    };
-    let bytes = raw.shape.iter().try_fold(size, |product, n| product.checked_mul(*n));
-    let Some(bytes) = bytes else {
-        return Err(wrong(format!("the size of tensor {quoted}, shape {:?}, overflows", Brief(&raw.shape))));
-    };
-    let [start, end] = raw.data_offsets;
-    if end.checked_sub(start) != Some(bytes) {
-        let cause = format!(
-            "tensor {quoted} is at bytes {start}..{end}, but {} of shape {:?} has {bytes}",
-            dtype.name(),
-            Brief(&raw.shape)
-        );
-        return Err(wrong(cause));
-    }
-    let place = |offset: u64| usize::try_from(offset).ok().and_then(|o| o.checked_add(base));
-    let shape = raw.shape.iter().map(|n| usize::try_from(*n).ok()).collect::<Option<Vec<_>>>();
-    match (place(start), place(end), shape) {
-        (Some(start), Some(end), Some(shape)) => Ok(Entry { name, dtype, shape, range: start..end }),
-        _ => Err(wrong(format!("tensor {quoted} lies at byte {end}, past any file"))),
-    }
-}
-
-/// The tensors, sorted by place, follow one another from the header to the end of the file.
-fn check_cover(wrong: &dyn Fn(String) -> Error, entries: &[Entry], base: usize, len: usize) -> Result<()> {
-    let end = entries.iter().map(|e| e.range.end).max().unwrap_or(base);
-    if end > len {
-        let cause = format!(
-            "its tensors take {} bytes, but {} are there; it is truncated",
-            end - base,
-            len.saturating_sub(base)
-        );
-        return Err(wrong(cause));
-    }
-    let mut next = base;
-    let mut previous = "the header";
-    for entry in entries {
-        if entry.range.start < next {
-            return Err(wrong(format!("tensors {} and {} overlap", quote(previous), quote(&entry.name))));
-        }
-        if entry.range.start > next {
-            let gap = entry.range.start - next;
-            return Err(wrong(format!("{gap} bytes before tensor {} belong to no tensor", quote(&entry.name))));
-        }
-        next = entry.range.end;
-        previous = &entry.name;
-    }
-    if next < len {
-        return Err(wrong(format!("{} bytes after the last tensor belong to no tensor", len - next)));
-    }
-    Ok(())
-}
-
-/// The first dimensions of a shape; a hostile header may give thousands.
-struct Brief<'a>(&'a [u64]);
-
-impl fmt::Debug for Brief<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.get(..8) {
-            Some(first) if self.0.len() > 8 => write!(f, "{first:?}…"),
-            _ => write!(f, "{:?}", self.0),
-        }
+        raw.check(8 + json.len(), len).map_err(wrong)
     }
 }
 
@@ -201,8 +99,92 @@ struct RawHeader {
 #[derive(serde::Deserialize)]
 struct RawTensor {
     dtype: String,
-    shape: Vec<u64>,
-    data_offsets: [u64; 2],
+    shape: Vec<usize>,
+    data_offsets: (usize, usize),
+}
+
+impl RawTensor {
+    fn dtype(&self) -> FileDtype {
+        let word: StrDeserializer<UnknownWord> = self.dtype.as_str().into_deserializer();
+        Dtype::deserialize(word).map_or_else(|_| FileDtype::Unknown(self.dtype.clone()), FileDtype::Known)
+    }
+
+    /// The tensor as the crate checks it. One of an unknown type counts as the bytes that it takes.
+    fn info(&self) -> TensorInfo {
+        let (start, end) = self.data_offsets;
+        match self.dtype() {
+            FileDtype::Known(dtype) => TensorInfo { dtype, shape: self.shape.clone(), data_offsets: self.data_offsets },
+            FileDtype::Unknown(_) => {
+                TensorInfo { dtype: Dtype::U8, shape: vec![end.saturating_sub(start)], data_offsets: self.data_offsets }
+            }
+        }
+    }
+}
+
+impl RawHeader {
+    /// Checks the tensors of a file of `len` bytes whose data begin at byte `base`.
+    fn check(self, base: usize, len: usize) -> std::result::Result<Header, String> {
+        let mut tensors: Vec<(String, RawTensor)> = self.tensors.into_iter().collect();
+        tensors.sort_by(|(a, x), (b, y)| (x.data_offsets, a).cmp(&(y.data_offsets, b)));
+        let infos: Vec<(String, TensorInfo)> = tensors.iter().map(|(name, raw)| (name.clone(), raw.info())).collect();
+        let checked = Metadata::new(None, infos.clone()).map_err(|e| explain(&infos, &e))?;
+        let (wanted, there) = (checked.data_len(), len.saturating_sub(base));
+        if wanted > there {
+            return Err(format!("its tensors take {wanted} bytes, but {there} are there; it is truncated"));
+        }
+        if wanted < there {
+            return Err(format!("{} bytes after the last tensor belong to no tensor", there - wanted));
+        }
+        let entry = |(name, raw): (String, RawTensor)| {
+            let (start, end) = raw.data_offsets;
+            TensorEntry { name, dtype: raw.dtype(), shape: raw.shape, range: base + start..base + end }
+        };
+        Ok(Header { entries: tensors.into_iter().map(entry).collect(), metadata: self.metadata })
+    }
+}
+
+/// Says which tensor, of those sorted by their bytes, the crate has refused, and by which numbers.
+fn explain(tensors: &[(String, TensorInfo)], error: &SafeTensorError) -> String {
+    let mut previous = ("the header", 0);
+    for (name, info) in tensors {
+        let quoted = quote(name);
+        let (start, end) = info.data_offsets;
+        let (dtype, shape) = (info.dtype, Brief(&info.shape));
+        if i64::try_from(end).is_err() {
+            return format!("tensor {quoted} lies at byte {end}, past any file");
+        }
+        let bits = info.shape.iter().try_fold(dtype.bitsize(), |product, n| product.checked_mul(*n));
+        let Some(bits) = bits else { return format!("the size of tensor {quoted}, shape {shape:?}, overflows") };
+        if !bits.is_multiple_of(8) {
+            return format!("tensor {quoted}, {dtype} of shape {shape:?}, ends within a byte");
+        }
+        if end.checked_sub(start) != Some(bits / 8) {
+            return format!(
+                "tensor {quoted} is at bytes {start}..{end}, but {dtype} of shape {shape:?} has {}",
+                bits / 8
+            );
+        }
+        if start < previous.1 {
+            return format!("tensors {} and {quoted} overlap", quote(previous.0));
+        }
+        if start > previous.1 {
+            return format!("{} bytes before tensor {quoted} belong to no tensor", start - previous.1);
+        }
+        previous = (name, end);
+    }
+    quote(&format!("its header is not valid: {error}"))
+}
+
+/// The first dimensions of a shape; a hostile header may give thousands.
+struct Brief<'a>(&'a [usize]);
+
+impl fmt::Debug for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.get(..8) {
+            Some(first) if self.0.len() > 8 => write!(f, "{first:?}…"),
+            _ => write!(f, "{:?}", self.0),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for RawHeader {
@@ -211,7 +193,7 @@ impl<'de> Deserialize<'de> for RawHeader {
     }
 }
 
-/// Reads the header's map key by key, since a map type would silently keep the last of two equal names.
+/// Reads the header's map key by key: a map type would keep the last of two equal names and say nothing.
 struct RawVisitor;
 
 impl<'de> Visitor<'de> for RawVisitor {
@@ -229,10 +211,10 @@ impl<'de> Visitor<'de> for RawVisitor {
                 continue;
             }
             match header.tensors.entry(key) {
-                Slot::Vacant(slot) => {
+                Entry::Vacant(slot) => {
                     slot.insert(map.next_value()?);
                 }
-                Slot::Occupied(slot) => {
+                Entry::Occupied(slot) => {
                     return Err(A::Error::custom(format_args!("tensor {} is there twice", quote(slot.key()))));
                 }
             }
@@ -249,17 +231,17 @@ pub(crate) struct Archive {
     /// What it holds.
     pub(crate) header: Header,
     /// Its bytes; every entry's range lies within.
-    pub(crate) bytes: Contents,
+    pub(crate) bytes: ByteSource,
 }
 
 impl Archive {
-    /// Opens a file and checks its header.
+    /// Opens a file and checks its header, which is all that is read.
     pub(crate) fn open(path: &Path) -> Result<Archive> {
-        Archive::new(path.display().to_string(), Contents::open(path)?)
+        Archive::new(path.display().to_string(), ByteSource::open(path)?)
     }
 
     /// Checks the header of bytes that are there already.
-    pub(crate) fn new(label: String, bytes: Contents) -> Result<Archive> {
+    pub(crate) fn new(label: String, bytes: ByteSource) -> Result<Archive> {
         let (len, mut buffer) = (bytes.len(), Vec::new());
         let length = bytes.read(0..len.min(8), &mut buffer)?.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
         let end = len.min(8 + length.min(MAX_HEADER) as usize);

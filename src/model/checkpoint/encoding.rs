@@ -1,8 +1,7 @@
-//! How a tensor's elements are kept in a file, and how a row of them becomes f32. What a device keeps is
-//! [`crate::model::WeightFormat`]'s business.
+//! How a tensor's elements are kept in a file, and how a row of them becomes f32.
 //!
-//! Besides the plain types and Kiln's own INT8 (I8 elements, one F32 scale per row) there are the three schemes of the
-//! earlier engine's layer-by-layer files, where `<tensor>_scale` lies beside the tensor and the file's `__metadata__`
+//! Besides Kiln's own weight formats ([`crate::model::format`]) and plain floats there are the three schemes of the
+//! earlier engine's layer-by-layer files. There `<tensor>_scale` lies beside the tensor, and the file's `__metadata__`
 //! gives the scheme under the tensor's name:
 //!
 //! ```text
@@ -13,10 +12,15 @@
 
 use std::ops::Range;
 
-use half::{bf16, f16};
+use half::f16;
+
+use crate::model::format::{BadRow, SourceFormat, WeightFormat};
 
 /// Elements that share a scale in `int4_grouped`.
 pub(crate) const GROUP: usize = 128;
+
+/// The form that the earlier engine's schemes count as, and which they are converted to unless another is asked for.
+const SCHEMES_COUNT_AS: SourceFormat = SourceFormat::Native(WeightFormat::Int8);
 
 /// A scheme of the earlier engine, as its metadata spells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +43,7 @@ impl Scheme {
 
 /// Bytes in one of the checkpoint's files.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ByteRange {
     /// Index into the checkpoint's files.
     pub(crate) file: usize,
     /// Bytes from the start of the file.
@@ -49,18 +53,16 @@ pub(crate) struct Place {
 /// How elements are kept, with what decoding them takes.
 #[derive(Debug, Clone)]
 pub(crate) enum Encoding {
-    /// bfloat16.
-    Bf16,
+    /// A weight format of Kiln's (a norm's vector: one without scales), with the bytes of its scales if it has them.
+    Native(WeightFormat, Option<ByteRange>),
     /// IEEE half.
     F16,
     /// IEEE single.
     F32,
-    /// Kiln's INT8: i8, and one F32 scale per row at this place.
-    Int8Rows(Place),
     /// `int8_symmetric`, with its scale.
     Symmetric(f32),
-    /// `int4_grouped`: one F32 scale per [`GROUP`] elements at this place.
-    Grouped(Place),
+    /// `int4_grouped`: one F32 scale per [`GROUP`] elements in these bytes.
+    Grouped(ByteRange),
     /// `int8_asymmetric`.
     Asymmetric {
         /// Step between two values.
@@ -71,31 +73,62 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// Bytes of one element.
-    pub(crate) fn element_bytes(&self) -> usize {
+    /// The form that a checkpoint of this encoding counts as.
+    pub(crate) fn source(&self) -> SourceFormat {
         match self {
-            Encoding::F32 => 4,
-            Encoding::Bf16 | Encoding::F16 => 2,
-            _ => 1,
+            Encoding::Native(format, _) => SourceFormat::Native(*format),
+            Encoding::F16 => SourceFormat::F16,
+            Encoding::F32 => SourceFormat::F32,
+            Encoding::Symmetric(_) | Encoding::Grouped(_) | Encoding::Asymmetric { .. } => SCHEMES_COUNT_AS,
         }
     }
 
-    /// Decodes a run of elements whose first has index `first` from the start of a group. `scales` are the bytes of the
-    /// encoding's scales: the row's own for [`Encoding::Int8Rows`], that group's and those behind it for
-    /// [`Encoding::Grouped`].
-    /// Returns what is wrong with the stored values, if anything is.
-    pub(crate) fn decode(
+    /// Bytes of the elements of a row of `cols`, without scales.
+    pub(crate) fn row_bytes(&self, cols: usize) -> usize {
+        match self {
+            Encoding::Native(format, _) => format.file_row_bytes(cols),
+            Encoding::F16 => 2 * cols,
+            Encoding::F32 => 4 * cols,
+            Encoding::Symmetric(_) | Encoding::Grouped(_) | Encoding::Asymmetric { .. } => cols,
+        }
+    }
+
+    /// Where its scales are, if they are a tensor that reading has to go to.
+    pub(crate) fn scales(&self) -> Option<&ByteRange> {
+        match self {
+            Encoding::Native(_, scales) => scales.as_ref(),
+            Encoding::Grouped(scales) => Some(scales),
+            _ => None,
+        }
+    }
+
+    /// The scales that decoding the given rows of `cols` takes, in bytes from the first of all: the rows' own, or those
+    /// of every group that the rows share in.
+    pub(crate) fn scales_of(&self, rows: &Range<usize>, cols: usize) -> Range<usize> {
+        match self {
+            Encoding::Native(format, _) => {
+                let bytes = format.scale_bytes(cols);
+                rows.start * bytes..rows.end * bytes
+            }
+            Encoding::Grouped(_) => 4 * (rows.start * cols / GROUP)..4 * (rows.end * cols).div_ceil(GROUP),
+            _ => 0..0,
+        }
+    }
+
+    /// Decodes a row. `scales` are the row's own for [`Encoding::Native`]; for [`Encoding::Grouped`] they begin with any
+    /// group, and `first` is the index of the row's first element counted from that group's start.
+    ///
+    /// # Errors
+    /// What is wrong with the stored values.
+    pub(crate) fn decode_row(
         &self,
         bytes: &[u8],
         scales: &[u8],
         first: usize,
         out: &mut [f32],
-    ) -> std::result::Result<(), String> {
+    ) -> std::result::Result<(), BadRow> {
         match self {
-            Encoding::Bf16 => {
-                let pairs = out.iter_mut().zip(bytes.chunks_exact(2));
-                pairs.for_each(|(o, b)| *o = bf16::from_le_bytes([b[0], b[1]]).to_f32());
-            }
+            Encoding::Native(format, _) => format.decode_row(bytes, scales, out),
             Encoding::F16 => {
                 let pairs = out.iter_mut().zip(bytes.chunks_exact(2));
                 pairs.for_each(|(o, b)| *o = f16::from_le_bytes([b[0], b[1]]).to_f32());
@@ -103,10 +136,6 @@ impl Encoding {
             Encoding::F32 => {
                 let quads = out.iter_mut().zip(bytes.chunks_exact(4));
                 quads.for_each(|(o, b)| *o = f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-            }
-            Encoding::Int8Rows(_) => {
-                let scale = f32_at(scales, 0);
-                out.iter_mut().zip(bytes).for_each(|(o, &q)| *o = f32::from(q as i8) * scale);
             }
             Encoding::Symmetric(scale) => {
                 out.iter_mut().zip(bytes).for_each(|(o, &q)| *o = f32::from(q as i8) * scale);
@@ -121,7 +150,7 @@ impl Encoding {
 }
 
 /// Looks at every value before it decides, since a loop that may stop early is not one for vector units.
-fn check_finite(values: &[f32]) -> std::result::Result<(), String> {
+fn check_finite(values: &[f32]) -> std::result::Result<(), BadRow> {
     if values.iter().fold(true, |all, w| all & w.is_finite()) {
         return Ok(());
     }
@@ -130,7 +159,7 @@ fn check_finite(values: &[f32]) -> std::result::Result<(), String> {
 }
 
 /// A group may end anywhere in a row: groups count the flattened tensor's elements.
-fn decode_grouped(bytes: &[u8], scales: &[u8], first: usize, out: &mut [f32]) -> std::result::Result<(), String> {
+fn decode_grouped(bytes: &[u8], scales: &[u8], first: usize, out: &mut [f32]) -> std::result::Result<(), BadRow> {
     if let Some(&q) = bytes.iter().find(|&&q| !(-7..=7).contains(&(q as i8))) {
         return Err(format!("the value {}, where int4_grouped has -7 to 7", q as i8));
     }
@@ -158,10 +187,10 @@ mod tests {
 
     #[test]
     fn groups_count_the_flattened_tensor() {
-        let place = Place { file: 0, range: 0..0 };
+        let none = ByteRange { file: 0, range: 0..0 };
         let scales: Vec<u8> = [1f32, 10.0, 100.0].iter().flat_map(|s| s.to_le_bytes()).collect();
         let mut out = [0f32; 200];
-        Encoding::Grouped(place).decode(&[2; 200], &scales, 120, &mut out).unwrap();
+        Encoding::Grouped(none).decode_row(&[2; 200], &scales, 120, &mut out).unwrap();
         assert_eq!((out[7], out[8], out[135], out[136]), (2.0, 20.0, 20.0, 200.0));
     }
 }

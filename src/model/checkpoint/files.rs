@@ -1,13 +1,13 @@
 //! Which files of a model directory are read: the config and the weights.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use crate::display::quote;
 use crate::error::text;
 use crate::model::checkpoint::archive::Archive;
-use crate::model::{Shape, config};
+use crate::model::shape::Shape;
+use crate::model::{config, text_file};
 use crate::{Error, Result};
 
 /// The single-file name, which comes before everything else, as transformers has it.
@@ -17,6 +17,8 @@ pub(crate) const INDEX: &str = "model.safetensors.index.json";
 /// The largest index that is read, in bytes. The 27B's has 100 KB.
 const MAX_INDEX_BYTES: usize = 64 << 20;
 
+const TEXT_REMEDY: &str = "take the file from the model's original download";
+
 /// The shape that a model directory's config.json (and generation_config.json, if there) gives.
 pub(crate) fn read_shape(dir: &Path) -> Result<Shape> {
     let metadata = std::fs::metadata(dir).map_err(|e| Error::unreadable(dir, &e))?;
@@ -25,11 +27,11 @@ pub(crate) fn read_shape(dir: &Path) -> Result<Shape> {
         return Err(Error::input(cause, "give the model's directory, which holds config.json and *.safetensors"));
     }
     let path = dir.join("config.json");
-    let Some(text) = read_text(&path, config::MAX_CONFIG_BYTES)? else {
+    let Some(text) = text_file::read(&path, config::MAX_CONFIG_BYTES, TEXT_REMEDY)? else {
         let cause = format!("{} has no config.json", dir.display());
         return Err(Error::input(cause, "give the model's directory, which holds config.json and *.safetensors"));
     };
-    let generation = read_text(&dir.join("generation_config.json"), config::MAX_CONFIG_BYTES)?;
+    let generation = text_file::read(&dir.join("generation_config.json"), config::MAX_CONFIG_BYTES, TEXT_REMEDY)?;
     config::parse(&text, generation.as_deref()).map_err(|e| within(dir, e))
 }
 
@@ -40,7 +42,7 @@ pub(crate) fn open_archives(dir: &Path) -> Result<Vec<Archive>> {
     if single.exists() {
         return Ok(vec![Archive::open(&single)?]);
     }
-    if let Some(text) = read_text(&index, MAX_INDEX_BYTES)? {
+    if let Some(text) = text_file::read(&index, MAX_INDEX_BYTES, TEXT_REMEDY)? {
         return open_indexed(dir, &index, &text);
     }
     let paths = list_safetensors(dir)?;
@@ -49,27 +51,6 @@ pub(crate) fn open_archives(dir: &Path) -> Result<Vec<Archive>> {
         return Err(Error::input(cause, "give the model's directory, which holds config.json and *.safetensors"));
     }
     paths.iter().map(|path| Archive::open(path)).collect()
-}
-
-/// A text file of limited size; `None` if it is not there.
-pub(crate) fn read_text(path: &Path, max: usize) -> Result<Option<String>> {
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::unreadable(path, &e)),
-    };
-    if !metadata.is_file() {
-        return Err(Error::input(format!("{} is not a regular file", path.display()), "give a model's own files"));
-    }
-    if metadata.len() > max as u64 {
-        let cause = format!("{} has {} bytes; at most {max} make sense", path.display(), metadata.len());
-        return Err(Error::input(cause, "take the file from the model's original download"));
-    }
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|e| Error::unreadable(path, &e))?;
-    // The limit holds even if the file grows in between.
-    file.take(max as u64).read_to_string(&mut text).map_err(|e| Error::unreadable(path, &e))?;
-    Ok(Some(text))
 }
 
 /// The shards that an index names, each opened once, and every tensor where the index says.

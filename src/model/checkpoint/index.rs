@@ -1,14 +1,18 @@
-//! Finds each tensor of a shape in a checkpoint's files and checks its form: which name, which file, which dimensions,
-//! which encoding. After this, a tensor is a byte range that can be decoded without a further question.
+//! Finds each tensor of a shape in a checkpoint's files and checks its name, dimensions and encoding. What it returns are
+//! byte ranges that can be decoded without a further check of the header.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
+use std::collections::hash_map::Entry;
+
+use safetensors::Dtype;
 
 use crate::display::quote;
-use crate::model::checkpoint::archive::{Archive, Dtype, Entry};
-use crate::model::checkpoint::encoding::{Encoding, GROUP, Place, Scheme, f32_at};
+use crate::model::checkpoint::archive::{Archive, FileDtype, TensorEntry};
+use crate::model::checkpoint::encoding::{ByteRange, Encoding, GROUP, Scheme, f32_at};
 use crate::model::checkpoint::keys::{self, SCALE_SUFFIX};
-use crate::model::{Shape, Source, TensorId};
+use crate::model::format::WeightFormat;
+use crate::model::shape::Shape;
+use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
 const REMEDY: &str = "download the model again, or export it anew";
@@ -19,31 +23,9 @@ pub(crate) struct Stored {
     /// Its name in the file.
     pub(crate) name: String,
     /// Its elements' bytes, row-major without padding.
-    pub(crate) place: Place,
+    pub(crate) elements: ByteRange,
     /// How they are kept.
     pub(crate) encoding: Encoding,
-}
-
-impl Stored {
-    /// Where its scales are, if they are a tensor that reading has to go to.
-    pub(crate) fn scales(&self) -> Option<&Place> {
-        match &self.encoding {
-            Encoding::Int8Rows(place) | Encoding::Grouped(place) => Some(place),
-            _ => None,
-        }
-    }
-}
-
-impl Encoding {
-    /// The form that a checkpoint of this encoding counts as.
-    pub(crate) fn source(&self) -> Source {
-        match self {
-            Encoding::Bf16 => Source::Bf16,
-            Encoding::F16 => Source::F16,
-            Encoding::F32 => Source::F32,
-            _ => Source::Int8,
-        }
-    }
 }
 
 /// Every tensor of `shape`, found by its name and checked. Sets [`Shape::tied`] to false if there is a head of its own.
@@ -91,7 +73,7 @@ impl<'a> Names<'a> {
         Ok(Names { files, all })
     }
 
-    fn entry(&self, at: At) -> &'a Entry {
+    fn entry(&self, at: At) -> &'a TensorEntry {
         &self.files[at.file].header.entries[at.entry]
     }
 
@@ -109,10 +91,10 @@ impl<'a> Names<'a> {
                 continue;
             }
             match found.entry(id) {
-                Slot::Vacant(slot) => {
+                Entry::Vacant(slot) => {
                     slot.insert(at);
                 }
-                Slot::Occupied(slot) => {
+                Entry::Occupied(slot) => {
                     let other = &self.entry(*slot.get()).name;
                     let (a, b) = if other.as_str() < name { (other.as_str(), name) } else { (name, other.as_str()) };
                     let cause = format!("{} and {} are the same tensor of the model", quote(a), quote(b));
@@ -148,8 +130,14 @@ impl<'a> Names<'a> {
     fn check(&self, id: TensorId, at: At, shape: &Shape) -> Result<Stored> {
         let entry = self.entry(at);
         let [rows, cols] = id.dims(shape);
-        let wanted: &[usize] = if id.is_vector() { &[cols] } else { &[rows, cols] };
+        let dtype = self.dtype(at)?;
         let scheme = self.scheme(at)?;
+        let native = WeightFormat::from_file_dtype(dtype).filter(|_| scheme.is_none() && !id.is_vector());
+        let wanted = match native {
+            Some(format) => format.file_shape(rows, cols),
+            None if id.is_vector() => vec![cols],
+            None => vec![rows, cols],
+        };
         // The earlier engine counts groups over the flattened tensor, and may have stored it flat.
         let flat = scheme.is_some() && entry.shape == [rows * cols];
         if entry.shape != wanted && !flat {
@@ -157,30 +145,34 @@ impl<'a> Names<'a> {
         }
         let encoding = match scheme {
             Some(scheme) => self.check_scheme(at, scheme, rows * cols)?,
-            None => self.check_plain(id, at, rows)?,
+            None => self.check_plain(id, at, dtype, [rows, cols])?,
         };
-        let place = Place { file: at.file, range: entry.range.clone() };
-        Ok(Stored { name: entry.name.clone(), place, encoding })
+        let elements = ByteRange { file: at.file, range: entry.range.clone() };
+        Ok(Stored { name: entry.name.clone(), elements, encoding })
     }
 
-    fn check_plain(&self, id: TensorId, at: At, rows: usize) -> Result<Encoding> {
-        match &self.entry(at).dtype {
-            Dtype::Bf16 => Ok(Encoding::Bf16),
-            Dtype::F16 => Ok(Encoding::F16),
-            Dtype::F32 => Ok(Encoding::F32),
-            Dtype::I8 if !id.is_vector() => {
-                let (place, shape) = self.scale(at)?;
-                if shape != [rows] {
-                    let what = format!("has scales of shape {}; wanted one per row, [{rows}]", dims(shape));
-                    return Err(self.wrong(at, &what));
-                }
-                Ok(Encoding::Int8Rows(place))
+    /// The encoding of a tensor without a scheme.
+    fn check_plain(&self, id: TensorId, at: At, dtype: Dtype, [rows, cols]: [usize; 2]) -> Result<Encoding> {
+        match (dtype, WeightFormat::from_file_dtype(dtype)) {
+            (Dtype::F16, _) => Ok(Encoding::F16),
+            (Dtype::F32, _) => Ok(Encoding::F32),
+            (_, Some(format)) if !(id.is_vector() && format.is_quantized()) => {
+                let scales = format.file_scales(rows, cols).map(|wanted| self.native_scales(at, wanted)).transpose()?;
+                Ok(Encoding::Native(format, scales))
             }
-            other => {
-                let wanted = if id.is_vector() { "BF16, F16 or F32" } else { "BF16, F16, F32 or I8 with scales" };
-                Err(self.wrong(at, &format!("is {}; wanted {wanted}", other.name())))
-            }
+            _ => Err(self.wrong(at, &format!("is {dtype}; wanted {}", readable_dtypes(id)))),
         }
+    }
+
+    /// The bytes of the scales of a tensor in a weight format.
+    fn native_scales(&self, at: At, (dtype, wanted): (Dtype, Vec<usize>)) -> Result<ByteRange> {
+        let (scales, shape) = self.scale(at, dtype)?;
+        if shape != wanted {
+            let per = if wanted.len() == 1 { "row" } else { "group" };
+            let what = format!("has scales of shape {}; wanted one per {per}, {wanted:?}", dims(shape));
+            return Err(self.wrong(at, &what));
+        }
+        Ok(scales)
     }
 
     /// The earlier engine's scheme for a tensor, from its file's metadata.
@@ -203,24 +195,24 @@ impl<'a> Names<'a> {
             Scheme::Int4Grouped => (Dtype::I8, elements.div_ceil(GROUP)),
             Scheme::Int8Asymmetric => (Dtype::U8, 2),
         };
-        let dtype = &self.entry(at).dtype;
-        if *dtype != wanted {
-            return Err(self.wrong(at, &format!("is {}; its scheme wants {}", dtype.name(), wanted.name())));
+        let dtype = self.dtype(at)?;
+        if dtype != wanted {
+            return Err(self.wrong(at, &format!("is {dtype}; its scheme wants {wanted}")));
         }
-        let (place, shape) = self.scale(at)?;
-        if place.range.len() / 4 != count {
+        let (scales, shape) = self.scale(at, Dtype::F32)?;
+        if scales.range.len() / 4 != count {
             let what = format!("has scales of shape {}; its scheme wants {count} of them", dims(shape));
             return Err(self.wrong(at, &what));
         }
-        let (range, mut buffer) = (place.range.clone(), Vec::new());
-        let bytes = self.files[place.file].bytes.read(range.start..range.end.min(range.start + 8), &mut buffer)?;
+        let (range, mut buffer) = (scales.range.clone(), Vec::new());
+        let bytes = self.files[scales.file].bytes.read(range.start..range.end.min(range.start + 8), &mut buffer)?;
         let first = f32_at(bytes, 0);
         if scheme != Scheme::Int4Grouped && !(first.is_finite() && first >= 0.0) {
             return Err(self.wrong(at, &format!("has the scale {first}")));
         }
         match scheme {
             Scheme::Int8Symmetric => Ok(Encoding::Symmetric(first)),
-            Scheme::Int4Grouped => Ok(Encoding::Grouped(place)),
+            Scheme::Int4Grouped => Ok(Encoding::Grouped(scales)),
             Scheme::Int8Asymmetric => {
                 let zero = f32_at(bytes, 1);
                 if !zero.is_finite() {
@@ -231,24 +223,47 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Place and shape of a tensor's F32 scales.
-    fn scale(&self, at: At) -> Result<(Place, &'a [usize])> {
+    /// Bytes and shape of a tensor's scales, which are of type `dtype`.
+    fn scale(&self, at: At, dtype: Dtype) -> Result<(ByteRange, &'a [usize])> {
         let name = format!("{}{SCALE_SUFFIX}", self.entry(at).name);
         let Some(&scale) = self.all.get(name.as_str()) else {
-            let what = format!("is {}, but its scales {} are missing", self.entry(at).dtype.name(), quote(&name));
+            let what = format!("is {}, but its scales {} are missing", self.entry(at).dtype, quote(&name));
             return Err(self.wrong(at, &what));
         };
         let entry = self.entry(scale);
-        if entry.dtype != Dtype::F32 {
-            return Err(self.wrong(scale, &format!("is {}; scales are F32", entry.dtype.name())));
+        let found = self.dtype(scale)?;
+        if found != dtype {
+            return Err(self.wrong(scale, &format!("is {found}; scales are {dtype}")));
         }
-        Ok((Place { file: scale.file, range: entry.range.clone() }, &entry.shape))
+        Ok((ByteRange { file: scale.file, range: entry.range.clone() }, &entry.shape))
+    }
+
+    /// The type of a tensor that the model needs.
+    fn dtype(&self, at: At) -> Result<Dtype> {
+        match &self.entry(at).dtype {
+            FileDtype::Known(dtype) => Ok(*dtype),
+            unknown => Err(self.wrong(at, &format!("has the unknown type {unknown}"))),
+        }
     }
 
     fn wrong(&self, at: At, what: &str) -> Error {
         let cause = format!("{}: tensor {} {what}", self.files[at.file].label, quote(&self.entry(at).name));
         Error::input(cause, REMEDY)
     }
+}
+
+/// The element types that a tensor of the model may have, for an error: `BF16, F16, F32 or I8 with scales`.
+fn readable_dtypes(id: TensorId) -> String {
+    let formats = |quantized: bool| {
+        let formats = WeightFormat::ALL.into_iter().filter(move |format| format.is_quantized() == quantized);
+        formats.map(move |format| format!("{}{}", format.file_dtype(), if quantized { " with scales" } else { "" }))
+    };
+    let mut names: Vec<String> = formats(false).chain(["F16".into(), "F32".into()]).collect();
+    if !id.is_vector() {
+        names.extend(formats(true));
+    }
+    let last = names.pop().unwrap_or_default();
+    format!("{} or {last}", names.join(", "))
 }
 
 /// A shape from a file, at most its first eight dimensions.

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::{Role, TensorId};
+use crate::model::tensor::{Role, TensorId};
 
 /// The ending of the tensor that holds another one's scales.
 pub(crate) const SCALE_SUFFIX: &str = "_scale";

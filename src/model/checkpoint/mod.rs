@@ -1,66 +1,42 @@
 //! A checkpoint: a model directory's files (or a model inside the executable) seen as validated tensors by role.
 //!
 //! Opening checks everything that can be checked without reading the weights: the config, every header, and that each
-//! tensor of the model is there once with the wanted shape in a form that can be read. Reading hands out rows in the
+//! tensor of the model is there once with the wanted shape in an encoding that can be read. Reading hands out rows in the
 //! layout of a [`WeightFormat`], from any number of threads at once.
 
 pub mod archive;
-mod contents;
+mod byte_source;
 mod encoding;
 pub(crate) mod files;
 mod index;
 mod keys;
 
+pub(crate) use keys::SCALE_SUFFIX;
+
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
-use half::bf16;
-
+use self::archive::Archive;
+use self::byte_source::ByteSource;
+use self::encoding::{Encoding, GROUP};
+use self::index::Stored;
 use crate::display::quote;
-use crate::error::{Setting, text};
-use crate::model::checkpoint::archive::Archive;
-use crate::model::checkpoint::contents::Contents;
-use crate::model::checkpoint::encoding::{Encoding, GROUP, Place, f32_at};
-use crate::model::checkpoint::index::Stored;
-use crate::model::format::quantize_row;
-use crate::model::{Shape, TensorId, WeightFormat, config};
+use crate::model::config;
+use crate::model::format::{BadRow, SourceFormat, WeightFormat};
+use crate::model::shape::Shape;
+use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
 /// Bytes of a matrix that are read from a file at once: few enough to stay in a core's cache until they are put in place.
 const READ: usize = 128 << 10;
 
-/// The form that most bytes of a checkpoint's matrices have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// bfloat16.
-    Bf16,
-    /// IEEE half.
-    F16,
-    /// IEEE single.
-    F32,
-    /// INT8 per row, or a scheme of the earlier engine that is converted to it.
-    Int8,
-}
-
-impl Source {
-    /// `bf16`, `f16`, `f32`, `int8`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Source::Bf16 => "bf16",
-            Source::F16 => "f16",
-            Source::F32 => "f32",
-            Source::Int8 => "int8",
-        }
-    }
-}
-
 /// Validated, read-only tensors of one model. All methods may be called from several threads at once.
 #[derive(Debug)]
 pub struct Checkpoint {
     shape: Shape,
-    source: Source,
+    source: SourceFormat,
     files: Vec<Archive>,
     tensors: HashMap<TensorId, Stored>,
 }
@@ -92,7 +68,7 @@ impl Checkpoint {
     /// As [`Checkpoint::open`].
     pub fn from_bytes(config_json: &str, safetensors: impl Into<Cow<'static, [u8]>>) -> Result<Checkpoint> {
         let shape = config::parse(config_json, None)?;
-        let archive = Archive::new("the built-in model".into(), Contents::Bytes(safetensors.into()))?;
+        let archive = Archive::new("the built-in model".into(), ByteSource::Bytes(safetensors.into()))?;
         Checkpoint::assemble(shape, vec![archive])
     }
 
@@ -109,53 +85,59 @@ impl Checkpoint {
     }
 
     /// The form that most bytes of the matrices have in the files.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> SourceFormat {
         self.source
     }
 
-    /// Bytes of all of the model's tensors in the scales included: what a load reads.
+    /// Bytes of the model's tensors in the files, scales included: what a load reads.
     pub fn stored_bytes(&self) -> u64 {
-        self.tensors.values().map(|t| (t.place.range.len() + t.scales().map_or(0, |s| s.range.len())) as u64).sum()
+        let scales = |t: &Stored| t.encoding.scales().map_or(0, |s| s.range.len());
+        self.tensors.values().map(|t| (t.elements.range.len() + scales(t)) as u64).sum()
     }
 
-    /// Reads rows of a matrix into `data`, in `format`'s layout (rows of [`WeightFormat::row_bytes`] bytes, zero
-    /// padding), and each row's scale into `scales`.
+    /// Reads rows of a matrix in `format`: their elements into `data`, [`WeightFormat::row_bytes`] a row, and their
+    /// scales into `scales`, [`WeightFormat::scale_bytes`] a row.
     ///
-    /// A source that is INT8 per row already is copied; any other is decoded to f32 and quantised by
-    /// [`quantize_row`]. Into [`WeightFormat::Bf16`], F16 and F32 are rounded to nearest, ties to even.
+    /// Rows that the file has in `format` are copied; others are decoded to f32 and encoded.
     ///
     /// # Errors
-    /// [`Error::Input`] naming the tensor and the row: a value or scale that is not finite or out of its range; an
-    /// INT8 source wanted as BF16. [`Error::Failed`]: the file was cut short, or its disk fails.
+    /// [`Error::Input`] naming the tensor and the row: a value or scale that is not finite or out of its range; or a
+    /// source that `format` cannot be made from. [`Error::Failed`]: the file was cut short, or its disk fails.
     ///
     /// # Panics
-    /// If `id` is a vector, `rows` is not within the matrix, `data` is not `rows.len() * row_bytes(cols)` bytes, or
-    /// `scales` is not `rows.len()` long where the format has scales. These are the caller's to keep.
+    /// If `id` is a vector, `rows` is not within the matrix, or `data` or `scales` is not as long as so many rows take.
+    /// These are the caller's to keep.
     pub fn read_rows(
         &self,
         id: TensorId,
         rows: Range<usize>,
         format: WeightFormat,
         data: &mut [u8],
-        scales: &mut [f32],
+        scales: &mut [u8],
     ) -> Result<()> {
         let tensor = self.stored(id);
         let [height, cols] = id.dims(&self.shape);
-        let stride = format.row_bytes(cols);
+        let (stride, scale_bytes) = (format.row_bytes(cols), format.scale_bytes(cols));
         assert!(!id.is_vector(), "{id:?} is a vector");
         assert!(rows.start <= rows.end && rows.end <= height, "rows {rows:?} of {height}");
         assert_eq!(data.len(), rows.len() * stride, "bytes for {} rows of {id:?}", rows.len());
-        assert!(format.scale_bytes() == 0 || scales.len() == rows.len(), "one scale per row");
-        let step = (READ / (cols * tensor.encoding.element_bytes())).max(1);
-        let (mut buffers, mut scratch) = (Buffers::default(), Vec::new());
+        assert_eq!(scales.len(), rows.len() * scale_bytes, "bytes for the scales of {} rows of {id:?}", rows.len());
+        format.check_source(tensor.encoding.source(), || format!("tensor {}", quote(&tensor.name)))?;
+        let step = (READ / tensor.encoding.row_bytes(cols)).max(1);
+        let (mut buffers, mut decoded) = (ReadBuffers::default(), vec![0f32; cols]);
         for (block, out) in data.chunks_mut(step * stride).enumerate() {
             let first = rows.start + block * step;
             let run = self.read_run(tensor, first..first + out.len() / stride, cols, &mut buffers)?;
             for (i, out) in out.chunks_exact_mut(stride).enumerate() {
-                match format {
-                    WeightFormat::Int8 => scales[block * step + i] = self.put_int8(&run, i, out, &mut scratch)?,
-                    WeightFormat::Bf16 => self.put_bf16(&run, i, out, &mut scratch)?,
-                }
+                let row = block * step + i;
+                let scales = &mut scales[row * scale_bytes..(row + 1) * scale_bytes];
+                let put = match &tensor.encoding {
+                    Encoding::Native(native, _) if *native == format => {
+                        format.copy_row(run.row(i), run.row_scales(i), out, scales)
+                    }
+                    _ => run.decode_row(i, &mut decoded).and_then(|()| format.encode_row(&decoded, out, scales)),
+                };
+                put.map_err(|what| self.bad_row(&run, i, &what))?;
             }
         }
         Ok(())
@@ -172,8 +154,9 @@ impl Checkpoint {
         assert!(id.is_vector(), "{id:?} is a matrix");
         let [_, len] = id.dims(&self.shape);
         let mut out = vec![0f32; len];
-        let mut buffers = Buffers::default();
-        self.decode_row(&self.read_run(self.stored(id), 0..1, len, &mut buffers)?, 0, &mut out)?;
+        let mut buffers = ReadBuffers::default();
+        let run = self.read_run(self.stored(id), 0..1, len, &mut buffers)?;
+        run.decode_row(0, &mut out).map_err(|what| self.bad_row(&run, 0, &what))?;
         Ok(out)
     }
 
@@ -183,9 +166,9 @@ impl Checkpoint {
         let tensor = self.stored(id);
         let [height, cols] = id.dims(&self.shape);
         assert!(rows.start <= rows.end && rows.end <= height, "rows {rows:?} of {height}");
-        let bytes = cols * tensor.encoding.element_bytes();
-        let start = tensor.place.range.start;
-        self.files[tensor.place.file].bytes.release(&(start + rows.start * bytes..start + rows.end * bytes));
+        let bytes = tensor.encoding.row_bytes(cols);
+        let start = tensor.elements.range.start;
+        self.files[tensor.elements.file].bytes.release(&(start + rows.start * bytes..start + rows.end * bytes));
     }
 
     /// The tensor behind `id`. Opening has found every tensor of the shape, so only a layer that the model does not
@@ -201,91 +184,28 @@ impl Checkpoint {
         tensor: &'a Stored,
         rows: Range<usize>,
         cols: usize,
-        buffers: &'a mut Buffers,
-    ) -> Result<Run<'a>> {
-        let part = |place: &Place, unit: usize, units: Range<usize>| {
-            let start = place.range.start;
-            (place.file, start + unit * units.start..start + unit * units.end)
+        buffers: &'a mut ReadBuffers,
+    ) -> Result<StoredRows<'a>> {
+        let part = |of: &encoding::ByteRange, part: Range<usize>| {
+            let start = of.range.start;
+            (&self.files[of.file].bytes, start + part.start..start + part.end)
         };
-        let elements = rows.start * cols..rows.end * cols;
-        let groups = elements.start / GROUP..elements.end.div_ceil(GROUP);
-        let (file, range) = part(&tensor.place, tensor.encoding.element_bytes(), elements);
-        let bytes = self.files[file].bytes.read(range, &mut buffers.elements)?;
-        let scales = match &tensor.encoding {
-            Encoding::Int8Rows(place) => Some(part(place, 4, rows.clone())),
-            Encoding::Grouped(place) => Some(part(place, 4, groups)),
-            _ => None,
-        };
-        let scales = match scales {
-            Some((file, range)) => self.files[file].bytes.read(range, &mut buffers.scales)?,
+        let row_bytes = tensor.encoding.row_bytes(cols);
+        let (source, range) = part(&tensor.elements, rows.start * row_bytes..rows.end * row_bytes);
+        let bytes = source.read(range, &mut buffers.elements)?;
+        let scales = match tensor.encoding.scales() {
+            Some(all) => {
+                let (source, range) = part(all, tensor.encoding.scales_of(&rows, cols));
+                source.read(range, &mut buffers.scales)?
+            }
             None => &[],
         };
-        Ok(Run { tensor, first: rows.start, cols, bytes, scales })
+        Ok(StoredRows { tensor, first: rows.start, cols, bytes, scales })
     }
 
-    fn decode_row(&self, run: &Run, i: usize, out: &mut [f32]) -> Result<()> {
-        let (scales, first) = match &run.tensor.encoding {
-            Encoding::Int8Rows(_) => (&run.scales[i * 4..i * 4 + 4], 0),
-            // The scales begin with the group that holds the run's first element.
-            _ => (run.scales, run.first * run.cols % GROUP + i * run.cols),
-        };
-        run.tensor.encoding.decode(run.row(i), scales, first, out).map_err(|what| self.bad_row(run, i, &what))
-    }
-
-    /// Puts row `i` of a run into `out`, and returns its scale.
-    fn put_int8(&self, run: &Run, i: usize, out: &mut [u8], scratch: &mut Vec<f32>) -> Result<f32> {
-        if let Encoding::Int8Rows(_) = &run.tensor.encoding {
-            let scale = f32_at(run.scales, i);
-            if !(scale.is_finite() && scale >= 0.0) {
-                return Err(self.bad_row(run, i, &format!("the scale {scale}")));
-            }
-            let bytes = run.row(i);
-            if bytes.contains(&(i8::MIN as u8)) {
-                return Err(self.bad_row(run, i, "the value -128, where INT8 weights have -127 to 127"));
-            }
-            out[..run.cols].copy_from_slice(bytes);
-            out[run.cols..].fill(0);
-            return Ok(scale);
-        }
-        scratch.resize(run.cols, 0.0);
-        self.decode_row(run, i, scratch)?;
-        Ok(quantize_row(scratch, bytemuck::cast_slice_mut(out)))
-    }
-
-    /// Puts row `i` of a run into `out`.
-    fn put_bf16(&self, run: &Run, i: usize, out: &mut [u8], scratch: &mut Vec<f32>) -> Result<()> {
-        let encoding = &run.tensor.encoding;
-        if encoding.source() == Source::Int8 {
-            let cause = format!("tensor {} is INT8 already and cannot be kept as BF16", quote(&run.tensor.name));
-            return Err(Error::input(cause, text!("use ", Setting::Weights("int8"), ", or the BF16 checkpoint")));
-        }
-        let (elements, padding) = out.split_at_mut(run.cols * 2);
-        padding.fill(0);
-        if matches!(encoding, Encoding::Bf16) {
-            let bytes = run.row(i);
-            // All exponent bits set: an infinity or no number. Every value is looked at, as vector units like it.
-            let special = |b: &[u8]| u16::from_le_bytes([b[0], b[1]]) & 0x7F80 == 0x7F80;
-            if bytes.chunks_exact(2).fold(false, |any, b| any | special(b)) {
-                return Err(self.bad_row(run, i, "a value that is not finite"));
-            }
-            elements.copy_from_slice(bytes);
-            return Ok(());
-        }
-        scratch.resize(run.cols, 0.0);
-        self.decode_row(run, i, scratch)?;
-        for (o, w) in elements.chunks_exact_mut(2).zip(scratch.iter()) {
-            let rounded = bf16::from_f32(*w);
-            if !rounded.is_finite() {
-                return Err(self.bad_row(run, i, &format!("the value {w}, too large for BF16")));
-            }
-            o.copy_from_slice(&rounded.to_le_bytes());
-        }
-        Ok(())
-    }
-
-    fn bad_row(&self, run: &Run, i: usize, what: &str) -> Error {
+    fn bad_row(&self, run: &StoredRows, i: usize, what: &str) -> Error {
         let (tensor, row) = (run.tensor, run.first + i);
-        let file = &self.files[tensor.place.file].label;
+        let file = &self.files[tensor.elements.file].label;
         let cause = format!("{file}: tensor {} holds {what} in row {row}", quote(&tensor.name));
         Error::input(cause, "download the file again, or export the model anew")
     }
@@ -293,37 +213,53 @@ impl Checkpoint {
 
 /// A thread's memory for what is read from a file.
 #[derive(Default)]
-struct Buffers {
+struct ReadBuffers {
     elements: Vec<u8>,
     scales: Vec<u8>,
 }
 
 /// Rows of one tensor as they are stored.
-struct Run<'a> {
+struct StoredRows<'a> {
     tensor: &'a Stored,
     /// Index of its first row.
     first: usize,
     cols: usize,
     bytes: &'a [u8],
-    /// F32, little-endian: a row each for [`Encoding::Int8Rows`], from the first row's first group on for
-    /// [`Encoding::Grouped`].
+    /// What [`Encoding::scales_of`] says of these rows.
     scales: &'a [u8],
 }
 
-impl Run<'_> {
+impl StoredRows<'_> {
     /// The bytes of one row's elements.
     fn row(&self, i: usize) -> &[u8] {
-        let len = self.cols * self.tensor.encoding.element_bytes();
+        let len = self.tensor.encoding.row_bytes(self.cols);
         &self.bytes[i * len..(i + 1) * len]
+    }
+
+    /// The bytes of one row's scales; those of all rows where rows share scales.
+    fn row_scales(&self, i: usize) -> &[u8] {
+        match &self.tensor.encoding {
+            Encoding::Native(format, _) => {
+                let len = format.scale_bytes(self.cols);
+                &self.scales[i * len..(i + 1) * len]
+            }
+            _ => self.scales,
+        }
+    }
+
+    fn decode_row(&self, i: usize, out: &mut [f32]) -> std::result::Result<(), BadRow> {
+        // The scales begin with the group that holds the first row's first element.
+        let first = self.first * self.cols % GROUP + i * self.cols;
+        self.tensor.encoding.decode_row(self.row(i), self.row_scales(i), first, out)
     }
 }
 
-/// The source that most bytes of matrices have.
-fn dominant_source(tensors: &HashMap<TensorId, Stored>) -> Source {
-    let bytes = |source: Source| -> usize {
-        let of_source = |(id, t): &(&TensorId, &Stored)| !id.is_vector() && t.encoding.source() == source;
-        tensors.iter().filter(of_source).map(|(_, t)| t.place.range.len()).sum()
-    };
-    let sources = [Source::Bf16, Source::F16, Source::F32, Source::Int8];
-    sources.into_iter().max_by_key(|source| bytes(*source)).unwrap_or(Source::Bf16)
+/// The form that most bytes of matrices have.
+fn dominant_source(tensors: &HashMap<TensorId, Stored>) -> SourceFormat {
+    let mut bytes: BTreeMap<SourceFormat, usize> = BTreeMap::new();
+    for (_, tensor) in tensors.iter().filter(|(id, _)| !id.is_vector()) {
+        *bytes.entry(tensor.encoding.source()).or_default() += tensor.elements.range.len();
+    }
+    let most = bytes.into_iter().max_by_key(|(_, bytes)| *bytes);
+    most.map_or(SourceFormat::F32, |(source, _)| source)
 }

@@ -9,10 +9,14 @@ use std::path::Path;
 
 use half::bf16;
 
-use crate::Result;
-use crate::model::write::{self, Rows, Watch, Written};
-use crate::model::{Role, Shape, TensorId, WeightFormat};
+use crate::model::format::WeightFormat;
+use crate::model::shape::Shape;
+use crate::model::tensor::{Role, TensorId};
+use crate::model::write::{self, RowSource, WriteMonitor, Written};
+use crate::{Error, Result};
 
+/// What rows are forged in. Any other format is encoded from that.
+const FORGED: WeightFormat = WeightFormat::Int8;
 /// Standard deviation of a whole number drawn evenly from -127 to 127.
 const UNIFORM_DEVIATION: f32 = 73.3;
 /// Largest absolute value of a forged norm weight (RMSNorm multiplies by 1 + w).
@@ -23,8 +27,8 @@ const NORM_SPREAD: f32 = 0.1;
 /// # Errors
 /// [`crate::Error::Input`] if `dst` exists; [`crate::Error::Failed`] if the free space does not suffice (with the
 /// sum), a write fails or it is cancelled. Nothing is left behind then.
-pub fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64, watch: &Watch) -> Result<Written> {
-    write::write_checkpoint(dst, shape, format, &Forge { shape, seed }, &[], watch)
+pub fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64, monitor: &WriteMonitor) -> Result<Written> {
+    write::write_checkpoint(dst, shape, format, &Forge { shape, seed }, &[], monitor)
 }
 
 /// The generator of one model.
@@ -54,7 +58,7 @@ impl Forge<'_> {
     }
 }
 
-impl Rows for Forge<'_> {
+impl RowSource for Forge<'_> {
     fn vector(&self, id: TensorId) -> Result<Vec<f32>> {
         let [_, len] = id.dims(self.shape);
         let mut q = vec![0u8; len];
@@ -68,27 +72,22 @@ impl Rows for Forge<'_> {
         rows: Range<usize>,
         format: WeightFormat,
         data: &mut [u8],
-        scales: &mut [f32],
+        scales: &mut [u8],
     ) -> Result<()> {
         let [_, cols] = id.dims(self.shape);
-        let mut scratch = vec![0u8; cols];
+        let (scale_bytes, mut q, mut decoded) = (format.scale_bytes(cols), vec![0u8; cols], vec![0f32; cols]);
         for (i, out) in data.chunks_exact_mut(format.row_bytes(cols)).enumerate() {
             let stream = self.stream(id, rows.start + i);
-            let scale = self.scale(&stream, cols);
-            let (elements, padding) = out.split_at_mut(cols * format.element_bytes());
-            padding.fill(0);
-            match format {
-                WeightFormat::Int8 => {
-                    stream.fill(elements);
-                    scales[i] = scale;
-                }
-                WeightFormat::Bf16 => {
-                    stream.fill(&mut scratch);
-                    for (o, &q) in elements.chunks_exact_mut(2).zip(&scratch) {
-                        o.copy_from_slice(&bf16::from_f32(f32::from(q as i8) * scale).to_le_bytes());
-                    }
-                }
-            }
+            stream.fill(&mut q);
+            let scale = self.scale(&stream, cols).to_le_bytes();
+            let scales = &mut scales[i * scale_bytes..(i + 1) * scale_bytes];
+            let put = if format == FORGED {
+                format.copy_row(&q, &scale, out, scales)
+            } else {
+                FORGED.decode_row(&q, &scale, &mut decoded);
+                format.encode_row(&decoded, out, scales)
+            };
+            put.map_err(|what| Error::failed(format!("a forged row holds {what}"), "report this"))?;
         }
         Ok(())
     }

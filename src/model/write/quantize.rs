@@ -1,13 +1,15 @@
-//! A checkpoint in any form → a native INT8 model directory.
+//! From a checkpoint in any encoding to a model directory in one weight format.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::Result;
-use crate::model::write::{self, Rows, Watch, Written};
-use crate::model::{Checkpoint, TensorId, WeightFormat};
+use crate::model::checkpoint::Checkpoint;
+use crate::model::format::WeightFormat;
+use crate::model::tensor::TensorId;
+use crate::model::write::{self, RowSource, WriteMonitor, Written, partial};
 
-/// What a model directory holds besides config and weights, copied if there.
+/// Files that a model directory holds besides config and weights. Those that are there are copied.
 const COMPANIONS: [&str; 6] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -18,19 +20,20 @@ const COMPANIONS: [&str; 6] = [
 ];
 
 /// Writes the model directory `src` as a new directory `dst` with its matrices in `format`, in blocks of rows on all
-/// cores. The source's pages are dropped behind, so that neither memory nor page cache grow with the model.
+/// cores. Pages of the source are dropped from the page cache once their rows
+/// are written, so that neither memory nor page cache grow with the model.
 ///
 /// # Errors
 /// [`crate::Error::Input`]: `dst` exists, `src` is no model, a row of it is wrong, or `format` cannot be made from
 /// it. [`crate::Error::Failed`]: no space, no permission, or cancelled. Nothing is left behind then.
-pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, watch: &Watch) -> Result<Written> {
-    write::check_destination(dst)?;
+pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMonitor) -> Result<Written> {
+    partial::check_destination(dst)?;
     let checkpoint = Checkpoint::open(src)?;
     let extra: Vec<PathBuf> = COMPANIONS.iter().map(|name| src.join(name)).filter(|path| path.is_file()).collect();
-    write::write_checkpoint(dst, checkpoint.shape(), format, &checkpoint, &extra, watch)
+    write::write_checkpoint(dst, checkpoint.shape(), format, &checkpoint, &extra, monitor)
 }
 
-impl Rows for Checkpoint {
+impl RowSource for Checkpoint {
     fn vector(&self, id: TensorId) -> Result<Vec<f32>> {
         self.read_vector(id)
     }
@@ -41,7 +44,7 @@ impl Rows for Checkpoint {
         rows: Range<usize>,
         format: WeightFormat,
         data: &mut [u8],
-        scales: &mut [f32],
+        scales: &mut [u8],
     ) -> Result<()> {
         self.read_rows(id, rows, format, data, scales)
     }

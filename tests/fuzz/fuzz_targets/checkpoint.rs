@@ -18,9 +18,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             continue;
         }
         let [rows, cols] = id.dims(checkpoint.shape());
-        for format in [WeightFormat::Int8, WeightFormat::Bf16] {
+        for format in WeightFormat::ALL {
             let mut data = vec![0; rows * format.row_bytes(cols)];
-            let _ = checkpoint.read_rows(id, 0..rows, format, &mut data, &mut vec![0.0; rows]);
+            let mut scales = vec![0; rows * format.scale_bytes(cols)];
+            let _ = checkpoint.read_rows(id, 0..rows, format, &mut data, &mut scales);
         }
     }
 });

@@ -1,8 +1,8 @@
 //! Read-only bytes of a checkpoint: a file, or bytes inside the executable.
 //!
-//! A file is read and not mapped: one that is cut short or fails while it is read is then an error, where a mapping ends
-//! the process with SIGBUS. Copies out of the page cache into a buffer that stays in a core's cache cost little more
-//! than a mapping's page faults.
+//! A file is read and not mapped: one that is cut short, or whose disk fails, is then an error, where access to a mapping
+//! would end the process with SIGBUS. Reading into a buffer that stays in a core's cache costs little more than the page
+//! faults of a mapping.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,16 +17,16 @@ use crate::{Error, Result};
 
 /// Bytes that can be read from several threads at once.
 #[derive(Debug)]
-pub(crate) enum Contents {
+pub(crate) enum ByteSource {
     /// A file with its length when it was opened.
     File { path: PathBuf, file: File, len: usize },
     /// Bytes inside the executable, or in memory.
     Bytes(Cow<'static, [u8]>),
 }
 
-impl Contents {
+impl ByteSource {
     /// Opens a regular file.
-    pub(crate) fn open(path: &Path) -> Result<Contents> {
+    pub(crate) fn open(path: &Path) -> Result<ByteSource> {
         // A FIFO would block at open, and a device has no length: look before opening.
         let metadata = std::fs::metadata(path).map_err(|e| Error::unreadable(path, &e))?;
         if !metadata.is_file() {
@@ -39,16 +39,16 @@ impl Contents {
         let file = File::open(path).map_err(|e| Error::unreadable(path, &e))?;
         let len =
             usize::try_from(metadata.len()).map_err(|_| Error::unreadable(path, &ErrorKind::FileTooLarge.into()))?;
-        let contents = Contents::File { path: path.into(), file, len };
-        // Reads ahead further. To ask for each block before it is read costs more where it is in the page cache.
-        contents.advise(0..len, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
-        Ok(contents)
+        let source = ByteSource::File { path: path.into(), file, len };
+        // Asks for a larger read-ahead. Asking for each block before it is read costs more where the page cache has it.
+        source.advise(0..len, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
+        Ok(source)
     }
 
     pub(crate) fn len(&self) -> usize {
         match self {
-            Contents::File { len, .. } => *len,
-            Contents::Bytes(bytes) => bytes.len(),
+            ByteSource::File { len, .. } => *len,
+            ByteSource::Bytes(bytes) => bytes.len(),
         }
     }
 
@@ -58,8 +58,8 @@ impl Contents {
     /// [`Error::Failed`]: the file has become shorter, or its disk fails.
     pub(crate) fn read<'a>(&'a self, range: Range<usize>, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         match self {
-            Contents::Bytes(bytes) => Ok(&bytes[range]),
-            Contents::File { path, file, .. } => {
+            ByteSource::Bytes(bytes) => Ok(&bytes[range]),
+            ByteSource::File { path, file, .. } => {
                 buffer.resize(range.len(), 0);
                 file.read_exact_at(buffer, range.start as u64).map_err(|e| broken(path, &e))?;
                 Ok(buffer)
@@ -67,16 +67,16 @@ impl Contents {
         }
     }
 
-    /// Drops the pages of `range` from the page cache, but for the one that its end cuts: what follows is still to be
-    /// read. They are read from the file again if they are needed again.
+    /// Drops the pages of `range` from the page cache, except for a last page that `range` covers in part: what follows
+    /// on it is still to be read. A dropped page can be read again, from the disk.
     pub(crate) fn release(&self, range: &Range<usize>) {
         const PAGE: usize = 4096;
         self.advise(range.start / PAGE * PAGE..range.end / PAGE * PAGE, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     }
 
-    /// Advice is advice: a filesystem that cannot take it changes nothing but speed.
+    /// Errors are ignored: a filesystem that does not take advice changes nothing but speed.
     fn advise(&self, range: Range<usize>, advice: PosixFadviseAdvice) {
-        let Contents::File { file, .. } = self else { return };
+        let ByteSource::File { file, .. } = self else { return };
         // A length of 0 would mean all that follows.
         if let (Ok(start), Ok(len @ 1..)) = (i64::try_from(range.start), i64::try_from(range.len())) {
             let _ = posix_fadvise(file, start, len, advice);

@@ -1,0 +1,136 @@
+//! Fills shards: all cores take blocks of rows and write them where they belong.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+
+use super::job::{Matrices, WriteMonitor, interrupted};
+use super::shards::{Payload, Shard};
+use crate::model::tensor::TensorId;
+use crate::{Error, Result};
+
+/// Bytes of rows that a thread fills and writes at a time.
+const BLOCK_BYTES: usize = 4 << 20;
+
+/// Writes every shard to the directory `dir` and brings it to the disk.
+///
+/// # Errors
+/// As [`super::write_checkpoint`].
+pub(super) fn write_shards(dir: &Path, shards: &[Shard], matrices: &Matrices, monitor: &WriteMonitor) -> Result<()> {
+    let total = shards.iter().map(Shard::file_bytes).sum();
+    let written = AtomicU64::new(0);
+    let advance = |bytes: u64| (monitor.progress)(written.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
+    let mut files = Vec::with_capacity(shards.len());
+    for shard in shards {
+        let path = dir.join(&shard.name);
+        let (file, bytes) = create(&path, shard)?;
+        advance(bytes);
+        files.push((path, file));
+    }
+    let blocks: Vec<Block> =
+        shards.iter().zip(&files).flat_map(|(shard, (path, file))| cut_blocks(shard, path, file, matrices)).collect();
+    // Rayon starts its threads far apart in the list, so that they write to different shards: writes to one file
+    // wait for one another in the kernel.
+    blocks.par_iter().with_max_len(1).try_for_each_init(BlockBuffers::default, |buffers, block| {
+        if monitor.cancel.load(Ordering::Relaxed) {
+            return Err(interrupted());
+        }
+        advance(block.write(matrices, buffers)?);
+        Ok(())
+    })?;
+    files.par_iter().try_for_each(|(path, file)| file.sync_all().map_err(|e| Error::unwritable(path, &e)))
+}
+
+/// Creates a shard's file with its header and vectors. Returns the bytes written; the rest is a hole as yet.
+fn create(path: &Path, shard: &Shard) -> Result<(File, u64)> {
+    let file = File::create_new(path).map_err(|e| Error::unwritable(path, &e))?;
+    file.set_len(shard.file_bytes()).map_err(|e| Error::unwritable(path, &e))?;
+    write_at(path, &file, &shard.header, 0)?;
+    let start = shard.header.len() as u64;
+    let mut bytes = start;
+    for item in &shard.items {
+        if let Payload::Vector(vector) = &item.payload {
+            write_at(path, &file, vector, start + item.offset())?;
+            bytes += item.bytes();
+        }
+    }
+    Ok((file, bytes))
+}
+
+/// Rows of one matrix and where they go.
+struct Block<'a> {
+    path: &'a Path,
+    file: &'a File,
+    id: TensorId,
+    rows: Range<usize>,
+    /// Offsets in the file of the matrix's elements and of its scales.
+    elements: u64,
+    scales: Option<u64>,
+}
+
+/// The blocks of a shard's matrices.
+fn cut_blocks<'a>(shard: &Shard, path: &'a Path, file: &'a File, matrices: &Matrices) -> Vec<Block<'a>> {
+    let start = shard.header.len() as u64;
+    let mut blocks: Vec<Block> = Vec::new();
+    for item in &shard.items {
+        match item.payload {
+            Payload::Vector(_) => {}
+            Payload::Elements(id) => {
+                let [height, cols] = id.dims(matrices.shape);
+                let step = (BLOCK_BYTES / matrices.format.row_bytes(cols)).max(1);
+                for first in (0..height).step_by(step) {
+                    let rows = first..(first + step).min(height);
+                    blocks.push(Block { path, file, id, rows, elements: start + item.offset(), scales: None });
+                }
+            }
+            Payload::Scales(id) => {
+                let of_matrix = blocks.iter_mut().rev().take_while(|block| block.id == id);
+                of_matrix.for_each(|block| block.scales = Some(start + item.offset()));
+            }
+        }
+    }
+    blocks
+}
+
+/// A thread's memory, used for one block after another.
+#[derive(Default)]
+struct BlockBuffers {
+    data: Vec<u8>,
+    scales: Vec<u8>,
+}
+
+impl Block<'_> {
+    /// Fills and writes the block; returns its bytes in the file.
+    fn write(&self, matrices: &Matrices, buffers: &mut BlockBuffers) -> Result<u64> {
+        let (format, source) = (matrices.format, matrices.source);
+        let [_, cols] = self.id.dims(matrices.shape);
+        let (stride, width, scale_bytes) =
+            (format.row_bytes(cols), format.file_row_bytes(cols), format.scale_bytes(cols));
+        buffers.data.resize(self.rows.len() * stride, 0);
+        buffers.scales.resize(self.rows.len() * scale_bytes, 0);
+        source.rows(self.id, self.rows.clone(), format, &mut buffers.data, &mut buffers.scales)?;
+        // The file has no padding between rows.
+        if width != stride {
+            for i in 1..self.rows.len() {
+                buffers.data.copy_within(i * stride..i * stride + width, i * width);
+            }
+        }
+        let elements = &buffers.data[..self.rows.len() * width];
+        write_at(self.path, self.file, elements, self.elements + (self.rows.start * width) as u64)?;
+        let mut bytes = elements.len() as u64;
+        if let Some(offset) = self.scales {
+            write_at(self.path, self.file, &buffers.scales, offset + (self.rows.start * scale_bytes) as u64)?;
+            bytes += buffers.scales.len() as u64;
+        }
+        source.done(self.id, self.rows.clone());
+        Ok(bytes)
+    }
+}
+
+fn write_at(path: &Path, file: &File, bytes: &[u8], offset: u64) -> Result<()> {
+    file.write_all_at(bytes, offset).map_err(|e| Error::unwritable(path, &e))
+}
