@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{golden, load};
+use common::{bits, golden, load};
 use kiln::engine::Options;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::gpu::replay::options::VulkanOptions;
@@ -27,10 +27,6 @@ fn budget(submit_budget: Duration) -> VulkanOptions {
 
 fn executor(options: Options) -> Box<dyn Measure> {
     load(&golden("tiny"), options)
-}
-
-fn bits(executor: &mut dyn Executor, row: usize) -> Vec<u32> {
-    executor.logits(row).unwrap().iter().map(|x| x.to_bits()).collect()
 }
 
 /// A session that has decoded `steps` of its own choices behind `PROMPT`, and those choices.

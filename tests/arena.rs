@@ -1,23 +1,36 @@
-//! The arena on memory that other drivers share: the engine computes the same bits there, and they are the same bytes.
+//! The arena on memory that other drivers share: the engine computes the same bits there as in an ordinary one, they
+//! are the golden ones, and both drivers see the same bytes.
 //! Drivers without dma-bufs (lavapipe of Debian 12) refuse; lavapipe of Mesa 25 and later takes a memfd for one.
 
 mod common;
 
-use common::{golden, load};
+use common::arena::{arena_allocators, dma_bufs_required};
+use common::check::{F32_SHALLOW, check_prompts};
+use common::{Case, F32, bits, forced, golden, load};
 use kiln::engine::{self, Options};
 use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
 use kiln::gpu::memory::arena::{AMDGPU, Allocator, ArenaSource, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
+use kiln::gpu::replay::options::VulkanOptions;
 use kiln::model::checkpoint::Checkpoint;
+use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
 use kiln::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
 use kiln::{Error, Result};
 use std::cell::RefCell;
 use std::fs::File;
 
-/// Of the same sizes and kernels as the golden on an imported arena, so that an emulated CPU compiles them once.
+/// All alike, so that an emulated CPU compiles their kernels once.
 fn options(arena: ArenaSource) -> Options {
-    Options { context: Some(160), chunk: Some(16), head_rows: 8, ..common::arena_options(arena) }
+    Options {
+        device: common::vulkan(),
+        vulkan: VulkanOptions { arena, ..forced(F32) },
+        kv: KvType::F32,
+        context: Some(160),
+        chunk: Some(16),
+        head_rows: 8,
+        ..Options::default()
+    }
 }
 
 const PROMPT: [u32; 20] = [2, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73];
@@ -26,12 +39,12 @@ const PROMPT: [u32; 20] = [2, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 
 fn run(executor: &mut dyn Executor) -> Vec<u32> {
     let mut session = Session::new(0, 160);
     session.prefill(executor, &PROMPT).unwrap();
-    let mut bits = Vec::new();
+    let mut all = Vec::new();
     for step in 0..6 {
-        bits.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+        all.extend(bits(executor, 0));
         session.decode(executor, 100 + step).unwrap();
     }
-    bits
+    all
 }
 
 fn refusal(arena: ArenaSource) -> Error {
@@ -55,15 +68,22 @@ fn imports() -> bool {
 }
 
 #[test]
-fn logits_on_an_imported_arena_are_the_same_bits() {
+fn logits_on_an_imported_arena_are_the_same_bits_and_golden() {
     let want = run(load(&golden("tiny"), options(ArenaSource::Ordinary)).as_mut());
     assert!(want.len() > 1000 && want.iter().any(|&b| b != 0));
     assert_eq!(run(load(&golden("tiny"), options(ArenaSource::Auto)).as_mut()), want, "where the default puts it");
+    let mut imported = None;
     if imports() {
-        for allocator in common::arena_allocators() {
+        for allocator in arena_allocators() {
             let mut executor = load(&golden("tiny"), options(ArenaSource::Imported(allocator)));
             assert!(run(executor.as_mut()) == want, "imported from {}", allocator.name);
+            imported.get_or_insert(executor);
         }
+    }
+    // One stands for the others, whose bits are the same.
+    if let Some(mut executor) = imported {
+        let (case, weights) = (Case::open("tiny"), options(ArenaSource::Auto).weights);
+        check_prompts(&case, executor.as_mut(), weights, F32_SHALLOW, "imported arena");
     }
     assert_eq!(kiln::gpu::device::instance::validation_messages(), 0, "the validation layer reported something");
 }
@@ -74,7 +94,7 @@ thread_local! {
 
 /// A buffer of the kind that is tested, full of ones, of which the test keeps a mapping.
 fn kept(bytes: u64) -> Result<DmaBuf> {
-    let buffer = (common::arena_allocators()[0].allocate)(bytes)?;
+    let buffer = (arena_allocators()[0].allocate)(bytes)?;
     let mut mapping = buffer.map()?;
     mapping.bytes_mut().fill(0xff);
     KEPT.set(Some(mapping));
@@ -95,8 +115,7 @@ fn an_imported_arena_is_the_same_memory() {
     assert_eq!(words[state.token()..][..5], PROMPT[..5], "what the host writes");
     assert_eq!(words[state.next()], executor.next(0), "what the device chose");
     let seen: Vec<u32> = words[logits.offset as usize / 4..][..logits.width].to_vec();
-    let own: Vec<u32> = executor.logits(0).unwrap().iter().map(|x| x.to_bits()).collect();
-    assert!(seen == own, "what the device computes");
+    assert!(seen == bits(executor.as_mut(), 0), "what the device computes");
 }
 
 fn small(_: u64) -> Result<DmaBuf> {
@@ -121,7 +140,7 @@ fn an_allocator_without_its_device_says_so() {
             Ok(buffer) => assert_eq!(buffer.size(), 8192, "{}", allocator.name),
             Err(e) => {
                 println!("{}: {e}", allocator.name);
-                assert!(e.exit_code() == 4 && !common::dma_bufs_required() || allocator.name == AMDGPU.name, "{e}");
+                assert!(e.exit_code() == 4 && !dma_bufs_required() || allocator.name == AMDGPU.name, "{e}");
             }
         }
     }
@@ -162,7 +181,7 @@ fn an_exported_arena_computes_the_same_bits_or_is_refused_in_words() {
             assert!(run(executor.as_mut()) == want, "exported");
         }
         Err(e) => {
-            assert!(!common::dma_bufs_required(), "{e}");
+            assert!(!dma_bufs_required(), "{e}");
             println!("exported arenas do not run here: {e}");
             assert_eq!(e.exit_code(), 4, "{e}");
         }

@@ -3,23 +3,19 @@
 
 mod common;
 
-use common::F32;
-use common::{load, max_abs, relative_rms, vulkan};
+use common::{F32, Forged, max_abs, relative_rms, small_shape, vulkan};
 use kiln::engine::{Device, Options};
-use kiln::executor::{Executor, HeadRows, Row};
-use kiln::model::write::WriteMonitor;
-use kiln::model::write::forge;
+use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use std::sync::atomic::AtomicBool;
 
 const CONTEXT: usize = 1500;
 const CHUNK: usize = 64;
 /// Longer than two parts; the ring (window + chunk - 1) turns over four times.
 const WINDOW: usize = 300;
 
-/// A local and a global layer, with `ratio` heads to a KV head.
+/// A local and a global layer.
 fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Shape {
     Shape {
         vocab: 97,
@@ -30,15 +26,9 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Shape {
         head_dim,
         layers: vec![LayerKind::Local, LayerKind::Global],
         window: WINDOW,
-        eps: 1e-6,
         query_pre_attn_scalar: head_dim as f32,
-        rope_theta_local: 1e4,
-        rope_theta_global: 1e6,
-        rope_factor_global: 8.0,
         max_context: CONTEXT,
-        tied: true,
-        bos: 2,
-        eos: vec![1],
+        ..small_shape()
     }
 }
 
@@ -81,30 +71,18 @@ fn tokens() -> Vec<u32> {
     (0..CONTEXT).map(|i| (2 + 37 * i * i) as u32 % 97).collect()
 }
 
-struct Forged(tempfile::TempDir);
-
-impl Forged {
-    fn new(shape: &Shape) -> Forged {
-        let dir = tempfile::tempdir().unwrap();
-        let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
-        forge::forge(shape, &dir.path().join("model"), WeightFormat::Int8, 7, &monitor).unwrap();
-        Forged(dir)
-    }
-
-    fn load(&self, device: Device, kv: KvType, sequences: usize) -> Box<dyn Executor> {
-        // f32 arithmetic, so that only attention can be off.
-        let options = Options {
-            vulkan: common::forced(F32),
-            device,
-            kv,
-            sequences,
-            head_rows: sequences,
-            chunk: Some(CHUNK),
-            context: Some(CONTEXT),
-            ..Options::default()
-        };
-        load(&self.0.path().join("model"), options)
-    }
+fn load(model: &Forged, device: Device, kv: KvType, sequences: usize) -> Box<dyn Measure> {
+    // f32 arithmetic, so that only attention can be off.
+    let options = Options {
+        vulkan: common::forced(F32),
+        kv,
+        sequences,
+        head_rows: sequences,
+        chunk: Some(CHUNK),
+        context: Some(CONTEXT),
+        ..Options::default()
+    };
+    model.load(device, options)
 }
 
 /// Sums in another order, and keys that round to the neighbouring f16.
@@ -115,10 +93,10 @@ fn parts_of_a_long_context_make_the_whole() {
     let tokens = tokens();
     // Every number of heads to a KV head, and heads narrower and wider than a subgroup's octets.
     for (heads, kv_heads, dim) in [(2, 2, 16), (4, 2, 32), (3, 1, 40), (4, 1, 16), (8, 1, 64)] {
-        let model = Forged::new(&shape(heads, kv_heads, dim));
-        let want = run(model.load(Device::Cpu, KvType::F32, 1).as_mut(), &tokens);
+        let model = Forged::new(&shape(heads, kv_heads, dim), WeightFormat::Int8);
+        let want = run(load(&model, Device::Cpu, KvType::F32, 1).as_mut(), &tokens);
         for (kv, tolerance) in TOLERANCES {
-            let got = run(model.load(vulkan(), kv, 1).as_mut(), &tokens);
+            let got = run(load(&model, vulkan(), kv, 1).as_mut(), &tokens);
             let errors: Vec<f32> = got.iter().zip(&want).map(|(g, w)| relative_rms(g, w)).collect();
             let worst = errors.iter().copied().fold(0.0, f32::max);
             println!("{heads}/{kv_heads} heads of {dim}, {kv:?}: at most {worst:.1e} of {tolerance:.1e}");
@@ -140,7 +118,7 @@ fn parts_of_a_long_context_make_the_whole() {
 fn rows_of_a_batch_have_parts_of_their_own() {
     let tokens = tokens();
     let lengths = [1400, 129, 3, 700];
-    let model = Forged::new(&shape(4, 2, 32));
+    let model = Forged::new(&shape(4, 2, 32), WeightFormat::Int8);
     let decode = |executor: &mut dyn Executor| {
         for (i, &n) in lengths.iter().enumerate() {
             Session::new(i as u32, CONTEXT).prefill(executor, &tokens[i..][..n]).unwrap();
@@ -150,9 +128,9 @@ fn rows_of_a_batch_have_parts_of_their_own() {
         executor.forward(&rows, Some(HeadRows { first: 0, count: rows.len() })).unwrap();
         (0..rows.len()).map(|i| executor.logits(i).unwrap().to_vec()).collect::<Vec<_>>()
     };
-    let want = decode(model.load(Device::Cpu, KvType::F32, lengths.len()).as_mut());
+    let want = decode(load(&model, Device::Cpu, KvType::F32, lengths.len()).as_mut());
     for (kv, tolerance) in TOLERANCES {
-        let mut executor = model.load(vulkan(), kv, lengths.len());
+        let mut executor = load(&model, vulkan(), kv, lengths.len());
         let got = decode(executor.as_mut());
         for (i, (g, w)) in got.iter().zip(&want).enumerate() {
             let error = relative_rms(g, w);

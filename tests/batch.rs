@@ -1,6 +1,6 @@
 //! A batch of 32 different prompts: each sequence's greedy output is what it would be alone.
 //!
-//! A row's result does not depend on the rows beside it, bit for bit, as long as the same arithmetic compute it: those of a
+//! A row's result does not depend on the rows beside it, bit for bit, as long as the same kernels compute it: those of a
 //! kind of pass whatever else is in it, and those of the Dot family, which adds in an order that
 //! the number of rows does not change, for two to eight rows.
 //! A row alone has attention of its own, which takes its key from elsewhere, and other families sum in other orders:
@@ -8,8 +8,7 @@
 
 mod common;
 
-use common::{AUTO, DOT, F32, MATRIX_F16, MATRIX_S8};
-use common::{golden, load, max_abs};
+use common::{AUTO, DOT, F32, MATRIX_F16, MATRIX_S8, golden, load, max_abs, rms};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
 use kiln::gpu::lower::arithmetic::Arithmetic;
@@ -119,8 +118,7 @@ fn check_greedy(arithmetic: Option<Arithmetic>, kv: KvType, tolerance: impl Fn(&
 
 /// The tolerance of the golden cases for f16: four deviations.
 fn f16(logits: &[f32]) -> f32 {
-    let rms = (logits.iter().map(|x| x * x).sum::<f32>() / logits.len() as f32).sqrt();
-    4.0 * 0.015 * rms
+    4.0 * 0.015 * rms(logits)
 }
 
 #[test]

@@ -3,55 +3,42 @@
 mod common;
 
 use common::golden;
+use common::program::{Ran, program, run};
 use serde_json::Value;
 use std::process::Command;
 
-struct Ran {
-    code: i32,
-    stdout: String,
-    stderr: String,
-    /// What it says it is doing, on stderr.
+/// What bench says; and, taken out of its stderr, what it tells that it is doing.
+struct Bench {
+    ran: Ran,
     told: Vec<String>,
 }
 
-impl Ran {
-    fn of(out: std::process::Output) -> Ran {
-        let text = |b| String::from_utf8(b).unwrap();
-        let all = text(out.stderr);
-        let (told, other): (Vec<&str>, Vec<&str>) = all.lines().partition(|l| l.starts_with("kiln bench: "));
+impl Bench {
+    fn of(mut ran: Ran) -> Bench {
+        let (told, other): (Vec<&str>, Vec<&str>) = ran.stderr.lines().partition(|l| l.starts_with("kiln bench: "));
         let told = told.iter().map(|l| l.trim_start_matches("kiln bench: ").to_owned()).collect();
-        let code = out.status.code().unwrap_or(-1);
-        Ran { code, stdout: text(out.stdout), stderr: other.join("\n"), told }
+        ran.stderr = other.join("\n");
+        Bench { ran, told }
+    }
+
+    fn json(&self) -> Value {
+        assert_eq!(self.ran.stderr, "", "validation and warnings go to stderr");
+        self.ran.json()
     }
 }
 
-/// What bench says. On a busy machine a ceiling may be measured in a worse moment than what it is the ceiling of: bench
-/// refuses that, and is run again, as it asks for.
-fn bench(arguments: &[&str]) -> Ran {
-    let is_settled = |ran: &Ran| ran.code != 1 || !ran.stderr.contains("the measurement is wrong");
+/// On a busy machine a ceiling may be measured in a worse moment than what it is the ceiling of: bench refuses that, and is
+/// run again, as it asks for.
+fn bench(arguments: &[&str]) -> Bench {
+    let is_settled = |b: &Bench| b.ran.code != 1 || !b.ran.stderr.contains("the measurement is wrong");
     let mut runs = std::iter::repeat_with(|| bench_once(arguments)).take(20);
     runs.find(is_settled).expect("one of 20 runs is measured in peace")
 }
 
-fn bench_once(arguments: &[&str]) -> Ran {
-    let model = golden("tiny").display().to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-    command.args(["bench", "-m", &model]).args(arguments).env_remove("RUST_LOG").env("KILN_VALIDATION", "1");
-    Ran::of(command.output().unwrap())
-}
-
-impl Ran {
-    fn json(&self) -> Value {
-        assert_eq!((self.code, &*self.stderr), (0, ""), "validation and warnings go to stderr");
-        assert_eq!(self.stdout.trim_end().lines().count(), 1, "one object and nothing else: {}", self.stdout);
-        serde_json::from_str(&self.stdout).unwrap()
-    }
-
-    fn refused(&self, code: i32, words: &[&str]) {
-        assert_eq!((self.code, &*self.stdout), (code, ""), "{}", self.stderr);
-        assert!(self.stderr.lines().count() == 1 && self.stderr.contains("; "), "one line: {}", self.stderr);
-        words.iter().for_each(|w| assert!(self.stderr.contains(w), "no `{w}` in: {}", self.stderr));
-    }
+fn bench_once(arguments: &[&str]) -> Bench {
+    let mut command = program();
+    command.arg("bench").arg("-m").arg(golden("tiny")).args(arguments).env("KILN_VALIDATION", "1");
+    Bench::of(run(&mut command, b""))
 }
 
 fn number(v: &Value, key: &str) -> f64 {
@@ -168,12 +155,12 @@ fn lines_kernels_and_layers_add_up() {
 #[test]
 fn the_table_has_a_row_for_each_line_and_each_kind_of_kernel() {
     let arguments = ["--device", "vulkan", "--prefill", "8", "--decode", "2", "--batch", "1,2", "--reps", "1"];
-    let ran = bench(&[&arguments[..], &["--kernels", "--layer", "0"]].concat());
+    let Bench { ran, told } = bench(&[&arguments[..], &["--kernels", "--layer", "0"]].concat());
     assert_eq!((ran.code, &*ran.stderr), (0, ""));
     // Who waits is told for what, once a case.
     let cases = ["measuring the read ceiling", "prefill 8", "decode", "decode x 2", "layer 0 alone"];
-    assert!(ran.told[0].starts_with("loading ") && ran.told[0].contains("first load"), "{:?}", ran.told);
-    assert_eq!(ran.told[1..], cases);
+    assert!(told[0].starts_with("loading ") && told[0].contains("first load"), "{told:?}");
+    assert_eq!(told[1..], cases);
     let rows = |start: &str| ran.stdout.lines().filter(|l| l.starts_with(start)).count();
     for line in ["prefill 8 ", "decode  ", "decode x 2 ", "read ceiling ", "load ", "memory ", "layer 0 (local) alone"]
     {
@@ -189,18 +176,18 @@ fn the_table_has_a_row_for_each_line_and_each_kind_of_kernel() {
 
 #[test]
 fn what_is_left_out_is_not_measured() {
-    let ran = bench(&["--device", "cpu", "--prefill", "0", "--decode", "2", "--batch", "2", "--reps", "2", "--json"]);
-    let report = ran.json();
+    let base = ["--device", "cpu", "--prefill", "0", "--json"];
+    let report = bench(&[&base[..], &["--decode", "2", "--batch", "2", "--reps", "2"]].concat()).json();
     assert_eq!(list(&report, "lines").len(), 1);
     assert_eq!(report["lines"][0]["kernels"], Value::Null);
-    let ran = bench(&["--device", "cpu", "--prefill", "0", "--decode", "0", "--layer", "2", "--json"]);
-    let report = ran.json();
+    let report = bench(&[&base[..], &["--decode", "0", "--layer", "2"]].concat()).json();
     assert_eq!((list(&report, "lines").len(), list(&report, "layer").len()), (0, 1));
     assert_eq!(report["sequences"], 1);
 }
 
 #[test]
 fn bad_arguments_are_refused_in_one_line() {
+    let bench = |arguments: &[&str]| bench(arguments).ran;
     bench(&["--reps", "0"]).refused(2, &["--reps"]);
     for reps in ["1000001", "18446744073709551615"] {
         bench(&["--reps", reps]).refused(2, &["--reps", reps]);
@@ -275,7 +262,7 @@ impl Tool {
         let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tools/bench"));
         command.arg("--kiln").arg(self.dir.path().join("kiln")).arg("--dir").arg(self.dir.path()).args(arguments);
         command.env("LOG", self.dir.path().join("log")).env("GPU", "a GPU").env("RATE", "10000").env("WEIGHTS", "1000");
-        Ran::of(command.envs(environment.iter().copied()).output().unwrap())
+        run(command.envs(environment.iter().copied()), b"")
     }
 
     fn forged(&self) -> bool {
@@ -324,8 +311,8 @@ fn the_comparison_runs_every_line_and_judges_the_bars() {
 fn the_comparison_refuses_in_one_line_where_it_cannot_run() {
     let tool = Tool::new();
     let refused = |ran: Ran, code: i32, word: &str| {
-        assert_eq!((ran.code, &*ran.stdout), (code, ""), "{}", ran.stderr);
-        assert!(ran.stderr.lines().count() == 1 && ran.stderr.contains(word), "no `{word}` in: {}", ran.stderr);
+        ran.failed(code, &[word]);
+        assert_eq!(ran.stdout, "");
     };
     refused(tool.run(&[], &[("GPU", "llvmpipe (LLVM 15)")]), 4, "no GPU");
     refused(tool.run(&[], &[("WEIGHTS", "9000000000000000")]), 3, "more room");

@@ -1,6 +1,8 @@
-//! The drivers' requests against a real kernel: buffers of udmabuf, a dma-heap and vgem through each other, vgem's fences,
-//! and what a DRM driver answers to requests that are another's. tools/vm-test runs these.
+//! The drivers' requests against a real kernel: each kind of dma-buf through a second driver, vgem's fences, and what a DRM
+//! driver answers to requests that are another's. tools/vm-test runs these. That two views of one dma-buf are the same bytes,
+//! and that Vulkan sees them, is `kiln probe`'s own check (src/diagnose/probe/share.rs), which tests/probe.rs runs there.
 
+use kiln::gpu::memory::arena::{Allocator, DMA_HEAP, UDMABUF_MEMFD};
 use kiln::sys::amdgpu::{self, FIRMWARES, Sensor};
 use kiln::sys::amdxdna;
 use kiln::sys::dma_buf::{Access, DmaBuf, SYSTEM_HEAP, UDMABUF, open_node, page_size, sealed_memfd};
@@ -13,22 +15,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 mod common;
+use common::arena::DMA_BUFS;
 use common::vgem;
 
 const SIZE: u64 = 64 << 10;
 
-fn udmabuf() -> DmaBuf {
-    let device = open_node(Path::new(UDMABUF)).unwrap();
-    DmaBuf::from_memfd(device.as_fd(), sealed_memfd(SIZE).unwrap().as_fd(), SIZE).unwrap()
-}
-
-fn heap() -> DmaBuf {
-    DmaBuf::from_heap(open_node(Path::new(SYSTEM_HEAP)).unwrap().as_fd(), SIZE).unwrap()
-}
-
-/// A buffer of each kind, with its name.
-fn buffers() -> [(&'static str, DmaBuf); 3] {
-    [("udmabuf", udmabuf()), ("dma-heap", heap()), ("vgem", vgem::allocate(SIZE).unwrap())]
+fn make(allocator: Allocator) -> DmaBuf {
+    (allocator.allocate)(SIZE).unwrap()
 }
 
 #[test]
@@ -37,7 +30,8 @@ fn a_buffer_is_the_same_bytes_through_every_driver() {
     let node = vgem::node();
     let version = node.version().unwrap();
     assert_eq!((version.name.as_str(), version.numbers[0]), ("vgem", 1), "{version:?}");
-    for (name, buffer) in buffers() {
+    for allocator in DMA_BUFS {
+        let (name, buffer) = (allocator.name, make(allocator));
         assert!(buffer.size() >= SIZE, "{name}");
         let gem = node.import(buffer.as_fd()).unwrap();
         let again = gem.export().unwrap();
@@ -69,7 +63,7 @@ fn write(buffer: &DmaBuf, touch: impl FnOnce()) {
 fn fences_go_out_of_one_buffer_and_into_another() {
     let node = vgem::node();
     let short = Duration::from_millis(20);
-    let (one, two) = (udmabuf(), heap());
+    let (one, two) = (make(UDMABUF_MEMFD), make(DMA_HEAP));
     assert_eq!(one.export_fence(Access::ReadWrite).unwrap().state().unwrap(), State::Signaled, "nobody writes yet");
 
     let gem = node.import(one.as_fd()).unwrap();
@@ -106,7 +100,7 @@ fn fences_go_out_of_one_buffer_and_into_another() {
 #[ignore = "takes a kernel with vgem: tools/vm-test"]
 fn requests_of_another_driver_are_refused_in_words() {
     let node = vgem::node();
-    let buffer = udmabuf();
+    let buffer = make(UDMABUF_MEMFD);
     let gem = node.import(buffer.as_fd()).unwrap();
     let mut answers: Vec<(&str, Option<Failure>)> = Vec::new();
     let mut ask = |name, answer: Result<()>| answers.push((name, answer.err()));
@@ -170,5 +164,5 @@ fn what_a_kernel_refuses_is_an_errno() {
     refused(node.new_timeline().map(drop), &[Errno::EOPNOTSUPP], "vgem has no timelines");
     refused(node.wait_timeline(1, 1, Duration::ZERO), &[Errno::EOPNOTSUPP], "nor waits for them");
     let no_fence = SyncFile::from_fd(memfd.try_clone().unwrap());
-    refused(udmabuf().import_fence(&no_fence, Access::Write), &[Errno::EINVAL], "a memfd is no fence");
+    refused(make(UDMABUF_MEMFD).import_fence(&no_fence, Access::Write), &[Errno::EINVAL], "a memfd is no fence");
 }

@@ -5,13 +5,13 @@ mod common;
 
 use kiln::gpu::Gpu;
 use kiln::gpu::kernels::pipelines::Pipelines;
+use kiln::gpu::memory::arena::UDMABUF_MEMFD;
 use kiln::gpu::memory::{Buffer, HostAccess};
 use kiln::gpu::queue::Queue;
 use kiln::gpu::queue::fence::{Gate, Timeline, TimelineOrder};
-use kiln::sys::dma_buf::{self, DmaBuf, UDMABUF, open_node, sealed_memfd};
+use kiln::sys::dma_buf;
 use kiln::sys::fence::{State, SyncFile};
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -121,9 +121,7 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
 fn the_gpu_waits_for_another_devices_fence() {
     let c = Copier::new();
     let node = common::vgem::node();
-    let size = dma_buf::page_size();
-    let udmabuf = open_node(Path::new(UDMABUF)).unwrap();
-    let buffer = DmaBuf::from_memfd(udmabuf.as_fd(), sealed_memfd(size).unwrap().as_fd(), size).unwrap();
+    let buffer = (UDMABUF_MEMFD.allocate)(dma_buf::page_size()).unwrap();
     let gem = node.import(buffer.as_fd()).unwrap();
     let work = common::vgem::attach(&node, &gem).unwrap();
     let fence: SyncFile = buffer.export_fence(dma_buf::Access::Read).unwrap();

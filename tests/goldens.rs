@@ -3,147 +3,25 @@
 
 mod common;
 
-use common::{Case, floats, golden, ids, load, max_abs, observe, relative_rms};
-use common::{DOT, F32, MATRIX_F16, MATRIX_S8};
+use common::check::{F16_DEEP, F16_SHALLOW, F32_DEEP, F32_SHALLOW, Tolerance, check_prompts};
+use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, golden, ids, load, observe};
 use kiln::engine::{Device, Options};
-use kiln::executor::Executor;
 use kiln::gpu::lower::arithmetic::Arithmetic;
-use kiln::gpu::memory::arena::ArenaSource;
 use kiln::gpu::replay::options::VulkanOptions;
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
 
-/// How close a result must be.
-#[derive(Clone, Copy)]
-enum Tolerance {
-    MaxAbs(f32),
-    RelativeRms(f32),
-}
-
-impl Tolerance {
-    fn check(self, got: &[f32], want: &[f32], what: &str) {
-        let (error, limit) = match self {
-            Tolerance::MaxAbs(t) => (max_abs(got, want), t),
-            Tolerance::RelativeRms(t) => (relative_rms(got, want), t),
-        };
-        println!("{what}: {error:.2e} of {limit:.2e}");
-        assert!(error <= limit, "{what}: {error} is past the tolerance of {limit}");
-    }
-
-    /// The largest change of one logit that the tolerance allows, for judging margins.
-    fn logit(self, rms: f32) -> f32 {
-        match self {
-            Tolerance::MaxAbs(t) => t,
-            // Errors of many rounding steps are near normal: four deviations.
-            Tolerance::RelativeRms(t) => 4.0 * t * rms,
-        }
-    }
-}
-
 /// Runs one prompt in every way of chunking that `chunks` names, against the golden.
 fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usize]) {
-    let weights = options.weights;
     for &chunk in chunks {
         let options = Options { chunk: Some(chunk), context: Some(160), head_rows: 8, ..options };
         let mut executor = load(&golden(case.name), options);
-        for prompt in case.prompts() {
-            check_prompt(case, executor.as_mut(), prompt, weights, tolerance, chunk);
-        }
+        check_prompts(case, executor.as_mut(), options.weights, tolerance, &format!("chunk {chunk}"));
     }
     assert_eq!(kiln::gpu::device::instance::validation_messages(), 0, "the validation layer reported something");
 }
 
-fn check_prompt(
-    case: &Case,
-    executor: &mut dyn Executor,
-    prompt: &serde_json::Value,
-    weights: WeightFormat,
-    tolerance: Tolerance,
-    chunk: usize,
-) {
-    let name = prompt["name"].as_str().unwrap();
-    let (key, prefix) = match weights {
-        WeightFormat::Int8 => ("int8", "int8."),
-        WeightFormat::Bf16 => ("f32", ""),
-    };
-    let what = format!("{} {name} {key} chunk {chunk}", case.name);
-    let golden = &prompt[key];
-    let want = case.tensor(&format!("{name}.{prefix}logits"));
-    let rms = (want.iter().map(|x| x * x).sum::<f32>() / want.len() as f32).sqrt();
-    let slack = 2.0 * tolerance.logit(rms);
-
-    let tokens = ids(&prompt["ids"]);
-    let mut session = Session::new(0, 160);
-    let out = observe(executor, &mut session, &tokens);
-    tolerance.check(out.logits.last().unwrap(), want, &format!("{what} last logits"));
-
-    check_positions(&out.logits, golden, &tokens, slack, &what);
-    if weights == WeightFormat::Bf16 {
-        let layers = executor.schedule().shape.layers.len();
-        assert_eq!(out.hidden.len(), layers + 2, "{what}: embedding, layers, final norm");
-        let hidden: Vec<f32> = out.hidden.concat();
-        match tolerance {
-            // Hidden rows are larger than logits, and rounding grows with them.
-            Tolerance::MaxAbs(t) => {
-                let want = case.tensor(&format!("{name}.hidden"));
-                let largest = want.iter().fold(1f32, |m, x| m.max(x.abs()));
-                Tolerance::MaxAbs(t * largest.max(1.0)).check(&hidden, want, &format!("{what} hidden rows"));
-            }
-            t => t.check(&hidden, case.tensor(&format!("{name}.hidden")), &format!("{what} hidden rows")),
-        }
-        if name == "len33" {
-            tolerance.check(&out.logits.concat(), case.tensor("len33.all_logits"), &format!("{what} all logits"));
-        }
-    }
-    check_greedy(executor, &mut session, out.next, golden, slack, &what);
-}
-
-/// Each position's argmax (where its margin allows) and negative log likelihood.
-fn check_positions(logits: &[Vec<f32>], golden: &serde_json::Value, tokens: &[u32], slack: f32, what: &str) {
-    let at = &golden["per_position"];
-    let (argmax, margin, nll) = (ids(&at["argmax"]), floats(&at["margin"]), floats(&at["nll"]));
-    assert_eq!(logits.len(), argmax.len(), "{what}: one row of logits a position");
-    for (i, row) in logits.iter().enumerate() {
-        let best = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as u32;
-        assert!(best == argmax[i] || margin[i] <= slack, "{what}: position {i} chose {best}, not {}", argmax[i]);
-        if i + 1 < tokens.len() {
-            let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let log_sum = row.iter().map(|x| f64::from(x - max).exp()).sum::<f64>().ln() as f32 + max;
-            let got = log_sum - row[tokens[i + 1] as usize];
-            assert!((got - nll[i]).abs() <= slack.max(2e-3), "{what}: nll at {i} is {got}, not {}", nll[i]);
-        }
-    }
-}
-
-/// The greedy continuation, as long as every margin leaves no doubt.
-fn check_greedy(
-    executor: &mut dyn Executor,
-    session: &mut Session,
-    first: u32,
-    golden: &serde_json::Value,
-    slack: f32,
-    what: &str,
-) {
-    let (want, margin) = (ids(&golden["greedy"]["ids"]), floats(&golden["greedy"]["margin"]));
-    let mut next = first;
-    for (i, &id) in want.iter().enumerate() {
-        if margin[i] <= slack {
-            break;
-        }
-        assert_eq!(next, id, "{what}: greedy step {i}");
-        if session.room(executor) == 0 {
-            break;
-        }
-        session.decode(executor, next).unwrap();
-        next = executor.next(0);
-    }
-}
-
-const F32_SHALLOW: Tolerance = Tolerance::MaxAbs(3e-4);
-const F32_DEEP: Tolerance = Tolerance::MaxAbs(2e-3);
-const F16_SHALLOW: Tolerance = Tolerance::RelativeRms(0.015);
-const F16_DEEP: Tolerance = Tolerance::RelativeRms(0.12);
 /// One chunk; several, the last one partial; one that is no multiple of anything; token by token.
 const CHUNKS: &[usize] = &[160, 16, 7, 1];
 const BOTH: [WeightFormat; 2] = [WeightFormat::Bf16, WeightFormat::Int8];
@@ -180,7 +58,7 @@ fn check_vulkan(name: &'static str, f32: Tolerance, f16: Tolerance, runs: &[Run]
 /// Weights, arithmetic, KV, and chunks.
 type Run = (WeightFormat, Option<Arithmetic>, KvType, &'static [usize]);
 
-/// Passes of many rows, of few and of one have arithmetic of their own, and so have weights and KV by their types.
+/// Passes of many rows, of few and of one have kernels of their own, and so have weights and KV by their types.
 const SHALLOW: &[Run] = &[
     (WeightFormat::Bf16, F32, KvType::F32, &[160, 7, 1]),
     (WeightFormat::Bf16, F32, KvType::F16, &[16]),
@@ -299,17 +177,4 @@ fn every_spelling_of_tiny_is_the_same_model() {
             assert_eq!(run(dir.path()), want, "{name} on {device:?}");
         }
     }
-}
-
-/// On memory of other drivers: of the kernel's in tools/vm-test, else a memfd, which lavapipe of Mesa 25 takes.
-#[test]
-fn vulkan_on_an_imported_arena() {
-    if !common::open_gpu().caps.sharing.imports {
-        println!("imported arenas: not run: the driver imports no dma-bufs (tools/matrix-test has one that does)");
-        return;
-    }
-    // One of them: tests/arena.rs shows that the others compute the same bits.
-    let allocator = common::arena_allocators()[0];
-    println!("arena of {}", allocator.name);
-    check_case(&Case::open("tiny"), common::arena_options(ArenaSource::Imported(allocator)), F32_SHALLOW, &[16]);
 }

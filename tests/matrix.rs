@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::Random;
 use half::f16;
 use kiln::gpu::Gpu;
 use kiln::gpu::device::units::Units;
@@ -68,23 +69,6 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
-    }
-}
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn bits(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 24
-    }
-
-    /// From -1 to 1.
-    fn real(&mut self) -> f32 {
-        (self.bits() % 65536) as f32 / 32767.5 - 1.0
     }
 }
 

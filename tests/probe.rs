@@ -3,22 +3,11 @@
 mod common;
 
 use common::golden;
+use common::program::{Ran, kiln, program, run};
 use serde_json::Value;
-use std::process::Output;
 
-fn kiln(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
-    let mut command = common::start(env!("CARGO_BIN_EXE_kiln"));
-    command.args(arguments).env_remove("RUST_LOG").envs(environment.iter().copied()).output().unwrap()
-}
-
-fn probe(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
-    kiln(&[&["probe"], arguments].concat(), environment)
-}
-
-fn report(output: &Output) -> Value {
-    let text = String::from_utf8(output.stdout.clone()).unwrap();
-    assert_eq!(text.trim_end().lines().count(), 1, "one object and nothing else: {text}");
-    serde_json::from_str(&text).unwrap()
+fn probe(arguments: &[&str]) -> Ran {
+    kiln(&[&["probe"], arguments].concat())
 }
 
 fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
@@ -28,9 +17,7 @@ fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn every_check_has_its_four_parts_and_the_device_is_measured() {
-    let output = probe(&["--json"], &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let report = report(&output);
+    let report = probe(&["--json"]).json();
     for c in report["checks"].as_array().unwrap() {
         assert_eq!(c.as_object().unwrap().len(), 4, "{c}");
         assert!(["ok", "warn", "fail", "skip"].contains(&c["verdict"].as_str().unwrap()), "{c}");
@@ -54,9 +41,8 @@ fn every_check_has_its_four_parts_and_the_device_is_measured() {
 #[test]
 fn a_model_that_fits_is_ok_and_one_that_does_not_is_exit_1_with_the_sum() {
     let tiny = golden("tiny").display().to_string();
-    let output = probe(&["--quick", "--json", "-m", &tiny], &[]);
-    assert_eq!(output.status.code(), Some(0));
-    assert_eq!(check(&report(&output), "model.memory")["verdict"], "ok");
+    let fits = probe(&["--quick", "--json", "-m", &tiny]).json();
+    assert_eq!(check(&fits, "model.memory")["verdict"], "ok");
 
     let dir = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(golden("tiny").join("config.json")).unwrap();
@@ -70,32 +56,28 @@ fn a_model_that_fits_is_ok_and_one_that_does_not_is_exit_1_with_the_sum() {
     sizes["num_hidden_layers"] = types.len().into();
     sizes["layer_types"] = types.into();
     std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
-    let output = probe(&["--quick", "--json", "-m", &dir.path().display().to_string()], &[]);
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.lines().count() == 1 && stderr.contains("needs"), "{stderr}");
-    let model = check(&report(&output), "model.memory").clone();
+    let ran = probe(&["--quick", "--json", "-m", &dir.path().display().to_string()]);
+    ran.failed(1, &["needs"]);
+    let model = check(&ran.object(), "model.memory").clone();
     assert!(model["verdict"] == "fail" && model["evidence"].as_str().unwrap().contains("weights"), "{model}");
 }
 
 #[test]
 fn without_a_vulkan_driver_the_exit_is_1_and_the_checks_are_there() {
     let none = [("VK_ICD_FILENAMES", "/nonexistent"), ("VK_DRIVER_FILES", "/nonexistent")];
-    let output = probe(&["--quick"], &none);
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
+    let probe = |arguments: &[&str]| run(program().args(["probe", "--quick"]).args(arguments).envs(none), b"");
+    let ran = probe(&[]);
+    ran.failed(1, &["kiln: "]);
+    let stdout = ran.stdout;
     assert!(stdout.contains("vulkan.loader") && stdout.contains("no Vulkan device can run Kiln"), "{stdout}");
-    assert!(stderr.lines().count() == 1 && stderr.starts_with("kiln: "), "{stderr}");
-    let output = probe(&["--quick", "--json"], &none);
-    assert_eq!(report(&output)["summary"]["runs"], false);
+    assert_eq!(probe(&["--json"]).object()["summary"]["runs"], false);
 }
 
 #[test]
 fn a_device_that_is_not_there_is_named_and_one_that_is_suggested() {
-    let output = probe(&["--quick", "--json", "--device", "vulkan:99"], &[]);
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    let report = report(&output);
+    let ran = probe(&["--quick", "--json", "--device", "vulkan:99"]);
+    ran.failed(1, &[]);
+    let (report, stderr) = (ran.object(), ran.stderr);
     let fit = (0..99).find(|i| {
         report["checks"]
             .as_array()
@@ -108,7 +90,7 @@ fn a_device_that_is_not_there_is_named_and_one_that_is_suggested() {
     for text in [stderr.as_str(), summary] {
         assert!(text.contains("vulkan:99") && text.contains(&fit) && !text.contains("no Vulkan device"), "{text}");
     }
-    assert!(stderr.lines().count() == 1 && report["summary"]["runs"] == false, "{stderr}");
+    assert_eq!(report["summary"]["runs"], false);
 }
 
 #[test]
@@ -126,9 +108,8 @@ fn bad_arguments_are_exit_2_and_nothing_is_printed() {
         &["--device", "vulkan:99999999999999999999"],
         &["extra"],
     ] {
-        let output = probe(arguments, &[]);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(output.stdout.is_empty(), "{arguments:?}");
+        let ran = probe(arguments);
+        assert_eq!((ran.code, &*ran.stdout), (2, ""), "{arguments:?}");
     }
 }
 
@@ -136,9 +117,7 @@ fn bad_arguments_are_exit_2_and_nothing_is_printed() {
 #[test]
 #[ignore = "takes a kernel with udmabuf, a dma-heap and vgem: tools/vm-test"]
 fn a_kernel_that_shares_memory_is_seen_to_share_it() {
-    let output = probe(&["--json"], &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let report = report(&output);
+    let report = probe(&["--json"]).json();
     for name in ["udmabuf", "heap", "export", "import.udmabuf", "import.heap"] {
         assert_eq!(check(&report, &format!("share.{name}"))["verdict"], "ok", "{report}");
     }
@@ -147,8 +126,7 @@ fn a_kernel_that_shares_memory_is_seen_to_share_it() {
     assert!(check(&report, "gpu0.amdgpu")["evidence"].as_str().unwrap().contains("driven by vgem"), "{report}");
     assert_eq!(report["summary"]["fail"], 0, "{report}");
 
-    let output = kiln(&["top", "--once", "--json"], &[]);
-    let sample: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let sample = kiln(&["top", "--once", "--json"]).json();
     assert_eq!(sample["gpus"][0]["name"], "renderD128", "{sample}");
     assert!(sample["gpus"][0]["fault"].is_string(), "{sample}");
 }

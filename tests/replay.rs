@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{golden, load};
+use common::{bits, golden, load};
 use kiln::engine::Options;
 use kiln::executor::{HeadRows, Row};
 use kiln::gpu::replay::options::VulkanOptions;
@@ -91,13 +91,13 @@ fn a_tiny_submit_budget_changes_no_bit() {
         let mut start = executor.submits();
         // Three chunks of 16 rows, and one of two.
         session.prefill(executor.as_mut(), &tokens).unwrap();
-        parts[0].0.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+        parts[0].0.extend(bits(executor.as_mut(), 0));
         parts[0].1 = executor.submits() - start;
         start = executor.submits();
         for _ in 0..8 {
             let next = executor.next(0);
             session.decode(executor.as_mut(), next).unwrap();
-            parts[1].0.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+            parts[1].0.extend(bits(executor.as_mut(), 0));
         }
         parts[1].1 = executor.submits() - start;
         start = executor.submits();
@@ -107,9 +107,7 @@ fn a_tiny_submit_budget_changes_no_bit() {
                 .map(|s| Row { token: 3 + s + 50 * step, position: at(s) + step, sequence: s })
                 .collect();
             executor.forward(&rows, Some(HeadRows { first: 0, count: BATCH })).unwrap();
-            for row in 0..BATCH {
-                parts[2].0.extend(executor.logits(row).unwrap().iter().map(|x| x.to_bits()));
-            }
+            (0..BATCH).for_each(|row| parts[2].0.extend(bits(executor.as_mut(), row)));
         }
         parts[2].1 = executor.submits() - start;
         parts

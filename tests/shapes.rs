@@ -3,74 +3,14 @@
 
 mod common;
 
-use common::{DOT, F32, MATRIX_F16};
-use common::{load, max_abs, relative_rms};
+use common::{DOT, F32, Forged, MATRIX_F16, bits, max_abs, relative_rms, rms, small_shape};
 use kiln::engine::{Device, Options};
-use kiln::executor::{HeadRows, Measure, Row};
+use kiln::executor::{HeadRows, Row};
 use kiln::gpu::lower::target::{DotTile, Tile};
 use kiln::gpu::replay::options::VulkanOptions;
-use kiln::model::write::WriteMonitor;
-use kiln::model::write::forge;
-use kiln::model::{LayerKind, Shape, WeightFormat};
+use kiln::model::{Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use std::sync::atomic::AtomicBool;
-
-fn shape() -> Shape {
-    Shape {
-        vocab: 257,
-        hidden: 72,
-        ffn: 200,
-        heads: 4,
-        kv_heads: 2,
-        head_dim: 32,
-        layers: vec![LayerKind::Local, LayerKind::Local, LayerKind::Global],
-        window: 9,
-        eps: 1e-6,
-        query_pre_attn_scalar: 18.0,
-        rope_theta_local: 1e4,
-        rope_theta_global: 1e6,
-        rope_factor_global: 8.0,
-        max_context: 512,
-        tied: true,
-        bos: 2,
-        eos: vec![1],
-    }
-}
-
-struct Forged {
-    dir: tempfile::TempDir,
-}
-
-impl Forged {
-    fn new(shape: &Shape, format: WeightFormat) -> Forged {
-        let dir = tempfile::tempdir().unwrap();
-        let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
-        forge::forge(shape, &dir.path().join("model"), format, 7, &monitor).unwrap();
-        Forged { dir }
-    }
-
-    /// Row i of the head becomes a copy of row `i % period`, scale included.
-    fn repeat_head_rows(&self, period: usize) {
-        let path = self.dir.path().join("model/model.safetensors");
-        let mut bytes = std::fs::read(&path).unwrap();
-        let (header, metadata) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
-        for name in ["lm_head.weight", "lm_head.weight_scale"] {
-            let info = metadata.info(name).unwrap();
-            let (start, end) = info.data_offsets;
-            let tensor = &mut bytes[8 + header + start..8 + header + end];
-            let row = tensor.len() / info.shape[0];
-            for i in period..info.shape[0] {
-                tensor.copy_within(i % period * row..(i % period + 1) * row, i * row);
-            }
-        }
-        std::fs::write(&path, bytes).unwrap();
-    }
-
-    fn load(&self, device: Device, options: Options) -> Box<dyn Measure> {
-        load(&self.dir.path().join("model"), Options { device, ..options })
-    }
-}
 
 fn prompt(shape: &Shape, n: usize) -> Vec<u32> {
     (0..n).map(|i| (2 + 37 * i * i) as u32 % shape.vocab as u32).collect()
@@ -79,17 +19,17 @@ fn prompt(shape: &Shape, n: usize) -> Vec<u32> {
 #[test]
 fn odd_shapes_agree_on_both_executors() {
     let variants: Vec<(&str, Shape)> = vec![
-        ("head 6", Shape { head_dim: 6, ..shape() }),
-        ("head 34, one KV head", Shape { head_dim: 34, kv_heads: 1, ..shape() }),
-        ("head 250, no GQA", Shape { head_dim: 250, heads: 2, kv_heads: 2, ..shape() }),
-        ("head 256, three groups of three", Shape { head_dim: 256, heads: 9, kv_heads: 3, ..shape() }),
-        ("hidden 8, ffn 8", Shape { hidden: 8, ffn: 8, ..shape() }),
-        ("vocabulary 1", Shape { vocab: 3, ..shape() }),
-        // More outputs than the largest grid has subgroups for: arithmetic stride.
-        ("vocabulary 540000", Shape { vocab: 540_000, hidden: 8, ..shape() }),
-        ("untied head", Shape { tied: false, ..shape() }),
-        ("window 1", Shape { window: 1, ..shape() }),
-        ("hidden 1000, ffn 2008", Shape { hidden: 1000, ffn: 2008, ..shape() }),
+        ("head 6", Shape { head_dim: 6, ..small_shape() }),
+        ("head 34, one KV head", Shape { head_dim: 34, kv_heads: 1, ..small_shape() }),
+        ("head 250, no GQA", Shape { head_dim: 250, heads: 2, kv_heads: 2, ..small_shape() }),
+        ("head 256, three groups of three", Shape { head_dim: 256, heads: 9, kv_heads: 3, ..small_shape() }),
+        ("hidden 8, ffn 8", Shape { hidden: 8, ffn: 8, ..small_shape() }),
+        ("vocabulary 1", Shape { vocab: 3, ..small_shape() }),
+        // More outputs than the largest grid has subgroups for: kernels stride.
+        ("vocabulary 540000", Shape { vocab: 540_000, hidden: 8, ..small_shape() }),
+        ("untied head", Shape { tied: false, ..small_shape() }),
+        ("window 1", Shape { window: 1, ..small_shape() }),
+        ("hidden 1000, ffn 2008", Shape { hidden: 1000, ffn: 2008, ..small_shape() }),
     ];
     let gpu = common::open_gpu();
     println!("{} with subgroups of {}", gpu.caps.name, gpu.caps.subgroup);
@@ -118,7 +58,7 @@ fn odd_shapes_agree_on_both_executors() {
                 tokens[23..].iter().for_each(|&t| session.decode(executor.as_mut(), t).unwrap());
                 (executor.logits(0).unwrap().to_vec(), executor.next(0))
             };
-            // 23 rows in the first pass (the arithmetic for many rows), or chunks of 7; 17 one by one (those for few).
+            // 23 rows in the first pass (the kernels for many rows), or chunks of 7; 17 one by one (those for few).
             let mut runs = vec![(F32, KvType::F32, 23, 2e-5)];
             if format == WeightFormat::Int8 {
                 // Activations of 16 bits; without matrix units, f32.
@@ -129,14 +69,13 @@ fn odd_shapes_agree_on_both_executors() {
                 }
             }
             let (want, best) = run(Device::Cpu, F32, KvType::F32, 23);
-            let rms = (want.iter().map(|x| x * x).sum::<f32>() / want.len() as f32).sqrt();
             for (arithmetic, kv, chunk, tolerance) in runs {
                 let (got, chosen) = run(common::vulkan(), arithmetic, kv, chunk);
                 let what = format!("{name} {} {arithmetic:?}", format.name());
                 let error = relative_rms(&got, &want);
                 println!("{what}: {error:.1e}");
                 assert!(error < tolerance, "{what}: {error}");
-                let slack = 1e-3 + 8.0 * tolerance * rms;
+                let slack = 1e-3 + 8.0 * tolerance * rms(&want);
                 assert!(want[chosen as usize] >= want[best as usize] - slack, "{what}: chose {chosen}, not {best}");
             }
         }
@@ -146,7 +85,7 @@ fn odd_shapes_agree_on_both_executors() {
 
 #[test]
 fn equal_logits_choose_the_lowest_id() {
-    let shape = Shape { tied: false, vocab: 2000, ..shape() };
+    let shape = Shape { tied: false, vocab: 2000, ..small_shape() };
     for (period, device) in [7, 400].into_iter().flat_map(|p| [(p, Device::Cpu), (p, common::vulkan())]) {
         let model = Forged::new(&shape, WeightFormat::Int8);
         model.repeat_head_rows(period);
@@ -163,7 +102,7 @@ fn equal_logits_choose_the_lowest_id() {
 /// Sequences of different lengths, decoded in one pass, each as if it were alone.
 #[test]
 fn a_batch_computes_what_its_sequences_would_alone() {
-    let shape = shape();
+    let shape = small_shape();
     let model = Forged::new(&shape, WeightFormat::Int8);
     let prompts: Vec<Vec<u32>> = [3, 21, 1, 12, 30].iter().map(|&n| prompt(&shape, n)).collect();
     // A key that rounds to the neighbouring f16 where sums are taken in another order shows in the logits.
@@ -200,8 +139,8 @@ fn a_batch_computes_what_its_sequences_would_alone() {
 /// Gate and up in stages of a relay, of which the last has fewer blocks than there are workgroups: 13 in two times 7.
 #[test]
 fn a_stage_may_lack_blocks() {
-    let forged = Forged::new(&shape(), WeightFormat::Int8);
-    let tokens = prompt(&shape(), 20);
+    let forged = Forged::new(&small_shape(), WeightFormat::Int8);
+    let tokens = prompt(&small_shape(), 20);
     let run = |tile, relay| {
         let vulkan = VulkanOptions { tile, relay: Some(relay), ..common::forced(DOT) };
         let options = Options { vulkan, ..Options::default() };
@@ -211,7 +150,7 @@ fn a_stage_may_lack_blocks() {
         session.prefill(executor.as_mut(), &tokens[..1]).unwrap();
         for &token in &tokens[1..] {
             session.decode(executor.as_mut(), token).unwrap();
-            seen.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+            seen.extend(bits(executor.as_mut(), 0));
         }
         let row = [Row { token: 3, position: session.tokens().len() as u32, sequence: 0 }];
         let times = executor.time_steps(&row, HeadRows { first: 0, count: 1 }, 1).unwrap();
@@ -227,7 +166,7 @@ fn a_stage_may_lack_blocks() {
 
 #[test]
 fn a_rewound_session_continues_as_a_new_one() {
-    let shape = shape();
+    let shape = small_shape();
     let model = Forged::new(&shape, WeightFormat::Int8);
     let tokens = prompt(&shape, 60);
     let options = Options { context: Some(100), chunk: Some(8), ..Options::default() };
@@ -261,7 +200,7 @@ fn other_subgroup_sizes_agree_too() {
         return;
     }
     for (bits, subgroup) in [("128", 4), ("512", 16)] {
-        let out = common::this_test()
+        let out = common::program::this_test()
             .args(["--exact", "odd_shapes_agree_on_both_executors", "--nocapture"])
             .env("LP_NATIVE_VECTOR_WIDTH", bits)
             .output()

@@ -1,5 +1,8 @@
 //! Text against transformers: every golden case of the small tokenizer, and of Gemma 3's own.
 
+mod common;
+
+use common::golden;
 use std::path::{Path, PathBuf};
 
 use kiln::text::{ChatTemplate, Message, Tokenizer};
@@ -48,7 +51,7 @@ struct Chat {
 }
 
 fn golden_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tokenizer")
+    golden("tokenizer")
 }
 
 fn read(name: &str) -> Golden {

@@ -4,6 +4,7 @@
 mod common;
 
 use common::golden;
+use common::program::{Ran, program, run};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -12,18 +13,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn kiln(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-    command.env_remove("RUST_LOG").env("KILN_RUNTIME_DIR", directory).env("TERM", "xterm");
+    let mut command = program();
+    command.env("KILN_RUNTIME_DIR", directory).env("TERM", "xterm");
     command
 }
 
 /// The Kilns that `top` shows.
 fn shown(directory: &Path) -> Vec<Value> {
-    let output = kiln(directory).args(["top", "--once", "--json"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text.lines().count(), 1, "{text}");
-    let sample: Value = serde_json::from_str(&text).unwrap();
+    let sample = run(kiln(directory).args(["top", "--once", "--json"]), b"").json();
     for key in ["time", "gpus", "npus", "kilns"] {
         assert!(!sample[key].is_null(), "no {key} in {sample}");
     }
@@ -141,11 +138,9 @@ fn without_a_terminal_or_with_a_bad_interval_it_says_what_to_do() {
         (&["top", "--once", "--interval", "nan"], "--interval"),
         (&["top", "--once", "--interval", "-1"], "--interval"),
     ] {
-        let output = kiln(dir.path()).args(arguments).stdin(Stdio::null()).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.lines().count() == 1 && stderr.contains(words), "{stderr}");
-        assert!(output.stdout.is_empty());
+        let ran = run(kiln(dir.path()).args(arguments), b"");
+        ran.failed(2, &[words]);
+        assert_eq!(ran.stdout, "");
     }
 }
 
@@ -258,9 +253,7 @@ fn a_terminal_that_fails_at_once_is_left_as_it_was() {
     let before = modes(&terminal);
     let end = || Stdio::from(terminal.try_clone().unwrap());
     let output = kiln(dir.path()).arg("top").stdin(end()).stdout(end()).stderr(Stdio::piped()).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.lines().count() == 1 && stderr.contains("the terminal failed"), "{stderr}");
+    Ran::of(output).failed(1, &["the terminal failed"]);
     assert_eq!(modes(&terminal), before);
 }
 

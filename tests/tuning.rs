@@ -3,8 +3,7 @@
 
 mod common;
 
-use common::DOT;
-use common::{golden, load};
+use common::{DOT, bits, golden, load};
 use kiln::engine::Options;
 use kiln::executor::Executor;
 use kiln::gpu::queue::recordings;
@@ -29,7 +28,7 @@ fn logits(executor: &mut dyn Executor) -> Vec<u32> {
     session.prefill(executor, &[2, 5, 6, 7, 8]).unwrap();
     let mut all = Vec::new();
     for _ in 0..3 {
-        all.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+        all.extend(bits(executor, 0));
         let next = executor.next(0);
         session.decode(executor, next).unwrap();
     }

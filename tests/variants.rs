@@ -1,10 +1,9 @@
-//! Every variant of the linear arithmetic that tuning may choose, forced in turn, against a golden case. Those of
+//! Every variant of the linear kernels that tuning may choose, forced in turn, against a golden case. Those of
 //! integer dot products are held to the same bits: they add blocks in the same order.
 
 mod common;
 
-use common::{Case, golden, ids, load, relative_rms};
-use common::{DOT, F32, MATRIX_F16, MATRIX_S8};
+use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, bits, golden, ids, load, relative_rms};
 use kiln::engine::Options;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::gpu::Gpu;
@@ -55,7 +54,7 @@ fn variants(gpu: &Gpu, units: Option<Units>, schedule: &Schedule, family: Arithm
 
 /// Logits behind a golden prompt in chunks of the executor's size, held against the golden.
 fn check(case: &Case, executor: &mut dyn Executor, what: &str) -> Vec<f32> {
-    let prompt = case.prompts().iter().find(|p| p["name"] == PROMPT).unwrap();
+    let prompt = case.prompt(PROMPT);
     let mut session = Session::new(0, 64);
     session.prefill(executor, &ids(&prompt["ids"])).unwrap();
     let got = executor.logits(0).unwrap().to_vec();
@@ -64,7 +63,7 @@ fn check(case: &Case, executor: &mut dyn Executor, what: &str) -> Vec<f32> {
     got
 }
 
-/// How the linear arithmetic of a pass of `rows` rows are specialised.
+/// How the linear kernels of a pass of `rows` rows are specialised.
 fn specialised(executor: &mut dyn Measure, rows: usize) -> HashSet<String> {
     let rows: Vec<Row> = (0..rows as u32).map(|i| Row { token: 2, position: i, sequence: 0 }).collect();
     let times = executor.time_steps(&rows, HeadRows { first: 0, count: 1 }, 1).unwrap();
@@ -103,7 +102,7 @@ fn check_family(arithmetic: Option<Arithmetic>, family: Arithmetic, chunk: usize
     assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
 }
 
-/// Two rows, four and eight share a weight load in arithmetic of their own; the last row of the prompt and the head have one.
+/// Two rows, four and eight share a weight load in kernels of their own; the last row of the prompt and the head have one.
 #[test]
 fn variants_of_dot_products_match() {
     for chunk in [2, 4, 8] {
@@ -183,14 +182,14 @@ fn logits_of_two_batches(executor: &mut dyn Executor) -> Vec<u32> {
     let mut session = Session::new(0, 64);
     session.prefill(executor, &[2, 5, 6, 7, 8, 9, 10, 11, 12]).unwrap();
     for _ in 0..30 {
-        seen.extend(executor.logits(0).unwrap().iter().map(|x| x.to_bits()));
+        seen.extend(bits(executor, 0));
         let next = executor.next(0);
         session.decode(executor, next).unwrap();
     }
     for position in 0..4 {
         let rows: Vec<Row> = (0..6).map(|i| Row { token: 20 + i, position, sequence: i }).collect();
         executor.forward(&rows, Some(HeadRows { first: 0, count: 6 })).unwrap();
-        (0..6).for_each(|r| seen.extend(executor.logits(r).unwrap().iter().map(|x| x.to_bits())));
+        (0..6).for_each(|r| seen.extend(bits(executor, r)));
     }
     seen
 }

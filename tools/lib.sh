@@ -297,10 +297,7 @@ set_up_crates() {
 
 # Builds tests/$1.rs and prints where its executable is.
 executable_of() {
-    cargo test --locked --no-run --message-format=json-render-diagnostics --test "$1" | python3 -c '
-import json, sys
-artifacts = (json.loads(line) for line in sys.stdin)
-print(*(a["executable"] for a in artifacts if a.get("executable") and a["target"]["kind"] == ["test"]))'
+    "$repo/tools/run-tests" --list "$1"
 }
 
 # The crates of Cargo.lock that cargo's cache does not have.

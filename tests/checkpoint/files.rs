@@ -1,14 +1,11 @@
 //! Safetensors files and model directories for the tests, written without Kiln's own code.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+pub use crate::common::golden;
 use kiln::model::{Checkpoint, TensorId, WeightFormat};
 use serde_json::{Map, Value, json};
-
-pub fn golden(case: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(case)
-}
 
 /// One tensor as a file holds it.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,5 +1,8 @@
 //! Model files → validated rows: golden checkpoints in every spelling, the earlier engine's files, and every way in
-//! which a file can be wrong.
+//! which a file can be wrong. And back: what `quantize` and `forge` write.
+
+#[path = "../common/mod.rs"]
+mod common;
 
 mod bad_config;
 mod bad_files;
@@ -7,3 +10,4 @@ mod earlier_engine;
 mod files;
 mod golden;
 mod mutations;
+mod write;

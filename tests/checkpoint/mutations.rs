@@ -4,22 +4,11 @@
 use kiln::model::{Checkpoint, TensorId, WeightFormat, config};
 use serde_json::json;
 
+use crate::common::Random;
 use crate::files::{File, Tensor, golden};
 
-/// A small random generator (xorshift64*).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n.max(1)
-    }
-}
-
 /// Replaces a number of the text by one at some edge.
-fn change_number(rng: &mut Rng, bytes: &mut Vec<u8>) {
+fn change_number(rng: &mut Random, bytes: &mut Vec<u8>) {
     const EDGES: [&str; 12] = [
         "0",
         "-1",
@@ -41,7 +30,7 @@ fn change_number(rng: &mut Rng, bytes: &mut Vec<u8>) {
 }
 
 /// One to four random changes.
-fn mutate(rng: &mut Rng, original: &[u8]) -> Vec<u8> {
+fn mutate(rng: &mut Random, original: &[u8]) -> Vec<u8> {
     let mut bytes = original.to_vec();
     for _ in 0..=rng.below(4) {
         if bytes.is_empty() {
@@ -73,7 +62,7 @@ fn assert_refusal(error: &kiln::Error) {
 
 #[test]
 fn damaged_configs_are_read_or_refused() {
-    let mut rng = Rng(0x6B69_6C6E);
+    let mut rng = Random(0x6B69_6C6E);
     let (mut read, mut refused) = (0, 0);
     for name in ["config.json", "config.legacy_text.json", "config.legacy_mm.json"] {
         let original = std::fs::read(golden("tiny").join(name)).unwrap();
@@ -157,7 +146,7 @@ fn read_all(c: &Checkpoint) -> kiln::Result<()> {
 
 #[test]
 fn damaged_weight_files_are_read_or_refused() {
-    let mut rng = Rng(0x7361_6665);
+    let mut rng = Random(0x7361_6665);
     let config = small_config();
     for form in ["bf16", "native", "int4_grouped", "int8_symmetric", "int8_asymmetric"] {
         let original = small_file(form);

@@ -1,15 +1,12 @@
 //! `quantize` and `forge`: what they write is what was asked for, whole or not at all.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use kiln::model::write::{WriteMonitor, Written};
-use kiln::model::write::{forge, quantize};
+use kiln::model::write::{WriteMonitor, Written, forge, quantize};
 use kiln::model::{Checkpoint, Shape, SourceFormat, TensorId, WeightFormat, config, presets};
 
-fn golden(case: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(case)
-}
+use crate::files::{golden, read_matrix};
 
 fn quantize(src: &Path, dst: &Path) -> kiln::Result<Written> {
     let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
@@ -22,11 +19,7 @@ fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64) -> kiln::Re
 }
 
 fn read(c: &Checkpoint, id: TensorId, format: WeightFormat) -> (Vec<u8>, Vec<f32>) {
-    let [rows, cols] = id.dims(c.shape());
-    let mut data = vec![0xAAu8; rows * format.row_bytes(cols)];
-    let mut scales = vec![0f32; rows * format.scale_bytes(cols) / 4];
-    c.read_rows(id, 0..rows, format, &mut data, bytemuck::cast_slice_mut(&mut scales)).unwrap();
-    (data, scales)
+    read_matrix(c, id, format).unwrap()
 }
 
 fn assert_empty(dir: &Path) {

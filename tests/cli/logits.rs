@@ -1,0 +1,74 @@
+//! `kiln logits`: what is printed, and the file that it writes whole or not at all.
+
+use crate::common::program::kiln;
+use crate::common::{Case, floats, ids, max_abs};
+use crate::{list, tiny};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+#[test]
+fn logits_come_for_the_last_position_and_as_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("out.safetensors");
+    let case = Case::open("tiny");
+    let (model, tokens) = (tiny(), list(&ids(&case.prompt("len33")["ids"])));
+    for chunk in ["1", "5", "4096"] {
+        let base = ["logits", "-m", &model, "--weights", "bf16", "--device", "cpu", "--tokens", &tokens, "--json"];
+        let ran = kiln(&[&base[..], &["--all", "--chunk", chunk, "--out", file.to_str().unwrap()]].concat()).json();
+        assert_eq!((ran["vocab"].as_u64(), ran["position"].as_u64()), (Some(512), Some(32)));
+        let last = floats(&ran["logits"]);
+        assert!(max_abs(&last, case.tensor("len33.logits")) < 3e-4);
+
+        let bytes = std::fs::read(&file).unwrap();
+        let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let read = |name: &str| {
+            let t = tensors.tensor(name).unwrap();
+            let floats: Vec<f32> =
+                t.data().chunks_exact(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect();
+            (t.shape().to_vec(), floats)
+        };
+        let (shape, all) = read("logits");
+        assert_eq!(shape, [33, 512]);
+        assert!(max_abs(&all, case.tensor("len33.all_logits")) < 3e-4);
+        let (shape, hidden) = read("hidden");
+        assert_eq!(shape, [8, 128]);
+        assert!(max_abs(&hidden, case.tensor("len33.hidden")) < 3e-3);
+    }
+    let mode = |file: &Path| std::fs::metadata(file).unwrap().permissions().mode();
+    let plain = dir.path().join("plain");
+    std::fs::write(&plain, "").unwrap();
+    assert_eq!(mode(&file), mode(&plain));
+    // --all without --out is the last position's logits all the same.
+    let all = kiln(&["logits", "-m", &tiny(), "--tokens", "2,5", "--device", "cpu", "--all", "--json"]).json();
+    assert_eq!(all["position"], 1);
+    // Without --all, one row; and a directory that is not there leaves nothing.
+    let one = ["logits", "-m", &tiny(), "--device", "cpu", "--tokens", "2,5", "--out", file.to_str().unwrap()];
+    assert_eq!(kiln(&one).code, 0);
+    let bytes = std::fs::read(&file).unwrap();
+    assert_eq!(safetensors::SafeTensors::deserialize(&bytes).unwrap().tensor("logits").unwrap().shape(), [1, 512]);
+    let nowhere = dir.path().join("no/such/place.safetensors");
+    kiln(&["logits", "-m", &tiny(), "--tokens", "2", "--out", nowhere.to_str().unwrap()])
+        .refused(1, &["cannot write", "place.safetensors"]);
+}
+
+/// Root's `--out /dev/null` must not take everyone's.
+#[test]
+fn logits_replace_files_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink("pipe", at("link to the pipe")).unwrap();
+    std::fs::write(at("file"), "before").unwrap();
+    std::os::unix::fs::symlink("file", at("link")).unwrap();
+    let model = tiny();
+    let run = |name: &str| {
+        let out = at(name).display().to_string();
+        kiln(&["logits", "-m", &model, "--tokens", "2,5", "--device", "cpu", "--out", &out])
+    };
+    for name in ["pipe", "link to the pipe", "."] {
+        run(name).refused(2, &["no regular file", "--out"]);
+    }
+    assert!(!at("pipe").is_file() && at("link to the pipe").is_symlink());
+    assert_eq!(run("link").code, 0);
+    assert!(at("link").is_symlink() && std::fs::read(at("file")).unwrap() != b"before");
+}

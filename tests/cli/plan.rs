@@ -1,0 +1,88 @@
+//! `kiln plan`, and every other command's answer to a model that does not fit.
+
+use crate::common::program::{Ran, kiln};
+use crate::{path, tiny};
+use kiln::model::{Shape, TensorId, config, presets};
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+
+/// A 27B INT8 checkpoint whose data is a hole in a file: enough to be planned, and refused before a byte is read.
+fn hollow_27b(dir: &Path) {
+    let shape: Shape = presets::preset("gemma3-27b").unwrap();
+    std::fs::write(dir.join("config.json"), config::to_json(&shape)).unwrap();
+    let mut header = serde_json::Map::new();
+    let mut offset = 0u64;
+    let mut add = |name: String, dtype: &str, dims: &[usize], bytes: usize| {
+        let end = offset + (dims.iter().product::<usize>() * bytes) as u64;
+        header.insert(name, serde_json::json!({"dtype": dtype, "shape": dims, "data_offsets": [offset, end]}));
+        offset = end;
+    };
+    for id in TensorId::all(&shape) {
+        let [rows, cols] = id.dims(&shape);
+        if id.is_vector() {
+            add(id.name(), "BF16", &[cols], 2);
+        } else {
+            add(id.name(), "I8", &[rows, cols], 1);
+            add(format!("{}_scale", id.name()), "F32", &[rows], 4);
+        }
+    }
+    let header = Value::Object(header).to_string();
+    let mut file = std::fs::File::create(dir.join("model.safetensors")).unwrap();
+    file.write_all(&(header.len() as u64).to_le_bytes()).unwrap();
+    file.write_all(header.as_bytes()).unwrap();
+    file.set_len(8 + header.len() as u64 + offset).unwrap();
+}
+
+#[test]
+fn a_model_that_does_not_fit_is_refused_with_the_sum() {
+    let dir = tempfile::tempdir().unwrap();
+    hollow_27b(dir.path());
+    for device in ["vulkan", "cpu"] {
+        kiln(&["run", "-m", path(&dir), "--tokens", "2", "--device", device]).refused(3, &["27.0 GB", "free"]);
+    }
+    does_not_fit(&["plan", "-m", path(&dir), "--device", "cpu"], &["weights 27.0 GB", "KV cache"]);
+    // It does fit the machine it is for; at a context that is too long, it does not.
+    let plan = kiln(&["plan", "-m", path(&dir), "--machine", "780m", "--json", "--schedule"]).json();
+    assert_eq!(plan["schedule"].as_array().unwrap().len(), 62 * 13 + 4);
+    let at_one = plan["roofline"][0]["tokens_s"].as_f64().unwrap();
+    assert!((3.2..3.4).contains(&at_one), "89.6 GB/s over 27.0 GB: {at_one}");
+    let long = ["plan", "-m", path(&dir), "--machine", "780m", "--ctx", "131072", "--batch", "3"];
+    does_not_fit(&long, &["KV cache", "VRAM", "GTT", "--batch"]);
+    // A layer's KV that no allocation can hold: no other kernel parameter would help.
+    let cap = ["plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "4"];
+    does_not_fit(&cap, &["KV cache of layer 5", "4294967296 B needed", "in one allocation", "--batch"]);
+    let plan = kiln(&[&cap[..], &["--json"]].concat());
+    let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
+    assert!(plan["kernel_parameters"].is_null() && !kiln(&cap).stdout.contains("would fit"), "{plan}");
+    // BF16 weights fit an 890M's 64 GiB once the kernel lets the GPU have more of them; a 780M's 96 GiB as they are.
+    let bf16 = ["plan", "--shape", "gemma3-27b", "--weights", "bf16", "--machine"];
+    does_not_fit(&[&bf16[..], &["890m"]].concat(), &["together", "boot", "amdgpu.gttsize=", "ttm.pages_limit="]);
+    does_not_fit(&[&bf16[..], &["780m:4"]].concat(), &["amdgpu.gttsize=50176", "4.0 GB in VRAM"]);
+    let plan = kiln(&[&bf16[..], &["890m", "--json"]].concat());
+    let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
+    assert_eq!(plan["kernel_parameters"], "amdgpu.gttsize=38912 ttm.pages_limit=9961472 ttm.page_pool_size=9961472");
+    let plan = kiln(&[&bf16[..], &["780m", "--json"]].concat()).json();
+    assert!(plan["kernel_parameters"].is_null() && plan["heaps"][0]["reserved"].as_u64() > Some(0), "{plan}");
+    kiln(&["plan", "--machine", "780m:3"]).refused(2, &["780m", "0.5, 1, 2, 4, 8, 16"]);
+    kiln(&["plan", "-m", path(&dir), "--batch", "4611686018427387904"]).refused(2, &["--batch"]);
+    kiln(&["plan", "-m", path(&dir), "--batch", "0"]).refused(2, &["--batch"]);
+    // A chunk far past the prompt takes no memory for rows that never come.
+    let long =
+        ["logits", "-m", &tiny(), "--tokens", "2,3", "--chunk", "18446744073709551615", "--ctx", "4096", "--json"];
+    assert_eq!(kiln(&long).json()["position"], 1);
+}
+
+/// A plan that is refused still shows its arithmetic, and why it is.
+fn does_not_fit(arguments: &[&str], words: &[&str]) {
+    let text = kiln(arguments);
+    let reason = text.stdout.lines().find_map(|l| l.strip_prefix("does not fit: ")).unwrap();
+    assert!(text.stdout.contains("roofline") && text.stderr.contains(reason), "{}\n{}", text.stdout, text.stderr);
+    Ran { stdout: String::new(), ..text }.refused(3, words);
+    let json = kiln(&[arguments, &["--json"]].concat());
+    let value: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(json.stderr.contains(value["reason"].as_str().unwrap()), "{}", json.stderr);
+    assert_eq!((json.code, &value["fits"]), (3, &Value::Bool(false)));
+    let sums: u64 = value["sums"].as_object().unwrap().values().map(|v| v.as_u64().unwrap()).sum();
+    assert_eq!(value["bytes"].as_u64(), Some(sums));
+}

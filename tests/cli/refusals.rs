@@ -1,0 +1,107 @@
+//! What cannot be: one line that names the cause and the remedy.
+
+use crate::common::golden;
+use crate::common::program::{kiln, program, run};
+use crate::{model_of, path, tiny, tiny_with_text};
+use serde_json::Value;
+
+#[test]
+fn bad_prompts_are_refused_in_one_line() {
+    let m = &tiny();
+    let text = tiny_with_text();
+    kiln(&["run", "-m", m, "--tokens", "2,512"]).refused(2, &["512", "vocabulary"]);
+    kiln(&["run", "-m", m, "--tokens", "2,x"]).refused(2, &["x"]);
+    kiln(&["run", "-m", m, "--tokens", "-1"]).refused(2, &[]);
+    kiln(&["run", "-m", m, "--tokens", ""]).refused(2, &["empty"]);
+    kiln(&["logits", "-m", m, "--tokens", "99999999999"]).refused(2, &["99999999999"]);
+    kiln(&["run", "-m", m, "--tokens", "2,3,4,5", "--ctx", "3"]).refused(2, &["4 tokens", "3", "--ctx (up to 4096)"]);
+    // At the model's own limit there is no larger one to ask for.
+    let whole = kiln(&["run", "-m", m, "--tokens", &vec!["2"; 4097].join(",")]);
+    whole.refused(2, &["4097 tokens", "4096; shorten it\n"]);
+    kiln(&["run", "-m", m, "--tokens", "2", "--ctx", "999999999"]).refused(2, &["999999999", "4096"]);
+    kiln(&["run", "-m", m, "--tokens", "2", "--ctx", "0"]).refused(2, &["0"]);
+    kiln(&["logits", "-m", m, "--tokens", "2", "--chunk", "0"]).refused(2, &["chunk"]);
+    kiln(&["run", "-m", path(&text), "-p", ""]).refused(2, &["empty"]);
+    kiln(&["run", "-m", path(&text)]).refused(2, &["empty"]);
+    run(program().args(["run", "-m", path(&text)]), b"caf\xe9").refused(2, &["UTF-8", "3"]);
+    kiln(&["run", "-m", path(&text), "-p", "x", "--temp", "-1"]).refused(2, &["--temp"]);
+    kiln(&["run", "-m", path(&text), "-p", "x", "--top-p", "0"]).refused(2, &["--top-p"]);
+    kiln(&["run", "-m", path(&text), "-p", "x", "--stop", ""]).refused(2, &["stop"]);
+    kiln(&["run", "-m", m, "-p", "x"]).refused(2, &["tokenizer"]);
+    kiln(&["run", "-m", m, "--tokens", "2", "--stop", "x"]).refused(2, &["tokenizer"]);
+}
+
+#[test]
+fn bad_usage_and_bad_models_are_refused_in_one_line() {
+    kiln(&["run", "--no-such-flag"]).refused(2, &["--no-such-flag"]);
+    kiln(&["frobnicate"]).refused(2, &["frobnicate"]);
+    kiln(&["run", "-p", "x", "-n", "-1"]).refused(2, &["-1", "-n"]);
+    kiln(&["run", "-p", "x", "--top-k", "-3"]).refused(2, &["-3", "--top-k"]);
+    kiln(&["forge", "--shape", "gemma3-1b", "-o", "/no/such", "--seed", "-3"]).refused(2, &["-3", "--seed"]);
+    kiln(&["run", "-p", "x", "--device", "gpu"]).refused(2, &["gpu", "vulkan"]);
+    kiln(&["run", "-p", "x", "--device", "vulkan:x"]).refused(2, &["x"]);
+    kiln(&["run", "-m", "/no/such/model", "-p", "x"]).refused(2, &["/no/such/model"]);
+    kiln(&["plan", "-m", "/no/such/model"]).refused(2, &["/no/such/model"]);
+    kiln(&["plan", "--machine", "c64"]).refused(2, &["c64", "780m"]);
+    kiln(&["plan", "--machine", "780m", "--device", "vulkan:9"]).refused(2, &["--device", "780m"]);
+    kiln(&["plan", "--shape", "gemma9"]).refused(2, &["gemma9", "gemma3-27b"]);
+    for command in [&["run", "-p", "x"][..], &["plan", "--machine", "780m"], &["probe"], &["logits", "--tokens", "2"]] {
+        kiln(&[command, &["--npu", "require"]].concat()).refused(4, &["NPU"]);
+    }
+
+    // The file that is to be taken anew is the one that is wrong.
+    let generation = tiny_with_text();
+    std::fs::write(generation.path().join("generation_config.json"), r#"{"eos_token_id": "end"}"#).unwrap();
+    let ran = kiln(&["run", "-m", path(&generation), "-p", "x"]);
+    ran.refused(2, &["generation_config.json: eos_token_id", "take generation_config.json from"]);
+    assert!(!ran.stderr.contains("take config.json"), "{}", ran.stderr);
+    // What is refused for its KV cache is not helped by other weights, nor what is INT8 by INT8.
+    let cap = ["plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "4"];
+    assert!(!kiln(&cap).stderr.contains("--weights"), "{}", kiln(&cap).stderr);
+
+    // An INT8 source has no BF16 to keep.
+    let int8 = tempfile::tempdir().unwrap();
+    std::fs::copy(golden("tiny/config.json"), int8.path().join("config.json")).unwrap();
+    std::fs::copy(golden("tiny/model.int8.safetensors"), int8.path().join("model.safetensors")).unwrap();
+    kiln(&["run", "-m", path(&int8), "--tokens", "2", "--weights", "bf16"]).refused(2, &["bf16", "INT8"]);
+
+    // A normalizer that the tokenizers crate panics on.
+    let odd = tiny_with_text();
+    let file = odd.path().join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    json["normalizer"] = serde_json::json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"});
+    std::fs::write(&file, json.to_string()).unwrap();
+    kiln(&["run", "-m", path(&odd), "-p", "x"]).refused(2, &["normalizer"]);
+    // A broken template stops only what needs it.
+    let template = tiny_with_text();
+    std::fs::write(template.path().join("chat_template.jinja"), "{{").unwrap();
+    kiln(&["run", "-m", path(&template), "-p", "x"]).refused(2, &["chat_template.jinja"]);
+    assert_eq!(kiln(&["run", "-m", path(&template), "-p", "x", "--raw", "-n", "1"]).code, 0);
+
+    // A tokenizer of 512 for a vocabulary of 320.
+    let mixed = model_of(&["deep62/config.json", "deep62/model.safetensors", "tokenizer/tokenizer.json"]);
+    kiln(&["run", "-m", path(&mixed), "-p", "x"]).refused(2, &["512", "320"]);
+}
+
+#[test]
+fn devices_that_are_not_there_are_said_so() {
+    let m = &tiny();
+    kiln(&["run", "-m", m, "--tokens", "2", "--device", "vulkan:77"]).refused(4, &["77", "0:"]);
+    let none = [("VK_ICD_FILENAMES", "/nonexistent.json"), ("VK_DRIVER_FILES", "/nonexistent.json")];
+    let without = |more: &[&str]| {
+        let mut command = program();
+        command.args(["run", "-m", m, "--tokens", "2"]).args(more).envs(none);
+        command
+    };
+    run(&mut without(&["--device", "vulkan"]), b"").refused(4, &["driver"]);
+    // Nor is validation that was asked for left out in silence.
+    run(without(&[]).env("KILN_VALIDATION", "1"), b"").refused(4, &["driver"]);
+    // What says how a model is loaded is not left unused where probe is given none.
+    kiln(&["probe", "--quick", "--device", "cpu", "--ctx", "4096"]).refused(2, &["4096", "1..=2048"]);
+    let probe = kiln(&["probe", "--quick", "--device", "cpu", "--ctx", "2048"]);
+    assert!(probe.stdout.contains("model.memory") && probe.stdout.contains("demo needs"), "{}", probe.stdout);
+    // `auto` falls back to the CPU, and says so.
+    let ran = run(&mut without(&["-n", "1", "--json"]), b"");
+    assert!(ran.json()["device"].as_str().unwrap().contains("CPU"));
+    assert!(ran.stderr.contains("CPU"), "{}", ran.stderr);
+}

@@ -1,0 +1,123 @@
+//! `kiln run` and `kiln tokenize`: prompts in, text and JSON out.
+
+use crate::common::program::{kiln, program, run};
+use crate::common::{Case, ids};
+use crate::{list, path, tiny, tiny_with_text};
+use serde_json::Value;
+use std::process::Command;
+
+#[test]
+fn run_prints_the_golden_ids_as_json() {
+    let case = Case::open("tiny");
+    let prompt = &case.prompts()[1];
+    let (model, tokens) = (tiny(), list(&ids(&prompt["ids"])));
+    for (weights, key) in [("int8", "int8"), ("bf16", "f32")] {
+        for device in ["cpu", "vulkan"] {
+            let base = ["run", "-m", &model, "--tokens", &tokens, "-n", "3", "--ignore-eos", "--json"];
+            let ran = kiln(&[&base[..], &["--device", device, "--weights", weights]].concat()).json();
+            assert_eq!(ids(&ran["tokens"]), ids(&prompt[key]["greedy"]["ids"])[..3], "{device} {weights}");
+            assert_eq!(ran["prompt_tokens"], prompt["ids"]);
+            assert_eq!(ran["finish"], "length");
+            assert_eq!(ran["text"], Value::Null, "the directory has no tokenizer");
+            for key in ["model", "device", "prefill_s", "decode_s", "decode_tok_s", "roofline_share"] {
+                assert!(!ran[key].is_null(), "{key} is missing");
+            }
+            let share = ran["roofline_share"].as_f64().unwrap();
+            assert!(share > 0.0 && share <= 1.0, "a rate above its physical limit: {share}");
+        }
+    }
+}
+
+#[test]
+fn run_streams_text_and_obeys_its_limits() {
+    let dir = tiny_with_text();
+    let base = ["run", "-m", path(&dir), "-p", "hello", "--device", "cpu"];
+    let with = |more: &[&str]| kiln(&[&base[..], more].concat());
+    let all = with(&["-n", "12", "--ignore-eos", "--json"]).json();
+    let text = all["text"].as_str().unwrap().to_string();
+    assert_eq!(all["tokens"].as_array().unwrap().len(), 12);
+
+    let plain = with(&["-n", "12", "--ignore-eos"]);
+    assert_eq!(plain.stdout, format!("{text}\n"), "the same text, streamed");
+    assert_eq!(plain.stderr.trim_end().lines().count(), 1, "a summary of one line: {}", plain.stderr);
+    // The rate is that of the passes; the first token comes with the prefill's.
+    assert!(plain.stderr.contains(", 12 tokens, 11 of them decoded in "), "{}", plain.stderr);
+    let one = with(&["-n", "1", "--ignore-eos"]).stderr;
+    assert!(one.contains(" s, 1 token, CPU"), "{one}");
+
+    // Stop at what the text itself holds.
+    let (at, stop) = text.char_indices().nth(text.chars().count() / 2).unwrap();
+    let stopped = with(&["-n", "12", "--ignore-eos", "--json", "--stop", &stop.to_string()]).json();
+    assert_eq!(stopped["finish"], "stop");
+    assert_eq!(stopped["text"].as_str().unwrap(), &text[..text.find(stop).unwrap()]);
+    assert!(at >= stopped["text"].as_str().unwrap().len());
+
+    // The same seed, the same tokens; the prompt on standard input.
+    let sampled = |seed: &str| {
+        let mut command = program();
+        command.args(["run", "-m", path(&dir), "--device", "cpu", "-n", "12", "--ignore-eos", "--json"]);
+        run(command.args(["--temp", "1.5", "--seed", seed]), b"hello").json()["tokens"].clone()
+    };
+    assert_eq!(sampled("5"), sampled("5"));
+    assert_ne!(sampled("5"), sampled("6"));
+    // A seed that nobody chose is told, so that the reply can be had again.
+    let drawn = with(&["--temp", "1.5", "-n", "12", "--ignore-eos", "--json"]).json();
+    assert_eq!(sampled(&drawn["seed"].to_string()), drawn["tokens"]);
+    assert!(all["seed"].is_null(), "the likeliest token needs none");
+    // A context that ends the reply: as many tokens as fit, and one more that needs no place.
+    let prompt = all["prompt_tokens"].as_array().unwrap().len();
+    let full = with(&["--ctx", &(prompt + 4).to_string(), "--ignore-eos", "--json"]).json();
+    assert_eq!(full["tokens"].as_array().unwrap().len(), 5);
+    assert_eq!(full["finish"], "length");
+}
+
+#[test]
+fn chat_template_and_raw_prompts_become_the_ids_they_should() {
+    let dir = tiny_with_text();
+    let prompt_of = |more: &[&str]| {
+        let base = ["run", "-m", path(&dir), "-n", "1", "--json", "--device", "cpu"];
+        kiln(&[&base[..], more].concat()).json()["prompt_tokens"].clone()
+    };
+    let tokenize = |more: &[&str]| kiln(&[&["tokenize", "-m", path(&dir)], more].concat()).json()["ids"].clone();
+    let chat = r#"[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]"#;
+    assert_eq!(prompt_of(&["-p", "hi", "--system", "be brief"]), tokenize(&["--chat", chat]));
+    assert_eq!(prompt_of(&["-p", "hi", "--raw"]), tokenize(&["hi"]));
+    assert_eq!(prompt_of(&["-p", "<bos>hi", "--raw"]), tokenize(&["hi"]), "no second BOS");
+}
+
+/// The built-in model, as it comes: its answer, and a context that ends it, said aloud.
+#[test]
+fn the_built_in_model_answers() {
+    for device in ["cpu", "vulkan"] {
+        let ran = kiln(&["run", "--device", device, "-p", "When does the museum open on Sunday?"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "The museum opens at 10:00 on Sunday.\n"), "{}", ran.stderr);
+    }
+    let cut = kiln(&["run", "--device", "cpu", "--ctx", "25", "-p", "When does the museum open on Sunday?"]);
+    assert!(cut.stderr.contains("the context of 25 is full"), "{}", cut.stderr);
+}
+
+#[test]
+fn endless_input_is_refused() {
+    run(program().arg("run"), &vec![b'y'; (64 << 20) + 1]).refused(2, &["64 MiB"]);
+}
+
+/// At 350 bytes of memory for each byte of text, 8 MB took 2.9 GB.
+#[test]
+fn long_text_is_tokenized_in_little_memory_and_refused_by_its_length() {
+    let mut text = " The quick brown fox jumps over the lazy dog, again and again.".repeat(130_000);
+    text.push('!');
+    let in_little = |arguments: &[&str]| {
+        let script = "ulimit -v 500000 && exec \"$0\" \"$@\"";
+        run(Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_kiln")]).args(arguments), text.as_bytes())
+    };
+    let ids = ids(&in_little(&["tokenize"]).json()["ids"]);
+    let line = ids_of(" The quick brown fox jumps over the lazy dog, again and again.");
+    assert_eq!(ids[1..line.len() + 1], line);
+    assert_eq!(ids[1 + 129_999 * line.len()..][..line.len()], line);
+    in_little(&["run", "--device", "cpu"]).refused(2, &["8060", "at least", "longer than the context of 2048"]);
+}
+
+/// The built-in tokenizer's ids, without BOS.
+fn ids_of(text: &str) -> Vec<u32> {
+    ids(&kiln(&["tokenize", "--no-bos", text]).json()["ids"])
+}

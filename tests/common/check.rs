@@ -1,0 +1,136 @@
+//! An executor held to a golden case.
+
+use super::{Case, floats, ids, max_abs, observe, relative_rms, rms};
+use kiln::executor::Executor;
+use kiln::model::WeightFormat;
+use kiln::sequence::session::Session;
+
+pub const F32_SHALLOW: Tolerance = Tolerance::MaxAbs(3e-4);
+pub const F32_DEEP: Tolerance = Tolerance::MaxAbs(2e-3);
+pub const F16_SHALLOW: Tolerance = Tolerance::RelativeRms(0.015);
+pub const F16_DEEP: Tolerance = Tolerance::RelativeRms(0.12);
+
+/// How close a result must be.
+#[derive(Clone, Copy)]
+pub enum Tolerance {
+    MaxAbs(f32),
+    RelativeRms(f32),
+}
+
+impl Tolerance {
+    pub fn check(self, got: &[f32], want: &[f32], what: &str) {
+        let (error, limit) = match self {
+            Tolerance::MaxAbs(t) => (max_abs(got, want), t),
+            Tolerance::RelativeRms(t) => (relative_rms(got, want), t),
+        };
+        println!("{what}: {error:.2e} of {limit:.2e}");
+        assert!(error <= limit, "{what}: {error} is past the tolerance of {limit}");
+    }
+
+    /// The largest change of one logit that the tolerance allows, for judging margins.
+    fn logit(self, rms: f32) -> f32 {
+        match self {
+            Tolerance::MaxAbs(t) => t,
+            // Errors of many rounding steps are near normal: four deviations.
+            Tolerance::RelativeRms(t) => 4.0 * t * rms,
+        }
+    }
+}
+
+/// Holds a model's prompts to the golden: logits, choices, and hidden rows.
+pub fn check_prompts(
+    case: &Case,
+    executor: &mut dyn Executor,
+    weights: WeightFormat,
+    tolerance: Tolerance,
+    what: &str,
+) {
+    for prompt in case.prompts() {
+        check_prompt(case, executor, prompt, weights, tolerance, what);
+    }
+}
+
+fn check_prompt(
+    case: &Case,
+    executor: &mut dyn Executor,
+    prompt: &serde_json::Value,
+    weights: WeightFormat,
+    tolerance: Tolerance,
+    what: &str,
+) {
+    let name = prompt["name"].as_str().unwrap();
+    let (key, prefix) = match weights {
+        WeightFormat::Int8 => ("int8", "int8."),
+        WeightFormat::Bf16 => ("f32", ""),
+    };
+    let what = format!("{} {name} {key}, {what}", case.name);
+    let golden = &prompt[key];
+    let want = case.tensor(&format!("{name}.{prefix}logits"));
+    let slack = 2.0 * tolerance.logit(rms(want));
+
+    let tokens = ids(&prompt["ids"]);
+    let mut session = Session::new(0, 160);
+    let out = observe(executor, &mut session, &tokens);
+    tolerance.check(out.logits.last().unwrap(), want, &format!("{what} last logits"));
+
+    check_positions(&out.logits, golden, &tokens, slack, &what);
+    if weights == WeightFormat::Bf16 {
+        let layers = executor.schedule().shape.layers.len();
+        assert_eq!(out.hidden.len(), layers + 2, "{what}: embedding, layers, final norm");
+        let hidden: Vec<f32> = out.hidden.concat();
+        match tolerance {
+            // Hidden rows are larger than logits, and rounding grows with them.
+            Tolerance::MaxAbs(t) => {
+                let want = case.tensor(&format!("{name}.hidden"));
+                let largest = want.iter().fold(1f32, |m, x| m.max(x.abs()));
+                Tolerance::MaxAbs(t * largest.max(1.0)).check(&hidden, want, &format!("{what} hidden rows"));
+            }
+            t => t.check(&hidden, case.tensor(&format!("{name}.hidden")), &format!("{what} hidden rows")),
+        }
+        if name == "len33" {
+            tolerance.check(&out.logits.concat(), case.tensor("len33.all_logits"), &format!("{what} all logits"));
+        }
+    }
+    check_greedy(executor, &mut session, out.next, golden, slack, &what);
+}
+
+/// Each position's argmax (where its margin allows) and negative log likelihood.
+fn check_positions(logits: &[Vec<f32>], golden: &serde_json::Value, tokens: &[u32], slack: f32, what: &str) {
+    let at = &golden["per_position"];
+    let (argmax, margin, nll) = (ids(&at["argmax"]), floats(&at["margin"]), floats(&at["nll"]));
+    assert_eq!(logits.len(), argmax.len(), "{what}: one row of logits a position");
+    for (i, row) in logits.iter().enumerate() {
+        let best = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as u32;
+        assert!(best == argmax[i] || margin[i] <= slack, "{what}: position {i} chose {best}, not {}", argmax[i]);
+        if i + 1 < tokens.len() {
+            let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let log_sum = row.iter().map(|x| f64::from(x - max).exp()).sum::<f64>().ln() as f32 + max;
+            let got = log_sum - row[tokens[i + 1] as usize];
+            assert!((got - nll[i]).abs() <= slack.max(2e-3), "{what}: nll at {i} is {got}, not {}", nll[i]);
+        }
+    }
+}
+
+/// The greedy continuation, as long as every margin leaves no doubt.
+fn check_greedy(
+    executor: &mut dyn Executor,
+    session: &mut Session,
+    first: u32,
+    golden: &serde_json::Value,
+    slack: f32,
+    what: &str,
+) {
+    let (want, margin) = (ids(&golden["greedy"]["ids"]), floats(&golden["greedy"]["margin"]));
+    let mut next = first;
+    for (i, &id) in want.iter().enumerate() {
+        if margin[i] <= slack {
+            break;
+        }
+        assert_eq!(next, id, "{what}: greedy step {i}");
+        if session.room(executor) == 0 {
+            break;
+        }
+        session.decode(executor, next).unwrap();
+        next = executor.next(0);
+    }
+}

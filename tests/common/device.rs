@@ -1,0 +1,73 @@
+//! The device that tests run on, and models loaded on it.
+
+use ash::vk;
+use kiln::engine::{self, Device, Options};
+use kiln::executor::Measure;
+use kiln::executor::weights::Progress;
+use kiln::gpu::device::units::Units;
+use kiln::gpu::kernels::pipelines::Pipelines;
+use kiln::gpu::lower::arithmetic::{Arithmetic, Operand};
+use kiln::gpu::lower::matrix::MatrixTile;
+use kiln::gpu::measure::fragment;
+use kiln::gpu::queue::Queue;
+use kiln::gpu::replay::options::VulkanOptions;
+use kiln::gpu::{Choice, Gpu};
+use kiln::model::checkpoint::Checkpoint;
+use std::path::Path;
+use std::rc::Rc;
+
+/// What the executor is to compute products in.
+pub const AUTO: Option<Arithmetic> = None;
+pub const F32: Option<Arithmetic> = Some(Arithmetic::F32);
+pub const DOT: Option<Arithmetic> = Some(Arithmetic::IntegerDot);
+pub const MATRIX_F16: Option<Arithmetic> = Some(Arithmetic::Matrix(Operand::F16));
+pub const MATRIX_S8: Option<Arithmetic> = Some(Arithmetic::Matrix(Operand::S8));
+
+/// The Vulkan device that tests run on: lavapipe, or a GPU where KILN_TEST_DEVICE names one.
+pub fn vulkan() -> Device {
+    std::env::var("KILN_TEST_DEVICE").map_or(Device::Vulkan(None), |d| d.parse().unwrap())
+}
+
+/// That device, opened by itself.
+pub fn open_gpu() -> Gpu {
+    listen();
+    match vulkan() {
+        Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).unwrap_or_else(|e| panic!("{e}")),
+        other => panic!("KILN_TEST_DEVICE must name a Vulkan device, not {other:?}"),
+    }
+}
+
+/// A device's matrix units, with what is found out about them by running.
+pub fn units(gpu: &Rc<Gpu>) -> Option<Units> {
+    let (queue, mut pipelines) = (Queue::new(gpu).unwrap(), Pipelines::new(gpu).unwrap());
+    gpu.caps.matrix.map(|units| fragment::find(gpu, &queue, &mut pipelines, units).unwrap())
+}
+
+/// A CPU driver takes minutes to compile a large tile, all unrolled in matrices of 8 x 8.
+pub fn worth_compiling(gpu: &Gpu, units: Units, tile: &MatrixTile) -> bool {
+    gpu.caps.kind != vk::PhysicalDeviceType::CPU || tile.unrolled(units) <= 128
+}
+
+/// Loads a model, with the validation layer listening.
+pub fn load(dir: &Path, options: Options) -> Box<dyn Measure> {
+    listen();
+    let checkpoint = Checkpoint::open(dir).unwrap();
+    engine::load(&checkpoint, &options, &Progress::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Settings that force an arithmetic.
+pub fn forced(arithmetic: Option<Arithmetic>) -> VulkanOptions {
+    VulkanOptions { arithmetic, ..VulkanOptions::default() }
+}
+
+/// Turns the validation layer on, and the log that shows what it says. KILN_VALIDATION=0 leaves it off.
+pub fn listen() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let _ = env_logger::builder().is_test(true).try_init();
+        if std::env::var_os(kiln::gpu::device::instance::VALIDATION_VARIABLE).is_none() {
+            // SAFETY: `Once` runs this before any test of this process opens a device.
+            unsafe { std::env::set_var(kiln::gpu::device::instance::VALIDATION_VARIABLE, "1") };
+        }
+    });
+}

@@ -1,0 +1,66 @@
+//! Models of any shape, with weights from a seed.
+
+use super::load;
+use kiln::engine::{Device, Options};
+use kiln::executor::Measure;
+use kiln::model::write::{WriteMonitor, forge};
+use kiln::model::{LayerKind, Shape, WeightFormat};
+use std::sync::atomic::AtomicBool;
+
+/// Two local layers and a global one, in sizes that no kernel has to itself.
+pub fn small_shape() -> Shape {
+    Shape {
+        vocab: 257,
+        hidden: 72,
+        ffn: 200,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 32,
+        layers: vec![LayerKind::Local, LayerKind::Local, LayerKind::Global],
+        window: 9,
+        eps: 1e-6,
+        query_pre_attn_scalar: 18.0,
+        rope_theta_local: 1e4,
+        rope_theta_global: 1e6,
+        rope_factor_global: 8.0,
+        max_context: 512,
+        tied: true,
+        bos: 2,
+        eos: vec![1],
+    }
+}
+
+/// A model directory that is removed when this is dropped.
+pub struct Forged {
+    dir: tempfile::TempDir,
+}
+
+impl Forged {
+    pub fn new(shape: &Shape, format: WeightFormat) -> Forged {
+        let dir = tempfile::tempdir().unwrap();
+        let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
+        forge::forge(shape, &dir.path().join("model"), format, 7, &monitor).unwrap();
+        Forged { dir }
+    }
+
+    /// Row i of the head becomes a copy of row `i % period`, scale included.
+    pub fn repeat_head_rows(&self, period: usize) {
+        let path = self.dir.path().join("model/model.safetensors");
+        let mut bytes = std::fs::read(&path).unwrap();
+        let (header, metadata) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+        for name in ["lm_head.weight", "lm_head.weight_scale"] {
+            let info = metadata.info(name).unwrap();
+            let (start, end) = info.data_offsets;
+            let tensor = &mut bytes[8 + header + start..8 + header + end];
+            let row = tensor.len() / info.shape[0];
+            for i in period..info.shape[0] {
+                tensor.copy_within(i % period * row..(i % period + 1) * row, i * row);
+            }
+        }
+        std::fs::write(&path, bytes).unwrap();
+    }
+
+    pub fn load(&self, device: Device, options: Options) -> Box<dyn Measure> {
+        load(&self.dir.path().join("model"), Options { device, ..options })
+    }
+}

@@ -1,0 +1,91 @@
+//! Processes: `kiln` as a script starts it, and this test again.
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+/// What a program said, and how it ended.
+pub struct Ran {
+    /// -1 where a signal ended it.
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    pub fn of(output: Output) -> Ran {
+        let text = |b| String::from_utf8(b).unwrap();
+        Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// Standard output: one JSON object on one line.
+    pub fn object(&self) -> Value {
+        assert_eq!(self.stdout.trim_end().lines().count(), 1, "one object and nothing else: {}", self.stdout);
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+
+    /// That of a run that succeeded.
+    pub fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        self.object()
+    }
+
+    /// Asserts the exit code, and one line on stderr that has all of `words`.
+    pub fn failed(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
+        assert_eq!(self.stderr.lines().count(), 1, "one line: {}", self.stderr);
+        for w in words {
+            assert!(self.stderr.contains(w), "no `{w}` in: {}", self.stderr);
+        }
+    }
+
+    /// As [`Ran::failed`], with nothing on stdout, and a cause and a remedy in that line.
+    pub fn refused(&self, code: i32, words: &[&str]) {
+        self.failed(code, words);
+        assert_eq!(self.stdout, "");
+        assert!(self.stderr.starts_with("kiln: ") && self.stderr.contains("; "), "cause; remedy: {}", self.stderr);
+    }
+}
+
+/// Kiln, on the driver that this test runs on.
+pub fn program() -> Command {
+    let mut command = start(env!("CARGO_BIN_EXE_kiln"));
+    command.env_remove("RUST_LOG");
+    command
+}
+
+/// Runs Kiln.
+pub fn kiln(arguments: &[&str]) -> Ran {
+    run(program().args(arguments), b"")
+}
+
+/// Runs a command, with something on its standard input.
+pub fn run(command: &mut Command, stdin: &[u8]) -> Ran {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A command that does not read its input closes the pipe.
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    Ran::of(child.wait_with_output().unwrap())
+}
+
+/// A command that starts `executable` on the driver that this test runs on.
+pub fn start(executable: impl AsRef<OsStr>) -> Command {
+    match std::env::var_os("KILN_TEST_LAUNCHER") {
+        Some(launcher) => {
+            let mut command = Command::new(launcher);
+            command.arg(executable);
+            command
+        }
+        None => Command::new(executable),
+    }
+}
+
+/// A command that starts this test executable again, on the same driver.
+pub fn this_test() -> Command {
+    match std::env::var_os("KILN_TEST_LAUNCHER") {
+        // The process is then the launcher's (see tools/fetch-mesa), and this executable its argument.
+        Some(_) => start(std::env::args_os().next().unwrap()),
+        None => start(std::env::current_exe().unwrap()),
+    }
+}
