@@ -93,6 +93,12 @@ mod bindings {
     }
 }
 
+/// The modules that there are, as the library knows them.
+#[cfg(feature = "shaders")]
+#[macro_use]
+#[path = "src/gpu/kernels/table.rs"]
+mod table;
+
 #[cfg(feature = "shaders")]
 mod shaders {
     use glslang::{Compiler, CompilerOptions, GlslProfile, ShaderInput, ShaderMessage, ShaderSource, ShaderStage};
@@ -100,42 +106,24 @@ mod shaders {
     use std::fs;
 
     /// What shaders may include, in the order in which they do.
-    const INCLUDES: [&str; 7] =
-        ["common.glsl", "relay.glsl", "forms.glsl", "rope.glsl", "tiles.glsl", "product.glsl", "splits.glsl"];
+    const INCLUDES: [&str; 7] = [
+        "common.glsl",
+        "relay.glsl",
+        "activation_layout.glsl",
+        "rope.glsl",
+        "tiles.glsl",
+        "product.glsl",
+        "splits.glsl",
+    ];
+
+    macro_rules! modules {
+        ($(#[doc = $doc:literal] $module:ident {
+            name: $name:literal, source: $source:literal, defines: [$($define:literal),*], $($rest:tt)*
+        })*) => { &[$(($name, $source, &[$($define),*]),)*] };
+    }
 
     /// Every module: its name, the source it comes from, and what is defined for it.
-    const MODULES: &[(&str, &str, &[&str])] = &[
-        ("embed_int8", "embed", &["WEIGHT_INT8"]),
-        ("embed_bf16", "embed", &["WEIGHT_BF16"]),
-        ("rms_norm", "norm", &["RMS_NORM"]),
-        ("norm_add", "norm", &["NORM_ADD"]),
-        ("norm_add_norm", "norm", &["NORM_ADD_NORM"]),
-        ("linear_int8", "linear", &["WEIGHT_INT8"]),
-        ("linear_bf16", "linear", &["WEIGHT_BF16"]),
-        ("linear_gelu_int8", "linear", &["WEIGHT_INT8", "GELU"]),
-        ("linear_gelu_bf16", "linear", &["WEIGHT_BF16", "GELU"]),
-        ("linear_dot_int8", "linear_dot", &[]),
-        ("linear_dot_gelu_int8", "linear_dot", &["GELU"]),
-        ("linear_dot_tile_int8", "linear_dot_tile", &[]),
-        ("linear_tile_int8", "linear_tile", &["WEIGHT_INT8"]),
-        ("linear_tile_bf16", "linear_tile", &["WEIGHT_BF16"]),
-        ("head_prepare_f16", "head_prepare", &["KV_F16"]),
-        ("head_prepare_f32", "head_prepare", &["KV_F32"]),
-        ("attend_f16", "attend", &["KV_F16"]),
-        ("attend_f32", "attend", &["KV_F32"]),
-        ("pack", "pack", &[]),
-        ("gated_gelu", "pack", &["GELU"]),
-        ("argmax", "argmax", &[]),
-        ("read", "read", &[]),
-        ("linear_matrix_int8", "linear_matrix", &[]),
-        ("linear_bytes_int8", "linear_matrix", &["BYTES"]),
-        ("linear_bytes_narrow_int8", "linear_matrix", &["BYTES", "NARROW"]),
-        ("fragment", "fragment", &[]),
-        ("linear_fragment_int8", "linear_fragment", &[]),
-        ("linear_fragment_tall_int8", "linear_fragment", &["TALL"]),
-        ("attend_matrix_f16", "attend_matrix", &[]),
-        ("matrix_rate", "matrix_rate", &[]),
-    ];
+    const MODULES: &[(&str, &str, &[&str])] = spirv_modules!(modules);
 
     pub fn compile_all() {
         println!("cargo:rerun-if-changed=shaders");

@@ -1,7 +1,7 @@
-// next[r] = index of the largest x[r][i], the lowest of equals; GROUPS workgroups a row, the last of which to finish
+// argmax: next[r] = index of the largest x[r][i], the lowest of equals; GROUPS workgroups a row, the last of which to finish
 // compares what all found. finite[r] = 1 where that value is a finite number, else 0.
 // x [rows, width] f32; next, finite u32 in the step state.
-// Bytes per row: 4 * width read.
+// Bytes per row: 4 * width read; operations: one comparison an element.
 #include "common.glsl"
 layout(constant_id = 1) const uint GROUPS = 1;
 

@@ -1,19 +1,21 @@
-// attend: out[r][h] = softmax(q[r][h] . K * scale) V over the visible positions of sequence[r]; flash decoding: a workgroup
-// takes GROUP query heads of one KV head for one part of the keys, of as many as the grid's z, each of its subgroups every
-// n-th tile of keys by an online softmax; the workgroup that finishes a row's heads last adds up the parts.
-// With FUSED, for passes whose rows are each of a sequence of their own, it also does what stands before attention: q = rope(norm(q; wq)), k = rope(norm(k; wk)),
-// and k and v into the KV ring; the row's own key never passes through memory.
-// LANES invocations read a key or a value together, eight elements each. A tile's keys and values are all asked for before
+// attend: out[r][h] = softmax(q[r][h] . K * scale) V over the visible positions of sequence[r], for few rows (flash decoding).
+// q f32 [rows, heads * DIM]; ring f16 or f32, [sequence][K, V][kv_heads][capacity][DIM padded to 8]; visible are
+// max(0, p - window + 1) ..= p; query head h reads KV head h / (heads / kv_heads). out [rows, heads * DIM] in F32, or in
+// Int16Block or F16Row (activation_layout.glsl) where DIM is a multiple of 16. DIM is even and at most 256; GROUP divides
+// heads / kv_heads.
+// With FUSED, for passes whose rows are each of a sequence of their own, it also does what head_prepare.comp does:
+// q = rope(norm(q; wq)), k = rope(norm(k; wk)), and k and v into the KV ring; the row's own key never passes through memory.
+// A workgroup takes GROUP query heads of one KV head, for one part of the row's keys; the grid's z counts the parts. Of n
+// subgroups each takes every n-th tile of keys, by an online softmax. The workgroup that finishes a row's heads last adds up
+// the parts.
+// LANES invocations read a key or a value together, eight elements each. All of a tile's keys and values are asked for before
 // any is used, with FUSED before the dispatch waits for the step before it: for up to some thousand keys a row its time is
 // latency, not bytes.
-// q f32 [rows, heads * DIM]; ring f16 or f32, [sequence][K, V][kv_heads][capacity][DIM padded to 8]; visible are
-// max(0, p - window + 1) ..= p; query head h reads KV head h / (heads / kv_heads). out f32, or planes or half form
-// (forms.glsl) where DIM is a multiple of 16. DIM is even and at most 256; GROUP divides heads / kv_heads.
 // Bytes per row: keys * kv_heads * 2 * DIM * (2 or 4) for each GROUP of query heads; operations: 4 * keys * heads * DIM.
 #define RELAY_COHERENT
 #include "common.glsl"
 #include "relay.glsl"
-#include "forms.glsl"
+#include "activation_layout.glsl"
 #include "rope.glsl"
 #extension GL_KHR_shader_subgroup_shuffle : require
 layout(constant_id = 1) const uint DIM = 128;
@@ -38,7 +40,7 @@ layout(push_constant) uniform Push {
     uint heads;
     uint kv_heads;
     uint stride;       // of q, k and v: elements
-    uint out_stride;   // elements of f32, bytes of a form
+    uint out_stride;   // F32: elements; other layouts: bytes
     uint capacity;
     uint window;       // 0: all
     float scale;
@@ -383,9 +385,9 @@ void put(uint r, uint i, vec4 v) {
     }
     uint padded = (heads * DIM + 31) / 32 * 32;
     // Values lie within f16's range, since the ring's do: no scale is needed.
-    if (FORM == FORM_PLANES) write_planes4(row, padded, h0 * QUADS + i, v);
+    if (FORM == FORM_INT16_BLOCK) write_planes4(row, padded, h0 * QUADS + i, v);
     else write_half4(row, padded, h0 * QUADS + i, v, 1.0);
-    if (FORM == FORM_HALF && gl_WorkGroupID.x == 0 && i == 0) {
+    if (FORM == FORM_F16_ROW && gl_WorkGroupID.x == 0 && i == 0) {
         ScaleOut(row + 2 * padded).at[0] = 1.0;
         for (uint at = heads * QUADS; at < padded / 4; ++at) write_half4(row, padded, at, vec4(0), 1.0);
     }

@@ -1,8 +1,8 @@
-// attend_matrix: out[r][h] = softmax(q[r][h] . K * scale) V by matrix units, for rows at consecutive positions of one sequence:
-// row r is at position[0] + r; flash attention: online softmax over tiles of KT keys.
+// attend_matrix: out[r][h] = softmax(q[r][h] . K * scale) V by matrix units, for rows at consecutive positions of one
+// sequence: row r is at position[0] + r. Flash attention: an online softmax over tiles of KT keys.
 // q [rows, heads * DIM] f32; ring f16, [sequence][K, V][kv_heads][capacity][DIM]; visible are max(0, p - window + 1) ..= p.
-// out in half form: per row f16[P], P = heads * DIM padded to 32 with zeros, then the f32 scale 1 at byte 2P, rows out_stride
-// bytes apart. DIM is a multiple of the matrix units' shape and at most 256.
+// out in F16Row (activation_layout.glsl): per row f16[P], P = heads * DIM padded to 32 with zeros, then the f32 scale 1 at
+// byte 2P, rows out_stride bytes apart. DIM is a multiple of the matrix units' shape and at most 256.
 // A workgroup takes QT queries: `group` heads of one KV head for QT / group rows; a subgroup M of them. A subgroup's scores
 // pass through its own part of shared memory, because only there can rows be reduced; weights return over them as f16.
 // Keys and values are a tile ahead in registers.

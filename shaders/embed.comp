@@ -1,7 +1,7 @@
 // embed: out[r][i] = table[token[r]][i] * scale, r < rows, i < hidden. With CHOSEN the pass follows one that has just made a
 // choice for each row: token[r] becomes next[r] first, and position[r] one more.
 // table [vocab, hidden] int8 or bf16, out [rows, hidden] f32. One workgroup a row.
-// Bytes per row: hidden * (1 or 2) read, hidden * 4 written; no arithmetic to speak of.
+// Bytes per row: hidden * (1 or 2) read, hidden * 4 written; operations: one product an element.
 #include "common.glsl"
 layout(constant_id = 1) const uint CHOSEN = 0;
 

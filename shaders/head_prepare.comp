@@ -5,7 +5,8 @@
 // norm is RMSNorm over the head's dim with (1 + w); rope is rotate-half at position[r], frequencies [dim / 2].
 // q [rows, heads * dim], k, v [rows, kv_heads * dim] f32; ring f16 or f32, [sequence][K, V][kv_heads][capacity][dim padded
 // to 8]. dim is even and at most 256.
-// Bytes per head and row: 4 * dim read, 4 * dim written (q, k), 2 or 4 * dim into the ring (k, v).
+// Bytes per head and row: 4 * dim read, 4 * dim written (q, k), 2 or 4 * dim into the ring (k, v). Operations: about 8 for
+// each element of q and k, and a sine and a cosine for each two.
 #include "common.glsl"
 #include "rope.glsl"
 

@@ -1,8 +1,8 @@
 // linear_dot: out[r][n] = sum_k weight[n][k] * x[r][k], for few rows r, by packed integer dot products.
 //   linear_dot:       out f32 [rows, N], weight [N, K]
-//   linear_dot_gelu:  out [rows, N] = gelu_tanh(gate) * up in planes, weight [2N, K] with gate's rows before up's
-// weight int8 with one f32 scale a row; x in planes (forms.glsl); K padded to 16 with zeros in both. Products and sums of 16
-// are exact integers; blocks of 16 are added in f32, in an order that the tiling over rows does not change.
+//   linear_dot_gelu:  out [rows, N] = gelu_tanh(gate) * up in Int16Block, weight [2N, K] with gate's rows before up's
+// weight int8 with one f32 scale a row; x in Int16Block (activation_layout.glsl); K padded to 16 with zeros in both.
+// Products and sums of 16 are exact integers; blocks of 16 are added in f32, in an order that does not depend on the rows.
 // A subgroup computes ROWS outputs at a time. Each of its invocations has UNROLL loads of 16 weights of each output's row in
 // flight: what has been added makes room for what comes next, of the same row or of the next output's, so that the registers
 // are always full of weights that are on their way, also while the step before is waited for.
@@ -11,11 +11,11 @@
 // number of workgroups. A kernel that reads them as x waits for each stage when it comes to it.
 // Bytes: N * K + 4 * N + rows * (2.25 K + 4 N); operations: 2 * N * K * rows, as 8 packed dot products for 16 weights.
 // Few waves: what covers memory's latency is loads in flight, and variants with up to 24 of them in fewer waves have no less.
-// Narrow loads: the f32 scale of each block of x, beside 32 bytes of planes.
+// Narrow loads: the f32 scale of each block of x, beside its 32 bytes.
 #define RELAY
 #include "common.glsl"
 #include "relay.glsl"
-#include "forms.glsl"
+#include "activation_layout.glsl"
 #extension GL_EXT_integer_dot_product : require
 layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup
 layout(constant_id = 2) const uint COLUMNS = 1;  // rows of x that share a weight load
@@ -34,8 +34,8 @@ layout(push_constant) uniform Push {
     uint n;          // outputs
     uint x_padded;   // P of x
     uint x_stride;   // bytes
-    uint out_stride; // elements of f32, or bytes of planes
-    uint out_padded; // P of the planes
+    uint out_stride; // elements of f32, or bytes of Int16Block
+    uint out_padded; // P of the output in Int16Block
     uint turn;       // relay.glsl
     uint before;
     uint stages;     // of the dispatch before

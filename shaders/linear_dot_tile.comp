@@ -1,12 +1,13 @@
 // linear_dot_tile: out[r][n] = w_scale[n] * sum_k weight[n][k] * x[r][k], for many rows r, by packed integer dot products:
 // where there are no matrix units.
-// weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x in planes (forms.glsl); out [rows, N] f32.
+// weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x in Int16Block
+// (activation_layout.glsl); out [rows, N] f32.
 // Products and sums of 16 are exact integers; blocks of 16 are added in f32, in their order.
 // A workgroup of 128 invocations makes a tile of 64 outputs x 32 rows, each invocation 4 x 4 of it, in steps of two blocks
 // through shared memory (4.25 KiB), while the next step's are on their way to registers.
 // Bytes: N * K * rows / 32 from caches or memory, 2.25 * K * rows * N / 64 from caches; operations: 2 * N * K * rows, as 8
 // packed dot products for 16 weights of a row.
-// Narrow loads: the f32 scale of each block of x, beside 32 bytes of planes.
+// Narrow loads: the f32 scale of each block of x, beside its 32 bytes.
 #include "common.glsl"
 #extension GL_EXT_integer_dot_product : require
 

@@ -2,8 +2,8 @@
 // matrices are made of weights in the registers that loads left them in:
 //   plain: for few rows, whose inputs are loaded in the same way; nobody waits for anybody
 //   TALL:  for many, whose inputs come through shared memory, STAGES steps of them
-// weight int8 [n, k] with one f32 scale a row, k padded to 16 with zeros; x in half form (forms.glsl), rows x_stride bytes
-// apart; out f32 [rows, out_stride].
+// weight int8 [n, k] with one f32 scale a row, k padded to 16 with zeros; x in F16Row (activation_layout.glsl), rows
+// x_stride bytes apart; out f32 [rows, out_stride].
 // Which elements of a matrix an invocation holds is the device's choice, and is found out (shaders/fragment.comp): SHARERS
 // invocations share a row of A, and a column of B in the same way. A product does not change when its inputs change places in
 // weights and x alike: so an invocation takes 16 consecutive inputs of a row, one load, for its places in the next products.

@@ -1,8 +1,9 @@
 // linear_matrix: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], by matrix units, in two arithmetics:
-//   plain: x in half form, f16 x f16 -> f32; weights become f16 between registers and shared memory
-//   BYTES: x in bytes form, s8 x s8 -> s32; two products, of the high and of the low bytes, make one: sums are exact
-// weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x per row 2P bytes (forms.glsl), P = K padded to
-// 32 with zeros, then one f32 scale, rows x_stride bytes apart; out f32 [rows, out_stride].
+//   plain: x in F16Row, f16 x f16 -> f32; weights become f16 between registers and shared memory
+//   BYTES: x in Int16Row, s8 x s8 -> s32; two products, of the high and of the low bytes, make one: sums are exact
+// weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x per row 2P bytes
+// (activation_layout.glsl), P = K padded to 32 with zeros, then one f32 scale, rows x_stride bytes apart; out f32
+// [rows, out_stride].
 // A workgroup makes a BM x BN tile of out (rows x outputs) in steps of BK inputs; a subgroup WM x WN of it, and of each
 // step the KSPLIT-th part of the inputs. While a step is multiplied out of shared memory, the next DEPTH steps' bytes are on
 // their way from memory to registers.
@@ -13,8 +14,8 @@
 // The loop is without branches. NVIDIA's compiler copies what was loaded behind a branch, or before the last use of what the
 // registers held, and so waits for it as soon as it has asked for it. So loads stand behind the barrier behind the stores,
 // steps behind the end are multiplied by zeros, and the loop's round is ROUND steps, a multiple of DEPTH.
-// On an H200, of 108 us for 43008 x 5376 by 32 rows of bytes, 33 go without the products, 18 where x is always in the L1
-// cache, 14 without barriers; of 816 us for 512 rows of f16, 368, 55 and 144: storing, multiplying and waiting take turns.
+// On an H200, of 108 us for 43008 x 5376 by 32 rows in Int16Row, 33 go without the products, 18 where x is always in the L1
+// cache, 14 without barriers; of 816 us for 512 rows in F16Row, 368, 55 and 144: storing, multiplying and waiting take turns.
 // Two steps in shared memory, with one barrier a step, took 1.3 to 2 times as long as one.
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.

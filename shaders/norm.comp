@@ -2,16 +2,16 @@
 //   rms_norm:      out[r] = norm(x[first + r]; w)                      first is 0, or head_first for head rows
 //   norm_add:      residual[r] += norm(x[r]; w)
 //   norm_add_norm: residual[r] += norm(x[r]; w); out[r] = norm(residual[r]; w2)
-// x, residual [rows, width] f32, w [width] f32; out in f32 or another form (forms.glsl).
+// x, residual [rows, width] f32, w [width] f32; out [rows, width] in any layout (activation_layout.glsl).
 // An invocation keeps VECS times four elements in registers, WORKGROUP apart, so that memory is waited for once.
 // Bytes per row: 4 * width for each of x, residual (twice), 2 to 4 * width for out; 4 to 8 operations an element.
 #define RELAY
 #include "common.glsl"
 #include "relay.glsl"
-#include "forms.glsl"
+#include "activation_layout.glsl"
 layout(constant_id = 1) const uint VECS = 1;
 layout(constant_id = 2) const uint FORM = 0;
-layout(constant_id = 3) const uint KEEP = 1;  // write out in f32 beside its form
+layout(constant_id = 3) const uint KEEP = 1;  // write out in F32 beside layout FORM
 
 layout(push_constant) uniform Push {
     Words state;
@@ -82,14 +82,14 @@ void norm_row(uint r) {
 #ifndef NORM_ADD
     uint64_t row = packed + uint64_t(r) * packed_stride;
     uint top = 0;
-    if (FORM == FORM_HALF || FORM == FORM_BYTES) {
+    if (FORM == FORM_F16_ROW || FORM == FORM_INT16_ROW) {
         [[unroll]] for (uint i = 0; i < VECS; ++i) top = max(top, magnitude(v[i]));
         top = workgroup_top(top);
     }
     [[unroll]] for (uint i = 0; i < VECS; ++i) {
         if ((FORM == FORM_F32 || KEEP != 0) && inside(i)) y_out.at[r * out_stride / 4 + at(i)] = v[i];
-        if (FORM == FORM_PLANES) write_planes4(row, padded, at(i), v[i]);
-        if (FORM == FORM_HALF || FORM == FORM_BYTES) write_row4(FORM, row, padded, at(i), v[i], top);
+        if (FORM == FORM_INT16_BLOCK) write_planes4(row, padded, at(i), v[i]);
+        if (FORM == FORM_F16_ROW || FORM == FORM_INT16_ROW) write_row4(FORM, row, padded, at(i), v[i], top);
     }
 #endif
 }

@@ -1,15 +1,16 @@
-// pack, two variants, one or several workgroups a row: f32 rows into the form (forms.glsl) that the next linear step reads.
+// pack, two variants: f32 rows into the layout (activation_layout.glsl) that the next linear step reads. One or several
+// workgroups a row.
 //   pack:       out[r] = x[r]
 //   gated_gelu: out[r] = gelu_tanh(x[r]) * up[r]
-// x, up f32 [rows, width]; out in any form.
-// An invocation keeps VECS times four elements in registers, WORKGROUP apart. Forms with a scale a row need its largest
+// x, up f32 [rows, width]; out [rows, width] in any layout.
+// An invocation keeps VECS times four elements in registers, WORKGROUP apart. Layouts with one scale a row need its largest
 // element: where there are few rows, gated_gelu writes f32 in several workgroups a row, each of which leaves its largest in
 // `tops`, and pack in as many takes the largest of these.
 // Bytes per row: 4 or 8 * width read, 2 to 4 * width written; about 12 operations an element.
 #define RELAY
 #include "common.glsl"
 #include "relay.glsl"
-#include "forms.glsl"
+#include "activation_layout.glsl"
 layout(constant_id = 1) const uint VECS = 1;
 layout(constant_id = 2) const uint FORM = 1;
 layout(constant_id = 3) const uint PARTS = 1;  // workgroups of a row
@@ -56,7 +57,7 @@ void pack_row(uint r) {
         top = max(top, magnitude(y));
     }
     uint64_t row = y_out + uint64_t(r) * out_stride;
-    bool scaled = FORM == FORM_HALF || FORM == FORM_BYTES;
+    bool scaled = FORM == FORM_F16_ROW || FORM == FORM_INT16_ROW;
     if (PARTS == 1) {
         if (scaled) top = workgroup_top(top);
     } else {
@@ -80,8 +81,8 @@ void pack_row(uint r) {
                 }
             }
         }
-        if (FORM == FORM_PLANES) write_planes4(row, padded, at(i), v[i]);
-        if (FORM == FORM_HALF || FORM == FORM_BYTES) write_row4(FORM, row, padded, at(i), v[i], top);
+        if (FORM == FORM_INT16_BLOCK) write_planes4(row, padded, at(i), v[i]);
+        if (FORM == FORM_F16_ROW || FORM == FORM_INT16_ROW) write_row4(FORM, row, padded, at(i), v[i], top);
     }
 }
 

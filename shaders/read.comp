@@ -1,6 +1,6 @@
 // read: the read ceiling. Every invocation reads 16-byte words of a buffer and keeps their XOR; the result is stored only
 // where it equals a value that it practically never has, so that nothing but the reads is left.
-// Bytes: 16 * words; no other traffic.
+// Bytes: 16 * words, all read; operations: one XOR for 4 bytes.
 #include "common.glsl"
 
 layout(push_constant) uniform Push {

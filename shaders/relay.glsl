@@ -1,15 +1,18 @@
-// Relay: a dispatch that needs what the one before it writes need not stand behind a barrier. Its workgroups start as soon as
-// there is room for them beside the last of the one before, ask for the weights that they begin with, and then wait until
-// that one's workgroups have all passed on: each adds 1 to its dispatch's counter at its end. So neither the start of a
-// dispatch nor the first latency of memory and of address translation is waited for between two of them.
-// It takes a device that starts workgroups in the order of dispatches, so that whoever is waited for is running or done;
+// Relay: a dispatch that needs what the one before it writes runs beside it, without a barrier between them. Each workgroup
+// adds 1 to its dispatch's counter at its end. The workgroups of the next dispatch start as soon as there is room, ask for the
+// weights that they begin with, and then wait until the counter has reached the number of workgroups before them. So neither a
+// dispatch's start nor the first latency of memory and of address translation is waited for.
+// This needs a device that starts workgroups in the order of dispatches, so that those waited for are running or done;
 // src/gpu/measure/tuning.rs tries it. Where a wait does not end, the step state says so and the pass is refused.
 //
-// A dispatch whose workgroups make one part of its output after the other may have a counter for each such stage, so that the
-// next dispatch can begin on the first parts while the last are made: the workgroups of a dispatch do not end all at once.
-// `turn` is the word of the step state, or behind it, that counts this dispatch's workgroups, of the first stage where it has
-// several; 0 where nobody waits for them. `before` is how many workgroups of the dispatch before it are waited for, 0 where a
-// barrier was; its last stage's counter is the one before `turn`.
+// Stages: a dispatch whose workgroups make one part of its output after the other may have a counter for each such part. The
+// next dispatch can begin on the first parts while the last are made.
+//
+// What a kernel is given behind its push block (RelayPush in src/gpu/kernels/push/blocks.rs):
+//   turn:   the word of the step state, or behind it, that counts this dispatch's workgroups, of the first stage where it has
+//           several; 0 where nobody waits for them. The last counter of the dispatch before stands before it
+//   before: workgroups of the dispatch before that are waited for, 0 where a barrier was
+//   stages: stages of the dispatch before; only kernels that wait for them one by one take it
 
 // Words between counters: a cache line.
 #define RELAY_STRIDE 32

@@ -1,7 +1,8 @@
 // What the kernels of matrix products do to bytes on their way to the matrix units. Needs f16 arithmetic.
 
 // Four weights as f16, elements 0 and 2 before 1 and 3: bytes become f16 by putting them behind 0x64, which makes 1024 + b,
-// where the sign's flip has added 128 to b. x comes in the same order (forms.glsl). With a mask of no bits they become zeros.
+// where the sign's flip has added 128 to b. x comes in the same order (F16Row in
+// activation_layout.glsl). With a mask of no bits they become zeros.
 #define ALL_BYTES 0x00ff00ffu
 uvec2 widen4(uint w, uint mask) {
     f16vec2 offset = f16vec2(1152.0hf);

@@ -13,18 +13,20 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod diagnose;
-pub mod display;
+mod display;
 pub mod engine;
 pub mod error;
 pub mod executor;
-pub mod gpu;
+mod gpu;
 pub mod machine;
 pub mod model;
 pub mod plan;
-pub mod reference;
+mod reference;
 pub mod schedule;
 pub mod sequence;
-pub mod sys;
+mod sys;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod text;
 
 pub use error::{Error, Result, Setting};

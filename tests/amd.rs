@@ -7,21 +7,22 @@
 mod isa;
 
 use isa::Isa;
-use kiln::gpu::device::units::Units;
-use kiln::gpu::kernels::inspect::Compiled;
-use kiln::gpu::kernels::pipelines::Pipelines;
-use kiln::gpu::kernels::{Kernel, Module, constants};
-use kiln::gpu::lower::arithmetic::{Arithmetic, Operand, modules};
-use kiln::gpu::lower::attend_tile;
-use kiln::gpu::lower::dispatch::Addresses;
-use kiln::gpu::lower::layout::GpuLayout;
-use kiln::gpu::lower::matrix;
-use kiln::gpu::lower::target::{Product, Target};
-use kiln::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
-use kiln::gpu::measure::{ceiling, fragment};
-use kiln::gpu::{Choice, Gpu};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
+use kiln::testing::gpu::device::units::Units;
+use kiln::testing::gpu::kernels::constants::Constants;
+use kiln::testing::gpu::kernels::inspect::Compiled;
+use kiln::testing::gpu::kernels::pipelines::Pipelines;
+use kiln::testing::gpu::kernels::{Kernel, Module};
+use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand, modules};
+use kiln::testing::gpu::lower::attend_tile;
+use kiln::testing::gpu::lower::dispatch::Addresses;
+use kiln::testing::gpu::lower::layout::GpuLayout;
+use kiln::testing::gpu::lower::matrix;
+use kiln::testing::gpu::lower::target::{Product, Target};
+use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::testing::gpu::measure::{ceiling, fragment};
+use kiln::testing::gpu::{Choice, Gpu};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -137,8 +138,8 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
     }
     for &module in Module::ALL {
         // These chips' matrices are not as narrow.
-        if module != Module::LinearBytesNarrowInt8 && !kernels.iter().any(|k| k.module == module) {
-            kernels.insert(Kernel { module, workgroup: 256, constants: constants([]) });
+        if module != Module::LinearMatrixS8NarrowInt8 && !kernels.iter().any(|k| k.module == module) {
+            kernels.insert(Kernel { module, workgroup: 256, constants: Constants::default() });
         }
     }
     let mut kernels: Vec<Kernel> = kernels.into_iter().collect();
@@ -207,7 +208,7 @@ fn figures(kernel: Kernel, compiled: &Compiled) -> Figures {
     Figures {
         module: kernel.module.name().into(),
         workgroup: kernel.workgroup,
-        constants: shown(&kernel.constants),
+        constants: shown(kernel.constants.values()),
         vgprs: figure("VGPRs"),
         spilled: figure("Spilled VGPRs") + figure("Spilled SGPRs"),
         scratch: figure("Scratch size"),
@@ -247,7 +248,7 @@ fn violations(f: &Figures, header: &str) -> Vec<String> {
         let what = format!("{} waves a SIMD, not {WAVES}, and its source gives no reason", f.waves);
         rule(f.waves >= WAVES || has_reason("Few waves"), what);
     }
-    if is("linear_matrix") || is("linear_bytes") || is("linear_fragment") || is("attend_matrix") {
+    if is("linear_matrix") || is("linear_fragment") || is("attend_matrix") {
         rule(f.isa.wmma > 0, "no matrix instruction".into());
     }
     if f.module.split('_').any(|word| word == "dot") {
@@ -256,12 +257,10 @@ fn violations(f: &Figures, header: &str) -> Vec<String> {
     broken
 }
 
-/// The comment at the start of the source that build.rs compiles `module` from.
+/// The comment at the start of the source that `module` is compiled from.
 fn header_of(module: &str) -> String {
-    let build = include_str!("../build.rs");
-    let entry = format!("(\"{module}\", \"");
-    let at = build.find(&entry).unwrap_or_else(|| panic!("build.rs does not name {module}")) + entry.len();
-    let source = &build[at..][..build[at..].find('"').unwrap()];
+    let module = Module::ALL.iter().find(|m| m.name() == module).unwrap_or_else(|| panic!("there is no {module}"));
+    let source = module.source();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("shaders/{source}.comp"));
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().take_while(|l| l.starts_with("//")).map(|l| format!("{l}\n")).collect()

@@ -10,12 +10,12 @@ use common::{Case, F32, bits, forced, golden, load};
 use kiln::engine::{self, Options};
 use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
-use kiln::gpu::memory::arena::{AMDGPU, Allocator, ArenaSource, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
-use kiln::gpu::replay::options::VulkanOptions;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
-use kiln::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
+use kiln::testing::gpu::memory::arena::{AMDGPU, Allocator, ArenaSource, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
+use kiln::testing::gpu::replay::options::VulkanOptions;
+use kiln::testing::sys::dma_buf::{DmaBuf, Mapping, sealed_memfd};
 use kiln::{Error, Result};
 use std::cell::RefCell;
 use std::fs::File;
@@ -85,7 +85,11 @@ fn logits_on_an_imported_arena_are_the_same_bits_and_golden() {
         let (case, weights) = (Case::open("tiny"), options(ArenaSource::Auto).weights);
         check_prompts(&case, executor.as_mut(), weights, F32_SHALLOW, "imported arena");
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0, "the validation layer reported something");
+    assert_eq!(
+        kiln::testing::gpu::device::instance::validation_messages(),
+        0,
+        "the validation layer reported something"
+    );
 }
 
 thread_local! {

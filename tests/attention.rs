@@ -110,7 +110,7 @@ fn parts_of_a_long_context_make_the_whole() {
             }
         }
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 /// Rows of a batch have as many parts each as their own contexts need: a short one among long ones.
@@ -142,5 +142,5 @@ fn rows_of_a_batch_have_parts_of_their_own() {
             "{kv:?}: not repeatable"
         );
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }

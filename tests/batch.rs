@@ -11,9 +11,9 @@ mod common;
 use common::{AUTO, DOT, F32, MATRIX_F16, MATRIX_S8, golden, load, max_abs, rms};
 use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::gpu::lower::arithmetic::Arithmetic;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
+use kiln::testing::gpu::lower::arithmetic::Arithmetic;
 
 const SEQUENCES: usize = 32;
 const STEPS: usize = 12;
@@ -135,7 +135,7 @@ fn a_batch_chooses_what_its_sequences_choose_alone() {
             check_greedy(MATRIX_S8, KvType::F16, f16);
         }
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 /// In passes of one kind, whatever the other rows are and wherever its own is.

@@ -2,13 +2,13 @@
 //! driver answers to requests that are another's. tools/vm-test runs these. That two views of one dma-buf are the same bytes,
 //! and that Vulkan sees them, is `kiln probe`'s own check (src/diagnose/probe/share.rs), which tests/probe.rs runs there.
 
-use kiln::gpu::memory::arena::{Allocator, DMA_HEAP, UDMABUF_MEMFD};
-use kiln::sys::amdgpu::{self, FIRMWARES, Sensor};
-use kiln::sys::amdxdna;
-use kiln::sys::dma_buf::{Access, DmaBuf, SYSTEM_HEAP, UDMABUF, open_node, page_size, sealed_memfd};
-use kiln::sys::fence::{State, SyncFile};
-use kiln::sys::npu_program::{self, Kind};
-use kiln::sys::{Failure, Result};
+use kiln::testing::gpu::memory::arena::{Allocator, DMA_HEAP, UDMABUF_MEMFD};
+use kiln::testing::sys::amdgpu::{self, FIRMWARES, Sensor};
+use kiln::testing::sys::amdxdna;
+use kiln::testing::sys::dma_buf::{Access, DmaBuf, SYSTEM_HEAP, UDMABUF, open_node, page_size, sealed_memfd};
+use kiln::testing::sys::fence::{State, SyncFile};
+use kiln::testing::sys::npu_program::{self, Kind};
+use kiln::testing::sys::{Failure, Result};
 use nix::errno::Errno;
 use std::os::fd::AsFd;
 use std::path::Path;

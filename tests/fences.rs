@@ -3,14 +3,14 @@
 
 mod common;
 
-use kiln::gpu::Gpu;
-use kiln::gpu::kernels::pipelines::Pipelines;
-use kiln::gpu::memory::arena::UDMABUF_MEMFD;
-use kiln::gpu::memory::{Buffer, HostAccess};
-use kiln::gpu::queue::Queue;
-use kiln::gpu::queue::fence::{Gate, Timeline, TimelineOrder};
-use kiln::sys::dma_buf;
-use kiln::sys::fence::{State, SyncFile};
+use kiln::testing::gpu::Gpu;
+use kiln::testing::gpu::kernels::pipelines::Pipelines;
+use kiln::testing::gpu::memory::arena::UDMABUF_MEMFD;
+use kiln::testing::gpu::memory::{Buffer, HostAccess};
+use kiln::testing::gpu::queue::Queue;
+use kiln::testing::gpu::queue::fence::{Gate, Timeline, TimelineOrder};
+use kiln::testing::sys::dma_buf;
+use kiln::testing::sys::fence::{State, SyncFile};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ fn a_timeline_is_raised_and_waited_for_by_the_host() {
     assert!(timeline.wait(1, SHORT).unwrap() && timeline.wait(3, SHORT).unwrap());
     assert!(!timeline.wait(4, SHORT).unwrap());
     assert_eq!(timeline.value().unwrap(), 3);
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_submit_waits_for_a_timeline_and_raises_it() {
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}");
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}, behind a fence");
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 /// vgem stands for the NPU: its fence is on the buffer, and the GPU's work waits for it.

@@ -6,11 +6,11 @@ mod common;
 use common::check::{F16_DEEP, F16_SHALLOW, F32_DEEP, F32_SHALLOW, Tolerance, check_prompts};
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, golden, ids, load, observe};
 use kiln::engine::{Device, Options};
-use kiln::gpu::lower::arithmetic::Arithmetic;
-use kiln::gpu::replay::options::VulkanOptions;
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
+use kiln::testing::gpu::lower::arithmetic::Arithmetic;
+use kiln::testing::gpu::replay::options::VulkanOptions;
 
 /// Runs one prompt in every way of chunking that `chunks` names, against the golden.
 fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usize]) {
@@ -19,7 +19,11 @@ fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usi
         let mut executor = load(&golden(case.name), options);
         check_prompts(case, executor.as_mut(), options.weights, tolerance, &format!("chunk {chunk}"));
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0, "the validation layer reported something");
+    assert_eq!(
+        kiln::testing::gpu::device::instance::validation_messages(),
+        0,
+        "the validation layer reported something"
+    );
 }
 
 /// One chunk; several, the last one partial; one that is no multiple of anything; token by token.
@@ -129,7 +133,7 @@ fn staging_changes_no_bit() {
         };
         assert_eq!(run(true), run(false));
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 /// A model directory of `tiny` with another file's spelling of its config and weights.

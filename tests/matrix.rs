@@ -5,20 +5,21 @@ mod common;
 
 use common::Random;
 use half::f16;
-use kiln::gpu::Gpu;
-use kiln::gpu::device::units::Units;
-use kiln::gpu::kernels::pipelines::Pipelines;
-use kiln::gpu::lower::arithmetic::{Operand, modules};
-use kiln::gpu::lower::attend_tile::{self, AttendPush};
-use kiln::gpu::lower::dispatch::Dispatch;
-use kiln::gpu::lower::fragment::{FragmentTile, Inputs};
-use kiln::gpu::lower::matrix::{self, LinearPush, MatrixShape, MatrixTile};
-use kiln::gpu::lower::shared_tile::SharedTile;
-use kiln::gpu::measure::ceiling;
-use kiln::gpu::memory::heaps::describe;
-use kiln::gpu::memory::{Buffer, HostAccess};
-use kiln::gpu::queue::Queue;
 use kiln::model::WeightFormat;
+use kiln::testing::gpu::Gpu;
+use kiln::testing::gpu::device::units::Units;
+use kiln::testing::gpu::kernels::pipelines::Pipelines;
+use kiln::testing::gpu::kernels::push::{AttendMatrixPush, LinearMatrixPush, Push, word};
+use kiln::testing::gpu::lower::arithmetic::{Operand, modules};
+use kiln::testing::gpu::lower::attend_tile;
+use kiln::testing::gpu::lower::dispatch::Dispatch;
+use kiln::testing::gpu::lower::fragment::{FragmentTile, Inputs};
+use kiln::testing::gpu::lower::matrix::{self, MatrixShape, MatrixTile};
+use kiln::testing::gpu::lower::shared_tile::SharedTile;
+use kiln::testing::gpu::measure::ceiling;
+use kiln::testing::gpu::memory::heaps::describe;
+use kiln::testing::gpu::memory::{Buffer, HostAccess};
+use kiln::testing::gpu::queue::Queue;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -68,7 +69,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+        assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
     }
 }
 
@@ -179,25 +180,25 @@ impl Product {
             let [part_bytes, counter_bytes] = variant.scratch_bytes(self.rows, self.n);
             let parts = bench.poisoned(part_bytes as usize / 4);
             let arrived = bench.buffer(&vec![0; counter_bytes as usize]);
-            let push = LinearPush {
+            let push = LinearMatrixPush {
                 state: state.address,
                 weight: weight.address,
                 scales: scales.address,
                 x: x.address,
-                out: out.address,
+                y_out: out.address,
                 parts: parts.address,
                 arrived: arrived.address,
                 which: 2,
-                outputs: self.n,
-                inputs: self.k,
-                x_stride: self.x_stride(),
-                out_stride,
+                n: word(self.n),
+                k: word(self.k),
+                x_stride: word(self.x_stride()),
+                out_stride: word(out_stride),
                 splits: variant.splits,
             };
             let dispatch = Dispatch {
                 steps: 0..0,
                 kernel: variant.kernel(bench.units, modules(WeightFormat::Int8).matrix.as_ref().unwrap()),
-                push: push.push(),
+                push: Push::new(&push),
                 groups: variant.groups(self.rows, self.n),
                 barrier: true,
                 product: None,
@@ -393,26 +394,26 @@ impl Attention {
                 "{live} of {rows} rows from {position}, window {window:?}, {heads}/{kv_heads} heads of {dim}, {variant:?}"
             );
             let out = bench.poisoned(rows * out_stride / 4);
-            let push = AttendPush {
+            let push = AttendMatrixPush {
                 state: state.address,
                 q: q.address,
                 ring: ring.address,
-                out: out.address,
+                y_out: out.address,
                 position: 4,
                 sequence: 5,
-                heads,
-                kv_heads,
+                heads: word(heads),
+                kv_heads: word(kv_heads),
                 group: variant.group,
-                q_stride,
-                out_stride,
-                capacity,
-                window,
+                q_stride: word(q_stride),
+                out_stride: word(out_stride),
+                capacity: word(capacity),
+                window: word(window.unwrap_or(0)),
                 scale,
             };
             bench.run(&[Dispatch {
                 steps: 0..0,
                 kernel: variant.kernel(bench.units),
-                push: push.push(),
+                push: Push::new(&push),
                 groups: variant.groups(bench.units, rows, heads),
                 barrier: true,
                 product: None,

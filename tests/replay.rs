@@ -6,8 +6,8 @@ mod common;
 use common::{bits, golden, load};
 use kiln::engine::Options;
 use kiln::executor::{HeadRows, Row};
-use kiln::gpu::replay::options::VulkanOptions;
 use kiln::sequence::session::Session;
+use kiln::testing::gpu::replay::options::VulkanOptions;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
@@ -41,7 +41,7 @@ const BATCH: usize = 5;
 
 fn counts() -> [u64; 3] {
     let allocations = ALLOCATIONS.with(Cell::get);
-    [allocations, kiln::gpu::queue::recordings(), kiln::gpu::kernels::pipelines::pipelines_created()]
+    [allocations, kiln::testing::gpu::queue::recordings(), kiln::testing::gpu::kernels::pipelines::pipelines_created()]
 }
 
 /// Tests of this file share the process-wide counters: one at a time.
@@ -68,7 +68,7 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     }
     let after = counts();
     assert_eq!(after, before, "[heap allocations, recordings, pipelines] during 40 decode passes");
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 #[test]

@@ -7,21 +7,21 @@ use common::{DOT, F32};
 use common::{golden, max_abs};
 use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
-use kiln::gpu::Vulkan;
-use kiln::gpu::kernels::Module;
-use kiln::gpu::lower::arithmetic::ActivationLayout;
-use kiln::gpu::lower::arithmetic::Arithmetic;
-use kiln::gpu::lower::dispatch::{Addresses, Dispatch};
-use kiln::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, RELAY_STRIDE, STALLED};
-use kiln::gpu::lower::target::Target;
-use kiln::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Shape, TensorId, WeightFormat, presets};
 use kiln::plan::Plan;
-use kiln::reference::Reference;
 use kiln::schedule::layout::StateLayout;
 use kiln::schedule::{Extent, KvType, Op, Pass, Schedule, Segment};
 use kiln::sequence::session::Session;
+use kiln::testing::gpu::Vulkan;
+use kiln::testing::gpu::kernels::Module;
+use kiln::testing::gpu::lower::arithmetic::ActivationLayout;
+use kiln::testing::gpu::lower::arithmetic::Arithmetic;
+use kiln::testing::gpu::lower::dispatch::{Addresses, Dispatch};
+use kiln::testing::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, RELAY_STRIDE, STALLED};
+use kiln::testing::gpu::lower::target::Target;
+use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use kiln::testing::reference::Reference;
 use std::rc::Rc;
 
 fn extent(rows: usize) -> Extent {
@@ -178,8 +178,8 @@ fn outputs(schedule: &Schedule, vulkan: Option<Option<Arithmetic>>) -> Vec<f32> 
         let gpu = Rc::new(common::open_gpu());
         let plan = Plan::place(
             schedule,
-            &kiln::gpu::memory::heaps::describe(&gpu),
-            kiln::gpu::replay::results::needs(schedule, true),
+            &kiln::testing::gpu::memory::heaps::describe(&gpu),
+            kiln::testing::gpu::replay::results::needs(schedule, true),
         )
         .unwrap();
         Box::new(Vulkan::load(&gpu, &checkpoint, schedule.clone(), &plan, options, &progress).unwrap())
@@ -262,7 +262,7 @@ fn an_altered_operand_changes_both_executors_alike() {
             assert!(apart < tolerance, "{what}, {arithmetic:?}: the executors are {apart} apart");
         }
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 /// Alters the `n`-th op (from 0) that `change` takes.
@@ -300,12 +300,12 @@ fn shaders_and_layout_agree() {
     }
     let forms = [
         ("F32", ActivationLayout::F32),
-        ("PLANES", ActivationLayout::Int16Block),
-        ("HALF", ActivationLayout::F16Row),
-        ("BYTES", ActivationLayout::Int16Row),
+        ("INT16_BLOCK", ActivationLayout::Int16Block),
+        ("F16_ROW", ActivationLayout::F16Row),
+        ("INT16_ROW", ActivationLayout::Int16Row),
     ];
     for (name, form) in forms {
         let text = define(&format!("FORM_{name}"), form as u64);
-        assert!(include_str!("../shaders/forms.glsl").contains(&text), "{text}");
+        assert!(include_str!("../shaders/activation_layout.glsl").contains(&text), "{text}");
     }
 }

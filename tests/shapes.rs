@@ -6,11 +6,11 @@ mod common;
 use common::{DOT, F32, Forged, MATRIX_F16, bits, max_abs, relative_rms, rms, small_shape};
 use kiln::engine::{Device, Options};
 use kiln::executor::{HeadRows, Row};
-use kiln::gpu::lower::target::{DotTile, Tile};
-use kiln::gpu::replay::options::VulkanOptions;
 use kiln::model::{Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
+use kiln::testing::gpu::lower::target::{DotTile, Tile};
+use kiln::testing::gpu::replay::options::VulkanOptions;
 
 fn prompt(shape: &Shape, n: usize) -> Vec<u32> {
     (0..n).map(|i| (2 + 37 * i * i) as u32 % shape.vocab as u32).collect()
@@ -80,7 +80,7 @@ fn odd_shapes_agree_on_both_executors() {
             }
         }
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 #[test]

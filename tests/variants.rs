@@ -6,13 +6,13 @@ mod common;
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, bits, golden, ids, load, relative_rms};
 use kiln::engine::Options;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
-use kiln::gpu::Gpu;
-use kiln::gpu::device::units::Units;
-use kiln::gpu::lower::arithmetic::{Arithmetic, Operand};
-use kiln::gpu::lower::target::{Product, Target, Tile};
-use kiln::gpu::replay::options::VulkanOptions;
 use kiln::schedule::{Op, Schedule};
 use kiln::sequence::session::Session;
+use kiln::testing::gpu::Gpu;
+use kiln::testing::gpu::device::units::Units;
+use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand};
+use kiln::testing::gpu::lower::target::{Product, Target, Tile};
+use kiln::testing::gpu::replay::options::VulkanOptions;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn check_family(arithmetic: Option<Arithmetic>, family: Arithmetic, chunk: usize
     }
     println!("{family:?}, {chunk} rows: {} of {} variants, {} kinds of dispatch", checked.len(), all.len(), seen.len());
     assert!(seen.len() >= checked.len(), "{family:?}, {chunk} rows: {seen:?} is not what was forced");
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 /// Two rows, four and eight share a weight load in kernels of their own; the last row of the prompt and the head have one.
@@ -149,7 +149,7 @@ fn relayed_dispatches_change_no_bit() {
             assert!(relayed == behind_barriers, "{arithmetic:?}, submits of {budget:?}");
         }
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 /// Where gate and up are made in stages, which the product behind them waits for one by one, no bit changes either.
@@ -173,7 +173,7 @@ fn stages_of_a_relay_change_no_bit() {
             assert!(got == want, "{model}, {variant:?}");
         }
     }
-    assert_eq!(kiln::gpu::device::instance::validation_messages(), 0);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 /// Bits of the logits of a prompt of 9 tokens, then of 30 passes of one sequence, then of 4 passes of six.

@@ -4,8 +4,8 @@
 #[path = "../ffi/xrt/compile.rs"]
 mod compile;
 
-use kiln::sys::dma_buf::sealed_memfd;
-use kiln::sys::xrt::{Buffer, Device, Kernel, Kind, Library, Missing, NAME, Program, Run};
+use kiln::testing::sys::dma_buf::sealed_memfd;
+use kiln::testing::sys::xrt::{Buffer, Device, Kernel, Kind, Library, Missing, NAME, Program, Run};
 use kiln::{Error, Result};
 use libloading::os::unix::Library as Object;
 use std::fs;

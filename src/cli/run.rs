@@ -103,7 +103,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
         (Prompt::Chat, Some(tokenizer), Some(template)) => {
             chat::chat(&name, &args.reply, executor.as_mut(), tokenizer, template)
         }
-        _ => answer(args, json.then_some(&name), executor.as_mut(), &ids, tokenizer.as_ref()),
+        _ => answer(args, json.then_some(name.as_str()), executor.as_mut(), &ids, tokenizer.as_ref()),
     }
 }
 
@@ -130,7 +130,7 @@ fn encode(
 /// Prints the reply: as text with a summary or, where `json` names the model, as an object.
 fn answer(
     args: &Args,
-    json: Option<&String>,
+    json: Option<&str>,
     executor: &mut dyn Measure,
     ids: &[u32],
     tokenizer: Option<&Tokenizer>,

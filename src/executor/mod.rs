@@ -23,17 +23,17 @@ pub struct Row {
     pub sequence: u32,
 }
 
-/// The rows whose logits are wanted, counted within the last pass.
+/// The rows of the last pass whose logits are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadRows {
-    /// First row.
+    /// The first of them, counted from the pass's first row.
     pub first: usize,
     /// How many, at most [`crate::schedule::Extent::head_rows`].
     pub count: usize,
 }
 
-/// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`; after the
-/// head with the final norm's output for the first head row.
+/// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`. After the head
+/// it is the final norm's output for the first head row.
 pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
 
 /// Runs a schedule.
@@ -161,7 +161,8 @@ pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
     Err(Error::input(format!("the last pass made {head_rows} rows of logits, not row {row}"), "ask for one of them"))
 }
 
-/// Writes a pass into the step state. `words` is the arena's start, at least `layout.words()` long.
+/// Writes a pass into the step state: its rows and its head rows. `words` is the arena from its start, at least
+/// `layout.words()` long.
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
     words[StateLayout::ROWS] = rows.len() as u32;
     for (i, r) in rows.iter().enumerate() {
@@ -194,7 +195,7 @@ pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
     schedule.weights.index(buffer)
 }
 
-/// What a watcher is shown after `segment`: the residual of the last row, or the first head row's final norm.
+/// What a [`Watch`] is shown after `segment`.
 pub fn watched_row<'a>(schedule: &Schedule, arena: &'a [f32], segment: Segment, rows: usize) -> &'a [f32] {
     match segment {
         Segment::Head => slot_row(arena, schedule.normed, 0),

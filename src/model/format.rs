@@ -6,6 +6,7 @@
 use half::bf16;
 use safetensors::Dtype;
 
+use crate::error::{Setting, text};
 use crate::{Error, Result};
 
 /// How a matrix is kept, row by row: elements, and scales where the format has them.
@@ -137,7 +138,8 @@ impl WeightFormat {
         }
         let (from, to) = (source.name(), self.name());
         let cause = format!("{} is {} already and cannot be kept as {to}", what(), from.to_uppercase());
-        Err(Error::input(cause, format!("use --weights {from}, or the {} checkpoint", to.to_uppercase())))
+        let checkpoint = format!(", or the {} checkpoint", to.to_uppercase());
+        Err(Error::input(cause, text!("use ", Setting::Weights(from), checkpoint)))
     }
 }
 
@@ -342,7 +344,8 @@ mod tests {
             assert_eq!(WeightFormat::Bf16.check_source(source, String::new).is_ok(), source != int8);
         }
         let line = WeightFormat::Bf16.check_source(int8, || "x".into()).unwrap_err().to_string();
-        assert_eq!(line, "x is INT8 already and cannot be kept as bf16; use --weights int8, or the BF16 checkpoint");
+        let wanted = "x is INT8 already and cannot be kept as bf16; use the weight format int8, or the BF16 checkpoint";
+        assert_eq!(line, wanted);
         assert_eq!(WeightFormat::Bf16.smaller(), Some(WeightFormat::Int8));
         assert_eq!(WeightFormat::Int8.smaller(), None);
     }

@@ -1,5 +1,5 @@
-//! The reference executor: interprets the schedule on the CPU in plain f32, KV included. It is what every other
-//! executor is compared with, so each step reads like the formula in its definition.
+//! The reference executor: interprets the schedule on the CPU in plain f32, KV included. Every other executor is compared
+//! with it, so each step reads like the formula in its definition.
 
 mod ops;
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Weight buffers in system memory, laid out as on a device.
 pub(crate) struct Weights {
-    /// One per buffer of the layout. u64 so that every tensor is aligned.
+    /// One per buffer of the layout. They are of u64 so that every tensor is aligned.
     buffers: Vec<Vec<u64>>,
     layout: WeightLayout,
 }
@@ -47,7 +47,7 @@ pub struct Reference {
     schedule: Schedule,
     weights: Weights,
     arena: Vec<f32>,
-    /// One per layer: all sequences' K and V, in f32.
+    /// One per layer: K and V of all sequences.
     kv: Vec<Vec<f32>>,
     rows: usize,
     head_rows: usize,
@@ -115,17 +115,18 @@ fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize, what: &str) -> Result<Vec<T
     Ok(v)
 }
 
-/// The step state of one step's rows, as its kernel sees it.
+/// The part of the step state that one step reads.
 pub(crate) struct StepState {
     /// Rows that the step works on.
     pub rows: usize,
-    /// Where a gathering norm starts to read.
+    /// The pass's row that the head's first row is copied from.
     pub head_first: usize,
     pub token: Vec<u32>,
     pub position: Vec<u32>,
     pub sequence: Vec<u32>,
-    /// Word index of the argmax results, and of whether each is finite.
+    /// Word index of the argmax results.
     pub next: usize,
+    /// Word index of the flags that say whether each argmax is finite.
     pub finite: usize,
 }
 

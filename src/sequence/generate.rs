@@ -45,7 +45,7 @@ pub struct Generation {
     pub prefill: Duration,
     /// Time of all decode passes and choices.
     pub decode: Duration,
-    /// Decode passes. There are fewer than tokens: the first token comes from the prefill's logits.
+    /// Decode passes. The first token takes none: it comes from the prefill's logits.
     pub passes: usize,
     /// Position of the first decode pass.
     pub depth: usize,

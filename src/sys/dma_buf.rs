@@ -4,18 +4,15 @@
 use super::failure::{Failure, Result, retry};
 use super::fence::SyncFile;
 use super::{bindings as b, raw};
+use memmap2::{MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::unistd::{Whence, ftruncate, lseek};
-use std::ffi::c_void;
 use std::fs::OpenOptions;
-use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::ptr::NonNull;
 
 /// Where udmabuf's device is.
 pub const UDMABUF: &str = "/dev/udmabuf";
@@ -199,45 +196,32 @@ impl From<DmaBuf> for OwnedFd {
 /// Devices and other processes write the same bytes: whoever reads or writes here has waited for them first.
 #[derive(Debug)]
 pub struct Mapping {
-    at: NonNull<c_void>,
-    len: usize,
+    map: MmapRaw,
 }
-
-// SAFETY: the mapping belongs to the process, not to a thread.
-unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps `size` bytes of what `fd` stands for, from `offset` on; `what` names that in an error.
     ///
     /// # Errors
-    /// EACCES: not open for both. EINVAL: no bytes, or not from a page's start. ENOMEM, ENODEV: its driver maps nothing.
+    /// EACCES: not open for both. EINVAL: no bytes. ENOMEM, ENODEV: its driver maps nothing.
     pub(super) fn new(what: &'static str, fd: impl AsFd, offset: u64, size: u64) -> Result<Mapping> {
-        let failure = |errno| Failure::new(what, errno);
-        let len = usize::try_from(size).ok().and_then(NonZeroUsize::new).ok_or(failure(Errno::EINVAL))?;
-        let offset = offset.try_into().map_err(|_| failure(Errno::EOVERFLOW))?;
-        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses; it is unmapped by its owner alone.
-        let at = unsafe { mmap(None, len, access, MapFlags::MAP_SHARED, fd, offset) }.map_err(failure)?;
-        Ok(Mapping { at, len: len.get() })
+        let len = usize::try_from(size).ok().filter(|&len| len != 0);
+        let len = len.ok_or_else(|| Failure::new(what, Errno::EINVAL))?;
+        // With a length given, memmap2 does not ask for the file's, which a driver's node does not have.
+        let map = MmapOptions::new().offset(offset).len(len).map_raw(&fd.as_fd());
+        Ok(Mapping { map: map.map_err(|e| Failure::from_io(what, &e))? })
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping covers `len` bytes for its life; see the type for who else writes.
-        unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr(), self.map.len()) }
     }
 
     /// The bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; `&mut self` makes it this process's only view through this mapping.
-        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().cast(), self.len) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `Mapping::new` with this length, and nothing borrows it any more.
-        let _ = unsafe { munmap(self.at, self.len) };
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr(), self.map.len()) }
     }
 }
 

@@ -4,15 +4,15 @@ use ash::vk;
 use kiln::engine::{self, Device, Options};
 use kiln::executor::Measure;
 use kiln::executor::weights::Progress;
-use kiln::gpu::device::units::Units;
-use kiln::gpu::kernels::pipelines::Pipelines;
-use kiln::gpu::lower::arithmetic::{Arithmetic, Operand};
-use kiln::gpu::lower::matrix::MatrixTile;
-use kiln::gpu::measure::fragment;
-use kiln::gpu::queue::Queue;
-use kiln::gpu::replay::options::VulkanOptions;
-use kiln::gpu::{Choice, Gpu};
 use kiln::model::checkpoint::Checkpoint;
+use kiln::testing::gpu::device::units::Units;
+use kiln::testing::gpu::kernels::pipelines::Pipelines;
+use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand};
+use kiln::testing::gpu::lower::matrix::MatrixTile;
+use kiln::testing::gpu::measure::fragment;
+use kiln::testing::gpu::queue::Queue;
+use kiln::testing::gpu::replay::options::VulkanOptions;
+use kiln::testing::gpu::{Choice, Gpu};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -65,9 +65,9 @@ pub fn listen() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let _ = env_logger::builder().is_test(true).try_init();
-        if std::env::var_os(kiln::gpu::device::instance::VALIDATION_VARIABLE).is_none() {
+        if std::env::var_os(kiln::testing::gpu::device::instance::VALIDATION_VARIABLE).is_none() {
             // SAFETY: `Once` runs this before any test of this process opens a device.
-            unsafe { std::env::set_var(kiln::gpu::device::instance::VALIDATION_VARIABLE, "1") };
+            unsafe { std::env::set_var(kiln::testing::gpu::device::instance::VALIDATION_VARIABLE, "1") };
         }
     });
 }

@@ -1,8 +1,8 @@
 //! vgem, the kernel's DRM driver without a device: buffers, and fences that user space signals.
 
 use kiln::Result;
-use kiln::sys::dma_buf::DmaBuf;
-use kiln::sys::drm::{Gem, Node};
+use kiln::testing::sys::dma_buf::DmaBuf;
+use kiln::testing::sys::drm::{Gem, Node};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 

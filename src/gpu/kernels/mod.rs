@@ -1,147 +1,110 @@
-//! The kernels: their checked-in SPIR-V, and the constants that each is specialised by.
+//! The kernels: their checked-in SPIR-V, and what each is given: specialization constants and push constants.
+//!
+//! table.rs lists the modules. To add one: its entry there, its constants in constants.rs, its push block in push/blocks.rs, its
+//! source in shaders, then `cargo check --features shaders`.
 
+pub mod constants;
 pub mod inspect;
 pub mod pipelines;
+pub mod push;
+#[macro_use]
+mod table;
+#[cfg(test)]
+mod tests;
 
-/// Bytes of push constants, the least that every Vulkan device offers.
-pub const PUSH_BYTES: usize = 128;
+use constants::*;
+use push::*;
+
+/// Whether a kernel's workgroups can wait for a dispatch that they start beside, and count themselves (relay.glsl).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relaying {
+    /// They cannot: the kernel stands behind a barrier.
+    Never,
+    /// They wait for the whole of it, and count themselves once. [`RelayPush`] ends the push constants.
+    Whole,
+    /// They wait for its stages one by one, and may count themselves in stages. [`StagedRelayPush`] ends the push constants.
+    Staged,
+}
 
 macro_rules! modules {
-    ($($variant:ident $file:literal $doc:literal,)*) => {
+    ($(#[doc = $doc:literal] $module:ident {
+        name: $name:literal, source: $source:literal, defines: [$($define:literal),*],
+        constants: $constants:ident, push: $push:ident, relay: $relay:ident, matrix_units: $matrix_units:literal,
+    })*) => {
         /// A SPIR-V module: one kernel for one set of formats. Its source's first lines say what it computes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Module { $(#[doc = $doc] $variant,)* }
+        pub enum Module { $(#[doc = $doc] $module,)* }
 
         impl Module {
             /// Every module.
-            pub const ALL: &[Module] = &[$(Module::$variant,)*];
+            pub const ALL: &[Module] = &[$(Module::$module,)*];
 
             /// Its name, that of its file in shaders/spv.
             pub fn name(self) -> &'static str {
-                match self { $(Module::$variant => $file,)* }
+                match self { $(Module::$module => $name,)* }
+            }
+
+            /// The name of its source in shaders.
+            pub fn source(self) -> &'static str {
+                match self { $(Module::$module => $source,)* }
+            }
+
+            /// Number and name of its specialization constants, without those that every module has.
+            pub fn constants(self) -> &'static [(u32, &'static str)] {
+                match self { $(Module::$module => $constants::NAMES,)* }
+            }
+
+            /// Its push block, without the relay's words.
+            pub fn push(self) -> &'static [Field] {
+                match self { $(Module::$module => $push::FIELDS,)* }
+            }
+
+            /// Whether it takes part in a relay.
+            pub fn relaying(self) -> Relaying {
+                match self { $(Module::$module => Relaying::$relay,)* }
             }
 
             /// Whether only devices with matrix units can make pipelines of it.
             pub fn needs_matrix_units(self) -> bool {
-                use Module::*;
-                matches!(
-                    self,
-                    LinearMatrixInt8
-                        | LinearBytesInt8
-                        | LinearBytesNarrowInt8
-                        | LinearFragmentInt8
-                        | LinearFragmentTallInt8
-                        | Fragment
-                        | AttendMatrixF16
-                        | MatrixRate
-                )
-            }
-
-            /// Whether its workgroups can wait for a dispatch that they start beside, and count themselves (relay.glsl).
-            pub fn relays(self) -> bool {
-                use Module::*;
-                matches!(
-                    self,
-                    RmsNorm
-                        | NormAdd
-                        | NormAddNorm
-                        | LinearDotInt8
-                        | LinearDotGeluInt8
-                        | LinearMatrixInt8
-                        | LinearBytesInt8
-                        | LinearBytesNarrowInt8
-                        | LinearFragmentInt8
-                        | LinearFragmentTallInt8
-                        | AttendF16
-                        | AttendF32
-                        | Pack
-                        | GatedGelu
-                )
-            }
-
-            /// Whether it is told the stages of the dispatch that it waits for.
-            pub fn takes_stages(self) -> bool {
-                matches!(self, Module::LinearDotInt8 | Module::LinearDotGeluInt8)
+                match self { $(Module::$module => $matrix_units,)* }
             }
 
             pub(crate) fn spirv(self) -> &'static [u8] {
-                match self { $(Module::$variant => include_bytes!(concat!("../../../shaders/spv/", $file, ".spv")),)* }
+                match self {
+                    $(Module::$module => include_bytes!(concat!("../../../shaders/spv/", $name, ".spv")),)*
+                }
             }
         }
     };
 }
 
-modules! {
-    EmbedInt8 "embed_int8" "Token embedding from INT8 rows.",
-    EmbedBf16 "embed_bf16" "Token embedding from BF16 rows.",
-    RmsNorm "rms_norm" "RMSNorm.",
-    NormAdd "norm_add" "RMSNorm, added to the residual.",
-    NormAddNorm "norm_add_norm" "RMSNorm added to the residual, and the RMSNorm of that.",
-    LinearInt8 "linear_int8" "Matrix product of few rows, INT8.",
-    LinearBf16 "linear_bf16" "Matrix product of few rows, BF16.",
-    LinearGeluInt8 "linear_gelu_int8" "Gate and up products of few rows with their gated GELU, INT8.",
-    LinearGeluBf16 "linear_gelu_bf16" "Gate and up products of few rows with their gated GELU, BF16.",
-    LinearDotInt8 "linear_dot_int8" "Matrix product of few rows by integer dot products, INT8.",
-    LinearDotGeluInt8 "linear_dot_gelu_int8" "As above, gate and up with their gated GELU.",
-    LinearDotTileInt8 "linear_dot_tile_int8" "Matrix product of many rows by integer dot products, INT8.",
-    LinearTileInt8 "linear_tile_int8" "Matrix product of many rows, INT8.",
-    LinearTileBf16 "linear_tile_bf16" "Matrix product of many rows, BF16.",
-    HeadPrepareF16 "head_prepare_f16" "QK-norm, RoPE and KV write, f16 cache.",
-    HeadPrepareF32 "head_prepare_f32" "QK-norm, RoPE and KV write, f32 cache.",
-    AttendF16 "attend_f16" "Attention over an f16 cache.",
-    AttendF32 "attend_f32" "Attention over an f32 cache.",
-    Pack "pack" "A linear step's input into the form that its kernel reads.",
-    GatedGelu "gated_gelu" "Gated GELU.",
-    Argmax "argmax" "Greedy choice.",
-    Read "read" "The read ceiling.",
-    LinearMatrixInt8 "linear_matrix_int8" "Matrix product of many rows by matrix units, INT8.",
-    LinearBytesInt8 "linear_bytes_int8" "Matrix product of many rows by matrices of bytes, INT8.",
-    LinearBytesNarrowInt8 "linear_bytes_narrow_int8" "As above, where they are 8 inputs wide.",
-    Fragment "fragment" "How a subgroup holds matrices.",
-    LinearFragmentInt8 "linear_fragment_int8" "Matrix product of few rows by matrix units, INT8 weights out of registers.",
-    LinearFragmentTallInt8 "linear_fragment_tall_int8" "As above, of many rows.",
-    AttendMatrixF16 "attend_matrix_f16" "Attention of consecutive rows by matrix units, f16 cache.",
-    MatrixRate "matrix_rate" "The matrix units' ceiling.",
-}
+spirv_modules!(modules);
 
-/// A pipeline: a module and the constants that it is specialised by.
+/// A pipeline: a module and what it is specialised by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kernel {
     /// The module.
     pub module: Module,
     /// Invocations of a workgroup (constant 0).
     pub workgroup: u32,
-    /// Constants from 1 on; their meaning is the module's.
+    /// The other constants.
     pub constants: Constants,
 }
 
 impl Kernel {
-    /// Index of the constant that says that a pass has one row (common.glsl).
-    pub const SINGLE: usize = 7;
-    /// Index of the constant that says how many stages of a relay `linear_dot_gelu` has.
-    const STAGES: usize = 5;
+    /// A module, specialised by the structure that the table names for it.
+    pub fn new<S: Specialization>(module: Module, workgroup: u32, constants: S) -> Kernel {
+        debug_assert_eq!(module.constants(), S::NAMES, "{module:?}");
+        Kernel { module, workgroup, constants: constants.constants() }
+    }
 
     /// The stages in which its workgroups count themselves.
     pub fn stages(&self) -> usize {
         match self.module {
-            Module::LinearDotGeluInt8 => self.constants[Kernel::STAGES] as usize,
+            Module::LinearDotGeluInt8 => LinearDotConstants::of(&self.constants).stages as usize,
             _ => 1,
         }
     }
-}
-
-/// Specialization constants of a kernel, from constant 1 on.
-pub type Constants = [u32; 12];
-
-/// The first constants as given, the others 0.
-pub const fn constants<const N: usize>(first: [u32; N]) -> Constants {
-    let mut all = [0; 12];
-    let mut i = 0;
-    while i < N {
-        all[i] = first[i];
-        i += 1;
-    }
-    all
 }
 
 /// What tells one set of kernels from another: what was measured with other ones says nothing of these.

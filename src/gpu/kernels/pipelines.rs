@@ -1,7 +1,8 @@
 //! Pipelines: kernels as the driver compiled them, several at a time, with the driver's cache kept on disk.
 
 use crate::gpu::device::{Gpu, failure};
-use crate::gpu::kernels::{Kernel, PUSH_BYTES, checksum};
+use crate::gpu::kernels::push::PUSH_BYTES;
+use crate::gpu::kernels::{Kernel, checksum};
 use crate::machine::cache;
 use crate::{Error, Result};
 use ash::vk;
@@ -143,7 +144,8 @@ impl Compiler<'_> {
         let name = kernel.module.name();
         let code = ash::util::read_spv(&mut std::io::Cursor::new(kernel.module.spirv()))
             .map_err(|e| Error::device(format!("the SPIR-V of {name} is damaged: {e}"), "rebuild Kiln"))?;
-        let constants: Vec<u32> = [kernel.workgroup].into_iter().chain(kernel.constants).collect();
+        let constants: Vec<u32> =
+            [kernel.workgroup].into_iter().chain(kernel.constants.values().iter().copied()).collect();
         let entries: Vec<_> = (0..constants.len() as u32)
             .map(|i| vk::SpecializationMapEntry::default().constant_id(i).offset(4 * i).size(4))
             .collect();

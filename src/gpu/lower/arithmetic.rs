@@ -110,7 +110,7 @@ pub fn modules(format: WeightFormat) -> &'static FormatModules {
             }),
             matrix: Some(MatrixModules {
                 shared: Module::LinearMatrixInt8,
-                shared_s8: [Module::LinearBytesNarrowInt8, Module::LinearBytesInt8],
+                shared_s8: [Module::LinearMatrixS8NarrowInt8, Module::LinearMatrixS8Int8],
                 fragment: Module::LinearFragmentInt8,
                 fragment_tall: Module::LinearFragmentTallInt8,
             }),

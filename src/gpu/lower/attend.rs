@@ -2,13 +2,15 @@
 //! matrix units (shaders/attend_matrix.comp).
 
 use super::arithmetic::ActivationLayout;
-use super::attend_tile::{self, AttendPush, AttendTile};
+use super::attend_tile::{self, AttendTile};
 use super::heads::{Heads, by_kv};
 use super::layout::{COUNTER_BYTES, PackedSlot, SPLIT_ROWS};
 use super::lowering::{Lowered, Lowering, RowOrder};
 use super::row::whole_blocks;
 use crate::gpu::device::units::Units;
-use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::gpu::kernels::constants::AttendConstants;
+use crate::gpu::kernels::push::{AttendMatrixPush, AttendPush, Push, word};
+use crate::gpu::kernels::{Kernel, Module};
 use crate::schedule::step::{KvType, Ring, Rows, Slot};
 
 /// Subgroups of a workgroup: as many keys in flight as its registers hold.
@@ -96,61 +98,68 @@ impl Lowering<'_> {
         }
         let rows = self.kind.rows;
         let Division { group, workgroup, splits } = Division::new(&a, rows, self.target.subgroup);
-        let constants = constants([
-            a.ring.head_dim as u32,
-            group as u32,
-            u32::from(prepare.is_some()),
-            layout as u32,
-            self.target.subgroup,
-        ]);
+        let constants = AttendConstants {
+            dim: a.ring.head_dim as u32,
+            group: group as u32,
+            fused: u32::from(prepare.is_some()),
+            form: layout as u32,
+            subgroup: self.target.subgroup,
+        };
         let q = prepare.map(|p| p.0);
         let k = prepare.map(|p| p.1);
-        let push = self
-            .push()
-            .address(self.slot(a.q))
-            .address(k.map_or(0, |k| self.slot(k.x)))
-            .address(prepare.map_or(0, |p| self.slot(p.2)))
-            .address(q.map_or(0, |q| self.vector(q.weight)))
-            .address(k.map_or(0, |k| self.vector(k.weight)))
-            .address(q.map_or(0, |q| self.vector(q.inv_freq)))
-            .address(self.addresses.kv[a.ring.layer])
-            .address(packed.map_or(self.slot(a.out), |p| self.addresses.arena + p.offset))
-            .address(self.addresses.arena + self.layout.scratch.attend)
-            .word(state.position())
-            .word(state.sequence())
-            .word(a.heads)
-            .word(a.ring.kv_heads)
-            .word(a.q.stride)
-            .word(packed.map_or(a.out.stride, |p| p.stride))
-            .word(a.ring.capacity)
-            .word(a.window.unwrap_or(0))
-            .float(a.scale)
-            .float(q.map_or(0.0, |q| q.eps));
+        let push = AttendPush {
+            state: self.addresses.arena,
+            q: self.slot(a.q),
+            k: k.map_or(0, |k| self.slot(k.x)),
+            v: prepare.map_or(0, |p| self.slot(p.2)),
+            wq: q.map_or(0, |q| self.vector(q.weight)),
+            wk: k.map_or(0, |k| self.vector(k.weight)),
+            frequencies: q.map_or(0, |q| self.vector(q.inv_freq)),
+            ring: self.addresses.kv[a.ring.layer],
+            y_out: packed.map_or(self.slot(a.out), |p| self.addresses.arena + p.offset),
+            scratch: self.addresses.arena + self.layout.scratch.attend,
+            position: word(state.position()),
+            sequence: word(state.sequence()),
+            heads: word(a.heads),
+            kv_heads: word(a.ring.kv_heads),
+            stride: word(a.q.stride),
+            out_stride: word(packed.map_or(a.out.stride, |p| p.stride)),
+            capacity: word(a.ring.capacity),
+            window: word(a.window.unwrap_or(0)),
+            scale: a.scale,
+            eps: q.map_or(0.0, |q| q.eps),
+        };
         let module = by_kv(a.ring.element, Module::AttendF16, Module::AttendF32);
         let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
-        Lowered { kernel: Kernel { module, workgroup, constants }, push, groups, taken, product: None }
+        Lowered {
+            kernel: Kernel::new(module, workgroup, constants),
+            push: Push::new(&push),
+            groups,
+            taken,
+            product: None,
+        }
     }
 
     /// Attention of consecutive rows by matrix units.
     fn attend_matrix(&self, a: &AttendOperands, attend: AttendTile, units: Units, out: PackedSlot) -> Lowered {
         let state = self.schedule.arena.state;
-        let push = AttendPush {
+        let push = AttendMatrixPush {
             state: self.addresses.arena,
             q: self.slot(a.q),
             ring: self.addresses.kv[a.ring.layer],
-            out: self.addresses.arena + out.offset,
-            position: state.position(),
-            sequence: state.sequence(),
-            heads: a.heads,
-            kv_heads: a.ring.kv_heads,
+            y_out: self.addresses.arena + out.offset,
+            position: word(state.position()),
+            sequence: word(state.sequence()),
+            heads: word(a.heads),
+            kv_heads: word(a.ring.kv_heads),
             group: attend.group,
-            q_stride: a.q.stride,
-            out_stride: out.stride,
-            capacity: a.ring.capacity,
-            window: a.window,
+            q_stride: word(a.q.stride),
+            out_stride: word(out.stride),
+            capacity: word(a.ring.capacity),
+            window: word(a.window.unwrap_or(0)),
             scale: a.scale,
         };
         let groups = attend.groups(units, self.kind.rows, a.heads);
-        Lowered { kernel: attend.kernel(units), push: push.push(), groups, taken: 1, product: None }
+        Lowered { kernel: attend.kernel(units), push: Push::new(&push), groups, taken: 1, product: None }
     }
 }

@@ -1,9 +1,9 @@
 //! Tiles of attention on matrix units (shaders/attend_matrix.comp).
 
-use super::push::Push;
 use super::shared_tile::SHARED_REST;
 use crate::gpu::device::units::Units;
-use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::gpu::kernels::constants::AttendMatrixConstants;
+use crate::gpu::kernels::{Kernel, Module};
 
 /// One way to run attention on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,66 +64,13 @@ impl AttendTile {
 
     /// The pipeline.
     pub fn kernel(self, units: Units) -> Kernel {
-        let constants = constants([self.dim, self.keys, units.subgroup, units.m, units.n, units.k]);
-        Kernel { module: Module::AttendMatrixF16, workgroup: self.subgroups * units.subgroup, constants }
+        let Units { subgroup, m, n, k, .. } = units;
+        let constants = AttendMatrixConstants { dim: self.dim, kt: self.keys, subgroup, m, n, k };
+        Kernel::new(Module::AttendMatrixF16, self.subgroups * subgroup, constants)
     }
 
     /// Workgroups for `rows` rows of `heads` heads.
     pub fn groups(self, units: Units, rows: usize, heads: usize) -> [u32; 3] {
         [heads as u32 / self.group, (rows as u32).div_ceil(self.queries(units) / self.group), 1]
-    }
-}
-
-/// Operands of `attend_matrix`.
-#[derive(Debug, Clone, Copy)]
-pub struct AttendPush {
-    /// The step state.
-    pub state: u64,
-    /// f32 `[rows, q_stride]`, normed and rotated; a multiple of 16.
-    pub q: u64,
-    /// f16 `[sequence][K, V][kv_heads][capacity][dim]`; a multiple of 16.
-    pub ring: u64,
-    /// `[rows]` in F16Row layout: f16 `[heads * dim padded to 32]`, then the f32 scale 1; a multiple of 16.
-    pub out: u64,
-    /// State word of row 0's position; the other rows follow it.
-    pub position: usize,
-    /// State word of row 0's sequence, that of every row.
-    pub sequence: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// KV heads.
-    pub kv_heads: usize,
-    /// [`AttendTile::group`].
-    pub group: u32,
-    /// Elements from row to row of q, a multiple of 4.
-    pub q_stride: usize,
-    /// Bytes from row to row of the output, a multiple of 16.
-    pub out_stride: usize,
-    /// Entries of the ring.
-    pub capacity: usize,
-    /// Positions in view, or `None` for all.
-    pub window: Option<usize>,
-    /// What scores are multiplied by.
-    pub scale: f32,
-}
-
-impl AttendPush {
-    /// The push constants.
-    pub fn push(&self) -> Push {
-        Push::new()
-            .address(self.state)
-            .address(self.q)
-            .address(self.ring)
-            .address(self.out)
-            .word(self.position)
-            .word(self.sequence)
-            .word(self.heads)
-            .word(self.kv_heads)
-            .word(self.group as usize)
-            .word(self.q_stride)
-            .word(self.out_stride)
-            .word(self.capacity)
-            .word(self.window.unwrap_or(0))
-            .float(self.scale)
     }
 }

@@ -1,9 +1,9 @@
 //! A dispatch: one kernel with its push constants and its grid, as plain data.
 
 use super::arithmetic::Arithmetic;
-use super::push::Push;
 use super::target::Product;
 use crate::gpu::kernels::Kernel;
+use crate::gpu::kernels::push::Push;
 use std::ops::Range;
 
 /// Where the device sees each buffer.

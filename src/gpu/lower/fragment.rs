@@ -5,7 +5,8 @@
 use super::arithmetic::MatrixModules;
 use super::shared_tile::SHARED_REST;
 use crate::gpu::device::units::Units;
-use crate::gpu::kernels::{Constants, Module, constants};
+use crate::gpu::kernels::Kernel;
+use crate::gpu::kernels::constants::{LinearFragmentConstants, LinearFragmentTallConstants};
 
 /// How a workgroup of `linear_fragment` cuts its product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -131,28 +132,25 @@ impl FragmentTile {
             && self.unrolled(units) <= units.unrolled_steps.saturating_mul(PRODUCTS)
     }
 
-    /// Module and constants.
-    pub(super) fn kernel(self, units: Units, modules: &MatrixModules) -> (Module, Constants) {
-        let row_lanes = units.row_lanes.unwrap_or(1);
-        let module = match self.inputs {
-            Inputs::Direct { .. } => modules.fragment,
-            Inputs::Shared { .. } => modules.fragment_tall,
-        };
-        let constants = constants([
-            self.rows,
-            self.outputs,
-            self.subgroups,
-            self.parts(),
-            self.span(row_lanes),
-            self.depth,
-            self.input_depth(),
-            0,
-            row_lanes,
-            units.m,
-            units.least_n,
-            units.k,
-        ]);
-        (module, constants)
+    /// The pipeline.
+    pub(super) fn kernel(self, units: Units, modules: &MatrixModules) -> Kernel {
+        let sharers = units.row_lanes.unwrap_or(1);
+        let workgroup = self.subgroups() * units.subgroup;
+        let FragmentTile { rows: bm, outputs, subgroups: subs_n, depth, .. } = self;
+        let span = self.span(sharers);
+        let Units { m, least_n: n, k, .. } = units;
+        match self.inputs {
+            Inputs::Direct { parts, depth: x_depth, .. } => {
+                let constants =
+                    LinearFragmentConstants { bm, outputs, subs_n, parts, span, depth, x_depth, sharers, m, n, k };
+                Kernel::new(modules.fragment, workgroup, constants)
+            }
+            Inputs::Shared { row_parts: parts, stages } => {
+                let constants =
+                    LinearFragmentTallConstants { bm, outputs, subs_n, parts, span, depth, stages, sharers, m, n, k };
+                Kernel::new(modules.fragment_tall, workgroup, constants)
+            }
+        }
     }
 
     /// The tile as text.

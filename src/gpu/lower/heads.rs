@@ -1,7 +1,9 @@
 //! Lowering of what is done to each head before attention: norm and RoPE of Q and K, and the write of K and V to the cache.
 
 use super::lowering::{Lowered, Lowering};
-use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::gpu::kernels::constants::NoConstants;
+use crate::gpu::kernels::push::{HeadPreparePush, Push, word};
+use crate::gpu::kernels::{Kernel, Module};
 use crate::schedule::step::{KvType, Op, Ring, Rows, Slot, Vector};
 
 /// Lanes of a workgroup that works on one head of a row.
@@ -53,30 +55,31 @@ impl Lowering<'_> {
         let (heads, kv_heads) = (q.map_or(0, |q| q.heads), write.map_or(0, |w| w.2.kv_heads));
         let dim = some.map_or_else(|| write.map_or(0, |w| w.2.head_dim), |h| h.x.width / h.heads);
         let stride = some.map(|h| h.x.stride).or(write.map(|w| w.0.stride)).unwrap_or(0);
-        let push = self
-            .push()
-            .address(slot(q.map(|q| q.x)))
-            .address(slot(write.map(|w| w.0)))
-            .address(slot(write.map(|w| w.1)))
-            .address(vector(q, |h| h.weight))
-            .address(vector(k, |h| h.weight))
-            .address(vector(q, |h| h.inv_freq))
-            .address(vector(k, |h| h.inv_freq))
-            .address(write.map_or(0, |w| self.addresses.kv[w.2.layer]))
-            .word(state.position())
-            .word(state.sequence())
-            .word(heads)
-            .word(kv_heads)
-            .word(dim)
-            .word(stride)
-            .word(write.map_or(1, |w| w.2.capacity))
-            .word(usize::from(k.is_some()))
-            .float(q.map_or(0.0, |q| q.eps))
-            .float(k.map_or(0.0, |k| k.eps));
+        let push = HeadPreparePush {
+            state: self.addresses.arena,
+            q: slot(q.map(|q| q.x)),
+            k: slot(write.map(|w| w.0)),
+            v: slot(write.map(|w| w.1)),
+            wq: vector(q, |h| h.weight),
+            wk: vector(k, |h| h.weight),
+            frequencies_q: vector(q, |h| h.inv_freq),
+            frequencies_k: vector(k, |h| h.inv_freq),
+            ring: write.map_or(0, |w| self.addresses.kv[w.2.layer]),
+            position: word(state.position()),
+            sequence: word(state.sequence()),
+            heads: word(heads),
+            kv_heads: word(kv_heads),
+            dim: word(dim),
+            stride: word(stride),
+            capacity: write.map_or(1, |w| word(w.2.capacity)),
+            norm_k: u32::from(k.is_some()),
+            eps_q: q.map_or(0.0, |q| q.eps),
+            eps_k: k.map_or(0.0, |k| k.eps),
+        };
         let kv = write.map_or(KvType::F16, |w| w.2.element);
         let module = by_kv(kv, Module::HeadPrepareF16, Module::HeadPrepareF32);
         let groups = [(heads + 2 * kv_heads) as u32, self.count(rows) as u32, 1];
-        let kernel = Kernel { module, workgroup: HEAD_WORKGROUP, constants: constants([]) };
-        Lowered { kernel, push, groups, taken, product: None }
+        let kernel = Kernel::new(module, HEAD_WORKGROUP, NoConstants {});
+        Lowered { kernel, push: Push::new(&push), groups, taken, product: None }
     }
 }

@@ -3,8 +3,9 @@
 use super::arithmetic::{Arithmetic, modules};
 use super::layout::PackedSlot;
 use super::lowering::{Lowered, Lowering};
-use super::matrix::{LinearPush, MatrixTile};
+use super::matrix::MatrixTile;
 use super::target::{DOT_BLOCK, DotTile, Product, Tile};
+use crate::gpu::kernels::push::{LinearDotPush, LinearDotTilePush, LinearMatrixPush, LinearPush, Push, word};
 use crate::schedule::step::{Matrix, Rows, Slot};
 
 /// A linear step with its addresses.
@@ -39,75 +40,78 @@ impl Lowering<'_> {
         let arena = self.addresses.arena;
         let (kernel, groups) = self.target.dot(l.product, tile)?;
         let to = if l.product.gelu { self.written(at + 1, l.out, l.rows).1 } else { None };
-        let push = self
-            .push()
-            .address(l.weight)
-            .address(l.scales)
-            .address(arena + x.offset)
-            .address(to.map_or(self.slot(l.out), |t| arena + t.offset))
-            .word(Self::row_count_word(l.rows))
-            .word(l.product.outputs)
-            .word(x.padded)
-            .word(x.stride)
-            .word(to.map_or(l.out.stride, |t| t.stride))
-            .word(to.map_or(0, |t| t.padded));
+        let push = LinearDotPush {
+            state: arena,
+            weight: l.weight,
+            scales: l.scales,
+            x: arena + x.offset,
+            y_out: to.map_or(self.slot(l.out), |t| arena + t.offset),
+            which: Self::row_count_word(l.rows),
+            n: word(l.product.outputs),
+            x_padded: word(x.padded),
+            x_stride: word(x.stride),
+            out_stride: word(to.map_or(l.out.stride, |t| t.stride)),
+            out_padded: to.map_or(0, |t| word(t.padded)),
+        };
         let product = Some((Arithmetic::IntegerDot, l.product));
-        Some(Lowered { kernel, push, groups, taken: 1, product })
+        Some(Lowered { kernel, push: Push::new(&push), groups, taken: 1, product })
     }
 
     fn linear_dot_tile(&self, l: &Linear, x: PackedSlot) -> Option<Lowered> {
         let (kernel, groups) = self.target.dot_tile(l.product)?;
-        let push = self
-            .push()
-            .address(l.weight)
-            .address(l.scales)
-            .address(self.addresses.arena + x.offset)
-            .address(self.slot(l.out))
-            .word(Self::row_count_word(l.rows))
-            .word(l.product.outputs)
-            .word(l.product.inputs / DOT_BLOCK)
-            .word(x.padded)
-            .word(x.stride)
-            .word(l.out.stride);
-        Some(Lowered { kernel, push, groups, taken: 1, product: None })
+        let push = LinearDotTilePush {
+            state: self.addresses.arena,
+            weight: l.weight,
+            scales: l.scales,
+            x: self.addresses.arena + x.offset,
+            y_out: self.slot(l.out),
+            which: Self::row_count_word(l.rows),
+            n: word(l.product.outputs),
+            blocks: word(l.product.inputs / DOT_BLOCK),
+            x_padded: word(x.padded),
+            x_stride: word(x.stride),
+            out_stride: word(l.out.stride),
+        };
+        Some(Lowered { kernel, push: Push::new(&push), groups, taken: 1, product: None })
     }
 
     fn linear_matrix(&self, l: &Linear, x: PackedSlot, tile: MatrixTile) -> Option<Lowered> {
         let (units, modules) = (self.target.units?, modules(l.product.format).matrix.as_ref()?);
         let [parts, arrived] = self.layout.scratch.product.map(|offset| self.addresses.arena + offset);
-        let push = LinearPush {
+        let push = LinearMatrixPush {
             state: self.addresses.arena,
             weight: l.weight,
             scales: l.scales,
             x: self.addresses.arena + x.offset,
-            out: self.slot(l.out),
+            y_out: self.slot(l.out),
             parts,
             arrived,
             which: Self::row_count_word(l.rows),
-            outputs: l.product.outputs,
-            inputs: l.product.inputs,
-            x_stride: x.stride,
-            out_stride: l.out.stride,
+            n: word(l.product.outputs),
+            k: word(l.product.inputs),
+            x_stride: word(x.stride),
+            out_stride: word(l.out.stride),
             splits: tile.splits,
         };
         let groups = tile.groups(l.product.rows, l.product.outputs);
         let product = Some((Arithmetic::Matrix(tile.operand), l.product));
-        Some(Lowered { kernel: tile.kernel(units, modules), push: push.push(), groups, taken: 1, product })
+        Some(Lowered { kernel: tile.kernel(units, modules), push: Push::new(&push), groups, taken: 1, product })
     }
 
     fn linear_f32(&self, l: &Linear) -> Lowered {
         let (kernel, groups) = self.target.f32(l.product);
-        let push = self
-            .push()
-            .address(l.weight)
-            .address(l.scales)
-            .address(self.slot(l.x))
-            .address(self.slot(l.out))
-            .word(Self::row_count_word(l.rows))
-            .word(l.product.outputs)
-            .word(l.product.inputs)
-            .word(l.x.stride)
-            .word(l.out.stride);
-        Lowered { kernel, push, groups, taken: 1, product: None }
+        let push = LinearPush {
+            state: self.addresses.arena,
+            weight: l.weight,
+            scales: l.scales,
+            x: self.slot(l.x),
+            y_out: self.slot(l.out),
+            which: Self::row_count_word(l.rows),
+            n: word(l.product.outputs),
+            k: word(l.product.inputs),
+            x_stride: word(l.x.stride),
+            out_stride: word(l.out.stride),
+        };
+        Lowered { kernel, push: Push::new(&push), groups, taken: 1, product: None }
     }
 }

@@ -3,10 +3,10 @@
 use super::arithmetic::{ActivationLayout, Arithmetic};
 use super::dispatch::Addresses;
 use super::layout::{GpuLayout, PackedSlot};
-use super::push::Push;
 use super::target::{Product, Target};
 use crate::executor::Row;
 use crate::gpu::kernels::Kernel;
+use crate::gpu::kernels::push::{Push, word};
 use crate::schedule::Schedule;
 use crate::schedule::layout::StateLayout;
 use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector, WeightBuffer};
@@ -106,20 +106,16 @@ impl Lowering<'_> {
         self.weight(v.buffer, v.offset)
     }
 
-    pub(super) fn push(&self) -> Push {
-        Push::new().address(self.addresses.arena)
-    }
-
     pub(super) fn count(&self, rows: Rows) -> usize {
         self.kind.count(rows)
     }
 
     /// The state word that counts a step's live rows.
-    pub(super) fn row_count_word(rows: Rows) -> usize {
-        match rows {
+    pub(super) fn row_count_word(rows: Rows) -> u32 {
+        word(match rows {
             Rows::Pass => StateLayout::ROWS,
             Rows::Head => StateLayout::HEAD_ROWS,
-        }
+        })
     }
 
     /// The arithmetic of a linear step that reads `slot`.

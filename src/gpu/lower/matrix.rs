@@ -3,11 +3,12 @@
 
 use super::arithmetic::{MatrixModules, Operand};
 use super::fragment::{self, FragmentTile};
-use super::push::Push;
 use super::shared_tile::SharedTile;
 use crate::gpu::device::limits::MAX_GROUPS;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
+#[cfg(doc)]
+use crate::gpu::kernels::push::LinearMatrixPush;
 
 /// How a workgroup cuts its product, and which kernel that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -35,14 +36,6 @@ impl MatrixShape {
         }
     }
 
-    /// Subgroups of a workgroup.
-    fn subgroups(self) -> u32 {
-        match self {
-            MatrixShape::Shared(t) => t.subgroups(),
-            MatrixShape::Fragment(t) => t.subgroups(),
-        }
-    }
-
     /// The tile as text.
     pub fn name(self) -> String {
         match self {
@@ -66,11 +59,10 @@ pub struct MatrixTile {
 impl MatrixTile {
     /// The pipeline.
     pub fn kernel(self, units: Units, modules: &MatrixModules) -> Kernel {
-        let (module, constants) = match self.shape {
+        match self.shape {
             MatrixShape::Shared(t) => t.kernel(units, self.operand, modules),
             MatrixShape::Fragment(t) => t.kernel(units, modules),
-        };
-        Kernel { module, workgroup: self.shape.subgroups() * units.subgroup, constants }
+        }
     }
 
     /// Products of matrices that a subgroup's round of the loop is unrolled to: a CPU driver's time to compile grows with it, and
@@ -94,7 +86,7 @@ impl MatrixTile {
         [(rows as u32).div_ceil(tile_rows) * self.splits, (outputs as u32).div_ceil(tile_outputs), 1]
     }
 
-    /// Bytes of [`LinearPush::parts`] and of [`LinearPush::arrived`] for `rows` rows and `outputs` outputs.
+    /// Bytes of [`LinearMatrixPush::parts`] and of [`LinearMatrixPush::arrived`] for `rows` rows and `outputs` outputs.
     pub fn scratch_bytes(self, rows: usize, outputs: usize) -> [u64; 2] {
         if self.splits == 1 {
             return [0, 0];
@@ -127,55 +119,4 @@ pub fn tiles(units: Units, operand: Operand, rows: usize, outputs: usize, inputs
         }
     }
     out
-}
-
-/// Operands of `linear_matrix` and `linear_fragment`; addresses are multiples of 64 unless said otherwise.
-#[derive(Debug, Clone, Copy)]
-pub struct LinearPush {
-    /// The step state.
-    pub state: u64,
-    /// INT8 `[outputs, inputs]`; a multiple of 16.
-    pub weight: u64,
-    /// f32 `[outputs]`; a multiple of 4.
-    pub scales: u64,
-    /// `[rows]` in F16Row or Int16Row layout: 2 bytes for each of the inputs padded to 32, then one f32 scale.
-    pub x: u64,
-    /// f32 `[rows, out_stride]`; a multiple of 4.
-    pub out: u64,
-    /// Scratch of [`MatrixTile::scratch_bytes`]; unused without splits.
-    pub parts: u64,
-    /// Counters, zero before the first run (each run leaves them so); unused without splits.
-    pub arrived: u64,
-    /// State word that counts the live rows.
-    pub which: usize,
-    /// Outputs.
-    pub outputs: usize,
-    /// Inputs, padded to 16.
-    pub inputs: usize,
-    /// Bytes from row to row of x, a multiple of 64.
-    pub x_stride: usize,
-    /// Elements from row to row of the output.
-    pub out_stride: usize,
-    /// [`MatrixTile::splits`].
-    pub splits: u32,
-}
-
-impl LinearPush {
-    /// The push constants.
-    pub fn push(&self) -> Push {
-        Push::new()
-            .address(self.state)
-            .address(self.weight)
-            .address(self.scales)
-            .address(self.x)
-            .address(self.out)
-            .address(self.parts)
-            .address(self.arrived)
-            .word(self.which)
-            .word(self.outputs)
-            .word(self.inputs)
-            .word(self.x_stride)
-            .word(self.out_stride)
-            .word(self.splits as usize)
-    }
 }

@@ -13,7 +13,6 @@ pub mod layout;
 mod linear;
 pub mod lowering;
 pub mod matrix;
-pub mod push;
 mod row;
 pub mod shared_tile;
 pub mod target;
@@ -26,7 +25,7 @@ use heads::Heads;
 use lowering::Lowered;
 use row::Norm;
 
-use crate::gpu::kernels::{Kernel, Module};
+use crate::gpu::kernels::Module;
 use crate::schedule::step::{Op, Rows, Slot};
 use crate::schedule::{Segment, Step};
 use std::ops::Range;
@@ -48,7 +47,7 @@ impl Lowering<'_> {
             let Lowered { mut kernel, push, groups, taken, product } =
                 self.fuse(at, steps).unwrap_or_else(|| self.step(at, &steps[0]));
             if self.kind.count(steps[0].rows) == 1 {
-                kernel.constants[Kernel::SINGLE] = 1;
+                kernel.constants.set_single_row();
             }
             let barrier = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d));
             if barrier {

@@ -5,7 +5,9 @@ use super::arithmetic::{ActivationLayout, modules};
 use super::layout::{ARGMAX_GROUPS, COUNTER_BYTES, MAXIMA_PARTS, MAXIMA_ROWS};
 use super::lowering::{Lowered, Lowering, TokenSource};
 use crate::gpu::device::limits::MAX_WORKGROUP;
-use crate::gpu::kernels::{Constants, Kernel, Module, constants};
+use crate::gpu::kernels::constants::{ArgmaxConstants, EmbedConstants, NormConstants, PackConstants};
+use crate::gpu::kernels::push::{ArgmaxPush, EmbedPush, NormPush, PackPush, Push, word};
+use crate::gpu::kernels::{Kernel, Module};
 use crate::model::WeightFormat;
 use crate::schedule::Step;
 use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector};
@@ -16,16 +18,14 @@ const ROW_WORKGROUP: u32 = 256;
 /// Logits of a workgroup that looks for a row's argmax.
 const ARGMAX_SHARE: usize = 4096;
 
-/// A kernel whose lanes keep a row of `width` in registers, four elements at a time. `with`: the constants behind the number
-/// of times.
-fn row_kernel<const N: usize>(module: Module, width: usize, with: [u32; N]) -> Kernel {
+/// For kernels whose lanes keep a row of `width` in registers: the number of times that a lane holds four elements, and the
+/// lanes of a workgroup.
+fn row_division(width: usize) -> (u32, u32) {
     let vecs = width.div_ceil(4);
     let turns = vecs.div_ceil(MAX_WORKGROUP as usize);
     // Divisible by every subgroup size.
     let workgroup = vecs.div_ceil(turns).next_multiple_of(64);
-    let mut all: Constants = constants([turns as u32]);
-    all[1..=N].copy_from_slice(&with);
-    Kernel { module, workgroup: workgroup as u32, constants: all }
+    (turns as u32, workgroup as u32)
 }
 
 /// The operands of the norm kernels. What `residual` or `second` leave out, the kernel does not touch.
@@ -42,22 +42,22 @@ pub(super) struct Norm {
 impl Lowering<'_> {
     pub(super) fn embed(&self, rows: Rows, table: Matrix, scale: f32, out: Slot) -> Lowered {
         let state = self.schedule.arena.state;
-        let push = self
-            .push()
-            .address(self.weight(table.buffer, table.offset))
-            .address(self.weight(table.buffer, table.scales))
-            .address(self.slot(out))
-            .word(state.token())
-            .word(state.position())
-            .word(state.next())
-            .word(WeightFormat::padded(table.cols))
-            .word(out.stride)
-            .word(out.width)
-            .float(scale);
-        let from_argmax = u32::from(self.kind.tokens == TokenSource::Argmax);
-        let module = modules(table.format).embed;
-        let kernel = Kernel { module, workgroup: ROW_WORKGROUP, constants: constants([from_argmax]) };
-        Lowered { kernel, push, groups: [1, self.count(rows) as u32, 1], taken: 1, product: None }
+        let push = EmbedPush {
+            state: self.addresses.arena,
+            table: self.weight(table.buffer, table.offset),
+            scales: self.weight(table.buffer, table.scales),
+            x_out: self.slot(out),
+            token: word(state.token()),
+            position: word(state.position()),
+            next: word(state.next()),
+            cols: word(WeightFormat::padded(table.cols)),
+            out_stride: word(out.stride),
+            count: word(out.width),
+            scale,
+        };
+        let chosen = u32::from(self.kind.tokens == TokenSource::Argmax);
+        let kernel = Kernel::new(modules(table.format).embed, ROW_WORKGROUP, EmbedConstants { chosen });
+        Lowered { kernel, push: Push::new(&push), groups: [1, self.count(rows) as u32, 1], taken: 1, product: None }
     }
 
     pub(super) fn argmax(&self, rows: Rows, x: Slot) -> Lowered {
@@ -65,17 +65,24 @@ impl Lowering<'_> {
         // One counter a row.
         let most = if self.count(rows) as u64 * 4 <= COUNTER_BYTES { ARGMAX_GROUPS } else { 1 };
         let groups = x.width.div_ceil(ARGMAX_SHARE).clamp(1, most) as u32;
-        let push = self
-            .push()
-            .address(self.slot(x))
-            .address(self.addresses.arena + self.layout.scratch.argmax)
-            .word(Self::row_count_word(rows))
-            .word(state.next())
-            .word(state.finite())
-            .word(x.width)
-            .word(x.stride);
-        let kernel = Kernel { module: Module::Argmax, workgroup: ROW_WORKGROUP, constants: constants([groups]) };
-        Lowered { kernel, push, groups: [groups, self.count(rows) as u32, 1], taken: 1, product: None }
+        let push = ArgmaxPush {
+            state: self.addresses.arena,
+            x: self.slot(x),
+            scratch: self.addresses.arena + self.layout.scratch.argmax,
+            which: Self::row_count_word(rows),
+            next: word(state.next()),
+            finite: word(state.finite()),
+            width: word(x.width),
+            stride: word(x.stride),
+        };
+        let kernel = Kernel::new(Module::Argmax, ROW_WORKGROUP, ArgmaxConstants { groups });
+        Lowered {
+            kernel,
+            push: Push::new(&push),
+            groups: [groups, self.count(rows) as u32, 1],
+            taken: 1,
+            product: None,
+        }
     }
 
     /// `at`: index of the last step that the dispatch runs.
@@ -86,26 +93,28 @@ impl Lowering<'_> {
         let (layout, packed) = written.unwrap_or((ActivationLayout::F32, None));
         // The final norm's output is shown to whoever watches a pass.
         let keep = u32::from(rows == Rows::Head);
-        let push = self
-            .push()
-            .address(self.slot(n.x))
-            .address(self.vector(n.weight))
-            .address(self.slot(residual))
-            .address(self.vector(w2))
-            .address(self.slot(out))
-            .address(packed.map_or(0, |p| self.addresses.arena + p.offset))
-            .word(Self::row_count_word(rows))
-            .word(usize::from(rows == Rows::Head))
-            .word(n.x.width)
-            .word(n.x.stride)
-            .word(residual.stride)
-            .word(out.stride)
-            .word(packed.map_or(0, |p| p.stride))
-            .word(packed.map_or(0, |p| p.padded))
-            .float(n.eps)
-            .float(eps2);
-        let kernel = row_kernel(module, packed.map_or(n.x.width, |p| p.padded), [layout as u32, keep]);
-        Lowered { kernel, push, groups: [1, self.count(rows) as u32, 1], taken, product: None }
+        let push = NormPush {
+            state: self.addresses.arena,
+            x: self.slot(n.x),
+            w: self.vector(n.weight),
+            residual: self.slot(residual),
+            w2: self.vector(w2),
+            y_out: self.slot(out),
+            packed: packed.map_or(0, |p| self.addresses.arena + p.offset),
+            which: Self::row_count_word(rows),
+            gather: u32::from(rows == Rows::Head),
+            width: word(n.x.width),
+            x_stride: word(n.x.stride),
+            residual_stride: word(residual.stride),
+            out_stride: word(out.stride),
+            packed_stride: packed.map_or(0, |p| word(p.stride)),
+            padded: packed.map_or(0, |p| word(p.padded)),
+            eps: n.eps,
+            eps2,
+        };
+        let (vecs, workgroup) = row_division(packed.map_or(n.x.width, |p| p.padded));
+        let kernel = Kernel::new(module, workgroup, NormConstants { vecs, form: layout as u32, keep });
+        Lowered { kernel, push: Push::new(&push), groups: [1, self.count(rows) as u32, 1], taken, product: None }
     }
 
     /// Workgroups that make a row of the gated product. Several leave it in f32, because none of them knows the scale that the
@@ -118,20 +127,28 @@ impl Lowering<'_> {
     pub(super) fn gated_gelu(&self, at: usize, rows: Rows, gate: Slot, up: Slot, out: Slot) -> Lowered {
         let parts = self.gelu_parts(at, rows, out);
         let (layout, packed) = if parts > 1 { (ActivationLayout::F32, None) } else { self.written(at, out, rows) };
-        let push = self
-            .push()
-            .address(self.slot(gate))
-            .address(self.slot(up))
-            .address(packed.map_or(self.slot(out), |p| self.addresses.arena + p.offset))
-            .address(self.addresses.arena + self.layout.scratch.maxima)
-            .word(Self::row_count_word(rows))
-            .word(gate.width)
-            .word(gate.stride)
-            .word(packed.map_or(4 * out.stride, |p| p.stride))
-            .word(packed.map_or(0, |p| p.padded));
-        let width = packed.map_or(gate.width, |p| p.padded).div_ceil(parts);
-        let kernel = row_kernel(Module::GatedGelu, width, [layout as u32, parts as u32]);
-        Lowered { kernel, push, groups: [parts as u32, self.count(rows) as u32, 1], taken: 1, product: None }
+        let push = PackPush {
+            state: self.addresses.arena,
+            x: self.slot(gate),
+            up: self.slot(up),
+            y_out: packed.map_or(self.slot(out), |p| self.addresses.arena + p.offset),
+            tops: self.addresses.arena + self.layout.scratch.maxima,
+            which: Self::row_count_word(rows),
+            width: word(gate.width),
+            in_stride: word(gate.stride),
+            out_stride: packed.map_or(word(4 * out.stride), |p| word(p.stride)),
+            padded: packed.map_or(0, |p| word(p.padded)),
+        };
+        let (vecs, workgroup) = row_division(packed.map_or(gate.width, |p| p.padded).div_ceil(parts));
+        let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32 };
+        let kernel = Kernel::new(Module::GatedGelu, workgroup, constants);
+        Lowered {
+            kernel,
+            push: Push::new(&push),
+            groups: [parts as u32, self.count(rows) as u32, 1],
+            taken: 1,
+            product: None,
+        }
     }
 
     /// Brings what the step at `at` has written with `kernel` into the layout that the next linear step reads, where the
@@ -154,20 +171,23 @@ impl Lowering<'_> {
         };
         let (layout, packed) = self.written(at, out, step.rows);
         let packed = packed?;
-        let push = self
-            .push()
-            .address(self.slot(out))
-            .address(self.slot(out))
-            .address(self.addresses.arena + packed.offset)
-            .address(self.addresses.arena + self.layout.scratch.maxima)
-            .word(Self::row_count_word(step.rows))
-            .word(out.width)
-            .word(out.stride)
-            .word(packed.stride)
-            .word(packed.padded);
-        let kernel = row_kernel(Module::Pack, packed.padded.div_ceil(parts), [layout as u32, parts as u32]);
+        let push = PackPush {
+            state: self.addresses.arena,
+            x: self.slot(out),
+            up: self.slot(out),
+            y_out: self.addresses.arena + packed.offset,
+            tops: self.addresses.arena + self.layout.scratch.maxima,
+            which: Self::row_count_word(step.rows),
+            width: word(out.width),
+            in_stride: word(out.stride),
+            out_stride: word(packed.stride),
+            padded: word(packed.padded),
+        };
+        let (vecs, workgroup) = row_division(packed.padded.div_ceil(parts));
+        let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32 };
+        let kernel = Kernel::new(Module::Pack, workgroup, constants);
         let groups = [parts as u32, self.count(step.rows) as u32, 1];
-        Some(Lowered { kernel, push, groups, taken: 0, product: None })
+        Some(Lowered { kernel, push: Push::new(&push), groups, taken: 0, product: None })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::arithmetic::{MatrixModules, Operand};
 use crate::gpu::device::units::Units;
-use crate::gpu::kernels::{Constants, Module, constants};
+use crate::gpu::kernels::Kernel;
+use crate::gpu::kernels::constants::LinearMatrixConstants;
 
 /// Bytes of shared memory beside the tiles: what common.glsl declares, and flags.
 pub(super) const SHARED_REST: u32 = 1024 + 16;
@@ -92,29 +93,28 @@ impl SharedTile {
             && self.round <= units.unrolled_steps
     }
 
-    /// Module and constants.
-    pub(super) fn kernel(self, units: Units, operand: Operand, modules: &MatrixModules) -> (Module, Constants) {
-        let constants = constants([
-            self.rows,
-            self.outputs,
-            self.inputs,
-            self.subgroup_rows,
-            self.subgroup_outputs,
-            self.input_parts,
-            self.round,
-            0,
-            self.depth,
-            units.m,
-            units.n,
-            operand.k(units).unwrap_or(units.k),
-        ]);
+    /// The pipeline.
+    pub(super) fn kernel(self, units: Units, operand: Operand, modules: &MatrixModules) -> Kernel {
+        let constants = LinearMatrixConstants {
+            bm: self.rows,
+            bn: self.outputs,
+            bk: self.inputs,
+            wm: self.subgroup_rows,
+            wn: self.subgroup_outputs,
+            ksplit: self.input_parts,
+            round: self.round,
+            depth: self.depth,
+            m: units.m,
+            n: units.n,
+            k: operand.k(units).unwrap_or(units.k),
+        };
         let [narrow, wide] = modules.shared_s8;
         let module = match (operand, units.s8_k) {
             (Operand::F16, _) => modules.shared,
             (Operand::S8, Some(8)) => narrow,
             (Operand::S8, _) => wide,
         };
-        (module, constants)
+        Kernel::new(module, self.subgroups() * units.subgroup, constants)
     }
 
     /// The tile as text: `rows x outputs x inputs`, the subgroup's part, input parts, round and depth.

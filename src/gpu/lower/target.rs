@@ -6,7 +6,8 @@ use super::layout::PRODUCT_SCRATCH;
 use super::matrix::{self, MatrixTile};
 use crate::gpu::device::limits::{MAX_GROUPS, MAX_WORKGROUP, grid};
 use crate::gpu::device::units::Units;
-use crate::gpu::kernels::{Kernel, constants};
+use crate::gpu::kernels::Kernel;
+use crate::gpu::kernels::constants::{LinearConstants, LinearDotConstants, NoConstants};
 use crate::model::WeightFormat;
 use crate::schedule::step::Matrix;
 use std::collections::{BTreeMap, HashMap};
@@ -156,7 +157,7 @@ impl Target {
     pub fn f32(&self, p: Product) -> (Kernel, [u32; 3]) {
         let modules = p.modules();
         if p.rows >= TILE_ROWS {
-            let kernel = Kernel { module: modules.linear_tile, workgroup: TILE_WORKGROUP, constants: constants([]) };
+            let kernel = Kernel::new(modules.linear_tile, TILE_WORKGROUP, NoConstants {});
             return (kernel, [grid(p.outputs.div_ceil(TILE)), p.rows.div_ceil(TILE) as u32, 1]);
         }
         let module = if p.gelu { modules.linear_gelu } else { modules.linear };
@@ -164,7 +165,7 @@ impl Target {
         // Each output row of a subgroup takes `columns` accumulators, twice that with gelu: keep them in registers.
         let outputs = if p.gelu || columns > 4 { 1 } else { 2 };
         let workgroup = self.subgroup * F32_SUBGROUPS;
-        let kernel = Kernel { module, workgroup, constants: constants([outputs, columns as u32]) };
+        let kernel = Kernel::new(module, workgroup, LinearConstants { rows: outputs, columns: columns as u32 });
         let groups = p.outputs.div_ceil((outputs * F32_SUBGROUPS) as usize);
         (kernel, [grid(groups), p.rows.div_ceil(columns) as u32, 1])
     }
@@ -181,14 +182,21 @@ impl Target {
         // A stage is over when the blocks of all rows are there, which one tile of rows alone knows.
         let is_staged = p.gelu && groups[1] == 1;
         let stages = if is_staged { p.outputs.div_ceil((each * groups[0]) as usize) as u32 } else { 1 };
-        let constants = constants([t.outputs, columns as u32, t.unroll, blocks, self.subgroup, stages]);
-        Some((Kernel { module, workgroup, constants }, groups))
+        let constants = LinearDotConstants {
+            rows: t.outputs,
+            columns: columns as u32,
+            unroll: t.unroll,
+            blocks,
+            subgroup: self.subgroup,
+            stages,
+        };
+        Some((Kernel::new(module, workgroup, constants), groups))
     }
 
     /// The kernel of a product of many rows in [`Arithmetic::IntegerDot`], and its grid; `None` for a format without one.
     pub fn dot_tile(&self, p: Product) -> Option<(Kernel, [u32; 3])> {
         let module = p.modules().dot.as_ref()?.linear_tile;
-        let kernel = Kernel { module, workgroup: DOT_TILE_WORKGROUP, constants: constants([]) };
+        let kernel = Kernel::new(module, DOT_TILE_WORKGROUP, NoConstants {});
         let tiles = p.outputs.div_ceil(DOT_TILE_OUTPUTS);
         Some((kernel, [grid(tiles), p.rows.div_ceil(TILE) as u32, tiles.div_ceil(MAX_GROUPS) as u32]))
     }

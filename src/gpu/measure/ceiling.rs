@@ -3,10 +3,11 @@
 use crate::Result;
 use crate::gpu::device::Gpu;
 use crate::gpu::device::units::Units;
+use crate::gpu::kernels::constants::{MatrixRateConstants, NoConstants};
 use crate::gpu::kernels::pipelines::Pipelines;
-use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::gpu::kernels::push::{MatrixRatePush, Push, ReadPush, word};
+use crate::gpu::kernels::{Kernel, Module};
 use crate::gpu::lower::dispatch::Dispatch;
-use crate::gpu::lower::push::Push;
 use crate::gpu::memory::{Buffer, HostAccess};
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::stamps::StampPool;
@@ -41,11 +42,11 @@ impl Ceiling {
         buffers: &[Buffer],
         sink: u64,
     ) -> Result<Ceiling> {
-        let kernel = Kernel { module: Module::Read, workgroup: WORKGROUP, constants: constants([]) };
+        let kernel = Kernel::new(Module::Read, WORKGROUP, NoConstants {});
         let dispatch = |b: &Buffer| {
             let words = b.size / 16;
             let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, MAX_GROUPS) as u32;
-            let push = Push::new().address(b.address).address(sink).word(words as usize);
+            let push = Push::new(&ReadPush { data: b.address, sink, words: word(words as usize) });
             Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false, product: None }
         };
         let mut bytes = 0;
@@ -123,11 +124,9 @@ const MATRIX_PRODUCTS: u32 = 16;
 
 /// The kernel of [`measure_matrix_rate`].
 pub fn matrix_rate_kernel(units: Units) -> Kernel {
-    Kernel {
-        module: Module::MatrixRate,
-        workgroup: MATRIX_SUBGROUPS * units.subgroup,
-        constants: constants([units.m, units.n, units.k, MATRIX_SUBGROUPS]),
-    }
+    let Units { m, n, k, subgroup, .. } = units;
+    let constants = MatrixRateConstants { m, n, k, subgroups: MATRIX_SUBGROUPS };
+    Kernel::new(Module::MatrixRate, MATRIX_SUBGROUPS * subgroup, constants)
 }
 
 /// The matrix units' ceiling: operations (a multiplication and an addition are two) per second of f16 x f16 -> f32 products
@@ -150,7 +149,7 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
     let groups = if gpu.caps.kind == vk::PhysicalDeviceType::CPU { 8 } else { MATRIX_GROUPS };
     let mut rounds = 16;
     loop {
-        let push = Push::new().address(sink.address).word(rounds as usize);
+        let push = Push::new(&MatrixRatePush { sink: sink.address, rounds: word(rounds as usize) });
         let dispatch = Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false, product: None };
         let commands = queue.bake(&[&[dispatch]], &mut pipelines, None, stamps.as_ref().map(|s| s.span(0)), &[])?;
         let mut best = f64::INFINITY;

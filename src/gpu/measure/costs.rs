@@ -1,10 +1,11 @@
 //! What things cost on a device that does nothing else: a dispatch, a submit, a byte on its way there.
 
 use crate::gpu::device::Gpu;
+use crate::gpu::kernels::constants::NoConstants;
 use crate::gpu::kernels::pipelines::Pipelines;
-use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::gpu::kernels::push::{Push, ReadPush};
+use crate::gpu::kernels::{Kernel, Module};
 use crate::gpu::lower::dispatch::Dispatch;
-use crate::gpu::lower::push::Push;
 use crate::gpu::memory::heaps;
 use crate::gpu::memory::{Buffer, HostAccess};
 use crate::gpu::queue::Queue;
@@ -39,8 +40,8 @@ pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
     let data = Buffer::new(gpu, 4096, heaps::best_heap(gpu), HostAccess::Device)?;
     // One workgroup that reads one line: all that is left is the dispatch itself.
     let dispatch = |barrier| {
-        let push = Push::new().address(data.address).address(data.address).word(1);
-        let kernel = Kernel { module: Module::Read, workgroup: gpu.caps.subgroup.max(32), constants: constants([]) };
+        let push = Push::new(&ReadPush { data: data.address, sink: data.address, words: 1 });
+        let kernel = Kernel::new(Module::Read, gpu.caps.subgroup.max(32), NoConstants {});
         Dispatch { steps: 0..0, kernel, push, groups: [1, 1, 1], barrier, product: None }
     };
     let mut time = |count: usize, barrier: bool| -> Result<(f64, f64)> {

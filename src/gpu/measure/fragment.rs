@@ -3,10 +3,11 @@
 use crate::error::{Setting, text};
 use crate::gpu::device::Gpu;
 use crate::gpu::device::units::Units;
+use crate::gpu::kernels::constants::FragmentConstants;
 use crate::gpu::kernels::pipelines::Pipelines;
-use crate::gpu::kernels::{Kernel, Module, constants};
+use crate::gpu::kernels::push::{FragmentPush, Push};
+use crate::gpu::kernels::{Kernel, Module};
 use crate::gpu::lower::dispatch::Dispatch;
-use crate::gpu::lower::push::Push;
 use crate::gpu::memory::{Buffer, HostAccess, heaps};
 use crate::gpu::queue::Queue;
 use crate::{Error, Result};
@@ -14,8 +15,8 @@ use std::rc::Rc;
 
 /// The kernel that finds out how a subgroup holds matrices.
 pub fn kernel(units: Units) -> Kernel {
-    let constants = constants([0, 0, 0, 0, 0, 0, 0, 0, 0, units.m, units.least_n, units.k]);
-    Kernel { module: Module::Fragment, workgroup: units.subgroup, constants }
+    let Units { m, least_n: n, k, .. } = units;
+    Kernel::new(Module::Fragment, units.subgroup, FragmentConstants { m, n, k })
 }
 
 /// The matrix units with [`Units::row_lanes`] found out, by a run of shaders/fragment.comp. Where that cannot be run they are as
@@ -42,7 +43,7 @@ fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) ->
     let heap = heap.ok_or_else(|| Error::device("no memory that host and device see", text!("use ", Setting::Cpu)))?;
     let mut found = Buffer::new(gpu, 4, heap, HostAccess::Host)?;
     found.write(|words| words[0] = 0)?;
-    let push = Push::new().address(found.address);
+    let push = Push::new(&FragmentPush { found: found.address });
     let dispatch =
         Dispatch { steps: 0..0, kernel: kernel(units), push, groups: [1, 1, 1], barrier: false, product: None };
     let commands = queue.bake(&[&[dispatch]], pipelines, None, None, &[])?;

@@ -2,10 +2,10 @@
 //! was seen to ([`crate::gpu::measure::tuning`]), is relayed: it starts beside the one before it and waits for its workgroups by a
 //! counter (shaders/relay.glsl), so that starting, the first latency of memory and of address translation are not waited for.
 
-use crate::gpu::kernels::{Module, PUSH_BYTES};
+use crate::gpu::kernels::Relaying;
+use crate::gpu::kernels::push::{RelayPush, StagedRelayPush, word};
 use crate::gpu::lower::dispatch::Dispatch;
 use crate::gpu::lower::layout::{GpuLayout, RELAY_COUNTERS, RELAY_STRIDE};
-use crate::gpu::lower::push::Push;
 use crate::gpu::memory::Buffer;
 use ash::vk;
 use vk::PipelineStageFlags2 as Stage;
@@ -61,33 +61,37 @@ impl<'a> Recorder<'a> {
     /// # Safety
     /// The pipeline and what the push constants point to outlive the command buffer.
     pub(crate) unsafe fn dispatch(&mut self, d: &Dispatch, pipeline: vk::Pipeline, wait: bool) {
-        let mut push = d.push;
+        let relaying = d.kernel.module.relaying();
         // What a relayed dispatch waited for, those after it have not.
         let wait = wait || self.before.is_some();
-        let relayed = self.relay.filter(|_| wait && d.kernel.module.relays());
+        let relayed = self.relay.filter(|_| wait && relaying != Relaying::Never);
+        // Nobody counts, and nobody is waited for but by a barrier.
+        let mut words = StagedRelayPush { turn: 0, before: 0, stages: 1 };
         if let Some(relay) = relayed {
             let stages = d.kernel.stages();
             if self.taken + stages > RELAY_COUNTERS {
                 self.reset(relay);
             }
             let counter = relay.offset + self.taken as u64 * RELAY_STRIDE;
-            let before = self.before.unwrap_or_else(|| {
+            let (before, before_stages) = self.before.unwrap_or_else(|| {
                 self.compute_barrier();
                 (0, 1)
             });
-            push = with_relay(push, d.kernel.module, (counter / 4) as usize, before);
+            words = StagedRelayPush { turn: word((counter / 4) as usize), before, stages: word(before_stages) };
             self.taken += stages;
             self.before = Some((d.groups.iter().product(), stages));
         } else {
             if wait {
                 self.compute_barrier();
             }
-            if d.kernel.module.relays() {
-                push = with_relay(push, d.kernel.module, 0, (0, 1));
-            }
             self.before = None;
         }
-        debug_assert!(push.bytes().len() <= PUSH_BYTES);
+        debug_assert_eq!(d.push.fields(), d.kernel.module.push(), "the push constants are another kernel's");
+        let push = match relaying {
+            Relaying::Never => d.push,
+            Relaying::Whole => d.push.followed_by(&RelayPush { turn: words.turn, before: words.before }),
+            Relaying::Staged => d.push.followed_by(&words),
+        };
         // SAFETY: the command buffer is being recorded; the rest as the caller promises.
         unsafe {
             if pipeline != self.bound {
@@ -113,12 +117,6 @@ impl<'a> Recorder<'a> {
         barrier(self.device, self.commands, Stage::TRANSFER, Stage::COMPUTE_SHADER);
         (self.taken, self.before) = (0, None);
     }
-}
-
-/// The words that end the push constants of a kernel that relays.
-fn with_relay(push: Push, module: Module, turn: usize, (before, stages): (u32, usize)) -> Push {
-    let push = push.word(turn).word(before as usize);
-    if module.takes_stages() { push.word(stages) } else { push }
 }
 
 /// A memory barrier between two sets of stages.

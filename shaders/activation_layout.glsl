@@ -1,15 +1,16 @@
-// Forms of a linear step's input: what the kernel before it writes, beside f32 in the slot itself.
-//   planes: 16-bit fixed point in two int8 planes with one f32 scale per 16 elements, x = scale * (256 * hi + lo):
-//           hi int8[P], lo int8[P], scales f32[P / 16]
-//   half:   f16 with one f32 scale a row, x = scale * h: f16[P], of each four elements 0 and 2 before 1 and 3, as weights are
-//           widened (tiles.glsl); then the scale at byte 2 P
-//   bytes:  as planes, but one f32 scale a row: hi int8[P], lo int8[P], then the scale at byte 2 P
-// P is the row's width padded to 32, zeros in the padding; rows lie a fixed number of bytes apart (src/schedule/layout.rs).
+// How a row of a linear step's input lies in memory (ActivationLayout in src/gpu/lower). The kernel before the step writes it.
+//   F32:        f32, in the slot itself
+//   Int16Block: 16-bit fixed point as two int8 planes, one f32 scale per 16 elements, x = scale * (256 * hi + lo):
+//               hi int8[P], lo int8[P], scales f32[P / 16]
+//   F16Row:     f16 with one f32 scale a row, x = scale * h: f16[P], of each four elements 0 and 2 before 1 and 3, as
+//               tiles.glsl widens weights; then the scale at byte 2 P
+//   Int16Row:   as Int16Block, but one f32 scale a row: hi int8[P], lo int8[P], then the scale at byte 2 P
+// P is the row's width padded to 32, zeros in the padding. Rows lie a fixed number of bytes apart.
 #extension GL_KHR_shader_subgroup_shuffle : require
 #define FORM_F32 0
-#define FORM_PLANES 1
-#define FORM_HALF 2
-#define FORM_BYTES 3
+#define FORM_INT16_BLOCK 1
+#define FORM_F16_ROW 2
+#define FORM_INT16_ROW 3
 
 layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED writeonly buffer PackedOut { uvec4 at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) ORDERED writeonly buffer ScaleOut { float at[]; };
@@ -21,7 +22,7 @@ uint magnitude(vec4 v) {
     return max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
 }
 
-// Sixteen elements as block `block` of a row in planes. A NaN or an infinity among them makes the scale such.
+// Sixteen elements as block `block` of an Int16Block row. A NaN or an infinity among them makes the scale such.
 void write_planes(uint64_t row, uint padded, uint block, vec4 v[4]) {
     uint top = max(max(magnitude(v[0]), magnitude(v[1])), max(magnitude(v[2]), magnitude(v[3])));
     float largest = uintBitsToFloat(top);
@@ -43,7 +44,8 @@ void write_planes(uint64_t row, uint padded, uint block, vec4 v[4]) {
 layout(buffer_reference, std430, buffer_reference_align = 4) ORDERED writeonly buffer WordOut { uint at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) ORDERED writeonly buffer PairOut { uvec2 at[]; };
 
-// Four elements, the `i`-th of a row's two int8 planes, where `top` is the bits of the largest magnitude in their scale.
+// Four elements, the `i`-th of both planes of an Int16Block or Int16Row row. `top` is the bits of the largest magnitude among
+// those that share their scale.
 void write_bytes4(uint64_t row, uint padded, uint i, vec4 v, uint top) {
     float largest = uintBitsToFloat(top);
     float inverse = largest < 1e-30 ? 0.0 : 32512.0 / largest;
@@ -55,7 +57,7 @@ void write_bytes4(uint64_t row, uint padded, uint i, vec4 v, uint top) {
     WordOut(row + padded).at[i] = (uint(l.x) & 255u) | (uint(l.y) & 255u) << 8 | (uint(l.z) & 255u) << 16 | uint(l.w) << 24;
 }
 
-// Four elements, the `i`-th of a row in planes, by each of four neighbouring invocations of a subgroup, which make a block
+// Four elements, the `i`-th of an Int16Block row, by each of four neighbouring invocations of a subgroup, which make a block
 // together: all four must take part, those past the row's end with zeros.
 void write_planes4(uint64_t row, uint padded, uint i, vec4 v) {
     uint top = magnitude(v);
@@ -65,7 +67,7 @@ void write_planes4(uint64_t row, uint padded, uint i, vec4 v) {
     if (i < padded / 4 && i % 4 == 0) ScaleOut(row + 2 * padded).at[i / 4] = uintBitsToFloat(top) * (1.0 / 32512.0);
 }
 
-// The scale of a row in half form, from the bits of its largest magnitude: a power of two that brings it below 2^12, where
+// The scale of an F16Row row, from the bits of its largest magnitude: a power of two that brings it below 2^12, where
 // products and sums of many stay well within f32 and small elements well above f16's denormals.
 float half_scale(uint top) {
     uint exponent = top >> 23;
@@ -86,17 +88,17 @@ uint workgroup_top(uint top) {
     return subgroupMax(all);
 }
 
-// Four elements, the `i`-th of a row in half form.
+// Four elements, the `i`-th of an F16Row row.
 void write_half4(uint64_t row, uint padded, uint i, vec4 v, float scale) {
     vec4 y = v * (1.0 / scale);
     if (i < padded / 4) PairOut(row).at[i] = uvec2(packHalf2x16(y.xz), packHalf2x16(y.yw));
 }
 
-// Four elements, the `i`-th of a row in half or bytes form, with the row's scale, from the workgroup's largest magnitude.
+// Four elements, the `i`-th of an F16Row or Int16Row row, with the row's scale, from the workgroup's largest magnitude.
 void write_row4(uint form, uint64_t row, uint padded, uint i, vec4 v, uint top) {
-    float scale = form == FORM_BYTES ? uintBitsToFloat(top) * (1.0 / 32512.0) : half_scale(top);
+    float scale = form == FORM_INT16_ROW ? uintBitsToFloat(top) * (1.0 / 32512.0) : half_scale(top);
     if (i == 0) ScaleOut(row + 2 * padded).at[0] = scale;
-    if (form == FORM_BYTES) {
+    if (form == FORM_INT16_ROW) {
         write_bytes4(row, padded, i, v, top);
     } else {
         write_half4(row, padded, i, v, scale);

@@ -1,0 +1,264 @@
+//! The specialization constants of every shader: one structure a shader, whose fields are named as in the GLSL, in lower case.
+//!
+//! Two constants are every shader's (common.glsl): 0, the workgroup's size, is [`super::Kernel::workgroup`]; 8 is
+//! [`Constants::set_single_row`]. No structure has a field for them, which the compiler checks. A test compares names and
+//! numbers with the SPIR-V.
+
+/// Number of the constant that is 1 for passes of one row, SINGLE in common.glsl.
+pub(crate) const SINGLE: u32 = 8;
+/// The highest number that a constant has.
+const LAST: u32 = 12;
+
+/// The specialization constants of a pipeline, from constant 1 on. Those that its shader does not have are 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Constants([u32; LAST as usize]);
+
+impl std::fmt::Debug for Constants {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Constants {
+    /// The values of constants 1, 2, ….
+    pub fn values(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// For passes of one row: kernels need not ask the step state how many rows are live.
+    pub fn set_single_row(&mut self) {
+        self.0[SINGLE as usize - 1] = 1;
+    }
+}
+
+/// The specialization constants of one shader.
+pub trait Specialization: Copy {
+    /// Number and name of each.
+    const NAMES: &'static [(u32, &'static str)];
+
+    /// Them as a pipeline takes them.
+    fn constants(self) -> Constants;
+
+    /// Them out of a pipeline's.
+    fn of(constants: &Constants) -> Self;
+}
+
+/// Place of a shader's own constant.
+const fn place(number: u32) -> usize {
+    assert!(number != 0 && number != SINGLE && number <= LAST);
+    number as usize - 1
+}
+
+macro_rules! constants {
+    ($($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident = $number:literal,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name { $($(#[$doc])* pub $field: u32,)* }
+
+        impl Specialization for $name {
+            const NAMES: &'static [(u32, &'static str)] = &[$(($number, stringify!($field)),)*];
+
+            fn constants(self) -> Constants {
+                #[allow(unused_mut)]
+                let mut all = Constants::default();
+                $(all.0[const { place($number) }] = self.$field;)*
+                all
+            }
+
+            fn of(_all: &Constants) -> $name {
+                $name { $($field: _all.0[const { place($number) }],)* }
+            }
+        }
+    )*};
+}
+
+constants! {
+    /// Of shaders without constants of their own.
+    NoConstants {}
+
+    /// embed.comp.
+    EmbedConstants {
+        /// 1: tokens are the choices of the pass before.
+        chosen = 1,
+    }
+
+    /// norm.comp.
+    NormConstants {
+        /// Times four elements of a row that an invocation holds.
+        vecs = 1,
+        /// Layout of the output (activation_layout.glsl).
+        form = 2,
+        /// 1: the output is written in f32 as well.
+        keep = 3,
+    }
+
+    /// linear.comp.
+    LinearConstants {
+        /// Outputs of a subgroup.
+        rows = 1,
+        /// Rows of x that share a load of weights.
+        columns = 2,
+    }
+
+    /// linear_dot.comp.
+    LinearDotConstants {
+        /// Outputs of a subgroup.
+        rows = 1,
+        /// Rows of x that share a load of weights.
+        columns = 2,
+        /// Loads in flight for each output.
+        unroll = 3,
+        /// Inputs, in blocks of 16.
+        blocks = 4,
+        /// Invocations of a subgroup.
+        subgroup = 5,
+        /// Relay stages of `linear_dot_gelu`; 1 without.
+        stages = 6,
+    }
+
+    /// linear_matrix.comp.
+    LinearMatrixConstants {
+        /// Rows of a workgroup's tile.
+        bm = 1,
+        /// Outputs of a workgroup's tile.
+        bn = 2,
+        /// Inputs of a step.
+        bk = 3,
+        /// Rows of a subgroup.
+        wm = 4,
+        /// Outputs of a subgroup.
+        wn = 5,
+        /// Subgroups that share an output, each with its part of the inputs.
+        ksplit = 6,
+        /// Steps that the loop is unrolled to.
+        round = 7,
+        /// Steps that are on their way from memory.
+        depth = 9,
+        /// Rows of the units' matrix A.
+        m = 10,
+        /// Columns of the units' matrix B.
+        n = 11,
+        /// Columns of the units' matrix A.
+        k = 12,
+    }
+
+    /// linear_fragment.comp, inputs from memory to registers.
+    LinearFragmentConstants {
+        /// Rows of a workgroup.
+        bm = 1,
+        /// Outputs of a subgroup.
+        outputs = 2,
+        /// Subgroups beside each other.
+        subs_n = 3,
+        /// Subgroups that share an output, each with its part of the inputs.
+        parts = 4,
+        /// Loads of a row of weights in a step.
+        span = 5,
+        /// Steps of weights that are on their way from memory.
+        depth = 6,
+        /// Steps of inputs that are on their way from memory.
+        x_depth = 7,
+        /// Invocations that share a row of the units' matrix A.
+        sharers = 9,
+        /// Rows of the units' matrix A.
+        m = 10,
+        /// Columns of the units' matrix B.
+        n = 11,
+        /// Columns of the units' matrix A.
+        k = 12,
+    }
+
+    /// linear_fragment.comp with TALL, inputs through shared memory.
+    LinearFragmentTallConstants {
+        /// Rows of a workgroup.
+        bm = 1,
+        /// Outputs of a subgroup.
+        outputs = 2,
+        /// Subgroups beside each other.
+        subs_n = 3,
+        /// Subgroups that divide the rows.
+        parts = 4,
+        /// Loads of a row of weights in a step.
+        span = 5,
+        /// Steps of weights that are on their way from memory.
+        depth = 6,
+        /// Steps of inputs that shared memory holds.
+        stages = 7,
+        /// Invocations that share a row of the units' matrix A.
+        sharers = 9,
+        /// Rows of the units' matrix A.
+        m = 10,
+        /// Columns of the units' matrix B.
+        n = 11,
+        /// Columns of the units' matrix A.
+        k = 12,
+    }
+
+    /// attend.comp.
+    AttendConstants {
+        /// Elements of a head.
+        dim = 1,
+        /// Query heads of a workgroup.
+        group = 2,
+        /// 1: norm, RoPE and the KV write as well.
+        fused = 3,
+        /// Layout of the output (activation_layout.glsl).
+        form = 4,
+        /// Invocations of a subgroup.
+        subgroup = 5,
+    }
+
+    /// attend_matrix.comp.
+    AttendMatrixConstants {
+        /// Elements of a head.
+        dim = 1,
+        /// Keys of a tile.
+        kt = 2,
+        /// Invocations of a subgroup.
+        subgroup = 3,
+        /// Rows of the units' matrix A.
+        m = 4,
+        /// Columns of the units' matrix B.
+        n = 5,
+        /// Columns of the units' matrix A.
+        k = 6,
+    }
+
+    /// pack.comp.
+    PackConstants {
+        /// Times four elements of a row that an invocation holds.
+        vecs = 1,
+        /// Layout of the output (activation_layout.glsl).
+        form = 2,
+        /// Workgroups of a row.
+        parts = 3,
+    }
+
+    /// argmax.comp.
+    ArgmaxConstants {
+        /// Workgroups of a row.
+        groups = 1,
+    }
+
+    /// fragment.comp.
+    FragmentConstants {
+        /// Rows of the units' matrix A.
+        m = 10,
+        /// Columns of the units' matrix B.
+        n = 11,
+        /// Columns of the units' matrix A.
+        k = 12,
+    }
+
+    /// matrix_rate.comp.
+    MatrixRateConstants {
+        /// Rows of the units' matrix A.
+        m = 1,
+        /// Columns of the units' matrix B.
+        n = 2,
+        /// Columns of the units' matrix A.
+        k = 3,
+        /// Subgroups of a workgroup.
+        subgroups = 4,
+    }
+}

@@ -1,0 +1,404 @@
+//! The push block of every shader: a structure with the block's fields, named as in the GLSL. A test compares names, types and
+//! offsets with the SPIR-V.
+//!
+//! The two or three words of a relay (relay.glsl) end the blocks of the kernels that take part in one. They are structures
+//! of their own, because they are known only when a command buffer is recorded.
+
+use super::{Field, FieldValue, PUSH_BYTES, PushBlock};
+use bytemuck::{Pod, Zeroable};
+
+macro_rules! push_blocks {
+    ($($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty,)* })*) => {$(
+        $(#[$about])*
+        // Packed to words: addresses come first, at multiples of 8, and a block need not end at one.
+        #[repr(C, packed(4))]
+        #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+        pub struct $name { $($(#[$doc])* pub $field: $kind,)* }
+
+        impl PushBlock for $name {
+            const FIELDS: &'static [Field] = &[$(Field {
+                name: stringify!($field),
+                offset: std::mem::offset_of!($name, $field),
+                kind: <$kind as FieldValue>::KIND,
+            },)*];
+        }
+
+        const _: () = assert!(size_of::<$name>() <= PUSH_BYTES);
+    )*};
+}
+
+push_blocks! {
+    /// The words of a relay, behind a block.
+    RelayPush {
+        /// Word of the step state, or behind it, that counts the dispatch's workgroups; 0: nobody waits for them.
+        turn: u32,
+        /// Workgroups of the dispatch before that are waited for; 0: none, it is behind a barrier.
+        before: u32,
+    }
+
+    /// Those of a kernel that waits for the stages of the dispatch before one by one.
+    StagedRelayPush {
+        /// As in [`RelayPush`], for the first stage; the others follow.
+        turn: u32,
+        /// As in [`RelayPush`], of each stage.
+        before: u32,
+        /// Stages of the dispatch before.
+        stages: u32,
+    }
+
+    /// embed.comp.
+    EmbedPush {
+        /// The step state.
+        state: u64,
+        /// INT8 or BF16 `[vocab, cols]`.
+        table: u64,
+        /// f32 `[vocab]`; INT8 only.
+        scales: u64,
+        /// f32 `[rows, out_stride]`.
+        x_out: u64,
+        /// State word of row 0's token.
+        token: u32,
+        /// State word of row 0's position.
+        position: u32,
+        /// State word of row 0's choice.
+        next: u32,
+        /// Columns of the table, padded to 16.
+        cols: u32,
+        /// Elements from row to row of the output.
+        out_stride: u32,
+        /// Elements of a row.
+        count: u32,
+        /// What a row is multiplied by.
+        scale: f32,
+    }
+
+    /// norm.comp. What a variant does not touch may be any address.
+    NormPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, x_stride]`.
+        x: u64,
+        /// f32 `[width]`.
+        w: u64,
+        /// f32 `[rows, residual_stride]`, added to.
+        residual: u64,
+        /// f32 `[width]`, of the second norm.
+        w2: u64,
+        /// f32 `[rows, out_stride]`.
+        y_out: u64,
+        /// `[rows]` in another layout (activation_layout.glsl).
+        packed: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// 1: row r is read from row head_first + r.
+        gather: u32,
+        /// Elements of a row, a multiple of 4.
+        width: u32,
+        /// Elements from row to row of x.
+        x_stride: u32,
+        /// Elements from row to row of the residual.
+        residual_stride: u32,
+        /// Elements from row to row of the output in f32.
+        out_stride: u32,
+        /// Bytes from row to row of the output in another layout.
+        packed_stride: u32,
+        /// Elements of a row in another layout, with its padding.
+        padded: u32,
+        /// Added to the mean square.
+        eps: f32,
+        /// Of the second norm.
+        eps2: f32,
+    }
+
+    /// linear.comp and linear_tile.comp.
+    LinearPush {
+        /// The step state.
+        state: u64,
+        /// INT8 or BF16 `[n, k]`, with GELU `[2 n, k]`.
+        weight: u64,
+        /// f32, one for each row of the weight; INT8 only.
+        scales: u64,
+        /// f32 `[rows, x_stride]`.
+        x: u64,
+        /// f32 `[rows, out_stride]`.
+        y_out: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Outputs.
+        n: u32,
+        /// Inputs, padded to 16.
+        k: u32,
+        /// Elements from row to row of x, a multiple of 16.
+        x_stride: u32,
+        /// Elements from row to row of the output.
+        out_stride: u32,
+    }
+
+    /// linear_dot.comp.
+    LinearDotPush {
+        /// The step state.
+        state: u64,
+        /// INT8 `[n, 16 * BLOCKS]`, with GELU `[2 n, 16 * BLOCKS]`.
+        weight: u64,
+        /// f32, one for each row of the weight.
+        scales: u64,
+        /// Int16Block `[rows, x_padded]`.
+        x: u64,
+        /// f32 `[rows, out_stride]`, with GELU Int16Block `[rows, out_padded]`.
+        y_out: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Outputs.
+        n: u32,
+        /// Elements of a row of x, with its padding.
+        x_padded: u32,
+        /// Bytes from row to row of x.
+        x_stride: u32,
+        /// Elements, with GELU bytes, from row to row of the output.
+        out_stride: u32,
+        /// Elements of a row of the output, with its padding; GELU only.
+        out_padded: u32,
+    }
+
+    /// linear_dot_tile.comp.
+    LinearDotTilePush {
+        /// The step state.
+        state: u64,
+        /// INT8 `[n, 16 * blocks]`.
+        weight: u64,
+        /// f32 `[n]`.
+        scales: u64,
+        /// Int16Block `[rows, x_padded]`.
+        x: u64,
+        /// f32 `[rows, out_stride]`.
+        y_out: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Outputs.
+        n: u32,
+        /// Inputs, in blocks of 16.
+        blocks: u32,
+        /// Elements of a row of x, with its padding.
+        x_padded: u32,
+        /// Bytes from row to row of x.
+        x_stride: u32,
+        /// Elements from row to row of the output.
+        out_stride: u32,
+    }
+
+    /// product.glsl: linear_matrix.comp and linear_fragment.comp. Addresses are multiples of 64 unless said otherwise.
+    LinearMatrixPush {
+        /// The step state.
+        state: u64,
+        /// INT8 `[n, k]`; a multiple of 16.
+        weight: u64,
+        /// f32 `[n]`; a multiple of 4.
+        scales: u64,
+        /// F16Row or Int16Row `[rows]`: 2 bytes for each of the inputs padded to 32, then one f32 scale.
+        x: u64,
+        /// f32 `[rows, out_stride]`; a multiple of 4.
+        y_out: u64,
+        /// f32 `[splits, rows, n]`, rows and outputs rounded up to whole tiles; unused without splits.
+        parts: u64,
+        /// One counter a tile, zero before the first run (each run leaves them so); unused without splits.
+        arrived: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Outputs.
+        n: u32,
+        /// Inputs, padded to 16.
+        k: u32,
+        /// Bytes from row to row of x, a multiple of 64.
+        x_stride: u32,
+        /// Elements from row to row of the output.
+        out_stride: u32,
+        /// Workgroups that share a tile's inputs.
+        splits: u32,
+    }
+
+    /// head_prepare.comp. What no workgroup reaches may be any address.
+    HeadPreparePush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`, heads * dim of it.
+        q: u64,
+        /// f32 `[rows, stride]`, kv_heads * dim of it.
+        k: u64,
+        /// f32 `[rows, stride]`, kv_heads * dim of it.
+        v: u64,
+        /// f32 `[dim]`: the weights of q's norm.
+        wq: u64,
+        /// f32 `[dim]`: the weights of k's norm.
+        wk: u64,
+        /// f32 `[dim / 2]`: RoPE's frequencies for q.
+        frequencies_q: u64,
+        /// f32 `[dim / 2]`: RoPE's frequencies for k.
+        frequencies_k: u64,
+        /// The layer's KV ring `[sequence][K, V][kv_heads][capacity][dim padded to 8]`.
+        ring: u64,
+        /// State word of row 0's position.
+        position: u32,
+        /// State word of row 0's sequence.
+        sequence: u32,
+        /// Query heads.
+        heads: u32,
+        /// KV heads.
+        kv_heads: u32,
+        /// Elements of a head, even and at most 256.
+        dim: u32,
+        /// Elements from row to row of q, k and v.
+        stride: u32,
+        /// Entries of the ring.
+        capacity: u32,
+        /// 0: k comes normed and rotated.
+        norm_k: u32,
+        /// Of q's norm.
+        eps_q: f32,
+        /// Of k's norm.
+        eps_k: f32,
+    }
+
+    /// attend.comp. k, v, wq, wk and frequencies are for FUSED.
+    AttendPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`, heads * DIM of it.
+        q: u64,
+        /// f32 `[rows, stride]`, kv_heads * DIM of it.
+        k: u64,
+        /// f32 `[rows, stride]`, kv_heads * DIM of it.
+        v: u64,
+        /// f32 `[DIM]`: the weights of q's norm.
+        wq: u64,
+        /// f32 `[DIM]`: the weights of k's norm.
+        wk: u64,
+        /// f32 `[DIM / 2]`: RoPE's frequencies.
+        frequencies: u64,
+        /// The layer's KV ring `[sequence][K, V][kv_heads][capacity][DIM padded to 8]`.
+        ring: u64,
+        /// `[rows]` of heads * DIM, in f32 or another layout.
+        y_out: u64,
+        /// Counters u32 `[rows][heads / GROUP]`, then the sums of each part of the keys.
+        scratch: u64,
+        /// State word of row 0's position.
+        position: u32,
+        /// State word of row 0's sequence.
+        sequence: u32,
+        /// Query heads.
+        heads: u32,
+        /// KV heads.
+        kv_heads: u32,
+        /// Elements from row to row of q, k and v.
+        stride: u32,
+        /// From row to row of the output: elements of f32, bytes of another layout.
+        out_stride: u32,
+        /// Entries of the ring.
+        capacity: u32,
+        /// Positions in view; 0: all.
+        window: u32,
+        /// What scores are multiplied by.
+        scale: f32,
+        /// Of the norms.
+        eps: f32,
+    }
+
+    /// attend_matrix.comp.
+    AttendMatrixPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, q_stride]`, normed and rotated; a multiple of 16.
+        q: u64,
+        /// f16 `[sequence][K, V][kv_heads][capacity][DIM]`; a multiple of 16.
+        ring: u64,
+        /// F16Row `[rows]`: heads * DIM padded to 32, then the f32 scale 1; a multiple of 16.
+        y_out: u64,
+        /// State word of row 0's position; the other rows follow it.
+        position: u32,
+        /// State word of row 0's sequence, that of every row.
+        sequence: u32,
+        /// Query heads.
+        heads: u32,
+        /// KV heads.
+        kv_heads: u32,
+        /// Query heads of a workgroup, a divisor of heads / kv_heads.
+        group: u32,
+        /// Elements from row to row of q, a multiple of 4.
+        q_stride: u32,
+        /// Bytes from row to row of the output, a multiple of 16.
+        out_stride: u32,
+        /// Entries of the ring.
+        capacity: u32,
+        /// Positions in view; 0: all.
+        window: u32,
+        /// What scores are multiplied by.
+        scale: f32,
+    }
+
+    /// pack.comp.
+    PackPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, in_stride]`.
+        x: u64,
+        /// f32 `[rows, in_stride]`; GELU only.
+        up: u64,
+        /// `[rows]` in the layout FORM.
+        y_out: u64,
+        /// u32 `[rows, PARTS]`: the bits of each part's largest magnitude; unused with one part.
+        tops: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Elements of a row, even.
+        width: u32,
+        /// Elements from row to row of x and up.
+        in_stride: u32,
+        /// Bytes from row to row of the output.
+        out_stride: u32,
+        /// Elements of a row of the output, with its padding.
+        padded: u32,
+    }
+
+    /// argmax.comp.
+    ArgmaxPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`.
+        x: u64,
+        /// Counters u32 `[rows]`, then `[rows, GROUPS]` of value and index.
+        scratch: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// State word of row 0's choice.
+        next: u32,
+        /// State word of whether row 0's largest is finite.
+        finite: u32,
+        /// Elements of a row.
+        width: u32,
+        /// Elements from row to row.
+        stride: u32,
+    }
+
+    /// read.comp.
+    ReadPush {
+        /// What is read.
+        data: u64,
+        /// Where 16 bytes would be written.
+        sink: u64,
+        /// 16-byte words to read.
+        words: u32,
+    }
+
+    /// fragment.comp.
+    FragmentPush {
+        /// u32: the bits of [`crate::gpu::device::units::Units::row_lanes`] that hold.
+        found: u64,
+    }
+
+    /// matrix_rate.comp.
+    MatrixRatePush {
+        /// Where 4 bytes would be written.
+        sink: u64,
+        /// Rounds of 16 products.
+        rounds: u32,
+    }
+}

@@ -1,0 +1,111 @@
+//! Push constants: what a dispatch tells its kernel. blocks.rs has a structure for every block of the shaders.
+
+mod blocks;
+
+pub use blocks::*;
+
+use bytemuck::Pod;
+
+/// Bytes of push constants, the least that every Vulkan device offers.
+pub const PUSH_BYTES: usize = 128;
+
+/// What a field of a push block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldType {
+    /// A 64-bit buffer device address: a multiple of the alignment that the GLSL gives the type that it points to.
+    Address,
+    /// A u32.
+    Word,
+    /// An f32.
+    Float,
+}
+
+/// A field of a push block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in the GLSL.
+    pub name: &'static str,
+    /// Bytes from the block's start.
+    pub offset: usize,
+    /// Its type.
+    pub kind: FieldType,
+}
+
+/// A push block, or a part of one.
+pub trait PushBlock: Pod {
+    /// Its fields in order.
+    const FIELDS: &'static [Field];
+}
+
+/// The push constants of one dispatch: a block, and behind it a relay's words where its kernel takes them.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Push {
+    bytes: [u8; PUSH_BYTES],
+    len: usize,
+    fields: &'static [Field],
+}
+
+impl Push {
+    /// Of a block.
+    pub fn new<B: PushBlock>(block: &B) -> Push {
+        Push { bytes: [0; PUSH_BYTES], len: 0, fields: B::FIELDS }.followed_by(block)
+    }
+
+    /// With a relay's words behind the block.
+    pub fn followed_by<B: PushBlock>(mut self, part: &B) -> Push {
+        let part = bytemuck::bytes_of(part);
+        self.bytes[self.len..][..part.len()].copy_from_slice(part);
+        self.len += part.len();
+        self
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// The fields of its block.
+    pub fn fields(&self) -> &'static [Field] {
+        self.fields
+    }
+}
+
+impl std::fmt::Debug for Push {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut all = f.debug_struct("Push");
+        for &Field { name, offset, kind } in self.fields {
+            let word = |at: usize| u32::from_le_bytes(self.bytes[at..at + 4].try_into().unwrap_or_default());
+            match kind {
+                FieldType::Address => {
+                    all.field(name, &format_args!("{:#x}", u64::from(word(offset + 4)) << 32 | u64::from(word(offset))))
+                }
+                FieldType::Word => all.field(name, &word(offset)),
+                FieldType::Float => all.field(name, &f32::from_bits(word(offset))),
+            };
+        }
+        all.finish()
+    }
+}
+
+/// A size, an index or a count as a field holds it. The schedule's limits keep all of them far below 2^32.
+pub fn word(n: usize) -> u32 {
+    debug_assert!(u32::try_from(n).is_ok());
+    n as u32
+}
+
+/// What a field can be.
+trait FieldValue {
+    const KIND: FieldType;
+}
+
+impl FieldValue for u64 {
+    const KIND: FieldType = FieldType::Address;
+}
+
+impl FieldValue for u32 {
+    const KIND: FieldType = FieldType::Word;
+}
+
+impl FieldValue for f32 {
+    const KIND: FieldType = FieldType::Float;
+}

@@ -1,0 +1,170 @@
+//! The table of SPIR-V modules: the one place that lists them.
+//!
+//! build.rs includes this file too, to know what to compile. So it holds the table alone, as a macro that hands it to another
+//! macro, which takes what it needs. An entry says, under what the module computes:
+//!
+//! - `name`: the module's file in shaders/spv, and its name in profiles and logs
+//! - `source`: the file in shaders that it is compiled from
+//! - `defines`: what is defined for the preprocessor
+//! - `constants`: its specialization constants, a structure of constants.rs
+//! - `push`: its push constants, a structure of push/blocks.rs
+//! - `relay`: `Never`, `Whole` or `Staged` (`Relaying` in mod.rs)
+//! - `matrix_units`: whether only devices with matrix units can make pipelines of it
+
+/// Hands the table to the macro `$with`.
+macro_rules! spirv_modules {
+    ($with:ident) => {
+        $with! {
+            /// Token embedding from INT8 rows.
+            EmbedInt8 {
+                name: "embed_int8", source: "embed", defines: ["WEIGHT_INT8"],
+                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
+            }
+            /// Token embedding from BF16 rows.
+            EmbedBf16 {
+                name: "embed_bf16", source: "embed", defines: ["WEIGHT_BF16"],
+                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
+            }
+            /// RMSNorm.
+            RmsNorm {
+                name: "rms_norm", source: "norm", defines: ["RMS_NORM"],
+                constants: NormConstants, push: NormPush, relay: Whole, matrix_units: false,
+            }
+            /// RMSNorm, added to the residual.
+            NormAdd {
+                name: "norm_add", source: "norm", defines: ["NORM_ADD"],
+                constants: NormConstants, push: NormPush, relay: Whole, matrix_units: false,
+            }
+            /// RMSNorm added to the residual, and the RMSNorm of that.
+            NormAddNorm {
+                name: "norm_add_norm", source: "norm", defines: ["NORM_ADD_NORM"],
+                constants: NormConstants, push: NormPush, relay: Whole, matrix_units: false,
+            }
+            /// Matrix product of few rows in f32, INT8.
+            LinearInt8 {
+                name: "linear_int8", source: "linear", defines: ["WEIGHT_INT8"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of few rows in f32, BF16.
+            LinearBf16 {
+                name: "linear_bf16", source: "linear", defines: ["WEIGHT_BF16"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Gate and up products of few rows in f32 with their gated GELU, INT8.
+            LinearGeluInt8 {
+                name: "linear_gelu_int8", source: "linear", defines: ["WEIGHT_INT8", "GELU"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Gate and up products of few rows in f32 with their gated GELU, BF16.
+            LinearGeluBf16 {
+                name: "linear_gelu_bf16", source: "linear", defines: ["WEIGHT_BF16", "GELU"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of few rows by integer dot products, INT8.
+            LinearDotInt8 {
+                name: "linear_dot_int8", source: "linear_dot", defines: [],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
+            /// Gate and up products of few rows by integer dot products with their gated GELU, INT8.
+            LinearDotGeluInt8 {
+                name: "linear_dot_gelu_int8", source: "linear_dot", defines: ["GELU"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
+            /// Matrix product of many rows by integer dot products, INT8.
+            LinearDotTileInt8 {
+                name: "linear_dot_tile_int8", source: "linear_dot_tile", defines: [],
+                constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows in f32, INT8.
+            LinearTileInt8 {
+                name: "linear_tile_int8", source: "linear_tile", defines: ["WEIGHT_INT8"],
+                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows in f32, BF16.
+            LinearTileBf16 {
+                name: "linear_tile_bf16", source: "linear_tile", defines: ["WEIGHT_BF16"],
+                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// QK-norm, RoPE and KV write, f16 cache.
+            HeadPrepareF16 {
+                name: "head_prepare_f16", source: "head_prepare", defines: ["KV_F16"],
+                constants: NoConstants, push: HeadPreparePush, relay: Never, matrix_units: false,
+            }
+            /// QK-norm, RoPE and KV write, f32 cache.
+            HeadPrepareF32 {
+                name: "head_prepare_f32", source: "head_prepare", defines: ["KV_F32"],
+                constants: NoConstants, push: HeadPreparePush, relay: Never, matrix_units: false,
+            }
+            /// Attention over an f16 cache.
+            AttendF16 {
+                name: "attend_f16", source: "attend", defines: ["KV_F16"],
+                constants: AttendConstants, push: AttendPush, relay: Whole, matrix_units: false,
+            }
+            /// Attention over an f32 cache.
+            AttendF32 {
+                name: "attend_f32", source: "attend", defines: ["KV_F32"],
+                constants: AttendConstants, push: AttendPush, relay: Whole, matrix_units: false,
+            }
+            /// A linear step's input from f32 into the layout that its kernel reads.
+            Pack {
+                name: "pack", source: "pack", defines: [],
+                constants: PackConstants, push: PackPush, relay: Whole, matrix_units: false,
+            }
+            /// Gated GELU.
+            GatedGelu {
+                name: "gated_gelu", source: "pack", defines: ["GELU"],
+                constants: PackConstants, push: PackPush, relay: Whole, matrix_units: false,
+            }
+            /// Greedy choice.
+            Argmax {
+                name: "argmax", source: "argmax", defines: [],
+                constants: ArgmaxConstants, push: ArgmaxPush, relay: Never, matrix_units: false,
+            }
+            /// The read ceiling.
+            Read {
+                name: "read", source: "read", defines: [],
+                constants: NoConstants, push: ReadPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows by matrix units that multiply f16, INT8.
+            LinearMatrixInt8 {
+                name: "linear_matrix_int8", source: "linear_matrix", defines: [],
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// Matrix product of many rows by matrix units that multiply s8, INT8.
+            LinearMatrixS8Int8 {
+                name: "linear_matrix_s8_int8", source: "linear_matrix", defines: ["BYTES"],
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// As above, where the units' matrices are 8 inputs wide.
+            LinearMatrixS8NarrowInt8 {
+                name: "linear_matrix_s8_narrow_int8", source: "linear_matrix", defines: ["BYTES", "NARROW"],
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// How a subgroup holds matrices.
+            Fragment {
+                name: "fragment", source: "fragment", defines: [],
+                constants: FragmentConstants, push: FragmentPush, relay: Never, matrix_units: true,
+            }
+            /// Matrix product of few rows by matrix units, INT8 weights and inputs from memory to registers.
+            LinearFragmentInt8 {
+                name: "linear_fragment_int8", source: "linear_fragment", defines: [],
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// As above, of many rows, whose inputs come through shared memory.
+            LinearFragmentTallInt8 {
+                name: "linear_fragment_tall_int8", source: "linear_fragment", defines: ["TALL"],
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// Attention of consecutive rows by matrix units, f16 cache.
+            AttendMatrixF16 {
+                name: "attend_matrix_f16", source: "attend_matrix", defines: [],
+                constants: AttendMatrixConstants, push: AttendMatrixPush, relay: Never, matrix_units: true,
+            }
+            /// The matrix units' ceiling.
+            MatrixRate {
+                name: "matrix_rate", source: "matrix_rate", defines: [],
+                constants: MatrixRateConstants, push: MatrixRatePush, relay: Never, matrix_units: true,
+            }
+        }
+    };
+}

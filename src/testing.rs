@@ -1,0 +1,16 @@
+//! What this crate's own tests reach into, behind the feature `testing`. No interface for others: it changes with the code.
+
+/// The Vulkan executor.
+pub mod gpu {
+    pub use crate::gpu::*;
+}
+
+/// The CPU executor.
+pub mod reference {
+    pub use crate::reference::*;
+}
+
+/// The drivers' interfaces.
+pub mod sys {
+    pub use crate::sys::*;
+}
