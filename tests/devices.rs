@@ -2,7 +2,8 @@
 //! driver answers to requests that are another's. tools/vm-test runs these. That two views of one dma-buf are the same bytes,
 //! and that Vulkan sees them, is `kiln probe`'s own check (src/diagnose/probe/share.rs), which tests/probe.rs runs there.
 
-use kiln::testing::gpu::memory::arena::{Allocator, DMA_HEAP, UDMABUF_MEMFD};
+use kiln::testing::gpu::memory::allocators::{DMA_HEAP, UDMABUF_MEMFD};
+use kiln::testing::gpu::memory::arena::Allocator;
 use kiln::testing::sys::amdgpu::{self, FIRMWARES, Sensor};
 use kiln::testing::sys::amdxdna;
 use kiln::testing::sys::dma_buf::{Access, DmaBuf, SYSTEM_HEAP, UDMABUF, open_node, page_size, sealed_memfd};

@@ -5,7 +5,7 @@ mod common;
 
 use kiln::testing::gpu::Gpu;
 use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::memory::arena::UDMABUF_MEMFD;
+use kiln::testing::gpu::memory::allocators::UDMABUF_MEMFD;
 use kiln::testing::gpu::memory::{Buffer, HostAccess};
 use kiln::testing::gpu::queue::Queue;
 use kiln::testing::gpu::queue::fence::{Gate, Timeline, TimelineOrder};
@@ -36,8 +36,8 @@ impl Copier {
             .unwrap();
         let buffer = || Buffer::new(&gpu, 64, heap, HostAccess::Host).unwrap();
         let (mut from, mut to, queue) = (buffer(), buffer(), Queue::new(&gpu).unwrap());
-        from.bytes_mut().unwrap().fill(7);
-        to.bytes_mut().unwrap().fill(0);
+        from.copy_from(&[7; 64]).unwrap();
+        to.copy_from(&[0; 64]).unwrap();
         let region = ash::vk::BufferCopy::default().size(64);
         let mut pipelines = Pipelines::new(&gpu).unwrap();
         let commands = queue.bake(&[], &mut pipelines, None, None, &[(from.handle, to.handle, region)]).unwrap();
@@ -56,7 +56,10 @@ impl Copier {
     }
 
     fn copied(&self) -> bool {
-        self.to.bytes().unwrap() == self.from.bytes().unwrap()
+        let (mut from, mut to) = ([0; 64], [1; 64]);
+        self.from.copy_to(&mut from).unwrap();
+        self.to.copy_to(&mut to).unwrap();
+        from == to
     }
 }
 
@@ -78,10 +81,11 @@ fn a_submit_waits_for_a_timeline_and_raises_it() {
     let mut c = Copier::new();
     let timeline = Timeline::new(&c.gpu).unwrap();
     for round in 0..3 {
-        c.to.bytes_mut().unwrap().fill(0);
+        c.to.copy_from(&[0; 64]).unwrap();
         let (begin, end) = (2 * round + 1, 2 * round + 2);
         let order = TimelineOrder { after: Some((&timeline, begin)), then: Some((&timeline, end)) };
-        order.submit(&c.queue, &[c.commands]).unwrap();
+        // SAFETY: everything lives until the wait.
+        unsafe { order.submit(&c.queue, &[c.commands]) }.unwrap();
         assert!(!timeline.wait(end, SHORT).unwrap(), "nobody has let it begin");
         timeline.raise(begin).unwrap();
         assert!(timeline.wait(end, LONG).unwrap());
@@ -97,17 +101,19 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
     let Some(gate) = c.gate() else { return };
     let timeline = Timeline::new(&c.gpu).unwrap();
     for round in 0..3 {
-        c.to.bytes_mut().unwrap().fill(0);
-        let fence = gate.submit(&c.queue, &[c.commands], None, TimelineOrder::default()).unwrap();
+        c.to.copy_from(&[0; 64]).unwrap();
+        // SAFETY: everything lives until the wait.
+        let fence = unsafe { gate.submit(&c.queue, &[c.commands], None, TimelineOrder::default()) }.unwrap();
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}");
         if let Some(fence) = &fence {
             fence.wait(LONG).unwrap();
             assert_eq!(fence.state().unwrap(), State::Signaled);
         }
-        c.to.bytes_mut().unwrap().fill(0);
+        c.to.copy_from(&[0; 64]).unwrap();
         let order = TimelineOrder { after: None, then: Some((&timeline, round + 1)) };
-        let _second = gate.submit(&c.queue, &[c.commands], fence, order).unwrap();
+        // SAFETY: everything lives until the wait.
+        let _second = unsafe { gate.submit(&c.queue, &[c.commands], fence, order) }.unwrap();
         assert!(timeline.wait(round + 1, LONG).unwrap());
         c.queue.wait().unwrap();
         assert!(c.copied(), "round {round}, behind a fence");
@@ -132,7 +138,8 @@ fn the_gpu_waits_for_another_devices_fence() {
             std::thread::sleep(4 * SHORT);
             common::vgem::signal(&node, work).unwrap();
         });
-        let done = gate.submit(&c.queue, &[c.commands], Some(fence), TimelineOrder::default()).unwrap();
+        // SAFETY: everything lives until the wait.
+        let done = unsafe { gate.submit(&c.queue, &[c.commands], Some(fence), TimelineOrder::default()) }.unwrap();
         c.queue.wait().unwrap();
         done
     });

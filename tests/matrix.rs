@@ -52,7 +52,7 @@ impl Bench {
 
     fn buffer(&self, bytes: &[u8]) -> Buffer {
         let mut b = Buffer::new(&self.gpu, bytes.len() as u64, self.heap, HostAccess::Host).unwrap();
-        b.bytes_mut().unwrap()[..bytes.len()].copy_from_slice(bytes);
+        b.copy_from(bytes).unwrap();
         b
     }
 
@@ -62,7 +62,8 @@ impl Bench {
 
     fn run(&mut self, dispatches: &[Dispatch]) {
         let commands = self.queue.bake(&[dispatches], &mut self.pipelines, None, None, &[]).unwrap();
-        self.queue.submit(&[commands], true).unwrap();
+        // SAFETY: the buffers live until the wait.
+        unsafe { self.queue.submit(&[commands], true) }.unwrap();
         self.queue.wait().unwrap();
     }
 }
@@ -74,7 +75,9 @@ impl Drop for Bench {
 }
 
 fn words(b: &Buffer) -> Vec<u32> {
-    bytemuck::cast_slice(b.bytes().unwrap()).to_vec()
+    let mut words = vec![0u32; b.size as usize / 4];
+    b.copy_to(bytemuck::cast_slice_mut(&mut words)).unwrap();
+    words
 }
 
 /// Root mean square of the difference over that of `want`; NaN if any is not finite.
@@ -214,7 +217,7 @@ impl Product {
             );
             // Twice: the counters must be as before.
             for _ in 0..2 {
-                bytemuck::cast_slice_mut(out.bytes_mut().unwrap()).fill(POISON);
+                out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size as usize / 4])).unwrap();
                 bench.run(std::slice::from_ref(&dispatch));
                 let got = words(&out);
                 let (alive, dead) = got.split_at(live * out_stride);

@@ -1,7 +1,8 @@
 //! Where the arenas that are tested come from.
 
 use super::vgem;
-use kiln::testing::gpu::memory::arena::{Allocator, DMA_HEAP, MEMFD, UDMABUF_MEMFD};
+use kiln::testing::gpu::memory::allocators::{DMA_HEAP, MEMFD, UDMABUF_MEMFD};
+use kiln::testing::gpu::memory::arena::Allocator;
 
 /// Whether this is a system where dma-bufs must work (tools/vm-test), not one where they may.
 pub fn dma_bufs_required() -> bool {

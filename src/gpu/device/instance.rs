@@ -16,6 +16,7 @@ const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 static VALIDATION_MESSAGES: AtomicU64 = AtomicU64::new(0);
 
 /// Warnings and errors that the validation layer has reported to this process.
+#[cfg(feature = "testing")]
 pub fn validation_messages() -> u64 {
     VALIDATION_MESSAGES.load(Ordering::Relaxed)
 }

@@ -4,6 +4,7 @@
 //! source in shaders, then `cargo check --features shaders`.
 
 pub mod constants;
+#[cfg(feature = "testing")]
 pub mod inspect;
 pub mod pipelines;
 pub mod push;

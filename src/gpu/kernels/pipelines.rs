@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 static PIPELINES_CREATED: AtomicU64 = AtomicU64::new(0);
 
 /// Pipelines that this process has created: baking makes them, replaying must not.
+#[cfg(feature = "testing")]
 pub fn pipelines_created() -> u64 {
     PIPELINES_CREATED.load(Ordering::Relaxed)
 }

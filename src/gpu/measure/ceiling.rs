@@ -92,7 +92,8 @@ fn warm_up(gpu: &Gpu) -> Duration {
 /// How long a run of `commands` takes, by the device's clock (span 0 of `stamps`) where it has one.
 fn seconds(queue: &Queue, commands: vk::CommandBuffer, stamps: Option<&mut StampPool>) -> Result<f64> {
     let start = Instant::now();
-    queue.submit(&[commands], true)?;
+    // SAFETY: the command buffer is waited for below, each time.
+    unsafe { queue.submit(&[commands], true) }?;
     queue.wait()?;
     let elapsed = start.elapsed().as_secs_f64();
     let stamped = match stamps {

@@ -1,5 +1,6 @@
 //! What things cost on a device that does nothing else: a dispatch, a submit, a byte on its way there.
 
+use crate::Result;
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::constants::NoConstants;
 use crate::gpu::kernels::pipelines::Pipelines;
@@ -10,7 +11,6 @@ use crate::gpu::memory::heaps;
 use crate::gpu::memory::{Buffer, HostAccess};
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::stamps::StampPool;
-use crate::{Error, Result};
 use ash::vk;
 use std::rc::Rc;
 use std::time::Instant;
@@ -52,7 +52,8 @@ pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
         let (mut device, mut host) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..REPETITIONS {
             let start = Instant::now();
-            queue.submit(&[commands], true)?;
+            // SAFETY: the command buffer is waited for below, each time.
+            unsafe { queue.submit(&[commands], true) }?;
             queue.wait()?;
             let elapsed = start.elapsed().as_secs_f64();
             host = host.min(elapsed);
@@ -88,8 +89,7 @@ pub fn measure_transfer(gpu: &Rc<Gpu>, bytes: u64) -> Result<Transfer> {
     let mut device = Buffer::new(gpu, bytes, heaps::best_heap(gpu), HostAccess::Device)?;
     let mut host = Buffer::new(gpu, bytes, heaps::host_heap(gpu)?, HostAccess::Host)?;
     let source = vec![0x5au8; bytes as usize];
-    let staged = host.bytes_mut().ok_or_else(|| Error::device("host memory is not mapped", "update the driver"))?;
-    staged.copy_from_slice(&source);
+    host.copy_from(&source)?;
     let region = [vk::BufferCopy::default().size(bytes)];
     let best = |run: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
         let mut best = f64::INFINITY;
@@ -101,7 +101,8 @@ pub fn measure_transfer(gpu: &Rc<Gpu>, bytes: u64) -> Result<Transfer> {
         Ok(bytes as f64 / best)
     };
     let copied = best(&mut || queue.copy(&host, &device, &region))?;
-    let mapped = match device.bytes_mut() {
+    // SAFETY: every copy was waited for.
+    let mapped = match unsafe { device.bytes_mut() } {
         Some(to) => Some(best(&mut || {
             to.copy_from_slice(&source);
             std::hint::black_box(&to);

@@ -42,15 +42,17 @@ fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) ->
     let heap = heaps::describe(gpu).heaps.iter().position(|h| h.host_visible);
     let heap = heap.ok_or_else(|| Error::device("no memory that host and device see", text!("use ", Setting::Cpu)))?;
     let mut found = Buffer::new(gpu, 4, heap, HostAccess::Host)?;
-    found.write(|words| words[0] = 0)?;
+    found.copy_from(&[0; 4])?;
     let push = Push::new(&FragmentPush { found: found.address });
     let dispatch =
         Dispatch { steps: 0..0, kernel: kernel(units), push, groups: [1, 1, 1], barrier: false, product: None };
     let commands = queue.bake(&[&[dispatch]], pipelines, None, None, &[])?;
-    queue.submit(&[commands], true)?;
+    // SAFETY: the command buffer is waited for below, each time.
+    unsafe { queue.submit(&[commands], true) }?;
     queue.wait()?;
     queue.free(&[commands]);
-    let mut bits = 0;
-    found.write(|words| bits = words[0])?;
+    let mut bits = [0; 4];
+    found.copy_to(&mut bits)?;
+    let bits = u32::from_le_bytes(bits);
     Ok((bits != 0).then(|| 1 << bits.trailing_zeros()))
 }

@@ -78,7 +78,8 @@ impl Profiler<'_> {
         // The first run warms up.
         for run in 0..=repetitions {
             for (i, &commands) in recorded.commands.iter().enumerate() {
-                self.queue.submit(&[commands], i + 1 == self.segments.len())?;
+                // SAFETY: recorded above; `Recorded` keeps it until the wait.
+                unsafe { self.queue.submit(&[commands], i + 1 == self.segments.len()) }?;
             }
             self.queue.wait()?;
             let mut at = timed.iter_mut();
@@ -118,7 +119,8 @@ impl Profiler<'_> {
             recorded.commands.push(commands);
         }
         for (i, &commands) in recorded.commands.iter().enumerate() {
-            self.queue.submit(&[commands], i + 1 == pieces)?;
+            // SAFETY: recorded above; `Recorded` keeps it until the wait.
+            unsafe { self.queue.submit(&[commands], i + 1 == pieces) }?;
         }
         self.queue.wait()?;
         pool.elapsed()

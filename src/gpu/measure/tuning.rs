@@ -98,12 +98,18 @@ impl Tuner<'_> {
         if self.ready.is_some() {
             // Pad columns must be zero again, and a stall while measuring is no pass's fault.
             let slots = self.slots();
-            self.arena.write(|words| {
+            self.edit(|words| {
                 words[slots].fill(0);
                 words[STALLED] = 0;
             })?;
         }
         Ok(())
+    }
+
+    /// Shows the arena's words.
+    fn edit(&mut self, edit: impl FnOnce(&mut [u32])) -> Result<()> {
+        // SAFETY: every submit is waited for where it is made.
+        unsafe { self.arena.edit(edit) }
     }
 
     /// The words of the arena's activations.
@@ -116,7 +122,7 @@ impl Tuner<'_> {
         let (slots, state) = (self.slots(), self.schedule.arena.state);
         if self.ready.is_none() {
             // Zeros would be multiplied at less power, and so faster, than what a model computes.
-            self.arena.write(|words| {
+            self.edit(|words| {
                 for (i, word) in words[slots].iter_mut().enumerate() {
                     // Pairs of f16 from 0.5 to 1, which as f32 are small numbers.
                     *word = 0x3800_3800 | (i as u32).wrapping_mul(0x9e37_79b9) >> 3 & 0x03ff_03ff;
@@ -126,7 +132,7 @@ impl Tuner<'_> {
         if self.ready != Some(kind) {
             let rows = vec![Row { token: 0, position: 0, sequence: 0 }; kind.rows];
             let head = HeadRows { first: 0, count: kind.head_rows };
-            self.arena.write(|words| executor::write_pass(words, state, &rows, Some(head)))?;
+            self.edit(|words| executor::write_pass(words, state, &rows, Some(head)))?;
             self.ready = Some(kind);
         }
         Ok(())
@@ -308,7 +314,7 @@ impl Tuner<'_> {
     /// Whether a relayed dispatch waited in vain since this was last asked.
     fn take_stalled(&mut self) -> Result<bool> {
         let mut stalled = false;
-        self.arena.write(|words| stalled = std::mem::take(&mut words[STALLED]) != 0)?;
+        self.edit(|words| stalled = std::mem::take(&mut words[STALLED]) != 0)?;
         Ok(stalled)
     }
 
@@ -322,7 +328,8 @@ impl Tuner<'_> {
         let start = Instant::now();
         let (mut best, mut same, mut runs) = (NEVER, 0, 0);
         while same < REPETITIONS && runs < MOST_REPETITIONS || !self.warm && start.elapsed() < WARM_UP {
-            self.queue.submit(&[commands], true)?;
+            // SAFETY: the command buffer is waited for below, each time.
+            unsafe { self.queue.submit(&[commands], true) }?;
             self.queue.wait()?;
             let seconds: f64 = stamps.read()?.sum();
             same = if seconds < GAIN * best { 0 } else { same + 1 };

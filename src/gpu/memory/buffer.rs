@@ -208,15 +208,53 @@ impl Buffer {
         Ok(())
     }
 
-    /// Writes a buffer that the host maps, as words, while the device does not use it.
+    /// Shows a buffer that the host maps as words, to read and to write.
     ///
     /// # Errors
     /// Device: it is not mapped, or as [`Buffer::to_host`].
-    pub fn write(&mut self, write: impl FnOnce(&mut [u32])) -> Result<()> {
+    ///
+    /// # Safety
+    /// As [`Buffer::bytes_mut`], while `edit` runs.
+    pub unsafe fn edit(&mut self, edit: impl FnOnce(&mut [u32])) -> Result<()> {
         self.to_host()?;
-        let unmapped = || Error::device("the memory is not mapped", text!("update the driver, or use ", Setting::Cpu));
-        write(bytemuck::cast_slice_mut(self.bytes_mut().ok_or_else(unmapped)?));
+        // SAFETY: as the caller promises.
+        edit(bytemuck::cast_slice_mut(unsafe { self.bytes_mut() }.ok_or_else(unmapped)?));
         self.to_device()
+    }
+
+    /// Copies `data` to the buffer's start. What the device does with the memory meanwhile is not waited for.
+    ///
+    /// # Errors
+    /// Device: it is not mapped, or too small.
+    pub fn copy_from(&mut self, data: &[u8]) -> Result<()> {
+        let at = self.mapped_for(data.len())?;
+        // SAFETY: the mapping has so many bytes; no reference to them is made.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at.as_ptr(), data.len()) };
+        Ok(())
+    }
+
+    /// Copies the buffer's start into `data`; see [`Buffer::copy_from`].
+    ///
+    /// # Errors
+    /// As [`Buffer::copy_from`].
+    pub fn copy_to(&self, data: &mut [u8]) -> Result<()> {
+        let at = self.mapped_for(data.len())?;
+        // SAFETY: as in `copy_from`.
+        unsafe { std::ptr::copy_nonoverlapping(at.as_ptr(), data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
+
+    fn mapped_for(&self, len: usize) -> Result<NonNull<u8>> {
+        match self.mapped {
+            Some(at) if len as u64 <= self.size => Ok(at),
+            Some(_) => Err(Error::device(format!("{len} B are more than a buffer of {} B", self.size), "report this")),
+            None => Err(unmapped()),
+        }
+    }
+
+    /// Whether the host sees the memory.
+    pub fn is_mapped(&self) -> bool {
+        self.mapped.is_some()
     }
 
     /// Hides the mapping, as if the host could not see this memory.
@@ -224,15 +262,21 @@ impl Buffer {
         self.mapped = None;
     }
 
-    /// The buffer's bytes, where the host sees them. What the device writes meanwhile shows only after a wait.
-    pub fn bytes(&self) -> Option<&[u8]> {
-        // SAFETY: the mapping covers `size` bytes for the buffer's life. The device writes only between a submit and its
-        // wait, and executors hold no such slice across one.
+    /// The buffer's bytes, where the host sees them.
+    ///
+    /// # Safety
+    /// The device does not write the buffer as long as the slice lives: every submit that does was waited for, and the next
+    /// one comes later.
+    pub unsafe fn bytes(&self) -> Option<&[u8]> {
+        // SAFETY: the mapping covers `size` bytes for the buffer's life; the device as the caller promises.
         self.mapped.map(|p| unsafe { std::slice::from_raw_parts(p.as_ptr(), self.size as usize) })
     }
 
     /// As [`Buffer::bytes`], for writing.
-    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+    ///
+    /// # Safety
+    /// The device neither reads nor writes the buffer as long as the slice lives.
+    pub unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         // SAFETY: as in `bytes`; `&mut self` makes it the only host view.
         self.mapped.map(|p| unsafe { std::slice::from_raw_parts_mut(p.as_ptr(), self.size as usize) })
     }
@@ -249,6 +293,10 @@ impl Drop for Buffer {
             self.gpu.device.free_memory(self.memory, None);
         }
     }
+}
+
+fn unmapped() -> Error {
+    Error::device("the memory is not mapped", text!("update the driver, or use ", Setting::Cpu))
 }
 
 fn no_descriptor(e: &std::io::Error) -> Error {

@@ -1,5 +1,7 @@
 //! Device memory: heaps, buffers, and the arena.
 
+#[cfg(feature = "testing")]
+pub mod allocators;
 pub mod arena;
 pub mod buffer;
 pub mod heaps;

@@ -90,7 +90,10 @@ impl Gate {
     ///
     /// # Errors
     /// Device: the device was lost, or the driver does not take the fence.
-    pub fn submit(
+    ///
+    /// # Safety
+    /// As [`Queue::submit`]; this and the timelines live until the wait.
+    pub unsafe fn submit(
         &self,
         queue: &Queue,
         commands: &[vk::CommandBuffer],
@@ -105,7 +108,8 @@ impl Gate {
             }
             after => after.map(|fence| self.take_in(fence)).transpose()?,
         };
-        order.submit_with(queue, commands, incoming, Some(self.outgoing.handle))?;
+        // SAFETY: as the caller promises.
+        unsafe { order.submit_with(queue, commands, incoming, Some(self.outgoing.handle)) }?;
         self.give_out()
     }
 }
@@ -124,11 +128,15 @@ impl TimelineOrder<'_> {
     ///
     /// # Errors
     /// Device: the device was lost.
-    pub fn submit(self, queue: &Queue, commands: &[vk::CommandBuffer]) -> Result<()> {
-        self.submit_with(queue, commands, None, None)
+    ///
+    /// # Safety
+    /// As [`Queue::submit`]; the timelines live until the wait.
+    pub unsafe fn submit(self, queue: &Queue, commands: &[vk::CommandBuffer]) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.submit_with(queue, commands, None, None) }
     }
 
-    fn submit_with(
+    unsafe fn submit_with(
         self,
         queue: &Queue,
         commands: &[vk::CommandBuffer],
@@ -138,7 +146,8 @@ impl TimelineOrder<'_> {
         let point = |(timeline, value): (&Timeline, u64)| (timeline.semaphore.handle, value);
         let waits: Vec<_> = incoming.map(|s| (s, 0)).into_iter().chain(self.after.map(point)).collect();
         let signals: Vec<_> = outgoing.map(|s| (s, 0)).into_iter().chain(self.then.map(point)).collect();
-        queue.submit_ordered(commands, &waits, &signals)
+        // SAFETY: as the caller promises.
+        unsafe { queue.submit_ordered(commands, &waits, &signals) }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Baking: dispatches into command buffers, once. What is recorded here is replayed for every token.
 
+// Until attention runs on the NPU, tests alone exchange fences.
+#[cfg_attr(not(feature = "testing"), allow(dead_code))]
 pub mod fence;
 pub mod record;
 pub mod stamps;
@@ -22,6 +24,7 @@ use std::time::Duration;
 static RECORDINGS: AtomicU64 = AtomicU64::new(0);
 
 /// Command buffers that this process has recorded: baking and uploading record, replaying must not.
+#[cfg(feature = "testing")]
 pub fn recordings() -> u64 {
     RECORDINGS.load(Ordering::Relaxed)
 }
@@ -150,10 +153,14 @@ impl Queue {
     ///
     /// # Errors
     /// Device: the device was lost.
-    pub fn submit(&self, commands: &[vk::CommandBuffer], signal: bool) -> Result<()> {
+    ///
+    /// # Safety
+    /// The command buffers were recorded by this queue and not freed. None of them is pending: each earlier submit of it was
+    /// waited for. What they use lives until this submit is waited for.
+    pub unsafe fn submit(&self, commands: &[vk::CommandBuffer], signal: bool) -> Result<()> {
         let fence = self.begin(signal)?;
         let info = [vk::SubmitInfo::default().command_buffers(commands)];
-        // SAFETY: the command buffers are complete, and not pending: each is submitted again only behind a wait for it.
+        // SAFETY: as the caller promises.
         unsafe { self.gpu.device.queue_submit(self.gpu.queue, &info, fence) }.map_err(failure("submit work"))?;
         self.count(signal);
         Ok(())
@@ -198,7 +205,8 @@ impl Queue {
             self.wait()?;
         }
         if self.open.get() > 0 {
-            self.submit(&[], true)?;
+            // SAFETY: there is no command buffer, only the fence.
+            unsafe { self.submit(&[], true) }?;
             self.wait()?;
         }
         Ok(())
@@ -209,7 +217,11 @@ impl Queue {
     ///
     /// # Errors
     /// Device: the device was lost.
-    pub(crate) fn submit_ordered(
+    ///
+    /// # Safety
+    /// As [`Queue::submit`]; the semaphores are this device's and live until the wait.
+    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
+    pub(crate) unsafe fn submit_ordered(
         &self,
         commands: &[vk::CommandBuffer],
         waits: &[(vk::Semaphore, u64)],
@@ -230,7 +242,7 @@ impl Queue {
             .wait_semaphore_infos(&waits)
             .command_buffer_infos(&commands)
             .signal_semaphore_infos(&signals)];
-        // SAFETY: as in `submit`; the semaphores are this device's, and their owners keep them until the wait.
+        // SAFETY: as the caller promises.
         unsafe { self.gpu.device.queue_submit2(self.gpu.queue, &info, fence) }.map_err(failure("submit work"))?;
         self.count(true);
         Ok(())
@@ -277,7 +289,8 @@ impl Queue {
 
     /// Submits, waits, and frees a command buffer.
     fn run_once(&self, commands: vk::CommandBuffer) -> Result<()> {
-        self.submit(&[commands], true)?;
+        // SAFETY: the command buffer was just recorded; the caller holds the buffers that it copies between.
+        unsafe { self.submit(&[commands], true) }?;
         self.wait()?;
         self.free(&[commands]);
         Ok(())

@@ -24,7 +24,8 @@ pub fn upload(
     queue: &Queue,
     progress: &Progress,
 ) -> Result<()> {
-    if let Some(bytes) = target.bytes_mut() {
+    // SAFETY: nothing that uses the buffer was submitted yet.
+    if let Some(bytes) = unsafe { target.bytes_mut() } {
         return weights::fill(checkpoint, layout, bytes, progress);
     }
     let staging = staging.ok_or_else(|| Error::device("device memory is not mapped", "report this driver"))?;
@@ -42,7 +43,8 @@ pub fn upload(
                 for first in (0..m.rows).step_by(block) {
                     let rows = first..(first + block).min(m.rows);
                     let (data_len, scale_len) = (rows.len() * row, rows.len() * scale);
-                    let bytes = staging.bytes_mut().ok_or_else(unmapped)?;
+                    // SAFETY: each copy out of the staging buffer is waited for.
+                    let bytes = unsafe { staging.bytes_mut() }.ok_or_else(unmapped)?;
                     let (data, rest) = bytes.split_at_mut(STAGING_BYTES as usize / 2);
                     let scales = &mut rest[..scale_len];
                     let data = &mut data[..data_len];
@@ -71,6 +73,6 @@ fn unmapped() -> Error {
 }
 
 fn stage(staging: &mut Buffer, target: &Buffer, queue: &Queue, offset: u64, data: &[u8]) -> Result<()> {
-    staging.bytes_mut().ok_or_else(unmapped)?[..data.len()].copy_from_slice(data);
+    staging.copy_from(data)?;
     queue.copy(staging, target, &[vk::BufferCopy::default().dst_offset(offset).size(data.len() as u64)])
 }

@@ -188,6 +188,7 @@ impl Vulkan {
     }
 
     /// The arena as a dma-buf, for the devices that share it, where it is one.
+    #[cfg(feature = "testing")]
     pub fn arena(&self) -> Option<&DmaBuf> {
         self.arena.dma_buf()
     }
@@ -198,11 +199,13 @@ impl Vulkan {
         let per_submit = k.per_submit(&self.rows);
         if k.is_whole(&self.rows) {
             self.submits += 1;
-            return self.queue.submit(&k.whole[Tail::of(head) as usize].commands, true);
+            // SAFETY: baked command buffers live as long as the executor, and each pass is waited for before the next of its kind.
+            return unsafe { self.queue.submit(&k.whole[Tail::of(head) as usize].commands, true) };
         }
         let pieces = k.segments.commands.len().div_ceil(per_submit);
         for (i, piece) in k.segments.commands.chunks(per_submit).enumerate() {
-            self.queue.submit(piece, head.is_none() && i + 1 == pieces)?;
+            // SAFETY: as above.
+            unsafe { self.queue.submit(piece, head.is_none() && i + 1 == pieces) }?;
         }
         self.submits += pieces as u64;
         head.map_or(Ok(()), |head| self.submit_head(head))
@@ -210,7 +213,8 @@ impl Vulkan {
 
     fn submit_head(&mut self, head: HeadRows) -> Result<()> {
         self.submits += 1;
-        self.queue.submit(&self.passes.head(head).commands, true)
+        // SAFETY: as in `submit`.
+        unsafe { self.queue.submit(&self.passes.head(head).commands, true) }
     }
 
     /// Runs a pass, or waits for it if it is the one under way; with `on`, the one that follows is submitted before the wait.
@@ -252,7 +256,8 @@ impl Vulkan {
         let k = &self.passes.kinds[kind];
         let room = self.rows.iter().all(|r| (r.position as usize) + 1 < self.schedule.extent.context);
         if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.rows) && room) {
-            self.queue.submit(&following[1 - self.results.slot].commands, true)?;
+            // SAFETY: as in `submit`; the slot of results is not the one of the pass before it.
+            unsafe { self.queue.submit(&following[1 - self.results.slot].commands, true) }?;
             self.submits += 1;
             self.ahead = Some(kind);
         }
@@ -337,7 +342,8 @@ impl Vulkan {
         self.rows.extend_from_slice(rows);
         self.new_head(head);
         let layout = self.schedule.arena.state;
-        self.arena.write(|words| executor::write_pass(words, layout, rows, head))?;
+        // SAFETY: what was submitted is settled: the device does not use the arena.
+        unsafe { self.arena.edit(|words| executor::write_pass(words, layout, rows, head)) }?;
         Ok(kind)
     }
 
@@ -355,7 +361,8 @@ impl Vulkan {
             return Ok(());
         }
         self.settle()?;
-        self.arena.write(|words| words[STALLED] = 0)?;
+        // SAFETY: what was submitted is settled: the device does not use the arena.
+        unsafe { self.arena.edit(|words| words[STALLED] = 0) }?;
         Err(Error::device(
             "the GPU did not start dispatches in the order that they were given in",
             "report this, with the driver's name and version",
@@ -397,7 +404,7 @@ fn load_weights(
         if options.staged {
             buffer.hide();
         }
-        if buffer.bytes().is_none() && staging.is_none() {
+        if !buffer.is_mapped() && staging.is_none() {
             staging = Some(Buffer::new(gpu, STAGING_BYTES, planned(plan, Purpose::Staging)?, HostAccess::Host)?);
         }
         upload::upload(checkpoint, layout, &mut buffer, staging.as_mut(), queue, progress)?;
@@ -427,7 +434,8 @@ impl Executor for Vulkan {
         executor::check_head(&self.schedule, self.rows.len(), head)?;
         self.check_last()?;
         self.new_head(Some(head));
-        self.arena.write(|words| executor::write_head(words, head))?;
+        // SAFETY: what was submitted is settled: the device does not use the arena.
+        unsafe { self.arena.edit(|words| executor::write_head(words, head)) }?;
         self.submit_head(head)?;
         self.queue.wait()?;
         self.check_order()?;
@@ -443,11 +451,13 @@ impl Executor for Vulkan {
                     Some(head) => self.submit_head(head)?,
                     None => break,
                 },
-                _ => self.queue.submit(&self.passes.kinds[kind].segments.commands[i..=i], true)?,
+                // SAFETY: as in `submit`.
+                _ => unsafe { self.queue.submit(&self.passes.kinds[kind].segments.commands[i..=i], true) }?,
             }
             self.queue.wait()?;
             self.arena.to_host()?;
-            let arena = bytemuck::cast_slice(self.arena.bytes().unwrap_or_default());
+            // SAFETY: the segment was waited for, and the next one comes after the watcher.
+            let arena = bytemuck::cast_slice(unsafe { self.arena.bytes() }.unwrap_or_default());
             watch(segment, executor::watched_row(&self.schedule, arena, segment, rows.len()));
         }
         self.check_order()
@@ -467,7 +477,8 @@ impl Executor for Vulkan {
         match self.passes.fetch(self.head_rows).filter(|_| self.fetched <= row) {
             Some(fetch) => {
                 self.arena.to_device()?;
-                self.queue.submit(&[fetch], true)?;
+                // SAFETY: as in `submit`.
+                unsafe { self.queue.submit(&[fetch], true) }?;
                 self.queue.wait()?;
                 self.fetched = self.head_rows;
             }

@@ -62,7 +62,9 @@ impl Results {
     }
 
     fn word(&self, i: usize) -> u32 {
-        let words: &[u32] = bytemuck::cast_slice(self.choices[self.slot].bytes().unwrap_or_default());
+        // SAFETY: the executor waits for a pass before it looks at its slot; the pass that runs ahead writes the other.
+        let bytes = unsafe { self.choices[self.slot].bytes() };
+        let words: &[u32] = bytemuck::cast_slice(bytes.unwrap_or_default());
         words[i]
     }
 
@@ -88,7 +90,8 @@ impl Results {
             Some(buffer) => (buffer, 0),
             None => (arena, logits.offset as usize / 4),
         };
-        let floats: &[f32] = bytemuck::cast_slice(buffer.bytes().unwrap_or_default());
+        // SAFETY: the executor waits for the pass or the copy, and runs no other while the slice borrows it.
+        let floats: &[f32] = bytemuck::cast_slice(unsafe { buffer.bytes() }.unwrap_or_default());
         &floats[at + row * logits.stride..][..logits.width]
     }
 }
