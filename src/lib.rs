@@ -1,13 +1,66 @@
-//! Kiln: a synchronous, bare-metal-style runtime for Gemma 3.
+//! Kiln: a synchronous, bare-metal-style runtime for Gemma 3 text models.
+//!
+//! # Principles
+//!
+//! - **Baked once, replayed for every token.** Loading a model records command buffers. Decoding replays them. Nothing is
+//!   recorded, bound or allocated while tokens flow; what changes from token to token is data in device memory.
+//! - **Every byte is placed before anything is allocated.** A model that does not fit is refused with the sum.
+//! - **One schedule, several executors.** A forward pass is a list of steps as plain data. The reference executor interprets
+//!   it on the CPU; the Vulkan executor turns it into dispatches. Altering a step alters both alike.
+//! - **Synchronous.** Threads and waits with deadlines; no async runtime, no graph framework.
+//! - **Claims are checked.** Offsets in a file, answers of a driver and words of a user are claims until validated. A rate is
+//!   printed with its share of the roofline, and one above it is an error.
+//!
+//! # The flow
 //!
 //! ```text
 //! safetensors ──► checkpoint ──► plan ──► upload ──► bake ──► replay ──► logits ──► sampler ──► text
 //!  (files)        (views)      (bytes)   (once)    (once)   (per token)
 //! ```
 //!
-//! A model is baked once, when it is loaded, into a fixed schedule of command buffers; every token replays them. What
-//! changes from token to token lies in the step state, in device memory. No async executor, no graph framework, no
-//! allocation and no recording while tokens flow.
+//! | module | what it does |
+//! | --- | --- |
+//! | [`model`] | shape, tensors and weight formats; reads checkpoints, writes and forges them |
+//! | [`schedule`] | the steps of a forward pass, where their operands lie, and what they cost |
+//! | [`machine`] | what this machine has: files, device nodes, heaps |
+//! | [`plan`] | places every byte of a schedule in heaps, or refuses with the sum |
+//! | [`executor`] | what runs a schedule, and what measures it |
+//! | `reference` | the CPU executor: each step as its formula reads |
+//! | `gpu` | the Vulkan executor |
+//! | [`engine`] | from a model's files and [`engine::Options`] to a loaded executor |
+//! | [`sequence`] | sessions, prompts, choosing tokens, replies, conversations |
+//! | [`text`] | tokenizer, chat template, sampler, streaming of text |
+//! | [`diagnose`] | what a machine is and reaches: probe, bench, the live view |
+//! | `sys` | the kernel's and libxrt's interfaces |
+//! | `cli` | the command line (feature `cli`, on by default) |
+//!
+//! To answer a prompt: [`engine::ModelFiles`] names the model, [`engine::load`] gives an executor, and
+//! [`sequence::generate()`] runs a [`sequence::Session`] on it.
+//!
+//! # Glossary
+//!
+//! - **Activation layout**: how a row of activations lies in memory for the kernel that reads it: f32, f16 with a scale a row,
+//!   or 16-bit fixed point in two planes of int8.
+//! - **Arena**: the one allocation that holds the step state and every activation.
+//! - **Arithmetic**: in what a matrix product is computed: f32, packed integer dot products, or matrix units on f16 or s8.
+//! - **Chunk**: rows of a prompt that one pass takes.
+//! - **Fragment**: the part of a matrix that one lane holds while its subgroup multiplies it.
+//! - **Head rows**: the rows of a pass whose logits are wanted.
+//! - **Kind of pass**: what is baked for: how many rows, how they stand to each other, and where their tokens come from.
+//! - **Packed slot**: a copy of a slot in the activation layout of the linear step that reads it.
+//! - **Pass**: one run of the schedule over some rows.
+//! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
+//! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, asks for its weights,
+//!   and waits for the one before it by a counter in the arena.
+//! - **Ring**: a layer's keys and values; position `p` lies at entry `p % capacity`.
+//! - **Row**: a token at a position of a sequence.
+//! - **Segment**: the part of a pass that one layer, the embedding or the head makes.
+//! - **Slot**: an activation's place in the arena: `[rows, width]` of f32.
+//! - **Stage**: a part of a relayed dispatch's output that the next dispatch waits for by itself.
+//! - **Staging**: memory that the host maps, which uploads and results pass through where the host cannot map the device's.
+//! - **Step state**: what changes from token to token: ids, positions, sequences, and each row's argmax.
+//! - **Tile**: how a product is divided among workgroups and lanes.
+//! - **Tuning**: measuring which tiles a device runs fastest.
 #![warn(missing_docs)]
 
 #[cfg(feature = "cli")]

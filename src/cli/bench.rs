@@ -1,10 +1,10 @@
 //! `kiln bench`: what a model does on a device, and what the device would allow.
 
-use super::bench_table::write_report;
+use super::bench_table::{BenchReport, Load, seconds, write_report};
 use super::model::ModelArgs;
 use super::{note, print, print_json};
 use crate::diagnose::bench::kernels::group;
-use crate::diagnose::bench::measure::check_layer;
+use crate::diagnose::bench::profile::check_layer;
 use crate::diagnose::bench::usage::MemoryWatch;
 use crate::diagnose::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, Settings, Work};
 use crate::diagnose::status::Reporter;
@@ -48,30 +48,6 @@ pub struct Args {
     /// Rows of a prefill pass
     #[arg(long, value_name = "N", hide = true)]
     chunk: Option<usize>,
-}
-
-/// All that was measured.
-pub(super) struct Report {
-    pub model: String,
-    pub device: String,
-    pub load: Load,
-    pub ceilings: Ceilings,
-    pub lines: Vec<Line>,
-    pub layers: Vec<LayerTime>,
-    /// Anonymous memory: before the model, and at its peak.
-    pub memory: Option<[u64; 2]>,
-    /// Layers, and how matrices are kept.
-    pub shape: (usize, &'static str),
-    /// Positions, rows of the largest pass, sequences.
-    pub extent: [usize; 3],
-}
-
-/// What it took to make the model ready.
-pub(super) struct Load {
-    pub bytes: u64,
-    pub seconds: f64,
-    /// Opening the device, before anything is loaded.
-    pub open_seconds: f64,
 }
 
 impl Args {
@@ -136,7 +112,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     bar.inspect(ProgressBar::finish_and_clear);
     let (ceilings, lines, layers) = measured?;
     let schedule = executor.schedule();
-    let report = Report {
+    let report = BenchReport {
         model: name,
         device: executor.device().to_string(),
         load,
@@ -203,7 +179,7 @@ fn progress_bar() -> ProgressBar {
     bar
 }
 
-impl Report {
+impl BenchReport {
     fn to_json(&self) -> Value {
         let [context, chunk, sequences] = self.extent;
         let load = &self.load;
@@ -273,11 +249,6 @@ impl Report {
         }
         value
     }
-}
-
-/// Seconds of all kernels of a pass.
-pub(super) fn seconds(kernels: &[KernelTime]) -> f64 {
-    kernels.iter().map(|k| k.seconds).sum()
 }
 
 fn sample_json(s: &Sample) -> Value {

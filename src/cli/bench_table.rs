@@ -1,16 +1,44 @@
 //! What `kiln bench` prints for a person.
 
-use super::bench::{Report, seconds};
 use crate::diagnose::bench::kernels::group;
-use crate::diagnose::bench::{LayerTime, Line, Rates};
+use crate::diagnose::bench::{Ceilings, KernelTime, LayerTime, Line, Rates};
 use crate::display::bytes;
 use std::fmt::{Result, Write};
+
+/// All that was measured.
+pub(super) struct BenchReport {
+    pub model: String,
+    pub device: String,
+    pub load: Load,
+    pub ceilings: Ceilings,
+    pub lines: Vec<Line>,
+    pub layers: Vec<LayerTime>,
+    /// Anonymous memory: before the model, and at its peak.
+    pub memory: Option<[u64; 2]>,
+    /// Layers, and how matrices are kept.
+    pub shape: (usize, &'static str),
+    /// Positions, rows of the largest pass, sequences.
+    pub extent: [usize; 3],
+}
+
+/// What it took to make the model ready.
+pub(super) struct Load {
+    pub bytes: u64,
+    pub seconds: f64,
+    /// Opening the device, before anything is loaded.
+    pub open_seconds: f64,
+}
+
+/// Seconds of all kernels of a pass.
+pub(super) fn seconds(kernels: &[KernelTime]) -> f64 {
+    kernels.iter().map(|k| k.seconds).sum()
+}
 
 /// Writes all of a report.
 ///
 /// # Errors
 /// What the writer returns.
-pub(super) fn write_report(t: &mut String, r: &Report) -> Result {
+pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
     let [context, chunk, sequences] = r.extent;
     let (layers, weights) = r.shape;
     writeln!(t, "{}: {layers} layers, {weights} weights, on {}", r.model, r.device)?;
@@ -40,7 +68,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".into(), |s| format!("{:.1} %", 100.0 * s))
 }
 
-fn write_lines(t: &mut String, r: &Report) -> Result {
+fn write_lines(t: &mut String, r: &BenchReport) -> Result {
     let width = r.lines.iter().map(|l| l.case.name().len()).max().unwrap_or(0);
     writeln!(
         t,
@@ -84,7 +112,7 @@ fn write_lines(t: &mut String, r: &Report) -> Result {
     )
 }
 
-fn write_kernels(t: &mut String, r: &Report, line: &Line) -> Result {
+fn write_kernels(t: &mut String, r: &BenchReport, line: &Line) -> Result {
     let (groups, pass) = (group(&line.kernels, r.ceilings), seconds(&line.kernels));
     let widest =
         |f: fn(&crate::diagnose::bench::KernelTime) -> usize| groups.iter().map(|g| f(&g.kernel)).max().unwrap_or(0);

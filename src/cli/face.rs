@@ -44,7 +44,7 @@ pub fn line(e: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnose::bench::{Settings, measure::check_layer};
+    use crate::diagnose::bench::{Settings, profile::check_layer};
     use crate::engine::Options;
     use crate::model::presets;
     use crate::text::{SamplerConfig, StopMatcher};

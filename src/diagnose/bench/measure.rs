@@ -1,24 +1,21 @@
 //! The measurement itself: passes through an executor, timed by the host's clock, counted by the schedule's costs.
 
-use super::kernels::{KernelTime, LayerTime};
+use super::kernels::KernelTime;
 use super::roof::{Ceilings, Rates};
 use super::stats::Sample;
 use super::usage::CpuTime;
 use super::{Case, Work};
-use crate::error::{Setting, text};
+use crate::Result;
 use crate::executor::{Executor, HeadRows, Measure, Row};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Cost, Pass, Schedule, Segment};
 use crate::sequence::chooser::not_finite;
 use crate::sequence::{Session, counts};
-use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Instant;
 
 /// Tokens that a sequence decodes before anything is timed.
 const WARM_UP_TOKENS: usize = 8;
-/// Replays of a layer alone.
-pub const LAYER_REPLAYS: [usize; 3] = [1, 10, 50];
 
 /// A measured line.
 #[derive(Debug, Clone, PartialEq)]
@@ -292,33 +289,6 @@ impl<'a> Bench<'a> {
             false => Err(not_finite(self.executor)),
         }
     }
-
-    /// Times one layer alone, [`LAYER_REPLAYS`] times back to back, in a decode of one sequence at `depth`.
-    ///
-    /// # Errors
-    /// Input: the model has no such layer. Failed: a rate above the roofline. Device: no clock, or it failed.
-    pub fn measure_layer(&mut self, layer: usize, depth: usize) -> Result<LayerTime> {
-        let layers = self.executor.schedule().shape.layers.len();
-        check_layer(layer, layers)?;
-        let case = Case { work: Work::Decode { sequences: 1, tokens: 1 }, depth };
-        self.fill(case)?;
-        (self.progress)(&format!("layer {layer} alone"));
-        LayerTime::measure(self, layer, case)
-    }
-}
-
-/// Refuses a layer that the model does not have.
-///
-/// # Errors
-/// Input, naming both.
-pub fn check_layer(layer: usize, layers: usize) -> Result<()> {
-    if layer < layers {
-        return Ok(());
-    }
-    Err(Error::input(
-        format!("there is no layer {layer}: the model has {layers}"),
-        text!("choose a ", Setting::Layer, format!(" of 0 to {}", layers - 1)),
-    ))
 }
 
 #[cfg(test)]

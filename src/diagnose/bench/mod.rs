@@ -2,12 +2,14 @@
 
 pub mod kernels;
 pub mod measure;
+pub mod profile;
 pub mod roof;
 pub mod stats;
 pub mod usage;
 
-pub use kernels::{KernelTime, LayerTime};
+pub use kernels::KernelTime;
 pub use measure::{Bench, Line};
+pub use profile::LayerTime;
 pub use roof::{Ceilings, Rates};
 pub use stats::Sample;
 

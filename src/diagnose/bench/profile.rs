@@ -1,0 +1,110 @@
+//! Measurements of less than a pass: each kernel of one, and a layer by itself.
+
+use super::kernels::KernelTime;
+use super::measure::{Bench, Line};
+use super::roof::{Ceilings, Rates};
+use super::{Case, Work};
+use crate::error::{Setting, text};
+use crate::model::LayerKind;
+use crate::schedule::cost::step_cost;
+use crate::schedule::{Cost, Segment};
+use crate::{Error, Result};
+
+/// Replays of a layer alone.
+pub const LAYER_REPLAYS: [usize; 3] = [1, 10, 50];
+
+/// One layer alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayerTime {
+    /// Which.
+    pub layer: usize,
+    /// Whether it attends to a window or to everything.
+    pub kind: LayerKind,
+    /// Positions already in the cache.
+    pub depth: usize,
+    /// Bytes and operations of one run.
+    pub cost: Cost,
+    /// Bytes per second at which the device reads this layer's weights and nothing else.
+    pub ceiling: f64,
+    /// How many runs back to back, and the seconds of one.
+    pub runs: Vec<(usize, f64)>,
+    /// Rates of the longest series.
+    pub rates: Rates,
+    /// Seconds of embedding and head.
+    pub ends: [f64; 2],
+    /// Seconds that a whole pass would take if every layer took as long.
+    pub pass_seconds: f64,
+}
+
+impl LayerTime {
+    pub(super) fn measure(bench: &mut Bench<'_>, layer: usize, case: Case) -> Result<LayerTime> {
+        let (rows, head, pass) = bench.pass_of(case);
+        let segment = Segment::Layer(layer);
+        let executor = &mut *bench.executor;
+        let ceiling = executor.measure_segment_ceiling(segment)?;
+        let mut one = |segment, replays: usize| -> Result<f64> {
+            Ok(executor.time_segment(segment, &rows, head, replays)? / replays as f64)
+        };
+        let runs = LAYER_REPLAYS.into_iter().map(|n| Ok((n, one(segment, n)?))).collect::<Result<Vec<_>>>()?;
+        let ends = [one(Segment::Embed, 10)?, one(Segment::Head, 10)?];
+        let schedule = executor.schedule();
+        let mut cost = Cost::default();
+        schedule.steps[schedule.steps_of(segment)].iter().for_each(|s| cost += step_cost(s, pass));
+        let shape = &schedule.shape;
+        let (kind, layers) = (shape.layers[layer], shape.layers.len());
+        let longest = runs.last().map_or(f64::NAN, |r| r.1);
+        let what = format!("layer {layer} alone");
+        // Of the matrix units the model's own ceiling holds.
+        let rates = Ceilings { read: ceiling, ..bench.ceilings }.judge(&what, cost, longest)?;
+        let pass_seconds = layers as f64 * longest + ends[0] + ends[1];
+        Ok(LayerTime { layer, kind, depth: case.depth, cost, ceiling, runs, rates, ends, pass_seconds })
+    }
+}
+
+impl Bench<'_> {
+    /// Times one layer alone, [`LAYER_REPLAYS`] times back to back, in a decode of one sequence at `depth`.
+    ///
+    /// # Errors
+    /// Input: the model has no such layer. Failed: a rate above the roofline. Device: no clock, or it failed.
+    pub fn measure_layer(&mut self, layer: usize, depth: usize) -> Result<LayerTime> {
+        let layers = self.executor.schedule().shape.layers.len();
+        check_layer(layer, layers)?;
+        let case = Case { work: Work::Decode { sequences: 1, tokens: 1 }, depth };
+        self.fill(case)?;
+        (self.progress)(&format!("layer {layer} alone"));
+        LayerTime::measure(self, layer, case)
+    }
+
+    /// Times every kernel of one pass of a measured line: of a prefill, its first chunk.
+    ///
+    /// # Errors
+    /// Device: it has no clock to time by, or it failed.
+    pub fn measure_kernels(&mut self, line: &mut Line, repetitions: usize) -> Result<()> {
+        (self.progress)(&format!("{}: kernel by kernel", line.case.name()));
+        let (rows, head, pass) = self.pass_of(line.case);
+        let timed = self.executor.time_steps(&rows, head, repetitions)?;
+        let schedule = self.executor.schedule();
+        line.kernels = timed.iter().map(|t| KernelTime::new(schedule, t, pass, self.ceilings)).collect();
+        match line.kernels.iter().map(|k| k.seconds).sum::<f64>() > 0.0 {
+            true => Ok(()),
+            false => {
+                let cause = "the device's clock is too coarse to see any kernel of this pass";
+                Err(Error::device(cause, text!("leave out ", Setting::Kernels.the(), ", or measure a larger model")))
+            }
+        }
+    }
+}
+
+/// Refuses a layer that the model does not have.
+///
+/// # Errors
+/// Input, naming both.
+pub fn check_layer(layer: usize, layers: usize) -> Result<()> {
+    if layer < layers {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("there is no layer {layer}: the model has {layers}"),
+        text!("choose a ", Setting::Layer, format!(" of 0 to {}", layers - 1)),
+    ))
+}
