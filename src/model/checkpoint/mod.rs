@@ -106,7 +106,6 @@ impl Checkpoint {
     ///
     /// # Panics
     /// If `id` is a vector, `rows` is not within the matrix, or `data` or `scales` is not as long as so many rows take.
-    /// These are the caller's to keep.
     pub fn read_rows(
         &self,
         id: TensorId,

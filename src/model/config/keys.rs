@@ -1,0 +1,143 @@
+//! The keys of a config's JSON object, each checked as it is read: what it holds is a claim.
+
+use serde_json::{Map, Value};
+
+use crate::{Error, Result};
+
+/// What to do about a wrong config.json.
+pub(super) const REMEDY_CONFIG: &str = "correct it, or take config.json from the model's original download";
+
+/// A JSON object's keys, read with their defaults. A null counts as absent.
+pub(super) struct Keys<'a> {
+    /// The object.
+    pub(super) map: &'a Map<String, Value>,
+    /// The file that it stands in, for errors.
+    pub(super) file: &'static str,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|v| !v.is_null())
+    }
+
+    pub(super) fn wrong(&self, key: &str, found: &Value, wanted: &str) -> Error {
+        Error::input(format!("{}: {key} is {}; wanted {wanted}", self.file, excerpt(found)), self.remedy())
+    }
+
+    pub(super) fn remedy(&self) -> String {
+        format!("correct it, or take {} from the model's original download", self.file)
+    }
+
+    pub(super) fn object(&self, key: &str) -> Result<Option<Keys<'a>>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Object(map)) => Ok(Some(Keys { map, file: self.file })),
+            Some(other) => Err(self.wrong(key, other, "an object")),
+        }
+    }
+
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Bool(b)) => Ok(Some(*b)),
+            Some(other) => Err(self.wrong(key, other, "true or false")),
+        }
+    }
+
+    /// A whole number from 1 to `max`.
+    pub(super) fn size(&self, key: &str, default: usize, max: usize) -> Result<usize> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value
+            .as_u64()
+            .and_then(|n| usize::try_from(n).ok())
+            .filter(|n| (1..=max).contains(n))
+            .ok_or_else(|| self.wrong(key, value, &format!("a whole number from 1 to {max}")))
+    }
+
+    /// A number that is finite and above zero, also as the f32 that it becomes.
+    pub(super) fn positive(&self, key: &str, default: f32) -> Result<f32> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value
+            .as_f64()
+            .map(|x| x as f32)
+            .filter(|x| x.is_finite() && *x > 0.0)
+            .ok_or_else(|| self.wrong(key, value, "a finite number above 0"))
+    }
+
+    pub(super) fn token(&self, key: &str, value: &Value) -> Result<u32> {
+        let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+        id.ok_or_else(|| self.wrong(key, value, "a token id"))
+    }
+
+    /// Adds the ids of `eos_token_id` (one or a list) that `eos` does not have yet.
+    pub(super) fn add_eos(&self, eos: &mut Vec<u32>, vocab: usize) -> Result<()> {
+        let Some(value) = self.get("eos_token_id") else { return Ok(()) };
+        let ids = match value {
+            Value::Array(list) if list.len() > 64 => {
+                return Err(self.wrong("eos_token_id", value, "at most 64 token ids"));
+            }
+            Value::Array(list) => list.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        for id in ids {
+            let id = self.token("eos_token_id", id)?;
+            if id as usize >= vocab {
+                let cause = format!("{}: eos_token_id is {id}, past the vocabulary of {vocab}", self.file);
+                return Err(Error::input(cause, self.remedy()));
+            }
+            if !eos.contains(&id) {
+                eos.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// What divides the inverse frequencies: 1, or the factor of linear scaling.
+    pub(super) fn rope_factor(&self) -> Result<f32> {
+        let Some(kind) = self.get("rope_type").or_else(|| self.get("type")) else { return Ok(1.0) };
+        match kind.as_str() {
+            Some("default") => Ok(1.0),
+            Some("linear") if self.get("factor").is_some() => self.positive("factor", 1.0),
+            Some("linear") => {
+                Err(Error::input(format!("{}: linear RoPE scaling gives no factor", self.file), REMEDY_CONFIG))
+            }
+            _ => Err(self.wrong("rope_type", kind, "default or linear")),
+        }
+    }
+
+    /// Keys that would change the forward pass in a way that Gemma 3 does not have.
+    pub(super) fn refuse_unsupported(&self) -> Result<()> {
+        if let Some(value) = self.get("model_type")
+            && !matches!(value.as_str(), Some("gemma3_text" | "gemma3"))
+        {
+            return Err(self.wrong("model_type", value, "gemma3_text"));
+        }
+        for key in ["attention_bias", "use_bidirectional_attention"] {
+            if self.flag(key)? == Some(true) {
+                let cause = format!("{}: {key} is true, which Kiln does not compute", self.file);
+                return Err(Error::input(cause, "use a Gemma 3 text model without it"));
+            }
+        }
+        // Gemma 2 caps attention scores and logits; no Gemma 3 does.
+        for key in ["attn_logit_softcapping", "final_logit_softcapping"] {
+            if let Some(value) = self.get(key) {
+                let cause = format!("{}: {key} is {}, which Kiln does not compute", self.file, excerpt(value));
+                return Err(Error::input(cause, "use a Gemma 3 text model, which has it null or absent"));
+            }
+        }
+        match self.get("hidden_activation") {
+            None => Ok(()),
+            Some(Value::String(name)) if name == "gelu_pytorch_tanh" => Ok(()),
+            Some(other) => Err(self.wrong("hidden_activation", other, "gelu_pytorch_tanh")),
+        }
+    }
+}
+
+/// A value as an error message can quote it.
+pub(super) fn excerpt(value: &Value) -> String {
+    match value {
+        Value::Array(list) if list.len() > 4 => format!("a list of {}", list.len()),
+        Value::Object(_) => "an object".into(),
+        other => crate::display::quote(&other.to_string()),
+    }
+}
