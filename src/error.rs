@@ -1,4 +1,4 @@
-//! One error type. Each variant is one exit code; each value names its cause and the remedy, on one line.
+//! The error type. Each variant has an exit code. Each value names cause and remedy on one line.
 
 mod wording;
 
@@ -8,11 +8,11 @@ pub use wording::{Face, Setting, Text};
 
 /// What went wrong, why, and what the user can do about it.
 ///
-/// `cause` and `remedy` are clauses without a final full stop. [`Error::render`] joins them on one line, with settings as
-/// a face calls them; [`std::fmt::Display`] does so in plain words.
+/// `cause` and `remedy` are clauses without a final full stop. [`Error::render`] joins them on one line and names
+/// settings as a [`Face`] does. [`std::fmt::Display`] does the same in plain words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Work that was sound failed while it ran (disk full, I/O). Exit code 1.
+    /// A valid request failed while it ran (disk full, I/O). Exit code 1.
     #[error("{}", line(cause, remedy, &|_| None))]
     Failed {
         /// What failed.
@@ -28,7 +28,7 @@ pub enum Error {
         /// What to do.
         remedy: Text,
     },
-    /// Sound, but it does not fit in this machine's memory. Exit code 3.
+    /// A valid request does not fit in this machine's memory. Exit code 3.
     #[error("{}", line(cause, remedy, &|_| None))]
     Refused {
         /// The sum that does not fit.
@@ -49,7 +49,7 @@ pub enum Error {
 /// [`std::result::Result`] with Kiln's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// `cause; remedy` with what a terminal obeys made visible, so that an error stays one line whatever a file holds.
+/// `cause; remedy`. Characters that a terminal obeys are escaped, so that an error stays one line whatever it quotes.
 fn line(cause: &Text, remedy: &Text, face: Face<'_>) -> String {
     let (cause, remedy) = (cause.render(face), remedy.render(face));
     let mut out = String::with_capacity(cause.len() + remedy.len() + 2);
@@ -84,12 +84,12 @@ impl Error {
         Self::Device { cause: cause.into(), remedy: remedy.into() }
     }
 
-    /// An input file that cannot be opened or read: exit code 2, since another path would do.
+    /// An input file cannot be opened or read. Exit code 2, since another path would do.
     pub fn unreadable(path: &std::path::Path, source: &std::io::Error) -> Self {
         Self::input(format!("cannot read {}: {source}", path.display()), "check the path and its permissions")
     }
 
-    /// A destination that cannot be written: exit code 1.
+    /// A destination cannot be written. Exit code 1.
     pub fn unwritable(path: &std::path::Path, source: &std::io::Error) -> Self {
         let remedy = match source.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
@@ -110,13 +110,13 @@ impl Error {
         }
     }
 
-    /// Whether the cause or the remedy speaks of a setting.
+    /// Whether the cause or the remedy names a setting.
     pub fn names(&self, setting: Setting) -> bool {
         let (cause, remedy) = self.parts();
         cause.names(setting) || remedy.names(setting)
     }
 
-    /// `cause; remedy` on one line, with settings as `face` calls them.
+    /// `cause; remedy` on one line, with settings named by `face`.
     pub fn render(&self, face: Face<'_>) -> String {
         let (cause, remedy) = self.parts();
         line(cause, remedy, face)

@@ -1,5 +1,5 @@
-//! Going on greedily: the device runs the pass that follows before the host has asked for it. What the host sees must be
-//! what it would have seen of passes one by one, whatever it asks for next.
+//! Passes that run ahead: the device starts the next pass before the host asks for it. The host must see the same
+//! results as with one pass at a time, whatever it asks for next.
 
 mod common;
 
@@ -11,10 +11,10 @@ use kiln::testing::gpu::replay::options::VulkanOptions;
 use std::time::Duration;
 
 const PROMPT: [u32; 5] = [2, 17, 5, 400, 33];
-/// Far past the window of 16, so that the rings turn over.
+/// Far past the window of 16, so that the rings wrap.
 const STEPS: usize = 50;
 
-/// So long that a pass is one submit however slow a driver for the CPU is on a busy machine.
+/// A submit budget so long that a pass is one submit even with a CPU driver on a busy machine.
 const LONG: Duration = Duration::from_secs(600);
 
 fn options() -> Options {
@@ -29,7 +29,8 @@ fn executor(options: Options) -> Box<dyn Measure> {
     load(&golden("tiny"), options)
 }
 
-/// A session that has decoded `steps` of its own choices behind `PROMPT`, and those choices.
+/// A session that has decoded `steps` of its own choices after `PROMPT`, and these choices. `on`: with passes run
+/// ahead.
 fn decoded(executor: &mut dyn Executor, steps: usize, on: bool) -> (Session, Vec<u32>) {
     let mut session = Session::new(0, executor.schedule().extent.context);
     session.prefill(executor, &PROMPT).unwrap();
@@ -56,7 +57,7 @@ fn choices_and_last_logits_are_those_of_single_passes() {
     let submits = executor.submits();
     let (mut session, got) = decoded(executor.as_mut(), STEPS, true);
     assert_eq!(got, want);
-    // The pass under way is the one that is asked for now, and its logits can be read since nothing follows it.
+    // This decode asks for the pass that is already under way. No pass follows it, so its logits can be read.
     let before = executor.submits();
     session.decode(executor.as_mut(), got[STEPS]).unwrap();
     assert_eq!(executor.submits(), before, "it was submitted already");
@@ -84,7 +85,7 @@ fn another_token_than_the_choice_is_as_good_as_ever() {
     assert_eq!(bits(executor.as_mut(), 0), second);
 }
 
-/// A rewind after a decode that went on must count the position that was written ahead.
+/// A rewind must count the position that a discarded pass has written ahead.
 #[test]
 fn a_rewind_counts_what_was_written_ahead() {
     let mut executor = executor(Options { chunk: Some(2), ..options() });
@@ -94,14 +95,14 @@ fn a_rewind_counts_what_was_written_ahead() {
     assert!(ring < PROMPT.len() + STEPS);
     let (mut session, _) = decoded(executor.as_mut(), STEPS, true);
     let written = session.tokens().len() + 1;
-    // Position `keep` sees `window - 1` before it; the ring holds the last `ring` that were written.
+    // Position `keep` sees `window - 1` positions before it. The ring holds the last `ring` written positions.
     let least = written - ring + window - 1;
     assert_eq!(session.clone().rewind(executor.as_ref(), least), least);
     assert_eq!(session.rewind(executor.as_ref(), least - 1), 0);
 }
 
-/// After 3 steps nothing of the last pass but its choice can be looked at, which spoils nothing: the step with that choice
-/// has the logits that it has in passes one by one.
+/// After 3 steps with the next pass under way, only the choice of the last pass can be read; anything else is refused.
+/// A step with that choice then gives the same logits as with one pass at a time.
 fn refuses_and_goes_on(executor: &mut dyn Executor, session: &mut Session, choice: u32) {
     assert!(executor.logits(0).is_err());
     assert!(executor.project(HeadRows { first: 0, count: 1 }).is_err());
@@ -119,7 +120,7 @@ fn nothing_is_looked_at_behind_a_pass_under_way() {
     refuses_and_goes_on(executor.as_mut(), &mut session, choices[3]);
 }
 
-/// Who measures in between ends the pass under way: then its arena is another pass's, and only the choice is left.
+/// A measurement ends the pass under way. The arena then holds another pass, and only the choice is left.
 #[test]
 fn a_measurement_between_leaves_the_choice_alone() {
     let mut executor = executor(options());
@@ -129,7 +130,7 @@ fn a_measurement_between_leaves_the_choice_alone() {
     refuses_and_goes_on(executor.as_mut(), &mut session, choices[3]);
 }
 
-/// The last position of the context has no pass behind it.
+/// No pass is started after the last position of the context.
 #[test]
 fn the_end_of_the_context_is_not_passed() {
     let context = PROMPT.len() + 6;
@@ -142,8 +143,8 @@ fn the_end_of_the_context_is_not_passed() {
     assert!(session.decode_ahead(executor.as_mut(), 3).is_err());
 }
 
-/// Batches, also with fewer rows than were baked for, results through staging and in the arena, and passes over the submit
-/// budget, which are not run ahead.
+/// Batches: with fewer rows than were baked for, with results through staging or in the arena, and with passes over the
+/// submit budget, which are not run ahead.
 #[test]
 fn batches_go_on_too() {
     for (rows, staged, budget) in [(3usize, false, LONG), (4, true, LONG), (4, false, Duration::from_nanos(1))] {
@@ -162,7 +163,7 @@ fn batches_go_on_too() {
                 }
                 for (i, row) in pass.iter_mut().enumerate() {
                     all.push(executor.next(i));
-                    // One sequence is told something else for once.
+                    // Once, one sequence gets another token than its argmax.
                     let told = if step == 10 && i == 1 { 9 } else { executor.next(i) };
                     *row = Row { token: told, position: row.position + 1, ..*row };
                 }

@@ -1,7 +1,7 @@
-//! AMD's compiler on every kernel, without AMD hardware: RADV compiles real machine code for a GPU that it is told of.
-//! What it makes of each kernel must keep the rules below, and be what amd-isa.md says; KILN_BLESS=1 writes that page anew.
+//! Compiles every kernel with AMD's compiler, without AMD hardware: RADV makes machine code for a GPU that it is told
+//! of. The code of each kernel must keep the rules below and match amd-isa.md. KILN_BLESS=1 rewrites that page.
 //!
-//! The driver is of one version of Mesa, so that the page changes with the kernels only; `tools/fetch-mesa` gets it.
+//! Mesa's version is fixed, so that the page changes only with the kernels. `tools/fetch-mesa` gets the driver.
 
 #[path = "amd/isa.rs"]
 mod isa;
@@ -30,17 +30,17 @@ use std::process::Command;
 use std::rc::Rc;
 
 const MESA: &str = "25.0.7";
-/// The GPUs compiled for: RADV's name of each, its instruction set, and what the driver then calls itself.
+/// The GPUs to compile for: RADV's name, the instruction set, and the device name that the driver then reports.
 const CHIPS: [(&str, &str, &str); 2] = [("phoenix", "gfx1103", "PHOENIX"), ("gfx1150", "gfx1150", "GFX1150")];
-/// Tells the child process, which runs on that driver, where to write what it finds.
+/// Environment variable for the child process on that driver: the file to write its results to.
 const CHILD: &str = "KILN_TEST_AMD_CHILD";
-/// Says that this machine cannot have the driver: tools/test sets it, and lists what was not checked.
+/// Set where this machine cannot have the driver: tools/test sets it, and lists what was not checked.
 const WITHOUT: &str = "KILN_TEST_WITHOUT_RADV";
 
-/// Waves on each SIMD that a kernel which waits for memory needs; a SIMD holds 16.
+/// Least waves per SIMD for a kernel that waits for memory; a SIMD holds 16.
 const WAVES: u64 = 8;
 
-/// One kernel on one chip.
+/// Figures of one kernel on one chip.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Figures {
     module: String,
@@ -48,13 +48,13 @@ struct Figures {
     /// The module's other constants.
     constants: String,
     vgprs: u64,
-    /// Registers spilled, of both kinds.
+    /// Spilled registers, scalar and vector.
     spilled: u64,
-    /// Bytes of an invocation.
+    /// Bytes per lane.
     scratch: u64,
-    /// Bytes of a workgroup.
+    /// Bytes per workgroup.
     lds: u64,
-    /// Waves that a SIMD holds at a time.
+    /// Waves that fit on a SIMD at a time.
     waves: u64,
     code: u64,
     isa: Isa,
@@ -83,7 +83,7 @@ fn every_kernel_is_good_machine_code_on_amd() {
     compare(&page(&first, &second));
 }
 
-/// What RADV makes of every kernel for one chip, in a process of its own: the driver must be chosen before Vulkan loads.
+/// Compiles every kernel for one chip in a child process: the driver must be chosen before Vulkan loads.
 fn compile_for(family: &str, name: &str) -> Vec<Figures> {
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("target/mesa-{MESA}/run"));
     assert!(run.exists(), "run `tools/fetch-mesa {MESA}` first; where it cannot be had, set {WITHOUT}=1");
@@ -110,7 +110,8 @@ fn compile_all(out: &Path) {
     assert_eq!(gpu.caps.subgroup, 32);
     let mut pipelines = Pipelines::new(&gpu).unwrap();
     let units = gpu.caps.matrix.expect("these chips have matrix units");
-    // Nothing runs here that would find it out: as the instruction set's manual has a wave hold its matrices.
+    // Running a kernel would find this out, but nothing runs here. The value is from the instruction set's manual: how
+    // a wave holds its matrices.
     let units = Units { row_lanes: Some(1), ..units };
     let figures: Vec<Figures> = kernels(gpu.caps.subgroup, units)
         .into_iter()
@@ -119,7 +120,7 @@ fn compile_all(out: &Path) {
     std::fs::write(out, serde_json::to_vec(&(&gpu.caps.name, figures)).unwrap()).unwrap();
 }
 
-/// Every kernel that can be chosen for the shapes of 27B and of the demo model, whatever tuning finds, and each module that
+/// Every kernel that can be chosen for 27B's shapes and the demo model's, whatever tuning finds, and each module that
 /// is chosen for neither.
 fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
     let mut kernels = HashSet::new();
@@ -137,7 +138,7 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
         }
     }
     for &module in Module::ALL {
-        // These chips' matrices are not as narrow.
+        // These chips have no matrices as narrow as that.
         if module != Module::LinearMatrixS8NarrowInt8 && !kernels.iter().any(|k| k.module == module) {
             kernels.insert(Kernel { module, workgroup: 256, constants: Constants::default() });
         }
@@ -147,7 +148,7 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
     kernels
 }
 
-/// Every way to run a pass's products and attention on matrix units.
+/// Every tile for a pass's products and attention on matrix units.
 fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
     assert!(units.s8_k.is_some(), "these chips have matrices of bytes");
     let rows = [8, 16, 32, 64, 512].into_iter();
@@ -160,8 +161,8 @@ fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
     linear.chain(attend).chain([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]).collect()
 }
 
-/// By floats, by integer dot products, and with matrix units; then with each variant that tuning may choose for some
-/// product of few rows (for many rows: [`matrix_kernels`]).
+/// Targets with f32, with integer dot products and with matrix units. Then one for each tile that tuning may choose for
+/// a product of few rows; [`matrix_kernels`] has those for many rows.
 fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
     let float = Target::new(subgroup, false, None);
     let dot = Target::new(subgroup, true, None);
@@ -196,7 +197,7 @@ fn chosen(schedule: &Schedule, kind: PassKind, target: &Target) -> Vec<Kernel> {
     };
     let layout = GpuLayout::new(schedule);
     let lowering = Lowering { schedule, layout: &layout, addresses: &addresses, target, kind };
-    // One local and one global layer stand for all.
+    // One local and one global layer represent all.
     let layers = schedule.segments().filter(|s| !matches!(s, Segment::Layer(i) if *i != 0 && *i != 5));
     layers.flat_map(|s| lowering.segment(s)).map(|d| d.kernel).collect()
 }
@@ -219,14 +220,14 @@ fn figures(kernel: Kernel, compiled: &Compiled) -> Figures {
     }
 }
 
-/// The constants that are not 0, by their number: unused ones are 0.
+/// The constants that are not 0, with their numbers; unused constants are 0.
 fn shown(constants: &[u32]) -> String {
     let used = constants.iter().enumerate().filter(|&(_, &c)| c != 0);
     used.map(|(i, c)| format!("{}={c}", i + 1)).collect::<Vec<_>>().join(" ")
 }
 
-/// The rules that a kernel breaks. `header` is the comment at the start of its source, which may give a reason why a rule
-/// cannot be kept: a line that begins with the words of the rule.
+/// The rules that a kernel breaks. `header` is the comment at the start of its source. A line of it that begins with a
+/// rule's words gives the reason why the rule cannot be kept.
 fn violations(f: &Figures, header: &str) -> Vec<String> {
     let is = |prefix: &str| f.module.starts_with(prefix);
     let has_reason = |words: &str| header.lines().any(|l| l.starts_with(&format!("// {words}: ")));
@@ -293,7 +294,7 @@ fn page(first: &[Figures], second: &[Figures]) -> String {
     page
 }
 
-/// A row of the page: module, constants and figures, and the workgroups that all of that is the same for.
+/// A row of the page: module, constants and figures, and the workgroup sizes that have these figures.
 type Row = (String, [String; 8], Vec<String>);
 
 fn rows(first: &[Figures], second: &[Figures]) -> Vec<Row> {

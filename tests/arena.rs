@@ -1,6 +1,6 @@
-//! The arena on memory that other drivers share: the engine computes the same bits there as in an ordinary one, they
-//! are the golden ones, and both drivers see the same bytes.
-//! Drivers without dma-bufs (lavapipe of Debian 12) refuse; lavapipe of Mesa 25 and later takes a memfd for one.
+//! The arena in memory shared with other drivers. The engine computes the same bits there as in an ordinary arena, they
+//! match the golden case, and both drivers see the same bytes. Drivers without dma-bufs (lavapipe of Debian 12) refuse;
+//! lavapipe of Mesa 25 and later imports a memfd as a dma-buf.
 
 mod common;
 
@@ -21,7 +21,7 @@ use kiln::{Error, Result};
 use std::cell::RefCell;
 use std::fs::File;
 
-/// All alike, so that an emulated CPU compiles their kernels once.
+/// The same options for all runs, so that an emulated CPU compiles their kernels once.
 fn options(arena: ArenaSource) -> Options {
     Options {
         device: common::vulkan(),
@@ -36,7 +36,7 @@ fn options(arena: ArenaSource) -> Options {
 
 const PROMPT: [u32; 20] = [2, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73];
 
-/// The bits of all logits of a prompt and of what it is continued with.
+/// Bits of all logits of a prompt and of its continuation.
 fn run(executor: &mut dyn Executor) -> Vec<u32> {
     let mut session = Session::new(0, 160);
     session.prefill(executor, &PROMPT).unwrap();
@@ -56,7 +56,7 @@ fn refusal(arena: ArenaSource) -> Error {
     }
 }
 
-/// Whether the driver imports dma-bufs, or says so where one is asked for.
+/// Whether the driver imports dma-bufs. If not, asks for one and checks the refusal.
 fn imports() -> bool {
     if common::open_gpu().caps.sharing.imports {
         return true;
@@ -81,7 +81,7 @@ fn logits_on_an_imported_arena_are_the_same_bits_and_golden() {
             imported.get_or_insert(executor);
         }
     }
-    // One stands for the others, whose bits are the same.
+    // One importing executor represents the others, whose bits are the same.
     if let Some(mut executor) = imported {
         let (case, weights) = (Case::open("tiny"), options(ArenaSource::Auto).weights);
         check_prompts(&case, executor.as_mut(), weights, F32_SHALLOW, "imported arena");
@@ -97,7 +97,7 @@ thread_local! {
     static KEPT: RefCell<Option<Mapping>> = const { RefCell::new(None) };
 }
 
-/// A buffer of the kind that is tested, full of ones, of which the test keeps a mapping.
+/// A dma-buf full of ones. The test keeps a mapping of it.
 fn kept(bytes: u64) -> Result<DmaBuf> {
     let buffer = (arena_allocators()[0].allocate)(bytes)?;
     let mut mapping = buffer.map()?;
@@ -137,7 +137,7 @@ fn unwritable(bytes: u64) -> Result<DmaBuf> {
     Ok(DmaBuf::from_fd(File::open(file.path()).unwrap().into())?)
 }
 
-/// Allocators answer for themselves on machines where they have nothing to allocate from.
+/// Allocators return an error on machines that lack their device.
 #[test]
 fn an_allocator_without_its_device_says_so() {
     for allocator in [UDMABUF_MEMFD, DMA_HEAP, AMDGPU] {
@@ -176,7 +176,7 @@ fn descriptors_that_cannot_be_an_arena_are_refused_in_words() {
     }
 }
 
-/// Exporting takes /dev/udmabuf on a driver for the CPU: without it the driver's refusal is passed on.
+/// Exporting on a CPU driver needs /dev/udmabuf. Without it, the driver's refusal is passed on.
 #[test]
 fn an_exported_arena_computes_the_same_bits_or_is_refused_in_words() {
     let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();

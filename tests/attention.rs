@@ -1,5 +1,5 @@
-//! Attention over long contexts on a device, whose keys several workgroups share: at and around the boundaries of their
-//! parts, inside a window whose ring has turned over, for every number of heads that share a KV head.
+//! Attention over long contexts on a device, with the keys split among several workgroups. Covers positions at and
+//! around the boundaries of these parts, a window whose ring has wrapped, and every number of heads per KV head.
 
 mod common;
 
@@ -12,7 +12,7 @@ use kiln::sequence::session::Session;
 
 const CONTEXT: usize = 1500;
 const CHUNK: usize = 64;
-/// Longer than two parts; the ring (window + chunk - 1) turns over four times.
+/// Longer than two parts. The ring (window + chunk - 1) wraps four times.
 const WINDOW: usize = 300;
 
 /// A local and a global layer.
@@ -32,11 +32,11 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Shape {
     }
 }
 
-/// What follows each other: rows of one pass, at most a chunk. One row alone, and a few, are what keys are divided for.
+/// Rows of each pass, at most a chunk. Keys are split for passes of one row and of a few.
 fn passes() -> Vec<usize> {
     let mut passes = Vec::new();
     let mut at = 0;
-    // Rows that see 127, 128, 129 keys and so on: one by one, then a few at a time.
+    // Rows that see 127, 128, 129 keys and so on: one at a time, then four.
     for boundary in [128, 256, WINDOW, 384, 512, 1024, 1280, CONTEXT - 6] {
         let from = boundary - 3;
         while at < from {
@@ -52,7 +52,7 @@ fn passes() -> Vec<usize> {
     passes
 }
 
-/// The logits behind every pass.
+/// The logits after each pass.
 fn run(executor: &mut dyn Executor, tokens: &[u32]) -> Vec<Vec<f32>> {
     let mut session = Session::new(0, CONTEXT);
     let mut rest = tokens;
@@ -72,7 +72,7 @@ fn tokens() -> Vec<u32> {
 }
 
 fn load(model: &Forged, device: Device, kv: KvType, sequences: usize) -> Box<dyn Measure> {
-    // f32 arithmetic, so that only attention can be off.
+    // f32 arithmetic, so that errors can only come from attention.
     let options = Options {
         vulkan: common::forced(F32),
         kv,
@@ -85,13 +85,13 @@ fn load(model: &Forged, device: Device, kv: KvType, sequences: usize) -> Box<dyn
     model.load(device, options)
 }
 
-/// Sums in another order, and keys that round to the neighbouring f16.
+/// Sums are taken in another order, and keys may round to the neighbouring f16.
 const TOLERANCES: [(KvType, f32); 2] = [(KvType::F32, 2e-5), (KvType::F16, 2e-3)];
 
 #[test]
 fn parts_of_a_long_context_make_the_whole() {
     let tokens = tokens();
-    // Every number of heads to a KV head, and heads narrower and wider than a subgroup's octets.
+    // Every number of heads per KV head, and heads narrower and wider than a subgroup's octets.
     for (heads, kv_heads, dim) in [(2, 2, 16), (4, 2, 32), (3, 1, 40), (4, 1, 16), (8, 1, 64)] {
         let model = Forged::new(&shape(heads, kv_heads, dim), WeightFormat::Int8);
         let want = run(load(&model, Device::Cpu, KvType::F32, 1).as_mut(), &tokens);
@@ -113,7 +113,7 @@ fn parts_of_a_long_context_make_the_whole() {
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
-/// Rows of a batch have as many parts each as their own contexts need: a short one among long ones.
+/// Each row of a batch has as many parts as its own context needs: a short row among long ones.
 #[test]
 fn rows_of_a_batch_have_parts_of_their_own() {
     let tokens = tokens();
@@ -136,7 +136,7 @@ fn rows_of_a_batch_have_parts_of_their_own() {
             let error = relative_rms(g, w);
             assert!(error < tolerance, "{kv:?}: sequence {i} is {error:.1e} off");
         }
-        // Whoever put the parts together left the counters as they were.
+        // The workgroup that combines the parts must reset the counters.
         assert!(
             got.iter().zip(decode(executor.as_mut())).all(|(a, b)| max_abs(a, &b) == 0.0),
             "{kv:?}: not repeatable"

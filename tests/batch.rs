@@ -1,10 +1,11 @@
-//! A batch of 32 different prompts: each sequence's greedy output is what it would be alone.
+//! A batch of 32 different prompts: each sequence's greedy output is the same as alone.
 //!
-//! A row's result does not depend on the rows beside it, bit for bit, as long as the same kernels compute it: those of a
-//! kind of pass whatever else is in it, and those of the Dot family, which adds in an order that
-//! the number of rows does not change, for two to eight rows.
-//! A row alone has attention of its own, which takes its key from elsewhere, and other families sum in other orders:
-//! there the outputs are the same wherever the margin of a choice leaves no doubt.
+//! A row's result does not depend on the rows beside it, bit for bit, as long as the same kernels compute it. That
+//! holds within a kind of pass. With integer dot products it also holds across two to eight rows, whose kernels add in
+//! the same order.
+//!
+//! A pass of one row has its own attention kernel, which reads its key from elsewhere, and the other arithmetics add in
+//! other orders. There the outputs are compared wherever the margin of a choice leaves no doubt.
 
 mod common;
 
@@ -19,7 +20,7 @@ const SEQUENCES: usize = 32;
 const STEPS: usize = 12;
 const CONTEXT: usize = 64;
 
-/// Of 1 to 40 tokens: below the window of 16, at it and above; all different.
+/// Prompts of 1 to 40 tokens, all different: below the window of 16, at it and above.
 fn prompts() -> Vec<Vec<u32>> {
     (0..SEQUENCES).map(|s| (0..1 + 5 * s % 40).map(|i| (2 + 31 * s + 7 * i * i) as u32 % 256).collect()).collect()
 }
@@ -54,14 +55,14 @@ fn next_row(prompts: &[Vec<u32>], sequence: usize, token: u32) -> Row {
     Row { token, position: prompts[sequence].len() as u32, sequence: sequence as u32 }
 }
 
-/// A choice, and how far the best that was not chosen is behind.
+/// The argmax, and its margin over the second best.
 fn choice(logits: &[f32]) -> (u32, f32) {
     let best = (0..logits.len()).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
     let others = logits.iter().enumerate().filter(|&(i, _)| i != best).map(|(_, &x)| x);
     (best as u32, logits[best] - others.fold(f32::NEG_INFINITY, f32::max))
 }
 
-/// What one sequence does alone: each step's token and logits.
+/// One sequence's run alone: each step's token and logits.
 struct Alone {
     tokens: Vec<u32>,
     logits: Vec<Vec<f32>>,
@@ -80,7 +81,7 @@ fn alone(executor: &mut dyn Executor, prompt: &[u32]) -> Alone {
     out
 }
 
-/// Every sequence in the batch of 32 against itself alone; `tolerance` is how far a logit may be off in either.
+/// Compares every sequence in the batch of 32 with its run alone. `tolerance` bounds the error of a logit in each.
 fn check_greedy(arithmetic: Option<Arithmetic>, kv: KvType, tolerance: impl Fn(&[f32]) -> f32) {
     let prompts = prompts();
     let mut single = load(&golden("tiny"), options(arithmetic, kv, 1));
@@ -91,7 +92,7 @@ fn check_greedy(arithmetic: Option<Arithmetic>, kv: KvType, tolerance: impl Fn(&
     prefill(executor.as_mut(), &prompts);
     let (mut compared, mut worst) = (0, 0f32);
     for step in 0..STEPS {
-        // A choice in doubt may go either way; all then go on as they did alone.
+        // If a choice is in doubt, the batch may choose otherwise. All rows continue with the tokens chosen alone.
         let rows: Vec<Row> = (0..SEQUENCES)
             .map(|s| Row { position: (prompts[s].len() + step) as u32, ..next_row(&prompts, s, wants[s].tokens[step]) })
             .collect();
@@ -125,11 +126,11 @@ fn f16(logits: &[f32]) -> f32 {
 fn a_batch_chooses_what_its_sequences_choose_alone() {
     check_greedy(F32, KvType::F32, |_| 3e-4);
     check_greedy(AUTO, KvType::F16, f16);
-    // Alone by integer dot products, in the batch in f32.
+    // Alone with integer dot products, in the batch with f32.
     check_greedy(DOT, KvType::F16, f16);
     let units = common::open_gpu().caps.matrix;
     if let Some(units) = units {
-        // Alone in f32, in the batch by matrix units.
+        // Alone with f32, in the batch with matrix units.
         check_greedy(MATRIX_F16, KvType::F16, f16);
         if units.s8_k.is_some() {
             check_greedy(MATRIX_S8, KvType::F16, f16);
@@ -138,7 +139,7 @@ fn a_batch_chooses_what_its_sequences_choose_alone() {
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
-/// In passes of one kind, whatever the other rows are and wherever its own is.
+/// Within one kind of pass, whatever the other rows are and wherever the row is.
 #[test]
 fn a_row_has_the_same_bits_beside_any_others() {
     let prompts = prompts();
@@ -147,7 +148,7 @@ fn a_row_has_the_same_bits_beside_any_others() {
         prefill(executor.as_mut(), &prompts);
         let rows: Vec<Row> = (0..SEQUENCES).map(|s| next_row(&prompts, s, 5 + s as u32)).collect();
         let want = decode(executor.as_mut(), &rows);
-        // Backwards, and with other tokens in the odd rows: the even rows' sequences must not notice.
+        // Rows in reverse order, with other tokens in the odd ones. The even rows must not change.
         let other = |r: &Row| if r.sequence % 2 == 1 { Row { token: r.token + 90, ..*r } } else { *r };
         let turned: Vec<Row> = rows.iter().rev().map(other).collect();
         let got = decode(executor.as_mut(), &turned);
@@ -155,13 +156,13 @@ fn a_row_has_the_same_bits_beside_any_others() {
             let same = logits == &want[row.sequence as usize];
             assert_eq!(same, row.sequence % 2 == 0, "{arithmetic:?}: sequence {}", row.sequence);
         }
-        // Fewer rows in a pass of the same kind: the rest of it is dead.
+        // Fewer rows in a pass of the same kind: the remaining rows are dead.
         let few = decode(executor.as_mut(), &rows[..SEQUENCES / 2 + 1]);
         assert!(few.iter().zip(&want).all(|(a, b)| a == b), "{arithmetic:?}: fewer rows");
     }
 }
 
-/// Two rows, four or eight, each by a kernel of its own, are added in the same order.
+/// The kernels for two, four and eight rows add in the same order.
 #[test]
 fn dot_products_have_the_same_bits_in_batches_of_any_size() {
     let prompts = &prompts()[..8];
@@ -172,7 +173,7 @@ fn dot_products_have_the_same_bits_in_batches_of_any_size() {
         let want = decode(executor.as_mut(), &rows);
         for size in [2, 3, 4, 5] {
             for (first, part) in rows.chunks(size).enumerate() {
-                // A row alone has attention of its own.
+                // A pass of one row has its own attention kernel.
                 if part.len() > 1 {
                     let got = decode(executor.as_mut(), part);
                     assert_eq!(got, want[first * size..][..part.len()], "{kv:?}, {size} rows from {}", first * size);

@@ -1,4 +1,4 @@
-//! `kiln bench` as scripts use it. Its times mean nothing on a CPU driver; that they add up does.
+//! `kiln bench` as scripts use it. On a CPU driver its times mean nothing, but they must add up.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::program::{Ran, program, run};
 use serde_json::Value;
 use std::process::Command;
 
-/// What bench says; and, taken out of its stderr, what it tells that it is doing.
+/// The report of a bench, and the progress lines taken out of its stderr.
 struct Bench {
     ran: Ran,
     told: Vec<String>,
@@ -27,8 +27,8 @@ impl Bench {
     }
 }
 
-/// On a busy machine a ceiling may be measured in a worse moment than what it is the ceiling of: bench refuses that, and is
-/// run again, as it asks for.
+/// Runs bench. On a busy machine the ceiling may be measured at a worse moment than the work. Bench refuses that and
+/// asks to be run again, so this runs it again.
 fn bench(arguments: &[&str]) -> Bench {
     let is_settled = |b: &Bench| b.ran.code != 1 || !b.ran.stderr.contains("the measurement is wrong");
     let mut runs = std::iter::repeat_with(|| bench_once(arguments)).take(20);
@@ -57,7 +57,7 @@ fn close(a: f64, b: f64) {
     assert!((a - b).abs() <= 1e-9 * b.abs(), "{a} is not {b}");
 }
 
-/// What must hold of a line whatever the device.
+/// Checks what holds for a line on any device.
 fn check_line(line: &Value, report: &Value, repetitions: usize) {
     let (seconds, rate) = (&line["seconds"], &line["tokens_s"]);
     assert_eq!((list(seconds, "values").len(), list(rate, "values").len()), (repetitions, repetitions));
@@ -109,7 +109,7 @@ fn lines_kernels_and_layers_add_up() {
             close(sum(groups, "seconds"), number(line, "kernels_seconds"));
             close(sum(groups, "pass_share"), 1.0);
             assert_eq!(sum(groups, "count") as usize, kernels.len());
-            // A pass of the line is one profiled pass, but for a prefill of several chunks.
+            // A profiled pass is a pass of the line, except for a prefill of several chunks.
             for key in ["weight_bytes", "kv_bytes", "operations"] {
                 assert_eq!(sum(kernels, key), sum(groups, key));
                 if number(line, "passes") == 1.0 {
@@ -122,11 +122,11 @@ fn lines_kernels_and_layers_add_up() {
                 _ => assert!(submits > 0.0 && number(line, "gpu_busy") > 0.0 && number(line, "gpu_busy") <= 1.0),
             }
         }
-        // Two chunks: the second sees the first's keys, and only it has a head.
+        // Two chunks: the second sees the keys of the first, and only the second has a head.
         let (one, two) = (&lines[0], &lines[1]);
         assert_eq!((number(one, "passes"), number(two, "passes")), (1.0, 2.0));
         assert!(number(two, "weight_bytes") < 2.0 * number(one, "weight_bytes"));
-        // Three sequences share the weights, all but the embedding's rows, and have their own KV and work.
+        // Three sequences share all weights except rows of the embedding. Each has its own KV and operations.
         let (one, three) = (&lines[6], &lines[7]);
         assert_eq!(number(three, "tokens"), 3.0);
         assert_eq!(number(three, "kv_bytes"), 3.0 * number(one, "kv_bytes"));
@@ -157,7 +157,7 @@ fn the_table_has_a_row_for_each_line_and_each_kind_of_kernel() {
     let arguments = ["--device", "vulkan", "--prefill", "8", "--decode", "2", "--batch", "1,2", "--reps", "1"];
     let Bench { ran, told } = bench(&[&arguments[..], &["--kernels", "--layer", "0"]].concat());
     assert_eq!((ran.code, &*ran.stderr), (0, ""));
-    // Who waits is told for what, once a case.
+    // Progress names each case once.
     let cases = ["measuring the read ceiling", "prefill 8", "decode", "decode x 2", "layer 0 alone"];
     assert!(told[0].starts_with("loading ") && told[0].contains("first load"), "{told:?}");
     assert_eq!(told[1..], cases);
@@ -167,7 +167,7 @@ fn the_table_has_a_row_for_each_line_and_each_kind_of_kernel() {
         assert_eq!(rows(line), 1, "{line} in {}", ran.stdout);
     }
     assert_eq!(rows("kernels of a pass of "), 3);
-    // One row a pass, however many layers.
+    // One kernel per pass, however many layers there are.
     let runs = |l: &str, step| l.split(' ').next().is_some_and(|steps| steps.split('+').any(|s| s == step));
     for step in ["embed", "qkv", "attend", "down", "head", "argmax"] {
         assert_eq!(ran.stdout.lines().filter(|l| runs(l, step)).count(), 3, "{step} in {}", ran.stdout);
@@ -211,7 +211,7 @@ fn bad_arguments_are_refused_in_one_line() {
     bench(&["--device", "vulkan:77"]).refused(4, &["77"]);
 }
 
-/// Stands in for `kiln` where there is no GPU: notes its arguments, and answers what tools/bench reads, at `RATE`.
+/// Stands in for `kiln` where there is no GPU: records its arguments, and prints what tools/bench reads, at `RATE`.
 const FAKE_KILN: &str = r#"#!/usr/bin/env python3
 import json, os, sys
 log, rate = os.environ["LOG"], float(os.environ["RATE"])
@@ -284,7 +284,7 @@ fn the_comparison_runs_every_line_and_judges_the_bars() {
     assert!(!tool.forged(), "the checkpoint is removed again");
     assert_eq!((tool.calls("forge"), tool.calls("bench -m"), tool.calls("bench --device vulkan -m")), (1, 0, 2));
     assert!(!ran.stdout.contains("missed"), "{}", ran.stdout);
-    // Each table: every row has as many cells as its head.
+    // In each table, every row has as many cells as the header.
     let rows: Vec<&str> = ran.stdout.lines().filter(|l| l.starts_with('|')).collect();
     assert_eq!(rows.len(), 2 + 7 + 2 + 5);
     assert!(rows[..9].iter().all(|r| r.matches('|').count() == 14), "{}", ran.stdout);
@@ -295,7 +295,7 @@ fn the_comparison_runs_every_line_and_judges_the_bars() {
     let again = tool.run(&["--report", &file], &[]);
     assert_eq!((again.code, again.stdout), (0, ran.stdout));
 
-    // Too slow: the checkpoint is kept if asked for, and used again.
+    // A result that is too slow fails. The checkpoint is kept if asked for, and used again.
     let slow = [("RATE", "4399")];
     let ran = tool.run(&["--keep"], &slow);
     assert_eq!(ran.code, 1, "{}", ran.stderr);

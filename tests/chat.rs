@@ -23,13 +23,13 @@ fn say(chat: &mut PtySession, line: &str) {
     chat.flush().unwrap();
 }
 
-/// One conversation: a follow-up that needs what came before, a reply broken off, and the end.
+/// One conversation: a follow-up that needs the previous exchange, an interrupted reply, and the end.
 #[test]
 fn a_chat_keeps_its_context_and_survives_ctrl_c() {
     let cache = tempfile::tempdir().unwrap();
-    // Past the model's stop tokens, a reply goes on for as long as it is let.
+    // Without the model's stop tokens a reply goes on until it is interrupted.
     let mut chat = start(&["--ignore-eos"], cache.path());
-    // In the middle of a reply.
+    // Ctrl-C in the middle of a reply.
     say(&mut chat, "When does the aquarium open on Saturday?");
     chat.exp_string("The aquarium opens").unwrap();
     chat.send_control('c').unwrap();
@@ -49,7 +49,7 @@ fn a_chat_keeps_its_context_and_survives_ctrl_c() {
     assert!(history.contains("When does the aquarium open on Saturday?"), "{history}");
 }
 
-/// Whoever ends it: the shell behind it must not be left without echo.
+/// However the chat is ended, the shell after it must have its echo back.
 #[test]
 fn a_signal_at_the_prompt_gives_the_terminal_back() {
     let cache = tempfile::tempdir().unwrap();
@@ -63,14 +63,14 @@ fn a_signal_at_the_prompt_gives_the_terminal_back() {
         let mut shell = spawn_command(command, Some(30_000)).unwrap();
         let (_, pid) = shell.exp_regex(r"pid \d+").unwrap();
         shell.exp_string("> ").unwrap();
-        // It is raw once the prompt is there.
+        // The terminal is raw once the prompt shows.
         let pid = pid.trim_start_matches("pid ");
         assert!(Command::new("kill").args([&format!("-{signal}"), pid]).status().unwrap().success());
         assert_eq!(shell.exp_regex("(the same|other) modes").unwrap().1, "the same modes", "{signal}");
     }
 }
 
-/// One odd line does not end a conversation, nor is what follows on it taken for a message.
+/// A line that is not UTF-8 does not end the conversation, and its rest is not taken for a message.
 #[test]
 fn a_line_that_is_not_utf_8_is_said_and_the_chat_goes_on() {
     let cache = tempfile::tempdir().unwrap();
@@ -96,12 +96,12 @@ fn a_follow_up_is_answered_from_the_conversation() {
     chat.exp_string("> ").unwrap();
     say(&mut chat, "and on Monday?");
     chat.exp_string("The aquarium opens at 9:00 on Monday.").unwrap();
-    // Only what is new was run: the first exchange is in the cache.
+    // Only new tokens were run: the first exchange is in the cache.
     let summary = chat.exp_regex(r"\[\d+ of \d+ prompt tokens").unwrap().1;
     let tokens: Vec<usize> = summary.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
     assert!(tokens[0] < 25 && tokens[1] > 35, "{summary}");
     chat.exp_string("> ").unwrap();
-    // What does not fit is refused, and what was said before stays.
+    // A message that does not fit is refused, and the conversation stays.
     say(&mut chat, &"museum ".repeat(300));
     chat.exp_string("too long").unwrap();
     chat.exp_string("> ").unwrap();

@@ -1,6 +1,7 @@
-//! The drivers' requests against a real kernel: each kind of dma-buf through a second driver, vgem's fences, and what a DRM
-//! driver answers to requests that are another's. tools/vm-test runs these. That two views of one dma-buf are the same bytes,
-//! and that Vulkan sees them, is `kiln probe`'s own check (src/diagnose/probe/share.rs), which tests/probe.rs runs there.
+//! Drivers' requests on a real kernel: each kind of dma-buf through a second driver, vgem's fences, and a DRM driver's
+//! answers to requests of another. tools/vm-test runs these tests. `kiln probe` checks by itself that two mappings of
+//! one dma-buf have the same bytes and that Vulkan sees them (src/diagnose/probe/share.rs); tests/probe.rs runs it
+//! there.
 
 use kiln::testing::gpu::memory::allocators::{DMA_HEAP, UDMABUF_MEMFD};
 use kiln::testing::gpu::memory::arena::Allocator;
@@ -78,7 +79,7 @@ fn fences_go_out_of_one_buffer_and_into_another() {
     let both = fence.merge(&carried).unwrap();
     assert_eq!([carried.state().unwrap(), both.state().unwrap()], [State::Pending; 2]);
 
-    // Who maps the second buffer waits for the first one's work.
+    // Mapping the second buffer waits for the work on the first one.
     let start = Instant::now();
     let waited = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -90,7 +91,7 @@ fn fences_go_out_of_one_buffer_and_into_another() {
     });
     assert!(waited >= Duration::from_millis(200), "{waited:?}");
     two.end(Access::Read).unwrap();
-    // Signaled, but a merged one only after its parts, by work that an emulated CPU may take its time for.
+    // All get signaled. A merged fence follows its parts by deferred work, which may take an emulated CPU a while.
     for fence in [fence, carried, both] {
         fence.wait(Duration::from_secs(20)).unwrap();
         assert_eq!(fence.state().unwrap(), State::Signaled);

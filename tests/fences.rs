@@ -1,5 +1,5 @@
-//! Explicit fences: a submit that waits for another device's fence and gives out its own, and timelines that host and
-//! device raise.
+//! Explicit fences: a submit that waits for another device's fence and exports its own, and timelines that both host
+//! and device raise.
 
 mod common;
 
@@ -121,7 +121,7 @@ fn a_submit_gives_out_a_fence_that_another_takes_in() {
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
-/// vgem stands for the NPU: its fence is on the buffer, and the GPU's work waits for it.
+/// vgem stands in for the NPU: its fence is on the buffer, and the GPU's work waits for it.
 #[test]
 #[ignore = "takes a kernel with vgem: tools/vm-test"]
 fn the_gpu_waits_for_another_devices_fence() {

@@ -1,5 +1,5 @@
-//! Every executor against the golden cases: last and all-position logits, hidden rows, greedy ids; BF16 and INT8
-//! weights; prompts below, at and above the window; prefill as one chunk, in several, and token by token.
+//! Every executor on the golden cases: logits of the last and of all positions, hidden rows, greedy ids; BF16 and INT8
+//! weights; prompts below, at and above the window; prefill in one chunk, in several, and token by token.
 
 mod common;
 
@@ -12,7 +12,7 @@ use kiln::sequence::session::Session;
 use kiln::testing::gpu::lower::arithmetic::Arithmetic;
 use kiln::testing::gpu::replay::options::VulkanOptions;
 
-/// Runs one prompt in every way of chunking that `chunks` names, against the golden.
+/// Runs one prompt with each chunk size in `chunks` and compares it with the golden case.
 fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usize]) {
     for &chunk in chunks {
         let options = Options { chunk: Some(chunk), context: Some(160), head_rows: 8, ..options };
@@ -26,7 +26,7 @@ fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usi
     );
 }
 
-/// One chunk; several, the last one partial; one that is no multiple of anything; token by token.
+/// Chunk sizes: the whole prompt; several chunks with a partial last one; an odd size; token by token.
 const CHUNKS: &[usize] = &[160, 16, 7, 1];
 const BOTH: [WeightFormat; 2] = [WeightFormat::Bf16, WeightFormat::Int8];
 
@@ -37,7 +37,7 @@ fn check_reference(name: &'static str, tolerance: Tolerance, chunks: &[usize]) {
     }
 }
 
-/// Every arithmetic that a device may be given, with KV in f32 and in f16.
+/// Runs a case with every arithmetic that a device may have, with KV in f32 and in f16.
 fn check_vulkan(name: &'static str, f32: Tolerance, f16: Tolerance, runs: &[Run]) {
     let case = Case::open(name);
     let units = common::open_gpu().caps.matrix;
@@ -62,13 +62,13 @@ fn check_vulkan(name: &'static str, f32: Tolerance, f16: Tolerance, runs: &[Run]
 /// Weights, arithmetic, KV, and chunks.
 type Run = (WeightFormat, Option<Arithmetic>, KvType, &'static [usize]);
 
-/// Passes of many rows, of few and of one have kernels of their own, and so have weights and KV by their types.
+/// There are different kernels for many rows, few rows and one row, and for each type of weights and KV.
 const SHALLOW: &[Run] = &[
     (WeightFormat::Bf16, F32, KvType::F32, &[160, 7, 1]),
     (WeightFormat::Bf16, F32, KvType::F16, &[16]),
     (WeightFormat::Int8, F32, KvType::F32, &[16, 1]),
     (WeightFormat::Int8, F32, KvType::F16, &[160, 7]),
-    // Activations of 16 bits, whatever the cache holds.
+    // 16-bit activations, whatever the type of the cache.
     (WeightFormat::Int8, DOT, KvType::F32, &[160, 7]),
     (WeightFormat::Int8, DOT, KvType::F16, &[16, 7, 1]),
     (WeightFormat::Int8, MATRIX_F16, KvType::F32, &[7]),
@@ -77,7 +77,7 @@ const SHALLOW: &[Run] = &[
     (WeightFormat::Int8, MATRIX_S8, KvType::F16, &[160, 16]),
 ];
 
-/// What depth adds is rounding: each arithmetic once.
+/// Depth only adds rounding, so each arithmetic runs once.
 const DEEP: &[Run] = &[
     (WeightFormat::Bf16, F32, KvType::F32, &[7]),
     (WeightFormat::Bf16, F32, KvType::F16, &[160]),
@@ -117,7 +117,7 @@ fn vulkan_matches_deep62() {
     check_vulkan("deep62", F32_DEEP, F16_DEEP, DEEP);
 }
 
-/// Where the host cannot map the device's memory, weights and results pass through staging: the same bits arrive.
+/// Where the host cannot map the device's memory, weights and results go through staging. The bits are the same.
 #[test]
 fn staging_changes_no_bit() {
     let tokens = ids(&Case::open("tiny").prompts()[5]["ids"]);
@@ -136,7 +136,7 @@ fn staging_changes_no_bit() {
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
-/// A model directory of `tiny` with another file's spelling of its config and weights.
+/// A model directory of `tiny` with other spellings of its config and weights.
 fn variant(config: &str, weights: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::copy(golden(config), dir.path().join("config.json")).unwrap();
@@ -149,7 +149,7 @@ fn variant(config: &str, weights: &[&str]) -> tempfile::TempDir {
     dir
 }
 
-/// However the files spell it, it is the same model: the same bits come out of it.
+/// The model gives the same bits however its files are spelled.
 #[test]
 fn every_spelling_of_tiny_is_the_same_model() {
     let shards: Vec<String> = (1..=4).map(|i| format!("tiny/sharded/model-0000{i}-of-00004.safetensors")).collect();

@@ -1,6 +1,6 @@
-//! How many instructions the host spends on a decoded token, beside what the executor does: session, pass, choice of the
-//! token, text. A device waits while they run. Counted by callgrind, which gives the same figure on any machine that the
-//! same compiler built for; tools/test prints them and fails where one has grown.
+//! Instructions that the host spends per decoded token, besides the executor's work: session, pass, choosing the token,
+//! text. The device waits while they run. Callgrind counts them, with the same result on any machine for the same
+//! compiler. tools/test prints the counts and fails if one has grown.
 
 use kiln::executor::{self, Executor, HeadRows, Row, Watch};
 use kiln::model::presets;
@@ -10,15 +10,16 @@ use kiln::text::SamplerConfig;
 use std::ops::ControlFlow;
 use std::process::Command;
 
-/// One way to decode, with the instructions a token that it took when it was last looked at, in the dev profile.
+/// One way to decode, and its instructions per token in the dev profile when last updated.
 struct Case {
     name: &'static str,
     vocab: Vocab,
     sampler: SamplerConfig,
-    /// Each token becomes text, as `kiln run` prints it.
+    /// Whether each token becomes text, as in `kiln run`.
     text: bool,
     instructions: f64,
-    /// Tokens of the shorter of two runs. The longer one has twice as many: what they do not share is these tokens' alone.
+    /// Tokens of the shorter of two runs. The longer one has twice as many, so the difference is the cost of these
+    /// tokens alone.
     tokens: usize,
 }
 
@@ -28,9 +29,9 @@ enum Vocab {
     Gemma27b,
 }
 
-/// Growth beyond this is a regression. Rust 1.95 and 1.96 agree within a hundredth.
+/// Growth by more than this factor is a regression. Rust 1.95 and 1.96 agree within 1 %.
 const TOLERANCE: f64 = 1.2;
-/// Tells the counted process which case to run, and for how many tokens.
+/// Environment variable for the counted process: which case to run, and for how many tokens.
 const CHILD: &str = "KILN_TEST_INSTRUCTIONS";
 
 fn cases() -> [Case; 6] {
@@ -55,8 +56,8 @@ fn cases() -> [Case; 6] {
     ]
 }
 
-/// An executor whose passes cost nothing but what each must do on the host: check and write the step state. Its logits are
-/// noise that differs from pass to pass.
+/// An executor whose passes do only what each must do on the host: check and write the step state. Its logits are noise
+/// that differs between passes.
 struct Free {
     schedule: Schedule,
     state: Vec<u32>,
@@ -112,7 +113,7 @@ impl Executor for Free {
     }
 
     fn next(&self, _: usize) -> u32 {
-        // Words of the demo vocabulary: what comes before is special or a byte.
+        // Ordinary tokens of the demo vocabulary: ids below are special tokens or bytes.
         600 + (self.passes % PERIOD) as u32
     }
 
@@ -125,7 +126,8 @@ impl Executor for Free {
     }
 }
 
-/// The counted process: decodes as many tokens as it is told to. Without that, the shortest run of every case.
+/// The counted process decodes as many tokens as it is told to. Run as a normal test, it does the shortest run of every
+/// case.
 #[test]
 fn decode_without_a_device() {
     let told = std::env::var(CHILD).ok();
@@ -157,7 +159,7 @@ fn decode(case: &Case, tokens: usize) {
     assert_eq!(bytes > 0, case.text);
 }
 
-/// What callgrind counts, by this function's name. There is no stop token, so that every run is as long as it is told.
+/// Callgrind counts this function, by its name. There are no stop tokens, so that every run has its full length.
 #[inline(never)]
 fn counted(
     executor: &mut Free,
@@ -185,7 +187,7 @@ fn instructions_per_token_have_not_grown() {
     assert!(grown.is_empty(), "more than {TOLERANCE} times what tests/instructions.rs says: {grown:?}");
 }
 
-/// Instructions of [`counted`] in a process of its own.
+/// Instructions of [`counted`], run in a child process.
 fn count(case: usize, tokens: usize) -> f64 {
     let out = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=instructions::counted*"])

@@ -1,5 +1,5 @@
-//! The kernels for matrix units, each variant against sums in f64. A device without matrix units cannot run them: the test
-//! says so by name. lavapipe has them from Mesa 26.1 on.
+//! Tests each tile of the kernels for matrix units against sums in f64. On a device without matrix units a test prints
+//! its name and what it left out. lavapipe has matrix units from Mesa 26.1 on.
 
 mod common;
 
@@ -23,10 +23,10 @@ use kiln::testing::gpu::queue::Queue;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-/// What outputs hold before a kernel runs: a NaN that no kernel makes.
+/// Content of outputs before a kernel runs: a NaN that no kernel makes.
 const POISON: u32 = 0x7fc0_dead;
 
-/// A device with matrix units, and what a test needs to run kernels on it.
+/// A device with matrix units, and the objects for running kernels on it.
 struct Bench {
     queue: Queue,
     pipelines: Pipelines,
@@ -80,7 +80,7 @@ fn words(b: &Buffer) -> Vec<u32> {
     words
 }
 
-/// Root mean square of the difference over that of `want`; NaN if any is not finite.
+/// Root mean square of the difference, divided by that of `want`; NaN if any value is not finite.
 fn relative_rms(got: impl Iterator<Item = f32>, want: &[f64]) -> f64 {
     let mut difference = 0.0;
     for (x, &y) in got.zip(want) {
@@ -89,7 +89,7 @@ fn relative_rms(got: impl Iterator<Item = f32>, want: &[f64]) -> f64 {
     (difference / want.iter().map(|y| y * y).sum::<f64>()).sqrt()
 }
 
-/// A matrix product with random operand.
+/// A matrix product with random operands.
 struct Product {
     n: usize,
     /// Padded to 16.
@@ -97,7 +97,7 @@ struct Product {
     rows: usize,
     weights: Vec<i8>,
     scales: Vec<f32>,
-    /// f16 values, or integers that two bytes hold.
+    /// f16 values, or integers that fit in 16 bits.
     x: Vec<f32>,
     x_scales: Vec<f32>,
     operand: Operand,
@@ -128,7 +128,7 @@ impl Product {
         (2 * self.k.next_multiple_of(32) + 4).next_multiple_of(64)
     }
 
-    /// x in the operand' form, with NaN between the rows.
+    /// x in the activation layout of the operand, with NaN between rows.
     fn form(&self) -> Vec<u8> {
         let p = self.k.next_multiple_of(32);
         let mut out = vec![0xff; self.rows * self.x_stride()];
@@ -168,11 +168,11 @@ impl Product {
         out
     }
 
-    /// Runs passes of `rows` rows, fewer of them live, with every variant.
+    /// Runs every tile in `variants` on a pass of `self.rows` rows, of which `live` are live.
     fn check(&self, bench: &mut Bench, live: usize, variants: &[MatrixTile]) {
-        // Rows aligned for whole matrices, and not.
+        // Output rows that are aligned for whole matrices, and some that are not.
         let out_stride = self.n + if self.n.is_multiple_of(8) { 8 } else { 5 };
-        // The state's words, `live` at index 2.
+        // Words of the step state, with `live` at index 2.
         let state = bench.buffer(bytemuck::cast_slice(&[0u32, 0, live as u32, 0]));
         let weight = bench.buffer(bytemuck::cast_slice(&self.weights));
         let scales = bench.buffer(bytemuck::cast_slice(&self.scales));
@@ -215,7 +215,7 @@ impl Product {
                 variant.shape.name(),
                 variant.splits
             );
-            // Twice: the counters must be as before.
+            // Twice, since a run must reset its counters.
             for _ in 0..2 {
                 out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size as usize / 4])).unwrap();
                 bench.run(std::slice::from_ref(&dispatch));
@@ -234,7 +234,7 @@ impl Product {
     }
 }
 
-/// A tile of many rows that a CPU driver compiles in seconds: as the large ones, it asks for two steps at a time.
+/// A tile of many rows that a CPU driver compiles in seconds. Like the large ones, it loads two steps at a time.
 const SMALL_TALL: SharedTile = SharedTile {
     rows: 128,
     outputs: 32,
@@ -246,8 +246,8 @@ const SMALL_TALL: SharedTile = SharedTile {
     depth: 2,
 };
 
-/// Small enough for a CPU driver, and each with something that the usual ones for it lack: rows in two matrices, subgroups side
-/// by side, several loads of a row in a step, steps on their way, inputs through shared memory.
+/// Tiles that are small enough for a CPU driver. Each has a feature that the usual ones there lack: rows in two
+/// matrices, subgroups side by side, several loads of a row in a step, steps in flight, inputs through shared memory.
 const SMALL_FRAGMENTS: [FragmentTile; 7] = {
     const fn tile(rows: u32, outputs: u32, subgroups: u32, depth: u32, inputs: Inputs) -> FragmentTile {
         FragmentTile { rows, outputs, subgroups, depth, inputs }
@@ -315,13 +315,14 @@ fn check_linear(bench: &mut Bench, operand: Operand) {
         checked.extend(variants);
     }
     println!("{} variants checked; tiles too large for a CPU driver: {}", checked.len(), left_out.len());
-    // NVIDIA's and Mesa's CPU driver hold matrices in ways that are found out: elsewhere there may be nothing to check.
+    // On NVIDIA's driver and Mesa's CPU driver the layout of matrices in lanes can be found out. Elsewhere there may be
+    // no fragment tile to check.
     if operand == Operand::F16 && ["NVIDIA", "llvmpipe"].iter().any(|name| bench.gpu.caps.name.contains(name)) {
         assert!(checked.iter().any(|v| matches!(v.shape, MatrixShape::Fragment(_))), "{:?}", bench.units);
     }
 }
 
-/// Attention of one pass with random operand.
+/// Attention of one pass with random operands.
 struct Attention {
     heads: usize,
     kv_heads: usize,
@@ -338,13 +339,13 @@ impl Attention {
         self.window.map_or(0, |w| (p + 1).saturating_sub(w))
     }
 
-    /// Runs a pass of which `live` rows are live, with every variant.
+    /// Runs every tile on a pass of which `live` rows are live.
     fn check(&self, bench: &mut Bench, live: usize, seed: u64) {
         let Attention { heads, kv_heads, dim, rows, position, window, capacity } = *self;
         let mut random = Random(seed);
         let q_stride = heads * dim + 20;
         let q: Vec<f32> = (0..rows * q_stride).map(|_| 3.0 * random.real()).collect();
-        // Two sequences, the second one read; NaN where nothing was written.
+        // Two sequences, of which the second one is read. NaN where nothing was written.
         let nan = f16::from_bits(0x7e11);
         let half = kv_heads * capacity * dim;
         let mut ring = vec![nan; 4 * half];
@@ -449,11 +450,11 @@ fn attention_variants_compute_their_softmax() {
     for (i, (attention, live)) in [
         (at(2, 2, 128, 1, 0, None), 1),
         (at(2, 1, 128, 17, 0, None), 17),
-        // Ratio 4, a whole number of tiles and more; dead rows.
+        // Ratio 4; a whole number of tiles, and more; dead rows.
         (at(4, 1, 32, 100, 37, None), 71),
         // Ratio 3 does not divide a tile.
         (at(3, 1, 64, 33, 5, Some(40)), 33),
-        // A ring that turned over several times.
+        // A ring that has wrapped several times.
         (at(2, 1, 128, 70, 911, Some(100)), 70),
         (at(1, 1, 64, 40, 500, Some(1)), 40),
         // A window shorter than a tile, and 24 elements beyond a padded row's.

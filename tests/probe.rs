@@ -49,7 +49,7 @@ fn a_model_that_fits_is_ok_and_one_that_does_not_is_exit_1_with_the_sum() {
     let mut config: Value = serde_json::from_str(&text).unwrap();
     let nested = config.get("text_config").is_some();
     let sizes = if nested { &mut config["text_config"] } else { &mut config };
-    // Many layers, none of which is more than a driver allows in one allocation.
+    // Many layers, each of which fits a driver's largest allocation.
     sizes["intermediate_size"] = (1 << 15).into();
     sizes["hidden_size"] = (1 << 13).into();
     let types = vec![sizes["layer_types"].as_array().unwrap().clone(); 100].concat();
@@ -113,7 +113,7 @@ fn bad_arguments_are_exit_2_and_nothing_is_printed() {
     }
 }
 
-/// In tools/vm-test's machine, which has udmabuf, a dma-heap and vgem's render node.
+/// Runs in tools/vm-test's machine, which has udmabuf, a dma-heap and vgem's render node.
 #[test]
 #[ignore = "takes a kernel with udmabuf, a dma-heap and vgem: tools/vm-test"]
 fn a_kernel_that_shares_memory_is_seen_to_share_it() {

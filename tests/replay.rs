@@ -1,5 +1,5 @@
-//! What baking promises: during decode nothing is recorded, no pipeline is made and nothing is allocated, and however the
-//! work is cut into submits, the results are the same bits.
+//! Promises of baking: decode records nothing, makes no pipeline and allocates nothing. The results have the same bits
+//! however the work is cut into submits.
 
 mod common;
 
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Sequences that decode together.
+/// Sequences that are decoded together.
 const BATCH: usize = 5;
 
 fn counts() -> [u64; 3] {
@@ -44,7 +44,7 @@ fn counts() -> [u64; 3] {
     [allocations, kiln::testing::gpu::queue::recordings(), kiln::testing::gpu::kernels::pipelines::pipelines_created()]
 }
 
-/// Tests of this file share the process-wide counters: one at a time.
+/// Serialises the tests of this file, which share process-wide counters.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[test]
@@ -58,7 +58,7 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     assert!(before_prefill[1] > 0 && before_prefill[2] > 0, "baking was counted");
 
     let before = counts();
-    // Past the window of 16, where the ring turns over; alone, and with the next pass under way.
+    // Past the window of 16, so that the ring wraps; both with single passes and with the next pass under way.
     for i in 0..40 {
         let next = executor.next(0);
         match i < 20 {
@@ -75,7 +75,7 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
 fn a_tiny_submit_budget_changes_no_bit() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     let tokens: Vec<u32> = (0..50).map(|i| 2 + 7 * i % 500).collect();
-    // Each part of the work: its bits, and its submits.
+    // Bits and submits of each part of the work.
     let run = |budget| {
         let options = Options {
             device: common::vulkan(),
@@ -117,14 +117,14 @@ fn a_tiny_submit_budget_changes_no_bit() {
     for (part, (w, c)) in ["prefill", "decode", "batch"].into_iter().zip(whole.iter().zip(&cut)) {
         assert!(!w.0.is_empty() && w.0 == c.0, "{part}: other bits");
     }
-    // Embed, six layers, head: eight submits a pass when each is over the budget, and seven for a chunk whose logits
-    // nobody wants. With a generous one the first pass of a size is still cut, since nothing has been measured yet; then
-    // a pass is one.
+    // Embed, six layers, head: eight submits for a pass when each is over the budget, and seven for a chunk whose
+    // logits are not wanted. With a generous budget the first pass of a size is still cut, since nothing has been
+    // measured yet. Later passes are one submit.
     assert_eq!(cut.map(|part| part.1), [7 + 7 + 7 + 8, 8 * 8, 3 * 8]);
     assert_eq!(whole.map(|part| part.1), [7 + 1 + 1 + 8, 8 + 7, 8 + 2]);
 }
 
-/// What few rows took says nothing of what many take, although they replay the same commands.
+/// The time of few rows does not predict that of many, although both replay the same commands.
 #[test]
 fn a_pass_of_more_rows_than_were_timed_is_cut_once_more() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
@@ -135,7 +135,7 @@ fn a_pass_of_more_rows_than_were_timed_is_cut_once_more() {
         ..Options::default()
     };
     let mut executor = load(&golden("tiny"), options);
-    // Passes of 65 to 100 rows are one kind; embed, six layers, head.
+    // Passes of 65 to 100 rows are one kind. Eight submits: embed, six layers, head.
     for (rows, position, submits) in [(66, 0, 8), (66, 0, 1), (65, 66, 1), (67, 0, 8), (100, 0, 8), (66, 0, 1)] {
         let pass: Vec<Row> = (0..rows).map(|i| Row { token: 2 + i, position: position + i, sequence: 0 }).collect();
         let before = executor.submits();
@@ -144,7 +144,7 @@ fn a_pass_of_more_rows_than_were_timed_is_cut_once_more() {
     }
 }
 
-/// Of one sequence there is no kind of pass for rows that do not follow each other.
+/// With one sequence, no kind of pass is baked for rows that do not follow each other.
 #[test]
 fn rows_that_no_pass_holds_are_refused() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
@@ -157,7 +157,7 @@ fn rows_that_no_pass_holds_are_refused() {
     executor.forward(&rows[..1], Some(HeadRows { first: 0, count: 1 })).unwrap();
 }
 
-/// A layer that takes longer than a submit should is given fewer rows, down to 64; the results stay the same model's.
+/// A layer that takes longer than a submit should gets fewer rows, at least 64. The results are still the model's.
 #[test]
 fn long_layers_are_given_fewer_rows() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());

@@ -1,5 +1,5 @@
-//! The schedule is what runs: its counts are right, its dispatches cover it, and a changed operand changes every
-//! executor's output alike.
+//! The schedule is what runs: its counts are right, its dispatches cover all steps, and a changed operand changes the
+//! output of every executor alike.
 
 mod common;
 
@@ -52,7 +52,7 @@ fn a_27b_token_reads_27_gigabytes() {
     let weights = 62 * (matrices + scales + vectors) + head + embedding_row;
     assert_eq!(cost.weight_bytes, weights);
     assert_eq!(62 * matrices + 262_208 * 5376, 27_007_991_808, "the elements alone");
-    // One key and one value a head, written and read again.
+    // One key and one value per head, written and read again.
     assert_eq!(cost.kv_bytes, 62 * 2 * (4 * 2 * 16 * 128));
     assert_eq!(cost.memory_bytes(), cost.weight_bytes + cost.kv_bytes);
     assert_eq!(format!("{:.1} GB", cost.memory_bytes() as f64 / 1e9), "27.0 GB");
@@ -62,7 +62,7 @@ fn a_27b_token_reads_27_gigabytes() {
     let deep = schedule.cost(Pass::Decode { sequences: 1, depth: 4095 });
     let kv_element = 4 * 2 * 16 * 128;
     assert_eq!(deep.kv_bytes, kv_element * (52 * (1024 + 1) + 10 * (4096 + 1)), "keys read, and one written");
-    // A batch reads weights once.
+    // A batch reads the weights once.
     let batch = schedule.cost(Pass::Decode { sequences: 32, depth: 0 });
     assert_eq!(batch.weight_bytes, weights + 31 * embedding_row);
 }
@@ -106,7 +106,7 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
                     for step in &schedule.steps[d.steps.clone()] {
                         let pending = step.after.iter().filter(|&&a| a >= settled && a < d.steps.start);
                         assert_eq!(pending.count(), 0, "{segment} {} does not wait", step.label);
-                        // Work of another segment is behind the barrier at the segment's start.
+                        // Work of another segment is ordered by the barrier at the segment's start.
                         assert!(step.after.iter().all(|&a| a < d.steps.end));
                     }
                     assert_limits(d);
@@ -125,7 +125,7 @@ fn assert_limits(d: &Dispatch) {
     assert!(d.groups.iter().all(|&g| g > 0 && g <= 65_535), "no device need take more workgroups: {d:?}");
 }
 
-/// What reads a packed input waits for the dispatch that packs it, though that runs no step of its own.
+/// A reader of a packed input waits for the dispatch that packs it, though that dispatch runs no step.
 #[test]
 fn a_packed_input_is_waited_for() {
     let shape = Shape { head_dim: 34, ..gemma_27b() };
@@ -144,7 +144,7 @@ fn a_packed_input_is_waited_for() {
     }
 }
 
-/// Many rows of logits, or a vocabulary past what the grid holds: kernels stride over the rest.
+/// Many rows of logits, or a vocabulary larger than the grid: kernels stride over the rest.
 #[test]
 fn large_heads_stay_within_the_dispatch_limit() {
     for vocab in [3, 262_208, 1 << 24] {
@@ -167,7 +167,7 @@ fn large_heads_stay_within_the_dispatch_limit() {
     }
 }
 
-/// The logits behind a prompt: of the reference, or of Vulkan with certain arithmetic.
+/// The logits after a prompt, by the reference or by Vulkan with an arithmetic.
 fn outputs(schedule: &Schedule, vulkan: Option<Option<Arithmetic>>) -> Vec<f32> {
     common::listen();
     let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
@@ -191,10 +191,10 @@ fn outputs(schedule: &Schedule, vulkan: Option<Option<Arithmetic>>) -> Vec<f32> 
     executor.logits(0).unwrap().to_vec()
 }
 
-/// What is altered, and how: whether there was such a step.
+/// Name of an alteration, and the function that makes it. Returns whether the schedule had such a step.
 type Alteration = (&'static str, fn(&mut Schedule) -> bool);
 
-/// A change of one kind of op: whether it was of that kind, and so changed.
+/// Changes ops that match a pattern. Returns whether the op matched.
 macro_rules! change {
     ($op:pat $(if $guard:expr)? => $change:expr) => {
         |op: &mut Op| match op {
@@ -207,14 +207,14 @@ macro_rules! change {
     };
 }
 
-/// Alters operands one at a time, those inside of fusions too: both executors must follow, to the same place.
+/// Alters operands one at a time, including those inside fusions. Both executors must change to the same result.
 #[test]
 fn an_altered_operand_changes_both_executors_alike() {
     let shape = Checkpoint::open(&golden("tiny")).unwrap().shape().clone();
-    // 32 rows take the arithmetic for many rows in the first chunk, and those for few in the second, of 8.
+    // With chunks of 32 rows, the first chunk uses the arithmetic for many rows; the second, of 8 rows, that for few.
     let original = Schedule::build(&shape, extent(32), int8);
     let base = outputs(&original, None);
-    // The second computes with activations of 16 bits.
+    // The second one computes with 16-bit activations.
     let paths = [(F32, 5e-4), (DOT, 5e-3)];
     for (arithmetic, tolerance) in paths {
         assert!(max_abs(&outputs(&original, Some(arithmetic)), &base) < tolerance);
@@ -265,7 +265,7 @@ fn an_altered_operand_changes_both_executors_alike() {
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
-/// Alters the `n`-th op (from 0) that `change` takes.
+/// Alters the `n`-th op (from 0) that `change` accepts.
 fn alter(schedule: &mut Schedule, mut n: usize, change: impl Fn(&mut Op) -> bool) -> bool {
     for step in &mut schedule.steps {
         let mut op = step.op.clone();
@@ -280,7 +280,7 @@ fn alter(schedule: &mut Schedule, mut n: usize, change: impl Fn(&mut Op) -> bool
     false
 }
 
-/// Numbers that both sides of a push constant rely on stand in the shaders and in Rust: they are the same.
+/// Numbers that both shaders and Rust define for push constants are equal.
 #[test]
 fn shaders_and_layout_agree() {
     let define = |name: &str, value: u64| format!("#define {name} {value}\n");

@@ -1,5 +1,5 @@
-//! Odd shapes, both executors: head sizes that are no power of two, every kind of GQA, vocabularies of any size, an
-//! untied head; equal logits; batches; rewinding.
+//! Odd shapes on both executors: head sizes that are not powers of two, all ratios of GQA, vocabularies of any size, an
+//! untied head. The logits must be equal, also in batches and after rewinding.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn odd_shapes_agree_on_both_executors() {
         ("head 256, three groups of three", Shape { head_dim: 256, heads: 9, kv_heads: 3, ..small_shape() }),
         ("hidden 8, ffn 8", Shape { hidden: 8, ffn: 8, ..small_shape() }),
         ("vocabulary 1", Shape { vocab: 3, ..small_shape() }),
-        // More outputs than the largest grid has subgroups for: kernels stride.
+        // More outputs than the largest grid has subgroups, so that kernels stride.
         ("vocabulary 540000", Shape { vocab: 540_000, hidden: 8, ..small_shape() }),
         ("untied head", Shape { tied: false, ..small_shape() }),
         ("window 1", Shape { window: 1, ..small_shape() }),
@@ -34,8 +34,8 @@ fn odd_shapes_agree_on_both_executors() {
     let gpu = common::open_gpu();
     println!("{} with subgroups of {}", gpu.caps.name, gpu.caps.subgroup);
     drop(gpu);
-    // With another width of subgroups a format each will do, without the most outputs and the widest attention: LLVM takes
-    // minutes to compile that for vectors of 512 bits.
+    // With another subgroup width, each shape runs in one format only. Shapes with the most outputs or the widest
+    // attention are left out: LLVM takes minutes to compile them for 512-bit vectors.
     let small = |s: &Shape| s.vocab < 10_000 && s.head_dim * s.heads / s.kv_heads <= 256;
     let once = std::env::var_os("LP_NATIVE_VECTOR_WIDTH").is_some();
     for (i, (name, shape)) in variants.into_iter().enumerate().filter(|(_, (_, s))| !once || small(s)) {
@@ -58,12 +58,13 @@ fn odd_shapes_agree_on_both_executors() {
                 tokens[23..].iter().for_each(|&t| session.decode(executor.as_mut(), t).unwrap());
                 (executor.logits(0).unwrap().to_vec(), executor.next(0))
             };
-            // 23 rows in the first pass (the kernels for many rows), or chunks of 7; 17 one by one (those for few).
+            // The prefill is 23 rows in one pass (kernels for many rows), or chunks of 7. Then 17 tokens one by one
+            // (kernels for few rows).
             let mut runs = vec![(F32, KvType::F32, 23, 2e-5)];
             if format == WeightFormat::Int8 {
-                // Activations of 16 bits; without matrix units, f32.
+                // 16-bit activations; f32 without matrix units.
                 runs.extend([7, 23].map(|chunk| (DOT, KvType::F32, chunk, 5e-3)));
-                // Mesa 26.1.6 crashes on its matrices at other widths than its own.
+                // Mesa 26.1.6 crashes on matrices at subgroup widths other than its own.
                 if std::env::var_os("LP_NATIVE_VECTOR_WIDTH").is_none() {
                     runs.push((MATRIX_F16, KvType::F16, 23, 1.5e-2));
                 }
@@ -99,13 +100,13 @@ fn equal_logits_choose_the_lowest_id() {
     }
 }
 
-/// Sequences of different lengths, decoded in one pass, each as if it were alone.
+/// Sequences of different lengths, decoded in one pass, give the same results as alone.
 #[test]
 fn a_batch_computes_what_its_sequences_would_alone() {
     let shape = small_shape();
     let model = Forged::new(&shape, WeightFormat::Int8);
     let prompts: Vec<Vec<u32>> = [3, 21, 1, 12, 30].iter().map(|&n| prompt(&shape, n)).collect();
-    // A key that rounds to the neighbouring f16 where sums are taken in another order shows in the logits.
+    // Sums in another order may round a key to the neighbouring f16, which shows in the logits.
     let vulkan = common::vulkan();
     for (device, kv, tolerance) in
         [(Device::Cpu, KvType::F32, 1e-5), (vulkan, KvType::F32, 1e-5), (vulkan, KvType::F16, 1e-3)]
@@ -136,7 +137,7 @@ fn a_batch_computes_what_its_sequences_would_alone() {
     }
 }
 
-/// Gate and up in stages of a relay, of which the last has fewer blocks than there are workgroups: 13 in two times 7.
+/// Gate and up in stages of a relay. The last stage has fewer blocks than there are workgroups: 13 in two stages of 7.
 #[test]
 fn a_stage_may_lack_blocks() {
     let forged = Forged::new(&small_shape(), WeightFormat::Int8);
@@ -171,12 +172,12 @@ fn a_rewound_session_continues_as_a_new_one() {
     let tokens = prompt(&shape, 60);
     let options = Options { context: Some(100), chunk: Some(8), ..Options::default() };
     let mut executor = model.load(common::vulkan(), options);
-    // Back, and back again: what counts is the furthest position that was ever written.
+    // Rewinds twice. The furthest position ever written decides.
     let mut twice = Session::new(0, 100);
     twice.prefill(executor.as_mut(), &tokens[..30]).unwrap();
     assert_eq!(twice.rewind(executor.as_ref(), 22), 22);
     assert_eq!(twice.rewind(executor.as_ref(), 14), 0, "positions 6 to 13 are overwritten");
-    // Ring capacity: window 9 + chunk 8 - 1 = 16; back by at most 8 once the ring has turned over.
+    // Ring capacity: window 9 + chunk 8 - 1 = 16. Once the ring has wrapped, a rewind can go back by at most 8.
     for (length, keep, kept) in [(60, 52, 52), (60, 51, 0), (16, 1, 1), (17, 8, 0), (30, 30, 30)] {
         let mut session = Session::new(0, 100);
         session.prefill(executor.as_mut(), &tokens[..length]).unwrap();
@@ -191,7 +192,7 @@ fn a_rewound_session_continues_as_a_new_one() {
     }
 }
 
-/// Lavapipe's subgroups are as wide as the vectors that it compiles for: other widths, in processes of their own.
+/// Lavapipe's subgroups are as wide as the vectors that it compiles for. Other widths run in child processes.
 #[test]
 fn other_subgroup_sizes_agree_too() {
     let gpu = common::open_gpu();

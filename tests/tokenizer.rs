@@ -1,4 +1,4 @@
-//! Text against transformers: every golden case of the small tokenizer, and of Gemma 3's own.
+//! Text compared with transformers: every golden case of the small tokenizer and of Gemma 3's.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn read(name: &str) -> Golden {
     serde_json::from_slice(&std::fs::read(golden_dir().join(name)).unwrap()).unwrap()
 }
 
-/// Streams `ids`: what is yielded on the way must stand, and everything together must be `text`.
+/// Streams `ids`. Text that was returned must never change, and all of it together must be `text`.
 fn assert_streams(tokenizer: &Tokenizer, ids: &[u32], skip_special: bool, text: &str) {
     let mut stream = tokenizer.stream(skip_special);
     let mut streamed = String::new();
@@ -150,7 +150,7 @@ fn gemma_3s_tokenizer_agrees_with_transformers() {
     if !file.exists() {
         let missing = format!("{} is missing, so Gemma 3's tokenizer is NOT tested", file.display());
         assert!(std::env::var_os("KILN_OFFLINE").is_some_and(|v| v == "1"), "{missing}; run tools/fetch-tokenizer");
-        // Past the test harness's capture, so that it is seen when the test passes.
+        // Bypasses the test harness's capture, so that it shows when the test passes.
         use std::io::Write;
         writeln!(std::io::stderr(), "\nKILN_OFFLINE=1: {missing}\n").unwrap();
         return;

@@ -1,5 +1,5 @@
-//! `kiln top` as scripts and people use it: a running Kiln shows and is gone, a stream ends with its reader, the terminal
-//! is left as it was.
+//! `kiln top` as scripts and people use it: a running Kiln shows and later disappears, a stream ends with its reader,
+//! and the terminal is restored.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn shown(directory: &Path) -> Vec<Value> {
     sample["kilns"].as_array().unwrap().clone()
 }
 
-/// A process that ends with the test, however that ends.
+/// A process that is killed when the test ends in any way.
 struct Running(Child);
 
 impl Drop for Running {
@@ -37,7 +37,7 @@ impl Drop for Running {
     }
 }
 
-/// Decodes again and again, until it is killed.
+/// Starts a Kiln that decodes until it is killed.
 fn bench(directory: &Path) -> Running {
     let tiny = golden("tiny").display().to_string();
     let arguments = ["bench", "-m", &tiny, "--device", "cpu", "--prefill", "0", "--decode", "32", "--batch", "2"];
@@ -70,12 +70,12 @@ fn a_running_kiln_shows_with_its_rate_and_a_killed_one_does_not() {
     });
     let text = kiln(dir.path()).args(["top", "--once"]).output().unwrap();
     assert!(String::from_utf8_lossy(&text.stdout).contains(&format!("Kiln {pid} bench")));
-    // Killed, it leaves its file, which nobody takes for a running one.
+    // When killed, it leaves its file. Readers must not take that for a running process.
     drop(child);
     let file = dir.path().join(format!("{pid}.json"));
     assert!(file.exists());
     assert_eq!(shown(dir.path()), Vec::<Value>::new());
-    // The next one clears it away, and its own when it ends.
+    // The next Kiln removes that file, and its own when it ends.
     let tiny = golden("tiny").display().to_string();
     let arguments = ["run", "-m", &tiny, "--device", "cpu", "--tokens", "2,5", "-n", "3"];
     assert!(kiln(dir.path()).args(arguments).output().unwrap().status.success());
@@ -89,7 +89,7 @@ fn a_test_that_fails_leaves_no_process() {
     let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let child = bench(dir.path());
         pid = child.0.id();
-        // As `panic!`, without its words in the output.
+        // Like `panic!`, without its message in the output.
         std::panic::resume_unwind(Box::new(()));
     }));
     assert!(failed.is_err() && pid != 0);
@@ -151,7 +151,7 @@ fn live_it_draws_and_gives_the_terminal_back() {
         let mut command = kiln(dir.path());
         command.args(["top", "--interval", "0.1"]);
         let mut session = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
-        // This terminal does not say how large it is. What is drawn has no spaces where nothing was before.
+        // This terminal does not report its size. The first drawing leaves out spaces.
         session.exp_string("\u{1b}[?1049h").unwrap();
         session.exp_regex("no.*Kiln.*is.*running").unwrap();
         match end {
@@ -164,7 +164,7 @@ fn live_it_draws_and_gives_the_terminal_back() {
                 session.flush().unwrap();
             }
         }
-        // The end of the alternate screen.
+        // Leaves the alternate screen.
         session.exp_string("\u{1b}[?1049l").unwrap();
         session.exp_eof().unwrap();
     }
@@ -180,7 +180,7 @@ fn a_terminal_that_cannot_be_drawn_on_is_not() {
     session.exp_eof().unwrap();
 }
 
-/// Closed under it, a terminal ends it, which neither spins nor panics; whether or not it hears of it by a signal.
+/// When its terminal is closed it ends without spinning or panicking, with or without a signal.
 #[test]
 fn a_terminal_that_is_closed_ends_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -209,7 +209,7 @@ fn a_terminal_that_is_closed_ends_it() {
     }
 }
 
-/// A terminal: the program's end, and the other.
+/// A pseudo-terminal: the program's end, and the other end.
 fn terminal() -> [OwnedFd; 2] {
     let (mut other, mut own) = (0, 0);
     let (name, modes, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
@@ -223,7 +223,8 @@ fn terminal() -> [OwnedFd; 2] {
     unsafe { [OwnedFd::from_raw_fd(own), OwnedFd::from_raw_fd(other)] }
 }
 
-/// A terminal that takes no output: the program's end, whose writes fail instead of waiting, and the other.
+/// A pseudo-terminal that accepts no output: the program's end, whose writes fail instead of waiting, and the other
+/// end.
 fn deaf_terminal() -> [OwnedFd; 2] {
     let ends = terminal();
     let own = ends[0].as_raw_fd();
@@ -235,7 +236,7 @@ fn deaf_terminal() -> [OwnedFd; 2] {
     ends
 }
 
-/// The modes of a terminal: of input, output, hardware and lines.
+/// The modes of a terminal: input, output, control and local.
 fn modes(terminal: &OwnedFd) -> [libc::tcflag_t; 4] {
     // SAFETY: the structure is made of integers, and is written to.
     let modes = unsafe {

@@ -1,5 +1,5 @@
-//! Tuning: what is measured at the first load is read at the next, unless it is not what this device can run; and whatever
-//! is chosen, the logits are the same.
+//! Tuning: measurements of the first load are read at the next, unless they do not fit this device. The logits are the
+//! same whatever is chosen.
 
 mod common;
 
@@ -12,7 +12,7 @@ use kiln::testing::gpu::replay::options::VulkanOptions;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Integer dot products, of which all variants give the same bits.
+/// Integer dot products, for which all tiles give the same bits.
 fn options(tune: bool) -> Options {
     Options {
         device: common::vulkan(),
@@ -54,7 +54,7 @@ fn what_was_measured_is_read_at_the_next_load_if_this_device_can_run_it() {
     };
     let (want, baked) = run(false);
     assert!(files(directory.path()).is_empty(), "nothing was measured");
-    // What was measured shows in what was recorded for it.
+    // Measuring records command buffers, so it shows in their number.
     let is_measured = |recorded| recorded > baked;
     let check = |what, measured| {
         let (got, recorded) = run(true);

@@ -1,5 +1,5 @@
-//! Every variant of the linear kernels that tuning may choose, forced in turn, against a golden case. Those of
-//! integer dot products are held to the same bits: they add blocks in the same order.
+//! Forces in turn every tile of the linear kernels that tuning may choose, and compares with a golden case. Tiles of
+//! integer dot products must give the same bits: they add blocks in the same order.
 
 mod common;
 
@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// That of tests/goldens.rs for activations of 16 bits.
+/// The tolerance of tests/goldens.rs for 16-bit activations.
 const TOLERANCE: f32 = 0.015;
 const PROMPT: &str = "len17";
 
@@ -40,7 +40,7 @@ fn products(schedule: &Schedule, rows: usize) -> Vec<Product> {
     all
 }
 
-/// The variants that these can have.
+/// The tiles that these products can have.
 fn variants(gpu: &Gpu, units: Option<Units>, schedule: &Schedule, family: Arithmetic, rows: usize) -> Vec<Tile> {
     let target = Target::new(gpu.caps.subgroup, true, units);
     let mut all = Vec::new();
@@ -52,7 +52,7 @@ fn variants(gpu: &Gpu, units: Option<Units>, schedule: &Schedule, family: Arithm
     all
 }
 
-/// Logits behind a golden prompt in chunks of the executor's size, held against the golden.
+/// Runs a golden prompt in chunks of the executor's size and compares its logits with the golden ones.
 fn check(case: &Case, executor: &mut dyn Executor, what: &str) -> Vec<f32> {
     let prompt = case.prompt(PROMPT);
     let mut session = Session::new(0, 64);
@@ -63,14 +63,14 @@ fn check(case: &Case, executor: &mut dyn Executor, what: &str) -> Vec<f32> {
     got
 }
 
-/// How the linear kernels of a pass of `rows` rows are specialised.
+/// The specialisations of the linear kernels in a pass of `rows` rows.
 fn specialised(executor: &mut dyn Measure, rows: usize) -> HashSet<String> {
     let rows: Vec<Row> = (0..rows as u32).map(|i| Row { token: 2, position: i, sequence: 0 }).collect();
     let times = executor.time_steps(&rows, HeadRows { first: 0, count: 1 }, 1).unwrap();
     times.into_iter().filter(|t| t.kernel.starts_with("linear_")).map(|t| t.variant).collect()
 }
 
-/// The prompt with each variant forced; `chunk` rows a pass.
+/// Runs the prompt with each tile forced, in chunks of `chunk` rows.
 fn check_family(arithmetic: Option<Arithmetic>, family: Arithmetic, chunk: usize) {
     let case = Case::open("tiny");
     let gpu = Rc::new(common::open_gpu());
@@ -92,7 +92,7 @@ fn check_family(arithmetic: Option<Arithmetic>, family: Arithmetic, chunk: usize
         let what = format!("{chunk} rows, {v:?}");
         let got = check(&case, executor.as_mut(), &what);
         if family == Arithmetic::IntegerDot {
-            // They divide the outputs, not the sums.
+            // Tiles divide the outputs, not the sums.
             assert!(got == *first.get_or_insert_with(|| got.clone()), "{what}: other bits than the first variant");
         }
         seen.extend(specialised(executor.as_mut(), chunk));
@@ -102,7 +102,8 @@ fn check_family(arithmetic: Option<Arithmetic>, family: Arithmetic, chunk: usize
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
-/// Two rows, four and eight share a weight load in kernels of their own; the last row of the prompt and the head have one.
+/// Kernels for two, four and eight rows share each weight load. The last row of the prompt and the head use the kernel
+/// for one.
 #[test]
 fn variants_of_dot_products_match() {
     for chunk in [2, 4, 8] {
@@ -134,7 +135,7 @@ fn variants_of_matrix_products_of_bytes_match() {
     }
 }
 
-/// A relayed pass computes what one behind barriers does, bit by bit: whole or in pieces, past the window, rows of a prompt
+/// A relayed pass gives the same bits as one with barriers: whole or in pieces, past the window, with rows of a prompt
 /// and of several sequences.
 #[test]
 fn relayed_dispatches_change_no_bit() {
@@ -152,7 +153,7 @@ fn relayed_dispatches_change_no_bit() {
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
-/// Where gate and up are made in stages, which the product behind them waits for one by one, no bit changes either.
+/// The same with gate and up in stages, for which the next product waits one by one.
 #[test]
 fn stages_of_a_relay_change_no_bit() {
     let gpu = common::open_gpu();

@@ -1,5 +1,6 @@
-//! The bridge to libxrt: that it does what its header says, and lets no exception through. Against a fake of libxrt
-//! (tests/xrt/fake), which can be made to fail; and, where tools/fetch-xrt has put it, against the real one without a device.
+//! The bridge to libxrt does what its header says, and lets no exception through. The tests use a fake of libxrt
+//! (tests/xrt/fake), which can be made to fail. If tools/fetch-xrt has been run, they also use the real one, without a
+//! device.
 
 #[path = "../ffi/xrt/compile.rs"]
 mod compile;
@@ -21,17 +22,18 @@ fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The fake, with a bridge that is linked with it.
+/// The fake, and a bridge linked with it.
 struct Fake {
     library: Library,
     object: Object,
-    /// What the fake throws is one for the whole process.
+    /// Which exception the fake throws is one setting for the whole process.
     _alone: MutexGuard<'static, ()>,
 }
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The bridge's bytes and the fake's path, compiled once: the loader takes another of the same name for the same.
+/// The bridge's bytes and the fake's path. Compiled once: the loader takes a second library of the same name for the
+/// first.
 fn built() -> &'static (Vec<u8>, PathBuf) {
     static BUILT: OnceLock<(Vec<u8>, PathBuf)> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -58,13 +60,13 @@ impl Fake {
         Fake { library, object, _alone: alone }
     }
 
-    /// Makes every step throw in a way; 0: none.
+    /// Makes every step throw one kind of exception; 0 for none.
     fn fail(&self, how: i32) {
         // SAFETY: as fake.cpp declares it.
         unsafe { self.object.get::<unsafe extern "C" fn(i32)>(b"fake_fail\0").unwrap()(how) }
     }
 
-    /// Memory that is still held.
+    /// Number of allocations that are still held.
     fn alive(&self) -> i32 {
         // SAFETY: as fake.cpp declares it.
         unsafe { self.object.get::<unsafe extern "C" fn() -> i32>(b"fake_alive\0").unwrap()() }
@@ -155,7 +157,7 @@ fn memory_is_imported_and_exported_and_no_descriptor_is_lost() {
     shared.write(8000, b"seen").unwrap();
     let exported = shared.export().unwrap();
     drop(shared);
-    // Both ends are this process's own still, and see the same bytes.
+    // Both descriptors are still this process's, and have the same bytes.
     for end in [exported, memfd] {
         let mut bytes = [0; 4];
         std::os::unix::fs::FileExt::read_exact_at(&fs::File::from(end), &mut bytes, 8000).unwrap();
@@ -181,7 +183,7 @@ fn a_run_that_hangs_or_fails_is_told_apart_from_one_that_ends() {
     let fake = Fake::new();
     let mut slow = Parts::new(&fake.library, "slow").unwrap();
     slow.run.start().unwrap();
-    // The fake takes 0 for what libxrt does: a wait for ever.
+    // The fake, like libxrt, waits for ever at 0.
     assert!(!slow.run.wait(Duration::ZERO).unwrap());
     let mut broken = Parts::new(&fake.library, "broken").unwrap();
     broken.run.start().unwrap();
@@ -245,7 +247,7 @@ fn whatever_is_thrown_wherever_becomes_an_error() {
             assert_line(&failure.unwrap_err(), words);
         }
     }
-    // And it works on.
+    // It still works.
     parts.run.start().unwrap();
     assert!(parts.run.wait(SECOND).unwrap());
     drop(parts);
@@ -267,7 +269,7 @@ fn a_library_that_is_not_there_or_does_not_load_says_which() {
         let Missing::Unloadable(why) = of(bridge, &odd) else { panic!("{content:?}") };
         assert!(why.contains("odd.so") && why.contains(words), "{why}");
     }
-    // Something that it needs in turn is not there: that is no absence of itself.
+    // A library that it needs is missing. That does not mean that it is itself missing.
     let (needy, gone) = (directory.path().join("needy.so"), directory.path().join("libgone.so.2"));
     let source = directory.path().join("empty.cpp");
     fs::write(&source, "").unwrap();
@@ -278,7 +280,7 @@ fn a_library_that_is_not_there_or_does_not_load_says_which() {
     let Missing::Unloadable(why) = of(bridge, &needy) else { panic!("needy") };
     assert!(why.contains("libgone.so.2"), "{why}");
 
-    // The bridge is damaged, or another's.
+    // The bridge is damaged, or is another library.
     let other = fs::read(&needy).unwrap();
     for (bytes, words) in
         [(&bridge[..100], "the bridge: "), (&b"not ELF"[..], "the bridge: "), (&other, "libgone.so.2")]
@@ -290,7 +292,7 @@ fn a_library_that_is_not_there_or_does_not_load_says_which() {
     assert!(why.contains("kiln_xrt_face_1"), "{why}");
 }
 
-/// libxrt of tools/fetch-xrt, in a process that tools/xrt-test starts on its libraries.
+/// The real libxrt of tools/fetch-xrt. tools/xrt-test starts this process with its libraries.
 #[test]
 #[ignore = "takes libxrt, and its own libraries: tools/xrt-test"]
 fn the_real_library_without_a_device_says_that_there_is_none() {

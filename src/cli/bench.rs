@@ -1,4 +1,4 @@
-//! `kiln bench`: what a model does on a device, and what the device would allow.
+//! `kiln bench`: a model's rates on a device, and what the device allows.
 
 use super::bench_table::{BenchReport, Load, seconds, write_report};
 use super::model::ModelArgs;
@@ -66,7 +66,8 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model or the arguments. Refused: it does not fit. Failed: a rate above the roofline. Device: it failed.
+/// Input: the model or the arguments are wrong. Refused: the model does not fit. Failed: a rate is above the roofline.
+/// Device: it failed.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     let settings = args.settings();
     let name = args.model.files().name();
@@ -82,7 +83,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     options.context = Some(context);
     options.sequences = settings.sequences();
     options.head_rows = settings.sequences();
-    // No pass is longer than the longest prefill, real or up to a depth: a larger chunk would only take memory.
+    // No pass is longer than the longest prefill, measured or up to a depth. A larger chunk would only take memory.
     let longest = settings.longest_prefill().max(settings.depth.iter().copied().max().unwrap_or(0)).max(1);
     options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(longest));
     options.extent(shape)?;
@@ -164,7 +165,7 @@ fn measure(
     Ok((bench.ceilings(), lines, layers))
 }
 
-/// Where no spinner can turn: what is measured, a line for each case and not for each repetition.
+/// Progress where no spinner can turn: one line per case, without one for each repetition.
 fn say_case(text: &str, said: &RefCell<String>) {
     let case = text.split(": ").next().unwrap_or(text);
     if *said.borrow() != case {

@@ -1,11 +1,11 @@
-//! What `kiln bench` prints for a person.
+//! The report of `kiln bench` for a person.
 
 use crate::diagnose::bench::kernels::group;
 use crate::diagnose::bench::{Ceilings, KernelTime, LayerTime, Line, Rates};
 use crate::display::bytes;
 use std::fmt::{Result, Write};
 
-/// All that was measured.
+/// All results of a bench.
 pub(super) struct BenchReport {
     pub model: String,
     pub device: String,
@@ -13,31 +13,31 @@ pub(super) struct BenchReport {
     pub ceilings: Ceilings,
     pub lines: Vec<Line>,
     pub layers: Vec<LayerTime>,
-    /// Anonymous memory: before the model, and at its peak.
+    /// Bytes of anonymous memory: before the model, and at its peak.
     pub memory: Option<[u64; 2]>,
-    /// Layers, and how matrices are kept.
+    /// Number of layers, and the weight format.
     pub shape: (usize, &'static str),
     /// Positions, rows of the largest pass, sequences.
     pub extent: [usize; 3],
 }
 
-/// What it took to make the model ready.
+/// Time of loading the model.
 pub(super) struct Load {
     pub bytes: u64,
     pub seconds: f64,
-    /// Opening the device, before anything is loaded.
+    /// Seconds to open the device, before anything is loaded.
     pub open_seconds: f64,
 }
 
-/// Seconds of all kernels of a pass.
+/// Seconds of all kernels of a pass together.
 pub(super) fn seconds(kernels: &[KernelTime]) -> f64 {
     kernels.iter().map(|k| k.seconds).sum()
 }
 
-/// Writes all of a report.
+/// Writes the whole report.
 ///
 /// # Errors
-/// What the writer returns.
+/// Those of the writer.
 pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
     let [context, chunk, sequences] = r.extent;
     let (layers, weights) = r.shape;

@@ -1,4 +1,5 @@
-//! The interactive chat of `kiln run`: a conversation on a terminal, with history. Ctrl-C ends a reply, Ctrl-D the chat.
+//! The interactive chat of `kiln run`: a conversation on a terminal, with a history of prompts. Ctrl-C ends a reply,
+//! Ctrl-D the chat.
 
 use super::job::stops;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
@@ -57,7 +58,7 @@ pub(super) fn chat(
         log::warn!("a signal leaves the terminal as the prompt has it: {e}");
     }
     let mut editor = DefaultEditor::new().map_err(terminal)?;
-    // Behind the editor, which installs a handler of its own and keeps it while replies are made.
+    // After creating the editor: it installs its own handler and keeps it while replies are made.
     catch_interrupts();
     let history = cache::directory().map(|d| d.join("history"));
     if let Some(h) = &history {
@@ -70,7 +71,7 @@ pub(super) fn chat(
             Ok(line) => {
                 let _ = editor.add_history_entry(&line);
                 match c.exchange(&line) {
-                    // What a prompt did wrong does not end the chat.
+                    // An error in a prompt does not end the chat.
                     Err(e @ Error::Input { .. }) => note(&format!("kiln: {}", face::line(&e))),
                     done => done?,
                 }
@@ -78,7 +79,7 @@ pub(super) fn chat(
             Err(ReadlineError::Interrupted) => note("(Ctrl-D ends the chat)"),
             Err(ReadlineError::Eof) => break,
             Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => {
-                // The rest of the line is no message of its own.
+                // Discard the rest of the line, which is not a message.
                 let _ = tcflush(stdin(), FlushArg::TCIFLUSH);
                 note("\nkiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
             }
@@ -94,17 +95,17 @@ pub(super) fn chat(
     Ok(())
 }
 
-/// Makes a signal that ends the process restore the terminal first. At the prompt the editor has switched off echo and line
-/// ends.
+/// Makes signals that end the process restore the terminal first. At the prompt the editor has switched off echo and
+/// line ends.
 fn restore_at_signals() -> std::io::Result<()> {
     let modes = tcgetattr(stdin())?;
-    // The editor and the reply have their own way with Ctrl-C.
+    // The editor and the reply handle Ctrl-C themselves.
     let mut signals = Signals::new(stops().into_iter().filter(|&signal| signal != SIGINT))?;
     std::thread::Builder::new().name("stop".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
             if tcgetattr(stdin()).is_ok_and(|now| now != modes) {
                 let _ = tcsetattr(stdin(), SetArg::TCSANOW, &modes);
-                // The editor has pastes marked.
+                // Switch off bracketed paste, which the editor has switched on.
                 let _ = stdout().write_all(b"\x1b[?2004l\r\n").and_then(|()| stdout().flush());
             }
             let _ = emulate_default_handler(signal);
@@ -114,7 +115,7 @@ fn restore_at_signals() -> std::io::Result<()> {
 }
 
 impl Chat<'_> {
-    /// Answers one line, and keeps both in the conversation if that succeeds.
+    /// Answers one line. Keeps both in the conversation if that succeeds.
     fn exchange(&mut self, line: &str) -> Result<()> {
         self.conversation.ask(line);
         let text = self.reply().inspect_err(|_| self.conversation.retract())?;

@@ -1,9 +1,9 @@
-//! What the command line calls the settings that errors speak of.
+//! Error messages on the command line: settings are named by their arguments.
 
 use crate::Error;
 use crate::error::{Setting, Text};
 
-/// The argument that sets it.
+/// The argument for a setting.
 fn name(setting: Setting) -> Option<String> {
     let name = match setting {
         Setting::Context => "--ctx",
@@ -31,12 +31,12 @@ fn name(setting: Setting) -> Option<String> {
     Some(name.into())
 }
 
-/// A cause or a remedy as the command line shows it.
+/// A cause or a remedy, with arguments for settings.
 pub(super) fn words(text: &Text) -> String {
     text.render(&name)
 }
 
-/// An error as the command line shows it: one line, `cause; remedy`.
+/// An error as one line: `cause; remedy`.
 pub fn line(e: &Error) -> String {
     e.render(&name)
 }

@@ -1,4 +1,4 @@
-//! What commands that write for minutes share: a progress bar on a terminal, an end at Ctrl-C, a summary.
+//! Shared by commands that write for minutes: a progress bar, an orderly end at Ctrl-C, and a summary.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -18,8 +18,9 @@ use crate::machine::files::Files;
 use crate::model::write::{WriteMonitor, Written};
 use crate::{Error, Result};
 
-/// Runs a write with a progress bar on stderr (only if that is a terminal) and prints its summary on stdout: a line,
-/// or with `json` an object of `source`, `destination`, `tensors`, `bytes`, `seconds` and the keys of `more`.
+/// Runs a write and prints its summary on stdout. The summary is a line or, with `json`, an object of `source`,
+/// `destination`, `tensors`, `bytes`, `seconds` and the keys of `more`. A progress bar shows on stderr if that is a
+/// terminal.
 ///
 /// Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP end the write in good order; a second one ends the process at once.
 pub(super) fn run(
@@ -59,24 +60,24 @@ pub(super) fn run(
     super::print(&format!("{line}\n"))
 }
 
-/// The signals that end a command before its time: not those that whoever started it has had ignored, as nohup does, and a
-/// shell for what it runs in the background.
+/// The signals that stop a command. Signals that were ignored when the process started stay ignored: nohup ignores
+/// SIGHUP, and a shell ignores some for commands in the background.
 pub(super) fn stops() -> Vec<i32> {
     let ignored = Files::system().field("/proc/self/status", "SigIgn").ok();
     let ignored = ignored.and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0);
     [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
 }
 
-/// A temporary file, made by `make`, that is removed where a signal ends the process. The process ends at once and as
-/// without this, whatever it is at.
+/// A temporary file, created by `make`, that is removed if a signal ends the process. The signal still ends the process
+/// at once.
 pub(super) fn temporary(make: impl FnOnce() -> std::io::Result<NamedTempFile>) -> std::io::Result<NamedTempFile> {
-    // First, so that no signal comes between; one that comes now waits for the thread.
+    // Before the file is created: a signal that comes in between waits for the thread.
     let mut signals = Signals::new(stops())?;
     let file = make()?;
     let path = file.path().to_owned();
     std::thread::Builder::new().name("stop".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            // Gone already where it has been given its name.
+            // Fails if the file has already been renamed.
             let _ = std::fs::remove_file(path);
             let _ = emulate_default_handler(signal);
         }
@@ -84,11 +85,11 @@ pub(super) fn temporary(make: impl FnOnce() -> std::io::Result<NamedTempFile>) -
     Ok(file)
 }
 
-/// A flag that the first signal to stop sets.
+/// A flag that the first stopping signal sets.
 fn cancel_on_signal() -> Result<Arc<AtomicBool>> {
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in stops() {
-        // In this order: the first signal finds the flag unset and sets it, the second finds it set.
+        // In this order: the first signal finds the flag unset and sets it, the second finds it set and exits.
         signal_hook::flag::register_conditional_shutdown(signal, 1, cancel.clone())
             .and_then(|_| signal_hook::flag::register(signal, cancel.clone()))
             .map_err(|e| Error::failed(format!("cannot handle signals: {e}"), "start it again"))?;

@@ -1,4 +1,4 @@
-//! `kiln logits`: the logits behind a list of tokens, and the hidden rows that led to them.
+//! `kiln logits`: the logits of a list of tokens, and the hidden rows.
 
 use super::model::ModelArgs;
 use super::{print, print_json};
@@ -32,18 +32,18 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// Rows of logits that one replay makes with --all.
+/// Rows of logits per replay with --all.
 const HEAD_ROWS: usize = 8;
 
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model or the ids. Failed: the output cannot be written. Refused, Device: as for loading.
+/// Input: the model or the ids are wrong. Failed: the output cannot be written. Refused, Device: as for loading.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     let ids = parse_ids(&args.tokens)?;
     let checkpoint = args.model.files().checkpoint()?;
     let head_rows = if args.all && args.out.is_some() { HEAD_ROWS } else { 1 };
-    // No pass is longer than the prompt: a larger chunk would only take memory.
+    // No pass is longer than the prompt. A larger chunk would only take memory.
     let chunk = args.chunk.map(|c| c.min(ids.len().max(1)));
     let options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
     let context = options.extent(checkpoint.shape())?.context;
@@ -105,7 +105,7 @@ fn write_all(executor: &mut dyn Executor, rows: &[Row], out: &mut Output) -> Res
     Ok(())
 }
 
-/// The ten likeliest tokens, for a person.
+/// The ten likeliest tokens, as text for a person.
 fn top(device: &str, position: usize, logits: &[f32]) -> String {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_unstable_by(|&a, &b| logits[b].total_cmp(&logits[a]));
@@ -116,8 +116,8 @@ fn top(device: &str, position: usize, logits: &[f32]) -> String {
     text
 }
 
-/// What a file at `path` would replace: the regular file behind links, or nothing. A device's node, a pipe or a socket would
-/// be gone for everyone who uses it.
+/// The path that writing to `path` would replace: a regular file, with links followed, or nothing. Refuses a device
+/// node, a pipe or a socket: replacing it would break it for everyone who uses it.
 fn replaced(path: &Path) -> Result<PathBuf> {
     match std::fs::canonicalize(path) {
         Ok(found) if !found.is_file() => {
@@ -129,8 +129,8 @@ fn replaced(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// A safetensors file that is written front to back, so that all logits need not be held at once, and appears whole or
-/// not at all.
+/// A safetensors file, written front to back, so that not all logits have to be held at once. It gets its name only
+/// when it is complete.
 struct Output {
     path: PathBuf,
     file: BufWriter<tempfile::NamedTempFile>,
@@ -143,7 +143,7 @@ impl Output {
         let header = header::encode_f32(&[("logits", &[rows, shape.vocab]), ("hidden", &[layers, shape.hidden])])?;
         let path = &replaced(path)?;
         let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // As any file that a program creates: what the umask leaves.
+        // Permissions as for any new file: the umask applies.
         let permissions = std::fs::Permissions::from_mode(0o666);
         let make = || tempfile::Builder::new().prefix(".kiln-").permissions(permissions).tempfile_in(directory);
         let file = super::job::temporary(make).map_err(|e| Error::unwritable(path, &e.kind().into()))?;

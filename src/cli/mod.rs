@@ -1,4 +1,4 @@
-//! The command line: arguments as typed, then each command's module.
+//! The command line. Arguments are parsed here; each command has a module.
 
 pub mod bench;
 mod bench_table;
@@ -59,11 +59,11 @@ pub enum Command {
     Top(top::Args),
 }
 
-/// Runs the command. Where its reader has gone, it ends the process by SIGPIPE, unless it has more to do than to show
-/// something.
+/// Runs the command. If the reader of standard output has gone, SIGPIPE ends the process, except for commands that
+/// write files.
 ///
 /// # Errors
-/// What the command returns.
+/// Those of the command.
 pub fn main(cli: Cli) -> Result<()> {
     let shows = !matches!(cli.command, Command::Quantize(_) | Command::Forge(_));
     let done = run_command(cli);
@@ -73,7 +73,7 @@ pub fn main(cli: Cli) -> Result<()> {
     done
 }
 
-/// Shows the help or the version that was asked for.
+/// Prints the help or version that was asked for.
 ///
 /// # Errors
 /// As [`print`].
@@ -84,10 +84,10 @@ pub fn help(asked: &clap::Error) -> Result<()> {
     done
 }
 
-/// Ends the process by SIGPIPE where what it had to show could not be, because its reader has gone.
+/// Ends the process by SIGPIPE if the output failed because its reader has gone.
 fn end_with_reader(done: &Result<()>) {
     if done.is_err() && READER_GONE.load(Ordering::Relaxed) {
-        // Nothing is wrong: it ends without a word, as `ls | head` does. Rust ignores the signal until here.
+        // This is no error: end without a message, as `ls` does in `ls | head`. Rust ignores the signal until here.
         let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
     }
 }
@@ -106,10 +106,10 @@ fn run_command(cli: Cli) -> Result<()> {
     }
 }
 
-/// More than any context holds: what is longer is no prompt.
+/// Largest input, in bytes. Longer input does not fit any context.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
-/// Standard input's text.
+/// Reads standard input as text.
 ///
 /// # Errors
 /// Input: it cannot be read, is not UTF-8, or is longer than any prompt.
@@ -129,12 +129,12 @@ fn read_text(mut stdin: impl Read) -> Result<String> {
     })
 }
 
-/// Writes a line to standard error. Where nobody can read it, nothing is lost that matters more than what goes on.
+/// Writes a line to standard error. Failure is ignored: the work goes on without a reader.
 pub fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Writes to standard output at once.
+/// Writes to standard output and flushes it.
 ///
 /// # Errors
 /// Failed: the reader is gone or the disk is full.
@@ -142,7 +142,7 @@ fn print(text: &str) -> Result<()> {
     print_to(std::io::stdout().lock(), text)
 }
 
-/// Whether what reads standard output has gone, as `head` does once it has what it wants.
+/// Whether the reader of standard output has gone, as `head` does when it has enough.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
 
 fn print_to(mut out: impl Write, text: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Arguments that say which model to load and how, and the loading with its progress bar.
+//! Arguments for the model and how to load it, and loading with a progress bar.
 
 use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::Measure;
@@ -38,7 +38,7 @@ pub struct ModelArgs {
     pub npu_api: NpuApi,
 }
 
-/// Reads `--weights`: the formats of which `among` holds, each with its description in the long help if `describe`.
+/// Parser of `--weights`: accepts the formats for which `among` is true. With `describe`, the long help describes each.
 pub(super) fn weights_parser(
     among: impl Fn(WeightFormat) -> bool,
     describe: bool,
@@ -71,7 +71,7 @@ pub enum NpuApi {
     Xrt,
 }
 
-/// Models at least this large show a progress bar while they load.
+/// Models of at least this size show a progress bar while they load.
 const SHOW_PROGRESS_BYTES: u64 = 256 << 20;
 
 impl ModelArgs {
@@ -99,7 +99,7 @@ impl ModelArgs {
     /// Loads the model, with a progress bar on a terminal if it is large.
     ///
     /// # Errors
-    /// As [`engine::load`], and Device where `--npu require` cannot be met.
+    /// As [`engine::load`]. Device: `--npu require` cannot be met.
     pub fn load(&self, checkpoint: &Checkpoint, options: &Options) -> Result<Box<dyn Measure>> {
         self.watched(checkpoint, options, |progress| engine::load(checkpoint, options, progress))
     }
@@ -138,7 +138,7 @@ impl ModelArgs {
     }
 }
 
-/// Sets a flag however its scope is left, by a panic too.
+/// Sets a flag when dropped, so also in a panic.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {

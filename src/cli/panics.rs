@@ -1,4 +1,4 @@
-//! A panic that nothing catches: one line on standard error, and exit code 1.
+//! Turns a panic into one line on standard error and exit code 1.
 
 use super::note;
 use crate::display::plain;
@@ -7,17 +7,17 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-/// Runs the program. A panic in it, or in a thread that it waits for, is one line, and ends it with exit code 1.
+/// Runs the program. If it panics, or a thread that it waits for does, prints one line and returns exit code 1.
 pub fn guard(program: impl FnOnce() -> ExitCode) -> ExitCode {
     set_hook(Box::new(report));
-    // Nothing that a panic leaves half done is used again.
+    // Unwind safe: nothing that the panic left unfinished is used again.
     catch_unwind(AssertUnwindSafe(program)).unwrap_or(ExitCode::FAILURE)
 }
 
-/// Where panics have been reported.
+/// Source locations of the panics reported so far.
 static REPORTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Prints a panic, and the backtrace where `RUST_BACKTRACE` asks for it. Workers that all panic at one place are one line.
+/// Prints a panic, with a backtrace if `RUST_BACKTRACE` is set. Panics of several workers at one place are one line.
 fn report(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map_or("an unknown place".into(), |l| format!("{}:{}", l.file(), l.line()));
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +44,7 @@ mod tests {
     use rayon::prelude::*;
     use std::process::{Command, exit};
 
-    /// What a program may do wrong, by name.
+    /// Programs that fail in different ways, by name.
     fn program(name: &str) -> ExitCode {
         let numbers = [1, 2, 3];
         let next = |i: &usize| numbers[i + 3];
@@ -59,7 +59,7 @@ mod tests {
         ExitCode::SUCCESS
     }
 
-    /// Runs this test alone in a process of its own, whose main function is `program`.
+    /// Runs this test alone in a process whose main function is `program`.
     #[test]
     fn a_panic_wherever_it_is_ends_the_program_with_one_line_and_exit_code_1() {
         const VARIABLE: &str = "KILN_TEST_PANIC";

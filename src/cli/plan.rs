@@ -1,4 +1,4 @@
-//! `kiln plan`: where each byte goes, whether it fits, what the memory allows in tokens/s, and the schedule.
+//! `kiln plan`: where each byte goes, whether it fits, the tokens/s that the memory allows, and the schedule.
 
 use super::model::ModelArgs;
 use super::{face, print, print_json};
@@ -37,13 +37,14 @@ pub struct Args {
 
 /// Batches that the roofline is printed for.
 const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Read to measure this machine's memory: more than any cache, little enough to be quick.
+/// Bytes read to measure this machine's memory: more than any cache holds, few enough to be quick.
 const MEASURE_BYTES: u64 = 1 << 30;
 
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model, or an unknown machine. Refused: it does not fit. Device: this machine has no such device, or an NPU is required.
+/// Input: the model is wrong, or the machine is unknown. Refused: it does not fit. Device: this machine has no such
+/// device, or an NPU is required.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     args.model.check_npu()?;
     let shape = read_shape(args)?;
@@ -58,7 +59,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
         placed: Plan::place(&schedule, &target.memory, needs),
         target: &target,
     };
-    // The arithmetic is what the command is for: it is shown for a model that does not fit, too.
+    // The figures are printed even for a model that does not fit.
     match json {
         true => print_json(&view.to_json())?,
         false => print(&view.to_text())?,
@@ -66,7 +67,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     view.placed.map(drop)
 }
 
-/// All that is shown of a plan.
+/// Everything that is shown of a plan.
 struct View<'a> {
     args: &'a Args,
     schedule: &'a Schedule,
@@ -91,7 +92,7 @@ struct Target {
     source: String,
     /// Multiplications and additions per second of its matrix units, where known.
     operations: Option<f64>,
-    /// Whether uploads pass through staging; `None` where there is no device to upload to.
+    /// Whether uploads go through staging; `None` if there is no device.
     staged: Option<bool>,
 }
 
@@ -149,7 +150,7 @@ impl Target {
     }
 }
 
-/// What the machine allows for a batch: tokens per second of all its sequences together.
+/// The roofline of a batch: tokens per second of all sequences together.
 struct Roof {
     batch: usize,
     bytes: u64,
@@ -184,7 +185,7 @@ impl View<'_> {
         sums(self.wanted.iter().copied())
     }
 
-    /// The kernel's parameters with which it would fit, where it does not.
+    /// Kernel parameters with which the model would fit; `None` if it fits or none would help.
     fn parameters(&self) -> Option<String> {
         self.placed.is_err().then(|| kernel_parameters(&self.wanted, &self.target.memory))?
     }
@@ -326,7 +327,7 @@ fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
     writeln!(t, "fits on {device}: {} in {} allocations\n", bytes(plan.bytes()), plan.regions.len())
 }
 
-/// What of a heap is left to the desktop and others, in words.
+/// Text on the part of a heap that is kept free for the desktop and other programs.
 fn kept(heap: &Heap) -> String {
     match heap.reserved {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! `kiln probe`: what this machine is, what is wrong with it and what it can reach.
+//! `kiln probe`: describes this machine, finds what is wrong with it, and measures it.
 
 use super::model::ModelArgs;
 use super::{face, print, print_json};
@@ -28,13 +28,13 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the model. Failed: no Vulkan device, or not the chosen one, can run Kiln, or the model does not fit; the checks are
-/// printed all the same. Device: an NPU is required.
+/// Input: the model is wrong. Failed: no Vulkan device, or not the chosen one, can run Kiln, or the model does not fit;
+/// the checks are printed all the same. Device: an NPU is required.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     args.model.check_npu()?;
     let shape = read_shape(&args.model)?;
     let name = args.model.files().name();
-    // What no machine could run is said before this one is looked at.
+    // Settings that are wrong on any machine are refused before this one is checked.
     shape.as_ref().map(|shape| args.model.options().extent(shape)).transpose()?;
     let files = Files::system();
     let request = Request {
@@ -61,13 +61,13 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     conclude(&report)
 }
 
-/// The model that is to fit: the one given, or the built-in one where it is said how to load it.
+/// Shape of the model to check: the one given, or the built-in model if options for loading are given.
 fn read_shape(args: &ModelArgs) -> Result<Option<Shape>> {
     let is_asked = args.model.is_some() || args.ctx.is_some() || args.weights != Options::default().weights;
     is_asked.then(|| args.files().shape()).transpose()
 }
 
-/// The exit: good when the main job can run.
+/// The command's result: an error if Kiln or the model cannot run.
 fn conclude(report: &Report) -> Result<()> {
     if let Some((chosen, others)) = report.instead() {
         return Err(Error::failed(

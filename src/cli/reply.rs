@@ -1,4 +1,4 @@
-//! How `kiln run` and its chat make and print a reply: the arguments, the end at Ctrl-C, the text, and a summary.
+//! Replies of `kiln run` and its chat: arguments, Ctrl-C, printing, and a summary.
 
 use super::{face, print};
 use crate::executor::{Executor, Measure};
@@ -63,7 +63,7 @@ impl ReplyArgs {
         self.n.unwrap_or(usize::MAX)
     }
 
-    /// The tokens at which a reply ends.
+    /// The tokens that end a reply.
     pub(super) fn stops(&self, shape: &Shape, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
         if self.ignore_eos { Vec::new() } else { stop_tokens(shape, tokenizer) }
     }
@@ -72,7 +72,8 @@ impl ReplyArgs {
 /// Set by Ctrl-C while a reply is under way.
 static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Makes Ctrl-C end the reply instead of the program; a second one, before the first took effect, ends the program.
+/// Makes Ctrl-C end the reply and not the program. A second Ctrl-C that comes before the first took effect ends the
+/// program.
 pub(super) fn catch_interrupts() {
     let caught = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, INTERRUPTED.clone())
         .and_then(|_| signal_hook::flag::register(SIGINT, INTERRUPTED.clone()));
@@ -90,18 +91,18 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    /// A printer of nothing yet; without `echo` it only keeps the text.
+    /// A printer without text yet. Without `echo` it keeps the text and prints nothing.
     ///
     /// # Errors
     /// Input: a stop string is empty.
     pub(super) fn new(tokenizer: Option<&Tokenizer>, stops: &[String], echo: bool) -> Result<Printer> {
-        // A Ctrl-C before the reply was not meant for it.
+        // A Ctrl-C from before the reply does not end it.
         INTERRUPTED.store(false, Ordering::Relaxed);
         let reply = tokenizer.map(|t| Reply::new(t, stops)).transpose()?;
         Ok(Printer { reply, echo, failure: None })
     }
 
-    /// Takes the next token, and says whether the reply ends here.
+    /// Takes the next token. Breaks if the reply ends here.
     pub(super) fn push(&mut self, id: u32) -> ControlFlow<Finish> {
         let id_text;
         let (piece, stopped) = match &mut self.reply {
@@ -123,10 +124,10 @@ impl Printer {
         ControlFlow::Continue(())
     }
 
-    /// Prints what was held back.
+    /// Prints the text that was held back.
     ///
     /// # Errors
-    /// Failed: something could not be printed.
+    /// Failed: some output could not be printed.
     pub(super) fn finish(&mut self) -> Result<()> {
         let piece = self.reply.as_mut().map_or("", Reply::finish);
         let done = match self.failure.take() {
@@ -144,8 +145,8 @@ impl Printer {
     }
 }
 
-/// The decode rate's share of the roofline. `None` without a decode pass and, with a warning, where the share could not be
-/// measured: the reply is there all the same.
+/// The decode rate's share of the roofline. `None` without a decode pass. If the share cannot be measured, warns and
+/// returns `None`: the reply itself is complete.
 pub(super) fn roofline_share(executor: &mut dyn Measure, g: &Generation) -> Option<f64> {
     g.roofline_share(executor).unwrap_or_else(|e| {
         log::warn!("no share of the roofline: {}", face::line(&e));
@@ -153,7 +154,7 @@ pub(super) fn roofline_share(executor: &mut dyn Measure, g: &Generation) -> Opti
     })
 }
 
-/// One line on what a reply took: `prompt` says what was run before it.
+/// A summary of a reply in one line. `prompt` describes the prompt that was run.
 pub(super) fn summary(
     executor: &dyn Executor,
     prompt: &str,
@@ -164,7 +165,7 @@ pub(super) fn summary(
     let mut line = format!("[{prompt} in {:.2} s", g.prefill.as_secs_f64());
     let tokens = g.tokens.len();
     line += &format!(", {tokens} token{}", if tokens == 1 { "" } else { "s" });
-    // The first comes with the prefill, and no pass follows the last where nothing more is asked for.
+    // The first token comes from the prefill, and the last one may need no pass.
     if g.passes != tokens && g.passes > 0 {
         line += &format!(", {} of them decoded", g.passes);
     }

@@ -35,7 +35,7 @@ pub struct Args {
     chunk: Option<usize>,
 }
 
-/// What the prompt was given as.
+/// The prompt as it was given.
 enum Prompt {
     Ids(Vec<u32>),
     Text(String),
@@ -65,7 +65,7 @@ fn read_prompt(args: &Args, json: bool) -> Result<Prompt> {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the prompt from being answered.
+/// Any error that keeps the prompt from being answered.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     args.reply.sampler().validate()?;
     StopMatcher::new(&args.reply.stop)?;
@@ -74,7 +74,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let checkpoint = files.checkpoint()?;
     let shape = checkpoint.shape();
     let tokenizer = match prompt {
-        // Ids need no tokenizer. With one, the reply gets text all the same.
+        // Ids need no tokenizer. If there is one, the reply is text all the same.
         Prompt::Ids(_) if !files.has_tokenizer() => None,
         _ => Some(files.tokenizer_for(shape.vocab)?),
     };
@@ -86,13 +86,13 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     if tokenizer.is_none() && !args.reply.stop.is_empty() {
         return Err(Error::input("--stop needs a tokenizer, and the model directory has none", "leave out --stop"));
     }
-    // What the user gave is checked before the weights are loaded.
+    // Check the user's input before the weights are loaded.
     let mut options = args.model.options();
     let mut ids = Vec::new();
     if !matches!(prompt, Prompt::Chat) {
         let limits = Limits { shape, context: options.extent(shape)?.context };
         ids = encode(args, &prompt, tokenizer.as_ref(), template.as_ref(), limits)?;
-        // No pass is longer than the prompt: a larger chunk would only take memory.
+        // No pass is longer than the prompt. A larger chunk would only take memory.
         options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
     }
     let mut executor = args.model.load(&checkpoint, &options)?;
@@ -107,7 +107,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     }
 }
 
-/// The prompt's ids: as they are, or the text's, in the chat template if there is one.
+/// The prompt's ids: as given, or those of the text, in the chat template if there is one.
 fn encode(
     args: &Args,
     prompt: &Prompt,
@@ -127,7 +127,7 @@ fn encode(
     }
 }
 
-/// Prints the reply: as text with a summary or, where `json` names the model, as an object.
+/// Prints the reply: text and a summary, or an object if `json` names the model.
 fn answer(
     args: &Args,
     json: Option<&str>,

@@ -38,16 +38,15 @@ pub struct Args {
 /// Runs the command on standard input and output.
 ///
 /// # Errors
-/// [`Error::Input`] for files, text, ids or messages that are not understood; [`Error::Failed`] when the output cannot
-/// be written.
+/// [`Error::Input`]: files, text, ids or messages are not understood. [`Error::Failed`]: the output cannot be written.
 pub fn run(args: &Args) -> Result<()> {
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     let files = ModelFiles::from(args.model.clone());
     tokenize(args, &files.tokenizer()?, || files.template(), stdin.lock(), stdout.lock())
 }
 
-/// The command with everything it touches passed in. `template` is called for `--chat` only, so that a broken template
-/// hinders nothing else.
+/// The command, with its inputs and outputs as arguments. `template` is only called for `--chat`, so that a broken
+/// template matters to nothing else.
 ///
 /// # Errors
 /// As [`run`].
@@ -82,7 +81,7 @@ pub fn tokenize(
     super::print_to(stdout, &(json + "\n"))
 }
 
-/// What is printed; written as it is, since a JSON value for each of millions of ids would take 32 bytes.
+/// The printed object. It is serialised directly: a JSON value for each of millions of ids would take 32 bytes.
 #[derive(Serialize)]
 struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! `kiln top`: the devices and running Kilns, live in the terminal, as a stream of JSON, or once.
+//! `kiln top`: the devices and running Kilns, live on the terminal, as a stream of JSON, or once.
 
 use super::top_view;
 use crate::diagnose::status::Environment;
@@ -33,19 +33,19 @@ pub struct Args {
     interval: f64,
 }
 
-/// What rates of a single sample are made of.
+/// Seconds over which the rates of a single sample are taken.
 const FIRST_SECONDS: f64 = 0.25;
-/// What is drawn on where a terminal does not say how large it is, as on a serial line.
+/// Area to draw on if the terminal does not report its size, as on a serial line.
 const USUAL: Rect = Rect::new(0, 0, 80, 24);
-/// Columns and rows that are drawn on at most: what a terminal says of itself need not be true, and each cell takes memory.
+/// Most columns and rows to draw on: a terminal may report a wrong size, and each cell takes memory.
 const LARGEST: (u16, u16) = (1000, 500);
-/// Longest that a signal waits for the loop.
+/// Longest time until the loop notices a signal.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Runs the command.
 ///
 /// # Errors
-/// Input: the arguments, or no terminal to be live in. Failed: the output cannot be written.
+/// Input: the arguments are wrong, or there is no terminal for the live view. Failed: the output cannot be written.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     if !(0.05..=3600.0).contains(&args.interval) {
         return Err(Error::input(
@@ -82,7 +82,7 @@ fn to_text(sample: &Snapshot) -> String {
     top_view::lines(sample).iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Writes to standard output; `false` once its reader is gone, which is how a stream ends.
+/// Writes to standard output. Returns `false` once the reader is gone, which ends a stream.
 fn write_out(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -98,7 +98,7 @@ fn stream(sampler: &mut Monitor, interval: Duration) -> Result<()> {
         if !write_out(&to_json(&sampler.sample())?)? {
             return Ok(());
         }
-        // At the interval's beat, however long a sample takes; beats that are missed are left out.
+        // Samples keep to the interval however long each takes. Missed ones are skipped.
         next = (next + interval).max(Instant::now());
         std::thread::sleep(next - Instant::now());
     }
@@ -110,7 +110,7 @@ fn failed(e: std::io::Error) -> Error {
 
 fn live(sampler: &mut Monitor, interval: Duration) -> Result<()> {
     let stopped = Arc::new(AtomicBool::new(false));
-    // SIGINT and SIGQUIT too: the keys make none in raw mode, but other processes may send them.
+    // SIGINT and SIGQUIT too: in raw mode the keys do not raise them, but other processes may send them.
     for signal in [SIGTERM, SIGHUP, SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, stopped.clone()).map_err(failed)?;
     }
@@ -119,18 +119,18 @@ fn live(sampler: &mut Monitor, interval: Duration) -> Result<()> {
     let ended = show(&mut terminal, keys, sampler, interval, &stopped);
     let restored = ratatui::try_restore().map_err(failed);
     if terminal.show_cursor().is_err() {
-        // Dropped, it would try again, and panic where standard error is gone as well.
+        // Dropping it would try again, and panic if standard error is gone as well.
         std::mem::forget(terminal);
     }
     match ended? {
         End::Asked => restored,
-        // There is nothing left to restore.
+        // The terminal is gone: there is nothing to restore.
         End::Gone => Ok(()),
     }
 }
 
-/// Where the terminal's keys come from. They are read here and not by crossterm, which reads a terminal that is gone again
-/// and again, and never returns.
+/// The terminal that keys are read from. Kiln reads them itself: when the terminal is gone, crossterm keeps on reading
+/// and never returns.
 fn open_keys() -> std::io::Result<File> {
     let stdin = std::io::stdin();
     match stdin.is_terminal() {
@@ -139,7 +139,7 @@ fn open_keys() -> std::io::Result<File> {
     }
 }
 
-/// What is drawn on of a terminal that says to be of `size`.
+/// The area to draw on, for a terminal that reports `size`.
 fn drawn(size: std::io::Result<(u16, u16)>) -> Rect {
     match size {
         Ok((width, height)) if width > 0 && height > 0 => Rect::new(0, 0, width.min(LARGEST.0), height.min(LARGEST.1)),
@@ -147,13 +147,13 @@ fn drawn(size: std::io::Result<(u16, u16)>) -> Rect {
     }
 }
 
-/// The terminal, on a screen of its own; where it fails on the way there, it is as it was.
+/// Opens the terminal on the alternate screen. Restores it if that fails.
 fn open_terminal() -> std::io::Result<DefaultTerminal> {
     let viewport = Viewport::Fixed(drawn(terminal::size()));
     let terminal = ratatui::try_init_with_options(TerminalOptions { viewport });
     let opened = terminal.and_then(|t| execute!(std::io::stdout(), EnterAlternateScreen).map(|()| t));
     opened.inspect_err(|_| {
-        // What failed first is what is reported.
+        // Report the first error.
         let _ = ratatui::try_restore();
     })
 }
@@ -195,12 +195,12 @@ fn show(
     Ok(End::Asked)
 }
 
-/// Waits for a key, and says whether the view ends.
+/// Waits for a key for at most `most`, and says whether the view ends.
 fn wait(keys: &mut File, most: Duration) -> std::io::Result<Option<End>> {
     let mut polled = [PollFd::new(keys.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
     match poll(&mut polled, timeout) {
-        // A signal: the loop looks whether it ends.
+        // A signal: the loop checks whether it ends the view.
         Ok(0) | Err(Errno::EINTR) => return Ok(None),
         polled => polled?,
     };
@@ -214,7 +214,7 @@ fn wait(keys: &mut File, most: Duration) -> std::io::Result<Option<End>> {
     }
 }
 
-/// Whether what was pressed ends the view: q, Ctrl-C, or Escape, which by itself begins no other key's sequence.
+/// Whether the pressed keys end the view: q, Ctrl-C, or a single Escape that does not begin another key's sequence.
 fn is_end(pressed: &[u8]) -> bool {
     pressed == b"\x1b" || (!pressed.starts_with(b"\x1b") && pressed.iter().any(|key| matches!(key, b'q' | b'\x03')))
 }

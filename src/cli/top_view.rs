@@ -1,16 +1,16 @@
-//! A sample as lines: what the terminal shows over and over, and `--once` prints.
+//! A sample as lines of text, for the live view and for `--once`.
 
 use crate::diagnose::top::{ContextSample, Fill, GpuSample, KilnSample, NpuSample, Process, Snapshot};
 use crate::display::{bytes, plain};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-/// Cells of a bar.
+/// Width of a bar, in cells.
 const BAR: usize = 20;
-/// Processes that are shown of a GPU.
+/// Most processes shown per GPU.
 const PROCESSES: usize = 8;
 
-/// All of it, in the order GPUs, NPUs, Kilns.
+/// The whole sample, in the order GPUs, NPUs, Kilns.
 pub fn lines(sample: &Snapshot) -> Vec<Line<'static>> {
     let mut out = Vec::new();
     for gpu in &sample.gpus {
@@ -42,7 +42,7 @@ fn bold(text: String) -> Span<'static> {
     Span::styled(text, Style::new().add_modifier(Modifier::BOLD))
 }
 
-/// `[######----]` for a share of 0 to 1, red where it is nearly full.
+/// `[######----]` for a share of 0 to 1; red if it is nearly full.
 fn bar(share: f64) -> Span<'static> {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
     let full = (share * BAR as f64).round() as usize;

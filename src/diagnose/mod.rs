@@ -1,5 +1,5 @@
-//! What a machine is, what is wrong with it, and what it reaches: the bench, the probe, the live view, and what running
-//! Kilns say of themselves.
+//! Describes a machine, finds its faults and measures it: the bench, the probe, the live view, and the status reports
+//! of running Kilns.
 
 pub mod bench;
 pub mod probe;

@@ -1,5 +1,6 @@
-//! The built-in demo model: a small Gemma-3-shaped model with all 62 layers, trained by tools/demo-model to answer a
-//! kiosk's visitors. Its files are part of the executable and are never copied: pages are read as they are needed.
+//! The built-in demo model. It has Gemma 3's architecture with all 62 layers in a small size, and tools/demo-model
+//! trains it to answer a kiosk's visitors. Its files are part of the executable and are never copied; the kernel pages
+//! them in as they are read.
 
 use crate::Result;
 use crate::model::checkpoint::Checkpoint;
@@ -9,7 +10,7 @@ const CONFIG: &str = include_str!("../../tools/demo-model/model/config.json");
 const TOKENIZER: &[u8] = include_bytes!("../../tools/demo-model/model/tokenizer.json");
 const TOKENIZER_CONFIG: &[u8] = include_bytes!("../../tools/demo-model/model/tokenizer_config.json");
 
-/// Tensors are read in place, as f32 in parts.
+/// Alignment for tensors that are read in place, some of them as f32.
 #[repr(align(64))]
 struct Aligned<T: ?Sized>(T);
 static WEIGHTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../tools/demo-model/model/model.safetensors"));

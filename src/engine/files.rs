@@ -7,7 +7,7 @@ use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 use std::path::PathBuf;
 
-/// Where a model's files are. Nothing is read until it is asked for.
+/// Where a model's files are. Each method reads only the files that it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelFiles {
     /// A directory with config.json, *.safetensors and, for text, tokenizer.json.
@@ -23,7 +23,7 @@ impl From<Option<PathBuf>> for ModelFiles {
 }
 
 impl ModelFiles {
-    /// The name that output gives the model.
+    /// The model's name in output.
     pub fn name(&self) -> String {
         match self {
             ModelFiles::Directory(dir) => dir.display().to_string(),
@@ -34,7 +34,7 @@ impl ModelFiles {
     /// Reads the model's shape from its config alone.
     ///
     /// # Errors
-    /// Input: the config is missing, or is no Gemma 3's.
+    /// Input: the config is missing, or is not that of a Gemma 3.
     pub fn shape(&self) -> Result<Shape> {
         match self {
             ModelFiles::Directory(dir) => config::read(&dir.join("config.json")),
@@ -61,7 +61,7 @@ impl ModelFiles {
         }
     }
 
-    /// Opens the tokenizer by itself.
+    /// Opens the tokenizer without checking it against a model.
     ///
     /// # Errors
     /// Input: there is none, or it is damaged.
@@ -94,7 +94,7 @@ impl ModelFiles {
     }
 }
 
-/// Model vocabularies are padded: Gemma 3's has 63 rows more than its tokenizer has tokens.
+/// Most rows by which a vocabulary may exceed its tokenizer. Vocabularies are padded; Gemma 3's by 63 rows.
 const MAX_PADDING: usize = 256;
 
 /// Refuses a tokenizer that is another model's.
@@ -103,7 +103,7 @@ const MAX_PADDING: usize = 256;
 /// Input, with both sizes.
 fn check_vocabulary(tokenizer: &Tokenizer, vocab: usize) -> Result<()> {
     let tokens = tokenizer.vocab_size();
-    // The 1B model's vocabulary ends right before <image_soft_token>, which its tokenizer has all the same.
+    // The 1B model's vocabulary ends right before <image_soft_token>, which its tokenizer still has.
     let images_only = tokens == vocab + 1 && tokenizer.token_id("<image_soft_token>") == Some(vocab as u32);
     if (tokens <= vocab && vocab - tokens <= MAX_PADDING) || images_only {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The engine: from a model's files and [`Options`] to a loaded executor. [`load`] builds the schedule, plans every byte of
-//! it, and gives both to the Vulkan executor or to the reference.
+//! The engine: from a model's files and [`Options`] to a loaded executor. [`load`] builds the schedule, plans every
+//! byte of it, and loads it into the Vulkan executor or the reference executor.
 
 pub mod demo;
 mod files;
@@ -25,7 +25,7 @@ use std::time::Instant;
 /// Where to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// The best Vulkan device. Without one the CPU, with a warning in the log.
+    /// The best Vulkan device. Without one the CPU, and a warning in the log.
     Auto,
     /// A Vulkan device: the best, or the one with this index.
     Vulkan(Option<usize>),
@@ -49,24 +49,24 @@ impl std::str::FromStr for Device {
     }
 }
 
-/// How a model is loaded. `None` takes the default.
+/// How to load a model. `None` means the default.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The device to run on.
     pub device: Device,
-    /// Format of the matrices on the device.
+    /// Weight format of the matrices on the device.
     pub weights: WeightFormat,
-    /// Positions of a sequence; by default 4096, or the model's maximum if smaller.
+    /// Positions of a sequence. Default: 4096, or the model's maximum if smaller.
     pub context: Option<usize>,
-    /// Rows of the largest prefill pass; by default 512, or the context if smaller.
+    /// Rows of the largest prefill pass. Default: 512, or the context if smaller.
     pub chunk: Option<usize>,
     /// Sequences that have a KV cache at the same time.
     pub sequences: usize,
-    /// The most rows of logits that the head makes at a time.
+    /// Most rows of logits that the head makes at a time.
     pub head_rows: usize,
     /// Element type of the KV cache on a device.
     pub kv: KvType,
-    /// Settings of the Vulkan executor alone.
+    /// Settings of the Vulkan executor.
     pub vulkan: VulkanOptions,
 }
 
@@ -85,21 +85,21 @@ impl Default for Options {
     }
 }
 
-/// Positions of a sequence by default, if the model has as many.
+/// Default context, in positions, for models that have as many.
 pub const DEFAULT_CONTEXT: usize = 4096;
-/// The most rows of a pass. Kernels have a workgroup for each row, and every Vulkan device takes this many workgroups.
+/// Most rows of a pass. Kernels use a workgroup per row, and every Vulkan device allows this many workgroups.
 pub const MAX_ROWS: usize = gpu::device::limits::MAX_GROUPS;
-/// Rows of a prefill chunk by default.
+/// Default rows of a prefill chunk.
 pub const DEFAULT_CHUNK: usize = 512;
 
 impl Options {
-    /// The format of each matrix, to build a schedule with.
+    /// The weight format of each matrix, for building a schedule.
     pub fn formats(&self) -> impl Fn(TensorId) -> WeightFormat + use<> {
         let format = self.weights;
         move |_| format
     }
 
-    /// The sizes to build a schedule for.
+    /// The sizes to build the schedule for.
     ///
     /// # Errors
     /// Input: a size of zero, or a context beyond the model's.
@@ -132,16 +132,17 @@ impl Options {
     }
 }
 
-/// Builds the schedule, places it, loads the weights, and bakes.
+/// Builds the schedule, plans its memory, loads the weights, and bakes.
 ///
 /// # Errors
-/// Input: the checkpoint or the options. Refused: it does not fit. Device: no such device, or it failed.
+/// Input: the checkpoint or the options are wrong. Refused: it does not fit. Device: there is no such device, or it
+/// failed.
 pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Measure>> {
     check(checkpoint, options)?;
     load_on(open(options.device)?, checkpoint, options, progress)
 }
 
-/// Refuses options that this checkpoint cannot have, before anything is opened or loaded.
+/// Checks the options against the checkpoint before anything is opened or loaded.
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     options.weights.check_source(checkpoint.source(), || "the checkpoint".into())?;
     options.extent(checkpoint.shape())
@@ -150,14 +151,14 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
 /// Opens the Vulkan device; `None` for the CPU.
 ///
 /// # Errors
-/// Device: none such, or unusable.
+/// Device: there is no such device, or it is unusable.
 pub fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
     let gpu = match device {
         Device::Cpu => return Ok(None),
         Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index))?,
         Device::Auto => match Gpu::open(Choice::Best) {
             Ok(gpu) => gpu,
-            // A user who asks for the validation layer wants a Vulkan device, not the CPU.
+            // Whoever asks for the validation layer wants a Vulkan device, not the CPU.
             Err(e) if gpu::device::instance::validation_wanted() => return Err(e),
             Err(e) => {
                 log::warn!("running on the CPU reference executor: {e}");
@@ -185,7 +186,7 @@ pub fn load_on(
             load_vulkan(gpu, checkpoint, Schedule::build(shape, extent, options.formats()), options, progress)?
         }
         None => {
-            // The reference keeps its KV in f32.
+            // The reference executor keeps its KV cache in f32.
             let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent }, options.formats());
             Plan::place(&schedule, &heaps::host_memory(), Needs::of(&schedule))?;
             Box::new(Reference::load(checkpoint, schedule, progress)?)

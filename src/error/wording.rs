@@ -1,38 +1,38 @@
-//! What an error says: words, and the settings that would change the outcome.
+//! The text of an error: words, and the settings that would change the outcome.
 //!
-//! A setting has another name wherever Kiln is used: `--ctx` on the command line, `"context"` in a request, `context` in
-//! [`crate::engine::Options`]. So an error holds settings as values, and whoever shows it gives them their names.
+//! A setting's name depends on how Kiln is used: `--ctx` on the command line, `"context"` in a request, `context` in
+//! [`crate::engine::Options`]. So an error holds settings as values. Whoever shows the error names them.
 
 use std::fmt;
 
-/// What a user can set, as causes and remedies speak of it.
+/// A setting that causes and remedies can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
     /// The longest sequence, in tokens.
     Context,
-    /// Sequences that are decoded together.
+    /// The number of sequences decoded together.
     Batch,
-    /// Rows of a prefill that are computed at once.
+    /// Rows of a prompt that one pass takes.
     Chunk,
     /// Running on the CPU instead of a Vulkan device.
     Cpu,
     /// Choosing a Vulkan device by its index.
     VulkanIndex,
-    /// The format of the weights on the device, by its word: `int8`, `bf16`.
+    /// The format of the weights on the device, by name: `int8`, `bf16`.
     Weights(&'static str),
     /// Leaving the NPU unused.
     NoNpu,
-    /// Reaching the NPU through the kernel's driver instead of libxrt.
+    /// Using the NPU through the kernel's driver instead of libxrt.
     KernelNpu,
     /// The sampler's temperature.
     Temperature,
-    /// The share of the probability that is sampled from.
+    /// The cumulative probability that is sampled from.
     TopP,
-    /// The least probability that is sampled, as a share of the largest.
+    /// The least probability that is sampled, relative to the largest.
     MinP,
-    /// The penalty for tokens that came before.
+    /// The penalty for repeated tokens.
     RepeatPenalty,
-    /// A text that ends the reply.
+    /// A stop string.
     Stop,
     /// Leaving out `<bos>`.
     NoBos,
@@ -44,16 +44,16 @@ pub enum Setting {
     Prefill,
     /// Tokens that the bench decodes.
     Decode,
-    /// Tokens that are in the context before the bench measures.
+    /// Tokens in the context before the bench measures.
     Depth,
-    /// The one layer that the bench measures.
+    /// Measuring a single layer in the bench.
     Layer,
-    /// The time of every kernel.
+    /// Measuring every kernel in the bench.
     Kernels,
 }
 
 impl Setting {
-    /// What it is called where nothing else has a name for it; a noun without an article, or a phrase that takes none.
+    /// The name in plain words: a noun without an article, or a phrase that takes none.
     fn plain(self) -> String {
         let words = match self {
             Setting::Context => "context",
@@ -81,26 +81,26 @@ impl Setting {
         words.into()
     }
 
-    /// "a context" in plain words; a name is said without the article.
+    /// "a context" in plain words. A face's name takes no article.
     pub fn a(self) -> Text {
         Text(vec![Part::Setting { article: "a ", setting: self }])
     }
 
-    /// "the context" in plain words; a name is said without the article.
+    /// "the context" in plain words. A face's name takes no article.
     pub fn the(self) -> Text {
         Text(vec![Part::Setting { article: "the ", setting: self }])
     }
 
-    /// Its name in brackets behind words that say what it is. Plain words leave it out.
+    /// A face's name in brackets, after words that describe the setting. Empty in plain words.
     pub fn aside(self) -> Text {
         Text(vec![Part::Aside(self)])
     }
 }
 
-/// The name of a setting wherever an error is shown; `None` for plain words.
+/// Gives a setting its name where an error is shown; `None` for plain words.
 pub type Face<'a> = &'a dyn Fn(Setting) -> Option<String>;
 
-/// A cause or a remedy, of words and settings; its [`fmt::Display`] is in plain words.
+/// A cause or a remedy: words and settings. [`fmt::Display`] gives it in plain words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text(Vec<Part>);
 
@@ -112,7 +112,7 @@ enum Part {
 }
 
 impl Text {
-    /// This, and more behind it.
+    /// Appends `more`.
     pub fn and(mut self, more: impl Into<Text>) -> Text {
         for part in more.into().0 {
             match (self.0.last_mut(), part) {
@@ -123,7 +123,7 @@ impl Text {
         self
     }
 
-    /// This with its words changed, and its settings as they are.
+    /// Applies `change` to the words. Settings stay.
     pub fn map_words(mut self, change: impl Fn(&str) -> String) -> Text {
         for part in &mut self.0 {
             if let Part::Words(words) = part {
@@ -133,7 +133,7 @@ impl Text {
         self
     }
 
-    /// Whether it speaks of a setting.
+    /// Whether the text names a setting.
     pub fn names(&self, wanted: Setting) -> bool {
         self.0.iter().any(|part| match part {
             Part::Words(_) => false,
@@ -141,7 +141,7 @@ impl Text {
         })
     }
 
-    /// The text with settings as `face` calls them.
+    /// The text with settings named by `face`.
     pub fn render(&self, face: Face<'_>) -> String {
         let mut out = String::new();
         for part in &self.0 {
@@ -181,7 +181,7 @@ impl From<Setting> for Text {
     }
 }
 
-/// A [`Text`] of words and settings: `text!("use a smaller model or ", Setting::Context)`.
+/// Joins words and settings into a [`Text`]: `text!("use a smaller model or ", Setting::Context)`.
 macro_rules! text {
     ($($part:expr),+ $(,)?) => { $crate::error::Text::default()$(.and($part))+ };
 }

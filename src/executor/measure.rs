@@ -1,4 +1,4 @@
-//! Measuring an executor: its kernels one by one, and the read rate that bounds them. No reply needs any of this.
+//! Times an executor's kernels one by one, and the memory read rate that bounds them. Generation needs none of this.
 
 use super::{Executor, HeadRows, Row};
 use crate::Result;
@@ -9,13 +9,14 @@ use std::time::Duration;
 /// One kernel of a pass with its times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
-    /// The part of the pass that it belongs to.
+    /// The kernel's part of the pass.
     pub segment: Segment,
-    /// The steps that it runs, as indices into the schedule. Empty for a kernel that only prepares the next one's input.
+    /// Indices into the schedule of the steps that this kernel runs. Empty for a kernel that only prepares the next
+    /// one's input.
     pub steps: Range<usize>,
     /// The kernel's name.
     pub kernel: &'static str,
-    /// Its specialisation constants and its grid, on a device that has such things.
+    /// Specialisation constants and grid; empty on the CPU.
     pub variant: String,
     /// Seconds of each repetition.
     pub seconds: Vec<f64>,
@@ -23,26 +24,26 @@ pub struct Timed {
 
 /// An executor that can be measured.
 pub trait Measure: Executor {
-    /// Submits of passes since the model was loaded, without those that fetch logits. 0 for an executor that submits nothing.
+    /// Queue submits for passes since the model was loaded. Submits that only fetch logits do not count. 0 on the CPU.
     fn submits(&self) -> u64;
 
-    /// How long the device has worked on passes since the model was loaded, by its own clock. Zero for a device without one.
+    /// Device time spent on passes since the model was loaded, by the device's clock. Zero without a clock.
     fn busy(&self) -> Duration;
 
-    /// Runs a pass once to warm up and then `repetitions` times, and times every kernel by itself.
+    /// Runs a pass once to warm up, then `repetitions` times, timing each kernel separately.
     ///
     /// # Errors
-    /// Input: as [`Executor::forward`]. Device: it has no clock, or it failed.
+    /// Input: as [`Executor::forward`]. Device: no clock, or the device failed.
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>>;
 
-    /// Seconds that `replays` runs of one segment of a pass take, back to back.
+    /// Seconds for `replays` back-to-back runs of one segment of a pass.
     ///
     /// # Errors
     /// As [`Measure::time_steps`].
     fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64>;
 
-    /// Bytes per second at which this device reads the model's own weight buffers and does nothing else. No memory-bound
-    /// kernel is faster.
+    /// Read bandwidth over all of the model's weight buffers, in bytes per second, with no other work on the device. No
+    /// memory-bound kernel is faster.
     ///
     /// # Errors
     /// Device: the device failed or was lost.

@@ -1,6 +1,6 @@
-//! The interface of every executor: it runs a schedule over the rows of a pass. The Vulkan executor replays baked command
-//! buffers. The reference executor interprets the steps on the CPU. Both take the same calls and give the same results, to
-//! within rounding. [`measure`] holds what only benchmarks and tuning ask for.
+//! The interface of every executor: it runs a schedule over the rows of a pass. The Vulkan executor replays baked
+//! command buffers. The reference executor interprets the steps on the CPU. Both take the same calls, and their results
+//! agree to within rounding. Only benchmarks and tuning use [`measure`].
 
 pub mod measure;
 pub mod weights;
@@ -23,12 +23,12 @@ pub struct Row {
     pub sequence: u32,
 }
 
-/// The rows of the last pass whose logits are wanted.
+/// A range of rows of the last pass: those whose logits are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadRows {
-    /// The first of them, counted from the pass's first row.
+    /// Index of the first head row in the pass.
     pub first: usize,
-    /// How many, at most [`crate::schedule::Extent::head_rows`].
+    /// Number of head rows, at most [`crate::schedule::Extent::head_rows`].
     pub count: usize,
 }
 
@@ -38,13 +38,13 @@ pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
 
 /// Runs a schedule.
 pub trait Executor {
-    /// The schedule that is run.
+    /// The schedule that this executor runs.
     fn schedule(&self) -> &Schedule;
 
     /// The device's name, as the user should see it.
     fn device(&self) -> &str;
 
-    /// Whether this is the reference, with which other executors are compared.
+    /// Whether this is the reference executor.
     fn is_reference(&self) -> bool {
         false
     }
@@ -74,7 +74,7 @@ pub trait Executor {
     /// As [`Executor::forward`].
     fn project(&mut self, head: HeadRows) -> Result<()>;
 
-    /// As [`Executor::forward`], but segment by segment: `watch` is shown each one's output.
+    /// As [`Executor::forward`], segment by segment. `watch` sees each segment's output.
     ///
     /// # Errors
     /// As [`Executor::forward`].
@@ -83,17 +83,17 @@ pub trait Executor {
     /// The argmax of the logits of head row `row` of the last pass.
     fn next(&self, row: usize) -> u32;
 
-    /// Whether that logit is finite. A NaN anywhere in the last layers makes every logit NaN.
+    /// Whether the largest logit of head row `row` is finite. A NaN anywhere in the last layers makes every logit NaN.
     fn is_finite(&self, row: usize) -> bool;
 
-    /// Logits of head row `row` of the last pass, `[vocab]`. They are fetched from the device at the first call.
+    /// Logits of head row `row` of the last pass, `[vocab]`. The first call fetches them from the device.
     ///
     /// # Errors
     /// Input: the last pass has no such head row. Device: the device failed or was lost.
     fn logits(&mut self, row: usize) -> Result<&[f32]>;
 
-    /// The most rows of a prompt that one pass should take. It shrinks where a layer over more rows has kept the device busy
-    /// for longer than the submit budget.
+    /// Prompt rows that one pass should take at most. This shrinks when a layer over that many rows keeps the device
+    /// busy for longer than the submit budget.
     fn prefill_rows(&self) -> usize {
         self.schedule().extent.max_rows
     }
@@ -161,7 +161,7 @@ pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
     Err(Error::input(format!("the last pass made {head_rows} rows of logits, not row {row}"), "ask for one of them"))
 }
 
-/// Writes a pass into the step state: its rows and its head rows. `words` is the arena from its start, at least
+/// Writes a pass's rows and head rows into the step state. `words` is the arena from its start, at least
 /// `layout.words()` long.
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
     words[StateLayout::ROWS] = rows.len() as u32;
@@ -185,7 +185,7 @@ pub fn slot_row(arena: &[f32], slot: Slot, row: usize) -> &[f32] {
     &arena[at..at + slot.width]
 }
 
-/// Index into [`crate::schedule::layout::WeightLayout::buffers`] of the buffer that a segment's matrices lie in.
+/// Index into [`crate::schedule::layout::WeightLayout::buffers`] of the buffer with a segment's matrices.
 pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
     let buffer = match segment {
         Segment::Embed => WeightBuffer::Embedding,
@@ -195,7 +195,7 @@ pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
     schedule.weights.index(buffer)
 }
 
-/// What a [`Watch`] is shown after `segment`.
+/// The row that a [`Watch`] sees after `segment`.
 pub fn watched_row<'a>(schedule: &Schedule, arena: &'a [f32], segment: Segment, rows: usize) -> &'a [f32] {
     match segment {
         Segment::Head => slot_row(arena, schedule.normed, 0),

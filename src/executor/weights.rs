@@ -1,4 +1,4 @@
-//! From checkpoint to weight buffers: reads each tensor's rows straight into the memory that will hold them.
+//! From checkpoint to weight buffers: reads each tensor's rows straight into their final place in memory.
 
 use crate::Result;
 use crate::model::checkpoint::Checkpoint;
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of a tensor's rows that one thread reads at a time.
 const CHUNK: usize = 1 << 20;
 
-/// How far loading has come, for a progress bar: bytes put in place.
+/// Loading progress in bytes, for a progress bar.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
 }
 
 impl Progress {
-    /// Bytes in place.
+    /// Bytes loaded so far.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
@@ -29,10 +29,10 @@ impl Progress {
     }
 }
 
-/// Reads `rows` of a matrix in `format` with all cores: their padded elements into `data`, their scales into `scales`.
+/// Reads `rows` of a matrix in `format` on all cores. Padded elements go to `data`, scales to `scales`.
 ///
 /// # Errors
-/// Input: the tensor cannot be read or holds what it must not.
+/// Input: the tensor cannot be read, or holds invalid values.
 pub fn read_block(
     checkpoint: &Checkpoint,
     id: TensorId,
@@ -69,7 +69,7 @@ pub fn fill(checkpoint: &Checkpoint, layout: &BufferLayout, dst: &mut [u8], prog
             Placement::Frequencies(rope, v) => put(dst, v, &rope.inverse_frequencies(v.len), progress),
             Placement::Matrix(id, m) => {
                 let bytes = m.rows * m.format.row_bytes(m.cols);
-                // Scales lie behind the matrix that the tensor is part of, so behind its rows.
+                // A stacked matrix keeps all of its scales after all of its rows.
                 let (head, tail) = dst.split_at_mut(m.scales as usize);
                 let data = &mut head[m.offset as usize..m.offset as usize + bytes];
                 let scales = &mut tail[..m.rows * m.format.scale_bytes(m.cols)];

@@ -1,4 +1,4 @@
-//! The Vulkan executor. One room for each thing it does, in the order that data flows; a room uses those before it.
+//! The Vulkan executor, one room a job, in the order that data flows. A room uses only those above it.
 //!
 //! | room | what it does |
 //! | --- | --- |
@@ -10,8 +10,8 @@
 //! | [`measure`] | times dispatches and reads: ceilings, profiles, and the tuning of kernels |
 //! | [`replay`] | the executor: bakes every kind of pass once, and replays it |
 //!
-//! Every Vulkan call is unsafe. What keeps them sound: handles are owned by types that destroy them, those types keep the
-//! device alive, and executors wait before they read, free or resubmit.
+//! Every Vulkan call is unsafe. Three rules keep them sound. Handles are owned by types that destroy them. Those types
+//! keep the device alive. Executors wait before they read, free or resubmit.
 
 pub mod device;
 pub mod kernels;

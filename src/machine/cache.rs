@@ -1,8 +1,8 @@
-//! Files that Kiln keeps between starts: what the driver compiled, what was measured, the chat's history.
+//! Files that Kiln keeps between runs: the driver's pipeline cache, measurements, the chat's history.
 
 use std::path::{Path, PathBuf};
 
-/// The directory of Kiln's caches: `$KILN_CACHE_DIR`, else `kiln` in the user's cache directory; `None` without a home.
+/// The directory of Kiln's caches: `$KILN_CACHE_DIR`, else `kiln` in the user's cache directory. `None` without a home.
 pub fn directory() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     variable("KILN_CACHE_DIR")
@@ -10,7 +10,7 @@ pub fn directory() -> Option<PathBuf> {
         .or_else(|| variable("HOME").map(|d| d.join(".cache/kiln")))
 }
 
-/// Writes a file of the cache directory, whole or not at all.
+/// Writes a file of the cache directory atomically. `None` if it failed.
 pub fn write(file: &Path, data: &[u8]) -> Option<()> {
     std::fs::create_dir_all(file.parent()?).ok()?;
     let part = file.with_extension(format!("{}.part", std::process::id()));

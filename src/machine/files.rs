@@ -1,5 +1,5 @@
-//! sysfs, proc and device nodes, read from a root that tests replace. What stands in such a file is a claim: it may be
-//! absent, empty, huge, binary, or gone while it is read, and each of these is a [`Fault`] that a check reports.
+//! Reads sysfs, proc and device nodes under a root that tests replace. A file's content is a claim: it may be absent,
+//! empty, huge, binary, or vanish during the read. Each of these is a [`Fault`] that a check reports.
 
 use crate::display::{is_obeyed, plain};
 use std::fs::{self, File, OpenOptions};
@@ -8,38 +8,38 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// More than any file that is read here has.
+/// Limit on a file's size. No file that is read here comes near it.
 const MAX_BYTES: u64 = 256 << 10;
-/// More entries than any directory that is read here has.
+/// Limit on a directory's entries. No directory that is read here comes near it.
 const MAX_ENTRIES: usize = 65_536;
 
-/// Why a file says nothing.
+/// Why a file could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It is not there, or is gone.
+    /// The file does not exist, or its device is gone.
     #[error("{0} is absent")]
     Absent(String),
-    /// It may not be read.
+    /// The user may not read it.
     #[error("{0} may not be read by this user")]
     Denied(String),
-    /// It has no content.
+    /// The file is empty.
     #[error("{0} is empty")]
     Empty(String),
-    /// It is longer than such a file can be.
+    /// The file is longer than the limit.
     #[error("{0} is longer than {max} KiB", max = MAX_BYTES >> 10)]
     TooLong(String),
-    /// It holds something else than text.
+    /// The content is not text.
     #[error("{0} holds no text")]
     Binary(String),
-    /// It holds something else than was expected; second, what.
+    /// The content is not what was expected. The second field quotes it.
     #[error("{0} holds `{1}`")]
     Odd(String, String),
-    /// Reading it failed; second, how.
+    /// The read failed. The second field is the system's error.
     #[error("{0} cannot be read: {1}")]
     Failed(String, String),
 }
 
-/// What a file says, or why it says nothing.
+/// A file's content, or why it could not be used.
 pub type Reading<T> = std::result::Result<T, Fault>;
 
 /// The files of a machine.
@@ -49,22 +49,22 @@ pub struct Files {
 }
 
 impl Files {
-    /// This machine's.
+    /// The files of this machine.
     pub fn system() -> Files {
         Files { root: PathBuf::from("/") }
     }
 
-    /// Those under `root`, as if it were `/`.
+    /// Files under `root`, as if it were `/`.
     pub fn under(root: impl Into<PathBuf>) -> Files {
         Files { root: root.into() }
     }
 
-    /// Where `path` (absolute, as on the machine) lies.
+    /// The real path of `path`, which is absolute as on the machine.
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Whether there is something at `path`.
+    /// Whether `path` exists, a dangling symbolic link included.
     pub fn exists(&self, path: &str) -> bool {
         self.at(path).symlink_metadata().is_ok()
     }
@@ -86,7 +86,7 @@ impl Files {
     }
 
     fn open(&self, path: &str) -> std::io::Result<File> {
-        // Without waiting: a FIFO in the place of a file would never open.
+        // Non-blocking: opening a FIFO here would otherwise hang.
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(self.at(path))
     }
 
@@ -105,16 +105,16 @@ impl Files {
         }
     }
 
-    /// A file that holds one value, such as a number or a name.
+    /// Reads a file that holds one value, such as a number or a name.
     ///
     /// # Errors
-    /// The fault of the file, or that it holds something else.
+    /// The fault of the file; [`Fault::Odd`] if it does not parse.
     pub fn value<T: FromStr>(&self, path: &str) -> Reading<T> {
         let text = self.text(path)?;
         text.parse().map_err(|_| odd(path, &text))
     }
 
-    /// A file that holds one number in hexadecimal, as in `0x15bf`.
+    /// Reads a file that holds one hexadecimal number, as in `0x15bf`.
     ///
     /// # Errors
     /// As [`Files::value`].
@@ -133,7 +133,7 @@ impl Files {
         value.map(|v| v.trim().to_owned()).ok_or_else(|| Fault::Absent(format!("{key} in {path}")))
     }
 
-    /// The names in a directory that are text, in order.
+    /// The names in a directory, in order. Names that are not UTF-8 are left out.
     ///
     /// # Errors
     /// The fault of the directory.
@@ -145,7 +145,7 @@ impl Files {
         Ok(names)
     }
 
-    /// What a symbolic link names, where that is text.
+    /// The target of a symbolic link, if it is UTF-8.
     ///
     /// # Errors
     /// The fault of the link.
@@ -154,7 +154,7 @@ impl Files {
         to.to_str().map(str::to_owned).ok_or_else(|| odd(path, &to.display().to_string()))
     }
 
-    /// The last part of what a symbolic link names, as in `amdgpu` for a device's `driver`.
+    /// The last component of a symbolic link's target, as in `amdgpu` for a device's `driver`.
     ///
     /// # Errors
     /// The fault of the link.
@@ -164,7 +164,7 @@ impl Files {
     }
 }
 
-/// `card2` before `card10`.
+/// Orders by name, then by trailing number: `card2` before `card10`.
 fn by_number(a: &str, b: &str) -> std::cmp::Ordering {
     let split = |s: &str| {
         let stem = s.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -177,13 +177,13 @@ fn fault(path: &str, e: &std::io::Error) -> Fault {
     match e.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => Fault::Absent(path.into()),
         ErrorKind::PermissionDenied => Fault::Denied(path.into()),
-        // What a file of sysfs answers whose device is gone.
+        // sysfs files answer these when their device is gone.
         _ if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => Fault::Absent(path.into()),
         _ => Fault::Failed(path.into(), e.to_string()),
     }
 }
 
-/// What a file holds instead, shortened and on one line.
+/// A [`Fault::Odd`] that quotes the content, shortened and on one line.
 fn odd(path: &str, text: &str) -> Fault {
     Fault::Odd(path.into(), plain(&text.chars().take(40).collect::<String>()))
 }

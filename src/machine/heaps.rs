@@ -1,66 +1,66 @@
-//! Heaps: a device's memory as plans see it.
+//! Heaps: a device's memory, as the planner sees it.
 
 /// One heap of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heap {
-    /// As messages name it.
+    /// Name in messages.
     pub name: String,
-    /// Bytes that may still be allocated, without those that are reserved.
+    /// Bytes that may still be allocated, reserved ones excluded.
     pub available: u64,
-    /// Free bytes that are left to others; see [`reserve`].
+    /// Free bytes left to other programs; see [`reserve`].
     pub reserved: u64,
-    /// The device reads it at its full rate.
+    /// Whether the device reads it at full rate.
     pub device_local: bool,
-    /// The host can map it.
+    /// Whether the host can map it.
     pub host_visible: bool,
 }
 
 /// A device's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memory {
-    /// The device, as messages name it.
+    /// The device's name in messages.
     pub device: String,
     /// Its heaps.
     pub heaps: Vec<Heap>,
     /// The largest single allocation, in bytes.
     pub max_allocation: u64,
-    /// All heaps are the same DRAM, as on an APU: the arena then lies where the NPU and the host see it too.
+    /// Whether all heaps are the same DRAM, as on an APU. The arena then lies where the NPU and the host see it too.
     pub unified: bool,
-    /// What the heaps are parts of, where that is known and may be less than their sum.
+    /// The memory behind all heaps, where known. It may be less than the heaps' sum.
     pub pool: Option<Pool>,
 }
 
 impl Memory {
-    /// Bytes that may still be allocated, in all heaps together.
+    /// Bytes that may still be allocated in all heaps together.
     pub fn available(&self) -> u64 {
         let heaps = self.heaps.iter().fold(0u64, |sum, h| sum.saturating_add(h.available));
         self.pool.map_or(heaps, Pool::available)
     }
 }
 
-/// The memory of an AMD APU, as its driver counts it: whatever heaps Vulkan shows, they are this.
+/// An AMD APU's memory as its driver counts it. Whatever heaps Vulkan shows are parts of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
     /// Free bytes of the carve-out (VRAM).
     pub vram: u64,
-    /// Bytes of system memory that the driver lets the GPU have (GTT).
+    /// Bytes of system memory that the driver lets the GPU use (GTT).
     pub gtt: u64,
-    /// Those of them that are taken, and those that are kept free.
+    /// Bytes of GTT in use.
     pub gtt_used: u64,
-    /// See [`Pool::gtt_used`].
+    /// Bytes of GTT kept free for other programs.
     pub gtt_reserved: u64,
-    /// Bytes of system memory that may still be taken, without those that are reserved.
+    /// Bytes of system memory that may still be allocated, reserved ones excluded.
     pub system: u64,
 }
 
 impl Pool {
-    /// Bytes that may still be allocated, in whichever heap.
+    /// Bytes that may still be allocated, in any heap.
     pub fn available(self) -> u64 {
         self.vram
             .saturating_add(self.gtt.saturating_sub(self.gtt_used).saturating_sub(self.gtt_reserved).min(self.system))
     }
 
-    /// The kernel's parameters with which `needed` bytes would fit, if the system's memory has so much.
+    /// Kernel parameters with which `needed` bytes would fit. `None` if they fit already, or system memory lacks them.
     pub fn parameters(self, needed: u64) -> Option<String> {
         const GIB: u64 = 1 << 30;
         let from_system = needed.checked_sub(self.vram)?;
@@ -72,7 +72,7 @@ impl Pool {
     }
 }
 
-/// Bytes of `free` ones to leave to a desktop or whatever else shares the memory: a sixteenth, and no more than a GiB.
+/// Of `free` bytes, how many to leave to the desktop and other programs: a sixteenth, at most 1 GiB.
 pub fn reserve(free: u64) -> u64 {
     (free / 16).min(1 << 30)
 }

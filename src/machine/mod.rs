@@ -1,4 +1,4 @@
-//! What this machine has, beside its GPU.
+//! What this machine has: files, device nodes, heaps.
 
 pub mod cache;
 pub mod files;
@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use std::path::Path;
 use std::time::Instant;
 
-/// Bytes of system memory that a process can still take without swapping: `MemAvailable`, or what this process's memory
-/// cgroups leave if that is less. Page cache counts as free: it gives way.
+/// Bytes of system memory that this process can still take without swapping: the lesser of `MemAvailable` and the room
+/// in its memory cgroups. Page cache counts as free, since the kernel reclaims it.
 pub fn available_memory() -> u64 {
     let files = Files::system();
     let free = files.text("/proc/meminfo").ok().and_then(|s| memory_field(&s, "MemAvailable"));
@@ -23,7 +23,7 @@ pub fn available_memory() -> u64 {
 /// Where cgroups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// What the memory cgroups of a process leave it: the least of its own and every one above. `cgroups` is its
+/// Bytes left in a process's memory cgroup and all of its ancestors: the least of them. `cgroups` is the text of
 /// /proc/self/cgroup.
 pub(crate) fn cgroup_room(files: &Files, cgroups: &str) -> Option<u64> {
     let rooms = cgroups.lines().filter_map(|line| {
@@ -44,7 +44,7 @@ pub(crate) fn cgroup_room(files: &Files, cgroups: &str) -> Option<u64> {
     rooms.min()
 }
 
-/// What one cgroup leaves: its limit less what it uses, page cache not counted.
+/// Bytes left in one cgroup: limit less usage, page cache not counted.
 fn group_room(files: &Files, group: &str, [limit, used, inactive, active]: [&str; 4]) -> Option<u64> {
     let number = |name| files.value::<u64>(&format!("{group}/{name}")).ok();
     let (limit, used) = (number(limit)?, number(used)?);
@@ -57,14 +57,14 @@ fn group_room(files: &Files, group: &str, [limit, used, inactive, active]: [&str
     Some(limit.saturating_sub(used.saturating_sub(cache)))
 }
 
-/// Bytes per second at which all cores together read `bytes` of system memory: the best of three passes.
+/// Bandwidth at which all cores together read `bytes` of system memory, in bytes per second. Best of three passes.
 pub fn measure_read(bytes: usize) -> f64 {
-    // Written once, so that every page is there.
+    // Write every page once, so that all are mapped.
     let data: Vec<u64> = (0..bytes / 8).into_par_iter().map(|i| i as u64).collect();
     read_rate(&[&data])
 }
 
-/// Bytes per second at which all cores together read `buffers`: the best of three passes.
+/// Bandwidth at which all cores together read `buffers`, in bytes per second. Best of three passes.
 pub fn read_rate(buffers: &[&[u64]]) -> f64 {
     let fold = |b: &[u64]| b.par_chunks(1 << 16).map(|c| c.iter().fold(0, |a, w| a ^ w)).reduce(|| 0, |a, b| a ^ b);
     let best = (0..3).map(|_| {

@@ -1,29 +1,29 @@
-//! The devices that the kernel's drivers offer: GPUs with their render nodes, NPUs with their accel nodes, and such ones
-//! on the bus that no driver has taken.
+//! Devices of the kernel's drivers: GPUs with render nodes, NPUs with accel nodes, and devices on the bus without a
+//! driver.
 
 use super::files::Files;
 
-/// PCI's number of AMD's GPUs.
+/// PCI vendor id of AMD's GPUs.
 pub const AMD_GPU: u64 = 0x1002;
-/// PCI's number of AMD's processors, the NPU among them.
+/// PCI vendor id of AMD's processors and NPUs.
 const AMD: u64 = 0x1022;
 
-/// A device that a driver of DRM or accel has taken.
+/// A device node of a DRM or accel driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceNode {
-    /// As in `renderD128` or `accel0`.
+    /// Name, as in `renderD128` or `accel0`.
     pub name: String,
-    /// Where it is opened, as in `/dev/dri/renderD128`.
+    /// Path of the node, as in `/dev/dri/renderD128`.
     pub path: String,
-    /// Its directory in sysfs, with everything that its driver says.
+    /// The device's directory in sysfs.
     pub device: String,
-    /// The driver, as in `amdgpu`; empty where sysfs does not say.
+    /// The driver, as in `amdgpu`; empty if sysfs does not say.
     pub driver: String,
-    /// Where it is on the bus, as in `0000:c5:00.0`; empty where it is on none.
+    /// PCI address, as in `0000:c5:00.0`; empty for a device on no bus.
     pub slot: String,
-    /// PCI's numbers of vendor and device; 0 where it has none.
+    /// PCI vendor and device id; 0 for a device without them.
     pub id: (u64, u64),
-    /// PCI's revision; 0 where it has none.
+    /// PCI revision; 0 for a device without one.
     pub revision: u64,
 }
 
@@ -57,32 +57,32 @@ impl DeviceNode {
         DeviceNode::find(files, "/sys/class/accel", "accel", "/dev/accel")
     }
 
-    /// Whether amdgpu drives it.
+    /// Whether its driver is amdgpu.
     pub fn is_amdgpu(&self) -> bool {
         self.driver == "amdgpu"
     }
 
-    /// Whether amdxdna drives it.
+    /// Whether its driver is amdxdna.
     pub fn is_amdxdna(&self) -> bool {
         self.driver.starts_with("amdxdna")
     }
 
-    /// A file of its device in sysfs.
+    /// Path of a file in the device's sysfs directory.
     pub fn file(&self, name: &str) -> String {
         format!("{}/{name}", self.device)
     }
 }
 
-/// A device on the bus.
+/// A device on the PCI bus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PciDevice {
-    /// As in `0000:c5:00.0`.
+    /// PCI address, as in `0000:c5:00.0`.
     pub name: String,
-    /// PCI's numbers of vendor and device.
+    /// PCI vendor and device id.
     pub id: (u64, u64),
-    /// PCI's class, as in 0x038000.
+    /// PCI class, as in 0x038000.
     pub class: u64,
-    /// Whether a driver has taken it.
+    /// Whether a driver is bound to it.
     pub driven: bool,
 }
 
@@ -104,23 +104,23 @@ impl PciDevice {
         self.class >> 16 == 0x03
     }
 
-    /// Whether it is an NPU that amdxdna knows.
+    /// Whether amdxdna knows it as an NPU.
     pub fn is_npu(&self) -> bool {
         npu_generation(self.id, 0).is_some()
     }
 }
 
-/// A GPU of NVIDIA's own driver, which need not have a render node.
+/// A GPU with NVIDIA's own driver. It may have no render node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nvidia {
-    /// Where it is on the bus, as in `0000:01:00.0`; its node's name, as in `nvidia0`, where that is all that is seen.
+    /// PCI address, as in `0000:01:00.0`; or the node's name, as in `nvidia0`, if nothing else is visible.
     pub slot: String,
-    /// What it is, as in `NVIDIA H200`.
+    /// Model name, as in `NVIDIA H200`.
     pub model: Option<String>,
 }
 
 impl Nvidia {
-    /// Every one that the driver lists in /proc, the bus shows it on, or, where a container hides both, has a node.
+    /// Every GPU that the driver lists in /proc or that the bus shows. If a container hides both, every device node.
     pub fn all(files: &Files) -> Vec<Nvidia> {
         const GPUS: &str = "/proc/driver/nvidia/gpus";
         let mut slots = files.list(GPUS).unwrap_or_default();
@@ -139,7 +139,7 @@ impl Nvidia {
     }
 }
 
-/// What an NPU is, by PCI's numbers.
+/// An NPU's generation by PCI ids and revision; `None` for other devices.
 pub fn npu_generation(id: (u64, u64), revision: u64) -> Option<&'static str> {
     Some(match (id, revision) {
         ((AMD, 0x1502), _) => "XDNA 1 (Phoenix, Hawk Point)",
@@ -151,7 +151,8 @@ pub fn npu_generation(id: (u64, u64), revision: u64) -> Option<&'static str> {
     })
 }
 
-/// The instruction set of an AMD GPU, as in `gfx1103`: what the compute driver says, else what the chip's own table does.
+/// The instruction set of an AMD GPU, as in `gfx1103`: from the compute driver (KFD), else from the chip's IP discovery
+/// table.
 pub fn gfx_name(files: &Files, node: &DeviceNode) -> Option<String> {
     const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
     let minor = node.name.trim_start_matches("renderD");
@@ -163,7 +164,7 @@ pub fn gfx_name(files: &Files, node: &DeviceNode) -> Option<String> {
     if let Some(v) = topology.filter(|&v| v > 0) {
         return Some(format!("gfx{}{:x}{:x}", v / 10_000, v / 100 % 100, v % 100));
     }
-    // The table has the block's version, which for some chips is not the instruction set's.
+    // The table holds the graphics block's version. For some chips it differs from the instruction set's.
     let part = |name: &str| files.value::<u32>(&node.file(&format!("ip_discovery/die/0/GC/0/{name}"))).ok();
     Some(match (part("major")?, part("minor")?, part("revision")?) {
         (11, 0, 1 | 4) => "gfx1103".into(),
@@ -173,7 +174,7 @@ pub fn gfx_name(files: &Files, node: &DeviceNode) -> Option<String> {
     })
 }
 
-/// The value of a parameter on the kernel's command line; empty where it stands there without one.
+/// The value of a parameter on the kernel's command line; empty for a parameter without a value.
 pub fn kernel_parameter(command_line: &str, name: &str) -> Option<String> {
     let words = command_line.split_ascii_whitespace().rev();
     words.filter_map(|w| w.strip_prefix(name)).find_map(|rest| match rest {

@@ -1,4 +1,4 @@
-//! Machines that Kiln plans for by name: what their vendors publish of their memory and matrix units.
+//! Machines that Kiln can plan for by name, with their vendors' published figures for memory and matrix units.
 
 use crate::machine::heaps::{Heap, Memory, Pool, reserve};
 use crate::{Error, Result};
@@ -6,11 +6,11 @@ use crate::{Error, Result};
 /// A machine by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// Its heaps: a carve-out as VRAM, and half of what is left as GTT, the kernel's default.
+    /// Heaps: the carve-out as VRAM, and half of the rest as GTT, which is the kernel's default.
     pub memory: Memory,
-    /// Peak bytes per second of its memory.
+    /// Peak memory bandwidth, bytes per second.
     pub bandwidth: f64,
-    /// Peak f16 multiplications and additions per second of its matrix units: 512 a clock and compute unit.
+    /// Peak f16 multiplications and additions per second of the matrix units: 512 per clock and compute unit.
     pub operations: f64,
 }
 
@@ -23,7 +23,7 @@ struct Machine {
     device: &'static str,
     /// GiB of system memory, the carve-out included.
     ram: u64,
-    /// The carve-outs that its firmware offers, in MiB; the first is taken where none is named.
+    /// The carve-outs that the firmware offers, in MiB. The first is the default.
     carve_outs: &'static [u64],
     /// GB/s.
     bandwidth: f64,
@@ -61,13 +61,13 @@ const MACHINES: [Machine; 3] = [
     },
 ];
 
-/// What the system itself takes, in MiB.
+/// Memory that the operating system takes, in MiB.
 const SYSTEM: u64 = 2 << 10;
 
-/// The profile of a machine by name, or by name and carve-out: `780m`, `780m:4` with 4 GiB, `780m:0.5`.
+/// The profile of a machine: `780m`; with a 4 GiB carve-out, `780m:4`; with half a GiB, `780m:0.5`.
 ///
 /// # Errors
-/// Input: no such machine, or a carve-out that its firmware does not offer; both are listed.
+/// Input: no such machine, or a carve-out that its firmware does not offer. The message lists the choices.
 pub fn profile(word: &str) -> Result<Profile> {
     let (name, carve_out) = word.split_once(':').map_or((word, None), |(name, gib)| (name, Some(gib)));
     let machine = MACHINES.iter().find(|m| m.name == name).ok_or_else(|| {
@@ -99,7 +99,7 @@ fn find_carve_out(machine: &Machine, gib: &str) -> Result<u64> {
 }
 
 impl Machine {
-    /// With `carve_out` MiB of VRAM, nothing running but the system.
+    /// The profile with `carve_out` MiB of VRAM and nothing but the operating system running.
     fn with(&self, carve_out: u64) -> Profile {
         let rest = self.ram * 1024 - carve_out;
         let (vram, gtt, free) = (carve_out * MIB, rest / 2 * MIB, (rest - SYSTEM) * MIB);
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// As the machines of tests/machines say that they have it, and with the rate of that.
+    /// The table's memory types and bandwidths match the recordings in tests/machines.
     #[test]
     fn every_machines_memory_has_its_name() {
         const FIRST_LINES: [(&str, &str, f64); 3] = [
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// A reboot with what is the kernel's default already would change nothing.
+    /// The suggested parameters exceed the kernel's default: a reboot with the default would change nothing.
     #[test]
     fn the_kernels_parameters_give_more_than_the_default_and_enough() {
         for m in &MACHINES {

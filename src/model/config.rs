@@ -1,6 +1,5 @@
-//! config.json ⇄ [`Shape`]. A config is a claim by whoever wrote the file: three spellings of it are in use, keys are
-//! left out where transformers has a default, and every number is checked before anything is computed from it.
-//!
+//! config.json ⇄ [`Shape`]. A config is not trusted. Three spellings are in use, keys may be left out where
+//! transformers has a default, and every number is checked before it is used.
 //! The spellings: flat 5.x (`rope_parameters`, `layer_types`), flat 4.x (`rope_theta`, `rope_local_base_freq`,
 //! `rope_scaling`, `sliding_window_pattern`), and nested (`text_config` inside a `Gemma3ForConditionalGeneration`).
 //! Defaults are `Gemma3TextConfig`'s of transformers 5.23.0.
@@ -19,7 +18,7 @@ use crate::{Error, Result};
 /// The largest config.json that is read, in bytes. Real ones have a few KB.
 pub const MAX_CONFIG_BYTES: usize = 4 << 20;
 
-/// Largest accepted values. Far above any Gemma 3, and small enough that no product of them overflows 64 bits.
+/// Largest accepted values: far above any Gemma 3, and small enough that no product of them overflows 64 bits.
 mod limit {
     pub const VOCAB: usize = 1 << 24;
     pub const HIDDEN: usize = 1 << 17;
@@ -30,12 +29,12 @@ mod limit {
     pub const POSITIONS: usize = 1 << 30;
 }
 
-/// Parses a config.json and, where the model has one, its generation_config.json (which may name further tokens that
-/// end a reply; a config of Gemma 3 -it gives 1 and 106 in all).
+/// Parses a config.json and, if the model has one, its generation_config.json. The latter may name more tokens that end
+/// a reply; for Gemma 3 -it, both together give 1 and 106.
 ///
 /// # Errors
-/// [`Error::Input`] naming the key, what it holds and what is wanted: not JSON, another architecture, a size that no
-/// Gemma 3 can have, or a feature that changes the forward pass and is not supported.
+/// [`Error::Input`] naming the key, its value and what is wanted: not JSON, another architecture, a size that no Gemma
+/// 3 can have, or an unsupported feature that changes the forward pass.
 pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
     let root = parse_object(config, "config.json")?;
     let outer = Keys { map: &root, file: "config.json" };
@@ -53,7 +52,7 @@ pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
     Ok(shape)
 }
 
-/// Reads and parses a config.json by its path.
+/// Reads and parses a config.json.
 ///
 /// # Errors
 /// [`Error::Input`]: the file cannot be read, or as [`parse`].
@@ -118,7 +117,7 @@ fn number(x: f32) -> Value {
     json!(x.to_string().parse::<f64>().unwrap_or(f64::from(x)))
 }
 
-/// The word of `layer_types`.
+/// The kind's word in `layer_types`.
 fn layer_word(kind: LayerKind) -> &'static str {
     match kind {
         LayerKind::Local => "sliding_attention",
@@ -161,7 +160,7 @@ fn check_architecture(outer: &Keys) -> Result<()> {
     }
 }
 
-/// The text model's keys. `outer` is the same object, or the one around `text_config`.
+/// Parses the text model's keys. `outer` is the same object, or the one around `text_config`.
 fn parse_text(outer: &Keys, text: &Keys) -> Result<Shape> {
     text.refuse_unsupported()?;
     let layers = parse_layers(text)?;
@@ -203,7 +202,7 @@ fn parse_text(outer: &Keys, text: &Keys) -> Result<Shape> {
     Ok(shape)
 }
 
-/// What the single values cannot show: divisibility, and a first token that the vocabulary has.
+/// Checks what single values cannot show: divisibility, and that the vocabulary has the first token.
 fn check_shape(shape: &Shape) -> Result<()> {
     let refuse = |cause: String| Err(Error::input(format!("config.json: {cause}"), REMEDY_CONFIG));
     for (key, size) in [("hidden_size", shape.hidden), ("intermediate_size", shape.ffn)] {
@@ -224,7 +223,7 @@ fn check_shape(shape: &Shape) -> Result<()> {
     Ok(())
 }
 
-/// `layer_types` if given, else every `sliding_window_pattern`-th layer is global.
+/// Reads `layer_types`. Without it, every `sliding_window_pattern`-th layer is global.
 fn parse_layers(text: &Keys) -> Result<Vec<LayerKind>> {
     let count = text.size("num_hidden_layers", 26, limit::LAYERS)?;
     let Some(types) = text.get("layer_types") else {
@@ -284,7 +283,7 @@ impl RopeConfig {
                 }
             }
         }
-        // As transformers 5: a 4.x rope_scaling beside rope_parameters has the last word on the global layers.
+        // As in transformers 5: a 4.x rope_scaling beside rope_parameters decides for the global layers.
         if let Some(scaling) = text.object("rope_scaling")? {
             rope.factor_global = scaling.rope_factor()?;
         }

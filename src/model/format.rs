@@ -1,7 +1,7 @@
-//! Weight formats. This file is all that the crate knows of a format but for its kernels: the bytes of a row on a
-//! device and in a file, how a row of f32 is encoded and decoded, and its word on the command line.
+//! Weight formats. Besides the kernels, only this file knows a format: the bytes of a row on a device and in a file,
+//! how a row of f32 is encoded and decoded, and the format's word on the command line.
 //!
-//! A new format is a variant here, and kernels that multiply by it.
+//! A new format needs a variant here, and kernels.
 
 use half::bf16;
 use safetensors::Dtype;
@@ -9,11 +9,11 @@ use safetensors::Dtype;
 use crate::error::{Setting, text};
 use crate::{Error, Result};
 
-/// How a matrix is kept, row by row: elements, and scales where the format has them.
+/// How the rows of a matrix are stored: elements, and scales if the format has them.
 ///
-/// On a device each row is padded with zeros to a multiple of [`WeightFormat::ALIGN`] elements, so that a kernel reads
-/// 16 bytes at a time. In a file rows follow one another without padding. Scales lie apart from the elements, in the
-/// order of the rows, and are never padded.
+/// On a device each row is padded with zeros to a multiple of [`WeightFormat::ALIGN`] elements, so that a kernel can
+/// read 16 bytes at a time. In a file rows have no padding. Scales are stored apart from the elements, in the order of
+/// the rows and without padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WeightFormat {
     /// i8 per element, one f32 scale per row: `w = q * scale`, q in -127..=127.
@@ -22,15 +22,14 @@ pub enum WeightFormat {
     Bf16,
 }
 
-/// The form of a tensor in a checkpoint's files, or of most of its matrices.
+/// The format of a tensor in a checkpoint's files, or of most of its matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SourceFormat {
     /// IEEE half.
     F16,
     /// IEEE single.
     F32,
-    /// One of Kiln's own formats. The quantisation schemes of the earlier engine count as INT8, to which they are
-    /// converted.
+    /// One of Kiln's own formats. The quantisation schemes of the earlier engine count as INT8 and are converted to it.
     Native(WeightFormat),
 }
 
@@ -44,13 +43,13 @@ impl SourceFormat {
         }
     }
 
-    /// Whether precision was lost when it was made.
+    /// Whether making it lost precision.
     pub fn is_quantized(self) -> bool {
         matches!(self, SourceFormat::Native(format) if format.is_quantized())
     }
 }
 
-/// What is wrong with a row, as a clause that follows "the tensor holds": `the value NaN`.
+/// What is wrong with a row. Completes the sentence "the tensor holds …": `the value NaN`.
 pub type BadRow = String;
 
 /// Names, sizes and what can be made from what.
@@ -58,10 +57,10 @@ impl WeightFormat {
     /// Every format.
     pub const ALL: [WeightFormat; 2] = [WeightFormat::Int8, WeightFormat::Bf16];
 
-    /// Elements that a row's padded length is a multiple of, in every format.
+    /// In every format, a row's padded length is a multiple of this many elements.
     pub const ALIGN: usize = 16;
 
-    /// The word of the command line: `int8`, `bf16`.
+    /// Its word on the command line: `int8`, `bf16`.
     pub fn name(self) -> &'static str {
         match self {
             WeightFormat::Int8 => "int8",
@@ -69,12 +68,12 @@ impl WeightFormat {
         }
     }
 
-    /// The format that a word of the command line names.
+    /// The format with this word on the command line.
     pub fn parse(word: &str) -> Option<WeightFormat> {
         Self::ALL.into_iter().find(|format| format.name() == word)
     }
 
-    /// What the command line's help says of it.
+    /// Its description in the command line's help.
     pub fn description(self) -> &'static str {
         match self {
             WeightFormat::Int8 => "One byte an element, quantised while loading if need be",
@@ -82,17 +81,17 @@ impl WeightFormat {
         }
     }
 
-    /// Elements of a row of `cols` with its padding.
+    /// Elements of a row of `cols`, padding included.
     pub fn padded(cols: usize) -> usize {
         cols.next_multiple_of(Self::ALIGN)
     }
 
-    /// Bytes of the elements of a padded row, as devices keep it.
+    /// Bytes of the elements of a padded row, as on devices.
     pub fn row_bytes(self, cols: usize) -> usize {
         self.file_row_bytes(Self::padded(cols))
     }
 
-    /// Bytes of the elements of a row without padding, as files keep it: the first bytes of the padded row.
+    /// Bytes of the elements of a row without padding, as in files: the first bytes of the padded row.
     pub fn file_row_bytes(self, cols: usize) -> usize {
         match self {
             WeightFormat::Int8 => cols,
@@ -100,7 +99,7 @@ impl WeightFormat {
         }
     }
 
-    /// Bytes of a row's scales, on devices and in files; 0 in a format without scales.
+    /// Bytes of a row's scales, on devices and in files; 0 without scales.
     pub fn scale_bytes(self, _cols: usize) -> usize {
         match self {
             WeightFormat::Int8 => 4,
@@ -113,7 +112,7 @@ impl WeightFormat {
         rows as u64 * (self.row_bytes(cols) + self.scale_bytes(cols)) as u64
     }
 
-    /// Whether making it from floating-point weights loses precision beyond a float's rounding.
+    /// Whether making it from floating-point weights loses more precision than a float's rounding.
     pub fn is_quantized(self) -> bool {
         match self {
             WeightFormat::Int8 => true,
@@ -121,17 +120,17 @@ impl WeightFormat {
         }
     }
 
-    /// The next smaller format, for who lacks memory.
+    /// The next smaller format, to save memory.
     pub fn smaller(self) -> Option<WeightFormat> {
         let bytes = |format: WeightFormat| format.matrix_bytes(1, 1 << 16);
         Self::ALL.into_iter().filter(|format| bytes(*format) < bytes(self)).max_by_key(|format| bytes(*format))
     }
 
-    /// Refuses to make this format from `source`, of which `what` is the subject of the message.
+    /// Refuses to make this format from `source`. `what` is the subject of the message.
     ///
     /// # Errors
-    /// [`Error::Input`]: the source is quantised and this format is not. It would take more memory than the source
-    /// for the same weights.
+    /// [`Error::Input`]: the source is quantised and this format is not, so it would take more memory for the same
+    /// weights.
     pub fn check_source(self, source: SourceFormat, what: impl FnOnce() -> String) -> Result<()> {
         if self.is_quantized() || !source.is_quantized() {
             return Ok(());
@@ -143,7 +142,7 @@ impl WeightFormat {
     }
 }
 
-/// What a matrix in this format is in a safetensors file.
+/// A matrix of this format in a safetensors file.
 impl WeightFormat {
     /// Element type.
     pub fn file_dtype(self) -> Dtype {
@@ -153,7 +152,7 @@ impl WeightFormat {
         }
     }
 
-    /// The format whose matrices have elements of type `dtype`.
+    /// The format whose elements have the type `dtype`.
     pub fn from_file_dtype(dtype: Dtype) -> Option<WeightFormat> {
         Self::ALL.into_iter().find(|format| format.file_dtype() == dtype)
     }
@@ -163,7 +162,7 @@ impl WeightFormat {
         vec![rows, cols]
     }
 
-    /// Element type and dimensions of the tensor that holds the scales, where the format has them.
+    /// Element type and dimensions of the tensor that holds the scales; `None` without scales.
     pub fn file_scales(self, rows: usize, _cols: usize) -> Option<(Dtype, Vec<usize>)> {
         match self {
             WeightFormat::Int8 => Some((Dtype::F32, vec![rows])),
@@ -172,7 +171,7 @@ impl WeightFormat {
     }
 }
 
-/// One row of `cols` elements. `data` holds its elements, `scales` its [`WeightFormat::scale_bytes`].
+/// One row of `cols` elements: `data` has its elements, and `scales` the [`WeightFormat::scale_bytes`] of its scales.
 impl WeightFormat {
     /// Encodes a row of finite values. `data` is [`WeightFormat::row_bytes`] long; padding becomes zero.
     ///
@@ -214,7 +213,7 @@ impl WeightFormat {
         }
     }
 
-    /// Copies a row as it stands in a file to `data`, which is padded with zeros, and its scales.
+    /// Copies a row and its scales from a file. `data` gets the elements and zeros as padding.
     ///
     /// # Errors
     /// A value or scale that the format does not allow.
@@ -233,7 +232,7 @@ impl WeightFormat {
         Ok(())
     }
 
-    /// Every value is looked at before anything is decided: a loop that may stop early is not one for vector units.
+    /// Loops look at every value before they decide: a loop that may stop early is not vectorised.
     fn check_row(self, data: &[u8], scales: &[u8]) -> std::result::Result<(), BadRow> {
         match self {
             WeightFormat::Int8 => {
@@ -262,12 +261,12 @@ fn int8_scale(scales: &[u8]) -> f32 {
 }
 
 /// Quantises one row of finite values to INT8: `scale = max|w| / 127`, `q = round_half_even(w / scale)` clamped to
-/// ±127; a row of zeros has scale 1. Returns the scale. `out` is as long as `row` or longer; what is beyond is set to
+/// ±127. A row of zeros has scale 1. Returns the scale. `out` is at least as long as `row`; the rest of it is set to
 /// zero.
 ///
-/// A model has tens of billions of weights, so both loops are written for vector units: the bits of non-negative
-/// floats order as integers do, and adding 1.5 * 2^23 leaves no bits for a fraction, so that the addition rounds (to
-/// nearest even, as every f32 operation here) and spares a call per weight on x86-64 before SSE 4.1.
+/// A model has tens of billions of weights, so both loops are written for vector units. The bits of non-negative floats
+/// order as integers do. Adding 1.5 * 2^23 leaves no bits for a fraction, so that the addition rounds to nearest even;
+/// this avoids a call per weight on x86-64 before SSE 4.1.
 fn quantize_row(row: &[f32], out: &mut [i8]) -> f32 {
     const ROUND: f32 = 12_582_912.0;
     let max = f32::from_bits(row.iter().fold(0, |m: u32, w| m.max(w.to_bits() & 0x7FFF_FFFF)));
@@ -286,7 +285,7 @@ mod tests {
 
     #[test]
     fn rounding_is_to_nearest_even_at_every_half() {
-        // A row whose scale is 1: its values are their own quotients.
+        // A row whose scale is 1, so that its values are the quotients.
         let mut row: Vec<f32> = (-254..=254).map(|i| i as f32 / 2.0).collect();
         row.extend((-254..=254).flat_map(|i| [(i as f32 / 2.0).next_up(), (i as f32 / 2.0).next_down()]));
         row.iter_mut().for_each(|w| *w = w.clamp(-127.0, 127.0));
@@ -308,7 +307,7 @@ mod tests {
         }
     }
 
-    /// What each description promises, so that a new format is held to it too.
+    /// Checks each description's promise, so that it holds for a new format too.
     #[test]
     fn every_format_keeps_its_promises() {
         let cols = 72;

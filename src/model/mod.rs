@@ -1,4 +1,4 @@
-//! What a model is: its shape, its tensors, their weight formats, and the files that it is read from and written to.
+//! A model: its shape, its tensors, their weight formats, and reading and writing its files.
 
 pub mod checkpoint;
 pub mod config;

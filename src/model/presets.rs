@@ -5,7 +5,7 @@ use crate::model::shape::{LayerKind, Shape};
 /// The names that [`preset`] knows.
 pub const NAMES: [&str; 4] = ["gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b"];
 
-/// The shape of a public model: `gemma3-27b`, or `27b` in short.
+/// The shape of a public model, by its name or in short: `gemma3-27b`, `27b`.
 pub fn preset(name: &str) -> Option<Shape> {
     let shape = match name.strip_prefix("gemma3-").unwrap_or(name) {
         "1b" => Shape {
@@ -37,7 +37,7 @@ pub fn preset(name: &str) -> Option<Shape> {
     Some(shape)
 }
 
-/// What 4B, 12B and 27B share; the sizes are left to each.
+/// The values that 4B, 12B and 27B share. The caller sets the sizes.
 fn family() -> Shape {
     Shape {
         vocab: 262_208,
@@ -60,7 +60,7 @@ fn family() -> Shape {
     }
 }
 
-/// Five local layers, then a global one.
+/// Repeats five local layers and a global one.
 fn layers(count: usize) -> Vec<LayerKind> {
     (1..=count).map(|i| if i % 6 == 0 { LayerKind::Global } else { LayerKind::Local }).collect()
 }

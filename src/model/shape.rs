@@ -10,7 +10,7 @@ pub enum LayerKind {
 }
 
 impl LayerKind {
-    /// As output names it.
+    /// Its name in output.
     pub fn name(self) -> &'static str {
         match self {
             LayerKind::Local => "local",
@@ -69,7 +69,7 @@ impl Shape {
         self.kv_heads * self.head_dim
     }
 
-    /// Weight elements that one token's pass multiplies: every matrix of every layer and the head.
+    /// Weight elements that one token's pass multiplies by: every matrix of every layer, and the head.
     pub fn matrix_elements_per_token(&self) -> u64 {
         let h = self.hidden as u64;
         let layer = (self.q_width() as u64 + 2 * self.kv_width() as u64) * h

@@ -1,4 +1,4 @@
-//! The tensors of a model by role, independent of how a file spells their names.
+//! The tensors of a model by role, independent of their names in a file.
 
 use crate::model::shape::Shape;
 
@@ -85,7 +85,7 @@ pub enum TensorId {
 }
 
 impl TensorId {
-    /// Every tensor of a model in the order of the forward pass; no head where it is tied.
+    /// Every tensor of a model in the order of the forward pass. A tied head is left out.
     pub fn all(shape: &Shape) -> impl Iterator<Item = TensorId> + use<> {
         let layers = shape.layers.len();
         let layers = (0..layers).flat_map(|layer| Role::ALL.into_iter().map(move |role| TensorId::Layer(layer, role)));
@@ -111,7 +111,7 @@ impl TensorId {
         }
     }
 
-    /// Whether this is a norm's vector (kept in f32) and not a matrix (kept in the weight format).
+    /// Whether this is a norm's vector, which is kept in f32, or a matrix, which is kept in the weight format.
     pub fn is_vector(self) -> bool {
         matches!(
             self,
@@ -128,7 +128,7 @@ impl TensorId {
         )
     }
 
-    /// The name that Kiln writes: `Gemma3ForCausalLM`'s.
+    /// The name in files that Kiln writes: that of `Gemma3ForCausalLM`.
     pub fn name(self) -> String {
         match self {
             TensorId::Embedding => "model.embed_tokens.weight".into(),

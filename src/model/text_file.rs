@@ -1,4 +1,4 @@
-//! Reads text files that come from anywhere: a config, an index, a token list.
+//! Reads text files that are not trusted: a config, an index, a token list.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::Input`]: not a regular file, longer than `max`, not UTF-8, or unreadable.
 pub(crate) fn read(path: &Path, max: usize, remedy: &str) -> Result<Option<String>> {
-    // Looked at before it is opened: opening a FIFO would wait for its writer.
+    // Checked before opening: opening a FIFO would wait for its writer.
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -27,7 +27,7 @@ pub(crate) fn read(path: &Path, max: usize, remedy: &str) -> Result<Option<Strin
     }
     let mut text = String::new();
     let file = File::open(path).map_err(|e| Error::unreadable(path, &e))?;
-    // The limit holds even if the file grows after it was looked at.
+    // The limit holds even if the file has grown since it was checked.
     file.take(max as u64).read_to_string(&mut text).map_err(|e| Error::unreadable(path, &e))?;
     Ok(Some(text))
 }

@@ -21,7 +21,7 @@ pub enum Purpose {
     Kv(usize),
     /// Activations and step state.
     Arena,
-    /// Where the host reads logits, if it cannot read the arena at speed; or where uploads pass through.
+    /// Host-mapped memory for uploads, and for logits where the host cannot read the arena at speed.
     Staging,
 }
 
@@ -38,7 +38,7 @@ impl std::fmt::Display for Purpose {
 }
 
 impl Purpose {
-    /// The kind, for sums: `weights`, `KV cache`, `arena`, `staging`.
+    /// The kind, as [`Plan::sums`] groups regions: `weights`, `KV cache`, `arena`, `staging`.
     pub fn kind(self) -> &'static str {
         match self {
             Purpose::Weights(_) => "weights",
@@ -49,30 +49,30 @@ impl Purpose {
     }
 }
 
-/// One allocation to be.
+/// One planned allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
     /// What it is for.
     pub purpose: Purpose,
     /// Bytes.
     pub bytes: u64,
-    /// Index of its heap.
+    /// Index of the heap in [`Memory::heaps`].
     pub heap: usize,
-    /// Bytes of the heap's free ones that lie before it. Drivers choose addresses themselves: this only counts.
+    /// Bytes of earlier regions in the same heap. For accounting only: drivers choose addresses themselves.
     pub offset: u64,
 }
 
-/// What an executor needs beside weights and KV, in bytes.
+/// What an executor needs besides weights and KV, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
-    /// The arena: the schedule's slots and whatever the executor adds to them.
+    /// The arena: the schedule's slots, and any that the executor adds.
     pub arena: u64,
     /// Memory that the host maps, for uploads and results; 0 for none.
     pub staging: u64,
 }
 
 impl Needs {
-    /// Those of an executor that adds nothing to the schedule's arena.
+    /// The needs of an executor that adds nothing to the schedule's arena.
     pub fn of(schedule: &Schedule) -> Needs {
         Needs { arena: schedule.arena.bytes, staging: 0 }
     }
@@ -81,16 +81,17 @@ impl Needs {
 /// Where each byte goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The memory that it was made for.
+    /// The memory that was planned for.
     pub memory: Memory,
     /// Every allocation.
     pub regions: Vec<Region>,
 }
 
 impl Plan {
-    /// Every allocation that a schedule needs, hottest first. The arena is read
-    /// and written by every step; weights are read once a pass; KV as far as a sequence has come. Of an embedding that is
-    /// not the head, too, a pass reads a row.
+    /// Every allocation that a schedule needs, hottest first.
+    ///
+    /// Every step reads and writes the arena. Staging comes next, then the weights that a pass reads once. The KV cache
+    /// is read only up to a sequence's position. An untied embedding comes last: a pass reads one row of it per token.
     pub fn wanted(schedule: &Schedule, needs: Needs) -> Vec<(Purpose, u64)> {
         let sequences = schedule.extent.sequences as u64;
         let is_cold = |b: WeightBuffer| b == WeightBuffer::Embedding && !schedule.shape.tied;
@@ -107,15 +108,15 @@ impl Plan {
         wanted
     }
 
-    /// Places a schedule's weights, KV, arena and staging in `memory`, the hottest
-    /// bytes first and in the fastest heap that still has room; in any way that fits where that does not.
+    /// Places a schedule's weights, KV, arena and staging in `memory`: the hottest bytes first, each in the fastest
+    /// heap with room. If that fails, any packing that fits is taken.
     ///
     /// # Errors
-    /// Refused when it does not fit, with the sum, or with the allocation that is larger than the device allows; nothing has
-    /// been allocated.
+    /// Refused, with the sum if the model does not fit, or with the allocation that is larger than the device allows.
+    /// Nothing has been allocated.
     pub fn place(schedule: &Schedule, memory: &Memory, needs: Needs) -> Result<Plan> {
         let wanted = Plan::wanted(schedule, needs);
-        // First: no room would help.
+        // Checked first: more room would not help.
         if let Some(&(purpose, bytes)) = too_large(&wanted, memory) {
             return Err(refuse_allocation(purpose, bytes, schedule, memory));
         }
@@ -129,7 +130,7 @@ impl Plan {
         Ok(Plan { memory: memory.clone(), regions })
     }
 
-    /// The heap that a region was given.
+    /// Index of a region's heap.
     pub fn heap(&self, purpose: Purpose) -> Option<usize> {
         self.regions.iter().find(|r| r.purpose == purpose).map(|r| r.heap)
     }
@@ -145,7 +146,7 @@ impl Plan {
     }
 }
 
-/// The heap of each allocation, or none where they do not fit.
+/// The heap of each allocation; `None` if they do not fit.
 fn place(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<Vec<usize>> {
     let total = wanted.iter().try_fold(0u64, |sum, w| sum.checked_add(w.1))?;
     if memory.pool.is_some_and(|pool| total > pool.available()) {
@@ -157,11 +158,11 @@ fn place(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<Vec<usize>> {
     })
 }
 
-/// Each in turn into the fastest heap that has room for it.
+/// Puts each allocation in turn into the fastest heap with room for it.
 fn hottest_first(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<Vec<usize>> {
     let mut left: Vec<u64> = memory.heaps.iter().map(|h| h.available).collect();
     let heap = |&(purpose, bytes): &(Purpose, u64)| {
-        // Staging is never hot: leave the device's own memory to what is.
+        // Staging is never hot: leave the device's own memory to what is hot.
         let device_first = purpose != Purpose::Staging && !(memory.unified && purpose == Purpose::Arena);
         let heap = (0..left.len())
             .filter(|&i| left[i] >= bytes && (!needs_host(purpose) || memory.heaps[i].host_visible))
@@ -188,12 +189,12 @@ pub fn sums(regions: impl Iterator<Item = (Purpose, u64)> + Clone) -> Vec<(&'sta
         .collect()
 }
 
-/// The first allocation that is larger than the device allows in one.
+/// The first allocation above the device's limit for one allocation.
 fn too_large<'a>(wanted: &'a [(Purpose, u64)], memory: &Memory) -> Option<&'a (Purpose, u64)> {
     wanted.iter().find(|w| w.1 > memory.max_allocation)
 }
 
-/// The kernel's parameters with which what does not fit would, where more memory for the GPU is what it needs.
+/// Kernel parameters that would give the GPU enough memory for `wanted`. `None` if more memory would not help.
 pub fn kernel_parameters(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<String> {
     let total = wanted.iter().try_fold(0u64, |sum, w| sum.checked_add(w.1))?;
     memory.pool.filter(|_| too_large(wanted, memory).is_none())?.parameters(total)

@@ -1,17 +1,17 @@
-//! Packing: allocations into heaps in any way that fits, where the fastest way does not.
+//! Packing allocations into heaps by search, for when filling the fastest heaps first does not fit.
 
 use crate::machine::heaps::Heap;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-/// Steps of a search. Layers are alike, so that a real model's is over long before.
+/// Limit on search steps. A real model needs far fewer, since its layers are alike.
 const STEPS: usize = 200_000;
 
-/// The heap of each item, given as its bytes and whether the host must map it; none where no way fits, or the search is
-/// given up.
+/// The heap of each item. An item is its bytes and whether the host must map it. `None` if nothing fits within
+/// [`STEPS`].
 pub(super) fn pack(items: &[(u64, bool)], heaps: &[Heap]) -> Option<Vec<usize>> {
     let mut order: Vec<usize> = (0..items.len()).collect();
-    // The largest first, and before their equals those that fewer heaps take: what is left fits more easily.
+    // Largest first; among equals, those that need a host-visible heap. The rest is easier to fit.
     order.sort_by_key(|&i| Reverse(items[i]));
     let mut search = Search {
         items: order.iter().map(|&i| items[i]).collect(),
@@ -34,15 +34,15 @@ pub(super) fn pack(items: &[(u64, bool)], heaps: &[Heap]) -> Option<Vec<usize>> 
 struct Search<'a> {
     items: Vec<(u64, bool)>,
     heaps: &'a [Heap],
-    /// Heaps of the items so far.
+    /// Heaps of the items placed so far.
     chosen: Vec<usize>,
-    /// How many items were placed, and what the heaps had left then, where the rest did not fit.
+    /// Dead ends: the number of items placed and the bytes left in each heap.
     failed: HashSet<(usize, Vec<u64>)>,
     steps: usize,
 }
 
 impl Search<'_> {
-    /// Places the items after those that are chosen into what is left.
+    /// Places the remaining items in the bytes that are `left` in each heap.
     fn fits(&mut self, left: &mut [u64]) -> bool {
         let at = self.chosen.len();
         let Some(&(bytes, host)) = self.items.get(at) else { return true };
@@ -51,7 +51,7 @@ impl Search<'_> {
         if self.steps > STEPS || self.failed.contains(&state) {
             return false;
         }
-        // Of equals, a later one is never put into an earlier heap: that would be the same packing.
+        // Equal items go into heaps of ascending index: other orders are the same packing.
         let first = if at > 0 && self.items[at - 1] == (bytes, host) { self.chosen[at - 1] } else { 0 };
         for heap in first..self.heaps.len() {
             if left[heap] < bytes || host && !self.heaps[heap].host_visible {
@@ -65,7 +65,7 @@ impl Search<'_> {
             self.chosen.pop();
             left[heap] += bytes;
         }
-        // What equals were put into before narrows this search: only one that had all heaps to try has failed for good.
+        // With `first > 0` not every heap was tried, so this state may still fit another way.
         if first == 0 {
             self.failed.insert(state);
         }

@@ -1,4 +1,4 @@
-//! The planner over thousands of generated heap layouts, against an oracle that tries every placement.
+//! The planner over thousands of generated heap layouts, checked against an oracle that tries every placement.
 
 use super::*;
 use crate::machine::heaps::{Heap, Pool, reserve};
@@ -10,7 +10,7 @@ fn needs(schedule: &Schedule, staging: u64) -> Needs {
     Needs { staging, ..Needs::of(schedule) }
 }
 
-/// Numbers that look random and are the same in every run (xorshift).
+/// Pseudo-random numbers, the same in every run (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -44,7 +44,7 @@ fn schedule(dice: &mut Dice) -> Schedule {
     Schedule::build(&shape, extent, int8)
 }
 
-/// One to three heaps: of any sizes, or dealt what is wanted, to the byte or nearly, so that a packing is hard to find.
+/// One to three heaps. Some have random sizes; others exactly or nearly hold `wanted`, so that packing is hard.
 fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> Memory {
     let total: u64 = wanted.iter().map(|w| w.1).sum();
     let count = if dice.below(8) == 0 { 3 } else { 1 + dice.below(2) };
@@ -68,7 +68,7 @@ fn memory(dice: &mut Dice, wanted: &[(Purpose, u64)]) -> Memory {
             system: dice.below(2 * total),
         }
     });
-    // No cap, one that may be any, or one that the largest allocation just has or just has not.
+    // No cap, a random one, or one just at or just below the largest allocation.
     let largest = wanted.iter().map(|w| w.1).max().unwrap();
     let max_allocation = match dice.below(8) {
         0 => dice.below(largest * 2),
@@ -82,7 +82,7 @@ fn exceeds_cap(wanted: &[(Purpose, u64)], memory: &Memory) -> bool {
     wanted.iter().any(|w| w.1 > memory.max_allocation)
 }
 
-/// Whether any placement fits: every reachable filling of the heaps, item by item.
+/// Whether any placement fits. Tracks every reachable filling of the heaps, item by item.
 fn oracle(wanted: &[(Purpose, u64)], memory: &Memory) -> bool {
     let total: u64 = wanted.iter().map(|w| w.1).sum();
     if exceeds_cap(wanted, memory) {
@@ -194,7 +194,7 @@ fn large_models_are_placed_to_the_last_byte() {
     }
 }
 
-/// Where VRAM is short, the arena and weights have it, and what is read least goes elsewhere.
+/// Where VRAM is short, the arena and weights get it. What is read least goes elsewhere.
 #[test]
 fn the_hottest_bytes_have_the_fastest_heap() {
     for tied in [true, false] {
@@ -233,13 +233,13 @@ fn a_refusal_names_the_kernel_parameter_that_would_help_and_no_other() {
     assert_eq!(pool.parameters(51 * GIB), Some(parameters.into()), "35 GiB from the system and the one in use");
     assert_eq!(pool.parameters(39 * GIB), None, "fits as it is");
     assert_eq!(pool.parameters(61 * GIB), None, "more than the system has");
-    // What is short is not GTT's limit but the system's memory.
+    // The system's memory is short here, not GTT's limit.
     let full = Pool { system: 2 * GIB, ..pool };
     assert_eq!((full.available(), full.parameters(20 * GIB)), (18 * GIB, None));
     assert_eq!(pool.parameters(u64::MAX), None);
 }
 
-/// No room and no kernel's parameter helps an allocation that the device does not allow, and the refusal says so.
+/// An allocation above the device's cap is refused for that reason: neither room nor kernel parameters would help.
 #[test]
 fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_room() {
     use crate::machine::profile::profile;
@@ -265,7 +265,7 @@ fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_roo
             assert!(said.starts_with(&cause) && !said.contains("boot"), "{machine}: {said}");
         }
     }
-    // Whatever it is that is too large.
+    // The refusal names whichever allocation is too large.
     let schedule = schedule(64, 1);
     let memory = Memory { max_allocation: 5_000_000, ..profile("8060s").unwrap().memory };
     for (purpose, words) in [
@@ -300,7 +300,7 @@ fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
     assert!(words.iter().all(|w| said(total - total / 2, false).contains(w)), "{}", said(total - total / 2, false));
 }
 
-/// As on the machines of tests/machines, whose amdgpu answers and whose RADV divides the sum by its own rule.
+/// The APUs of tests/machines: amdgpu reports the memory, and RADV divides the sum into heaps by its own rule.
 #[test]
 fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
     use crate::diagnose::probe::testing::{self, TestMachine};
@@ -323,7 +323,7 @@ fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
                 host_visible: true,
             }
         };
-        // More than the driver has, as where another program has taken some.
+        // The heaps claim more than the driver has left, as when another program has taken some.
         let heaps = vec![heap(2, true), heap(1, false)];
         let memory = Memory { device: name.into(), heaps, max_allocation: u64::MAX, unified: true, pool: Some(pool) };
         let layers =

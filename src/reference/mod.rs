@@ -1,5 +1,5 @@
-//! The reference executor: interprets the schedule on the CPU in plain f32, KV included. Every other executor is compared
-//! with it, so each step reads like the formula in its definition.
+//! The reference executor: interprets the schedule on the CPU in plain f32, KV included. Other executors are compared
+//! with it, so each step reads like its formula.
 
 mod ops;
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Weight buffers in system memory, laid out as on a device.
 pub(crate) struct Weights {
-    /// One per buffer of the layout. They are of u64 so that every tensor is aligned.
+    /// One per buffer of the layout; u64, so that every tensor is aligned.
     buffers: Vec<Vec<u64>>,
     layout: WeightLayout,
 }
@@ -55,10 +55,10 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Loads the checkpoint's weights into system memory and makes arena and KV cache.
+    /// Loads the checkpoint's weights into system memory and allocates the arena and the KV cache.
     ///
     /// # Errors
-    /// Input: a tensor that cannot be read. Refused: the memory cannot be had.
+    /// Input: a tensor cannot be read. Refused: not enough memory.
     pub fn load(checkpoint: &Checkpoint, schedule: Schedule, progress: &Progress) -> Result<Reference> {
         let mut buffers = Vec::with_capacity(schedule.weights.buffers.len());
         for layout in &schedule.weights.buffers {
@@ -99,7 +99,7 @@ impl Reference {
     }
 }
 
-/// A zeroed vector, or a refusal when the allocator has no such block.
+/// A zeroed vector. Refused if it cannot be allocated.
 fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize, what: &str) -> Result<Vec<T>> {
     let mut v = Vec::new();
     v.try_reserve_exact(len).map_err(|_| {
@@ -119,7 +119,7 @@ fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize, what: &str) -> Result<Vec<T
 pub(crate) struct StepState {
     /// Rows that the step works on.
     pub rows: usize,
-    /// The pass's row that the head's first row is copied from.
+    /// Index in the pass of the first head row.
     pub head_first: usize,
     pub token: Vec<u32>,
     pub position: Vec<u32>,
@@ -266,7 +266,7 @@ mod tests {
     use crate::schedule::{Extent, KvType};
     use std::path::Path;
 
-    /// A model whose matrices are in several formats computes nearly what it does in one.
+    /// Mixed weight formats compute nearly the same logits as one format.
     #[test]
     fn formats_may_be_mixed() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny");

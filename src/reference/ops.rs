@@ -100,7 +100,7 @@ fn rotate(x: &[f32], position: u32, inv_freq: &[f32], out: &mut [f32]) {
     }
 }
 
-/// Dot product in eight partial sums, which is both quicker and closer than one.
+/// Dot product in eight partial sums: faster and more accurate than one.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0f32; 8];
     let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));
@@ -113,7 +113,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + tail
 }
 
-/// `out[r] = weight · x[r]`: each weight row is decoded once for all rows of the pass.
+/// `out[r] = weight · x[r]`. Each weight row is decoded once for all rows of the pass.
 fn linear(weight: Matrix, x: Slot, out: Slot, rows: usize, weights: &Weights, arena: &mut [f32]) {
     let inputs: Vec<&[f32]> = (0..rows).map(|r| row(arena, x, r)).collect();
     // [weight.rows][rows]

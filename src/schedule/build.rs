@@ -4,16 +4,16 @@ use super::layout::{ArenaLayout, StateLayout, WeightLayout};
 use super::step::{AccessRange, KvType, Op, Ring, Rows, Segment, Slot, Step};
 use crate::model::{LayerKind, Shape, TensorId, WeightFormat};
 
-/// The sizes that a schedule is built for, beside the model's own.
+/// The sizes, besides the model's own, that a schedule is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Positions that a sequence may have.
+    /// Largest number of positions in a sequence.
     pub context: usize,
     /// Rows of the largest pass: the prefill chunk, or the batch if that is larger.
     pub max_rows: usize,
     /// Rows of logits that one replay of the head makes.
     pub head_rows: usize,
-    /// Sequences with KV of their own.
+    /// Number of sequences; each has its own part of the KV cache.
     pub sequences: usize,
     /// Element type of the KV cache on a device.
     pub kv: KvType,
@@ -24,13 +24,13 @@ pub struct Extent {
 pub struct Schedule {
     /// The model.
     pub shape: Shape,
-    /// The sizes it was built for.
+    /// The sizes that the schedule was built for.
     pub extent: Extent,
-    /// Places of the weights.
+    /// Where the weights lie.
     pub weights: WeightLayout,
-    /// Places of activations and step state.
+    /// Where activations and step state lie.
     pub arena: ArenaLayout,
-    /// KV rings, one a layer.
+    /// KV rings, one per layer.
     pub rings: Vec<Ring>,
     /// The residual stream, `[max_rows, hidden]`: after a segment it holds that segment's output.
     pub residual: Slot,
@@ -80,10 +80,11 @@ impl Slots {
     }
 }
 
-/// How many steps back a dependency is looked for.
+/// Steps to search backwards for dependencies: about a layer and a half. Earlier steps are always reached through
+/// nearer ones.
 const REACH: usize = 24;
 
-/// Appends steps and derives what each must wait for from what it touches.
+/// Appends steps and derives each one's dependencies from the ranges that it reads and writes.
 struct Builder {
     steps: Vec<Step>,
 }
@@ -93,8 +94,7 @@ impl Builder {
         let (reads, writes) = (op.reads(), op.writes());
         let meets = |a: &[AccessRange], b: &[AccessRange]| a.iter().any(|x| b.iter().any(|y| x.overlaps(*y)));
         let mut after: Vec<usize> = Vec::new();
-        // Nearest first, so that what a nearer step already waits for is left out. Further back than a layer and a half
-        // there is nothing that nearer steps do not wait for.
+        // Nearest first: a step that a nearer dependency already waits for is left out.
         for i in (self.steps.len().saturating_sub(REACH)..self.steps.len()).rev() {
             let (r, w) = (self.steps[i].op.reads(), self.steps[i].op.writes());
             let conflict = meets(&reads, &w) || meets(&writes, &w) || meets(&writes, &r);
@@ -106,14 +106,14 @@ impl Builder {
         self.steps.push(Step { segment, label, op, rows, after });
     }
 
-    /// Whether `step` is started only when `earlier` is finished.
+    /// Whether `step` waits for `earlier`, directly or through other steps.
     fn waits_for(&self, step: usize, earlier: usize) -> bool {
         self.steps[step].after.iter().any(|&a| a == earlier || (a > earlier && self.waits_for(a, earlier)))
     }
 }
 
-/// Positions that a layer's ring keeps: all of the context, or on a local layer the window and the largest pass less
-/// one, so that a pass may write all of its keys before its first row attends.
+/// Positions in a layer's ring. Global layers keep the whole context. Local layers keep `window + max_rows - 1`, so
+/// that a pass can write all of its keys before its first row attends.
 pub fn ring_capacity(shape: &Shape, kind: LayerKind, extent: &Extent) -> usize {
     match kind {
         LayerKind::Global => extent.context,
@@ -122,8 +122,7 @@ pub fn ring_capacity(shape: &Shape, kind: LayerKind, extent: &Extent) -> usize {
 }
 
 impl Schedule {
-    /// The schedule of `shape` for `extent`, with each matrix in the format that `formats` gives for its tensor (see
-    /// [`WeightLayout::new`]).
+    /// The schedule of `shape` for `extent`. `formats` gives each tensor's weight format (see [`WeightLayout::new`]).
     pub fn build(shape: &Shape, extent: Extent, formats: impl Fn(TensorId) -> WeightFormat) -> Schedule {
         let weights = WeightLayout::new(shape, formats);
         let mut arena = ArenaLayout::new(StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows });

@@ -1,4 +1,4 @@
-//! What a step moves and computes: the bytes and operations that the roofline is drawn from.
+//! The bytes that a step moves and the operations that it computes; the roofline is drawn from them.
 
 use super::build::Schedule;
 use super::step::{Op, Rows, Step};
@@ -6,7 +6,7 @@ use super::step::{Op, Rows, Step};
 /// Bytes and operations of one step (or of a sum of steps).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Bytes of weights read: each once, whatever the number of rows.
+    /// Bytes of weights read. Each weight counts once, whatever the number of rows.
     pub weight_bytes: u64,
     /// Bytes of keys and values read and written.
     pub kv_bytes: u64,
@@ -22,8 +22,8 @@ impl Cost {
         self.memory_bytes() + self.activation_bytes
     }
 
-    /// Bytes that must come from memory, which the roofline is drawn from: weights and KV. A decode pass's activations
-    /// stay in caches, and counting them would raise the share of the roofline that a rate can claim.
+    /// Bytes that must come from memory: weights and KV. The roofline is drawn from these. A decode pass's activations
+    /// stay in caches; counting them would inflate the rate's share of the roofline.
     pub fn memory_bytes(&self) -> u64 {
         self.weight_bytes + self.kv_bytes
     }
@@ -38,7 +38,7 @@ impl std::ops::AddAssign for Cost {
     }
 }
 
-/// A pass to be costed: how many rows, and the first one's position.
+/// The pass to cost: its number of rows and their positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     /// `rows` consecutive positions of one sequence, the first at `depth`.
@@ -73,7 +73,7 @@ impl Pass {
         }
     }
 
-    /// Keys that all rows together see, and distinct entries that must be read for them.
+    /// Query-key pairs over all rows, and distinct KV entries read for them.
     fn keys(self, window: Option<usize>) -> (u64, u64) {
         let seen = |position: usize| window.map_or(position + 1, |w| w.min(position + 1)) as u64;
         match self {

@@ -3,14 +3,14 @@
 use super::step::{Matrix, Slot, Vector, WeightBuffer};
 use crate::model::{Role, Shape, TensorId, WeightFormat};
 
-/// Offsets within buffers are multiples of this: the widest load any kernel makes, and a cache line of the CPU and NPU.
+/// Alignment of offsets within buffers: the widest load of any kernel, and enough for a cache line of the CPU and NPU.
 pub const ALIGN: u64 = 128;
 
-/// The words of the step state that come before its arrays: `rows`, `head_first`, `head_rows`, and one of the executor's.
+/// Words of the step state before its arrays: `rows`, `head_first`, `head_rows`, and one for the executor's own use.
 const STATE_HEADER: usize = 4;
 
 /// The step state: what changes from token to token, as u32 words at the arena's start. The host writes it before a
-/// replay; kernels read it.
+/// replay. Kernels read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateLayout {
     /// Rows of the largest pass.
@@ -26,7 +26,7 @@ impl StateLayout {
     pub const HEAD_FIRST: usize = 1;
     /// Word index: how many rows' logits are wanted.
     pub const HEAD_ROWS: usize = 2;
-    /// Word index: left to the executor.
+    /// Word index: for the executor's own use.
     pub const EXECUTOR: usize = 3;
 
     fn array(self, i: usize) -> usize {
@@ -64,12 +64,12 @@ impl StateLayout {
     }
 }
 
-/// The arena: the step state, then every activation slot, none sharing bytes with another.
+/// The arena: the step state, then every activation slot. No two share bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArenaLayout {
     /// The step state, at offset 0.
     pub state: StateLayout,
-    /// Every slot with its name, in the order of offsets.
+    /// Every slot with its name, by ascending offset.
     pub slots: Vec<(&'static str, Slot)>,
     /// Bytes in all.
     pub bytes: u64,
@@ -81,8 +81,8 @@ impl ArenaLayout {
         ArenaLayout { state, slots: Vec::new(), bytes: (4 * state.words() as u64).next_multiple_of(ALIGN) }
     }
 
-    /// Adds a slot of `rows` rows of `width` f32. Rows are padded to the weight formats' row padding: the pad columns
-    /// stay zero, so that a kernel may read whole 16-byte groups.
+    /// Adds a slot of `rows` rows of `width` f32. Rows are padded as weight rows are. The pad columns stay zero, so
+    /// that a kernel can read whole 16-byte groups.
     pub fn add(&mut self, name: &'static str, rows: usize, width: usize) -> Slot {
         let slot = Slot { offset: self.bytes, width, stride: WeightFormat::padded(width) };
         self.bytes += (4 * (rows * slot.stride) as u64).next_multiple_of(ALIGN);
@@ -91,14 +91,14 @@ impl ArenaLayout {
     }
 }
 
-/// How a tensor of the checkpoint is put into its weight buffer.
+/// How one tensor of the checkpoint goes into its weight buffer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Placement {
-    /// Rows of a matrix: the target's `offset` and `scales` are those of the tensor's row 0, `rows` its own.
+    /// Rows of a matrix, possibly of a stacked one. `offset`, `scales` and `rows` are those of the tensor's own part.
     Matrix(TensorId, Matrix),
     /// A norm's vector, widened to f32.
     Vector(TensorId, Vector),
-    /// RoPE's inverse frequencies, made from its constants.
+    /// RoPE's inverse frequencies, computed from its constants.
     Frequencies(Rope, Vector),
 }
 
@@ -112,7 +112,7 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// `inv_freq_j = theta^(-2j/D) / factor`, j < D/2 = `half_dim`, rounded to f32 at each operation as the model's own
+    /// `inv_freq_j = theta^(-2j/D) / factor`, j < D/2 = `half_dim`. Each operation rounds to f32, as the model's own
     /// code does: at position 100,000 a frequency's last bit turns an angle by a hundredth.
     pub fn inverse_frequencies(self, half_dim: usize) -> Vec<f32> {
         let exponent = |j: usize| (2 * j) as f32 / (2 * half_dim) as f32;
@@ -159,11 +159,11 @@ pub struct LayerWeights {
 /// Every weight's place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightLayout {
-    /// All buffers: embedding, layers in order, then the head where it is its own.
+    /// All buffers: embedding, layers in order, then the head unless it is tied.
     pub buffers: Vec<BufferLayout>,
     /// `[vocab, hidden]`.
     pub embedding: Matrix,
-    /// `[vocab, hidden]`; the embedding's own where tied.
+    /// `[vocab, hidden]`; the same as `embedding` where tied.
     pub head: Matrix,
     /// `[hidden]`.
     pub final_norm: Vector,
@@ -171,7 +171,7 @@ pub struct WeightLayout {
     pub rope_local: Vector,
     /// Inverse frequencies of the global layers, `[head_dim / 2]`.
     pub rope_global: Vector,
-    /// One entry a layer.
+    /// One entry per layer.
     pub layers: Vec<LayerWeights>,
 }
 
@@ -207,8 +207,7 @@ impl Packer {
         v
     }
 
-    /// Stacks the tensors' rows into one matrix: rows contiguous, then scales contiguous. It has one format, the first
-    /// tensor's.
+    /// Stacks the tensors' rows into one matrix: all rows, then all scales. The first tensor's format applies to all.
     fn matrix(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, ids: &[TensorId]) -> Matrix {
         let format = formats(ids[0]);
         let cols = ids[0].dims(shape)[1];
@@ -233,8 +232,8 @@ impl Packer {
 }
 
 impl WeightLayout {
-    /// Places every tensor of `shape`, each matrix in the format that `formats` gives for its tensor. Stacked tensors
-    /// (Q, K and V; gate and up) take the format of the first of them.
+    /// Places every tensor of `shape`. `formats` gives each tensor's weight format. Stacked tensors (Q, K and V; gate
+    /// and up) all take the format of the first.
     pub fn new(shape: &Shape, formats: impl Fn(TensorId) -> WeightFormat) -> Self {
         let formats: &dyn Fn(TensorId) -> WeightFormat = &formats;
         let mut buffers = Vec::with_capacity(shape.layers.len() + 2);
@@ -280,7 +279,7 @@ impl WeightLayout {
         self.buffers.iter().map(|b| b.bytes).sum()
     }
 
-    /// The format that most bytes of the matrices have. A step's own is its matrix's, [`Matrix::format`].
+    /// The format of most of the matrices' bytes. Each step's own format is [`Matrix::format`].
     pub fn format(&self) -> WeightFormat {
         let mut bytes = [0u64; WeightFormat::ALL.len()];
         for tensor in self.buffers.iter().flat_map(|b| &b.tensors) {

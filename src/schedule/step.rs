@@ -1,18 +1,18 @@
-//! The vocabulary of steps: what one forward pass is made of, as plain data.
+//! The steps of a forward pass, as plain data.
 //!
 //! A step names its kernel (the [`Op`]) and its operands: slots of the arena, weights, a KV ring. What changes from
-//! token to token (token ids, positions, how many rows are live) is not here: it lies in the arena's step state.
+//! token to token (token ids, positions, the number of live rows) lies in the arena's step state instead.
 
 use crate::model::WeightFormat;
 
-/// One of the buffers that weights are uploaded to.
+/// One of the weight buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WeightBuffer {
     /// The embedding table, the final norm and RoPE's frequencies.
     Embedding,
     /// A layer's matrices and norms.
     Layer(usize),
-    /// The head, where it is not the embedding table.
+    /// The head, unless it is tied to the embedding table.
     Head,
 }
 
@@ -27,25 +27,25 @@ pub struct Vector {
     pub len: usize,
 }
 
-/// A matrix `[rows, cols]` in a weight format, rows padded as the format says.
+/// A matrix `[rows, cols]` in a weight format, with rows padded by that format's rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Matrix {
     /// The buffer that holds it.
     pub buffer: WeightBuffer,
     /// Bytes from the buffer's start to row 0.
     pub offset: u64,
-    /// Bytes from the buffer's start to row 0's scales (formats without scales: unused).
+    /// Bytes from the buffer's start to row 0's scales. Unused by formats without scales.
     pub scales: u64,
     /// Output features.
     pub rows: usize,
     /// Input features.
     pub cols: usize,
-    /// How elements are kept.
+    /// How elements and scales are stored.
     pub format: WeightFormat,
 }
 
 impl Matrix {
-    /// Bytes that reading `rows` of its rows moves: padded elements and scales.
+    /// Bytes read for `rows` of the matrix's rows: padded elements and scales.
     pub fn bytes(&self, rows: usize) -> u64 {
         self.format.matrix_bytes(rows, self.cols)
     }
@@ -75,7 +75,7 @@ impl Slot {
     }
 }
 
-/// The element type of the KV cache on a device. The reference executor keeps f32 whatever this says.
+/// The element type of the KV cache on a device. The reference executor always keeps f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KvType {
     /// IEEE half, 2 bytes.
@@ -105,20 +105,21 @@ impl KvType {
 /// A layer's keys and values: `[sequence][K, V][kv_heads][capacity][padded head_dim]`, position p at entry `p % capacity`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ring {
-    /// The layer it belongs to; one buffer a layer.
+    /// Index of its layer. Each layer has one ring, in one buffer.
     pub layer: usize,
     /// Positions kept per sequence.
     pub capacity: usize,
     /// Key (and value) heads.
     pub kv_heads: usize,
-    /// Elements of one head that mean something.
+    /// Elements of one head, without padding.
     pub head_dim: usize,
     /// Element type on a device.
     pub element: KvType,
 }
 
 impl Ring {
-    /// Elements from one position to the next: `head_dim` padded to 8, so that a kernel reads 16 bytes at a time.
+    /// Elements from one position to the next: `head_dim` padded to a multiple of 8, so that kernels can load 16 bytes
+    /// at a time.
     pub fn dim_stride(&self) -> usize {
         self.head_dim.next_multiple_of(8)
     }
@@ -195,7 +196,7 @@ pub enum Op {
         k: Slot,
         /// `[rows, kv_heads * head_dim]`.
         v: Slot,
-        /// Where they go.
+        /// The ring to write.
         ring: Ring,
     },
     /// `out[r] = softmax(q[r] · K * scale) V` per head over the visible positions of `sequence[r]`, up to `position[r]`.
@@ -210,7 +211,7 @@ pub enum Op {
         heads: usize,
         /// Multiplies the scores.
         scale: f32,
-        /// Keys seen, the query's own included; `None`: all.
+        /// Number of visible keys, the query's own included; `None` for all.
         window: Option<usize>,
     },
     /// `residual[r] += RmsNorm(x[r]; weight)`.
@@ -233,17 +234,17 @@ pub enum Op {
         /// `[rows, ffn]`.
         out: Slot,
     },
-    /// `next[r] = argmax(x[r])`, the lowest index of equals, into the step state.
+    /// `next[r] = argmax(x[r])`, written to the step state. The lowest index wins among equals.
     Argmax {
         /// `[rows, vocab]`.
         x: Slot,
     },
 }
 
-/// A range that a step reads or writes, for deriving what must be finished before what.
+/// A range that a step reads or writes. Dependencies between steps are derived from these.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum AccessRange {
-    /// Columns of an arena slot: byte offset of row 0 and the row's stride and width in bytes.
+    /// Columns of an arena slot: byte offset of row 0, row stride in bytes, width in bytes.
     Arena(u64, u64, u64),
     /// A layer's KV ring.
     Kv(usize),
@@ -291,7 +292,7 @@ impl Op {
         }
     }
 
-    /// Its operands' sizes for a person: what goes in, what comes out.
+    /// The operands' sizes, as `plan --schedule` prints them.
     pub fn operands(&self) -> String {
         let matrix = |m: &Matrix| format!("{} [{}, {}]", m.format.name(), m.rows, m.cols);
         match self {
@@ -310,7 +311,7 @@ impl Op {
         }
     }
 
-    /// What it reads besides weights and step state.
+    /// The ranges that the step reads, without weights and step state.
     pub fn reads(&self) -> Vec<AccessRange> {
         let s = AccessRange::slot;
         match *self {
@@ -323,7 +324,7 @@ impl Op {
         }
     }
 
-    /// What it writes.
+    /// The ranges that the step writes.
     pub fn writes(&self) -> Vec<AccessRange> {
         let s = AccessRange::slot;
         match *self {
@@ -340,7 +341,7 @@ impl Op {
     }
 }
 
-/// The part of the pass that a step belongs to; a segment is baked into one command buffer.
+/// The part of the pass that a step belongs to. Each segment is baked into one command buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Segment {
     /// Token ids to the residual stream, and the first layer's input norm.
@@ -364,14 +365,14 @@ impl std::fmt::Display for Segment {
 /// One step of the schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Where it belongs.
+    /// The step's part of the pass.
     pub segment: Segment,
-    /// What it is for: `qkv`, `post_attention`, ….
+    /// The step's name within the segment: `qkv`, `post_attention`, ….
     pub label: &'static str,
     /// Kernel and operands.
     pub op: Op,
     /// The rows it works on.
     pub rows: Rows,
-    /// Indices of earlier steps that must be finished before it starts.
+    /// Indices of the earlier steps that this step waits for.
     pub after: Vec<usize>,
 }

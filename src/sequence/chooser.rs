@@ -1,20 +1,20 @@
-//! How the next token of one sequence is chosen.
+//! Chooses the next token of one sequence.
 
 use crate::error::{Setting, Text, text};
 use crate::executor::Executor;
 use crate::text::{Sampler, SamplerConfig};
 use crate::{Error, Result};
 
-/// Chooses the next token from the logits of the executor's head row 0.
+/// Chooses the next token from the executor's head row 0.
 pub enum Chooser {
-    /// Takes the device's own argmax. No logits are fetched.
+    /// Takes the device's argmax. No logits are fetched.
     Greedy,
     /// Samples from the logits.
     Sample(Box<Sampler>),
 }
 
 impl Chooser {
-    /// The chooser for a configuration: greedy where the configuration always takes the largest logit.
+    /// Creates the chooser for a configuration. It is greedy if the configuration always takes the largest logit.
     ///
     /// # Errors
     /// Input: a setting out of range.
@@ -28,7 +28,7 @@ impl Chooser {
         Ok(Chooser::Sample(Box::new(sampler)))
     }
 
-    /// The sampler's seed, with which it would draw the same tokens again.
+    /// The sampler's seed, which makes it draw the same tokens again. `None` if greedy.
     pub fn seed(&self) -> Option<u64> {
         match self {
             Chooser::Greedy => None,
@@ -36,14 +36,14 @@ impl Chooser {
         }
     }
 
-    /// Notes the prompt's tokens, which a repetition penalty counts too.
+    /// Adds the prompt's tokens, for the repetition penalty.
     pub fn accept(&mut self, tokens: &[u32]) {
         if let Chooser::Sample(s) = self {
             tokens.iter().for_each(|&t| s.accept(t));
         }
     }
 
-    /// Chooses, and notes the choice.
+    /// Chooses the next token, and adds it for the repetition penalty.
     ///
     /// # Errors
     /// Failed: the logits are not finite. Device: it failed.

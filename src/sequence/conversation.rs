@@ -1,11 +1,11 @@
-//! A conversation: messages that are kept to what a context holds.
+//! A conversation whose oldest messages are dropped to fit the context.
 
 use crate::error::text;
 use crate::sequence::prompt::Limits;
 use crate::text::{ChatTemplate, Message, Tokenizer};
 use crate::{Error, Result};
 
-/// The messages of a conversation: a system message or none, then exchanges of a user's message and an answer.
+/// The messages of a conversation: an optional system message, then pairs of a user's message and its answer.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     messages: Vec<Message>,
@@ -16,22 +16,22 @@ pub struct Conversation {
 /// A conversation's prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fitted {
-    /// The ids of the messages that are kept.
+    /// The ids of the kept messages.
     pub ids: Vec<u32>,
-    /// Exchanges that there were before the last message.
+    /// Exchanges before the last message.
     pub exchanges: usize,
-    /// The oldest of them that were dropped.
+    /// How many of them were dropped, oldest first.
     pub dropped: usize,
 }
 
 impl Conversation {
-    /// A conversation in which nothing has been said yet.
+    /// A conversation without exchanges.
     pub fn new(system: Option<&str>) -> Conversation {
         let messages: Vec<Message> = system.into_iter().map(|text| Message::new("system", text)).collect();
         Conversation { system: messages.len(), messages }
     }
 
-    /// The messages that are kept.
+    /// The kept messages.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
@@ -46,16 +46,16 @@ impl Conversation {
         self.messages.push(Message::new("assistant", text));
     }
 
-    /// Takes back the last message, which was not answered.
+    /// Removes the last message, which has not been answered.
     pub fn retract(&mut self) {
         self.messages.pop();
     }
 
-    /// The prompt for an answer to the last message. It takes at most seven eighths of the context: the rest is for the
-    /// answer. The oldest exchanges are dropped until that holds.
+    /// Returns the prompt for an answer to the last message. The prompt takes at most seven eighths of the context; the
+    /// rest is for the answer. The oldest exchanges are dropped until it fits.
     ///
     /// # Errors
-    /// Input: the last message alone does not fit, or the template refuses the messages. Nothing is dropped then.
+    /// Input: the last message alone does not fit, or the template refuses the messages. Then nothing is dropped.
     pub fn fit(&mut self, tokenizer: &Tokenizer, template: &ChatTemplate, limits: Limits<'_>) -> Result<Fitted> {
         let context = limits.context;
         let most = context - context / 8;
@@ -104,7 +104,7 @@ mod tests {
         let all = fit(&mut whole, 4096).unwrap();
         assert_eq!((all.exchanges, all.dropped, whole.messages().len()), (4, 0, 10));
         let most = all.ids.len();
-        // The least context that takes them all, and one less.
+        // The smallest context that takes all messages. With one position less, an exchange is dropped.
         let context = (most..).find(|c| c - c / 8 == most).unwrap();
         assert_eq!(fit(&mut whole.clone(), context).unwrap(), all);
         let mut less = whole.clone();
@@ -113,7 +113,7 @@ mod tests {
         let expected = [&whole.messages()[..1], &whole.messages()[3..]].concat();
         assert_eq!(less.messages(), expected);
 
-        // Without room for the last message nothing is forgotten.
+        // If the last message does not fit, nothing is dropped.
         let mut none = whole.clone();
         let e = fit(&mut none, 8).unwrap_err();
         assert!(e.exit_code() == 2 && e.to_string().contains("too long"), "{e}");

@@ -1,5 +1,5 @@
-//! Counts of all tokens that this process has run, for whoever reports on it. A token counts once its sequence has taken it:
-//! one that a pass only tried does not.
+//! Counts of all tokens that this process has run, for status reports. A token counts once it is part of its sequence;
+//! tokens of discarded passes do not count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,14 +7,14 @@ static PREFILLED: AtomicU64 = AtomicU64::new(0);
 static DECODED: AtomicU64 = AtomicU64::new(0);
 static SEQUENCES: AtomicU64 = AtomicU64::new(0);
 
-/// Tokens since the process began.
+/// Tokens since the process began, of all sequences together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Tokens of prompts, of all sequences together.
+    /// Prompt tokens.
     pub prefilled: u64,
-    /// Decoded tokens, of all sequences together.
+    /// Decoded tokens.
     pub decoded: u64,
-    /// Sequences that took a token of the last decode pass.
+    /// Sequences that took a token from the last decode pass.
     pub sequences: u64,
 }
 
@@ -24,12 +24,12 @@ pub fn read() -> Counts {
     Counts { prefilled: load(&PREFILLED), decoded: load(&DECODED), sequences: load(&SEQUENCES) }
 }
 
-/// Counts a chunk of a prompt, of `tokens` tokens.
+/// Counts a prompt's chunk of `tokens` tokens.
 pub fn count_prefilled(tokens: usize) {
     PREFILLED.fetch_add(tokens as u64, Ordering::Relaxed);
 }
 
-/// Counts a decode pass of which each of `sequences` sequences took one token.
+/// Counts a decode pass from which each of `sequences` sequences took one token.
 pub fn count_decoded(sequences: usize) {
     DECODED.fetch_add(sequences as u64, Ordering::Relaxed);
     SEQUENCES.store(sequences as u64, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Generation: prompt in, tokens out, one at a time, until something ends it.
+//! Generation: takes a prompt and produces tokens one by one until a stop.
 
 use crate::executor::{Executor, Measure};
 use crate::schedule::Pass;
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 pub enum Finish {
     /// A stop token or a stop string.
     Stop,
-    /// As many tokens as asked for, or the context is full.
+    /// The limit of tokens was reached, or the context is full.
     Length,
-    /// The caller broke it off.
+    /// The caller interrupted it.
     Interrupted,
 }
 
 impl Finish {
-    /// The word of the JSON output.
+    /// Its word in JSON output.
     pub fn name(self) -> &'static str {
         match self {
             Finish::Stop => "stop",
@@ -30,12 +30,12 @@ impl Finish {
     }
 }
 
-/// A reply's tokens, and what they took.
+/// A reply's tokens, with times and counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generation {
     /// Tokens of the prompt.
     pub prompt: usize,
-    /// How many of them the cache already held, so that they were not run.
+    /// How many of them were in the cache already and were not run.
     pub kept: usize,
     /// The reply's tokens, without the stop token that ended them.
     pub tokens: Vec<u32>,
@@ -43,26 +43,27 @@ pub struct Generation {
     pub finish: Finish,
     /// Time from the first prompt token to the first logits.
     pub prefill: Duration,
-    /// Time of all decode passes and choices.
+    /// Time of all decode passes and of choosing the tokens.
     pub decode: Duration,
-    /// Decode passes. The first token takes none: it comes from the prefill's logits.
+    /// Decode passes. The first token needs none: it comes from the prefill's logits.
     pub passes: usize,
     /// Position of the first decode pass.
     pub depth: usize,
-    /// It ended because the context is full.
+    /// Whether it ended because the context is full.
     pub full: bool,
 }
 
 impl Generation {
-    /// Decode rate in tokens per second; `None` where there was no decode pass.
+    /// Decode rate in tokens per second; `None` without a decode pass.
     pub fn rate(&self) -> Option<f64> {
         (self.passes > 0).then(|| self.passes as f64 / self.decode.as_secs_f64())
     }
 
-    /// The decode rate's share of what the device's measured read rate allows; `None` without a decode pass.
+    /// The decode rate as a share of the rate that the device's measured read rate allows; `None` without a decode
+    /// pass.
     ///
     /// # Errors
-    /// Device: it failed. Failed: the rate is above what was measured, so one of the two is wrong.
+    /// Device: it failed. Failed: the share is above 1, so the decode rate or the read rate is wrong.
     pub fn roofline_share(&self, executor: &mut dyn Measure) -> Result<Option<f64>> {
         let Some(rate) = self.rate() else { return Ok(None) };
         let depth = self.depth + self.passes / 2;
@@ -78,12 +79,13 @@ impl Generation {
     }
 }
 
-/// Makes `prompt` the whole of `session` and decodes behind it: until a token of `stops`, `limit` tokens, a full context, or a
-/// break from `on_token`, which is shown each token. What the cache already holds of the prompt is not run again.
+/// Makes `session` hold `prompt` and nothing else, and decodes from there. Stops at a token of `stops`, after `limit`
+/// tokens, at a full context, or when `on_token` breaks; `on_token` is called with each token. The part of the prompt
+/// that the cache already holds is not run again.
 ///
 /// # Errors
-/// Input: an empty prompt, a token outside of the vocabulary, a prompt past the context. Failed: logits that are not
-/// finite. Device: the device failed.
+/// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Failed: logits are
+/// not finite. Device: the device failed.
 pub fn generate(
     executor: &mut dyn Executor,
     session: &mut Session,
@@ -98,7 +100,7 @@ pub fn generate(
     chooser.accept(&prompt[kept..]);
     let prefill = start.elapsed();
 
-    // The last token is chosen from a full context, and needs no place in it.
+    // The last token may be chosen when the context is full: it needs no position.
     let limit = limit.min(session.room(executor) + 1);
     let mut g = Generation {
         prompt: prompt.len(),
@@ -126,7 +128,7 @@ pub fn generate(
         let more = g.tokens.len() + 1 < limit;
         if g.tokens.len() < limit {
             match chooser {
-                // The argmax is the next token, so its pass can start before it is known here.
+                // The argmax is the next token, so the next pass can start before the host has it.
                 Chooser::Greedy if more => session.decode_ahead(executor, id)?,
                 _ => session.decode(executor, id)?,
             }

@@ -1,10 +1,11 @@
 //! One sequence of tokens, from a prompt to a reply.
 //!
-//! [`prompt`] makes token ids of text or messages, and [`conversation`] keeps messages within a context. [`session`] runs
-//! ids on an executor, of which it reuses what the KV cache already holds. [`chooser`] takes the next token from the logits,
-//! [`generate()`] repeats that, and [`reply`] turns the tokens into text. [`counts`] adds up what all sequences have run.
+//! [`prompt`] turns text or messages into token ids, and [`conversation`] keeps messages within a context. [`session`]
+//! runs ids on an executor and reuses the part that the KV cache already holds. [`chooser`] picks the next token from
+//! the logits, [`generate()`] repeats that, and [`reply`] turns the tokens into text. [`counts`] counts the tokens of
+//! all sequences.
 //!
-//! Session, chooser and reply belong to one sequence each. None of them owns the executor: it is lent to every call.
+//! Session, chooser and reply belong to one sequence each. None of them owns the executor: each call borrows it.
 
 pub mod chooser;
 pub mod conversation;

@@ -1,4 +1,4 @@
-//! From what a user asks to the token ids of a prompt, refused early where no context holds them.
+//! Turns text or messages into a prompt's token ids. A prompt that is too long is refused early.
 
 use crate::error::{Setting, Text, text};
 use crate::model::Shape;
@@ -6,7 +6,7 @@ use crate::schedule::Schedule;
 use crate::text::{ChatTemplate, Message, Tokenizer};
 use crate::{Error, Result};
 
-/// What every sequence of a loaded model keeps to: the model's vocabulary, and the context.
+/// Limits of every sequence of a loaded model: its vocabulary and the context.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits<'a> {
     /// The model's shape.
@@ -21,10 +21,10 @@ impl<'a> Limits<'a> {
         Limits { shape: &schedule.shape, context: schedule.extent.context }
     }
 
-    /// Checks tokens that are to follow `used` ones.
+    /// Checks tokens that will follow `used` tokens.
     ///
     /// # Errors
-    /// Input: no tokens, one outside of the vocabulary, or more than the context holds.
+    /// Input: there are no tokens, one is outside of the vocabulary, or they exceed the context.
     pub fn check(self, used: usize, tokens: &[u32]) -> Result<()> {
         if tokens.is_empty() {
             return Err(Error::input("the prompt is empty", "give at least one token"));
@@ -43,25 +43,25 @@ impl<'a> Limits<'a> {
         Ok(())
     }
 
-    /// The refusal of a prompt whose length is `length`, in words.
+    /// The refusal of a prompt; `length` is its length in words.
     fn too_long(self, length: &str) -> Error {
         let larger = self.larger_context().map_or(Text::default(), |larger| text!(", or ", larger));
         let cause = format!("the prompt of {length} is longer than the context of {}", self.context);
         Error::input(cause, text!("shorten it", larger))
     }
 
-    /// What gives a larger context, where the model has one.
+    /// The remedy of a larger context, if the model has one.
     pub fn larger_context(self) -> Option<Text> {
         let most = self.shape.max_context;
         (self.context < most).then(|| text!("raise ", Setting::Context.the(), format!(" (up to {most})")))
     }
 }
 
-/// The ids of a text, with `<bos>` before it unless the text begins with one.
+/// The ids of a text. `<bos>` is put before it unless the text begins with one.
 ///
 /// # Errors
-/// Input: the text has more tokens than the context holds, which is found before it is encoded where it can be, or the
-/// tokenizer cannot express it.
+/// Input: the text has more tokens than the context, which is found before encoding it if possible; or the tokenizer
+/// cannot encode it.
 pub fn encode_text(tokenizer: &Tokenizer, text: &str, limits: Limits<'_>) -> Result<Vec<u32>> {
     encode(tokenizer, text, !text.starts_with("<bos>"), limits)
 }

@@ -1,17 +1,17 @@
-//! One sequence's reply: tokens become text that never has to be taken back, up to a stop string.
+//! Turns one sequence's tokens into text up to a stop string. Text that was returned is never taken back.
 
 use crate::Result;
 use crate::model::Shape;
 use crate::text::{StopMatcher, Stopped, StreamDecoder, Tokenizer};
 
-/// The tokens at which a reply ends: those that the model's config names, and those of its tokenizer.
+/// The tokens that end a reply: those of the model's config, and those of its tokenizer.
 pub fn stop_tokens(shape: &Shape, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
     let mut stops = shape.eos.clone();
     stops.extend(tokenizer.map(Tokenizer::stop_ids).unwrap_or_default());
     stops
 }
 
-/// Turns tokens into text. Bytes of an unfinished character are held back, and so is text that may begin a stop string.
+/// Turns tokens into text. Holds back bytes of an unfinished character, and text that may begin a stop string.
 #[derive(Debug, Clone)]
 pub struct Reply {
     decoder: StreamDecoder,
@@ -28,7 +28,7 @@ impl Reply {
         Ok(Reply { decoder: tokenizer.stream(true), stops: StopMatcher::new(stops)?, text: String::new() })
     }
 
-    /// Takes the next token. Returns the text that is now certain, and whether a stop string ends the reply here.
+    /// Takes the next token. Returns the text that is now final, and whether a stop string ends the reply here.
     pub fn push(&mut self, token: u32) -> (&str, Stopped) {
         let (piece, stopped) = self.stops.push(self.decoder.push(token));
         let start = self.text.len();
@@ -36,7 +36,8 @@ impl Reply {
         (&self.text[start..], stopped)
     }
 
-    /// Ends the reply behind its last token. Returns the text that was held back; none where a stop string was found.
+    /// Ends the reply after its last token. Returns the text that was held back; it is empty if a stop string was
+    /// found.
     pub fn finish(&mut self) -> &str {
         let start = self.text.len();
         let (piece, stopped) = self.stops.push(self.decoder.finish());
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
     use crate::text::testing::small_tokenizer;
 
-    /// The pieces of a reply to which `text` is pushed token by token, its whole text, and whether a stop string ended it.
+    /// Pushes `text` token by token. Returns the pieces, the whole text, and whether a stop string ended the reply.
     fn reply(text: &str, stops: &[&str]) -> (Vec<String>, String, bool) {
         let tokenizer = small_tokenizer();
         let stops: Vec<String> = stops.iter().map(|s| s.to_string()).collect();
@@ -83,7 +84,7 @@ mod tests {
             let (pieces, whole, ended) = reply(text, &[]);
             assert_eq!((pieces.concat().as_str(), whole.as_str(), ended), (text, text, false));
         }
-        // The emoji is four byte tokens: nothing of it is shown before the last, nor by a token that does not end the run.
+        // The emoji is four byte tokens. Nothing is shown before the last one, or by a token that does not end the run.
         assert_eq!(reply("\u{1f600}", &[]).0.iter().filter(|p| !p.is_empty()).count(), 1);
     }
 
@@ -91,7 +92,7 @@ mod tests {
     fn a_stop_string_ends_the_reply_and_is_not_part_of_it() {
         let (pieces, whole, ended) = reply("Hello there", &["lo th"]);
         assert_eq!((pieces.concat().as_str(), whole.as_str(), ended), ("Hel", "Hel", true));
-        // What only began like a stop string comes at the end.
+        // Text that only began like a stop string comes at the end.
         let (pieces, whole, ended) = reply("Hello", &["lo th"]);
         assert_eq!((whole.as_str(), ended), ("Hello", false));
         assert_eq!(pieces.last().unwrap(), "lo");

@@ -1,4 +1,4 @@
-//! One sequence: the tokens whose keys and values the cache holds, prefill in chunks, and decoding token by token.
+//! One sequence: the tokens whose keys and values are in the cache, prefill in chunks, and decode token by token.
 
 use crate::Result;
 use crate::executor::{Executor, HeadRows, Row};
@@ -13,7 +13,7 @@ pub type RunChunk<'a> = &'a mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Re
 pub struct Session {
     sequence: u32,
     tokens: Vec<u32>,
-    /// One past the furthest position ever written to the KV rings. A ring of capacity c has lost what lies more than c
+    /// One past the furthest position ever written to the KV rings. A ring of capacity c holds only the last c
     /// positions before it.
     written: usize,
 }
@@ -24,7 +24,7 @@ impl Session {
         Session { sequence, tokens: Vec::with_capacity(context), written: 0 }
     }
 
-    /// A sequence in KV slot `sequence`, whose cache already holds `tokens` and nothing behind them.
+    /// A sequence in KV slot `sequence` whose cache holds exactly `tokens`.
     pub(crate) fn resume(sequence: u32, tokens: Vec<u32>) -> Session {
         Session { sequence, written: tokens.len(), tokens }
     }
@@ -39,12 +39,12 @@ impl Session {
         executor.schedule().extent.context - self.tokens.len()
     }
 
-    /// Makes `tokens` the whole sequence. The longest prefix that the cache holds is kept, and the rest is run: at least the
-    /// last token, whose logits are then in the executor's head row 0. Returns how many tokens were kept.
+    /// Makes `tokens` the whole sequence. Keeps the longest prefix that the cache holds and runs the rest, at least the
+    /// last token. The executor's head row 0 then has the last token's logits. Returns how many tokens were kept.
     ///
     /// # Errors
-    /// Input: no tokens, a token outside of the vocabulary, or more than the context holds: nothing is run then. Device: the
-    /// device failed.
+    /// Input: there are no tokens, one is outside of the vocabulary, or they exceed the context; nothing is run then.
+    /// Device: the device failed.
     pub fn sync(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<usize> {
         Limits::of(executor.schedule()).check(0, tokens)?;
         let same = self.tokens.iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
@@ -53,8 +53,8 @@ impl Session {
         Ok(kept)
     }
 
-    /// Forgets all but the first `keep` tokens. Returns how many are left: none where the ring of a local layer has lost keys
-    /// that the next token would see.
+    /// Drops all but the first `keep` tokens. Returns how many are left: `keep` or fewer, and 0 if the ring of a local
+    /// layer has lost keys that the next token would see.
     pub fn rewind(&mut self, executor: &dyn Executor, keep: usize) -> usize {
         let keep = keep.min(self.tokens.len());
         let schedule = executor.schedule();
@@ -69,8 +69,8 @@ impl Session {
         self.tokens.len()
     }
 
-    /// Runs `tokens` behind those already there, in chunks of [`Executor::prefill_rows`]. Then the executor's head row 0 holds
-    /// the last token's logits.
+    /// Appends `tokens` in chunks of [`Executor::prefill_rows`]. The executor's head row 0 then has the last token's
+    /// logits.
     ///
     /// # Errors
     /// As [`Session::sync`].
@@ -81,11 +81,11 @@ impl Session {
         })
     }
 
-    /// As [`Session::prefill`], with each chunk run by `run(executor, rows, is the last chunk)`. Every prompt's chunks are
-    /// made here.
+    /// As [`Session::prefill`], with each chunk run by `run(executor, rows, is the last chunk)`. The chunks of every
+    /// prompt are cut here.
     ///
     /// # Errors
-    /// As [`Session::sync`], and those of `run`.
+    /// As [`Session::sync`], and the errors of `run`.
     pub fn prefill_watched(&mut self, executor: &mut dyn Executor, tokens: &[u32], run: RunChunk<'_>) -> Result<()> {
         Limits::of(executor.schedule()).check(self.tokens.len(), tokens)?;
         let mut left = tokens;
@@ -105,7 +105,7 @@ impl Session {
         Row { token, position: position as u32, sequence: self.sequence }
     }
 
-    /// Runs one token. Then the executor's head row 0 holds its logits. Allocates nothing.
+    /// Runs one token. The executor's head row 0 then has its logits. Allocates nothing.
     ///
     /// # Errors
     /// Input: the context is full. Device: the device failed.
@@ -113,7 +113,7 @@ impl Session {
         self.step(executor, token, false)
     }
 
-    /// As [`Session::decode`], by [`Executor::forward_ahead`]: for a caller that decodes the argmax next.
+    /// As [`Session::decode`], through [`Executor::forward_ahead`]: for a caller that decodes the argmax next.
     ///
     /// # Errors
     /// As [`Session::decode`].
@@ -124,7 +124,7 @@ impl Session {
     fn step(&mut self, executor: &mut dyn Executor, token: u32, ahead: bool) -> Result<()> {
         let row = self.row(token, self.tokens.len());
         let head = HeadRows { first: 0, count: 1 };
-        // A pass that is started ahead writes one position more, even if it is discarded.
+        // The pass that is started ahead writes one position more, even if it is discarded.
         self.written = self.written.max(self.tokens.len() + 1 + usize::from(ahead));
         match ahead {
             true => executor.forward_ahead(&[row], head)?,

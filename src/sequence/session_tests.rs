@@ -1,4 +1,4 @@
-//! Sessions on an executor that only notes what it is asked to run.
+//! Sessions on an executor that only records the passes that it is asked to run.
 
 use super::*;
 use crate::executor::Watch;
@@ -11,7 +11,7 @@ struct Noting {
     passes: Vec<(Vec<Row>, bool)>,
 }
 
-/// Of local layers, past which the ring of 9 + 8 - 1 positions turns over.
+/// Window of the local layers. Their ring of 9 + 8 - 1 positions wraps past it.
 const WINDOW: usize = 9;
 const CHUNK: usize = 8;
 const CONTEXT: usize = 64;
@@ -25,7 +25,7 @@ impl Noting {
         Noting { schedule: Schedule::build(&shape, extent, |_| WeightFormat::Int8), passes: Vec::new() }
     }
 
-    /// Token and position of all rows run since this was last asked.
+    /// Token and position of every row run since the last call.
     fn take(&mut self) -> Vec<(u32, u32)> {
         self.passes.drain(..).flat_map(|(rows, _)| rows).map(|r| (r.token, r.position)).collect()
     }
@@ -84,7 +84,7 @@ fn a_prompt_is_run_in_chunks_and_only_its_last_row_has_a_head() {
     assert_eq!(passes, [(8, false), (8, false), (4, true), (1, true), (1, true)]);
     assert!(executor.passes.iter().flat_map(|(rows, _)| rows).all(|r| r.sequence == 1));
     assert_eq!(executor.take(), at(0, &[&tokens[..], &[5, 6]].concat()));
-    // Other tests of this process count too.
+    // Other tests of this process add to the counts too.
     let after = counts::read();
     assert!(after.prefilled >= before.prefilled + 20 && after.decoded >= before.decoded + 2, "{after:?}");
 }

@@ -1,4 +1,4 @@
-//! amdgpu's own interface: what the GPU is, what its memory holds, and buffers that are GTT-only by construction.
+//! amdgpu's own interface: the GPU's properties, memory use and sensors, and buffers that always stay in GTT.
 
 use super::answer::Answer;
 use super::bindings as b;
@@ -11,58 +11,58 @@ use nix::errno::Errno;
 /// What the GPU is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Device {
-    /// PCI device.
+    /// PCI device id.
     pub device_id: u32,
     /// The driver's family number; with `external_rev` it names the chip.
     pub family: u32,
     /// The revision within the family.
     pub external_rev: u32,
-    /// Compute units that are switched on.
+    /// Active compute units.
     pub compute_units: u32,
-    /// Highest clock of the engine, in kHz.
+    /// Highest engine clock, in kHz.
     pub max_engine_clock: u64,
-    /// Highest clock of the memory, in kHz; 0 where the driver does not know.
+    /// Highest memory clock, in kHz; 0 if the driver does not know.
     pub max_memory_clock: u64,
-    /// Width of the memory bus, in bits; 0 where the driver does not know.
+    /// Width of the memory bus, in bits; 0 if the driver does not know.
     pub memory_bits: u32,
-    /// The kind of memory, as [`Device::memory_name`] names it.
+    /// The driver's number for the kind of memory; [`Device::memory_name`] gives its name.
     pub memory_type: u32,
-    /// Whether it shares its memory with the CPU.
+    /// Whether the GPU shares its memory with the CPU.
     pub is_apu: bool,
-    /// Invocations of a wave.
+    /// Lanes per wave.
     pub wave: u32,
 }
 
 /// One heap, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Heap {
-    /// All of it.
+    /// Size of the heap.
     pub total: u64,
-    /// What the kernel leaves to processes.
+    /// Bytes that processes may use; the kernel keeps the rest.
     pub usable: u64,
-    /// What all processes and the kernel hold of it.
+    /// Bytes in use by all processes and the kernel.
     pub used: u64,
-    /// The largest buffer.
+    /// The largest possible buffer.
     pub max_allocation: u64,
 }
 
 /// The GPU's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Memory {
-    /// VRAM: on an APU the carve-out.
+    /// VRAM; on an APU, the carve-out.
     pub vram: Heap,
-    /// The part of VRAM that the CPU reaches.
+    /// The part of VRAM that the CPU can access.
     pub visible_vram: Heap,
-    /// GTT: system memory that the GPU reaches.
+    /// GTT: system memory that the GPU can access.
     pub gtt: Heap,
 }
 
 /// Versions of one firmware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Firmware {
-    /// Its version.
+    /// The firmware's version.
     pub version: u32,
-    /// The version of what it can do.
+    /// The version of its feature set.
     pub feature: u32,
 }
 
@@ -75,13 +75,13 @@ pub enum Sensor {
     MemoryClock,
     /// Temperature, thousandths of a degree Celsius.
     Temperature,
-    /// Percent of the time that the engine is busy.
+    /// Engine load, percent.
     Load,
-    /// Power averaged, W.
+    /// Average power, W.
     Power,
 }
 
-/// The firmwares that matter for compute, by name and number.
+/// The firmwares that matter for compute: name and the driver's number.
 pub const FIRMWARES: [(&str, u32); 7] = [
     ("ME", b::AMDGPU_INFO_FW_GFX_ME),
     ("PFP", b::AMDGPU_INFO_FW_GFX_PFP),
@@ -92,12 +92,12 @@ pub const FIRMWARES: [(&str, u32); 7] = [
     ("VCN", b::AMDGPU_INFO_FW_VCN),
 ];
 
-// Kinds of memory that Debian 12's header does not name.
+// Kinds of memory that Debian 12's header lacks.
 const LPDDR4: u32 = 11;
 const LPDDR5: u32 = 12;
 
-/// Asks `query` of the driver, whose own arguments `put` writes; `T` is made of integers alone. An older kernel fills less of
-/// the answer and leaves the rest zero; a newer one would have more to say, and says only what fits.
+/// Sends `query` to the driver; `put` writes its arguments. `T` consists of integers only. An older kernel fills less
+/// of the answer and leaves the rest zero. A newer one truncates its answer to `T`.
 fn ask<T: Default>(node: &Node, what: &str, query: u32, put: impl FnOnce(&mut b::drm_amdgpu_info)) -> Result<T> {
     let mut answer = Answer::new();
     let mut info = b::drm_amdgpu_info {
@@ -109,12 +109,12 @@ fn ask<T: Default>(node: &Node, what: &str, query: u32, put: impl FnOnce(&mut b:
     put(&mut info);
     // SAFETY: the structure is valid for the call, and the buffer that it points to holds more than any answer.
     retry(what, || unsafe { raw::amdgpu_info(node.raw(), &info) })?;
-    // SAFETY: integers alone.
+    // SAFETY: `T` consists of integers only.
     Ok(unsafe { answer.read(0) })
 }
 
 impl Device {
-    /// The kind of memory, where it has a name.
+    /// The name of the kind of memory, if known.
     pub fn memory_name(&self) -> Option<&'static str> {
         Some(match self.memory_type {
             b::AMDGPU_VRAM_TYPE_HBM => "HBM",
@@ -128,9 +128,10 @@ impl Device {
         })
     }
 
-    /// Bytes per second that the memory could deliver at its highest clock; `None` for other kinds of memory, whose clocks
-    /// are counted in other ways. A clock of DDR is two transfers of each data line; one of LPDDR5 is eight (a Radeon 890M
-    /// with LPDDR5X-7500 says 937 MHz).
+    /// Peak memory bandwidth at the highest clock, in bytes per second. `None` for kinds of memory other than DDR4,
+    /// DDR5 and LPDDR5, whose clocks are counted in other ways.
+    ///
+    /// DDR makes two transfers per clock and data line, LPDDR5 eight: a Radeon 890M with LPDDR5X-7500 reports 937 MHz.
     pub fn peak_bandwidth(&self) -> Option<f64> {
         let transfers = match self.memory_type {
             b::AMDGPU_VRAM_TYPE_DDR4 | b::AMDGPU_VRAM_TYPE_DDR5 => 2.0,
@@ -162,7 +163,7 @@ pub fn device(node: &Node) -> Result<Device> {
     })
 }
 
-/// What its memory holds.
+/// The GPU's heaps and their use.
 ///
 /// # Errors
 /// As [`device`].
@@ -177,7 +178,7 @@ pub fn memory(node: &Node) -> Result<Memory> {
     Ok(Memory { vram: heap(m.vram), visible_vram: heap(m.cpu_accessible_vram), gtt: heap(m.gtt) })
 }
 
-/// Buffers that were moved out of VRAM for want of room since the driver was loaded.
+/// Buffers evicted from VRAM for lack of room since the driver was loaded.
 ///
 /// # Errors
 /// As [`device`].
@@ -185,7 +186,7 @@ pub fn evictions(node: &Node) -> Result<u64> {
     ask(node, "ask for evictions", b::AMDGPU_INFO_NUM_EVICTIONS, |_| {})
 }
 
-/// Resets since the driver was loaded in which VRAM's content was lost.
+/// GPU resets since the driver was loaded that lost VRAM's content.
 ///
 /// # Errors
 /// As [`device`].
@@ -193,10 +194,10 @@ pub fn losses(node: &Node) -> Result<u32> {
     ask(node, "ask for resets", b::AMDGPU_INFO_VRAM_LOST_COUNTER, |_| {})
 }
 
-/// One firmware of [`FIRMWARES`].
+/// Versions of one firmware of [`FIRMWARES`].
 ///
 /// # Errors
-/// EINVAL: there is none such.
+/// EINVAL: no such firmware.
 pub fn firmware(node: &Node, number: u32) -> Result<Firmware> {
     let put = |info: &mut b::drm_amdgpu_info| {
         info.__bindgen_anon_1.query_fw = b::drm_amdgpu_query_fw { fw_type: number, ..Default::default() };
@@ -205,10 +206,10 @@ pub fn firmware(node: &Node, number: u32) -> Result<Firmware> {
     Ok(Firmware { version: f.ver, feature: f.feature })
 }
 
-/// One sensor's value, in its own unit.
+/// One sensor's value, in its unit.
 ///
 /// # Errors
-/// EINVAL, EOPNOTSUPP: this GPU has none such.
+/// EINVAL, EOPNOTSUPP: this GPU lacks the sensor.
 pub fn sensor(node: &Node, sensor: Sensor) -> Result<u32> {
     let number = match sensor {
         Sensor::EngineClock => b::AMDGPU_INFO_SENSOR_GFX_SCLK,
@@ -221,10 +222,10 @@ pub fn sensor(node: &Node, sensor: Sensor) -> Result<u32> {
     ask(node, "read a sensor", b::AMDGPU_INFO_SENSOR, put)
 }
 
-/// A buffer of `size` bytes that lies in GTT and nowhere else, so that it stays where it was mapped; to be exported.
+/// A buffer of `size` bytes for export. It may lie in GTT only, so it stays where it was mapped.
 ///
 /// # Errors
-/// ENOMEM: GTT is full. EINVAL: `size` is 0 or no multiple of the page's.
+/// ENOMEM: GTT is full. EINVAL: `size` is 0 or not a multiple of the page size.
 pub fn allocate_gtt(node: &Node, size: u64) -> Result<Gem<'_>> {
     let what = "allocate GTT memory";
     if size == 0 || !size.is_multiple_of(page_size()) {

@@ -1,4 +1,4 @@
-//! The NPU's own interface: what it is and does, and the buffers, contexts and commands of a program on it.
+//! amdxdna's own interface: the NPU's array, clocks, sensors, firmware, contexts and errors.
 
 use super::answer::{ANSWER_BYTES, Answer};
 use super::bindings as b;
@@ -6,7 +6,7 @@ use super::drm::{Node, text};
 use super::failure::{Result, retry};
 use super::raw;
 
-// Sizes as a running driver (Linux 7.2) has them: ffi/amdxdna_accel.h is written by hand.
+// Sizes as in a running driver (Linux 7.2), because ffi/amdxdna_accel.h is written by hand.
 const _: () = {
     assert!(size_of::<b::amdxdna_drm_create_hwctx>() == 56);
     assert!(size_of::<b::amdxdna_qos_info>() == 24);
@@ -38,7 +38,7 @@ const _: () = {
 /// The array of tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Array {
-    /// Version of the tiles' architecture: major, minor.
+    /// Version of the tile architecture: major, minor.
     pub version: [u32; 2],
     /// Columns.
     pub columns: u16,
@@ -51,9 +51,9 @@ pub struct Array {
 /// Clocks, in MHz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clocks {
-    /// Of the controller.
+    /// The controller's clock.
     pub controller: u32,
-    /// Of the array ("H clock").
+    /// The array's clock ("H clock").
     pub array: u32,
 }
 
@@ -68,16 +68,16 @@ pub struct Sensor {
     pub unit: String,
 }
 
-/// A program that holds columns of the array.
+/// A hardware context: a program that holds columns of the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
-    /// Its number.
+    /// The context's id.
     pub id: u32,
-    /// Whose it is.
+    /// The process that owns the context.
     pub pid: i64,
-    /// Its first column.
+    /// First column held.
     pub first_column: u32,
-    /// Its columns.
+    /// Number of columns held.
     pub columns: u32,
     /// Commands submitted.
     pub submitted: u64,
@@ -85,26 +85,26 @@ pub struct Context {
     pub completed: u64,
     /// Times that another context took its columns.
     pub preempted: u64,
-    /// Errors.
+    /// Errors so far.
     pub errors: u64,
 }
 
-/// The last error that the array reported by itself.
+/// An asynchronous error of the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AsyncError {
-    /// The driver's code of it.
+    /// The driver's error code.
     pub code: u64,
-    /// When, in microseconds of the system's clock.
+    /// Time of the error, in microseconds of the system's clock.
     pub at_us: u64,
 }
 
-/// The power modes, by number.
+/// Names of the power modes, indexed by the driver's number.
 const POWER_MODES: [&str; 5] = ["default", "low", "medium", "high", "turbo"];
 
-/// Contexts that are asked for: more than any NPU has.
+/// Entries requested from the driver: more contexts than any NPU has.
 const MAX_CONTEXTS: usize = 32;
 
-/// GET_INFO.
+/// The GET_INFO ioctl.
 fn info(node: &Node, what: &str, param: u32) -> Result<Answer> {
     let mut answer = Answer::new();
     let mut data = b::amdxdna_drm_get_info { param, buffer_size: ANSWER_BYTES as u32, buffer: answer.address() };
@@ -113,7 +113,7 @@ fn info(node: &Node, what: &str, param: u32) -> Result<Answer> {
     Ok(answer)
 }
 
-/// GET_ARRAY: the answer, and the bytes from entry to entry.
+/// The GET_ARRAY ioctl: the answer, and the stride between its entries in bytes.
 fn array_of(node: &Node, what: &str, param: u32, element: usize, count: usize) -> Result<(Answer, usize)> {
     let mut answer = Answer::new();
     let mut data = b::amdxdna_drm_get_array {
@@ -125,7 +125,7 @@ fn array_of(node: &Node, what: &str, param: u32, element: usize, count: usize) -
     };
     // SAFETY: as in `info`.
     retry(what, || unsafe { raw::amdxdna_get_array(node.raw(), &mut data) })?;
-    // An older driver's entries are shorter than was asked for.
+    // An older driver's entries are shorter than requested.
     let stride = (data.element_size as usize).clamp(8, element);
     Ok((answer, stride))
 }
@@ -136,79 +136,79 @@ fn array_of(node: &Node, what: &str, param: u32, element: usize, count: usize) -
 /// ENOTTY, EINVAL: not amdxdna. ENODEV: it is gone.
 pub fn array(node: &Node) -> Result<Array> {
     let answer = info(node, "ask what the NPU is", b::DRM_AMDXDNA_QUERY_AIE_METADATA)?;
-    // SAFETY: integers alone.
+    // SAFETY: the structure consists of integers only.
     let m: b::amdxdna_drm_query_aie_metadata = unsafe { answer.read(0) };
     let version = [m.version.major, m.version.minor];
     Ok(Array { version, columns: m.cols, rows: m.rows, core_rows: m.core.row_count })
 }
 
-/// Its clocks.
+/// The NPU's clocks.
 ///
 /// # Errors
 /// As [`array()`].
 pub fn clocks(node: &Node) -> Result<Clocks> {
     let answer = info(node, "ask for the NPU's clocks", b::DRM_AMDXDNA_QUERY_CLOCK_METADATA)?;
-    // SAFETY: integers alone.
+    // SAFETY: the structure consists of integers only.
     let m: b::amdxdna_drm_query_clock_metadata = unsafe { answer.read(0) };
     Ok(Clocks { controller: m.mp_npu_clock.freq_mhz, array: m.h_clock.freq_mhz })
 }
 
-/// Its sensors, without those that say nothing now.
+/// The NPU's sensors. Those without a reading now are left out.
 ///
 /// # Errors
-/// EOPNOTSUPP: this driver reads none. Otherwise as [`array()`].
+/// EOPNOTSUPP: this driver reads no sensors. Otherwise as [`array()`].
 pub fn sensors(node: &Node) -> Result<Vec<Sensor>> {
     let answer = info(node, "read the NPU's sensors", b::DRM_AMDXDNA_QUERY_SENSORS)?;
-    // SAFETY: integers alone.
+    // SAFETY: the structure consists of integers only.
     let sensors: Vec<b::amdxdna_drm_query_sensor> = unsafe { answer.entries(size_of::<b::amdxdna_drm_query_sensor>()) };
     let sensor = |s: &b::amdxdna_drm_query_sensor| Sensor {
         label: text(&s.label),
         value: f64::from(s.input) * 10f64.powi(i32::from(s.unitm)),
-        // `unitm` leads to watts, but the driver's `units` is that of the bare input: "mW".
+        // Applying `unitm` gives watts, but the driver's `units` still names the raw input's unit, "mW".
         unit: if u32::from(s.type_) == b::AMDXDNA_SENSOR_TYPE_POWER { "W".into() } else { text(&s.units) },
     };
-    // All ones where the driver has no reading.
+    // All ones: the driver has no reading.
     Ok(sensors.iter().filter(|s| s.input != u32::MAX).map(sensor).collect())
 }
 
-/// Its firmware's version: major, minor, patch, build.
+/// The firmware's version: major, minor, patch, build.
 ///
 /// # Errors
 /// As [`array()`].
 pub fn firmware(node: &Node) -> Result<[u32; 4]> {
     let answer = info(node, "ask for the NPU's firmware", b::DRM_AMDXDNA_QUERY_FIRMWARE_VERSION)?;
-    // SAFETY: integers alone.
+    // SAFETY: the structure consists of integers only.
     let f: b::amdxdna_drm_query_firmware_version = unsafe { answer.read(0) };
     Ok([f.major, f.minor, f.patch, f.build])
 }
 
-/// Its power mode's name.
+/// The name of the current power mode.
 ///
 /// # Errors
 /// As [`array()`].
 pub fn power_mode(node: &Node) -> Result<String> {
     let answer = info(node, "ask for the NPU's power mode", b::DRM_AMDXDNA_GET_POWER_MODE)?;
-    // SAFETY: integers alone.
+    // SAFETY: the structure consists of integers only.
     let m: b::amdxdna_drm_power_mode = unsafe { answer.read(0) };
     let name = POWER_MODES.get(usize::from(m.power_mode));
     Ok(name.map_or_else(|| format!("{} (unknown)", m.power_mode), |n| (*n).to_owned()))
 }
 
-/// What holds columns of it: of all processes for root, else of one's own.
+/// The contexts that hold columns of the array: those of all processes for root, else the caller's own.
 ///
 /// # Errors
-/// EPERM, EACCES: the driver shows them to root alone. Otherwise as [`array()`].
+/// EPERM, EACCES: the driver shows contexts to root only. Otherwise as [`array()`].
 pub fn contexts(node: &Node) -> Result<Vec<Context>> {
     let what = "list the NPU's contexts";
     let element = size_of::<b::amdxdna_drm_hwctx_entry>();
     let (answer, stride) = match array_of(node, what, b::DRM_AMDXDNA_HW_CONTEXT_ALL, element, MAX_CONTEXTS) {
-        // Older drivers have only the older query.
+        // Older drivers know only the older query.
         Err(e) if e.is_unknown() => {
             (info(node, what, b::DRM_AMDXDNA_QUERY_HW_CONTEXTS)?, size_of::<b::amdxdna_drm_query_hwctx>())
         }
         found => found?,
     };
-    // SAFETY: integers alone. The older query's entry is how the newer one's begins.
+    // SAFETY: the structure consists of integers only. The older query's entry is a prefix of the newer one's.
     let entries: Vec<b::amdxdna_drm_query_hwctx> = unsafe { answer.entries(stride) };
     let context = |e: &b::amdxdna_drm_query_hwctx| Context {
         id: e.context_id,
@@ -223,7 +223,7 @@ pub fn contexts(node: &Node) -> Result<Vec<Context>> {
     Ok(entries.iter().map(context).collect())
 }
 
-/// How many columns of the array contexts hold: several may hold the same ones, in turn.
+/// Number of columns that contexts hold. A column shared by several contexts counts once.
 pub fn columns_held(contexts: &[Context]) -> u64 {
     let mut held: Vec<(u64, u64)> =
         contexts.iter().map(|c| (c.first_column.into(), u64::from(c.first_column) + u64::from(c.columns))).collect();
@@ -236,14 +236,14 @@ pub fn columns_held(contexts: &[Context]) -> u64 {
     count
 }
 
-/// The last error that the array reported by itself, if there was one.
+/// The last asynchronous error of the array, if any.
 ///
 /// # Errors
 /// EINVAL, ENOTTY: an older driver. Otherwise as [`array()`].
 pub fn last_error(node: &Node) -> Result<Option<AsyncError>> {
     let size = size_of::<b::amdxdna_async_error>();
     let (answer, _) = array_of(node, "ask for the NPU's last error", b::DRM_AMDXDNA_HW_LAST_ASYNC_ERR, size, 1)?;
-    // SAFETY: integers alone.
+    // SAFETY: the structure consists of integers only.
     let e: b::amdxdna_async_error = unsafe { answer.read(0) };
     Ok((e.err_code != 0).then_some(AsyncError { code: e.err_code, at_us: e.ts_us }))
 }

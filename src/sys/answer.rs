@@ -1,7 +1,7 @@
-//! Where drivers write their answers. Some write the whole of their own structure whatever size they were told (amdxdna,
-//! and what stands in for amdgpu in tests), and a newer driver's may have grown: the buffer is larger than any.
+//! A buffer for drivers' answers, larger than any answer. Some drivers write their whole structure whatever size they
+//! were given (amdxdna, and the stand-in for amdgpu in tests), and a newer driver's structure may have grown.
 
-/// Bytes of the buffer.
+/// Size of the buffer in bytes.
 pub(super) const ANSWER_BYTES: usize = 8192;
 
 /// A buffer for an answer, aligned for any structure.
@@ -16,13 +16,13 @@ impl Answer {
         self.0.as_mut_ptr() as u64
     }
 
-    /// The structure at byte `at`.
+    /// The structure at byte `at`; its default if it would end past the buffer.
     ///
     /// # Safety
-    /// `T` is made of integers alone.
+    /// `T` consists of integers only.
     pub(super) unsafe fn read<T: Default>(&self, at: usize) -> T {
         match at.checked_add(size_of::<T>()) {
-            // SAFETY: it lies within the buffer, and any bytes are integers.
+            // SAFETY: the structure lies within the buffer, and the caller says that any bytes are a valid `T`.
             Some(end) if end <= ANSWER_BYTES => unsafe {
                 self.0.as_ptr().cast::<u8>().add(at).cast::<T>().read_unaligned()
             },
@@ -30,17 +30,17 @@ impl Answer {
         }
     }
 
-    /// The structures of `T` from the start on, `stride` bytes apart, up to the first that is all zero.
+    /// The entries `T` from the buffer's start, `stride` bytes apart, up to the first that is all zero.
     ///
-    /// Drivers differ in whether the size that comes back is what was written or what was left; an entry always has
-    /// something in it.
+    /// Drivers disagree on whether the size they return is what was written or what was left, so it is not used. An
+    /// entry is never all zero.
     ///
     /// # Safety
     /// As [`Answer::read`].
     pub(super) unsafe fn entries<T: Default>(&self, stride: usize) -> Vec<T> {
         let bytes: &[u8] = bytemuck::cast_slice(&self.0);
         let used = bytes.chunks_exact(stride).take_while(|c| c.iter().any(|&b| b != 0)).count();
-        // SAFETY: as the caller says.
+        // SAFETY: the caller says that `T` consists of integers only.
         (0..used).map(|i| unsafe { self.read(i * stride) }).collect()
     }
 }

@@ -1,12 +1,12 @@
-//! The CPU's caches, for devices that do not see them: the NPU reads and writes memory behind them, and for a buffer of
-//! another driver's its own driver does not help (amdxdna answers EOPNOTSUPP to `SYNC_BO` on an imported one).
+//! Flushes the CPU's caches for devices that do not snoop them. The NPU accesses memory behind the caches. For a buffer
+//! imported from another driver, amdxdna offers no help: it answers EOPNOTSUPP to `SYNC_BO`.
 
-/// Bytes of a cache line of every x86-64 CPU with an NPU. Whoever shares a line with a device's writes loses one or the
-/// other's: the arena keeps its slots [`crate::schedule::layout::ALIGN`] apart.
+/// Cache line size in bytes of every x86-64 CPU with an NPU. If CPU and device write to the same line, one write is
+/// lost. So the arena aligns its slots to [`crate::schedule::layout::ALIGN`].
 pub const LINE: usize = 64;
 
-/// Writes every cache line of `bytes` back to memory and drops it: before a device reads what the CPU wrote, and before
-/// the CPU reads what a device wrote.
+/// Writes every cache line of `bytes` back to memory and drops it. Call it before a device reads what the CPU wrote,
+/// and before the CPU reads what a device wrote.
 pub fn flush(bytes: &[u8]) {
     let start = bytes.as_ptr() as usize;
     let lines = (start & !(LINE - 1)..start + bytes.len()).step_by(LINE);
@@ -20,7 +20,7 @@ pub fn flush(bytes: &[u8]) {
             _mm_mfence();
         }
     }
-    // Others have no NPU of AMD's, and a fence is all that a program may ask of them.
+    // Other CPUs have no AMD NPU. A fence is all that user code can issue there.
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = lines;
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::sys::dma_buf::{DmaBuf, page_size, sealed_memfd};
 
-    /// Lines that begin before a slice, and end behind it, lie at a mapping's very edges here.
+    /// Slices at the very edges of a mapping: their lines begin before the slice and end after it.
     #[test]
     fn flushing_touches_nothing_beside_the_lines_and_changes_no_byte() {
         let size = page_size();

@@ -1,5 +1,5 @@
-//! Buffers that drivers share: taken from /dev/udmabuf or a dma-heap, mapped, and synchronised with the CPU's caches and
-//! with the fences of the devices that use them.
+//! Buffers shared between drivers: allocated from /dev/udmabuf or a dma-heap, mapped, and synchronised with the CPU's
+//! caches and the devices' fences.
 
 use super::failure::{Failure, Result, retry};
 use super::fence::SyncFile;
@@ -14,19 +14,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Where udmabuf's device is.
+/// udmabuf's device node.
 pub const UDMABUF: &str = "/dev/udmabuf";
 /// The dma-heap of ordinary system memory.
 pub const SYSTEM_HEAP: &str = "/dev/dma_heap/system";
 
-/// Who touches a buffer how: the CPU through a mapping, or a device behind a fence.
+/// How the CPU (through a mapping) or a device (behind a fence) accesses a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// It only reads.
+    /// Reads only.
     Read,
-    /// It only writes.
+    /// Writes only.
     Write,
-    /// Both.
+    /// Reads and writes.
     ReadWrite,
 }
 
@@ -40,7 +40,7 @@ impl Access {
     }
 }
 
-/// A dma-buf, or a memfd that stands for one: a file descriptor that devices import, and its bytes.
+/// A dma-buf, or a memfd in its place: a file descriptor that devices can import, and its size in bytes.
 #[derive(Debug)]
 pub struct DmaBuf {
     fd: OwnedFd,
@@ -50,16 +50,16 @@ pub struct DmaBuf {
 /// Opens a device node for reading and writing.
 ///
 /// # Errors
-/// What the kernel answers: ENOENT, EACCES, ENODEV, ….
+/// The kernel's answer: ENOENT, EACCES, ENODEV, ….
 pub fn open_node(path: &Path) -> Result<OwnedFd> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path);
     file.map(OwnedFd::from).map_err(|e| Failure::from_io(format!("open {}", path.display()), &e))
 }
 
-/// A memfd of `size` bytes that can no longer shrink, as udmabuf demands of what it wraps.
+/// A memfd of `size` bytes, sealed against shrinking, as udmabuf requires.
 ///
 /// # Errors
-/// ENOMEM, EMFILE, EINVAL for a size that is no multiple of the page's.
+/// ENOMEM, EMFILE. EINVAL: `size` is 0 or not a multiple of the page size.
 pub fn sealed_memfd(size: u64) -> Result<OwnedFd> {
     let what = format!("make a memfd of {size} bytes");
     let failure = |errno| Failure::new(what.clone(), errno);
@@ -73,7 +73,7 @@ pub fn sealed_memfd(size: u64) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Bytes of a page.
+/// Page size in bytes.
 pub fn page_size() -> u64 {
     nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, |n| n as u64)
 }
@@ -88,7 +88,7 @@ impl DmaBuf {
             b::udmabuf_create { memfd: memfd.as_raw_fd() as u32, flags: b::UDMABUF_FLAGS_CLOEXEC, offset: 0, size };
         // SAFETY: the structure is valid for the call; the answer is a new descriptor that nothing else owns.
         let fd = retry("make a dma-buf of a memfd", || unsafe { raw::udmabuf_create(udmabuf.as_raw_fd(), &create) })?;
-        // SAFETY: as above.
+        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
         Ok(DmaBuf { fd: unsafe { OwnedFd::from_raw_fd(fd) }, size })
     }
 
@@ -108,10 +108,10 @@ impl DmaBuf {
         Ok(DmaBuf { fd: unsafe { OwnedFd::from_raw_fd(data.fd as i32) }, size })
     }
 
-    /// A buffer that a driver exported; its size is asked from the kernel.
+    /// A buffer that a driver exported. The kernel tells its size.
     ///
     /// # Errors
-    /// ESPIPE: `fd` is nothing of the kind.
+    /// ESPIPE: `fd` is not a dma-buf.
     pub fn from_fd(fd: OwnedFd) -> Result<DmaBuf> {
         let end = |whence| lseek(&fd, 0, whence).map_err(|e| Failure::new("ask a dma-buf's size", e));
         let size = end(Whence::SeekEnd)?;
@@ -119,28 +119,29 @@ impl DmaBuf {
         Ok(DmaBuf { fd, size: size as u64 })
     }
 
-    /// Its bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Maps it whole, for the CPU to read and write between [`DmaBuf::begin`] and [`DmaBuf::end`].
+    /// Maps the whole buffer. The CPU accesses it between [`DmaBuf::begin`] and [`DmaBuf::end`].
     ///
     /// # Errors
-    /// EACCES: exported read-only. ENOMEM, ENODEV: its driver maps nothing.
+    /// EACCES: exported read-only. ENOMEM, ENODEV: its driver cannot map it.
     pub fn map(&self) -> Result<Mapping> {
         Mapping::new("map a dma-buf", &self.fd, 0, self.size)
     }
 
-    /// Before the CPU touches a mapping: waits for the devices' implicit fences, and makes what they wrote visible.
+    /// To be called before the CPU accesses a mapping: waits for the implicit fences, and makes the devices' writes
+    /// visible.
     ///
     /// # Errors
-    /// ENOTTY: no dma-buf (a memfd needs none of this). Others as the exporting driver answers.
+    /// ENOTTY: not a dma-buf (a memfd does not need this call). Others as the exporting driver answers.
     pub fn begin(&self, access: Access) -> Result<()> {
         self.sync(b::DMA_BUF_SYNC_START, access)
     }
 
-    /// After the CPU touched a mapping: makes what it wrote visible to the devices.
+    /// To be called after the CPU accessed a mapping: makes its writes visible to the devices.
     ///
     /// # Errors
     /// As [`DmaBuf::begin`].
@@ -154,10 +155,10 @@ impl DmaBuf {
         retry("synchronise a dma-buf", || unsafe { raw::dma_buf_sync(self.fd.as_raw_fd(), &sync) }).map(drop)
     }
 
-    /// The fence that who wants `access` would have to wait for, taken out of the buffer (Linux 6.0 on).
+    /// The buffer's fence that an `access` would have to wait for (Linux 6.0 on).
     ///
     /// # Errors
-    /// ENOTTY: an older kernel, or no dma-buf.
+    /// ENOTTY: an older kernel, or not a dma-buf.
     pub fn export_fence(&self, access: Access) -> Result<SyncFile> {
         let mut data = b::dma_buf_export_sync_file { flags: access.flags(), fd: -1 };
         let what = "export a dma-buf's fence";
@@ -167,7 +168,8 @@ impl DmaBuf {
         Ok(SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(data.fd) }))
     }
 
-    /// Makes whoever synchronises implicitly with this buffer wait for `fence`, behind which `access` happens.
+    /// Attaches `fence`, which signals when `access` is done, to the buffer. Implicit synchronisation then waits for
+    /// it.
     ///
     /// # Errors
     /// As [`DmaBuf::export_fence`].
@@ -191,23 +193,23 @@ impl From<DmaBuf> for OwnedFd {
     }
 }
 
-/// A buffer's bytes in this process. It holds the memory alive even when the buffer's descriptor is closed.
+/// A buffer's mapping in this process. It keeps the memory alive even after the buffer's descriptor is closed.
 ///
-/// Devices and other processes write the same bytes: whoever reads or writes here has waited for them first.
+/// Devices and other processes write the same bytes. Wait for them before reading or writing here.
 #[derive(Debug)]
 pub struct Mapping {
     map: MmapRaw,
 }
 
 impl Mapping {
-    /// Maps `size` bytes of what `fd` stands for, from `offset` on; `what` names that in an error.
+    /// Maps `size` bytes of `fd` from `offset` on. `what` names it in errors.
     ///
     /// # Errors
-    /// EACCES: not open for both. EINVAL: no bytes. ENOMEM, ENODEV: its driver maps nothing.
+    /// EACCES: not open for reading and writing. EINVAL: `size` is 0. ENOMEM, ENODEV: its driver cannot map it.
     pub(super) fn new(what: &'static str, fd: impl AsFd, offset: u64, size: u64) -> Result<Mapping> {
         let len = usize::try_from(size).ok().filter(|&len| len != 0);
         let len = len.ok_or_else(|| Failure::new(what, Errno::EINVAL))?;
-        // With a length given, memmap2 does not ask for the file's, which a driver's node does not have.
+        // Given a length, memmap2 does not query the file's length, which device nodes lack.
         let map = MmapOptions::new().offset(offset).len(len).map_raw(&fd.as_fd());
         Ok(Mapping { map: map.map_err(|e| Failure::from_io(what, &e))? })
     }

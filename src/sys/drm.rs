@@ -1,4 +1,4 @@
-//! What every DRM and accel driver answers: its name and version, buffers across drivers, and timeline fences.
+//! The ioctls common to all DRM and accel drivers: version, buffer import and export, timeline fences.
 
 use super::dma_buf::{DmaBuf, open_node};
 use super::failure::{Failure, Result, retry};
@@ -19,11 +19,11 @@ pub struct Node {
 /// A driver's name and version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// As in "amdgpu".
+    /// Name, as in "amdgpu".
     pub name: String,
-    /// Major, minor, patch level: the version of its interface.
+    /// Version of its interface: major, minor, patch level.
     pub numbers: [i32; 3],
-    /// What it calls itself.
+    /// The driver's description of itself.
     pub description: String,
 }
 
@@ -41,7 +41,7 @@ pub struct Syncobj<'a> {
     handle: u32,
 }
 
-/// Longest string that a driver's version is asked for.
+/// Buffer size for each string of a driver's version.
 const TEXT: usize = 128;
 
 impl Node {
@@ -57,10 +57,10 @@ impl Node {
         self.fd.as_raw_fd()
     }
 
-    /// Asks the driver who it is.
+    /// The driver's name and version.
     ///
     /// # Errors
-    /// ENOTTY: no DRM node.
+    /// ENOTTY: not a DRM node.
     pub fn version(&self) -> Result<Version> {
         let (mut name, mut description) = ([0u8; TEXT], [0u8; TEXT]);
         let mut v = b::drm_version {
@@ -73,14 +73,14 @@ impl Node {
         // SAFETY: the structure and the buffers that it points to, with their lengths, are valid for the call.
         retry("ask a driver's version", || unsafe { raw::drm_version(self.raw(), &mut v) })?;
         let numbers = [v.version_major, v.version_minor, v.version_patchlevel];
-        // A length may come back longer than the buffer: that long the text would have been.
+        // The driver may return the full text's length, larger than the buffer. `text` ignores it.
         Ok(Version { name: text(&name), numbers, description: text(&description) })
     }
 
-    /// Takes another driver's buffer in.
+    /// Imports another driver's buffer.
     ///
     /// # Errors
-    /// What the driver answers to a buffer that it cannot reach.
+    /// The driver's answer for a buffer that it cannot access.
     pub fn import(&self, buffer: BorrowedFd<'_>) -> Result<Gem<'_>> {
         let mut data = b::drm_prime_handle { fd: buffer.as_raw_fd(), ..Default::default() };
         // SAFETY: the structure is valid for the call.
@@ -88,7 +88,7 @@ impl Node {
         Ok(self.own(data.handle))
     }
 
-    /// Owns a handle that this node's driver has just given.
+    /// Takes ownership of a handle that this node's driver has just given.
     pub(super) fn own(&self, handle: u32) -> Gem<'_> {
         Gem { node: self, handle }
     }
@@ -96,7 +96,7 @@ impl Node {
     /// A new timeline fence.
     ///
     /// # Errors
-    /// EOPNOTSUPP: the driver has none.
+    /// EOPNOTSUPP: the driver has no timeline fences.
     pub fn new_timeline(&self) -> Result<Syncobj<'_>> {
         let mut data = b::drm_syncobj_create::default();
         // SAFETY: the structure is valid for the call.
@@ -104,13 +104,13 @@ impl Node {
         Ok(Syncobj { node: self, handle: data.handle })
     }
 
-    /// Waits until the timeline `handle`, which this node's driver owns, has passed `point`, submitted or not yet.
+    /// Waits until the timeline `handle` of this node passes `point`, whether or not that point is submitted yet.
     ///
     /// # Errors
-    /// ETIME: it has not, after `timeout`.
+    /// ETIME: `timeout` is over.
     pub fn wait_timeline(&self, handle: u32, point: u64, timeout: Duration) -> Result<()> {
         let what = "wait for a timeline fence";
-        // The kernel's deadline is absolute, so that an interrupted wait takes no longer.
+        // The kernel takes an absolute deadline, so that an interrupted wait does not take longer.
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|e| Failure::new(what, e))?;
         let deadline = Duration::from(now).saturating_add(timeout).as_nanos().min(i64::MAX as u128) as i64;
         let (handles, points) = ([handle], [point]);
@@ -145,10 +145,10 @@ impl Gem<'_> {
         self.handle
     }
 
-    /// Hands the buffer to other drivers.
+    /// Exports the buffer to other drivers.
     ///
     /// # Errors
-    /// What the driver answers for a buffer that it keeps to itself.
+    /// The driver's answer for a buffer that it does not share.
     pub fn export(&self) -> Result<DmaBuf> {
         let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u32;
         let mut data = b::drm_prime_handle { handle: self.handle, flags, fd: -1 };
@@ -176,10 +176,10 @@ impl Syncobj<'_> {
         self.handle
     }
 
-    /// Its current fence as a sync_file.
+    /// The current fence as a sync_file.
     ///
     /// # Errors
-    /// EINVAL: nothing was submitted behind it yet.
+    /// EINVAL: nothing has been submitted yet.
     pub fn export(&self) -> Result<SyncFile> {
         let flags = b::DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE;
         let mut data = b::drm_syncobj_handle { handle: self.handle, flags, fd: -1, ..Default::default() };

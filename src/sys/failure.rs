@@ -1,4 +1,4 @@
-//! What a driver answers instead of what was asked: the request and the errno, and what a user can do about each.
+//! A driver's refusal: the request and the errno, and the remedy for each.
 
 use crate::Error;
 use nix::errno::Errno;
@@ -7,13 +7,13 @@ use nix::errno::Errno;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {errno}")]
 pub struct Failure {
-    /// What was asked, as in "list the NPU's contexts".
+    /// The request, as in "list the NPU's contexts".
     pub what: String,
-    /// What the kernel answered.
+    /// The kernel's answer.
     pub errno: Errno,
 }
 
-/// What a driver's request gives.
+/// The result of a request to a driver.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
@@ -22,7 +22,7 @@ impl Failure {
         Failure { what: what.into(), errno }
     }
 
-    /// A failure to do `what` that std reported; EIO where it names no errno.
+    /// A failure to do `what`, from an error of std. EIO if it has no errno.
     pub fn from_io(what: impl Into<String>, e: &std::io::Error) -> Failure {
         Failure::new(what, e.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
     }
@@ -32,12 +32,12 @@ impl Failure {
         matches!(self.errno, Errno::EINVAL | Errno::ENOTTY | Errno::EOPNOTSUPP | Errno::ENOSYS)
     }
 
-    /// Whether another descriptor might do better: not where the driver does not know the request, or refuses it to this user.
+    /// Whether reopening the device might help. It does not if the driver lacks the request or refuses it to this user.
     pub fn may_be_gone(&self) -> bool {
         !self.is_unknown() && !matches!(self.errno, Errno::EACCES | Errno::EPERM)
     }
 
-    /// What a user can do.
+    /// What the user can do.
     pub fn remedy(&self) -> &'static str {
         match self.errno {
             Errno::EACCES | Errno::EPERM => {
@@ -69,11 +69,11 @@ impl From<Failure> for Error {
     }
 }
 
-/// How often a request is made again that the driver could not serve right now.
+/// Retries of a request that the driver is too busy to serve.
 const BUSY_TRIES: u32 = 1000;
 
-/// Makes a request again for as long as a signal interrupts it, and a while where the driver says to try again (which
-/// dma-buf's documentation demands, and libdrm does for all of drm).
+/// Repeats a request while signals interrupt it, and up to [`BUSY_TRIES`] times while the driver answers EAGAIN.
+/// dma-buf's documentation demands the latter, and libdrm does it for all of DRM.
 pub(super) fn retry<T>(what: &str, mut ioctl: impl FnMut() -> nix::Result<T>) -> Result<T> {
     let mut busy = 0;
     loop {

@@ -1,5 +1,5 @@
-//! A kernel that answers what tests tell it to. The test binary has an `ioctl` of its own, which the linker prefers to
-//! libc's: the whole path down to the system call is what runs otherwise.
+//! A fake kernel with answers chosen by tests. The test binary defines `ioctl`, which the linker prefers to libc's, so
+//! the real code runs right down to the system call.
 
 use super::bindings as b;
 use nix::errno::Errno;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Answers a request: its number and argument.
+/// Answers a request, given its number and argument.
 type Handler = dyn FnMut(c_ulong, *mut c_void) -> Result<c_int, Errno> + Send;
 type Handlers = HashMap<PathBuf, Arc<Mutex<Box<Handler>>>>;
 
@@ -20,11 +20,11 @@ fn handlers() -> MutexGuard<'static, Option<Handlers>> {
     HANDLERS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// A file whose ioctls are answered here, until this is dropped.
+/// Answers the ioctls on a file until dropped.
 pub struct Fake(PathBuf);
 
 impl Fake {
-    /// Answers every ioctl on `path`, an existing file, by `handler`.
+    /// Answers every ioctl on the existing file `path` by `handler`.
     pub fn new(
         path: &Path,
         handler: impl FnMut(c_ulong, *mut c_void) -> Result<c_int, Errno> + Send + 'static,
@@ -44,10 +44,10 @@ impl Drop for Fake {
     }
 }
 
-/// Stands in for libc's.
+/// Replaces libc's `ioctl`.
 ///
 /// # Safety
-/// As libc's: on x86-64 and AArch64 a variadic call passes three integers as any other does.
+/// As for libc's `ioctl`. On x86-64 and AArch64, a variadic call passes three integers as any other call does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     let handler = (COUNT.load(Ordering::SeqCst) > 0)
@@ -55,10 +55,10 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
         .flatten()
         .and_then(|path| handlers().as_ref()?.get(&path).cloned());
     let Some(handler) = handler else {
-        // SAFETY: passed on as it came.
+        // SAFETY: the arguments are passed on unchanged, so the caller's promise holds.
         return unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) } as c_int;
     };
-    // A failed assertion in a handler is printed, and shows as a request that failed: C code cannot be unwound.
+    // A panic must not unwind through C code: a failed assertion in a handler is printed, and the request fails.
     let call = || (handler.lock().unwrap_or_else(|e| e.into_inner()))(request, argument);
     let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).unwrap_or(Err(Errno::EFAULT));
     answer.unwrap_or_else(|errno| {
@@ -67,37 +67,37 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
     })
 }
 
-/// What an ioctl's number says: direction and size of the argument, type, number.
+/// The parts of an ioctl's number: direction and size of the argument, type, number.
 pub fn decode(request: c_ulong) -> (u64, usize, u8, u8) {
     ((request >> 30) & 3, (request >> 16) as usize & 0x3fff, (request >> 8) as u8, request as u8)
 }
 
-/// What stands for a buffer: a memfd of 64 KiB.
+/// A memfd of 64 KiB in place of a buffer.
 fn memfd() -> Result<c_int, Errno> {
     use std::os::fd::IntoRawFd;
     super::dma_buf::sealed_memfd(64 << 10).map(IntoRawFd::into_raw_fd).map_err(|e| e.errno)
 }
 
-/// A driver's bytes of a structure of integers.
+/// The bytes of a structure of integers.
 pub fn bytes<T: Copy>(value: T) -> Vec<u8> {
     // SAFETY: the generated structures have no padding that is not declared.
     unsafe { std::slice::from_raw_parts((&raw const value).cast::<u8>(), size_of::<T>()) }.to_vec()
 }
 
-/// What a driver answers to a query, beside an errno.
+/// A driver's answers to queries: bytes or an errno.
 pub type Answers = HashMap<(u8, u32, u32), Result<Vec<u8>, Errno>>;
 
-/// A DRM driver: its name, and its answers by ioctl number, query and the query's own argument (0 where it has none).
-/// What it was not told to answer is EINVAL.
+/// A fake DRM driver. Its answers are keyed by ioctl number, query and the query's own argument (0 if it has none).
+/// Anything else is EINVAL.
 #[derive(Default, Clone)]
 pub struct Driver {
-    /// As in "amdgpu".
+    /// Name, as in "amdgpu".
     pub name: &'static str,
-    /// Of its interface.
+    /// Version of its interface.
     pub version: [i32; 3],
     /// The answers.
     pub answers: Answers,
-    /// Where the NPU's buffers are to be mapped, in the file that stands for its node; 0: nowhere.
+    /// Offset of the NPU's buffers in the file that stands for the node; 0 if they cannot be mapped.
     pub map_offset: u64,
 }
 
@@ -178,14 +178,14 @@ impl Driver {
                     assert_eq!(size, size_of::<b::amdxdna_drm_get_info>());
                     let info = &mut *argument.cast::<b::amdxdna_drm_get_info>();
                     let answer = self.find(number, info.param, 0)?;
-                    // As the driver does: it writes all of its structure, and says what is left.
+                    // The real driver also writes its whole structure and returns the bytes left.
                     (info.buffer as *mut u8).copy_from_nonoverlapping(answer.as_ptr(), answer.len());
                     info.buffer_size = info.buffer_size.saturating_sub(answer.len() as u32);
                 }
                 XDNA_ARRAY if self.name.starts_with("amdxdna") => {
                     assert_eq!(size, size_of::<b::amdxdna_drm_get_array>());
                     let array = &mut *argument.cast::<b::amdxdna_drm_get_array>();
-                    // The driver's own entry size is in the first four bytes of what is recorded.
+                    // The recording's first four bytes hold the driver's own entry size.
                     let recorded = self.find(number, array.param, 0)?;
                     let own = u32::from_ne_bytes(recorded[..4].try_into().unwrap());
                     let entry = own.min(array.element_size);

@@ -7,10 +7,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Where a fence stands.
+/// The state of a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// The work behind it is under way.
+    /// The work is under way.
     Pending,
     /// The work is done.
     Signaled,
@@ -33,7 +33,7 @@ impl SyncFile {
     /// A fence that is ready when both are.
     ///
     /// # Errors
-    /// ENOTTY, EINVAL: one of them is no sync_file.
+    /// ENOTTY, EINVAL: one of them is not a sync_file.
     pub fn merge(&self, other: &SyncFile) -> Result<SyncFile> {
         let mut data = b::sync_merge_data { fd2: other.fd.as_raw_fd(), fence: -1, ..Default::default() };
         for (to, from) in data.name.iter_mut().zip(*b"kiln") {
@@ -45,10 +45,10 @@ impl SyncFile {
         Ok(SyncFile { fd: unsafe { OwnedFd::from_raw_fd(data.fence) } })
     }
 
-    /// Where it stands.
+    /// The current state.
     ///
     /// # Errors
-    /// ENOTTY: no sync_file.
+    /// ENOTTY: not a sync_file.
     pub fn state(&self) -> Result<State> {
         let mut info = b::sync_file_info::default();
         // SAFETY: the structure is valid for the call; with num_fences 0 the kernel fills nothing behind it.
@@ -60,16 +60,16 @@ impl SyncFile {
         })
     }
 
-    /// Waits until it is ready.
+    /// Waits until the fence is ready.
     ///
     /// # Errors
-    /// ETIMEDOUT: it is not, after `timeout`. The errno with which the work failed.
+    /// ETIMEDOUT: `timeout` is over. Otherwise the errno with which the work failed.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
         let what = "wait for a fence";
         let start = Instant::now();
         loop {
             let left = timeout.saturating_sub(start.elapsed());
-            // Rounded up, so that a wait of less than a millisecond is no busy one.
+            // Rounded up, so that a wait of less than a millisecond does not spin.
             let millis = left.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32;
             let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
             match poll(&mut fds, PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)) {

@@ -1,10 +1,10 @@
-//! The kernel's drivers, as far as Vulkan does not reach them: dma-buf, fences, amdgpu and amdxdna. The only place that
-//! includes the generated bindings.
+//! The kernel's drivers where Vulkan does not reach: dma-buf, fences, amdgpu and amdxdna. Only this module includes the
+//! generated bindings.
 //!
-//! libxrt, where it is installed, is reached through a bridge in C++ ([`xrt`]).
+//! libxrt, if installed, is used through a bridge in C++ ([`xrt`]).
 //!
-//! Three strata: `bindings` (what bindgen made of ffi/drivers.h), one unsafe function per ioctl (`raw`), and safe types
-//! above that own or borrow their file descriptor.
+//! Three strata: `bindings` (bindgen's output for ffi/drivers.h), one unsafe function per ioctl (`raw`), and safe types
+//! that own or borrow their file descriptor.
 
 pub mod amdgpu;
 pub mod amdxdna;

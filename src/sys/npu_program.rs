@@ -1,4 +1,4 @@
-//! Programs on the NPU: their buffers, their hold on columns of the array, and their commands.
+//! Programs on the NPU: buffers, hardware contexts that hold columns of the array, and commands.
 
 use super::bindings as b;
 use super::dma_buf::Mapping;
@@ -11,11 +11,11 @@ use std::time::Duration;
 /// What a buffer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Data: ordinary memory, shared with the CPU and, by dma-buf, with other drivers.
+    /// Data: ordinary memory, shared with the CPU, and with other drivers by dma-buf.
     Shared,
-    /// The device's heap: 64 MiB, one a process, mapped at a multiple of its size before anything else is made.
+    /// The device heap: 64 MiB, one per process. It is mapped, aligned to its size, before any other buffer is made.
     DeviceHeap,
-    /// Instructions and programs, out of the heap.
+    /// Instructions and programs, allocated from the device heap.
     Device,
     /// A command.
     Command,
@@ -24,24 +24,24 @@ pub enum Kind {
 /// Where a buffer lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Offset to map it at through the node; `None` where it cannot be mapped.
+    /// Offset for mapping it through the node; `None` if it cannot be mapped.
     pub map_offset: Option<u64>,
-    /// Address in this process, once it is mapped, or the heap that it lies in.
+    /// Address in this process, once the buffer or its heap is mapped.
     pub address: Option<u64>,
-    /// Address on the device; `None` where it has one only once it is mapped.
+    /// Address on the device; `None` if it gets one only when mapped.
     pub device_address: Option<u64>,
 }
 
-/// Which way a buffer's content goes.
+/// The direction of a synchronisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// What the CPU wrote is made visible to the NPU.
+    /// Makes the CPU's writes visible to the NPU.
     ToDevice,
-    /// What the NPU wrote is made visible to the CPU.
+    /// Makes the NPU's writes visible to the CPU.
     FromDevice,
 }
 
-/// A hold on columns of the array, given up when dropped.
+/// A hardware context: it holds columns of the array until dropped.
 #[derive(Debug)]
 pub struct Context<'a> {
     node: &'a Node,
@@ -52,7 +52,7 @@ pub struct Context<'a> {
 /// Makes a buffer of `size` bytes.
 ///
 /// # Errors
-/// ENOMEM: the locked-memory limit, or memory, is used up. EINVAL: a size that the driver does not take.
+/// ENOMEM: the locked-memory limit is reached, or memory is full. EINVAL: the driver rejects the size.
 pub fn allocate(node: &Node, kind: Kind, size: u64) -> Result<Gem<'_>> {
     let kind = match kind {
         Kind::Shared => b::AMDXDNA_BO_SHMEM,
@@ -66,23 +66,23 @@ pub fn allocate(node: &Node, kind: Kind, size: u64) -> Result<Gem<'_>> {
     Ok(node.own(data.handle))
 }
 
-/// Where a buffer, made here or imported, lies.
+/// Where a buffer lies, whether made here or imported.
 ///
 /// # Errors
-/// EINVAL, ENOENT: it is not this node's.
+/// EINVAL, ENOENT: the buffer is not this node's.
 pub fn locate(node: &Node, buffer: &Gem<'_>) -> Result<Place> {
     let mut data = b::amdxdna_drm_get_bo_info { handle: buffer.handle(), ..Default::default() };
     // SAFETY: the structure is valid for the call.
     retry("ask where an NPU buffer lies", || unsafe { raw::amdxdna_get_bo_info(node.raw(), &mut data) })?;
-    // The driver's header says 0 for what is not there; the driver itself answers all ones.
+    // For a missing address the driver's header says 0, but the driver answers all ones.
     let known = |address: u64| (address != 0 && address != u64::MAX).then_some(address);
     Ok(Place { map_offset: known(data.map_offset), address: known(data.vaddr), device_address: known(data.xdna_addr) })
 }
 
-/// Maps `size` bytes of a buffer, made here or imported, through its node; `None` where that cannot be.
+/// Maps `size` bytes of a buffer, made here or imported, through its node. `None` if it cannot be mapped.
 ///
 /// # Errors
-/// As [`locate`]. ENOMEM, EINVAL: more than it has.
+/// As [`locate`]. ENOMEM, EINVAL: `size` exceeds the buffer.
 pub fn map(node: &Node, buffer: &Gem<'_>, size: u64) -> Result<Option<Mapping>> {
     let offset = locate(node, buffer)?.map_offset;
     offset.map(|offset| Mapping::new("map an NPU buffer", node, offset, size)).transpose()
@@ -91,7 +91,7 @@ pub fn map(node: &Node, buffer: &Gem<'_>, size: u64) -> Result<Option<Mapping>> 
 /// Makes `size` bytes of a buffer from `offset` on visible to the other side.
 ///
 /// # Errors
-/// EOPNOTSUPP: an imported buffer; the CPU's cache lines must be flushed by hand then.
+/// EOPNOTSUPP: an imported buffer. Flush the CPU's cache lines by hand instead.
 pub fn sync(node: &Node, buffer: &Gem<'_>, direction: Direction, offset: u64, size: u64) -> Result<()> {
     let direction = match direction {
         Direction::ToDevice => b::AMDXDNA_SYNC_TO_DEVICE,
@@ -102,7 +102,7 @@ pub fn sync(node: &Node, buffer: &Gem<'_>, direction: Direction, offset: u64, si
     retry("synchronise an NPU buffer", || unsafe { raw::amdxdna_sync_bo(node.raw(), &mut data) }).map(drop)
 }
 
-/// Chooses the power mode, by its number in the interface (0 default … 4 turbo); for root alone.
+/// Sets the power mode by its number in the interface (0 default … 4 turbo). Only root may.
 ///
 /// # Errors
 /// EPERM, EACCES: not root. EINVAL: no such mode.
@@ -118,15 +118,15 @@ pub fn set_power_mode(node: &Node, mode: u8) -> Result<()> {
 }
 
 impl<'a> Context<'a> {
-    /// Takes `tiles` compute tiles: whole columns of four.
+    /// Reserves `tiles` compute tiles: whole columns of four.
     ///
     /// # Errors
-    /// ENOSPC, EAGAIN: no columns are free. EINVAL: the heap is missing or unmapped, or more than there are.
+    /// ENOSPC, EAGAIN: no columns are free. EINVAL: the heap is missing or unmapped, or `tiles` exceeds the array.
     pub fn new(node: &'a Node, tiles: u32) -> Result<Context<'a>> {
         let qos = b::amdxdna_qos_info::default();
         let mut data = b::amdxdna_drm_create_hwctx {
             qos_p: (&raw const qos) as u64,
-            // What XRT passes: the driver wants some number here.
+            // XRT's value: the driver requires some number here.
             max_opc: 0x800,
             num_tiles: tiles,
             ..Default::default()
@@ -139,7 +139,7 @@ impl<'a> Context<'a> {
     /// Loads `program`, a [`Kind::Device`] buffer that holds a partition image, as the context's one compute unit.
     ///
     /// # Errors
-    /// EINVAL: the driver does not take it.
+    /// EINVAL: the driver rejects it.
     pub fn load(&self, program: &Gem<'_>) -> Result<()> {
         let config = b::amdxdna_config_one_cu {
             num_cus: 1,
@@ -157,7 +157,7 @@ impl<'a> Context<'a> {
         retry("load an NPU program", || unsafe { raw::amdxdna_config_hwctx(self.node.raw(), &mut data) }).map(drop)
     }
 
-    /// Submits `command`, which uses `buffers`, and gives its number for [`Context::wait`].
+    /// Submits `command`, which uses `buffers`. Returns its number for [`Context::wait`].
     ///
     /// # Errors
     /// EINVAL: the command is malformed. EIO, ETIME: the array does not answer.
@@ -178,10 +178,10 @@ impl<'a> Context<'a> {
         Ok(data.seq)
     }
 
-    /// Waits until the command `number` is done. Whether it succeeded stands in its packet.
+    /// Waits until the command `number` is done. Its packet says whether it succeeded.
     ///
     /// # Errors
-    /// ETIME: it is not, after `timeout`.
+    /// ETIME: `timeout` is over.
     pub fn wait(&self, number: u64, timeout: Duration) -> Result<()> {
         self.node.wait_timeline(self.timeline, number, timeout)
     }

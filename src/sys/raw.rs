@@ -1,5 +1,5 @@
-//! One unsafe function per ioctl. `fd` must be open, and `data` point to a valid structure whose own pointers and sizes
-//! hold for the call; each gives the kernel's non-negative answer or its errno.
+//! One unsafe function per ioctl. `fd` must be open. `data` must point to a valid structure whose own pointers and
+//! sizes hold for the call. Each returns the kernel's non-negative answer or its errno.
 
 use super::bindings as b;
 use nix::{ioctl_readwrite, ioctl_write_ptr};

@@ -1,4 +1,4 @@
-//! The wrappers against a fake kernel: every answer that the headers define, and those that they do not.
+//! The wrappers against a fake kernel, with every answer that the headers define and some that they do not.
 
 use super::dma_buf::{Access, DmaBuf, page_size, sealed_memfd};
 use super::drm::Node;
@@ -35,7 +35,7 @@ const ERRNOS: [Errno; 9] = [
     Errno::EIO,
 ];
 
-/// Every request of every wrapper, by what it is called here.
+/// Every request of every wrapper, with a name.
 fn requests(node: &Node, buffer: &DmaBuf) -> Vec<(&'static str, super::Result<()>)> {
     let fence = SyncFile::from_fd(buffer.as_fd().try_clone_to_owned().unwrap());
     let memfd = sealed_memfd(page_size()).unwrap();
@@ -93,7 +93,7 @@ fn every_request_reports_every_errno_as_it_is() {
 
 #[test]
 fn every_request_is_made_again_when_a_signal_interrupts_it() {
-    // Interrupted twice in a row for each request, then refused.
+    // Each request is interrupted twice, then refused.
     let count = Arc::new(AtomicU32::new(0));
     let counted = count.clone();
     let file = file();
@@ -222,7 +222,7 @@ fn context(pid: i64, completed: u64) -> b::amdxdna_drm_hwctx_entry {
     b::amdxdna_drm_hwctx_entry { context_id: 1, num_col: 4, pid, command_completions: completed, ..counts }
 }
 
-/// What GET_ARRAY has, of entries of `size` bytes.
+/// GET_ARRAY's answer, with entries of `size` bytes.
 fn entries(size: usize, entries: &[b::amdxdna_drm_hwctx_entry]) -> Vec<u8> {
     let mut out = (size as u32).to_ne_bytes().to_vec();
     for e in entries {
@@ -242,18 +242,18 @@ fn contexts_are_listed_by_old_and_new_drivers_alike() {
         all.iter().map(|c| (c.pid, c.columns, c.submitted, c.completed)).collect::<Vec<_>>()
     };
     let expected = [(100, 4, 6, 5), (200, 4, 10, 9)];
-    // The driver's entry as long as Kiln's, shorter, and longer.
+    // The driver's entry is as long as Kiln's, shorter, or longer.
     for size in [144, 96, 240] {
         let (_file, _fake, node) = open(npu().with(XDNA_ARRAY, b::DRM_AMDXDNA_HW_CONTEXT_ALL, 0, entries(size, &two)));
         assert_eq!(facts(&node), expected, "entries of {size} bytes");
     }
-    // The older query, of a driver that knows no GET_ARRAY.
+    // A driver without GET_ARRAY answers the older query.
     let old: Vec<u8> = two.iter().flat_map(|e| bytes(*e)[..64].to_vec()).collect();
     let (_file, _fake, node) = open(npu().with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_HW_CONTEXTS, 0, old));
     assert_eq!(facts(&node), expected);
     let (_file, _fake, node) = open(npu().with(XDNA_INFO, b::DRM_AMDXDNA_QUERY_HW_CONTEXTS, 0, Vec::new()));
     assert_eq!(facts(&node), []);
-    // Who may not see them is told so, not that there are none.
+    // A user who may not see contexts gets an error, not an empty list.
     let denied = npu().without(XDNA_ARRAY, b::DRM_AMDXDNA_HW_CONTEXT_ALL, 0, Errno::EACCES);
     let (_file, _fake, node) = open(denied);
     assert_eq!(amdxdna::contexts(&node).unwrap_err().errno, Errno::EACCES);
@@ -281,7 +281,7 @@ fn columns_that_contexts_share_are_counted_once() {
 
 #[test]
 fn sensors_are_scaled_and_unknown_power_modes_named() {
-    // The texts and exponents are the driver's own.
+    // Texts and exponents are the real driver's.
     let sensor = |kind: u32, label: &str, input, unitm, units: &str| {
         let mut s = b::amdxdna_drm_query_sensor { input, unitm, type_: kind as u8, ..Default::default() };
         s.label[..label.len()].copy_from_slice(label.as_bytes());
@@ -307,7 +307,7 @@ fn sensors_are_scaled_and_unknown_power_modes_named() {
 
 #[test]
 fn a_shared_buffer_is_allocated_from_a_heap_and_its_handles_are_closed() {
-    // A heap that hands out memfds, as its header defines.
+    // A heap that hands out memfds, with the interface of its header.
     let heap = file();
     let _heap = Fake::new(heap.path(), |request, argument| {
         assert_eq!(decode(request), (3, 24, b'H', 0));
@@ -360,7 +360,7 @@ fn a_fence_is_pending_then_signaled_or_failed() {
     *status.lock().unwrap() = -(libc::ETIME);
     assert_eq!(fence.state(), Ok(State::Failed(Errno::ETIME)));
     assert_eq!(fence.wait(Duration::from_secs(5)).unwrap_err().errno, Errno::ETIME);
-    // A fence that never comes: a pipe that nobody writes to.
+    // A fence that never signals: a pipe that nobody writes to.
     let (pipe, _writer) = nix::unistd::pipe().unwrap();
     let never = SyncFile::from_fd(pipe);
     assert_eq!(never.wait(Duration::from_millis(5)).unwrap_err().errno, Errno::ETIMEDOUT);
@@ -386,7 +386,7 @@ fn a_timeline_may_be_waited_for_without_end() {
 #[test]
 fn a_buffer_that_is_not_mapped_has_no_address() {
     let file = file();
-    // As the driver answers for what is not mapped, as its header says that it does, and for what is mapped.
+    // Unmapped as the driver answers it, unmapped as its header says, and mapped.
     let mut answers = vec![(u64::MAX, u64::MAX), (0, 0), (0x7f00_0000_0000, 0x400_0000)];
     let _fake = Fake::new(file.path(), move |request, argument| {
         if decode(request).3 == 0x44 {

@@ -1,8 +1,8 @@
-//! libxrt, AMD's library for the NPU: devices, programs with their hardware context, buffers and runs.
+//! libxrt, AMD's library for the NPU: devices, programs with their hardware contexts, buffers and runs.
 //!
-//! What is needed of it exists in C++ alone, so a bridge (ffi/xrt) stands between: a shared object with a C face that lets
-//! no exception through. It is compiled where libxrt's headers are there, lies inside the executable, which so needs
-//! neither libxrt nor C++ to start, and is loaded beside libxrt the first time that it is asked for.
+//! libxrt's interface is C++ only. A bridge (ffi/xrt) wraps it: a shared object with C functions that let no exception
+//! through. It is compiled if libxrt's headers are present, and embedded in the executable. It is loaded together with
+//! libxrt on first use, so the executable needs neither libxrt nor C++ to start.
 
 mod load;
 
@@ -17,9 +17,9 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The library that the bridge is linked with.
+/// The library that the bridge links to.
 pub const NAME: &str = "libxrt_coreutil.so.2";
-/// Where it may lie beside the loader's own folders: AMD's packages tell the loader nothing of it.
+/// Further folders to search, since AMD's packages do not register theirs with the loader.
 const FOLDERS: [&str; 2] = ["/opt/xilinx/xrt/lib", "/opt/xilinx/xrt/lib64"];
 
 /// The bridge, or why this build has none.
@@ -32,19 +32,19 @@ const BRIDGE: std::result::Result<&[u8], &str> = Err(env!("KILN_XRT_LACKS"));
 /// Why libxrt cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
-    /// The bridge is not in this build; why.
+    /// This build has no bridge, for this reason.
     #[error("this build has no bridge to libxrt: {0}")]
     NotBuilt(String),
     /// libxrt is not on this machine.
     #[error("libxrt is not installed")]
     NotInstalled,
-    /// It is there and cannot be loaded; why.
+    /// libxrt is installed but cannot be loaded, for this reason.
     #[error("libxrt cannot be loaded: {0}")]
     Unloadable(String),
 }
 
 impl Missing {
-    /// What a user can do.
+    /// What the user can do.
     pub fn remedy(&self) -> &'static str {
         match self {
             Missing::NotBuilt(_) => "build Kiln where libxrt-dev, uuid-dev and g++ are installed",
@@ -71,13 +71,13 @@ pub struct Library {
     version: [u32; 3],
 }
 
-/// Calls a function of the face: `Ok` with its status unless it failed, else what it said.
+/// Calls a function of the face: `Ok` with its status, or the error that it reports.
 macro_rules! call {
     ($library:expr, $what:expr, $function:ident($($argument:expr),*)) => {{
         let mut why = b::kiln_xrt_text::default();
         let status = match $library.face.$function {
-            // SAFETY: the face is the bridge's own; objects are alive, as their owners here are, and every other pointer
-            // is valid for the call and of the size that is said.
+            // SAFETY: the face is the bridge's own. Objects are alive because their owners here are. Every other
+            // pointer is valid for the call and of the stated size.
             Some(function) => unsafe { function($($argument,)* &mut why) },
             None => b::KILN_XRT_FAILED as c_int,
         };
@@ -85,7 +85,7 @@ macro_rules! call {
     }};
 }
 
-/// A status that is no failure.
+/// The status, unless it is a failure.
 fn judge(what: &str, status: c_int, why: &b::kiln_xrt_text) -> Result<u32> {
     match u32::try_from(status) {
         Ok(status @ (b::KILN_XRT_DONE | b::KILN_XRT_LATE)) => Ok(status),
@@ -96,7 +96,7 @@ fn judge(what: &str, status: c_int, why: &b::kiln_xrt_text) -> Result<u32> {
     }
 }
 
-/// Text of the bridge on one line.
+/// Text from the bridge, on one line.
 fn text(text: &b::kiln_xrt_text) -> String {
     let bytes = text.bytes.map(|c| c as u8);
     let said = CStr::from_bytes_until_nul(&bytes).map(|t| t.to_string_lossy().into_owned()).unwrap_or_default();
@@ -110,10 +110,10 @@ fn c_string(what: &str, text: &str) -> Result<CString> {
 }
 
 impl Library {
-    /// libxrt, loaded once and kept: it has threads and state of its own that no unloading would survive.
+    /// libxrt, loaded once and never unloaded: its threads and global state would not survive that.
     ///
     /// # Errors
-    /// Why it cannot be used, the same each time.
+    /// Why it cannot be used; the same answer each time.
     pub fn load() -> std::result::Result<&'static Library, Missing> {
         static LOADED: OnceLock<std::result::Result<Library, Missing>> = OnceLock::new();
         let loaded = LOADED.get_or_init(|| {
@@ -125,16 +125,16 @@ impl Library {
         loaded.as_ref().map_err(Missing::clone)
     }
 
-    /// Loads the first of `candidates` (a path, or a name that the loader finds) that is there, and `bridge`, the bytes of
-    /// a shared object that needs it.
+    /// Loads the first of `candidates` that exists, then `bridge`, the bytes of a shared object that needs it. A
+    /// candidate is a path, or a name that the loader finds.
     ///
     /// # Errors
-    /// Not installed: there is none of them. Unloadable: it, or the bridge, could not be loaded.
+    /// Not installed: none of them exists. Unloadable: the library or the bridge cannot be loaded.
     ///
     /// # Safety
-    /// `bridge`, if it exports a face (`KILN_XRT_FACE`), is ffi/xrt/kiln_xrt.cpp, compiled.
+    /// If `bridge` exports `KILN_XRT_FACE`, it is compiled from ffi/xrt/kiln_xrt.cpp.
     pub unsafe fn of(bridge: &[u8], candidates: &[PathBuf]) -> std::result::Result<Library, Missing> {
-        // Kept for good, even where what follows fails: what its initialisers began cannot be undone.
+        // Never unloaded, even if a later step fails: the effects of its initialisers cannot be undone.
         std::mem::forget(load::open_first(candidates)?);
         let bridge = load::open_bytes(bridge).map_err(Missing::Unloadable)?;
         // SAFETY: under this name the bridge exports the face, with the type that its header declares.
@@ -157,7 +157,7 @@ impl Library {
         self.version
     }
 
-    /// How many devices it finds.
+    /// Number of devices that libxrt finds.
     ///
     /// # Errors
     /// Device: libxrt's own.
@@ -167,10 +167,10 @@ impl Library {
         Ok(devices)
     }
 
-    /// Opens a device by its place on the bus, as in `0000:c6:00.1`, or by its index.
+    /// Opens a device by its PCI address, as in `0000:c6:00.1`, or by its index.
     ///
     /// # Errors
-    /// Device: there is none, or it does not open.
+    /// Device: no such device, or it does not open.
     pub fn open(&self, which: &str) -> Result<Device<'_>> {
         let (name, mut device) = (c_string("the device's name", which)?, null_mut());
         let what = format!("open device {which}");
@@ -179,7 +179,7 @@ impl Library {
     }
 }
 
-/// An object of the bridge's, closed when dropped.
+/// An object of the bridge, closed when dropped.
 #[derive(Debug)]
 struct Owned<'x, T> {
     library: &'x Library,
@@ -229,7 +229,7 @@ pub struct Program<'x>(Owned<'x, b::kiln_xrt_program>);
 #[derive(Debug)]
 pub struct Kernel<'x>(Owned<'x, b::kiln_xrt_kernel>);
 
-/// Memory that host and NPU reach. Its bytes are copied in and out: the NPU may be at work on them.
+/// Memory that host and NPU share. Bytes are copied in and out, since the NPU may be using them.
 #[derive(Debug)]
 pub struct Buffer<'x> {
     owned: Owned<'x, b::kiln_xrt_buffer>,
@@ -251,7 +251,7 @@ pub enum Kind {
 }
 
 impl<'x> Device<'x> {
-    /// What it calls itself, as in `RyzenAI-npu1`.
+    /// The device's name, as in `RyzenAI-npu1`.
     ///
     /// # Errors
     /// Device: libxrt's own.
@@ -259,7 +259,7 @@ impl<'x> Device<'x> {
         self.describe().map(|d| d.0)
     }
 
-    /// Where it is on the bus, as in `0000:c6:00.1`.
+    /// The device's PCI address, as in `0000:c6:00.1`.
     ///
     /// # Errors
     /// Device: libxrt's own.
@@ -276,7 +276,7 @@ impl<'x> Device<'x> {
     /// Registers `xclbin` and makes a hardware context for it.
     ///
     /// # Errors
-    /// Device: it is no xclbin, or no columns are free for it.
+    /// Device: not an xclbin, or no columns are free.
     pub fn load(&self, xclbin: &[u8]) -> Result<Program<'x>> {
         let (library, mut program) = (self.0.library, null_mut());
         let (bytes, size) = (xclbin.as_ptr().cast::<c_void>(), xclbin.len() as u64);
@@ -289,7 +289,7 @@ impl<'x> Program<'x> {
     /// A kernel by name.
     ///
     /// # Errors
-    /// Device: the xclbin has none of that name.
+    /// Device: the xclbin has no such kernel.
     pub fn kernel(&self, name: &str) -> Result<Kernel<'x>> {
         let (library, mut kernel) = (self.0.library, null_mut());
         let (text, what) = (c_string("the kernel's name", name)?, format!("find kernel {name}"));
@@ -297,7 +297,7 @@ impl<'x> Program<'x> {
         Ok(Kernel(Owned::new(library, &what, kernel, library.face.close_kernel)?))
     }
 
-    /// A buffer of `size` bytes in `group`, the memory of the argument that it is for ([`Kernel::group`]).
+    /// A buffer of `size` bytes in `group`: the memory group of the argument that it is for ([`Kernel::group`]).
     ///
     /// # Errors
     /// Device: libxrt's own.
@@ -312,7 +312,7 @@ impl<'x> Program<'x> {
         Buffer::new(Owned::new(library, &what, buffer, library.face.close_buffer)?)
     }
 
-    /// Takes a dma-buf in.
+    /// Imports a dma-buf.
     ///
     /// # Errors
     /// Device: libxrt's own.
@@ -328,14 +328,14 @@ impl<'x> Kernel<'x> {
     /// The memory group of an argument.
     ///
     /// # Errors
-    /// Device: it has no such argument.
+    /// Device: the kernel has no such argument.
     pub fn group(&self, argument: i32) -> Result<i32> {
         let mut group = 0;
         call!(self.0.library, "find an argument's memory", group(self.0.get(), argument, &mut group))?;
         Ok(group)
     }
 
-    /// A run of it, without arguments yet.
+    /// A run of the kernel, without arguments yet.
     ///
     /// # Errors
     /// Device: libxrt's own.
@@ -356,12 +356,12 @@ impl<'x> Buffer<'x> {
         }
     }
 
-    /// Bytes of it.
+    /// Size in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether `length` bytes from `offset` on lie in it.
+    /// Checks that `length` bytes from `offset` lie in the buffer.
     fn check(&self, offset: usize, length: usize) -> Result<()> {
         match offset.checked_add(length) {
             Some(end) if end <= self.size => Ok(()),
@@ -372,29 +372,29 @@ impl<'x> Buffer<'x> {
         }
     }
 
-    /// Copies `bytes` to `offset` on; [`Buffer::to_device`] shows them to the NPU.
+    /// Copies `bytes` to the buffer at `offset`. [`Buffer::to_device`] makes them visible to the NPU.
     ///
     /// # Errors
     /// Input: they do not fit.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len())?;
-        // SAFETY: the range lies in the mapping, which lives as long as the buffer, and is not this slice.
+        // SAFETY: the range lies in the mapping, which lives as long as the buffer, and does not overlap this slice.
         unsafe { self.bytes.as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
 
-    /// Copies what is at `offset` on into `bytes`, after [`Buffer::to_host`] if the NPU wrote it.
+    /// Copies bytes at `offset` into `bytes`. If the NPU wrote them, call [`Buffer::to_host`] first.
     ///
     /// # Errors
-    /// Input: there are not so many.
+    /// Input: the range exceeds the buffer.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.check(offset, bytes.len())?;
-        // SAFETY: as for writing.
+        // SAFETY: the range lies in the mapping, which lives as long as the buffer, and does not overlap this slice.
         unsafe { self.bytes.as_ptr().add(offset).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
 
-    /// Makes what the host wrote visible to the NPU.
+    /// Makes the host's writes visible to the NPU.
     ///
     /// # Errors
     /// Device: libxrt's own.
@@ -402,7 +402,7 @@ impl<'x> Buffer<'x> {
         self.sync(b::KILN_XRT_TO_DEVICE)
     }
 
-    /// Makes what the NPU wrote visible to the host.
+    /// Makes the NPU's writes visible to the host.
     ///
     /// # Errors
     /// Device: libxrt's own.
@@ -415,10 +415,10 @@ impl<'x> Buffer<'x> {
         call!(self.owned.library, "synchronise a buffer", sync(self.owned.get(), direction as i32, 0, size)).map(drop)
     }
 
-    /// Its dma-buf, for other drivers.
+    /// Exports the buffer as a dma-buf for other drivers.
     ///
     /// # Errors
-    /// Device: it lies where none else can reach it.
+    /// Device: the buffer lies in memory that other drivers cannot access.
     pub fn export(&mut self) -> Result<OwnedFd> {
         let (what, mut fd) = ("export a dma-buf", -1);
         call!(self.owned.library, what, export_fd(self.owned.get(), &mut fd))?;
@@ -428,14 +428,14 @@ impl<'x> Buffer<'x> {
         if fd < 0 {
             return Err(failed(&"it gave no descriptor"));
         }
-        // SAFETY: the descriptor is the buffer's, and open as long as this is.
+        // SAFETY: the buffer owns the descriptor and keeps it open as long as it lives.
         let theirs = unsafe { BorrowedFd::borrow_raw(fd) };
         theirs.try_clone_to_owned().map_err(|e| failed(&e))
     }
 }
 
 impl Run<'_> {
-    /// Gives it a buffer, which lives on until the run goes or is given another.
+    /// Sets a buffer argument. The buffer lives until the run is dropped or the argument is set again.
     ///
     /// # Errors
     /// Device: the kernel has no such argument.
@@ -444,7 +444,7 @@ impl Run<'_> {
         call!(self.0.library, "set a run's buffer", set_buffer(run, argument, buffer)).map(drop)
     }
 
-    /// Gives it a number.
+    /// Sets a number argument.
     ///
     /// # Errors
     /// As [`Run::set_buffer`].
@@ -454,7 +454,7 @@ impl Run<'_> {
         call!(self.0.library, "set a run's number", set_number(self.0.get(), argument, at, size)).map(drop)
     }
 
-    /// Starts it, and does not wait.
+    /// Starts the run without waiting.
     ///
     /// # Errors
     /// Device: libxrt's own.
@@ -462,12 +462,12 @@ impl Run<'_> {
         call!(self.0.library, "start a run", start(self.0.get())).map(drop)
     }
 
-    /// Waits until it has ended, or `timeout` is over: `false`. Then the NPU may be at work on its buffers still.
+    /// Waits for the run to end. `false`: `timeout` is over, and the NPU may still be using the buffers.
     ///
     /// # Errors
-    /// Device: it ended in failure.
+    /// Device: the run failed.
     pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
-        // 0 is for ever.
+        // 0 would wait for ever.
         let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).max(1);
         let status = call!(self.0.library, "finish a run", wait(self.0.get(), milliseconds))?;
         Ok(status == b::KILN_XRT_DONE)

@@ -1,7 +1,7 @@
 //! Chat messages rendered into the text that the model was tuned on.
 //!
-//! The template comes with the model, which makes it a program from elsewhere: it runs in MiniJinja, which gives it no
-//! files and no clock, with its steps and its output bounded. It sees what transformers would give it.
+//! The template comes with the model, so it is a program from elsewhere. It runs in MiniJinja without files or a clock,
+//! and with bounded steps and output. It sees the same variables and functions as in transformers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ use crate::{Error, Result};
 /// Gemma 3's own format, for directories without a template.
 const GEMMA: &str = include_str!("gemma.jinja");
 
-/// Steps that a template may take: about a second. Gemma's takes some thirty per message.
+/// Limit on a template's steps: about a second. Gemma's template takes some thirty per message.
 const FUEL: u64 = 20_000_000;
 
-/// Bytes that a template may write. The longest context is about a megabyte of text.
+/// Limit on a template's output in bytes. The longest context is about a megabyte of text.
 const MAX_OUTPUT: usize = 64 << 20;
 
-/// Who says what.
+/// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// `system` (first message only), `user` or `assistant`.
     pub role: String,
-    /// What is said.
+    /// The message's content.
     pub content: MessageContent,
 }
 
@@ -37,7 +37,7 @@ impl Message {
     }
 }
 
-/// The content of a message, in either of the two forms that the OpenAI API has.
+/// The content of a message: the OpenAI API allows text or parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     untagged,
@@ -53,7 +53,7 @@ pub enum MessageContent {
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentPart {
-    /// `text`; templates also know `image`, for which Gemma's writes a placeholder.
+    /// `text`. Templates also know `image`; Gemma's writes a placeholder for it.
     #[serde(rename = "type")]
     pub kind: String,
     /// The text of a `text` part.
@@ -61,7 +61,7 @@ pub struct ContentPart {
     pub text: Option<String>,
 }
 
-/// What of `tokenizer_config.json` a template depends on.
+/// The fields of `tokenizer_config.json` that a template depends on.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct TokenizerConfig {
@@ -109,11 +109,11 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// The template of a model directory: `chat_template.jinja`, else `chat_template` in `tokenizer_config.json` (of
-    /// several named ones `default`), else Gemma 3's own.
+    /// The template of a model directory: `chat_template.jinja`, else `chat_template` in `tokenizer_config.json`, else
+    /// Gemma 3's own. If the config names several templates, `default` is taken.
     ///
     /// # Errors
-    /// [`Error::Input`] when one of these files exists and cannot be read or understood.
+    /// [`Error::Input`] when one of these files exists but cannot be read or understood.
     pub fn open(dir: &Path) -> Result<Self> {
         let read = |name: &str| -> Result<Option<Vec<u8>>> {
             let path = dir.join(name);
@@ -129,7 +129,7 @@ impl ChatTemplate {
     /// As [`open`](Self::open), from the contents of `chat_template.jinja` and `tokenizer_config.json`, where they exist.
     ///
     /// # Errors
-    /// [`Error::Input`] when they are not understood.
+    /// [`Error::Input`] when they cannot be understood.
     pub fn from_files(chat_template: Option<&[u8]>, tokenizer_config: Option<&[u8]>) -> Result<Self> {
         let remedy = "use the tokenizer_config.json that came with the model";
         let config: TokenizerConfig = match tokenizer_config {
@@ -160,12 +160,12 @@ impl ChatTemplate {
         Ok(Self { environment: compile(name, source)?, special_tokens })
     }
 
-    /// Renders `messages`, followed by the opening of the model's turn if `add_generation_prompt` says so. The result
-    /// contains `<bos>`: encode it without adding another.
+    /// Renders `messages`. `add_generation_prompt` appends the opening of the model's turn. The result contains
+    /// `<bos>`: encode it without adding another.
     ///
     /// # Errors
-    /// [`Error::Input`] when there are no messages, when the template rejects them (roles must alternate, for one), and
-    /// when it fails or exceeds its bounds.
+    /// [`Error::Input`] when there are no messages, when the template rejects them (for example, roles must alternate),
+    /// or when it fails or exceeds its bounds.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String> {
         validate(messages)?;
         let template = self.environment.get_template(TEMPLATE).map_err(|e| describe(&e))?;
@@ -181,12 +181,12 @@ impl ChatTemplate {
     }
 }
 
-/// The name of the one template in the environment; without an extension, so that nothing is escaped.
+/// The template's name in the environment. It has no file extension, so that nothing is escaped.
 const TEMPLATE: &str = "chat template";
 
 const TEMPLATE_REMEDY: &str = "use the chat template that came with the model";
 
-/// Of several named templates the one called `default`, or the only one.
+/// Of several named templates, the one called `default`; or the only one.
 fn pick(templates: Templates) -> Result<String> {
     let mut named = match templates {
         Templates::One(source) => return Ok(source),
@@ -207,7 +207,7 @@ fn pick(templates: Templates) -> Result<String> {
 
 fn compile(name: &str, source: String) -> Result<Environment<'static>> {
     let mut environment = Environment::new();
-    // As transformers sets Jinja up; Jinja itself turns every line end into "\n".
+    // As transformers configures Jinja. Jinja itself turns every line end into "\n".
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
@@ -222,7 +222,7 @@ fn compile(name: &str, source: String) -> Result<Environment<'static>> {
     Ok(environment)
 }
 
-/// What a template said through `raise_exception`.
+/// A template's message through `raise_exception`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);
@@ -244,7 +244,7 @@ fn describe(error: &minijinja::Error) -> Error {
     Error::input(cause, TEMPLATE_REMEDY)
 }
 
-/// What no template should be bothered with, since it could only fail in words that are no help.
+/// Rejects messages on which a template would fail with an unhelpful error.
 fn validate(messages: &[Message]) -> Result<()> {
     if messages.is_empty() {
         return Err(Error::input("the conversation is empty", "give at least one message"));
@@ -261,7 +261,7 @@ fn validate(messages: &[Message]) -> Result<()> {
     Ok(())
 }
 
-/// Jinja's `trim`, with Python's notion of white space, which has the four ASCII separators too.
+/// Jinja's `trim` with Python's definition of white space, which includes the four ASCII separators.
 fn trim(value: &Value, chars: Option<Cow<'_, str>>) -> String {
     let text = if value.is_undefined() { String::new() } else { value.to_string() };
     let strip = |c: char| match &chars {
@@ -271,7 +271,7 @@ fn trim(value: &Value, chars: Option<Cow<'_, str>>) -> String {
     text.trim_matches(strip).to_owned()
 }
 
-/// A writer that fails rather than fill the memory.
+/// A writer that fails at [`MAX_OUTPUT`] bytes.
 struct Bounded(Vec<u8>);
 
 impl std::io::Write for Bounded {

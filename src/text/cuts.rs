@@ -1,25 +1,25 @@
-//! Where a long text may be cut so that its parts, one after another, have the ids of the whole: the `tokenizers` crate
-//! takes some 350 bytes for each byte that it is given at once.
+//! Cuts a long text into parts that can be encoded one by one: their ids joined are the ids of the whole text. The
+//! `tokenizers` crate takes some 350 bytes of memory for each byte that it encodes at once.
 //!
-//! A merge, or an added token, that reached over a cut would be a token that holds the two characters around it side by
-//! side. So between two characters that no token has so, nothing on one side has a say on the other.
+//! A merge or an added token across a cut would be a token that contains both characters at the cut, side by side. If
+//! no token contains that pair, neither side affects the other.
 
 use std::collections::HashSet;
 
-/// Bytes of a part: the first cut behind them ends it.
+/// Bytes after which a part ends at the next possible cut.
 const PART: usize = 64 << 10;
 
-/// What of a tokenizer decides on cuts.
+/// The properties of a tokenizer's vocabulary that allow cuts.
 #[derive(Debug)]
 pub(super) struct Cuts {
-    /// Characters that are a token: any other becomes bytes, which the vocabulary spells otherwise.
+    /// Characters with a token of their own. Others become byte tokens, which the vocabulary spells in another way.
     single: HashSet<char>,
     /// Characters that stand side by side in a token.
     joined: HashSet<[char; 2]>,
 }
 
 impl Cuts {
-    /// `None` where a token may depend on more than its own characters.
+    /// Reads the vocabulary. `None` if a token may depend on more than its own characters.
     pub(super) fn gather(tokenizer: &tokenizers::Tokenizer) -> Option<Cuts> {
         let far = match tokenizer.get_model() {
             tokenizers::ModelWrapper::BPE(model) => model.ignore_merges,
@@ -66,7 +66,7 @@ impl Cuts {
     }
 }
 
-/// As the tokenizer's normalizer does it.
+/// The tokenizer's normalizer, for one character.
 fn normalize(c: char) -> char {
     if c == ' ' { '▁' } else { c }
 }

@@ -1,8 +1,8 @@
 //! Text at both ends of the model: prompts become token ids, logits become the next id, ids become text again.
 //!
-//! Going in: [`ChatTemplate`] renders messages, [`Tokenizer`] turns text into ids. Coming out: [`Sampler`] picks an id,
-//! [`StreamDecoder`] turns ids into text that never has to be taken back, [`StopMatcher`] ends it at a stop string.
-//! Nothing in here knows of devices or schedules.
+//! Input: [`ChatTemplate`] renders messages, [`Tokenizer`] turns text into ids. Output: [`Sampler`] picks an id,
+//! [`StreamDecoder`] turns ids into text that is never retracted, [`StopMatcher`] ends it at a stop string. This module
+//! does not depend on devices or schedules.
 
 pub mod chat;
 mod cuts;

@@ -1,11 +1,11 @@
-//! What each token id decodes to, gathered once when a tokenizer is opened, so that decoding a token while text is
-//! streamed is an array access: the `tokenizers` crate would clone a string for each.
+//! A table of what each token id decodes to, built when a tokenizer is opened. Streaming then decodes a token by an
+//! array access. The `tokenizers` crate would clone a string for each token.
 
 use crate::{Error, Result};
 use std::collections::HashSet;
 
-/// Ids are rows of an embedding; Gemma 3 has 262,208. A file that claims ids past this limit is not believed, because
-/// the table below is as long as its largest id.
+/// Limit on ids, since the table is as long as the largest id and a file may claim any. Ids are rows of an embedding;
+/// Gemma 3 has 262,208.
 const MAX_IDS: u32 = 1 << 24;
 
 /// What one id decodes to.
@@ -27,7 +27,7 @@ enum PieceKind {
 
 #[derive(Debug, Clone, Copy)]
 struct TokenPiece {
-    /// Where the id's text ends in `Pieces::text`; it begins where the one before ends.
+    /// End of the id's text in `Pieces::text`. It begins where the previous one ends.
     end: u32,
     kind: PieceKind,
     special: bool,
@@ -38,8 +38,8 @@ struct TokenPiece {
 pub(super) struct Pieces {
     text: String,
     entries: Vec<TokenPiece>,
-    /// Bytes of the longest token as the vocabulary spells it; 0 where a character may have no token of its own, or an added
-    /// token strips blanks, any number of them, from the text around it.
+    /// Bytes of the longest token as spelled in the vocabulary; 0 if a token may stand for more text than that. This is
+    /// so where a byte token is missing, or an added token strips blanks around it.
     longest: usize,
 }
 
@@ -66,7 +66,7 @@ impl Pieces {
             let special = token.as_ref().is_some_and(|token| added.is_special_token(token));
             let kind = match token {
                 None => PieceKind::Absent,
-                // As Gemma's decoder does it: "▁" is replaced first, then what still looks like <0xNN> is a byte.
+                // As in Gemma's decoder: "▁" is replaced first. What then still looks like <0xNN> is a byte.
                 Some(token) => {
                     longest = longest.max(token.len());
                     let piece = token.replace('▁', " ");
@@ -92,7 +92,7 @@ impl Pieces {
         Ok(Self { text, entries, longest: if bytes.len() == 256 && !strips { longest } else { 0 } })
     }
 
-    /// Bytes of text that one id stands for at most; `None` where that is not known.
+    /// The most bytes of text that one id can stand for; `None` if unknown.
     pub(super) fn longest(&self) -> Option<usize> {
         (self.longest > 0).then_some(self.longest)
     }
@@ -121,7 +121,7 @@ impl Pieces {
 /// The byte that a token `<0xNN>` stands for.
 fn parse_byte(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    // from_str_radix alone would take a sign.
+    // from_str_radix alone would accept a sign.
     let hex = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_hexdigit());
     hex.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }

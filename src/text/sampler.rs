@@ -1,11 +1,11 @@
 //! From logits to the next token id.
 //!
-//! The steps and their order are llama.cpp's, so that settings carry over: repetition penalty, top-k, top-p, min-p, then
-//! temperature, then the draw. Each filter sees what the one before left: top-p's probabilities are those among the top-k,
-//! and neither top-p nor min-p is moved by the temperature.
+//! The steps and their order are llama.cpp's, so that settings carry over: repetition penalty, top-k, top-p, min-p,
+//! temperature, draw. Each filter sees what the previous one left. So top-p's probabilities are those among the top-k,
+//! and temperature affects neither top-p nor min-p.
 //!
-//! A seed gives the same tokens everywhere: the random numbers are SplitMix64's, and the exponentials come from the
-//! `libm` crate, since the C library's differ between machines in the last bit.
+//! A seed gives the same tokens on every machine. The random numbers are SplitMix64's. Exponentials come from the
+//! `libm` crate, since C libraries differ in the last bit.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -14,24 +14,24 @@ use std::hash::{BuildHasher, Hasher};
 use crate::error::{Setting, text};
 use crate::{Error, Result};
 
-/// How many of the latest tokens the repetition penalty looks at, as in llama.cpp and Ollama.
+/// Latest tokens that the repetition penalty applies to, as in llama.cpp and Ollama.
 const REPEAT_WINDOW: usize = 64;
 
 /// How the next token is chosen. The default is what Gemma 3 was tuned for: temperature 1, top-k 64, top-p 0.95.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplerConfig {
-    /// What logits are divided by before the draw; 0 always takes the likeliest token. Finite, at least 0.
+    /// Divides the logits before the draw; 0 always takes the likeliest token. Finite, at least 0.
     pub temperature: f32,
     /// Only this many of the likeliest tokens remain; 0 keeps all.
     pub top_k: u32,
-    /// Only the likeliest tokens that together have this probability remain. In (0, 1]; 1 keeps all.
+    /// Only the fewest likeliest tokens whose probabilities reach this sum remain. In (0, 1]; 1 keeps all.
     pub top_p: f32,
-    /// Only tokens with at least this share of the likeliest one's probability remain. In [0, 1]; 0 keeps all.
+    /// Only tokens with at least this fraction of the largest probability remain. In [0, 1]; 0 keeps all.
     pub min_p: f32,
-    /// Tokens among the last 64 of the sequence have their logit divided by this if positive, multiplied otherwise.
-    /// Finite, above 0; 1 changes nothing.
+    /// For tokens among the last 64 of the sequence, positive logits are divided by this and others multiplied. Finite,
+    /// above 0; 1 changes nothing.
     pub repeat_penalty: f32,
-    /// The seed of the draws; without one, each sampler draws its own.
+    /// The seed of the draws. `None`: each sampler picks a random one.
     pub seed: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ impl SamplerConfig {
     }
 }
 
-/// Chooses the next token of one sequence, step after step. It allocates nothing after construction.
+/// Chooses the tokens of one sequence. It allocates nothing after construction.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     config: SamplerConfig,
@@ -97,7 +97,7 @@ pub struct Sampler {
     random: SplitMix64,
     /// The latest tokens, at most [`REPEAT_WINDOW`].
     history: VecDeque<u32>,
-    /// The ids of `history` with their penalised logits, ascending, each id once.
+    /// The distinct ids of `history` with their penalised logits, by ascending id.
     penalised: Vec<(u32, f32)>,
     candidates: Candidates,
 }
@@ -109,7 +109,7 @@ impl Sampler {
     /// [`Error::Input`] as [`SamplerConfig::validate`].
     pub fn new(config: SamplerConfig, vocab: usize) -> Result<Self> {
         config.validate()?;
-        // Without a seed: the standard library's randomly keyed hash is as random as the system makes it.
+        // Without a seed: the standard library's hash keys come from the system's randomness.
         let seed = config.seed.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish());
         let keep = match (config.temperature == 0.0, config.top_k as usize) {
             (true, _) => 1,
@@ -127,12 +127,12 @@ impl Sampler {
         })
     }
 
-    /// The seed in use: the one configured, or the one drawn in its place.
+    /// The seed in use, configured or random.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Notes a token that is part of the sequence but was not sampled, such as the prompt's, for the repetition penalty.
+    /// Records a token that was not sampled, such as the prompt's, for the repetition penalty.
     pub fn accept(&mut self, id: u32) {
         if self.history.len() == REPEAT_WINDOW {
             self.history.pop_front();
@@ -140,18 +140,18 @@ impl Sampler {
         self.history.push_back(id);
     }
 
-    /// Chooses the next token from `logits` `[vocab]` and notes it in the history. An entry of −∞ is never chosen; among
-    /// equal logits the lower id comes first.
+    /// Chooses the next token from `logits` `[vocab]` and records it. A logit of −∞ is never chosen. Among equal logits
+    /// the lower id comes first.
     ///
     /// # Errors
-    /// [`Error::Failed`] when the logits are not `vocab` many, hold NaN or +∞, or are −∞ throughout: the model's numbers
-    /// have gone wrong, and no token would mean anything.
+    /// [`Error::Failed`] when there are not `vocab` logits, any is NaN or +∞, or all are −∞: the model's computation
+    /// has gone wrong.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
         if logits.len() != self.vocab {
             return Err(unusable(&format!("{} in number where the vocabulary has {}", logits.len(), self.vocab)));
         }
         let sound = |logit: f32| logit < f32::INFINITY; // and so not NaN
-        // Without a branch per element, so that the compiler can vectorise it.
+        // No branch per element, so that the compiler can vectorise it.
         if !logits.iter().fold(true, |all, &logit| all & sound(logit))
             && let Some(id) = logits.iter().position(|&logit| !sound(logit))
         {
@@ -200,11 +200,11 @@ fn unusable(what: &str) -> Error {
 struct Candidate {
     id: u32,
     logit: f32,
-    /// Proportional to the probability, in whatever sense the present step needs.
+    /// Proportional to the probability: without temperature in top-p, with it in the draw.
     weight: f64,
 }
 
-/// Likeliest first, and the lower id among equals: a total order, as no logit is NaN.
+/// Likeliest first; among equals, the lower id first. A total order, since no logit is NaN.
 fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
 }
@@ -212,7 +212,7 @@ fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
 /// The tokens that may still be drawn.
 #[derive(Debug, Clone)]
 struct Candidates {
-    /// Sorted by [`likelier`] when fewer than the vocabulary are kept, else by id. Its capacity is never exceeded.
+    /// Sorted by [`likelier`] if fewer than the vocabulary are kept, else by id. It never outgrows its capacity.
     list: Vec<Candidate>,
     /// How many to keep at most.
     keep: usize,
@@ -223,17 +223,17 @@ struct Candidates {
 impl Candidates {
     fn new(keep: usize, vocab: usize) -> Self {
         let all = keep == vocab;
-        // Room beyond `keep`, so that the list is thinned out only now and then.
+        // Room beyond `keep`, so that the list rarely needs thinning.
         let capacity = if all { vocab } else { (2 * keep).max(256).min(vocab.max(1)) };
         Self { list: Vec::with_capacity(capacity), keep, all }
     }
 
-    /// Takes the `keep` likeliest of `logits`, with those in `penalised` (ascending ids) replaced.
+    /// Takes the `keep` likeliest of `logits`. Those in `penalised` (ascending ids) replace the originals.
     fn collect(&mut self, logits: &[f32], penalised: &[(u32, f32)]) {
         self.list.clear();
         let limit = self.list.capacity();
         let (list, keep) = (&mut self.list, self.keep);
-        // What a logit must exceed to matter. Ids ascend, so a later equal one comes after.
+        // A logit must exceed this to be kept. Ids ascend, so an equal one with a later id loses.
         let mut floor = f32::NEG_INFINITY;
         let mut offer = |id: u32, logit: f32| {
             if logit > floor {
@@ -266,7 +266,7 @@ impl Candidates {
         self.list.iter().fold(f32::NEG_INFINITY, |peak, c| peak.max(c.logit))
     }
 
-    /// Keeps the fewest of the likeliest that together have a share `top_p` of the probability.
+    /// Keeps the fewest likeliest tokens whose probabilities reach the sum `top_p`.
     fn keep_top_p(&mut self, top_p: f32) {
         if top_p >= 1.0 || self.list.is_empty() {
             return;
@@ -279,7 +279,7 @@ impl Candidates {
         }
         let enough = f64::from(top_p) * total;
         let (mut sum, mut sorted) = (0.0, 0);
-        // The nucleus is small as a rule: sort the head of the list, and more of it only as needed.
+        // The nucleus is usually small: sort the head of the list, then more only as needed.
         while sorted < self.list.len() {
             let rest = &mut self.list[sorted..];
             let head = (4 * sorted).max(256).min(rest.len());
@@ -298,7 +298,7 @@ impl Candidates {
         }
     }
 
-    /// Keeps those with at least a share `min_p` of the likeliest one's probability.
+    /// Keeps tokens with at least a fraction `min_p` of the largest probability.
     fn keep_min_p(&mut self, min_p: f32) {
         if min_p > 0.0 {
             let least = f64::from(self.peak()) + libm::log(f64::from(min_p));
@@ -306,7 +306,7 @@ impl Candidates {
         }
     }
 
-    /// Draws one by its probability at `temperature`; `None` when there is none.
+    /// Draws a token by its probability at `temperature`; `None` if there is none.
     fn draw(&mut self, temperature: f32, random: &mut SplitMix64) -> Option<u32> {
         let peak = f64::from(self.peak());
         let mut total = 0.0;
@@ -317,7 +317,7 @@ impl Candidates {
         let mut left = random.next_unit() * total;
         let mut drawn = None;
         for candidate in self.list.iter().filter(|c| c.weight > 0.0) {
-            // Should rounding leave a remainder at the end, the last one is drawn.
+            // If rounding leaves a remainder at the end, the last one is drawn.
             drawn = Some(candidate.id);
             left -= candidate.weight;
             if left < 0.0 {
@@ -328,7 +328,7 @@ impl Candidates {
     }
 }
 
-/// Cuts `list` down to its `keep` likeliest, in no order, and returns the least of their logits.
+/// Cuts `list` down to its `keep` likeliest, unordered. Returns the least of their logits.
 fn thin_out(list: &mut Vec<Candidate>, keep: usize) -> f32 {
     let least = list.select_nth_unstable_by(keep - 1, likelier).1.logit;
     list.truncate(keep);

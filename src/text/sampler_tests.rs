@@ -1,4 +1,4 @@
-//! Tests of the sampler: against a plain definition, and against known numbers.
+//! Tests of the sampler against a plain definition and against known numbers.
 
 use super::super::testing::Random;
 use super::*;
@@ -8,7 +8,7 @@ fn open(seed: u64) -> SamplerConfig {
     SamplerConfig { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, repeat_penalty: 1.0, seed: Some(seed) }
 }
 
-/// Which ids may be drawn, by the definition: everything sorted, every step over the whole list.
+/// The ids that may be drawn, by the definition: everything sorted, every step over the whole list.
 fn survivors(config: &SamplerConfig, logits: &[f32], history: &[u32]) -> Vec<u32> {
     let mut list: Vec<(f64, u32)> = Vec::new();
     for (id, &logit) in logits.iter().enumerate() {
@@ -51,7 +51,7 @@ fn the_filters_leave_what_their_definition_leaves_and_nothing_is_allocated() {
     for round in 0..400 {
         let vocab = 1 + random.below(3000) as usize;
         let spread = [0.5, 3.0, 20.0][random.below(3) as usize];
-        // Every third round has many equal logits, and some that are masked.
+        // Every third round has many equal logits, and some masked ones.
         let coarse = round % 3 == 0;
         let mut logits: Vec<f32> = (0..vocab)
             .map(|_| match (coarse, random.below(8)) {
@@ -104,7 +104,7 @@ fn draws_follow_the_probabilities_at_the_temperature() {
 fn top_p_and_min_p_are_not_moved_by_the_temperature() {
     let logits = [0.5_f32.ln(), 0.3_f32.ln(), 0.2_f32.ln()];
     for config in [SamplerConfig { top_p: 0.6, ..open(1) }, SamplerConfig { min_p: 0.5, ..open(1) }] {
-        // So hot that all three would be equally likely.
+        // At this temperature all three would be equally likely.
         let mut sampler = Sampler::new(SamplerConfig { temperature: 1e6, ..config }, 3).unwrap();
         let mut seen = [false; 3];
         (0..200).for_each(|_| seen[sampler.sample(&logits).unwrap() as usize] = true);
@@ -131,7 +131,7 @@ fn a_seed_gives_the_same_tokens_on_every_platform() {
     assert_ne!(unseeded(), unseeded());
 }
 
-/// What seed 42 draws in the test above. It changes only if users' seeds are to mean something else.
+/// The tokens that seed 42 draws in the test above. Changing them changes what users' seeds mean.
 const PINNED: [u32; 8] = [352, 838, 565, 868, 232, 180, 161, 756];
 
 #[test]
@@ -152,7 +152,7 @@ fn the_penalty_counts_prompt_and_sampled_tokens_for_64_tokens() {
     assert_eq!(sampler.sample(&logits).unwrap(), 1, "3 is halved to 1.5");
     assert_eq!(sampler.sample(&logits).unwrap(), 2);
     assert_eq!(sampler.sample(&logits).unwrap(), 0, "all are halved");
-    // Tokens past the vocabulary take up the window, no more.
+    // Tokens past the vocabulary only use up the window.
     (0..64).for_each(|_| sampler.accept(1_000_000));
     assert_eq!(sampler.sample(&logits).unwrap(), 0);
 }

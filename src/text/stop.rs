@@ -1,8 +1,8 @@
-//! Stop strings over text that comes in pieces.
+//! Stop strings in text that comes in pieces.
 //!
-//! A stop string may be spread over several tokens, so text that could be the start of one is held back until it is
-//! decided. The result does not depend on how the text was cut into pieces: the stop string that *ends* first wins, as
-//! if the text came one character at a time.
+//! A stop string may span several tokens, so text that could be the start of one is held back until this is decided.
+//! The result does not depend on how the text was cut into pieces: the stop string that *ends* first wins, as if the
+//! text came one character at a time.
 
 use crate::error::{Setting, text};
 use crate::{Error, Result};
@@ -12,22 +12,22 @@ use crate::{Error, Result};
 pub enum Stopped {
     /// Not yet.
     No,
-    /// Yes: no more text will come, and generation can end.
+    /// Yes. No more text will come, and generation can end.
     Yes,
 }
 
-/// Passes text on up to the first stop string; never the stop string itself, nor anything behind it.
+/// Passes text on up to the first stop string. The stop string and all text after it are dropped.
 #[derive(Debug, Clone)]
 pub struct StopMatcher {
     stops: Vec<String>,
-    /// What [`push`](Self::push) has yielded and the caller has read by now (`..yielded`), then what is held back.
+    /// First the text that [`push`](Self::push) has already yielded (`..yielded`), then the text held back.
     buffer: String,
     yielded: usize,
     stopped: bool,
 }
 
 impl StopMatcher {
-    /// A matcher for `stops`; with none it passes everything on at once.
+    /// A matcher for `stops`. Without stop strings it passes everything on at once.
     ///
     /// # Errors
     /// [`Error::Input`] for an empty stop string, which would match everywhere.
@@ -42,7 +42,7 @@ impl StopMatcher {
         Ok(Self { stops, buffer: String::with_capacity(256), yielded: 0, stopped: false })
     }
 
-    /// Takes the next piece of text and yields what can be shown now, and whether to stop.
+    /// Takes the next piece of text. Yields the text that can be shown now, and whether to stop.
     pub fn push(&mut self, text: &str) -> (&str, Stopped) {
         self.buffer.drain(..self.yielded);
         self.yielded = 0;
@@ -60,7 +60,7 @@ impl StopMatcher {
         (&self.buffer[..self.yielded], Stopped::No)
     }
 
-    /// Yields what was held back, now that no more text comes, and makes the matcher ready for another text.
+    /// Yields the text held back, at the end of the text, and resets the matcher for another text.
     pub fn finish(&mut self) -> &str {
         self.buffer.drain(..self.yielded);
         // Stopped: everything before the stop string has been yielded, and nothing is left.
@@ -69,13 +69,13 @@ impl StopMatcher {
         &self.buffer
     }
 
-    /// Where the stop string that ends first begins; the longest of those that end there.
+    /// Start of the stop string that ends first; of several with the same end, the longest.
     fn find_stop(&self) -> Option<usize> {
         let starts = self.stops.iter().filter_map(|stop| Some((self.buffer.find(stop.as_str())?, stop.len())));
         starts.min_by_key(|&(start, len)| (start + len, start)).map(|(start, _)| start)
     }
 
-    /// How many bytes at the end of the buffer could be the start of a stop string.
+    /// Bytes at the end of the buffer that could be the start of a stop string.
     fn count_held(&self) -> usize {
         let longest = self.stops.iter().map(|stop| stop.len() - 1).max().unwrap_or(0);
         let earliest = self.buffer.len().saturating_sub(longest);
@@ -90,7 +90,7 @@ mod tests {
     use super::super::testing::Random;
     use super::*;
 
-    /// The definition: one character at a time, the first stop string to be complete ends the text.
+    /// The definition: characters come one at a time, and the first complete stop string ends the text.
     fn cut(text: &str, stops: &[String]) -> (String, bool) {
         let mut seen = String::new();
         for c in text.chars() {
@@ -127,7 +127,7 @@ mod tests {
                 let (out, now) = matcher.push(&piece);
                 shown.push_str(out);
                 if now == Stopped::No {
-                    // What is held could still become a stop string.
+                    // The text held could still become a stop string.
                     let held = &text[shown.len()..];
                     assert!(held.is_empty() || stops.iter().any(|stop| stop.starts_with(held)), "{stops:?} {text:?}");
                 }

@@ -1,18 +1,18 @@
-//! Text from ids, one at a time, and none of it ever taken back.
+//! Decodes ids one at a time into text that is never retracted.
 //!
-//! Most tokens are whole pieces of text. What makes streaming hard are byte-fallback tokens: a run of consecutive ones
-//! is text only if the *whole* run is valid UTF-8, and otherwise one U+FFFD per byte, its valid part included. So a run is
-//! held back until the first token behind it, or until it can no longer become valid.
+//! Most tokens are whole pieces of text. Byte-fallback tokens make streaming hard: a run of consecutive ones is text
+//! only if the *whole* run is valid UTF-8. Otherwise every byte becomes one U+FFFD, valid parts included. So a run is
+//! held back until another token follows, or until it can no longer become valid.
 
 use std::sync::Arc;
 
 use super::pieces::{Piece, Pieces};
 
-/// Decodes a sequence of ids incrementally. All that [`push`](Self::push) yields, followed by what
-/// [`finish`](Self::finish) yields, equals [`Tokenizer::decode`](super::Tokenizer::decode) of all ids, exactly.
+/// Decodes a sequence of ids incrementally. The output of all [`push`](Self::push) calls followed by
+/// [`finish`](Self::finish) equals [`Tokenizer::decode`](super::Tokenizer::decode) of all ids, exactly.
 ///
-/// The work per token does not grow with the sequence, and once its buffers have grown to their working size it
-/// allocates nothing.
+/// The work per token does not grow with the sequence. Once the buffers have reached their working size, nothing is
+/// allocated.
 #[derive(Debug, Clone)]
 pub struct StreamDecoder {
     pieces: Arc<Pieces>,
@@ -26,10 +26,10 @@ impl StreamDecoder {
         Self { pieces, skip_special, run: ByteRun::default(), out: String::with_capacity(256) }
     }
 
-    /// Takes the next id and yields the text that is now certain, often exactly the token's own, sometimes none.
+    /// Takes the next id and yields the text that is now certain: often the token's own text, sometimes none.
     ///
-    /// An id without a token yields nothing: a model's vocabulary is padded past its tokenizer's (Gemma 3 has 63 such
-    /// rows), and a generation that hits one goes on.
+    /// An id without a token yields nothing, so that generation goes on. A model's vocabulary is padded past its
+    /// tokenizer's: Gemma 3 has 63 such rows.
     pub fn push(&mut self, id: u32) -> &str {
         self.out.clear();
         if let Some((piece, special)) = self.pieces.get(id)
@@ -46,7 +46,7 @@ impl StreamDecoder {
         &self.out
     }
 
-    /// Yields what was held back, and makes the decoder ready for another sequence.
+    /// Yields the text held back, and resets the decoder for another sequence.
     pub fn finish(&mut self) -> &str {
         self.out.clear();
         self.run.end(&mut self.out);
@@ -59,9 +59,9 @@ impl StreamDecoder {
 struct ByteRun {
     /// The run's bytes, while it may still be valid UTF-8.
     held: Vec<u8>,
-    /// How many bytes of `held` are whole, valid characters.
+    /// Bytes of `held` that are whole, valid characters.
     valid: usize,
-    /// The run is beyond repair: each byte of it is a U+FFFD.
+    /// Whether the run can no longer become valid: each of its bytes is a U+FFFD.
     broken: bool,
 }
 
@@ -72,7 +72,7 @@ impl ByteRun {
             return;
         }
         self.held.push(byte);
-        // At most the four bytes of one unfinished character are looked at again.
+        // At most the four bytes of one unfinished character are checked again.
         match std::str::from_utf8(&self.held[self.valid..]) {
             Ok(_) => self.valid = self.held.len(),
             Err(e) if e.error_len().is_none() => {}
@@ -104,7 +104,7 @@ impl ByteRun {
 mod tests {
     use super::super::testing::{Random, small_tokenizer};
 
-    /// Random ids, most of them byte tokens, so that runs of every kind of validity occur.
+    /// Random ids, mostly byte tokens, so that valid, broken and unfinished runs all occur.
     fn random_ids(random: &mut Random, size: u32, bytes_from: u32) -> Vec<u32> {
         let emoji = "😀€ß你".as_bytes();
         let mut ids = Vec::new();

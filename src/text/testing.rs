@@ -1,13 +1,13 @@
-//! What the unit tests of this module share.
+//! Helpers for this module's unit tests.
 
 use super::Tokenizer;
 
-/// The 512-token tokenizer of Gemma's kind.
+/// A 512-token tokenizer of Gemma's kind.
 pub(crate) fn small_tokenizer() -> Tokenizer {
     Tokenizer::from_bytes(include_bytes!("../../tests/golden/tokenizer/tokenizer.json")).unwrap()
 }
 
-/// Test data that is the same in every run (xorshift64*; the seed must not be 0).
+/// Pseudo-random test data, the same in every run (xorshift64*). The seed must not be 0.
 pub(crate) struct Random(pub u64);
 
 impl Random {
@@ -18,7 +18,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         ((self.next() >> 32) % u64::from(bound)) as u32
     }

@@ -1,8 +1,8 @@
-//! Gemma's tokenizer: text to ids through the `tokenizers` crate, ids to text through a table of our own.
+//! Gemma's tokenizer. The `tokenizers` crate turns text into ids. A table of our own turns ids into text.
 //!
-//! Encoding is byte-pair merging over whole pieces of text between added tokens, and the crate does it well. Decoding is
-//! done here, because one definition must serve both a whole sequence and a stream of tokens; the tests hold it against
-//! the crate's. It is right for Gemma's decoder only, so a file with another decoder is refused.
+//! Encoding is byte-pair merging over whole pieces of text between added tokens; the crate does it well. Decoding is
+//! done here, because one definition must serve both whole sequences and streams of tokens. Tests compare it with the
+//! crate's. It holds for Gemma's decoder only, so a file with another decoder is refused.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -19,26 +19,26 @@ use crate::{Error, Result};
 /// The tokenizer's file in a model directory.
 const FILE: &str = "tokenizer.json";
 
-/// Bytes of text that are encoded at once, at most: the `tokenizers` crate takes some 350 bytes of memory for each.
+/// The most bytes of text encoded at once: the `tokenizers` crate takes some 350 bytes of memory for each.
 const MAX_PART: usize = 4 << 20;
-/// Bytes of text that are encoded at once without looking for places to cut them.
+/// Text up to this many bytes is encoded whole, without looking for cuts.
 const MAX_WHOLE: usize = 256 << 10;
 
-/// A tokenizer of Gemma's kind: byte-pair encoding with byte fallback, "▁" for spaces, added tokens cut out first.
+/// A tokenizer of Gemma's kind: byte-pair encoding with byte fallback and "▁" for spaces. Added tokens are split off.
 #[derive(Debug)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     pieces: Arc<Pieces>,
-    /// Gathered where a text is long.
+    /// Gathered for the first long text.
     cuts: OnceLock<Option<Cuts>>,
 }
 
 impl Tokenizer {
-    /// Opens `dir/tokenizer.json`. The real one (33 MB) takes one to two seconds, most of it in the
-    /// crate: open it while the weights load.
+    /// Opens `dir/tokenizer.json`. Gemma's own (33 MB) takes one to two seconds, mostly in the crate: open it while the
+    /// weights load.
     ///
     /// # Errors
-    /// [`Error::Input`] when the directory has no tokenizer, or the file is not a tokenizer of Gemma's kind.
+    /// [`Error::Input`] when the directory has no tokenizer, or the file's tokenizer is not of Gemma's kind.
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(FILE);
         let bytes = std::fs::read(&path).map_err(|e| match e.kind() {
@@ -48,7 +48,7 @@ impl Tokenizer {
         Self::parse(&bytes, &path.display().to_string())
     }
 
-    /// Opens a tokenizer from the bytes of its `tokenizer.json`, such as the one inside the executable.
+    /// Opens a tokenizer from the bytes of a `tokenizer.json`, such as the one embedded in the executable.
     ///
     /// # Errors
     /// [`Error::Input`] when they are not a tokenizer of Gemma's kind.
@@ -65,20 +65,20 @@ impl Tokenizer {
             return Err(Error::input(format!("{name} is not a tokenizer of Gemma's kind: {difference}"), remedy));
         }
         let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| not_a_tokenizer(&e))?;
-        // What a file says of truncation and padding is meant for training batches; BOS is `encode`'s affair.
+        // A file's truncation and padding are for training batches. `encode` adds BOS itself.
         inner.with_padding(None).with_post_processor(None::<tokenizers::PostProcessorWrapper>);
         inner.with_truncation(None).map_err(|e| Error::input(format!("{name}: {e}"), remedy))?;
         let pieces = Arc::new(Pieces::gather(&inner)?);
         Ok(Self { inner, pieces, cuts: OnceLock::new() })
     }
 
-    /// The ids of `text`, preceded by `<bos>` exactly when `add_bos` says so, for empty text too.
+    /// The ids of `text`. With `add_bos` they start with `<bos>`, even for empty text.
     ///
-    /// Special tokens spelled out in the text become their ids, as a rendered chat template needs it; a `<bos>` in the
-    /// text does not replace the one asked for.
+    /// Special tokens spelled out in the text become their ids, as rendered chat templates need. A `<bos>` in the text
+    /// does not replace the one asked for.
     ///
     /// # Errors
-    /// [`Error::Input`] when the tokenizer has no `<bos>`, or cannot express the text.
+    /// [`Error::Input`] when the tokenizer lacks a wanted `<bos>`, or cannot encode the text.
     pub fn encode(&self, text: &str, add_bos: bool) -> Result<Vec<u32>> {
         let mut ids = Vec::new();
         if add_bos {
@@ -111,13 +111,13 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// Tokens that `text` has at least, by its length alone: too long a text is known without encoding it.
+    /// A lower bound on the tokens of `text`, from its length. It rejects too long a text without encoding it.
     pub fn fewest_tokens(&self, text: &str) -> usize {
         self.pieces.longest().map_or(0, |longest| text.len().div_ceil(longest))
     }
 
-    /// The text of `ids`. Tokens are joined and "▁" becomes a space; a run of byte tokens becomes the text it encodes in
-    /// UTF-8, or one U+FFFD per byte if the run as a whole is not valid. `skip_special` leaves special tokens out.
+    /// The text of `ids`. Tokens are joined and "▁" becomes a space. A run of byte tokens becomes the text it encodes
+    /// in UTF-8, or one U+FFFD per byte if the whole run is not valid. `skip_special` leaves special tokens out.
     ///
     /// # Errors
     /// [`Error::Input`] naming the first id that has no token.
@@ -132,7 +132,7 @@ impl Tokenizer {
         Ok(text)
     }
 
-    /// A decoder for ids that come one at a time. It holds on to the tokenizer's table, not to the tokenizer.
+    /// A decoder for ids that come one at a time. It keeps the tokenizer's table alive, but not the tokenizer.
     pub fn stream(&self, skip_special: bool) -> StreamDecoder {
         StreamDecoder::new(self.pieces.clone(), skip_special)
     }
@@ -149,7 +149,7 @@ impl Tokenizer {
         Err(Error::input(format!("token id {id} is not one of the tokenizer's"), format!("use ids from 0 to {last}")))
     }
 
-    /// The number of ids, added tokens included: the largest id plus one (262,145 for Gemma 3). The model's own vocabulary
+    /// The number of ids, added tokens included: the largest id plus one (262,145 for Gemma 3). The model's vocabulary
     /// may be padded past it.
     pub fn vocab_size(&self) -> usize {
         self.pieces.len()
@@ -175,7 +175,7 @@ impl Tokenizer {
         self.token_id("<end_of_turn>")
     }
 
-    /// The ids at which generation stops: `<eos>` and `<end_of_turn>`, those of them that exist.
+    /// The ids that end generation: `<eos>` and `<end_of_turn>`, if they exist.
     pub fn stop_ids(&self) -> Vec<u32> {
         self.eos().into_iter().chain(self.end_of_turn()).collect()
     }
@@ -186,8 +186,8 @@ impl Tokenizer {
     }
 }
 
-/// What makes a `tokenizer.json` one of Gemma's kind. It is checked before the `tokenizers` crate sees the file, since
-/// that one panics on some subword prefixes and normalizers.
+/// The fields that make a `tokenizer.json` one of Gemma's kind. They are checked before the `tokenizers` crate sees the
+/// file, since it panics on some subword prefixes and normalizers.
 #[derive(Deserialize)]
 struct TokenizerKind {
     model: ModelKind,
@@ -213,7 +213,7 @@ struct ModelKind {
 }
 
 impl TokenizerKind {
-    /// The first thing that is not as Gemma's.
+    /// The first difference from Gemma's tokenizer.
     fn find_difference(&self) -> Option<&'static str> {
         // The decoder that `Pieces` and `StreamDecoder` reproduce.
         let decoder = json!({"type": "Sequence", "decoders": [
@@ -222,7 +222,7 @@ impl TokenizerKind {
             {"type": "Fuse"},
         ]});
         let normalizer = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
-        // Behind that normalizer there is no space left to split at, so any behaviour will do.
+        // That normalizer leaves no spaces to split at, so any behaviour will do.
         let splits_at_spaces = |v: &serde_json::Value| v["type"] == "Split" && v["pattern"] == json!({"String": " "});
         let filled = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         let model = &self.model;
@@ -259,7 +259,7 @@ fn missing(dir: &Path) -> Error {
     )
 }
 
-/// Parses comma-separated token ids such as `2,17,5`; blanks around them are ignored, and blank text is no ids at all.
+/// Parses comma-separated token ids such as `2,17,5`. Blanks around them are ignored. Blank text has no ids.
 ///
 /// # Errors
 /// [`Error::Input`] naming the first word that is not an id.
@@ -270,7 +270,7 @@ pub fn parse_ids(text: &str) -> Result<Vec<u32>> {
     text.split(',')
         .map(str::trim)
         .map(|word| {
-            // u32's own parser would take "+5".
+            // u32's own parser would accept "+5".
             let digits = word.bytes().all(|b| b.is_ascii_digit());
             word.parse().ok().filter(|_| digits).ok_or_else(|| {
                 Error::input(
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(tokenizer.stop_ids(), [1, 11]);
     }
 
-    /// A megabyte took 350 MB.
+    /// Encoding a megabyte at once took 350 MB.
     #[test]
     fn long_text_is_encoded_in_parts_and_judged_by_its_length() {
         let tokenizer = small_tokenizer();
@@ -321,7 +321,7 @@ mod tests {
         }
         let error = tokenizer.encode(&"😀".repeat(MAX_PART / 4 + 1), false).map(|ids| ids.len()).unwrap_err();
         assert!(error.to_string().contains("4194308 bytes"), "{error}");
-        // A token that swallows blanks may stand for any number of bytes.
+        // A token that strips blanks may stand for any number of bytes.
         let strips = edited(|json| json["added_tokens"][5]["lstrip"] = json!(true)).unwrap();
         assert_eq!(strips.fewest_tokens("hello"), 0);
     }

@@ -1,4 +1,4 @@
-//! What is counted in RADV's listing of a kernel's machine code.
+//! Counts instructions in RADV's listing of a kernel's machine code.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 pub struct Isa {
     /// Global loads of 16 bytes within loops.
     pub wide_loads: usize,
-    /// Narrower ones in the same loops, inner and outer loops not counted.
+    /// Narrower loads in the same loops. Loops inside or around them do not count.
     pub narrow_loads: usize,
-    /// Products of matrix units.
+    /// Matrix products (WMMA).
     pub wmma: usize,
     /// Packed products of four 8-bit integers.
     pub dot4: usize,
 }
 
 impl Isa {
-    /// Counts in a listing: one instruction a line, labels as `BB7:`, branches to them by name.
+    /// Counts in a listing: one instruction per line, labels as `BB7:`, branches by label.
     pub fn read(listing: &str) -> Isa {
         let lines: Vec<&str> = listing.lines().map(str::trim).collect();
         let loops = loops(&lines);
@@ -34,12 +34,12 @@ impl Isa {
     }
 }
 
-/// Scalar loads fetch constants and pointers, LDS is not memory: neither counts.
+/// Scalar loads fetch constants and pointers, and LDS is not memory, so neither counts.
 fn is_global_load(line: &str) -> bool {
     line.starts_with("global_load_") || line.starts_with("buffer_load_") || line.starts_with("flat_load_")
 }
 
-/// The loops of a listing as ranges of lines, shorter ones first: what comes between a label and the last branch back to
+/// The loops of a listing as ranges of lines, shorter ones first. A loop goes from a label to the last branch back to
 /// it.
 fn loops(lines: &[&str]) -> Vec<std::ops::RangeInclusive<usize>> {
     let mut loops: Vec<std::ops::RangeInclusive<usize>> = Vec::new();
@@ -76,7 +76,7 @@ fn loads_count_with_the_innermost_loop_that_they_stand_in() {
         s_cbranch_scc1 BB1                      ; bfa10000
         global_load_b32 v0, v0, s[0:1]          ; dc520000 00000000";
     assert_eq!(Isa::read(listing), Isa { wide_loads: 1, narrow_loads: 1, wmma: 1, dot4: 1 });
-    // The same loads without the branch back are in no loop but the outer one, beside the byte.
+    // Without the branch back, the same loads are only in the outer loop, together with the byte load.
     let outer = Isa::read(&listing.replace("s_branch BB2", "s_branch BB3"));
     assert_eq!(outer, Isa { wide_loads: 1, narrow_loads: 2, wmma: 1, dot4: 1 });
 }

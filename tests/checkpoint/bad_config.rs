@@ -155,7 +155,7 @@ fn token_ids_have_to_be_ids() {
     assert!(refusal(json!({"eos_token_id": vec![1; 1000]})).contains("at most 64"));
     let generation = config::parse(&with(json!({})), Some(r#"{"eos_token_id": "end"}"#));
     assert!(bad_input(generation.map(drop)).contains("generation_config.json"));
-    // A token that is never made would end nothing.
+    // A stop token that is never made would stop nothing.
     let beyond = config::parse(&with(json!({"vocab_size": 512, "eos_token_id": [1, 512]})), None);
     assert!(bad_input(beyond.map(drop)).contains("config.json: eos_token_id is 512, past the vocabulary of 512"));
     let beyond = config::parse(&with(json!({"vocab_size": 512})), Some(r#"{"eos_token_id": 600}"#));

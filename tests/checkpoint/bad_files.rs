@@ -14,14 +14,14 @@ fn tiny() -> File {
     File::read(&golden("tiny/model.safetensors"))
 }
 
-/// The line for tiny's file with some change.
+/// The error for tiny's file after a change.
 fn refused_file(change: impl FnOnce(&mut File)) -> String {
     let mut file = tiny();
     change(&mut file);
     refusal(dir_with("tiny", &file).path())
 }
 
-/// The line for tiny's file with some change to its header alone.
+/// The error for tiny's file after a change to its header alone.
 fn refused_header(change: impl FnOnce(&mut Value)) -> String {
     let (mut header, data) = tiny().parts();
     change(&mut header);
@@ -247,7 +247,7 @@ fn a_directory_without_a_model_is_refused() {
     assert!(refusal(odd.path()).contains("not a regular file"));
 }
 
-/// The line for reading a tensor of tiny, or of its INT8 form, with some change to the values.
+/// The error for reading a tensor of tiny, or of its INT8 version, after a change to the values.
 fn refused_read(source: &str, id: TensorId, change: impl FnOnce(&mut File)) -> String {
     let mut file = File::read(&golden("tiny").join(source));
     change(&mut file);

@@ -1,4 +1,4 @@
-//! The golden cases in every spelling and layout: one shape, the same bytes.
+//! The golden cases in every spelling and layout: all give the same shape and the same bytes.
 
 use kiln::model::{Checkpoint, LayerKind, Shape, SourceFormat, TensorId, WeightFormat, config};
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// `data`'s rows without their padding, which has to be zero.
+/// `data`'s rows without their padding, which must be zero.
 fn unpadded(data: &[u8], cols: usize, format: WeightFormat) -> Vec<u8> {
     let mut out = Vec::new();
     for row in data.chunks_exact(format.row_bytes(cols)) {
@@ -31,7 +31,7 @@ fn unpadded(data: &[u8], cols: usize, format: WeightFormat) -> Vec<u8> {
     out
 }
 
-/// Every matrix of `c` as INT8 has the golden hashes.
+/// Asserts that every matrix of `c`, read as INT8, has its golden hash.
 fn assert_golden_int8(c: &Checkpoint, case: &str) {
     let golden = golden_json(case);
     let mut matrices = 0;

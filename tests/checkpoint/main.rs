@@ -1,5 +1,5 @@
-//! Model files → validated rows: golden checkpoints in every spelling, the earlier engine's files, and every way in
-//! which a file can be wrong. And back: what `quantize` and `forge` write.
+//! From model files to validated rows: golden checkpoints in every spelling, the earlier engine's files, and every kind
+//! of wrong file. Also the files that `quantize` and `forge` write.
 
 #[path = "../common/mod.rs"]
 mod common;

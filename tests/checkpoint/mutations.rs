@@ -1,5 +1,5 @@
-//! Thousands of damaged inputs through the parsers, from fixed seeds: each is read, or refused by one line; none
-//! panics. `tests/fuzz` does the same without an end, guided by coverage.
+//! Thousands of damaged inputs for the parsers, from fixed seeds. Each is read or refused in one line, and none panics.
+//! `tests/fuzz` does the same without an end, guided by coverage.
 
 use kiln::model::{Checkpoint, TensorId, WeightFormat, config};
 use serde_json::json;
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::common::Random;
 use crate::files::{File, Tensor, golden};
 
-/// Replaces a number of the text by one at some edge.
+/// Replaces a number in the text by an edge value.
 fn change_number(rng: &mut Random, bytes: &mut Vec<u8>) {
     const EDGES: [&str; 12] = [
         "0",
@@ -70,7 +70,7 @@ fn damaged_configs_are_read_or_refused() {
             let text = String::from_utf8_lossy(&mutate(&mut rng, &original)).into_owned();
             match config::parse(&text, Some(&text)) {
                 Ok(shape) => {
-                    // What is accepted is sound: it survives its own spelling and can be counted.
+                    // An accepted shape is sound: it can be written and parsed again, and counted.
                     assert_eq!(config::parse(&config::to_json(&shape), None).unwrap(), shape);
                     assert!(shape.matrix_elements_per_token() > 0);
                     read += 1;
@@ -122,7 +122,7 @@ fn small_file(form: &str) -> Vec<u8> {
     file.bytes()
 }
 
-/// Reads all that a checkpoint holds, in both formats.
+/// Reads everything in a checkpoint, in both formats.
 fn read_all(c: &Checkpoint) -> kiln::Result<()> {
     let ids: Vec<TensorId> = TensorId::all(c.shape()).collect();
     for id in ids {

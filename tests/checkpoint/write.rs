@@ -1,4 +1,4 @@
-//! `quantize` and `forge`: what they write is what was asked for, whole or not at all.
+//! `quantize` and `forge` write what was asked for, completely or not at all.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ fn assert_empty(dir: &Path) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// A copy of a golden case that may be spoiled.
+/// A copy of a golden case that a test may damage.
 fn copy(case: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in ["config.json", "generation_config.json", "model.safetensors"] {
@@ -159,7 +159,7 @@ fn a_file_that_is_cut_short_while_it_is_read_is_an_error_and_leaves_nothing() {
 fn cancelling_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
     let cancel = AtomicBool::new(false);
-    // Cancelled by the first progress, as a signal in the middle would.
+    // Cancelled at the first progress, like a signal in the middle.
     let calls = AtomicU64::new(0);
     let progress = |_: u64, _: u64| {
         calls.fetch_add(1, Ordering::Relaxed);

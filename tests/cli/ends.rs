@@ -1,4 +1,4 @@
-//! How a command ends that is cut off: by its reader, a full disk, or a signal.
+//! Commands that are cut off: by their reader, a full disk, or a signal.
 
 use crate::common::program::{Ran, program};
 use crate::{entries, tiny};
@@ -8,12 +8,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A pipe whose reader is gone before anything is written: what is quick would otherwise be done before it goes.
+/// A pipe whose reader is gone before anything is written. A quick command would otherwise finish before the reader
+/// goes.
 fn closed_pipe() -> PipeWriter {
     std::io::pipe().unwrap().1
 }
 
-/// A file that takes nothing.
+/// A file that accepts no bytes.
 fn full_disk() -> File {
     OpenOptions::new().write(true).open("/dev/full").unwrap()
 }
@@ -23,7 +24,7 @@ fn kill(child: &Child, signal: &str) {
     assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
 }
 
-/// Waits until a process has begun to do what is looked for.
+/// Waits until `begun` is true of a process's work.
 fn wait_for(child: &mut Child, mut begun: impl FnMut() -> bool) {
     let start = Instant::now();
     while !begun() {
@@ -39,7 +40,7 @@ fn a_closed_pipe_ends_a_reply() {
     assert_eq!(out.status.signal(), Some(13), "{:?}", out.status);
 }
 
-/// An answer is not lost because its summary has nowhere to go, and an error keeps its exit code.
+/// An answer is printed even if its summary cannot be, and an error keeps its exit code.
 #[test]
 fn a_full_standard_error_changes_no_exit_code() {
     let run = |arguments: &[&str]| {
@@ -50,7 +51,7 @@ fn a_full_standard_error_changes_no_exit_code() {
     assert!(ran.code == 0 && !ran.stdout.is_empty());
 }
 
-/// As `ls | head` does: by SIGPIPE, which a shell shows as 141, and without a word.
+/// Ended by SIGPIPE without a message, like `ls | head`; a shell shows that as 141.
 #[test]
 fn what_only_shows_ends_quietly_with_its_reader() {
     for arguments in [
@@ -71,7 +72,7 @@ fn what_only_shows_ends_quietly_with_its_reader() {
         assert_eq!(out.status.signal(), Some(13), "{arguments:?}: {:?}", out.status);
         assert_eq!(String::from_utf8_lossy(&out.stderr), "", "{arguments:?}");
     }
-    // A full disk is no such end.
+    // A full disk is an error and not such an end.
     for arguments in
         [&["plan", "--shape", "gemma3-1b", "--machine", "780m"][..], &["--help"], &["run", "-h"], &["--version"]]
     {
@@ -81,7 +82,7 @@ fn what_only_shows_ends_quietly_with_its_reader() {
     }
 }
 
-/// Ended by a signal, what is written in part is removed.
+/// A command that a signal ends removes its unfinished files.
 #[test]
 fn a_forge_that_is_interrupted_leaves_nothing() {
     for signal in ["INT", "TERM", "HUP", "QUIT"] {
@@ -100,19 +101,19 @@ fn a_forge_that_is_interrupted_leaves_nothing() {
     }
 }
 
-/// Ended by a signal, `logits --out` leaves nothing; one that is to be ignored does not end it.
+/// `logits --out` leaves nothing if a signal ends it. An ignored signal does not end it.
 #[test]
 fn logits_that_are_interrupted_leave_no_file() {
     let ids = vec!["5"; 4000].join(",");
     for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3)] {
         let dir = tempfile::tempdir().unwrap();
-        // All logits of a prompt that takes seconds, into a file that is there before.
+        // All logits of a prompt that takes seconds, into a file that already exists.
         let out = dir.path().join("out.safetensors");
         std::fs::write(&out, "before").unwrap();
         let (model, file) = (tiny(), out.display().to_string());
         let arguments =
             ["logits", "-m", &model, "--tokens", &ids, "--all", "--chunk", "1", "--device", "cpu", "--out", &file];
-        // Whoever runs the tests may have had signals ignored: a shell that runs them in the background, SIGINT.
+        // The tests may run with signals ignored: a shell ignores SIGINT for commands in the background.
         let start = |hangup: &str| {
             let mut command = Command::new("env");
             command.args(["--default-signal=INT,TERM,QUIT", hangup, env!("CARGO_BIN_EXE_kiln")]);
@@ -125,7 +126,7 @@ fn logits_that_are_interrupted_leave_no_file() {
         assert_eq!(child.wait().unwrap().signal(), Some(number), "{signal}");
         assert_eq!(entries(dir.path()), 1, "{signal}");
         assert_eq!(std::fs::read(&out).unwrap(), b"before", "{signal}");
-        // As nohup does.
+        // Like nohup.
         let child = start("--ignore-signal=HUP");
         kill(&child, "HUP");
         std::thread::sleep(Duration::from_millis(100));

@@ -1,4 +1,4 @@
-//! `kiln logits`: what is printed, and the file that it writes whole or not at all.
+//! `kiln logits`: its output, and the file that it writes completely or not at all.
 
 use crate::common::program::kiln;
 use crate::common::{Case, floats, ids, max_abs};
@@ -38,10 +38,10 @@ fn logits_come_for_the_last_position_and_as_a_file() {
     let plain = dir.path().join("plain");
     std::fs::write(&plain, "").unwrap();
     assert_eq!(mode(&file), mode(&plain));
-    // --all without --out is the last position's logits all the same.
+    // --all without --out still prints only the last position's logits.
     let all = kiln(&["logits", "-m", &tiny(), "--tokens", "2,5", "--device", "cpu", "--all", "--json"]).json();
     assert_eq!(all["position"], 1);
-    // Without --all, one row; and a directory that is not there leaves nothing.
+    // Without --all, one row. A missing directory leaves no file.
     let one = ["logits", "-m", &tiny(), "--device", "cpu", "--tokens", "2,5", "--out", file.to_str().unwrap()];
     assert_eq!(kiln(&one).code, 0);
     let bytes = std::fs::read(&file).unwrap();
@@ -51,7 +51,7 @@ fn logits_come_for_the_last_position_and_as_a_file() {
         .refused(1, &["cannot write", "place.safetensors"]);
 }
 
-/// Root's `--out /dev/null` must not take everyone's.
+/// `--out /dev/null` as root must not replace the device.
 #[test]
 fn logits_replace_files_alone() {
     let dir = tempfile::tempdir().unwrap();

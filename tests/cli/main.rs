@@ -1,4 +1,4 @@
-//! The executable as scripts use it: its JSON, its exit codes, and one line on stderr for whatever is wrong.
+//! The executable as scripts use it: its JSON, its exit codes, and one line on stderr for each error.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! `kiln plan`, and every other command's answer to a model that does not fit.
+//! `kiln plan`, and the refusals of other commands for a model that does not fit.
 
 use crate::common::program::{Ran, kiln};
 use crate::{path, tiny};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
 
-/// A 27B INT8 checkpoint whose data is a hole in a file: enough to be planned, and refused before a byte is read.
+/// A 27B INT8 checkpoint whose data is a hole in a file. It can be planned, and is refused before a byte is read.
 fn hollow_27b(dir: &Path) {
     let shape: Shape = presets::preset("gemma3-27b").unwrap();
     std::fs::write(dir.join("config.json"), config::to_json(&shape)).unwrap();
@@ -49,13 +49,14 @@ fn a_model_that_does_not_fit_is_refused_with_the_sum() {
     assert!((3.2..3.4).contains(&at_one), "89.6 GB/s over 27.0 GB: {at_one}");
     let long = ["plan", "-m", path(&dir), "--machine", "780m", "--ctx", "131072", "--batch", "3"];
     does_not_fit(&long, &["KV cache", "VRAM", "GTT", "--batch"]);
-    // A layer's KV that no allocation can hold: no other kernel parameter would help.
+    // A layer's KV is larger than any allocation, so no kernel parameter would help.
     let cap = ["plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "4"];
     does_not_fit(&cap, &["KV cache of layer 5", "4294967296 B needed", "in one allocation", "--batch"]);
     let plan = kiln(&[&cap[..], &["--json"]].concat());
     let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
     assert!(plan["kernel_parameters"].is_null() && !kiln(&cap).stdout.contains("would fit"), "{plan}");
-    // BF16 weights fit an 890M's 64 GiB once the kernel lets the GPU have more of them; a 780M's 96 GiB as they are.
+    // BF16 weights fit an 890M's 64 GiB if the kernel lets the GPU use more of them. They fit a 780M's 96 GiB as they
+    // are.
     let bf16 = ["plan", "--shape", "gemma3-27b", "--weights", "bf16", "--machine"];
     does_not_fit(&[&bf16[..], &["890m"]].concat(), &["together", "boot", "amdgpu.gttsize=", "ttm.pages_limit="]);
     does_not_fit(&[&bf16[..], &["780m:4"]].concat(), &["amdgpu.gttsize=50176", "4.0 GB in VRAM"]);
@@ -67,13 +68,13 @@ fn a_model_that_does_not_fit_is_refused_with_the_sum() {
     kiln(&["plan", "--machine", "780m:3"]).refused(2, &["780m", "0.5, 1, 2, 4, 8, 16"]);
     kiln(&["plan", "-m", path(&dir), "--batch", "4611686018427387904"]).refused(2, &["--batch"]);
     kiln(&["plan", "-m", path(&dir), "--batch", "0"]).refused(2, &["--batch"]);
-    // A chunk far past the prompt takes no memory for rows that never come.
+    // A chunk far longer than the prompt takes no memory for rows that never come.
     let long =
         ["logits", "-m", &tiny(), "--tokens", "2,3", "--chunk", "18446744073709551615", "--ctx", "4096", "--json"];
     assert_eq!(kiln(&long).json()["position"], 1);
 }
 
-/// A plan that is refused still shows its arithmetic, and why it is.
+/// A refused plan still shows its figures, and the reason.
 fn does_not_fit(arguments: &[&str], words: &[&str]) {
     let text = kiln(arguments);
     let reason = text.stdout.lines().find_map(|l| l.strip_prefix("does not fit: ")).unwrap();

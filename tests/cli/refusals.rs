@@ -1,4 +1,4 @@
-//! What cannot be: one line that names the cause and the remedy.
+//! Refusals: one line that names the cause and the remedy.
 
 use crate::common::golden;
 use crate::common::program::{kiln, program, run};
@@ -15,7 +15,7 @@ fn bad_prompts_are_refused_in_one_line() {
     kiln(&["run", "-m", m, "--tokens", ""]).refused(2, &["empty"]);
     kiln(&["logits", "-m", m, "--tokens", "99999999999"]).refused(2, &["99999999999"]);
     kiln(&["run", "-m", m, "--tokens", "2,3,4,5", "--ctx", "3"]).refused(2, &["4 tokens", "3", "--ctx (up to 4096)"]);
-    // At the model's own limit there is no larger one to ask for.
+    // At the model's own limit the remedy is not a larger context.
     let whole = kiln(&["run", "-m", m, "--tokens", &vec!["2"; 4097].join(",")]);
     whole.refused(2, &["4097 tokens", "4096; shorten it\n"]);
     kiln(&["run", "-m", m, "--tokens", "2", "--ctx", "999999999"]).refused(2, &["999999999", "4096"]);
@@ -49,17 +49,17 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
         kiln(&[command, &["--npu", "require"]].concat()).refused(4, &["NPU"]);
     }
 
-    // The file that is to be taken anew is the one that is wrong.
+    // The remedy names the file that is wrong.
     let generation = tiny_with_text();
     std::fs::write(generation.path().join("generation_config.json"), r#"{"eos_token_id": "end"}"#).unwrap();
     let ran = kiln(&["run", "-m", path(&generation), "-p", "x"]);
     ran.refused(2, &["generation_config.json: eos_token_id", "take generation_config.json from"]);
     assert!(!ran.stderr.contains("take config.json"), "{}", ran.stderr);
-    // What is refused for its KV cache is not helped by other weights, nor what is INT8 by INT8.
+    // Smaller weights are no remedy for a KV cache that is too large, nor INT8 for a model that is INT8.
     let cap = ["plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "4"];
     assert!(!kiln(&cap).stderr.contains("--weights"), "{}", kiln(&cap).stderr);
 
-    // An INT8 source has no BF16 to keep.
+    // An INT8 source cannot become BF16.
     let int8 = tempfile::tempdir().unwrap();
     std::fs::copy(golden("tiny/config.json"), int8.path().join("config.json")).unwrap();
     std::fs::copy(golden("tiny/model.int8.safetensors"), int8.path().join("model.safetensors")).unwrap();
@@ -72,7 +72,7 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     json["normalizer"] = serde_json::json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"});
     std::fs::write(&file, json.to_string()).unwrap();
     kiln(&["run", "-m", path(&odd), "-p", "x"]).refused(2, &["normalizer"]);
-    // A broken template stops only what needs it.
+    // A broken template only stops commands that need it.
     let template = tiny_with_text();
     std::fs::write(template.path().join("chat_template.jinja"), "{{").unwrap();
     kiln(&["run", "-m", path(&template), "-p", "x"]).refused(2, &["chat_template.jinja"]);
@@ -94,9 +94,9 @@ fn devices_that_are_not_there_are_said_so() {
         command
     };
     run(&mut without(&["--device", "vulkan"]), b"").refused(4, &["driver"]);
-    // Nor is validation that was asked for left out in silence.
+    // If validation was asked for, it is not left out silently.
     run(without(&[]).env("KILN_VALIDATION", "1"), b"").refused(4, &["driver"]);
-    // What says how a model is loaded is not left unused where probe is given none.
+    // Options for loading apply to the built-in model if probe is given no model.
     kiln(&["probe", "--quick", "--device", "cpu", "--ctx", "4096"]).refused(2, &["4096", "1..=2048"]);
     let probe = kiln(&["probe", "--quick", "--device", "cpu", "--ctx", "2048"]);
     assert!(probe.stdout.contains("model.memory") && probe.stdout.contains("demo needs"), "{}", probe.stdout);

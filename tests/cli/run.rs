@@ -40,19 +40,19 @@ fn run_streams_text_and_obeys_its_limits() {
     let plain = with(&["-n", "12", "--ignore-eos"]);
     assert_eq!(plain.stdout, format!("{text}\n"), "the same text, streamed");
     assert_eq!(plain.stderr.trim_end().lines().count(), 1, "a summary of one line: {}", plain.stderr);
-    // The rate is that of the passes; the first token comes with the prefill's.
+    // The rate is that of the decode passes. The first token comes from the prefill.
     assert!(plain.stderr.contains(", 12 tokens, 11 of them decoded in "), "{}", plain.stderr);
     let one = with(&["-n", "1", "--ignore-eos"]).stderr;
     assert!(one.contains(" s, 1 token, CPU"), "{one}");
 
-    // Stop at what the text itself holds.
+    // A stop string that the text contains.
     let (at, stop) = text.char_indices().nth(text.chars().count() / 2).unwrap();
     let stopped = with(&["-n", "12", "--ignore-eos", "--json", "--stop", &stop.to_string()]).json();
     assert_eq!(stopped["finish"], "stop");
     assert_eq!(stopped["text"].as_str().unwrap(), &text[..text.find(stop).unwrap()]);
     assert!(at >= stopped["text"].as_str().unwrap().len());
 
-    // The same seed, the same tokens; the prompt on standard input.
+    // The same seed gives the same tokens, also with the prompt on standard input.
     let sampled = |seed: &str| {
         let mut command = program();
         command.args(["run", "-m", path(&dir), "--device", "cpu", "-n", "12", "--ignore-eos", "--json"]);
@@ -60,11 +60,11 @@ fn run_streams_text_and_obeys_its_limits() {
     };
     assert_eq!(sampled("5"), sampled("5"));
     assert_ne!(sampled("5"), sampled("6"));
-    // A seed that nobody chose is told, so that the reply can be had again.
+    // A seed that the user did not choose is printed, so that the reply can be made again.
     let drawn = with(&["--temp", "1.5", "-n", "12", "--ignore-eos", "--json"]).json();
     assert_eq!(sampled(&drawn["seed"].to_string()), drawn["tokens"]);
     assert!(all["seed"].is_null(), "the likeliest token needs none");
-    // A context that ends the reply: as many tokens as fit, and one more that needs no place.
+    // A context that ends the reply: as many tokens as fit, and one more that needs no position.
     let prompt = all["prompt_tokens"].as_array().unwrap().len();
     let full = with(&["--ctx", &(prompt + 4).to_string(), "--ignore-eos", "--json"]).json();
     assert_eq!(full["tokens"].as_array().unwrap().len(), 5);
@@ -85,7 +85,7 @@ fn chat_template_and_raw_prompts_become_the_ids_they_should() {
     assert_eq!(prompt_of(&["-p", "<bos>hi", "--raw"]), tokenize(&["hi"]), "no second BOS");
 }
 
-/// The built-in model, as it comes: its answer, and a context that ends it, said aloud.
+/// The built-in model with default options: its answer, and a message when the context ends it.
 #[test]
 fn the_built_in_model_answers() {
     for device in ["cpu", "vulkan"] {
@@ -101,7 +101,7 @@ fn endless_input_is_refused() {
     run(program().arg("run"), &vec![b'y'; (64 << 20) + 1]).refused(2, &["64 MiB"]);
 }
 
-/// At 350 bytes of memory for each byte of text, 8 MB took 2.9 GB.
+/// Encoding took 350 bytes of memory per byte of text, so 8 MB took 2.9 GB.
 #[test]
 fn long_text_is_tokenized_in_little_memory_and_refused_by_its_length() {
     let mut text = " The quick brown fox jumps over the lazy dog, again and again.".repeat(130_000);

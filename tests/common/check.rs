@@ -1,4 +1,4 @@
-//! An executor held to a golden case.
+//! Compares an executor with a golden case.
 
 use super::{Case, floats, ids, max_abs, observe, relative_rms, rms};
 use kiln::executor::Executor;
@@ -31,13 +31,13 @@ impl Tolerance {
     fn logit(self, rms: f32) -> f32 {
         match self {
             Tolerance::MaxAbs(t) => t,
-            // Errors of many rounding steps are near normal: four deviations.
+            // The sum of many rounding errors is nearly normal: allow four standard deviations.
             Tolerance::RelativeRms(t) => 4.0 * t * rms,
         }
     }
 }
 
-/// Holds a model's prompts to the golden: logits, choices, and hidden rows.
+/// Compares a model's prompts with the golden case: logits, choices, and hidden rows.
 pub fn check_prompts(
     case: &Case,
     executor: &mut dyn Executor,
@@ -111,7 +111,7 @@ fn check_positions(logits: &[Vec<f32>], golden: &serde_json::Value, tokens: &[u3
     }
 }
 
-/// The greedy continuation, as long as every margin leaves no doubt.
+/// Checks the greedy continuation up to the first choice whose margin leaves doubt.
 fn check_greedy(
     executor: &mut dyn Executor,
     session: &mut Session,

@@ -1,16 +1,16 @@
-//! What executors compute, and how far it is apart.
+//! Outputs of executors, and the distance between them.
 
 use kiln::executor::{Executor, HeadRows};
 use kiln::schedule::Segment;
 use kiln::sequence::session::Session;
 
-/// What a run over a prompt gives.
+/// Outputs of a run over a prompt.
 pub struct Outputs {
     /// All positions' logits, `[n][vocab]`.
     pub logits: Vec<Vec<f32>>,
-    /// The last position's rows: scaled embedding, each layer's output, after the final norm.
+    /// Hidden rows at the last position: scaled embedding, each layer's output, after the final norm.
     pub hidden: Vec<Vec<f32>>,
-    /// The device's own choice at the last position.
+    /// The device's argmax at the last position.
     pub next: u32,
 }
 
@@ -29,7 +29,7 @@ pub fn observe(executor: &mut dyn Executor, session: &mut Session, tokens: &[u32
                 first += count;
             }
             if last {
-                // The same pass again, watched: it writes the same keys to the same places.
+                // Run the same pass again with its hidden rows observed. It writes the same keys to the same places.
                 let head = Some(HeadRows { first: rows.len() - 1, count: 1 });
                 executor.forward_watched(rows, head, &mut |_: Segment, row: &[f32]| out.hidden.push(row.to_vec()))?;
                 out.next = executor.next(0);
@@ -57,7 +57,7 @@ pub fn rms(x: &[f32]) -> f32 {
     (x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32).sqrt()
 }
 
-/// Root mean square of the difference over that of `b`.
+/// Root mean square of the difference, divided by that of `b`.
 pub fn relative_rms(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
     assert!(a.iter().all(|x| x.is_finite()), "not finite");

@@ -1,4 +1,4 @@
-//! The device that tests run on, and models loaded on it.
+//! The device under test, and models loaded on it.
 
 use ash::vk;
 use kiln::engine::{self, Device, Options};
@@ -16,19 +16,19 @@ use kiln::testing::gpu::{Choice, Gpu};
 use std::path::Path;
 use std::rc::Rc;
 
-/// What the executor is to compute products in.
+/// The arithmetic that the executor chooses by itself.
 pub const AUTO: Option<Arithmetic> = None;
 pub const F32: Option<Arithmetic> = Some(Arithmetic::F32);
 pub const DOT: Option<Arithmetic> = Some(Arithmetic::IntegerDot);
 pub const MATRIX_F16: Option<Arithmetic> = Some(Arithmetic::Matrix(Operand::F16));
 pub const MATRIX_S8: Option<Arithmetic> = Some(Arithmetic::Matrix(Operand::S8));
 
-/// The Vulkan device that tests run on: lavapipe, or a GPU where KILN_TEST_DEVICE names one.
+/// The Vulkan device for tests: lavapipe, or a GPU that KILN_TEST_DEVICE names.
 pub fn vulkan() -> Device {
     std::env::var("KILN_TEST_DEVICE").map_or(Device::Vulkan(None), |d| d.parse().unwrap())
 }
 
-/// That device, opened by itself.
+/// Opens that device.
 pub fn open_gpu() -> Gpu {
     listen();
     match vulkan() {
@@ -37,18 +37,18 @@ pub fn open_gpu() -> Gpu {
     }
 }
 
-/// A device's matrix units, with what is found out about them by running.
+/// A device's matrix units, with the properties that are found by running kernels.
 pub fn units(gpu: &Rc<Gpu>) -> Option<Units> {
     let (queue, mut pipelines) = (Queue::new(gpu).unwrap(), Pipelines::new(gpu).unwrap());
     gpu.caps.matrix.map(|units| fragment::find(gpu, &queue, &mut pipelines, units).unwrap())
 }
 
-/// A CPU driver takes minutes to compile a large tile, all unrolled in matrices of 8 x 8.
+/// Whether a tile compiles in seconds. A CPU driver takes minutes for a large tile, unrolled in matrices of 8 x 8.
 pub fn worth_compiling(gpu: &Gpu, units: Units, tile: &MatrixTile) -> bool {
     gpu.caps.kind != vk::PhysicalDeviceType::CPU || tile.unrolled(units) <= 128
 }
 
-/// Loads a model, with the validation layer listening.
+/// Loads a model with the validation layer on.
 pub fn load(dir: &Path, options: Options) -> Box<dyn Measure> {
     listen();
     let checkpoint = Checkpoint::open(dir).unwrap();
@@ -60,7 +60,7 @@ pub fn forced(arithmetic: Option<Arithmetic>) -> VulkanOptions {
     VulkanOptions { arithmetic, ..VulkanOptions::default() }
 }
 
-/// Turns the validation layer on, and the log that shows what it says. KILN_VALIDATION=0 leaves it off.
+/// Turns on the validation layer and the log of its messages. KILN_VALIDATION=0 leaves it off.
 pub fn listen() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

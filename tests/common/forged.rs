@@ -7,7 +7,7 @@ use kiln::model::write::{WriteMonitor, forge};
 use kiln::model::{LayerKind, Shape, WeightFormat};
 use std::sync::atomic::AtomicBool;
 
-/// Two local layers and a global one, in sizes that no kernel has to itself.
+/// Two local layers and a global one, in small odd sizes.
 pub fn small_shape() -> Shape {
     Shape {
         vocab: 257,
@@ -30,7 +30,7 @@ pub fn small_shape() -> Shape {
     }
 }
 
-/// A model directory that is removed when this is dropped.
+/// A model directory that is removed on drop.
 pub struct Forged {
     dir: tempfile::TempDir,
 }
@@ -43,7 +43,7 @@ impl Forged {
         Forged { dir }
     }
 
-    /// Row i of the head becomes a copy of row `i % period`, scale included.
+    /// Makes row i of the head a copy of row `i % period`, scale included.
     pub fn repeat_head_rows(&self, period: usize) {
         let path = self.dir.path().join("model/model.safetensors");
         let mut bytes = std::fs::read(&path).unwrap();

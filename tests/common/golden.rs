@@ -1,4 +1,4 @@
-//! The golden cases: models with what transformers computes of them.
+//! The golden cases: models, with transformers' results for them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ pub fn golden(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(path)
 }
 
-/// A golden case: its prompts with what the model should say of each.
+/// A golden case: its prompts with the expected results of each.
 pub struct Case {
     pub name: &'static str,
     pub json: serde_json::Value,

@@ -1,13 +1,13 @@
-//! Processes: `kiln` as a script starts it, and this test again.
+//! Child processes: `kiln` as a script starts it, and this test executable.
 
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// What a program said, and how it ended.
+/// A program's output and exit code.
 pub struct Ran {
-    /// -1 where a signal ended it.
+    /// -1 if a signal ended it.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -25,7 +25,7 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap()
     }
 
-    /// That of a run that succeeded.
+    /// The JSON object of a successful run.
     pub fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{}", self.stderr);
         self.object()
@@ -40,7 +40,7 @@ impl Ran {
         }
     }
 
-    /// As [`Ran::failed`], with nothing on stdout, and a cause and a remedy in that line.
+    /// As [`Ran::failed`], with nothing on stdout. The line must have a cause and a remedy.
     pub fn refused(&self, code: i32, words: &[&str]) {
         self.failed(code, words);
         assert_eq!(self.stdout, "");
@@ -60,7 +60,7 @@ pub fn kiln(arguments: &[&str]) -> Ran {
     run(program().args(arguments), b"")
 }
 
-/// Runs a command, with something on its standard input.
+/// Runs a command with `stdin` as its standard input.
 pub fn run(command: &mut Command, stdin: &[u8]) -> Ran {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -84,7 +84,7 @@ pub fn start(executable: impl AsRef<OsStr>) -> Command {
 /// A command that starts this test executable again, on the same driver.
 pub fn this_test() -> Command {
     match std::env::var_os("KILN_TEST_LAUNCHER") {
-        // The process is then the launcher's (see tools/fetch-mesa), and this executable its argument.
+        // This process is then the launcher (see tools/fetch-mesa), and the test executable is its argument.
         Some(_) => start(std::env::args_os().next().unwrap()),
         None => start(std::env::current_exe().unwrap()),
     }

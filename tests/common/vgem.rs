@@ -1,4 +1,4 @@
-//! vgem, the kernel's DRM driver without a device: buffers, and fences that user space signals.
+//! vgem, the kernel's DRM driver without a device: it makes buffers, and fences that user space signals.
 
 use kiln::Result;
 use kiln::testing::sys::dma_buf::DmaBuf;
@@ -64,7 +64,7 @@ pub fn node() -> Node {
 
 /// A buffer that vgem made.
 pub fn allocate(bytes: u64) -> Result<DmaBuf> {
-    // Buffers are made through the primary node alone, as images: a row of 4096 bytes.
+    // Only the primary node makes buffers, and only as images: here with rows of 4096 bytes.
     let node = Node::open(&path("card"))?;
     let height = bytes.div_ceil(4096) as u32;
     let mut image = CreateDumb { height, width: 1024, bpp: 32, ..Default::default() };
@@ -82,8 +82,8 @@ fn raw(node: &Node) -> RawFd {
     node.as_fd().as_raw_fd()
 }
 
-/// Puts a fence on a buffer, as though a device were writing to it; the number to signal it by. It fails by itself after
-/// ten seconds.
+/// Puts a fence on a buffer, as if a device were writing to it. Returns its number for [`signal`]. The fence fails by
+/// itself after ten seconds.
 pub fn attach(node: &Node, buffer: &Gem<'_>) -> nix::Result<u32> {
     let mut attach = Attach { handle: buffer.handle(), flags: WRITE, ..Default::default() };
     // SAFETY: the structure is that of the kernel's header.

@@ -1,4 +1,4 @@
-//! Where a pass's time goes: its kernels one by one, and one layer alone.
+//! Where a pass's time goes: the time of each kernel.
 
 use super::roof::{Ceilings, Rates};
 use super::stats::Sample;
@@ -9,29 +9,30 @@ use crate::schedule::{Cost, Pass, Schedule, Segment};
 /// One kernel of a pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelTime {
-    /// The part of the pass that it belongs to.
+    /// The segment of the pass that it belongs to.
     pub segment: Segment,
-    /// Labels of the steps that it runs, joined by `+`; the kernel's name in brackets where it only prepares one.
+    /// Labels of the steps that it runs, joined by `+`. A kernel that only prepares a step has its own name in
+    /// brackets.
     pub label: String,
     /// The kernel's name.
     pub kernel: &'static str,
-    /// What it is specialised by, and its grid.
+    /// Its specialisation and its grid.
     pub variant: String,
     /// Bytes and operations.
     pub cost: Cost,
-    /// The median's seconds; 0 where the clock is too coarse for it.
+    /// Median seconds; 0 where the clock is too coarse.
     pub seconds: f64,
-    /// Rates, where the clock saw it and none is above its ceiling: a kernel that reads what the one before it wrote may
-    /// find it in a cache, which the ceiling does not speak of.
+    /// Rates. `None` where the clock is too coarse or a rate is above its ceiling: a kernel may find in a cache what
+    /// the kernel before it wrote, and the ceiling is that of memory.
     pub rates: Option<Rates>,
 }
 
-/// Kernels of the same kind and size: those of all layers on one line.
+/// Kernels of the same kind and size, as one line for all layers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelGroup {
-    /// One of them; cost, seconds and rates are of all together.
+    /// The first kernel of the group. Its cost, seconds and rates are those of the whole group.
     pub kernel: KernelTime,
-    /// How many.
+    /// Kernels in the group.
     pub count: usize,
 }
 
@@ -66,7 +67,7 @@ impl KernelTime {
     }
 }
 
-/// Kernels of the same kind and size together, in the order of the first of each.
+/// Groups kernels of the same kind and size. Groups are in the order of their first kernel.
 pub fn group(kernels: &[KernelTime], ceilings: Ceilings) -> Vec<KernelGroup> {
     let mut groups: Vec<(KernelGroup, KernelTime)> = Vec::new();
     for k in kernels {
@@ -110,7 +111,7 @@ mod tests {
         let seen: Vec<_> =
             groups.iter().map(|g| (&*g.kernel.label, g.count, g.kernel.cost.weight_bytes, g.kernel.seconds)).collect();
         assert_eq!(seen, [("norm", 1, 10, 1.0), ("norm", 2, 20, 6.0), ("attend", 2, 40, 3.0), ("attend", 1, 90, 5.0)]);
-        // 10 bytes a second is the ceiling itself; 40 bytes in 3 seconds are above it, and no rate is shown.
+        // 10 bytes a second is the ceiling. 40 bytes in 3 seconds are above it, so no rate is shown.
         assert_eq!(groups[0].kernel.rates.map(|r| r.read_share), Some(1.0));
         assert_eq!(groups[2].kernel.rates, None);
     }

@@ -1,4 +1,5 @@
-//! The measurement itself: passes through an executor, timed by the host's clock, counted by the schedule's costs.
+//! The measurement: runs passes through an executor, times them by the host's clock, and takes bytes and operations
+//! from the schedule's costs.
 
 use super::kernels::KernelTime;
 use super::roof::{Ceilings, Rates};
@@ -30,15 +31,15 @@ pub struct Line {
     pub cost: Cost,
     /// Seconds of each repetition.
     pub seconds: Sample,
-    /// The median repetition's rates. The fastest one's are below the ceilings too.
+    /// Rates of the median repetition. Those of the fastest one are checked against the ceilings too.
     pub rates: Rates,
-    /// Submits of one token.
+    /// Submits per token.
     pub submits_per_token: f64,
-    /// CPU seconds of one token, the process's threads all together and the submitting one alone.
+    /// CPU seconds per token: of all the process's threads, and of the submitting thread alone.
     pub cpu_per_token: CpuTime,
-    /// The share of the time in which the device was busy, by its own clock.
+    /// Share of the time in which the device was busy, by the device's clock. `None` without such a clock.
     pub busy: Option<f64>,
-    /// Its pass's kernels, where asked for.
+    /// The kernels of its pass, if they were asked for.
     pub kernels: Vec<KernelTime>,
 }
 
@@ -48,7 +49,7 @@ impl Line {
         Sample::new(self.seconds.values.iter().map(|s| self.tokens as f64 / s))
     }
 
-    /// Seconds of a pass, by the median.
+    /// Seconds of a pass, from the median repetition.
     pub fn pass_seconds(&self) -> f64 {
         self.seconds.median() / self.passes as f64
     }
@@ -66,13 +67,13 @@ pub fn pass_cost(schedule: &Schedule, pass: Pass, head: bool) -> Cost {
 pub struct Bench<'a> {
     pub(super) executor: &'a mut dyn Measure,
     pub(super) ceilings: Ceilings,
-    /// Positions of each sequence that hold a real prefill's keys and values.
+    /// Positions of each sequence that a prefill has filled with keys and values.
     filled: Vec<usize>,
-    /// Told what is being done, for a person who waits.
+    /// Called with a description of each measurement, for a person who waits.
     pub(super) progress: &'a dyn Fn(&str),
 }
 
-/// One repetition's figures.
+/// Figures of one repetition.
 struct Repetition {
     seconds: f64,
     cpu: CpuTime,
@@ -81,7 +82,7 @@ struct Repetition {
 }
 
 impl<'a> Bench<'a> {
-    /// Measures the read ceiling; `matrix` is that of the matrix units.
+    /// Measures the read ceiling. `matrix` is the ceiling of the matrix units, in operations per second.
     ///
     /// # Errors
     /// Device: it failed.
@@ -100,13 +101,13 @@ impl<'a> Bench<'a> {
     /// Measures one line `repetitions` times.
     ///
     /// # Errors
-    /// Failed: a rate above the roofline, logits that are not finite. Device: it failed.
+    /// Failed: a rate is above the roofline, or logits are not finite. Device: it failed.
     pub fn measure(&mut self, case: Case, repetitions: usize) -> Result<Line> {
         self.fill(case)?;
         (self.progress)(&format!("{}: warming up", case.name()));
         let mut next = vec![0u32; self.filled.len()];
         match case.work {
-            // Until it is known how many rows keep to the submit budget: what is timed, and counted, are chunks of so many.
+            // Repeats until the chunk size is settled: the first runs show how many rows keep to the submit budget.
             Work::Prefill(_) => loop {
                 let rows = self.executor.prefill_rows();
                 self.run_once(case, &mut next)?;
@@ -129,7 +130,8 @@ impl<'a> Bench<'a> {
             done.push(self.run_once(case, &mut next)?);
         }
         if self.executor.prefill_rows() != chunk {
-            // A device that has become slower wants smaller chunks: those are another case.
+            // The device has become slower and wants smaller chunks, so the repetitions are not comparable. Start
+            // again.
             return self.measure(case, repetitions);
         }
         let seconds = Sample::new(done.iter().map(|r| r.seconds));
@@ -149,7 +151,7 @@ impl<'a> Bench<'a> {
                 process: sum(|r| r.cpu.process) / all_tokens,
                 thread: sum(|r| r.cpu.thread) / all_tokens,
             },
-            // A device without a clock says nothing.
+            // 0 is the answer of a device without a clock.
             busy: (busy > 0.0).then_some(busy),
             seconds,
             kernels: Vec::new(),
@@ -178,13 +180,13 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Some token for a position of a sequence: all over the vocabulary, the same in every run.
+    /// A token for a position of a sequence: spread over the vocabulary, and the same in every run.
     fn token(&self, sequence: usize, position: usize) -> u32 {
         let mixed = (sequence as u64 * 0x1_0001 + position as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         ((mixed >> 32) % self.executor.schedule().shape.vocab as u64) as u32
     }
 
-    /// Really prefills every sequence of a case up to its depth, from where it is.
+    /// Prefills every sequence of a case up to its depth, from where it is.
     pub(super) fn fill(&mut self, case: Case) -> Result<()> {
         for sequence in 0..case.sequences() {
             let at = self.filled[sequence];
@@ -209,7 +211,7 @@ impl<'a> Bench<'a> {
         positions.map(|p| self.token(sequence, p)).collect()
     }
 
-    /// A session that goes on at `depth`, which its sequence has been filled to.
+    /// A session at `depth`, to which its sequence has been filled.
     fn session(&self, sequence: usize, depth: usize) -> Session {
         Session::resume(sequence as u32, self.tokens(sequence, 0..depth))
     }
@@ -219,7 +221,7 @@ impl<'a> Bench<'a> {
         positions.map(row).collect()
     }
 
-    /// A pass of the case's kind with its head rows, for what times single kernels.
+    /// A pass of the case's kind and its head rows, to time single kernels with.
     pub(super) fn pass_of(&self, case: Case) -> (Vec<Row>, HeadRows, Pass) {
         let depth = case.depth;
         match case.work {
@@ -235,7 +237,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// One repetition. A decode begins with the tokens of `next`, one a sequence, and leaves those that would follow.
+    /// Runs one repetition. A decode starts with the tokens in `next`, one per sequence, and puts the tokens that
+    /// follow into it.
     fn run_once(&mut self, case: Case, next: &mut [u32]) -> Result<Repetition> {
         match case.work {
             Work::Prefill(tokens) => {
@@ -267,7 +270,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Runs something with all clocks read around it.
+    /// Calls `run` and reads all clocks before and after it.
     fn timed(&mut self, run: impl FnOnce(&mut dyn Executor) -> Result<()>) -> Result<Repetition> {
         let (submits, busy) = (self.executor.submits(), self.executor.busy());
         let cpu = CpuTime::now()?;
@@ -282,7 +285,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Refuses to time what computes nonsense: a NaN anywhere makes every logit NaN.
+    /// Refuses to time a model that computes nonsense: a NaN anywhere makes every logit NaN.
     fn check_finite(&mut self, case: Case) -> Result<()> {
         match (0..case.sequences()).all(|row| self.executor.is_finite(row)) {
             true => Ok(()),

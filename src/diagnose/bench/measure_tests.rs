@@ -1,4 +1,4 @@
-//! The bench against an executor that only notes what it is asked to run.
+//! The bench on an executor that only records the passes that it is asked to run.
 
 use super::super::Settings;
 use super::*;
@@ -7,7 +7,7 @@ use crate::model::{Shape, WeightFormat, presets};
 use crate::schedule::{Extent, KvType, Step};
 use std::time::Duration;
 
-/// Each pass: rows and head.
+/// Rows and head rows of each pass.
 type Passes = Vec<(Vec<Row>, Option<HeadRows>)>;
 
 struct Noting {
@@ -16,7 +16,7 @@ struct Noting {
     ceiling: f64,
     /// Rows of logits that are finite.
     finite: usize,
-    /// Rows of a prompt that it wants at most, once it has seen more.
+    /// Chunk size that it asks for after a pass with more rows.
     wanted: usize,
 }
 
@@ -35,7 +35,7 @@ impl Noting {
         }
     }
 
-    /// What the next token of a row is: some function of the row, so that it shows where it came from.
+    /// The next token of a row: a function of the row, so that a test can see which row it came from.
     fn after(row: &Row) -> u32 {
         (3 * row.token + row.position + 17 * row.sequence + 1) % 64
     }
@@ -129,14 +129,14 @@ fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions()
     let line = measure(&mut executor, Case { work: DECODE, depth: 20 }, 3).unwrap();
     assert_eq!((line.tokens, line.passes, line.seconds.values.len()), (24, 12, 3));
 
-    // Both sequences are really prefilled first, in chunks, without a head.
+    // Both sequences are prefilled first, in chunks and without a head.
     let (filling, decoding): (Passes, Passes) = executor.passes.into_iter().partition(|(_, head)| head.is_none());
     let filled: Vec<(u32, u32)> = filling.iter().flat_map(|(rows, _)| rows).map(|r| (r.sequence, r.position)).collect();
     let expected: Vec<_> = (0..2).flat_map(|s| (0..20).map(move |p| (s, p))).collect();
     assert_eq!(filled, expected);
     assert_eq!(filling.iter().map(|(rows, _)| rows.len()).collect::<Vec<_>>(), [8, 8, 4, 8, 8, 4]);
 
-    // Eight passes warm up, then three times twelve.
+    // Eight passes of warm-up, then three repetitions of twelve.
     let positions: Vec<u32> = decoding.iter().map(|(rows, _)| rows[0].position).collect();
     let run = |n: u32| 20..20 + n;
     assert_eq!(positions, run(8).chain(run(12)).chain(run(12)).chain(run(12)).collect::<Vec<_>>());
@@ -159,7 +159,7 @@ fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further(
     let mut bench = Bench::new(&mut executor, None, &|_| {}).unwrap();
     let lines: Vec<Line> = settings.cases().into_iter().map(|c| bench.measure(c, 1).unwrap()).collect();
     assert!(lines.iter().all(|l| (l.tokens, l.passes) == (20, 3)));
-    // The deeper, the more keys are read; what is computed but for attention is the same.
+    // Deeper cases read more keys. All operations but those of attention stay the same.
     assert!(lines.windows(2).all(|l| l[0].cost.kv_bytes < l[1].cost.kv_bytes));
     assert!(lines.windows(2).all(|l| l[0].cost.weight_bytes == l[1].cost.weight_bytes));
     let filling = executor.passes.iter().map(|(rows, head)| (rows[0].position, rows.len(), head.is_some()));
@@ -184,7 +184,7 @@ fn a_prefill_is_timed_in_chunks_that_keep_to_the_submit_budget() {
     let line = measure(&mut executor, Case { work: Work::Prefill(10), depth: 0 }, 2).unwrap();
     assert_eq!((line.tokens, line.passes), (10, 4));
     let rows: Vec<usize> = executor.passes.iter().map(|(rows, _)| rows.len()).collect();
-    // Warming up takes a second run, in the chunks that the first one showed to be better.
+    // The warm-up runs twice: the first run shows that smaller chunks are better.
     assert_eq!(rows, [&[8, 2][..], &[3, 3, 3, 1], &[3, 3, 3, 1], &[3, 3, 3, 1]].concat());
     let full = pass_cost(&executor.schedule, Pass::Prefill { rows: 3, depth: 0 }, false).weight_bytes;
     assert!(line.cost.weight_bytes > 3 * full, "weights are read for each chunk");

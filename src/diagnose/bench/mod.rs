@@ -1,4 +1,4 @@
-//! The bench: what a model does on a device, every rate beside what the device's memory and matrix units allow.
+//! The bench: rates of a model on a device, each beside what the device's memory and matrix units allow.
 
 pub mod kernels;
 pub mod measure;
@@ -17,19 +17,19 @@ use crate::error::{Setting, Text, text};
 use crate::model::Shape;
 use crate::{Error, Result};
 
-/// Repetitions of a line at most: each one's figures are kept.
+/// Most repetitions of a line: the figures of each are kept.
 const MOST_REPETITIONS: usize = 1_000_000;
 
-/// What is measured: every prefill and every decode at every depth.
+/// What is measured: every prefill and every decode, at every depth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Prompt lengths; none: no prefill is measured.
+    /// Prompt lengths; empty for no prefill.
     pub prefill: Vec<usize>,
-    /// Tokens that each sequence decodes in a repetition; 0: no decode is measured.
+    /// Tokens that each sequence decodes in a repetition; 0 for no decode.
     pub decode: usize,
     /// Sequences that decode at once.
     pub batch: Vec<usize>,
-    /// Positions already in the cache before what is timed.
+    /// Positions already in the cache when timing starts.
     pub depth: Vec<usize>,
     /// Timed repetitions of each line.
     pub repetitions: usize,
@@ -40,7 +40,7 @@ pub struct Settings {
 pub enum Work {
     /// A prompt of this many tokens, in chunks.
     Prefill(usize),
-    /// Each of `sequences` decodes `tokens` tokens, all in one pass a token.
+    /// Each of `sequences` decodes `tokens` tokens. One pass makes one token of every sequence.
     Decode {
         /// Sequences.
         sequences: usize,
@@ -59,7 +59,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// As tables and errors name it.
+    /// Its name in tables and errors.
     pub fn name(&self) -> String {
         let depth = if self.depth > 0 { format!(" at depth {}", self.depth) } else { String::new() };
         match self.work {
@@ -69,7 +69,7 @@ impl Case {
         }
     }
 
-    /// Sequences, each with a row of logits.
+    /// Sequences; each has one row of logits.
     fn sequences(&self) -> usize {
         match self.work {
             Work::Prefill(_) => 1,
@@ -79,7 +79,7 @@ impl Case {
 }
 
 impl Settings {
-    /// The lines, shallow ones first, so that the cache is only ever prefilled further.
+    /// The lines to measure, shallow ones first, so that each prefill continues the one before.
     pub fn cases(&self) -> Vec<Case> {
         let ascending = |list: &[usize]| {
             let mut list = list.to_vec();
@@ -109,11 +109,11 @@ impl Settings {
     /// Positions that a sequence must have room for.
     pub fn context(&self) -> usize {
         let deepest = self.depth.iter().copied().max().unwrap_or(0);
-        // At least one, for a layer alone.
+        // At least one, for timing a layer alone.
         deepest.saturating_add(self.longest_prefill().max(self.decode).max(1))
     }
 
-    /// Judges the settings for a model and returns the context to load it with: `asked`, or what is needed.
+    /// Checks the settings against a model. Returns the context to load it with: `asked`, or the least that is needed.
     ///
     /// # Errors
     /// Input: nothing to do, a count of 0, or more positions than `asked` or the model has.

@@ -10,13 +10,13 @@ use crate::schedule::cost::step_cost;
 use crate::schedule::{Cost, Segment};
 use crate::{Error, Result};
 
-/// Replays of a layer alone.
+/// Numbers of back-to-back runs of a layer alone; each is timed.
 pub const LAYER_REPLAYS: [usize; 3] = [1, 10, 50];
 
 /// One layer alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerTime {
-    /// Which.
+    /// Index of the layer.
     pub layer: usize,
     /// Whether it attends to a window or to everything.
     pub kind: LayerKind,
@@ -24,15 +24,15 @@ pub struct LayerTime {
     pub depth: usize,
     /// Bytes and operations of one run.
     pub cost: Cost,
-    /// Bytes per second at which the device reads this layer's weights and nothing else.
+    /// Bytes per second at which the device reads only this layer's weights.
     pub ceiling: f64,
-    /// How many runs back to back, and the seconds of one.
+    /// Number of back-to-back runs, and the seconds of one run.
     pub runs: Vec<(usize, f64)>,
-    /// Rates of the longest series.
+    /// Rates of the longest series of runs.
     pub rates: Rates,
-    /// Seconds of embedding and head.
+    /// Seconds of the embedding and of the head.
     pub ends: [f64; 2],
-    /// Seconds that a whole pass would take if every layer took as long.
+    /// Seconds of a whole pass if every layer took as long as this one.
     pub pass_seconds: f64,
 }
 
@@ -54,7 +54,7 @@ impl LayerTime {
         let (kind, layers) = (shape.layers[layer], shape.layers.len());
         let longest = runs.last().map_or(f64::NAN, |r| r.1);
         let what = format!("layer {layer} alone");
-        // Of the matrix units the model's own ceiling holds.
+        // The read ceiling is this layer's; that of the matrix units is the model's.
         let rates = Ceilings { read: ceiling, ..bench.ceilings }.judge(&what, cost, longest)?;
         let pass_seconds = layers as f64 * longest + ends[0] + ends[1];
         Ok(LayerTime { layer, kind, depth: case.depth, cost, ceiling, runs, rates, ends, pass_seconds })
@@ -62,7 +62,7 @@ impl LayerTime {
 }
 
 impl Bench<'_> {
-    /// Times one layer alone, [`LAYER_REPLAYS`] times back to back, in a decode of one sequence at `depth`.
+    /// Times one layer alone in a decode of one sequence at `depth`, once for each of [`LAYER_REPLAYS`].
     ///
     /// # Errors
     /// Input: the model has no such layer. Failed: a rate above the roofline. Device: no clock, or it failed.
@@ -75,7 +75,7 @@ impl Bench<'_> {
         LayerTime::measure(self, layer, case)
     }
 
-    /// Times every kernel of one pass of a measured line: of a prefill, its first chunk.
+    /// Times every kernel of one pass of a measured line. For a prefill that pass is the first chunk.
     ///
     /// # Errors
     /// Device: it has no clock to time by, or it failed.

@@ -1,18 +1,19 @@
-//! The roofline: what a rate is judged by. A rate that the device's own ceilings rule out is never shown as a result.
+//! The roofline. A rate above the device's measured ceilings is an error and never a result.
 
 use crate::schedule::Cost;
 use crate::{Error, Result};
 
-/// The ceilings of one device, measured in the same run as what is judged by them.
+/// The ceilings of one device, measured in the same run as the work that they judge.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ceilings {
-    /// Bytes per second, reading the model's own weight buffers: a model that fits a cache is judged by the cache.
+    /// Bytes per second of reading the model's own weight buffers. For a model that fits a cache this is the cache's
+    /// rate.
     pub read: f64,
-    /// Multiplications and additions per second of the matrix units, where there are any.
+    /// Multiplications and additions per second of the matrix units. `None` without matrix units.
     pub matrix: Option<f64>,
 }
 
-/// What a piece of work came to beside its ceilings.
+/// Rates of some work, and their shares of the ceilings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
     /// Bytes of weights and KV per second.
@@ -21,7 +22,7 @@ pub struct Rates {
     pub read_share: f64,
     /// Multiplications and additions per second.
     pub operations: f64,
-    /// Their share of the matrix ceiling, where there is one.
+    /// Share of the matrix ceiling. `None` without that ceiling.
     pub matrix_share: Option<f64>,
 }
 
@@ -37,10 +38,10 @@ impl Ceilings {
         }
     }
 
-    /// As [`Ceilings::rates`]; `what` names the work.
+    /// As [`Ceilings::rates`], and checks the result. `what` names the work in errors.
     ///
     /// # Errors
-    /// Failed, where a rate is above its ceiling, or is none: the measurement is wrong then.
+    /// Failed: a rate is above its ceiling or is not finite, so the measurement is wrong.
     pub fn judge(&self, what: &str, cost: Cost, seconds: f64) -> Result<Rates> {
         let r = self.rates(cost, seconds);
         let wrong = |cause: String| {
@@ -73,7 +74,7 @@ mod tests {
     const CEILINGS: Ceilings = Ceilings { read: 100e9, matrix: Some(1e12) };
 
     fn cost(weight_bytes: u64, kv_bytes: u64, operations: u64) -> Cost {
-        // Activations stay in caches: they must not raise a share.
+        // Activations stay in caches and must not raise a share.
         Cost { weight_bytes, kv_bytes, operations, activation_bytes: u64::MAX / 2 }
     }
 

@@ -1,4 +1,4 @@
-//! What a list of repetitions comes to.
+//! Statistics over repetitions.
 
 /// A figure measured several times.
 #[derive(Debug, Clone, PartialEq)]
@@ -8,12 +8,12 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of repetitions, none of them NaN.
+    /// A sample of repetitions, none of them NaN.
     pub fn new(values: impl IntoIterator<Item = f64>) -> Sample {
         Sample { values: values.into_iter().collect() }
     }
 
-    /// The middle value, or the mean of the two in the middle; NaN of none.
+    /// The middle value, or the mean of the two middle values; NaN for an empty sample.
     pub fn median(&self) -> f64 {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
@@ -24,17 +24,17 @@ impl Sample {
         }
     }
 
-    /// The smallest value; infinite of none.
+    /// The smallest value; infinite for an empty sample.
     pub fn min(&self) -> f64 {
         self.values.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The largest value; infinite of none.
+    /// The largest value; infinite for an empty sample.
     pub fn max(&self) -> f64 {
         self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// How far the largest and the smallest are apart, as a share of the median; 0 of a single one.
+    /// Largest minus smallest value, as a share of the median; 0 for a single value.
     pub fn spread(&self) -> f64 {
         (self.max() - self.min()) / self.median()
     }

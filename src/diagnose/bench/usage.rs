@@ -1,4 +1,4 @@
-//! What this process takes of the machine: CPU time and anonymous memory.
+//! CPU time and anonymous memory of this process.
 
 use crate::{Error, Result};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -10,14 +10,14 @@ use std::time::Duration;
 /// CPU time, user and system, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuTime {
-    /// Of all the process's threads, the driver's own among them.
+    /// Of all the process's threads, those of the driver included.
     pub process: f64,
-    /// Of the calling thread: writing the pass, submitting, and waiting as far as the driver spins.
+    /// Of the calling thread: it writes the pass and submits it, and the driver may spin on it while waiting.
     pub thread: f64,
 }
 
 impl CpuTime {
-    /// Up to now.
+    /// CPU time used up to now.
     ///
     /// # Errors
     /// Failed: the kernel does not say.
@@ -48,16 +48,16 @@ fn parse_status(text: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// How often memory is looked at while a model loads, and while it runs: there seldom, because looking costs CPU time
-/// that counts as the process's.
+/// Intervals between looks at the memory: while a model loads, and while it runs. Looking costs CPU time that counts as
+/// the process's, so it is rarer while the model runs.
 const LOADING: Duration = Duration::from_millis(5);
 const RUNNING: Duration = Duration::from_millis(100);
 
-/// Watches this process's anonymous memory from a thread of its own.
+/// Watches this process's anonymous memory on its own thread.
 pub struct MemoryWatch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// What the process held when the watch began.
+    /// Bytes that the process held when the watch began.
     pub baseline: u64,
 }
 
@@ -69,7 +69,8 @@ struct Shared {
 }
 
 impl MemoryWatch {
-    /// Begins, as for loading; what is held now is the baseline. `None` where the kernel does not say.
+    /// Starts the watch at the interval for loading, with the current memory as the baseline. `None` where the kernel
+    /// does not say.
     pub fn start() -> Option<MemoryWatch> {
         let baseline = anonymous_bytes()?;
         let shared = Arc::new(Shared { peak: baseline.into(), ..Shared::default() });
@@ -83,13 +84,13 @@ impl MemoryWatch {
         Some(MemoryWatch { shared, thread: Some(thread), baseline })
     }
 
-    /// Looks less often from now on.
+    /// Changes to the longer interval, for a model that runs.
     pub fn loaded(&self) {
         self.look();
         self.shared.running.store(true, Ordering::Relaxed);
     }
 
-    /// The most that was held so far.
+    /// The most bytes held so far.
     pub fn peak(&self) -> u64 {
         self.look();
         self.shared.peak.load(Ordering::Relaxed)
@@ -105,7 +106,7 @@ impl Drop for MemoryWatch {
         self.shared.done.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It cannot panic; if it did, there is nothing to save.
+            // The thread cannot panic. If it did, there would be nothing to save.
             let _ = thread.join();
         }
     }
@@ -123,16 +124,16 @@ mod tests {
         assert_eq!(parse_status(""), None);
     }
 
-    /// However loaded the machine is, what is waited for comes within this.
+    /// Longest wait of these tests, on however busy a machine.
     const DEADLINE: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_peak_that_is_gone_again_was_seen() {
         let watch = MemoryWatch::start().unwrap();
-        // Far more than what other tests free meanwhile.
+        // Far more than other tests free at the same time.
         let block = vec![1u8; 256 << 20];
         let enough = watch.baseline + (128 << 20);
-        // Held until the watching thread has seen it; `peak` would look by itself.
+        // Kept until the watching thread has seen it. `peak` would look at the memory itself.
         let start = Instant::now();
         while watch.shared.peak.load(Ordering::Relaxed) < enough {
             assert!(start.elapsed() < DEADLINE, "nobody looks");
@@ -148,7 +149,7 @@ mod tests {
         loop {
             let used = CpuTime::now().unwrap().since(before);
             if used.thread > 0.02 {
-                // The process's time is read first, and so lacks a moment of this thread's.
+                // The process's time is read first, so it lacks the last moment of this thread's.
                 assert!(used.process >= 0.9 * used.thread, "{used:?}");
                 break;
             }

@@ -6,7 +6,7 @@ use crate::machine::files::{Fault, Files};
 use crate::machine::nodes::{AMD_GPU, DeviceNode, Nvidia, PciDevice, gfx_name};
 use crate::sys::{self, amdgpu, drm};
 
-/// Checks every GPU. `reached` says whether Vulkan lists one all the same where sysfs shows none.
+/// Checks every GPU. `reached`: Vulkan lists a GPU even if sysfs shows none.
 pub(super) fn check(files: &Files, reached: bool) -> Vec<Check> {
     let gpus = DeviceNode::gpus(files);
     let mut all = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn check(files: &Files, reached: bool) -> Vec<Check> {
     all
 }
 
-/// GPUs that no driver has taken, and where there is none at all.
+/// Reports GPUs without a driver, and the absence of any GPU.
 fn check_bus(checks: &mut Checks, files: &Files, none: bool, reached: bool) {
     let slots = PciDevice::all(files);
     for slot in slots.iter().filter(|s| s.is_gpu() && !s.driven) {
@@ -84,7 +84,7 @@ fn check_gpu(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     check_lockup(checks, files);
 }
 
-/// Bytes per second that the one GPU's memory could deliver, where there is one and its driver says.
+/// Peak bytes per second of the GPU's memory. `None` unless there is exactly one GPU and its driver says.
 pub(super) fn peak_bandwidth(files: &Files) -> Option<f64> {
     let gpus = DeviceNode::gpus(files);
     let [node] = &gpus[..] else { return None };
@@ -95,7 +95,7 @@ fn or_unknown(text: &str) -> &str {
     if text.is_empty() { "an unknown driver" } else { text }
 }
 
-/// The node itself: whether it is there, and whether this user may use it.
+/// Opens the node: checks that it exists and that this user may use it.
 pub(super) fn open(checks: &mut Checks, files: &Files, node: &DeviceNode) -> Option<drm::Node> {
     let group = if node.name.starts_with("accel") { "render (or the one that owns it)" } else { "render" };
     if !files.exists(&node.path) {
@@ -137,7 +137,7 @@ pub(super) fn check_driver(checks: &mut Checks, node: &DeviceNode, opened: Optio
     }
 }
 
-/// What an unprivileged user reads, else why not.
+/// The value as text, or the reason why an unprivileged user cannot read it.
 fn fault_or<T>(value: Result<T, Fault>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|f| f.to_string(), show)
 }
@@ -172,14 +172,15 @@ fn check_family(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
     }
 }
 
-/// Bytes of a heap: all of it, and used.
+/// Bytes of a heap: total and used.
 fn heap_of(files: &Files, node: &DeviceNode, heap: &str) -> Result<(u64, u64), Fault> {
     let read = |what| files.value::<u64>(&node.file(&format!("mem_info_{heap}_{what}")));
     Ok((read("total")?, read("used")?))
 }
 
 fn check_memory(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
-    // The query where the node opens, since an APU's heaps as Vulkan shows them are made up; else sysfs.
+    // Ask the driver where the node opens, else sysfs. Vulkan is no source: the heaps that it shows for an APU are made
+    // up.
     let memory = opened.map(amdgpu::memory);
     if let Some(Err(e)) = &memory {
         checks.warn("memory.query", e.to_string(), e.remedy());
@@ -226,7 +227,7 @@ fn check_memory(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
     }
 }
 
-/// How busy it is, and whether its clocks are held down.
+/// Checks the load, and whether the clocks are held down.
 fn check_activity(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: Option<&drm::Node>) {
     let level = files.text(&node.file("power_dpm_force_performance_level"));
     match level.as_deref() {
@@ -278,9 +279,9 @@ fn check_firmware(checks: &mut Checks, files: &Files, node: &DeviceNode, opened:
 
 /// Milliseconds that one of Kiln's jobs may run before the ring is reset.
 ///
-/// amdgpu's documentation: "[GFX,Compute,SDMA,Video]", or one value, which is for all of them, in older kernels for all but
-/// compute. Kiln's queue is the first that computes, which with RADV is that of the graphics ring: the first value counts
-/// either way, and the second never.
+/// The parameter is a list, by amdgpu's documentation "[GFX,Compute,SDMA,Video]", or one value. One value holds for all
+/// rings; in older kernels it does not hold for compute. With RADV, Kiln's queue is on the graphics ring, so the first
+/// value counts in either case and the second never does.
 fn job_timeout(parameter: &str) -> Option<i64> {
     let parts: Vec<i64> = parameter.split(',').map(|p| p.trim().parse().ok()).collect::<Option<_>>()?;
     parts.first().copied()

@@ -1,4 +1,4 @@
-//! What the chosen device reaches, measured through Kiln's own kernels.
+//! Rates of the chosen device, measured with Kiln's own kernels.
 
 use super::{Check, Checks, Verdict};
 use crate::display::bytes;
@@ -9,10 +9,10 @@ use crate::machine::files::Files;
 use ash::vk;
 use std::rc::Rc;
 
-/// Read on a GPU: more than any cache. On a CPU driver: as much as is quick.
+/// Bytes read on a GPU: more than any cache holds. A CPU driver reads fewer, to be quick.
 const GPU_BYTES: u64 = 1 << 30;
 const CPU_BYTES: u64 = 128 << 20;
-/// Sent to the device.
+/// Bytes sent to the device.
 const TRANSFER_BYTES: u64 = 64 << 20;
 
 /// Measures memory, matrix units, dispatches, submits and transfers.
@@ -60,7 +60,7 @@ pub(super) fn check(files: &Files, gpu: &Rc<Gpu>, progress: &dyn Fn(&str)) -> Ve
     checks.all
 }
 
-/// Share of the memory's peak below which something is wrong: such GPUs reach 79 to 91 % while decoding.
+/// A GPU below this share of its memory's peak has a fault: such GPUs reach 79 to 91 % while decoding.
 const LEAST_SHARE: f64 = 0.6;
 
 fn report_read(checks: &mut Checks, rate: f64, size: u64, peak: Option<f64>) {

@@ -1,6 +1,5 @@
-//! What this machine is, what is wrong with it and what it can reach: every check has a verdict, the evidence for it, and a
-//! remedy where there is one. What a driver or a file says is never trusted to be there or to make sense: what does not is
-//! a verdict too.
+//! Describes this machine, finds what is wrong with it, and measures it. Each check has a verdict, its evidence and,
+//! where there is one, a remedy. A driver or a file may be missing or may answer nonsense: that is a verdict too.
 
 mod gpu;
 mod measure;
@@ -30,12 +29,12 @@ pub enum Verdict {
     Warn,
     /// It does not work.
     Fail,
-    /// It does not concern this machine, or could not be looked at.
+    /// It does not concern this machine, or it could not be checked.
     Skip,
 }
 
 impl Verdict {
-    /// The word of the output.
+    /// Its word in the output.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Ok => "ok",
@@ -49,24 +48,24 @@ impl Verdict {
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What was checked: a group, a dot, and what in it. The GPUs, NPUs and Vulkan devices are counted: `gpu0.memory`.
+    /// What was checked, as `group.item`. GPUs, NPUs and Vulkan devices are numbered: `gpu0.memory`.
     pub name: String,
     /// How it came out.
     pub verdict: Verdict,
-    /// What was seen.
+    /// What was found.
     pub evidence: Text,
     /// What can be done.
     pub remedy: Option<Text>,
 }
 
-/// Checks of one group, as they are made.
+/// Collects the checks of one group.
 #[derive(Debug, Default)]
 struct Checks {
     group: String,
     all: Vec<Check>,
 }
 
-/// Evidence may quote what a device calls itself.
+/// Puts a text on one line: evidence may quote what a device calls itself.
 fn one_line(text: impl Into<Text>) -> Text {
     text.into().map_words(plain)
 }
@@ -89,7 +88,7 @@ impl Checks {
         self.push(name, Verdict::Skip, evidence, None);
     }
 
-    /// Skipped for want of something that the user can give.
+    /// Adds a check that was skipped because the user has to provide something first.
     fn unseen(&mut self, name: &str, evidence: impl Into<Text>, remedy: impl Into<Text>) {
         self.push(name, Verdict::Skip, evidence, Some(remedy.into()));
     }
@@ -102,34 +101,34 @@ impl Checks {
         self.push(name, Verdict::Fail, evidence, Some(remedy.into()));
     }
 
-    /// A check that came out as a Kiln error.
+    /// Adds a check that ended with a Kiln error.
     fn error(&mut self, name: &str, verdict: Verdict, error: &crate::Error) {
         let (cause, remedy) = error.parts();
         self.push(name, verdict, cause.clone(), Some(remedy.clone()));
     }
 }
 
-/// All checks, and what follows from them.
+/// All checks, and the conclusion from them.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The checks, in order.
     pub checks: Vec<Check>,
-    /// Which Vulkan device was asked for; `None` for none at all.
+    /// The Vulkan device that was asked for; `None` where Vulkan is not wanted.
     pub choice: Option<Choice>,
-    /// The Vulkan device that Kiln can run on.
+    /// Name of the Vulkan device that Kiln can run on.
     pub device: Option<String>,
-    /// Every Vulkan device that is fit for Kiln, by the number that `vulkan:N` has it under.
+    /// Every Vulkan device that Kiln can run on: its number in `vulkan:N`, and its name.
     pub fit: Vec<(usize, String)>,
 }
 
 impl Report {
-    /// How many checks came out as `verdict`.
+    /// Number of checks with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.checks.iter().filter(|c| c.verdict == verdict).count()
     }
 
-    /// The Vulkan device that was chosen by its number and cannot run Kiln, and the others, which are fit, where there are
-    /// such: `vulkan:0 (name), …`.
+    /// The number of a Vulkan device that was chosen by number and cannot run Kiln, with a list of those that can:
+    /// `vulkan:0 (name), …`. `None` where the choice can run, or no other device can.
     pub fn instead(&self) -> Option<(usize, String)> {
         let (Some(Choice::Index(chosen)), None) = (self.choice, &self.device) else { return None };
         let others = self.fit.iter().filter(|(i, _)| *i != chosen);
@@ -137,7 +136,7 @@ impl Report {
         (!others.is_empty()).then(|| (chosen, others.join(", ")))
     }
 
-    /// What follows, in one sentence.
+    /// The conclusion, in one sentence.
     pub fn summary(&self) -> String {
         let runs = match (&self.device, self.instead()) {
             (Some(device), _) => format!("Kiln can run on {device}"),
@@ -162,19 +161,19 @@ impl Report {
     }
 }
 
-/// What is to be looked at.
+/// What to check.
 pub struct Request<'a> {
     /// The machine's files.
     pub files: &'a Files,
-    /// Which Vulkan device; `None` for none at all.
+    /// The Vulkan device to check; `None` for no Vulkan at all.
     pub vulkan: Option<Choice>,
-    /// Whether rates are measured, which takes some seconds.
+    /// Whether to measure rates, which takes some seconds.
     pub measure: bool,
-    /// A model that is to run here.
+    /// A model that should run here.
     pub model: Option<Wanted<'a>>,
 }
 
-/// Makes every check. `progress` is told what is being looked at.
+/// Makes every check. `progress` is called with the name of each part.
 pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
     let files = request.files;
     let mut checks = Vec::new();
@@ -196,7 +195,7 @@ pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
         progress("model");
         checks.extend(model::check(model, opened.as_ref()));
     }
-    // A device that hung while it was measured runs nothing.
+    // A device that hung while it was measured cannot run a model.
     let hung = opened.is_some_and(|gpu| gpu.hung.get());
     let device = device.filter(|_| !hung).map(|name| plain(&name));
     Report { checks, choice: request.vulkan, device, fit }

@@ -1,4 +1,4 @@
-//! What a model needs against what is there.
+//! Whether a model fits this machine.
 
 use super::{Check, Checks, Verdict};
 use crate::display::bytes;
@@ -10,14 +10,14 @@ use crate::plan::{Needs, Plan};
 use crate::schedule::Schedule;
 use std::rc::Rc;
 
-/// A model that is to run here.
+/// A model that should run here.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Its name, as output gives it.
+    /// Its name in output.
     pub name: &'a str,
     /// Its shape.
     pub shape: &'a Shape,
-    /// How it is to be loaded.
+    /// Options that it will be loaded with.
     pub options: Options,
 }
 

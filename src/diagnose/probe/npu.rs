@@ -1,4 +1,4 @@
-//! The NPU: what its driver says of it, and what the machine must allow for it to work.
+//! The NPU: its driver's answers, and what the system must allow for it to work.
 
 use super::gpu::{check_driver, open};
 use super::{Check, Checks};
@@ -11,21 +11,21 @@ use crate::sys::xrt::{Library, Missing};
 use crate::sys::{amdxdna, drm};
 use nix::sys::resource::{Resource, getrlimit};
 
-/// What a program on the NPU locks in memory at least: its heap, and an arena beside it.
+/// Least memory that a program on the NPU locks: its heap, and an arena.
 const LOCKED_BYTES: u64 = 128 << 20;
 /// More devices than any machine has.
 const MOST_DEVICES: u32 = 16;
 
-/// What libxrt said of itself and the devices that it finds.
+/// Answers of libxrt about itself and the devices that it finds.
 #[derive(Debug, Clone)]
 pub(super) struct Xrt {
     /// Major, minor, patch level.
     pub(super) version: [u32; 3],
-    /// Of each, what it calls itself and where it is on the bus.
+    /// Name and bus address of each device.
     pub(super) devices: Result<Vec<(String, String)>>,
 }
 
-/// Checks every NPU, and what it needs around it.
+/// Checks every NPU, and the settings of the system that it needs.
 pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>) -> Vec<Check> {
     let npus: Vec<DeviceNode> = DeviceNode::accelerators(files).into_iter().filter(DeviceNode::is_amdxdna).collect();
     let mut all = Vec::new();
@@ -139,7 +139,7 @@ fn check_array(checks: &mut Checks, opened: &drm::Node) {
         Ok(mode) => checks.ok("power", format!("power mode {mode}")),
         Err(e) => checks.warn("power", e.to_string(), e.remedy()),
     }
-    // Older firmware has none: nothing is lost by that.
+    // Older firmware has no sensors; nothing depends on them.
     if let Ok(sensors) = amdxdna::sensors(opened) {
         let shown: Vec<String> = sensors.iter().map(|s| format!("{} {:.1} {}", s.label, s.value, s.unit)).collect();
         checks.ok("sensors", if shown.is_empty() { "none".into() } else { shown.join(", ") });
@@ -185,7 +185,7 @@ fn check_locked_memory(checks: &mut Checks) {
     }
 }
 
-/// Loads libxrt where it is there, and asks it for its devices.
+/// Loads libxrt if it is installed, and lists its devices.
 pub(super) fn ask_xrt() -> std::result::Result<Xrt, Missing> {
     let library = Library::load()?;
     let devices = library.count().and_then(|count| {
@@ -199,7 +199,7 @@ pub(super) fn ask_xrt() -> std::result::Result<Xrt, Missing> {
     Ok(Xrt { version: library.version(), devices })
 }
 
-/// Whether libxrt can be used, and whether it reaches the NPUs that the kernel shows.
+/// Checks whether libxrt is usable, and whether it finds the NPUs that the kernel shows.
 fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<Xrt, Missing>, npus: &[DeviceNode]) {
     const WITHOUT: &str = "Kiln reaches the NPU through the kernel's own interface";
     let xrt = match xrt {

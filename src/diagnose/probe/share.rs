@@ -1,5 +1,5 @@
-//! Memory that several drivers see: dma-bufs made, exported and imported for real, and their content compared from both
-//! sides. Zero-copy is what the bytes say, not what an extension's name does.
+//! Memory shared between drivers. Dma-bufs are really made, exported and imported, and their bytes are compared from
+//! both sides. An extension's name alone does not prove zero-copy.
 
 use super::{Check, Checks, Verdict};
 use crate::gpu::Gpu;
@@ -16,10 +16,10 @@ use nix::errno::Errno;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
-/// Bytes of what is shared to try it.
+/// Bytes of each buffer that is shared on trial.
 const BYTES: u64 = 64 << 10;
 
-/// A byte that differs from its neighbours and from those of another seed.
+/// A byte that differs from its neighbours, and from the byte of another seed at the same place.
 fn pattern(seed: u8, at: usize) -> u8 {
     (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ seed
 }
@@ -32,7 +32,7 @@ fn holds(bytes: &[u8], seed: u8) -> bool {
     bytes.iter().enumerate().all(|(i, &b)| b == pattern(seed, i))
 }
 
-/// Checks who makes dma-bufs, and who takes them.
+/// Checks which drivers make dma-bufs, and which import them.
 pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
     let mut checks = Checks::of("share");
     let memfd = from_udmabuf(files);
@@ -62,7 +62,7 @@ pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
     checks.all
 }
 
-/// A dma-buf of a memfd, once the bytes were seen to be the same through both.
+/// Makes a dma-buf of a memfd, and checks that both show the same bytes.
 fn from_udmabuf(files: &Files) -> sys::Result<DmaBuf> {
     let device = open_node(&files.at(UDMABUF))?;
     let memfd = sealed_memfd(BYTES)?;
@@ -88,7 +88,7 @@ fn from_heap(files: &Files) -> sys::Result<DmaBuf> {
     }
 }
 
-/// Lets the CPU touch a dma-buf, told to its driver before and after; a memfd needs none of that.
+/// Accesses a dma-buf from the CPU. Its driver is told before and after; a memfd needs neither.
 fn touch<T>(shared: &DmaBuf, access: dma_buf::Access, what: impl FnOnce() -> T) -> sys::Result<T> {
     let told = |answer: sys::Result<()>| match answer {
         Err(e) if e.errno == Errno::ENOTTY => Ok(()),
@@ -109,7 +109,7 @@ fn report_source(checks: &mut Checks, name: &str, made: &sys::Result<DmaBuf>, re
     }
 }
 
-/// Whether the GPU and a view of the same memory see each other's bytes.
+/// Whether the GPU and a mapping of the same memory see each other's writes.
 fn same_bytes(gpu: &Rc<Gpu>, shared: &Buffer, view: &mut Mapping) -> Result<bool> {
     let queue = Queue::new(gpu)?;
     let mut bounce = Buffer::new(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host)?;
@@ -157,7 +157,7 @@ fn check_export(checks: &mut Checks, gpu: &Rc<Gpu>) {
     report_exchange(checks, "export", "exported from Vulkan", exchange());
 }
 
-/// Imports what another driver made.
+/// Imports another driver's dma-buf into Vulkan. Returns whether both see the same bytes.
 fn import(gpu: &Rc<Gpu>, made: DmaBuf) -> Result<bool> {
     let mut view = made.map()?;
     let shared = Buffer::backed(gpu, BYTES, heaps::host_heap(gpu)?, HostAccess::Host, Backing::Imported(made))?;
@@ -179,7 +179,7 @@ fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result
             report_exchange(checks, &format!("import.{name}"), "imported into Vulkan", import(gpu, made));
         }
     }
-    // Mesa's driver for the CPU takes a memfd as though it were one.
+    // Mesa's CPU driver imports a memfd as if it were a dma-buf.
     if !tried && gpu.caps.kind == vk::PhysicalDeviceType::CPU {
         let made = sealed_memfd(BYTES).and_then(DmaBuf::from_fd).map_err(Error::from);
         let answer = made.and_then(|made| import(gpu, made));
@@ -190,7 +190,7 @@ fn check_import(checks: &mut Checks, gpu: &Rc<Gpu>, sources: [(&str, sys::Result
     }
 }
 
-/// amdgpu's own memory, exported and imported into Vulkan: how the arena can be GTT-only.
+/// Exports amdgpu's own memory and imports it into Vulkan. A GTT-only arena needs this.
 fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode, gpu: Option<&Rc<Gpu>>) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let made = amdgpu::allocate_gtt(&opened, BYTES).and_then(|b| b.export());
@@ -201,7 +201,7 @@ fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNod
     }
 }
 
-/// The NPU hands out a buffer of its own, and takes another's.
+/// Exports a buffer of the NPU, and imports another driver's into the NPU.
 fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let [export, import] = ["export", "import"].map(|what| format!("{name}.{what}"));
@@ -219,7 +219,8 @@ fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode) 
     report_npu(checks, &import, "another driver's dma-buf on the NPU", seen);
 }
 
-/// Whether a driver's view of a dma-buf and its own are the same bytes; `None` where the driver has none.
+/// Whether a driver's mapping of a dma-buf and the dma-buf's own have the same bytes; `None` where the driver has no
+/// mapping.
 fn exchange(view: Option<Mapping>, made: &DmaBuf) -> sys::Result<Option<bool>> {
     let Some(mut view) = view else { return Ok(None) };
     let mut beneath = made.map()?;

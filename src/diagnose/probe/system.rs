@@ -1,4 +1,4 @@
-//! The machine around the devices: kernel, memory, and the parameters that decide how much of it a GPU may use.
+//! The system around the devices: kernel, memory, and the parameters that limit how much memory a GPU may use.
 
 use super::{Check, Checks};
 use crate::display::bytes;
@@ -38,7 +38,7 @@ fn check_kernel(checks: &mut Checks, files: &Files) {
     }
 }
 
-/// Who looks, and what of it only root sees.
+/// Reports this user's rights, and what only root can see.
 fn check_rights(checks: &mut Checks, root: bool) {
     match root {
         true => checks.ok("rights", "run as root: all that can be seen is seen"),
@@ -50,7 +50,7 @@ fn check_rights(checks: &mut Checks, root: bool) {
     }
 }
 
-/// Free memory below which nothing but the smallest models runs.
+/// Free memory below which only the smallest models run.
 const LITTLE: u64 = 2 << 30;
 
 fn check_memory(checks: &mut Checks, files: &Files) {
@@ -86,7 +86,7 @@ fn check_memory(checks: &mut Checks, files: &Files) {
             format!("this process's group leaves {}, and the machine has {} free", bytes(room), bytes(free)),
             "raise its memory limit (`--memory` of a container, MemoryMax= of a systemd unit)",
         ),
-        // What old kernels mean by no limit is a number beyond any memory.
+        // Old kernels express "no limit" as a number beyond any memory.
         (Some(room), _) if room < 1 << 62 => {
             checks.ok("cgroup", format!("this process's group leaves {}", bytes(room)))
         }
@@ -94,7 +94,7 @@ fn check_memory(checks: &mut Checks, files: &Files) {
     }
 }
 
-/// Parameters of the command line that decide what the GPU and the NPU get.
+/// Parameters of the kernel's command line that affect the GPU or the NPU.
 const PARAMETERS: [&str; 8] = [
     "amdgpu.gttsize",
     "amdgpu.lockup_timeout",
@@ -130,7 +130,7 @@ fn check_parameters(checks: &mut Checks, files: &Files) {
             }
         }
     }
-    // What the kernel made of it: the number of pages that all GPUs together may hold of system memory.
+    // The limit in force: pages of system memory that all GPUs together may hold.
     match files.value::<u64>("/sys/module/ttm/parameters/pages_limit") {
         Ok(pages) => {
             checks.ok("gtt-limit", format!("{} of system memory for all GPUs", bytes(pages.saturating_mul(4096))))
@@ -156,7 +156,7 @@ fn check_pages(checks: &mut Checks, files: &Files) {
     }
 }
 
-/// The speed of the memory modules stands in tables that root alone reads.
+/// Reports the memory modules' speed. Only root can read the tables that have it.
 fn check_modules(checks: &mut Checks, files: &Files) {
     const FILE: &str = "/sys/firmware/dmi/tables/DMI";
     match files.bytes(FILE) {
@@ -182,18 +182,19 @@ fn check_modules(checks: &mut Checks, files: &Files) {
     }
 }
 
-/// A memory module, in MT/s.
+/// Speeds of a memory module, in MT/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct MemoryModule {
     rated: u32,
     configured: u32,
 }
 
-/// The modules in an SMBIOS table (structures of type 17), of which nothing is trusted.
+/// The modules in an SMBIOS table (structures of type 17). The table is not trusted.
 fn memory_modules(table: &[u8]) -> Vec<MemoryModule> {
     let mut modules = Vec::new();
     let mut rest = table;
-    // Each structure: type, length, handle, fields; then strings, each ended by a zero, and one more zero.
+    // A structure is type, length, handle and fields, then strings. A zero ends each string, and one more zero ends
+    // them all.
     while let [kind, length, ..] = *rest {
         let Some(fields) = rest.get(..usize::from(length)).filter(|f| f.len() >= 4) else { break };
         let word = |at: usize| fields.get(at..at + 2).map_or(0, |b| u32::from(u16::from_le_bytes([b[0], b[1]])));

@@ -1,5 +1,5 @@
-//! Machines to test on: their files (tests/machines) and their drivers' answers. Both are written by hand in the formats
-//! that the kernel documents; neither was recorded on such a machine.
+//! Machines to test on: their files (tests/machines) and their drivers' answers. Both are written by hand in the
+//! formats that the kernel documents. Neither was recorded on such a machine.
 
 use crate::machine::files::Files;
 use crate::sys::bindings as b;
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A machine's files in a directory of their own, and its drivers.
+/// A machine's files in a temporary directory, and its drivers.
 pub struct TestMachine {
     pub dir: TempDir,
     pub files: Files,
@@ -16,7 +16,7 @@ pub struct TestMachine {
     pub npu: Driver,
 }
 
-/// The machines: name, files, compute units, MHz of the engine, kind and width of the memory and its MHz, columns.
+/// A machine: name, files, compute units, engine clock (MHz), kind, width and clock (MHz) of the memory, NPU columns.
 type MachineRow = (&'static str, &'static str, u32, u64, u32, u32, u64, u16);
 const MACHINES: [MachineRow; 3] = [
     ("8945hs", include_str!("../../../tests/machines/8945hs"), 12, 2800, b::AMDGPU_VRAM_TYPE_DDR5, 128, 2800, 5),
@@ -30,7 +30,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl TestMachine {
-    /// The machine `name`; its drivers answer once [`TestMachine::drive`] is called.
+    /// Creates the machine `name`. Its drivers answer once [`TestMachine::drive`] is called.
     pub fn new(name: &str) -> TestMachine {
         let &(_, text, units, mhz, kind, bits, memory_mhz, columns) = MACHINES.iter().find(|m| m.0 == name).unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -74,7 +74,7 @@ impl TestMachine {
         TestMachine { npu: npu(columns), dir, files, gpu }
     }
 
-    /// Lets the drivers answer.
+    /// Makes the drivers answer.
     pub fn drive(&self) -> [Fake; 2] {
         let at = |path| self.files.at(path);
         [self.gpu.clone().at(&at("/dev/dri/renderD128")), self.npu.clone().at(&at("/dev/accel/accel0"))]
@@ -96,7 +96,7 @@ fn npu(columns: u16) -> Driver {
     };
     let clock = |freq_mhz| b::amdxdna_drm_query_clock { freq_mhz, ..Default::default() };
     let clocks = b::amdxdna_drm_query_clock_metadata { mp_npu_clock: clock(600), h_clock: clock(1000) };
-    // Two that share their columns.
+    // Two contexts that share their columns.
     let context = |context_id| b::amdxdna_drm_hwctx_entry {
         context_id,
         start_col: 1,
@@ -117,7 +117,7 @@ fn npu(columns: u16) -> Driver {
         .with(XDNA_ARRAY, b::DRM_AMDXDNA_HW_LAST_ASYNC_ERR, 0, nothing)
 }
 
-/// Writes a tree as tests/machines has it.
+/// Writes the tree of files that a text in tests/machines describes.
 fn write_tree(root: &Path, text: &str) {
     for line in text.lines().filter(|l| !l.starts_with('#') && !l.is_empty()) {
         let parent = |path: &str| {
@@ -135,7 +135,7 @@ fn write_tree(root: &Path, text: &str) {
     }
 }
 
-/// Every ordinary file of a tree, each once.
+/// Every regular file of a tree, each once.
 pub fn all_files(root: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![root.to_path_buf()];

@@ -1,4 +1,4 @@
-//! Checks on machines that are whole, and on every way in which one is not.
+//! Checks on intact machines, and on machines with each single fault.
 
 use super::testing::{TestMachine, all_files, names};
 use super::{Check, Report, Verdict, gpu, npu, share, system};
@@ -12,7 +12,7 @@ use crate::sys::xrt::Missing;
 use nix::errno::Errno;
 use std::fs;
 
-/// Every check that needs no Vulkan.
+/// Every check that does not need Vulkan.
 fn checks(files: &Files) -> Vec<Check> {
     [
         system::check(files),
@@ -28,7 +28,7 @@ fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
     checks.iter().find(|c| c.name == name).unwrap_or_else(|| panic!("no check {name} among {names:?}"))
 }
 
-/// What must hold of any check of anything.
+/// Asserts what holds for any check.
 fn assert_sound(checks: &[Check], what: &str) {
     assert!(!checks.is_empty(), "{what}");
     let names: std::collections::HashSet<&str> = checks.iter().map(|c| c.name.as_str()).collect();
@@ -110,7 +110,7 @@ fn a_whole_machine_is_described_and_found_sound() {
                 "{name} {check}"
             );
         }
-        // The limit of locked memory is this process's own, not the machine's.
+        // The limit of locked memory is that of this process, not of the test machine.
         let wrong: Vec<&Check> = checks
             .iter()
             .filter(|c| matches!(c.verdict, Verdict::Warn | Verdict::Fail) && c.name != "npu.memlock")
@@ -127,7 +127,7 @@ fn every_file_may_be_absent_empty_huge_binary_a_directory_or_a_pipe() {
     let whole = checks(&pristine.files);
     let mut noticed = 0;
     for path in all_files(&root) {
-        // Nodes are what the drivers answer by: they come below.
+        // Device nodes are damaged further below, through the drivers' answers.
         if path.starts_with(root.join("dev")) {
             continue;
         }
@@ -176,7 +176,7 @@ fn every_file_may_be_absent_empty_huge_binary_a_directory_or_a_pipe() {
 
 #[test]
 fn files_that_vanish_between_two_reads_are_verdicts() {
-    // A device that goes away: its directory is removed while checks run over and over.
+    // A device goes away: its directory is removed while checks run again and again.
     let machine = TestMachine::new("8945hs");
     let _drivers = machine.drive();
     let device = machine.files.at("/sys/devices/pci0000:00/0000:00:08.1");
@@ -206,7 +206,7 @@ fn every_errno_of_every_driver_is_a_verdict() {
         assert_sound(&checks, errno.desc());
         assert_eq!(find(&checks, "gpu0.units").verdict, Verdict::Fail, "{errno}");
         assert_eq!(find(&checks, "npu0.array").verdict, Verdict::Fail, "{errno}");
-        // What sysfs has is shown without the driver's answers.
+        // The values from sysfs are shown even without the driver's answers.
         let memory = find(&checks, "gpu0.memory");
         assert_eq!(
             memory.evidence.to_string(),
@@ -267,7 +267,7 @@ fn a_container_without_its_nodes_is_told_to_pass_them_in() {
         assert_eq!(c.verdict, Verdict::Fail, "{c:?}");
         assert!(c.remedy.as_ref().unwrap().to_string().contains("container"), "{c:?}");
     }
-    // And without the classes, too, as where /sys is masked but the bus shows.
+    // And without /sys/class, as where /sys is masked and only the bus shows.
     fs::remove_dir_all(machine.files.at("/sys/class/drm")).unwrap();
     fs::remove_dir_all(machine.files.at("/sys/class/accel")).unwrap();
     let checks = self::checks(&machine.files);
@@ -324,7 +324,7 @@ fn an_nvidia_gpu_that_vulkan_does_not_reach_is_a_warning_of_its_own() {
 #[test]
 fn two_gpus_are_both_looked_at() {
     let machine = TestMachine::new("8945hs");
-    // A discrete one of another driver beside the APU, and one that no driver has taken.
+    // A discrete GPU of another driver beside the APU, and a GPU without a driver.
     let put = |path: &str, text: &str| {
         let at = machine.files.at(path);
         fs::create_dir_all(at.parent().unwrap()).unwrap();
@@ -358,7 +358,7 @@ fn a_user_without_the_group_is_told_which_to_join() {
     for node in ["/dev/dri/renderD128", "/dev/accel/accel0"] {
         fs::set_permissions(machine.files.at(node), fs::Permissions::from_mode(0o600)).unwrap();
     }
-    // Of another user's: root gives its rights to files up for this thread.
+    // Files of another user: as root, this thread gives up its rights to files.
     let checks = std::thread::scope(|scope| {
         let look = || {
             if nix::unistd::geteuid().is_root() {
@@ -377,7 +377,7 @@ fn a_user_without_the_group_is_told_which_to_join() {
         let c = find(&checks, name);
         assert!(c.verdict == Verdict::Fail && c.remedy.as_ref().unwrap().to_string().contains("group render"), "{c:?}");
     }
-    // What everybody may read is still shown.
+    // Files that everybody may read are still shown.
     assert_eq!(find(&checks, "gpu0.memory").verdict, Verdict::Ok);
     assert_eq!(find(&checks, "gpu0.family").verdict, Verdict::Ok);
     assert_eq!(find(&checks, "npu0.firmware").verdict, Verdict::Ok);
@@ -393,7 +393,7 @@ fn what_holds_a_machine_back_is_a_warning_with_its_remedy() {
     let cases: &[(&str, &str, &str, Verdict, &str)] = &[
         (&format!("{device}/power_dpm_force_performance_level"), "low\n", "gpu0.clocks", Verdict::Warn, "echo auto"),
         (&format!("{device}/gpu_busy_percent"), "97\n", "gpu0.activity", Verdict::Warn, "kiln top"),
-        // In the order graphics, compute, SDMA, video; Kiln's jobs are on the graphics ring.
+        // The order is graphics, compute, SDMA, video. Kiln's jobs are on the graphics ring.
         (lockup, "500,60000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
         (lockup, "10000,500\n", "gpu0.lockup", Verdict::Ok, ""),
         (lockup, "500,60000,10000,10000\n", "gpu0.lockup", Verdict::Warn, "lockup_timeout=10000"),
@@ -447,7 +447,7 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
     let some = report(Some(Choice::Index(5)), &[0, 2]);
     assert_eq!(some.instead(), Some((5, "vulkan:0 (device 0), vulkan:2 (device 2)".into())));
     assert!(some.summary().starts_with("Kiln cannot run on vulkan:5, which was chosen; fit: vulkan:0 (device 0), "));
-    // Fit by what it says of itself, and failed all the same.
+    // Listed as fit, and failed all the same.
     assert_eq!(report(Some(Choice::Index(2)), &[0, 2]).instead(), Some((2, "vulkan:0 (device 0)".into())));
     for none in
         [report(Some(Choice::Index(2)), &[2]), report(Some(Choice::Index(0)), &[]), report(Some(Choice::Best), &[])]
@@ -497,7 +497,7 @@ fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
     }
 }
 
-/// A driver whose views are not of the memory that it shares: its bytes are what tells.
+/// A driver whose mappings are not of the memory that it shares. Only the bytes reveal it.
 #[test]
 fn an_npu_that_shares_only_by_name_fails() {
     let mut machine = TestMachine::new("8945hs");
@@ -506,7 +506,7 @@ fn an_npu_that_shares_only_by_name_fails() {
     fs::OpenOptions::new().write(true).open(&node).unwrap().set_len(1 << 17).unwrap();
     let udmabuf = machine.files.at("/dev/udmabuf");
     fs::write(&udmabuf, "").unwrap();
-    // The memfd itself, which is the same bytes as a dma-buf of it.
+    // Returns the memfd itself, which has the same bytes as a dma-buf of it.
     let _wraps = Fake::new(&udmabuf, |_, create| {
         // SAFETY: udmabuf has one request, which takes this.
         let memfd = unsafe { &*create.cast::<b::udmabuf_create>() }.memfd;

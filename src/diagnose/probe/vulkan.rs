@@ -1,4 +1,4 @@
-//! Vulkan: what the loader lists, and which of it Kiln can run on.
+//! Vulkan: the devices that the loader lists, and which of them can run Kiln.
 
 use super::{Check, Checks, Verdict};
 use crate::display::bytes;
@@ -8,21 +8,21 @@ use crate::gpu::{Choice, Gpu};
 use ash::vk;
 use std::rc::Rc;
 
-/// What Vulkan offers.
+/// Result of the checks of Vulkan.
 pub(super) struct Found {
     /// The checks.
     pub checks: Vec<Check>,
-    /// The device that Kiln would run on, open.
+    /// The device that Kiln would run on, opened.
     pub opened: Option<Rc<Gpu>>,
-    /// Its name; where none was to be opened, that of the first that would do.
+    /// Its name. If no device was to be opened, the name of the first fit one.
     pub device: Option<String>,
-    /// Every device that would do: its number and name.
+    /// Every fit device: its number and name.
     pub fit: Vec<(usize, String)>,
-    /// Whether any device, fit or not, is hardware.
+    /// Whether any device is hardware, fit or not.
     pub hardware: bool,
 }
 
-/// Checks every Vulkan device, and opens the one that Kiln would run on, if any is asked for.
+/// Checks every Vulkan device. Opens the one that Kiln would run on, if one is asked for.
 pub(super) fn check(choice: Option<Choice>) -> Found {
     let mut checks = Checks::of("vulkan");
     let devices = survey::list().unwrap_or_else(|e| {

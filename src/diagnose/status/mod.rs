@@ -1,6 +1,6 @@
-//! What a running Kiln says of itself to `kiln top`: one small JSON file a process in a runtime directory, written by a
-//! thread of its own twice a second, removed at the end. A file whose process is gone is ignored, and so is what a user
-//! says of another user's process.
+//! Status reports of running Kilns, for `kiln top`. Each process has one small JSON file in a runtime directory. A
+//! thread writes it twice a second and removes it at the end. Readers ignore the file of a process that is gone, and a
+//! file whose owner is not the process's user.
 
 #[cfg(test)]
 mod tests;
@@ -17,63 +17,64 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Environment variable that names another directory for the files, and the only one that is read.
+/// Environment variable that names another directory for the files. That directory is then the only one that is read.
 pub const DIRECTORY_VARIABLE: &str = "KILN_RUNTIME_DIR";
 /// How often the file is written.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Rates are of this long.
+/// Span of time that rates are averaged over.
 const WINDOW: Duration = Duration::from_secs(2);
-/// More than a file has.
+/// Largest file that is read, in bytes. Reports are smaller.
 const MAX_BYTES: u64 = 16 << 10;
 
-/// The file's content. Fields may be added; what is missing is zero.
+/// The file's content. Later versions may add fields; a missing field is zero.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
     /// The process.
     pub pid: u32,
-    /// When it began, in the kernel's ticks since boot: another process may get the number later.
+    /// When the process began, in the kernel's ticks since boot. It tells the process from a later one with the same
+    /// number.
     pub started: u64,
-    /// The command, as in `run`.
+    /// The command, such as `run`.
     pub command: String,
     /// The model's name.
     pub model: String,
     /// The device's name.
     pub device: String,
-    /// Tokens decoded since it began.
+    /// Tokens decoded since the process began.
     pub decoded: u64,
-    /// Tokens of prompts run since it began.
+    /// Prompt tokens run since the process began.
     pub prefilled: u64,
-    /// Tokens decoded per second, of all sequences together, in the last seconds.
+    /// Tokens decoded per second over the last seconds, of all sequences together.
     pub decode_tokens_s: f64,
-    /// Tokens of prompts per second, in the last seconds.
+    /// Prompt tokens per second over the last seconds.
     pub prefill_tokens_s: f64,
     /// Sequences of the last decode pass.
     pub sequences: u64,
-    /// Requests that wait.
+    /// Requests that are waiting.
     pub queue: u64,
 }
 
 static QUEUE: AtomicU64 = AtomicU64::new(0);
 
-/// Says how many requests wait.
+/// Sets the number of waiting requests.
 pub fn set_queue(requests: usize) {
     QUEUE.store(requests as u64, Ordering::Relaxed);
 }
 
-/// The directories that a process's environment names.
+/// The directories that a process's environment variables name.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     /// `KILN_RUNTIME_DIR`.
     chosen: Option<PathBuf>,
-    /// `RUNTIME_DIRECTORY`, which systemd makes for a unit that asks for one; the first of several.
+    /// `RUNTIME_DIRECTORY`, which systemd sets for units with `RuntimeDirectory=`; the first if there are several.
     service: Option<PathBuf>,
     /// `XDG_RUNTIME_DIR`.
     session: Option<PathBuf>,
 }
 
 impl Environment {
-    /// This process's.
+    /// The environment of this process.
     pub fn of_process() -> Environment {
         let absolute = |path: PathBuf| std::path::absolute(path).ok();
         let variable = |name| std::env::var_os(name).and_then(|v| absolute(v.into()));
@@ -85,21 +86,21 @@ impl Environment {
         }
     }
 
-    /// Where a process of the user `uid` may report, best first: in the chosen directory alone, where one is; else in a
-    /// directory `kiln` of the unit's or the user's runtime directory or of /run, or in one of the user's own in /tmp, which
-    /// a unit may have hidden from others.
+    /// Directories in which a process of the user `uid` may report, best first. The chosen directory, if set, is the
+    /// only one. Otherwise it is a directory `kiln` in the unit's or the user's runtime directory or in /run, and then
+    /// one in /tmp that is named after the user. A unit may have a /tmp that others cannot see.
     fn own(&self, uid: u32) -> Vec<PathBuf> {
         if let Some(chosen) = &self.chosen {
             return vec![chosen.clone()];
         }
-        // Others, such as that of a user's own unit, are where no `top` looks.
+        // Only directories right below /run: `top` does not look elsewhere, as in those of a user's own units.
         let service = self.service.as_deref().filter(|d| d.parent() == Some(Path::new("/run")));
         let system = (uid == 0).then(|| Path::new("/run"));
         let runtime = [service, self.session.as_deref(), system].into_iter().flatten();
         runtime.map(|d| d.join("kiln")).chain([format!("/tmp/kiln-{uid}").into()]).collect()
     }
 
-    /// Where Kilns may report: the chosen directory alone, where one is; else every user's.
+    /// Directories in which Kilns may report: the chosen one if set, else those of all users.
     fn all(&self, files: &Files) -> Vec<String> {
         let own = self.own(nix::unistd::geteuid().as_raw());
         let mut all: Vec<String> = own.iter().filter_map(|d| d.to_str().map(str::to_owned)).collect();
@@ -108,7 +109,7 @@ impl Environment {
             all.push("/run/kiln".into());
             all.extend(below("/run").iter().map(|unit| format!("/run/{unit}/kiln")));
             all.extend(below("/run/user").iter().map(|uid| format!("/run/user/{uid}/kiln")));
-            // Anybody may make one there: only the user's own is that user's.
+            // Anybody can create a directory in /tmp, so its owner must be the user that it is named after.
             let is_named_after_owner = |name: &String| {
                 let uid = name.strip_prefix("kiln-").and_then(number);
                 uid.is_some_and(|uid| is_own(&files.at("/tmp").join(name), uid))
@@ -123,7 +124,7 @@ impl Environment {
     }
 }
 
-/// Writes this process's file for as long as it lives.
+/// Writes this process's file until it is dropped.
 #[derive(Debug)]
 pub struct Reporter {
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -132,7 +133,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Begins to report. `None`, logged, where there is no directory for it: nothing depends on it.
+    /// Starts to report. Without a directory for it, logs that and returns `None`: nothing depends on the report.
     pub fn start(command: &str, model: &str, device: &str) -> Option<Reporter> {
         let directories = Environment::of_process().own(nix::unistd::geteuid().as_raw());
         directories.iter().find_map(|directory| {
@@ -183,7 +184,7 @@ impl Drop for Reporter {
     }
 }
 
-/// The counters over time.
+/// Counters over time, for rates.
 struct Meter {
     status: Status,
     past: Vec<(Instant, u64, u64)>,
@@ -194,7 +195,7 @@ impl Meter {
         let now = Instant::now();
         let counts::Counts { decoded, prefilled, sequences } = counts::read();
         self.past.push((now, decoded, prefilled));
-        // The oldest that is kept is the first one at least a window ago.
+        // The oldest that is kept is the newest one that is at least a window old.
         while self.past.len() > 2 && now - self.past[1].0 >= WINDOW {
             self.past.remove(0);
         }
@@ -206,15 +207,16 @@ impl Meter {
         (s.decode_tokens_s, s.prefill_tokens_s) = (rate(decoded - decoded_then), rate(prefilled - prefilled_then));
         (s.sequences, s.queue) = (sequences, QUEUE.load(Ordering::Relaxed));
         let text = serde_json::to_vec(s)?;
-        // Whoever reads sees the old file or the new one. What has that name already, as a link might, is not written to.
+        // Renamed into place, so that readers see the old file or the new one. `next` is created anew: what has that
+        // name, such as a link, is not written to.
         let next = file.with_extension("next");
         let written = File::create_new(&next)?.write_all(&text).and_then(|()| std::fs::rename(&next, file));
         written.inspect_err(|_| drop(std::fs::remove_file(&next)))
     }
 }
 
-/// Makes the directory, which must be this user's own, and clears away what dead processes left in it. A user may have named
-/// any directory: nothing else in it is touched.
+/// Creates the directory, or checks that it is this user's, and removes the files of dead processes. The user may have
+/// named any directory, so nothing else in it is touched.
 fn prepare(directory: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let uid = nix::unistd::geteuid().as_raw();
@@ -229,11 +231,11 @@ fn prepare(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the file at `path`, of that name, is one that a dead Kiln of the user `uid` left: its report, or one cut off while
-/// it was written.
+/// Whether the file `path` was left by a dead Kiln of the user `uid`: its report, or one that was cut off in writing.
+/// `name` is the file's name.
 fn is_left(path: &Path, name: &str, uid: u32) -> bool {
     let Some(pid) = pid_of(name, ".json").or_else(|| pid_of(name, ".next")) else { return false };
-    // This process has not written yet: a file of its number is an earlier one's.
+    // This process has not written yet, so a file with its number is from an earlier process.
     let begun = started(&Files::system(), pid).filter(|_| pid != std::process::id());
     match read(path, uid) {
         Some(bytes) if bytes.is_empty() => name.ends_with(".next") && begun.is_none(),
@@ -247,24 +249,24 @@ fn pid_of(name: &str, suffix: &str) -> Option<u32> {
     number(name.strip_suffix(suffix)?)
 }
 
-/// A number as it is written here, without zeros or a sign before it.
+/// Parses a number without leading zeros or a sign, as file names have it.
 fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|n: &u32| n.to_string() == text)
 }
 
-/// Whether a directory is the user's: what became another user, as by `sudo -E`, may still name the first one's, who can put
-/// anything in its place.
+/// Whether a directory is the user's. A process that has changed its user, as by `sudo -E`, may still name the first
+/// user's directory, and that user can put anything in its place.
 fn is_own(directory: &Path, uid: u32) -> bool {
     owner(directory) == Some(uid)
 }
 
-/// The user whose directory this is; `None` where it is none, or a link to one.
+/// The owner of the directory `directory`; `None` if it is no directory, or a link.
 fn owner(directory: &Path) -> Option<u32> {
     directory.symlink_metadata().ok().filter(|found| found.is_dir()).map(|found| found.uid())
 }
 
-/// The bytes of a regular file of the user `owner`, if it is no larger than a report can be. Without waiting and without
-/// following a link: what lies there may be anything.
+/// The bytes of a regular file of the user `owner`, if it is no larger than a report can be. Does not block or follow
+/// links, since anything may lie there.
 fn read(path: &Path, owner: u32) -> Option<Vec<u8>> {
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -274,25 +276,25 @@ fn read(path: &Path, owner: u32) -> Option<Vec<u8>> {
     (found.is_file() && found.uid() == owner && read as u64 <= MAX_BYTES).then_some(bytes)
 }
 
-/// What the process `pid` wrote, if it did.
+/// Parses a report. `None` unless it is the process `pid`'s.
 fn parse(bytes: &[u8], pid: u32) -> Option<Status> {
     serde_json::from_slice(bytes).ok().filter(|status: &Status| status.pid == pid)
 }
 
-/// When a process began, in ticks since boot; `None` where there is none of that number.
+/// When a process began, in ticks since boot; `None` if there is no such process.
 fn started(files: &Files, pid: u32) -> Option<u64> {
     let stat = files.text(&format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; the 20th field behind it is the time.
+    // The name, in parentheses, may hold anything. The start time is the 20th field after it.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// The user that a process runs as.
 fn user(files: &Files, pid: u32) -> Option<u32> {
-    // Real, effective, saved, and of the file system.
+    // The fields are the real, effective, saved and file-system ids.
     files.field(&format!("/proc/{pid}/status"), "Uid").ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// What every living Kiln that this user may see says of itself.
+/// The reports of all living Kilns that this user may see.
 pub fn read_all(files: &Files, environment: &Environment) -> Vec<Status> {
     let mut found: Vec<Status> = environment.all(files).iter().flat_map(|d| read_directory(files, d)).collect();
     found.sort_by_key(|s| s.pid);
@@ -306,7 +308,7 @@ fn read_directory(files: &Files, directory: &str) -> Vec<Status> {
     let names = files.list(directory).unwrap_or_default();
     let read = |name: String| {
         let pid = pid_of(&name, ".json")?;
-        // Of a process that is not there, or is another user's, nothing is read.
+        // Reports of processes that are gone, or of another user's, are not read.
         let begun = started(files, pid)?;
         user(files, pid).filter(|&user| user == owner)?;
         let status = parse(&read(&files.at(directory).join(&name), owner)?, pid)?;

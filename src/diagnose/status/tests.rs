@@ -1,9 +1,9 @@
-//! Reports of processes that live, that are gone, and that lie; in directories that hold whatever a user puts there.
+//! Reports of processes that live, that are gone and that lie, in directories with arbitrary other files.
 
 use super::*;
 use std::os::unix::fs::symlink;
 
-/// A machine of which there is nothing but what a test puts there.
+/// A machine with only the files that a test creates.
 struct Fake {
     files: Files,
     _root: tempfile::TempDir,
@@ -22,13 +22,13 @@ impl Fake {
         std::fs::write(at, text).unwrap();
     }
 
-    /// A process of the user `uid`.
+    /// Adds a process of the user `uid`.
     fn run(&self, pid: u32, uid: u32) {
         self.put(&format!("/proc/{pid}/stat"), format!("{pid} (ki) ln) S {} 500 0", vec!["1"; 18].join(" ")));
         self.put(&format!("/proc/{pid}/status"), format!("Name:\tkiln\nUid:\t9\t{uid}\t9\t9\nGid:\t9\t9\t9\t9\n"));
     }
 
-    /// A process of this user's that reports in `directory`.
+    /// Adds a process of this user that reports in `directory`.
     fn report(&self, directory: &str, pid: u32) {
         self.run(pid, self.uid);
         self.put(&format!("{directory}/{pid}.json"), format!(r#"{{"pid":{pid},"started":500}}"#));
@@ -49,7 +49,7 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap().to_owned();
     let files = Files::system();
-    // A dead process's file is cleared away, and something else's is not. No process has this number.
+    // A dead process's file is removed, and other files are not. No process has this number.
     std::fs::write(dir.path().join("4194305.json"), r#"{"pid":4194305}"#).unwrap();
     std::fs::write(dir.path().join("notes"), "").unwrap();
     let reporter = Reporter::start_in(dir.path(), "run", "demo", "a device").unwrap();
@@ -74,7 +74,7 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
     assert_eq!(files.list(&path).unwrap(), ["notes"]);
 }
 
-/// However long it is between two reports: the window always has the last two.
+/// The window always has the last two reports, however far apart they are.
 #[test]
 fn rates_are_of_what_was_counted_since_the_window_began() {
     let dir = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn rates_are_of_what_was_counted_since_the_window_began() {
     };
     let first = report(&mut meter);
     assert_eq!((first.decode_tokens_s, first.prefill_tokens_s), (0.0, 0.0));
-    // As if that had been longer ago than the window is long.
+    // As if that report were older than the window.
     meter.past[0].0 = meter.past[0].0.checked_sub(2 * WINDOW).unwrap();
     counts::count_decoded(3);
     counts::count_prefilled(512);
@@ -94,7 +94,7 @@ fn rates_are_of_what_was_counted_since_the_window_began() {
     assert!(second.decode_tokens_s > 0.0 && second.prefill_tokens_s > 0.0, "{second:?}");
 }
 
-/// The directory may be any that the user named, with whatever lies there.
+/// The user may have named any directory, with any files in it.
 #[test]
 fn only_what_a_dead_kiln_left_is_cleared_away() {
     let dir = tempfile::tempdir().unwrap();
@@ -102,14 +102,14 @@ fn only_what_a_dead_kiln_left_is_cleared_away() {
     let put = |name: &str, text: &str| std::fs::write(at(name), text).unwrap();
     let own = std::process::id();
     let own_started = started(&Files::system(), own).unwrap();
-    // Another process, which ends with its input.
+    // Another process, which ends when its input ends.
     let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
     let alive = child.id();
     let alive_started = started(&Files::system(), alive).unwrap();
     put("4194305.json", r#"{"pid":4194305,"started":5,"command":"run"}"#);
     put("4194305.next", "");
     put("4194306.next", r#"{"pid":4194306,"started":5}"#);
-    // Numbers that another process has now.
+    // Reports with numbers that other processes have now.
     put(&format!("{own}.json"), &format!(r#"{{"pid":{own},"started":{}}}"#, own_started - 1));
     put(&format!("{own}.next"), "");
     put("elsewhere", r#"{"pid":4194307}"#);
@@ -147,7 +147,7 @@ fn only_what_a_dead_kiln_left_is_cleared_away() {
     child.wait().unwrap();
 }
 
-/// A process whose number a file of the user's has by chance does without a report.
+/// A process does not report if one of the user's own files has its name by chance.
 #[test]
 fn nothing_of_the_users_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ fn a_chosen_directory_is_the_only_one() {
     assert_eq!(seen(None, Some("/run/also/1000")), [10, 11, 12, 15], "each once");
 }
 
-/// As a unit of systemd's with `User=` does: without a session, and perhaps with a /tmp that nobody else sees.
+/// As a systemd unit with `User=`: it has no session, and perhaps a /tmp that nobody else sees.
 #[test]
 fn a_process_without_a_session_reports_where_top_looks() {
     let own = |chosen, service, session, uid| environment(chosen, service, session).own(uid);
@@ -206,7 +206,7 @@ fn a_process_without_a_session_reports_where_top_looks() {
 fn a_user_speaks_of_processes_of_that_users_alone() {
     let fake = Fake::new();
     let (uid, other) = (fake.uid, fake.uid + 1);
-    // A directory that another user's would be, and a process that is another user's.
+    // A directory named after another user, and a process of another user.
     fake.report(&format!("/tmp/kiln-{other}"), 10);
     fake.report(&format!("/tmp/kiln-{uid}"), 11);
     fake.run(11, other);
@@ -217,7 +217,7 @@ fn a_user_speaks_of_processes_of_that_users_alone() {
     assert!(fake.seen(&Environment::default()).is_empty());
     fake.run(11, uid);
     assert_eq!(fake.seen(&Environment::default()), [11]);
-    // A link to a directory is none, nor is a file.
+    // Neither a link to a directory nor a file counts as a directory.
     let own = fake.files.at(&format!("/tmp/kiln-{uid}"));
     std::fs::rename(&own, fake.files.at("/tmp/elsewhere")).unwrap();
     symlink("elsewhere", &own).unwrap();

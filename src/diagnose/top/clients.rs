@@ -1,29 +1,29 @@
-//! Who uses the devices: what the kernel says in fdinfo of every open descriptor of a DRM or accel node. An unprivileged
-//! user sees his own processes.
+//! Which processes use the devices, from the kernel's fdinfo of each open descriptor of a DRM or accel node. An
+//! unprivileged user sees only his own processes.
 
 use crate::machine::files::Files;
 use std::collections::HashSet;
 
-/// One use of one device by one process.
+/// One process's use of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
     /// The process.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// The device on the bus, as in `0000:c5:00.0`.
+    /// The device's bus address, such as `0000:c5:00.0`.
     pub slot: String,
-    /// The kernel's number of it.
+    /// The kernel's number of this client.
     pub id: u64,
-    /// Bytes that it holds of VRAM.
+    /// Bytes of VRAM that it holds.
     pub vram: u64,
-    /// Bytes that it holds of GTT.
+    /// Bytes of GTT that it holds.
     pub gtt: u64,
-    /// Nanoseconds that the device's engines have worked for it.
+    /// Nanoseconds of the device's engines spent on it.
     pub engine_ns: u64,
 }
 
-/// Every client that this user may see, each once, but for this process, whose descriptors only ask.
+/// Every client that this user may see, each once. This process is left out: it opens devices only to ask.
 pub fn find(files: &Files) -> Vec<Client> {
     let own = files.target("/proc/self").unwrap_or_default();
     let mut processes = files.list("/proc").unwrap_or_default();
@@ -31,7 +31,7 @@ pub fn find(files: &Files) -> Vec<Client> {
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     for pid in processes.iter().filter_map(|n| n.parse::<u32>().ok()) {
-        // A process may end meanwhile, or be another user's: then it has no descriptors.
+        // A process that has ended, or is another user's, has no readable descriptors.
         for fd in files.list(&format!("/proc/{pid}/fd")).unwrap_or_default() {
             let target = files.link(&format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
             if !target.starts_with("/dev/dri/") && !target.starts_with("/dev/accel/") {
@@ -39,7 +39,7 @@ pub fn find(files: &Files) -> Vec<Client> {
             }
             let Ok(text) = files.text(&format!("/proc/{pid}/fdinfo/{fd}")) else { continue };
             let Some(client) = parse(pid, &text) else { continue };
-            // A descriptor may be open more than once, in several processes.
+            // One client may be open as several descriptors, in several processes.
             if seen.insert((client.slot.clone(), client.id)) {
                 let name = files.text(&format!("/proc/{pid}/comm")).unwrap_or_default();
                 found.push(Client { name, ..client });
@@ -51,14 +51,14 @@ pub fn find(files: &Files) -> Vec<Client> {
 
 fn parse(pid: u32, text: &str) -> Option<Client> {
     let field = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
-    // What is resident, as newer kernels say it; else what the older ones called memory.
+    // Newer kernels report resident bytes; older ones only have `memory`.
     let memory = |heap: &str| {
         let named = ["drm-resident", "drm-memory", "drm-total"].iter().find_map(|k| field(&format!("{k}-{heap}")));
         named.and_then(parse_bytes).unwrap_or(0)
     };
     let engines = text.lines().filter_map(|l| {
         let (name, value) = l.strip_prefix("drm-engine-")?.split_once(':')?;
-        // Capacities and the like are no times.
+        // Capacities are not times.
         if name.starts_with("capacity") { None } else { value.trim().strip_suffix("ns")?.trim().parse::<u64>().ok() }
     });
     Some(Client {
@@ -72,7 +72,7 @@ fn parse(pid: u32, text: &str) -> Option<Client> {
     })
 }
 
-/// A number with its unit, of which the kernel uses none, KiB and MiB.
+/// Parses a number and its unit: none, KiB or MiB, as the kernel writes them.
 fn parse_bytes(text: &str) -> Option<u64> {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let shift = match unit.trim() {
@@ -133,7 +133,7 @@ mod tests {
         let clients = || find(&files).iter().map(|c| (c.pid, c.id)).collect::<Vec<_>>();
         assert_eq!(clients(), [(7, 71), (8, 2)]);
         assert_eq!(find(&files)[0].name, "kiln");
-        // What this process has open to ask is no use of the device.
+        // This process's own descriptors do not count as use.
         std::os::unix::fs::symlink("8", files.at("/proc/self")).unwrap();
         assert_eq!(clients(), [(7, 71)]);
     }

@@ -1,8 +1,8 @@
-//! A machine's devices over time: what they do, how hot and how full they are, who uses them, and what running Kilns say
-//! of themselves. What cannot be read is `None`; a device that goes away says so, and the sampling goes on.
+//! A machine's devices over time: load, temperature, memory, the processes on them, and the reports of running Kilns. A
+//! value that cannot be read is `None`. A device that goes away is reported as such, and sampling goes on.
 
 pub mod clients;
-// They read samples as the terminal shows them.
+// These tests read samples as the terminal shows them.
 #[cfg(all(test, feature = "cli"))]
 mod tests;
 
@@ -20,9 +20,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Bytes of a heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Fill {
-    /// All of it.
+    /// Total.
     pub total: u64,
-    /// What is used.
+    /// Used.
     pub used: u64,
 }
 
@@ -37,18 +37,18 @@ pub struct Process {
     pub vram: u64,
     /// Bytes of GTT.
     pub gtt: u64,
-    /// Percent of the time since the last sample that engines worked for it; above 100 where several did.
+    /// Percent of the time since the last sample in which engines worked for it; above 100 if several did.
     pub busy: Option<f64>,
 }
 
 /// A GPU.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GpuSample {
-    /// Its node, and its instruction set where that is known: `renderD128 gfx1103`.
+    /// Its node, and its instruction set if known: `renderD128 gfx1103`.
     pub name: String,
     /// Its driver.
     pub driver: String,
-    /// Percent of the time that it is busy.
+    /// Load, in percent of the time.
     pub busy: Option<f64>,
     /// Clock of the engine, MHz.
     pub engine_mhz: Option<f64>,
@@ -62,16 +62,16 @@ pub struct GpuSample {
     pub vram: Option<Fill>,
     /// GTT.
     pub gtt: Option<Fill>,
-    /// Who uses it, as far as this user may see.
+    /// Processes on it that this user may see.
     pub processes: Vec<Process>,
-    /// Why there is nothing to show.
+    /// Why there are no values.
     pub fault: Option<String>,
 }
 
 /// A program on an NPU.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ContextSample {
-    /// Whose it is.
+    /// Process that it belongs to.
     pub pid: i64,
     /// Its first column.
     pub first_column: u32,
@@ -94,7 +94,7 @@ pub struct NpuSample {
     pub name: String,
     /// Columns of the array.
     pub columns: Option<u32>,
-    /// Columns that contexts hold, those that several share counted once.
+    /// Columns that contexts hold. Columns shared by several contexts count once.
     pub columns_used: Option<u64>,
     /// Clock of the array, MHz.
     pub array_mhz: Option<f64>,
@@ -102,7 +102,7 @@ pub struct NpuSample {
     pub power_mode: Option<String>,
     /// Its sensors.
     pub sensors: Vec<amdxdna::Sensor>,
-    /// What holds columns, as far as this user may see.
+    /// Contexts that this user may see.
     pub contexts: Vec<ContextSample>,
     /// What could not be read, and why.
     pub fault: Option<String>,
@@ -111,14 +111,14 @@ pub struct NpuSample {
 /// A running Kiln.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KilnSample {
-    /// What it says of itself.
+    /// Its own report.
     #[serde(flatten)]
     pub status: Status,
-    /// The GPU's power by the rate of decoding, where one GPU and one Kiln are all that is at work.
+    /// The GPU's power divided by the rate of decoding. Only set where one GPU and one Kiln are all that is at work.
     pub joules_per_token: Option<f64>,
 }
 
-/// One look at everything.
+/// One sample of everything.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Snapshot {
     /// Seconds since 1970.
@@ -131,14 +131,14 @@ pub struct Snapshot {
     pub kilns: Vec<KilnSample>,
 }
 
-/// Takes snapshots, and remembers the counters that rates are made of.
+/// Takes samples, and keeps the counters that rates are made from.
 pub struct Monitor {
     files: Files,
     environment: Environment,
-    /// Devices that are asked, by their path. They stay open: amdgpu makes an address space for every descriptor, and amdxdna
-    /// binds the process's.
+    /// Opened devices by path. They stay open: for every open, amdgpu makes an address space and amdxdna binds the
+    /// process's.
     open: HashMap<String, drm::Node>,
-    /// Columns of the NPUs that are open.
+    /// Columns of each open NPU.
     columns: HashMap<String, u32>,
     last: Option<Instant>,
     engine_ns: HashMap<(String, u64), u64>,
@@ -146,7 +146,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Watches a machine, in an environment that says where Kilns report.
+    /// A monitor of a machine. `environment` says where Kilns report.
     pub fn new(files: Files, environment: Environment) -> Monitor {
         Monitor {
             files,
@@ -159,7 +159,7 @@ impl Monitor {
         }
     }
 
-    /// Looks at everything. Devices are searched for anew: they may come and go.
+    /// Takes a sample. Searches for devices each time, since they may come and go.
     pub fn sample(&mut self) -> Snapshot {
         let now = Instant::now();
         let seconds = self.last.replace(now).map(|last| (now - last).as_secs_f64()).filter(|&s| s > 0.0);
@@ -219,7 +219,7 @@ impl Monitor {
         gpu
     }
 
-    /// Asks the driver for what sysfs does not have, such as an APU's memory clock.
+    /// Adds what sysfs lacks and the driver knows, such as an APU's memory clock.
     fn complete(&mut self, gpu: &mut GpuSample, node: &DeviceNode) {
         if gpu.engine_mhz.is_some() && gpu.memory_mhz.is_some() && gpu.power.is_some() && gpu.temperature.is_some() {
             return;
@@ -240,7 +240,7 @@ impl Monitor {
         }
     }
 
-    /// The processes on a GPU: a process's clients together, the largest first.
+    /// The processes on a GPU, each with the sum of its clients, the largest first.
     fn processes(&self, node: &DeviceNode, clients: &[Client], seconds: Option<f64>) -> Vec<Process> {
         let mut all: Vec<Process> = Vec::new();
         for c in clients.iter().filter(|c| c.slot == node.slot && !c.slot.is_empty()) {
@@ -277,7 +277,7 @@ impl Monitor {
                 return npu;
             }
         };
-        // Every request wakes the NPU and keeps it awake: what does not change is asked for once.
+        // Every request wakes the NPU and keeps it awake. Constants are therefore asked for once.
         npu.columns = self.columns.get(&node.path).copied();
         if npu.columns.is_none() {
             npu.columns = amdxdna::array(opened).ok().map(|a| u32::from(a.columns));
@@ -299,7 +299,7 @@ impl Monitor {
                 self.completed.extend(contexts.iter().map(|c| (key(c), c.completed)));
             }
             Err(e) => {
-                // A device that is gone is opened again when it is back.
+                // If the device is gone, it has to be opened again once it is back.
                 if e.may_be_gone() {
                     self.open.remove(&node.path);
                     self.columns.remove(&node.path);
@@ -311,7 +311,7 @@ impl Monitor {
     }
 }
 
-/// A device's node: the one that is open, or newly opened.
+/// The open node of a device. Opens it if it is not open.
 fn opened<'a>(
     open: &'a mut HashMap<String, drm::Node>,
     files: &Files,
@@ -323,14 +323,14 @@ fn opened<'a>(
     })
 }
 
-/// What is known of a GPU of NVIDIA's driver: Kiln does not ask its library.
+/// Shown for a GPU of NVIDIA's driver. Kiln does not ask NVIDIA's library.
 const CLOSED: &str = "its driver keeps load, memory, clocks and power to itself: `nvidia-smi` shows them";
 
 fn name_of(node: &str, model: Option<String>) -> String {
     model.map_or_else(|| node.to_owned(), |model| format!("{node} {model}"))
 }
 
-/// A GPU of which there is nothing but its name.
+/// A GPU of which only the name is known.
 fn closed(name: String) -> GpuSample {
     GpuSample {
         name,
@@ -359,7 +359,7 @@ fn context_sample(c: &amdxdna::Context, completed_s: Option<f64>) -> ContextSamp
     }
 }
 
-/// Energy per token, where there is no doubt whose it is.
+/// Adds the energy per token where it is certain which Kiln used it.
 fn with_energy(all: Vec<Status>, gpus: &[GpuSample]) -> Vec<KilnSample> {
     let alone = all.len() == 1;
     let power = match gpus {

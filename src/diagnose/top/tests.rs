@@ -1,4 +1,4 @@
-//! The sampler on machines that are whole, that lose devices, and that have none.
+//! The sampler on intact machines, on machines that lose devices, and on machines without any.
 
 use super::Monitor;
 use crate::cli::top_view;
@@ -14,7 +14,7 @@ use std::fs;
 const CLIENT: &str = "drm-driver:\tamdgpu\ndrm-client-id:\t3\ndrm-pdev:\t0000:c6:00.0\ndrm-memory-vram:\t1024 KiB\n\
     drm-memory-gtt:\t2048 KiB\ndrm-engine-compute:\t1000000 ns\n";
 
-/// A process that uses the GPU, and says that it is a Kiln.
+/// Adds a process that uses the GPU and reports as a Kiln.
 fn put_process(files: &Files, engine_ns: u64) {
     let put = |path: &str, text: &str| {
         let at = files.at(path);
@@ -34,7 +34,7 @@ fn put_process(files: &Files, engine_ns: u64) {
     let _ = std::os::unix::fs::symlink("/dev/dri/renderD128", fd);
 }
 
-/// A sampler that knows nothing of the environment that the test runs in.
+/// A sampler that ignores the environment of the test process.
 fn sampler_of(files: &Files) -> Monitor {
     Monitor::new(files.clone(), Environment::default())
 }
@@ -70,7 +70,7 @@ fn a_whole_machine_is_shown_with_its_processes_contexts_and_energy() {
     let joules = first.kilns[0].joules_per_token.unwrap();
     assert!((joules - 9.132 / 3.0).abs() < 1e-9, "{joules}");
 
-    // Rates are of the time between two samples.
+    // Rates are taken over the time between two samples.
     std::thread::sleep(std::time::Duration::from_millis(30));
     put_process(&machine.files, 1_000_000_000);
     let context = b::amdxdna_drm_hwctx_entry {
@@ -109,7 +109,7 @@ fn a_device_that_goes_away_says_so_and_comes_back() {
     let drivers = machine.drive();
     let mut sampler = sampler_of(&machine.files);
     assert!(sampler.sample().gpus[0].fault.is_none());
-    // Lost: its files answer nothing, and so do its drivers.
+    // Lost: neither its files nor its drivers answer.
     let device = machine.files.at("/sys/devices/pci0000:00/0000:00:08.1/0000:c6:00.0");
     let kept: Vec<_> = all_files(&device).into_iter().map(|p| (p.clone(), fs::read(p).unwrap())).collect();
     for (path, _) in kept.iter().filter(|(p, _)| !p.ends_with("uevent")) {
@@ -122,7 +122,7 @@ fn a_device_that_goes_away_says_so_and_comes_back() {
     assert!(shown.contains("it says nothing: ") && shown.contains("gpu_busy_percent is absent"), "{shown}");
     assert!(shown.contains("list the NPU's contexts: ENODEV"), "{shown}");
     drop(lost);
-    // What comes back has a node of its own: the old one, still open, is dead.
+    // A device that comes back has a new node. The old one is still open, and dead.
     fs::remove_file(machine.files.at("/dev/accel/accel0")).unwrap();
     fs::write(machine.files.at("/dev/accel/accel0"), "").unwrap();
     let _drivers = machine.drive();
@@ -139,7 +139,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
     const GPU: &str = "/dev/dri/renderD128";
     const NPU: &str = "/dev/accel/accel0";
     let mut machine = TestMachine::new("8945hs");
-    // The memory's clock is not in its sysfs, and neither does this driver know it.
+    // The memory clock is not in sysfs, and this driver does not know it either.
     let unknown = machine.gpu.clone();
     let clock =
         |mhz: u32| unknown.clone().with(AMDGPU_INFO, b::AMDGPU_INFO_SENSOR, b::AMDGPU_INFO_SENSOR_GFX_MCLK, bytes(mhz));
@@ -152,7 +152,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
     };
     assert_eq!(sample(), (Some(2400.0), Some(5), Some(4)));
 
-    // Others take their names. What is open answers on, to all but what was asked before.
+    // Other devices take their names. The open nodes still answer, except for the constants that were read before.
     drop(drivers);
     let aside = |path: &str| {
         let (path, aside) = (machine.files.at(path), machine.files.at(&format!("{path}.open")));
@@ -165,7 +165,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
     let asked = machine.npu.clone().without(XDNA_INFO, b::DRM_AMDXDNA_QUERY_AIE_METADATA, 0, Errno::EIO);
     let open = [clock(1200).at(&gpu), asked.clone().at(&npu)];
     assert_eq!(sample(), (Some(1200.0), Some(5), Some(4)));
-    // A request that is unknown or refused is no reason to open them again.
+    // An unknown or refused request is no reason to open the nodes again.
     drop(open);
     let refusing = asked.clone().without(XDNA_ARRAY, b::DRM_AMDXDNA_HW_CONTEXT_ALL, 0, Errno::EACCES);
     let open = [unknown.clone().at(&gpu), refusing.at(&npu)];
@@ -173,7 +173,7 @@ fn devices_stay_open_and_what_does_not_change_is_asked_for_once() {
     drop(open);
     let open = [clock(1200).at(&gpu), asked.at(&npu)];
     assert_eq!(sample(), (Some(1200.0), Some(5), Some(4)));
-    // That they are gone is one: the next sample is of the others.
+    // A device that is gone is a reason: the next sample is of the new devices.
     drop(open);
     let gone = [&gpu, &npu].map(|path| Fake::new(path, |_, _| Err(Errno::ENODEV)));
     assert_eq!(sample().0, None);
@@ -222,7 +222,8 @@ fn a_gpu_of_nvidias_driver_is_named_however_little_of_it_is_seen() {
         fs::create_dir_all(at.parent().unwrap()).unwrap();
         fs::write(at, text).unwrap();
     };
-    // Its information as the driver's documentation has it; on the bus; and a node alone, as in some containers.
+    // By the information that the driver's documentation describes; on the bus; and by a node alone, as in some
+    // containers.
     let by_proc = |files: &Files| {
         let text = "Model: \t\t NVIDIA H200\nIRQ:   \t\t 164\nDevice Minor: \t 0\n";
         put(files, "/proc/driver/nvidia/gpus/0000:01:00.0/information", text);
@@ -259,7 +260,7 @@ fn a_gpu_of_nvidias_driver_is_named_however_little_of_it_is_seen() {
             shown.starts_with(&format!("GPU {name}  its driver keeps load")) && !shown.contains("no GPU"),
             "{shown}"
         );
-        // With a render node besides it is one GPU still.
+        // With a render node as well it is still one GPU.
         if name.starts_with("0000") {
             let uevent = "DRIVER=nvidia\nPCI_SLOT_NAME=0000:01:00.0\n";
             put(&files, "/sys/class/drm/renderD128/device/uevent", uevent);

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::error::{Setting, text};
 use ash::vk;
 
-/// Turns a Vulkan result into an error: what was being done, and what the driver said.
+/// Turns a Vulkan result into an error. `what`: the operation that failed.
 pub fn failure(what: &str) -> impl FnOnce(vk::Result) -> Error + '_ {
     move |r| {
         let remedy = match r {

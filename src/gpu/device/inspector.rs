@@ -1,4 +1,4 @@
-//! The extension by which a driver says what it compiled.
+//! The extension that reports what the driver's compiler made.
 
 use super::failure::failure;
 use crate::{Error, Result};
@@ -8,7 +8,7 @@ use ash::vk;
 /// The extension's functions.
 pub(crate) type Inspector = extension::Device;
 
-/// Fails where the driver does not tell what it compiled.
+/// Fails if the driver lacks the extension.
 pub(crate) fn check_inspectable(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<()> {
     // SAFETY: `physical` comes from this instance.
     let extensions = unsafe { instance.enumerate_device_extension_properties(physical) }

@@ -1,4 +1,4 @@
-//! The loader and the Vulkan instance, with the validation layer where the environment asks for it.
+//! The loader and the Vulkan instance, with the validation layer if the environment asks for it.
 
 use crate::error::{Setting, text};
 use crate::gpu::device::failure::failure;
@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Environment variable that asks for the Khronos validation layer; what it reports is logged and counted.
+/// Environment variable that asks for the Khronos validation layer. The layer's reports are logged and counted.
 pub const VALIDATION_VARIABLE: &str = "KILN_VALIDATION";
 const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
@@ -28,7 +28,7 @@ pub fn validation_wanted() -> bool {
 
 type Messenger = (ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT);
 
-/// A Vulkan instance. What is made from it must be gone before it is dropped.
+/// A Vulkan instance. Everything made from it must be dropped first.
 pub(crate) struct Instance {
     /// The loader's functions.
     pub(crate) entry: ash::Entry,
@@ -42,7 +42,7 @@ impl Instance {
     /// Loads Vulkan and makes an instance.
     ///
     /// # Errors
-    /// Device: no loader, no driver, or no validation layer where one is asked for.
+    /// Device: no loader, no driver, or no validation layer though one is asked for.
     pub(crate) fn new() -> Result<Instance> {
         let entry = load_entry()?;
         let validate = validation_wanted();
@@ -85,7 +85,7 @@ impl Instance {
         unsafe { self.functions.enumerate_physical_devices() }.map_err(failure("list devices"))
     }
 
-    /// Leaves it to the end of the process, since a device made from it hangs.
+    /// Keeps it until the process ends, because a device made from it hangs.
     pub(crate) fn abandon(&self) {
         self.abandoned.set(true);
     }
@@ -101,8 +101,8 @@ impl Drop for Instance {
             if let Some((utils, messenger)) = &self.messenger {
                 utils.destroy_debug_utils_messenger(*messenger, None);
             }
-            // As long as there is an instance, drivers stay loaded: NVIDIA's (580) can be loaded some thirty times in a
-            // process. So the first one is kept until the process ends.
+            // NVIDIA's driver (580) can be loaded only some thirty times in a process. Drivers stay loaded while an
+            // instance exists, so the first instance is kept until the process ends.
             static KEPT: AtomicBool = AtomicBool::new(false);
             if KEPT.swap(true, Ordering::Relaxed) {
                 self.functions.destroy_instance(None);

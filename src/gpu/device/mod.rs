@@ -1,4 +1,4 @@
-//! The Vulkan device: which one, its queue, and what Kiln needs to know of it.
+//! The Vulkan device: choosing and opening one, its queue and its properties.
 
 mod failure;
 pub mod inspector;
@@ -32,16 +32,16 @@ pub enum Choice {
     Index(usize),
 }
 
-/// What a device can do, as far as the kernels care.
+/// The properties of a device that Kiln depends on.
 #[derive(Debug, Clone)]
 pub struct Caps {
     /// The device's and its driver's name.
     pub name: String,
     /// Discrete, integrated, CPU, ….
     pub kind: vk::PhysicalDeviceType,
-    /// Invocations of a subgroup, as every pipeline is made with.
+    /// Lanes of a subgroup, for every pipeline.
     pub subgroup: u32,
-    /// Whether the subgroup size must be asked for, because the driver would choose among several.
+    /// Whether pipelines must request the subgroup size, because the driver offers several.
     pub subgroup_choice: bool,
     /// The largest allocation, in bytes.
     pub max_allocation: u64,
@@ -51,15 +51,15 @@ pub struct Caps {
     pub memory_budget: bool,
     /// The matrix units, if it has any that the kernels can use.
     pub matrix: Option<Units>,
-    /// Whether packed integer dot products are instructions of the device, not sequences of others.
+    /// Whether packed integer dot products are native instructions of the device.
     pub dot_accelerated: bool,
-    /// The number of its render node, as in /dev/dri/renderD128, where it has one.
+    /// The number of its render node, if it has one: 128 for /dev/dri/renderD128.
     pub render_node: Option<i64>,
-    /// What of its memory it shares with other drivers.
+    /// Whether its memory can be shared with other drivers.
     pub sharing: Sharing,
-    /// Whether it gives and takes fences as sync_files.
+    /// Whether it exports and imports fences as sync_files.
     pub sync_files: bool,
-    /// Identity of the driver's pipeline cache, for its file's name.
+    /// Identity of the driver's pipeline cache; names its file.
     pub cache_id: String,
 }
 
@@ -68,7 +68,7 @@ pub struct Caps {
 pub struct Clock {
     /// Nanoseconds of a tick.
     pub nanoseconds: f64,
-    /// The bits that count; the others are undefined.
+    /// The valid bits; the others are undefined.
     pub mask: u64,
 }
 
@@ -94,18 +94,18 @@ pub struct Gpu {
     pub caps: Caps,
     /// Its heaps and memory types.
     pub memory: vk::PhysicalDeviceMemoryProperties,
-    /// Set when a wait ran past its deadline: the device may never finish, so nothing of it is waited for, submitted or
+    /// Set when a wait ran past its deadline. The device may never finish, so nothing is submitted, waited for or
     /// destroyed any more.
     pub hung: Cell<bool>,
-    /// The functions for dma-bufs, where the device shares its memory.
+    /// The functions for dma-bufs, if the device shares its memory.
     pub(crate) dma_bufs: Option<DmaBufs>,
-    /// The functions for sync_files, where the device has them.
+    /// The functions for sync_files, if the device has them.
     pub(crate) sync_files: Option<SyncFiles>,
-    /// How the driver is asked what it compiled, where the device was opened for that.
+    /// The functions for inspecting pipelines, if the device was opened for that.
     pub(crate) inspector: Option<Inspector>,
 }
 
-/// The features that every kernel may use; a device lacks some: their names.
+/// Names of the required features that a device lacks.
 fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Vec<&'static str> {
     let mut f12 = vk::PhysicalDeviceVulkan12Features::default();
     let mut f13 = vk::PhysicalDeviceVulkan13Features::default();
@@ -131,8 +131,8 @@ fn missing_features(instance: &ash::Instance, physical: vk::PhysicalDevice) -> V
     .collect()
 }
 
-/// The first queue family that computes, and how many bits its timestamps have. On RADV it is that of the graphics ring,
-/// whose lockup timeout `probe` therefore looks at.
+/// The first queue family that computes, and the bits of its timestamps. On RADV it is the family of the graphics ring,
+/// which is why `probe` looks at that ring's lockup timeout.
 pub(crate) fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
     // SAFETY: `physical` comes from this instance.
     let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
@@ -144,7 +144,7 @@ pub(crate) fn name_of(properties: &vk::PhysicalDeviceProperties) -> String {
     plain(&properties.device_name_as_c_str().unwrap_or(c"unnamed").to_string_lossy())
 }
 
-/// Why a device cannot be used, or nothing.
+/// Why a device cannot be used; `None` if it can.
 pub(crate) fn unfit(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
@@ -240,7 +240,7 @@ pub(crate) fn read_caps(
 
     let subgroup_choice = p13.min_subgroup_size != p13.max_subgroup_size
         && p13.required_subgroup_size_stages.contains(vk::ShaderStageFlags::COMPUTE);
-    // 32 where there is a choice: gfx11 runs memory-bound kernels better in waves of 32.
+    // Prefer 32: gfx11 runs memory-bound kernels better in waves of 32.
     let subgroup = match subgroup_choice {
         true => 32.clamp(p13.min_subgroup_size, p13.max_subgroup_size),
         false => p11.subgroup_size,
@@ -267,7 +267,7 @@ pub(crate) fn read_caps(
     })
 }
 
-/// The number of a device's render node; only of one that has VK_EXT_physical_device_drm.
+/// The number of a device's render node. The device must have VK_EXT_physical_device_drm.
 fn render_node(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<i64> {
     let mut drm = vk::PhysicalDeviceDrmPropertiesEXT::default();
     let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut drm);
@@ -285,15 +285,15 @@ impl Gpu {
         Gpu::open_as(choice, false)
     }
 
-    /// As [`Gpu::open`]; [`Pipelines::inspect`] then says what becomes of each kernel.
+    /// As [`Gpu::open`], for use with [`Pipelines::inspect`].
     ///
     /// # Errors
-    /// Device: as [`Gpu::open`], or the driver does not tell.
+    /// Device: as [`Gpu::open`], or the driver cannot report what it compiled.
     pub fn open_for_inspection(choice: Choice) -> Result<Gpu> {
         Gpu::open_as(choice, true)
     }
 
-    /// What every pipeline is made with.
+    /// The flags of every pipeline.
     pub(crate) fn pipeline_flags(&self) -> vk::PipelineCreateFlags {
         match self.inspector {
             None => vk::PipelineCreateFlags::empty(),
@@ -304,7 +304,7 @@ impl Gpu {
         }
     }
 
-    /// With `inspect`, opens it so that [`crate::gpu::kernels::inspect`] can ask what was compiled.
+    /// `inspect`: opens the device for [`crate::gpu::kernels::inspect`].
     pub(crate) fn open_as(choice: Choice, inspect: bool) -> Result<Gpu> {
         let made = Instance::new()?;
         let (entry, instance) = (&made.entry, &made.functions);
@@ -362,7 +362,7 @@ impl Gpu {
         if self.caps.memory_budget {
             p = p.push_next(&mut budget);
         }
-        // SAFETY: `physical` comes from this instance; the budget structure is chained only where the extension is there.
+        // SAFETY: `physical` comes from this instance; the budget structure is chained only if the extension is there.
         unsafe { self.instance.functions.get_physical_device_memory_properties2(self.physical, &mut p) };
         let heaps = p.memory_properties;
         (0..heaps.memory_heap_count as usize)

@@ -1,4 +1,4 @@
-//! Memory and fences that other drivers see too: dma-bufs and sync_files, where the Vulkan driver has them.
+//! dma-bufs: memory shared with other drivers, if the Vulkan driver supports them.
 
 use crate::Result;
 use crate::gpu::device::failure::failure;
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 const DMA_BUF: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::DMA_BUF_EXT;
 
-/// What every buffer of device memory is used for.
+/// Usage flags of every buffer.
 pub(crate) const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
         | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS.as_raw()
@@ -16,17 +16,17 @@ pub(crate) const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
         | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
 );
 
-/// What a device shares with others.
+/// How a device shares memory with other drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sharing {
-    /// Its memory can be made a dma-buf.
+    /// It can export its memory as a dma-buf.
     pub exports: bool,
-    /// A dma-buf can be its memory.
+    /// It can import a dma-buf as memory.
     pub imports: bool,
 }
 
 impl Sharing {
-    /// Asks the driver. `has` says whether the device has an extension.
+    /// Asks the driver. `has`: whether the device has an extension.
     pub(crate) fn detect(
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
@@ -46,7 +46,7 @@ impl Sharing {
         }
     }
 
-    /// The extensions that it takes.
+    /// The extensions needed.
     pub(crate) fn extensions(self) -> &'static [&'static CStr] {
         match self.exports || self.imports {
             true => &[ash::khr::external_memory_fd::NAME, ash::ext::external_memory_dma_buf::NAME],
@@ -66,10 +66,10 @@ impl DmaBufs {
         DmaBufs { functions: ash::khr::external_memory_fd::Device::new(instance, device) }
     }
 
-    /// The memory types, as a bit set, that a dma-buf can be imported as.
+    /// Bit set of the memory types that a dma-buf can be imported as.
     ///
     /// # Errors
-    /// Device: it cannot be imported, or is no dma-buf.
+    /// Device: the descriptor cannot be imported, or is no dma-buf.
     pub(crate) fn memory_types(&self, fd: BorrowedFd<'_>) -> Result<u32> {
         let mut properties = vk::MemoryFdPropertiesKHR::default();
         // SAFETY: the descriptor is open; the driver only looks at it.
@@ -81,7 +81,7 @@ impl DmaBufs {
     /// The dma-buf of an allocation that was made for export.
     ///
     /// # Errors
-    /// Device: the driver makes none.
+    /// Device: the driver refuses.
     pub(crate) fn export(&self, memory: vk::DeviceMemory) -> Result<OwnedFd> {
         let info = vk::MemoryGetFdInfoKHR::default().memory(memory).handle_type(DMA_BUF);
         // SAFETY: the memory is this device's and was allocated for this handle type; the descriptor is new and ours.
@@ -90,19 +90,20 @@ impl DmaBufs {
     }
 }
 
-/// Says that a buffer's memory is, or is to be, a dma-buf.
+/// Marks a buffer whose memory is an imported or exported dma-buf.
 pub(crate) fn buffer_info() -> vk::ExternalMemoryBufferCreateInfo<'static> {
     vk::ExternalMemoryBufferCreateInfo::default().handle_types(DMA_BUF)
 }
 
-/// Says that an allocation is to be exported.
+/// Marks an allocation for export as a dma-buf.
 pub(crate) fn export_info() -> vk::ExportMemoryAllocateInfo<'static> {
     vk::ExportMemoryAllocateInfo::default().handle_types(DMA_BUF)
 }
 
-/// Says that an allocation is the dma-buf `fd`, a descriptor of which the driver becomes the owner. By the specification
-/// only if it succeeds, but lavapipe of Mesa 25.0 closes it also when it fails: one that is lost when a load fails is
-/// better than one of somebody else's closed.
+/// Marks an allocation as an import of the dma-buf `fd`. The driver takes over the descriptor.
+///
+/// By the specification it does so only if the import succeeds, but lavapipe of Mesa 25.0 closes it on failure too. So
+/// the descriptor is never closed here: leaking one when a load fails is better than closing somebody else's.
 pub(crate) fn import_info(fd: OwnedFd) -> vk::ImportMemoryFdInfoKHR<'static> {
     vk::ImportMemoryFdInfoKHR::default().handle_type(DMA_BUF).fd(fd.into_raw_fd())
 }

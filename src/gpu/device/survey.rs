@@ -1,4 +1,4 @@
-//! Every Vulkan device that the loader lists, fit for Kiln or not, as it describes itself.
+//! Every Vulkan device that the loader lists, whether or not it can run Kiln.
 
 use crate::Result;
 use crate::gpu::device::failure::failure;
@@ -11,7 +11,7 @@ use std::ffi::CStr;
 /// A device that the loader lists.
 #[derive(Debug, Clone)]
 pub struct Listed {
-    /// What it calls itself.
+    /// The device's name.
     pub name: String,
     /// Discrete, integrated, CPU, ….
     pub kind: vk::PhysicalDeviceType,
@@ -19,17 +19,17 @@ pub struct Listed {
     pub api: [u32; 3],
     /// The driver's name and version, in its own words.
     pub driver: String,
-    /// Why it cannot run Kiln.
+    /// Why it cannot run Kiln; `None` if it can.
     pub unfit: Option<String>,
-    /// What it can do, where it can run Kiln.
+    /// What it can do, if it can run Kiln.
     pub caps: Option<Caps>,
     /// Every shape of its matrix units.
     pub shapes: Vec<String>,
-    /// Extensions that Kiln uses where they are there, and does without elsewhere; and whether they are.
+    /// Optional extensions that Kiln uses, and whether the device has each.
     pub extensions: Vec<(&'static str, bool)>,
 }
 
-/// Extensions that Kiln uses where they are there, and what for.
+/// Optional extensions that Kiln uses, and what for.
 const OPTIONAL: [(&CStr, &str); 5] = [
     (ash::ext::memory_budget::NAME, "memory budget"),
     (units::EXTENSION, "cooperative matrix"),
@@ -78,7 +78,7 @@ fn describe(entry: &ash::Entry, instance: &ash::Instance, physical: vk::Physical
 }
 
 fn component(t: vk::ComponentTypeKHR) -> String {
-    // Those that ash does not know by name yet, by their numbers in vulkan_core.h.
+    // ash has no names for these yet; numbers from vulkan_core.h.
     match t.as_raw() {
         1_000_141_000 => return "bf16".into(),
         1_000_491_002 => return "f8e4m3".into(),
@@ -88,7 +88,7 @@ fn component(t: vk::ComponentTypeKHR) -> String {
     format!("{t:?}").to_lowercase().replace("float", "f").replace("sint", "i").replace("uint", "u")
 }
 
-/// The shapes of a device that has the extension, each once: `16x16x16 f16 x f16 + f32`.
+/// The distinct shapes of a device that has the extension, as text: `16x16x16 f16 x f16 + f32`.
 fn shapes(entry: &ash::Entry, instance: &ash::Instance, physical: vk::PhysicalDevice) -> Vec<String> {
     let functions = ash::khr::cooperative_matrix::Instance::new(entry, instance);
     // SAFETY: `physical` comes from this instance and has the extension.

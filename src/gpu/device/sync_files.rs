@@ -1,8 +1,8 @@
-//! Fences that other drivers see too: sync_files, where the Vulkan driver gives and takes them.
+//! sync_files: fences that drivers share, if the Vulkan driver exports and imports them.
 
 use ash::vk;
 
-/// How a semaphore is handed to another driver.
+/// The handle type by which semaphores go to other drivers.
 pub(crate) const SYNC_FILE: vk::ExternalSemaphoreHandleTypeFlags = vk::ExternalSemaphoreHandleTypeFlags::SYNC_FD;
 
 /// The device's functions for sync_files.
@@ -11,7 +11,7 @@ pub(crate) struct SyncFiles {
 }
 
 impl SyncFiles {
-    /// Whether the driver gives and takes sync_files. `has` says that it has the extension for it.
+    /// Whether the driver exports and imports sync_files. `has`: it has the extension.
     pub(crate) fn detect(instance: &ash::Instance, physical: vk::PhysicalDevice, has: bool) -> bool {
         use vk::ExternalSemaphoreFeatureFlags as F;
         let info = vk::PhysicalDeviceExternalSemaphoreInfo::default().handle_type(SYNC_FILE);

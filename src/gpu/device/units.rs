@@ -1,7 +1,7 @@
-//! Matrix units: what a device has of them.
+//! Matrix units: detection, shapes and limits.
 //!
-//! They are reached through `VK_KHR_cooperative_matrix`, whose matrices differ from device to device (16x16x16 on NVIDIA and
-//! AMD, 8x8x8 on lavapipe).
+//! They are used through `VK_KHR_cooperative_matrix`. The matrices differ from device to device: 16x16x16 on NVIDIA and
+//! AMD, 8x8x8 on lavapipe.
 
 use ash::vk;
 use std::ffi::CStr;
@@ -9,8 +9,8 @@ use std::ffi::CStr;
 /// The device extension that gives access to matrix units.
 pub const EXTENSION: &CStr = ash::khr::cooperative_matrix::NAME;
 
-/// A device's matrix units, as the kernels use them: D = A B + C with A `[m, k]` and B `[k, n]` of f16, C and D `[m, n]` of
-/// f32, one product a subgroup.
+/// A device's matrix units as the kernels use them. A subgroup computes D = A B + C with A `[m, k]` and B `[k, n]` of
+/// f16, C and D `[m, n]` of f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Units {
     /// Rows of A.
@@ -19,34 +19,34 @@ pub struct Units {
     pub n: u32,
     /// Columns of A.
     pub k: u32,
-    /// The fewest columns that B may have instead.
+    /// The fewest columns of B that the device offers.
     pub least_n: u32,
-    /// Lanes per matrix row in a subgroup's fragment of A (per column of B), where the driver lays fragments out that way;
-    /// unknown before [`crate::gpu::measure::fragment::find`] has run.
+    /// Lanes per row of A (per column of B) in a subgroup's fragments, if the driver lays them out evenly. Unknown
+    /// before [`crate::gpu::measure::fragment::find`] has run.
     pub row_lanes: Option<u32>,
     /// Columns of A in s8 × s8 + s32 products, if the device has them.
     pub s8_k: Option<u32>,
-    /// Invocations of a subgroup.
+    /// Lanes of a subgroup.
     pub subgroup: u32,
-    /// Bytes of shared memory that a workgroup may have.
+    /// Most bytes of shared memory in a workgroup.
     pub shared_bytes: u32,
-    /// Invocations that a workgroup may have.
+    /// Most lanes in a workgroup.
     pub max_workgroup: u32,
-    /// Bytes of sums that an invocation can keep in registers.
+    /// Bytes of sums that a lane can keep in registers.
     pub sum_bytes: u32,
-    /// Steps of a product's loop that may be unrolled.
+    /// Most steps of a product's loop to unroll.
     pub unrolled_steps: u32,
 }
 
-/// PCI's number of AMD, whose compiler (RADV of Mesa 25.0) puts more than 256 bytes of sums into scratch memory.
+/// AMD's PCI vendor number. RADV of Mesa 25.0 spills more than 256 bytes of sums to scratch memory.
 const AMD: u32 = 0x1002;
-/// A CPU driver takes minutes to compile a subgroup's part of a large tile, or two steps of a smaller one, all unrolled.
+/// A CPU driver takes minutes to compile a large tile, or two unrolled steps of a smaller one.
 const CPU_SUM_BYTES: u32 = 256;
 const CPU_UNROLLED_STEPS: u32 = 1;
 
 impl Units {
-    /// The matrix units of a device that has `EXTENSION`, at subgroups of `subgroup`; `None` if it lacks a feature that the
-    /// kernels need, or the product f16 x f16 + f32.
+    /// The matrix units of a device that has `EXTENSION`, with subgroups of `subgroup` lanes. `None` if it lacks f16 ×
+    /// f16 + f32 or a feature that the kernels need.
     pub(crate) fn detect(
         entry: &ash::Entry,
         instance: &ash::Instance,
@@ -85,7 +85,7 @@ impl Units {
                     && (8..=most_k).contains(&s.k_size)
             })
         };
-        // The largest: fewest instructions and loads a product.
+        // The largest shape takes the fewest instructions and loads.
         let s = of(Component::FLOAT16, Component::FLOAT32, 16).max_by_key(|s| s.m_size * s.n_size * s.k_size)?;
         let bytes =
             of(Component::SINT8, Component::SINT32, 64).filter(|b| (b.m_size, b.n_size) == (s.m_size, s.n_size));

@@ -1,12 +1,12 @@
-//! The specialization constants of every shader: one structure a shader, whose fields are named as in the GLSL, in lower case.
+//! The specialization constants: one structure per shader, whose fields are named as in the GLSL, in lower case.
 //!
-//! Two constants are every shader's (common.glsl): 0, the workgroup's size, is [`super::Kernel::workgroup`]; 8 is
-//! [`Constants::set_single_row`]. No structure has a field for them, which the compiler checks. A test compares names and
-//! numbers with the SPIR-V.
+//! Two constants are in every shader (common.glsl): 0 is the workgroup's size, [`super::Kernel::workgroup`]; 8 is set
+//! by [`Constants::set_single_row`]. No structure has a field for these; the compiler checks that. A test compares
+//! names and numbers with the SPIR-V.
 
-/// Number of the constant that is 1 for passes of one row, SINGLE in common.glsl.
+/// Number of the constant that is 1 for passes of one row: SINGLE in common.glsl.
 pub(crate) const SINGLE: u32 = 8;
-/// The highest number that a constant has.
+/// The highest number of a constant.
 const LAST: u32 = 12;
 
 /// The specialization constants of a pipeline, from constant 1 on. Those that its shader does not have are 0.
@@ -25,7 +25,7 @@ impl Constants {
         &self.0
     }
 
-    /// For passes of one row: kernels need not ask the step state how many rows are live.
+    /// For passes of one row: kernels then do not read the row count from the step state.
     pub fn set_single_row(&mut self) {
         self.0[SINGLE as usize - 1] = 1;
     }
@@ -36,14 +36,14 @@ pub trait Specialization: Copy {
     /// Number and name of each.
     const NAMES: &'static [(u32, &'static str)];
 
-    /// Them as a pipeline takes them.
+    /// The constants as a pipeline takes them.
     fn constants(self) -> Constants;
 
-    /// Them out of a pipeline's.
+    /// Reads them back from a pipeline's constants.
     fn of(constants: &Constants) -> Self;
 }
 
-/// Place of a shader's own constant.
+/// Index of constant `number` among those that [`Constants`] holds.
 const fn place(number: u32) -> usize {
     assert!(number != 0 && number != SINGLE && number <= LAST);
     number as usize - 1
@@ -73,18 +73,18 @@ macro_rules! constants {
 }
 
 constants! {
-    /// Of shaders without constants of their own.
+    /// For shaders without constants of their own.
     NoConstants {}
 
     /// embed.comp.
     EmbedConstants {
-        /// 1: tokens are the choices of the pass before.
+        /// 1: tokens are the argmax of the pass before.
         chosen = 1,
     }
 
     /// norm.comp.
     NormConstants {
-        /// Times four elements of a row that an invocation holds.
+        /// Vectors of four elements of a row per lane.
         vecs = 1,
         /// Layout of the output (activation_layout.glsl).
         form = 2,
@@ -110,7 +110,7 @@ constants! {
         unroll = 3,
         /// Inputs, in blocks of 16.
         blocks = 4,
-        /// Invocations of a subgroup.
+        /// Lanes of a subgroup.
         subgroup = 5,
         /// Relay stages of `linear_dot_gelu`; 1 without.
         stages = 6,
@@ -128,11 +128,11 @@ constants! {
         wm = 4,
         /// Outputs of a subgroup.
         wn = 5,
-        /// Subgroups that share an output, each with its part of the inputs.
+        /// Subgroups that share an output. Each takes a part of the inputs.
         ksplit = 6,
         /// Steps that the loop is unrolled to.
         round = 7,
-        /// Steps that are on their way from memory.
+        /// Steps in flight from memory.
         depth = 9,
         /// Rows of the units' matrix A.
         m = 10,
@@ -148,17 +148,17 @@ constants! {
         bm = 1,
         /// Outputs of a subgroup.
         outputs = 2,
-        /// Subgroups beside each other.
+        /// Subgroups side by side along the outputs.
         subs_n = 3,
-        /// Subgroups that share an output, each with its part of the inputs.
+        /// Subgroups that share an output. Each takes a part of the inputs.
         parts = 4,
-        /// Loads of a row of weights in a step.
+        /// Lane loads per weight row and step.
         span = 5,
-        /// Steps of weights that are on their way from memory.
+        /// Steps of weights in flight from memory.
         depth = 6,
-        /// Steps of inputs that are on their way from memory.
+        /// Steps of inputs in flight from memory.
         x_depth = 7,
-        /// Invocations that share a row of the units' matrix A.
+        /// Lanes per row of the units' matrix A.
         sharers = 9,
         /// Rows of the units' matrix A.
         m = 10,
@@ -174,17 +174,17 @@ constants! {
         bm = 1,
         /// Outputs of a subgroup.
         outputs = 2,
-        /// Subgroups beside each other.
+        /// Subgroups side by side along the outputs.
         subs_n = 3,
         /// Subgroups that divide the rows.
         parts = 4,
-        /// Loads of a row of weights in a step.
+        /// Lane loads per weight row and step.
         span = 5,
-        /// Steps of weights that are on their way from memory.
+        /// Steps of weights in flight from memory.
         depth = 6,
         /// Steps of inputs that shared memory holds.
         stages = 7,
-        /// Invocations that share a row of the units' matrix A.
+        /// Lanes per row of the units' matrix A.
         sharers = 9,
         /// Rows of the units' matrix A.
         m = 10,
@@ -200,11 +200,11 @@ constants! {
         dim = 1,
         /// Query heads of a workgroup.
         group = 2,
-        /// 1: norm, RoPE and the KV write as well.
+        /// 1: fused with norm, RoPE and the KV write.
         fused = 3,
         /// Layout of the output (activation_layout.glsl).
         form = 4,
-        /// Invocations of a subgroup.
+        /// Lanes of a subgroup.
         subgroup = 5,
     }
 
@@ -214,7 +214,7 @@ constants! {
         dim = 1,
         /// Keys of a tile.
         kt = 2,
-        /// Invocations of a subgroup.
+        /// Lanes of a subgroup.
         subgroup = 3,
         /// Rows of the units' matrix A.
         m = 4,
@@ -226,7 +226,7 @@ constants! {
 
     /// pack.comp.
     PackConstants {
-        /// Times four elements of a row that an invocation holds.
+        /// Vectors of four elements of a row per lane.
         vecs = 1,
         /// Layout of the output (activation_layout.glsl).
         form = 2,

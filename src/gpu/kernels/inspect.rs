@@ -1,7 +1,8 @@
-//! What a driver's compiler made of a kernel: registers, spills, occupancy, machine code. A kernel can be right and still
-//! be useless on a GPU that its author does not have; the compiler says so without the GPU.
+//! What a driver's compiler made of a kernel: registers, spills, occupancy, machine code. A correct kernel can still be
+//! useless on a GPU that its author does not have. The compiler shows that without the GPU.
 //!
-//! Only a device opened by [`crate::gpu::Gpu::open_for_inspection`] asks the driver to keep this, so nothing else pays for it.
+//! Only a device opened by [`crate::gpu::Gpu::open_for_inspection`] asks the driver to keep this. Other devices do not
+//! pay for it.
 
 use crate::gpu::device::failure;
 use crate::gpu::device::inspector::Inspector;
@@ -11,12 +12,12 @@ use crate::{Error, Result};
 use ash::vk;
 use std::ffi::CStr;
 
-/// What became of one kernel.
+/// One compiled kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compiled {
     /// The driver's figures, by the driver's names.
     pub statistics: Vec<(String, f64)>,
-    /// The driver's texts, by name: its intermediate forms and the machine code.
+    /// The driver's texts, by name: its intermediate representations and the machine code.
     pub texts: Vec<(String, String)>,
 }
 
@@ -33,7 +34,7 @@ impl Compiled {
 }
 
 impl Pipelines {
-    /// Compiles `kernel` and says what became of it.
+    /// Compiles `kernel` and reads the driver's statistics and texts.
     ///
     /// # Errors
     /// Device: the driver cannot compile it, or the device was not opened for inspection.

@@ -1,7 +1,7 @@
-//! The kernels: their checked-in SPIR-V, and what each is given: specialization constants and push constants.
+//! The kernels: their checked-in SPIR-V, specialization constants and push constants.
 //!
-//! table.rs lists the modules. To add one: its entry there, its constants in constants.rs, its push block in push/blocks.rs, its
-//! source in shaders, then `cargo check --features shaders`.
+//! table.rs lists the modules. To add one: its entry there, its constants in constants.rs, its push block in
+//! push/blocks.rs, its source in shaders, then `cargo check --features shaders`.
 
 pub mod constants;
 #[cfg(feature = "testing")]
@@ -16,14 +16,16 @@ mod tests;
 use constants::*;
 use push::*;
 
-/// Whether a kernel's workgroups can wait for a dispatch that they start beside, and count themselves (relay.glsl).
+/// How a kernel takes part in a relay (relay.glsl).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relaying {
-    /// They cannot: the kernel stands behind a barrier.
+    /// Not at all: the kernel stands behind a barrier.
     Never,
-    /// They wait for the whole of it, and count themselves once. [`RelayPush`] ends the push constants.
+    /// Its workgroups wait for the whole dispatch before, and count themselves once. [`RelayPush`] ends the push
+    /// constants.
     Whole,
-    /// They wait for its stages one by one, and may count themselves in stages. [`StagedRelayPush`] ends the push constants.
+    /// Its workgroups wait for the stages of the dispatch before one by one, and may have stages of their own.
+    /// [`StagedRelayPush`] ends the push constants.
     Staged,
 }
 
@@ -32,7 +34,7 @@ macro_rules! modules {
         name: $name:literal, source: $source:literal, defines: [$($define:literal),*],
         constants: $constants:ident, push: $push:ident, relay: $relay:ident, matrix_units: $matrix_units:literal,
     })*) => {
-        /// A SPIR-V module: one kernel for one set of formats. Its source's first lines say what it computes.
+        /// A SPIR-V module: one kernel for one set of formats. The first lines of its source say what it computes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Module { $(#[doc = $doc] $module,)* }
 
@@ -81,25 +83,25 @@ macro_rules! modules {
 
 spirv_modules!(modules);
 
-/// A pipeline: a module and what it is specialised by.
+/// The key of a pipeline: a module and its specialization constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kernel {
     /// The module.
     pub module: Module,
-    /// Invocations of a workgroup (constant 0).
+    /// Lanes of a workgroup (constant 0).
     pub workgroup: u32,
     /// The other constants.
     pub constants: Constants,
 }
 
 impl Kernel {
-    /// A module, specialised by the structure that the table names for it.
+    /// A module with its constants: the structure that the table names for it.
     pub fn new<S: Specialization>(module: Module, workgroup: u32, constants: S) -> Kernel {
         debug_assert_eq!(module.constants(), S::NAMES, "{module:?}");
         Kernel { module, workgroup, constants: constants.constants() }
     }
 
-    /// The stages in which its workgroups count themselves.
+    /// Stages of its output in a relay.
     pub fn stages(&self) -> usize {
         match self.module {
             Module::LinearDotGeluInt8 => LinearDotConstants::of(&self.constants).stages as usize,
@@ -108,7 +110,7 @@ impl Kernel {
     }
 }
 
-/// What tells one set of kernels from another: what was measured with other ones says nothing of these.
+/// A checksum of all kernels. Measurements hold only for the kernels that they were made with.
 pub(crate) fn fingerprint() -> u64 {
     Module::ALL.iter().fold(0, |sum: u64, module| sum.rotate_left(1) ^ checksum(module.spirv()))
 }

@@ -1,4 +1,4 @@
-//! Pipelines: kernels as the driver compiled them, several at a time, with the driver's cache kept on disk.
+//! Pipelines: compiles kernels on several threads, and keeps the driver's cache on disk.
 
 use crate::gpu::device::{Gpu, failure};
 use crate::gpu::kernels::push::PUSH_BYTES;
@@ -13,16 +13,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 static PIPELINES_CREATED: AtomicU64 = AtomicU64::new(0);
 
-/// Pipelines that this process has created: baking makes them, replaying must not.
+/// Pipelines that this process has created. Baking creates some; replaying must not.
 #[cfg(feature = "testing")]
 pub fn pipelines_created() -> u64 {
     PIPELINES_CREATED.load(Ordering::Relaxed)
 }
 
-/// Makes pipelines, each once, and keeps the driver's cache.
+/// Makes each pipeline once, and keeps the driver's cache.
 pub struct Pipelines {
     pub(crate) gpu: Rc<Gpu>,
-    /// The one layout: push constants only.
+    /// The layout of all pipelines: push constants only.
     pub layout: vk::PipelineLayout,
     cache: vk::PipelineCache,
     made: HashMap<Kernel, vk::Pipeline>,
@@ -30,7 +30,7 @@ pub struct Pipelines {
 }
 
 impl Pipelines {
-    /// Starts from the cache file of this device and driver, if there is one.
+    /// Reads the cache file of this device and driver, if there is one.
     ///
     /// # Errors
     /// Device: the driver refuses.
@@ -52,7 +52,7 @@ impl Pipelines {
         }
     }
 
-    /// The pipelines of `kernels`, each made at its first use. Those that are new are compiled side by side.
+    /// The pipelines of `kernels`. New ones are compiled in parallel.
     ///
     /// # Errors
     /// Device: the driver cannot compile one.
@@ -61,7 +61,7 @@ impl Pipelines {
         new.sort_unstable();
         new.dedup();
         let made = self.compiler().compile_all(&new);
-        // Whatever was made is kept, and destroyed with the others.
+        // If one fails, the others are kept all the same, and destroyed with the rest.
         let mut failed = None;
         for (kernel, pipeline) in new.into_iter().zip(made) {
             match pipeline {
@@ -82,7 +82,8 @@ impl Pipelines {
         Compiler { device, cache: self.cache, layout: self.layout, flags, subgroup: caps.subgroup, required }
     }
 
-    /// Writes the driver's cache to disk, so that the next start compiles nothing. A failure costs only that.
+    /// Writes the driver's cache to disk, so that the next start compiles nothing. If that fails, the next start
+    /// compiles again.
     pub fn save(&self) {
         let Some(file) = &self.file else { return };
         // SAFETY: the cache is alive and not in use.
@@ -97,23 +98,24 @@ impl Pipelines {
     }
 }
 
-/// Threads that compile at most: a driver's compiler takes tens of megabytes for each.
+/// Most compiler threads. A driver's compiler takes tens of megabytes per thread.
 const THREADS: usize = 4;
 
-/// What pipelines are made with.
+/// The parts that pipelines are made with. Shared by the compiler threads.
 struct Compiler<'a> {
     device: &'a ash::Device,
-    /// Which the driver lets several threads use.
+    /// Vulkan lets several threads use it at once.
     cache: vk::PipelineCache,
     layout: vk::PipelineLayout,
     flags: vk::PipelineCreateFlags,
-    /// Invocations of a subgroup, and those to ask for where a driver takes wishes.
+    /// Lanes of a subgroup.
     subgroup: u32,
+    /// The subgroup size that pipelines must request, if the driver offers several.
     required: Option<u32>,
 }
 
 impl Compiler<'_> {
-    /// A pipeline of each kernel, in their order.
+    /// A pipeline per kernel, in the order of `kernels`.
     fn compile_all(&self, kernels: &[Kernel]) -> Vec<Result<vk::Pipeline>> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = processors.min(THREADS).min(kernels.len());
@@ -127,12 +129,12 @@ impl Compiler<'_> {
             taken.map(|i| (i, self.compile(kernels[i]))).collect::<Vec<_>>()
         };
         let mut made = std::thread::scope(|scope| {
-            // A system that gives no more threads leaves all of it to this one.
+            // If no thread can be spawned, this one does all the work.
             let spawn = |_| std::thread::Builder::new().name("compiler".into()).spawn_scoped(scope, work).ok();
             let others: Vec<_> = (1..threads).filter_map(spawn).collect();
             let mut made = work();
             for other in others {
-                // Joined, so that nothing of the driver's runs on when this returns.
+                // Join, so that no driver code still runs when this returns.
                 made.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }
             made
@@ -155,7 +157,8 @@ impl Compiler<'_> {
         let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
             .required_subgroup_size(self.required.unwrap_or_default());
         let module_info = vk::ShaderModuleCreateInfo::default().code(&code);
-        // SAFETY: the SPIR-V is the checked-in one; everything lives through the calls; the module is destroyed after use.
+        // SAFETY: the SPIR-V is the checked-in one; everything lives through the calls; the module is destroyed
+        // afterwards.
         unsafe {
             let module = self.device.create_shader_module(&module_info, None).map_err(failure("load a shader"))?;
             let mut stage = vk::PipelineShaderStageCreateInfo::default()
@@ -179,12 +182,12 @@ impl Compiler<'_> {
     }
 }
 
-/// Puts a checksum before a driver's cache data: a driver may trust what lies behind a sound header of its own.
+/// Puts a checksum before a driver's cache data. A driver may check only its own header and trust the rest.
 fn seal(data: Vec<u8>) -> Vec<u8> {
     [&checksum(&data).to_le_bytes(), &data[..]].concat()
 }
 
-/// The data of a sealed cache, if it is whole.
+/// The data of a sealed cache; `None` if the checksum does not match.
 fn unseal(sealed: Vec<u8>) -> Option<Vec<u8>> {
     let (sum, data) = sealed.split_first_chunk::<8>()?;
     (u64::from_le_bytes(*sum) == checksum(data)).then(|| data.to_vec())

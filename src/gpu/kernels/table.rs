@@ -1,11 +1,11 @@
 //! The table of SPIR-V modules: the one place that lists them.
 //!
-//! build.rs includes this file too, to know what to compile. So it holds the table alone, as a macro that hands it to another
-//! macro, which takes what it needs. An entry says, under what the module computes:
+//! build.rs includes this file too, to know what to compile. So the file holds only the table, as a macro that passes
+//! it to another macro. Each entry has a doc comment that says what the module computes, and these fields:
 //!
-//! - `name`: the module's file in shaders/spv, and its name in profiles and logs
+//! - `name`: its file in shaders/spv, and its name in profiles and logs
 //! - `source`: the file in shaders that it is compiled from
-//! - `defines`: what is defined for the preprocessor
+//! - `defines`: preprocessor definitions
 //! - `constants`: its specialization constants, a structure of constants.rs
 //! - `push`: its push constants, a structure of push/blocks.rs
 //! - `relay`: `Never`, `Whole` or `Staged` (`Relaying` in mod.rs)
@@ -105,7 +105,7 @@ macro_rules! spirv_modules {
                 name: "attend_f32", source: "attend", defines: ["KV_F32"],
                 constants: AttendConstants, push: AttendPush, relay: Whole, matrix_units: false,
             }
-            /// A linear step's input from f32 into the layout that its kernel reads.
+            /// Packs a linear step's input from f32 into the activation layout that its kernel reads.
             Pack {
                 name: "pack", source: "pack", defines: [],
                 constants: PackConstants, push: PackPush, relay: Whole, matrix_units: false,
@@ -115,7 +115,7 @@ macro_rules! spirv_modules {
                 name: "gated_gelu", source: "pack", defines: ["GELU"],
                 constants: PackConstants, push: PackPush, relay: Whole, matrix_units: false,
             }
-            /// Greedy choice.
+            /// Argmax of the logits.
             Argmax {
                 name: "argmax", source: "argmax", defines: [],
                 constants: ArgmaxConstants, push: ArgmaxPush, relay: Never, matrix_units: false,
@@ -140,7 +140,7 @@ macro_rules! spirv_modules {
                 name: "linear_matrix_s8_narrow_int8", source: "linear_matrix", defines: ["BYTES", "NARROW"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
             }
-            /// How a subgroup holds matrices.
+            /// Finds the layout of fragments.
             Fragment {
                 name: "fragment", source: "fragment", defines: [],
                 constants: FragmentConstants, push: FragmentPush, relay: Never, matrix_units: true,

@@ -1,4 +1,5 @@
-//! The structures that kernels are given, compared with the SPIR-V: a field that moves in one and not in the other fails here.
+//! Compares the structures of constants and push blocks with the SPIR-V. A field that moves in only one of them fails
+//! here.
 
 use super::push::{Field, FieldType, PUSH_BYTES, PushBlock, RelayPush, StagedRelayPush};
 use super::{Module, Relaying, constants};
@@ -7,7 +8,7 @@ use rspirv::dr::{Instruction, ModuleHeader, Operand};
 use rspirv::spirv::{Decoration, Op, StorageClass};
 use std::collections::BTreeSet;
 
-/// The instructions of a module. rspirv's own representation of modules refuses OpExecutionModeId.
+/// The instructions of a module. rspirv's own module type refuses OpExecutionModeId.
 #[derive(Default)]
 struct Reflection(Vec<Instruction>);
 
@@ -47,8 +48,8 @@ impl Reflection {
         self.0.iter().find(|i| i.result_id == Some(id)).unwrap()
     }
 
-    /// Number and name of every specialization constant. One without a name is the workgroup's size again; one with two names
-    /// has its own first.
+    /// Number and name of every specialization constant. One without a name repeats the workgroup's size. Of two names,
+    /// the first is the constant's.
     fn constants(&self) -> BTreeSet<(u32, String)> {
         let name = |id: &Operand| {
             let of = self.all(Op::Name).find(|o| o[0] == *id)?;
@@ -89,7 +90,7 @@ impl Reflection {
     }
 }
 
-/// A module's push block with the relay's words behind it.
+/// A module's push block, followed by the relay's words.
 fn whole_block(module: Module) -> Vec<(String, usize, FieldType)> {
     let relay = match module.relaying() {
         Relaying::Never => &[],
@@ -125,7 +126,7 @@ fn specialization_constants_are_those_of_the_spirv() {
         let mut expected: BTreeSet<_> = own.collect();
         expected.insert((constants::SINGLE, "SINGLE".into()));
         let mut found = Reflection::of(module).constants();
-        // Shaders may give the workgroup's size another name as well.
+        // Shaders may name the workgroup's size (constant 0) twice.
         found.retain(|&(number, _)| number != 0);
         assert_eq!(expected, found, "{}", module.name());
     }

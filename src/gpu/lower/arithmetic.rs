@@ -1,31 +1,31 @@
-//! Which arithmetic computes a product, and how its inputs lie in memory for that.
+//! The arithmetics of matrix products, and the activation layout and kernels of each.
 
 use crate::gpu::kernels::Module;
 use crate::model::WeightFormat;
 
-/// How a matrix product `out[r] = weight · x[r]` is computed. The tiles of one arithmetic add the same terms; they differ in
-/// the order where lanes or workgroups share a sum.
+/// The number types and instructions that compute a matrix product `out[r] = weight · x[r]`. All tiles of one
+/// arithmetic add the same terms; the order of summation may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Arithmetic {
     /// Weights widened to f32, f32 inputs and sums.
     F32,
     /// Packed integer dot products: 8-bit weights times 16-bit inputs.
     IntegerDot,
-    /// Matrix units.
+    /// Matrix units, on f16 or s8.
     Matrix(Operand),
 }
 
-/// What matrix units multiply.
+/// Element types of a product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Operand {
     /// f16 × f16 + f32: weights widened to f16, f16 inputs.
     F16,
-    /// s8 × s8 + s32: weights as they are, 16-bit inputs as two planes of bytes. Two products make one.
+    /// s8 × s8 + s32: INT8 weights unconverted, 16-bit inputs as two planes of int8. One product of each plane.
     S8,
 }
 
 impl Arithmetic {
-    /// The layout in which its kernels read their inputs.
+    /// The activation layout that its kernels read.
     pub fn inputs(self) -> ActivationLayout {
         match self {
             Arithmetic::F32 => ActivationLayout::F32,
@@ -36,27 +36,28 @@ impl Arithmetic {
     }
 }
 
-/// How a row of activations lies in memory (shaders/forms.glsl). The value is the FORM constant of the kernels that write it.
+/// How a row of activations lies in memory (shaders/activation_layout.glsl). The value is the FORM constant of the
+/// kernels that write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActivationLayout {
     /// f32, in the slot itself.
     F32 = 0,
-    /// 16-bit fixed point as two planes of int8, one f32 scale for each block of 16 elements.
+    /// 16-bit fixed point in two planes of int8, one f32 scale a block of 16 elements.
     Int16Block = 1,
     /// f16, one f32 scale a row.
     F16Row = 2,
-    /// 16-bit fixed point as two planes of int8, one f32 scale a row.
+    /// 16-bit fixed point in two planes of int8, one f32 scale a row.
     Int16Row = 3,
 }
 
 impl ActivationLayout {
-    /// Whether its writer has to know a row's largest element before it writes the row's first.
+    /// Whether it has one scale a row. Its writer then needs the row's largest element before it writes the first.
     pub fn is_scaled_by_row(self) -> bool {
         matches!(self, ActivationLayout::F16Row | ActivationLayout::Int16Row)
     }
 }
 
-/// The modules that read one weight format: what the GPU knows of it. A new format is a new entry of [`modules`].
+/// The modules that read one weight format. A new format is a new arm of [`modules`].
 pub struct FormatModules {
     /// Token embedding.
     pub embed: Module,
@@ -66,9 +67,9 @@ pub struct FormatModules {
     pub linear_gelu: Module,
     /// F32: many rows.
     pub linear_tile: Module,
-    /// IntegerDot, where there are kernels for it.
+    /// [`Arithmetic::IntegerDot`]; `None` if the format has no kernels for it.
     pub dot: Option<DotModules>,
-    /// Matrix units, where there are kernels for them.
+    /// [`Arithmetic::Matrix`]; `None` if the format has no kernels for it.
     pub matrix: Option<MatrixModules>,
 }
 
@@ -87,15 +88,15 @@ pub struct DotModules {
 pub struct MatrixModules {
     /// f16, tiles through shared memory.
     pub shared: Module,
-    /// s8, tiles through shared memory, by the columns of A that the device has: 8, or more.
+    /// s8, tiles through shared memory: for devices whose A has 8 columns, and for those with more.
     pub shared_s8: [Module; 2],
-    /// f16, weights from memory to registers; inputs likewise.
+    /// f16, weights and inputs from memory to registers.
     pub fragment: Module,
     /// f16, weights from memory to registers; inputs through shared memory.
     pub fragment_tall: Module,
 }
 
-/// The modules that read matrices of a format.
+/// The modules of a weight format.
 pub fn modules(format: WeightFormat) -> &'static FormatModules {
     match format {
         WeightFormat::Int8 => &FormatModules {

@@ -1,5 +1,5 @@
-//! Lowering of attention: how heads, rows and keys are divided among workgroups, by shaders/attend.comp or, for prompts, by
-//! matrix units (shaders/attend_matrix.comp).
+//! Lowering of attention: dividing heads, rows and keys among workgroups. shaders/attend.comp takes few rows;
+//! shaders/attend_matrix.comp takes prompts on matrix units.
 
 use super::arithmetic::ActivationLayout;
 use super::attend_tile::{self, AttendTile};
@@ -13,20 +13,20 @@ use crate::gpu::kernels::push::{AttendMatrixPush, AttendPush, Push, word};
 use crate::gpu::kernels::{Kernel, Module};
 use crate::schedule::step::{KvType, Ring, Rows, Slot};
 
-/// Subgroups of a workgroup: as many keys in flight as its registers hold.
+/// Most subgroups in a workgroup. More would keep more keys in flight than the registers hold.
 const SUBGROUPS: u32 = 16;
-/// Query heads of a workgroup at most.
+/// Most query heads in a workgroup.
 const GROUP: usize = 4;
-/// Keys of a tile that an invocation has parts of: LOADS of the shader.
+/// Keys of a tile that one lane loads parts of: LOADS in the shader.
 const LOADS: usize = 4;
-/// Bytes of shared memory that the subgroups of a workgroup leave their sums in.
+/// Most bytes of shared memory for the subgroups' sums.
 const FOUND_BYTES: usize = 17 << 10;
-/// Workgroups of a dispatch up to which a row's keys are divided: about a processor's worth each on the largest GPUs; more
-/// would only be more parts to add up.
+/// A row's keys are divided until a dispatch has this many workgroups: about one per processor on the largest GPUs.
+/// More would only add parts to sum.
 const WORKGROUPS: usize = 128;
-/// Parts of one row's keys at most.
+/// Most parts of one row's keys.
 const MAX_SPLITS: usize = 32;
-/// Rows of a prompt from which attention is worth matrix units.
+/// Fewest rows of a prompt for which attention uses matrix units.
 const MATRIX_QUERIES: usize = 16;
 
 /// The operands of an [`crate::schedule::Op::Attend`].
@@ -39,13 +39,13 @@ pub(super) struct AttendOperands {
     pub(super) window: Option<usize>,
 }
 
-/// How the kernel for few rows divides its work.
+/// How attend.comp divides its work.
 struct Division {
     /// Query heads of a workgroup.
     group: usize,
-    /// Invocations of a workgroup.
+    /// Lanes of a workgroup.
     workgroup: u32,
-    /// Parts of a row's keys at most.
+    /// Most parts of a row's keys.
     splits: usize,
 }
 
@@ -53,7 +53,7 @@ impl Division {
     fn new(a: &AttendOperands, rows: usize, subgroup: u32) -> Division {
         let group = a.heads / a.ring.kv_heads;
         let group = (1..=GROUP).rev().find(|g| group.is_multiple_of(*g)).unwrap_or(1);
-        // Of each head its sums, then the highest score and the weights' sum, four floats at a time.
+        // Per head: its sums, then four floats that hold the highest score and the sum of weights.
         let found = |subgroups: u32| subgroups as usize * group * (a.ring.dim_stride() / 4 + 1) * 16;
         let mut subgroups = SUBGROUPS;
         while found(subgroups) > FOUND_BYTES && subgroups > 1 {
@@ -61,7 +61,7 @@ impl Division {
         }
         let workgroup = subgroups * subgroup;
         let lanes = (a.ring.dim_stride() / 8).next_power_of_two().min(subgroup as usize);
-        // A part is a workgroup's turn over its keys at least: more parts than that would find nothing to do.
+        // A part has at least the keys of one turn of a workgroup. Further parts would be empty.
         let turn = workgroup as usize / lanes * LOADS;
         let keys = a.window.map_or(a.ring.capacity, |w| w.min(a.ring.capacity));
         let most = keys.div_ceil(turn).clamp(1, MAX_SPLITS);
@@ -73,7 +73,8 @@ impl Division {
 }
 
 impl Lowering<'_> {
-    /// `at`: index of the attend step. With `prepare`, norm and RoPE of rows of different sequences and their KV write too.
+    /// `at`: index of the attend step. With `prepare` (Q, K, V), the kernel also applies norm and RoPE and writes the
+    /// KV cache; each row must then be of another sequence.
     pub(super) fn attend(
         &self,
         at: usize,

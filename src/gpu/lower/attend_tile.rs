@@ -5,24 +5,24 @@ use crate::gpu::device::units::Units;
 use crate::gpu::kernels::constants::AttendMatrixConstants;
 use crate::gpu::kernels::{Kernel, Module};
 
-/// One way to run attention on matrix units.
+/// How attention on matrix units is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AttendTile {
     /// Elements of a head.
     pub dim: u32,
     /// Keys of a tile.
     pub keys: u32,
-    /// Subgroups of a workgroup; each takes as many queries as a matrix has rows.
+    /// Subgroups of a workgroup. Each takes `m` queries: the rows of A.
     pub subgroups: u32,
     /// Query heads of a workgroup, all of one KV head.
     pub group: u32,
 }
 
-/// Shapes of attention workgroups: keys of a tile, subgroups; the best first (measured on an H200).
+/// `[keys, subgroups]` of a workgroup, best first (measured on an H200).
 const ATTEND_SHAPES: &[[u32; 2]] = &[[32, 8], [32, 4], [48, 4], [16, 8], [16, 4]];
 
-/// Ways to run attention of `heads` query heads over `kv_heads` KV heads of `dim` elements, the one that should be fastest
-/// first; none where a head is no whole number of matrices or more than 256 elements.
+/// Tiles for `heads` query heads over `kv_heads` KV heads of `dim` elements, the best first. Empty if none fits
+/// `units`, or if `dim` is more than 256 or no multiple of the units' `n` and `k`.
 pub fn tiles(units: Units, heads: usize, kv_heads: usize, dim: usize) -> Vec<AttendTile> {
     let (dim, ratio) = (dim as u32, (heads / kv_heads) as u32);
     if dim > 256 || !dim.is_multiple_of(units.k) || !dim.is_multiple_of(units.n) {
@@ -30,7 +30,7 @@ pub fn tiles(units: Units, heads: usize, kv_heads: usize, dim: usize) -> Vec<Att
     }
     let shapes = ATTEND_SHAPES.iter().map(|&[keys, subgroups]| {
         let queries = subgroups * units.m;
-        // All heads of a KV head share its keys, as many as divide evenly.
+        // The largest divisor of the heads that share a KV head.
         let group = (1..=ratio.min(queries)).rev().find(|g| ratio.is_multiple_of(*g)).unwrap_or(1);
         AttendTile { dim, keys, subgroups, group }
     });
@@ -51,7 +51,7 @@ impl AttendTile {
     }
 
     fn fits(self, units: Units) -> bool {
-        // Each invocation takes whole vectors of its row's scores.
+        // Each lane takes whole vectors of its row's scores.
         let lanes = units.subgroup / units.m;
         units.subgroup.is_multiple_of(units.m)
             && lanes.is_power_of_two()

@@ -6,7 +6,7 @@ use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::push::Push;
 use std::ops::Range;
 
-/// Where the device sees each buffer.
+/// Device addresses of the buffers.
 #[derive(Debug, Clone)]
 pub struct Addresses {
     /// The arena.
@@ -20,7 +20,7 @@ pub struct Addresses {
 /// One dispatch of a baked command buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
-    /// The steps that it runs, as indices into the schedule; none where it only prepares what comes after.
+    /// The steps that it runs, as indices into the schedule. Empty for one that only packs a slot or measures.
     pub steps: Range<usize>,
     /// Its pipeline.
     pub kernel: Kernel,
@@ -30,6 +30,6 @@ pub struct Dispatch {
     pub groups: [u32; 3],
     /// Whether it must wait for the dispatches before it in its segment.
     pub barrier: bool,
-    /// The product that it computes, where its tile is a matter of choice.
+    /// The product that it computes, if its tile can be chosen.
     pub product: Option<(Arithmetic, Product)>,
 }

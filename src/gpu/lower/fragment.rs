@@ -1,6 +1,7 @@
-//! Fragments: what an invocation holds of the matrices that its subgroup multiplies. Which elements that are is the device's
-//! choice; where it is a plain one, products make their matrices of weights as loads leave them in registers
-//! (`linear_fragment`).
+//! Tiles of `linear_fragment`, which loads weights from memory straight into fragments.
+//!
+//! A fragment is the part of a matrix that one lane holds. Which elements those are is up to the device. The kernel
+//! runs only where neighbouring lanes share each matrix row evenly ([`Units::row_lanes`]).
 
 use super::arithmetic::MatrixModules;
 use super::shared_tile::SHARED_REST;
@@ -15,9 +16,9 @@ pub struct FragmentTile {
     pub rows: u32,
     /// Outputs of a subgroup.
     pub outputs: u32,
-    /// Subgroups that lie beside each other.
+    /// Subgroups side by side along the outputs.
     pub subgroups: u32,
-    /// Steps whose weights are on their way from memory.
+    /// Steps of weights in flight from memory.
     pub depth: u32,
     /// How inputs come to the matrix units.
     pub inputs: Inputs,
@@ -26,20 +27,20 @@ pub struct FragmentTile {
 /// How inputs come to the matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Inputs {
-    /// As weights do, from memory to registers.
+    /// From memory to registers, like the weights.
     Direct {
-        /// Subgroups that share an output, each with its part of the inputs.
+        /// Subgroups that share an output. Each takes a part of the inputs.
         parts: u32,
-        /// 16-byte loads of a row of weights in a step.
+        /// Lane loads (16 bytes) per weight row and step.
         span: u32,
-        /// Steps whose inputs are on their way; it divides `depth`, or `depth` it.
+        /// Steps of inputs in flight. One of this and the weights' `depth` divides the other.
         depth: u32,
     },
     /// Through shared memory.
     Shared {
         /// Subgroups that divide the rows.
         row_parts: u32,
-        /// Steps that it holds, one or two; it divides `depth`, or `depth` it.
+        /// Steps that shared memory holds, one or two. One of this and the weights' `depth` divides the other.
         stages: u32,
     },
 }
@@ -61,7 +62,7 @@ impl FragmentTile {
         parts
     }
 
-    /// Steps of inputs that are held or on their way.
+    /// Steps of inputs in flight or in shared memory.
     const fn input_depth(self) -> u32 {
         let (Inputs::Direct { depth, .. } | Inputs::Shared { stages: depth, .. }) = self.inputs;
         depth
@@ -80,7 +81,7 @@ impl FragmentTile {
         }
     }
 
-    /// Loads of a row of weights in a step, where so many invocations share a row.
+    /// Lane loads per weight row and step. `row_lanes`: lanes per matrix row.
     fn span(self, row_lanes: u32) -> u32 {
         match self.inputs {
             Inputs::Direct { span, .. } => span,
@@ -88,7 +89,7 @@ impl FragmentTile {
         }
     }
 
-    /// Inputs of a step of all that share an output, likewise.
+    /// Inputs per step, over all subgroups that share an output. `row_lanes`: lanes per matrix row.
     pub fn inputs(self, row_lanes: u32) -> u32 {
         let parts = if let Inputs::Direct { parts, .. } = self.inputs { parts } else { 1 };
         parts * self.span(row_lanes) * row_lanes * LOAD
@@ -99,7 +100,7 @@ impl FragmentTile {
         if self.depth > self.input_depth() { self.depth } else { self.input_depth() }
     }
 
-    /// Products of matrices that a subgroup's round of the loop is unrolled to.
+    /// Matrix products in one unrolled round of a subgroup's loop.
     pub fn unrolled(self, units: Units) -> u32 {
         let row_lanes = units.row_lanes.unwrap_or(1);
         let step = self.span(row_lanes) * row_lanes * LOAD;
@@ -120,12 +121,12 @@ impl FragmentTile {
         let Some(row_lanes) = units.row_lanes else { return false };
         let workgroup = self.subgroups() * units.subgroup;
         let shared = matches!(self.inputs, Inputs::Shared { .. });
-        // The weights of a load are those of a whole number of products.
+        // One load feeds a whole number of products.
         LOAD.is_multiple_of(units.k / row_lanes)
             && self.subgroup_rows().is_multiple_of(units.least_n)
             && self.outputs.is_multiple_of(units.m)
             && workgroup <= units.max_workgroup
-            // Each load of x is of one part of a row.
+            // Each turn of loads covers whole rows of x.
             && (!shared || workgroup.is_multiple_of(self.inputs(row_lanes) / 8))
             && self.shared_bytes(units, row_lanes) <= units.shared_bytes
             && 4 * self.subgroup_rows() * self.outputs / units.subgroup <= units.sum_bytes
@@ -164,15 +165,15 @@ impl FragmentTile {
     }
 }
 
-/// Weights of a load.
+/// Weights in one load.
 const LOAD: u32 = 16;
-/// Inputs of a step where they come through shared memory: more only where more are loaded at once.
+/// Inputs of a step through shared memory. A step is longer only where one load of all lanes covers more.
 const STEP: u32 = 64;
-/// Products that take a CPU driver as long to compile as a step of `linear_matrix`, since their elements are put in one by one.
+/// Products of this kernel that a CPU driver compiles in the time of one `linear_matrix` step. Their elements are
+/// inserted one by one, which makes them slow to compile.
 const PRODUCTS: u32 = 32;
 
-/// The tiles that measured best on an H200, for few rows and for many. The first of each number of rows is good for any
-/// product.
+/// The tiles that measured best on an H200, for few rows and for many. The first of each row count suits any product.
 #[rustfmt::skip]
 const TILES: &[FragmentTile] = &[
     FragmentTile::direct(8, 16, [1, 8], 2, [1, 1]),
@@ -201,7 +202,7 @@ const TILES: &[FragmentTile] = &[
     FragmentTile::shared(32, 32, [8, 1], 2, 1),
 ];
 
-// What the kernel's loop relies on.
+// The kernel's loop needs a round to be a multiple of both depths.
 const _: () = {
     let mut i = 0;
     while i < TILES.len() {
@@ -211,8 +212,8 @@ const _: () = {
     }
 };
 
-/// The tiles for passes of `rows` rows: with direct inputs those that waste the fewest rows, with shared ones those of 64 rows
-/// and more, or of all the rows where they are fewer.
+/// The tiles for passes of `rows` rows. With direct inputs: those of the smallest row count ≥ `rows`. With shared
+/// inputs: those from `min(rows, 64)` rows up to the next power of two.
 pub(super) fn tiles(units: Units, rows: usize) -> impl Iterator<Item = FragmentTile> {
     let rows = rows as u32;
     let direct = move |t: &&FragmentTile| matches!(t.inputs, Inputs::Direct { .. }) && t.rows >= rows && t.fits(units);

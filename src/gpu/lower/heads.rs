@@ -1,4 +1,4 @@
-//! Lowering of what is done to each head before attention: norm and RoPE of Q and K, and the write of K and V to the cache.
+//! Lowering of the work on heads before attention: norm and RoPE of Q and K, and the KV write.
 
 use super::lowering::{Lowered, Lowering};
 use crate::gpu::kernels::constants::NoConstants;
@@ -20,7 +20,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Those of an op, if it is one.
+    /// The operands of a HeadNormRope; `None` for any other op.
     pub(super) fn of(op: &Op) -> Option<Heads> {
         match *op {
             Op::HeadNormRope { x, weight, eps, inv_freq, heads } => Some(Heads { x, weight, eps, inv_freq, heads }),
@@ -38,7 +38,7 @@ pub(super) fn by_kv(kv: KvType, f16: Module, f32: Module) -> Module {
 }
 
 impl Lowering<'_> {
-    /// Norm and RoPE of `q` and of `k`, and the KV write, whichever are given.
+    /// Norm and RoPE of `q`, norm and RoPE of `k`, and the KV write: those that are given.
     pub(super) fn head_prepare(
         &self,
         rows: Rows,
@@ -47,7 +47,7 @@ impl Lowering<'_> {
         write: Option<(Slot, Slot, Ring)>,
         taken: usize,
     ) -> Lowered {
-        // What is not given is not reached by any workgroup; any valid operand stands in for it.
+        // No workgroup touches an operand that is not given. Any valid address fills its field.
         let some = q.or(k);
         let slot = |s: Option<Slot>| s.or(some.map(|h| h.x)).map_or(0, |s| self.slot(s));
         let vector = |h: Option<Heads>, of: fn(Heads) -> Vector| h.or(some).map_or(0, |h| self.vector(of(h)));

@@ -1,34 +1,34 @@
-//! The arena as the GPU needs it: the schedule's slots, and behind them what only its kernels use. The schedule knows
-//! nothing of this.
+//! The GPU's arena: the schedule's slots, then memory that only the kernels use. The schedule does not know of the
+//! latter.
 
 use crate::schedule::layout::{ALIGN, StateLayout};
 use crate::schedule::step::{Op, Rows, Slot};
 use crate::schedule::{Extent, Schedule};
 
-/// State word that a relayed dispatch sets where it waited in vain: the pass is worth nothing. It is the word that the
-/// schedule leaves to the executor.
+/// State word that a relayed dispatch sets when it gives up waiting. The pass's results are then invalid. It is the
+/// word that the schedule reserves for the executor.
 pub const STALLED: usize = StateLayout::EXECUTOR;
 
-/// Counters by which relayed dispatches wait for each other.
+/// Relay counters in the arena.
 pub const RELAY_COUNTERS: usize = 1024;
-/// Bytes from one of them to the next: a cache line.
+/// Bytes from one relay counter to the next: a cache line.
 pub const RELAY_STRIDE: u64 = 128;
 
-/// Bytes at the start of a scratch region that hold counters. They are zero between steps.
+/// Bytes of counters at the start of a scratch region. They are zero between steps.
 pub const COUNTER_BYTES: u64 = 4096;
 
-/// Bytes of the partial sums, and of the counters, of matrix products whose inputs are divided among workgroups.
+/// Bytes for split matrix products: partial sums, then counters.
 pub const PRODUCT_SCRATCH: [u64; 2] = [16 << 20, 64 << 10];
-/// Partial results of one head's attention that the scratch holds: rows times parts a row.
+/// Most partial results of one head's attention: rows × parts a row.
 pub const SPLIT_ROWS: usize = 64;
-/// Partial results of a row's argmax that the scratch holds.
+/// Most partial results of a row's argmax.
 pub const ARGMAX_GROUPS: usize = 256;
-/// Workgroups of a row that each leave the largest element of their part.
+/// Workgroups per row of a gated GELU whose output is scaled by row. Each stores the largest element of its part.
 pub const MAXIMA_PARTS: usize = 8;
-/// Rows of a pass up to which a row has several such parts.
+/// Most rows of a pass whose gated GELU is divided this way.
 pub const MAXIMA_ROWS: usize = 64;
 
-/// Where a slot's packed copy lies: the input of a linear step in the layout that its kernel reads
+/// Where a packed slot lies: a copy of a slot in the activation layout of the linear step that reads it
 /// ([`super::arithmetic::ActivationLayout`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedSlot {
@@ -36,29 +36,29 @@ pub struct PackedSlot {
     pub offset: u64,
     /// Bytes from one row to the next.
     pub stride: usize,
-    /// Elements of a row; those behind the slot's width are zero.
+    /// Elements of a row. Those past the slot's width are zero.
     pub padded: usize,
-    /// Whether its writer has whole rows at hand, and so knows a row's largest element.
+    /// Whether one workgroup writes a whole row. Only then is the row's largest element known.
     pub whole_rows: bool,
 }
 
-/// Regions in which workgroups of one step leave partial results for the last of them to add up. Each begins with
-/// [`COUNTER_BYTES`] of counters unless said otherwise. Bytes from the arena's start.
+/// Regions for partial results of one step; the last workgroup to arrive adds them up. Offsets are bytes from the
+/// arena's start. A region begins with [`COUNTER_BYTES`] of counters unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scratch {
-    /// Attention's: at most [`SPLIT_ROWS`] parts of a head, over all rows.
+    /// Attention: at most [`SPLIT_ROWS`] parts of a head, over all rows.
     pub attend: u64,
-    /// Argmax's: at most [`ARGMAX_GROUPS`] parts a row.
+    /// Argmax: at most [`ARGMAX_GROUPS`] parts a row.
     pub argmax: u64,
-    /// Matrix products': the partial sums, then their counters ([`PRODUCT_SCRATCH`] bytes).
+    /// Matrix products: partial sums, and their counters ([`PRODUCT_SCRATCH`] bytes).
     pub product: [u64; 2],
-    /// The largest elements of parts of rows: [`MAXIMA_PARTS`] words for each of [`MAXIMA_ROWS`] rows; no counters.
+    /// Largest elements: u32 `[MAXIMA_ROWS, MAXIMA_PARTS]`; no counters.
     pub maxima: u64,
-    /// The counters of relayed dispatches: [`RELAY_COUNTERS`], [`RELAY_STRIDE`] bytes apart.
+    /// Relay counters: [`RELAY_COUNTERS`], [`RELAY_STRIDE`] bytes apart.
     pub relay: u64,
 }
 
-/// Where everything lies in a GPU's arena.
+/// Offsets of everything in a GPU's arena.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuLayout {
     /// The packed copies of the slots that linear steps read.
@@ -69,7 +69,7 @@ pub struct GpuLayout {
     pub bytes: u64,
 }
 
-/// Hands out the bytes behind the schedule's slots.
+/// Places regions after the schedule's slots.
 struct Tail {
     bytes: u64,
 }
@@ -112,7 +112,7 @@ fn place_packed(tail: &mut Tail, schedule: &Schedule, slot: Slot, rows: Rows) ->
     // Int16Block is the largest layout: two bytes an element and an f32 scale for 16.
     let stride = (2 * padded + padded / 4).next_multiple_of(64);
     let offset = tail.take((rows * stride) as u64);
-    // Attention's workgroups have one head of a row each.
+    // A workgroup of attention writes only some heads of a row.
     let by_heads = |op: &Op| matches!(op, Op::Attend { out, .. } if *out == slot);
     let whole_rows = !schedule.steps.iter().any(|s| by_heads(&s.op));
     PackedSlot { offset, stride, padded, whole_rows }
@@ -121,7 +121,7 @@ fn place_packed(tail: &mut Tail, schedule: &Schedule, slot: Slot, rows: Rows) ->
 impl Scratch {
     fn place(tail: &mut Tail, schedule: &Schedule, extent: &Extent) -> Scratch {
         let shape = &schedule.shape;
-        // Of each part a head's sums, padded, and four floats about them.
+        // Per part and head: its sums, padded, and four floats.
         let parts = 4 * (shape.heads * SPLIT_ROWS * (shape.head_dim.next_multiple_of(8) + 4)) as u64;
         let attend = tail.take(COUNTER_BYTES + parts);
         let argmax = tail.take(COUNTER_BYTES + 8 * (extent.head_rows * ARGMAX_GROUPS) as u64);

@@ -1,4 +1,4 @@
-//! What a pass is lowered from: the schedule, where the device sees its operands, and the kind of pass.
+//! The inputs of lowering: the schedule, the device addresses of its operands, and the kind of pass.
 
 use super::arithmetic::{ActivationLayout, Arithmetic};
 use super::dispatch::Addresses;
@@ -11,7 +11,7 @@ use crate::schedule::Schedule;
 use crate::schedule::layout::StateLayout;
 use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector, WeightBuffer};
 
-/// A kind of pass: what is baked for.
+/// A kind of pass: every kind is baked once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassKind {
     /// Most rows.
@@ -29,7 +29,7 @@ pub struct PassKind {
 pub enum TokenSource {
     /// The host has written them, with their positions.
     Host,
-    /// They are the argmax of each row of the pass before, one position further.
+    /// Each row takes the argmax of its row in the pass before, one position further.
     Argmax,
 }
 
@@ -38,14 +38,14 @@ pub enum TokenSource {
 pub enum RowOrder {
     /// Consecutive positions of one sequence.
     Consecutive,
-    /// Each row of a sequence of its own: no row sees another's key.
+    /// Each row is of another sequence, so no row sees another's keys.
     Apart,
     /// Any.
     Mixed,
 }
 
 impl RowOrder {
-    /// Whether these rows stand so.
+    /// Whether `rows` stand in this order.
     pub fn holds(self, rows: &[Row]) -> bool {
         let follows = |w: &[Row]| w[0].sequence == w[1].sequence && w[0].position + 1 == w[1].position;
         let is_new = |i: usize| rows[..i].iter().all(|r| r.sequence != rows[i].sequence);
@@ -72,24 +72,24 @@ impl PassKind {
 pub struct Lowering<'a> {
     /// The steps.
     pub schedule: &'a Schedule,
-    /// What the kernels use of the arena beside the schedule's slots.
+    /// The arena's regions beside the schedule's slots.
     pub layout: &'a GpuLayout,
-    /// Where the device sees the buffers.
+    /// Device addresses of the buffers.
     pub addresses: &'a Addresses,
-    /// What the choice of kernels depends on.
+    /// The device's properties and tunings, from which kernels are chosen.
     pub target: &'a Target,
     /// The kind of pass.
     pub kind: PassKind,
 }
 
-/// A kernel for the first `taken` steps of those that are looked at.
+/// A kernel that runs the first `taken` steps of a range.
 #[derive(Clone, Copy)]
 pub(super) struct Lowered {
     pub(super) kernel: Kernel,
     pub(super) push: Push,
     pub(super) groups: [u32; 3],
     pub(super) taken: usize,
-    /// What it multiplies, where its tile is a matter of choice.
+    /// The product that it computes, if its tile can be chosen.
     pub(super) product: Option<(Arithmetic, Product)>,
 }
 
@@ -124,8 +124,9 @@ impl Lowering<'_> {
         self.layout.packed(slot).map_or(Arithmetic::F32, of)
     }
 
-    /// The layout in which the step at `at` has to leave what it writes to `slot`, and where the packed copy lies; f32 stays
-    /// in the slot itself. The next linear step that reads the slot decides: between two writes of a slot there is one.
+    /// The activation layout that the step at `at` has to write for `slot`, and where its packed slot lies. f32 stays
+    /// in the slot. The next linear step that reads the slot decides. A slot has at most one such reader between two
+    /// writes.
     pub(super) fn written(&self, at: usize, slot: Slot, rows: Rows) -> (ActivationLayout, Option<PackedSlot>) {
         let reader = self.schedule.steps[at..].iter().find_map(|s| match s.op {
             Op::Linear { weight, x, .. } if x == slot => Some(weight),

@@ -1,5 +1,5 @@
-//! Products on matrix units: the tiles that they are cut into. A device's matrices are specialization constants of a kernel,
-//! and a tile is a multiple of them.
+//! Tiles of products on matrix units. The units' `m`, `n` and `k` are specialization constants of the kernels, and a
+//! tile is a multiple of them.
 
 use super::arithmetic::{MatrixModules, Operand};
 use super::fragment::{self, FragmentTile};
@@ -10,7 +10,7 @@ use crate::gpu::kernels::Kernel;
 #[cfg(doc)]
 use crate::gpu::kernels::push::LinearMatrixPush;
 
-/// How a workgroup cuts its product, and which kernel that is.
+/// The kernel of a product, and a workgroup's tile in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum MatrixShape {
     /// `linear_matrix`: through shared memory.
@@ -20,7 +20,7 @@ pub enum MatrixShape {
 }
 
 impl MatrixShape {
-    /// Rows and outputs.
+    /// Rows and outputs of a workgroup's tile.
     pub fn area(self) -> [u32; 2] {
         match self {
             MatrixShape::Shared(t) => [t.rows, t.outputs],
@@ -45,14 +45,14 @@ impl MatrixShape {
     }
 }
 
-/// One way to run a matrix product on matrix units.
+/// How a product on matrix units is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct MatrixTile {
-    /// What is multiplied.
+    /// Element types.
     pub operand: Operand,
-    /// Its rows, outputs and steps, and the kernel.
+    /// The kernel, and a workgroup's tile.
     pub shape: MatrixShape,
-    /// Workgroups that share a tile's inputs.
+    /// Workgroups that divide a tile's inputs among them.
     pub splits: u32,
 }
 
@@ -65,8 +65,8 @@ impl MatrixTile {
         }
     }
 
-    /// Products of matrices that a subgroup's round of the loop is unrolled to: a CPU driver's time to compile grows with it, and
-    /// tests leave out what would take minutes.
+    /// Matrix products in one unrolled round of a subgroup's loop. A CPU driver's compile time grows with it; tests
+    /// skip tiles that would take minutes.
     pub fn unrolled(self, units: Units) -> u32 {
         match self.shape {
             MatrixShape::Shared(t) => {
@@ -79,8 +79,8 @@ impl MatrixTile {
         }
     }
 
-    /// Workgroups for `rows` rows and `outputs` outputs. All row tiles of a weight tile run together, so that its bytes
-    /// are read from memory once.
+    /// Workgroups for `rows` rows and `outputs` outputs. The row tiles of one weight tile are neighbours in x, so that
+    /// its weights are read from memory once.
     pub fn groups(self, rows: usize, outputs: usize) -> [u32; 3] {
         let [tile_rows, tile_outputs] = self.shape.area();
         [(rows as u32).div_ceil(tile_rows) * self.splits, (outputs as u32).div_ceil(tile_outputs), 1]
@@ -98,9 +98,9 @@ impl MatrixTile {
     }
 }
 
-/// Ways to run a product of `rows` rows with an INT8 matrix `[outputs, inputs]`, the one that should be fastest first.
+/// Tiles for a product of `rows` rows with an INT8 matrix `[outputs, inputs]`, the one expected to be fastest first.
 pub fn tiles(units: Units, operand: Operand, rows: usize, outputs: usize, inputs: usize) -> Vec<MatrixTile> {
-    // Tiles of 128 rows and more for many rows; for few, those that waste the fewest.
+    // For many rows, tiles of 128 rows and more. For few, the tiles that waste the fewest.
     let ideal = (rows as u32).next_power_of_two().clamp(16, 128).ilog2();
     let apart = |t: &SharedTile| t.rows.min(128).ilog2().abs_diff(ideal);
     let shared = || operand.tiles().iter().filter(|t| t.fits(units, operand));

@@ -1,7 +1,7 @@
-//! From steps to dispatches: which kernel runs each step, with what push constants. Plain data, made without a device.
+//! From steps to dispatches: the kernel, push constants and grid of each. Plain data, made without a device.
 //!
-//! A dispatch runs one step or, by a fusion declared in [`Lowering::fuse`], several that stand together in the schedule.
-//! [`Lowering::lower`] takes any range of steps, so that a range can be left to another executor.
+//! A dispatch runs one step, or several adjacent ones by a fusion that [`Lowering::fuse`] declares. [`Lowering::lower`]
+//! takes any range of steps, so that another executor can run the rest.
 
 pub mod arithmetic;
 mod attend;
@@ -36,11 +36,11 @@ impl Lowering<'_> {
         self.lower(self.schedule.steps_of(segment))
     }
 
-    /// The dispatches of a range of steps. What stands before the range is done when its first dispatch begins.
+    /// The dispatches of a range of steps. Every step before the range must be done when the first dispatch begins.
     pub fn lower(&self, range: Range<usize>) -> Vec<Dispatch> {
         let mut out: Vec<Dispatch> = Vec::new();
         let mut at = range.start;
-        // Steps before this one are behind a barrier.
+        // A barrier separates the steps before this one from what follows.
         let mut settled = range.start;
         while at < range.end {
             let steps = &self.schedule.steps[at..range.end];
@@ -56,7 +56,7 @@ impl Lowering<'_> {
             out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier, product });
             at += taken;
             if let Some(Lowered { kernel, push, groups, .. }) = self.pack(at - 1, &steps[taken - 1], kernel) {
-                // Whoever waits for the step waits for this too, which is not behind a barrier yet.
+                // No barrier follows the pack yet, so readers of the step still need one.
                 settled = at - 1;
                 out.push(Dispatch { steps: at..at, kernel, push, groups, barrier: true, product: None });
             }
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         out
     }
 
-    /// The declared fusions: several steps, the first at `at`, that one kernel runs together.
+    /// The declared fusions: one kernel for the first few of `steps`, which begin at `at`.
     fn fuse(&self, at: usize, steps: &[Step]) -> Option<Lowered> {
         let rows = steps[0].rows;
         let same_rows = |n: usize| steps.len() >= n && steps[..n].iter().all(|s| s.rows == rows);
@@ -91,7 +91,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Norm and RoPE of Q and of K with the KV write; with attention too where every row is of another sequence.
+    /// Fuses norm and RoPE of Q and of K with the KV write. Attention joins if every row is of another sequence.
     fn fuse_heads(&self, at: usize, steps: &[Step], with_attend: bool) -> Option<Lowered> {
         let (q, k) = (Heads::of(&steps[0].op)?, Heads::of(&steps[1].op)?);
         let Op::KvWrite { k: written, v, ring } = steps[2].op else { return None };
@@ -110,7 +110,7 @@ impl Lowering<'_> {
         Some(self.head_prepare(steps[0].rows, Some(q), Some(k), Some((written, v, ring)), 3))
     }
 
-    /// A step by itself; `at` is its index.
+    /// A single step; `at` is its index.
     fn step(&self, at: usize, step: &Step) -> Lowered {
         let rows = step.rows;
         match step.op {

@@ -1,5 +1,5 @@
-//! Lowering of the steps that work on a row at a time: embedding, norms, gated GELU, argmax; and of packing, which brings a
-//! linear step's input into the layout that its kernel reads.
+//! Lowering of the steps that work on one row at a time: embedding, norms, gated GELU, argmax. Also packing, which
+//! copies a linear step's input into the activation layout that its kernel reads.
 
 use super::arithmetic::{ActivationLayout, modules};
 use super::layout::{ARGMAX_GROUPS, COUNTER_BYTES, MAXIMA_PARTS, MAXIMA_ROWS};
@@ -12,14 +12,12 @@ use crate::model::WeightFormat;
 use crate::schedule::Step;
 use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector};
 
-/// Lanes of a workgroup that works on a row: enough to cover the latency of its loads, and divisible by every subgroup
-/// size.
+/// Lanes of a workgroup that works on a row. Enough to hide load latency, and divisible by every subgroup size.
 const ROW_WORKGROUP: u32 = 256;
-/// Logits of a workgroup that looks for a row's argmax.
+/// Logits per workgroup in argmax.
 const ARGMAX_SHARE: usize = 4096;
 
-/// For kernels whose lanes keep a row of `width` in registers: the number of times that a lane holds four elements, and the
-/// lanes of a workgroup.
+/// For kernels that keep a row of `width` elements in registers: vectors of four per lane, and lanes of a workgroup.
 fn row_division(width: usize) -> (u32, u32) {
     let vecs = width.div_ceil(4);
     let turns = vecs.div_ceil(MAX_WORKGROUP as usize);
@@ -28,14 +26,14 @@ fn row_division(width: usize) -> (u32, u32) {
     (turns as u32, workgroup as u32)
 }
 
-/// The operands of the norm kernels. What `residual` or `second` leave out, the kernel does not touch.
+/// The operands of the norm kernels. The kernel does not touch those that are `None`.
 pub(super) struct Norm {
     pub(super) x: Slot,
     pub(super) weight: Vector,
     pub(super) eps: f32,
-    /// What the norm is added to.
+    /// The slot that the norm is added to.
     pub(super) residual: Option<Slot>,
-    /// The norm that is written, if any: weight, eps, output.
+    /// The norm that is written to a slot: weight, eps, output.
     pub(super) second: Option<(Vector, f32, Slot)>,
 }
 
@@ -91,7 +89,7 @@ impl Lowering<'_> {
         let (w2, eps2, out) = n.second.unwrap_or((n.weight, n.eps, n.x));
         let written = n.second.map(|_| self.written(at, out, rows));
         let (layout, packed) = written.unwrap_or((ActivationLayout::F32, None));
-        // The final norm's output is shown to whoever watches a pass.
+        // Watchers of a pass read the final norm's output, so it is kept in f32 too.
         let keep = u32::from(rows == Rows::Head);
         let push = NormPush {
             state: self.addresses.arena,
@@ -117,8 +115,8 @@ impl Lowering<'_> {
         Lowered { kernel, push: Push::new(&push), groups: [1, self.count(rows) as u32, 1], taken, product: None }
     }
 
-    /// Workgroups that make a row of the gated product. Several leave it in f32, because none of them knows the scale that the
-    /// row's layout takes.
+    /// Workgroups per row of the gated product. With several, the output is f32: none of them knows the whole row's
+    /// scale.
     fn gelu_parts(&self, at: usize, rows: Rows, out: Slot) -> usize {
         let scaled = self.written(at, out, rows).0.is_scaled_by_row();
         if scaled && self.count(rows) <= MAXIMA_ROWS { MAXIMA_PARTS } else { 1 }
@@ -151,8 +149,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Brings what the step at `at` has written with `kernel` into the layout that the next linear step reads, where the
-    /// kernel did not do so itself.
+    /// Packs the output of the step at `at` for the next linear step. `None` if `kernel`, which ran the step, has
+    /// written the packed slot itself, or no linear step reads it packed.
     pub(super) fn pack(&self, at: usize, step: &Step, kernel: Kernel) -> Option<Lowered> {
         let mut parts = 1;
         let out = match step.op {
@@ -191,12 +189,12 @@ impl Lowering<'_> {
     }
 }
 
-/// Whether a head's output is whole blocks of 16, so that the attention kernel can write a packed layout by itself.
+/// Whether a head is whole blocks of 16. Only then can the attention kernel write a packed slot.
 pub(super) fn whole_blocks(head_dim: usize) -> bool {
     head_dim.is_multiple_of(16)
 }
 
-/// Whether a kernel that makes the gated product writes it in f32 alone.
+/// Whether this kernel of the gated product writes f32 only.
 fn writes_f32_only(module: Module) -> bool {
     matches!(module, Module::LinearGeluInt8 | Module::LinearGeluBf16)
 }

@@ -1,15 +1,15 @@
-//! Tiles of `linear_matrix`: weights and inputs pass through shared memory on their way to the matrix units.
+//! Tiles of `linear_matrix`, which passes weights and inputs through shared memory.
 
 use super::arithmetic::{MatrixModules, Operand};
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::constants::LinearMatrixConstants;
 
-/// Bytes of shared memory beside the tiles: what common.glsl declares, and flags.
+/// Bytes of shared memory beside the tiles: common.glsl's declarations, and flags.
 pub(super) const SHARED_REST: u32 = 1024 + 16;
 
 impl Operand {
-    /// Columns of A, where `units` can multiply these.
+    /// Columns of A; `None` if `units` cannot multiply these types.
     pub(super) fn k(self, units: Units) -> Option<u32> {
         match self {
             Operand::F16 => Some(units.k),
@@ -17,7 +17,7 @@ impl Operand {
         }
     }
 
-    /// Products, and planes of inputs, that make one.
+    /// Planes of the inputs, each of which takes a matrix product.
     pub(super) fn planes(self) -> u32 {
         match self {
             Operand::F16 => 1,
@@ -49,15 +49,15 @@ pub struct SharedTile {
     pub outputs: u32,
     /// Inputs of a step, a multiple of 16.
     pub inputs: u32,
-    /// Rows of a subgroup's part.
+    /// Rows of a subgroup's share.
     pub subgroup_rows: u32,
-    /// Outputs of a subgroup's part.
+    /// Outputs of a subgroup's share.
     pub subgroup_outputs: u32,
-    /// Subgroups that share an output, each with its part of a step's inputs.
+    /// Subgroups that share an output. Each takes a part of a step's inputs.
     pub input_parts: u32,
-    /// Steps of a round of the loop, a multiple of the depth.
+    /// Steps that the loop is unrolled to, a multiple of `depth`.
     pub round: u32,
-    /// Steps that are on their way from memory, at least one.
+    /// Steps in flight from memory, at least one.
     pub depth: u32,
 }
 
@@ -87,7 +87,7 @@ impl SharedTile {
             && operand.k(units).is_some_and(|k| (self.inputs / self.input_parts).is_multiple_of(k))
             && self.shared_bytes(units, operand) <= units.shared_bytes
             && self.subgroups() * units.subgroup <= units.max_workgroup
-            // Each of its loads is of one part of a row.
+            // Each turn of loads covers whole rows.
             && (self.subgroups() * units.subgroup).is_multiple_of(self.inputs * operand.element_bytes() / 16)
             && 4 * sums / units.subgroup <= units.sum_bytes
             && self.round <= units.unrolled_steps
@@ -117,15 +117,15 @@ impl SharedTile {
         Kernel::new(module, self.subgroups() * units.subgroup, constants)
     }
 
-    /// The tile as text: `rows x outputs x inputs`, the subgroup's part, input parts, round and depth.
+    /// The tile as text: `rows x outputs x inputs`, the subgroup's share, input parts, round and depth.
     pub fn name(self) -> String {
         let SharedTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, round, depth } = self;
         format!("{rows}x{outputs}x{inputs}/{subgroup_rows}x{subgroup_outputs}/{input_parts} r{round}d{depth}")
     }
 }
 
-/// The tiles that measured best on an H200, of 128 rows and more, 64, 32 and 16; and of each number of rows one that fits
-/// the shared memory of any device.
+/// The tiles that measured best on an H200, for 128 rows and more, 64, 32 and 16. For each row count, one tile fits the
+/// shared memory of any device.
 #[rustfmt::skip]
 const F16_TILES: &[SharedTile] = &[
     SharedTile::new([128, 192, 64], [64, 48], 1, [2, 1]),
@@ -149,8 +149,8 @@ const F16_TILES: &[SharedTile] = &[
     SharedTile::new([16, 64, 64], [16, 16], 1, [1, 1]),
 ];
 
-/// Tiles of s8 products. A row of inputs takes two rows, and a sum two sums: tiles are wider than they are high, and they are
-/// worth the second product for few rows only, where the weights are the bound.
+/// Tiles of s8 products. The two planes double the inputs and the sums, so tiles are wider than they are high. The
+/// second product pays off only for few rows, where reading weights is the bottleneck.
 #[rustfmt::skip]
 const S8_TILES: &[SharedTile] = &[
     SharedTile::new([64, 128, 64], [32, 64], 1, [1, 1]),
@@ -174,7 +174,7 @@ const S8_TILES: &[SharedTile] = &[
     SharedTile::new([16, 64, 64], [16, 16], 1, [1, 1]),
 ];
 
-// What the kernel's loop relies on.
+// The kernel's loop needs a round to be a multiple of the depth.
 const _: () = {
     let mut i = 0;
     while i < F16_TILES.len() + S8_TILES.len() {

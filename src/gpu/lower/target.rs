@@ -1,5 +1,5 @@
-//! Which kernel computes a product: the arithmetic, from the device and from how many rows share a weight; within it the
-//! tile, from what was measured on the device.
+//! Which kernel computes a product. The device and the number of rows decide the arithmetic. Measurements on the device
+//! decide the tile.
 
 use super::arithmetic::{Arithmetic, FormatModules, Operand, modules};
 use super::layout::PRODUCT_SCRATCH;
@@ -12,18 +12,18 @@ use crate::model::WeightFormat;
 use crate::schedule::step::Matrix;
 use std::collections::{BTreeMap, HashMap};
 
-/// A linear step as its kernel sees it.
+/// The shape of a linear step: the key of its tunings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Product {
-    /// How the weight is kept.
+    /// Format of the weight.
     pub format: WeightFormat,
-    /// Output columns: with `gelu` half of the weight's rows.
+    /// Outputs. With `gelu`, half of the weight's rows.
     pub outputs: usize,
     /// Inputs, padded to 16.
     pub inputs: usize,
     /// Rows of the pass.
     pub rows: usize,
-    /// Gate and up in one, with their gated GELU.
+    /// Gate and up in one product, fused with their gated GELU.
     pub gelu: bool,
 }
 
@@ -35,7 +35,7 @@ impl Product {
         Product { format: weight.format, outputs, inputs, rows, gelu }
     }
 
-    /// Rows of the weight that so many outputs are made of.
+    /// Rows of the weight that `outputs` outputs are computed from.
     fn weight_rows(self, outputs: usize) -> usize {
         if self.gelu { 2 * outputs } else { outputs }
     }
@@ -50,15 +50,15 @@ impl Product {
 pub struct DotTile {
     /// Outputs that a subgroup computes at a time.
     pub outputs: u32,
-    /// Loads in flight for each.
+    /// Loads in flight per weight row.
     pub unroll: u32,
     /// Subgroups of a workgroup.
     pub subgroups: u32,
-    /// Times that a workgroup does its work, each time for other outputs.
+    /// Blocks of outputs that a workgroup computes one after another.
     pub turns: u32,
 }
 
-/// How a product is divided among workgroups and lanes: one of those that tuning chooses from.
+/// How a product is divided among workgroups and lanes. Tuning chooses one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Tile {
     /// Of [`Arithmetic::IntegerDot`].
@@ -67,31 +67,32 @@ pub enum Tile {
     Matrix(MatrixTile),
 }
 
-/// What of the device, and of what was measured on it, the choice of kernels depends on.
+/// The properties of a device, and the measurements on it, that decide which kernels run.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// Lanes of a subgroup.
     pub subgroup: u32,
     /// Whether packed integer dot products are used.
     pub dot: bool,
-    /// The matrix units, where they are used.
+    /// The matrix units; `None` if they are not used.
     pub units: Option<Units>,
-    /// The tile of a product, where one was measured.
+    /// Tiles that tuning has chosen.
     pub tuned: HashMap<(Arithmetic, Product), Tile>,
-    /// Whether matrix units multiply bytes where they can. Key: upper row bound. The smallest bound ≥ the pass's rows
-    /// applies; without one they do not.
+    /// Whether matrix units multiply s8 where they can. Key: upper row bound. The smallest bound ≥ the pass's rows
+    /// applies; without one, f16.
     pub s8: BTreeMap<usize, bool>,
-    /// Whether dispatches are relayed: start beside those that they wait for (shaders/relay.glsl).
+    /// Whether dispatches are relayed (shaders/relay.glsl).
     pub relay: bool,
-    /// A tile for every product that can have it: for tests.
+    /// For tests: a tile for every product that can have it.
     pub forced: Option<Tile>,
 }
 
-/// Rows from which matrix units are worth what their smallest tile wastes.
+/// Fewest rows for matrix units. With fewer, the smallest tile wastes too much.
 const MATRIX_ROWS: usize = 5;
-/// Rows from which `linear_tile` and `linear_dot_tile` read weights less often than the kernels for few rows.
+/// Fewest rows for `linear_tile` and `linear_dot_tile`, which then read weights less often than the kernels for few
+/// rows.
 const TILE_ROWS: usize = 16;
-/// Rows and outputs of a `linear_tile` workgroup's tile, rows of a `linear_dot_tile` one's.
+/// Rows of a `linear_tile` or `linear_dot_tile` workgroup's tile, and outputs of a `linear_tile` one.
 const TILE: usize = 32;
 /// Lanes of a `linear_tile` workgroup.
 const TILE_WORKGROUP: u32 = 64;
@@ -100,32 +101,32 @@ const DOT_TILE_OUTPUTS: usize = 64;
 const DOT_TILE_WORKGROUP: u32 = 128;
 /// Subgroups of a `linear` workgroup.
 const F32_SUBGROUPS: u32 = 4;
-/// Outputs that a `linear_dot_gelu` workgroup makes at a time: a block of the layout that it writes.
+/// Outputs that a `linear_dot_gelu` workgroup computes at a time: one block of Int16Block, which it writes.
 const GELU_BLOCK: u32 = 16;
-/// Weights of a load.
+/// Weights in one load.
 pub const DOT_BLOCK: usize = 16;
-/// Most loads that a lane of a `linear_dot` kernel has in flight, by tile. With more than two rows the sums take registers
+/// Choices for the loads that a lane of `linear_dot` has in flight. With more than two rows the sums take registers
 /// from them.
 const IN_FLIGHT: [usize; 3] = [4, 12, 24];
 const IN_FLIGHT_OF_ROWS: [usize; 2] = [4, 8];
-/// Most rows of a pass that share a weight load.
+/// Most rows that share a load of weights.
 const COLUMNS: usize = 8;
 
 impl Target {
-    /// A device with subgroups of that many lanes, where nothing has been measured.
+    /// A device with subgroups of `subgroup` lanes, untuned.
     pub fn new(subgroup: u32, dot: bool, units: Option<Units>) -> Target {
         let (tuned, s8) = (HashMap::new(), BTreeMap::new());
         Target { subgroup, dot, units, tuned, s8, relay: false, forced: None }
     }
 
-    /// Whether passes of so many rows have a choice of what matrix units multiply.
+    /// Whether passes of `rows` rows can multiply s8 as well as f16.
     pub fn can_use_s8(&self, format: WeightFormat, rows: usize) -> bool {
         let has_units = self.units.is_some_and(|u| u.s8_k.is_some());
         modules(format).matrix.is_some() && rows >= MATRIX_ROWS && has_units
     }
 
-    /// The arithmetic for weights of a format in passes of so many rows. `whole_rows`: the writer of the inputs has whole
-    /// rows at hand ([`super::layout::PackedSlot`]).
+    /// The arithmetic for weights of `format` in passes of `rows` rows. `whole_rows`: one workgroup writes a whole row
+    /// of the inputs ([`super::layout::PackedSlot`]); s8 needs that.
     pub fn arithmetic(&self, format: WeightFormat, rows: usize, whole_rows: bool) -> Arithmetic {
         let s8 = || self.s8.range(rows..).next().is_some_and(|(_, &on)| on);
         if whole_rows && self.can_use_s8(format, rows) && s8() {
@@ -141,19 +142,19 @@ impl Target {
         }
     }
 
-    /// Whether gate, up and their gated GELU are one dispatch.
+    /// Whether gate, up and their gated GELU are fused into one dispatch.
     pub fn fuses_gelu(&self, format: WeightFormat, rows: usize) -> bool {
         !matches!(self.arithmetic(format, rows, false), Arithmetic::Matrix(_)) && rows < TILE_ROWS
     }
 
-    /// The tile of a product: the forced one where the product can have it, the measured one, or the usual one.
+    /// The tile of a product: the forced one if the product can have it, else the tuned one, else the usual one.
     pub fn tile(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
         let can = |t: &Tile| self.tiles(arithmetic, p).contains(t);
         let tuned = || self.tuned.get(&(arithmetic, p)).copied();
         self.forced.filter(can).or_else(tuned).or_else(|| self.usual(arithmetic, p))
     }
 
-    /// The kernel of a product in [`Arithmetic::F32`], and its grid.
+    /// The kernel and grid of a product in [`Arithmetic::F32`].
     pub fn f32(&self, p: Product) -> (Kernel, [u32; 3]) {
         let modules = p.modules();
         if p.rows >= TILE_ROWS {
@@ -162,7 +163,7 @@ impl Target {
         }
         let module = if p.gelu { modules.linear_gelu } else { modules.linear };
         let columns = p.rows.next_power_of_two().min(COLUMNS);
-        // Each output row of a subgroup takes `columns` accumulators, twice that with gelu: keep them in registers.
+        // Each output takes `columns` accumulators, with gelu twice as many. They must fit in registers.
         let outputs = if p.gelu || columns > 4 { 1 } else { 2 };
         let workgroup = self.subgroup * F32_SUBGROUPS;
         let kernel = Kernel::new(module, workgroup, LinearConstants { rows: outputs, columns: columns as u32 });
@@ -170,7 +171,7 @@ impl Target {
         (kernel, [grid(groups), p.rows.div_ceil(columns) as u32, 1])
     }
 
-    /// The kernel of a product of few rows in [`Arithmetic::IntegerDot`], and its grid; `None` for a format without one.
+    /// The kernel and grid of a product of few rows in [`Arithmetic::IntegerDot`]; `None` for a format without one.
     pub fn dot(&self, p: Product, t: DotTile) -> Option<(Kernel, [u32; 3])> {
         let modules = p.modules().dot.as_ref()?;
         let module = if p.gelu { modules.linear_gelu } else { modules.linear };
@@ -179,7 +180,7 @@ impl Target {
         let blocks = (p.inputs / DOT_BLOCK) as u32;
         let each = if p.gelu { GELU_BLOCK } else { t.outputs * t.subgroups };
         let groups = [grid(p.outputs.div_ceil((each * t.turns) as usize)), p.rows.div_ceil(columns) as u32, 1];
-        // A stage is over when the blocks of all rows are there, which one tile of rows alone knows.
+        // A stage ends when the blocks of all rows are written. That can be counted only if one tile covers all rows.
         let is_staged = p.gelu && groups[1] == 1;
         let stages = if is_staged { p.outputs.div_ceil((each * groups[0]) as usize) as u32 } else { 1 };
         let constants = LinearDotConstants {
@@ -193,7 +194,7 @@ impl Target {
         Some((Kernel::new(module, workgroup, constants), groups))
     }
 
-    /// The kernel of a product of many rows in [`Arithmetic::IntegerDot`], and its grid; `None` for a format without one.
+    /// The kernel and grid of a product of many rows in [`Arithmetic::IntegerDot`]; `None` for a format without one.
     pub fn dot_tile(&self, p: Product) -> Option<(Kernel, [u32; 3])> {
         let module = p.modules().dot.as_ref()?.linear_tile;
         let kernel = Kernel::new(module, DOT_TILE_WORKGROUP, NoConstants {});
@@ -201,7 +202,7 @@ impl Target {
         Some((kernel, [grid(tiles), p.rows.div_ceil(TILE) as u32, tiles.div_ceil(MAX_GROUPS) as u32]))
     }
 
-    /// The tile where nothing was measured; `None` in an arithmetic without tiles to choose from.
+    /// The tile if nothing was measured. `None` if the arithmetic has no tiles to choose from.
     pub fn usual(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
         let dot = |outputs, in_flight, subgroups, turns| {
             let unroll = self.dot_unroll(p, outputs, in_flight);
@@ -218,7 +219,7 @@ impl Target {
         }
     }
 
-    /// The tiles that a product can have in an arithmetic, and that are worth measuring.
+    /// The tiles of a product that are worth measuring.
     pub fn tiles(&self, arithmetic: Arithmetic, p: Product) -> Vec<Tile> {
         match (arithmetic, self.units) {
             (Arithmetic::IntegerDot, _) if p.rows < TILE_ROWS => self.dot_tiles(p),
@@ -227,8 +228,8 @@ impl Target {
         }
     }
 
-    /// Loads of each row that a lane of `linear_dot` has in flight, where it may have so many in all: as many as make rounds
-    /// of the same size.
+    /// Loads per weight row that a lane of `linear_dot` has in flight, given at most `in_flight` over all rows. Chosen
+    /// so that all rounds of the loop have nearly the same size.
     fn dot_unroll(&self, p: Product, outputs: usize, in_flight: usize) -> u32 {
         let width = p.weight_rows(outputs);
         let loads = p.inputs.div_ceil(DOT_BLOCK * self.subgroup as usize);
@@ -236,7 +237,7 @@ impl Target {
     }
 
     fn dot_tiles(&self, p: Product) -> Vec<Tile> {
-        // Most passes have one row: it is worth a longer search.
+        // Most passes have one row, so a longer search pays off.
         let (in_flight, subgroups, turns): (&[usize], &[u32], &[u32]) = match p.rows {
             1 => (&IN_FLIGHT, &[4, 8, 16], &[1, 2, 4]),
             2 => (&IN_FLIGHT, &[4, 16], &[1, 2]),
@@ -251,12 +252,12 @@ impl Target {
             for unroll in unrolls {
                 for &subgroups in subgroups.iter().filter(|&&n| n * self.subgroup <= MAX_WORKGROUP) {
                     let outputs = outputs as u32;
-                    // A gelu workgroup makes whole blocks.
+                    // A gelu workgroup writes whole blocks.
                     if p.gelu && subgroups * outputs > GELU_BLOCK {
                         continue;
                     }
                     let dot = |&turns: &u32| DotTile { outputs, unroll, subgroups, turns };
-                    // More turns only where that leaves a workgroup for each processor of a large device.
+                    // More than two turns must leave a workgroup per processor of a large device.
                     let enough = |t: &DotTile| t.turns <= 2 || self.dot(p, *t).is_some_and(|(_, g)| g[0] >= 128);
                     all.extend(turns.iter().map(dot).filter(enough).map(Tile::Dot));
                 }

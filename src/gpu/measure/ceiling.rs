@@ -1,4 +1,4 @@
-//! The ceilings: how fast this device reads buffers, and how fast its matrix units multiply, when it does nothing else.
+//! The ceilings of a device that does nothing else: its read rate, and the rate of its matrix units.
 
 use crate::Result;
 use crate::gpu::device::Gpu;
@@ -20,10 +20,10 @@ const WORKGROUP: u32 = 256;
 const MAX_GROUPS: u64 = 8192;
 const REPETITIONS: usize = 5;
 
-/// Bytes from which on what is read is another submit's: on the slowest memory it is made for, half a second.
+/// Most bytes read in one submit: half a second on the slowest memory that Kiln is made for.
 const SUBMIT_BYTES: u64 = 32 << 30;
 
-/// Baked command buffers that read buffers whole.
+/// Baked command buffers that read whole buffers.
 pub struct Ceiling {
     parts: Vec<(vk::CommandBuffer, Option<StampPool>)>,
     bytes: u64,
@@ -31,7 +31,7 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// Bakes the reads of `buffers`. `sink` is an address that the kernel may write 16 bytes to.
+    /// Bakes the reads of `buffers`. `sink`: address of 16 bytes that the kernel may write.
     ///
     /// # Errors
     /// Device: the driver refuses.
@@ -84,12 +84,12 @@ impl Ceiling {
     }
 }
 
-/// How long a device is kept busy before its rate counts as its best: a GPU that was idle takes a while to raise its clocks.
+/// How long a device is kept busy before it is measured. An idle GPU takes a while to raise its clocks.
 fn warm_up(gpu: &Gpu) -> Duration {
     if gpu.caps.kind == vk::PhysicalDeviceType::CPU { Duration::ZERO } else { Duration::from_millis(300) }
 }
 
-/// How long a run of `commands` takes, by the device's clock (span 0 of `stamps`) where it has one.
+/// Seconds of a run of `commands`, by the device's clock (span 0 of `stamps`) if it has one.
 fn seconds(queue: &Queue, commands: vk::CommandBuffer, stamps: Option<&mut StampPool>) -> Result<f64> {
     let start = Instant::now();
     // SAFETY: the command buffer is waited for below, each time.
@@ -100,7 +100,7 @@ fn seconds(queue: &Queue, commands: vk::CommandBuffer, stamps: Option<&mut Stamp
         Some(stamps) => stamps.read()?.sum(),
         None => elapsed,
     };
-    // A clock too coarse for so short a run says nothing.
+    // The device's clock may be too coarse for a short run.
     Ok(if stamped > 0.0 { stamped } else { elapsed })
 }
 
@@ -116,11 +116,11 @@ pub fn measure_alone(gpu: &Rc<Gpu>, bytes: u64, heap: usize) -> Result<f64> {
     Ceiling::bake(gpu, &queue, &mut pipelines, &buffers, sink.address)?.measure(&queue)
 }
 
-/// Subgroups of a workgroup, workgroups, and the least time of a run that says something.
+/// Subgroups of a workgroup, workgroups, and the shortest run that counts.
 const MATRIX_SUBGROUPS: u32 = 4;
 const MATRIX_GROUPS: u32 = 2048;
 const MATRIX_SECONDS: f64 = 2e-3;
-/// Products that a subgroup makes in a round (shaders/matrix_rate.comp).
+/// Products of a subgroup in one round (shaders/matrix_rate.comp).
 const MATRIX_PRODUCTS: u32 = 16;
 
 /// The kernel of [`measure_matrix_rate`].
@@ -130,8 +130,8 @@ pub fn matrix_rate_kernel(units: Units) -> Kernel {
     Kernel::new(Module::MatrixRate, MATRIX_SUBGROUPS * subgroup, constants)
 }
 
-/// The matrix units' ceiling: operations (a multiplication and an addition are two) per second of f16 x f16 -> f32 products
-/// out of registers, the best of several runs. `None` without matrix units.
+/// The matrix units' ceiling: operations per second of f16 × f16 + f32 products on registers, the best of several runs.
+/// A multiply-add counts as two. `None` without matrix units.
 ///
 /// # Errors
 /// Device: the driver refuses or fails.
@@ -146,7 +146,7 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
     let mut pipelines = Pipelines::new(gpu)?;
     let kernel = matrix_rate_kernel(units);
     let mut stamps = StampPool::new(gpu, 1)?;
-    // A processor has few cores; a GPU must be filled.
+    // A CPU has few cores; a GPU must be filled.
     let groups = if gpu.caps.kind == vk::PhysicalDeviceType::CPU { 8 } else { MATRIX_GROUPS };
     let mut rounds = 16;
     loop {

@@ -1,4 +1,4 @@
-//! Choices that earlier starts measured, in a file of the cache directory: one for each device, driver and set of kernels.
+//! Tuned choices, kept in the cache directory: one file for each device, driver and set of kernels.
 
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::fingerprint;
@@ -8,11 +8,11 @@ use crate::machine::cache;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// To be raised when a choice comes to mean something else though the kernels are the same: how choices are judged, or how
-/// tiles are laid out.
+/// Raise this when choices change meaning while the kernels stay the same: another way to judge them, or another layout
+/// of tiles.
 const VERSION: u32 = 2;
 
-/// What was measured, and where it is kept.
+/// The choices for a device, and their file.
 pub struct Choices {
     file: Option<PathBuf>,
     known: Known,
@@ -30,7 +30,7 @@ struct Known {
 }
 
 impl Choices {
-    /// Reads what is known of a device. A file that cannot be read or understood counts as none.
+    /// Reads a device's file. One that cannot be read or parsed counts as empty.
     pub fn open(gpu: &Gpu) -> Choices {
         let name = format!("tuning-{VERSION}-{:016x}-{}.json", fingerprint(), gpu.caps.cache_id);
         let file = cache::directory().map(|directory| directory.join(name));
@@ -39,7 +39,7 @@ impl Choices {
         Choices { file, known }
     }
 
-    /// Writes the file. A failure costs only that the next start measures again.
+    /// Writes the file. If that fails, the next start measures again.
     pub fn save(&self) {
         let Some(file) = &self.file else { return };
         let text = serde_json::to_vec_pretty(&self.known).unwrap_or_default();
@@ -58,22 +58,22 @@ impl Choices {
         self.known.tiles.insert(name, tile);
     }
 
-    /// Whether dispatches are relayed, for a model with so many bytes of weights.
+    /// Whether dispatches are relayed. `weights`: bytes of the model's weights.
     pub fn relay(&self, weights: u64) -> Option<bool> {
         self.known.relay.get(&weights).copied()
     }
 
-    /// Keeps that.
+    /// Keeps the choice.
     pub fn set_relay(&mut self, weights: u64, relay: bool) {
         self.known.relay.insert(weights, relay);
     }
 
-    /// Whether products are in s8, for a model with so many bytes of weights, in passes of so many rows.
+    /// Whether passes of `rows` rows use s8 products. `weights`: bytes of the model's weights.
     pub fn s8(&self, weights: u64, rows: usize) -> Option<bool> {
         self.known.s8.get(&pass_name(weights, rows)).copied()
     }
 
-    /// Keeps that.
+    /// Keeps the choice.
     pub fn set_s8(&mut self, weights: u64, rows: usize, s8: bool) {
         self.known.s8.insert(pass_name(weights, rows), s8);
     }
@@ -83,7 +83,7 @@ fn pass_name(weights: u64, rows: usize) -> String {
     format!("{weights} bytes of weights, {rows} rows")
 }
 
-/// As the file and the log name a product.
+/// A product's name in the file and in the log.
 pub fn product_name((arithmetic, p): (Arithmetic, Product), relay: bool) -> String {
     let by = match arithmetic {
         Arithmetic::Matrix(Operand::S8) => ", s8",

@@ -1,4 +1,4 @@
-//! What things cost on a device that does nothing else: a dispatch, a submit, a byte on its way there.
+//! Costs on a device that does nothing else: a dispatch, a submit, a byte of upload.
 
 use crate::Result;
 use crate::gpu::device::Gpu;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 const REPETITIONS: usize = 7;
-/// Dispatches in one submit: enough that the submit itself hardly counts.
+/// Dispatches in one submit. With this many the cost of the submit itself is negligible.
 const DISPATCHES: usize = 256;
 
 /// Seconds of each.
@@ -26,7 +26,7 @@ pub struct Costs {
     pub dispatch: f64,
     /// A dispatch beside others.
     pub parallel_dispatch: f64,
-    /// A submit of next to nothing, and the wait for it.
+    /// A nearly empty submit, and the wait for it.
     pub submit: f64,
 }
 
@@ -38,7 +38,7 @@ pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
     let queue = Queue::new(gpu)?;
     let mut pipelines = Pipelines::new(gpu)?;
     let data = Buffer::new(gpu, 4096, heaps::best_heap(gpu), HostAccess::Device)?;
-    // One workgroup that reads one line: all that is left is the dispatch itself.
+    // One workgroup that reads one cache line, so that the dispatch itself dominates.
     let dispatch = |barrier| {
         let push = Push::new(&ReadPush { data: data.address, sink: data.address, words: 1 });
         let kernel = Kernel::new(Module::Read, gpu.caps.subgroup.max(32), NoConstants {});
@@ -71,16 +71,16 @@ pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
     Ok(Costs { dispatch: per_dispatch(behind), parallel_dispatch: per_dispatch(beside), submit })
 }
 
-/// How bytes get to the device, in bytes per second.
+/// Upload rates in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transfer {
-    /// Written by one thread straight into the device's memory, where that is mapped.
+    /// One thread writes straight into device memory. `None` if that is not mapped.
     pub mapped: Option<f64>,
-    /// Copied by the device out of memory that the host has written.
+    /// The device copies from memory that the host has written.
     pub copied: f64,
 }
 
-/// Measures how fast `bytes` get to the device.
+/// Measures the rates of uploading `bytes` bytes.
 ///
 /// # Errors
 /// Device: the memory cannot be had, or the driver fails.

@@ -1,4 +1,4 @@
-//! How a subgroup holds matrices: found out by running a small kernel, shaders/fragment.comp.
+//! The device's layout of fragments, found by running a small kernel: shaders/fragment.comp.
 
 use crate::error::{Setting, text};
 use crate::gpu::device::Gpu;
@@ -13,17 +13,17 @@ use crate::gpu::queue::Queue;
 use crate::{Error, Result};
 use std::rc::Rc;
 
-/// The kernel that finds out how a subgroup holds matrices.
+/// The kernel that finds the layout of fragments.
 pub fn kernel(units: Units) -> Kernel {
     let Units { m, least_n: n, k, .. } = units;
     Kernel::new(Module::Fragment, units.subgroup, FragmentConstants { m, n, k })
 }
 
-/// The matrix units with [`Units::row_lanes`] found out, by a run of shaders/fragment.comp. Where that cannot be run they are as
-/// they were, which the log says: products then go another way.
+/// Returns `units` with [`Units::row_lanes`] filled in by a run of shaders/fragment.comp. If the run fails, logs it and
+/// returns `units` unchanged: products then use other kernels.
 ///
 /// # Errors
-/// Device: it does not answer.
+/// Device: the device hangs.
 pub fn find(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Units> {
     match run(gpu, queue, pipelines, units) {
         Ok(row_lanes) => {
@@ -47,7 +47,7 @@ fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) ->
     let dispatch =
         Dispatch { steps: 0..0, kernel: kernel(units), push, groups: [1, 1, 1], barrier: false, product: None };
     let commands = queue.bake(&[&[dispatch]], pipelines, None, None, &[])?;
-    // SAFETY: the command buffer is waited for below, each time.
+    // SAFETY: the command buffer is waited for below.
     unsafe { queue.submit(&[commands], true) }?;
     queue.wait()?;
     queue.free(&[commands]);

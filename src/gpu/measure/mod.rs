@@ -1,4 +1,4 @@
-//! Times taken on the device: ceilings, costs, profiles, and the tuning of kernels.
+//! Measurements on the device: ceilings, costs, profiles, and the tuning of kernels.
 
 pub mod ceiling;
 pub mod choices;

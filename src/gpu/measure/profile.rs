@@ -1,6 +1,6 @@
-//! The profile: a pass's dispatches timed one by one, and a segment replayed alone. It bakes command buffers of its own,
-//! on request only, from the same dispatches as the executor's, and frees them again: what decoding replays carries none
-//! of these stamps.
+//! The profile: times a pass's dispatches one by one, or one segment alone. It bakes command buffers on request, from
+//! the executor's dispatches, and frees them afterwards. The command buffers that decoding replays have none of these
+//! stamps.
 
 use crate::error::{Setting, text};
 use crate::executor::Timed;
@@ -16,7 +16,7 @@ use ash::vk;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a profile is made from: an executor's own parts.
+/// The parts of an executor that a profile uses.
 pub struct Profiler<'a> {
     /// The device.
     pub gpu: &'a Rc<Gpu>,
@@ -26,13 +26,13 @@ pub struct Profiler<'a> {
     pub pipelines: &'a mut Pipelines,
     /// The dispatches of the pass, segment by segment.
     pub segments: Vec<(Segment, Vec<Dispatch>)>,
-    /// The executor's relay, if it has one.
+    /// The executor's relay counters, if it relays.
     pub relay: Option<Relay>,
     /// The longest that one submit should keep the device busy.
     pub submit_budget: Duration,
 }
 
-/// Command buffers that are freed when they go out of scope. Whoever submits them waits first.
+/// Command buffers that are freed when dropped.
 struct Recorded<'a> {
     queue: &'a Queue,
     gpu: &'a Gpu,
@@ -44,7 +44,7 @@ impl Drop for Recorded<'_> {
         if self.gpu.hung.get() || self.commands.is_empty() {
             return;
         }
-        // An error between submit and wait leaves work under way.
+        // An error between submit and wait leaves work under way, so wait for the device.
         // SAFETY: the device is alive; nothing else submits meanwhile.
         let _ = unsafe { self.gpu.device.device_wait_idle() };
         self.queue.free(&self.commands);
@@ -52,14 +52,14 @@ impl Drop for Recorded<'_> {
 }
 
 impl Profiler<'_> {
-    /// Runs the pass whose step state is in the arena `repetitions` times, each dispatch behind a barrier of its own and
-    /// stamped, and returns every dispatch with the seconds of each run: from the end of the one before it to its own,
-    /// the barrier included, so that they add up to the pass.
+    /// Runs the pass whose step state is in the arena `repetitions` times. Each dispatch is stamped and stands behind a
+    /// barrier. Returns every dispatch with its seconds in each run, from the end of the dispatch before to its own
+    /// end. That includes the barrier, so the times add up to the pass.
     ///
     /// # Errors
     /// Device: it has no timestamps, or it failed.
     pub fn time_steps(&mut self, repetitions: usize) -> Result<Vec<Timed>> {
-        // A pool a segment: small pools are there on every driver. They outlive the commands that write to them.
+        // A pool per segment: every driver can make small pools. The pools outlive the commands that write to them.
         let mut pools = Vec::new();
         let mut recorded = Recorded { queue: self.queue, gpu: self.gpu, commands: Vec::new() };
         for (_, dispatches) in &self.segments {
@@ -95,14 +95,14 @@ impl Profiler<'_> {
         Ok(timed)
     }
 
-    /// Seconds that `replays` runs of one segment take, back to back, by the device's clock.
+    /// Seconds of `replays` back-to-back runs of one segment, by the device's clock.
     ///
     /// # Errors
     /// Device: it has no timestamps, or it failed.
     pub fn time_segment(&mut self, segment: Segment, replays: usize) -> Result<f64> {
         let found = self.segments.iter().position(|(s, _)| *s == segment);
         let dispatches = found.map(|i| self.segments.swap_remove(i).1).unwrap_or_default();
-        // One run says how many fit into a submit, and warms up.
+        // One run warms up and says how many fit the submit budget.
         let one = self.run_replays(&dispatches, 1, 1)?;
         let per_submit = (self.submit_budget.as_secs_f64() / one.max(1e-9)) as usize;
         self.run_replays(&dispatches, replays, per_submit.clamp(1, replays))
@@ -127,7 +127,7 @@ impl Profiler<'_> {
     }
 }
 
-/// What the same kernel's pipelines and grids differ by.
+/// Text of the constants and grid by which dispatches of one module differ.
 fn variant(d: &Dispatch) -> String {
     format!("workgroup {}, constants {:?}, groups {:?}", d.kernel.workgroup, d.kernel.constants, d.groups)
 }
@@ -164,7 +164,7 @@ fn record_stamped(
     })
 }
 
-/// The same dispatches `times` over, with the barriers that the executor's own command buffers have.
+/// The dispatches `times` over, with the barriers of the executor's command buffers.
 fn record_replays(
     queue: &Queue,
     pipelines: &mut Pipelines,

@@ -1,5 +1,6 @@
-//! Tuning: which tile of a product is fastest on this device, whether s8 is faster than f16 in matrix units, and whether
-//! relayed dispatches are faster. Measured once, on the model's own weights, and kept on disk ([`super::choices`]).
+//! Tuning: measures which tile of each product is fastest, whether matrix units are faster on s8 than on f16, and
+//! whether relayed dispatches are faster. It runs once per device and driver, on the model's own weights. The choices
+//! are kept on disk ([`super::choices`]).
 
 use super::choices::{Choices, product_name};
 use crate::Result;
@@ -20,11 +21,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Tiles are judged in whole passes where a pass takes no longer than this, else by dispatches of their own.
+/// Longest pass in which tiles are judged. If passes take longer, a product's dispatches are timed alone.
 const PASS_SECONDS: f64 = 30e-3;
-/// Most dispatches that a tile is judged by then.
+/// Most dispatches of a product that are timed alone.
 const DISPATCHES: usize = 8;
-/// Tiles whose pass takes less than this times the best pass are judged again once the other products are chosen.
+/// Tiles within this factor of the best pass are judged again once the other products have their tiles.
 const NEAR: f64 = 1.02;
 /// Stop after this many runs without a 1 % gain.
 const REPETITIONS: usize = 3;
@@ -35,13 +36,13 @@ const MOST_REPETITIONS: usize = 40;
 const HOPELESS: f64 = 1.1;
 /// Slower than any measurement.
 const NEVER: f64 = f64::INFINITY;
-/// How long a device works before anything is measured: clocks rise under load.
+/// How long a device works before the first measurement counts: clocks rise under load.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// A product and the arithmetic that computes it: what a tile is chosen for.
+/// The key of a chosen tile: a product, and the arithmetic that computes it.
 type Key = (Arithmetic, Product);
 
-/// What is measured for, and with what.
+/// The parts of an executor that tuning measures with.
 pub struct Tuner<'a> {
     /// The device.
     pub gpu: &'a Rc<Gpu>,
@@ -51,19 +52,19 @@ pub struct Tuner<'a> {
     pub pipelines: &'a mut Pipelines,
     /// The model.
     pub schedule: &'a Schedule,
-    /// Where everything lies in the arena.
+    /// Offsets in the arena.
     pub layout: &'a GpuLayout,
-    /// Where the device sees the model's weights.
+    /// Device addresses of the buffers.
     pub addresses: &'a Addresses,
     /// The arena, whose first words are the step state.
     pub arena: &'a mut Buffer,
     /// The longest that one submit should keep the device busy.
     pub submit_budget: Duration,
-    /// Whether dispatches are relayed, where that is not to be measured.
+    /// Forces relay on or off. `None`: measured.
     pub relay: Option<bool>,
-    /// The pass that the step state describes; none until something is measured.
+    /// The kind of pass that the step state was written for. `None` until something is measured.
     pub ready: Option<PassKind>,
-    /// Whether the device has worked for a while.
+    /// Whether the device has been warmed up.
     pub warm: bool,
 }
 
@@ -80,7 +81,7 @@ impl Tuner<'_> {
         for kind in kinds {
             let start = Instant::now();
             let mut measured = 0;
-            // First, so that tiles are judged in passes as they will run.
+            // Relay comes first, so that tiles are judged in passes as they will run.
             if kind.rows == 1 && self.relay.is_none() {
                 measured += self.choose_relay(target, kind, &mut choices)?;
             }
@@ -96,7 +97,7 @@ impl Tuner<'_> {
             }
         }
         if self.ready.is_some() {
-            // Pad columns must be zero again, and a stall while measuring is no pass's fault.
+            // Measuring filled the slots, but pad columns must be zero. It may also have set the stall flag.
             let slots = self.slots();
             self.edit(|words| {
                 words[slots].fill(0);
@@ -106,25 +107,25 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// Shows the arena's words.
+    /// Edits the arena as words.
     fn edit(&mut self, edit: impl FnOnce(&mut [u32])) -> Result<()> {
         // SAFETY: every submit is waited for where it is made.
         unsafe { self.arena.edit(edit) }
     }
 
-    /// The words of the arena's activations.
+    /// The arena's words that hold slots and packed slots.
     fn slots(&self) -> Range<usize> {
         self.schedule.arena.state.words()..(self.layout.scratch.attend / 4) as usize
     }
 
-    /// Fills the arena with what a pass would find there.
+    /// Fills the arena as before a pass of this kind.
     fn prepare(&mut self, kind: PassKind) -> Result<()> {
         let (slots, state) = (self.slots(), self.schedule.arena.state);
         if self.ready.is_none() {
-            // Zeros would be multiplied at less power, and so faster, than what a model computes.
+            // Multiplying zeros takes less power, and is therefore faster than multiplying a model's data.
             self.edit(|words| {
                 for (i, word) in words[slots].iter_mut().enumerate() {
-                    // Pairs of f16 from 0.5 to 1, which as f32 are small numbers.
+                    // Pairs of f16 from 0.5 to 1. Read as f32 they are small numbers.
                     *word = 0x3800_3800 | (i as u32).wrapping_mul(0x9e37_79b9) >> 3 & 0x03ff_03ff;
                 }
             })?;
@@ -138,7 +139,7 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// Fills `target` with the tile of each product of a pass; returns how many it measured.
+    /// Fills `target` with the tile of each product of a pass. Returns how many products it measured.
     fn tune_products(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
         let mut measured = Vec::new();
         for key in self.products(target, kind) {
@@ -154,7 +155,7 @@ impl Tuner<'_> {
                 }
             }
         }
-        // Each was judged beside the usual tiles of the products after it: judge it again beside the chosen ones.
+        // Each product was judged while those after it had their usual tiles. Judge it again beside the chosen tiles.
         for (key, name, near) in &measured {
             if near.len() > 1 {
                 self.judge(target, kind, *key, near)?;
@@ -167,14 +168,15 @@ impl Tuner<'_> {
         Ok(measured.len())
     }
 
-    /// Decides by whole passes of a row whether dispatches are relayed. Returns how much it measured.
+    /// Decides whether dispatches are relayed, by whole passes of one row. Returns the number of choices measured.
     fn choose_relay(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
         let weights = self.schedule.weights.bytes();
         if let Some(relay) = choices.relay(weights) {
             target.relay = relay;
             return Ok(0);
         }
-        // By the usual tiles: those tuned for one way are not for the other, and relay makes the larger difference.
+        // With the usual tiles, since a tile tuned with relay is not tuned without it. Relay makes the larger
+        // difference.
         let seconds = self.time_both(target, kind, |target, relay| target.relay = relay)?;
         let stalled = self.take_stalled()?;
         target.relay = seconds[1] < seconds[0] && !stalled;
@@ -186,7 +188,8 @@ impl Tuner<'_> {
         Ok(1)
     }
 
-    /// Decides by whole passes whether matrix units multiply s8 or f16, where they can do both. Returns how much it measured.
+    /// Decides whether matrix units multiply s8 or f16, by whole passes. Does nothing if they cannot do both. Returns
+    /// the number of choices measured.
     fn choose_s8(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
         let can = |op: &Op| matches!(op, Op::Linear { weight, .. } if target.can_use_s8(weight.format, kind.rows));
         if target.s8.contains_key(&kind.rows) || !self.schedule.steps.iter().any(|s| can(&s.op)) {
@@ -200,7 +203,7 @@ impl Tuner<'_> {
         let set = |target: &mut Target, s8| {
             target.s8.insert(kind.rows, s8);
         };
-        // Each way with its own best tiles.
+        // Compare each operand type with its own best tiles.
         let mut measured = 1;
         for s8 in [false, true] {
             set(target, s8);
@@ -213,7 +216,7 @@ impl Tuner<'_> {
         Ok(measured)
     }
 
-    /// Seconds of a pass without and with something: of whole passes or, where either takes too long, as estimated.
+    /// Seconds of a pass with a setting off and on. Times whole passes or, if either takes too long, estimates both.
     fn time_both(&mut self, target: &mut Target, kind: PassKind, set: impl Fn(&mut Target, bool)) -> Result<[f64; 2]> {
         let mut seconds = [0.0; 2];
         for on in [false, true] {
@@ -254,8 +257,10 @@ impl Tuner<'_> {
         products
     }
 
-    /// Sets the fastest tile of a product: by whole passes, so that caches and address translation hold what other steps left
-    /// there, or by itself where passes take too long. Returns the tiles that come near it in a pass.
+    /// Sets the fastest tile of a product and returns the tiles that come near it.
+    ///
+    /// Whole passes are timed, so that caches and address translation hold what the other steps left there. If passes
+    /// take too long, the product is timed alone and no tiles are returned.
     fn judge(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile]) -> Result<Vec<Tile>> {
         let whole = self.estimate_pass(target, kind)? <= PASS_SECONDS;
         self.compile(target, kind, key, tiles)?;
@@ -279,7 +284,7 @@ impl Tuner<'_> {
         Ok(near.map(|j| j.1).collect())
     }
 
-    /// Compiles the pipelines of a product's tiles, all of them side by side.
+    /// Compiles the pipelines of a product's tiles in parallel.
     fn compile(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile]) -> Result<()> {
         let mut kernels = Vec::new();
         for &tile in tiles {
@@ -289,37 +294,38 @@ impl Tuner<'_> {
         self.pipelines.get(&kernels).map(drop)
     }
 
-    /// Seconds of a product, each dispatch behind the one before; `best` as in [`Tuner::time`].
+    /// Mean seconds of a product's dispatches, each behind a barrier. `best`: see `others` of [`Tuner::time`].
     fn time_alone(&mut self, target: &Target, kind: PassKind, key: Key, best: f64) -> Result<f64> {
         let own = self.dispatches(target, kind, key).into_iter().take(DISPATCHES);
         let dispatches: Vec<_> = own.map(|d| Dispatch { barrier: true, ..d }).collect();
-        // One run says how many a submit has time for.
+        // One dispatch says how many fit the submit budget.
         let one = self.time(kind, &[&dispatches[..1]], target.relay, NEVER)?;
         let count = ((self.submit_budget.as_secs_f64() / one.max(1e-9)) as usize).clamp(1, dispatches.len());
         Ok(self.time(kind, &[&dispatches[..count]], target.relay, count as f64 * best)? / count as f64)
     }
 
-    /// Seconds of a pass, by its first layer: a whole pass may keep a device busy for longer than a submit should.
+    /// Estimated seconds of a pass: its first layer times the number of layers. A whole pass may exceed the submit
+    /// budget.
     fn estimate_pass(&mut self, target: &Target, kind: PassKind) -> Result<f64> {
         let first = self.lowering(target, kind).segment(Segment::Layer(0));
         Ok(self.schedule.shape.layers.len() as f64 * self.time(kind, &[&first], target.relay, NEVER)?)
     }
 
-    /// Seconds of a whole pass, in one submit; `best` as in [`Tuner::time`].
+    /// Seconds of a whole pass, in one submit. `best`: see `others` of [`Tuner::time`].
     fn time_whole(&mut self, target: &Target, kind: PassKind, best: f64) -> Result<f64> {
         let segments = self.pass(target, kind);
         self.time(kind, &segments.iter().map(Vec::as_slice).collect::<Vec<_>>(), target.relay, best)
     }
 
-    /// Whether a relayed dispatch waited in vain since this was last asked.
+    /// Whether a relayed dispatch gave up waiting. Clears the flag.
     fn take_stalled(&mut self) -> Result<bool> {
         let mut stalled = false;
         self.edit(|words| stalled = std::mem::take(&mut words[STALLED]) != 0)?;
         Ok(stalled)
     }
 
-    /// Seconds of dispatches of a pass: the fastest of several runs. `others`: seconds of the best tile so far; what is
-    /// hopelessly slower gets two runs.
+    /// Seconds of the fastest of several runs of a pass's dispatches. `others`: seconds of the best tile so far; a
+    /// hopelessly slower tile gets only two runs.
     fn time(&mut self, kind: PassKind, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<f64> {
         self.prepare(kind)?;
         let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(NEVER) };

@@ -1,4 +1,4 @@
-//! Drivers other than the GPU's that can make the arena's memory, so that both see the same bytes.
+//! Allocators of the arena's memory outside the Vulkan driver, for sharing it with other drivers.
 
 use super::arena::Allocator;
 use crate::error::{Setting, text};
@@ -11,23 +11,23 @@ use crate::{Error, Result};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Memory without any device. Only Mesa's driver for the CPU takes it as though it were a dma-buf.
+/// A plain memfd. Only Mesa's CPU driver imports it as if it were a dma-buf.
 pub const MEMFD: Allocator =
     Allocator { name: "a memfd", allocate: |bytes| Ok(DmaBuf::from_fd(sealed_memfd(whole_pages(bytes))?)?) };
-/// A memfd made a dma-buf by /dev/udmabuf.
+/// A memfd that /dev/udmabuf turns into a dma-buf.
 pub const UDMABUF_MEMFD: Allocator = Allocator { name: UDMABUF, allocate: udmabuf };
 /// The dma-heap of system memory.
 pub const DMA_HEAP: Allocator = Allocator { name: SYSTEM_HEAP, allocate: dma_heap };
 
-/// amdgpu's, in system memory that its GPU reaches: of the first such GPU, since any other reaches it too.
+/// amdgpu, in system memory that its GPU reaches. Uses the first such GPU; any other reaches that memory too.
 pub const AMDGPU: Allocator = Allocator { name: "amdgpu", allocate: amdgpu };
 
-/// dma-bufs are made of whole pages.
+/// Rounds up to whole pages, as dma-bufs require.
 fn whole_pages(bytes: u64) -> u64 {
     bytes.next_multiple_of(dma_buf::page_size())
 }
 
-/// The megabytes that udmabuf wraps at most, as its module's parameter.
+/// udmabuf's module parameter: its largest size in MiB.
 const UDMABUF_LIMIT: &str = "/sys/module/udmabuf/parameters/size_limit_mb";
 
 fn udmabuf(bytes: u64) -> Result<DmaBuf> {
@@ -43,7 +43,7 @@ fn udmabuf(bytes: u64) -> Result<DmaBuf> {
 }
 
 fn dma_heap(bytes: u64) -> Result<DmaBuf> {
-    // The kernel's own answer to more than there is: it kills processes until there is.
+    // The kernel does not refuse too large an allocation: it kills processes until it fits.
     let free = crate::machine::available_memory();
     if bytes > free {
         let (bytes, free) = (crate::display::bytes(bytes), crate::display::bytes(free));

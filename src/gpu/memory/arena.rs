@@ -1,4 +1,4 @@
-//! The arena's memory: one allocation that the GPU, the host and, as a dma-buf, other drivers see alike.
+//! The arena's memory: one allocation, seen by the GPU, by the host and, as a dma-buf, by other drivers.
 
 use crate::error::{Setting, text};
 use crate::gpu::device::Gpu;
@@ -11,30 +11,30 @@ use std::rc::Rc;
 /// Where the arena's memory comes from.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum ArenaSource {
-    /// Exported where host and GPU share their memory and the driver exports it, else ordinary.
+    /// Exported if host and GPU share their memory and the driver can export it, else ordinary.
     #[default]
     Auto,
-    /// The Vulkan driver, for itself.
+    /// Allocated by the Vulkan driver, not shared.
     Ordinary,
-    /// The Vulkan driver, exported as a dma-buf.
+    /// Allocated by the Vulkan driver and exported as a dma-buf.
     Exported,
-    /// Another driver, imported as a dma-buf.
+    /// Allocated by another driver and imported as a dma-buf.
     Imported(Allocator),
 }
 
-/// Who else can make the arena's memory.
+/// Another driver that can allocate the arena's memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Allocator {
-    /// As messages name it.
+    /// Its name in messages.
     pub name: &'static str,
-    /// A dma-buf of at least so many bytes, whatever they hold, that the host can map.
+    /// Allocates a dma-buf of at least the given bytes that the host can map. Its content is undefined.
     pub allocate: fn(u64) -> Result<DmaBuf>,
 }
 
-/// Allocates the arena, `bytes` in `heap` or elsewhere, as `source` says, and clears it.
+/// Allocates the arena's `bytes` from `source`, in `heap` if the Vulkan driver allocates them, and clears them.
 ///
 /// # Errors
-/// Device: the driver refuses, or shares no memory in this way. Whatever the allocator says.
+/// Device: the driver refuses, or cannot share memory in this way. Any error of the allocator.
 pub fn allocate(gpu: &Rc<Gpu>, source: ArenaSource, bytes: u64, heap: usize) -> Result<Buffer> {
     let backed = |backing| Buffer::backed(gpu, bytes, heap, HostAccess::Host, backing);
     let mut arena = match source {

@@ -1,4 +1,4 @@
-//! Device memory: one buffer per allocation, each with its device address, mapped where the host can see it.
+//! Device memory: one buffer per allocation, with its device address, mapped if the host can see it.
 
 use crate::error::{Setting, text};
 use crate::gpu::device::sharing;
@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// A buffer with memory of its own.
+/// A buffer and its memory: one allocation each.
 pub struct Buffer {
     gpu: Rc<Gpu>,
     /// The buffer.
@@ -25,22 +25,22 @@ pub struct Buffer {
     mapped: Option<NonNull<u8>>,
     /// Whether the host reads it through its caches.
     pub cached: bool,
-    /// The memory as a dma-buf, where it is one.
+    /// The memory as a dma-buf, if it is one.
     dma_buf: Option<DmaBuf>,
-    /// The host's view of a dma-buf of another driver's.
+    /// The host's mapping of another driver's dma-buf.
     view: Option<Mapping>,
-    /// Whether the host has said to that other driver that it touches the memory.
+    /// Whether the host has told that driver that it accesses the memory.
     held: Cell<bool>,
 }
 
-/// Whose memory a buffer has.
+/// Where a buffer's memory comes from.
 #[derive(Debug)]
 pub enum Backing {
-    /// The driver's.
+    /// The Vulkan driver.
     Driver,
-    /// The driver's, exported as a dma-buf.
+    /// The Vulkan driver, exported as a dma-buf.
     Exported,
-    /// This dma-buf's.
+    /// An imported dma-buf.
     Imported(DmaBuf),
 }
 
@@ -53,11 +53,11 @@ impl Buffer {
         Buffer::backed(gpu, size, heap, access, Backing::Driver)
     }
 
-    /// As [`Buffer::new`], with memory that other drivers may share. A dma-buf is imported into `heap` if that has a memory
-    /// type for it, else into any.
+    /// As [`Buffer::new`], with memory that other drivers may share. A dma-buf is imported into `heap` if it allows a
+    /// memory type there, else into any heap.
     ///
     /// # Errors
-    /// As [`Buffer::new`]. Device, too: the driver shares no memory in this way, or the dma-buf is too small.
+    /// As [`Buffer::new`]. Also Device: the driver cannot share memory in this way, or the dma-buf is too small.
     pub fn backed(gpu: &Rc<Gpu>, size: u64, heap: usize, access: HostAccess, backing: Backing) -> Result<Buffer> {
         let mut shared = sharing::buffer_info();
         let mut info = vk::BufferCreateInfo::default().size(size.max(16)).usage(sharing::USAGE);
@@ -149,7 +149,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Maps memory of the driver's that the host can see.
+    /// Maps the driver's memory, if the host can see it.
     fn map(&mut self, index: u32) -> Result<()> {
         let properties = self.gpu.memory.memory_types[index as usize].property_flags;
         self.cached = properties.contains(vk::MemoryPropertyFlags::HOST_CACHED);
@@ -162,8 +162,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Maps a dma-buf through the driver that made it: amdgpu lets an imported one be mapped as its own, and then kills the
-    /// process that reads it.
+    /// Maps a dma-buf through the driver that made it. Mapping it through Vulkan is unsafe: amdgpu allows that for an
+    /// imported dma-buf, and then kills the process that reads it.
     fn view(&mut self, dma_buf: DmaBuf) -> Result<()> {
         let mut view = dma_buf.map()?;
         self.mapped = NonNull::new(view.bytes_mut().as_mut_ptr());
@@ -173,21 +173,21 @@ impl Buffer {
         self.to_host()
     }
 
-    /// The memory as a dma-buf, where it is one.
+    /// The memory as a dma-buf, if it is one.
     pub fn dma_buf(&self) -> Option<&DmaBuf> {
         self.dma_buf.as_ref()
     }
 
-    /// Before the host touches what the device may have written. Says so to the driver of an imported dma-buf, which may
-    /// have caches to empty; else Vulkan's own barriers have done it.
+    /// Call before the host accesses what the device may have written. Tells the driver of an imported dma-buf, which
+    /// may have caches to flush. For other memory Vulkan's barriers suffice.
     ///
     /// # Errors
-    /// Device: that driver fails to.
+    /// Device: that driver fails.
     pub fn to_host(&self) -> Result<()> {
         self.hold(true, |d| d.begin(dma_buf::Access::ReadWrite))
     }
 
-    /// Before the device touches what the host may have written; see [`Buffer::to_host`].
+    /// Call before the device accesses what the host may have written; see [`Buffer::to_host`].
     ///
     /// # Errors
     /// As [`Buffer::to_host`].
@@ -208,7 +208,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Shows a buffer that the host maps as words, to read and to write.
+    /// Runs `edit` on the words of a mapped buffer.
     ///
     /// # Errors
     /// Device: it is not mapped, or as [`Buffer::to_host`].
@@ -222,13 +222,13 @@ impl Buffer {
         self.to_device()
     }
 
-    /// Copies `data` to the buffer's start. What the device does with the memory meanwhile is not waited for.
+    /// Copies `data` to the buffer's start. Does not wait for the device.
     ///
     /// # Errors
     /// Device: it is not mapped, or too small.
     pub fn copy_from(&mut self, data: &[u8]) -> Result<()> {
         let at = self.mapped_for(data.len())?;
-        // SAFETY: the mapping has so many bytes; no reference to them is made.
+        // SAFETY: the mapping has at least `data.len()` bytes; no reference to them is made.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at.as_ptr(), data.len()) };
         Ok(())
     }
@@ -252,21 +252,21 @@ impl Buffer {
         }
     }
 
-    /// Whether the host sees the memory.
+    /// Whether the host maps the memory.
     pub fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
 
-    /// Hides the mapping, as if the host could not see this memory.
+    /// Hides the host's mapping, as if the host could not see this memory.
     pub fn hide(&mut self) {
         self.mapped = None;
     }
 
-    /// The buffer's bytes, where the host sees them.
+    /// The buffer's bytes, if the host maps them.
     ///
     /// # Safety
-    /// The device does not write the buffer as long as the slice lives: every submit that does was waited for, and the next
-    /// one comes later.
+    /// The device does not write the buffer while the slice lives: every submit that writes it was waited for, and the
+    /// next one comes after the slice.
     pub unsafe fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: the mapping covers `size` bytes for the buffer's life; the device as the caller promises.
         self.mapped.map(|p| unsafe { std::slice::from_raw_parts(p.as_ptr(), self.size as usize) })
@@ -275,7 +275,7 @@ impl Buffer {
     /// As [`Buffer::bytes`], for writing.
     ///
     /// # Safety
-    /// The device neither reads nor writes the buffer as long as the slice lives.
+    /// The device neither reads nor writes the buffer while the slice lives.
     pub unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         // SAFETY: as in `bytes`; `&mut self` makes it the only host view.
         self.mapped.map(|p| unsafe { std::slice::from_raw_parts_mut(p.as_ptr(), self.size as usize) })
@@ -303,7 +303,8 @@ fn no_descriptor(e: &std::io::Error) -> Error {
     Error::device(format!("cannot duplicate a dma-buf's descriptor: {e}"), "raise `ulimit -n`")
 }
 
-/// A driver may believe the size that it is told; what lies beyond the dma-buf's end kills the process.
+/// Checks a dma-buf's size. A driver may trust the size that it is told, and access past the dma-buf's end kills the
+/// process.
 fn check_size(size: u64, needed: u64) -> Result<()> {
     match size >= needed {
         true => Ok(()),
@@ -314,7 +315,7 @@ fn check_size(size: u64, needed: u64) -> Result<()> {
     }
 }
 
-/// What an allocation that the plan held possible failed for.
+/// The error of a failed allocation that the plan held possible.
 fn no_memory(size: u64, result: vk::Result) -> Error {
     let size = crate::display::bytes(size);
     match result {

@@ -1,4 +1,4 @@
-//! Heaps: what a device has of memory, and which heap and memory type serve which use.
+//! Heaps: a device's memory, and which heap and memory type serve which use.
 
 use crate::gpu::device::Gpu;
 use crate::machine::heaps::{Heap, Memory, Pool, reserve};
@@ -8,16 +8,17 @@ use crate::{Error, Result};
 use ash::vk;
 use std::path::Path;
 
-/// What a buffer's memory must offer beside lying in its heap.
+/// Which access the host needs to a buffer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
-    /// Only the device needs it; mapped where that costs nothing.
+    /// None. The memory is mapped all the same where that costs nothing.
     Device,
-    /// The host must be able to write and read it.
+    /// The host must be able to write and read the memory.
     Host,
 }
 
-/// The memory type for a buffer in `heap`: of those that `allowed` (a bit set), the first with the most of what helps.
+/// The memory type for a buffer in `heap`, among those in the bit set `allowed`. Prefers types that are mapped and
+/// cached, then mapped ones, then the first.
 pub(crate) fn memory_type(gpu: &Gpu, heap: usize, allowed: u32, access: HostAccess) -> Option<u32> {
     use vk::MemoryPropertyFlags as F;
     let mapped = F::HOST_VISIBLE | F::HOST_COHERENT;
@@ -33,8 +34,8 @@ pub(crate) fn memory_type(gpu: &Gpu, heap: usize, allowed: u32, access: HostAcce
     fit.max_by_key(|(i, t)| (worth(t.property_flags), std::cmp::Reverse(*i))).map(|(i, _)| i as u32)
 }
 
-/// Whether what the host writes to or reads from device memory must pass through a staging buffer: some heap cannot be
-/// mapped, or is mapped without the host's caches.
+/// Whether host access to device memory must pass through a staging buffer: some heap cannot be mapped, or not through
+/// the host's caches.
 pub fn needs_staging(gpu: &Gpu) -> bool {
     (0..gpu.memory.memory_heap_count as usize).any(|heap| {
         memory_type(gpu, heap, u32::MAX, HostAccess::Device).is_some_and(|t| {
@@ -44,7 +45,7 @@ pub fn needs_staging(gpu: &Gpu) -> bool {
     })
 }
 
-/// The device's heaps as the plan sees them: what the driver's budget leaves, less what is left to others.
+/// The device's heaps as the plan sees them: the driver's budget, less a reserve for other processes.
 pub fn describe(gpu: &Gpu) -> Memory {
     let budgets = gpu.heap_budgets();
     let (heap_count, system) = (budgets.len(), crate::machine::available_memory());
@@ -60,14 +61,14 @@ pub fn describe(gpu: &Gpu) -> Memory {
                     && t.property_flags
                         .contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT)
             });
-            // What lies in system memory cannot be more than what is free there, which drivers do not tell.
+            // A heap in system memory has no more than is free there. Drivers do not report that.
             let free = match gpu.caps.kind {
                 vk::PhysicalDeviceType::CPU => budget.min(system),
                 vk::PhysicalDeviceType::INTEGRATED_GPU if pool.is_some() => budget,
                 vk::PhysicalDeviceType::INTEGRATED_GPU if !device_local || heap_count == 1 => budget.min(system),
                 _ => budget,
             };
-            // A pool has its reserve in itself.
+            // A pool's sizes already leave out its reserve.
             let reserved = if pool.is_some() { 0 } else { reserve(free) };
             let kind = if device_local { "device-local" } else { "host" };
             let name = format!("{kind} heap {i}");
@@ -78,7 +79,7 @@ pub fn describe(gpu: &Gpu) -> Memory {
     Memory { device: gpu.caps.name.clone(), heaps, max_allocation: gpu.caps.max_allocation, unified, pool }
 }
 
-/// What amdgpu says of an APU's memory. RADV divides the same bytes into heaps by a rule of its own.
+/// An APU's memory as amdgpu reports it. RADV divides the same bytes into heaps by its own rule.
 fn pool(gpu: &Gpu, system: u64) -> Option<Pool> {
     if gpu.caps.kind != vk::PhysicalDeviceType::INTEGRATED_GPU {
         return None;
@@ -103,14 +104,14 @@ pub fn pool_of(memory: &amdgpu::Memory, system: u64) -> Pool {
     }
 }
 
-/// The largest heap of the device's own memory, else the largest.
+/// The largest device-local heap, else the largest heap.
 pub fn best_heap(gpu: &Gpu) -> usize {
     let heaps = &gpu.memory.memory_heaps[..gpu.memory.memory_heap_count as usize];
     let local = |h: &vk::MemoryHeap| h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
     (0..heaps.len()).max_by_key(|&i| (local(&heaps[i]), heaps[i].size)).unwrap_or(0)
 }
 
-/// A heap that the host can map, and reads through its caches if there is such a one.
+/// A heap that the host can map, preferably through its caches.
 ///
 /// # Errors
 /// Device: there is none.

@@ -1,5 +1,5 @@
-//! Explicit fences between the GPU's queue and other devices or the host: sync_files, which drivers hand to each other,
-//! and timelines, which count.
+//! Explicit fences between the GPU's queue and other devices or the host: sync_files and timelines. Drivers hand
+//! sync_files to each other.
 
 use crate::Result;
 use crate::gpu::device::sync_files::SYNC_FILE;
@@ -11,7 +11,7 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long another device may take where the host waits for it.
+/// Longest wait of the host for another device.
 const HOST_WAIT: Duration = Duration::from_secs(20);
 
 /// A semaphore of the driver's, destroyed when dropped.
@@ -38,7 +38,7 @@ impl Drop for Semaphore {
     }
 }
 
-/// Semaphores through which sync_files enter and leave a queue, one submit at a time.
+/// Semaphores that import and export sync_files for a queue, one submit at a time.
 pub struct Gate {
     gpu: Rc<Gpu>,
     incoming: Semaphore,
@@ -46,7 +46,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// For the device's queue.
+    /// A gate for the device's queue.
     ///
     /// # Errors
     /// Device: the driver gives and takes no sync_files.
@@ -58,12 +58,12 @@ impl Gate {
         Ok(Gate { gpu: gpu.clone(), incoming, outgoing })
     }
 
-    /// What the next submit must wait for.
+    /// Imports a fence: the semaphore that the next submit must wait for.
     ///
     /// # Errors
     /// Device: the driver does not take the fence.
     fn take_in(&self, fence: SyncFile) -> Result<vk::Semaphore> {
-        // As with dma-bufs, a driver may close the descriptor of an import that fails: it is not closed again here.
+        // As with dma-bufs, a driver may close the descriptor even if the import fails. So it is not closed here.
         let fd = OwnedFd::from(fence).into_raw_fd();
         let info = vk::ImportSemaphoreFdInfoKHR::default()
             .semaphore(self.incoming.handle)
@@ -75,18 +75,18 @@ impl Gate {
         Ok(self.incoming.handle)
     }
 
-    /// The fence of the submit that signals `outgoing`, which was made; none where that is done already.
+    /// The fence of the submit that signals `outgoing`. It must have been submitted. `None` if it is already done.
     fn give_out(&self) -> Result<Option<SyncFile>> {
         let info = vk::SemaphoreGetFdInfoKHR::default().semaphore(self.outgoing.handle).handle_type(SYNC_FILE);
         // SAFETY: the semaphore is this device's, and its signal is submitted.
         let fd =
             unsafe { self.gpu.sync_files()?.functions.get_semaphore_fd(&info) }.map_err(failure("give out a fence"))?;
-        // SAFETY: a descriptor that is none (-1 for what is done already) is new, and nothing else owns it.
+        // SAFETY: -1 means that the work is already done. Any other descriptor is new, and nothing else owns it.
         Ok((fd >= 0).then(|| SyncFile::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
-    /// Submits baked command buffers behind `after` and `order`'s points. Gives a fence for others that is ready when they
-    /// are done, or none where they are already; [`Queue::wait`] waits for them on the host.
+    /// Submits baked command buffers that wait for `after` and for `order`'s point. Returns a fence for other devices,
+    /// or `None` if the work is already done. On the host, [`Queue::wait`] waits for it.
     ///
     /// # Errors
     /// Device: the device was lost, or the driver does not take the fence.
@@ -101,7 +101,7 @@ impl Gate {
         order: TimelineOrder<'_>,
     ) -> Result<Option<SyncFile>> {
         let incoming = match after {
-            // Mesa's driver for the CPU (26.1) takes a fence in and does not wait for it.
+            // Mesa's CPU driver (26.1) imports a fence but does not wait for it.
             Some(fence) if self.gpu.caps.kind == vk::PhysicalDeviceType::CPU => {
                 fence.wait(HOST_WAIT)?;
                 None
@@ -114,12 +114,12 @@ impl Gate {
     }
 }
 
-/// Points of timelines that a submit keeps to.
+/// Points of timelines that a submit waits for and signals.
 #[derive(Default, Clone, Copy)]
 pub struct TimelineOrder<'a> {
-    /// It begins when this timeline has reached this value.
+    /// The submit begins when this timeline has reached this value.
     pub after: Option<(&'a Timeline, u64)>,
-    /// It raises this timeline to this value when it is done.
+    /// The submit raises this timeline to this value when it is done.
     pub then: Option<(&'a Timeline, u64)>,
 }
 
@@ -151,14 +151,14 @@ impl TimelineOrder<'_> {
     }
 }
 
-/// A number that only grows: the host and submits raise it, and wait for it to be reached.
+/// A number that only grows. The host and submits can raise it, and wait until it reaches a value.
 pub struct Timeline {
     gpu: Rc<Gpu>,
     semaphore: Semaphore,
 }
 
 impl Timeline {
-    /// At zero.
+    /// A timeline at zero.
     ///
     /// # Errors
     /// Device: the driver refuses.
@@ -168,7 +168,7 @@ impl Timeline {
         Ok(Timeline { gpu: gpu.clone(), semaphore })
     }
 
-    /// Where it stands.
+    /// Its current value.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -188,7 +188,7 @@ impl Timeline {
         unsafe { self.gpu.device.signal_semaphore(&info) }.map_err(failure("raise a timeline"))
     }
 
-    /// Waits, on the host, until it has reached `value`; whether it has after `timeout`.
+    /// Waits on the host until it has reached `value`, for at most `timeout`. Returns whether it has.
     ///
     /// # Errors
     /// Device: the device was lost.

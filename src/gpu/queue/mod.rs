@@ -1,4 +1,4 @@
-//! Baking: dispatches into command buffers, once. What is recorded here is replayed for every token.
+//! Bakes dispatches into command buffers once, and submits them for every token.
 
 // Until attention runs on the NPU, tests alone exchange fences.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
@@ -23,31 +23,31 @@ use std::time::Duration;
 
 static RECORDINGS: AtomicU64 = AtomicU64::new(0);
 
-/// Command buffers that this process has recorded: baking and uploading record, replaying must not.
+/// Command buffers that this process has recorded. Baking and uploading record; replaying must not.
 #[cfg(feature = "testing")]
 pub fn recordings() -> u64 {
     RECORDINGS.load(Ordering::Relaxed)
 }
 
-/// How long each submit may take before the device counts as hung. A CPU driver on a small machine may take minutes for a
-/// layer of a large model; a GPU's own lockup timeout is seconds.
+/// Time per submit before the device counts as hung. A CPU driver on a small machine may take minutes for a layer of a
+/// large model. A GPU's own lockup timeout is seconds.
 const GPU_DEADLINE: Duration = Duration::from_secs(20);
 const CPU_DEADLINE: Duration = Duration::from_secs(600);
 
-/// Signalled submits that may be under way at a time: one that is waited for, and one behind it.
+/// Most fences under way at a time: one for the pass that is waited for, one for the pass after it.
 const FENCES: usize = 2;
 
-/// The device's queue with a command pool and fences, which are waited for in the order that they were submitted in.
+/// The device's queue, a command pool, and fences. Fences are waited for in the order of their submits.
 pub struct Queue {
     gpu: Rc<Gpu>,
     pool: vk::CommandPool,
     fences: [vk::Fence; FENCES],
     deadline: Duration,
-    /// Submits up to each fence, from the one before it.
+    /// Submits that each fence covers.
     submits: [Cell<u32>; FENCES],
-    /// Submits behind the last fence.
+    /// Submits since the last fence.
     open: Cell<u32>,
-    /// Fences that were submitted, and that were waited for, since the start.
+    /// Fences submitted, and fences waited for, since the start.
     signals: Cell<usize>,
     waits: Cell<usize>,
 }
@@ -73,7 +73,7 @@ impl Queue {
             signals: Cell::new(0),
             waits: Cell::new(0),
         };
-        // SAFETY: the device lives as long as `gpu`; what was made when one fails, the queue's drop destroys.
+        // SAFETY: the device lives as long as `gpu`. If a call fails, the queue's drop destroys what was made.
         unsafe {
             queue.pool = gpu.device.create_command_pool(&info, None).map_err(failure("create a command pool"))?;
             for fence in &mut queue.fences {
@@ -84,7 +84,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Records a command buffer of the queue's pool.
+    /// Records a command buffer from the queue's pool.
     ///
     /// # Errors
     /// Device: the driver refuses.
@@ -106,9 +106,9 @@ impl Queue {
         }
     }
 
-    /// Bakes dispatches, each part behind a barrier, into a command buffer that may be replayed any number of times. It
-    /// waits for what was submitted before it, and the host sees its writes once the fence is waited for. `readback` is
-    /// copied at the end: source, destination, region.
+    /// Bakes dispatches into a command buffer that may be replayed any number of times. Each part stands behind a
+    /// barrier. The command buffer waits for everything submitted before it. The host sees its writes once the fence is
+    /// waited for. `readback` is copied at the end: source, destination, region.
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled, or the driver refuses.
@@ -149,14 +149,14 @@ impl Queue {
         })
     }
 
-    /// Submits baked command buffers in order, and signals a fence behind the last where asked to.
+    /// Submits baked command buffers in order. With `signal`, a fence follows the last.
     ///
     /// # Errors
     /// Device: the device was lost.
     ///
     /// # Safety
-    /// The command buffers were recorded by this queue and not freed. None of them is pending: each earlier submit of it was
-    /// waited for. What they use lives until this submit is waited for.
+    /// The command buffers were recorded by this queue and not freed. None of them is pending: each earlier submit of
+    /// it was waited for. What they use lives until this submit is waited for.
     pub unsafe fn submit(&self, commands: &[vk::CommandBuffer], signal: bool) -> Result<()> {
         let fence = self.begin(signal)?;
         let info = [vk::SubmitInfo::default().command_buffers(commands)];
@@ -166,7 +166,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The fence of the next submit, if it is to have one.
+    /// The fence of the next submit; null without `signal`.
     fn begin(&self, signal: bool) -> Result<vk::Fence> {
         if self.gpu.hung.get() {
             return Err(hung(0));
@@ -186,17 +186,17 @@ impl Queue {
         }
     }
 
-    /// Fences that were submitted and not waited for.
+    /// Fences submitted and not yet waited for.
     pub fn under_way(&self) -> usize {
         self.signals.get() - self.waits.get()
     }
 
-    /// Whether nothing was submitted that was not waited for.
+    /// Whether everything submitted has been waited for.
     pub fn is_idle(&self) -> bool {
         self.under_way() == 0 && self.open.get() == 0
     }
 
-    /// Waits for everything that was submitted: with a fence or, where an error came before that, without.
+    /// Waits for everything submitted. If an error left submits without a fence, submits one.
     ///
     /// # Errors
     /// As [`Queue::wait`].
@@ -212,8 +212,8 @@ impl Queue {
         Ok(())
     }
 
-    /// As [`Queue::submit`], with a fence, behind semaphores and signalling others; each with its value if it is a
-    /// timeline.
+    /// As [`Queue::submit`] with a fence. Waits for semaphores and signals others; each comes with its value, which
+    /// only timelines use.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -248,10 +248,10 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for the first fence that was not waited for yet; there must be one.
+    /// Waits for the oldest fence under way; there must be one.
     ///
     /// # Errors
-    /// Device: the device was lost, or did not finish in time, as many deadlines as there were submits.
+    /// Device: the device was lost, or did not finish within one deadline per submit.
     pub fn wait(&self) -> Result<()> {
         if self.gpu.hung.get() {
             return Err(hung(0));
@@ -275,7 +275,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Copies between buffers and waits, for uploads.
+    /// Copies between buffers and waits.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -296,7 +296,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Frees command buffers of this queue that have been waited for.
+    /// Frees command buffers of this queue. They must have been waited for.
     pub(crate) fn free(&self, commands: &[vk::CommandBuffer]) {
         // SAFETY: they are of this pool, the wait for them is over, and their owner gives them up.
         unsafe { self.gpu.device.free_command_buffers(self.pool, commands) };

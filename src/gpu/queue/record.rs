@@ -1,6 +1,9 @@
-//! Recording: what a command buffer's dispatches wait for. Each stands behind a barrier or, where kernels can and the device
-//! was seen to ([`crate::gpu::measure::tuning`]), is relayed: it starts beside the one before it and waits for its workgroups by a
-//! counter (shaders/relay.glsl), so that starting, the first latency of memory and of address translation are not waited for.
+//! Recording: how the dispatches of a command buffer wait for each other.
+//!
+//! A dispatch stands behind a barrier, or is relayed if its kernel can be and the device was found to run that faster
+//! ([`crate::gpu::measure::tuning`]). A relayed dispatch starts beside the one before it and waits for that one's
+//! workgroups by a counter (shaders/relay.glsl). That hides the dispatch's start and its first latency of memory and of
+//! address translation.
 
 use crate::gpu::kernels::Relaying;
 use crate::gpu::kernels::push::{RelayPush, StagedRelayPush, word};
@@ -10,7 +13,7 @@ use crate::gpu::memory::Buffer;
 use ash::vk;
 use vk::PipelineStageFlags2 as Stage;
 
-/// Where the counters of relayed dispatches are: [`RELAY_COUNTERS`] of them in the arena.
+/// The relay counters in the arena: [`RELAY_COUNTERS`] of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Relay {
     /// The arena.
@@ -34,14 +37,15 @@ pub(crate) struct Recorder<'a> {
     relay: Option<Relay>,
     /// The pipeline that was bound last.
     bound: vk::Pipeline,
-    /// Counters taken since they were set to zero.
+    /// Counters used since the last reset.
     taken: usize,
-    /// Workgroups of the dispatch before, where they count themselves, and its stages.
+    /// Workgroups and stages of the dispatch before, if it is relayed.
     before: Option<(u32, usize)>,
 }
 
 impl<'a> Recorder<'a> {
-    /// For a command buffer of `device` that is being recorded, behind all that was submitted before it.
+    /// For a command buffer of `device` that is being recorded. Records a barrier behind everything submitted before
+    /// it.
     ///
     /// # Safety
     /// The command buffer is in the recording state as long as this is used, and what `relay` names outlives it.
@@ -56,16 +60,16 @@ impl<'a> Recorder<'a> {
         Recorder { device, commands, layout, relay, bound, taken: RELAY_COUNTERS, before: None }
     }
 
-    /// Records one dispatch; with `wait`, everything before it is done when it begins to use what that wrote.
+    /// Records one dispatch. With `wait`, it uses memory only after everything before it is done.
     ///
     /// # Safety
     /// The pipeline and what the push constants point to outlive the command buffer.
     pub(crate) unsafe fn dispatch(&mut self, d: &Dispatch, pipeline: vk::Pipeline, wait: bool) {
         let relaying = d.kernel.module.relaying();
-        // What a relayed dispatch waited for, those after it have not.
+        // A dispatch after a relayed one must wait too: only the relayed one has waited for those before it.
         let wait = wait || self.before.is_some();
         let relayed = self.relay.filter(|_| wait && relaying != Relaying::Never);
-        // Nobody counts, and nobody is waited for but by a barrier.
+        // Not relayed: counts for no one, waits for no counter.
         let mut words = StagedRelayPush { turn: 0, before: 0, stages: 1 };
         if let Some(relay) = relayed {
             let stages = d.kernel.stages();
@@ -108,7 +112,7 @@ impl<'a> Recorder<'a> {
         barrier(self.device, self.commands, Stage::COMPUTE_SHADER, Stage::COMPUTE_SHADER);
     }
 
-    /// Sets all counters to zero, behind everything before and before everything after.
+    /// Zeroes all counters, with a barrier before and after.
     fn reset(&mut self, relay: Relay) {
         let bytes = RELAY_COUNTERS as u64 * RELAY_STRIDE;
         barrier(self.device, self.commands, Stage::COMPUTE_SHADER, Stage::TRANSFER);
@@ -119,7 +123,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// A memory barrier between two sets of stages.
+/// A memory barrier from one set of stages to another.
 pub(crate) fn barrier(
     device: &ash::Device,
     commands: vk::CommandBuffer,
@@ -127,7 +131,7 @@ pub(crate) fn barrier(
     to: vk::PipelineStageFlags2,
 ) {
     use vk::AccessFlags2 as Access;
-    // Between kernels no more than storage buffers is made visible: on NVIDIA the wider masks cost 2.5 us a barrier.
+    // Between kernels, only storage accesses are made visible. Wider masks cost 2.5 us a barrier on NVIDIA.
     let (made, seen) = match from == Stage::COMPUTE_SHADER && to == Stage::COMPUTE_SHADER {
         true => (Access::SHADER_STORAGE_WRITE, Access::SHADER_STORAGE_READ | Access::SHADER_STORAGE_WRITE),
         false => (Access::MEMORY_READ | Access::MEMORY_WRITE, Access::MEMORY_READ | Access::MEMORY_WRITE),

@@ -1,11 +1,11 @@
-//! Timestamps: when spans of device work began and ended, by the device's own clock.
+//! Timestamps: start and end of spans of device work, by the device's clock.
 
 use crate::Result;
 use crate::gpu::device::{Clock, Gpu, failure};
 use ash::vk;
 use std::rc::Rc;
 
-/// A query pool with two timestamps for each of a number of spans.
+/// A query pool with two timestamps per span.
 pub struct StampPool {
     gpu: Rc<Gpu>,
     clock: Clock,
@@ -31,7 +31,7 @@ impl StampPool {
         StampPool::with_stamps(gpu, 2 * spans)
     }
 
-    /// A pool for `stamps` single stamps, see [`StampPool::read_steps`]; `None` where the queue has no timestamps.
+    /// A pool for `stamps` single stamps ([`StampPool::read_steps`]); `None` where the queue has no timestamps.
     ///
     /// # Errors
     /// Device: the driver refuses.
@@ -62,7 +62,7 @@ impl StampPool {
         Ok(self.ticks.chunks_exact(2).map(|t| self.clock.seconds(t[0], t[1])))
     }
 
-    /// The seconds from each stamp to the next, one fewer than there are stamps. As [`StampPool::read`].
+    /// The seconds from each stamp to the next: one value fewer than stamps. As [`StampPool::read`].
     ///
     /// # Errors
     /// Device: the device was lost.

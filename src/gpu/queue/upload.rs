@@ -1,4 +1,4 @@
-//! Weights into device memory: written in place where the host maps it, else through one staging buffer.
+//! Uploads weights into device memory: in place if the host maps it, else through one staging buffer.
 
 use crate::error::{Setting, text};
 use crate::executor::weights::{self, Progress};
@@ -9,7 +9,7 @@ use crate::schedule::layout::{BufferLayout, Placement};
 use crate::{Error, Result};
 use ash::vk;
 
-/// Bytes of the staging buffer, where the device's own memory cannot be mapped.
+/// Bytes of the staging buffer.
 pub const STAGING_BYTES: u64 = 64 << 20;
 
 /// Fills one weight buffer from the checkpoint.

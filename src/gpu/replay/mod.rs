@@ -1,6 +1,8 @@
 //! The Vulkan executor: every pass replays command buffers that were baked when the model was loaded. A pass writes the
-//! step state, submits, and waits; nothing is recorded, bound or allocated. Where the caller goes on greedily, the pass that
-//! follows is submitted before the wait: it takes its tokens from the choices of the one before it.
+//! step state, submits, and waits. Nothing is recorded, bound or allocated.
+//!
+//! For greedy decoding, the next pass is submitted before the wait. It takes its tokens from the argmax of the pass
+//! before.
 
 pub mod options;
 mod pace;
@@ -36,17 +38,17 @@ use crate::{Error, Result};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Rows of a pass that are not divided further, however long they take.
+/// Passes of at most this many rows are not divided, however long they take.
 const LEAST_PREFILL_ROWS: usize = 64;
 
 /// The Vulkan executor.
 pub struct Vulkan {
     schedule: Schedule,
-    /// Where everything lies in the arena.
+    /// Offsets in the arena.
     layout: GpuLayout,
     options: VulkanOptions,
     target: Target,
-    // Dropped in this order: the queue waits for the device first.
+    // Fields drop in this order. The queue comes first, since it waits for the device.
     queue: Queue,
     pipelines: Pipelines,
     passes: Passes,
@@ -58,17 +60,17 @@ pub struct Vulkan {
     fetched: usize,
     /// Head rows of the last pass.
     head_rows: usize,
-    /// The read ceiling's command buffers, and its result once it was asked for.
+    /// The read ceiling's command buffers, and its result once measured.
     ceiling: Ceiling,
     bytes_per_second: Option<f64>,
     /// Rows of the last pass.
     rows: Vec<Row>,
-    /// Kind of the pass that follows it, where that is under way.
+    /// Kind of the pass that was submitted ahead, if one was.
     ahead: Option<usize>,
-    /// Rows of a prompt that keep a layer within the submit budget, as far as is known.
+    /// Rows of a prompt for which a layer keeps to the submit budget, by the times measured so far.
     prefill_rows: usize,
     submits: u64,
-    /// Seconds that the device has worked on passes.
+    /// Seconds of device time spent on passes.
     busy: f64,
     gpu: Rc<Gpu>,
 }
@@ -129,7 +131,7 @@ impl Vulkan {
         Ok(vulkan)
     }
 
-    /// How the executor's dispatches wait for each other, where not by barriers.
+    /// The relay counters, if dispatches are relayed.
     fn relay(&self) -> Option<Relay> {
         self.target.relay.then(|| Relay::new(&self.arena, &self.layout))
     }
@@ -187,19 +189,20 @@ impl Vulkan {
         Ok(())
     }
 
-    /// The arena as a dma-buf, for the devices that share it, where it is one.
+    /// The arena as a dma-buf for other devices, if it is one.
     #[cfg(feature = "testing")]
     pub fn arena(&self) -> Option<&DmaBuf> {
         self.arena.dma_buf()
     }
 
-    /// Submits a pass, whole where it is known to keep to the budget, else in pieces that do.
+    /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do.
     fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
         let k = &self.passes.kinds[kind];
         let per_submit = k.per_submit(&self.rows);
         if k.is_whole(&self.rows) {
             self.submits += 1;
-            // SAFETY: baked command buffers live as long as the executor, and each pass is waited for before the next of its kind.
+            // SAFETY: baked command buffers live as long as the executor. Each pass is waited for before the next of
+            // its kind.
             return unsafe { self.queue.submit(&k.whole[Tail::of(head) as usize].commands, true) };
         }
         let pieces = k.segments.commands.len().div_ceil(per_submit);
@@ -217,7 +220,7 @@ impl Vulkan {
         unsafe { self.queue.submit(&self.passes.head(head).commands, true) }
     }
 
-    /// Runs a pass, or waits for it if it is the one under way; with `on`, the one that follows is submitted before the wait.
+    /// Runs a pass, or only waits for it if it was submitted ahead. With `on`, submits the next pass before the wait.
     fn run(&mut self, rows: &[Row], head: Option<HeadRows>, on: bool) -> Result<()> {
         let foreseen = self.ahead.filter(|_| self.foresees(rows, head));
         let kind = match foreseen {
@@ -241,7 +244,7 @@ impl Vulkan {
         self.measure(kind, head, foreseen.is_some())
     }
 
-    /// Whether the pass under way is the one that these rows ask for.
+    /// Whether the pass that was submitted ahead has these rows and this head.
     fn foresees(&self, rows: &[Row], head: Option<HeadRows>) -> bool {
         let follows = |(i, (was, is)): (usize, (&Row, &Row))| {
             (is.token, is.position, is.sequence) == (self.results.next(i), was.position + 1, was.sequence)
@@ -251,12 +254,13 @@ impl Vulkan {
             && self.rows.iter().zip(rows).enumerate().all(follows)
     }
 
-    /// Submits the pass that follows the last one, if one can: it takes the other slot of results.
+    /// Submits the next pass with the last one's argmax as tokens. It takes the other slot of results. Does nothing if
+    /// no such pass is baked, if the pass takes several submits, or if the context is full.
     fn submit_ahead(&mut self, kind: usize) -> Result<()> {
         let k = &self.passes.kinds[kind];
         let room = self.rows.iter().all(|r| (r.position as usize) + 1 < self.schedule.extent.context);
         if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.rows) && room) {
-            // SAFETY: as in `submit`; the slot of results is not the one of the pass before it.
+            // SAFETY: as in `submit`; this pass and the one before it use different slots of results.
             unsafe { self.queue.submit(&following[1 - self.results.slot].commands, true) }?;
             self.submits += 1;
             self.ahead = Some(kind);
@@ -264,8 +268,8 @@ impl Vulkan {
         Ok(())
     }
 
-    /// Waits for what is still under way: a pass that was submitted ahead and is not wanted, or what an error left. Then the
-    /// arena no longer holds what the last pass left there.
+    /// Waits for anything still under way: an unwanted pass that was submitted ahead, or work left by an error. The
+    /// last pass's results in the arena are then lost.
     fn settle(&mut self) -> Result<()> {
         if self.queue.is_idle() {
             return Ok(());
@@ -281,13 +285,13 @@ impl Vulkan {
         Ok(())
     }
 
-    /// Takes a pass's times and sets how many segments fit the budget from the slowest of them.
+    /// Reads a pass's times, and derives from the slowest segment how many fit one submit.
     fn measure(&mut self, kind: usize, head: Option<HeadRows>, followed: bool) -> Result<()> {
         let budget = self.options.submit_budget.as_secs_f64();
         let slot = self.results.slot;
         let (rows, pass) = (self.rows.len(), Reach::of(&self.rows));
         let k = &mut self.passes.kinds[kind];
-        // A pass that followed was whole when it was submitted, whatever was found since.
+        // A pass submitted ahead was whole, even if the pace has changed since.
         let (segments, whole) = (k.segments.commands.len(), followed || k.is_whole(&self.rows));
         let stamped = match &mut k.following {
             Some(following) if followed => &mut following[slot],
@@ -302,7 +306,7 @@ impl Vulkan {
         let slowest = if whole { sum / segments as f64 } else { slowest }.max(1e-9);
         let fits = if whole && sum <= budget { segments } else { (budget / slowest) as usize };
         self.passes.kinds[kind].pace.learn(pass, fits.clamp(1, segments));
-        // A layer is not cut, but its rows are: the deeper the context, the longer each takes.
+        // A layer cannot be divided, but rows can. Each row takes longer the deeper the context.
         if slowest > budget / 2.0 && rows > LEAST_PREFILL_ROWS && rows >= self.prefill_rows {
             self.prefill_rows = (rows / 2).max(LEAST_PREFILL_ROWS);
             log::info!("a layer of {rows} rows took {slowest:.2} s: {} at a time from now on", self.prefill_rows);
@@ -310,13 +314,13 @@ impl Vulkan {
         Ok(())
     }
 
-    /// Adds the time of a head that was submitted by itself to what the device was busy.
+    /// Adds the time of a separately submitted head to the busy time.
     fn measure_head(&mut self, head: HeadRows) -> Result<()> {
         self.busy += self.passes.head(head).seconds()?.map_or(0.0, |(_, sum)| sum);
         Ok(())
     }
 
-    /// What times the kernels of a pass whose step state has been written.
+    /// A profiler for a pass whose step state has been written.
     fn profiler(&mut self, kind: usize, head: HeadRows) -> Profiler<'_> {
         let addresses = self.addresses();
         let kind = self.passes.kinds[kind].kind;
@@ -342,26 +346,26 @@ impl Vulkan {
         self.rows.extend_from_slice(rows);
         self.new_head(head);
         let layout = self.schedule.arena.state;
-        // SAFETY: what was submitted is settled: the device does not use the arena.
+        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
         unsafe { self.arena.edit(|words| executor::write_pass(words, layout, rows, head)) }?;
         Ok(kind)
     }
 
-    /// Logits of an earlier head are gone.
+    /// Starts a new head: earlier logits are no longer valid.
     fn new_head(&mut self, head: Option<HeadRows>) {
         self.head_rows = head.map_or(0, |h| h.count);
         self.results.slot = 0;
         self.fetched = if self.results.are_apart() { 0 } else { self.head_rows };
     }
 
-    /// Refuses a pass in which a relayed dispatch waited in vain, or one without a head before it.
+    /// Refuses a pass if one of its relayed dispatches gave up waiting, or one of a pass without a head before it.
     fn check_order(&mut self) -> Result<()> {
-        // Heads copy this with the choices; it stays until then.
+        // The flag stays set until a head copies it with the step state.
         if self.head_rows == 0 || !self.target.relay || !self.results.is_stalled() {
             return Ok(());
         }
         self.settle()?;
-        // SAFETY: what was submitted is settled: the device does not use the arena.
+        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
         unsafe { self.arena.edit(|words| words[STALLED] = 0) }?;
         Err(Error::device(
             "the GPU did not start dispatches in the order that they were given in",
@@ -369,7 +373,7 @@ impl Vulkan {
         ))
     }
 
-    /// Refuses to look behind a pass while the next one is under way.
+    /// Refuses to read a pass's arena while the next pass is under way.
     fn check_last(&self) -> Result<()> {
         match self.ahead {
             Some(_) => Err(Error::failed("the pass after the one that is asked about has begun", "report this")),
@@ -434,7 +438,7 @@ impl Executor for Vulkan {
         executor::check_head(&self.schedule, self.rows.len(), head)?;
         self.check_last()?;
         self.new_head(Some(head));
-        // SAFETY: what was submitted is settled: the device does not use the arena.
+        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
         unsafe { self.arena.edit(|words| executor::write_head(words, head)) }?;
         self.submit_head(head)?;
         self.queue.wait()?;

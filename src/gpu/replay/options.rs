@@ -1,4 +1,4 @@
-//! Settings of the Vulkan executor alone. The defaults are right for users; tests force what they check.
+//! Settings of the Vulkan executor alone. Users need only the defaults; tests force what they check.
 
 use crate::gpu::device::Gpu;
 use crate::gpu::lower::arithmetic::{Arithmetic, Operand};
@@ -12,18 +12,19 @@ use std::time::Duration;
 pub struct VulkanOptions {
     /// The longest that one submit should keep the device busy.
     pub submit_budget: Duration,
-    /// Uploads and results pass through staging even where the host maps the device's memory: so that this path can be
-    /// tested on drivers that map everything.
+    /// Uploads and results pass through staging even where the host maps the device's memory. Lets this path be tested
+    /// on drivers that map everything.
     pub staged: bool,
-    /// The arithmetic of products of INT8 weights. `None`: the fastest that the device has instructions for. Matrix units
-    /// take passes with enough rows for them and the others are in f32; s8 takes those products whose inputs come in whole
-    /// rows, and f16 the others.
+    /// The arithmetic of products with INT8 weights. `None`: the fastest that the device has instructions for.
+    ///
+    /// Matrix units take passes with enough rows; other passes are in f32. s8 takes products whose inputs are written
+    /// in whole rows; other products are in f16.
     pub arithmetic: Option<Arithmetic>,
-    /// A tile for every product that can have it. `None`: those that are measured.
+    /// A tile for every product that can have it. `None`: as tuned.
     pub tile: Option<Tile>,
-    /// Whether dispatches are relayed ([`crate::gpu::queue::record`]). `None`: as measured.
+    /// Whether dispatches are relayed ([`crate::gpu::queue::record`]). `None`: as tuned.
     pub relay: Option<bool>,
-    /// Whether tiles and relay are measured. `None`: where neither arithmetic nor tile is given.
+    /// Whether tiles and relay are tuned. `None`: yes, unless `arithmetic` or `tile` is given.
     pub tune: Option<bool>,
     /// Where the arena's memory comes from.
     pub arena: ArenaSource,
@@ -45,7 +46,7 @@ impl Default for VulkanOptions {
 }
 
 impl VulkanOptions {
-    /// What the choice of kernels depends on before anything is measured.
+    /// The target before tuning.
     pub(crate) fn target(&self, gpu: &Gpu) -> Target {
         let hardware = gpu.caps.kind != vk::PhysicalDeviceType::CPU;
         let (dot, matrix) = match self.arithmetic {
@@ -62,7 +63,7 @@ impl VulkanOptions {
         Target { forced: self.tile, relay: self.relay == Some(true), ..target }
     }
 
-    /// Whether anything of the target is left to be measured.
+    /// Whether tuning is to run.
     pub(crate) fn tunes(&self, target: &Target) -> bool {
         let choice = target.dot || target.units.is_some();
         choice && self.tune.unwrap_or(self.arithmetic.is_none() && self.tile.is_none())

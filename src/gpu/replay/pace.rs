@@ -1,42 +1,42 @@
-//! How much of a pass goes into one submit, so that none keeps the device busy for longer than the budget.
+//! How many segments of a pass go into one submit, so that each submit keeps to the budget.
 
 use crate::executor::Row;
 
-/// What a pass's time grows with.
+/// The quantities that a pass's time grows with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Reach {
     rows: usize,
-    /// Positions before each row's, all together.
+    /// Sum of the rows' positions.
     depths: usize,
 }
 
 impl Reach {
-    /// Of a pass of these rows.
+    /// The reach of a pass of these rows.
     pub(crate) fn of(rows: &[Row]) -> Reach {
         Reach { rows: rows.len(), depths: rows.iter().map(|r| r.position as usize).sum() }
     }
 }
 
-/// How many segments keep a submit within the budget, and of which passes that is known: a kind serves few rows and many,
-/// at any depth.
+/// How many segments keep a submit within the budget, and the reach of the pass that this was measured on. One kind of
+/// pass serves few rows and many, at any depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Pace {
-    /// Segments to a submit; 0 where nothing is known.
+    /// Segments per submit; 0 if nothing was measured.
     pub(crate) per_submit: usize,
     timed: Reach,
 }
 
-/// How much deeper than one that was timed a pass may be: twice, and so many positions a row. The budget leaves room for
-/// that.
+/// How much deeper than the timed pass a pass may be: twice the depth, plus this many positions a row. The budget has
+/// room for that.
 const DEEPER: usize = 4096;
 
 impl Pace {
-    /// Whether it holds for a pass.
+    /// Whether the pace holds for a pass.
     pub(crate) fn covers(&self, pass: Reach) -> bool {
         self.per_submit > 0 && pass.rows <= self.timed.rows && pass.depths <= 2 * self.timed.depths + pass.rows * DEEPER
     }
 
-    /// Takes what a pass that was timed says. One of fewer rows says nothing of more, except if even it was slow.
+    /// Takes the result of a timed pass. A pass of fewer rows can only lower the pace of larger ones.
     pub(crate) fn learn(&mut self, pass: Reach, per_submit: usize) {
         let known = self.covers(pass);
         if known && pass.rows < self.timed.rows {
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn what_is_known_of_few_rows_says_nothing_of_many() {
         let mut pace = Pace::default();
-        // Rows of as many sequences, all as deep.
+        // Rows of different sequences, all at the same depth.
         let reach = |rows, depth| Reach { rows, depths: rows * depth };
         assert!(!pace.covers(reach(1, 0)), "nothing is known");
         pace.learn(reach(65, 64), 62);
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!((pace.per_submit, pace.timed), (62, reach(70, 10)), "shallow again, and quicker");
     }
 
-    /// One deep row among shallow ones is not as much work as all of them deep.
+    /// One deep row among shallow ones is less work than all rows deep.
     #[test]
     fn every_rows_depth_counts() {
         let reach = |deep: usize| Reach { rows: 32, depths: 30_000 * deep };

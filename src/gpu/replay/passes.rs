@@ -1,4 +1,4 @@
-//! Passes: the command buffers of every kind of pass, baked when the model is loaded, and which of them a pass replays.
+//! The command buffers of every kind of pass, baked when the model is loaded.
 
 use crate::executor::{HeadRows, Row};
 use crate::gpu::device::Gpu;
@@ -16,21 +16,21 @@ use crate::{Error, Result};
 use ash::vk;
 use std::rc::Rc;
 
-/// What of a pass one submit runs behind the layers.
+/// What follows the layers in one submit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// Nothing.
     None,
     /// The head for one row.
     One,
-    /// The head for as many rows as the schedule has.
+    /// The head for all head rows of the schedule.
     All,
 }
 
 const TAILS: [Tail; 3] = [Tail::None, Tail::One, Tail::All];
 
 impl Tail {
-    /// The one that makes these rows of logits.
+    /// The tail for these head rows.
     pub(crate) fn of(head: Option<HeadRows>) -> Tail {
         match head {
             None => Tail::None,
@@ -40,7 +40,7 @@ impl Tail {
     }
 }
 
-/// Command buffers with the stamps of their spans.
+/// Command buffers, and the stamps of their spans.
 #[derive(Default)]
 pub(crate) struct Stamped {
     pub commands: Vec<vk::CommandBuffer>,
@@ -48,7 +48,7 @@ pub(crate) struct Stamped {
 }
 
 impl Stamped {
-    /// The slowest span's seconds and all spans', once they were waited for; `None` without a clock.
+    /// Seconds of the slowest span, and of all spans together. They must have been waited for. `None` without a clock.
     ///
     /// # Errors
     /// Device: the device was lost.
@@ -61,18 +61,18 @@ impl Stamped {
 /// The command buffers of one kind of pass.
 pub(crate) struct BakedKind {
     pub kind: PassKind,
-    /// A whole pass in one command buffer, for each tail: what is replayed where it keeps to the submit budget.
+    /// A whole pass in one command buffer, per [`Tail`]. Replayed where it keeps to the submit budget.
     pub whole: [Stamped; 3],
-    /// The pass that follows one of this kind without the host between them, with the widest tail, for each slot of results;
-    /// only where every row of the one before has a choice.
+    /// The pass that follows one of this kind and takes its tokens from that pass's argmax, per slot of results. Its
+    /// head covers all rows. `None` unless every row of the pass before has an argmax.
     pub following: Option<[Stamped; SLOTS]>,
-    /// Embed, then each layer: the pass in pieces, until its time is known or where it is past the budget.
+    /// The pass in pieces: embedding, then each layer. Used while its time is unknown or exceeds the submit budget.
     pub segments: Stamped,
     pub pace: Pace,
 }
 
 impl BakedKind {
-    /// Segments that go into one submit of a pass of these rows.
+    /// Segments per submit of a pass of these rows.
     pub(crate) fn per_submit(&self, rows: &[Row]) -> usize {
         if self.pace.covers(Reach::of(rows)) { self.pace.per_submit } else { 1 }
     }
@@ -87,9 +87,10 @@ impl BakedKind {
 #[derive(Default)]
 pub(crate) struct Passes {
     pub kinds: Vec<BakedKind>,
-    /// The head for one row, and for `head_rows`.
+    /// The head alone, for one row and for `head_rows`.
     heads: [Stamped; 2],
-    /// Copies of the logits to where the host reads them, for one row, and for `head_rows`; none where it reads the arena.
+    /// Copies of the logits to memory that the host reads, for one row and for `head_rows`. `None` if the host reads
+    /// the arena.
     fetches: [Option<vk::CommandBuffer>; 2],
 }
 
@@ -101,7 +102,7 @@ impl Passes {
     pub(crate) fn kind_for(&self, rows: &[Row]) -> Result<usize> {
         let fits = |k: &BakedKind| k.kind.rows >= rows.len() && k.kind.order.holds(rows);
         let fit = (0..self.kinds.len()).filter(|&i| fits(&self.kinds[i]));
-        // Of the same size, the one that says most of its rows.
+        // Among kinds of the same size, prefer one that is not mixed.
         let smallest = fit.min_by_key(|&i| (self.kinds[i].kind.rows, self.kinds[i].kind.order == RowOrder::Mixed));
         smallest.ok_or_else(|| {
             let what = "rows of one sequence that do not follow each other, in an executor for one sequence";
@@ -114,13 +115,14 @@ impl Passes {
         &mut self.heads[usize::from(head.count > 1)]
     }
 
-    /// What fetches the logits of that many rows.
+    /// The command buffer that copies the logits of `rows` rows to the host. `None` if the host reads the arena.
     pub(crate) fn fetch(&self, rows: usize) -> Option<vk::CommandBuffer> {
         self.fetches[usize::from(rows > 1)]
     }
 }
 
-/// The kinds of passes worth baking: a row; prompts, by powers of eight; batches, by powers of two; the largest pass.
+/// The kinds of pass that are baked: one row; prompts, by powers of eight; rows of different sequences, by powers of
+/// two; the largest pass of mixed rows.
 pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
     let prompts =
         [1, 8, 64].into_iter().filter(|&n| n < e.max_rows).chain([e.max_rows]).map(|n| (n, RowOrder::Consecutive));
@@ -131,7 +133,7 @@ pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
     prompts.chain(batches).chain(any).map(kind).collect()
 }
 
-/// Those whose kernels are measured: passes of a row, batches, and the largest prompt.
+/// The kinds of pass that are tuned: one row, rows of different sequences, and the largest prompt.
 pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = PassKind> {
     let most = e.max_rows;
     let counts = move |b: &PassKind| {
@@ -140,12 +142,12 @@ pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = PassKind> {
     kinds(e).into_iter().filter(counts).map(|b| PassKind { head_rows: b.rows.min(b.head_rows), ..b })
 }
 
-/// What passes are baked from.
+/// The parts that passes are baked from.
 pub(crate) struct Baking<'a> {
     pub gpu: &'a Rc<Gpu>,
     pub queue: &'a Queue,
     pub pipelines: &'a mut Pipelines,
-    /// What the passes are lowered from, for any kind.
+    /// The inputs of lowering; each kind of pass sets its own `kind`.
     pub lowering: Lowering<'a>,
     pub relay: Option<Relay>,
     pub arena: &'a Buffer,
@@ -183,7 +185,7 @@ impl Baking<'_> {
         let given = self.lower(Segment::Embed, embed(TokenSource::Host));
         let mut whole = [Stamped::default(), Stamped::default(), Stamped::default()];
         for (tail, stamped) in TAILS.into_iter().zip(&mut whole) {
-            // Of one row, `Tail::All` is never asked for.
+            // Passes of one row never use `Tail::All`.
             if tail != Tail::All || most > 1 {
                 let copies = [self.choices(0)];
                 let copies = if tail == Tail::None { &[][..] } else { &copies };
@@ -221,7 +223,7 @@ impl Baking<'_> {
         Ok(Stamped { commands, stamps })
     }
 
-    /// Each part in a command buffer and a span of its own.
+    /// One command buffer and one span per part.
     fn pieces(&mut self, parts: &[&[Dispatch]]) -> Result<Stamped> {
         let stamps = StampPool::new(self.gpu, parts.len())?;
         let mut commands = Vec::with_capacity(parts.len());

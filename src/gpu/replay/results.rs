@@ -1,6 +1,8 @@
-//! Results: where the host reads what passes leave. Behind every head the step state, with the choices in it, is copied into
-//! one of two small buffers, so that the host reads one pass's while the next one runs. Logits are copied when they are
-//! asked for, unless the host reads the arena itself through its caches.
+//! Results: where the host reads a pass's output.
+//!
+//! Every head ends with a copy of the step state, which has each row's argmax, into one of two small buffers. So the
+//! host can read one pass's while the next pass runs. Logits are copied on request, unless the host reads the arena
+//! itself through its caches.
 
 use crate::Result;
 use crate::gpu::device::Gpu;
@@ -16,22 +18,22 @@ use std::rc::Rc;
 /// A copy that a command buffer makes: source, destination, region.
 pub(crate) type Copy = (vk::Buffer, vk::Buffer, vk::BufferCopy);
 
-/// Passes whose choices can be read at a time: one that is done, and one that runs.
+/// Slots of results: one for the pass that is done, one for the pass that runs.
 pub(crate) const SLOTS: usize = 2;
 
-/// The host's side of what passes leave in the arena.
+/// The results of passes as the host reads them.
 pub(crate) struct Results {
     state: StateLayout,
-    /// The step state behind a head, one buffer a slot.
+    /// Copies of the step state after a head, one buffer a slot.
     choices: [Buffer; SLOTS],
-    /// Rows of logits, where the arena's memory is not cached.
+    /// Copies of rows of logits. `None` if the host reads the arena through its caches.
     logits: Option<Buffer>,
-    /// The slot of the pass that the host looks at.
+    /// The slot of the pass that the host reads.
     pub slot: usize,
 }
 
 impl Results {
-    /// Allocates in `heap`, which the host maps; `apart` says that logits cannot be read in the arena.
+    /// Allocates in `heap`, which the host maps. `apart`: logits cannot be read in the arena.
     ///
     /// # Errors
     /// Device: the driver refuses.
@@ -50,12 +52,12 @@ impl Results {
         self.logits.is_some()
     }
 
-    /// What a head whose pass takes `slot` copies.
+    /// The copy of the step state to `slot`, at the end of a head.
     pub(crate) fn choices_copy(&self, arena: &Buffer, schedule: &Schedule, slot: usize) -> Copy {
         (arena.handle, self.choices[slot].handle, vk::BufferCopy::default().size(state_bytes(schedule)))
     }
 
-    /// What is copied when `rows` rows of logits are looked at.
+    /// The copy of `rows` rows of logits. `None` if the host reads the arena.
     pub(crate) fn logits_copy(&self, arena: &Buffer, schedule: &Schedule, rows: usize) -> Option<Copy> {
         let region = vk::BufferCopy::default().src_offset(schedule.logits.offset).size(logits_bytes(schedule, rows));
         self.logits.as_ref().map(|l| (arena.handle, l.handle, region))
@@ -68,22 +70,22 @@ impl Results {
         words[i]
     }
 
-    /// The greedy choice for a head row.
+    /// The argmax of a head row.
     pub(crate) fn next(&self, row: usize) -> u32 {
         self.word(self.state.next() + row)
     }
 
-    /// Whether that choice is a finite logit.
+    /// Whether the largest logit of a head row is finite.
     pub(crate) fn is_finite(&self, row: usize) -> bool {
         self.word(self.state.finite() + row) != 0
     }
 
-    /// Whether a relayed dispatch of the pass waited in vain.
+    /// Whether a relayed dispatch of the pass gave up waiting.
     pub(crate) fn is_stalled(&self) -> bool {
         self.word(STALLED) != 0
     }
 
-    /// Logits of a head row, `[vocab]`, once they were copied where they are apart.
+    /// Logits of a head row, `[vocab]`. If they are apart from the arena, they must have been copied.
     pub(crate) fn logits<'a>(&'a self, arena: &'a Buffer, schedule: &Schedule, row: usize) -> &'a [f32] {
         let logits = schedule.logits;
         let (buffer, at) = match &self.logits {
@@ -104,8 +106,8 @@ fn logits_bytes(schedule: &Schedule, rows: usize) -> u64 {
     4 * (rows * schedule.logits.stride) as u64
 }
 
-/// What to plan for beside weights and KV. `staged`: the host cannot map the device's memory, or not through its caches, so
-/// that first uploads and then logits pass through staging. The choices of passes always do.
+/// Memory to plan for beside weights and KV cache. `staged`: the host cannot map the device's memory, or not through
+/// its caches; uploads and later logits then pass through staging. The step state always does.
 pub fn needs(schedule: &Schedule, staged: bool) -> Needs {
     let passing = if staged { STAGING_BYTES.max(logits_bytes(schedule, schedule.extent.head_rows)) } else { 0 };
     let staging = passing + SLOTS as u64 * state_bytes(schedule);

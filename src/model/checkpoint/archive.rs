@@ -1,8 +1,8 @@
 //! One safetensors file, checked: a little-endian u64 (the header's length), a JSON header, the tensors' bytes.
 //!
-//! The safetensors crate judges the header: element types, sizes, and that the tensors follow one another without gap
-//! or overlap. Added here is what the crate does not see or say: a name given twice, the length of a file of which
-//! only the header is read, element types that are newer than the crate, and which tensor and numbers are wrong.
+//! The safetensors crate checks the header: element types, sizes, and that tensors follow one another without gap or
+//! overlap. This module checks the rest: a name given twice, and the length of a file of which only the header is read.
+//! It also accepts element types newer than the crate, and its errors name the tensor and the numbers.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,12 +24,12 @@ const MAX_HEADER: u64 = 100_000_000;
 
 const REMEDY: &str = "download the file again, or export the model anew";
 
-/// The type of a tensor's elements, as a file declares it.
+/// A tensor's element type, as its file declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileDtype {
     /// A type of the format.
     Known(Dtype),
-    /// A word that the crate does not know. Such a tensor does no harm as long as the model does not need it.
+    /// A word that the crate does not know. Such a tensor is accepted unless the model needs it.
     Unknown(String),
 }
 
@@ -42,8 +42,8 @@ impl fmt::Display for FileDtype {
     }
 }
 
-/// One tensor of a file. Its byte range lies within the file and, if its type is known, is as long as type and shape
-/// say.
+/// One tensor of a file. Its byte range lies within the file. If its type is known, the range is as long as type and
+/// shape say.
 #[derive(Debug, Clone)]
 pub struct TensorEntry {
     /// The tensor's name.
@@ -66,8 +66,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Parses and checks the header of a file of `len` bytes, of which `head` holds the first: the header, or more.
-    /// `label` names the file in errors.
+    /// Parses and checks the header of a file of `len` bytes. `head` is the start of the file and contains at least the
+    /// header. `label` names the file in errors.
     ///
     /// # Errors
     /// [`Error::Input`] that names the file, the tensor where there is one, and what was found and wanted.
@@ -109,7 +109,7 @@ impl RawTensor {
         Dtype::deserialize(word).map_or_else(|_| FileDtype::Unknown(self.dtype.clone()), FileDtype::Known)
     }
 
-    /// The tensor as the crate checks it. One of an unknown type counts as the bytes that it takes.
+    /// The tensor for the crate's checks. One of an unknown type counts as its bytes.
     fn info(&self) -> TensorInfo {
         let (start, end) = self.data_offsets;
         match self.dtype() {
@@ -143,7 +143,7 @@ impl RawHeader {
     }
 }
 
-/// Says which tensor, of those sorted by their bytes, the crate has refused, and by which numbers.
+/// Explains which tensor the crate has refused, and by which numbers. `tensors` are sorted by offset.
 fn explain(tensors: &[(String, TensorInfo)], error: &SafeTensorError) -> String {
     let mut previous = ("the header", 0);
     for (name, info) in tensors {
@@ -175,7 +175,7 @@ fn explain(tensors: &[(String, TensorInfo)], error: &SafeTensorError) -> String 
     quote(&format!("its header is not valid: {error}"))
 }
 
-/// The first dimensions of a shape; a hostile header may give thousands.
+/// The first dimensions of a shape: an untrusted header may give thousands.
 struct Brief<'a>(&'a [usize]);
 
 impl fmt::Debug for Brief<'_> {
@@ -193,7 +193,7 @@ impl<'de> Deserialize<'de> for RawHeader {
     }
 }
 
-/// Reads the header's map key by key: a map type would keep the last of two equal names and say nothing.
+/// Reads the header's map key by key. A map type would silently keep the last of two equal names.
 struct RawVisitor;
 
 impl<'de> Visitor<'de> for RawVisitor {
@@ -223,24 +223,24 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 }
 
-/// A checked file and its bytes.
+/// A checked file with its bytes.
 #[derive(Debug)]
 pub(crate) struct Archive {
     /// The file's name in messages.
     pub(crate) label: String,
-    /// What it holds.
+    /// Its header.
     pub(crate) header: Header,
-    /// Its bytes; every entry's range lies within.
+    /// Its bytes. Every entry's range is within them.
     pub(crate) bytes: ByteSource,
 }
 
 impl Archive {
-    /// Opens a file and checks its header, which is all that is read.
+    /// Opens a file and checks its header. Nothing else is read.
     pub(crate) fn open(path: &Path) -> Result<Archive> {
         Archive::new(path.display().to_string(), ByteSource::open(path)?)
     }
 
-    /// Checks the header of bytes that are there already.
+    /// Checks the header of bytes in memory or of an open file.
     pub(crate) fn new(label: String, bytes: ByteSource) -> Result<Archive> {
         let (len, mut buffer) = (bytes.len(), Vec::new());
         let length = bytes.read(0..len.min(8), &mut buffer)?.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));

@@ -1,8 +1,8 @@
 //! Read-only bytes of a checkpoint: a file, or bytes inside the executable.
 //!
-//! A file is read and not mapped: one that is cut short, or whose disk fails, is then an error, where access to a mapping
-//! would end the process with SIGBUS. Reading into a buffer that stays in a core's cache costs little more than the page
-//! faults of a mapping.
+//! A file is read and not mapped. If it is cut short or its disk fails, a read returns an error; access to a mapping
+//! would end the process with SIGBUS. Reading into a buffer that stays in a core's cache costs little more than a
+//! mapping's page faults.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -27,7 +27,7 @@ pub(crate) enum ByteSource {
 impl ByteSource {
     /// Opens a regular file.
     pub(crate) fn open(path: &Path) -> Result<ByteSource> {
-        // A FIFO would block at open, and a device has no length: look before opening.
+        // Checked before opening: a FIFO would block, and a device has no length.
         let metadata = std::fs::metadata(path).map_err(|e| Error::unreadable(path, &e))?;
         if !metadata.is_file() {
             return Err(Error::input(format!("{} is not a regular file", path.display()), "give a model's own files"));
@@ -40,7 +40,7 @@ impl ByteSource {
         let len =
             usize::try_from(metadata.len()).map_err(|_| Error::unreadable(path, &ErrorKind::FileTooLarge.into()))?;
         let source = ByteSource::File { path: path.into(), file, len };
-        // Asks for a larger read-ahead. Asking for each block before it is read costs more where the page cache has it.
+        // Asks for a larger read-ahead. Asking for each block separately costs more if the page cache has it.
         source.advise(0..len, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
         Ok(source)
     }
@@ -52,7 +52,8 @@ impl ByteSource {
         }
     }
 
-    /// The bytes of `range`, which is within the length: a file's in `buffer`, any others in place.
+    /// The bytes of `range`, which must be within the length. A file is read into `buffer`; other bytes are returned in
+    /// place.
     ///
     /// # Errors
     /// [`Error::Failed`]: the file has become shorter, or its disk fails.
@@ -67,17 +68,17 @@ impl ByteSource {
         }
     }
 
-    /// Drops the pages of `range` from the page cache, except for a last page that `range` covers in part: what follows
-    /// on it is still to be read. A dropped page can be read again, from the disk.
+    /// Drops the pages of `range` from the page cache. A last page that is only partly in `range` stays, since the
+    /// bytes after it are still to be read. A dropped page can be read again from the disk.
     pub(crate) fn release(&self, range: &Range<usize>) {
         const PAGE: usize = 4096;
         self.advise(range.start / PAGE * PAGE..range.end / PAGE * PAGE, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     }
 
-    /// Errors are ignored: a filesystem that does not take advice changes nothing but speed.
+    /// Errors are ignored: without the advice only speed changes.
     fn advise(&self, range: Range<usize>, advice: PosixFadviseAdvice) {
         let ByteSource::File { file, .. } = self else { return };
-        // A length of 0 would mean all that follows.
+        // A length of 0 would mean everything that follows.
         if let (Ok(start), Ok(len @ 1..)) = (i64::try_from(range.start), i64::try_from(range.len())) {
             let _ = posix_fadvise(file, start, len, advice);
         }

@@ -1,8 +1,8 @@
-//! How a tensor's elements are kept in a file, and how a row of them becomes f32.
+//! The encodings of tensors in files, and decoding their rows to f32.
 //!
-//! Besides Kiln's own weight formats ([`crate::model::format`]) and plain floats there are the three schemes of the
-//! earlier engine's layer-by-layer files. There `<tensor>_scale` lies beside the tensor, and the file's `__metadata__`
-//! gives the scheme under the tensor's name:
+//! There are Kiln's own weight formats ([`crate::model::format`]), plain floats, and the three schemes of the earlier
+//! engine's layer-by-layer files. In these files `<tensor>_scale` is stored beside the tensor, and the file's
+//! `__metadata__` gives the scheme under the tensor's name:
 //!
 //! ```text
 //! int8_symmetric   I8               one scale                     w = q * scale
@@ -19,7 +19,7 @@ use crate::model::format::{BadRow, SourceFormat, WeightFormat};
 /// Elements that share a scale in `int4_grouped`.
 pub(crate) const GROUP: usize = 128;
 
-/// The form that the earlier engine's schemes count as, and which they are converted to unless another is asked for.
+/// The format that the earlier engine's schemes count as. They are converted to it unless another is asked for.
 const SCHEMES_COUNT_AS: SourceFormat = SourceFormat::Native(WeightFormat::Int8);
 
 /// A scheme of the earlier engine, as its metadata spells it.
@@ -41,7 +41,7 @@ impl Scheme {
     }
 }
 
-/// Bytes in one of the checkpoint's files.
+/// A range of bytes in one of the checkpoint's files.
 #[derive(Debug, Clone)]
 pub(crate) struct ByteRange {
     /// Index into the checkpoint's files.
@@ -50,10 +50,11 @@ pub(crate) struct ByteRange {
     pub(crate) range: Range<usize>,
 }
 
-/// How elements are kept, with what decoding them takes.
+/// A tensor's encoding, with the scales that decoding needs.
 #[derive(Debug, Clone)]
 pub(crate) enum Encoding {
-    /// A weight format of Kiln's (a norm's vector: one without scales), with the bytes of its scales if it has them.
+    /// A weight format of Kiln's, with the bytes of its scales if it has them. A norm's vector has a format without
+    /// scales.
     Native(WeightFormat, Option<ByteRange>),
     /// IEEE half.
     F16,
@@ -67,13 +68,13 @@ pub(crate) enum Encoding {
     Asymmetric {
         /// Step between two values.
         scale: f32,
-        /// The byte (or fraction of it) that means zero.
+        /// The value of a byte, possibly with a fraction, that means zero.
         zero: f32,
     },
 }
 
 impl Encoding {
-    /// The form that a checkpoint of this encoding counts as.
+    /// The format that a checkpoint of this encoding counts as.
     pub(crate) fn source(&self) -> SourceFormat {
         match self {
             Encoding::Native(format, _) => SourceFormat::Native(*format),
@@ -93,7 +94,7 @@ impl Encoding {
         }
     }
 
-    /// Where its scales are, if they are a tensor that reading has to go to.
+    /// Where its scales are, if they are a separate tensor that has to be read.
     pub(crate) fn scales(&self) -> Option<&ByteRange> {
         match self {
             Encoding::Native(_, scales) => scales.as_ref(),
@@ -102,8 +103,8 @@ impl Encoding {
         }
     }
 
-    /// The scales that decoding the given rows of `cols` takes, in bytes from the first of all: the rows' own, or those
-    /// of every group that the rows share in.
+    /// Scales that the given rows of `cols` need, as a byte range in the tensor of scales: the rows' own, or those of
+    /// every group that the rows touch.
     pub(crate) fn scales_of(&self, rows: &Range<usize>, cols: usize) -> Range<usize> {
         match self {
             Encoding::Native(format, _) => {
@@ -115,11 +116,11 @@ impl Encoding {
         }
     }
 
-    /// Decodes a row. `scales` are the row's own for [`Encoding::Native`]; for [`Encoding::Grouped`] they begin with any
-    /// group, and `first` is the index of the row's first element counted from that group's start.
+    /// Decodes a row. For [`Encoding::Native`], `scales` are the row's own. For [`Encoding::Grouped`], `scales` begin
+    /// with any group, and `first` is the index of the row's first element from the start of that group.
     ///
     /// # Errors
-    /// What is wrong with the stored values.
+    /// Describes what is wrong with the stored values.
     pub(crate) fn decode_row(
         &self,
         bytes: &[u8],
@@ -149,7 +150,7 @@ impl Encoding {
     }
 }
 
-/// Looks at every value before it decides, since a loop that may stop early is not one for vector units.
+/// Looks at every value before it decides: a loop that may stop early is not vectorised.
 fn check_finite(values: &[f32]) -> std::result::Result<(), BadRow> {
     if values.iter().fold(true, |all, w| all & w.is_finite()) {
         return Ok(());
@@ -158,7 +159,7 @@ fn check_finite(values: &[f32]) -> std::result::Result<(), BadRow> {
     Err(format!("the value {value}"))
 }
 
-/// A group may end anywhere in a row: groups count the flattened tensor's elements.
+/// Groups count the flattened tensor's elements, so a group may end anywhere in a row.
 fn decode_grouped(bytes: &[u8], scales: &[u8], first: usize, out: &mut [f32]) -> std::result::Result<(), BadRow> {
     if let Some(&q) = bytes.iter().find(|&&q| !(-7..=7).contains(&(q as i8))) {
         return Err(format!("the value {}, where int4_grouped has -7 to 7", q as i8));
@@ -175,7 +176,7 @@ fn decode_grouped(bytes: &[u8], scales: &[u8], first: usize, out: &mut [f32]) ->
     Ok(())
 }
 
-/// The f32 at `index` of little-endian bytes of any alignment.
+/// The f32 at `index` of little-endian bytes, at any alignment.
 pub(crate) fn f32_at(bytes: &[u8], index: usize) -> f32 {
     let b = &bytes[index * 4..index * 4 + 4];
     f32::from_le_bytes([b[0], b[1], b[2], b[3]])

@@ -1,4 +1,4 @@
-//! Which files of a model directory are read: the config and the weights.
+//! Finds the files of a model directory: the config and the weights.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::model::shape::Shape;
 use crate::model::{config, text_file};
 use crate::{Error, Result};
 
-/// The single-file name, which comes before everything else, as transformers has it.
+/// The single weight file, which takes precedence as in transformers.
 const SINGLE: &str = "model.safetensors";
 /// The index of a sharded checkpoint.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
@@ -19,7 +19,7 @@ const MAX_INDEX_BYTES: usize = 64 << 20;
 
 const TEXT_REMEDY: &str = "take the file from the model's original download";
 
-/// The shape that a model directory's config.json (and generation_config.json, if there) gives.
+/// Reads the shape from a model directory's config.json and, if there, generation_config.json.
 pub(crate) fn read_shape(dir: &Path) -> Result<Shape> {
     let metadata = std::fs::metadata(dir).map_err(|e| Error::unreadable(dir, &e))?;
     if !metadata.is_dir() {
@@ -53,7 +53,7 @@ pub(crate) fn open_archives(dir: &Path) -> Result<Vec<Archive>> {
     paths.iter().map(|path| Archive::open(path)).collect()
 }
 
-/// The shards that an index names, each opened once, and every tensor where the index says.
+/// Opens each shard of an index once, and checks that every tensor is where the index says.
 fn open_indexed(dir: &Path, path: &Path, text: &str) -> Result<Vec<Archive>> {
     #[derive(serde::Deserialize)]
     struct Index {
@@ -69,7 +69,7 @@ fn open_indexed(dir: &Path, path: &Path, text: &str) -> Result<Vec<Archive>> {
     let mut archives = Vec::with_capacity(shards.len());
     let mut held: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for shard in shards {
-        // A plain name: an index must not reach outside the model's directory.
+        // Only a plain name: an index must not reach outside the model's directory.
         let mut components = Path::new(shard).components();
         if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
             return Err(wrong(format!("it names the shard {}, outside the model's directory", quote(shard))));
@@ -90,7 +90,7 @@ fn open_indexed(dir: &Path, path: &Path, text: &str) -> Result<Vec<Archive>> {
     Ok(archives)
 }
 
-/// Every *.safetensors of the directory, by name; hidden files are somebody else's work in progress.
+/// Every *.safetensors of the directory, by name. Hidden files are skipped: they may be writes in progress.
 fn list_safetensors(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|e| Error::unreadable(dir, &e))? {
@@ -104,7 +104,7 @@ fn list_safetensors(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Puts the directory before an error's cause.
+/// Puts the directory before the error's cause.
 fn within(dir: &Path, error: Error) -> Error {
     match error {
         Error::Input { cause, remedy } => Error::Input { cause: text!(format!("{}: ", dir.display()), cause), remedy },

@@ -1,5 +1,5 @@
-//! Finds each tensor of a shape in a checkpoint's files and checks its name, dimensions and encoding. What it returns are
-//! byte ranges that can be decoded without a further check of the header.
+//! Finds each tensor of a shape in a checkpoint's files and checks its name, dimensions and encoding. The resulting
+//! byte ranges can be decoded without further checks of the header.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,18 +17,18 @@ use crate::{Error, Result};
 
 const REMEDY: &str = "download the model again, or export it anew";
 
-/// A tensor of the model in the files.
+/// A tensor of the model, located in the files.
 #[derive(Debug)]
 pub(crate) struct Stored {
     /// Its name in the file.
     pub(crate) name: String,
-    /// Its elements' bytes, row-major without padding.
+    /// Bytes of its elements, row-major without padding.
     pub(crate) elements: ByteRange,
-    /// How they are kept.
+    /// Encoding of its elements.
     pub(crate) encoding: Encoding,
 }
 
-/// Every tensor of `shape`, found by its name and checked. Sets [`Shape::tied`] to false if there is a head of its own.
+/// Finds and checks every tensor of `shape`. Sets [`Shape::tied`] to false if the files have a separate head.
 pub(crate) fn find_tensors(shape: &mut Shape, files: &[Archive]) -> Result<HashMap<TensorId, Stored>> {
     let names = Names::collect(files)?;
     let found = names.by_role(shape)?;
@@ -43,14 +43,14 @@ pub(crate) fn find_tensors(shape: &mut Shape, files: &[Archive]) -> Result<HashM
     Ok(tensors)
 }
 
-/// A tensor's file and its place among that file's entries.
+/// A tensor's file, and its index among that file's entries.
 #[derive(Debug, Clone, Copy)]
 struct At {
     file: usize,
     entry: usize,
 }
 
-/// All names of all files.
+/// The names of all tensors in all files.
 struct Names<'a> {
     files: &'a [Archive],
     all: HashMap<&'a str, At>,
@@ -58,7 +58,7 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// # Errors
-    /// A name that two files hold.
+    /// Input: two files have the same name.
     fn collect(files: &'a [Archive]) -> Result<Names<'a>> {
         let mut all: HashMap<&str, At> = HashMap::new();
         for (file, archive) in files.iter().enumerate() {
@@ -77,10 +77,10 @@ impl<'a> Names<'a> {
         &self.files[at.file].header.entries[at.entry]
     }
 
-    /// The tensors of the text model.
+    /// Finds the tensors of the text model.
     ///
     /// # Errors
-    /// Two names for one tensor.
+    /// Input: two names mean the same tensor.
     fn by_role(&self, shape: &Shape) -> Result<HashMap<TensorId, At>> {
         let mut found: HashMap<TensorId, At> = HashMap::new();
         let mut beyond = 0;
@@ -138,7 +138,7 @@ impl<'a> Names<'a> {
             None if id.is_vector() => vec![cols],
             None => vec![rows, cols],
         };
-        // The earlier engine counts groups over the flattened tensor, and may have stored it flat.
+        // The earlier engine groups the flattened tensor, and may have stored it flat.
         let flat = scheme.is_some() && entry.shape == [rows * cols];
         if entry.shape != wanted && !flat {
             return Err(self.wrong(at, &format!("has shape {}; config.json wants {wanted:?}", dims(&entry.shape))));
@@ -151,7 +151,7 @@ impl<'a> Names<'a> {
         Ok(Stored { name: entry.name.clone(), elements, encoding })
     }
 
-    /// The encoding of a tensor without a scheme.
+    /// Checks a tensor without a scheme, and returns its encoding.
     fn check_plain(&self, id: TensorId, at: At, dtype: Dtype, [rows, cols]: [usize; 2]) -> Result<Encoding> {
         match (dtype, WeightFormat::from_file_dtype(dtype)) {
             (Dtype::F16, _) => Ok(Encoding::F16),
@@ -164,7 +164,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The bytes of the scales of a tensor in a weight format.
+    /// The bytes of the scales of a tensor in one of Kiln's formats.
     fn native_scales(&self, at: At, (dtype, wanted): (Dtype, Vec<usize>)) -> Result<ByteRange> {
         let (scales, shape) = self.scale(at, dtype)?;
         if shape != wanted {
@@ -188,7 +188,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Element type and scales of a scheme, for a tensor of `elements`.
+    /// Checks the element type and scales of a tensor of `elements` in a scheme.
     fn check_scheme(&self, at: At, scheme: Scheme, elements: usize) -> Result<Encoding> {
         let (wanted, count) = match scheme {
             Scheme::Int8Symmetric => (Dtype::I8, 1),
@@ -223,7 +223,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Bytes and shape of a tensor's scales, which are of type `dtype`.
+    /// Bytes and shape of a tensor's scales, which must be of type `dtype`.
     fn scale(&self, at: At, dtype: Dtype) -> Result<(ByteRange, &'a [usize])> {
         let name = format!("{}{SCALE_SUFFIX}", self.entry(at).name);
         let Some(&scale) = self.all.get(name.as_str()) else {
@@ -238,7 +238,7 @@ impl<'a> Names<'a> {
         Ok((ByteRange { file: scale.file, range: entry.range.clone() }, &entry.shape))
     }
 
-    /// The type of a tensor that the model needs.
+    /// The type of a tensor that the model needs. Refuses unknown types.
     fn dtype(&self, at: At) -> Result<Dtype> {
         match &self.entry(at).dtype {
             FileDtype::Known(dtype) => Ok(*dtype),
@@ -252,7 +252,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The element types that a tensor of the model may have, for an error: `BF16, F16, F32 or I8 with scales`.
+/// The element types that a tensor of the model may have, as text for an error: `BF16, F16, F32 or I8 with scales`.
 fn readable_dtypes(id: TensorId) -> String {
     let formats = |quantized: bool| {
         let formats = WeightFormat::ALL.into_iter().filter(move |format| format.is_quantized() == quantized);
@@ -266,7 +266,7 @@ fn readable_dtypes(id: TensorId) -> String {
     format!("{} or {last}", names.join(", "))
 }
 
-/// A shape from a file, at most its first eight dimensions.
+/// A shape from a file as text, with at most its first eight dimensions.
 fn dims(shape: &[usize]) -> String {
     if shape.len() > 8 { format!("{:?}… ({} dimensions)", &shape[..8], shape.len()) } else { format!("{shape:?}") }
 }

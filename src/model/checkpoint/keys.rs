@@ -1,4 +1,4 @@
-//! Which tensor of the model a name in a file means. Four layouts are in use:
+//! Maps names in a file to tensors of the model. Four layouts are in use:
 //!
 //! ```text
 //! A  model.layers.L.…                  Gemma3ForCausalLM
@@ -11,14 +11,14 @@ use std::collections::HashMap;
 
 use crate::model::tensor::{Role, TensorId};
 
-/// The ending of the tensor that holds another one's scales.
+/// Suffix of the tensor that holds another one's scales.
 pub(crate) const SCALE_SUFFIX: &str = "_scale";
 
-/// Longest first, so that no prefix hides another.
+/// Longest first, so that a shorter prefix does not hide a longer one.
 const PREFIXES: [&str; 4] = ["model.language_model.", "language_model.model.", "language_model.", "model."];
 
-/// The tensor that `name` means; `None` for a name that is no part of the text model (vision tower, projector,
-/// scales, anything else).
+/// The tensor that `name` means. `None` for a name that is not part of the text model, as of a vision tower, a
+/// projector or scales.
 pub(crate) fn identify(name: &str) -> Option<TensorId> {
     let (layer, name) = split_layer_prefix(name);
     let id = match layer {
@@ -26,7 +26,7 @@ pub(crate) fn identify(name: &str) -> Option<TensorId> {
         None => None,
     };
     let id = id.or_else(|| identify_full(name))?;
-    // A prefix and a name that contradict each other mean nothing.
+    // If the prefix and the name contradict each other, the name means nothing.
     match (layer, id) {
         (Some(prefix), TensorId::Layer(layer, _)) if prefix != layer => None,
         _ => Some(id),
@@ -65,16 +65,16 @@ fn identify_role(name: &str) -> Option<Role> {
     Role::ALL.into_iter().find(|role| role.suffix() == name)
 }
 
-/// A layer's index in plain decimal; no sign, no leading zero, no second spelling of the same layer.
+/// A layer's index in plain decimal. No sign and no leading zero, so that each layer has one spelling.
 fn parse_index(digits: &str) -> Option<usize> {
     let canonical = digits == "0" || (!digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit()));
     if canonical { digits.parse().ok() } else { None }
 }
 
-/// The names in the files most like `wanted`, for an error about a tensor that is not there: those that mean nothing
-/// first, since a misspelt name is among them, and the nearest first.
+/// The names most like `wanted`, nearest first, for an error about a missing tensor. Names without a meaning come
+/// first, since a misspelt name is one of them.
 pub(crate) fn closest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    // Bounded, because a hostile file may hold any number of names of any length.
+    // Bounded, because an untrusted file may have any number of names of any length.
     const NAMES: usize = 20_000;
     const LENGTH: usize = 200;
     let mut nearest: HashMap<&str, usize> = HashMap::new();

@@ -1,8 +1,8 @@
-//! A checkpoint: a model directory's files (or a model inside the executable) seen as validated tensors by role.
+//! A checkpoint: validated tensors by role, from a model directory's files or from inside the executable.
 //!
-//! Opening checks everything that can be checked without reading the weights: the config, every header, and that each
-//! tensor of the model is there once with the wanted shape in an encoding that can be read. Reading hands out rows in the
-//! layout of a [`WeightFormat`], from any number of threads at once.
+//! Opening checks everything except the weights: the config, every header, and that each tensor of the model is there
+//! once, with the right shape and in a known encoding. Reading returns rows in the layout of a [`WeightFormat`], from
+//! any number of threads at once.
 
 pub mod archive;
 mod byte_source;
@@ -29,7 +29,7 @@ use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
-/// Bytes of a matrix that are read from a file at once: few enough to stay in a core's cache until they are put in place.
+/// Bytes of a matrix read from a file at once: few enough to stay in a core's cache until they are converted.
 const READ: usize = 128 << 10;
 
 /// Validated, read-only tensors of one model. All methods may be called from several threads at once.
@@ -42,19 +42,19 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a model directory: config.json, generation_config.json if there, and the weights, which are
-    /// model.safetensors, else the shards that model.safetensors.index.json names, else every *.safetensors.
+    /// Opens a model directory: config.json, generation_config.json if there, and the weights. The weights are
+    /// model.safetensors, else the shards of model.safetensors.index.json, else every *.safetensors.
     ///
     /// # Errors
-    /// [`Error::Input`]: no such directory or file, or one that is wrong; the message names the file, the tensor,
-    /// what was found and what was wanted.
+    /// [`Error::Input`]: a directory or file is missing or wrong. The message names the file, the tensor, what was
+    /// found and what was wanted.
     pub fn open(dir: &Path) -> Result<Checkpoint> {
         let shape = files::read_shape(dir)?;
         let archives = files::open_archives(dir)?;
         Checkpoint::assemble(shape, archives)
     }
 
-    /// A checkpoint inside the executable, checked exactly as one on disk.
+    /// A checkpoint inside the executable, checked as one on disk is.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -62,7 +62,7 @@ impl Checkpoint {
         Checkpoint::from_bytes(config_json, safetensors)
     }
 
-    /// A checkpoint in memory, checked exactly as one on disk.
+    /// A checkpoint in memory, checked as one on disk is.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -78,34 +78,35 @@ impl Checkpoint {
         Ok(Checkpoint { shape, source, files, tensors })
     }
 
-    /// The model's shape. [`Shape::tied`] is false if the files hold a head of their own, whatever the config says:
-    /// transformers 5 does not tie two tensors that are both in the checkpoint either.
+    /// The model's shape. [`Shape::tied`] is false if the files have a separate head, whatever the config says.
+    /// Transformers 5 does not tie two tensors that are both in the checkpoint either.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The form that most bytes of the matrices have in the files.
+    /// The format of most bytes of the matrices in the files.
     pub fn source(&self) -> SourceFormat {
         self.source
     }
 
-    /// Bytes of the model's tensors in the files, scales included: what a load reads.
+    /// Bytes of the model's tensors in the files, scales included; a load reads this much.
     pub fn stored_bytes(&self) -> u64 {
         let scales = |t: &Stored| t.encoding.scales().map_or(0, |s| s.range.len());
         self.tensors.values().map(|t| (t.elements.range.len() + scales(t)) as u64).sum()
     }
 
-    /// Reads rows of a matrix in `format`: their elements into `data`, [`WeightFormat::row_bytes`] a row, and their
-    /// scales into `scales`, [`WeightFormat::scale_bytes`] a row.
+    /// Reads rows of a matrix in `format`. Elements go to `data`, [`WeightFormat::row_bytes`] per row, and scales to
+    /// `scales`, [`WeightFormat::scale_bytes`] per row.
     ///
-    /// Rows that the file has in `format` are copied; others are decoded to f32 and encoded.
+    /// Rows that the file has in `format` are copied. Others are decoded to f32 and encoded.
     ///
     /// # Errors
-    /// [`Error::Input`] naming the tensor and the row: a value or scale that is not finite or out of its range; or a
-    /// source that `format` cannot be made from. [`Error::Failed`]: the file was cut short, or its disk fails.
+    /// [`Error::Input`] naming the tensor and the row: a value or scale is not finite or out of range, or `format`
+    /// cannot be made from the source. [`Error::Failed`]: the file was cut short, or its disk fails.
     ///
     /// # Panics
-    /// If `id` is a vector, `rows` is not within the matrix, or `data` or `scales` is not as long as so many rows take.
+    /// If `id` is a vector, `rows` is not within the matrix, or `data` or `scales` does not have the length of the
+    /// rows.
     pub fn read_rows(
         &self,
         id: TensorId,
@@ -142,10 +143,10 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// A norm's weights as they are kept (w; RMSNorm multiplies by 1 + w), decoded from whatever form they have.
+    /// A norm's weights w in f32 (RMSNorm multiplies by 1 + w), decoded from any encoding.
     ///
     /// # Errors
-    /// [`Error::Input`] naming the tensor that holds a value which is not finite.
+    /// [`Error::Input`] naming the tensor: a value is not finite.
     ///
     /// # Panics
     /// If `id` is a matrix.
@@ -159,8 +160,8 @@ impl Checkpoint {
         Ok(out)
     }
 
-    /// Drops these rows' pages from memory and from the page cache, once they are no longer needed: a load that
-    /// leaves 27 GB of them behind pushes out everything else. They can still be read again, from the disk.
+    /// Drops these rows' pages from memory and from the page cache. A load that leaves 27 GB of them behind pushes out
+    /// everything else. The rows can be read again from the disk.
     pub fn release(&self, id: TensorId, rows: Range<usize>) {
         let tensor = self.stored(id);
         let [height, cols] = id.dims(&self.shape);
@@ -170,14 +171,14 @@ impl Checkpoint {
         self.files[tensor.elements.file].bytes.release(&(start + rows.start * bytes..start + rows.end * bytes));
     }
 
-    /// The tensor behind `id`. Opening has found every tensor of the shape, so only a layer that the model does not
-    /// have can miss.
+    /// The tensor behind `id`. Opening has found every tensor of the shape; only a layer that the model does not have
+    /// is missing.
     fn stored(&self, id: TensorId) -> &Stored {
         let id = if id == TensorId::Head && self.shape.tied { TensorId::Embedding } else { id };
         self.tensors.get(&id).unwrap_or_else(|| panic!("the model has no {id:?}"))
     }
 
-    /// Reads rows of `cols` elements, and the scales that they need.
+    /// Reads rows of `cols` elements, with the scales that they need.
     fn read_run<'a>(
         &'a self,
         tensor: &'a Stored,
@@ -210,21 +211,21 @@ impl Checkpoint {
     }
 }
 
-/// A thread's memory for what is read from a file.
+/// A thread's buffers for reading a file.
 #[derive(Default)]
 struct ReadBuffers {
     elements: Vec<u8>,
     scales: Vec<u8>,
 }
 
-/// Rows of one tensor as they are stored.
+/// Rows of one tensor in their stored encoding.
 struct StoredRows<'a> {
     tensor: &'a Stored,
     /// Index of its first row.
     first: usize,
     cols: usize,
     bytes: &'a [u8],
-    /// What [`Encoding::scales_of`] says of these rows.
+    /// The bytes of [`Encoding::scales_of`] for these rows.
     scales: &'a [u8],
 }
 
@@ -235,7 +236,7 @@ impl StoredRows<'_> {
         &self.bytes[i * len..(i + 1) * len]
     }
 
-    /// The bytes of one row's scales; those of all rows where rows share scales.
+    /// The bytes of one row's scales, or of all rows' if rows share scales.
     fn row_scales(&self, i: usize) -> &[u8] {
         match &self.tensor.encoding {
             Encoding::Native(format, _) => {
@@ -247,13 +248,13 @@ impl StoredRows<'_> {
     }
 
     fn decode_row(&self, i: usize, out: &mut [f32]) -> std::result::Result<(), BadRow> {
-        // The scales begin with the group that holds the first row's first element.
+        // The scales begin with the group of the first row's first element.
         let first = self.first * self.cols % GROUP + i * self.cols;
         self.tensor.encoding.decode_row(self.row(i), self.row_scales(i), first, out)
     }
 }
 
-/// The form that most bytes of matrices have.
+/// The format of most bytes of the matrices.
 fn dominant_source(tensors: &HashMap<TensorId, Stored>) -> SourceFormat {
     let mut bytes: BTreeMap<SourceFormat, usize> = BTreeMap::new();
     for (_, tensor) in tensors.iter().filter(|(id, _)| !id.is_vector()) {

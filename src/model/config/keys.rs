@@ -1,17 +1,17 @@
-//! The keys of a config's JSON object, each checked as it is read: what it holds is a claim.
+//! The keys of a config's JSON object. Each value is checked as it is read.
 
 use serde_json::{Map, Value};
 
 use crate::{Error, Result};
 
-/// What to do about a wrong config.json.
+/// Remedy for a wrong config.json.
 pub(super) const REMEDY_CONFIG: &str = "correct it, or take config.json from the model's original download";
 
-/// A JSON object's keys, read with their defaults. A null counts as absent.
+/// Reads a JSON object's keys with their defaults. A null counts as absent.
 pub(super) struct Keys<'a> {
     /// The object.
     pub(super) map: &'a Map<String, Value>,
-    /// The file that it stands in, for errors.
+    /// The file that it is in, for errors.
     pub(super) file: &'static str,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Keys<'a> {
             .ok_or_else(|| self.wrong(key, value, &format!("a whole number from 1 to {max}")))
     }
 
-    /// A number that is finite and above zero, also as the f32 that it becomes.
+    /// A number that is finite and above zero, as given and as f32.
     pub(super) fn positive(&self, key: &str, default: f32) -> Result<f32> {
         let Some(value) = self.get(key) else { return Ok(default) };
         value
@@ -69,7 +69,7 @@ impl<'a> Keys<'a> {
         id.ok_or_else(|| self.wrong(key, value, "a token id"))
     }
 
-    /// Adds the ids of `eos_token_id` (one or a list) that `eos` does not have yet.
+    /// Adds the ids of `eos_token_id` (one or a list) that `eos` lacks.
     pub(super) fn add_eos(&self, eos: &mut Vec<u32>, vocab: usize) -> Result<()> {
         let Some(value) = self.get("eos_token_id") else { return Ok(()) };
         let ids = match value {
@@ -92,7 +92,7 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// What divides the inverse frequencies: 1, or the factor of linear scaling.
+    /// The divisor of the inverse frequencies: 1, or the factor of linear scaling.
     pub(super) fn rope_factor(&self) -> Result<f32> {
         let Some(kind) = self.get("rope_type").or_else(|| self.get("type")) else { return Ok(1.0) };
         match kind.as_str() {
@@ -105,7 +105,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Keys that would change the forward pass in a way that Gemma 3 does not have.
+    /// Refuses keys that would change the forward pass in a way that Gemma 3 does not have.
     pub(super) fn refuse_unsupported(&self) -> Result<()> {
         if let Some(value) = self.get("model_type")
             && !matches!(value.as_str(), Some("gemma3_text" | "gemma3"))
@@ -133,7 +133,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// A value as an error message can quote it.
+/// A value, shortened for an error message.
 pub(super) fn excerpt(value: &Value) -> String {
     match value {
         Value::Array(list) if list.len() > 4 => format!("a list of {}", list.len()),

@@ -1,4 +1,4 @@
-//! Fills shards: all cores take blocks of rows and write them where they belong.
+//! Fills shards: all cores fill blocks of rows and write each at its offset.
 
 use std::fs::File;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Bytes of rows that a thread fills and writes at a time.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// Writes every shard to the directory `dir` and brings it to the disk.
+/// Writes every shard to the directory `dir` and flushes it to the disk.
 ///
 /// # Errors
 /// As [`super::write_checkpoint`].
@@ -33,8 +33,8 @@ pub(super) fn write_shards(dir: &Path, shards: &[Shard], matrices: &Matrices, mo
     }
     let blocks: Vec<Block> =
         shards.iter().zip(&files).flat_map(|(shard, (path, file))| cut_blocks(shard, path, file, matrices)).collect();
-    // Rayon starts its threads far apart in the list, so that they write to different shards: writes to one file
-    // wait for one another in the kernel.
+    // Rayon's threads start far apart in the list, so they write to different files. Writes to the same file wait for
+    // each other in the kernel.
     blocks.par_iter().with_max_len(1).try_for_each_init(BlockBuffers::default, |buffers, block| {
         if monitor.cancel.load(Ordering::Relaxed) {
             return Err(interrupted());
@@ -45,7 +45,7 @@ pub(super) fn write_shards(dir: &Path, shards: &[Shard], matrices: &Matrices, mo
     files.par_iter().try_for_each(|(path, file)| file.sync_all().map_err(|e| Error::unwritable(path, &e)))
 }
 
-/// Creates a shard's file with its header and vectors. Returns the bytes written; the rest is a hole as yet.
+/// Creates a shard's file with its header and vectors. Returns the bytes written; the rest of the file is a hole.
 fn create(path: &Path, shard: &Shard) -> Result<(File, u64)> {
     let file = File::create_new(path).map_err(|e| Error::unwritable(path, &e))?;
     file.set_len(shard.file_bytes()).map_err(|e| Error::unwritable(path, &e))?;
@@ -61,18 +61,18 @@ fn create(path: &Path, shard: &Shard) -> Result<(File, u64)> {
     Ok((file, bytes))
 }
 
-/// Rows of one matrix and where they go.
+/// Rows of one matrix, and where they go.
 struct Block<'a> {
     path: &'a Path,
     file: &'a File,
     id: TensorId,
     rows: Range<usize>,
-    /// Offsets in the file of the matrix's elements and of its scales.
+    /// Offsets of the matrix's elements and scales in the file.
     elements: u64,
     scales: Option<u64>,
 }
 
-/// The blocks of a shard's matrices.
+/// Cuts a shard's matrices into blocks.
 fn cut_blocks<'a>(shard: &Shard, path: &'a Path, file: &'a File, matrices: &Matrices) -> Vec<Block<'a>> {
     let start = shard.header.len() as u64;
     let mut blocks: Vec<Block> = Vec::new();
@@ -96,7 +96,7 @@ fn cut_blocks<'a>(shard: &Shard, path: &'a Path, file: &'a File, matrices: &Matr
     blocks
 }
 
-/// A thread's memory, used for one block after another.
+/// A thread's buffers, reused for each block.
 #[derive(Default)]
 struct BlockBuffers {
     data: Vec<u8>,
@@ -104,7 +104,7 @@ struct BlockBuffers {
 }
 
 impl Block<'_> {
-    /// Fills and writes the block; returns its bytes in the file.
+    /// Fills and writes the block. Returns its bytes in the file.
     fn write(&self, matrices: &Matrices, buffers: &mut BlockBuffers) -> Result<u64> {
         let (format, source) = (matrices.format, matrices.source);
         let [_, cols] = self.id.dims(matrices.shape);

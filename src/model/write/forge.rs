@@ -1,8 +1,8 @@
-//! Synthetic checkpoints at full size, for tests and benchmarks that need a model's bytes and not its knowledge.
+//! Synthetic checkpoints at full size, for tests and benchmarks that need the size of a model but not its knowledge.
 //!
-//! Every row is a function of the seed, the tensor and the row's index alone (a counter run through SplitMix64's
-//! mixer), so that the result does not depend on how many threads write it. Weights have the spread that keeps
-//! activations near one: elements of a row have a standard deviation of about `1 / sqrt(cols)`.
+//! A row depends only on the seed, the tensor and the row's index (a counter run through SplitMix64's mixer). The
+//! result is therefore the same with any number of threads. Elements of a row have a standard deviation of about `1 /
+//! sqrt(cols)`, which keeps activations near one.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,9 +15,9 @@ use crate::model::tensor::{Role, TensorId};
 use crate::model::write::{self, RowSource, WriteMonitor, Written};
 use crate::{Error, Result};
 
-/// What rows are forged in. Any other format is encoded from that.
+/// Format that rows are forged in. Other formats are encoded from it.
 const FORGED: WeightFormat = WeightFormat::Int8;
-/// Standard deviation of a whole number drawn evenly from -127 to 127.
+/// Standard deviation of a whole number drawn uniformly from -127 to 127.
 const UNIFORM_DEVIATION: f32 = 73.3;
 /// Largest absolute value of a forged norm weight (RMSNorm multiplies by 1 + w).
 const NORM_SPREAD: f32 = 0.1;
@@ -25,13 +25,13 @@ const NORM_SPREAD: f32 = 0.1;
 /// Writes a synthetic checkpoint of `shape` to the new directory `dst`.
 ///
 /// # Errors
-/// [`crate::Error::Input`] if `dst` exists; [`crate::Error::Failed`] if the free space does not suffice (with the
-/// sum), a write fails or it is cancelled. Nothing is left behind then.
+/// [`crate::Error::Input`]: `dst` exists. [`crate::Error::Failed`]: there is not enough space (with the sum), a write
+/// fails, or it is cancelled. Nothing is left behind then.
 pub fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64, monitor: &WriteMonitor) -> Result<Written> {
     write::write_checkpoint(dst, shape, format, &Forge { shape, seed }, &[], monitor)
 }
 
-/// The generator of one model.
+/// Generates the rows of one model.
 struct Forge<'a> {
     shape: &'a Shape,
     seed: u64,
@@ -51,7 +51,7 @@ impl Forge<'_> {
         Stream { start: mix(mix(mix(self.seed) ^ tensor) ^ row as u64) }
     }
 
-    /// A row's scale: half to one and a half times the mean one.
+    /// A row's scale: 0.5 to 1.5 times the mean scale.
     fn scale(&self, stream: &Stream, cols: usize) -> f32 {
         let spread = 0.5 + (stream.word(u64::MAX) >> 40) as f32 / (1 << 24) as f32;
         spread / (UNIFORM_DEVIATION * (cols as f32).sqrt())
@@ -93,7 +93,7 @@ impl RowSource for Forge<'_> {
     }
 }
 
-/// A sequence of random words, any of which can be had without those before it.
+/// A sequence of random words with random access.
 struct Stream {
     start: u64,
 }
@@ -103,9 +103,9 @@ impl Stream {
         mix(self.start.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// Fills `out` with bytes that are -127 to 127 as i8.
+    /// Fills `out` with i8 values from -127 to 127.
     fn fill(&self, out: &mut [u8]) {
-        // -128 becomes 0; 255 values remain, of which 0 is twice as likely.
+        // -128 becomes 0, so 0 is twice as likely as each other value.
         let keep = |b: u8| if b == 0x80 { 0 } else { b };
         let mut index = 0;
         let mut words = out.chunks_exact_mut(8);

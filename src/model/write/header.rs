@@ -1,4 +1,4 @@
-//! The head of a safetensors file: its length, then its JSON by the safetensors crate, then spaces.
+//! The start of a safetensors file: the header's length, its JSON from the safetensors crate, and spaces as padding.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::{Error, Result};
 
-/// A file's first bytes for `tensors`, which lie one after another in the order given. They are a multiple of `align`
-/// bytes: the data begin behind them.
+/// Encodes the header for `tensors`, which are stored one after another in the order given. Its length, up to where the
+/// data begin, is a multiple of `align` bytes.
 ///
 /// # Errors
 /// [`Error::Failed`]: the tensors' sizes do not fit together or overflow.
@@ -27,7 +27,7 @@ pub(crate) fn encode(
     Ok(bytes)
 }
 
-/// A file's first bytes for f32 tensors, each given by its name and dimensions.
+/// Encodes the header for f32 tensors, each given by name and dimensions.
 ///
 /// # Errors
 /// As [`encode`].
@@ -35,7 +35,7 @@ pub(crate) fn encode_f32(tensors: &[(&str, &[usize])]) -> Result<Vec<u8>> {
     let mut end = 0usize;
     let place = |(name, shape): &(&str, &[usize])| {
         let start = end;
-        // A size that overflows does not fit its dimensions, which the crate refuses.
+        // A size that overflows will not match its dimensions, which the crate refuses.
         end = shape.iter().fold(4usize, |product, n| product.saturating_mul(*n)).saturating_add(start);
         let info = TensorInfo { dtype: Dtype::F32, shape: shape.to_vec(), data_offsets: (start, end) };
         ((*name).to_owned(), info)

@@ -1,4 +1,4 @@
-//! What a write is given: the matrices, where their rows come from, and who watches it.
+//! Inputs of a write: the matrices, the source of their rows, and the monitor.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -8,12 +8,12 @@ use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
-/// Where the rows of a checkpoint that is written come from.
+/// Source of the rows of a checkpoint that is being written.
 pub(crate) trait RowSource: Sync {
     /// A norm's weights.
     fn vector(&self, id: TensorId) -> Result<Vec<f32>>;
 
-    /// Rows of a matrix, as [`crate::model::Checkpoint::read_rows`] gives them.
+    /// Reads rows of a matrix, as [`crate::model::Checkpoint::read_rows`] does.
     fn rows(
         &self,
         id: TensorId,
@@ -23,26 +23,26 @@ pub(crate) trait RowSource: Sync {
         scales: &mut [u8],
     ) -> Result<()>;
 
-    /// These rows have been written and are not asked for again.
+    /// Called when these rows have been written and will not be asked for again.
     fn done(&self, _id: TensorId, _rows: Range<usize>) {}
 }
 
-/// The matrices that are written, all in one format.
+/// The matrices to write, all in one format.
 pub(super) struct Matrices<'a> {
     pub(super) shape: &'a Shape,
     pub(super) format: WeightFormat,
     pub(super) source: &'a dyn RowSource,
 }
 
-/// How a long write is watched and stopped.
+/// Watches and stops a long write.
 pub struct WriteMonitor<'a> {
-    /// Called from any thread with the bytes written so far and the bytes to write in all.
+    /// Called from any thread with the bytes written so far and the total.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
-    /// Set by anyone to stop: the write fails at its next block and leaves nothing behind.
+    /// Set it to stop the write: it fails at its next block and leaves nothing behind.
     pub cancel: &'a AtomicBool,
 }
 
-/// A write that was cancelled.
+/// The error of a cancelled write.
 pub(super) fn interrupted() -> Error {
     Error::failed("interrupted, and nothing was kept of what was written", "start it again")
 }

@@ -1,8 +1,8 @@
-//! Writes a native model directory: config.json, shards of safetensors, an index where there are several.
+//! Writes a native model directory: config.json, safetensors shards, and an index if there are several.
 //!
-//! Every tensor's place follows from the shape, so all headers are known before the first row (shards.rs). Then all
-//! cores fill blocks of rows and write them where they belong (blocks.rs): memory is one block per thread, whatever the
-//! model's size. Until everything is on the disk the directory is a hidden one beside its destination (partial.rs).
+//! Each tensor's offset follows from the shape, so all headers are known before the first row (shards.rs). All cores
+//! then fill blocks of rows and write each at its offset (blocks.rs). Memory is one block per thread, whatever the
+//! model's size. The directory is hidden beside its destination until everything is on the disk (partial.rs).
 
 mod blocks;
 pub mod forge;
@@ -27,24 +27,24 @@ use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
-/// A shard is closed before its data would pass this many bytes, as transformers' default has it.
+/// Most bytes of data in a shard: transformers' default.
 const SHARD_BYTES: u64 = 5_000_000_000;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// Tensors of the model (their scales are not counted).
+    /// Tensors of the model; scales are not counted.
     pub tensors: usize,
     /// Bytes of the weight files.
     pub bytes: u64,
 }
 
-/// Writes the checkpoint `shape` in `format` with the rows of `source` to the new directory `dst`, and copies the
-/// files `extra` beside it.
+/// Writes the checkpoint `shape` in `format` to the new directory `dst`, with the rows of `source`, and copies the
+/// files `extra` into it.
 ///
 /// # Errors
-/// [`Error::Input`] if `dst` exists or a row of the source is wrong; [`Error::Failed`] if there is not enough space,
-/// a write fails or `monitor.cancel` is set. Nothing is left behind then.
+/// [`Error::Input`]: `dst` exists, or a row of the source is wrong. [`Error::Failed`]: there is not enough space, a
+/// write fails, or `monitor.cancel` is set. Nothing is left behind then.
 pub(crate) fn write_checkpoint(
     dst: &Path,
     shape: &Shape,

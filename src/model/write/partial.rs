@@ -1,4 +1,4 @@
-//! A directory that appears under its name whole or not at all.
+//! A directory that gets its name only when it is complete.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -20,7 +20,7 @@ pub(crate) fn check_destination(dst: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that may still be written where `path` is.
+/// Free bytes on the filesystem of `path`.
 pub(super) fn free_bytes(path: &Path) -> Result<u64> {
     let stat = nix::sys::statvfs::statvfs(path).map_err(|e| Error::unwritable(path, &e.into()))?;
     Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
@@ -38,8 +38,8 @@ pub(super) fn check_space(path: &Path, needed: u64, free: u64) -> Result<()> {
 const PARTIAL_PREFIX: &str = ".kiln-";
 const PARTIAL_SUFFIX: &str = ".partial";
 
-/// A hidden directory beside the destination. It is renamed to the destination when it is complete, and removed when it
-/// is dropped before that.
+/// A hidden directory beside the destination. It is renamed to the destination once complete, and removed if dropped
+/// before.
 pub(super) struct PartialDir {
     directory: tempfile::TempDir,
 }
@@ -60,22 +60,22 @@ impl PartialDir {
         self.directory.path()
     }
 
-    /// Gives the directory its name. A directory that has taken the name meanwhile makes the rename fail.
+    /// Renames the directory to `dst`. Fails if a directory of that name has appeared meanwhile.
     pub(super) fn commit(self, dst: &Path) -> Result<()> {
         let sync = |path: &Path| File::open(path)?.sync_all();
         sync(self.path()).map_err(|e| Error::unwritable(self.path(), &e))?;
         check_destination(dst)?;
         std::fs::rename(self.path(), dst).map_err(|e| Error::unwritable(dst, &e))?;
-        // Renamed: there is nothing left to remove.
+        // Renamed, so there is nothing left to remove.
         let _ = self.directory.keep();
         let parent = parent_of(dst);
         sync(parent).map_err(|e| Error::unwritable(parent, &e))
     }
 }
 
-/// Names directories that a write left behind when it was killed: they are hidden, and may be large.
+/// Warns of directories that killed writes left behind: they are hidden, and may be large.
 fn warn_of_leftovers(parent: &Path) {
-    // A write under way touches its directory as it begins each file.
+    // A running write touches its directory with each file that it begins.
     let old = |e: &std::fs::DirEntry| e.metadata().ok()?.modified().ok()?.elapsed().ok();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -93,7 +93,7 @@ fn parent_of(path: &Path) -> &Path {
     }
 }
 
-/// Writes a small file and brings it to the disk.
+/// Writes a small file and flushes it to the disk.
 pub(super) fn write_file(path: &Path, contents: &[u8]) -> Result<()> {
     let write = || {
         let file = File::create_new(path)?;

@@ -1,4 +1,4 @@
-//! From a checkpoint in any encoding to a model directory in one weight format.
+//! Converts a checkpoint in any encoding to a model directory in one weight format.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::model::format::WeightFormat;
 use crate::model::tensor::TensorId;
 use crate::model::write::{self, RowSource, WriteMonitor, Written, partial};
 
-/// Files that a model directory holds besides config and weights. Those that are there are copied.
+/// Files of a model directory besides config and weights; those that exist are copied.
 const COMPANIONS: [&str; 6] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -19,13 +19,13 @@ const COMPANIONS: [&str; 6] = [
     "generation_config.json",
 ];
 
-/// Writes the model directory `src` as a new directory `dst` with its matrices in `format`, in blocks of rows on all
-/// cores. Pages of the source are dropped from the page cache once their rows
-/// are written, so that neither memory nor page cache grow with the model.
+/// Converts the model directory `src` to a new directory `dst` with its matrices in `format`, in blocks of rows on all
+/// cores. Source pages are dropped from the page cache once their rows are written, so that neither memory nor page
+/// cache grow with the model.
 ///
 /// # Errors
-/// [`crate::Error::Input`]: `dst` exists, `src` is no model, a row of it is wrong, or `format` cannot be made from
-/// it. [`crate::Error::Failed`]: no space, no permission, or cancelled. Nothing is left behind then.
+/// [`crate::Error::Input`]: `dst` exists, `src` is not a model, a row of it is wrong, or `format` cannot be made from
+/// it. [`crate::Error::Failed`]: there is no space or no permission, or it was cancelled. Nothing is left behind then.
 pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMonitor) -> Result<Written> {
     partial::check_destination(dst)?;
     let checkpoint = Checkpoint::open(src)?;

@@ -1,4 +1,4 @@
-//! Where every tensor of a checkpoint that is written lies: in which file, at which byte.
+//! The file and offset of every tensor of a checkpoint that is being written.
 
 use half::bf16;
 use safetensors::Dtype;
@@ -13,7 +13,7 @@ use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
 
-/// Headers are padded with spaces to a multiple of this, so that the first tensor starts on a page.
+/// Headers are padded with spaces to a multiple of this, so that the first tensor is page-aligned.
 pub(super) const HEADER_ALIGN: usize = 4096;
 
 /// The bytes of one tensor of a shard.
@@ -34,13 +34,13 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// An item at the start of the data, of as many bytes as type and dimensions say.
+    /// An item at the start of the data. Its length follows from type and dimensions.
     fn new(name: String, dtype: Dtype, shape: Vec<usize>, payload: Payload) -> Item {
         let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
         Item { name, info: TensorInfo { dtype, shape, data_offsets: (0, bytes) }, payload }
     }
 
-    /// Bytes from the end of the header.
+    /// Offset in bytes from the end of the header.
     pub(super) fn offset(&self) -> u64 {
         self.info.data_offsets.0 as u64
     }
@@ -64,8 +64,8 @@ impl Shard {
     }
 }
 
-/// Places every tensor, in the order of the forward pass. A shard takes `limit` bytes of data at most, or one tensor
-/// with its scales that is larger.
+/// Places every tensor, in the order of the forward pass. A shard has at most `limit` bytes of data, or a single tensor
+/// that is larger, with its scales.
 pub(super) fn lay_out(shape: &Shape, format: WeightFormat, source: &dyn RowSource, limit: u64) -> Result<Vec<Shard>> {
     let mut shards: Vec<(Vec<Item>, u64)> = vec![(Vec::new(), 0)];
     for id in TensorId::all(shape) {
@@ -99,7 +99,7 @@ pub(super) fn lay_out(shape: &Shape, format: WeightFormat, source: &dyn RowSourc
     shards.into_iter().enumerate().map(shard).collect()
 }
 
-/// A norm is written as BF16 where that loses nothing, else as F32.
+/// A norm, as BF16 if that is exact, else as F32.
 fn vector_item(id: TensorId, values: &[f32]) -> Item {
     let exact = values.iter().all(|w| bf16::from_f32(*w).to_f32() == *w);
     let (dtype, encoded): (_, Vec<u8>) = if exact {
@@ -110,7 +110,7 @@ fn vector_item(id: TensorId, values: &[f32]) -> Item {
     Item::new(id.name(), dtype, vec![values.len()], Payload::Vector(encoded))
 }
 
-/// A matrix's elements, and its scales where the format has them.
+/// A matrix's elements, and its scales if the format has them.
 fn matrix_items(id: TensorId, shape: &Shape, format: WeightFormat) -> Vec<Item> {
     let [rows, cols] = id.dims(shape);
     let elements = format.file_shape(rows, cols);
@@ -121,7 +121,7 @@ fn matrix_items(id: TensorId, shape: &Shape, format: WeightFormat) -> Vec<Item> 
     items
 }
 
-/// The index file of several shards, as transformers reads it.
+/// The index file of several shards, in transformers' format.
 pub(super) fn index_json(shards: &[Shard]) -> String {
     let map: Map<String, Value> =
         shards.iter().flat_map(|s| s.items.iter().map(|i| (i.name.clone(), json!(s.name)))).collect();

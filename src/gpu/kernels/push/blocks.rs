@@ -1,8 +1,8 @@
-//! The push block of every shader: a structure with the block's fields, named as in the GLSL. A test compares names, types and
+//! The push blocks: one structure per shader, whose fields are named as in the GLSL. A test compares names, types and
 //! offsets with the SPIR-V.
 //!
-//! The two or three words of a relay (relay.glsl) end the blocks of the kernels that take part in one. They are structures
-//! of their own, because they are known only when a command buffer is recorded.
+//! The two or three words of a relay (relay.glsl) follow the blocks of kernels that take part in one. They have
+//! structures of their own, because they are known only when a command buffer is recorded.
 
 use super::{Field, FieldValue, PUSH_BYTES, PushBlock};
 use bytemuck::{Pod, Zeroable};
@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 macro_rules! push_blocks {
     ($($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty,)* })*) => {$(
         $(#[$about])*
-        // Packed to words: addresses come first, at multiples of 8, and a block need not end at one.
+        // Packed to words. Addresses come first, at multiples of 8, but a block may end between two multiples of 8.
         #[repr(C, packed(4))]
         #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
         pub struct $name { $($(#[$doc])* pub $field: $kind,)* }
@@ -28,19 +28,19 @@ macro_rules! push_blocks {
 }
 
 push_blocks! {
-    /// The words of a relay, behind a block.
+    /// The words of a relay, after a block.
     RelayPush {
-        /// Word of the step state, or behind it, that counts the dispatch's workgroups; 0: nobody waits for them.
+        /// Counter of the dispatch's workgroups, in words from the arena's start. 0: no dispatch waits for them.
         turn: u32,
-        /// Workgroups of the dispatch before that are waited for; 0: none, it is behind a barrier.
+        /// Workgroups of the dispatch before to wait for. 0: none, a barrier was recorded instead.
         before: u32,
     }
 
-    /// Those of a kernel that waits for the stages of the dispatch before one by one.
+    /// The words of a relay for a kernel that waits for stages one by one.
     StagedRelayPush {
         /// As in [`RelayPush`], for the first stage; the others follow.
         turn: u32,
-        /// As in [`RelayPush`], of each stage.
+        /// As in [`RelayPush`], for each stage.
         before: u32,
         /// Stages of the dispatch before.
         stages: u32,
@@ -60,7 +60,7 @@ push_blocks! {
         token: u32,
         /// State word of row 0's position.
         position: u32,
-        /// State word of row 0's choice.
+        /// State word of row 0's argmax.
         next: u32,
         /// Columns of the table, padded to 16.
         cols: u32,
@@ -68,11 +68,11 @@ push_blocks! {
         out_stride: u32,
         /// Elements of a row.
         count: u32,
-        /// What a row is multiplied by.
+        /// Factor of a row.
         scale: f32,
     }
 
-    /// norm.comp. What a variant does not touch may be any address.
+    /// norm.comp. Operands that a module does not use may be any address.
     NormPush {
         /// The step state.
         state: u64,
@@ -86,7 +86,7 @@ push_blocks! {
         w2: u64,
         /// f32 `[rows, out_stride]`.
         y_out: u64,
-        /// `[rows]` in another layout (activation_layout.glsl).
+        /// `[rows]` in a packed activation layout (activation_layout.glsl).
         packed: u64,
         /// State word that counts the live rows.
         which: u32,
@@ -100,9 +100,9 @@ push_blocks! {
         residual_stride: u32,
         /// Elements from row to row of the output in f32.
         out_stride: u32,
-        /// Bytes from row to row of the output in another layout.
+        /// Bytes from row to row of the packed output.
         packed_stride: u32,
-        /// Elements of a row in another layout, with its padding.
+        /// Elements of a row of the packed output, with its padding.
         padded: u32,
         /// Added to the mean square.
         eps: f32,
@@ -212,19 +212,19 @@ push_blocks! {
         x_stride: u32,
         /// Elements from row to row of the output.
         out_stride: u32,
-        /// Workgroups that share a tile's inputs.
+        /// Workgroups that divide a tile's inputs among them.
         splits: u32,
     }
 
-    /// head_prepare.comp. What no workgroup reaches may be any address.
+    /// head_prepare.comp. Operands that no workgroup touches may be any address.
     HeadPreparePush {
         /// The step state.
         state: u64,
-        /// f32 `[rows, stride]`, heads * dim of it.
+        /// f32 `[rows, stride]`, of which heads * dim are used.
         q: u64,
-        /// f32 `[rows, stride]`, kv_heads * dim of it.
+        /// f32 `[rows, stride]`, of which kv_heads * dim are used.
         k: u64,
-        /// f32 `[rows, stride]`, kv_heads * dim of it.
+        /// f32 `[rows, stride]`, of which kv_heads * dim are used.
         v: u64,
         /// f32 `[dim]`: the weights of q's norm.
         wq: u64,
@@ -262,11 +262,11 @@ push_blocks! {
     AttendPush {
         /// The step state.
         state: u64,
-        /// f32 `[rows, stride]`, heads * DIM of it.
+        /// f32 `[rows, stride]`, of which heads * DIM are used.
         q: u64,
-        /// f32 `[rows, stride]`, kv_heads * DIM of it.
+        /// f32 `[rows, stride]`, of which kv_heads * DIM are used.
         k: u64,
-        /// f32 `[rows, stride]`, kv_heads * DIM of it.
+        /// f32 `[rows, stride]`, of which kv_heads * DIM are used.
         v: u64,
         /// f32 `[DIM]`: the weights of q's norm.
         wq: u64,
@@ -276,7 +276,7 @@ push_blocks! {
         frequencies: u64,
         /// The layer's KV ring `[sequence][K, V][kv_heads][capacity][DIM padded to 8]`.
         ring: u64,
-        /// `[rows]` of heads * DIM, in f32 or another layout.
+        /// `[rows]` of heads * DIM, in f32 or a packed activation layout.
         y_out: u64,
         /// Counters u32 `[rows][heads / GROUP]`, then the sums of each part of the keys.
         scratch: u64,
@@ -290,13 +290,13 @@ push_blocks! {
         kv_heads: u32,
         /// Elements from row to row of q, k and v.
         stride: u32,
-        /// From row to row of the output: elements of f32, bytes of another layout.
+        /// From row to row of the output: elements in f32, bytes in a packed layout.
         out_stride: u32,
         /// Entries of the ring.
         capacity: u32,
         /// Positions in view; 0: all.
         window: u32,
-        /// What scores are multiplied by.
+        /// Factor of the scores.
         scale: f32,
         /// Of the norms.
         eps: f32,
@@ -314,7 +314,7 @@ push_blocks! {
         y_out: u64,
         /// State word of row 0's position; the other rows follow it.
         position: u32,
-        /// State word of row 0's sequence, that of every row.
+        /// State word of row 0's sequence, which all rows share.
         sequence: u32,
         /// Query heads.
         heads: u32,
@@ -330,7 +330,7 @@ push_blocks! {
         capacity: u32,
         /// Positions in view; 0: all.
         window: u32,
-        /// What scores are multiplied by.
+        /// Factor of the scores.
         scale: f32,
     }
 
@@ -368,7 +368,7 @@ push_blocks! {
         scratch: u64,
         /// State word that counts the live rows.
         which: u32,
-        /// State word of row 0's choice.
+        /// State word of row 0's argmax.
         next: u32,
         /// State word of whether row 0's largest is finite.
         finite: u32,
@@ -380,9 +380,9 @@ push_blocks! {
 
     /// read.comp.
     ReadPush {
-        /// What is read.
+        /// The bytes to read.
         data: u64,
-        /// Where 16 bytes would be written.
+        /// Address of 16 bytes that may be written.
         sink: u64,
         /// 16-byte words to read.
         words: u32,
@@ -390,13 +390,13 @@ push_blocks! {
 
     /// fragment.comp.
     FragmentPush {
-        /// u32: the bits of [`crate::gpu::device::units::Units::row_lanes`] that hold.
+        /// u32: a bit set of the values of [`crate::gpu::device::units::Units::row_lanes`] that hold.
         found: u64,
     }
 
     /// matrix_rate.comp.
     MatrixRatePush {
-        /// Where 4 bytes would be written.
+        /// Address of 4 bytes that may be written.
         sink: u64,
         /// Rounds of 16 products.
         rounds: u32,

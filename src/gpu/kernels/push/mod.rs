@@ -1,4 +1,4 @@
-//! Push constants: what a dispatch tells its kernel. blocks.rs has a structure for every block of the shaders.
+//! Push constants: the arguments of a dispatch. blocks.rs has a structure for every block of the shaders.
 
 mod blocks;
 
@@ -6,13 +6,13 @@ pub use blocks::*;
 
 use bytemuck::Pod;
 
-/// Bytes of push constants, the least that every Vulkan device offers.
+/// Bytes of push constants that every Vulkan device offers.
 pub const PUSH_BYTES: usize = 128;
 
-/// What a field of a push block is.
+/// Type of a field of a push block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldType {
-    /// A 64-bit buffer device address: a multiple of the alignment that the GLSL gives the type that it points to.
+    /// A 64-bit buffer device address. It has the alignment that the GLSL gives the type that it points to.
     Address,
     /// A u32.
     Word,
@@ -37,7 +37,7 @@ pub trait PushBlock: Pod {
     const FIELDS: &'static [Field];
 }
 
-/// The push constants of one dispatch: a block, and behind it a relay's words where its kernel takes them.
+/// The push constants of one dispatch: a block, then a relay's words if the kernel takes them.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Push {
     bytes: [u8; PUSH_BYTES],
@@ -46,12 +46,12 @@ pub struct Push {
 }
 
 impl Push {
-    /// Of a block.
+    /// The push constants of a block.
     pub fn new<B: PushBlock>(block: &B) -> Push {
         Push { bytes: [0; PUSH_BYTES], len: 0, fields: B::FIELDS }.followed_by(block)
     }
 
-    /// With a relay's words behind the block.
+    /// Appends a relay's words to the block.
     pub fn followed_by<B: PushBlock>(mut self, part: &B) -> Push {
         let part = bytemuck::bytes_of(part);
         self.bytes[self.len..][..part.len()].copy_from_slice(part);
@@ -87,13 +87,13 @@ impl std::fmt::Debug for Push {
     }
 }
 
-/// A size, an index or a count as a field holds it. The schedule's limits keep all of them far below 2^32.
+/// A size, index or count as a u32. The schedule's limits keep all of them far below 2^32.
 pub fn word(n: usize) -> u32 {
     debug_assert!(u32::try_from(n).is_ok());
     n as u32
 }
 
-/// What a field can be.
+/// A Rust type that a field can have.
 trait FieldValue {
     const KIND: FieldType;
 }
