@@ -31,6 +31,7 @@
 //! | [`sequence`] | sessions, prompts, choosing tokens, replies, conversations |
 //! | [`text`] | tokenizer, chat template, sampler, streaming of text |
 //! | [`diagnose`] | what a machine is and reaches: probe, bench, the live view |
+//! | [`error`] | causes and remedies, as values that each face words for itself |
 //! | `sys` | the kernel's and libxrt's interfaces |
 //! | `cli` | the command line (feature `cli`, on by default) |
 //!
@@ -43,7 +44,7 @@
 //!   or 16-bit fixed point in two planes of int8.
 //! - **Arena**: the one allocation that holds the step state and every activation.
 //! - **Arithmetic**: in what a matrix product is computed: f32, packed integer dot products, or matrix units on f16 or s8.
-//! - **Chunk**: rows of a prompt that one pass takes.
+//! - **Chunk**: rows of a prompt that one pass takes; made in [`sequence::session::Session::prefill_with`].
 //! - **Fragment**: the part of a matrix that one lane holds while its subgroup multiplies it.
 //! - **Head rows**: the rows of a pass whose logits are wanted.
 //! - **Kind of pass**: what is baked for: how many rows, how they stand to each other, and where their tokens come from.
@@ -51,8 +52,8 @@
 //! - **Pass**: one run of the schedule over some rows.
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
 //! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, asks for its weights,
-//!   and waits for the one before it by a counter in the arena.
-//! - **Ring**: a layer's keys and values; position `p` lies at entry `p % capacity`.
+//!   and waits for the one before it by a counter in the arena (shaders/relay.glsl, `gpu::queue::record`).
+//! - **Ring**: a layer's keys and values; position `p` lies at entry `p % capacity`. Its layout is [`schedule::step::Ring`].
 //! - **Row**: a token at a position of a sequence.
 //! - **Segment**: the part of a pass that one layer, the embedding or the head makes.
 //! - **Slot**: an activation's place in the arena: `[rows, width]` of f32.

@@ -174,7 +174,7 @@ fn long_layers_are_given_fewer_rows() {
         let mut rows = Vec::new();
         let mut session = Session::new(0, 1024);
         session
-            .prefill_watched(executor.as_mut(), &tokens, &mut |executor, pass, last| {
+            .prefill_with(executor.as_mut(), &tokens, &mut |executor, pass, last| {
                 rows.push(pass.len());
                 executor.forward(pass, last.then_some(HeadRows { first: pass.len() - 1, count: 1 }))
             })

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Measures prefill and decode, each rate beside its share of what the device's memory and matrix units allow.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct BenchArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Prompt lengths to prefill; 0 leaves prefill out
@@ -50,7 +50,7 @@ pub struct Args {
     chunk: Option<usize>,
 }
 
-impl Args {
+impl BenchArgs {
     fn settings(&self) -> Settings {
         let prefill = if self.prefill == [0] { Vec::new() } else { self.prefill.clone() };
         Settings {
@@ -68,7 +68,7 @@ impl Args {
 /// # Errors
 /// Input: the model or the arguments are wrong. Refused: the model does not fit. Failed: a rate is above the roofline.
 /// Device: it failed.
-pub fn run(args: &Args, json: bool) -> Result<()> {
+pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let settings = args.settings();
     let name = args.model.files().name();
     let checkpoint = args.model.files().checkpoint()?;
@@ -138,7 +138,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
 type Measured = (Ceilings, Vec<Line>, Vec<LayerTime>);
 
 fn measure(
-    args: &Args,
+    args: &BenchArgs,
     settings: &Settings,
     executor: &mut dyn Measure,
     gpu: Option<&Rc<Gpu>>,

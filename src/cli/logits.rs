@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs the tokens and prints the last position's logits.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct LogitsArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Token ids, taken verbatim
@@ -39,7 +39,7 @@ const HEAD_ROWS: usize = 8;
 ///
 /// # Errors
 /// Input: the model or the ids are wrong. Failed: the output cannot be written. Refused, Device: as for loading.
-pub fn run(args: &Args, json: bool) -> Result<()> {
+pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     let ids = parse_ids(&args.tokens)?;
     let checkpoint = args.model.files().checkpoint()?;
     let head_rows = if args.all && args.out.is_some() { HEAD_ROWS } else { 1 };
@@ -56,7 +56,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let mut session = Session::new(0, executor.schedule().extent.context);
     let mut hidden: Vec<f32> = Vec::new();
     let mut last_row = 0;
-    session.prefill_watched(executor.as_mut(), &ids, &mut |executor, rows, last| {
+    session.prefill_with(executor.as_mut(), &ids, &mut |executor, rows, last| {
         last_row = rows.len() - 1;
         let head = last.then_some(HeadRows { first: last_row, count: 1 });
         match last && args.out.is_some() {

@@ -40,23 +40,23 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Answer a prompt, or chat
-    Run(run::Args),
+    Run(run::RunArgs),
     /// Print the logits behind a list of tokens
-    Logits(logits::Args),
+    Logits(logits::LogitsArgs),
     /// Turn text into token ids, or ids into text
-    Tokenize(tokenize::Args),
+    Tokenize(tokenize::TokenizeArgs),
     /// Convert a checkpoint to INT8
     Quantize(quantize::QuantizeArgs),
     /// Write a synthetic checkpoint of a given shape
     Forge(forge::ForgeArgs),
     /// Measure prefill and decode beside what the device allows
-    Bench(bench::Args),
+    Bench(bench::BenchArgs),
     /// Show where each byte goes, whether it fits, and what the schedule is
-    Plan(plan::Args),
+    Plan(plan::PlanArgs),
     /// Check what this machine is, what is wrong with it and what it can reach
-    Probe(probe::Args),
+    Probe(probe::ProbeArgs),
     /// Watch GPU, NPU and running Kilns
-    Top(top::Args),
+    Top(top::TopArgs),
 }
 
 /// Runs the command. If the reader of standard output has gone, SIGPIPE ends the process, except for commands that

@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 /// Plans a model for a machine; of a model directory only config.json is read.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct PlanArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Plan a model by name, or by its config.json, without its directory
@@ -45,10 +45,10 @@ const MEASURE_BYTES: u64 = 1 << 30;
 /// # Errors
 /// Input: the model is wrong, or the machine is unknown. Refused: it does not fit. Device: this machine has no such
 /// device, or an NPU is required.
-pub fn run(args: &Args, json: bool) -> Result<()> {
+pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
     let shape = read_shape(args)?;
-    let target = Target::find(args)?;
+    let target = PlannedMachine::find(args)?;
     let options = engine::Options { sequences: args.batch, head_rows: args.batch, ..args.model.options() };
     let schedule = Schedule::build(&shape, options.extent(&shape)?, options.formats());
     let needs = target.staged.map_or(Needs::of(&schedule), |staged| gpu::replay::results::needs(&schedule, staged));
@@ -69,14 +69,14 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
 
 /// Everything that is shown of a plan.
 struct View<'a> {
-    args: &'a Args,
+    args: &'a PlanArgs,
     schedule: &'a Schedule,
     wanted: Vec<(Purpose, u64)>,
     placed: Result<Plan>,
-    target: &'a Target,
+    target: &'a PlannedMachine,
 }
 
-fn read_shape(args: &Args) -> Result<Shape> {
+fn read_shape(args: &PlanArgs) -> Result<Shape> {
     match &args.shape {
         Some(word) => super::forge::find_shape(word),
         None => args.model.files().shape(),
@@ -84,7 +84,7 @@ fn read_shape(args: &Args) -> Result<Shape> {
 }
 
 /// The machine that is planned for.
-struct Target {
+struct PlannedMachine {
     memory: Memory,
     /// Bytes per second of its memory.
     bandwidth: f64,
@@ -96,10 +96,10 @@ struct Target {
     staged: Option<bool>,
 }
 
-impl Target {
-    fn find(args: &Args) -> Result<Target> {
+impl PlannedMachine {
+    fn find(args: &PlanArgs) -> Result<PlannedMachine> {
         match args.machine.as_str() {
-            "this" => Target::this(args.model.device),
+            "this" => PlannedMachine::this(args.model.device),
             name => {
                 if args.model.device != Device::Auto {
                     let cause = format!("--device chooses among this machine's, and the plan is for {name}");
@@ -108,14 +108,14 @@ impl Target {
                 let p: Profile = profile(name)?;
                 let source = "the memory's peak".into();
                 let operations = Some(p.operations);
-                Ok(Target { memory: p.memory, bandwidth: p.bandwidth, source, operations, staged: Some(true) })
+                Ok(PlannedMachine { memory: p.memory, bandwidth: p.bandwidth, source, operations, staged: Some(true) })
             }
         }
     }
 
-    fn this(device: Device) -> Result<Target> {
+    fn this(device: Device) -> Result<PlannedMachine> {
         let choice = match device {
-            Device::Cpu => return Ok(Target::cpu()),
+            Device::Cpu => return Ok(PlannedMachine::cpu()),
             Device::Vulkan(n) => n.map_or(Choice::Best, Choice::Index),
             Device::Auto => Choice::Best,
         };
@@ -123,7 +123,7 @@ impl Target {
             Ok(gpu) => Rc::new(gpu),
             Err(e) if device == Device::Auto => {
                 log::warn!("{}", face::line(&e));
-                return Ok(Target::cpu());
+                return Ok(PlannedMachine::cpu());
             }
             Err(e) => return Err(e),
         };
@@ -133,7 +133,7 @@ impl Target {
         let size = MEASURE_BYTES.min(memory.heaps[heap].available / 4).min(memory.max_allocation);
         let bandwidth = gpu::measure::ceiling::measure_alone(&gpu, size, heap)?;
         let source = format!("measured, reading {}", bytes(size));
-        Ok(Target {
+        Ok(PlannedMachine {
             memory,
             bandwidth,
             source,
@@ -142,11 +142,11 @@ impl Target {
         })
     }
 
-    fn cpu() -> Target {
+    fn cpu() -> PlannedMachine {
         let size = MEASURE_BYTES.min(crate::machine::available_memory() / 4);
         let bandwidth = crate::machine::measure_read(size as usize);
         let source = format!("measured, reading {}", bytes(size));
-        Target { memory: host_memory(), bandwidth, source, operations: None, staged: None }
+        PlannedMachine { memory: host_memory(), bandwidth, source, operations: None, staged: None }
     }
 }
 
@@ -158,7 +158,7 @@ struct Roof {
     bound: &'static str,
 }
 
-fn roofs(schedule: &Schedule, target: &Target, depth: usize) -> Vec<Roof> {
+fn roofs(schedule: &Schedule, target: &PlannedMachine, depth: usize) -> Vec<Roof> {
     let roof = |sequences: usize| {
         let cost = schedule.cost(Pass::Decode { sequences, depth });
         let memory = cost.memory_bytes() as f64 / target.bandwidth;
@@ -291,7 +291,7 @@ impl View<'_> {
     }
 }
 
-fn write_model(t: &mut String, args: &Args, s: &Schedule) -> std::fmt::Result {
+fn write_model(t: &mut String, args: &PlanArgs, s: &Schedule) -> std::fmt::Result {
     let e = &s.extent;
     writeln!(
         t,

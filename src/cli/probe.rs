@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Checks GPU, NPU, memory sharing and system, and measures what the device reaches. With -m, --ctx or --weights,
 /// whether the model fits.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct ProbeArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Leave out what is measured
@@ -30,7 +30,7 @@ pub struct Args {
 /// # Errors
 /// Input: the model is wrong. Failed: no Vulkan device, or not the chosen one, can run Kiln, or the model does not fit;
 /// the checks are printed all the same. Device: an NPU is required.
-pub fn run(args: &Args, json: bool) -> Result<()> {
+pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
     let shape = read_shape(&args.model)?;
     let name = args.model.files().name();

@@ -16,7 +16,7 @@ use std::io::IsTerminal;
 
 /// Answers a prompt from -p, --tokens or standard input; without one, on a terminal, chats.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct RunArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// The prompt
@@ -42,7 +42,7 @@ enum Prompt {
     Chat,
 }
 
-fn read_prompt(args: &Args, json: bool) -> Result<Prompt> {
+fn read_prompt(args: &RunArgs, json: bool) -> Result<Prompt> {
     if let Some(ids) = &args.tokens {
         return Ok(Prompt::Ids(parse_ids(ids)?));
     }
@@ -66,7 +66,7 @@ fn read_prompt(args: &Args, json: bool) -> Result<Prompt> {
 ///
 /// # Errors
 /// Any error that keeps the prompt from being answered.
-pub fn run(args: &Args, json: bool) -> Result<()> {
+pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     args.reply.sampler().validate()?;
     StopMatcher::new(&args.reply.stop)?;
     let prompt = read_prompt(args, json)?;
@@ -109,7 +109,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
 
 /// The prompt's ids: as given, or those of the text, in the chat template if there is one.
 fn encode(
-    args: &Args,
+    args: &RunArgs,
     prompt: &Prompt,
     tokenizer: Option<&Tokenizer>,
     template: Option<&ChatTemplate>,
@@ -129,7 +129,7 @@ fn encode(
 
 /// Prints the reply: text and a summary, or an object if `json` names the model.
 fn answer(
-    args: &Args,
+    args: &RunArgs,
     json: Option<&str>,
     executor: &mut dyn Measure,
     ids: &[u32],

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 /// Turns text into token ids, or ids into text; prints one JSON object.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Args {
+pub struct TokenizeArgs {
     /// Model directory, of which only the tokenizer's files are read [default: the built-in demo model]
     #[arg(short, long, value_name = "DIR")]
     pub model: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error::Input`]: files, text, ids or messages are not understood. [`Error::Failed`]: the output cannot be written.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &TokenizeArgs) -> Result<()> {
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     let files = ModelFiles::from(args.model.clone());
     tokenize(args, &files.tokenizer()?, || files.template(), stdin.lock(), stdout.lock())
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<()> {
 /// # Errors
 /// As [`run`].
 pub fn tokenize(
-    args: &Args,
+    args: &TokenizeArgs,
     tokenizer: &Tokenizer,
     template: impl FnOnce() -> Result<ChatTemplate>,
     stdin: impl Read,
@@ -62,7 +62,7 @@ pub fn tokenize(
         None => super::read_text(stdin)?,
     };
     let answer = if args.decode {
-        Answer { text: Some(tokenizer.decode(&parse_ids(&input)?, args.skip_special)?), ids: None }
+        TokenizeAnswer { text: Some(tokenizer.decode(&parse_ids(&input)?, args.skip_special)?), ids: None }
     } else if args.chat {
         let messages: Vec<Message> = serde_json::from_str(&input).map_err(|e| {
             Error::input(
@@ -72,9 +72,9 @@ pub fn tokenize(
         })?;
         let text = template()?.render(&messages, !args.no_generation_prompt)?;
         let ids = tokenizer.encode(&text, false)?;
-        Answer { text: Some(text), ids: Some(ids) }
+        TokenizeAnswer { text: Some(text), ids: Some(ids) }
     } else {
-        Answer { text: None, ids: Some(tokenizer.encode(&input, !args.no_bos)?) }
+        TokenizeAnswer { text: None, ids: Some(tokenizer.encode(&input, !args.no_bos)?) }
     };
     let json = serde_json::to_string(&answer)
         .map_err(|e| Error::failed(format!("the answer is no JSON: {e}"), "report this"))?;
@@ -83,7 +83,7 @@ pub fn tokenize(
 
 /// The printed object. It is serialised directly: a JSON value for each of millions of ids would take 32 bytes.
 #[derive(Serialize)]
-struct Answer {
+struct TokenizeAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,7 @@ mod tests {
     #[derive(Parser)]
     struct Command {
         #[command(flatten)]
-        args: Args,
+        args: TokenizeArgs,
     }
 
     fn dir() -> PathBuf {
@@ -154,7 +154,11 @@ mod tests {
     #[test]
     fn a_model_directory_without_a_tokenizer_is_named() {
         let empty = tempfile::tempdir().unwrap();
-        let args = Args { model: Some(empty.path().to_owned()), input: Some(String::new()), ..Args::default() };
+        let args = TokenizeArgs {
+            model: Some(empty.path().to_owned()),
+            input: Some(String::new()),
+            ..TokenizeArgs::default()
+        };
         let error = run(&args).unwrap_err();
         assert!(error.to_string().contains("has no tokenizer.json"), "{error}");
     }

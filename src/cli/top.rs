@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Shows GPU, NPU and running Kilns. With --json, one object a line for each sample, until the reader goes away.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct TopArgs {
     /// Show one sample and exit
     #[arg(long)]
     once: bool,
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// Input: the arguments are wrong, or there is no terminal for the live view. Failed: the output cannot be written.
-pub fn run(args: &Args, json: bool) -> Result<()> {
+pub fn run(args: &TopArgs, json: bool) -> Result<()> {
     if !(0.05..=3600.0).contains(&args.interval) {
         return Err(Error::input(
             format!("an interval of {:?} seconds is not in 0.05..=3600", args.interval),

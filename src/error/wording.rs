@@ -1,6 +1,6 @@
 //! The text of an error: words, and the settings that would change the outcome.
 //!
-//! A setting's name depends on how Kiln is used: `--ctx` on the command line, `"context"` in a request, `context` in
+//! A setting's name depends on how Kiln is used: `--ctx` on the command line, `context` in
 //! [`crate::engine::Options`]. So an error holds settings as values. Whoever shows the error names them.
 
 use std::fmt;

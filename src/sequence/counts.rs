@@ -25,12 +25,12 @@ pub fn read() -> Counts {
 }
 
 /// Counts a prompt's chunk of `tokens` tokens.
-pub fn count_prefilled(tokens: usize) {
+pub(crate) fn count_prefilled(tokens: usize) {
     PREFILLED.fetch_add(tokens as u64, Ordering::Relaxed);
 }
 
 /// Counts a decode pass from which each of `sequences` sequences took one token.
-pub fn count_decoded(sequences: usize) {
+pub(crate) fn count_decoded(sequences: usize) {
     DECODED.fetch_add(sequences as u64, Ordering::Relaxed);
     SEQUENCES.store(sequences as u64, Ordering::Relaxed);
 }

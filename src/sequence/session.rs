@@ -75,19 +75,29 @@ impl Session {
     /// # Errors
     /// As [`Session::sync`].
     pub fn prefill(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<()> {
-        self.prefill_watched(executor, tokens, &mut |executor, rows, last| {
+        self.prefill_with(executor, tokens, &mut |executor, rows, last| {
             let head = last.then_some(HeadRows { first: rows.len() - 1, count: 1 });
             executor.forward(rows, head)
         })
     }
 
-    /// As [`Session::prefill`], with each chunk run by `run(executor, rows, is the last chunk)`. The chunks of every
-    /// prompt are cut here.
+    /// Every prompt's chunks are made here. As [`Session::prefill`], with each chunk run by `run(executor, rows, is the last
+    /// chunk)`.
     ///
     /// # Errors
-    /// As [`Session::sync`], and the errors of `run`.
-    pub fn prefill_watched(&mut self, executor: &mut dyn Executor, tokens: &[u32], run: RunChunk<'_>) -> Result<()> {
+    /// As [`Session::sync`], and the errors of `run`. The session then holds no more than before: a chunk without a head
+    /// may have failed unnoticed, so its keys and values are not trusted.
+    pub fn prefill_with(&mut self, executor: &mut dyn Executor, tokens: &[u32], run: RunChunk<'_>) -> Result<()> {
         Limits::of(executor.schedule()).check(self.tokens.len(), tokens)?;
+        let held = self.tokens.len();
+        let done = self.run_chunks(executor, tokens, run);
+        if done.is_err() {
+            self.rewind(executor, held);
+        }
+        done
+    }
+
+    fn run_chunks(&mut self, executor: &mut dyn Executor, tokens: &[u32], run: RunChunk<'_>) -> Result<()> {
         let mut left = tokens;
         while !left.is_empty() {
             let (chunk, rest) = left.split_at(left.len().min(executor.prefill_rows()));

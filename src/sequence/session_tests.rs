@@ -1,6 +1,7 @@
 //! Sessions on an executor that only records the passes that it is asked to run.
 
 use super::*;
+use crate::Error;
 use crate::executor::Watch;
 use crate::model::{Shape, WeightFormat, presets};
 use crate::schedule::{Extent, KvType, Schedule};
@@ -9,6 +10,8 @@ struct Noting {
     schedule: Schedule,
     /// The rows of each pass, and whether it had a head.
     passes: Vec<(Vec<Row>, bool)>,
+    /// Whether a pass with a head fails, as on a device that is lost.
+    fails: bool,
 }
 
 /// Window of the local layers. Their ring of 9 + 8 - 1 positions wraps past it.
@@ -22,7 +25,7 @@ impl Noting {
         let layers = full.layers[..2].to_vec();
         let shape = Shape { layers, vocab: 64, hidden: 32, ffn: 64, window: WINDOW, ..full };
         let extent = Extent { context: CONTEXT, max_rows: CHUNK, head_rows: 1, sequences: 2, kv: KvType::F16 };
-        Noting { schedule: Schedule::build(&shape, extent, |_| WeightFormat::Int8), passes: Vec::new() }
+        Noting { schedule: Schedule::build(&shape, extent, |_| WeightFormat::Int8), passes: Vec::new(), fails: false }
     }
 
     /// Token and position of every row run since the last call.
@@ -43,7 +46,10 @@ impl Executor for Noting {
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
         crate::executor::check_pass(&self.schedule, rows, head)?;
         self.passes.push((rows.to_vec(), head.is_some()));
-        Ok(())
+        match self.fails && head.is_some() {
+            true => Err(Error::device("it is lost", "run it again")),
+            false => Ok(()),
+        }
     }
 
     fn project(&mut self, _: HeadRows) -> Result<()> {
@@ -118,6 +124,22 @@ fn a_prompt_that_is_refused_leaves_the_sequence_as_it_is() {
         assert!(e.exit_code() == 2 && e.to_string().contains(what), "{e}");
     }
     assert_eq!((session.tokens(), executor.take()), (&[1, 2, 3][..], vec![]));
+}
+
+/// Nothing of a prompt that failed counts as held: a chunk before the failure may be wrong.
+#[test]
+fn a_prompt_that_fails_is_not_a_prefix() {
+    let mut executor = Noting::new();
+    let mut session = Session::new(0, CONTEXT);
+    let prompt: Vec<u32> = (0..20).collect();
+    session.sync(&mut executor, &prompt[..3]).unwrap();
+    executor.fails = true;
+    assert_eq!(session.sync(&mut executor, &prompt).unwrap_err().exit_code(), 4);
+    executor.fails = false;
+    executor.take();
+    let kept = session.sync(&mut executor, &prompt).unwrap();
+    assert!(kept <= 3, "{kept}");
+    assert_eq!(executor.take(), at(kept as u32, &prompt[kept..]));
 }
 
 /// The ring of a local layer has lost the keys that the first new token would see.

@@ -19,7 +19,7 @@ pub fn observe(executor: &mut dyn Executor, session: &mut Session, tokens: &[u32
     let mut out = Outputs { logits: Vec::new(), hidden: Vec::new(), next: 0 };
     let head_rows = executor.schedule().extent.head_rows;
     session
-        .prefill_watched(executor, tokens, &mut |executor, rows, last| {
+        .prefill_with(executor, tokens, &mut |executor, rows, last| {
             let mut first = 0;
             executor.forward(rows, None)?;
             while first < rows.len() {

@@ -197,7 +197,7 @@ impl<'a> Bench<'a> {
             let mut done = at;
             let mut session = self.session(sequence, at);
             let tokens = self.tokens(sequence, at..case.depth);
-            session.prefill_watched(self.executor, &tokens, &mut |executor, rows, _| {
+            session.prefill_with(self.executor, &tokens, &mut |executor, rows, _| {
                 progress(&format!("prefilling sequence {sequence}: {done} of {}", case.depth));
                 done += rows.len();
                 executor.forward(rows, None)

@@ -8,11 +8,11 @@ use crate::schedule::{Extent, KvType, Step};
 use std::time::Duration;
 
 /// Rows and head rows of each pass.
-type Passes = Vec<(Vec<Row>, Option<HeadRows>)>;
+type PassCounter = Vec<(Vec<Row>, Option<HeadRows>)>;
 
-struct Noting {
+struct NotingBench {
     schedule: Schedule,
-    passes: Passes,
+    passes: PassCounter,
     ceiling: f64,
     /// Rows of logits that are finite.
     finite: usize,
@@ -20,13 +20,13 @@ struct Noting {
     wanted: usize,
 }
 
-impl Noting {
-    fn new(sequences: usize, max_rows: usize, ceiling: f64) -> Noting {
+impl NotingBench {
+    fn new(sequences: usize, max_rows: usize, ceiling: f64) -> NotingBench {
         let full = presets::preset("gemma3-1b").unwrap();
         let shape = Shape { layers: full.layers[..2].to_vec(), vocab: 64, hidden: 32, ffn: 64, ..full };
         let kv = KvType::F16;
         let extent = Extent { context: 64, max_rows, head_rows: sequences, sequences, kv };
-        Noting {
+        NotingBench {
             schedule: Schedule::build(&shape, extent, |_| WeightFormat::Int8),
             passes: Vec::new(),
             ceiling,
@@ -41,7 +41,7 @@ impl Noting {
     }
 }
 
-impl Executor for Noting {
+impl Executor for NotingBench {
     fn schedule(&self) -> &Schedule {
         &self.schedule
     }
@@ -67,7 +67,7 @@ impl Executor for Noting {
 
     fn next(&self, row: usize) -> u32 {
         let (rows, head) = self.passes.last().unwrap();
-        Noting::after(&rows[head.unwrap().first + row])
+        NotingBench::after(&rows[head.unwrap().first + row])
     }
 
     fn is_finite(&self, row: usize) -> bool {
@@ -84,7 +84,7 @@ impl Executor for Noting {
     }
 }
 
-impl Measure for Noting {
+impl Measure for NotingBench {
     fn submits(&self) -> u64 {
         3 * self.passes.len() as u64
     }
@@ -117,7 +117,7 @@ impl Measure for Noting {
     }
 }
 
-fn measure(executor: &mut Noting, case: Case, repetitions: usize) -> Result<Line> {
+fn measure(executor: &mut NotingBench, case: Case, repetitions: usize) -> Result<Line> {
     Bench::new(executor, None, &|_| {})?.measure(case, repetitions)
 }
 
@@ -125,12 +125,13 @@ const DECODE: Work = Work::Decode { sequences: 2, tokens: 12 };
 
 #[test]
 fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions() {
-    let mut executor = Noting::new(2, 8, f64::MAX);
+    let mut executor = NotingBench::new(2, 8, f64::MAX);
     let line = measure(&mut executor, Case { work: DECODE, depth: 20 }, 3).unwrap();
     assert_eq!((line.tokens, line.passes, line.seconds.values.len()), (24, 12, 3));
 
     // Both sequences are prefilled first, in chunks and without a head.
-    let (filling, decoding): (Passes, Passes) = executor.passes.into_iter().partition(|(_, head)| head.is_none());
+    let (filling, decoding): (PassCounter, PassCounter) =
+        executor.passes.into_iter().partition(|(_, head)| head.is_none());
     let filled: Vec<(u32, u32)> = filling.iter().flat_map(|(rows, _)| rows).map(|r| (r.sequence, r.position)).collect();
     let expected: Vec<_> = (0..2).flat_map(|s| (0..20).map(move |p| (s, p))).collect();
     assert_eq!(filled, expected);
@@ -142,7 +143,7 @@ fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions()
     assert_eq!(positions, run(8).chain(run(12)).chain(run(12)).chain(run(12)).collect::<Vec<_>>());
     for pair in decoding.windows(2) {
         for s in 0..2 {
-            assert_eq!(pair[1].0[s].token, Noting::after(&pair[0].0[s]), "sequence {s}");
+            assert_eq!(pair[1].0[s].token, NotingBench::after(&pair[0].0[s]), "sequence {s}");
             assert_eq!((pair[1].0[s].sequence, pair[1].1), (s as u32, Some(HeadRows { first: 0, count: 2 })));
         }
     }
@@ -154,7 +155,7 @@ fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions()
 
 #[test]
 fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further() {
-    let mut executor = Noting::new(1, 8, f64::MAX);
+    let mut executor = NotingBench::new(1, 8, f64::MAX);
     let settings = Settings { prefill: vec![20], decode: 0, batch: vec![1], depth: vec![0, 5, 12], repetitions: 1 };
     let mut bench = Bench::new(&mut executor, None, &|_| {}).unwrap();
     let lines: Vec<Line> = settings.cases().into_iter().map(|c| bench.measure(c, 1).unwrap()).collect();
@@ -180,7 +181,7 @@ fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further(
 
 #[test]
 fn a_prefill_is_timed_in_chunks_that_keep_to_the_submit_budget() {
-    let mut executor = Noting { wanted: 3, ..Noting::new(1, 8, f64::MAX) };
+    let mut executor = NotingBench { wanted: 3, ..NotingBench::new(1, 8, f64::MAX) };
     let line = measure(&mut executor, Case { work: Work::Prefill(10), depth: 0 }, 2).unwrap();
     assert_eq!((line.tokens, line.passes), (10, 4));
     let rows: Vec<usize> = executor.passes.iter().map(|(rows, _)| rows.len()).collect();
@@ -193,18 +194,18 @@ fn a_prefill_is_timed_in_chunks_that_keep_to_the_submit_budget() {
 #[test]
 fn a_rate_above_the_read_ceiling_is_refused_and_so_is_nonsense() {
     let case = Case { work: Work::Decode { sequences: 1, tokens: 2 }, depth: 0 };
-    let e = measure(&mut Noting::new(1, 8, 1.0), case, 2).unwrap_err();
+    let e = measure(&mut NotingBench::new(1, 8, 1.0), case, 2).unwrap_err();
     assert!(e.exit_code() == 1 && e.to_string().contains("measurement is wrong: decode read"), "{e}");
 
     for sequences in [1, 2] {
-        let mut executor = Noting::new(2, 8, f64::MAX);
+        let mut executor = NotingBench::new(2, 8, f64::MAX);
         executor.finite = sequences - 1;
         let case = Case { work: Work::Decode { sequences, tokens: 2 }, depth: 0 };
         let e = measure(&mut executor, case, 2).unwrap_err();
         assert!(e.to_string().contains("not finite"), "{e}");
     }
 
-    let mut executor = Noting::new(1, 8, 1.0);
+    let mut executor = NotingBench::new(1, 8, 1.0);
     let mut bench = Bench::new(&mut executor, None, &|_| {}).unwrap();
     let e = bench.measure_layer(1, 0).unwrap_err();
     assert!(e.exit_code() == 1 && e.to_string().contains("layer 1 alone"), "{e}");
@@ -212,7 +213,7 @@ fn a_rate_above_the_read_ceiling_is_refused_and_so_is_nonsense() {
 
 #[test]
 fn a_pass_without_its_head_costs_less_by_the_head() {
-    let schedule = Noting::new(1, 8, 1.0).schedule;
+    let schedule = NotingBench::new(1, 8, 1.0).schedule;
     let pass = Pass::Prefill { rows: 4, depth: 3 };
     let (with, without) = (pass_cost(&schedule, pass, true), pass_cost(&schedule, pass, false));
     assert_eq!(with, schedule.cost(pass));

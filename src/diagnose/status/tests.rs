@@ -4,16 +4,16 @@ use super::*;
 use std::os::unix::fs::symlink;
 
 /// A machine with only the files that a test creates.
-struct Fake {
+struct FakeRun {
     files: Files,
     _root: tempfile::TempDir,
     uid: u32,
 }
 
-impl Fake {
-    fn new() -> Fake {
+impl FakeRun {
+    fn new() -> FakeRun {
         let root = tempfile::tempdir().unwrap();
-        Fake { files: Files::under(root.path()), _root: root, uid: nix::unistd::geteuid().as_raw() }
+        FakeRun { files: Files::under(root.path()), _root: root, uid: nix::unistd::geteuid().as_raw() }
     }
 
     fn put(&self, path: &str, text: impl AsRef<[u8]>) {
@@ -164,7 +164,7 @@ fn nothing_of_the_users_is_overwritten() {
 
 #[test]
 fn a_chosen_directory_is_the_only_one() {
-    let fake = Fake::new();
+    let fake = FakeRun::new();
     let places = ["/run/kiln", "/run/user/1000/kiln", "/run/kiosk/kiln", "/session/kiln", "/chosen"];
     (10..).zip(places).for_each(|(pid, place)| fake.report(place, pid));
     fake.report(&format!("/tmp/kiln-{}", fake.uid), 15);
@@ -195,7 +195,7 @@ fn a_process_without_a_session_reports_where_top_looks() {
     let (dir, uid) = (tempfile::tempdir().unwrap(), nix::unistd::geteuid().as_raw());
     assert!(is_own(dir.path(), uid) && !is_own(dir.path(), uid + 1) && !is_own(&dir.path().join("absent"), uid));
 
-    let fake = Fake::new();
+    let fake = FakeRun::new();
     fake.report("/run/kiosk/kiln", 10);
     fake.report("/run/kiln/kiln", 11);
     fake.report(&format!("/tmp/kiln-{}", fake.uid), 12);
@@ -204,7 +204,7 @@ fn a_process_without_a_session_reports_where_top_looks() {
 
 #[test]
 fn a_user_speaks_of_processes_of_that_users_alone() {
-    let fake = Fake::new();
+    let fake = FakeRun::new();
     let (uid, other) = (fake.uid, fake.uid + 1);
     // A directory named after another user, and a process of another user.
     fake.report(&format!("/tmp/kiln-{other}"), 10);
@@ -229,7 +229,7 @@ fn a_user_speaks_of_processes_of_that_users_alone() {
 
 #[test]
 fn whatever_lies_in_a_users_directory_the_rest_is_read() {
-    let fake = Fake::new();
+    let fake = FakeRun::new();
     let directory = format!("/tmp/kiln-{}", fake.uid);
     let at = |name: &str| fake.files.at(&format!("{directory}/{name}"));
     let good = |pid: u32, more: &str| format!(r#"{{"pid":{pid},"started":500{more}}}"#);
@@ -252,7 +252,7 @@ fn whatever_lies_in_a_users_directory_the_rest_is_read() {
 
 #[test]
 fn files_of_dead_processes_and_files_that_lie_are_ignored() {
-    let fake = Fake::new();
+    let fake = FakeRun::new();
     let files = &fake.files;
     fake.run(10, fake.uid);
     let good = r#"{"pid":10,"started":500,"command":"run","decode_tokens_s":3.3,"later":[1]}"#;

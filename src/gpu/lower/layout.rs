@@ -70,11 +70,11 @@ pub struct GpuLayout {
 }
 
 /// Places regions after the schedule's slots.
-struct Tail {
+struct ArenaTail {
     bytes: u64,
 }
 
-impl Tail {
+impl ArenaTail {
     fn take(&mut self, bytes: u64) -> u64 {
         let at = self.bytes;
         self.bytes += bytes.next_multiple_of(ALIGN);
@@ -85,7 +85,7 @@ impl Tail {
 impl GpuLayout {
     /// The layout for a schedule.
     pub fn new(schedule: &Schedule) -> GpuLayout {
-        let mut tail = Tail { bytes: schedule.arena.bytes };
+        let mut tail = ArenaTail { bytes: schedule.arena.bytes };
         let mut packed: Vec<(Slot, PackedSlot)> = Vec::new();
         for step in &schedule.steps {
             let Op::Linear { x, .. } = step.op else { continue };
@@ -103,7 +103,7 @@ impl GpuLayout {
     }
 }
 
-fn place_packed(tail: &mut Tail, schedule: &Schedule, slot: Slot, rows: Rows) -> PackedSlot {
+fn place_packed(tail: &mut ArenaTail, schedule: &Schedule, slot: Slot, rows: Rows) -> PackedSlot {
     let rows = match rows {
         Rows::Pass => schedule.extent.max_rows,
         Rows::Head => schedule.extent.head_rows,
@@ -119,7 +119,7 @@ fn place_packed(tail: &mut Tail, schedule: &Schedule, slot: Slot, rows: Rows) ->
 }
 
 impl Scratch {
-    fn place(tail: &mut Tail, schedule: &Schedule, extent: &Extent) -> Scratch {
+    fn place(tail: &mut ArenaTail, schedule: &Schedule, extent: &Extent) -> Scratch {
         let shape = &schedule.shape;
         // Per part and head: its sums, padded, and four floats.
         let parts = 4 * (shape.heads * SPLIT_ROWS * (shape.head_dim.next_multiple_of(8) + 4)) as u64;

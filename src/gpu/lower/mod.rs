@@ -1,7 +1,7 @@
 //! From steps to dispatches: the kernel, push constants and grid of each. Plain data, made without a device.
 //!
 //! A dispatch runs one step, or several adjacent ones by a fusion that [`Lowering::fuse`] declares. [`Lowering::lower`]
-//! takes any range of steps, so that another executor can run the rest.
+//! takes any range of steps. What another executor takes out of a layer ends one range and begins the next.
 
 pub mod arithmetic;
 mod attend;

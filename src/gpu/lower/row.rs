@@ -196,5 +196,5 @@ pub(super) fn whole_blocks(head_dim: usize) -> bool {
 
 /// Whether this kernel of the gated product writes f32 only.
 fn writes_f32_only(module: Module) -> bool {
-    matches!(module, Module::LinearGeluInt8 | Module::LinearGeluBf16)
+    WeightFormat::ALL.iter().any(|&format| modules(format).linear_gelu == module)
 }

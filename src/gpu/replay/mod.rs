@@ -33,7 +33,6 @@ use crate::gpu::replay::results::Results;
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::schedule::{Schedule, Segment};
-use crate::sys::dma_buf::DmaBuf;
 use crate::{Error, Result};
 use std::rc::Rc;
 use std::time::Duration;
@@ -191,7 +190,7 @@ impl Vulkan {
 
     /// The arena as a dma-buf for other devices, if it is one.
     #[cfg(feature = "testing")]
-    pub fn arena(&self) -> Option<&DmaBuf> {
+    pub fn arena(&self) -> Option<&crate::sys::dma_buf::DmaBuf> {
         self.arena.dma_buf()
     }
 
