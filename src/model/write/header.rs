@@ -30,8 +30,8 @@ pub(crate) fn encode(
 /// Encodes the header for f32 tensors, each given by name and dimensions.
 ///
 /// # Errors
-/// As [`encode`].
-pub(crate) fn encode_f32(tensors: &[(&str, &[usize])]) -> Result<Vec<u8>> {
+/// [`Error::Failed`]: the tensors' sizes overflow.
+pub fn encode_f32(tensors: &[(&str, &[usize])]) -> Result<Vec<u8>> {
     let mut end = 0usize;
     let place = |(name, shape): &(&str, &[usize])| {
         let start = end;

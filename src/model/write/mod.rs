@@ -6,7 +6,7 @@
 
 mod blocks;
 pub mod forge;
-pub(crate) mod header;
+pub mod header;
 mod job;
 mod partial;
 pub mod quantize;
