@@ -5,9 +5,9 @@ mod common;
 
 use common::{bits, golden, load};
 use kiln::engine::Options;
+use kiln::engine::VulkanOptions;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::replay::options::VulkanOptions;
 use std::time::Duration;
 
 const PROMPT: [u32; 5] = [2, 17, 5, 400, 33];

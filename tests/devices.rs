@@ -5,11 +5,11 @@
 
 use kiln::testing::gpu::memory::allocators::{DMA_HEAP, UDMABUF_MEMFD};
 use kiln::testing::gpu::memory::arena::Allocator;
-use kiln::testing::sys::amdgpu::{self, FIRMWARES, Sensor};
+use kiln::testing::sys::amdgpu::{self, FIRMWARES, GpuSensor};
 use kiln::testing::sys::amdxdna;
 use kiln::testing::sys::dma_buf::{Access, DmaBuf, SYSTEM_HEAP, UDMABUF, open_node, page_size, sealed_memfd};
 use kiln::testing::sys::fence::{State, SyncFile};
-use kiln::testing::sys::npu_program::{self, Kind};
+use kiln::testing::sys::npu_program::{self, BufferKind};
 use kiln::testing::sys::{Failure, Result};
 use nix::errno::Errno;
 use std::os::fd::AsFd;
@@ -113,7 +113,9 @@ fn requests_of_another_driver_are_refused_in_words() {
     for (name, number) in FIRMWARES {
         ask(name, amdgpu::firmware(&node, number).map(drop));
     }
-    for sensor in [Sensor::EngineClock, Sensor::MemoryClock, Sensor::Temperature, Sensor::Load, Sensor::Power] {
+    for sensor in
+        [GpuSensor::EngineClock, GpuSensor::MemoryClock, GpuSensor::Temperature, GpuSensor::Load, GpuSensor::Power]
+    {
         ask("amdgpu sensor", amdgpu::sensor(&node, sensor).map(drop));
     }
     ask("amdgpu GTT", amdgpu::allocate_gtt(&node, SIZE).map(drop));
@@ -124,13 +126,13 @@ fn requests_of_another_driver_are_refused_in_words() {
     ask("NPU power mode", amdxdna::power_mode(&node).map(drop));
     ask("NPU contexts", amdxdna::contexts(&node).map(drop));
     ask("NPU last error", amdxdna::last_error(&node).map(drop));
-    for kind in [Kind::Shared, Kind::DeviceHeap, Kind::Device, Kind::Command] {
+    for kind in [BufferKind::Shared, BufferKind::DeviceHeap, BufferKind::Device, BufferKind::Command] {
         ask("NPU buffer", npu_program::allocate(&node, kind, page_size()).map(drop));
     }
     ask("NPU buffer's place", npu_program::locate(&node, &gem).map(drop));
     ask("NPU buffer's caches", npu_program::sync(&node, &gem, npu_program::Direction::ToDevice, 0, SIZE));
     ask("NPU set power mode", npu_program::set_power_mode(&node, 0));
-    ask("NPU context", npu_program::Context::new(&node, 4).map(drop));
+    ask("NPU context", npu_program::HardwareContext::new(&node, 4).map(drop));
     for (name, failure) in &answers {
         let failure = failure.as_ref().unwrap_or_else(|| panic!("{name}: vgem answered"));
         println!("{name}: {failure}; {}", failure.remedy());

@@ -5,12 +5,12 @@ mod common;
 
 use common::check::{F16_DEEP, F16_SHALLOW, F32_DEEP, F32_SHALLOW, Tolerance, check_prompts};
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, golden, ids, load, observe};
+use kiln::engine::VulkanOptions;
 use kiln::engine::{Device, Options};
 use kiln::model::WeightFormat;
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
 use kiln::testing::gpu::lower::arithmetic::Arithmetic;
-use kiln::testing::gpu::replay::options::VulkanOptions;
 
 /// Runs one prompt with each chunk size in `chunks` and compares it with the golden case.
 fn check_case(case: &Case, options: Options, tolerance: Tolerance, chunks: &[usize]) {

@@ -5,9 +5,9 @@ mod common;
 
 use common::{bits, golden, load};
 use kiln::engine::Options;
+use kiln::engine::VulkanOptions;
 use kiln::executor::{HeadRows, Row};
 use kiln::sequence::session::Session;
-use kiln::testing::gpu::replay::options::VulkanOptions;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;

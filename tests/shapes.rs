@@ -4,13 +4,13 @@
 mod common;
 
 use common::{DOT, F32, Forged, MATRIX_F16, bits, max_abs, relative_rms, rms, small_shape};
+use kiln::engine::VulkanOptions;
 use kiln::engine::{Device, Options};
 use kiln::executor::{HeadRows, Row};
 use kiln::model::{Shape, WeightFormat};
 use kiln::schedule::KvType;
 use kiln::sequence::session::Session;
 use kiln::testing::gpu::lower::target::{DotTile, Tile};
-use kiln::testing::gpu::replay::options::VulkanOptions;
 
 fn prompt(shape: &Shape, n: usize) -> Vec<u32> {
     (0..n).map(|i| (2 + 37 * i * i) as u32 % shape.vocab as u32).collect()

@@ -5,10 +5,10 @@ mod common;
 
 use common::{DOT, bits, golden, load};
 use kiln::engine::Options;
+use kiln::engine::VulkanOptions;
 use kiln::executor::Executor;
 use kiln::sequence::session::Session;
 use kiln::testing::gpu::queue::recordings;
-use kiln::testing::gpu::replay::options::VulkanOptions;
 use std::fs;
 use std::path::{Path, PathBuf};
 

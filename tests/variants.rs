@@ -5,6 +5,7 @@ mod common;
 
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, bits, golden, ids, load, relative_rms};
 use kiln::engine::Options;
+use kiln::engine::VulkanOptions;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::schedule::{Op, Schedule};
 use kiln::sequence::session::Session;
@@ -12,7 +13,6 @@ use kiln::testing::gpu::Gpu;
 use kiln::testing::gpu::device::units::Units;
 use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand};
 use kiln::testing::gpu::lower::target::{Product, Target, Tile};
-use kiln::testing::gpu::replay::options::VulkanOptions;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;

@@ -6,7 +6,7 @@
 mod compile;
 
 use kiln::testing::sys::dma_buf::sealed_memfd;
-use kiln::testing::sys::xrt::{Buffer, Device, Kernel, Kind, Library, Missing, NAME, Program, Run};
+use kiln::testing::sys::xrt::{Library, Missing, NAME, Program, Run, XrtBuffer, XrtBufferKind, XrtDevice, XrtKernel};
 use kiln::{Error, Result};
 use libloading::os::unix::Library as Object;
 use std::fs;
@@ -75,11 +75,11 @@ impl Fake {
 
 /// A device with a program, a kernel, buffers for its arguments and a run.
 struct Parts<'x> {
-    device: Device<'x>,
+    device: XrtDevice<'x>,
     program: Program<'x>,
-    kernel: Kernel<'x>,
-    from: Buffer<'x>,
-    to: Buffer<'x>,
+    kernel: XrtKernel<'x>,
+    from: XrtBuffer<'x>,
+    to: XrtBuffer<'x>,
     run: Run<'x>,
 }
 
@@ -88,8 +88,8 @@ impl<'x> Parts<'x> {
         let device = library.open(SLOT)?;
         let program = device.load(b"xclbin2\0and more")?;
         let kernel = program.kernel(kernel)?;
-        let from = program.allocate(4096, Kind::Data, kernel.group(0)?)?;
-        let to = program.allocate(4096, Kind::Instructions, kernel.group(1)?)?;
+        let from = program.allocate(4096, XrtBufferKind::Data, kernel.group(0)?)?;
+        let to = program.allocate(4096, XrtBufferKind::Instructions, kernel.group(1)?)?;
         let mut run = kernel.run()?;
         run.set_buffer(0, &from)?;
         run.set_buffer(1, &to)?;
@@ -201,8 +201,8 @@ fn what_does_not_exist_is_an_error_in_libxrts_words() {
         assert_line(&parts.device.load(image).unwrap_err(), "libxrt failed to load a program: Invalid xclbin");
     }
     assert_line(&parts.program.kernel("none").unwrap_err(), "No such kernel 'none'");
-    assert_line(&parts.program.allocate(0, Kind::Data, 10).unwrap_err(), "Invalid argument");
-    assert_line(&parts.program.allocate(u64::MAX, Kind::Data, 10).unwrap_err(), "libxrt failed to allocate");
+    assert_line(&parts.program.allocate(0, XrtBufferKind::Data, 10).unwrap_err(), "Invalid argument");
+    assert_line(&parts.program.allocate(u64::MAX, XrtBufferKind::Data, 10).unwrap_err(), "libxrt failed to allocate");
     assert_line(&parts.run.set_buffer(9, &parts.from).unwrap_err(), "no such argument");
     assert_line(&parts.run.set_number(2, 3u8).unwrap_err(), "no such argument");
 }
@@ -231,7 +231,7 @@ fn whatever_is_thrown_wherever_becomes_an_error() {
             parts.device.load(b"xclbin2\0").map(drop),
             parts.program.kernel("add").map(drop),
             parts.kernel.group(0).map(drop),
-            parts.program.allocate(4096, Kind::Data, 10).map(drop),
+            parts.program.allocate(4096, XrtBufferKind::Data, 10).map(drop),
             parts.program.import(memfd.as_fd()).map(drop),
             parts.from.export().map(drop),
             parts.from.to_device(),

@@ -33,7 +33,7 @@ pub struct ModelArgs {
     /// Whether attention runs on the NPU (this build drives none: auto takes the GPU)
     #[arg(long, default_value = "auto", value_enum)]
     pub npu: Npu,
-    /// How the NPU is reached
+    /// How the NPU is reached (of no effect while this build drives none)
     #[arg(long, default_value = "kernel", value_enum)]
     pub npu_api: NpuApi,
 }

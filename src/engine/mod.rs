@@ -4,13 +4,13 @@
 pub mod demo;
 mod files;
 
+pub use crate::gpu::replay::options::VulkanOptions;
 pub use files::ModelFiles;
 
 use crate::display;
 use crate::error::{Setting, text};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
-use crate::gpu::replay::options::VulkanOptions;
 use crate::gpu::{self, Choice, Gpu, Vulkan};
 use crate::machine::heaps;
 use crate::model::checkpoint::Checkpoint;
@@ -152,7 +152,7 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
 ///
 /// # Errors
 /// Device: there is no such device, or it is unusable.
-pub fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
+pub(crate) fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
     let gpu = match device {
         Device::Cpu => return Ok(None),
         Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index))?,
@@ -173,7 +173,7 @@ pub fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_on(
+pub(crate) fn load_on(
     gpu: Option<Rc<Gpu>>,
     checkpoint: &Checkpoint,
     options: &Options,

@@ -336,13 +336,14 @@ fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
 
 #[test]
 fn no_driver_whatever_its_numbers_makes_a_plan_that_is_wrong() {
-    use crate::sys::amdgpu::{Heap as Said, Memory as Asked};
+    use crate::sys::amdgpu::{GpuHeap, GpuMemory};
     const NUMBERS: [u64; 6] = [0, 1, 4096, 1 << 40, i64::MAX as u64, u64::MAX];
     let wanted = [(Purpose::Arena, 4096), (Purpose::Weights(WeightBuffer::Embedding), 1 << 30)];
     for (usable, used) in NUMBERS.into_iter().flat_map(|a| NUMBERS.map(|b| (a, b))) {
         for system in NUMBERS {
-            let said = Said { total: usable, usable, used, max_allocation: usable };
-            let pool = crate::gpu::memory::heaps::pool_of(&Asked { vram: said, visible_vram: said, gtt: said }, system);
+            let said = GpuHeap { total: usable, usable, used, max_allocation: usable };
+            let pool =
+                crate::gpu::memory::heaps::pool_of(&GpuMemory { vram: said, visible_vram: said, gtt: said }, system);
             let heap = |available| {
                 let name = "heap".into();
                 Heap { name, available, reserved: reserve(available), device_local: true, host_visible: true }

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 
 /// What the GPU is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Device {
+pub struct GpuInfo {
     /// PCI device id.
     pub device_id: u32,
     /// The driver's family number; with `external_rev` it names the chip.
@@ -25,7 +25,7 @@ pub struct Device {
     pub max_memory_clock: u64,
     /// Width of the memory bus, in bits; 0 if the driver does not know.
     pub memory_bits: u32,
-    /// The driver's number for the kind of memory; [`Device::memory_name`] gives its name.
+    /// The driver's number for the kind of memory; [`GpuInfo::memory_name`] gives its name.
     pub memory_type: u32,
     /// Whether the GPU shares its memory with the CPU.
     pub is_apu: bool,
@@ -35,7 +35,7 @@ pub struct Device {
 
 /// One heap, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Heap {
+pub struct GpuHeap {
     /// Size of the heap.
     pub total: u64,
     /// Bytes that processes may use; the kernel keeps the rest.
@@ -48,13 +48,13 @@ pub struct Heap {
 
 /// The GPU's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Memory {
+pub struct GpuMemory {
     /// VRAM; on an APU, the carve-out.
-    pub vram: Heap,
+    pub vram: GpuHeap,
     /// The part of VRAM that the CPU can access.
-    pub visible_vram: Heap,
+    pub visible_vram: GpuHeap,
     /// GTT: system memory that the GPU can access.
-    pub gtt: Heap,
+    pub gtt: GpuHeap,
 }
 
 /// Versions of one firmware.
@@ -68,7 +68,7 @@ pub struct Firmware {
 
 /// A sensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sensor {
+pub enum GpuSensor {
     /// Engine clock, MHz.
     EngineClock,
     /// Memory clock, MHz.
@@ -113,7 +113,7 @@ fn ask<T: Default>(node: &Node, what: &str, query: u32, put: impl FnOnce(&mut b:
     Ok(unsafe { answer.read(0) })
 }
 
-impl Device {
+impl GpuInfo {
     /// The name of the kind of memory, if known.
     pub fn memory_name(&self) -> Option<&'static str> {
         Some(match self.memory_type {
@@ -147,9 +147,9 @@ impl Device {
 ///
 /// # Errors
 /// ENOTTY, EINVAL: not amdgpu. ENODEV: it is gone.
-pub fn device(node: &Node) -> Result<Device> {
+pub fn device(node: &Node) -> Result<GpuInfo> {
     let d: b::drm_amdgpu_info_device = ask(node, "ask what the GPU is", b::AMDGPU_INFO_DEV_INFO, |_| {})?;
-    Ok(Device {
+    Ok(GpuInfo {
         device_id: d.device_id,
         family: d.family,
         external_rev: d.external_rev,
@@ -167,15 +167,15 @@ pub fn device(node: &Node) -> Result<Device> {
 ///
 /// # Errors
 /// As [`device`].
-pub fn memory(node: &Node) -> Result<Memory> {
+pub fn memory(node: &Node) -> Result<GpuMemory> {
     let m: b::drm_amdgpu_memory_info = ask(node, "ask what the GPU's memory holds", b::AMDGPU_INFO_MEMORY, |_| {})?;
-    let heap = |h: b::drm_amdgpu_heap_info| Heap {
+    let heap = |h: b::drm_amdgpu_heap_info| GpuHeap {
         total: h.total_heap_size,
         usable: h.usable_heap_size,
         used: h.heap_usage,
         max_allocation: h.max_allocation,
     };
-    Ok(Memory { vram: heap(m.vram), visible_vram: heap(m.cpu_accessible_vram), gtt: heap(m.gtt) })
+    Ok(GpuMemory { vram: heap(m.vram), visible_vram: heap(m.cpu_accessible_vram), gtt: heap(m.gtt) })
 }
 
 /// Buffers evicted from VRAM for lack of room since the driver was loaded.
@@ -210,13 +210,13 @@ pub fn firmware(node: &Node, number: u32) -> Result<Firmware> {
 ///
 /// # Errors
 /// EINVAL, EOPNOTSUPP: this GPU lacks the sensor.
-pub fn sensor(node: &Node, sensor: Sensor) -> Result<u32> {
+pub fn sensor(node: &Node, sensor: GpuSensor) -> Result<u32> {
     let number = match sensor {
-        Sensor::EngineClock => b::AMDGPU_INFO_SENSOR_GFX_SCLK,
-        Sensor::MemoryClock => b::AMDGPU_INFO_SENSOR_GFX_MCLK,
-        Sensor::Temperature => b::AMDGPU_INFO_SENSOR_GPU_TEMP,
-        Sensor::Load => b::AMDGPU_INFO_SENSOR_GPU_LOAD,
-        Sensor::Power => b::AMDGPU_INFO_SENSOR_GPU_AVG_POWER,
+        GpuSensor::EngineClock => b::AMDGPU_INFO_SENSOR_GFX_SCLK,
+        GpuSensor::MemoryClock => b::AMDGPU_INFO_SENSOR_GFX_MCLK,
+        GpuSensor::Temperature => b::AMDGPU_INFO_SENSOR_GPU_TEMP,
+        GpuSensor::Load => b::AMDGPU_INFO_SENSOR_GPU_LOAD,
+        GpuSensor::Power => b::AMDGPU_INFO_SENSOR_GPU_AVG_POWER,
     };
     let put = |info: &mut b::drm_amdgpu_info| info.__bindgen_anon_1.sensor_info.type_ = number;
     ask(node, "read a sensor", b::AMDGPU_INFO_SENSOR, put)

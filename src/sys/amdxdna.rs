@@ -59,7 +59,7 @@ pub struct Clocks {
 
 /// One sensor.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Sensor {
+pub struct NpuSensor {
     /// What it measures.
     pub label: String,
     /// Its value, in `unit`.
@@ -70,7 +70,7 @@ pub struct Sensor {
 
 /// A hardware context: a program that holds columns of the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Context {
+pub struct ContextInfo {
     /// The context's id.
     pub id: u32,
     /// The process that owns the context.
@@ -157,11 +157,11 @@ pub fn clocks(node: &Node) -> Result<Clocks> {
 ///
 /// # Errors
 /// EOPNOTSUPP: this driver reads no sensors. Otherwise as [`array()`].
-pub fn sensors(node: &Node) -> Result<Vec<Sensor>> {
+pub fn sensors(node: &Node) -> Result<Vec<NpuSensor>> {
     let answer = info(node, "read the NPU's sensors", b::DRM_AMDXDNA_QUERY_SENSORS)?;
     // SAFETY: the structure consists of integers only.
     let sensors: Vec<b::amdxdna_drm_query_sensor> = unsafe { answer.entries(size_of::<b::amdxdna_drm_query_sensor>()) };
-    let sensor = |s: &b::amdxdna_drm_query_sensor| Sensor {
+    let sensor = |s: &b::amdxdna_drm_query_sensor| NpuSensor {
         label: text(&s.label),
         value: f64::from(s.input) * 10f64.powi(i32::from(s.unitm)),
         // Applying `unitm` gives watts, but the driver's `units` still names the raw input's unit, "mW".
@@ -198,7 +198,7 @@ pub fn power_mode(node: &Node) -> Result<String> {
 ///
 /// # Errors
 /// EPERM, EACCES: the driver shows contexts to root only. Otherwise as [`array()`].
-pub fn contexts(node: &Node) -> Result<Vec<Context>> {
+pub fn contexts(node: &Node) -> Result<Vec<ContextInfo>> {
     let what = "list the NPU's contexts";
     let element = size_of::<b::amdxdna_drm_hwctx_entry>();
     let (answer, stride) = match array_of(node, what, b::DRM_AMDXDNA_HW_CONTEXT_ALL, element, MAX_CONTEXTS) {
@@ -210,7 +210,7 @@ pub fn contexts(node: &Node) -> Result<Vec<Context>> {
     };
     // SAFETY: the structure consists of integers only. The older query's entry is a prefix of the newer one's.
     let entries: Vec<b::amdxdna_drm_query_hwctx> = unsafe { answer.entries(stride) };
-    let context = |e: &b::amdxdna_drm_query_hwctx| Context {
+    let context = |e: &b::amdxdna_drm_query_hwctx| ContextInfo {
         id: e.context_id,
         pid: e.pid,
         first_column: e.start_col,
@@ -224,7 +224,7 @@ pub fn contexts(node: &Node) -> Result<Vec<Context>> {
 }
 
 /// Number of columns that contexts hold. A column shared by several contexts counts once.
-pub fn columns_held(contexts: &[Context]) -> u64 {
+pub fn columns_held(contexts: &[ContextInfo]) -> u64 {
     let mut held: Vec<(u64, u64)> =
         contexts.iter().map(|c| (c.first_column.into(), u64::from(c.first_column) + u64::from(c.columns))).collect();
     held.sort_unstable();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What a buffer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum BufferKind {
     /// Data: ordinary memory, shared with the CPU, and with other drivers by dma-buf.
     Shared,
     /// The device heap: 64 MiB, one per process. It is mapped, aligned to its size, before any other buffer is made.
@@ -43,7 +43,7 @@ pub enum Direction {
 
 /// A hardware context: it holds columns of the array until dropped.
 #[derive(Debug)]
-pub struct Context<'a> {
+pub struct HardwareContext<'a> {
     node: &'a Node,
     handle: u32,
     timeline: u32,
@@ -53,12 +53,12 @@ pub struct Context<'a> {
 ///
 /// # Errors
 /// ENOMEM: the locked-memory limit is reached, or memory is full. EINVAL: the driver rejects the size.
-pub fn allocate(node: &Node, kind: Kind, size: u64) -> Result<Gem<'_>> {
+pub fn allocate(node: &Node, kind: BufferKind, size: u64) -> Result<Gem<'_>> {
     let kind = match kind {
-        Kind::Shared => b::AMDXDNA_BO_SHMEM,
-        Kind::DeviceHeap => b::AMDXDNA_BO_DEV_HEAP,
-        Kind::Device => b::AMDXDNA_BO_DEV,
-        Kind::Command => b::AMDXDNA_BO_CMD,
+        BufferKind::Shared => b::AMDXDNA_BO_SHMEM,
+        BufferKind::DeviceHeap => b::AMDXDNA_BO_DEV_HEAP,
+        BufferKind::Device => b::AMDXDNA_BO_DEV,
+        BufferKind::Command => b::AMDXDNA_BO_CMD,
     };
     let mut data = b::amdxdna_drm_create_bo { size, type_: kind, ..Default::default() };
     // SAFETY: the structure is valid for the call.
@@ -117,12 +117,12 @@ pub fn set_power_mode(node: &Node, mode: u8) -> Result<()> {
     retry("set the NPU's power mode", || unsafe { raw::amdxdna_set_state(node.raw(), &mut data) }).map(drop)
 }
 
-impl<'a> Context<'a> {
+impl<'a> HardwareContext<'a> {
     /// Reserves `tiles` compute tiles: whole columns of four.
     ///
     /// # Errors
     /// ENOSPC, EAGAIN: no columns are free. EINVAL: the heap is missing or unmapped, or `tiles` exceeds the array.
-    pub fn new(node: &'a Node, tiles: u32) -> Result<Context<'a>> {
+    pub fn new(node: &'a Node, tiles: u32) -> Result<HardwareContext<'a>> {
         let qos = b::amdxdna_qos_info::default();
         let mut data = b::amdxdna_drm_create_hwctx {
             qos_p: (&raw const qos) as u64,
@@ -133,10 +133,10 @@ impl<'a> Context<'a> {
         };
         // SAFETY: the structure and the one that it points to are valid for the call.
         retry("make an NPU context", || unsafe { raw::amdxdna_create_hwctx(node.raw(), &mut data) })?;
-        Ok(Context { node, handle: data.handle, timeline: data.syncobj_handle })
+        Ok(HardwareContext { node, handle: data.handle, timeline: data.syncobj_handle })
     }
 
-    /// Loads `program`, a [`Kind::Device`] buffer that holds a partition image, as the context's one compute unit.
+    /// Loads `program`, a [`BufferKind::Device`] buffer that holds a partition image, as the context's one compute unit.
     ///
     /// # Errors
     /// EINVAL: the driver rejects it.
@@ -157,7 +157,7 @@ impl<'a> Context<'a> {
         retry("load an NPU program", || unsafe { raw::amdxdna_config_hwctx(self.node.raw(), &mut data) }).map(drop)
     }
 
-    /// Submits `command`, which uses `buffers`. Returns its number for [`Context::wait`].
+    /// Submits `command`, which uses `buffers`. Returns its number for [`HardwareContext::wait`].
     ///
     /// # Errors
     /// EINVAL: the command is malformed. EIO, ETIME: the array does not answer.
@@ -187,7 +187,7 @@ impl<'a> Context<'a> {
     }
 }
 
-impl Drop for Context<'_> {
+impl Drop for HardwareContext<'_> {
     fn drop(&mut self) {
         let mut data = b::amdxdna_drm_destroy_hwctx { handle: self.handle, pad: 0 };
         // SAFETY: the structure is valid for the call, and the handle is this value's own.

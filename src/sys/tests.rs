@@ -51,7 +51,7 @@ fn requests(node: &Node, buffer: &DmaBuf) -> Vec<(&'static str, super::Result<()
         ("evictions", amdgpu::evictions(node).map(drop)),
         ("losses", amdgpu::losses(node).map(drop)),
         ("firmware", amdgpu::firmware(node, 8).map(drop)),
-        ("sensor", amdgpu::sensor(node, amdgpu::Sensor::Load).map(drop)),
+        ("sensor", amdgpu::sensor(node, amdgpu::GpuSensor::Load).map(drop)),
         ("gtt", amdgpu::allocate_gtt(node, page_size()).map(drop)),
         ("array", amdxdna::array(node).map(drop)),
         ("clocks", amdxdna::clocks(node).map(drop)),
@@ -60,11 +60,11 @@ fn requests(node: &Node, buffer: &DmaBuf) -> Vec<(&'static str, super::Result<()
         ("power mode", amdxdna::power_mode(node).map(drop)),
         ("contexts", amdxdna::contexts(node).map(drop)),
         ("last error", amdxdna::last_error(node).map(drop)),
-        ("allocate", npu_program::allocate(node, npu_program::Kind::Device, 4096).map(drop)),
+        ("allocate", npu_program::allocate(node, npu_program::BufferKind::Device, 4096).map(drop)),
         ("locate", npu_program::locate(node, &gem).map(drop)),
         ("sync", npu_program::sync(node, &gem, npu_program::Direction::ToDevice, 0, 64)),
         ("set mode", npu_program::set_power_mode(node, 0)),
-        ("context", npu_program::Context::new(node, 16).map(drop)),
+        ("context", npu_program::HardwareContext::new(node, 16).map(drop)),
         ("begin", buffer.begin(Access::Read)),
         ("end", buffer.end(Access::Read)),
         ("export fence", buffer.export_fence(Access::Read).map(drop)),
@@ -445,7 +445,7 @@ fn a_command_goes_to_the_npu_with_its_buffers() {
     });
     let node = Node::open(file.path()).unwrap();
     let (program, command, data) = (node.own(10), node.own(11), node.own(12));
-    let context = npu_program::Context::new(&node, 16).unwrap();
+    let context = npu_program::HardwareContext::new(&node, 16).unwrap();
     context.load(&program).unwrap();
     let number = context.submit(&command, &[&data, &program]).unwrap();
     context.wait(number, Duration::from_millis(10)).unwrap();

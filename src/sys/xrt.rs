@@ -171,11 +171,11 @@ impl Library {
     ///
     /// # Errors
     /// Device: no such device, or it does not open.
-    pub fn open(&self, which: &str) -> Result<Device<'_>> {
+    pub fn open(&self, which: &str) -> Result<XrtDevice<'_>> {
         let (name, mut device) = (c_string("the device's name", which)?, null_mut());
         let what = format!("open device {which}");
         call!(self, &what, open(name.as_ptr(), &mut device))?;
-        Ok(Device(Owned::new(self, &what, device, self.face.close_device)?))
+        Ok(XrtDevice(Owned::new(self, &what, device, self.face.close_device)?))
     }
 }
 
@@ -219,7 +219,7 @@ impl<T> Drop for Owned<'_, T> {
 
 /// A device.
 #[derive(Debug)]
-pub struct Device<'x>(Owned<'x, b::kiln_xrt_device>);
+pub struct XrtDevice<'x>(Owned<'x, b::kiln_xrt_device>);
 
 /// A program on a device: an xclbin, and a hardware context that holds its columns.
 #[derive(Debug)]
@@ -227,11 +227,11 @@ pub struct Program<'x>(Owned<'x, b::kiln_xrt_program>);
 
 /// A kernel of a program.
 #[derive(Debug)]
-pub struct Kernel<'x>(Owned<'x, b::kiln_xrt_kernel>);
+pub struct XrtKernel<'x>(Owned<'x, b::kiln_xrt_kernel>);
 
 /// Memory that host and NPU share. Bytes are copied in and out, since the NPU may be using them.
 #[derive(Debug)]
-pub struct Buffer<'x> {
+pub struct XrtBuffer<'x> {
     owned: Owned<'x, b::kiln_xrt_buffer>,
     bytes: NonNull<u8>,
     size: usize,
@@ -243,14 +243,14 @@ pub struct Run<'x>(Owned<'x, b::kiln_xrt_run>);
 
 /// What a buffer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum XrtBufferKind {
     /// Instructions, in the NPU's own heap.
     Instructions,
     /// Data, in the host's memory.
     Data,
 }
 
-impl<'x> Device<'x> {
+impl<'x> XrtDevice<'x> {
     /// The device's name, as in `RyzenAI-npu1`.
     ///
     /// # Errors
@@ -290,41 +290,41 @@ impl<'x> Program<'x> {
     ///
     /// # Errors
     /// Device: the xclbin has no such kernel.
-    pub fn kernel(&self, name: &str) -> Result<Kernel<'x>> {
+    pub fn kernel(&self, name: &str) -> Result<XrtKernel<'x>> {
         let (library, mut kernel) = (self.0.library, null_mut());
         let (text, what) = (c_string("the kernel's name", name)?, format!("find kernel {name}"));
         call!(library, &what, find_kernel(self.0.get(), text.as_ptr(), &mut kernel))?;
-        Ok(Kernel(Owned::new(library, &what, kernel, library.face.close_kernel)?))
+        Ok(XrtKernel(Owned::new(library, &what, kernel, library.face.close_kernel)?))
     }
 
-    /// A buffer of `size` bytes in `group`: the memory group of the argument that it is for ([`Kernel::group`]).
+    /// A buffer of `size` bytes in `group`: the memory group of the argument that it is for ([`XrtKernel::group`]).
     ///
     /// # Errors
     /// Device: libxrt's own.
-    pub fn allocate(&self, size: u64, kind: Kind, group: i32) -> Result<Buffer<'x>> {
+    pub fn allocate(&self, size: u64, kind: XrtBufferKind, group: i32) -> Result<XrtBuffer<'x>> {
         let (library, mut buffer) = (self.0.library, null_mut());
         let kind = match kind {
-            Kind::Instructions => b::KILN_XRT_INSTRUCTIONS,
-            Kind::Data => b::KILN_XRT_DATA,
+            XrtBufferKind::Instructions => b::KILN_XRT_INSTRUCTIONS,
+            XrtBufferKind::Data => b::KILN_XRT_DATA,
         };
         let what = format!("allocate {size} bytes");
         call!(library, &what, allocate(self.0.get(), size, kind as i32, group, &mut buffer))?;
-        Buffer::new(Owned::new(library, &what, buffer, library.face.close_buffer)?)
+        XrtBuffer::new(Owned::new(library, &what, buffer, library.face.close_buffer)?)
     }
 
     /// Imports a dma-buf.
     ///
     /// # Errors
     /// Device: libxrt's own.
-    pub fn import(&self, dma_buf: BorrowedFd<'_>) -> Result<Buffer<'x>> {
+    pub fn import(&self, dma_buf: BorrowedFd<'_>) -> Result<XrtBuffer<'x>> {
         let (library, mut buffer) = (self.0.library, null_mut());
         let what = "import a dma-buf";
         call!(library, what, import_fd(self.0.get(), dma_buf.as_raw_fd(), &mut buffer))?;
-        Buffer::new(Owned::new(library, what, buffer, library.face.close_buffer)?)
+        XrtBuffer::new(Owned::new(library, what, buffer, library.face.close_buffer)?)
     }
 }
 
-impl<'x> Kernel<'x> {
+impl<'x> XrtKernel<'x> {
     /// The memory group of an argument.
     ///
     /// # Errors
@@ -346,12 +346,12 @@ impl<'x> Kernel<'x> {
     }
 }
 
-impl<'x> Buffer<'x> {
-    fn new(owned: Owned<'x, b::kiln_xrt_buffer>) -> Result<Buffer<'x>> {
+impl<'x> XrtBuffer<'x> {
+    fn new(owned: Owned<'x, b::kiln_xrt_buffer>) -> Result<XrtBuffer<'x>> {
         let (mut bytes, mut size) = (null_mut(), 0);
         call!(owned.library, "map a buffer", map(owned.get(), &mut bytes, &mut size))?;
         match (NonNull::new(bytes.cast()), usize::try_from(size)) {
-            (Some(bytes), Ok(size)) => Ok(Buffer { owned, bytes, size }),
+            (Some(bytes), Ok(size)) => Ok(XrtBuffer { owned, bytes, size }),
             _ => Err(Error::device("libxrt failed to map a buffer", text!("use ", Setting::KernelNpu))),
         }
     }
@@ -372,7 +372,7 @@ impl<'x> Buffer<'x> {
         }
     }
 
-    /// Copies `bytes` to the buffer at `offset`. [`Buffer::to_device`] makes them visible to the NPU.
+    /// Copies `bytes` to the buffer at `offset`. [`XrtBuffer::to_device`] makes them visible to the NPU.
     ///
     /// # Errors
     /// Input: they do not fit.
@@ -383,7 +383,7 @@ impl<'x> Buffer<'x> {
         Ok(())
     }
 
-    /// Copies bytes at `offset` into `bytes`. If the NPU wrote them, call [`Buffer::to_host`] first.
+    /// Copies bytes at `offset` into `bytes`. If the NPU wrote them, call [`XrtBuffer::to_host`] first.
     ///
     /// # Errors
     /// Input: the range exceeds the buffer.
@@ -439,7 +439,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Device: the kernel has no such argument.
-    pub fn set_buffer(&mut self, argument: i32, buffer: &Buffer<'_>) -> Result<()> {
+    pub fn set_buffer(&mut self, argument: i32, buffer: &XrtBuffer<'_>) -> Result<()> {
         let (run, buffer) = (self.0.get(), buffer.owned.get());
         call!(self.0.library, "set a run's buffer", set_buffer(run, argument, buffer)).map(drop)
     }

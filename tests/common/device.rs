@@ -1,6 +1,7 @@
 //! The device under test, and models loaded on it.
 
 use ash::vk;
+use kiln::engine::VulkanOptions;
 use kiln::engine::{self, Device, Options};
 use kiln::executor::Measure;
 use kiln::executor::weights::Progress;
@@ -11,7 +12,6 @@ use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand};
 use kiln::testing::gpu::lower::matrix::MatrixTile;
 use kiln::testing::gpu::measure::fragment;
 use kiln::testing::gpu::queue::Queue;
-use kiln::testing::gpu::replay::options::VulkanOptions;
 use kiln::testing::gpu::{Choice, Gpu};
 use std::path::Path;
 use std::rc::Rc;

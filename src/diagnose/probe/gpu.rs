@@ -186,7 +186,7 @@ fn check_memory(checks: &mut Checks, files: &Files, node: &DeviceNode, opened: O
         checks.warn("memory.query", e.to_string(), e.remedy());
     }
     let query = memory.and_then(Result::ok);
-    let heap = |name, of: fn(amdgpu::Memory) -> amdgpu::Heap| match query.map(of) {
+    let heap = |name, of: fn(amdgpu::GpuMemory) -> amdgpu::GpuHeap| match query.map(of) {
         Some(h) if h.total > 0 => Ok((h.total, h.used)),
         _ => heap_of(files, node, name),
     };
@@ -247,10 +247,10 @@ fn check_activity(checks: &mut Checks, files: &Files, node: &DeviceNode, opened:
             parts.push(text(value));
         }
     };
-    show(sensor(amdgpu::Sensor::EngineClock), |v| format!("engine {v} MHz"));
-    show(sensor(amdgpu::Sensor::MemoryClock), |v| format!("memory {v} MHz"));
-    show(sensor(amdgpu::Sensor::Temperature), |v| format!("{} °C", v / 1000));
-    show(sensor(amdgpu::Sensor::Power), |v| format!("{v} W"));
+    show(sensor(amdgpu::GpuSensor::EngineClock), |v| format!("engine {v} MHz"));
+    show(sensor(amdgpu::GpuSensor::MemoryClock), |v| format!("memory {v} MHz"));
+    show(sensor(amdgpu::GpuSensor::Temperature), |v| format!("{} °C", v / 1000));
+    show(sensor(amdgpu::GpuSensor::Power), |v| format!("{v} W"));
     let evidence = parts.join(", ");
     match busy {
         Ok(b) if b > 20 => {

@@ -205,7 +205,7 @@ fn check_amdgpu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNod
 fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode) {
     let Ok(opened) = drm::Node::open(&files.at(&node.path)) else { return };
     let [export, import] = ["export", "import"].map(|what| format!("{name}.{what}"));
-    let own = npu_program::allocate(&opened, npu_program::Kind::Shared, BYTES);
+    let own = npu_program::allocate(&opened, npu_program::BufferKind::Shared, BYTES);
     let seen = own.and_then(|own| {
         let made = own.export()?;
         exchange(npu_program::map(&opened, &own, BYTES)?, &made)

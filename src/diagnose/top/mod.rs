@@ -9,7 +9,7 @@ mod tests;
 use crate::diagnose::status::{self, Environment, Status};
 use crate::machine::files::{Files, Reading};
 use crate::machine::nodes::{DeviceNode, Nvidia, gfx_name};
-use crate::sys::amdgpu::{self, Sensor};
+use crate::sys::amdgpu::{self, GpuSensor};
 use crate::sys::{self, Failure, amdxdna, drm};
 use clients::Client;
 use serde::Serialize;
@@ -101,7 +101,7 @@ pub struct NpuSample {
     /// Its power mode.
     pub power_mode: Option<String>,
     /// Its sensors.
-    pub sensors: Vec<amdxdna::Sensor>,
+    pub sensors: Vec<amdxdna::NpuSensor>,
     /// Contexts that this user may see.
     pub contexts: Vec<ContextSample>,
     /// What could not be read, and why.
@@ -231,10 +231,10 @@ impl Monitor {
             gone |= answer.as_ref().is_err_and(Failure::may_be_gone);
             answer.ok().map(f64::from)
         };
-        gpu.engine_mhz = gpu.engine_mhz.or_else(|| ask(Sensor::EngineClock));
-        gpu.memory_mhz = gpu.memory_mhz.or_else(|| ask(Sensor::MemoryClock));
-        gpu.power = gpu.power.or_else(|| ask(Sensor::Power));
-        gpu.temperature = gpu.temperature.or_else(|| ask(Sensor::Temperature).map(|mc| mc / 1e3));
+        gpu.engine_mhz = gpu.engine_mhz.or_else(|| ask(GpuSensor::EngineClock));
+        gpu.memory_mhz = gpu.memory_mhz.or_else(|| ask(GpuSensor::MemoryClock));
+        gpu.power = gpu.power.or_else(|| ask(GpuSensor::Power));
+        gpu.temperature = gpu.temperature.or_else(|| ask(GpuSensor::Temperature).map(|mc| mc / 1e3));
         if gone {
             self.open.remove(&node.path);
         }
@@ -289,8 +289,8 @@ impl Monitor {
         match amdxdna::contexts(opened) {
             Ok(contexts) => {
                 npu.columns_used = Some(amdxdna::columns_held(&contexts));
-                let key = |c: &amdxdna::Context| (node.path.clone(), c.id, c.pid);
-                let rate = |c: &amdxdna::Context| {
+                let key = |c: &amdxdna::ContextInfo| (node.path.clone(), c.id, c.pid);
+                let rate = |c: &amdxdna::ContextInfo| {
                     let then = self.completed.get(&key(c))?;
                     Some(c.completed.saturating_sub(*then) as f64 / seconds?)
                 };
@@ -347,7 +347,7 @@ fn closed(name: String) -> GpuSample {
     }
 }
 
-fn context_sample(c: &amdxdna::Context, completed_s: Option<f64>) -> ContextSample {
+fn context_sample(c: &amdxdna::ContextInfo, completed_s: Option<f64>) -> ContextSample {
     ContextSample {
         pid: c.pid,
         first_column: c.first_column,

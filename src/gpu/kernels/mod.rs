@@ -103,9 +103,9 @@ impl Kernel {
 
     /// Stages of its output in a relay.
     pub fn stages(&self) -> usize {
-        match self.module {
-            Module::LinearDotGeluInt8 => LinearDotConstants::of(&self.constants).stages as usize,
-            _ => 1,
+        match self.module.relaying() {
+            Relaying::Staged => LinearDotConstants::of(&self.constants).stages as usize,
+            Relaying::Never | Relaying::Whole => 1,
         }
     }
 }

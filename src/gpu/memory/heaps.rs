@@ -92,8 +92,8 @@ fn pool(gpu: &Gpu, system: u64) -> Option<Pool> {
 }
 
 /// The pool of an APU with `system` bytes free in its system memory.
-pub fn pool_of(memory: &amdgpu::Memory, system: u64) -> Pool {
-    let heap = |h: &amdgpu::Heap| h.usable.saturating_sub(h.used);
+pub fn pool_of(memory: &amdgpu::GpuMemory, system: u64) -> Pool {
+    let heap = |h: &amdgpu::GpuHeap| h.usable.saturating_sub(h.used);
     let vram = heap(&memory.vram);
     Pool {
         vram: vram - reserve(vram),

@@ -16,7 +16,7 @@ use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::lower::dispatch::Addresses;
 use crate::gpu::lower::layout::{GpuLayout, STALLED};
 use crate::gpu::lower::target::Target;
-use crate::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
+use crate::gpu::lower::{Lowering, PassKind};
 use crate::gpu::measure::ceiling::Ceiling;
 use crate::gpu::measure::fragment;
 use crate::gpu::measure::profile::Profiler;
@@ -173,13 +173,10 @@ impl Vulkan {
             gpu: &self.gpu,
             queue: &self.queue,
             pipelines: &mut self.pipelines,
-            lowering: Lowering {
-                schedule: &self.schedule,
-                layout: &self.layout,
-                addresses: &addresses,
-                target: &self.target,
-                kind: PassKind { rows: 1, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host },
-            },
+            schedule: &self.schedule,
+            layout: &self.layout,
+            addresses: &addresses,
+            target: &self.target,
             relay,
             arena: &self.arena,
             results: &self.results,

@@ -3,7 +3,9 @@
 use crate::executor::{HeadRows, Row};
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::pipelines::Pipelines;
-use crate::gpu::lower::dispatch::Dispatch;
+use crate::gpu::lower::dispatch::{Addresses, Dispatch};
+use crate::gpu::lower::layout::GpuLayout;
+use crate::gpu::lower::target::Target;
 use crate::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use crate::gpu::memory::Buffer;
 use crate::gpu::queue::Queue;
@@ -11,7 +13,7 @@ use crate::gpu::queue::record::Relay;
 use crate::gpu::queue::stamps::StampPool;
 use crate::gpu::replay::pace::{Pace, Reach};
 use crate::gpu::replay::results::{Copy, Results, SLOTS};
-use crate::schedule::{Extent, Segment};
+use crate::schedule::{Extent, Schedule, Segment};
 use crate::{Error, Result};
 use ash::vk;
 use std::rc::Rc;
@@ -147,8 +149,10 @@ pub(crate) struct Baking<'a> {
     pub gpu: &'a Rc<Gpu>,
     pub queue: &'a Queue,
     pub pipelines: &'a mut Pipelines,
-    /// The inputs of lowering; each kind of pass sets its own `kind`.
-    pub lowering: Lowering<'a>,
+    pub schedule: &'a Schedule,
+    pub layout: &'a GpuLayout,
+    pub addresses: &'a Addresses,
+    pub target: &'a Target,
     pub relay: Option<Relay>,
     pub arena: &'a Buffer,
     pub results: &'a Results,
@@ -160,7 +164,7 @@ impl Baking<'_> {
     /// # Errors
     /// Device: a kernel cannot be compiled, or the driver refuses.
     pub(crate) fn bake(&mut self) -> Result<Passes> {
-        let extent = &self.lowering.schedule.extent;
+        let extent = &self.schedule.extent;
         let mut passes = Passes::default();
         for kind in kinds(extent) {
             passes.kinds.push(self.kind(kind)?);
@@ -168,7 +172,7 @@ impl Baking<'_> {
         for (i, rows) in [1, extent.head_rows].into_iter().enumerate() {
             let head = self.head(rows);
             passes.heads[i] = self.commands(&[&head], &[self.choices(0)])?;
-            let logits = self.results.logits_copy(self.arena, self.lowering.schedule, rows);
+            let logits = self.results.logits_copy(self.arena, self.schedule, rows);
             let fetch = |copy| self.queue.bake(&[], self.pipelines, None, None, &[copy]);
             passes.fetches[i] = logits.map(fetch).transpose()?;
         }
@@ -178,7 +182,7 @@ impl Baking<'_> {
     fn kind(&mut self, kind: PassKind) -> Result<BakedKind> {
         // No more rows of logits than the pass has rows.
         let most = kind.rows.min(kind.head_rows);
-        let layers = self.lowering.schedule.segments().filter(|s| matches!(s, Segment::Layer(_)));
+        let layers = self.schedule.segments().filter(|s| matches!(s, Segment::Layer(_)));
         let layers: Vec<_> = layers.map(|s| self.lower(s, kind)).collect();
         let heads = [Vec::new(), self.head(1), self.head(most)];
         let embed = |tokens| PassKind { tokens, ..kind };
@@ -203,7 +207,8 @@ impl Baking<'_> {
     }
 
     fn lower(&self, segment: Segment, kind: PassKind) -> Vec<Dispatch> {
-        Lowering { kind, ..self.lowering }.segment(segment)
+        let Baking { schedule, layout, addresses, target, .. } = *self;
+        Lowering { schedule, layout, addresses, target, kind }.segment(segment)
     }
 
     fn head(&self, rows: usize) -> Vec<Dispatch> {
@@ -212,7 +217,7 @@ impl Baking<'_> {
     }
 
     fn choices(&self, slot: usize) -> Copy {
-        self.results.choices_copy(self.arena, self.lowering.schedule, slot)
+        self.results.choices_copy(self.arena, self.schedule, slot)
     }
 
     /// All parts in one command buffer and one span.
