@@ -4,7 +4,7 @@ use super::model::ModelArgs;
 use super::{face, print, print_json};
 use crate::display::{bytes, writer};
 use crate::engine::{self, Device};
-use crate::gpu::{self, Choice, Gpu};
+use crate::gpu;
 use crate::machine::heaps::{Heap, Memory, host_memory};
 use crate::machine::profile::{Profile, profile};
 use crate::model::Shape;
@@ -14,7 +14,6 @@ use crate::schedule::{Pass, Schedule};
 use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::rc::Rc;
 
 /// Plans a model for a machine; of a model directory only config.json is read.
 #[derive(Debug, Clone, clap::Args)]
@@ -114,19 +113,7 @@ impl PlannedMachine {
     }
 
     fn this(device: Device) -> Result<PlannedMachine> {
-        let choice = match device {
-            Device::Cpu => return Ok(PlannedMachine::cpu()),
-            Device::Vulkan(n) => n.map_or(Choice::Best, Choice::Index),
-            Device::Auto => Choice::Best,
-        };
-        let gpu = match Gpu::open(choice) {
-            Ok(gpu) => Rc::new(gpu),
-            Err(e) if device == Device::Auto => {
-                log::warn!("{}", face::line(&e));
-                return Ok(PlannedMachine::cpu());
-            }
-            Err(e) => return Err(e),
-        };
+        let Some(gpu) = engine::open(device)? else { return Ok(PlannedMachine::cpu()) };
         let memory = gpu::memory::heaps::describe(&gpu);
         let heap = (0..memory.heaps.len()).max_by_key(|&i| (memory.heaps[i].device_local, memory.heaps[i].available));
         let heap = heap.ok_or_else(|| Error::device("the device has no memory", "use --device cpu"))?;

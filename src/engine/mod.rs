@@ -25,7 +25,7 @@ use std::time::Instant;
 /// Where to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// The best Vulkan device. Without one the CPU, and a warning in the log.
+    /// The best GPU. Without one the CPU: a Vulkan driver that computes on the CPU is slower than the reference executor.
     Auto,
     /// A Vulkan device: the best, or the one with this index.
     Vulkan(Option<usize>),
@@ -157,9 +157,16 @@ pub(crate) fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
         Device::Cpu => return Ok(None),
         Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index))?,
         Device::Auto => match Gpu::open(Choice::Best) {
-            Ok(gpu) => gpu,
             // Whoever asks for the validation layer wants a Vulkan device, not the CPU.
+            Ok(gpu) if !gpu.is_cpu() || gpu::device::instance::validation_wanted() => gpu,
             Err(e) if gpu::device::instance::validation_wanted() => return Err(e),
+            Ok(gpu) => {
+                log::warn!(
+                    "no GPU here: running on the CPU reference executor, which is faster than {}",
+                    gpu.caps.name
+                );
+                return Ok(None);
+            }
             Err(e) => {
                 log::warn!("running on the CPU reference executor: {e}");
                 return Ok(None);
@@ -183,7 +190,9 @@ pub(crate) fn load_on(
     let start = Instant::now();
     let executor: Box<dyn Measure> = match gpu {
         Some(gpu) => {
-            load_vulkan(gpu, checkpoint, Schedule::build(shape, extent, options.formats()), options, progress)?
+            let (schedule, on_cpu) = (Schedule::build(shape, extent, options.formats()), gpu.is_cpu());
+            let loaded = load_vulkan(gpu, checkpoint, schedule, options, progress);
+            loaded.map_err(|e| if on_cpu { or_without_vulkan(e) } else { e })?
         }
         None => {
             // The reference executor keeps its KV cache in f32.
@@ -203,6 +212,16 @@ pub(crate) fn load_on(
         display::bytes(executor.schedule().kv_bytes()),
     );
     Ok(executor)
+}
+
+/// Adds the reference executor to the remedies where memory is short: it keeps no second copy for a driver.
+fn or_without_vulkan(e: Error) -> Error {
+    match e {
+        Error::Refused { cause, remedy } if !remedy.names(Setting::Cpu) => {
+            Error::refused(cause, text!(remedy, ", or use ", Setting::Cpu))
+        }
+        e => e,
+    }
 }
 
 fn load_vulkan(

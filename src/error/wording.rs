@@ -109,9 +109,15 @@ enum Part {
     Words(String),
     Setting { article: &'static str, setting: Setting },
     Aside(Setting),
+    AnyOf(Vec<Text>),
 }
 
 impl Text {
+    /// "a, b or c". A face that has names for some of the settings leaves out those that it has none for.
+    pub fn any_of(alternatives: impl IntoIterator<Item = Text>) -> Text {
+        Text(vec![Part::AnyOf(alternatives.into_iter().collect())])
+    }
+
     /// Appends `more`.
     pub fn and(mut self, more: impl Into<Text>) -> Text {
         for part in more.into().0 {
@@ -125,20 +131,32 @@ impl Text {
 
     /// Applies `change` to the words. Settings stay.
     pub fn map_words(mut self, change: impl Fn(&str) -> String) -> Text {
+        self.change_words(&change);
+        self
+    }
+
+    fn change_words(&mut self, change: &dyn Fn(&str) -> String) {
         for part in &mut self.0 {
-            if let Part::Words(words) = part {
-                *words = change(words);
+            match part {
+                Part::Words(words) => *words = change(words),
+                Part::AnyOf(alternatives) => alternatives.iter_mut().for_each(|text| text.change_words(change)),
+                Part::Setting { .. } | Part::Aside(_) => {}
             }
         }
-        self
     }
 
     /// Whether the text names a setting.
     pub fn names(&self, wanted: Setting) -> bool {
-        self.0.iter().any(|part| match part {
-            Part::Words(_) => false,
-            Part::Setting { setting, .. } | Part::Aside(setting) => *setting == wanted,
-        })
+        self.settings().contains(&wanted)
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        let of = |part: &Part| match part {
+            Part::Words(_) => Vec::new(),
+            Part::Setting { setting, .. } | Part::Aside(setting) => vec![*setting],
+            Part::AnyOf(alternatives) => alternatives.iter().flat_map(Text::settings).collect(),
+        };
+        self.0.iter().flat_map(of).collect()
     }
 
     /// The text with settings named by `face`.
@@ -151,10 +169,21 @@ impl Text {
                     out += &face(*setting).unwrap_or_else(|| format!("{article}{}", setting.plain()));
                 }
                 Part::Aside(setting) => out += &face(*setting).map_or(String::new(), |name| format!(" ({name})")),
+                Part::AnyOf(alternatives) => out += &either(alternatives, face),
             }
         }
         out
     }
+}
+
+/// The alternatives as "a, b or c": all of them, or without those whose settings have no name here while others have.
+fn either(alternatives: &[Text], face: Face<'_>) -> String {
+    let is_named = |setting: &Setting| face(*setting).is_some();
+    let has_names = alternatives.iter().flat_map(Text::settings).any(|s| is_named(&s));
+    let kept = alternatives.iter().filter(|text| !has_names || text.settings().iter().all(is_named));
+    let mut kept: Vec<String> = kept.map(|text| text.render(face)).collect();
+    let last = kept.pop().unwrap_or_default();
+    if kept.is_empty() { last } else { format!("{} or {last}", kept.join(", ")) }
 }
 
 impl fmt::Display for Text {
@@ -213,5 +242,20 @@ mod tests {
         assert_eq!(text.render(&face), "use the CPU, a smaller `ctx` or `batch`1 (`stop`)");
         assert!(text.names(Setting::Context) && text.names(Setting::Stop) && !text.names(Setting::Depth));
         assert_eq!(text!("a", "b", String::from("c")), Text::from("abc"));
+    }
+
+    #[test]
+    fn alternatives_that_a_face_lacks_are_left_out() {
+        let now = text!(Setting::Context, " (now 3)");
+        let text = text!("a smaller ", Text::any_of([now, Setting::Batch.into(), "model".into()]), ".");
+        let naming = |known: Setting| move |s: Setting| (s == known).then(|| "`it`".to_owned());
+        assert_eq!(text.to_string(), "a smaller context (now 3), batch or model.");
+        assert_eq!(text.render(&naming(Setting::Context)), "a smaller `it` (now 3) or model.");
+        assert_eq!(text.render(&naming(Setting::Batch)), "a smaller `it` or model.");
+        assert_eq!(text.render(&naming(Setting::Stop)), text.to_string());
+        assert!(text.names(Setting::Batch) && !text.names(Setting::Stop));
+        let loud = text.map_words(|words| words.to_uppercase());
+        assert_eq!(loud.to_string(), "A SMALLER context (NOW 3), batch or MODEL.");
+        assert_eq!(Text::any_of([]).to_string(), "");
     }
 }

@@ -214,7 +214,10 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
             text!("use ", Setting::Weights(smaller.name()), " or another device")
         }
         (Purpose::Weights(_), None) => "use another device".into(),
-        _ => text!("use a smaller ", Setting::Context, " or ", Setting::Batch, ", or another device"),
+        _ => {
+            let smaller = Text::any_of([Setting::Context.into(), Setting::Batch.into()]);
+            text!("use a smaller ", smaller, ", or another device")
+        }
     };
     Error::refused(
         format!(
@@ -238,8 +241,9 @@ fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -
     };
     let format = schedule.weights.format().smaller();
     let format = format.map_or_else(Text::default, |smaller| text!(Setting::Weights(smaller.name()), ", "));
-    let now = format!(" (now {}), ", schedule.extent.context);
-    let smaller = text!(format, "a smaller ", Setting::Context, now, Setting::Batch, " or model, or free some memory");
+    let context = text!(Setting::Context, format!(" (now {})", schedule.extent.context));
+    let smaller = Text::any_of([context, Setting::Batch.into(), "model".into()]);
+    let smaller = text!(format, "a smaller ", smaller, ", or free some memory");
     let remedy = match kernel_parameters(wanted, memory) {
         Some(parameters) => text!(format!("boot the kernel with {parameters}, or use "), smaller),
         None => text!("use ", smaller),

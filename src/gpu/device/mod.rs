@@ -355,6 +355,11 @@ impl Gpu {
         })
     }
 
+    /// Whether its driver computes on the CPU.
+    pub fn is_cpu(&self) -> bool {
+        self.caps.kind == vk::PhysicalDeviceType::CPU
+    }
+
     /// Bytes that may still be allocated from each heap.
     pub fn heap_budgets(&self) -> Vec<u64> {
         let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();

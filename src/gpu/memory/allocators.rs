@@ -1,7 +1,7 @@
 //! Allocators of the arena's memory outside the Vulkan driver, for sharing it with other drivers.
 
 use super::arena::Allocator;
-use crate::error::{Setting, text};
+use crate::error::{Setting, Text, text};
 use crate::machine::files::Files;
 use crate::machine::nodes::DeviceNode;
 use crate::sys::amdgpu;
@@ -48,10 +48,8 @@ fn dma_heap(bytes: u64) -> Result<DmaBuf> {
     if bytes > free {
         let (bytes, free) = (crate::display::bytes(bytes), crate::display::bytes(free));
         let cause = format!("an arena of {bytes} is more than the {free} that the system has free");
-        return Err(Error::refused(
-            cause,
-            text!("use a smaller ", Setting::Context, " or ", Setting::Batch, ", or free some memory"),
-        ));
+        let smaller = Text::any_of([Setting::Context.into(), Setting::Batch.into()]);
+        return Err(Error::refused(cause, text!("use a smaller ", smaller, ", or free some memory")));
     }
     Ok(DmaBuf::from_heap(open_node(Path::new(SYSTEM_HEAP))?.as_fd(), whole_pages(bytes))?)
 }
