@@ -108,6 +108,7 @@ fn compile_for(family: &str, name: &str) -> Vec<Figures> {
 fn compile_all(out: &Path) {
     let gpu = Rc::new(Gpu::open_for_inspection(Choice::Best).unwrap());
     assert_eq!(gpu.caps.subgroup, 32);
+    assert!(!gpu.caps.tries_relay, "relay has run on no AMD GPU");
     let mut pipelines = Pipelines::new(&gpu).unwrap();
     let units = gpu.caps.matrix.expect("these chips have matrix units");
     // Running a kernel would find this out, but nothing runs here. The value is from the instruction set's manual: how

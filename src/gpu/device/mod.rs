@@ -53,6 +53,9 @@ pub struct Caps {
     pub matrix: Option<Units>,
     /// Whether packed integer dot products are native instructions of the device.
     pub dot_accelerated: bool,
+    /// Whether relay (shaders/relay.glsl) is tried without being asked for. Not on AMD: there RADV loads what a readonly
+    /// block holds from a cache that an acquire leaves alone, and no relay has run on that hardware.
+    pub tries_relay: bool,
     /// The number of its render node, if it has one: 128 for /dev/dri/renderD128.
     pub render_node: Option<i64>,
     /// Whether its memory can be shared with other drivers.
@@ -260,6 +263,7 @@ pub(crate) fn read_caps(
         memory_budget: has(ash::ext::memory_budget::NAME),
         matrix: has(units::EXTENSION).then(|| Units::detect(entry, instance, physical, subgroup)).flatten(),
         dot_accelerated: p13.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
+        tries_relay: properties.vendor_id != units::AMD,
         render_node: has(ash::ext::physical_device_drm::NAME).then(|| render_node(instance, physical)).flatten(),
         sharing: Sharing::detect(instance, physical, has),
         sync_files: SyncFiles::detect(instance, physical, has(ash::khr::external_semaphore_fd::NAME)),

@@ -39,7 +39,7 @@ pub struct Units {
 }
 
 /// AMD's PCI vendor number. RADV of Mesa 25.0 spills more than 256 bytes of sums to scratch memory.
-const AMD: u32 = 0x1002;
+pub(super) const AMD: u32 = 0x1002;
 /// A CPU driver takes minutes to compile a large tile, or two unrolled steps of a smaller one.
 const CPU_SUM_BYTES: u32 = 256;
 const CPU_UNROLLED_STEPS: u32 = 1;

@@ -60,7 +60,7 @@ pub struct Tuner<'a> {
     pub arena: &'a mut Buffer,
     /// The longest that one submit should keep the device busy.
     pub submit_budget: Duration,
-    /// Forces relay on or off. `None`: measured.
+    /// Forces relay on or off. `None`: measured where it is tried, else off.
     pub relay: Option<bool>,
     /// The kind of pass that the step state was written for. `None` until something is measured.
     pub ready: Option<PassKind>,
@@ -82,7 +82,7 @@ impl Tuner<'_> {
             let start = Instant::now();
             let mut measured = 0;
             // Relay comes first, so that tiles are judged in passes as they will run.
-            if kind.rows == 1 && self.relay.is_none() {
+            if kind.rows == 1 && self.relay.is_none() && self.gpu.caps.tries_relay {
                 measured += self.choose_relay(target, kind, &mut choices)?;
             }
             measured += self.choose_s8(target, kind, &mut choices)?;
