@@ -17,6 +17,10 @@ use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::io::{ErrorKind, Write, stdin, stdout};
+use tempfile::NamedTempFile;
+
+/// Largest history that is read, in bytes.
+const MAX_HISTORY: u64 = 16 << 20;
 
 /// A conversation and the session that holds its keys and values.
 struct Chat<'a> {
@@ -61,15 +65,17 @@ pub(super) fn chat(
     // After creating the editor: it installs its own handler and keeps it while replies are made.
     catch_interrupts();
     let history = cache::directory().map(|d| d.join("history"));
-    if let Some(h) = &history {
+    // The editor opens whatever has the name, so it is checked first.
+    if let Some(h) = history.as_ref().filter(|h| cache::read(h, MAX_HISTORY).is_some()) {
         let _ = editor.load_history(h);
     }
+    let mut typed = false;
     loop {
         match editor.readline("> ") {
             Ok(line) if line.trim().is_empty() => {}
             Ok(line) if line.trim() == "/bye" => break,
             Ok(line) => {
-                let _ = editor.add_history_entry(&line);
+                typed |= editor.add_history_entry(&line).unwrap_or(false);
                 match c.exchange(&line) {
                     // An error in a prompt does not end the chat.
                     Err(e @ Error::Input { .. }) => note(&format!("kiln: {}", face::line(&e))),
@@ -87,9 +93,10 @@ pub(super) fn chat(
         }
     }
     if let Some(h) = &history {
-        let saved = h.parent().map(std::fs::create_dir_all).transpose().is_ok() && editor.save_history(h).is_ok();
-        if !saved {
-            log::warn!("the history {} cannot be written", h.display());
+        // The editor writes nothing if nothing was typed.
+        let save = |new: &mut NamedTempFile| editor.save_history(new.path()).map_err(std::io::Error::other);
+        if typed && let Err(e) = cache::write_with(h, save) {
+            log::warn!("the history {} cannot be written: {e}", h.display());
         }
     }
     Ok(())

@@ -1,6 +1,12 @@
-//! Files that Kiln keeps between runs: the driver's pipeline cache, measurements, the chat's history.
+//! Files that Kiln keeps between runs: the driver's pipeline cache, measurements, the chat's history. Only their user
+//! reads them. None of them is needed: one that cannot be read is set aside.
 
+use std::fs::DirBuilder;
+use std::io::{Error, ErrorKind, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+use crate::machine::regular::{self, Fault, Links};
 
 /// The directory of Kiln's caches: `$KILN_CACHE_DIR`, else `kiln` in the user's cache directory. `None` without a home.
 pub fn directory() -> Option<PathBuf> {
@@ -10,13 +16,83 @@ pub fn directory() -> Option<PathBuf> {
         .or_else(|| variable("HOME").map(|d| d.join(".cache/kiln")))
 }
 
-/// Writes a file of the cache directory atomically. `None` if it failed.
-pub fn write(file: &Path, data: &[u8]) -> Option<()> {
-    std::fs::create_dir_all(file.parent()?).ok()?;
-    let part = file.with_extension(format!("{}.part", std::process::id()));
-    let written = std::fs::write(&part, data).and_then(|()| std::fs::rename(&part, file));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&part);
+/// Reads a file of the cache directory of at most `max` bytes. `None` if there is none, or if it is set aside, which is
+/// logged: a link, no regular file, too long, or unreadable.
+pub fn read(file: &Path, max: u64) -> Option<Vec<u8>> {
+    match regular::read(file, Links::Refuse, max) {
+        Ok(bytes) => Some(bytes),
+        Err(Fault::Io(e)) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
+        Err(fault) => {
+            log::warn!("{} is not used: {fault}", file.display());
+            None
+        }
     }
-    written.ok()
+}
+
+/// Writes a file of the cache directory.
+///
+/// # Errors
+/// As [`write_with`].
+pub fn write(file: &Path, data: &[u8]) -> std::io::Result<()> {
+    write_with(file, |new| new.write_all(data))
+}
+
+/// Writes a file of the cache directory: `fill` gets a new, empty file of mode 0600, which then takes the name `file`.
+/// What has that name is replaced; if it is a link, its target stays as it is. A missing directory is created, for this
+/// user alone.
+///
+/// # Errors
+/// The system's. The old file stays then.
+pub fn write_with(
+    file: &Path,
+    fill: impl FnOnce(&mut tempfile::NamedTempFile) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let directory = file.parent().ok_or_else(|| Error::from(ErrorKind::InvalidInput))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    // The name is drawn and the file created anew, so that nobody can lay something in its place.
+    let mut new = tempfile::Builder::new().prefix(".kiln-").tempfile_in(directory)?;
+    fill(&mut new)?;
+    new.persist(file).map_err(|e| e.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_link_in_a_caches_place_is_neither_read_nor_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, letter) = (dir.path().join("kiln/cache"), dir.path().join("letter"));
+        let mode = |path: &Path| path.symlink_metadata().unwrap().permissions().mode() & 0o777;
+        write(&file, b"old").unwrap();
+        assert_eq!((read(&file, 3), read(&file, 2)), (Some(b"old".to_vec()), None));
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+
+        std::fs::write(&letter, "text").unwrap();
+        std::fs::remove_file(&file).unwrap();
+        symlink(&letter, &file).unwrap();
+        assert_eq!(read(&file, 100), None);
+        write(&file, b"new").unwrap();
+        assert_eq!(std::fs::read(&letter).unwrap(), b"text");
+        assert_eq!(read(&file, 100), Some(b"new".to_vec()));
+        // A write that fails leaves the old file, and nothing beside it.
+        write_with(&file, |_| Err(ErrorKind::StorageFull.into())).unwrap_err();
+        assert_eq!(read(&file, 100), Some(b"new".to_vec()));
+        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    /// Opening a FIFO without a writer waited for one, and /dev/zero was read until memory ran out.
+    #[test]
+    fn what_is_no_cache_is_set_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("cache");
+        nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(read(&file, 100), None);
+        write(&file, b"new").unwrap();
+        assert_eq!(read(&file, 100), Some(b"new".to_vec()));
+        assert_eq!(read(&file.join("below"), 100), None);
+        assert!(write(&file.join("below"), b"").is_err());
+    }
 }

@@ -5,6 +5,7 @@ pub mod files;
 pub mod heaps;
 pub mod nodes;
 pub mod profile;
+pub(crate) mod regular;
 
 use files::Files;
 use rayon::prelude::*;

@@ -1,35 +1,47 @@
-//! Reads text files that are not trusted: a config, an index, a token list.
+//! Reads the small files of a model, none of which is trusted: a config, an index, a tokenizer, a chat template.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
+use crate::machine::regular::{self, Fault, Links};
 use crate::{Error, Result};
 
-/// The text of a regular file of at most `max` bytes; `None` if there is no such file. `remedy` says what to do about
+/// The bytes of a regular file of at most `max` bytes; `None` if there is no such file. `remedy` says what to do about
 /// a file that is too long.
 ///
 /// # Errors
-/// [`Error::Input`]: not a regular file, longer than `max`, not UTF-8, or unreadable.
+/// [`Error::Input`]: not a regular file, longer than `max`, or unreadable.
+pub(crate) fn read_bytes(path: &Path, max: usize, remedy: &str) -> Result<Option<Vec<u8>>> {
+    match regular::read(path, Links::Follow, max as u64) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(Fault::Io(e)) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(fault) => Err(refusal(path, &fault, remedy)),
+    }
+}
+
+/// As [`read_bytes`], for text.
+///
+/// # Errors
+/// As [`read_bytes`]; also [`Error::Input`] for a file that is not UTF-8.
 pub(crate) fn read(path: &Path, max: usize, remedy: &str) -> Result<Option<String>> {
-    // Checked before opening: opening a FIFO would wait for its writer.
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::unreadable(path, &e)),
-    };
-    if !metadata.is_file() {
-        return Err(Error::input(format!("{} is not a regular file", path.display()), "give a model's own files"));
+    let text = read_bytes(path, max, remedy)?.map(String::from_utf8).transpose();
+    text.map_err(|e| {
+        let cause = format!("{} is not UTF-8: {}", path.display(), e.utf8_error());
+        Error::input(cause, "give a model's own files")
+    })
+}
+
+/// The error for a file that is not read.
+pub(crate) fn refusal(path: &Path, fault: &Fault, remedy: &str) -> Error {
+    match fault {
+        Fault::Io(e) => Error::unreadable(path, e),
+        Fault::Irregular => {
+            Error::input(format!("{} is not a regular file", path.display()), "give a model's own files")
+        }
+        Fault::TooLong { length, max } => {
+            Error::input(format!("{} has {length} bytes; at most {max} make sense", path.display()), remedy)
+        }
     }
-    if metadata.len() > max as u64 {
-        let cause = format!("{} has {} bytes; at most {max} make sense", path.display(), metadata.len());
-        return Err(Error::input(cause, remedy));
-    }
-    let mut text = String::new();
-    let file = File::open(path).map_err(|e| Error::unreadable(path, &e))?;
-    // The limit holds even if the file has grown since it was checked.
-    file.take(max as u64).read_to_string(&mut text).map_err(|e| Error::unreadable(path, &e))?;
-    Ok(Some(text))
 }
 
 #[cfg(test)]
@@ -48,7 +60,7 @@ mod tests {
         assert!(refusal(dir.path(), 4).contains("not a regular file"));
         assert!(refusal(&path.join("below"), 4).contains("cannot read"));
         std::fs::write(&path, [0xFF]).unwrap();
-        assert!(refusal(&path, 4).contains("cannot read"));
+        assert!(refusal(&path, 4).contains("not UTF-8"));
         let fifo = dir.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(refusal(&fifo, 4).contains("not a regular file"));

@@ -11,6 +11,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+/// Largest cache that is read, in bytes. Drivers' have a few MB.
+const MAX_CACHE: u64 = 256 << 20;
+
 static PIPELINES_CREATED: AtomicU64 = AtomicU64::new(0);
 
 /// Pipelines that this process has created. Baking creates some; replaying must not.
@@ -36,7 +39,7 @@ impl Pipelines {
     /// Device: the driver refuses.
     pub fn new(gpu: &Rc<Gpu>) -> Result<Pipelines> {
         let file = cache::directory().map(|d| d.join(format!("pipelines-{}.bin", gpu.caps.cache_id)));
-        let data = file.as_ref().and_then(|f| std::fs::read(f).ok()).and_then(unseal).unwrap_or_default();
+        let data = file.as_ref().and_then(|f| cache::read(f, MAX_CACHE)).and_then(unseal).unwrap_or_default();
         let info = vk::PipelineCacheCreateInfo::default().initial_data(&data);
         let ranges =
             [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(PUSH_BYTES as u32)];
@@ -89,11 +92,11 @@ impl Pipelines {
         // SAFETY: the cache is alive and not in use.
         let Ok(data) = (unsafe { self.gpu.device.get_pipeline_cache_data(self.cache) }) else { return };
         let data = seal(data);
-        if std::fs::read(file).is_ok_and(|old| old == data) {
+        if cache::read(file, MAX_CACHE).is_some_and(|old| old == data) {
             return;
         }
-        if cache::write(file, &data).is_none() {
-            log::warn!("the pipeline cache {} cannot be written: every start compiles anew", file.display());
+        if let Err(e) = cache::write(file, &data) {
+            log::warn!("the pipeline cache {} cannot be written, every start compiles anew: {e}", file.display());
         }
     }
 }

@@ -12,6 +12,9 @@ use std::path::PathBuf;
 /// of tiles.
 const VERSION: u32 = 2;
 
+/// Largest file that is read, in bytes. Written ones have a few KB.
+const MAX_BYTES: u64 = 16 << 20;
+
 /// The choices for a device, and their file.
 pub struct Choices {
     file: Option<PathBuf>,
@@ -34,7 +37,7 @@ impl Choices {
     pub fn open(gpu: &Gpu) -> Choices {
         let name = format!("tuning-{VERSION}-{:016x}-{}.json", fingerprint(), gpu.caps.cache_id);
         let file = cache::directory().map(|directory| directory.join(name));
-        let known = file.as_ref().and_then(|f| std::fs::read(f).ok());
+        let known = file.as_ref().and_then(|f| cache::read(f, MAX_BYTES));
         let known = known.and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default();
         Choices { file, known }
     }
@@ -43,8 +46,8 @@ impl Choices {
     pub fn save(&self) {
         let Some(file) = &self.file else { return };
         let text = serde_json::to_vec_pretty(&self.known).unwrap_or_default();
-        if cache::write(file, &text).is_none() {
-            log::warn!("the tuning file {} cannot be written: every start measures anew", file.display());
+        if let Err(e) = cache::write(file, &text) {
+            log::warn!("the tuning file {} cannot be written, every start measures anew: {e}", file.display());
         }
     }
 

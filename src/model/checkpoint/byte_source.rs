@@ -13,7 +13,11 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
+use crate::machine::regular::{self, Links};
+use crate::model::text_file::refusal;
 use crate::{Error, Result};
+
+const REMEDY: &str = "download the file again, or export the model anew";
 
 /// Bytes that can be read from several threads at once.
 #[derive(Debug)]
@@ -27,18 +31,12 @@ pub(crate) enum ByteSource {
 impl ByteSource {
     /// Opens a regular file.
     pub(crate) fn open(path: &Path) -> Result<ByteSource> {
-        // Checked before opening: a FIFO would block, and a device has no length.
-        let metadata = std::fs::metadata(path).map_err(|e| Error::unreadable(path, &e))?;
-        if !metadata.is_file() {
-            return Err(Error::input(format!("{} is not a regular file", path.display()), "give a model's own files"));
-        }
-        if metadata.len() == 0 {
+        let (file, len) = regular::open(path, Links::Follow).map_err(|fault| refusal(path, &fault, REMEDY))?;
+        if len == 0 {
             let cause = format!("{} is empty", path.display());
-            return Err(Error::input(cause, "download the file again, or export the model anew"));
+            return Err(Error::input(cause, REMEDY));
         }
-        let file = File::open(path).map_err(|e| Error::unreadable(path, &e))?;
-        let len =
-            usize::try_from(metadata.len()).map_err(|_| Error::unreadable(path, &ErrorKind::FileTooLarge.into()))?;
+        let len = usize::try_from(len).map_err(|_| Error::unreadable(path, &ErrorKind::FileTooLarge.into()))?;
         let source = ByteSource::File { path: path.into(), file, len };
         // Asks for a larger read-ahead. Asking for each block separately costs more if the page cache has it.
         source.advise(0..len, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);

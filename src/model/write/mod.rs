@@ -25,10 +25,14 @@ use crate::model::config;
 use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
+use crate::model::text_file;
 use crate::{Error, Result};
 
 /// Most bytes of data in a shard: transformers' default.
 const SHARD_BYTES: u64 = 5_000_000_000;
+
+/// Largest file that is copied beside the weights, in bytes. Gemma 3's tokenizer.json has 33 MB.
+const MAX_COMPANION: usize = 256 << 20;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +79,10 @@ fn write_in_shards(
         write_file(&partial.path().join(INDEX), shards::index_json(&shards).as_bytes())?;
     }
     for path in extra {
-        let contents = std::fs::read(path).map_err(|e| Error::unreadable(path, &e))?;
+        let Some(contents) = text_file::read_bytes(path, MAX_COMPANION, "take it from the model's original download")?
+        else {
+            return Err(Error::unreadable(path, &std::io::ErrorKind::NotFound.into()));
+        };
         write_file(&partial.path().join(path.file_name().unwrap_or_default()), &contents)?;
     }
     if monitor.cancel.load(Ordering::Relaxed) {

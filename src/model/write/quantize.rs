@@ -29,7 +29,7 @@ const COMPANIONS: [&str; 6] = [
 pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMonitor) -> Result<Written> {
     partial::check_destination(dst)?;
     let checkpoint = Checkpoint::open(src)?;
-    let extra: Vec<PathBuf> = COMPANIONS.iter().map(|name| src.join(name)).filter(|path| path.is_file()).collect();
+    let extra: Vec<PathBuf> = COMPANIONS.iter().map(|name| src.join(name)).filter(|path| path.exists()).collect();
     write::write_checkpoint(dst, checkpoint.shape(), format, &checkpoint, &extra, monitor)
 }
 

@@ -1,0 +1,99 @@
+//! Opens and reads regular files that are not trusted. What else may lie in a file's place would hold a reader up or
+//! fill its memory: a FIFO without a writer, /dev/zero, a sparse file of terabytes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Why a file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// The system's error, such as that there is no such file.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It is a directory, a device, a FIFO or a socket.
+    #[error("it is not a regular file")]
+    Irregular,
+    /// It is longer than the limit. Both are in bytes.
+    #[error("it has {length} bytes; at most {max} make sense")]
+    TooLong {
+        /// The file's length.
+        length: u64,
+        /// The limit.
+        max: u64,
+    },
+}
+
+/// Whether a symbolic link is followed to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// It is. A model's files may be links, as in the cache of the Hugging Face hub.
+    Follow,
+    /// It is refused. Nobody has reason to link Kiln's own files.
+    Refuse,
+}
+
+/// Opens a regular file. Returns it with its length in bytes.
+pub(crate) fn open(path: &Path, links: Links) -> Result<(File, u64), Fault> {
+    // Checked before opening, since opening a device may act on it. Checked after it too, since the path may then name
+    // another file. Without O_NONBLOCK, opening a FIFO would wait for its writer.
+    let before = match links {
+        Links::Follow => path.metadata()?,
+        Links::Refuse => path.symlink_metadata()?,
+    };
+    if !before.is_file() {
+        return Err(Fault::Irregular);
+    }
+    let no_links = if links == Links::Refuse { libc::O_NOFOLLOW } else { 0 };
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC | no_links).open(path)?;
+    let opened = file.metadata()?;
+    if !opened.is_file() {
+        return Err(Fault::Irregular);
+    }
+    Ok((file, opened.len()))
+}
+
+/// The bytes of a regular file of at most `max` bytes.
+pub(crate) fn read(path: &Path, links: Links, max: u64) -> Result<Vec<u8>, Fault> {
+    let (file, length) = open(path, links)?;
+    if length > max {
+        return Err(Fault::TooLong { length, max });
+    }
+    let mut bytes = Vec::with_capacity(length as usize);
+    // The limit holds even if the file grows meanwhile.
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 {
+        length if length > max => Err(Fault::TooLong { length, max }),
+        _ => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn nothing_but_a_regular_file_of_sane_length_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("four"), "four").unwrap();
+        symlink("four", at("link")).unwrap();
+        symlink("/dev/zero", at("endless")).unwrap();
+        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        File::create(at("sparse")).unwrap().set_len(1 << 40).unwrap();
+        let read = |name: &str, links, max| read(&at(name), links, max);
+        for links in [Links::Follow, Links::Refuse] {
+            assert_eq!(read("four", links, 4).unwrap(), b"four");
+            assert!(matches!(read("four", links, 3), Err(Fault::TooLong { length: 4, max: 3 })));
+            assert!(matches!(read("sparse", links, 1 << 20), Err(Fault::TooLong { length: 0x100_0000_0000, .. })));
+            for name in ["fifo", "endless", "."] {
+                assert!(matches!(read(name, links, 4), Err(Fault::Irregular)), "{name}");
+            }
+            assert!(matches!(read("absent", links, 4), Err(Fault::Io(e)) if e.kind() == io::ErrorKind::NotFound));
+        }
+        assert_eq!(read("link", Links::Follow, 4).unwrap(), b"four");
+        assert!(matches!(read("link", Links::Refuse, 4), Err(Fault::Irregular)));
+    }
+}
