@@ -11,6 +11,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use self::keys::{Keys, REMEDY_CONFIG, excerpt};
+use crate::model::json::parse as parse_json;
 use crate::model::shape::{LayerKind, Shape};
 use crate::model::text_file;
 use crate::{Error, Result};
@@ -132,7 +133,7 @@ fn parse_object(text: &str, file: &str) -> Result<Map<String, Value>> {
         let cause = format!("{file} has {} bytes, more than the {MAX_CONFIG_BYTES} that any config needs", text.len());
         return Err(Error::input(cause, remedy));
     }
-    match serde_json::from_str(text) {
+    match parse_json(text.as_bytes()) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(_) => Err(Error::input(format!("{file} is not a JSON object"), remedy)),
         Err(e) => Err(Error::input(format!("{file} is not valid JSON: {e}"), remedy)),

@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod config;
 pub mod format;
+pub(crate) mod json;
 pub mod presets;
 pub mod shape;
 pub mod tensor;

@@ -36,6 +36,19 @@ fn another_architecture_is_refused() {
     assert!(bad_input(config::parse(&nested, None).map(drop)).contains("qwen2"));
 }
 
+/// serde_json took the last of the two values, which need not be the one that was meant.
+#[test]
+fn a_doubled_key_is_refused() {
+    let doubled = with(json!({})).replacen('{', r#"{"hidden_size": 8, "#, 1);
+    assert!(
+        bad_input(config::parse(&doubled, None).map(drop))
+            .contains("config.json is not valid JSON: hidden_size is there twice")
+    );
+    let generation = r#"{"eos_token_id": 1, "eos_token_id": 106}"#;
+    let line = bad_input(config::parse(&with(json!({})), Some(generation)).map(drop));
+    assert!(line.contains("generation_config.json is not valid JSON: eos_token_id is there twice"), "{line}");
+}
+
 #[test]
 fn absurd_sizes_are_refused() {
     let keys = [

@@ -7,7 +7,7 @@ use crate::display::quote;
 use crate::error::text;
 use crate::model::checkpoint::archive::Archive;
 use crate::model::shape::Shape;
-use crate::model::{config, text_file};
+use crate::model::{config, json, text_file};
 use crate::{Error, Result};
 
 /// The single weight file, which takes precedence as in transformers.
@@ -61,7 +61,8 @@ fn open_indexed(dir: &Path, path: &Path, text: &str) -> Result<Vec<Archive>> {
     }
     const REMEDY: &str = "download the missing files, or remove the index to read every *.safetensors";
     let wrong = |what: String| Error::input(format!("{}: {what}", path.display()), REMEDY);
-    let index: Index = serde_json::from_str(text).map_err(|e| wrong(quote(&format!("not a valid index: {e}"))))?;
+    let parsed = json::parse(text.as_bytes()).and_then(serde_json::from_value);
+    let index: Index = parsed.map_err(|e| wrong(quote(&format!("not a valid index: {e}"))))?;
     let shards: BTreeSet<&str> = index.weight_map.values().map(String::as_str).collect();
     if shards.is_empty() {
         return Err(wrong("it names no shard".into()));

@@ -1,0 +1,112 @@
+//! Parses JSON that is not trusted. serde_json keeps the last of two values with the same name; which one the writer
+//! meant is unknown, so here a doubled name is an error.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use crate::display::quote;
+
+/// Parses `text`. serde_json bounds the nesting itself.
+///
+/// # Errors
+/// It is not JSON, or an object in it has a name twice.
+pub(crate) fn parse(text: &[u8]) -> serde_json::Result<Value> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let value = Unique.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// Reads a value whose objects have each name once.
+struct Unique;
+
+impl<'de> DeserializeSeed<'de> for Unique {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = list.next_element_seed(Unique)? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = object.next_key::<String>()? {
+            if map.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("{} is there twice", quote(&name))));
+            }
+            map.insert(name, object.next_value_seed(Unique)?);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_serde_json_parses_is_parsed_alike_unless_a_name_is_doubled() {
+        for text in [
+            r#"{"b": [1, -2, 3.5, 1e999, "x\n\u00e9", null, true], "a": {"b": {}, "": []}}"#,
+            "18446744073709551615",
+            "-9223372036854775808",
+            "1e-7",
+            " \"text\" ",
+            "[",
+            "{} {}",
+            "nul",
+        ] {
+            assert_eq!(parse(text.as_bytes()).ok(), serde_json::from_str(text).ok(), "{text}");
+        }
+        for text in [r#"{"a": 1, "a": 1}"#, r#"[{"x": {"a": 1, "b": 2, "\u0061": 3}}]"#] {
+            let error = parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("a is there twice at line 1"), "{error}");
+        }
+        assert!(parse("[".repeat(100_000).as_bytes()).is_err());
+    }
+}
