@@ -22,7 +22,7 @@ pub struct LogitsArgs {
     #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
     tokens: String,
     /// Every position's logits into --out, not only the last's
-    #[arg(long)]
+    #[arg(long, requires = "out")]
     all: bool,
     /// Rows of a prefill pass; 1: token by token [default: 512, or the context if smaller]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -42,7 +42,7 @@ const HEAD_ROWS: usize = 8;
 pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     let ids = parse_ids(&args.tokens)?;
     let checkpoint = args.model.files().checkpoint()?;
-    let head_rows = if args.all && args.out.is_some() { HEAD_ROWS } else { 1 };
+    let head_rows = if args.all { HEAD_ROWS } else { 1 };
     // No pass is longer than the prompt. A larger chunk would only take memory.
     let chunk = args.chunk.map(|c| c.min(ids.len().max(1)));
     let options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
@@ -52,7 +52,6 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     let mut executor = args.model.load(&checkpoint, &options)?;
     drop(checkpoint);
 
-    let all = args.all && out.is_some();
     let mut session = Session::new(0, executor.schedule().extent.context);
     let mut hidden: Vec<f32> = Vec::new();
     let mut last_row = 0;
@@ -64,7 +63,7 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
             false => executor.forward(rows, head)?,
         }
         match &mut out {
-            Some(out) if all => write_all(executor, rows, out),
+            Some(out) if args.all => write_all(executor, rows, out),
             Some(out) if last => out.write(executor.logits(0)?),
             _ => Ok(()),
         }
@@ -73,7 +72,7 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
         out.write(&hidden)?;
         out.finish()?;
     }
-    if all {
+    if args.all {
         executor.project(HeadRows { first: last_row, count: 1 })?;
     }
     let device = executor.device().to_owned();

@@ -38,9 +38,8 @@ fn logits_come_for_the_last_position_and_as_a_file() {
     let plain = dir.path().join("plain");
     std::fs::write(&plain, "").unwrap();
     assert_eq!(mode(&file), mode(&plain));
-    // --all without --out still prints only the last position's logits.
-    let all = kiln(&["logits", "-m", &tiny(), "--tokens", "2,5", "--device", "cpu", "--all", "--json"]).json();
-    assert_eq!(all["position"], 1);
+    // --all has no place for its rows without --out, and is not silently left out.
+    kiln(&["logits", "-m", &tiny(), "--tokens", "2,5", "--device", "cpu", "--all", "--json"]).refused(2, &["--out"]);
     // Without --all, one row. A missing directory leaves no file.
     let one = ["logits", "-m", &tiny(), "--device", "cpu", "--tokens", "2,5", "--out", file.to_str().unwrap()];
     assert_eq!(kiln(&one).code, 0);
