@@ -111,3 +111,45 @@ fn a_follow_up_is_answered_from_the_conversation() {
     say(&mut chat, "/bye");
     assert!(matches!(chat.process.wait().unwrap(), WaitStatus::Exited(_, 0)));
 }
+
+/// A model with random weights and a small tokenizer, some of whose tokens are single bytes.
+fn random_model() -> tempfile::TempDir {
+    let (golden, dir) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"), tempfile::tempdir().unwrap());
+    for file in ["tiny/config.json", "tiny/model.safetensors", "tokenizer/tokenizer.json"] {
+        let from = golden.join(file);
+        std::fs::copy(&from, dir.path().join(from.file_name().unwrap())).unwrap();
+    }
+    dir
+}
+
+/// A terminal would obey an escape sequence that a model writes. A pipe gets it as it is.
+#[test]
+fn control_characters_of_a_reply_do_not_reach_a_terminal() {
+    let model = random_model();
+    let command = |seed: u32| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.args([
+            "run",
+            "--device",
+            "cpu",
+            "-p",
+            "hi",
+            "-n",
+            "1000",
+            "--ignore-eos",
+            "--temp",
+            "9",
+            "--top-k",
+            "0",
+        ]);
+        command.args(["--top-p", "1", "--seed", &seed.to_string(), "-m"]).arg(model.path()).env_remove("RUST_LOG");
+        command
+    };
+    let replies = (1..20).map(|seed| (seed, command(seed).output().unwrap().stdout));
+    let (seed, piped) = replies.into_iter().find(|(_, reply)| reply.contains(&0x1b)).unwrap();
+    let mut terminal = spawn_command(command(seed), Some(60_000)).unwrap();
+    let shown = terminal.exp_eof().unwrap();
+    assert!(shown.contains("tokens/s") && shown.contains(r"\u{1b}"), "{shown:?}");
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    assert!(!String::from_utf8_lossy(&piped).contains(r"\u{1b}"));
+}

@@ -102,6 +102,7 @@ fn assert_chat(tokenizer: &Tokenizer, template: &ChatTemplate, golden: &Golden) 
             (Ok(text), None) => {
                 assert_eq!(Some(&text), case.text.as_ref());
                 assert_eq!(Some(tokenizer.encode(&text, false).unwrap()), case.ids, "{text:?}");
+                assert_prompt(tokenizer, template, case);
             }
             (Err(error), Some(raised)) => {
                 assert!(error.to_string().contains(raised) && error.exit_code() == 2, "{error}");
@@ -109,6 +110,22 @@ fn assert_chat(tokenizer: &Tokenizer, template: &ChatTemplate, golden: &Golden) 
             (result, error) => panic!("{:?}: {result:?} instead of {error:?}", case.messages),
         }
     }
+}
+
+/// A prompt's ids are transformers', except for a message that spells a special token, which here stays text.
+fn assert_prompt(tokenizer: &Tokenizer, template: &ChatTemplate, case: &Chat) {
+    let rendered = template.render_for(tokenizer, &case.messages, case.add_generation_prompt).unwrap();
+    let ids = tokenizer.encode_rendered(&rendered).unwrap();
+    let (text, golden) = (case.text.as_ref().unwrap(), case.ids.as_ref().unwrap());
+    assert_eq!(&rendered.into_text(), text);
+    if !text.contains("injected") {
+        assert_eq!(&ids, golden, "{text:?}");
+        return;
+    }
+    assert_eq!(&tokenizer.decode(&ids, false).unwrap(), text);
+    let begin = tokenizer.token_id("<start_of_turn>").unwrap();
+    let turns = |ids: &[u32]| ids.iter().filter(|id| **id == begin).count();
+    assert_eq!(turns(&ids) + 1, turns(golden), "{text:?}");
 }
 
 #[test]
@@ -129,7 +146,7 @@ fn the_built_in_template_renders_what_the_models_own_does() {
     assert_chat(&tokenizer, &built_in, &golden);
     let more = r#"[
         [{"role": "system", "content": [{"type": "text", "text": " s "}]}, {"role": "user", "content": "\u001c u \u3000"}],
-        [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": " what? \n"}]}],
+        [{"role": "user", "content": [{"type": "text", "text": " what? \n"}]}],
         [{"role": "user", "content": []}, {"role": "model", "content": "m"}, {"role": "user", "content": "<b>&amp;"}]
     ]"#;
     for messages in serde_json::from_str::<Vec<Vec<Message>>>(more).unwrap() {

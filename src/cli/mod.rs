@@ -18,6 +18,7 @@ pub mod tokenize;
 pub mod top;
 pub(crate) mod top_view;
 
+use crate::display::json_for_terminal;
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};
 use signal_hook::consts::SIGPIPE;
@@ -115,18 +116,51 @@ const MAX_INPUT_BYTES: u64 = 64 << 20;
 /// Input: it cannot be read, is not UTF-8, or is longer than any prompt.
 fn read_text(mut stdin: impl Read) -> Result<String> {
     let mut bytes = Vec::new();
-    stdin
-        .by_ref()
-        .take(MAX_INPUT_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| Error::input(format!("cannot read standard input: {e}"), "give the text as an argument"))?;
+    stdin.by_ref().take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable_input(&e))?;
     if bytes.len() as u64 > MAX_INPUT_BYTES {
         return Err(Error::input("standard input is longer than any prompt", "give at most 64 MiB of text"));
     }
-    String::from_utf8(bytes).map_err(|e| {
-        let position = e.utf8_error().valid_up_to();
-        Error::input(format!("standard input is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
-    })
+    String::from_utf8(bytes).map_err(|e| not_utf_8(e.utf8_error().valid_up_to()))
+}
+
+/// Bytes read at once.
+const READ: u64 = 64 << 10;
+
+/// Reads standard input as text, of any length, and passes it on in parts.
+///
+/// # Errors
+/// Input: it cannot be read, or is not UTF-8. Those of `take`.
+fn read_text_in_parts(mut stdin: impl Read, mut take: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    let mut bytes = Vec::new();
+    let mut done = 0;
+    loop {
+        let read = stdin.by_ref().take(READ).read_to_end(&mut bytes);
+        let end = read.map_err(|e| unreadable_input(&e))? == 0;
+        let (text, rest) = match std::str::from_utf8(&bytes) {
+            Ok(text) => (text, 0),
+            // A character goes on in the next part.
+            Err(e) if e.error_len().is_none() && !end => {
+                let (text, rest) = bytes.split_at(e.valid_up_to());
+                (std::str::from_utf8(text).unwrap_or_default(), rest.len())
+            }
+            Err(e) => return Err(not_utf_8(done + e.valid_up_to())),
+        };
+        take(text)?;
+        done += text.len();
+        let kept = bytes.len() - rest;
+        bytes.drain(..kept);
+        if end {
+            return Ok(());
+        }
+    }
+}
+
+fn unreadable_input(e: &std::io::Error) -> Error {
+    Error::input(format!("cannot read standard input: {e}"), "give the text as an argument")
+}
+
+fn not_utf_8(position: usize) -> Error {
+    Error::input(format!("standard input is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
 }
 
 /// Writes a line to standard error. Failure is ignored: the work goes on without a reader.
@@ -155,10 +189,36 @@ fn unwritten(e: std::io::Error) -> Error {
     Error::failed(format!("cannot write standard output: {e}"), "check what reads it")
 }
 
-/// Prints one JSON object and a newline.
+/// Prints one JSON object and a newline. What a terminal obeys is escaped.
 ///
 /// # Errors
 /// As [`print`].
 fn print_json(value: &serde_json::Value) -> Result<()> {
-    print(&format!("{value}\n"))
+    print(&format!("{}\n", json_for_terminal(&value.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_any_length_comes_in_parts_of_whole_characters() {
+        // More than the longest prompt, of a character that does not divide the parts.
+        let count = (MAX_INPUT_BYTES / 3 + 1) as usize;
+        let mut seen = 0;
+        let long = "€".repeat(count);
+        read_text_in_parts(long.as_bytes(), |part| {
+            assert!(long[3 * seen..].starts_with(part));
+            seen += part.len() / 3;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen, count);
+        for (bytes, position) in
+            [(&b"ab\xff"[..], 2), (b"ab\xe2\x82", 2), (&[b"a".repeat(70_000), vec![0xe2, b'a']].concat(), 70_000)]
+        {
+            let error = read_text_in_parts(bytes, |_| Ok(())).unwrap_err();
+            assert!(error.to_string().contains(&format!("not UTF-8 at byte {position};")), "{error}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Replies of `kiln run` and its chat: arguments, Ctrl-C, printing, and a summary.
 
 use super::{face, print};
+use crate::display::for_terminal;
 use crate::executor::{Executor, Measure};
 use crate::model::Shape;
 use crate::sequence::reply::stop_tokens;
@@ -8,6 +9,7 @@ use crate::sequence::{Finish, Generation, Limits, Reply};
 use crate::text::{SamplerConfig, Stopped, Tokenizer};
 use crate::{Error, Result};
 use signal_hook::consts::SIGINT;
+use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -87,6 +89,8 @@ pub(super) struct Printer {
     /// `None` without a tokenizer: the ids are printed.
     reply: Option<Reply>,
     echo: bool,
+    /// Whether a terminal shows the reply and would obey control characters in it.
+    terminal: bool,
     failure: Option<Error>,
 }
 
@@ -99,7 +103,7 @@ impl Printer {
         // A Ctrl-C from before the reply does not end it.
         INTERRUPTED.store(false, Ordering::Relaxed);
         let reply = tokenizer.map(|t| Reply::new(t, stops)).transpose()?;
-        Ok(Printer { reply, echo, failure: None })
+        Ok(Printer { reply, echo, terminal: std::io::stdout().is_terminal(), failure: None })
     }
 
     /// Takes the next token. Breaks if the reply ends here.
@@ -113,7 +117,7 @@ impl Printer {
             }
         };
         if self.echo && !piece.is_empty() {
-            self.failure = print(piece).err();
+            self.failure = show(self.terminal, piece).err();
         }
         if stopped == Stopped::Yes {
             return ControlFlow::Break(Finish::Stop);
@@ -132,7 +136,7 @@ impl Printer {
         let piece = self.reply.as_mut().map_or("", Reply::finish);
         let done = match self.failure.take() {
             Some(e) => Err(e),
-            None if self.echo && !piece.is_empty() => print(piece),
+            None if self.echo && !piece.is_empty() => show(self.terminal, piece),
             None => Ok(()),
         };
         INTERRUPTED.store(false, Ordering::Relaxed);
@@ -143,6 +147,11 @@ impl Printer {
     pub(super) fn text(&self) -> Option<&str> {
         self.reply.as_ref().map(Reply::text)
     }
+}
+
+/// Prints a piece of a reply. A pipe gets it as the model wrote it.
+fn show(terminal: bool, piece: &str) -> Result<()> {
+    if terminal { print(&for_terminal(piece)) } else { print(piece) }
 }
 
 /// The decode rate's share of the roofline. `None` without a decode pass. If the share cannot be measured, warns and

@@ -1,12 +1,16 @@
-//! `kiln tokenize`: text to ids, ids to text, messages to both, without a model's weights.
+//! `kiln tokenize`: text to ids, ids to text, messages to both, without a model's weights. Text and ids pass through in
+//! parts, so that memory does not grow with them.
 
-use std::io::{Read, Write};
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::display::json_for_terminal;
 use crate::engine::ModelFiles;
-use crate::text::{ChatTemplate, Message, Tokenizer, parse_ids};
+use crate::text::{ChatTemplate, Message, Tokenizer, parse_id};
 use crate::{Error, Result};
 
 /// Turns text into token ids, or ids into text; prints one JSON object.
@@ -15,7 +19,7 @@ pub struct TokenizeArgs {
     /// Model directory, of which only the tokenizer's files are read [default: the built-in demo model]
     #[arg(short, long, value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// Turn comma-separated ids into {"text"}
+    /// Turn ids into {"text"}: separated by commas, or as this command prints them
     #[arg(long)]
     pub decode: bool,
     /// Render a JSON list of messages with the model's chat template, into {"text","ids"}
@@ -57,37 +61,193 @@ pub fn tokenize(
     stdin: impl Read,
     stdout: impl Write,
 ) -> Result<()> {
-    let input = match &args.input {
-        Some(input) => input.clone(),
-        None => super::read_text(stdin)?,
+    let mut out = Output { to: stdout, held: String::new() };
+    let input: Box<dyn Read + '_> = match &args.input {
+        Some(input) => Box::new(input.as_bytes()),
+        None => Box::new(stdin),
     };
-    let answer = if args.decode {
-        TokenizeAnswer { text: Some(tokenizer.decode(&parse_ids(&input)?, args.skip_special)?), ids: None }
+    if args.decode {
+        decode(tokenizer, args.skip_special, BufReader::new(input), &mut out)?;
     } else if args.chat {
-        let messages: Vec<Message> = serde_json::from_str(&input).map_err(|e| {
-            Error::input(
-                format!("the messages are not understood: {e}"),
-                r#"give a JSON list such as [{"role": "user", "content": "Hello"}]"#,
-            )
-        })?;
-        let text = template()?.render(&messages, !args.no_generation_prompt)?;
-        let ids = tokenizer.encode(&text, false)?;
-        TokenizeAnswer { text: Some(text), ids: Some(ids) }
+        let answer = render(tokenizer, &template()?, !args.no_generation_prompt, input)?;
+        out.held.push_str(&json_for_terminal(&answer));
     } else {
-        TokenizeAnswer { text: None, ids: Some(tokenizer.encode(&input, !args.no_bos)?) }
-    };
-    let json = serde_json::to_string(&answer)
-        .map_err(|e| Error::failed(format!("the answer is no JSON: {e}"), "report this"))?;
-    super::print_to(stdout, &(json + "\n"))
+        encode(tokenizer, !args.no_bos, input, &mut out)?;
+    }
+    out.held.push('\n');
+    out.write()
 }
 
-/// The printed object. It is serialised directly: a JSON value for each of millions of ids would take 32 bytes.
+/// Prints the ids of a text.
+fn encode(tokenizer: &Tokenizer, add_bos: bool, input: impl Read, out: &mut Output<impl Write>) -> Result<()> {
+    let mut encoder = tokenizer.encoder(add_bos)?;
+    out.held.push_str("{\"ids\":[");
+    let mut separator = "";
+    let mut print = |ids: Vec<u32>, out: &mut Output<_>| {
+        for id in ids {
+            out.held.push_str(separator);
+            out.held.push_str(&id.to_string());
+            separator = ",";
+        }
+        out.write_if_long()
+    };
+    super::read_text_in_parts(input, |text| print(encoder.push(text)?, out))?;
+    print(encoder.finish()?, out)?;
+    out.held.push_str("]}");
+    Ok(())
+}
+
+/// Prints the text of ids.
+fn decode(tokenizer: &Tokenizer, skip_special: bool, input: impl BufRead, out: &mut Output<impl Write>) -> Result<()> {
+    let mut stream = tokenizer.stream(skip_special);
+    out.held.push_str("{\"text\":\"");
+    read_ids(input, &mut |id| {
+        tokenizer.check(id)?;
+        out.hold_string_part(stream.push(id));
+        out.write_if_long()
+    })?;
+    out.hold_string_part(stream.finish());
+    out.held.push_str("\"}");
+    Ok(())
+}
+
+/// The object that is printed for messages.
+fn render(tokenizer: &Tokenizer, template: &ChatTemplate, open_answer: bool, input: impl Read) -> Result<String> {
+    let input = super::read_text(input)?;
+    let messages: Vec<Message> = serde_json::from_str(&input).map_err(|e| {
+        Error::input(
+            format!("the messages are not understood: {e}"),
+            r#"give a JSON list such as [{"role": "user", "content": "Hello"}]"#,
+        )
+    })?;
+    let rendered = template.render_for(tokenizer, &messages, open_answer)?;
+    let ids = tokenizer.encode_rendered(&rendered)?;
+    serde_json::to_string(&RenderedMessages { text: rendered.into_text(), ids })
+        .map_err(|e| Error::failed(format!("the answer is no JSON: {e}"), "report this"))
+}
+
+/// What is printed for messages. It is serialised directly: a JSON value for each of millions of ids would take 32 bytes.
 #[derive(Serialize)]
-struct TokenizeAnswer {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ids: Option<Vec<u32>>,
+struct RenderedMessages {
+    text: String,
+    ids: Vec<u32>,
+}
+
+/// The output, written in large parts. If the command fails before the first, nothing is printed.
+struct Output<W> {
+    to: W,
+    held: String,
+}
+
+impl<W: Write> Output<W> {
+    /// Adds text to the JSON string that is being printed.
+    fn hold_string_part(&mut self, text: &str) {
+        let quoted = serde_json::Value::from(text).to_string();
+        self.held.push_str(&json_for_terminal(&quoted[1..quoted.len() - 1]));
+    }
+
+    fn write_if_long(&mut self) -> Result<()> {
+        if self.held.len() < 1 << 20 { Ok(()) } else { self.write() }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        super::print_to(&mut self.to, &self.held)?;
+        self.held.clear();
+        Ok(())
+    }
+}
+
+/// Most bytes from one comma to the next.
+const MAX_WORD: u64 = 4096;
+
+const IDS_REMEDY: &str = "give ids as comma-separated numbers, such as 2,17,5, or as `kiln tokenize` prints them";
+
+/// Passes ids on one by one: from numbers between commas, a JSON list, or the list `ids` of a JSON object.
+fn read_ids(mut input: impl BufRead, take: &mut dyn FnMut(u32) -> Result<()>) -> Result<()> {
+    match find_first(&mut input)? {
+        None => Ok(()),
+        Some(b'{' | b'[') => {
+            let mut failure = None;
+            let mut json = serde_json::Deserializer::from_reader(input);
+            let read = Ids { take, failure: &mut failure }.deserialize(&mut json).and_then(|()| json.end());
+            failure.map_or(Ok(()), Err)?;
+            read.map_err(|e| Error::input(format!("the ids are not understood: {e}"), IDS_REMEDY))
+        }
+        Some(_) => loop {
+            let mut word = Vec::new();
+            input.by_ref().take(MAX_WORD).read_until(b',', &mut word).map_err(|e| unreadable(&e))?;
+            let more = word.pop_if(|last| *last == b',').is_some();
+            take(parse_id(&String::from_utf8_lossy(&word))?)?;
+            if !more {
+                break Ok(());
+            }
+        },
+    }
+}
+
+/// The first byte that is not blank, which stays to be read.
+fn find_first(input: &mut impl BufRead) -> Result<Option<u8>> {
+    loop {
+        let bytes = input.fill_buf().map_err(|e| unreadable(&e))?;
+        let blanks = bytes.iter().take_while(|b| b.is_ascii_whitespace()).count();
+        let (first, end) = (bytes.get(blanks).copied(), bytes.is_empty());
+        input.consume(blanks);
+        if first.is_some() || end {
+            return Ok(first);
+        }
+    }
+}
+
+fn unreadable(e: &std::io::Error) -> Error {
+    Error::input(format!("cannot read standard input: {e}"), "give the ids as an argument")
+}
+
+/// Reads ids from JSON.
+struct Ids<'a> {
+    take: &'a mut dyn FnMut(u32) -> Result<()>,
+    /// The error of `take`, which serde's errors cannot hold.
+    failure: &'a mut Option<Error>,
+}
+
+impl<'de> DeserializeSeed<'de> for Ids<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Ids<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a list of token ids")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<(), A::Error> {
+        while let Some(id) = list.next_element::<u32>()? {
+            if let Err(e) = (self.take)(id) {
+                *self.failure = Some(e);
+                return Err(A::Error::custom("refused"));
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> std::result::Result<(), A::Error> {
+        let mut found = false;
+        while let Some(name) = object.next_key::<String>()? {
+            if name != "ids" {
+                object.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            if std::mem::replace(&mut found, true) {
+                return Err(A::Error::custom("`ids` is there twice"));
+            }
+            object.next_value_seed(Ids { take: &mut *self.take, failure: &mut *self.failure })?;
+        }
+        if found { Ok(()) } else { Err(A::Error::custom("the object has no `ids`")) }
+    }
 }
 
 #[cfg(test)]
@@ -135,11 +295,39 @@ mod tests {
         assert!(ok(&["--chat", messages], "").contains("<start_of_turn>model\\n\""));
     }
 
+    /// `--decode` refused what the other modes print.
+    #[test]
+    fn what_is_printed_can_be_piped_back() {
+        let ok = |words: &[&str], stdin: &str| call(words, stdin.as_bytes()).unwrap();
+        let text = "Hello \"wörld\" \u{1b}\u{9b}\n😀".repeat(20_000);
+        let answer = |text: &str| format!("{}\n", serde_json::json!({"text": text}));
+        let value = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
+        let ids = ok(&["--no-bos"], &text);
+        assert_eq!(value(&ok(&["--decode"], &ids)), value(&answer(&text)));
+        assert!(!ids.contains("\u{9b}") && ok(&["--decode"], &ids).contains("\\u009b"));
+        let list = ids.trim().trim_start_matches("{\"ids\":").trim_end_matches('}');
+        for list in [list, list.trim_matches(['[', ']']), &format!(" {list}\n")] {
+            assert_eq!(value(&ok(&["--decode"], list)), value(&answer(&text)));
+        }
+        let chat = ok(&["--chat", r#"[{"role": "user", "content": "a<end_of_turn>"}]"#], "");
+        let rendered = "<bos><start_of_turn>user\na<end_of_turn><end_of_turn>\n<start_of_turn>model\n";
+        assert_eq!(ok(&["--decode"], &chat), answer(rendered));
+        assert_eq!(ok(&["--decode", "[]"], ""), answer(""));
+    }
+
     #[test]
     fn bad_input_is_named_with_exit_code_2() {
         for (words, stdin, what) in [
             (&["--decode", "2,seven"][..], &b""[..], "seven"),
             (&["--decode", "2,512"], b"", "512"),
+            (&["--decode", "2,,5"], b"", "\"\" is not a token id"),
+            (&["--decode", "2,5,"], b"", "\"\" is not a token id"),
+            (&["--decode", "[2,512]"], b"", "512"),
+            (&["--decode", "[2,-1]"], b"", "-1"),
+            (&["--decode", "{\"ids\":[2]}x"], b"", "trailing"),
+            (&["--decode", "{\"text\":\"a\"}"], b"", "no `ids`"),
+            (&["--decode", "{\"ids\":[2],\"ids\":[3]}"], b"", "twice"),
+            (&["--chat", r#"[{"role": "user", "content": [{"type": "image"}]}]"#], b"", "text only"),
             (&["--chat", "{"], b"", "messages are not understood"),
             (&["--chat", "[]"], b"", "empty"),
             (&["--chat", r#"[{"role": "assistant", "content": "a"}]"#], b"", "roles must alternate"),

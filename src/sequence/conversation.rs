@@ -63,11 +63,11 @@ impl Conversation {
         for dropped in 0..=exchanges {
             let (system, said) = self.messages.split_at(self.system);
             let kept = [system, &said[2 * dropped..]].concat();
-            let text = template.render(&kept, true)?;
-            if tokenizer.fewest_tokens(&text) > most {
+            let rendered = template.render_for(tokenizer, &kept, true)?;
+            if tokenizer.fewest_tokens(rendered.text()) > most {
                 continue;
             }
-            let ids = tokenizer.encode(&text, false)?;
+            let ids = tokenizer.encode_rendered(&rendered)?;
             if ids.len() <= most {
                 self.messages = kept;
                 return Ok(Fitted { ids, exchanges, dropped });

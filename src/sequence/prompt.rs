@@ -43,6 +43,15 @@ impl<'a> Limits<'a> {
         Ok(())
     }
 
+    /// Refuses a text that is too long whatever its tokens are.
+    fn check_text(self, tokenizer: &Tokenizer, text: &str) -> Result<()> {
+        let fewest = tokenizer.fewest_tokens(text);
+        if fewest > self.context {
+            return Err(self.too_long(&format!("{} bytes, at least {fewest} tokens,", text.len())));
+        }
+        Ok(())
+    }
+
     /// The refusal of a prompt; `length` is its length in words.
     fn too_long(self, length: &str) -> Error {
         let larger = self.larger_context().map_or(Text::default(), |larger| text!(", or ", larger));
@@ -61,12 +70,17 @@ impl<'a> Limits<'a> {
 ///
 /// # Errors
 /// Input: the text has more tokens than the context, which is found before encoding it if possible; or the tokenizer
-/// cannot encode it.
+/// has no `<bos>` or cannot encode it.
 pub fn encode_text(tokenizer: &Tokenizer, text: &str, limits: Limits<'_>) -> Result<Vec<u32>> {
-    encode(tokenizer, text, !text.starts_with("<bos>"), limits)
+    tokenizer.require_bos()?;
+    limits.check_text(tokenizer, text)?;
+    let ids = tokenizer.encode(text, !text.starts_with("<bos>"))?;
+    limits.check(0, &ids)?;
+    Ok(ids)
 }
 
-/// The ids of messages in the chat template, up to where the model's answer begins.
+/// The ids of messages in the chat template, up to where the model's answer begins. A special token that a message
+/// spells stays text.
 ///
 /// # Errors
 /// Input: as [`encode_text`], or the template refuses the messages.
@@ -76,15 +90,9 @@ pub fn encode_messages(
     messages: &[Message],
     limits: Limits<'_>,
 ) -> Result<Vec<u32>> {
-    encode(tokenizer, &template.render(messages, true)?, false, limits)
-}
-
-fn encode(tokenizer: &Tokenizer, text: &str, add_bos: bool, limits: Limits<'_>) -> Result<Vec<u32>> {
-    let fewest = tokenizer.fewest_tokens(text);
-    if fewest > limits.context {
-        return Err(limits.too_long(&format!("{} bytes, at least {fewest} tokens,", text.len())));
-    }
-    let ids = tokenizer.encode(text, add_bos)?;
+    // Templates trim messages and keep the rest of them.
+    messages.iter().flat_map(Message::texts).try_for_each(|text| limits.check_text(tokenizer, text.trim()))?;
+    let ids = tokenizer.encode_rendered(&template.render_for(tokenizer, messages, true)?)?;
     limits.check(0, &ids)?;
     Ok(ids)
 }

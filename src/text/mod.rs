@@ -5,18 +5,19 @@
 //! does not depend on devices or schedules.
 
 pub mod chat;
-mod cuts;
 pub mod pieces;
 pub mod sampler;
+mod spellings;
 pub mod stop;
 pub mod stream;
 pub mod tokenizer;
+mod windows;
 
-pub use chat::{ChatTemplate, ContentPart, Message, MessageContent};
+pub use chat::{ChatTemplate, ContentPart, Message, MessageContent, Rendered};
 pub use sampler::{Sampler, SamplerConfig};
 pub use stop::{StopMatcher, Stopped};
 pub use stream::StreamDecoder;
-pub use tokenizer::{Tokenizer, parse_ids};
+pub use tokenizer::{TextEncoder, Tokenizer, parse_id, parse_ids};
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -9,28 +9,45 @@ use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
 use serde_json::json;
+use tokenizers::{AddedVocabulary, Model as _, OffsetType, PreTokenizer as _};
 
-use super::cuts::Cuts;
+use super::chat::Rendered;
 use super::pieces::Pieces;
+use super::spellings::Spellings;
 use super::stream::StreamDecoder;
-use crate::error::{Setting, text};
+use super::windows::{Encoded, WINDOW, Windows};
+use crate::display::quote;
+use crate::error::{Setting, Text, text};
+use crate::model::text_file;
 use crate::{Error, Result};
 
 /// The tokenizer's file in a model directory.
 const FILE: &str = "tokenizer.json";
 
-/// The most bytes of text encoded at once: the `tokenizers` crate takes some 350 bytes of memory for each.
-const MAX_PART: usize = 4 << 20;
-/// Text up to this many bytes is encoded whole, without looking for cuts.
-const MAX_WHOLE: usize = 256 << 10;
+const REMEDY: &str = "use the tokenizer.json that came with the Gemma 3 model";
+
+/// Largest tokenizer.json that is read, in bytes. Gemma 3's has 33 MB.
+const MAX_FILE: usize = 256 << 20;
+/// Most bytes of text encoded at once, if the tokenizer's text cannot be cut.
+const MAX_WHOLE: usize = 4 << 20;
 
 /// A tokenizer of Gemma's kind: byte-pair encoding with byte fallback and "▁" for spaces. Added tokens are split off.
 #[derive(Debug)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     pieces: Arc<Pieces>,
-    /// Gathered for the first long text.
-    cuts: OnceLock<Option<Cuts>>,
+    /// Whether a long text can be encoded in windows: no token depends on more of the text than itself.
+    can_cut: bool,
+    /// Gathered for the first message that spells a special token.
+    verbatim: OnceLock<Verbatim>,
+}
+
+/// What it takes to encode text in which special tokens are spelled but not meant.
+#[derive(Debug)]
+struct Verbatim {
+    spellings: Spellings,
+    /// The added tokens without the special ones.
+    added: AddedVocabulary,
 }
 
 impl Tokenizer {
@@ -41,10 +58,12 @@ impl Tokenizer {
     /// [`Error::Input`] when the directory has no tokenizer, or the file's tokenizer is not of Gemma's kind.
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(FILE);
-        let bytes = std::fs::read(&path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound if dir.is_dir() => missing(dir),
-            _ => Error::unreadable(&path, &e),
-        })?;
+        let Some(bytes) = text_file::read_bytes(&path, MAX_FILE, REMEDY)? else {
+            return Err(match dir.is_dir() {
+                true => missing(dir),
+                false => Error::unreadable(&path, &std::io::ErrorKind::NotFound.into()),
+            });
+        };
         Self::parse(&bytes, &path.display().to_string())
     }
 
@@ -57,58 +76,105 @@ impl Tokenizer {
     }
 
     fn parse(bytes: &[u8], name: &str) -> Result<Self> {
-        let remedy = "use the tokenizer.json that came with the Gemma 3 model";
         let not_a_tokenizer =
-            |e: &dyn std::fmt::Display| Error::input(format!("{name} is not a tokenizer: {e}"), remedy);
+            |e: &dyn std::fmt::Display| Error::input(format!("{name} is not a tokenizer: {e}"), REMEDY);
         let kind: TokenizerKind = serde_json::from_slice(bytes).map_err(|e| not_a_tokenizer(&e))?;
         if let Some(difference) = kind.find_difference() {
-            return Err(Error::input(format!("{name} is not a tokenizer of Gemma's kind: {difference}"), remedy));
+            return Err(Error::input(format!("{name} is not a tokenizer of Gemma's kind: {difference}"), REMEDY));
         }
         let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| not_a_tokenizer(&e))?;
         // A file's truncation and padding are for training batches. `encode` adds BOS itself.
         inner.with_padding(None).with_post_processor(None::<tokenizers::PostProcessorWrapper>);
-        inner.with_truncation(None).map_err(|e| Error::input(format!("{name}: {e}"), remedy))?;
+        inner.with_truncation(None).map_err(|e| Error::input(format!("{name}: {e}"), REMEDY))?;
         let pieces = Arc::new(Pieces::gather(&inner)?);
-        Ok(Self { inner, pieces, cuts: OnceLock::new() })
+        let can_cut = pieces.longest().is_some() && has_plain_tokens(&inner);
+        Ok(Self { inner, pieces, can_cut, verbatim: OnceLock::new() })
     }
 
     /// The ids of `text`. With `add_bos` they start with `<bos>`, even for empty text.
     ///
-    /// Special tokens spelled out in the text become their ids, as rendered chat templates need. A `<bos>` in the text
-    /// does not replace the one asked for.
+    /// Special tokens spelled out in the text become their ids. A `<bos>` in the text does not replace the one asked
+    /// for.
     ///
     /// # Errors
     /// [`Error::Input`] when the tokenizer lacks a wanted `<bos>`, or cannot encode the text.
     pub fn encode(&self, text: &str, add_bos: bool) -> Result<Vec<u32>> {
+        let mut ids = self.begin(add_bos)?;
+        self.encode_whole(text, self.inner.get_added_vocabulary(), &mut ids)?;
+        Ok(ids)
+    }
+
+    /// The ids of rendered messages. Special tokens that the template has written become their ids. Those that a
+    /// message spells stay text.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the tokenizer lacks `<bos>`, which every prompt begins with, or cannot encode the text.
+    pub fn encode_rendered(&self, rendered: &Rendered) -> Result<Vec<u32>> {
+        self.require_bos()?;
         let mut ids = Vec::new();
-        if add_bos {
-            ids.push(self.bos().ok_or_else(|| {
-                Error::input(
-                    "the tokenizer has no <bos> token",
-                    text!("ask for ids without it", Setting::NoBos.aside()),
-                )
-            })?);
-        }
-        let cuts = (text.len() > MAX_WHOLE).then(|| self.cuts.get_or_init(|| Cuts::gather(&self.inner)).as_ref());
-        match cuts.flatten() {
-            Some(cuts) => cuts.parts(text).try_for_each(|part| self.encode_part(part, &mut ids))?,
-            None => self.encode_part(text, &mut ids)?,
+        let Some(mark) = rendered.mark else {
+            self.encode_whole(&rendered.text, self.inner.get_added_vocabulary(), &mut ids)?;
+            return Ok(ids);
+        };
+        let verbatim = self.verbatim();
+        for (text, special) in verbatim.spellings.split(&rendered.text) {
+            self.encode_whole(&text.replace(mark, ""), &verbatim.added, &mut ids)?;
+            ids.extend(special);
         }
         Ok(ids)
     }
 
-    fn encode_part(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
-        if text.len() > MAX_PART {
+    /// `text` with `mark` inside of each special token that it spells; `None` if it spells none.
+    pub(super) fn mark_spellings(&self, text: &str, mark: char) -> Option<String> {
+        self.verbatim().spellings.mark(text, mark)
+    }
+
+    fn verbatim(&self) -> &Verbatim {
+        self.verbatim.get_or_init(|| {
+            let mut added = self.inner.get_added_vocabulary().clone();
+            // The crate's name for: as the text that they are.
+            added.set_encode_special_tokens(true);
+            Verbatim { spellings: Spellings::gather(&added), added }
+        })
+    }
+
+    /// An encoder for text that comes in pieces. Its ids are those of [`encode`](Self::encode).
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the tokenizer lacks a wanted `<bos>`.
+    pub fn encoder(&self, add_bos: bool) -> Result<TextEncoder<'_>> {
+        let ids = self.begin(add_bos)?;
+        Ok(TextEncoder { tokenizer: self, windows: Windows::default(), text: String::new(), ids })
+    }
+
+    fn encode_whole(&self, text: &str, added: &AddedVocabulary, ids: &mut Vec<u32>) -> Result<()> {
+        if self.can_cut && text.len() > WINDOW {
+            return Windows::default().finish(text, |window| self.encode_part(window, added, OffsetType::Byte), ids);
+        }
+        if text.len() > MAX_WHOLE {
             return Err(Error::input(
-                format!("{} bytes of the text have no place to be cut, and {MAX_PART} are encoded at once", text.len()),
-                "break them up with spaces or line ends",
+                format!("the text has {} bytes, and this tokenizer encodes at most {MAX_WHOLE} at once", text.len()),
+                "give it in smaller parts",
             ));
         }
-        let encoding = self.inner.encode_fast(text, false).map_err(|e| {
+        ids.extend(self.encode_part(text, added, OffsetType::None)?.ids);
+        Ok(())
+    }
+
+    /// Does what the crate's `encode` does, with a choice of the added tokens that are looked for.
+    fn encode_part(&self, text: &str, added: &AddedVocabulary, offsets: OffsetType) -> Result<Encoded> {
+        let encode = || {
+            let mut split = added.extract_and_normalize(self.inner.get_normalizer(), text);
+            if let Some(splitter) = self.inner.get_pre_tokenizer() {
+                splitter.pre_tokenize(&mut split)?;
+            }
+            split.tokenize(|part| self.inner.get_model().tokenize(part.get()))?;
+            split.into_encoding(None, 0, offsets)
+        };
+        let encoding = encode().map_err(|e: tokenizers::Error| {
             Error::input(format!("the tokenizer cannot encode the text: {e}"), "use the model's own tokenizer.json")
         })?;
-        ids.extend_from_slice(encoding.get_ids());
-        Ok(())
+        Ok(Encoded { ids: encoding.get_ids().to_vec(), offsets: encoding.get_offsets().to_vec() })
     }
 
     /// A lower bound on the tokens of `text`, from its length. It rejects too long a text without encoding it.
@@ -160,9 +226,24 @@ impl Tokenizer {
         self.inner.token_to_id(token)
     }
 
-    /// `<bos>`, the first token of every sequence.
+    /// `<bos>`, the first token of every sequence; `None` also if the vocabulary has it, but as no token that is found in
+    /// text.
     pub fn bos(&self) -> Option<u32> {
-        self.token_id("<bos>")
+        self.inner.get_added_vocabulary().get_vocab().get("<bos>").copied()
+    }
+
+    /// `<bos>`, without which no prompt is what the model was trained on.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the tokenizer lacks it.
+    pub fn require_bos(&self) -> Result<u32> {
+        self.bos().ok_or_else(|| without_bos(REMEDY))
+    }
+
+    /// The ids before those of a text: `<bos>`, if it is wanted.
+    fn begin(&self, add_bos: bool) -> Result<Vec<u32>> {
+        let leave_out = || without_bos(text!(REMEDY, ", or ask for ids without it", Setting::NoBos.aside()));
+        if add_bos { Ok(vec![self.bos().ok_or_else(leave_out)?]) } else { Ok(Vec::new()) }
     }
 
     /// `<eos>`, where a document ends.
@@ -183,6 +264,59 @@ impl Tokenizer {
     #[cfg(test)]
     pub(super) fn inner(&self) -> &tokenizers::Tokenizer {
         &self.inner
+    }
+}
+
+/// Whether each token stands for its own characters and nothing around them.
+fn has_plain_tokens(tokenizer: &tokenizers::Tokenizer) -> bool {
+    let far = match tokenizer.get_model() {
+        tokenizers::ModelWrapper::BPE(model) => model.ignore_merges,
+        _ => true,
+    };
+    let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder();
+    !far && !added.values().any(|t| t.single_word || t.lstrip || t.rstrip)
+}
+
+/// Encodes text that comes in pieces, in memory that does not grow with the text.
+#[derive(Debug)]
+pub struct TextEncoder<'a> {
+    tokenizer: &'a Tokenizer,
+    windows: Windows,
+    /// Text that is not encoded yet.
+    text: String,
+    ids: Vec<u32>,
+}
+
+impl TextEncoder<'_> {
+    /// Takes more text. Returns the ids that are certain now.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the tokenizer cannot encode the text.
+    pub fn push(&mut self, text: &str) -> Result<Vec<u32>> {
+        self.text.push_str(text);
+        let t = self.tokenizer;
+        if t.can_cut {
+            let encode = |window: &str| t.encode_part(window, t.inner.get_added_vocabulary(), OffsetType::Byte);
+            let done = self.windows.push(&self.text, encode, &mut self.ids)?;
+            self.text.drain(..done);
+        }
+        Ok(std::mem::take(&mut self.ids))
+    }
+
+    /// Returns the last ids.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn finish(mut self) -> Result<Vec<u32>> {
+        let (t, added) = (self.tokenizer, self.tokenizer.inner.get_added_vocabulary());
+        match t.can_cut {
+            true => {
+                let encode = |window: &str| t.encode_part(window, added, OffsetType::Byte);
+                self.windows.finish(&self.text, encode, &mut self.ids)?;
+            }
+            false => t.encode_whole(&self.text, added, &mut self.ids)?,
+        }
+        Ok(self.ids)
     }
 }
 
@@ -248,6 +382,10 @@ impl TokenizerKind {
     }
 }
 
+fn without_bos(remedy: impl Into<Text>) -> Error {
+    Error::input("the tokenizer has no <bos> token", remedy)
+}
+
 fn missing(dir: &Path) -> Error {
     let other = match dir.join("tokenizer.model").exists() {
         true => " (its tokenizer.model is a form that Kiln does not read)",
@@ -267,24 +405,28 @@ pub fn parse_ids(text: &str) -> Result<Vec<u32>> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    text.split(',')
-        .map(str::trim)
-        .map(|word| {
-            // u32's own parser would accept "+5".
-            let digits = word.bytes().all(|b| b.is_ascii_digit());
-            word.parse().ok().filter(|_| digits).ok_or_else(|| {
-                Error::input(
-                    format!("{word:?} is not a token id"),
-                    "give ids as comma-separated numbers, such as 2,17,5",
-                )
-            })
-        })
-        .collect()
+    text.split(',').map(parse_id).collect()
+}
+
+/// Parses one token id. Blanks around it are ignored.
+///
+/// # Errors
+/// [`Error::Input`] naming the word.
+pub fn parse_id(word: &str) -> Result<u32> {
+    let word = word.trim();
+    // u32's own parser would accept "+5".
+    let digits = word.bytes().all(|b| b.is_ascii_digit());
+    word.parse().ok().filter(|_| digits).ok_or_else(|| {
+        Error::input(
+            format!("{:?} is not a token id", quote(word)),
+            "give ids as comma-separated numbers, such as 2,17,5",
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::small_tokenizer;
+    use super::super::testing::{Random, small_tokenizer};
     use super::*;
 
     fn edited(edit: impl FnOnce(&mut serde_json::Value)) -> Result<Tokenizer> {
@@ -305,25 +447,95 @@ mod tests {
         assert_eq!(tokenizer.stop_ids(), [1, 11]);
     }
 
-    /// Encoding a megabyte at once took 350 MB.
+    /// Encoding a megabyte at once took 350 MB. Text without a place to cut it was refused beyond 4 MiB.
     #[test]
-    fn long_text_is_encoded_in_parts_and_judged_by_its_length() {
+    fn long_text_is_encoded_in_windows_with_the_ids_of_the_whole() {
         let tokenizer = small_tokenizer();
-        let line = "Hello wörld, hello\n";
-        let text = line.repeat(MAX_WHOLE / 8);
-        let one = tokenizer.encode(line, false).unwrap();
-        let ids = tokenizer.encode(&text, true).unwrap();
-        assert_eq!((ids[0], &ids[1..]), (2, &one.repeat(MAX_WHOLE / 8)[..]));
-        assert!(tokenizer.cuts.get().is_some());
-        for text in [&text[..], "", "a", "▁▁▁", "<start_of_turn>", "       ", "😀"] {
+        let words = [
+            "the ",
+            "he",
+            "llo",
+            " ",
+            "  ",
+            "\n",
+            "\n\n",
+            "ß",
+            "é",
+            "😀",
+            "<bos>",
+            "<start_of_turn>",
+            "<",
+            "Z",
+            "9",
+            "▁",
+        ];
+        let mut random = Random(5);
+        let mixed = |random: &mut Random| {
+            let mut text = String::new();
+            while text.len() < 4 * WINDOW {
+                text += words[random.below(words.len() as u32) as usize];
+            }
+            text
+        };
+        let texts = [
+            mixed(&mut random),
+            mixed(&mut random),
+            "a".repeat(3 * WINDOW + 1),
+            "😀".repeat(WINDOW),
+            "\n".repeat(2 * WINDOW),
+        ];
+        for text in &texts {
+            let whole = tokenizer.inner().encode_fast(text.as_str(), false).unwrap().get_ids().to_vec();
+            assert!(tokenizer.encode(text, false).unwrap() == whole, "{}", &text[..20]);
+            // In pieces too.
+            let mut encoder = tokenizer.encoder(false).unwrap();
+            let mut ids = Vec::new();
+            let mut rest = text.as_str();
+            while let Some(end) = (rest.len().min(50_000)..=rest.len()).find(|&at| at > 0 && rest.is_char_boundary(at))
+            {
+                ids.extend(encoder.push(&rest[..end]).unwrap());
+                rest = &rest[end..];
+            }
+            ids.extend(encoder.finish().unwrap());
+            assert!(ids == whole, "{}", &text[..20]);
+        }
+    }
+
+    #[test]
+    fn a_tokenizer_whose_text_cannot_be_cut_encodes_text_of_bounded_length() {
+        let strips = edited(|json| json["added_tokens"][5]["lstrip"] = json!(true)).unwrap();
+        assert_eq!(
+            strips.encode(&"a ".repeat(WINDOW), false).unwrap(),
+            small_tokenizer().encode(&"a ".repeat(WINDOW), false).unwrap()
+        );
+        let error = strips.encode(&"a".repeat(MAX_WHOLE + 1), false).map(|ids| ids.len()).unwrap_err();
+        assert!(error.to_string().contains("the text has 4194305 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_texts_length_bounds_its_tokens() {
+        let tokenizer = small_tokenizer();
+        for text in ["Hello wörld, hello\n", "", "a", "▁▁▁", "<start_of_turn>", "       ", "😀"] {
             let (fewest, ids) = (tokenizer.fewest_tokens(text), tokenizer.encode(text, false).unwrap());
             assert!(fewest <= ids.len() && fewest >= text.len() / 64, "{fewest} of {}", ids.len());
         }
-        let error = tokenizer.encode(&"😀".repeat(MAX_PART / 4 + 1), false).map(|ids| ids.len()).unwrap_err();
-        assert!(error.to_string().contains("4194308 bytes"), "{error}");
         // A token that strips blanks may stand for any number of bytes.
         let strips = edited(|json| json["added_tokens"][5]["lstrip"] = json!(true)).unwrap();
         assert_eq!(strips.fewest_tokens("hello"), 0);
+    }
+
+    /// `<bos>` was required of plain text only: rendered messages began with its characters.
+    #[test]
+    fn no_prompt_is_made_without_bos() {
+        let without = edited(|json| {
+            json["added_tokens"].as_array_mut().unwrap().retain(|token| token["content"] != "<bos>");
+        })
+        .unwrap();
+        let rendered = Rendered { text: "<bos>H".into(), mark: None };
+        for error in [without.encode("H", true).unwrap_err(), without.encode_rendered(&rendered).unwrap_err()] {
+            assert!(error.to_string().contains("has no <bos> token"), "{error}");
+        }
+        assert_eq!(without.encode("H", false).unwrap(), [94]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::common::golden;
 use crate::common::program::{kiln, program, run};
 use crate::{model_of, path, tiny, tiny_with_text};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn bad_prompts_are_refused_in_one_line() {
@@ -81,6 +82,86 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     // A tokenizer of 512 for a vocabulary of 320.
     let mixed = model_of(&["deep62/config.json", "deep62/model.safetensors", "tokenizer/tokenizer.json"]);
     kiln(&["run", "-m", path(&mixed), "-p", "x"]).refused(2, &["512", "320"]);
+}
+
+/// Each of these hung, or took all memory.
+#[test]
+fn what_is_no_text_file_is_refused_and_no_cache_set_aside() {
+    for name in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json"] {
+        let model = tiny_with_text();
+        let file = model.path().join(name);
+        let refused = |what: &str| {
+            kiln(&["run", "-m", path(&model), "-p", "x", "--device", "cpu"]).refused(2, &[name, what]);
+            std::fs::remove_file(&file).unwrap();
+        };
+        let _ = std::fs::remove_file(&file);
+        nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        refused("not a regular file");
+        std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+        refused("not a regular file");
+        std::fs::File::create(&file).unwrap().set_len(5 << 30).unwrap();
+        refused("5368709120 bytes");
+    }
+
+    let cache = tempfile::tempdir().unwrap();
+    let answer = || {
+        let arguments = ["run", "-m", &tiny(), "--tokens", "2,5", "-n", "1", "--device", "vulkan"];
+        run(program().args(arguments).env("KILN_CACHE_DIR", cache.path()), b"")
+    };
+    assert_eq!(answer().code, 0);
+    let files: Vec<_> = std::fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!files.is_empty());
+    for file in &files {
+        std::fs::remove_file(file).unwrap();
+        nix::unistd::mkfifo(file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    }
+    let again = answer();
+    assert_eq!((again.code, again.stdout), (0, answer().stdout), "{}", again.stderr);
+    assert!(again.stderr.contains("is not used: it is not a regular file"), "{}", again.stderr);
+    for file in &files {
+        let found = file.symlink_metadata().unwrap();
+        assert!(found.is_file() && found.permissions().mode() & 0o777 == 0o600, "{}", file.display());
+    }
+}
+
+/// Templates that filled 7.9 GB, ran for minutes or overflowed the stack.
+#[test]
+fn a_hostile_template_is_refused_in_one_line() {
+    let model = tiny_with_text();
+    for (template, what) in [
+        ("{% set ns = namespace(x='a') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "16 MiB"),
+        (
+            "{% set ns = namespace(x='a') %}{% for i in range(40) %}{% set ns.x = ns.x.replace('a', 'aa') %}{% endfor %}",
+            "16 MiB",
+        ),
+        (&format!("{{{{ {}1 }}}}", "not ".repeat(50_000)), "has a tag of more than 512"),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "does not end"),
+    ] {
+        std::fs::write(model.path().join("chat_template.jinja"), template).unwrap();
+        kiln(&["run", "-m", path(&model), "-p", "x", "--device", "cpu"]).refused(2, &[what]);
+    }
+}
+
+/// `tokenize` refused such a tokenizer, and `run` went on with a prompt that the model has never seen.
+#[test]
+fn a_tokenizer_without_bos_is_refused_everywhere() {
+    let model = tiny_with_text();
+    let file = model.path().join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    json["added_tokens"].as_array_mut().unwrap().retain(|token| token["content"] != "<bos>");
+    std::fs::write(&file, json.to_string()).unwrap();
+    let chat = r#"[{"role": "user", "content": "x"}]"#;
+    for arguments in [
+        &["run", "--device", "cpu", "-p", "x"][..],
+        &["run", "--device", "cpu", "-p", "x", "--raw"],
+        &["run", "--device", "cpu", "-p", "<bos>x", "--raw"],
+        &["tokenize", "x"],
+        &["tokenize", "--chat", chat],
+    ] {
+        kiln(&[arguments, &["-m", path(&model)]].concat()).refused(2, &["no <bos>"]);
+    }
+    assert_eq!(kiln(&["tokenize", "--no-bos", "x", "-m", path(&model)]).code, 0);
+    assert_eq!(kiln(&["run", "--tokens", "2,5", "-n", "1", "--device", "cpu", "-m", path(&model)]).code, 0);
 }
 
 #[test]
