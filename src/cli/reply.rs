@@ -27,19 +27,19 @@ pub struct ReplyArgs {
     #[arg(long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true)]
     temp: f32,
     /// Sample among the K likeliest tokens; 0: all
-    #[arg(long, default_value_t = 64, value_name = "K", allow_negative_numbers = true)]
+    #[arg(long, requires = "temp", default_value_t = 64, value_name = "K", allow_negative_numbers = true)]
     top_k: u32,
     /// Sample among the likeliest tokens that make up this probability
-    #[arg(long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, requires = "temp", default_value_t = 0.95, value_name = "P", allow_negative_numbers = true)]
     top_p: f32,
     /// Sample among tokens with at least this share of the likeliest one's probability
-    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, requires = "temp", default_value_t = 0.0, value_name = "P", allow_negative_numbers = true)]
     min_p: f32,
     /// Divide the logits of recent tokens by this; 1: off
     #[arg(long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true)]
     repeat_penalty: f32,
     /// Seed of the sampling [default: another one each time]
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    #[arg(long, requires = "temp", value_name = "S", allow_negative_numbers = true)]
     seed: Option<u64>,
     /// End the reply at this text; may be given several times
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]

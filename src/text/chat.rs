@@ -5,7 +5,6 @@
 
 mod bounds;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -268,9 +267,8 @@ fn pick(templates: Templates) -> Result<String> {
     Ok(named.swap_remove(index).template)
 }
 
-/// Adds what templates expect beside Jinja's own: Python's `trim`, and `raise_exception`.
+/// Adds what templates expect beside Jinja's own.
 fn extend(environment: &mut Environment) {
-    environment.add_filter("trim", trim);
     environment.add_function("raise_exception", |message: String| -> std::result::Result<Value, minijinja::Error> {
         Err(minijinja::Error::new(ErrorKind::InvalidOperation, "raised").with_source(Raised(message)))
     });
@@ -332,13 +330,11 @@ fn validate(messages: &[Message]) -> Result<()> {
 }
 
 /// Jinja's `trim` with Python's definition of white space, which includes the four ASCII separators.
-fn trim(value: &Value, chars: Option<Cow<'_, str>>) -> String {
-    let text = if value.is_undefined() { String::new() } else { value.to_string() };
-    let strip = |c: char| match &chars {
-        Some(chars) => chars.contains(c),
+fn trim<'t>(text: &'t str, characters: Option<&str>) -> &'t str {
+    text.trim_matches(|c: char| match characters {
+        Some(characters) => characters.contains(c),
         None => c.is_whitespace() || ('\x1c'..='\x1f').contains(&c),
-    };
-    text.trim_matches(strip).to_owned()
+    })
 }
 
 #[cfg(test)]

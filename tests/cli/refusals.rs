@@ -26,7 +26,11 @@ fn bad_prompts_are_refused_in_one_line() {
     kiln(&["run", "-m", path(&text)]).refused(2, &["empty"]);
     run(program().args(["run", "-m", path(&text)]), b"caf\xe9").refused(2, &["UTF-8", "3"]);
     kiln(&["run", "-m", path(&text), "-p", "x", "--temp", "-1"]).refused(2, &["--temp"]);
-    kiln(&["run", "-m", path(&text), "-p", "x", "--top-p", "0"]).refused(2, &["--top-p"]);
+    kiln(&["run", "-m", path(&text), "-p", "x", "--temp", "1", "--top-p", "0"]).refused(2, &["--top-p"]);
+    // Without a temperature these would change nothing.
+    for option in ["--seed", "--top-k", "--top-p", "--min-p"] {
+        kiln(&["run", "-m", path(&text), "-p", "x", option, "1"]).refused(2, &["--temp"]);
+    }
     kiln(&["run", "-m", path(&text), "-p", "x", "--stop", ""]).refused(2, &["stop"]);
     kiln(&["run", "-m", m, "-p", "x"]).refused(2, &["tokenizer"]);
     kiln(&["run", "-m", m, "--tokens", "2", "--stop", "x"]).refused(2, &["tokenizer"]);
@@ -37,7 +41,7 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     kiln(&["run", "--no-such-flag"]).refused(2, &["--no-such-flag"]);
     kiln(&["frobnicate"]).refused(2, &["frobnicate"]);
     kiln(&["run", "-p", "x", "-n", "-1"]).refused(2, &["-1", "-n"]);
-    kiln(&["run", "-p", "x", "--top-k", "-3"]).refused(2, &["-3", "--top-k"]);
+    kiln(&["run", "-p", "x", "--temp", "1", "--top-k", "-3"]).refused(2, &["-3", "--top-k"]);
     kiln(&["forge", "--shape", "gemma3-1b", "-o", "/no/such", "--seed", "-3"]).refused(2, &["-3", "--seed"]);
     kiln(&["run", "-p", "x", "--device", "gpu"]).refused(2, &["gpu", "vulkan"]);
     kiln(&["run", "-p", "x", "--device", "vulkan:x"]).refused(2, &["x"]);

@@ -20,18 +20,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use minijinja::machinery::{
     self, CodeGenerator, Instruction, Instructions, Token, Vm, WhitespaceConfig, make_string_output,
 };
 use minijinja::value::{Kwargs, StringInput, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, escape_formatter, filters, tests};
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, State, Value, escape_formatter, filters, tests as predicates,
+};
 
 /// The template's name in MiniJinja's errors.
 const NAME: &str = "chat template";
 
-/// Steps of a run: about a second. Gemma's template takes some fifty per message.
-pub(super) const FUEL: u64 = 20_000_000;
+/// Steps of a run. Gemma's template takes some fifty per message.
+pub(super) const FUEL: u64 = 5_000_000;
+/// Seconds of CPU that a run takes. Looking through text costs time and makes nothing.
+const MAX_SECONDS: u64 = 5;
 /// Bytes of a template. Gemma 3's has 1.5 KB.
 pub(super) const MAX_SOURCE: usize = 256 << 10;
 /// Tokens between two braces, which bound the depth of an expression.
@@ -62,6 +67,8 @@ pub(super) enum Excess {
     Value,
     #[error("makes more than {} MiB of text and lists", MAX_MADE >> 20)]
     Made,
+    #[error("takes more than {MAX_SECONDS} s")]
+    Time,
     #[error("puts more than {MAX_DEPTH} lists inside of each other")]
     Depth,
     #[error("multiplies something other than plain numbers")]
@@ -231,13 +238,31 @@ fn change<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
     }
 }
 
-/// The sizes of what a run has made.
-#[derive(Default)]
-struct Budget(AtomicU64);
+/// What a run has made and how long it took.
+struct Budget {
+    made: AtomicU64,
+    spends: AtomicU64,
+    begin: Duration,
+}
+
+/// CPU time of this thread, which other work on the machine does not lengthen.
+fn cpu_time() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
 
 impl Budget {
+    fn new() -> Budget {
+        Budget { made: AtomicU64::new(0), spends: AtomicU64::new(0), begin: cpu_time() }
+    }
+
     fn spend(&self, size: u64) -> Result<(), Excess> {
-        let made = self.0.fetch_add(size, Ordering::Relaxed).saturating_add(size);
+        // To ask for the time costs more than most steps.
+        if self.spends.fetch_add(1, Ordering::Relaxed) % 64 == 63
+            && cpu_time().saturating_sub(self.begin).as_secs() >= MAX_SECONDS
+        {
+            return Err(Excess::Time);
+        }
+        let made = self.made.fetch_add(size, Ordering::Relaxed).saturating_add(size);
         if made > MAX_MADE { Err(Excess::Made) } else { Ok(()) }
     }
 
@@ -260,6 +285,11 @@ impl Budget {
     /// Spends for the parts of a text. A part takes more memory than its text.
     fn split(&self, text: &Value) -> Result<(), Excess> {
         self.spend(text.as_str().map_or(0, |text| text.len() as u64 * HEAD))
+    }
+
+    /// Spends for removing characters at the ends of a text, each of which is compared with all of `characters`.
+    fn strip(&self, text: &str, characters: &str) -> Result<(), Excess> {
+        self.spend((text.len() as u64).saturating_mul(characters.len() as u64) / 16)
     }
 
     fn replace(&self, text: &str, old: &str, new: &str) -> Result<(), Excess> {
@@ -332,7 +362,7 @@ fn bounded_environment<'s>() -> Environment<'s> {
     }
     e.remove_global("debug");
 
-    let budget = Arc::new(Budget::default());
+    let budget = Arc::new(Budget::new());
     let b = budget.clone();
     e.add_filter(CHARGE, move |value: Value| b.charge(value));
     let b = budget.clone();
@@ -379,6 +409,12 @@ fn bounded_environment<'s>() -> Environment<'s> {
         filters::tojson(&value, indent, named)
     });
     let b = budget.clone();
+    e.add_filter("trim", move |value: Value, characters: Option<Arc<str>>| -> Result<String, Error> {
+        let text = if value.is_undefined() { String::new() } else { value.to_string() };
+        b.strip(&text, characters.as_deref().unwrap_or_default())?;
+        Ok(super::trim(&text, characters.as_deref()).to_owned())
+    });
+    let b = budget.clone();
     e.add_filter("list", move |state: &State, value: Value| -> Result<Value, Error> {
         b.split(&value)?;
         filters::list(state, value)
@@ -395,7 +431,7 @@ fn bounded_environment<'s>() -> Environment<'s> {
     });
     e.add_test("in", move |state: &State, value: Value, container: Value| -> Result<bool, Error> {
         budget.scan(&container)?;
-        tests::is_in(state, &value, &container)
+        predicates::is_in(state, &value, &container)
     });
     e
 }
@@ -408,6 +444,7 @@ fn call_method(budget: &Budget, state: &State, value: &Value, name: &str, argume
             // Its widths would make any amount of text.
             "format" => return Err(ErrorKind::UnknownMethod.into()),
             "replace" => budget.replace(text, argument(0), argument(1))?,
+            "strip" | "lstrip" | "rstrip" => budget.strip(text, argument(0))?,
             "join" => arguments.first().map_or(Ok(()), |items| budget.join(items, text))?,
             "split" | "splitlines" => budget.split(value)?,
             // It would not end.
@@ -419,7 +456,7 @@ fn call_method(budget: &Budget, state: &State, value: &Value, name: &str, argume
 }
 
 #[cfg(test)]
-mod tests_of_bounds {
+mod tests {
     use super::*;
 
     fn run(source: &str) -> Result<String, Error> {
@@ -480,6 +517,13 @@ mod tests_of_bounds {
         // Twice the size with each call.
         let calls = "{% macro m(x) %}{{ m(x ~ x) }}{% endmacro %}{{ m(content) }}";
         assert_eq!(excess(calls), Some(Excess::Value));
+        // Each step looks through a megabyte and makes nothing, or compares it with as much.
+        let big = "{% set x = range(99999) | join('aaaaaa') %}";
+        let find =
+            format!("{big}{{% for i in range(99999) %}}{{% if x.find('aaaaaaab') > 0 %}}{{% endif %}}{{% endfor %}}");
+        assert_eq!(excess(&find), Some(Excess::Time));
+        assert_eq!(excess(&format!("{big}{{% if x | trim(x) %}}{{% endif %}}")), Some(Excess::Made));
+        assert_eq!(excess(&format!("{big}{{% if x.strip(x) %}}{{% endif %}}")), Some(Excess::Made));
         // The compiler would work these out.
         for constant in
             ["'x' * 100000000", "5 in [0] * 1000000000000", "5 in (1, 2) * 1000000000000", "9 * 'x'", "2 * ('x')"]
