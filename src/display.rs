@@ -12,6 +12,11 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
+/// A count and its noun, such as `1 token` or `2 tokens`.
+pub(crate) fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 /// How to write two sums of bytes, one beside its limit: to the byte where they would read the same otherwise.
 pub(crate) fn writer(needed: u64, limit: u64) -> fn(u64) -> String {
     match bytes(needed) == bytes(limit) {

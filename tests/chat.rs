@@ -1,5 +1,6 @@
 //! The interactive chat, on a pseudo-terminal.
 
+use rexpect::process::signal::Signal;
 use rexpect::process::wait::WaitStatus;
 use rexpect::session::{PtySession, spawn_command};
 use serde_json::Value;
@@ -10,7 +11,12 @@ use std::process::Command;
 fn start(arguments: &[&str], cache: &Path) -> PtySession {
     let mut command = Command::new("sh");
     command.args(["-c", "stty cols 100 rows 30 && exec \"$0\" run --device cpu \"$@\"", env!("CARGO_BIN_EXE_kiln")]);
-    command.args(arguments).env("KILN_CACHE_DIR", cache).env("TERM", "xterm").env_remove("RUST_LOG");
+    command
+        .args(arguments)
+        .env("KILN_CACHE_DIR", cache)
+        .env("TERM", "xterm")
+        .env_remove("RUST_LOG")
+        .env_remove("KILN_MODEL");
     let mut chat = spawn_command(command, Some(30_000)).unwrap();
     chat.exp_string("/bye the chat").unwrap();
     chat.exp_string("> ").unwrap();
@@ -22,6 +28,29 @@ fn say(chat: &mut PtySession, line: &str) {
     chat.send(line).unwrap();
     chat.send("\r").unwrap();
     chat.flush().unwrap();
+}
+
+/// Ends a chat at its prompt.
+fn leave(mut chat: PtySession) {
+    say(&mut chat, "/bye");
+    assert!(matches!(chat.process.wait().unwrap(), WaitStatus::Exited(_, 0)));
+}
+
+/// The messages of a chat, by role and content. The chat writes them to a file and waits at its prompt.
+fn messages(chat: &mut PtySession, directory: &Path) -> Vec<(String, String)> {
+    let file = directory.join("saved.json");
+    say(chat, &format!("/save {}", file.display()));
+    chat.exp_regex(r"\(\d+ messages? in ").unwrap();
+    chat.exp_string("> ").unwrap();
+    let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let text = |message: &serde_json::Value, key| message[key].as_str().unwrap().to_owned();
+    saved.as_array().unwrap().iter().map(|m| (text(m, "role"), text(m, "content"))).collect()
+}
+
+/// What the user said in a chat.
+fn said(chat: &mut PtySession, directory: &Path) -> Vec<String> {
+    messages(chat, directory).into_iter().filter(|(role, _)| role == "user").map(|(_, content)| content).collect()
 }
 
 /// One conversation: a follow-up that needs the previous exchange, an interrupted reply, and the end.
@@ -60,7 +89,11 @@ fn a_signal_at_the_prompt_gives_the_terminal_back() {
                       env --default-signal=HUP,TERM,QUIT sh -c 'echo pid $$; exec \"$0\" run --device cpu' \"$0\"; \
                       [ \"$before\" = \"$(stty -g)\" ] && echo the same modes || echo other modes";
         command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_kiln")]);
-        command.env("KILN_CACHE_DIR", cache.path()).env("TERM", "xterm").env_remove("RUST_LOG");
+        command
+            .env("KILN_CACHE_DIR", cache.path())
+            .env("TERM", "xterm")
+            .env_remove("RUST_LOG")
+            .env_remove("KILN_MODEL");
         let mut shell = spawn_command(command, Some(30_000)).unwrap();
         let (_, pid) = shell.exp_regex(r"pid \d+").unwrap();
         shell.exp_string("> ").unwrap();
@@ -149,4 +182,120 @@ fn control_characters_of_a_reply_do_not_reach_a_terminal() {
     let shown = spawn_command(answer_of(model.path()), Some(60_000)).unwrap().exp_eof().unwrap();
     assert!(shown.starts_with("\\u{1b}\r\n"), "{shown:?}");
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
+}
+
+/// The prompt's reader took in what was typed ahead, and lost it with each line that it gave back.
+#[test]
+fn lines_typed_ahead_are_answered_in_turn() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = start(&[], cache.path());
+    // A paste that the terminal does not mark as one.
+    let pasted = ["When does the aquarium open on Saturday?", "and on Monday?", "When does the museum open on Sunday?"];
+    chat.send(&pasted.map(|line| format!("{line}\r")).concat()).unwrap();
+    chat.flush().unwrap();
+    for answer in ["at 9:00 on Saturday.", "at 9:00 on Monday.", "The museum opens at 10:00 on Sunday."] {
+        chat.exp_string(answer).unwrap();
+    }
+    chat.exp_string("> ").unwrap();
+    // While a reply is made.
+    say(&mut chat, pasted[0]);
+    chat.exp_string("The aquarium").unwrap();
+    chat.send("and on Tuesday?\rWhen does the museum open on Sunday?\r").unwrap();
+    chat.flush().unwrap();
+    chat.exp_string("The museum opens at 10:00 on Sunday.").unwrap();
+    chat.exp_string("> ").unwrap();
+    let expected = [&pasted[..], &[pasted[0], "and on Tuesday?", pasted[2]]].concat();
+    assert_eq!(said(&mut chat, cache.path()), expected);
+    leave(chat);
+}
+
+#[test]
+fn a_message_may_have_several_lines() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = start(&["-n", "1"], cache.path());
+    for typed in [
+        "one\\\rtwo\r",
+        "\"\"\"\rone\\\r\rtwo\r\"\"\"\r",
+        // Alt-Enter.
+        "one\x1b\rtwo\r",
+        // A paste that the terminal marks.
+        "\x1b[200~one\rtwo\x1b[201~\r",
+    ] {
+        chat.send(typed).unwrap();
+        chat.flush().unwrap();
+        chat.exp_string("prompt tokens new").unwrap();
+        chat.exp_string("> ").unwrap();
+    }
+    assert_eq!(said(&mut chat, cache.path()), ["one\ntwo", "one\\\n\ntwo", "one\ntwo", "one\ntwo"]);
+    leave(chat);
+}
+
+#[test]
+fn commands_are_obeyed_and_never_sent() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = start(&["-n", "1", "--system", "Be brief."], cache.path());
+    say(&mut chat, "/help");
+    chat.exp_string("/system [TEXT]").unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "/halp me");
+    chat.exp_string("kiln: there is no command /halp; type /help").unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, " /halp me");
+    chat.exp_string("prompt tokens new").unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "/system Be kind.");
+    chat.exp_string("is replaced").unwrap();
+    chat.exp_string("> ").unwrap();
+    let now: Vec<(String, String)> = messages(&mut chat, cache.path());
+    let roles: Vec<&str> = now.iter().map(|(role, _)| role.as_str()).collect();
+    assert_eq!((roles, now[0].1.as_str()), (vec!["system", "user", "assistant"], "Be kind."));
+    assert_eq!(now[1].1, " /halp me");
+    say(&mut chat, "/clear");
+    chat.exp_string("begins anew").unwrap();
+    chat.exp_string("> ").unwrap();
+    assert_eq!(messages(&mut chat, cache.path()).len(), 1);
+    // A file that exists is not overwritten, and the chat goes on.
+    let file = cache.path().join("kept");
+    std::fs::write(&file, "before").unwrap();
+    say(&mut chat, &format!("/save {}", file.display()));
+    chat.exp_string("exists already; choose another name").unwrap();
+    chat.exp_string("> ").unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), b"before");
+    say(&mut chat, "/save /no/such/directory/file");
+    chat.exp_string("kiln: cannot write /no/such/directory/file").unwrap();
+    chat.exp_string("> ").unwrap();
+    leave(chat);
+}
+
+/// The history was written at the end of a chat, over what another had written.
+#[test]
+fn two_chats_and_a_terminal_that_closes_lose_no_line_of_the_history() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut first = start(&["-n", "1"], cache.path());
+    let mut second = start(&["-n", "1"], cache.path());
+    let speak = |chat: &mut PtySession, line: &str| {
+        say(chat, line);
+        chat.exp_string("prompt tokens new").unwrap();
+        chat.exp_string("> ").unwrap();
+    };
+    speak(&mut first, "one from the first");
+    speak(&mut second, "one from the second");
+    speak(&mut first, "two from the first");
+    speak(&mut second, "two from the second");
+    let process = Command::new("kill").args(["-HUP", &first.process.child_pid.to_string()]).status().unwrap();
+    assert!(process.success());
+    assert!(matches!(first.process.wait().unwrap(), WaitStatus::Signaled(_, Signal::SIGHUP, _)));
+    leave(second);
+    let history = std::fs::read_to_string(cache.path().join("history")).unwrap();
+    let lines: Vec<&str> = history.lines().skip(1).collect();
+    let expected = ["one from the first", "one from the second", "two from the first", "two from the second"];
+    assert_eq!(lines[..4], expected, "{history}");
+    // The next chat has them.
+    let mut third = start(&["-n", "1"], cache.path());
+    third.send("\x1b[A\x1b[A\x1b[A\r").unwrap();
+    third.flush().unwrap();
+    third.exp_string("prompt tokens new").unwrap();
+    third.exp_string("> ").unwrap();
+    assert_eq!(said(&mut third, cache.path()), ["two from the first"]);
+    leave(third);
 }

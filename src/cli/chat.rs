@@ -1,26 +1,27 @@
-//! The interactive chat of `kiln run`: a conversation on a terminal, with a history of prompts. Ctrl-C ends a reply,
-//! Ctrl-D the chat.
+//! The interactive chat of `kiln run`: a conversation on a terminal. Ctrl-C ends a reply, Ctrl-D the chat.
+
+mod command;
+mod input;
 
 use super::job::stops;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
 use super::{face, note};
+use crate::display::counted;
 use crate::executor::Measure;
-use crate::machine::cache;
 use crate::sequence::conversation::Fitted;
 use crate::sequence::{Chooser, Conversation, Limits, Session, generate};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
-use nix::sys::termios::{FlushArg, SetArg, tcflush, tcgetattr, tcsetattr};
-use rustyline::DefaultEditor;
-use rustyline::error::ReadlineError;
+use command::Command;
+use input::{Input, Typed};
+use nix::sys::termios::{SetArg, tcgetattr, tcsetattr};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+use std::fs::File;
 use std::io::{ErrorKind, Write, stdin, stdout};
-use tempfile::NamedTempFile;
-
-/// Largest history that is read, in bytes.
-const MAX_HISTORY: u64 = 16 << 20;
+use std::ops::ControlFlow;
+use std::path::Path;
 
 /// A conversation and the session that holds its keys and values.
 struct Chat<'a> {
@@ -47,7 +48,7 @@ pub(super) fn chat(
     let schedule = executor.schedule();
     let session = Session::new(0, schedule.extent.context);
     let chooser = Chooser::new(args.sampler(), schedule.shape.vocab)?;
-    note(&format!("{model} on {}. Ctrl-C ends a reply, Ctrl-D or /bye the chat.", executor.device()));
+    note(&format!("{model} on {}. Ctrl-C ends a reply, Ctrl-D or /bye the chat; /help lists more.", executor.device()));
     let mut c = Chat {
         args,
         executor,
@@ -57,46 +58,27 @@ pub(super) fn chat(
         session,
         chooser,
     };
-    let terminal = |e: ReadlineError| Error::failed(format!("the terminal failed: {e}"), "give the prompt with -p");
     if let Err(e) = restore_at_signals() {
         log::warn!("a signal leaves the terminal as the prompt has it: {e}");
     }
-    let mut editor = DefaultEditor::new().map_err(terminal)?;
-    // After creating the editor: it installs its own handler and keeps it while replies are made.
+    let mut input = Input::open()?;
+    // After opening the input: its editor installs a handler of its own and keeps it while replies are made.
     catch_interrupts();
-    let history = cache::directory().map(|d| d.join("history"));
-    // The editor opens whatever has the name, so it is checked first.
-    if let Some(h) = history.as_ref().filter(|h| cache::read(h, MAX_HISTORY).is_some()) {
-        let _ = editor.load_history(h);
-    }
-    let mut typed = false;
     loop {
-        match editor.readline("> ") {
-            Ok(line) if line.trim().is_empty() => {}
-            Ok(line) if line.trim() == "/bye" => break,
-            Ok(line) => {
-                typed |= editor.add_history_entry(&line).unwrap_or(false);
-                match c.exchange(&line) {
-                    // An error in a prompt does not end the chat.
-                    Err(e @ Error::Input { .. }) => note(&format!("kiln: {}", face::line(&e))),
-                    done => done?,
-                }
-            }
-            Err(ReadlineError::Interrupted) => note("(Ctrl-D ends the chat)"),
-            Err(ReadlineError::Eof) => break,
-            Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => {
-                // Discard the rest of the line, which is not a message.
-                let _ = tcflush(stdin(), FlushArg::TCIFLUSH);
+        match input.read()? {
+            Typed::Line(line) if line.trim().is_empty() => {}
+            Typed::Line(line) => match c.take(&line) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
+                // An error in a line does not end the chat.
+                Err(e @ Error::Input { .. }) => note(&format!("kiln: {}", face::line(&e))),
+                Err(e) => return Err(e),
+            },
+            Typed::Interrupt => note("(Ctrl-D ends the chat)"),
+            Typed::NotText => {
                 note("\nkiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
             }
-            Err(e) => return Err(terminal(e)),
-        }
-    }
-    if let Some(h) = &history {
-        // The editor writes nothing if nothing was typed.
-        let save = |new: &mut NamedTempFile| editor.save_history(new.path()).map_err(std::io::Error::other);
-        if typed && let Err(e) = cache::write_with(h, save) {
-            log::warn!("the history {} cannot be written: {e}", h.display());
+            Typed::End => break,
         }
     }
     Ok(())
@@ -122,7 +104,59 @@ fn restore_at_signals() -> std::io::Result<()> {
 }
 
 impl Chat<'_> {
-    /// Answers one line. Keeps both in the conversation if that succeeds.
+    /// Obeys a command, or answers a message. Breaks where the chat ends.
+    fn take(&mut self, line: &str) -> Result<ControlFlow<()>> {
+        match command::parse(line)? {
+            None => self.exchange(line)?,
+            Some(Command::Help) => note(&command::help()),
+            Some(Command::Clear) => {
+                self.conversation.clear();
+                // What the repetition penalty remembers is forgotten too.
+                self.chooser = Chooser::new(self.args.sampler(), self.executor.schedule().shape.vocab)?;
+                note("(the conversation begins anew)");
+            }
+            Some(Command::System("")) => {
+                self.conversation.set_system(None);
+                note("(there is no system message now)");
+            }
+            Some(Command::System(text)) => {
+                self.conversation.set_system(Some(text));
+                note("(the system message is replaced)");
+            }
+            Some(Command::Save(file)) => self.save(Path::new(file))?,
+            Some(Command::Exit) => return Ok(ControlFlow::Break(())),
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Writes the conversation to a new file. A file that exists is left alone: a slip of the finger costs nothing.
+    ///
+    /// # Errors
+    /// Input, so that the chat goes on: the file exists, or cannot be written.
+    fn save(&self, path: &Path) -> Result<()> {
+        let unsaved = |e: std::io::Error| match e.kind() {
+            ErrorKind::AlreadyExists => {
+                Error::input(format!("{} exists already", path.display()), "choose another name behind /save")
+            }
+            _ => Error::input(
+                format!("cannot write {}: {e}", path.display()),
+                "choose a name behind /save where files can be written",
+            ),
+        };
+        let messages = self.conversation.messages();
+        let text = serde_json::to_string_pretty(messages).map_err(|e| unsaved(e.into()))? + "\n";
+        let mut file = File::create_new(path).map_err(unsaved)?;
+        file.write_all(text.as_bytes()).map_err(|e| {
+            // Half a conversation is of no use.
+            let _ = std::fs::remove_file(path);
+            unsaved(e)
+        })?;
+        let count = messages.len();
+        note(&format!("({} in {})", counted(count, "message"), path.display()));
+        Ok(())
+    }
+
+    /// Answers one message. Keeps both in the conversation if that succeeds.
     fn exchange(&mut self, line: &str) -> Result<()> {
         self.conversation.ask(line);
         let text = self.reply().inspect_err(|_| self.conversation.retract())?;
@@ -135,7 +169,8 @@ impl Chat<'_> {
         let limits = Limits::of(self.executor.schedule());
         let Fitted { ids, exchanges, dropped } = self.conversation.fit(self.tokenizer, self.template, limits)?;
         if dropped > 0 {
-            note(&format!("(the context is full: the {dropped} oldest of {exchanges} exchanges are forgotten)"));
+            let exchanges = counted(exchanges, "exchange");
+            note(&format!("(the context is full: {dropped} of {exchanges} forgotten, the oldest first)"));
         }
         let stops = self.args.stops(limits.shape, Some(self.tokenizer));
         let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true)?;

@@ -32,7 +32,7 @@ pub fn read(file: &Path, max: u64) -> Option<Vec<u8>> {
 /// Writes a file of the cache directory.
 ///
 /// # Errors
-/// As [`write_with`].
+/// As `write_with`.
 pub fn write(file: &Path, data: &[u8]) -> std::io::Result<()> {
     write_with(file, |new| new.write_all(data))
 }
@@ -43,7 +43,7 @@ pub fn write(file: &Path, data: &[u8]) -> std::io::Result<()> {
 ///
 /// # Errors
 /// The system's. The old file stays then.
-pub fn write_with(
+fn write_with(
     file: &Path,
     fill: impl FnOnce(&mut tempfile::NamedTempFile) -> std::io::Result<()>,
 ) -> std::io::Result<()> {

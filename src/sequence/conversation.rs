@@ -36,6 +36,18 @@ impl Conversation {
         &self.messages
     }
 
+    /// Drops all exchanges. The system message stays.
+    pub fn clear(&mut self) {
+        self.messages.truncate(self.system);
+    }
+
+    /// Replaces the system message, or removes it.
+    pub fn set_system(&mut self, text: Option<&str>) {
+        let message = text.map(|text| Message::new("system", text));
+        self.messages.splice(..self.system, message);
+        self.system = usize::from(text.is_some());
+    }
+
     /// Adds the user's next message.
     pub fn ask(&mut self, text: &str) {
         self.messages.push(Message::new("user", text));
@@ -120,5 +132,21 @@ mod tests {
         assert_eq!(none.messages(), whole.messages());
         none.retract();
         assert_eq!(none.messages().len(), 9);
+    }
+
+    #[test]
+    fn the_system_message_is_replaced_and_outlives_the_exchanges() {
+        let mut c = Conversation::new(None);
+        c.ask("question");
+        c.answer("answer");
+        let roles = |c: &Conversation| c.messages().iter().map(|m| m.role.clone()).collect::<Vec<_>>();
+        c.set_system(Some("Be brief."));
+        assert_eq!(roles(&c), ["system", "user", "assistant"]);
+        c.set_system(Some("Be kind."));
+        assert_eq!((roles(&c).len(), &c.messages()[0]), (3, &Message::new("system", "Be kind.")));
+        c.clear();
+        assert_eq!(roles(&c), ["system"]);
+        c.set_system(None);
+        assert_eq!(roles(&c), [""; 0]);
     }
 }

@@ -1,0 +1,185 @@
+//! What is typed in a chat: a line editor with a history, and messages of several lines.
+//!
+//! Enter sends. A message has several lines where a backslash ends a line, between `"""`, after Alt-Enter, and in a paste
+//! that the terminal marks as one. Of a paste without marks each line is a message, answered in turn, and so is each line
+//! that is typed while a reply is made.
+
+use super::command;
+use crate::machine::cache;
+use crate::{Error, Result};
+use nix::libc::O_NOFOLLOW;
+use nix::sys::termios::{FlushArg, tcflush};
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::DefaultHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Cmd, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
+use std::io::{ErrorKind, stdin};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Largest history that is read, in bytes. The editor keeps 100 lines of it.
+const MAX_HISTORY: u64 = 16 << 20;
+/// Encloses a message of several lines.
+const QUOTES: &str = "\"\"\"";
+
+/// What was typed at the prompt.
+pub(super) enum Typed {
+    /// A message or a command.
+    Line(String),
+    /// Ctrl-C.
+    Interrupt,
+    /// Bytes that are not UTF-8. What was typed behind them is discarded.
+    NotText,
+    /// Ctrl-D, or the terminal is gone.
+    End,
+}
+
+/// The prompt and its history.
+pub(super) struct Input {
+    editor: Editor<Lines, DefaultHistory>,
+    history: Option<PathBuf>,
+}
+
+impl Input {
+    /// Opens the terminal, and the history if there is a place for one.
+    ///
+    /// # Errors
+    /// Failed: the terminal cannot be used.
+    pub(super) fn open() -> Result<Input> {
+        let mut editor = Editor::new().map_err(failed)?;
+        editor.set_helper(Some(Lines));
+        editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
+        let history = cache::directory().map(|d| d.join("history"));
+        // The editor opens whatever has the name, so it is checked first.
+        let history = history.filter(|path| path.symlink_metadata().is_err() || cache::read(path, MAX_HISTORY).is_some());
+        if let Some(path) = &history {
+            let _ = editor.load_history(path);
+        }
+        Ok(Input { editor, history })
+    }
+
+    /// Reads the next line or message of several lines.
+    ///
+    /// # Errors
+    /// Failed: the terminal failed.
+    pub(super) fn read(&mut self) -> Result<Typed> {
+        match self.editor.readline("> ") {
+            Ok(text) => {
+                self.remember(&text);
+                Ok(Typed::Line(message(&text)))
+            }
+            Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
+            Err(ReadlineError::Eof) => Ok(Typed::End),
+            Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => {
+                // Discard the rest of the line, which is not a message.
+                let _ = tcflush(stdin(), FlushArg::TCIFLUSH);
+                Ok(Typed::NotText)
+            }
+            Err(e) => Err(failed(e)),
+        }
+    }
+
+    /// Adds a line to the history and to its file at once: a terminal may close at any time. Lines that other chats have
+    /// added to the file stay.
+    fn remember(&mut self, text: &str) {
+        if text.trim().is_empty() || !self.editor.add_history_entry(text).unwrap_or(false) {
+            return;
+        }
+        let Some(path) = &self.history else { return };
+        let kept = create(path).is_ok() && self.editor.append_history(path).is_ok();
+        if !kept {
+            log::warn!("the history {} cannot be written", path.display());
+            // Said once.
+            self.history = None;
+        }
+    }
+}
+
+/// Creates the history where there is none. The editor creates one by emptying what is there, which would lose the first
+/// line of another chat that begins at the same time.
+fn create(path: &Path) -> std::io::Result<()> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true).mode(0o600).custom_flags(O_NOFOLLOW).open(path).map(drop)
+}
+
+fn failed(e: ReadlineError) -> Error {
+    Error::failed(format!("the terminal failed: {e}"), "give the prompt with -p")
+}
+
+/// Whether Enter sends the text, or begins a new line of it.
+fn is_whole(text: &str) -> bool {
+    match text.trim_start().strip_prefix(QUOTES) {
+        Some(quoted) => quoted.trim_end().ends_with(QUOTES),
+        None => !text.ends_with('\\'),
+    }
+}
+
+/// The message in what was typed: without the quotes around it, or the backslashes that end its lines.
+fn message(text: &str) -> String {
+    let quoted = text.trim().strip_prefix(QUOTES).and_then(|rest| rest.strip_suffix(QUOTES));
+    match quoted {
+        Some(inner) => {
+            let inner = inner.strip_prefix('\n').unwrap_or(inner);
+            inner.strip_suffix('\n').unwrap_or(inner).to_owned()
+        }
+        None => text.replace("\\\n", "\n"),
+    }
+}
+
+/// Tells the editor which text is whole, and completes commands.
+struct Lines;
+
+impl Helper for Lines {}
+impl Highlighter for Lines {}
+
+impl Hinter for Lines {
+    type Hint = String;
+}
+
+impl Validator for Lines {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        Ok(match is_whole(context.input()) {
+            true => ValidationResult::Valid(None),
+            false => ValidationResult::Incomplete,
+        })
+    }
+}
+
+impl Completer for Lines {
+    type Candidate = String;
+
+    fn complete(&self, line: &str, end: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+        let begun = line.get(..end).filter(|begun| begun.starts_with('/'));
+        let fit = |name: &&str| begun.is_some_and(|begun| name.starts_with(begun));
+        Ok((0, command::names().filter(fit).map(str::to_owned).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backslash_or_open_quotes_go_on_to_the_next_line() {
+        for (text, sent) in [
+            ("one", Some("one")),
+            ("one\\", None),
+            ("one\\\ntwo", Some("one\ntwo")),
+            ("one\\ ", Some("one\\ ")),
+            ("C:\\new", Some("C:\\new")),
+            ("\"\"\"", None),
+            ("\"\"\"one", None),
+            ("\"\"\"one\"\"\"", Some("one")),
+            ("\"\"\"\n  one\\\n\ntwo\n\"\"\" ", Some("  one\\\n\ntwo")),
+            ("\"\"\"\"\"\"", Some("")),
+            ("\"\"", Some("\"\"")),
+            ("say \"\"\"", Some("say \"\"\"")),
+        ] {
+            assert_eq!(is_whole(text).then(|| message(text)).as_deref(), sent, "{text:?}");
+        }
+    }
+}
