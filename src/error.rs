@@ -3,6 +3,7 @@
 mod wording;
 
 use crate::display::is_obeyed;
+use std::io::ErrorKind;
 pub(crate) use wording::text;
 pub use wording::{Face, Setting, Text};
 
@@ -86,15 +87,16 @@ impl Error {
 
     /// An input file cannot be opened or read. Exit code 2, since another path would do.
     pub fn unreadable(path: &std::path::Path, source: &std::io::Error) -> Self {
-        Self::input(format!("cannot read {}: {source}", path.display()), "check the path and its permissions")
+        match source.kind() {
+            ErrorKind::NotFound => Self::input(format!("{} does not exist", path.display()), "check the path"),
+            _ => Self::input(format!("cannot read {}: {source}", path.display()), "check the path and its permissions"),
+        }
     }
 
     /// A destination cannot be written. Exit code 1.
     pub fn unwritable(path: &std::path::Path, source: &std::io::Error) -> Self {
         let remedy = match source.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                "free some space there or choose another destination"
-            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space there or choose another destination",
             _ => "check that its directory exists and can be written, or choose another destination",
         };
         Self::failed(format!("cannot write {}: {source}", path.display()), remedy)
@@ -136,6 +138,14 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_file_is_said_in_one_way_and_others_with_the_systems_words() {
+        let path = std::path::Path::new("/no/such");
+        let said = |kind: ErrorKind| Error::unreadable(path, &kind.into()).to_string();
+        assert_eq!(said(ErrorKind::NotFound), "/no/such does not exist; check the path");
+        assert!(said(ErrorKind::PermissionDenied).starts_with("cannot read /no/such: permission denied; check"));
+    }
 
     #[test]
     fn an_error_is_one_line_whatever_it_quotes() {

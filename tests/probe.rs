@@ -58,6 +58,8 @@ fn a_model_that_fits_is_ok_and_one_that_does_not_is_exit_1_with_the_sum() {
     std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
     let ran = probe(&["--quick", "--json", "-m", &dir.path().display().to_string()]);
     ran.failed(1, &["needs"]);
+    let summary = ran.object()["summary"]["text"].as_str().unwrap().to_owned();
+    assert!(summary.contains(", but the model does not fit; "), "{summary}");
     let model = check(&ran.object(), "model.memory").clone();
     assert!(model["verdict"] == "fail" && model["evidence"].as_str().unwrap().contains("weights"), "{model}");
 }

@@ -1,8 +1,9 @@
 //! The report of `kiln bench` for a person.
 
+use super::column::column;
 use crate::diagnose::bench::kernels::group;
 use crate::diagnose::bench::{Ceilings, KernelTime, LayerTime, Line, Rates};
-use crate::display::bytes;
+use crate::display::{bytes, counted};
 use std::fmt::{Result, Write};
 
 /// All results of a bench.
@@ -42,7 +43,7 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
     let [context, chunk, sequences] = r.extent;
     let (layers, weights) = r.shape;
     writeln!(t, "{}: {layers} layers, {weights} weights, on {}", r.model, r.device)?;
-    writeln!(t, "context {context}, prefill in chunks of {chunk}, up to {sequences} sequence(s)\n")?;
+    writeln!(t, "context {context}, prefill in chunks of {chunk}, up to {}\n", counted(sequences, "sequence"))?;
     let (load, rate) = (&r.load, r.load.bytes as f64 / 1e9 / r.load.seconds);
     let (size, opened) = (bytes(load.bytes), load.open_seconds);
     writeln!(t, "load           {size} in {:.2} s ({rate:.2} GB/s), device opened in {opened:.2} s", load.seconds)?;
@@ -123,6 +124,7 @@ fn write_kernels(t: &mut String, r: &BenchReport, line: &Line) -> Result {
         "{:<label$} {:<kernel$} {:>5} {:>10} {:>10} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8}",
         "steps", "kernel", "count", "bytes", "G ops", "us each", "us all", "GB/s", "of read", "TFLOP/s", "of pass"
     )?;
+    let write = column(groups.iter().map(|g| g.kernel.cost.memory_bytes()));
     for g in &groups {
         let k = &g.kernel;
         let number = |f: fn(Rates) -> f64, digits: usize| {
@@ -134,7 +136,7 @@ fn write_kernels(t: &mut String, r: &BenchReport, line: &Line) -> Result {
             k.label,
             k.kernel,
             g.count,
-            bytes(k.cost.memory_bytes()),
+            write(k.cost.memory_bytes()),
             k.cost.operations as f64 / 1e9,
             1e6 * k.seconds / g.count as f64,
             1e6 * k.seconds,
@@ -156,7 +158,7 @@ fn write_layer(t: &mut String, l: &LayerTime, layers: usize) -> Result {
     let (layer, kind, depth) = (l.layer, l.kind.name(), l.depth);
     writeln!(t, "\nlayer {layer} ({kind}) alone, one sequence at position {depth}:\n")?;
     for &(tokens, s) in &l.runs {
-        writeln!(t, "{tokens:>4} token(s)  {:.4} ms each", 1e3 * s)?;
+        writeln!(t, "{:>9}  {:.4} ms each", counted(tokens, "token"), 1e3 * s)?;
     }
     let (rate, ceiling) = (l.rates.bytes / 1e9, l.ceiling / 1e9);
     let share = percent(Some(l.rates.read_share));

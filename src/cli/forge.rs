@@ -45,8 +45,9 @@ pub(super) fn find_shape(word: &str) -> Result<Shape> {
     }
     let path = Path::new(word);
     if !path.exists() {
-        let cause = format!("{word} is neither a model's name nor a file");
-        return Err(Error::input(cause, format!("give one of {}, or a config.json", presets::NAMES.join(", "))));
+        let names = presets::NAMES.join(", ");
+        let remedy = format!("give one of {names}, or check the path of the config.json");
+        return Err(Error::input(format!("{word} does not exist"), remedy));
     }
     config::read(path)
 }

@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use tempfile::NamedTempFile;
 
-use crate::display::bytes;
+use crate::display::{bytes, counted};
 use crate::machine::files::Files;
 use crate::model::write::{WriteMonitor, Written};
 use crate::{Error, Result};
@@ -54,8 +54,9 @@ pub(super) fn run(
         object.to_string()
     } else {
         let rate = written.bytes as f64 / 1e9 / seconds;
-        let (place, tensors, size) = (destination.display(), written.tensors, bytes(written.bytes));
-        format!("wrote {place}: {tensors} tensors, {size} in {seconds:.1} s ({rate:.2} GB/s)")
+        let (place, size) = (destination.display(), bytes(written.bytes));
+        let tensors = counted(written.tensors, "tensor");
+        format!("wrote {place}: {tensors}, {size} in {seconds:.1} s ({rate:.2} GB/s)")
     };
     super::print(&format!("{line}\n"))
 }

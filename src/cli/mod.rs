@@ -3,6 +3,7 @@
 pub mod bench;
 mod bench_table;
 mod chat;
+mod column;
 pub mod face;
 pub mod forge;
 mod job;

@@ -1,8 +1,9 @@
 //! `kiln plan`: where each byte goes, whether it fits, the tokens/s that the memory allows, and the schedule.
 
+use super::column::column;
 use super::model::ModelArgs;
 use super::{face, print, print_json};
-use crate::display::{bytes, writer};
+use crate::display::{bytes, counted, writer};
 use crate::engine::{self, Device};
 use crate::gpu;
 use crate::machine::heaps::{Heap, Memory, host_memory};
@@ -191,10 +192,11 @@ impl View<'_> {
                     writeln!(t, "{}: {} free{}", heap.name, bytes(heap.available), kept(heap))?;
                 }
                 write_pool(t, &target.memory)?;
+                let write = column(self.sums().into_iter().map(|(_, sum)| sum));
                 for (kind, sum) in self.sums() {
-                    writeln!(t, "    {kind:<10} {:>10}", bytes(sum))?;
+                    writeln!(t, "    {kind:<10} {:>12}", write(sum))?;
                 }
-                writeln!(t, "    {:<10} {:>10}", "together", bytes(self.total()))?;
+                writeln!(t, "    {:<10} {:>12}", "together", write(self.total()))?;
                 writeln!(t, "does not fit: {}", face::words(e.parts().0))?;
                 if let Some(parameters) = self.parameters() {
                     writeln!(t, "would fit with the kernel's parameters {parameters}")?;
@@ -204,8 +206,10 @@ impl View<'_> {
         }
         writeln!(t, "roofline at a short context: {:.1} GB/s ({})", target.bandwidth / 1e9, target.source)?;
         writeln!(t, "{:>6} {:>14} {:>12}  bound by", "batch", "bytes a pass", "tokens/s")?;
-        for r in roofs(s, target, 0) {
-            writeln!(t, "{:>6} {:>14} {:>12.1}  {}", r.batch, bytes(r.bytes), r.tokens_s, r.bound)?;
+        let roofs = roofs(s, target, 0);
+        let write = column(roofs.iter().map(|r| r.bytes));
+        for r in &roofs {
+            writeln!(t, "{:>6} {:>14} {:>12.1}  {}", r.batch, write(r.bytes), r.tokens_s, r.bound)?;
         }
         match self.args.schedule {
             true => write_schedule(t, s, self.args.batch),
@@ -293,10 +297,12 @@ fn write_model(t: &mut String, args: &PlanArgs, s: &Schedule) -> std::fmt::Resul
         s.shape.vocab,
         s.weights.format().name()
     )?;
-    writeln!(t, "for {} sequence(s) of {} tokens, prefill in chunks of {}\n", e.sequences, e.context, e.max_rows)
+    let (sequences, tokens) = (counted(e.sequences, "sequence"), counted(e.context, "token"));
+    writeln!(t, "for {sequences} of {tokens}, prefill in chunks of {}\n", e.max_rows)
 }
 
 fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
+    let write_part = column(plan.sums().into_iter().map(|(_, sum)| sum));
     for (i, heap) in plan.memory.heaps.iter().enumerate() {
         let used: u64 = plan.regions.iter().filter(|r| r.heap == i).map(|r| r.bytes).sum();
         let write = if used == heap.available { bytes } else { writer(used, heap.available) };
@@ -305,13 +311,14 @@ fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
             let part = plan.regions.iter().filter(|r| r.heap == i && r.purpose.kind() == kind);
             let sum: u64 = part.map(|r| r.bytes).sum();
             if sum > 0 {
-                writeln!(t, "    {kind:<10} {:>10}", bytes(sum))?;
+                writeln!(t, "    {kind:<10} {:>12}", write_part(sum))?;
             }
         }
     }
     write_pool(t, &plan.memory)?;
     let device = &plan.memory.device;
-    writeln!(t, "fits on {device}: {} in {} allocations\n", bytes(plan.bytes()), plan.regions.len())
+    let allocations = counted(plan.regions.len(), "allocation");
+    writeln!(t, "fits on {device}: {} in {allocations}\n", bytes(plan.bytes()))
 }
 
 /// Text on the part of a heap that is kept free for the desktop and other programs.
@@ -336,7 +343,8 @@ fn write_pool(t: &mut String, memory: &Memory) -> std::fmt::Result {
 }
 
 fn write_schedule(t: &mut String, s: &Schedule, batch: usize) -> std::fmt::Result {
-    writeln!(t, "\none decode pass of {batch} sequence(s), at position 0\n")?;
+    writeln!(t, "\none decode pass of {}, at position 0\n", counted(batch, "sequence"))?;
+    let write = column(s.steps.iter().map(|step| step_cost(step, Pass::Decode { sequences: batch, depth: 0 }).bytes()));
     let columns = ["step", "segment", "label", "kernel", "operands", "bytes", "operations", "after"];
     let [a, b, c, d, e, f, g, h] = columns;
     writeln!(t, "{a:>5} {b:<9} {c:<15} {d:<14} {e:<24} {f:>10} {g:>12}  {h}")?;
@@ -349,7 +357,7 @@ fn write_schedule(t: &mut String, s: &Schedule, batch: usize) -> std::fmt::Resul
             "{i:>5} {segment:<9} {:<15} {:<14} {operands:<24} {:>10} {:>12}  {}",
             step.label,
             step.op.name(),
-            bytes(cost.bytes()),
+            write(cost.bytes()),
             cost.operations,
             after.join(",")
         )?;

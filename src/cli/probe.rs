@@ -3,7 +3,7 @@
 use super::model::ModelArgs;
 use super::{face, print, print_json};
 use crate::diagnose::probe::{Check, Report, Request, Verdict, Wanted, run as probe};
-use crate::engine::{Device, Options};
+use crate::engine::{Device, ModelFiles, Options};
 use crate::gpu::Choice;
 use crate::machine::files::Files;
 use crate::model::Shape;
@@ -63,7 +63,8 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
 
 /// Shape of the model to check: the one given, or the built-in model if options for loading are given.
 fn read_shape(args: &ModelArgs) -> Result<Option<Shape>> {
-    let is_asked = args.model.is_some() || args.ctx.is_some() || args.weights != Options::default().weights;
+    let is_asked =
+        args.files() != ModelFiles::BuiltIn || args.ctx.is_some() || args.weights != Options::default().weights;
     is_asked.then(|| args.files().shape()).transpose()
 }
 
@@ -81,8 +82,7 @@ fn conclude(report: &Report) -> Result<()> {
             "see the failed checks above for what each lacks; `--device cpu` runs on the CPU, slowly",
         ));
     }
-    let unfit = report.checks.iter().find(|c| c.name == "model.memory" && c.verdict == Verdict::Fail);
-    match unfit {
+    match report.unfit() {
         Some(check) => Err(Error::failed(check.evidence.clone(), check.remedy.clone().unwrap_or_default())),
         None => Ok(()),
     }

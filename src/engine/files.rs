@@ -23,10 +23,15 @@ impl From<Option<PathBuf>> for ModelFiles {
 }
 
 impl ModelFiles {
-    /// The model's name in output.
+    /// The model's name in output: that of its directory.
     pub fn name(&self) -> String {
         match self {
-            ModelFiles::Directory(dir) => dir.display().to_string(),
+            ModelFiles::Directory(dir) => {
+                // `.` and `..` are names of places, not of models.
+                let found = dir.file_name().is_none().then(|| dir.canonicalize().ok()).flatten();
+                let named = found.as_ref().unwrap_or(dir);
+                named.file_name().map_or_else(|| dir.display().to_string(), |name| name.display().to_string())
+            }
             ModelFiles::BuiltIn => "demo".into(),
         }
     }
@@ -112,4 +117,21 @@ fn check_vocabulary(tokenizer: &Tokenizer, vocab: usize) -> Result<()> {
         format!("the tokenizer has {tokens} tokens and the model a vocabulary of {vocab}: they do not belong together"),
         "use the tokenizer.json that came with the model",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_has_its_directorys_name() {
+        let name = |path: &str| ModelFiles::from(Some(PathBuf::from(path))).name();
+        assert_eq!(name("/models/gemma-3-27b"), "gemma-3-27b");
+        assert_eq!(name("gemma-3-27b/"), "gemma-3-27b");
+        assert_eq!(name("models/gemma-3-27b/."), "gemma-3-27b");
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(name("."), here.file_name().unwrap().to_str().unwrap());
+        assert_eq!(name("/"), "/");
+        assert_eq!(ModelFiles::BuiltIn.name(), "demo");
+    }
 }

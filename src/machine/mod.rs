@@ -8,17 +8,23 @@ pub mod profile;
 pub(crate) mod regular;
 
 use files::Files;
+use nix::sys::sysinfo::sysinfo;
 use rayon::prelude::*;
 use std::path::Path;
 use std::time::Instant;
 
 /// Bytes of system memory that this process can still take without swapping: the lesser of `MemAvailable` and the room
-/// in its memory cgroups. Page cache counts as free, since the kernel reclaims it.
+/// in its memory cgroups. Page cache counts as free, since the kernel reclaims it. Without /proc it does not: then only
+/// memory that is entirely free is known.
 pub fn available_memory() -> u64 {
-    let files = Files::system();
-    let free = files.text("/proc/meminfo").ok().and_then(|s| memory_field(&s, "MemAvailable"));
+    available_in(&Files::system())
+}
+
+fn available_in(files: &Files) -> u64 {
+    let available = files.text("/proc/meminfo").ok().and_then(|s| memory_field(&s, "MemAvailable"));
+    let free = available.or_else(|| sysinfo().ok().map(|s| s.ram_unused())).unwrap_or(0);
     let cgroups = files.text("/proc/self/cgroup").unwrap_or_default();
-    cgroup_room(&files, &cgroups).unwrap_or(u64::MAX).min(free.unwrap_or(u64::MAX))
+    cgroup_room(files, &cgroups).map_or(free, |room| room.min(free))
 }
 
 /// Where cgroups are mounted.
@@ -94,6 +100,19 @@ mod tests {
         assert_eq!(memory_field(text, "MemAvailable"), Some(1234 * 1024));
         assert_eq!(memory_field(text, "Mem"), None);
         assert_eq!(memory_field(text, "Odd"), None);
+    }
+
+    /// A plan for an unreadable /proc had 18446744073.7 GB free.
+    #[test]
+    fn without_proc_free_memory_is_no_more_than_there_is() {
+        let root = tempfile::tempdir().unwrap();
+        let total = sysinfo().unwrap().ram_total();
+        let free = available_in(&Files::under(root.path()));
+        assert!(0 < free && free <= total, "{free} of {total}");
+        let proc = root.path().join("proc");
+        std::fs::create_dir(&proc).unwrap();
+        std::fs::write(proc.join("meminfo"), "MemTotal: 9 kB\nMemAvailable: 5 kB\n").unwrap();
+        assert_eq!(available_in(&Files::under(root.path())), 5 * 1024);
     }
 
     #[test]

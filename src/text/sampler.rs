@@ -109,8 +109,7 @@ impl Sampler {
     /// [`Error::Input`] as [`SamplerConfig::validate`].
     pub fn new(config: SamplerConfig, vocab: usize) -> Result<Self> {
         config.validate()?;
-        // Without a seed: the standard library's hash keys come from the system's randomness.
-        let seed = config.seed.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish());
+        let seed = config.seed.unwrap_or_else(draw_seed);
         let keep = match (config.temperature == 0.0, config.top_k as usize) {
             (true, _) => 1,
             (false, 0) => vocab,
@@ -190,6 +189,12 @@ impl Sampler {
         candidates.keep_min_p(config.min_p);
         candidates.draw(config.temperature, random)
     }
+}
+
+/// A random seed of 53 bits: many readers of JSON keep no more of a number. The standard library's hash keys come from the
+/// system's randomness.
+fn draw_seed() -> u64 {
+    std::hash::RandomState::new().build_hasher().finish() >> 11
 }
 
 fn unusable(what: &str) -> Error {

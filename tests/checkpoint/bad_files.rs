@@ -240,7 +240,7 @@ fn a_directory_without_a_model_is_refused() {
     let empty = tempfile::tempdir().unwrap();
     assert!(refusal(empty.path()).contains("no config.json"));
     assert!(refusal(dir_with_config("tiny").path()).contains("no *.safetensors"));
-    assert!(refusal(Path::new("/nonexistent/model")).contains("cannot read /nonexistent/model"));
+    assert!(refusal(Path::new("/nonexistent/model")).contains("/nonexistent/model does not exist"));
     assert!(refusal(&golden("tiny/config.json")).contains("not a directory"));
     let odd = dir_with_config("tiny");
     std::fs::create_dir(odd.path().join("model.safetensors")).unwrap();

@@ -87,3 +87,33 @@ fn does_not_fit(arguments: &[&str], words: &[&str]) {
     let sums: u64 = value["sums"].as_object().unwrap().values().map(|v| v.as_u64().unwrap()).sum();
     assert_eq!(value["bytes"].as_u64(), Some(sums));
 }
+
+/// Sums in MB stood among sums in GB.
+#[test]
+fn a_table_has_one_unit() {
+    let fits = ["plan", "--shape", "gemma3-27b", "--machine", "780m", "--schedule"];
+    let refused = ["plan", "--shape", "gemma3-27b", "--machine", "780m", "--ctx", "131072", "--batch", "3"];
+    for arguments in [&fits[..], &refused] {
+        let shown = kiln(arguments).stdout;
+        // The rows of a table: the column of bytes is a number and its unit.
+        let units = |begins: &dyn Fn(&str) -> bool| {
+            let rows = shown.lines().filter(|line| begins(line));
+            let unit =
+                |row: &str| row.split_whitespace().find(|w| ["B", "kB", "MB", "GB"].contains(w)).map(str::to_owned);
+            let mut units: Vec<String> = rows.filter_map(unit).collect();
+            assert!(units.len() > 1, "{shown}");
+            units.dedup();
+            units
+        };
+        let kinds = ["weights", "KV cache", "arena", "staging", "together"];
+        let is_sum =
+            |line: &str| line.strip_prefix("    ").is_some_and(|l| kinds.iter().any(|kind| l.starts_with(kind)));
+        assert_eq!(units(&is_sum).len(), 1, "{shown}");
+        assert_eq!(units(&|line| line.ends_with("  memory") || line.ends_with("  matrix units")).len(), 1, "{shown}");
+        if arguments.contains(&"--schedule") {
+            let is_step =
+                |line: &str| line.get(..6).is_some_and(|l| l.trim().parse::<usize>().is_ok() && l.ends_with(' '));
+            assert_eq!(units(&|line| is_step(line) && line.contains("layer")).len(), 1, "{shown}");
+        }
+    }
+}

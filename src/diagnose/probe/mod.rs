@@ -136,9 +136,17 @@ impl Report {
         (!others.is_empty()).then(|| (chosen, others.join(", ")))
     }
 
+    /// The check that the model does not pass; `None` if it fits, or none was asked about.
+    pub fn unfit(&self) -> Option<&Check> {
+        self.checks.iter().find(|c| c.name == "model.memory" && c.verdict == Verdict::Fail)
+    }
+
     /// The conclusion, in one sentence.
     pub fn summary(&self) -> String {
         let runs = match (&self.device, self.instead()) {
+            (Some(device), _) if self.unfit().is_some() => {
+                format!("Kiln can run on {device}, but the model does not fit")
+            }
             (Some(device), _) => format!("Kiln can run on {device}"),
             (None, Some((chosen, others))) => {
                 format!("Kiln cannot run on vulkan:{chosen}, which was chosen; fit: {others}")

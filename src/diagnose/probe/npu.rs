@@ -3,7 +3,7 @@
 use super::gpu::{check_driver, open};
 use super::{Check, Checks};
 use crate::Result;
-use crate::display::bytes;
+use crate::display::{bytes, counted};
 use crate::error::text;
 use crate::machine::files::{Fault, Files};
 use crate::machine::nodes::{DeviceNode, PciDevice, kernel_parameter, npu_generation};
@@ -50,6 +50,8 @@ pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>) -> V
             false => checks.skip("", "there is none: attention runs on the GPU"),
         }
     } else {
+        // What is checked above is the machine's. Nothing of it is wrong for what this build runs.
+        checks.skip("use", "this build of Kiln drives no NPU: attention runs on the GPU");
         check_locked_memory(&mut checks);
     }
     check_xrt(&mut checks, xrt, &npus);
@@ -151,7 +153,8 @@ fn check_contexts(checks: &mut Checks, opened: &drm::Node) {
         Ok(contexts) => {
             let columns = amdxdna::columns_held(&contexts);
             let errors = contexts.iter().fold(0u64, |sum, c| sum.saturating_add(c.errors));
-            let evidence = format!("{} contexts on {columns} columns, {errors} errors", contexts.len());
+            let (held, on) = (counted(contexts.len(), "context"), counted(columns as usize, "column"));
+            let evidence = format!("{held} on {on}, {}", counted(errors as usize, "error"));
             match errors {
                 0 => checks.ok("contexts", evidence),
                 _ => checks.warn("contexts", evidence, "see `dmesg` for amdxdna's messages"),
@@ -201,7 +204,7 @@ pub(super) fn ask_xrt() -> std::result::Result<Xrt, Missing> {
 
 /// Checks whether libxrt is usable, and whether it finds the NPUs that the kernel shows.
 fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<Xrt, Missing>, npus: &[DeviceNode]) {
-    const WITHOUT: &str = "Kiln reaches the NPU through the kernel's own interface";
+    const WITHOUT: &str = "nothing needs it, since this build of Kiln drives no NPU";
     let xrt = match xrt {
         Ok(xrt) => xrt,
         Err(e @ Missing::Unloadable(_)) => return checks.warn("xrt", format!("{e}; {WITHOUT}"), e.remedy()),

@@ -1,7 +1,7 @@
 //! The system around the devices: kernel, memory, and the parameters that limit how much memory a GPU may use.
 
 use super::{Check, Checks};
-use crate::display::bytes;
+use crate::display::{bytes, counted};
 use crate::machine::files::{Fault, Files};
 use crate::machine::nodes::kernel_parameter;
 use crate::machine::{cgroup_room, memory_field};
@@ -166,10 +166,10 @@ fn check_modules(checks: &mut Checks, files: &Files) {
             let modules = memory_modules(&table);
             let Some(slowest) = modules.iter().map(|m| m.configured).min().filter(|&s| s > 0) else {
                 return checks
-                    .skip("memory-clock", format!("the BIOS lists {} modules and not their speed", modules.len()));
+                    .skip("memory-clock", format!("the BIOS lists {} and no speed", counted(modules.len(), "module")));
             };
             let rated = modules.iter().map(|m| m.rated).min().unwrap_or(0);
-            let evidence = format!("{} modules at {slowest} MT/s", modules.len());
+            let evidence = format!("{} at {slowest} MT/s", counted(modules.len(), "module"));
             match slowest < rated {
                 true => checks.warn(
                     "memory-clock",

@@ -110,6 +110,10 @@ fn a_whole_machine_is_described_and_found_sound() {
                 "{name} {check}"
             );
         }
+        // An NPU is described, and nobody is led to think that this build uses it.
+        let unused = find(&checks, "npu.use");
+        assert_eq!(unused.verdict, Verdict::Skip);
+        assert!(unused.evidence.to_string().contains("drives no NPU"), "{unused:?}");
         // The limit of locked memory is that of this process, not of the test machine.
         let wrong: Vec<&Check> = checks
             .iter()
@@ -456,7 +460,17 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
         assert!(none.summary().starts_with("no Vulkan device can run Kiln"), "{}", none.summary());
     }
     let runs = Report { device: Some("it".into()), ..some };
-    assert!(runs.instead().is_none() && runs.summary().starts_with("Kiln can run on it"));
+    assert!(runs.instead().is_none() && runs.summary().starts_with("Kiln can run on it; 0 ok"));
+    // A model that does not fit is part of the conclusion.
+    let memory = Check {
+        name: "model.memory".into(),
+        verdict: Verdict::Fail,
+        evidence: "it needs more".into(),
+        remedy: Some("use a smaller one".into()),
+    };
+    let full = Report { checks: vec![memory], ..runs };
+    let summary = full.summary();
+    assert_eq!(summary, "Kiln can run on it, but the model does not fit; 0 ok; 1 failed: model.memory");
 }
 
 #[test]
@@ -473,8 +487,13 @@ fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
     let device = |slot: &str| vec![("RyzenAI-npu1".to_owned(), slot.to_owned())];
     let failed = || crate::Error::device("libxrt failed to open device 0: no \u{1b}[1mmemory", "see `dmesg`");
     let cases = [
-        (&here, Err(Missing::NotBuilt("no headers".into())), Verdict::Skip, "no bridge to libxrt: no headers; Kiln"),
-        (&here, Err(Missing::NotInstalled), Verdict::Skip, "libxrt is not installed; Kiln reaches"),
+        (
+            &here,
+            Err(Missing::NotBuilt("no headers".into())),
+            Verdict::Skip,
+            "no bridge to libxrt: no headers; nothing needs",
+        ),
+        (&here, Err(Missing::NotInstalled), Verdict::Skip, "libxrt is not installed; nothing needs"),
         (&nowhere, Err(Missing::NotInstalled), Verdict::Skip, "libxrt is not installed"),
         (&here, Err(Missing::Unloadable("libuuid.so.1: gone\n".into())), Verdict::Warn, "loaded: libuuid.so.1: gone"),
         (&here, found(Ok(device(slot))), Verdict::Ok, "libxrt 2.25.0: RyzenAI-npu1 at 0000:c7:00.1"),

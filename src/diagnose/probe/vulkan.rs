@@ -1,7 +1,7 @@
 //! Vulkan: the devices that the loader lists, and which of them can run Kiln.
 
 use super::{Check, Checks, Verdict};
-use crate::display::bytes;
+use crate::display::{bytes, counted};
 use crate::error::{Setting, text};
 use crate::gpu::device::survey::{self, Listed};
 use crate::gpu::{Choice, Gpu};
@@ -30,7 +30,7 @@ pub(super) fn check(choice: Option<Choice>) -> Found {
         Vec::new()
     });
     if !devices.is_empty() {
-        checks.ok("loader", format!("{} device(s)", devices.len()));
+        checks.ok("loader", counted(devices.len(), "device"));
     }
     for (i, device) in devices.iter().enumerate() {
         let mut own = Checks::of(format!("vulkan{i}"));
