@@ -3,7 +3,8 @@
 use clap::Parser;
 use clap::error::ErrorKind;
 use kiln::Error;
-use kiln::cli::{self, Cli};
+use kiln::cli::{self, Cli, usage};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -15,35 +16,27 @@ fn run() -> ExitCode {
         .format_timestamp(None)
         .format_target(false)
         .init();
-    let cli = match Cli::try_parse() {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => return exit(cli::help(&e)),
-        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
-        Err(e) => {
-            return fail(&usage_error(&e));
+        Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            return exit(cli::help(&e), false);
         }
+        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
+        Err(e) => return fail(&usage::error(&e, &arguments), usage::wants_json(&arguments)),
     };
-    exit(cli::main(cli))
+    let json = cli.json;
+    exit(cli::main(cli), json)
 }
 
-fn exit(done: kiln::Result<()>) -> ExitCode {
+fn exit(done: kiln::Result<()>, json: bool) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => fail(&e),
+        Err(e) => fail(&e, json),
     }
 }
 
-fn fail(e: &Error) -> ExitCode {
-    cli::note(&format!("kiln: {}", cli::face::line(e)));
+fn fail(e: &Error, json: bool) -> ExitCode {
+    cli::report(e, json);
     ExitCode::from(e.exit_code())
-}
-
-/// A usage error on one line: clap's message without its layout, and where help is to be had.
-fn usage_error(e: &clap::Error) -> Error {
-    let text = e.to_string();
-    let message = text.split("\n\nUsage:").next().unwrap_or(&text);
-    let message = message.split("\n\nFor more information").next().unwrap_or(message);
-    let words: Vec<&str> = message.split_whitespace().collect();
-    let message = words.join(" ");
-    Error::input(message.strip_prefix("error: ").unwrap_or(&message), "see `kiln --help`")
 }

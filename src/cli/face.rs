@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::error::{Setting, Text};
+use serde_json::{Value, json};
 
 /// The argument for a setting.
 fn name(setting: Setting) -> Option<String> {
@@ -39,6 +40,12 @@ pub(super) fn words(text: &Text) -> String {
 /// An error as one line: `cause; remedy`.
 pub fn line(e: &Error) -> String {
     e.render(&name)
+}
+
+/// An error as an object.
+pub(super) fn object(e: &Error) -> Value {
+    let (cause, remedy) = e.parts();
+    json!({"error": {"message": words(cause), "remedy": words(remedy), "exit": e.exit_code()}})
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@ pub mod bench;
 mod bench_table;
 mod chat;
 mod column;
+pub mod completions;
 pub mod face;
 pub mod forge;
 mod job;
 pub mod logits;
 pub mod model;
 pub mod panics;
+pub mod perplexity;
 pub mod plan;
 pub mod probe;
 pub mod quantize;
@@ -18,19 +20,26 @@ pub mod run;
 pub mod tokenize;
 pub mod top;
 pub(crate) mod top_view;
+pub mod usage;
 
 use crate::display::json_for_terminal;
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use signal_hook::consts::SIGPIPE;
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Gemma 3 on Vulkan: a model is baked once, and replayed for every token.
 #[derive(Debug, Parser)]
 #[command(name = "kiln", version, about, arg_required_else_help = true, propagate_version = true)]
+#[command(after_help = usage::ABOUT)]
 pub struct Cli {
-    /// Print one JSON object on standard output, and nothing else there
+    /// Print one JSON object on standard output, and nothing else there; for an error one of its message, remedy and exit
+    /// code
     #[arg(long, global = true)]
     pub json: bool,
     /// What to do
@@ -45,6 +54,8 @@ pub enum Command {
     Run(run::RunArgs),
     /// Print the logits behind a list of tokens
     Logits(logits::LogitsArgs),
+    /// Measure how well a model predicts a text
+    Perplexity(perplexity::PerplexityArgs),
     /// Turn text into token ids, or ids into text
     Tokenize(tokenize::TokenizeArgs),
     /// Convert a checkpoint to INT8
@@ -59,6 +70,10 @@ pub enum Command {
     Probe(probe::ProbeArgs),
     /// Watch GPU, NPU and running Kilns
     Top(top::TopArgs),
+    /// Print a shell's completions
+    Completions(completions::CompletionsArgs),
+    /// Write the manual's pages
+    Man(completions::ManArgs),
 }
 
 /// Runs the command. If the reader of standard output has gone, SIGPIPE ends the process, except for commands that
@@ -86,6 +101,15 @@ pub fn help(asked: &clap::Error) -> Result<()> {
     done
 }
 
+/// Reports an error: a line on standard error and, with `json`, an object on standard output if nothing else is there.
+pub fn report(e: &Error, json: bool) {
+    note(&format!("kiln: {}", face::line(e)));
+    if json && !PRINTED.load(Ordering::Relaxed) {
+        // Where standard output fails too, the line on standard error has to do.
+        let _ = print_json(&face::object(e));
+    }
+}
+
 /// Ends the process by SIGPIPE if the output failed because its reader has gone.
 fn end_with_reader(done: &Result<()>) {
     if done.is_err() && READER_GONE.load(Ordering::Relaxed) {
@@ -98,6 +122,7 @@ fn run_command(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Run(args) => run::run(&args, cli.json),
         Command::Logits(args) => logits::run(&args, cli.json),
+        Command::Perplexity(args) => perplexity::run(&args, cli.json),
         Command::Tokenize(args) => tokenize::run(&args),
         Command::Quantize(args) => quantize::run(&args, cli.json),
         Command::Forge(args) => forge::run(&args, cli.json),
@@ -105,6 +130,8 @@ fn run_command(cli: Cli) -> Result<()> {
         Command::Plan(args) => plan::run(&args, cli.json),
         Command::Probe(args) => probe::run(&args, cli.json),
         Command::Top(args) => top::run(&args, cli.json),
+        Command::Completions(args) => completions::complete(&args),
+        Command::Man(args) => completions::write_manual(&args),
     }
 }
 
@@ -115,13 +142,46 @@ const MAX_INPUT_BYTES: u64 = 64 << 20;
 ///
 /// # Errors
 /// Input: it cannot be read, is not UTF-8, or is longer than any prompt.
-fn read_text(mut stdin: impl Read) -> Result<String> {
-    let mut bytes = Vec::new();
-    stdin.by_ref().take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable_input(&e))?;
-    if bytes.len() as u64 > MAX_INPUT_BYTES {
-        return Err(Error::input("standard input is longer than any prompt", "give at most 64 MiB of text"));
+fn read_text(stdin: impl Read) -> Result<String> {
+    read_from(stdin, "standard input", unreadable_input)
+}
+
+/// Reads a file as text; `-` is standard input.
+///
+/// # Errors
+/// As [`read_text`].
+fn read_file(path: &Path) -> Result<String> {
+    if path == Path::new("-") {
+        return read_stdin();
     }
-    String::from_utf8(bytes).map_err(|e| not_utf_8(e.utf8_error().valid_up_to()))
+    // Any kind of file: a shell passes a command's output as a pipe with a name.
+    let unreadable = |e| Error::unreadable(path, &e);
+    let file = File::open(path).map_err(unreadable)?;
+    read_from(file, &path.display().to_string(), unreadable)
+}
+
+/// Reads the process's standard input as text. Says so if nothing comes: a pipe that was inherited may stay open.
+///
+/// # Errors
+/// As [`read_text`].
+fn read_stdin() -> Result<String> {
+    /// Milliseconds of silence.
+    const PATIENCE: u16 = 2000;
+    let stdin = std::io::stdin();
+    let mut polled = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    if poll(&mut polled, PollTimeout::from(PATIENCE)) == Ok(0) {
+        note("kiln: waiting for standard input; `</dev/null` gives none");
+    }
+    read_text(stdin.lock())
+}
+
+fn read_from(input: impl Read, name: &str, unreadable: impl Fn(std::io::Error) -> Error) -> Result<String> {
+    let mut bytes = Vec::new();
+    input.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        return Err(Error::input(format!("{name} is longer than any prompt"), "give at most 64 MiB of text"));
+    }
+    String::from_utf8(bytes).map_err(|e| not_utf_8(name, e.utf8_error().valid_up_to()))
 }
 
 /// Bytes read at once.
@@ -136,7 +196,7 @@ fn read_text_in_parts(mut stdin: impl Read, mut take: impl FnMut(&str) -> Result
     let mut done = 0;
     loop {
         let read = stdin.by_ref().take(READ).read_to_end(&mut bytes);
-        let end = read.map_err(|e| unreadable_input(&e))? == 0;
+        let end = read.map_err(unreadable_input)? == 0;
         let (text, rest) = match std::str::from_utf8(&bytes) {
             Ok(text) => (text, 0),
             // A character goes on in the next part.
@@ -144,7 +204,7 @@ fn read_text_in_parts(mut stdin: impl Read, mut take: impl FnMut(&str) -> Result
                 let (text, rest) = bytes.split_at(e.valid_up_to());
                 (std::str::from_utf8(text).unwrap_or_default(), rest.len())
             }
-            Err(e) => return Err(not_utf_8(done + e.valid_up_to())),
+            Err(e) => return Err(not_utf_8("standard input", done + e.valid_up_to())),
         };
         take(text)?;
         done += text.len();
@@ -156,12 +216,12 @@ fn read_text_in_parts(mut stdin: impl Read, mut take: impl FnMut(&str) -> Result
     }
 }
 
-fn unreadable_input(e: &std::io::Error) -> Error {
+fn unreadable_input(e: std::io::Error) -> Error {
     Error::input(format!("cannot read standard input: {e}"), "give the text as an argument")
 }
 
-fn not_utf_8(position: usize) -> Error {
-    Error::input(format!("standard input is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
+fn not_utf_8(name: &str, position: usize) -> Error {
+    Error::input(format!("{name} is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
 }
 
 /// Writes a line to standard error. Failure is ignored: the work goes on without a reader.
@@ -180,7 +240,11 @@ fn print(text: &str) -> Result<()> {
 /// Whether the reader of standard output has gone, as `head` does when it has enough.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
 
+/// Whether anything has been written to standard output.
+static PRINTED: AtomicBool = AtomicBool::new(false);
+
 fn print_to(mut out: impl Write, text: &str) -> Result<()> {
+    PRINTED.store(true, Ordering::Relaxed);
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(unwritten)
 }

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Which model, where, and in what form.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ModelArgs {
-    /// Model directory: config.json, *.safetensors, tokenizer.json [default: the built-in demo model]
+    /// Model directory: config.json, *.safetensors, tokenizer.json [default: $KILN_MODEL, else the built-in demo model]
     #[arg(short, long, value_name = "DIR")]
     pub model: Option<PathBuf>,
     /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu
@@ -28,7 +28,7 @@ pub struct ModelArgs {
     #[arg(long, default_value = "int8", value_parser = weights_parser(|_| true, true))]
     pub weights: WeightFormat,
     /// Longest sequence, in tokens [default: 4096, or the model's maximum if smaller]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, alias = "context", value_name = "N", allow_negative_numbers = true)]
     pub ctx: Option<usize>,
     /// Whether attention runs on the NPU (this build drives none: auto takes the GPU)
     #[arg(long, default_value = "auto", value_enum)]
@@ -36,6 +36,12 @@ pub struct ModelArgs {
     /// How the NPU is reached (of no effect while this build drives none)
     #[arg(long, default_value = "kernel", value_enum)]
     pub npu_api: NpuApi,
+}
+
+/// The directory that -m gives, else `$KILN_MODEL`. Empty, the variable counts as unset.
+pub(super) fn chosen(model: Option<&Path>) -> Option<PathBuf> {
+    let variable = || std::env::var_os("KILN_MODEL").filter(|v| !v.is_empty()).map(PathBuf::from);
+    model.map(Path::to_owned).or_else(variable)
 }
 
 /// Parser of `--weights`: accepts the formats for which `among` is true. With `describe`, the long help describes each.
@@ -77,7 +83,7 @@ const SHOW_PROGRESS_BYTES: u64 = 256 << 20;
 impl ModelArgs {
     /// The model's files.
     pub fn files(&self) -> ModelFiles {
-        self.model.clone().into()
+        chosen(self.model.as_deref()).into()
     }
 
     /// The library's options for these arguments.

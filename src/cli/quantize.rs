@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
-use crate::Result;
 use crate::model::WeightFormat;
 use crate::model::write::quantize;
+use crate::{Error, Result};
 
 /// Write a native INT8 model directory.
 #[derive(Debug, clap::Args)]
 pub struct QuantizeArgs {
-    /// Model directory to read (config.json, *.safetensors)
+    /// Model directory to read (config.json, *.safetensors) [default: $KILN_MODEL]
     #[arg(short, long, value_name = "SRC")]
-    pub model: PathBuf,
+    pub model: Option<PathBuf>,
     /// Model directory to create
     #[arg(short, long, value_name = "DST")]
     pub output: PathBuf,
@@ -23,9 +23,11 @@ pub struct QuantizeArgs {
 /// Runs the command; `json` asks for the summary as an object.
 ///
 /// # Errors
-/// As [`quantize::quantize`].
+/// Input: there is no source; else as [`quantize::quantize`].
 pub fn run(args: &QuantizeArgs, json: bool) -> Result<()> {
-    super::job::run(&args.model.display().to_string(), &args.output, &[], json, |watch| {
-        quantize::quantize(&args.model, &args.output, args.weights, watch)
+    let source = super::model::chosen(args.model.as_deref())
+        .ok_or_else(|| Error::input("there is no model to read", "give its directory with -m"))?;
+    super::job::run(&source.display().to_string(), &args.output, &[], json, |watch| {
+        quantize::quantize(&source, &args.output, args.weights, watch)
     })
 }

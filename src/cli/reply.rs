@@ -1,7 +1,7 @@
 //! Replies of `kiln run` and its chat: arguments, Ctrl-C, printing, and a summary.
 
 use super::{face, print};
-use crate::display::for_terminal;
+use crate::display::{counted, for_terminal};
 use crate::executor::{Executor, Measure};
 use crate::model::Shape;
 use crate::sequence::reply::stop_tokens;
@@ -24,22 +24,22 @@ pub struct ReplyArgs {
     #[arg(short, value_name = "N", allow_negative_numbers = true)]
     n: Option<usize>,
     /// Sampling temperature; 0 always takes the likeliest token
-    #[arg(long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true, value_parser = number)]
     temp: f32,
     /// Sample among the K likeliest tokens; 0: all
-    #[arg(long, requires = "temp", default_value_t = 64, value_name = "K", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 64, value_name = "K", allow_negative_numbers = true)]
     top_k: u32,
     /// Sample among the likeliest tokens that make up this probability
-    #[arg(long, requires = "temp", default_value_t = 0.95, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true, value_parser = number)]
     top_p: f32,
     /// Sample among tokens with at least this share of the likeliest one's probability
-    #[arg(long, requires = "temp", default_value_t = 0.0, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
     min_p: f32,
     /// Divide the logits of recent tokens by this; 1: off
-    #[arg(long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true, value_parser = number)]
     repeat_penalty: f32,
     /// Seed of the sampling [default: another one each time]
-    #[arg(long, requires = "temp", value_name = "S", allow_negative_numbers = true)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
     seed: Option<u64>,
     /// End the reply at this text; may be given several times
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -68,6 +68,15 @@ impl ReplyArgs {
     /// The tokens that end a reply.
     pub(super) fn stops(&self, shape: &Shape, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
         if self.ignore_eos { Vec::new() } else { stop_tokens(shape, tokenizer) }
+    }
+}
+
+/// Parses a number. One beyond what the type holds is no number: it would be infinite.
+fn number(word: &str) -> std::result::Result<f32, String> {
+    let number: f32 = word.parse().map_err(|e| format!("{e}"))?;
+    match number.is_infinite() && word.contains(|c: char| c.is_ascii_digit()) {
+        true => Err("it is too large".into()),
+        false => Ok(number),
     }
 }
 
@@ -173,7 +182,7 @@ pub(super) fn summary(
 ) -> String {
     let mut line = format!("[{prompt} in {:.2} s", g.prefill.as_secs_f64());
     let tokens = g.tokens.len();
-    line += &format!(", {tokens} token{}", if tokens == 1 { "" } else { "s" });
+    line += &format!(", {}", counted(tokens, "token"));
     // The first token comes from the prefill, and the last one may need no pass.
     if g.passes != tokens && g.passes > 0 {
         line += &format!(", {} of them decoded", g.passes);

@@ -5,6 +5,7 @@ use super::model::ModelArgs;
 use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
 use super::{note, print, print_json};
 use crate::diagnose::status::Reporter;
+use crate::display::counted;
 use crate::engine::DEFAULT_CHUNK;
 use crate::executor::Measure;
 use crate::sequence::prompt::{encode_messages, encode_text};
@@ -13,17 +14,23 @@ use crate::text::{ChatTemplate, StopMatcher, Tokenizer, parse_ids};
 use crate::{Error, Result};
 use serde_json::json;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
-/// Answers a prompt from -p, --tokens or standard input; without one, on a terminal, chats.
+/// Answers a prompt from -p, -f and standard input, or --tokens; without one, on a terminal, chats.
 #[derive(Debug, Clone, clap::Args)]
+#[command(after_help = super::usage::RUN)]
 pub struct RunArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// The prompt
+    /// The prompt; what -f or standard input holds follows it on a line of its own
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
+    /// A file with the prompt, instead of standard input; -: standard input, even a terminal
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
     /// The prompt as token ids, taken verbatim: no BOS is added
-    #[arg(long, value_name = "IDS", allow_hyphen_values = true, conflicts_with_all = ["prompt", "system", "raw"])]
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["prompt", "file", "system", "raw"])]
     tokens: Option<String>,
     /// Take the prompt as it is, without the chat template
     #[arg(long)]
@@ -46,18 +53,21 @@ fn read_prompt(args: &RunArgs, json: bool) -> Result<Prompt> {
     if let Some(ids) = &args.tokens {
         return Ok(Prompt::Ids(parse_ids(ids)?));
     }
-    let text = match &args.prompt {
-        Some(text) => text.clone(),
-        None if std::io::stdin().is_terminal() => {
-            if json || args.raw || !std::io::stdout().is_terminal() {
-                return Err(Error::input("there is no prompt", "give one with -p or on standard input"));
-            }
-            return Ok(Prompt::Chat);
+    let behind = match &args.file {
+        Some(file) => Some(super::read_file(file)?),
+        None if std::io::stdin().is_terminal() => None,
+        None => Some(super::read_stdin()?),
+    };
+    let text = match (args.prompt.clone(), behind) {
+        (Some(prompt), Some(text)) if !text.is_empty() => format!("{prompt}\n{text}"),
+        (Some(text), _) | (None, Some(text)) => text,
+        (None, None) if json || args.raw || !std::io::stdout().is_terminal() => {
+            return Err(Error::input("there is no prompt", "give one with -p, with -f or on standard input"));
         }
-        None => super::read_text(std::io::stdin().lock())?,
+        (None, None) => return Ok(Prompt::Chat),
     };
     if text.trim().is_empty() {
-        return Err(Error::input("the prompt is empty", "give some text with -p or on standard input"));
+        return Err(Error::input("the prompt is empty", "give some text with -p, with -f or on standard input"));
     }
     Ok(Prompt::Text(text))
 }
@@ -161,7 +171,7 @@ fn answer(
         }));
     }
     print("\n")?;
-    let prompt = format!("{} prompt tokens", g.prompt);
+    let prompt = counted(g.prompt, "prompt token");
     note(&summary(executor, &prompt, &g, share, true));
     Ok(())
 }

@@ -16,7 +16,8 @@ use crate::{Error, Result};
 /// Turns text into token ids, or ids into text; prints one JSON object.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TokenizeArgs {
-    /// Model directory, of which only the tokenizer's files are read [default: the built-in demo model]
+    /// Model directory, of which only the tokenizer's files are read [default: $KILN_MODEL, else the built-in
+    /// demo model]
     #[arg(short, long, value_name = "DIR")]
     pub model: Option<PathBuf>,
     /// Turn ids into {"text"}: separated by commas, or as this command prints them
@@ -45,7 +46,7 @@ pub struct TokenizeArgs {
 /// [`Error::Input`]: files, text, ids or messages are not understood. [`Error::Failed`]: the output cannot be written.
 pub fn run(args: &TokenizeArgs) -> Result<()> {
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
-    let files = ModelFiles::from(args.model.clone());
+    let files = ModelFiles::from(super::model::chosen(args.model.as_deref()));
     tokenize(args, &files.tokenizer()?, || files.template(), stdin.lock(), stdout.lock())
 }
 

@@ -1,7 +1,8 @@
 //! Describes a machine, finds its faults and measures it: the bench, the probe, the live view, and the status reports
-//! of running Kilns.
+//! of running Kilns. Measures a model on a text.
 
 pub mod bench;
+pub mod perplexity;
 pub mod probe;
 pub mod status;
 pub mod top;

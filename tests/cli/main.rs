@@ -5,9 +5,11 @@ mod common;
 
 mod ends;
 mod logits;
+mod perplexity;
 mod plan;
 mod refusals;
 mod run;
+mod usage;
 
 use common::golden;
 use std::path::Path;

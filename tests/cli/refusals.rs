@@ -168,6 +168,32 @@ fn a_tokenizer_without_bos_is_refused_everywhere() {
     assert_eq!(kiln(&["run", "--tokens", "2,5", "-n", "1", "--device", "cpu", "-m", path(&model)]).code, 0);
 }
 
+/// With --json an error is also an object, unless the command's own object says it.
+#[test]
+fn under_json_an_error_is_an_object_as_well() {
+    let m = &tiny();
+    for (arguments, code, message, remedy) in [
+        (&["run", "-m", m, "--tokens", "2,512"][..], 2, "512", "tokenizer"),
+        (&["run", "-m", "/no/such", "-p", "x"], 2, "/no/such does not exist", "check the path"),
+        (&["run", "--tokens", "2", "--device", "vulkan:77"], 4, "77", "0:"),
+        (&["run", "--no-such-flag"], 2, "'--no-such-flag'", "`kiln run --help`"),
+        (&["perplexity", "-m", m], 2, "<FILE>", "`kiln perplexity --help`"),
+        (&["run", "-m", m, "--tokens", "2", "--ctx", "0"], 2, "0 tokens", "--ctx"),
+    ] {
+        let ran = kiln(&[arguments, &["--json"]].concat());
+        ran.failed(code, &[message, remedy]);
+        let error = ran.object()["error"].clone();
+        let text = |key: &str| error[key].as_str().unwrap().to_owned();
+        assert_eq!(error["exit"], code, "{error}");
+        assert_eq!(ran.stderr, format!("kiln: {}; {}\n", text("message"), text("remedy")));
+        assert!(text("message").contains(message) && text("remedy").contains(remedy), "{error}");
+        kiln(arguments).refused(code, &[message, remedy]);
+    }
+    let large = ["plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "4"];
+    let refused = kiln(&[&large[..], &["--json"]].concat());
+    assert_eq!((refused.code, &refused.object()["fits"]), (3, &Value::Bool(false)));
+}
+
 #[test]
 fn devices_that_are_not_there_are_said_so() {
     let m = &tiny();

@@ -4,7 +4,8 @@ use crate::common::program::{kiln, program, run};
 use crate::common::{Case, ids};
 use crate::{list, path, tiny, tiny_with_text};
 use serde_json::Value;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 #[test]
 fn run_prints_the_golden_ids_as_json() {
@@ -141,4 +142,66 @@ fn long_text_is_tokenized_in_little_memory_and_refused_by_its_length() {
 /// The built-in tokenizer's ids, without BOS.
 fn ids_of(text: &str) -> Vec<u32> {
     ids(&kiln(&["tokenize", "--no-bos", text]).json()["ids"])
+}
+
+/// A prompt's parts, in the order in which they are given: -p, then -f or standard input.
+#[test]
+fn a_prompt_is_joined_from_its_parts() {
+    let dir = tiny_with_text();
+    let file = dir.path().join("text");
+    std::fs::write(&file, "a file").unwrap();
+    let file = file.to_str().unwrap();
+    let prompt = |more: &[&str], stdin: &[u8]| {
+        let base = ["run", "-m", path(&dir), "-n", "1", "--json", "--device", "cpu", "--raw"];
+        run(program().args([&base[..], more].concat()), stdin).json()["prompt_tokens"].clone()
+    };
+    let tokens = |text: &str| kiln(&["tokenize", "-m", path(&dir), text]).json()["ids"].clone();
+    assert_eq!(prompt(&["-p", "hi"], b"there"), tokens("hi\nthere"));
+    assert_eq!(prompt(&["-p", "hi"], b""), tokens("hi"));
+    assert_eq!(prompt(&["-f", file], b"unread"), tokens("a file"));
+    assert_eq!(prompt(&["-p", "hi", "-f", file], b"unread"), tokens("hi\na file"));
+    assert_eq!(prompt(&["-f", "-"], b"there"), tokens("there"));
+    // A shell passes a command's output as a pipe with a name.
+    let script = "\"$0\" run -m \"$1\" -n 1 --json --device cpu --raw -f <(printf 'a pipe')";
+    let mut shell = Command::new("bash");
+    let piped = run(shell.args(["-c", script, env!("CARGO_BIN_EXE_kiln"), path(&dir)]), b"unread").json();
+    assert_eq!(piped["prompt_tokens"], tokens("a pipe"));
+    let refused = |more: &[&str]| kiln(&[&["run", "-m", path(&dir), "--device", "cpu"], more].concat());
+    refused(&["-f", "/no/such"]).refused(2, &["/no/such does not exist", "check the path"]);
+    refused(&["-f", path(&dir)]).refused(2, &["cannot read", "directory"]);
+    refused(&["-f", file, "--tokens", "2"]).refused(2, &["--file", "--tokens"]);
+    let bytes = dir.path().join("bytes");
+    std::fs::write(&bytes, b"caf\xe9").unwrap();
+    refused(&["-f", bytes.to_str().unwrap()]).refused(2, &["bytes is not UTF-8 at byte 3"]);
+}
+
+/// A pipe that nobody closes is not waited for in silence.
+#[test]
+fn waiting_for_standard_input_is_said() {
+    let dir = tiny_with_text();
+    let (input, held_open) = std::io::pipe().unwrap();
+    let mut command = program();
+    command.args(["run", "-m", path(&dir), "-p", "hi", "-n", "1", "--device", "cpu"]).stdin(input);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.contains("waiting for standard input"), "{line}");
+    drop((command, held_open));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn the_environment_names_the_model() {
+    let dir = tiny_with_text();
+    let with = |model: &str, arguments: &[&str]| run(program().args(arguments).env("KILN_MODEL", model), b"");
+    let name = dir.path().file_name().unwrap().to_str().unwrap();
+    let base = ["run", "--tokens", "2", "-n", "1", "--device", "cpu", "--json"];
+    assert_eq!(with(path(&dir), &base).json()["model"], name);
+    assert_eq!(with("/no/such", &[&base[..], &["-m", path(&dir)]].concat()).json()["model"], name);
+    assert_eq!(with("", &base).json()["model"], "demo");
+    with("/no/such", &base).failed(2, &["/no/such does not exist"]);
+    assert_eq!(with(path(&dir), &["tokenize", "hi"]).json(), kiln(&["tokenize", "-m", path(&dir), "hi"]).json());
+    // A shape takes the place of a model, whatever the environment says.
+    assert_eq!(with("/no/such", &["plan", "--shape", "gemma3-1b", "--machine", "780m", "--json"]).json()["fits"], true);
 }

@@ -51,7 +51,7 @@ impl Ran {
 /// Kiln, on the driver that this test runs on.
 pub fn program() -> Command {
     let mut command = start(env!("CARGO_BIN_EXE_kiln"));
-    command.env_remove("RUST_LOG");
+    command.env_remove("RUST_LOG").env_remove("KILN_MODEL");
     command
 }
 

@@ -1,0 +1,139 @@
+//! What the command line says of itself: usage errors on one line, and the help's examples, environment variables and
+//! exit codes.
+
+use super::Cli;
+use crate::Error;
+use clap::CommandFactory;
+use std::ffi::{OsStr, OsString};
+
+/// What follows `kiln --help`.
+pub(super) const ABOUT: &str = "\
+Examples:
+  kiln run                                       a chat with the built-in model
+  kiln run -m DIR -p \"Why is the sky blue?\"      an answer from the model in DIR
+  kiln run -m DIR -p \"Summarise:\" < text         standard input follows the prompt
+  kiln plan --shape gemma3-27b --machine 780m    where each byte goes, and what the memory allows
+  kiln bench -m DIR                              a model's rates beside what this device can reach
+  kiln probe                                     what this machine is, and what is wrong with it
+
+Environment:
+  KILN_MODEL        the model's directory where -m is left out
+  KILN_CACHE_DIR    caches and the chat's history [default: ~/.cache/kiln]
+  KILN_RUNTIME_DIR  where running Kilns report themselves to `kiln top`
+  KILN_VALIDATION   1 turns the Vulkan validation layer on
+  RUST_LOG          what is logged on standard error: warn, info or debug
+
+Exit codes:
+  0  done
+  1  failed while working: disk full, a read or write failed, a failed check of `kiln probe`
+  2  bad usage or bad input
+  3  refused: it does not fit in memory
+  4  the device is absent, unusable or lost
+An error is one line on standard error: the cause, and a remedy. With --json it is an object on standard output as well.";
+
+/// What follows `kiln run --help`.
+pub(super) const RUN: &str = "\
+Examples:
+  kiln run -m DIR                            a chat on a terminal; /help lists its commands
+  kiln run -m DIR -p \"Why?\" --temp 1 --seed 7
+  kiln run -m DIR -p \"Summarise:\" -f text    the file follows the prompt, as standard input does without -f
+  git diff | kiln run -m DIR -p \"Describe this change:\"
+  kiln run -m DIR --tokens 2,17,5 --json";
+
+/// What follows `kiln perplexity --help`.
+pub(super) const PERPLEXITY: &str = "\
+Example:
+  kiln perplexity -m DIR --ctx 512 wiki.test.raw
+
+Of a window of n tokens those at n/2 + 1 to n - 1 are scored, counted from 0: the first half is context. Tokens at the
+end that fill no window are left out. The figure is exp of the mean of -ln p, with its standard error, and compares with
+that of llama.cpp's llama-perplexity -c n.";
+
+/// A usage error on one line: clap's message without its layout, and the help to ask for. `arguments` are those of the
+/// process, the program's name first.
+pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
+    let command = command_of(arguments).map_or(String::new(), |name| format!(" {name}"));
+    Error::input(one_line(&e.to_string()), format!("see `kiln{command} --help`"))
+}
+
+/// Whether errors are wanted as JSON, where the arguments could not be parsed.
+pub fn wants_json(arguments: &[OsString]) -> bool {
+    arguments.iter().take_while(|a| *a != "--").any(|a| a == "--json")
+}
+
+/// The command that the arguments name. No option before it takes a value.
+fn command_of(arguments: &[OsString]) -> Option<String> {
+    let word = arguments.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"))?;
+    let cli = Cli::command();
+    cli.find_subcommand(OsStr::new(word)).map(|command| command.get_name().to_owned())
+}
+
+/// The paragraphs of clap's message, with semicolons between them; the items of a list, with commas.
+fn one_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
+    let paragraphs = text[..end.unwrap_or(text.len())].split("\n\n").map(|paragraph| {
+        let mut lines = paragraph.lines().map(str::trim).filter(|line| !line.is_empty());
+        let first = lines.next().unwrap_or_default();
+        let rest: Vec<&str> = lines.collect();
+        match rest.is_empty() {
+            true => first.to_owned(),
+            false if first.ends_with(':') => format!("{first} {}", rest.join(", ")),
+            false => format!("{first} {}", rest.join(" ")),
+        }
+    });
+    paragraphs.filter(|p| !p.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn refusal(words: &[&str]) -> String {
+        let arguments: Vec<OsString> = std::iter::once(&"kiln").chain(words).map(Into::into).collect();
+        error(&Cli::try_parse_from(&arguments).unwrap_err(), &arguments).to_string()
+    }
+
+    #[test]
+    fn a_usage_error_keeps_its_punctuation_and_names_the_commands_own_help() {
+        for (words, said) in [
+            (
+                &["run", "--devise", "cpu"][..],
+                "unexpected argument '--devise' found; tip: a similar argument exists: '--device'; see `kiln run --help`",
+            ),
+            (
+                &["logits"],
+                "the following required arguments were not provided: --tokens <IDS>; see `kiln logits --help`",
+            ),
+            (
+                &["forge"],
+                "the following required arguments were not provided: --shape <NAME|FILE>, --output <DIR>; \
+                 see `kiln forge --help`",
+            ),
+            (
+                &["--json", "run", "--tokens", "1", "--raw", "-p", "x"],
+                "the argument '--tokens <IDS>' cannot be used with: --raw, --prompt <TEXT>; see `kiln run --help`",
+            ),
+            (
+                &["run", "--temp", "1e308"],
+                "invalid value '1e308' for '--temp <T>': it is too large; see `kiln run --help`",
+            ),
+            (&["frobnicate"], "unrecognized subcommand 'frobnicate'; see `kiln --help`"),
+        ] {
+            assert_eq!(refusal(words), said);
+        }
+        let weights = refusal(&["plan", "--weights", "int9"]);
+        assert!(
+            weights.starts_with("invalid value 'int9' for '--weights <WEIGHTS>' [possible values: int8"),
+            "{weights}"
+        );
+    }
+
+    #[test]
+    fn json_is_wanted_where_the_flag_stands_before_the_words() {
+        let wanted = |words: &[&str]| wants_json(&words.iter().map(Into::into).collect::<Vec<_>>());
+        assert!(wanted(&["kiln", "run", "--json", "--bogus"]));
+        assert!(!wanted(&["kiln", "tokenize", "--", "--json"]) && !wanted(&["kiln", "run"]));
+    }
+}

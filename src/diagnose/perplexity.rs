@@ -1,0 +1,252 @@
+//! How well a model predicts a text: its perplexity, by llama.cpp's definition, so that figures compare.
+//!
+//! The text's tokens begin with `<bos>` and are cut into windows of n tokens that do not overlap; tokens at the end that
+//! fill no window are left out. Each window runs in an empty context, with `<bos>` in the place of its first token. The
+//! first half of a window is context and is not scored. Scored are the tokens at n/2 + 1 to n - 1, counted from 0: each is
+//! predicted by the logits at the position before it. The perplexity is exp of the mean of -ln p over all scored tokens,
+//! where p is the probability that the model gave to the token.
+
+use crate::error::{Setting, text};
+use crate::executor::{Executor, HeadRows};
+use crate::sequence::Session;
+use crate::sequence::chooser::not_finite;
+use crate::{Error, Result};
+use rayon::prelude::*;
+
+/// Tokens of a window, as llama.cpp has it.
+pub const DEFAULT_WINDOW: usize = 512;
+/// Rows of logits that the head makes at a time. The head's weights are read once for all of them.
+pub const HEAD_ROWS: usize = 32;
+
+/// The losses of some tokens, summed: -ln p of each, in nats.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Losses {
+    /// How many tokens were scored.
+    pub count: usize,
+    sum: f64,
+    squares: f64,
+}
+
+impl Losses {
+    fn add(&mut self, loss: f64) {
+        self.count += 1;
+        self.sum += loss;
+        self.squares += loss * loss;
+    }
+
+    /// The mean loss, in nats a token.
+    pub fn mean(&self) -> f64 {
+        self.sum / self.count as f64
+    }
+
+    /// The perplexity: exp of the mean loss.
+    pub fn perplexity(&self) -> f64 {
+        self.mean().exp()
+    }
+
+    /// The perplexity's standard error, to first order.
+    pub fn error(&self) -> f64 {
+        let variance = (self.squares / self.count as f64 - self.mean().powi(2)).max(0.0);
+        (variance / (self.count as f64 - 1.0)).sqrt() * self.perplexity()
+    }
+}
+
+/// Checks that a text is long enough: two windows of `window` tokens.
+///
+/// # Errors
+/// Input: it is not, or a window is too short to score a token.
+pub fn check(tokens: &[u32], window: usize) -> Result<()> {
+    if window < 3 {
+        let cause = format!("of a window of {window} no token is scored");
+        return Err(Error::input(cause, text!("choose a ", Setting::Context, " of 3 or more")));
+    }
+    if tokens.len() / window < 2 {
+        let cause = format!("the text has {} tokens, and two windows of {window} are needed", tokens.len());
+        return Err(Error::input(cause, text!("give more text, or choose a smaller ", Setting::Context)));
+    }
+    Ok(())
+}
+
+/// Scores `tokens` in windows of `window` tokens. `progress` is called after each window with all losses so far.
+///
+/// # Errors
+/// Input: as [`check`], or a token is outside of the vocabulary. Failed: logits are not finite. Device: it failed.
+pub fn measure(
+    executor: &mut dyn Executor,
+    tokens: &[u32],
+    bos: u32,
+    window: usize,
+    progress: &mut dyn FnMut(&Losses),
+) -> Result<Losses> {
+    check(tokens, window)?;
+    let mut losses = Losses::default();
+    for part in tokens.chunks_exact(window) {
+        let ids = [&[bos], &part[1..]].concat();
+        score(executor, &ids, &mut losses)?;
+        progress(&losses);
+    }
+    Ok(losses)
+}
+
+/// Runs one window and adds the losses of its second half.
+fn score(executor: &mut dyn Executor, ids: &[u32], losses: &mut Losses) -> Result<()> {
+    let scored = ids.len() / 2..ids.len() - 1;
+    let mut session = Session::new(0, ids.len());
+    session.prefill_with(executor, ids, &mut |executor, rows, _| {
+        executor.forward(rows, None)?;
+        let start = rows[0].position as usize;
+        // The rows of this chunk that are scored; empty if it lies in the first half.
+        let first = scored.start.saturating_sub(start);
+        let end = scored.end.saturating_sub(start).min(rows.len());
+        for first in (first..end).step_by(executor.schedule().extent.head_rows) {
+            let count = executor.schedule().extent.head_rows.min(end - first);
+            executor.project(HeadRows { first, count })?;
+            for row in 0..count {
+                let wanted = ids[start + first + row + 1];
+                match loss(executor.logits(row)?, wanted as usize) {
+                    loss if loss.is_finite() => losses.add(loss),
+                    _ => return Err(not_finite(executor)),
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// -ln of the probability that `logits` give to the token `wanted`, in nats.
+fn loss(logits: &[f32], wanted: usize) -> f64 {
+    // Parts of a fixed size, summed in order: the same sum however many threads there are.
+    const PART: usize = 1 << 14;
+    let peak = f64::from(logits.iter().fold(f32::NEG_INFINITY, |peak, &x| peak.max(x)));
+    let weigh = |part: &[f32]| part.iter().map(|&x| (f64::from(x) - peak).exp()).sum();
+    let parts: Vec<f64> = logits.par_chunks(PART).map(weigh).collect();
+    parts.into_iter().sum::<f64>().ln() - (f64::from(logits[wanted]) - peak)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::{Row, Watch};
+    use crate::model::{Shape, WeightFormat, presets};
+    use crate::schedule::{Extent, KvType, Schedule};
+
+    const VOCAB: usize = 64;
+
+    /// Predicts that the next token is the position's token plus one, by `margin` above all others.
+    struct Counting {
+        schedule: Schedule,
+        margin: f32,
+        rows: Vec<Row>,
+        head: usize,
+        logits: Vec<f32>,
+        /// Every window's tokens, and every position whose logits were asked for.
+        ran: Vec<(u32, u32)>,
+        asked: Vec<u32>,
+    }
+
+    impl Counting {
+        fn new(context: usize, chunk: usize, margin: f32) -> Counting {
+            let full = presets::preset("gemma3-1b").unwrap();
+            let shape = Shape { layers: full.layers[..1].to_vec(), vocab: VOCAB, hidden: 32, ffn: 64, ..full };
+            let extent = Extent { context, max_rows: chunk, head_rows: 3, sequences: 1, kv: KvType::F16 };
+            let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
+            let logits = vec![0.0; VOCAB];
+            Counting { schedule, margin, rows: Vec::new(), head: 0, logits, ran: Vec::new(), asked: Vec::new() }
+        }
+    }
+
+    impl Executor for Counting {
+        fn schedule(&self) -> &Schedule {
+            &self.schedule
+        }
+
+        fn device(&self) -> &str {
+            "counting"
+        }
+
+        fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+            crate::executor::check_pass(&self.schedule, rows, head)?;
+            self.ran.extend(rows.iter().map(|r| (r.token, r.position)));
+            self.rows = rows.to_vec();
+            Ok(())
+        }
+
+        fn project(&mut self, head: HeadRows) -> Result<()> {
+            crate::executor::check_head(&self.schedule, self.rows.len(), head)?;
+            self.head = head.first;
+            Ok(())
+        }
+
+        fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, _: Watch<'_>) -> Result<()> {
+            self.forward(rows, head)
+        }
+
+        fn next(&self, _: usize) -> u32 {
+            0
+        }
+
+        fn is_finite(&self, _: usize) -> bool {
+            true
+        }
+
+        fn logits(&mut self, row: usize) -> Result<&[f32]> {
+            let at = self.rows[self.head + row];
+            self.asked.push(at.position);
+            self.logits.fill(0.0);
+            self.logits[(at.token as usize + 1) % VOCAB] = self.margin;
+            Ok(&self.logits)
+        }
+    }
+
+    /// The tokens and positions that count are llama.cpp's, however the window is cut into chunks.
+    #[test]
+    fn the_second_half_of_each_window_is_scored_behind_bos() {
+        // 0..25: two windows of 10, and five tokens that fill none.
+        let tokens: Vec<u32> = (0..25).collect();
+        for chunk in [1, 4, 6, 10] {
+            let mut executor = Counting::new(10, chunk, 2.0);
+            let mut seen = Vec::new();
+            let losses = measure(&mut executor, &tokens, 60, 10, &mut |l| seen.push(l.count)).unwrap();
+            assert_eq!(seen, [4, 8], "10 - 10/2 - 1 of each window");
+            assert_eq!(executor.asked, [5, 6, 7, 8, 5, 6, 7, 8], "chunks of {chunk}");
+            let windows = [&[60], &tokens[1..10], &[60], &tokens[11..20]].concat();
+            let expected: Vec<(u32, u32)> = windows.into_iter().zip((0..10).chain(0..10)).collect();
+            assert_eq!(executor.ran, expected);
+            // Every token has the probability e^2 / (e^2 + 63).
+            let p = 2f64.exp() / (2f64.exp() + (VOCAB - 1) as f64);
+            assert!((losses.perplexity() - 1.0 / p).abs() < 1e-9, "{losses:?}");
+            assert!(losses.error() < 1e-6, "all losses are the same: {losses:?}");
+        }
+    }
+
+    #[test]
+    fn the_error_is_that_of_the_mean_loss_times_the_perplexity() {
+        let mut losses = Losses::default();
+        [1.0, 2.0, 3.0, 6.0].into_iter().for_each(|loss| losses.add(loss));
+        assert_eq!((losses.mean(), losses.count), (3.0, 4));
+        // The mean square is 12.5, so the variance is 3.5.
+        assert!((losses.error() - (3.5f64 / 3.0).sqrt() * 3f64.exp()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn logits_as_large_as_they_come_have_a_loss() {
+        assert!((loss(&[0.0; 100_000], 7) - 100_000f64.ln()).abs() < 1e-9);
+        assert_eq!(loss(&[3e38, -3e38], 0), 0.0);
+        assert!(!loss(&[f32::NAN, 1.0], 0).is_finite());
+        assert!(!loss(&[f32::INFINITY, 1.0], 1).is_finite());
+        let mut executor = Counting::new(10, 10, f32::NAN);
+        let e = measure(&mut executor, &[1; 20], 2, 10, &mut |_| {}).unwrap_err();
+        assert!(e.exit_code() == 1 && e.to_string().contains("not finite"), "{e}");
+    }
+
+    #[test]
+    fn too_short_a_text_or_window_is_refused() {
+        for (tokens, window, what) in
+            [(19, 10, "19 tokens"), (0, 512, "0 tokens"), (9, 2, "window of 2"), (9, 0, "of 0")]
+        {
+            let e = check(&vec![5; tokens], window).unwrap_err();
+            assert!(e.exit_code() == 2 && e.to_string().contains(what), "{e}");
+        }
+        assert_eq!(check(&[5; 20], 10), Ok(()));
+    }
+}
