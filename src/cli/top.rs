@@ -1,6 +1,6 @@
 //! `kiln top`: the devices and running Kilns, live on the terminal, as a stream of JSON, or once.
 
-use super::top_view;
+use super::top_view::{self, Order, View};
 use crate::diagnose::status::Environment;
 use crate::diagnose::top::{Monitor, Snapshot};
 use crate::machine::files::Files;
@@ -173,7 +173,9 @@ fn show(
     interval: Duration,
     stopped: &AtomicBool,
 ) -> Result<End> {
+    let mut view = View::default();
     let mut sample = sampler.sample();
+    view.note(&sample);
     let mut taken = Instant::now();
     let mut area = drawn(terminal::size());
     while !stopped.load(Ordering::Relaxed) {
@@ -182,34 +184,45 @@ fn show(
             terminal.resize(now).map_err(failed)?;
             area = now;
         }
-        terminal.draw(|frame| draw(frame, &sample)).map_err(failed)?;
+        terminal.draw(|frame| draw(frame, &view, &sample)).map_err(failed)?;
         let left = interval.saturating_sub(taken.elapsed());
-        if let Some(end) = wait(&mut keys, left.min(PATIENCE)).map_err(failed)? {
-            return Ok(end);
+        match wait(&mut keys, left.min(PATIENCE)).map_err(failed)? {
+            Heard::Nothing => {}
+            Heard::End(end) => return Ok(end),
+            Heard::Order(order) => view.order = order,
         }
         if taken.elapsed() >= interval {
             sample = sampler.sample();
+            view.note(&sample);
             taken = Instant::now();
         }
     }
     Ok(End::Asked)
 }
 
-/// Waits for a key for at most `most`, and says whether the view ends.
-fn wait(keys: &mut File, most: Duration) -> std::io::Result<Option<End>> {
+/// What a key asks for.
+enum Heard {
+    Nothing,
+    End(End),
+    Order(Order),
+}
+
+/// Waits for a key for at most `most`.
+fn wait(keys: &mut File, most: Duration) -> std::io::Result<Heard> {
     let mut polled = [PollFd::new(keys.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
     match poll(&mut polled, timeout) {
         // A signal: the loop checks whether it ends the view.
-        Ok(0) | Err(Errno::EINTR) => return Ok(None),
+        Ok(0) | Err(Errno::EINTR) => return Ok(Heard::Nothing),
         polled => polled?,
     };
     let mut pressed = [0; 64];
     match keys.read(&mut pressed) {
-        Ok(0) => Ok(Some(End::Gone)),
-        Ok(n) => Ok(is_end(&pressed[..n]).then_some(End::Asked)),
-        Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => Ok(None),
-        Err(e) if e.raw_os_error() == Some(Errno::EIO as i32) => Ok(Some(End::Gone)),
+        Ok(0) => Ok(Heard::End(End::Gone)),
+        Ok(n) if is_end(&pressed[..n]) => Ok(Heard::End(End::Asked)),
+        Ok(n) => Ok(order_of(&pressed[..n]).map_or(Heard::Nothing, Heard::Order)),
+        Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => Ok(Heard::Nothing),
+        Err(e) if e.raw_os_error() == Some(Errno::EIO as i32) => Ok(Heard::End(End::Gone)),
         Err(e) => Err(e),
     }
 }
@@ -219,11 +232,21 @@ fn is_end(pressed: &[u8]) -> bool {
     pressed == b"\x1b" || (!pressed.starts_with(b"\x1b") && pressed.iter().any(|key| matches!(key, b'q' | b'\x03')))
 }
 
-fn draw(frame: &mut Frame<'_>, sample: &Snapshot) {
+/// The order that the pressed keys choose; the last one counts.
+fn order_of(pressed: &[u8]) -> Option<Order> {
+    // Another key's sequence is no letter.
+    let letters = if pressed.starts_with(b"\x1b") { &[][..] } else { pressed };
+    letters.iter().rev().find_map(|&key| Order::of_key(key))
+}
+
+fn draw(frame: &mut Frame<'_>, view: &View, sample: &Snapshot) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
-    let title = Line::styled("kiln top  (q ends)", Style::new().add_modifier(Modifier::REVERSED));
+    let title = Line::styled(
+        "kiln top  (q ends; processes by m memory, b busy, p pid, n name)",
+        Style::new().add_modifier(Modifier::REVERSED),
+    );
     frame.render_widget(Paragraph::new(title), head);
-    frame.render_widget(Paragraph::new(top_view::lines(sample)), body);
+    frame.render_widget(Paragraph::new(view.lines(sample)), body);
 }
 
 #[cfg(test)]
@@ -240,10 +263,10 @@ mod tests {
     fn any_size_of_terminal_is_drawn_on() {
         for (width, height) in [(1, 1), (3, 2), (80, 24), (400, 3)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-            terminal.draw(|frame| draw(frame, &empty())).unwrap();
+            terminal.draw(|frame| draw(frame, &View::default(), &empty())).unwrap();
         }
         let mut terminal = Terminal::new(TestBackend::new(40, 4)).unwrap();
-        terminal.draw(|frame| draw(frame, &empty())).unwrap();
+        terminal.draw(|frame| draw(frame, &View::default(), &empty())).unwrap();
         let text = terminal.backend().to_string();
         assert!(text.contains("kiln top") && text.contains("no Kiln is running"), "{text}");
     }
@@ -265,5 +288,7 @@ mod tests {
         for pressed in [&b"c"[..], b"\x1b[A", b"\x1bq", b"Q", "ä".as_bytes()] {
             assert!(!is_end(pressed), "{pressed:?}");
         }
+        assert_eq!(order_of(b"mxb"), Some(Order::Busy));
+        assert_eq!((order_of(b"\x1bm"), order_of(b"x")), (None, None));
     }
 }

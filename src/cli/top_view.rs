@@ -1,37 +1,154 @@
-//! A sample as lines of text, for the live view and for `--once`.
+//! Samples as lines of text, for the live view and for `--once`.
 
 use crate::diagnose::top::{ContextSample, Fill, GpuSample, KilnSample, NpuSample, Process, Snapshot};
-use crate::display::{bytes, plain};
+use crate::display::{bytes, counted, plain};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 
 /// Width of a bar, in cells.
 const BAR: usize = 20;
 /// Most processes shown per GPU.
 const PROCESSES: usize = 8;
 
-/// The whole sample, in the order GPUs, NPUs, Kilns.
-pub fn lines(sample: &Snapshot) -> Vec<Line<'static>> {
-    let mut out = Vec::new();
-    for gpu in &sample.gpus {
-        show_gpu(&mut out, gpu);
+/// Samples that a graph shows, one in a cell.
+const HISTORY: usize = 60;
+
+/// What the processes of a GPU are sorted by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Memory, the most first.
+    #[default]
+    Memory,
+    /// Load, the most first.
+    Busy,
+    /// Process number.
+    Pid,
+    /// Name.
+    Name,
+}
+
+impl Order {
+    /// The order that a key chooses.
+    pub fn of_key(key: u8) -> Option<Order> {
+        match key {
+            b'm' => Some(Order::Memory),
+            b'b' => Some(Order::Busy),
+            b'p' => Some(Order::Pid),
+            b'n' => Some(Order::Name),
+            _ => None,
+        }
     }
+
+    fn sort(self, processes: &mut [&Process]) {
+        match self {
+            Order::Memory => processes.sort_by_key(|p| Reverse(p.vram.saturating_add(p.gtt))),
+            Order::Busy => processes.sort_by(|a, b| b.busy.unwrap_or(-1.0).total_cmp(&a.busy.unwrap_or(-1.0))),
+            Order::Pid => processes.sort_by_key(|p| p.pid),
+            Order::Name => processes.sort_by(|a, b| a.name.cmp(&b.name)),
+        }
+    }
+}
+
+/// The live view's memory: how processes are sorted, and what the graphs show.
+#[derive(Debug, Default)]
+pub struct View {
+    /// How each GPU's processes are sorted.
+    pub order: Order,
+    /// The latest values by what they are of.
+    history: HashMap<String, VecDeque<f64>>,
+}
+
+impl View {
+    /// Adds a sample to the graphs. What is no longer there loses its graph.
+    pub fn note(&mut self, sample: &Snapshot) {
+        let gpus = sample.gpus.iter().filter_map(|gpu| Some((load_of(gpu), gpu.busy?)));
+        let kilns = sample.kilns.iter().map(|kiln| (rate_of(kiln), kiln.status.decode_tokens_s));
+        let values: HashMap<String, f64> = gpus.chain(kilns).collect();
+        self.history.retain(|key, _| values.contains_key(key));
+        for (key, value) in values {
+            let history = self.history.entry(key).or_default();
+            if history.len() == HISTORY {
+                history.pop_front();
+            }
+            history.push_back(value);
+        }
+    }
+
+    /// The whole sample, in the order GPUs, NPUs, Kilns.
+    pub fn lines(&self, sample: &Snapshot) -> Vec<Line<'static>> {
+        let mut out = Vec::new();
+        for gpu in &sample.gpus {
+            self.show_gpu(&mut out, gpu);
+        }
+        show_others(&mut out, sample, self);
+        out
+    }
+
+    /// Adds the graph of `key`, where a full cell is `most`; none before there are two samples.
+    fn show_graph(&self, out: &mut Vec<Line<'static>>, what: &str, key: &str, most: Option<f64>) {
+        let Some(values) = self.history.get(key).filter(|values| values.len() > 1) else { return };
+        let most = most.unwrap_or_else(|| values.iter().copied().fold(0.0, f64::max));
+        let mut spans = vec![Span::raw(format!("    {what:<7}"))];
+        spans.extend(values.iter().map(|&value| cell(value / most)));
+        out.push(Line::from(spans));
+    }
+}
+
+/// A graph's key for a GPU's load.
+fn load_of(gpu: &GpuSample) -> String {
+    format!("load of {}", gpu.name)
+}
+
+/// A graph's key for a Kiln's rate.
+fn rate_of(kiln: &KilnSample) -> String {
+    format!("rate of {}", kiln.status.pid)
+}
+
+/// The cell of a graph for a share of 0 to 1.
+fn cell(share: f64) -> Span<'static> {
+    const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+    let share = clamped(share);
+    Span::styled(LEVELS[(share * 8.0).round() as usize], Style::new().fg(color(share)))
+}
+
+fn clamped(share: f64) -> f64 {
+    if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// Red for what is nearly full, yellow for what is busy.
+fn color(share: f64) -> Color {
+    match share {
+        s if s > 0.95 => Color::Red,
+        s if s > 0.8 => Color::Yellow,
+        _ => Color::Green,
+    }
+}
+
+/// A sample without graphs, in the usual order.
+pub fn lines(sample: &Snapshot) -> Vec<Line<'static>> {
+    View::default().lines(sample)
+}
+
+/// All but the GPUs.
+fn show_others(out: &mut Vec<Line<'static>>, sample: &Snapshot, view: &View) {
     if sample.gpus.is_empty() {
         out.push(faint("no GPU: /sys/class/drm has no render node (`kiln probe` says more)"));
     }
     for npu in &sample.npus {
-        show_npu(&mut out, npu);
+        show_npu(out, npu);
     }
     if sample.npus.is_empty() {
         out.push(faint("no NPU"));
     }
     for kiln in &sample.kilns {
-        show_kiln(&mut out, kiln);
+        show_kiln(out, kiln);
+        view.show_graph(out, "decode", &rate_of(kiln), None);
     }
     if sample.kilns.is_empty() {
         out.push(faint("no Kiln is running"));
     }
-    out
 }
 
 fn faint(text: impl Into<String>) -> Line<'static> {
@@ -44,62 +161,67 @@ fn bold(text: String) -> Span<'static> {
 
 /// `[######----]` for a share of 0 to 1; red if it is nearly full.
 fn bar(share: f64) -> Span<'static> {
-    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+    let share = clamped(share);
     let full = (share * BAR as f64).round() as usize;
-    let color = match share {
-        s if s > 0.95 => Color::Red,
-        s if s > 0.8 => Color::Yellow,
-        _ => Color::Green,
-    };
-    Span::styled(format!("[{}{}]", "#".repeat(full), "-".repeat(BAR - full)), Style::new().fg(color))
+    Span::styled(format!("[{}{}]", "#".repeat(full), "-".repeat(BAR - full)), Style::new().fg(color(share)))
 }
 
-fn show_gpu(out: &mut Vec<Line<'static>>, gpu: &GpuSample) {
-    let mut spans = vec![bold(format!("GPU {}", plain(&gpu.name)))];
-    if let Some(fault) = &gpu.fault {
-        spans.push(Span::raw(format!("  {}", plain(fault))));
-        out.push(Line::from(spans));
-        return show_processes(out, &gpu.processes);
-    }
-    if let Some(busy) = gpu.busy {
-        spans.extend([Span::raw("  busy "), bar(busy / 100.0), Span::raw(format!(" {busy:>3.0} %"))]);
-    }
-    let mut figure = |value: Option<f64>, text: fn(f64) -> String| {
-        if let Some(v) = value {
-            spans.push(Span::raw(format!("  {}", text(v))));
+impl View {
+    fn show_gpu(&self, out: &mut Vec<Line<'static>>, gpu: &GpuSample) {
+        let mut spans = vec![bold(format!("GPU {}", plain(&gpu.name)))];
+        if let Some(fault) = &gpu.fault {
+            spans.push(Span::raw(format!("  {}", plain(fault))));
+            out.push(Line::from(spans));
+            return self.show_processes(out, &gpu.processes);
         }
-    };
-    figure(gpu.engine_mhz, |v| format!("{v:.0} MHz"));
-    figure(gpu.memory_mhz, |v| format!("memory {v:.0} MHz"));
-    figure(gpu.power, |v| format!("{v:.1} W"));
-    figure(gpu.temperature, |v| format!("{v:.0} °C"));
-    out.push(Line::from(spans));
-    let mut spans = Vec::new();
-    for (name, fill) in [("VRAM", gpu.vram), ("GTT", gpu.gtt)] {
-        if let Some(Fill { total, used }) = fill {
-            let share = used as f64 / total.max(1) as f64;
-            spans.extend([Span::raw(format!("    {name} ")), bar(share)]);
-            spans.push(Span::raw(format!(" {} of {}", bytes(used), bytes(total))));
+        if let Some(busy) = gpu.busy {
+            spans.extend([Span::raw("  busy "), bar(busy / 100.0), Span::raw(format!(" {busy:>3.0} %"))]);
         }
-    }
-    if !spans.is_empty() {
+        let mut figure = |value: Option<f64>, text: fn(f64) -> String| {
+            if let Some(v) = value {
+                spans.push(Span::raw(format!("  {}", text(v))));
+            }
+        };
+        figure(gpu.engine_mhz, |v| format!("{v:.0} MHz"));
+        figure(gpu.memory_mhz, |v| format!("memory {v:.0} MHz"));
+        figure(gpu.power, |v| format!("{v:.1} W"));
+        figure(gpu.temperature, |v| format!("{v:.0} °C"));
         out.push(Line::from(spans));
+        let mut spans = Vec::new();
+        for (name, fill) in [("VRAM", gpu.vram), ("GTT", gpu.gtt)] {
+            if let Some(Fill { total, used }) = fill {
+                let share = used as f64 / total.max(1) as f64;
+                spans.extend([Span::raw(format!("    {name} ")), bar(share)]);
+                spans.push(Span::raw(format!(" {} of {}", bytes(used), bytes(total))));
+            }
+        }
+        if !spans.is_empty() {
+            out.push(Line::from(spans));
+        }
+        self.show_graph(out, "busy", &load_of(gpu), Some(100.0));
+        self.show_processes(out, &gpu.processes);
     }
-    show_processes(out, &gpu.processes);
-}
 
-fn show_processes(out: &mut Vec<Line<'static>>, processes: &[Process]) {
-    if processes.is_empty() {
-        return;
-    }
-    out.push(faint(format!("    {:>8} {:>10} {:>10} {:>7}  name", "pid", "VRAM", "GTT", "busy")));
-    for p in processes.iter().take(PROCESSES) {
-        let busy = p.busy.map_or_else(|| "-".into(), |b| format!("{b:.0} %"));
-        let (pid, vram, gtt, name) = (p.pid, bytes(p.vram), bytes(p.gtt), plain(&p.name));
-        out.push(Line::from(format!("    {pid:>8} {vram:>10} {gtt:>10} {busy:>7}  {name}")));
-    }
-    if let Some(more) = processes.len().checked_sub(PROCESSES).filter(|&n| n > 0) {
-        out.push(faint(format!("    and {more} more")));
+    fn show_processes(&self, out: &mut Vec<Line<'static>>, processes: &[Process]) {
+        if processes.is_empty() {
+            return;
+        }
+        out.push(faint(format!("    {:>8} {:>10} {:>10} {:>7}  name", "pid", "VRAM", "GTT", "busy")));
+        let mut sorted: Vec<&Process> = processes.iter().collect();
+        self.order.sort(&mut sorted);
+        for p in sorted.into_iter().take(PROCESSES) {
+            let busy = p.busy.map_or_else(|| "-".into(), |b| format!("{b:.0} %"));
+            let (pid, vram, gtt, name) = (p.pid, bytes(p.vram), bytes(p.gtt), plain(&p.name));
+            let busy = Span::styled(format!("{busy:>7}"), Style::new().fg(color(p.busy.unwrap_or(0.0) / 100.0)));
+            out.push(Line::from(vec![
+                Span::raw(format!("    {pid:>8} {vram:>10} {gtt:>10} ")),
+                busy,
+                Span::raw(format!("  {name}")),
+            ]));
+        }
+        if let Some(more) = processes.len().checked_sub(PROCESSES).filter(|&n| n > 0) {
+            out.push(faint(format!("    and {more} more")));
+        }
     }
 }
 
@@ -110,7 +232,7 @@ fn show_npu(out: &mut Vec<Line<'static>>, npu: &NpuSample) {
             let share = used as f64 / f64::from(all.max(1));
             spans.extend([Span::raw("  columns "), bar(share), Span::raw(format!(" {used} of {all}"))]);
         }
-        (None, Some(all)) => spans.push(Span::raw(format!("  {all} columns"))),
+        (None, Some(all)) => spans.push(Span::raw(format!("  {}", counted(all as usize, "column")))),
         _ => {}
     }
     if let Some(mhz) = npu.array_mhz {
@@ -146,11 +268,84 @@ fn show_kiln(out: &mut Vec<Line<'static>>, kiln: &KilnSample) {
     let head = format!("Kiln {} {}", s.pid, plain(&s.command));
     out.push(Line::from(vec![bold(head), Span::raw(format!("  {} on {}", plain(&s.model), plain(&s.device)))]));
     let mut text = format!(
-        "    decode {:.1} tokens/s of {} sequence(s)  prefill {:.1} tokens/s  queue {}",
-        s.decode_tokens_s, s.sequences, s.prefill_tokens_s, s.queue
+        "    decode {:.1} tokens/s of {}  prefill {:.1} tokens/s  queue {}",
+        s.decode_tokens_s,
+        counted(s.sequences as usize, "sequence"),
+        s.prefill_tokens_s,
+        s.queue
     );
     if let Some(joules) = kiln.joules_per_token {
         text += &format!("  {joules:.2} J/token");
     }
     out.push(Line::from(format!("{text}  ({} decoded, {} of prompts)", s.decoded, s.prefilled)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, name: &str, vram: u64, busy: Option<f64>) -> Process {
+        Process { pid, name: name.into(), vram, gtt: 0, busy }
+    }
+
+    fn gpu(busy: Option<f64>, processes: Vec<Process>) -> Snapshot {
+        let gpu = GpuSample {
+            name: "renderD128 gfx1103".into(),
+            driver: "amdgpu".into(),
+            busy,
+            engine_mhz: None,
+            memory_mhz: None,
+            power: None,
+            temperature: None,
+            vram: None,
+            gtt: None,
+            processes,
+            fault: None,
+        };
+        Snapshot { time: 0.0, gpus: vec![gpu], npus: Vec::new(), kilns: Vec::new() }
+    }
+
+    fn text(view: &View, sample: &Snapshot) -> String {
+        view.lines(sample).iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    #[test]
+    fn the_graph_shows_the_latest_samples_and_ends_with_its_gpu() {
+        let mut view = View::default();
+        view.note(&gpu(Some(0.0), Vec::new()));
+        assert!(!text(&view, &gpu(Some(0.0), Vec::new())).contains('▁'), "one sample is no history");
+        for busy in [50.0, 100.0, 400.0, f64::NAN] {
+            view.note(&gpu(Some(busy), Vec::new()));
+        }
+        let shown = text(&view, &gpu(Some(5.0), Vec::new()));
+        assert!(shown.contains("    busy    ▄██ \n"), "{shown}");
+        for _ in 0..2 * HISTORY {
+            view.note(&gpu(Some(100.0), Vec::new()));
+        }
+        let shown = text(&view, &gpu(Some(100.0), Vec::new()));
+        assert!(shown.contains(&format!("    busy   {}\n", "█".repeat(HISTORY))), "{shown}");
+        view.note(&gpu(None, Vec::new()));
+        assert!(!text(&view, &gpu(None, Vec::new())).contains('█'));
+    }
+
+    #[test]
+    fn keys_choose_the_order_of_the_processes() {
+        let sample = gpu(
+            None,
+            vec![process(30, "alpha", 1, Some(5.0)), process(10, "gamma", 3, None), process(20, "beta", 2, Some(90.0))],
+        );
+        for (key, names) in [
+            (b'm', ["gamma", "beta", "alpha"]),
+            (b'b', ["beta", "alpha", "gamma"]),
+            (b'p', ["gamma", "beta", "alpha"]),
+            (b'n', ["alpha", "beta", "gamma"]),
+        ] {
+            let view = View { order: Order::of_key(key).unwrap(), ..View::default() };
+            let shown = text(&view, &sample);
+            let mut found: Vec<&str> = names.to_vec();
+            found.sort_by_key(|name| shown.find(name).unwrap());
+            assert_eq!(found, names, "{}", char::from(key));
+        }
+        assert_eq!(Order::of_key(b'x'), None);
+    }
 }

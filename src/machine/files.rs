@@ -5,7 +5,7 @@ use crate::display::{is_obeyed, plain};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Limit on a file's size. No file that is read here comes near it.
@@ -57,6 +57,11 @@ impl Files {
     /// Files under `root`, as if it were `/`.
     pub fn under(root: impl Into<PathBuf>) -> Files {
         Files { root: root.into() }
+    }
+
+    /// Whether these are this machine's own files.
+    pub fn are_the_systems(&self) -> bool {
+        self.root == Path::new("/")
     }
 
     /// The real path of `path`, which is absolute as on the machine.

@@ -2,6 +2,7 @@
 //! value that cannot be read is `None`. A device that goes away is reported as such, and sampling goes on.
 
 pub mod clients;
+mod nvidia;
 // These tests read samples as the terminal shows them.
 #[cfg(all(test, feature = "cli"))]
 mod tests;
@@ -143,6 +144,7 @@ pub struct Monitor {
     last: Option<Instant>,
     engine_ns: HashMap<(String, u64), u64>,
     completed: HashMap<(String, u32, i64), u64>,
+    nvidia: nvidia::Library,
 }
 
 impl Monitor {
@@ -156,6 +158,7 @@ impl Monitor {
             last: None,
             engine_ns: HashMap::new(),
             completed: HashMap::new(),
+            nvidia: nvidia::Library::default(),
         }
     }
 
@@ -170,10 +173,17 @@ impl Monitor {
         self.columns.retain(|path, _| self.open.contains_key(path));
         let mut gpus: Vec<GpuSample> = nodes.iter().map(|node| self.sample_gpu(node, &clients, seconds)).collect();
         for nvidia in Nvidia::all(&self.files) {
-            match nodes.iter().position(|node| node.slot == nvidia.slot) {
-                Some(i) => gpus[i].name = name_of(&nodes[i].name, nvidia.model),
-                None => gpus.push(closed(name_of(&nvidia.slot, nvidia.model))),
-            }
+            let i = match nodes.iter().position(|node| node.slot == nvidia.slot) {
+                Some(i) => {
+                    gpus[i].name = name_of(&nodes[i].name, nvidia.model);
+                    i
+                }
+                None => {
+                    gpus.push(closed(name_of(&nvidia.slot, nvidia.model)));
+                    gpus.len() - 1
+                }
+            };
+            self.nvidia.complete(&self.files, &nvidia.slot, &mut gpus[i]);
         }
         self.engine_ns = clients.into_iter().map(|c| ((c.slot, c.id), c.engine_ns)).collect();
         let npus: Vec<NpuSample> =
@@ -323,7 +333,7 @@ fn opened<'a>(
     })
 }
 
-/// Shown for a GPU of NVIDIA's driver. Kiln does not ask NVIDIA's library.
+/// Shown for a GPU of NVIDIA's driver where NVIDIA's library is not there to ask.
 const CLOSED: &str = "its driver keeps load, memory, clocks and power to itself: `nvidia-smi` shows them";
 
 fn name_of(node: &str, model: Option<String>) -> String {

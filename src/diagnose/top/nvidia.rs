@@ -1,0 +1,60 @@
+//! GPUs of NVIDIA's driver, which shows nothing of them in sysfs: its library, libnvidia-ml, is asked where it is
+//! installed. It is loaded at run time.
+
+use super::{Fill, GpuSample, Process};
+use crate::machine::files::Files;
+use nvml_wrapper::Nvml;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use std::cell::OnceCell;
+use std::cmp::Reverse;
+use std::ffi::OsStr;
+
+/// NVIDIA's library, once it is needed.
+#[derive(Default)]
+pub(super) struct Library {
+    /// `None` if it cannot be used.
+    loaded: OnceCell<Option<Nvml>>,
+}
+
+impl Library {
+    /// Adds what the library says of the GPU at the bus address `slot`. Without it the sample stays as it is.
+    pub(super) fn complete(&self, files: &Files, slot: &str, gpu: &mut GpuSample) {
+        // The library knows this machine alone.
+        let load = || if files.are_the_systems() { load() } else { None };
+        let Some(nvml) = self.loaded.get_or_init(load) else { return };
+        let Ok(device) = nvml.device_by_pci_bus_id(slot) else { return };
+        gpu.busy = device.utilization_rates().ok().map(|rates| f64::from(rates.gpu.min(100)));
+        gpu.engine_mhz = device.clock_info(Clock::SM).ok().map(f64::from);
+        gpu.memory_mhz = device.clock_info(Clock::Memory).ok().map(f64::from);
+        gpu.power = device.power_usage().ok().map(|mw| f64::from(mw) / 1e3);
+        gpu.temperature = device.temperature(TemperatureSensor::Gpu).ok().map(f64::from);
+        gpu.vram = device.memory_info().ok().map(|memory| Fill { total: memory.total, used: memory.used });
+        let compute = device.running_compute_processes().unwrap_or_default();
+        let graphics = device.running_graphics_processes().unwrap_or_default();
+        for process in compute.into_iter().chain(graphics) {
+            let held = match process.used_gpu_memory {
+                UsedGpuMemory::Used(bytes) => bytes,
+                UsedGpuMemory::Unavailable => 0,
+            };
+            // A process that computes and draws is listed twice, each time with all of its memory.
+            match gpu.processes.iter_mut().find(|p| p.pid == process.pid) {
+                Some(p) => p.vram = p.vram.max(held),
+                None => {
+                    let name = files.text(&format!("/proc/{}/comm", process.pid)).unwrap_or_default();
+                    gpu.processes.push(Process { pid: process.pid, name, vram: held, gtt: 0, busy: None });
+                }
+            }
+        }
+        gpu.processes.sort_by_key(|p| Reverse(p.vram));
+        if gpu.busy.is_some() || gpu.vram.is_some() || gpu.power.is_some() {
+            gpu.fault = None;
+        }
+    }
+}
+
+fn load() -> Option<Nvml> {
+    // By the name that every installation has; the one without a number comes with the toolkit.
+    let loaded = Nvml::builder().lib_path(OsStr::new("libnvidia-ml.so.1")).init();
+    loaded.inspect_err(|e| log::info!("libnvidia-ml cannot be used: {e}")).ok()
+}
