@@ -114,7 +114,7 @@ impl PlannedMachine {
     }
 
     fn this(device: Device) -> Result<PlannedMachine> {
-        let Some(gpu) = engine::open(device)? else { return Ok(PlannedMachine::cpu()) };
+        let Some(gpu) = engine::open(device)? else { return PlannedMachine::cpu() };
         let memory = gpu::memory::heaps::describe(&gpu);
         let heap = (0..memory.heaps.len()).max_by_key(|&i| (memory.heaps[i].device_local, memory.heaps[i].available));
         let heap = heap.ok_or_else(|| Error::device("the device has no memory", "use --device cpu"))?;
@@ -130,11 +130,11 @@ impl PlannedMachine {
         })
     }
 
-    fn cpu() -> PlannedMachine {
+    fn cpu() -> Result<PlannedMachine> {
         let size = MEASURE_BYTES.min(crate::machine::available_memory() / 4);
-        let bandwidth = crate::machine::measure_read(size as usize);
+        let bandwidth = crate::machine::measure_read(size as usize)?;
         let source = format!("measured, reading {}", bytes(size));
-        PlannedMachine { memory: host_memory(), bandwidth, source, operations: None, staged: None }
+        Ok(PlannedMachine { memory: host_memory(), bandwidth, source, operations: None, staged: None })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Setting, text};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::gpu::{self, Choice, Gpu, Vulkan};
-use crate::machine::heaps;
+use crate::machine::{heaps, threads};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, TensorId, WeightFormat};
 use crate::plan::{Needs, Plan};
@@ -187,6 +187,7 @@ pub(crate) fn load_on(
     progress: &Progress,
 ) -> Result<Box<dyn Measure>> {
     let (shape, extent) = (checkpoint.shape(), check(checkpoint, options)?);
+    threads::start()?;
     let start = Instant::now();
     let executor: Box<dyn Measure> = match gpu {
         Some(gpu) => {

@@ -6,7 +6,9 @@ pub mod heaps;
 pub mod nodes;
 pub mod profile;
 pub(crate) mod regular;
+pub(crate) mod threads;
 
+use crate::Result;
 use files::Files;
 use nix::sys::sysinfo::sysinfo;
 use rayon::prelude::*;
@@ -65,10 +67,14 @@ fn group_room(files: &Files, group: &str, [limit, used, inactive, active]: [&str
 }
 
 /// Bandwidth at which all cores together read `bytes` of system memory, in bytes per second. Best of three passes.
-pub fn measure_read(bytes: usize) -> f64 {
+///
+/// # Errors
+/// Failed: no thread can be started.
+pub fn measure_read(bytes: usize) -> Result<f64> {
+    threads::start()?;
     // Write every page once, so that all are mapped.
     let data: Vec<u64> = (0..bytes / 8).into_par_iter().map(|i| i as u64).collect();
-    read_rate(&[&data])
+    Ok(read_rate(&[&data]))
 }
 
 /// Bandwidth at which all cores together read `buffers`, in bytes per second. Best of three passes.
@@ -83,7 +89,7 @@ pub fn read_rate(buffers: &[&[u64]]) -> f64 {
     bytes as f64 / best.fold(f64::INFINITY, f64::min)
 }
 
-/// A field of /proc/meminfo, in bytes.
+/// A field of /proc/meminfo or of a process's status, in bytes.
 pub(crate) fn memory_field(text: &str, field: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -74,7 +74,8 @@ impl Reference {
             .map(|r| zeroed(2 * r.half_elements() * sequences, "KV cache"))
             .collect::<Result<_>>()?;
         let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
-        let device = format!("CPU reference, {} threads", rayon::current_num_threads());
+        let threads = rayon::current_num_threads();
+        let device = format!("CPU reference, {threads} thread{}", if threads == 1 { "" } else { "s" });
         Ok(Reference { schedule, weights: Weights { buffers, layout }, arena, kv, rows: 0, head_rows: 0, device })
     }
 

@@ -70,17 +70,18 @@ struct Shared {
 
 impl MemoryWatch {
     /// Starts the watch at the interval for loading, with the current memory as the baseline. `None` where the kernel
-    /// does not say.
+    /// does not say, or grants no thread to look.
     pub fn start() -> Option<MemoryWatch> {
         let baseline = anonymous_bytes()?;
         let shared = Arc::new(Shared { peak: baseline.into(), ..Shared::default() });
         let own = shared.clone();
-        let thread = std::thread::spawn(move || {
+        let watch = move || {
             while !own.done.load(Ordering::Relaxed) {
                 own.peak.fetch_max(anonymous_bytes().unwrap_or(0), Ordering::Relaxed);
                 std::thread::park_timeout(if own.running.load(Ordering::Relaxed) { RUNNING } else { LOADING });
             }
-        });
+        };
+        let thread = std::thread::Builder::new().name("memory".into()).spawn(watch).ok()?;
         Some(MemoryWatch { shared, thread: Some(thread), baseline })
     }
 

@@ -158,7 +158,9 @@ impl Reporter {
         meter.write(&file)?;
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (signal, path) = (stop.clone(), file.clone());
-        let thread = std::thread::Builder::new().name("status".into()).spawn(move || {
+        // Removes the file if no thread can be started.
+        let mut reporter = Reporter { stop, thread: None, file };
+        let report = move || {
             let (stopped, condition) = &*signal;
             let mut ended = stopped.lock().unwrap_or_else(|e| e.into_inner());
             while !*ended {
@@ -168,8 +170,9 @@ impl Reporter {
                     log::debug!("{}: {e}", path.display());
                 }
             }
-        })?;
-        Ok(Reporter { stop, thread: Some(thread), file })
+        };
+        reporter.thread = Some(std::thread::Builder::new().name("status".into()).spawn(report)?);
+        Ok(reporter)
     }
 }
 

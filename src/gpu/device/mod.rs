@@ -16,6 +16,7 @@ use crate::gpu::device::instance::Instance;
 use crate::gpu::device::sharing::{DmaBufs, Sharing};
 use crate::gpu::device::sync_files::SyncFiles;
 use crate::gpu::device::units::Units;
+use crate::machine::threads;
 use crate::{Error, Result};
 use ash::vk;
 pub use failure::failure;
@@ -318,6 +319,9 @@ impl Gpu {
         let caps = read_caps(entry, instance, physical, timestamp_bits)?;
         // SAFETY: `physical` comes from this instance.
         let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
+        if caps.kind == vk::PhysicalDeviceType::CPU {
+            check_threads()?;
+        }
         let device = create_device(instance, physical, family, &caps, inspect)?;
         let inspector = inspect.then(|| Inspector::new(instance, &device));
         let sync_files = caps.sync_files.then(|| SyncFiles::new(instance, &device));
@@ -380,6 +384,19 @@ impl Gpu {
                 false => heaps.memory_heaps[i].size,
             })
             .collect()
+    }
+}
+
+/// Refuses a CPU driver that could not start its threads: Mesa's waits for the missing ones without end.
+fn check_threads() -> Result<()> {
+    // One a processor, up to Mesa's LP_MAX_THREADS, and one that takes submits.
+    let needed = std::thread::available_parallelism().map_or(1, usize::from).min(32) + 1;
+    match threads::count_startable(needed) {
+        few if few < needed => {
+            let cause = format!("the CPU driver needs {needed} threads, and {few} can be started");
+            Err(Error::device(cause, text!(threads::REMEDY, ", or use ", Setting::Cpu)))
+        }
+        _ => Ok(()),
     }
 }
 

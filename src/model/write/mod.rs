@@ -20,6 +20,7 @@ pub use self::job::WriteMonitor;
 use self::job::{Matrices, interrupted};
 use self::partial::{PartialDir, check_space, free_bytes, write_file};
 use self::shards::Shard;
+use crate::machine::threads;
 use crate::model::checkpoint::files::INDEX;
 use crate::model::config;
 use crate::model::format::WeightFormat;
@@ -71,6 +72,7 @@ fn write_in_shards(
     let shape = matrices.shape;
     let shards = shards::lay_out(shape, matrices.format, matrices.source, shard_bytes)?;
     let bytes = shards.iter().map(Shard::file_bytes).sum();
+    threads::start()?;
     let partial = PartialDir::create(dst)?;
     check_space(partial.path(), bytes, free_bytes(partial.path())?)?;
     blocks::write_shards(partial.path(), &shards, matrices, monitor)?;

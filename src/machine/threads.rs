@@ -1,0 +1,99 @@
+//! The threads that loading, writing and the reference executor share: rayon's, of which there may be fewer than
+//! processors where a limit says so.
+
+use crate::machine::files::Files;
+use crate::{Error, Result};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use rayon::{ThreadBuilder, ThreadPoolBuilder};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+/// What to do where no more threads can be started.
+pub(crate) const REMEDY: &str = "raise the limit on processes (`ulimit -u`), on the tasks of its service or container \
+                                 (pids.max), or on address space (`ulimit -v`)";
+
+/// Address space that a thread takes: its stack, and the arena that malloc sets aside for it.
+const ADDRESS_SPACE: u64 = (2 + 64) << 20;
+
+/// Starts rayon's threads unless they run: one a processor, or as many as the system grants. If it grants none, the main
+/// thread works alone.
+///
+/// Whoever uses rayon in this crate calls it before. Rayon itself would panic where it cannot start every thread.
+///
+/// # Errors
+/// Failed: no thread can be started, and this one is not the main one. It could end before others that need it.
+pub(crate) fn start() -> Result<()> {
+    static STARTED: OnceLock<Result<()>> = OnceLock::new();
+    STARTED.get_or_init(|| build(most_threads())).clone()
+}
+
+/// Threads that the machine has use and room for.
+fn most_threads() -> usize {
+    let told = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
+    let wanted = told.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let limit = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(soft, _)| soft);
+    match limit {
+        RLIM_INFINITY => wanted,
+        // Half of what is left is for everything else.
+        limit => wanted.min((limit.saturating_sub(mapped_bytes()) / 2 / ADDRESS_SPACE) as usize),
+    }
+}
+
+/// Bytes of address space that this process has mapped.
+fn mapped_bytes() -> u64 {
+    let status = Files::system().text("/proc/self/status").unwrap_or_default();
+    super::memory_field(&status, "VmSize").unwrap_or(0)
+}
+
+/// Builds rayon's global pool of `wanted` threads or fewer. Rayon tries only once, so the threads are there before it
+/// does.
+fn build(wanted: usize) -> Result<()> {
+    let granted: Vec<Waiting> = (0..wanted).map_while(|_| Waiting::start().ok()).collect();
+    let builder = match granted.len() {
+        0 if nix::unistd::gettid() == nix::unistd::getpid() => {
+            ThreadPoolBuilder::new().num_threads(1).use_current_thread()
+        }
+        0 => {
+            return Err(Error::failed("no thread can be started", REMEDY));
+        }
+        threads => ThreadPoolBuilder::new().num_threads(threads),
+    };
+    if granted.len() < wanted {
+        log::info!("{} threads instead of {wanted}: the system grants no more", granted.len().max(1));
+    }
+    let gone = |_| std::io::Error::other("the thread has ended");
+    let built = builder.spawn_handler(|worker| granted[worker.index()].part.send(worker).map_err(gone)).build_global();
+    // Whoever uses this library may have built the pool before. Its threads serve as well.
+    if let Err(e) = built {
+        log::debug!("rayon's threads are not started here: {e}");
+    }
+    Ok(())
+}
+
+/// How many threads can be started now, up to `most`. They have ended when this returns.
+pub(crate) fn count_startable(most: usize) -> usize {
+    let started: Vec<Waiting> = (0..most).map_while(|_| Waiting::start().ok()).collect();
+    let count = started.len();
+    for Waiting { part, thread } in started {
+        drop(part);
+        // It had nothing to do that could fail.
+        let _ = thread.join();
+    }
+    count
+}
+
+/// A thread that waits for its part in the pool. It ends if `part` is dropped.
+struct Waiting {
+    part: Sender<ThreadBuilder>,
+    thread: JoinHandle<()>,
+}
+
+impl Waiting {
+    fn start() -> std::io::Result<Waiting> {
+        let (part, parts) = channel::<ThreadBuilder>();
+        let run = move || parts.recv().into_iter().for_each(ThreadBuilder::run);
+        let thread = std::thread::Builder::new().name("worker".into()).spawn(run)?;
+        Ok(Waiting { part, thread })
+    }
+}
