@@ -13,7 +13,7 @@ pub use wording::{Face, Setting, Text};
 /// settings as a [`Face`] does. [`std::fmt::Display`] does the same in plain words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A valid request failed while it ran (disk full, I/O). Exit code 1.
+    /// A valid request failed while it ran (disk full, I/O, no thread can be started). Exit code 1.
     #[error("{}", line(cause, remedy, &|_| None))]
     Failed {
         /// What failed.
@@ -37,6 +37,15 @@ pub enum Error {
         /// What to do.
         remedy: Text,
     },
+    /// The caller ended the work early, by a [`crate::Cancel`]. Exit code 1; a command that a signal stopped ends by that
+    /// signal instead.
+    #[error("{}", line(cause, remedy, &|_| None))]
+    Interrupted {
+        /// What was interrupted, and what is left of it.
+        cause: Text,
+        /// What to do.
+        remedy: Text,
+    },
     /// A device is absent, unusable or lost. Exit code 4.
     #[error("{}", line(cause, remedy, &|_| None))]
     Device {
@@ -49,6 +58,19 @@ pub enum Error {
 
 /// [`std::result::Result`] with Kiln's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// What to do about a write that failed for want of room; `None` if it failed otherwise.
+pub(crate) fn remedy_of_full(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            Some("free some space there or choose another destination")
+        }
+        ErrorKind::FileTooLarge => {
+            Some("raise the limit on the size of files (`ulimit -f`), or choose a file system without one")
+        }
+        _ => None,
+    }
+}
 
 /// `cause; remedy`. Characters that a terminal obeys are escaped, so that an error stays one line whatever it quotes.
 fn line(cause: &Text, remedy: &Text, face: Face<'_>) -> String {
@@ -95,10 +117,8 @@ impl Error {
 
     /// A destination cannot be written. Exit code 1.
     pub fn unwritable(path: &std::path::Path, source: &std::io::Error) -> Self {
-        let remedy = match source.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space there or choose another destination",
-            _ => "check that its directory exists and can be written, or choose another destination",
-        };
+        let remedy = remedy_of_full(source.kind())
+            .unwrap_or("check that its directory exists and can be written, or choose another destination");
         Self::failed(format!("cannot write {}: {source}", path.display()), remedy)
     }
 
@@ -108,6 +128,7 @@ impl Error {
             Self::Failed { cause, remedy }
             | Self::Input { cause, remedy }
             | Self::Refused { cause, remedy }
+            | Self::Interrupted { cause, remedy }
             | Self::Device { cause, remedy } => (cause, remedy),
         }
     }
@@ -124,10 +145,10 @@ impl Error {
         line(cause, remedy, face)
     }
 
-    /// The process's exit code: 1 failed, 2 input, 3 refused, 4 device.
+    /// The process's exit code: 1 failed or interrupted, 2 input, 3 refused, 4 device.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed { .. } => 1,
+            Self::Failed { .. } | Self::Interrupted { .. } => 1,
             Self::Input { .. } => 2,
             Self::Refused { .. } => 3,
             Self::Device { .. } => 4,

@@ -31,12 +31,13 @@
 //! | [`sequence`] | sessions, prompts, choosing tokens, replies, conversations |
 //! | [`text`] | tokenizer, chat template, sampler, streaming of text |
 //! | [`diagnose`] | what a machine is and reaches: probe, bench, the live view |
+//! | [`cancel`] | a flag that ends long work early |
 //! | [`error`] | causes and remedies, as values that each face words for itself |
 //! | `sys` | the kernel's and libxrt's interfaces |
 //! | `cli` | the command line (feature `cli`, on by default) |
 //!
 //! To answer a prompt: [`engine::ModelFiles`] names the model, [`engine::load`] gives an executor, and
-//! [`sequence::generate()`] runs a [`sequence::Session`] on it.
+//! [`sequence::generate()`] runs a [`sequence::Session`] on it. Another thread stops any of this by a [`Cancel`].
 //!
 //! # Glossary
 //!
@@ -64,6 +65,7 @@
 //! - **Tuning**: measuring which tiles a device runs fastest.
 #![warn(missing_docs)]
 
+pub mod cancel;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod diagnose;
@@ -85,5 +87,6 @@ mod sys;
 pub mod testing;
 pub mod text;
 
+pub use cancel::Cancel;
 pub use error::{Error, Result, Setting};
 pub use executor::Executor;

@@ -30,10 +30,12 @@ fn run() -> ExitCode {
 }
 
 fn exit(done: kiln::Result<()>, json: bool) -> ExitCode {
-    match done {
+    let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => fail(&e, json),
-    }
+    };
+    cli::end_by_signal();
+    code
 }
 
 fn fail(e: &Error, json: bool) -> ExitCode {

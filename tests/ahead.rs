@@ -4,11 +4,13 @@
 mod common;
 
 use common::{bits, golden, load};
-use kiln::engine::Options;
-use kiln::engine::VulkanOptions;
+use kiln::engine::{self, Device, Options, VulkanOptions};
+use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
+use kiln::model::Checkpoint;
 use kiln::sequence::session::Session;
-use std::time::Duration;
+use kiln::{Cancel, Error};
+use std::time::{Duration, Instant};
 
 const PROMPT: [u32; 5] = [2, 17, 5, 400, 33];
 /// Far past the window of 16, so that the rings wrap.
@@ -172,5 +174,56 @@ fn batches_go_on_too() {
             all
         };
         assert_eq!(run(false), run(true), "{rows} rows, staged {staged}, budget {budget:?}");
+    }
+}
+
+/// A caller may end a pass from another thread, and the next pass is none the worse for it.
+#[test]
+fn a_cancelled_pass_ends_between_submits_and_leaves_no_trace() {
+    for device in [common::vulkan(), Device::Cpu] {
+        // Every segment is a submit of its own.
+        let options = Options { device, vulkan: budget(Duration::from_nanos(1)), ..Options::default() };
+        let cancel = Cancel::default();
+        let checkpoint = Checkpoint::open(&golden("tiny")).unwrap();
+        let mut executor = engine::load(&checkpoint, &options, &Progress::new(cancel.clone())).unwrap();
+        let (_, want) = decoded(executor.as_mut(), 5, true);
+
+        let rows: Vec<Row> = PROMPT.iter().zip(0..).map(|(&t, p)| Row { token: t, position: p, sequence: 0 }).collect();
+        let head = Some(HeadRows { first: 4, count: 1 });
+        let interrupted = |done| matches!(done, Err(Error::Interrupted { .. }));
+        let mut seen = 0;
+        let watched = executor.forward_watched(&rows, head, &mut |_, _| {
+            seen += 1;
+            if seen == 3 {
+                cancel.set();
+            }
+        });
+        assert!(interrupted(watched) && seen == 3, "{seen}");
+        let submits = executor.submits();
+        assert!(interrupted(executor.forward(&rows, head)));
+        assert_eq!(executor.submits(), submits, "nothing begins");
+        assert!(executor.logits(0).is_err(), "the results are lost");
+
+        // Cancels passes at any moment. Returns whether the last one was cut: a whole pass is an embedding, six layers
+        // and a head.
+        let mut cut = || {
+            cancel.clear();
+            let submits = executor.submits();
+            std::thread::scope(|scope| {
+                scope.spawn(|| cancel.set());
+                while executor.forward(&rows, head).is_ok() {}
+            });
+            !(executor.submits() - submits).is_multiple_of(8)
+        };
+        let start = Instant::now();
+        // The CPU has no submits to count.
+        while device != Device::Cpu && !cut() {
+            assert!(start.elapsed() < Duration::from_secs(60), "no pass was cut");
+        }
+        cancel.clear();
+        assert_eq!(decoded(executor.as_mut(), 5, true).1, want);
+        cancel.set();
+        let progress = Progress::new(cancel);
+        assert!(matches!(engine::load(&checkpoint, &options, &progress), Err(Error::Interrupted { .. })));
     }
 }

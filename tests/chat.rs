@@ -79,6 +79,26 @@ fn a_chat_keeps_its_context_and_survives_ctrl_c() {
     assert!(history.contains("When does the aquarium open on Saturday?"), "{history}");
 }
 
+/// A long prompt shows how far it is. Ctrl-C ends it, and the chat goes on as if it had not been typed.
+#[test]
+fn ctrl_c_ends_a_prompt_and_the_chat_goes_on() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = start(&["--chunk", "8"], cache.path());
+    say(&mut chat, &"museum ".repeat(200));
+    chat.exp_regex(r"[0-9]+/2[0-9][0-9] tokens, ").unwrap();
+    chat.send_control('c').unwrap();
+    chat.exp_regex(r"\[the prompt of [0-9]+ tokens ran for [0-9.]+ s, interrupted\]").unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "When does the aquarium open on Saturday?");
+    chat.exp_string("The aquarium opens at 9:00 on Saturday.").unwrap();
+    let summary = chat.exp_regex(r"\[\d+ of \d+ prompt tokens").unwrap().1;
+    let tokens: Vec<usize> = summary.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    assert!(tokens[1] < 100, "the interrupted message is still in the conversation: {summary}");
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "/bye");
+    assert!(matches!(chat.process.wait().unwrap(), WaitStatus::Exited(_, 0)));
+}
+
 /// However the chat is ended, the shell after it must have its echo back.
 #[test]
 fn a_signal_at_the_prompt_gives_the_terminal_back() {

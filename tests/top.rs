@@ -5,9 +5,11 @@ mod common;
 
 use common::golden;
 use common::program::{Ran, program, run};
+use rexpect::process::wait::WaitStatus;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -148,8 +150,10 @@ fn without_a_terminal_or_with_a_bad_interval_it_says_what_to_do() {
 fn live_it_draws_and_gives_the_terminal_back() {
     let dir = tempfile::tempdir().unwrap();
     for end in ["q", "\u{1b}", "\u{3}", "-TERM", "-HUP", "-INT", "-QUIT"] {
-        let mut command = kiln(dir.path());
-        command.args(["top", "--interval", "0.1"]);
+        // The tests may run with signals ignored: a shell ignores SIGINT for commands in the background.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=TERM,HUP,INT,QUIT", env!("CARGO_BIN_EXE_kiln"), "top", "--interval", "0.1"]);
+        command.env("KILN_RUNTIME_DIR", dir.path()).env_remove("RUST_LOG").env("TERM", "xterm");
         let mut session = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
         // This terminal does not report its size. The first drawing leaves out spaces.
         session.exp_string("\u{1b}[?1049h").unwrap();
@@ -167,6 +171,11 @@ fn live_it_draws_and_gives_the_terminal_back() {
         // Leaves the alternate screen.
         session.exp_string("\u{1b}[?1049l").unwrap();
         session.exp_eof().unwrap();
+        match session.process().wait().unwrap() {
+            WaitStatus::Exited(_, code) => assert!(code == 0 && !end.starts_with('-'), "{end}: {code}"),
+            WaitStatus::Signaled(_, signal, _) => assert_eq!(signal.as_str(), format!("SIG{}", &end[1..])),
+            other => panic!("{end}: {other:?}"),
+        }
     }
 }
 
@@ -205,7 +214,8 @@ fn a_terminal_that_is_closed_ends_it() {
             status = child.0.try_wait().unwrap();
             status.is_some()
         });
-        assert!(matches!(status.unwrap().code(), Some(0 | 1)), "{hangup}: {status:?}");
+        let hung_up = status.unwrap().signal() == Some(libc::SIGHUP) && hangup.starts_with("--default");
+        assert!(hung_up || matches!(status.unwrap().code(), Some(0 | 1)), "{hangup}: {status:?}");
     }
 }
 

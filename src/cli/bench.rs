@@ -2,6 +2,7 @@
 
 use super::bench_table::{BenchReport, Load, seconds, write_report};
 use super::model::ModelArgs;
+use super::progress::{self, LiveBar};
 use super::{note, print, print_json};
 use crate::diagnose::bench::kernels::group;
 use crate::diagnose::bench::profile::check_layer;
@@ -12,12 +13,10 @@ use crate::engine::{self, DEFAULT_CHUNK};
 use crate::executor::Measure;
 use crate::gpu::Gpu;
 use crate::{Error, Result};
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use std::io::IsTerminal;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Measures prefill and decode, each rate beside its share of what the device's memory and matrix units allow.
 #[derive(Debug, Clone, clap::Args)]
@@ -95,7 +94,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     note(&format!("kiln bench: loading {name}{tuning}"));
     let watch = MemoryWatch::start();
     let start = Instant::now();
-    let mut executor = args.model.load_on(gpu.clone(), &checkpoint, &options)?;
+    let mut executor = args.model.load_on(gpu.clone(), &checkpoint, &options, json)?;
     let load =
         Load { bytes: executor.schedule().weights.bytes(), seconds: start.elapsed().as_secs_f64(), open_seconds };
     drop(checkpoint);
@@ -104,13 +103,13 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
         watch.loaded();
     }
 
-    let bar = std::io::stderr().is_terminal().then(progress_bar);
+    let bar = progress::is_shown(json).then(LiveBar::spinner);
     let said = RefCell::default();
     let measured = measure(args, &settings, executor.as_mut(), gpu.as_ref(), &|text| match &bar {
-        Some(bar) => bar.set_message(text.to_string()),
+        Some(bar) => bar.say(text),
         None => say_case(text, &said),
     });
-    bar.inspect(ProgressBar::finish_and_clear);
+    drop(bar);
     let (ceilings, lines, layers) = measured?;
     let schedule = executor.schedule();
     let report = BenchReport {
@@ -172,12 +171,6 @@ fn say_case(text: &str, said: &RefCell<String>) {
         note(&format!("kiln bench: {case}"));
         said.replace(case.into());
     }
-}
-
-fn progress_bar() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 impl BenchReport {

@@ -3,13 +3,13 @@
 mod command;
 mod input;
 
-use super::job::stops;
-use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
-use super::{face, note};
+use super::progress::LiveBar;
+use super::reply::{Printer, ReplyArgs, roofline_share, summary};
+use super::{face, note, signals};
 use crate::display::counted;
 use crate::executor::Measure;
 use crate::sequence::conversation::Fitted;
-use crate::sequence::{Chooser, Conversation, Limits, Session, generate};
+use crate::sequence::{Chooser, Conversation, Finish, Limits, Session, generate};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 use command::Command;
@@ -63,7 +63,7 @@ pub(super) fn chat(
     }
     let mut input = Input::open()?;
     // After opening the input: its editor installs a handler of its own and keeps it while replies are made.
-    catch_interrupts();
+    signals::catch(signals::stops().iter().copied().filter(|&signal| signal == SIGINT));
     loop {
         match input.read()? {
             Typed::Line(line) if line.trim().is_empty() => {}
@@ -74,7 +74,11 @@ pub(super) fn chat(
                 Err(e @ Error::Input { .. }) => note(&format!("kiln: {}", face::line(&e))),
                 Err(e) => return Err(e),
             },
-            Typed::Interrupt => note("(Ctrl-D ends the chat)"),
+            Typed::Interrupt => {
+                // Another process may have sent it.
+                signals::forget();
+                note("(Ctrl-D ends the chat)");
+            }
             Typed::NotText => {
                 note("\nkiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
             }
@@ -89,7 +93,7 @@ pub(super) fn chat(
 fn restore_at_signals() -> std::io::Result<()> {
     let modes = tcgetattr(stdin())?;
     // The editor and the reply handle Ctrl-C themselves.
-    let mut signals = Signals::new(stops().into_iter().filter(|&signal| signal != SIGINT))?;
+    let mut signals = Signals::new(signals::stops().iter().filter(|&&signal| signal != SIGINT))?;
     std::thread::Builder::new().name("stop".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
             if tcgetattr(stdin()).is_ok_and(|now| now != modes) {
@@ -156,16 +160,21 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Answers one message. Keeps both in the conversation if that succeeds.
+    /// Answers one message. Keeps both in the conversation if there is an answer.
     fn exchange(&mut self, line: &str) -> Result<()> {
         self.conversation.ask(line);
-        let text = self.reply().inspect_err(|_| self.conversation.retract())?;
-        self.conversation.answer(&text);
-        Ok(())
+        let replied = self.reply();
+        // A Ctrl-C has ended the reply and ends nothing else.
+        signals::forget();
+        match &replied {
+            Ok(Some(text)) => self.conversation.answer(text),
+            Ok(None) | Err(_) => self.conversation.retract(),
+        }
+        replied.map(drop)
     }
 
-    /// Answers the conversation's last message.
-    fn reply(&mut self) -> Result<String> {
+    /// Answers the conversation's last message. `None` if that was interrupted before the first token.
+    fn reply(&mut self) -> Result<Option<String>> {
         let limits = Limits::of(self.executor.schedule());
         let Fitted { ids, exchanges, dropped } = self.conversation.fit(self.tokenizer, self.template, limits)?;
         if dropped > 0 {
@@ -173,7 +182,9 @@ impl Chat<'_> {
             note(&format!("(the context is full: {dropped} of {exchanges} forgotten, the oldest first)"));
         }
         let stops = self.args.stops(limits.shape, Some(self.tokenizer));
-        let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true)?;
+        let held = self.session.tokens().iter().zip(&ids).take_while(|(held, wanted)| held == wanted).count();
+        let bar = LiveBar::prefill(ids.len() - held, false);
+        let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true, bar)?;
         let g = generate(
             self.executor,
             &mut self.session,
@@ -188,6 +199,7 @@ impl Chat<'_> {
         let share = roofline_share(self.executor, &g);
         let prompt = format!("{} of {} prompt tokens new,", g.prompt - g.kept, g.prompt);
         note(&summary(self.executor, &prompt, &g, share, false));
-        Ok(printer.text().unwrap_or_default().to_owned())
+        let answered = g.finish != Finish::Interrupted || !g.tokens.is_empty();
+        Ok(printer.text().filter(|_| answered).map(str::to_owned))
     }
 }

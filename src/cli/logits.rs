@@ -1,7 +1,7 @@
 //! `kiln logits`: the logits of a list of tokens, and the hidden rows.
 
 use super::model::ModelArgs;
-use super::{print, print_json};
+use super::{print, print_json, signals};
 use crate::executor::{Executor, HeadRows, Row};
 use crate::model::write::header;
 use crate::sequence::chooser::not_finite;
@@ -39,6 +39,7 @@ const HEAD_ROWS: usize = 8;
 ///
 /// # Errors
 /// Input: the model or the ids are wrong. Failed: the output cannot be written. Refused, Device: as for loading.
+/// Interrupted: a signal stopped it.
 pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     let ids = parse_ids(&args.tokens)?;
     let checkpoint = args.model.files().checkpoint()?;
@@ -48,8 +49,10 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     let options = crate::engine::Options { chunk, head_rows, ..args.model.options() };
     let context = options.extent(checkpoint.shape())?.context;
     Limits { shape: checkpoint.shape(), context }.check(0, &ids)?;
+    // From here on there is a file to remove.
+    signals::catch(signals::stops().iter().copied());
     let mut out = args.out.as_deref().map(|path| Output::create(path, &checkpoint, &ids, args.all)).transpose()?;
-    let mut executor = args.model.load(&checkpoint, &options)?;
+    let mut executor = args.model.load(&checkpoint, &options, json)?;
     drop(checkpoint);
 
     let mut session = Session::new(0, executor.schedule().extent.context);
@@ -144,8 +147,8 @@ impl Output {
         let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Permissions as for any new file: the umask applies.
         let permissions = std::fs::Permissions::from_mode(0o666);
-        let make = || tempfile::Builder::new().prefix(".kiln-").permissions(permissions).tempfile_in(directory);
-        let file = super::job::temporary(make).map_err(|e| Error::unwritable(path, &e.kind().into()))?;
+        let file = tempfile::Builder::new().prefix(".kiln-").permissions(permissions).tempfile_in(directory);
+        let file = file.map_err(|e| Error::unwritable(path, &e.kind().into()))?;
         let mut out = Output { path: path.into(), file: BufWriter::new(file) };
         out.put(&header)?;
         Ok(out)

@@ -14,15 +14,18 @@ pub mod panics;
 pub mod perplexity;
 pub mod plan;
 pub mod probe;
+mod progress;
 pub mod quantize;
 mod reply;
 pub mod run;
+mod signals;
 pub mod tokenize;
 pub mod top;
 pub(crate) mod top_view;
 pub mod usage;
 
 use crate::display::json_for_terminal;
+use crate::error::remedy_of_full;
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -82,6 +85,7 @@ pub enum Command {
 /// # Errors
 /// Those of the command.
 pub fn main(cli: Cli) -> Result<()> {
+    signals::prepare();
     let shows = !matches!(cli.command, Command::Quantize(_) | Command::Forge(_));
     let done = run_command(cli);
     if shows {
@@ -108,6 +112,11 @@ pub fn report(e: &Error, json: bool) {
         // Where standard output fails too, the line on standard error has to do.
         let _ = print_json(&face::object(e));
     }
+}
+
+/// Ends the process by the signal that stopped the command, if one did. Call it once the result is printed.
+pub fn end_by_signal() {
+    signals::end();
 }
 
 /// Ends the process by SIGPIPE if the output failed because its reader has gone.
@@ -251,7 +260,8 @@ fn print_to(mut out: impl Write, text: &str) -> Result<()> {
 
 fn unwritten(e: std::io::Error) -> Error {
     READER_GONE.fetch_or(e.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed);
-    Error::failed(format!("cannot write standard output: {e}"), "check what reads it")
+    let remedy = remedy_of_full(e.kind()).unwrap_or("check what reads it");
+    Error::failed(format!("cannot write standard output: {e}"), remedy)
 }
 
 /// Prints one JSON object and a newline. What a terminal obeys is escaped.

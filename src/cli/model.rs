@@ -1,19 +1,19 @@
 //! Arguments for the model and how to load it, and loading with a progress bar.
 
+use super::progress::{self, LiveBar};
+use super::signals;
 use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::gpu::Gpu;
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
+use crate::schedule::layout::WeightLayout;
 use crate::{Error, Result};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Which model, where, and in what form.
 #[derive(Debug, Clone, clap::Args)]
@@ -102,12 +102,13 @@ impl ModelArgs {
         }
     }
 
-    /// Loads the model, with a progress bar on a terminal if it is large.
+    /// Loads the model, with a progress bar on a terminal if it is large, unless `json` was asked for. Signals that are
+    /// caught end the load, and later any pass.
     ///
     /// # Errors
     /// As [`engine::load`]. Device: `--npu require` cannot be met.
-    pub fn load(&self, checkpoint: &Checkpoint, options: &Options) -> Result<Box<dyn Measure>> {
-        self.watched(checkpoint, options, |progress| engine::load(checkpoint, options, progress))
+    pub fn load(&self, checkpoint: &Checkpoint, options: &Options, json: bool) -> Result<Box<dyn Measure>> {
+        self.watched(checkpoint, options, json, |progress| engine::load(checkpoint, options, progress))
     }
 
     /// As [`ModelArgs::load`], on a device that [`engine::open`] gave.
@@ -119,52 +120,26 @@ impl ModelArgs {
         gpu: Option<Rc<Gpu>>,
         checkpoint: &Checkpoint,
         options: &Options,
+        json: bool,
     ) -> Result<Box<dyn Measure>> {
-        self.watched(checkpoint, options, |progress| engine::load_on(gpu, checkpoint, options, progress))
+        self.watched(checkpoint, options, json, |progress| engine::load_on(gpu, checkpoint, options, progress))
     }
 
     fn watched(
         &self,
         checkpoint: &Checkpoint,
         options: &Options,
+        json: bool,
         load: impl FnOnce(&Progress) -> Result<Box<dyn Measure>>,
     ) -> Result<Box<dyn Measure>> {
         self.check_npu()?;
-        let progress = Progress::default();
-        let total = checkpoint.stored_bytes();
-        if total < SHOW_PROGRESS_BYTES || !std::io::stderr().is_terminal() {
-            return load(&progress);
-        }
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| show_progress(&progress, checkpoint, options, &done));
-            let _done = SetOnDrop(&done);
-            load(&progress)
-        })
+        let progress = Arc::new(Progress::new(signals::cancel()));
+        let _bar = (checkpoint.stored_bytes() >= SHOW_PROGRESS_BYTES && progress::is_shown(json)).then(|| {
+            let total = WeightLayout::new(checkpoint.shape(), options.formats()).bytes();
+            let style = "loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}";
+            let loaded = progress.clone();
+            LiveBar::start(progress::bar(Some(total), style, json), move |bar| bar.set_position(loaded.done()))
+        });
+        load(&progress)
     }
-}
-
-/// Sets a flag when dropped, so also in a panic.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn show_progress(progress: &Progress, checkpoint: &Checkpoint, options: &Options, done: &AtomicBool) {
-    let total = crate::schedule::layout::WeightLayout::new(checkpoint.shape(), options.formats()).bytes();
-    let style = ProgressStyle::with_template(
-        "loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}",
-    );
-    let bar = ProgressBar::new(total);
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    while !done.load(Ordering::Relaxed) {
-        bar.set_position(progress.done());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    bar.finish_and_clear();
 }

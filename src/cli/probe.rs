@@ -1,6 +1,7 @@
 //! `kiln probe`: describes this machine, finds what is wrong with it, and measures it.
 
 use super::model::ModelArgs;
+use super::progress::{self, LiveBar};
 use super::{face, print, print_json};
 use crate::diagnose::probe::{Check, Report, Request, Verdict, Wanted, run as probe};
 use crate::engine::{Device, ModelFiles, Options};
@@ -8,11 +9,8 @@ use crate::gpu::Choice;
 use crate::machine::files::Files;
 use crate::model::Shape;
 use crate::{Error, Result};
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::io::IsTerminal;
-use std::time::Duration;
 
 /// Checks GPU, NPU, memory sharing and system, and measures what the device reaches. With -m, --ctx or --weights,
 /// whether the model fits.
@@ -47,13 +45,9 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
         measure: !args.quick,
         model: shape.as_ref().map(|shape| Wanted { name: &name, shape, options: args.model.options() }),
     };
-    let bar = match std::io::stderr().is_terminal() {
-        true => ProgressBar::new_spinner(),
-        false => ProgressBar::hidden(),
-    };
-    bar.enable_steady_tick(Duration::from_millis(200));
-    let report = probe(&request, &|what| bar.set_message(what.to_owned()));
-    bar.finish_and_clear();
+    let bar = progress::is_shown(json).then(LiveBar::spinner);
+    let report = probe(&request, &|what| bar.iter().for_each(|bar| bar.say(what)));
+    drop(bar);
     match json {
         true => print_json(&to_json(&report))?,
         false => print(&to_text(&report))?,

@@ -1,5 +1,6 @@
-//! Replies of `kiln run` and its chat: arguments, Ctrl-C, printing, and a summary.
+//! Replies of `kiln run` and its chat: arguments, printing, and a summary.
 
+use super::progress::LiveBar;
 use super::{face, print};
 use crate::display::{counted, for_terminal};
 use crate::executor::{Executor, Measure};
@@ -8,11 +9,8 @@ use crate::sequence::reply::stop_tokens;
 use crate::sequence::{Finish, Generation, Limits, Reply};
 use crate::text::{SamplerConfig, Stopped, Tokenizer};
 use crate::{Error, Result};
-use signal_hook::consts::SIGINT;
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 
 /// How a reply is made.
 #[derive(Debug, Clone, clap::Args)]
@@ -80,19 +78,6 @@ fn number(word: &str) -> std::result::Result<f32, String> {
     }
 }
 
-/// Set by Ctrl-C while a reply is under way.
-static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-
-/// Makes Ctrl-C end the reply and not the program. A second Ctrl-C that comes before the first took effect ends the
-/// program.
-pub(super) fn catch_interrupts() {
-    let caught = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, INTERRUPTED.clone())
-        .and_then(|_| signal_hook::flag::register(SIGINT, INTERRUPTED.clone()));
-    if let Err(e) = caught {
-        log::warn!("Ctrl-C ends the program, not the reply: {e}");
-    }
-}
-
 /// Prints a reply while it is made.
 pub(super) struct Printer {
     /// `None` without a tokenizer: the ids are printed.
@@ -100,23 +85,30 @@ pub(super) struct Printer {
     echo: bool,
     /// Whether a terminal shows the reply and would obey control characters in it.
     terminal: bool,
+    /// Shown until the first token.
+    bar: Option<LiveBar>,
     failure: Option<Error>,
 }
 
 impl Printer {
-    /// A printer without text yet. Without `echo` it keeps the text and prints nothing.
+    /// A printer without text yet. Without `echo` it keeps the text and prints nothing. It takes `bar` away at the first
+    /// token.
     ///
     /// # Errors
     /// Input: a stop string is empty.
-    pub(super) fn new(tokenizer: Option<&Tokenizer>, stops: &[String], echo: bool) -> Result<Printer> {
-        // A Ctrl-C from before the reply does not end it.
-        INTERRUPTED.store(false, Ordering::Relaxed);
+    pub(super) fn new(
+        tokenizer: Option<&Tokenizer>,
+        stops: &[String],
+        echo: bool,
+        bar: Option<LiveBar>,
+    ) -> Result<Printer> {
         let reply = tokenizer.map(|t| Reply::new(t, stops)).transpose()?;
-        Ok(Printer { reply, echo, terminal: std::io::stdout().is_terminal(), failure: None })
+        Ok(Printer { reply, echo, terminal: std::io::stdout().is_terminal(), bar, failure: None })
     }
 
     /// Takes the next token. Breaks if the reply ends here.
     pub(super) fn push(&mut self, id: u32) -> ControlFlow<Finish> {
+        self.bar = None;
         let id_text;
         let (piece, stopped) = match &mut self.reply {
             Some(reply) => reply.push(id),
@@ -131,7 +123,7 @@ impl Printer {
         if stopped == Stopped::Yes {
             return ControlFlow::Break(Finish::Stop);
         }
-        if self.failure.is_some() || INTERRUPTED.swap(false, Ordering::Relaxed) {
+        if self.failure.is_some() {
             return ControlFlow::Break(Finish::Interrupted);
         }
         ControlFlow::Continue(())
@@ -142,14 +134,13 @@ impl Printer {
     /// # Errors
     /// Failed: some output could not be printed.
     pub(super) fn finish(&mut self) -> Result<()> {
+        self.bar = None;
         let piece = self.reply.as_mut().map_or("", Reply::finish);
-        let done = match self.failure.take() {
+        match self.failure.take() {
             Some(e) => Err(e),
             None if self.echo && !piece.is_empty() => show(self.terminal, piece),
             None => Ok(()),
-        };
-        INTERRUPTED.store(false, Ordering::Relaxed);
-        done
+        }
     }
 
     /// All text so far; `None` without a tokenizer.
@@ -180,9 +171,12 @@ pub(super) fn summary(
     share: Option<f64>,
     with_device: bool,
 ) -> String {
-    let mut line = format!("[{prompt} in {:.2} s", g.prefill.as_secs_f64());
-    let tokens = g.tokens.len();
-    line += &format!(", {}", counted(tokens, "token"));
+    let (tokens, prefill) = (g.tokens.len(), g.prefill.as_secs_f64());
+    let interrupted = g.finish == Finish::Interrupted;
+    let mut line = match interrupted && tokens == 0 {
+        true => format!("[the prompt of {} ran for {prefill:.2} s", counted(g.prompt, "token")),
+        false => format!("[{prompt} in {prefill:.2} s, {}", counted(tokens, "token")),
+    };
     // The first token comes from the prefill, and the last one may need no pass.
     if g.passes != tokens && g.passes > 0 {
         line += &format!(", {} of them decoded", g.passes);
@@ -198,6 +192,9 @@ pub(super) fn summary(
         let larger = limits.larger_context();
         let remedy = larger.map_or("the model has no larger one".into(), |larger| face::words(&larger));
         line += &format!(", stopped: the context of {} is full, {remedy}", limits.context);
+    }
+    if interrupted {
+        line += ", interrupted";
     }
     if with_device {
         line += &format!(", {}", executor.device());

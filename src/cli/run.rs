@@ -2,14 +2,15 @@
 
 use super::chat;
 use super::model::ModelArgs;
-use super::reply::{Printer, ReplyArgs, catch_interrupts, roofline_share, summary};
-use super::{note, print, print_json};
+use super::progress::LiveBar;
+use super::reply::{Printer, ReplyArgs, roofline_share, summary};
+use super::{note, print, print_json, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
-use crate::engine::DEFAULT_CHUNK;
+use crate::engine::{DEFAULT_CHUNK, Options};
 use crate::executor::Measure;
 use crate::sequence::prompt::{encode_messages, encode_text};
-use crate::sequence::{Chooser, Conversation, Limits, Session, generate};
+use crate::sequence::{Chooser, Conversation, Finish, Limits, Session, generate};
 use crate::text::{ChatTemplate, StopMatcher, Tokenizer, parse_ids};
 use crate::{Error, Result};
 use serde_json::json;
@@ -97,7 +98,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
         return Err(Error::input("--stop needs a tokenizer, and the model directory has none", "leave out --stop"));
     }
     // Check the user's input before the weights are loaded.
-    let mut options = args.model.options();
+    let mut options = Options { chunk: args.chunk, ..args.model.options() };
     let mut ids = Vec::new();
     if !matches!(prompt, Prompt::Chat) {
         let limits = Limits { shape, context: options.extent(shape)?.context };
@@ -105,7 +106,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
         // No pass is longer than the prompt. A larger chunk would only take memory.
         options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
     }
-    let mut executor = args.model.load(&checkpoint, &options)?;
+    let mut executor = args.model.load(&checkpoint, &options, json)?;
     drop(checkpoint);
     let name = files.name();
     let _status = Reporter::start("run", &name, executor.device());
@@ -137,7 +138,8 @@ fn encode(
     }
 }
 
-/// Prints the reply: text and a summary, or an object if `json` names the model.
+/// Prints the reply: text and a summary, or an object if `json` names the model. A signal ends the reply early, and the
+/// process once all of this is printed.
 fn answer(
     args: &RunArgs,
     json: Option<&str>,
@@ -145,16 +147,18 @@ fn answer(
     ids: &[u32],
     tokenizer: Option<&Tokenizer>,
 ) -> Result<()> {
-    catch_interrupts();
+    signals::catch(signals::stops().iter().copied());
     let schedule = executor.schedule();
     let mut session = Session::new(0, schedule.extent.context);
     let mut chooser = Chooser::new(args.reply.sampler(), schedule.shape.vocab)?;
     let stops = args.reply.stops(&schedule.shape, tokenizer);
-    let mut printer = Printer::new(tokenizer, &args.reply.stop, json.is_none())?;
+    let bar = LiveBar::prefill(ids.len(), json.is_some());
+    let mut printer = Printer::new(tokenizer, &args.reply.stop, json.is_none(), bar)?;
     let g =
         generate(executor, &mut session, ids, &mut chooser, &stops, args.reply.limit(), &mut |id| printer.push(id))?;
     printer.finish()?;
-    let share = roofline_share(executor, &g);
+    // Whoever interrupts it does not wait for a measurement.
+    let share = if g.finish == Finish::Interrupted { None } else { roofline_share(executor, &g) };
     if let Some(model) = json {
         return print_json(&json!({
             "model": model,

@@ -1,5 +1,6 @@
 //! `kiln top`: the devices and running Kilns, live on the terminal, as a stream of JSON, or once.
 
+use super::signals;
 use super::top_view::{self, Order, View};
 use crate::diagnose::status::Environment;
 use crate::diagnose::top::{Monitor, Snapshot};
@@ -14,12 +15,9 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 use ratatui::{DefaultTerminal, Frame, TerminalOptions, Viewport};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Shows GPU, NPU and running Kilns. With --json, one object a line for each sample, until the reader goes away.
@@ -60,7 +58,7 @@ pub fn run(args: &TopArgs, json: bool) -> Result<()> {
             sampler.sample();
             std::thread::sleep(Duration::from_secs_f64(FIRST_SECONDS));
             let sample = sampler.sample();
-            write_out(&if json { to_json(&sample)? } else { to_text(&sample) }).map(drop)
+            super::print(&if json { to_json(&sample)? } else { to_text(&sample) })
         }
         (false, true) => stream(&mut sampler, interval),
         (false, false) if !std::io::stdout().is_terminal() => {
@@ -88,7 +86,7 @@ fn write_out(text: &str) -> Result<bool> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(e) => Err(Error::failed(format!("cannot write standard output: {e}"), "check what reads it")),
+        Err(e) => Err(super::unwritten(e)),
     }
 }
 
@@ -109,14 +107,11 @@ fn failed(e: std::io::Error) -> Error {
 }
 
 fn live(sampler: &mut Monitor, interval: Duration) -> Result<()> {
-    let stopped = Arc::new(AtomicBool::new(false));
-    // SIGINT and SIGQUIT too: in raw mode the keys do not raise them, but other processes may send them.
-    for signal in [SIGTERM, SIGHUP, SIGINT, SIGQUIT] {
-        signal_hook::flag::register(signal, stopped.clone()).map_err(failed)?;
-    }
+    // Ctrl-C too: in raw mode the key raises no signal, but other processes may send it.
+    signals::catch(signals::stops().iter().copied());
     let keys = open_keys().map_err(failed)?;
     let mut terminal = open_terminal().map_err(failed)?;
-    let ended = show(&mut terminal, keys, sampler, interval, &stopped);
+    let ended = show(&mut terminal, keys, sampler, interval);
     let restored = ratatui::try_restore().map_err(failed);
     if terminal.show_cursor().is_err() {
         // Dropping it would try again, and panic if standard error is gone as well.
@@ -166,19 +161,14 @@ enum End {
     Gone,
 }
 
-fn show(
-    terminal: &mut DefaultTerminal,
-    mut keys: File,
-    sampler: &mut Monitor,
-    interval: Duration,
-    stopped: &AtomicBool,
-) -> Result<End> {
+fn show(terminal: &mut DefaultTerminal, mut keys: File, sampler: &mut Monitor, interval: Duration) -> Result<End> {
     let mut view = View::default();
     let mut sample = sampler.sample();
     view.note(&sample);
     let mut taken = Instant::now();
     let mut area = drawn(terminal::size());
-    while !stopped.load(Ordering::Relaxed) {
+    let stopped = signals::cancel();
+    while !stopped.is_set() {
         let now = drawn(terminal::size());
         if now != area {
             terminal.resize(now).map_err(failed)?;

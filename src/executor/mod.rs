@@ -37,6 +37,10 @@ pub struct HeadRows {
 pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
 
 /// Runs a schedule.
+///
+/// A pass ends early with [`Error::Interrupted`] once the flag that the executor was loaded with is set
+/// ([`weights::Progress::new`]): between steps on the CPU, between submits on a device, each of which keeps the device
+/// busy for half a second at most. The results of the last pass are lost then.
 pub trait Executor {
     /// The schedule that this executor runs.
     fn schedule(&self) -> &Schedule;
@@ -52,7 +56,8 @@ pub trait Executor {
     /// Runs every layer over `rows`, then the head over `head` where given.
     ///
     /// # Errors
-    /// Input: rows or head rows outside of the schedule's extent. Device: the device failed or was lost.
+    /// Input: rows or head rows outside of the schedule's extent. Interrupted: it was cancelled. Device: the device
+    /// failed or was lost.
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
 
     /// Runs this pass and may start the next one, feeding back each row's argmax. If the next call asks for anything else,

@@ -1,10 +1,10 @@
 //! From checkpoint to weight buffers: reads each tensor's rows straight into their final place in memory.
 
-use crate::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{TensorId, WeightFormat};
 use crate::schedule::layout::{BufferLayout, Placement};
 use crate::schedule::step::Vector;
+use crate::{Cancel, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of a tensor's rows that one thread reads at a time.
 const CHUNK: usize = 1 << 20;
 
-/// Loading progress in bytes, for a progress bar.
+/// Loading progress in bytes, for a progress bar, and the flag that ends the load early.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
+    pub(crate) cancel: Cancel,
 }
 
 impl Progress {
-    /// Bytes loaded so far.
+    /// Progress of a load that `cancel` ends early. It ends passes of the loaded executor too.
+    pub fn new(cancel: Cancel) -> Progress {
+        Progress { cancel, ..Progress::default() }
+    }
+
+    /// Bytes of weights loaded so far.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
@@ -32,7 +38,7 @@ impl Progress {
 /// Reads `rows` of a matrix in `format` on all cores. Padded elements go to `data`, scales to `scales`.
 ///
 /// # Errors
-/// Input: the tensor cannot be read, or holds invalid values.
+/// Input: the tensor cannot be read, or holds invalid values. Interrupted: the load was cancelled.
 pub fn read_block(
     checkpoint: &Checkpoint,
     id: TensorId,
@@ -45,6 +51,7 @@ pub fn read_block(
     let (row_bytes, scale_bytes) = (data.len() / rows.len(), scales.len() / rows.len());
     let step = (CHUNK / row_bytes).max(1);
     let read = |i: usize, data: &mut [u8], scales: &mut [u8]| {
+        progress.cancel.check()?;
         let first = rows.start + i * step;
         checkpoint.read_rows(id, first..first + data.len() / row_bytes, format, data, scales)?;
         progress.add((data.len() + scales.len()) as u64);

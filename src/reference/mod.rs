@@ -10,7 +10,7 @@ use crate::model::checkpoint::Checkpoint;
 use crate::schedule::layout::{StateLayout, WeightLayout};
 use crate::schedule::step::{Matrix, Ring, Rows, Vector, WeightBuffer};
 use crate::schedule::{Schedule, Segment, Step};
-use crate::{Error, Result};
+use crate::{Cancel, Error, Result};
 use std::time::{Duration, Instant};
 
 /// Weight buffers in system memory, laid out as on a device.
@@ -52,13 +52,14 @@ pub struct Reference {
     rows: usize,
     head_rows: usize,
     device: String,
+    cancel: Cancel,
 }
 
 impl Reference {
     /// Loads the checkpoint's weights into system memory and allocates the arena and the KV cache.
     ///
     /// # Errors
-    /// Input: a tensor cannot be read. Refused: not enough memory.
+    /// Input: a tensor cannot be read. Refused: not enough memory. Interrupted: it was cancelled.
     pub fn load(checkpoint: &Checkpoint, schedule: Schedule, progress: &Progress) -> Result<Reference> {
         let mut buffers = Vec::with_capacity(schedule.weights.buffers.len());
         for layout in &schedule.weights.buffers {
@@ -76,13 +77,17 @@ impl Reference {
         let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
         let threads = rayon::current_num_threads();
         let device = format!("CPU reference, {threads} thread{}", if threads == 1 { "" } else { "s" });
-        Ok(Reference { schedule, weights: Weights { buffers, layout }, arena, kv, rows: 0, head_rows: 0, device })
+        let weights = Weights { buffers, layout };
+        let cancel = progress.cancel.clone();
+        Ok(Reference { schedule, weights, arena, kv, rows: 0, head_rows: 0, device, cancel })
     }
 
-    fn run(&mut self, segment: Segment) {
+    fn run(&mut self, segment: Segment) -> Result<()> {
         for i in self.schedule.steps_of(segment) {
+            self.cancel.check().inspect_err(|_| (self.rows, self.head_rows) = (0, 0))?;
             self.run_step(i);
         }
+        Ok(())
     }
 
     fn run_step(&mut self, i: usize) {
@@ -179,8 +184,7 @@ impl Executor for Reference {
         executor::check_head(&self.schedule, self.rows, head)?;
         self.head_rows = head.count;
         executor::write_head(bytemuck::cast_slice_mut(&mut self.arena), head);
-        self.run(Segment::Head);
-        Ok(())
+        self.run(Segment::Head)
     }
 
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
@@ -189,7 +193,7 @@ impl Executor for Reference {
             if segment == Segment::Head && head.is_none() {
                 break;
             }
-            self.run(segment);
+            self.run(segment)?;
             watch(segment, executor::watched_row(&self.schedule, &self.arena, segment, rows.len()));
         }
         Ok(())
@@ -243,9 +247,9 @@ impl Measure for Reference {
 
     fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
         self.begin(rows, Some(head))?;
-        self.run(segment);
+        self.run(segment)?;
         let start = Instant::now();
-        (0..replays).for_each(|_| self.run(segment));
+        (0..replays).try_for_each(|_| self.run(segment))?;
         Ok(start.elapsed().as_secs_f64())
     }
 

@@ -15,7 +15,7 @@ pub enum Finish {
     Stop,
     /// The limit of tokens was reached, or the context is full.
     Length,
-    /// The caller interrupted it.
+    /// The caller interrupted it, during the prompt or the reply.
     Interrupted,
 }
 
@@ -41,7 +41,7 @@ pub struct Generation {
     pub tokens: Vec<u32>,
     /// Why it ended.
     pub finish: Finish,
-    /// Time from the first prompt token to the first logits.
+    /// Time from the first prompt token to the first logits, or to the interruption.
     pub prefill: Duration,
     /// Time of all decode passes and of choosing the tokens.
     pub decode: Duration,
@@ -85,7 +85,8 @@ impl Generation {
 ///
 /// # Errors
 /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Failed: logits are
-/// not finite. Device: the device failed.
+/// not finite. Device: the device failed. A pass that is cancelled is no error: it ends the reply as
+/// [`Finish::Interrupted`], with the tokens so far.
 pub fn generate(
     executor: &mut dyn Executor,
     session: &mut Session,
@@ -95,24 +96,27 @@ pub fn generate(
     limit: usize,
     on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
 ) -> Result<Generation> {
+    let mut g = Generation {
+        prompt: prompt.len(),
+        kept: 0,
+        tokens: Vec::new(),
+        finish: Finish::Interrupted,
+        prefill: Duration::ZERO,
+        decode: Duration::ZERO,
+        passes: 0,
+        depth: 0,
+        full: false,
+    };
     let start = Instant::now();
-    let kept = session.sync(executor, prompt)?;
+    let synced = unless_interrupted(session.sync(executor, prompt))?;
+    g.prefill = start.elapsed();
+    let Some(kept) = synced else { return Ok(g) };
     chooser.accept(&prompt[kept..]);
-    let prefill = start.elapsed();
+    (g.kept, g.depth, g.finish) = (kept, session.tokens().len(), Finish::Length);
 
     // The last token may be chosen when the context is full: it needs no position.
     let limit = limit.min(session.room(executor) + 1);
-    let mut g = Generation {
-        prompt: prompt.len(),
-        kept,
-        tokens: Vec::with_capacity(limit.min(1 << 20)),
-        finish: Finish::Length,
-        prefill,
-        decode: Duration::ZERO,
-        passes: 0,
-        depth: session.tokens().len(),
-        full: false,
-    };
+    g.tokens.reserve(limit.min(1 << 20));
     let start = Instant::now();
     while g.tokens.len() < limit {
         let id = chooser.choose(executor)?;
@@ -127,10 +131,14 @@ pub fn generate(
         }
         let more = g.tokens.len() + 1 < limit;
         if g.tokens.len() < limit {
-            match chooser {
+            let decoded = match chooser {
                 // The argmax is the next token, so the next pass can start before the host has it.
-                Chooser::Greedy if more => session.decode_ahead(executor, id)?,
-                _ => session.decode(executor, id)?,
+                Chooser::Greedy if more => session.decode_ahead(executor, id),
+                _ => session.decode(executor, id),
+            };
+            if unless_interrupted(decoded)?.is_none() {
+                g.finish = Finish::Interrupted;
+                break;
             }
             g.passes += 1;
         }
@@ -138,4 +146,13 @@ pub fn generate(
     g.decode = start.elapsed();
     g.full = g.finish == Finish::Length && session.room(executor) == 0;
     Ok(g)
+}
+
+/// The result of a pass; `None` if it was cancelled.
+fn unless_interrupted<T>(done: Result<T>) -> Result<Option<T>> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(Error::Interrupted { .. }) => Ok(None),
+        Err(e) => Err(e),
+    }
 }

@@ -44,7 +44,8 @@ impl Session {
     ///
     /// # Errors
     /// Input: there are no tokens, one is outside of the vocabulary, or they exceed the context; nothing is run then.
-    /// Device: the device failed.
+    /// Interrupted: it was cancelled. Device: the device failed. After an error the session holds no more than the prefix
+    /// that was kept.
     pub fn sync(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<usize> {
         Limits::of(executor.schedule()).check(0, tokens)?;
         let same = self.tokens.iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
@@ -85,7 +86,7 @@ impl Session {
     /// chunk)`.
     ///
     /// # Errors
-    /// As [`Session::sync`], and the errors of `run`. The session then holds no more than before: a chunk without a head
+    /// As [`Session::sync`], and the errors of `run`, which may end the prompt by one. The session then holds no more than before: a chunk without a head
     /// may have failed unnoticed, so its keys and values are not trusted.
     pub fn prefill_with(&mut self, executor: &mut dyn Executor, tokens: &[u32], run: RunChunk<'_>) -> Result<()> {
         Limits::of(executor.schedule()).check(self.tokens.len(), tokens)?;
@@ -118,7 +119,7 @@ impl Session {
     /// Runs one token. The executor's head row 0 then has its logits. Allocates nothing.
     ///
     /// # Errors
-    /// Input: the context is full. Device: the device failed.
+    /// Input: the context is full. Interrupted: it was cancelled. Device: the device failed.
     pub fn decode(&mut self, executor: &mut dyn Executor, token: u32) -> Result<()> {
         self.step(executor, token, false)
     }

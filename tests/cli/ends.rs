@@ -1,10 +1,14 @@
 //! Commands that are cut off: by their reader, a full disk, or a signal.
 
+use crate::common::golden;
 use crate::common::program::{Ran, program};
 use crate::{entries, tiny};
+use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::io::PipeWriter;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,9 +29,9 @@ fn kill(child: &Child, signal: &str) {
 }
 
 /// Waits until `begun` is true of a process's work.
-fn wait_for(child: &mut Child, mut begun: impl FnMut() -> bool) {
+fn wait_for(child: &mut Child, begun: impl Fn(&Child) -> bool) {
     let start = Instant::now();
-    while !begun() {
+    while !begun(child) {
         assert!(start.elapsed().as_secs() < 60 && child.try_wait().unwrap().is_none(), "it never began");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -63,6 +67,7 @@ fn what_only_shows_ends_quietly_with_its_reader() {
         &["run", "-p", "Who are you?", "--device", "cpu", "--json"],
         &["logits", "--tokens", "2", "--device", "cpu", "--json"],
         &["tokenize", "Who are you?"],
+        &["top", "--once"],
         &["run", "--help"],
         &["--version"],
     ] {
@@ -73,39 +78,135 @@ fn what_only_shows_ends_quietly_with_its_reader() {
         assert_eq!(String::from_utf8_lossy(&out.stderr), "", "{arguments:?}");
     }
     // A full disk is an error and not such an end.
-    for arguments in
-        [&["plan", "--shape", "gemma3-1b", "--machine", "780m"][..], &["--help"], &["run", "-h"], &["--version"]]
-    {
-        let ran = Ran::of(program().args(arguments).stdout(full_disk()).output().unwrap());
+    for arguments in [
+        &["plan", "--shape", "gemma3-1b", "--machine", "780m"][..],
+        &["run", "-p", "Who are you?", "--device", "cpu"],
+        &["run", "-p", "Who are you?", "--device", "cpu", "--json"],
+        &["top", "--once"],
+        &["--help"],
+        &["run", "-h"],
+        &["--version"],
+    ] {
+        let ran = Ran::of(program().args(arguments).stdin(Stdio::null()).stdout(full_disk()).output().unwrap());
         assert_eq!(ran.code, 1, "{arguments:?}: {}", ran.stderr);
         assert!(ran.stderr.contains("cannot write standard output"), "{arguments:?}: {}", ran.stderr);
     }
 }
 
-/// A command that a signal ends removes its unfinished files.
+/// Kiln, with signals as env(1) is told. The tests may run with some ignored: a shell ignores SIGINT for commands in the
+/// background.
+fn with_signals(told: &[&str]) -> Command {
+    let kiln = program();
+    let mut command = Command::new("env");
+    command.args(told).arg(kiln.get_program()).args(kiln.get_args()).env_remove("RUST_LOG");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A question that the built-in model answers.
+const QUESTION: &str = "When does the museum open on Sunday?";
+const DEFAULT: &str = "--default-signal=INT,TERM,HUP,QUIT";
+const SIGNALS: [(&str, i32); 4] = [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3)];
+
+/// What a running Kiln reports to `kiln top` in the directory `reports`.
+fn report(reports: &Path, child: &Child, field: &str) -> u64 {
+    let file = std::fs::read(reports.join(format!("{}.json", child.id()))).unwrap_or_default();
+    serde_json::from_slice::<Value>(&file).ok().and_then(|report| report[field].as_u64()).unwrap_or(0)
+}
+
+/// A shell that starts one command after another ends with the one that was interrupted. What was generated is shown.
+#[test]
+fn a_reply_that_a_signal_cuts_short_is_shown_and_is_no_success() {
+    let reports = tempfile::tempdir().unwrap();
+    for device in ["cpu", "vulkan"] {
+        for (json, (signal, number)) in [&[][..], &["--json"]].into_iter().cycle().zip(SIGNALS) {
+            let mut command = with_signals(&[DEFAULT]);
+            command.args(["run", "--device", device, "-p", QUESTION, "--ignore-eos"]).args(json);
+            let mut child = command.env("KILN_RUNTIME_DIR", reports.path()).spawn().unwrap();
+            wait_for(&mut child, |child| report(reports.path(), child, "decoded") > 0);
+            kill(&child, signal);
+            let out = child.wait_with_output().unwrap();
+            let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+            assert_eq!(out.status.signal(), Some(number), "{device} {signal}: {:?} {stderr}", out.status);
+            match json {
+                [] => {
+                    assert!(stdout.starts_with("The museum"), "{device} {signal}: {stdout}");
+                    assert!(stderr.contains(", interrupted") && stderr.lines().count() == 1, "{stderr}");
+                }
+                _ => {
+                    let reply: Value = serde_json::from_str(&stdout).unwrap();
+                    assert_eq!(reply["finish"], "interrupted", "{device} {signal}");
+                    assert!(reply["text"].as_str().unwrap().starts_with("The museum"), "{device} {signal}: {stdout}");
+                    assert_eq!(stderr, "", "{device} {signal}");
+                }
+            }
+        }
+    }
+    assert_eq!(entries(reports.path()), 0, "reports of processes that have ended");
+}
+
+/// It took until the end of the prompt, for some half a minute.
+#[test]
+fn a_prompt_that_a_signal_interrupts_ends_before_its_reply() {
+    let reports = tempfile::tempdir().unwrap();
+    let prompt = "aquarium ".repeat(1700);
+    for device in ["cpu", "vulkan"] {
+        let mut command = with_signals(&[DEFAULT]);
+        command.args(["run", "--device", device, "-p", &prompt, "--ignore-eos", "--chunk", "32"]);
+        let mut child = command.env("KILN_RUNTIME_DIR", reports.path()).spawn().unwrap();
+        wait_for(&mut child, |child| report(reports.path(), child, "prefilled") > 0);
+        kill(&child, "INT");
+        let out = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.signal(), Some(2), "{device}: {:?} {stderr}", out.status);
+        assert!(stderr.starts_with("[the prompt of 17") && stderr.contains(", interrupted"), "{device}: {stderr}");
+        assert_eq!((stderr.lines().count(), out.stdout.trim_ascii()), (1, &b""[..]), "{device}: {stderr}");
+    }
+}
+
+/// As nohup starts it, or a shell without job control in the background.
+#[test]
+fn signals_that_were_ignored_stay_ignored() {
+    let reports = tempfile::tempdir().unwrap();
+    let mut command = with_signals(&["--default-signal=TERM", "--ignore-signal=INT,HUP"]);
+    command.args(["run", "--device", "cpu", "-p", QUESTION, "--ignore-eos"]);
+    let mut child = command.env("KILN_RUNTIME_DIR", reports.path()).spawn().unwrap();
+    wait_for(&mut child, |child| report(reports.path(), child, "decoded") > 0);
+    kill(&child, "INT");
+    kill(&child, "HUP");
+    let then = report(reports.path(), &child, "decoded");
+    wait_for(&mut child, |child| report(reports.path(), child, "decoded") > then);
+    kill(&child, "TERM");
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.signal(), Some(15), "{:?} {}", out.status, String::from_utf8_lossy(&out.stderr));
+}
+
+/// A command that a signal ends removes its unfinished files, and its shell sees the signal.
 #[test]
 fn a_forge_that_is_interrupted_leaves_nothing() {
-    for signal in ["INT", "TERM", "HUP", "QUIT"] {
+    for (signal, number) in SIGNALS {
         let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("model").display().to_string();
-        let mut command = Command::new("env");
-        command.args(["--default-signal=INT,TERM,HUP,QUIT", env!("CARGO_BIN_EXE_kiln"), "forge"]);
-        command.args(["--shape", "gemma3-4b", "-o", &out]).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        wait_for(&mut child, || entries(dir.path()) > 0);
+        let mut child = forge(dir.path(), "gemma3-4b", "model");
+        wait_for(&mut child, |_| entries(dir.path()) > 0);
         kill(&child, signal);
         let out = child.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&out.stderr);
-        assert_eq!((out.status.code(), entries(dir.path())), (Some(1), 0), "{signal}: {stderr}");
+        assert_eq!((out.status.signal(), entries(dir.path())), (Some(number), 0), "{signal}: {stderr}");
         assert!(stderr.contains("interrupted") && stderr.lines().count() == 1, "{signal}: {stderr}");
     }
+}
+
+/// Starts to forge `shape` in `dir`.
+fn forge(dir: &Path, shape: &str, name: &str) -> Child {
+    let mut command = with_signals(&[DEFAULT]);
+    command.args(["forge", "--shape", shape, "-o"]).arg(dir.join(name)).spawn().unwrap()
 }
 
 /// `logits --out` leaves nothing if a signal ends it. An ignored signal does not end it.
 #[test]
 fn logits_that_are_interrupted_leave_no_file() {
     let ids = vec!["5"; 4000].join(",");
-    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3)] {
+    for (signal, number) in SIGNALS {
         let dir = tempfile::tempdir().unwrap();
         // All logits of a prompt that takes seconds, into a file that already exists.
         let out = dir.path().join("out.safetensors");
@@ -113,25 +214,99 @@ fn logits_that_are_interrupted_leave_no_file() {
         let (model, file) = (tiny(), out.display().to_string());
         let arguments =
             ["logits", "-m", &model, "--tokens", &ids, "--all", "--chunk", "1", "--device", "cpu", "--out", &file];
-        // The tests may run with signals ignored: a shell ignores SIGINT for commands in the background.
-        let start = |hangup: &str| {
-            let mut command = Command::new("env");
-            command.args(["--default-signal=INT,TERM,QUIT", hangup, env!("CARGO_BIN_EXE_kiln")]);
-            let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-            wait_for(&mut child, || entries(dir.path()) >= 2);
+        let start = |told: &[&str]| {
+            let mut child = with_signals(told).args(arguments).spawn().unwrap();
+            wait_for(&mut child, |_| entries(dir.path()) >= 2);
             child
         };
-        let mut child = start("--default-signal=HUP");
+        let child = start(&[DEFAULT]);
         kill(&child, signal);
-        assert_eq!(child.wait().unwrap().signal(), Some(number), "{signal}");
+        let ended = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.signal(), Some(number), "{signal}: {stderr}");
+        assert!(stderr.contains("interrupted") && stderr.lines().count() == 1, "{signal}: {stderr}");
         assert_eq!(entries(dir.path()), 1, "{signal}");
         assert_eq!(std::fs::read(&out).unwrap(), b"before", "{signal}");
         // Like nohup.
-        let child = start("--ignore-signal=HUP");
+        let child = start(&["--default-signal=INT,TERM,QUIT", "--ignore-signal=HUP"]);
         kill(&child, "HUP");
         std::thread::sleep(Duration::from_millis(100));
         kill(&child, "TERM");
         assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(15), "{signal}");
         assert_eq!(entries(dir.path()), 1, "{signal}");
     }
+}
+
+/// The signal that comes with it ended the process, and left what was written.
+#[test]
+fn a_file_beyond_its_limit_is_an_error_like_a_full_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let limited = |limit: &str, command: &str| {
+        let script = format!("ulimit -f {limit} && exec \"$0\" {command}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_kiln")]).current_dir(dir.path()).stdin(Stdio::null());
+        shell.env("KILN_CACHE_DIR", dir.path().join("cache")).env("KILN_RUNTIME_DIR", dir.path().join("reports"));
+        Ran::of(shell.output().unwrap())
+    };
+    for command in
+        ["forge --shape gemma3-1b -o model", "logits --device cpu --tokens 2,5 --out out", "tokenize hello >text"]
+    {
+        // In units of 512 bytes; a redirected file is the shell's.
+        let ran = limited(if command.contains('>') { "0" } else { "8" }, command);
+        ran.failed(1, &["cannot write", "File too large", "`ulimit -f`"]);
+        let _ = std::fs::remove_file(dir.path().join("text"));
+        assert_eq!(entries(dir.path()), 0, "{command}");
+    }
+}
+
+/// Where no thread can be started, the command's own does the work.
+#[test]
+fn a_limit_on_threads_makes_it_slower_and_not_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    // Root is exempt from the limit, and another user may not reach the build directory.
+    let open = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    open(dir.path());
+    let at = |name: &str| dir.path().join(name);
+    for (from, name) in
+        [(PathBuf::from(env!("CARGO_BIN_EXE_kiln")), "kiln"), (golden("tiny/config.json"), "config.json")]
+    {
+        std::fs::copy(from, at(name)).unwrap();
+        open(&at(name));
+    }
+    let limited = |threads: usize, command: &str| {
+        let script = format!("exec prlimit --nproc={threads} ./kiln {command}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).current_dir(dir.path()).stdin(Stdio::null()).env_remove("RUST_LOG");
+        shell.env("KILN_CACHE_DIR", at("cache")).env("KILN_RUNTIME_DIR", at("reports"));
+        if nix::unistd::geteuid().is_root() {
+            // Nobody's.
+            shell.uid(64_123);
+        }
+        Ran::of(shell.output().unwrap())
+    };
+    // 1: no thread but the first. 3: two more, for a user who runs nothing else.
+    for threads in [1, 3] {
+        let answer = limited(threads, &format!("run --device cpu -p '{QUESTION}'"));
+        assert_eq!(
+            (answer.code, answer.stdout.as_str()),
+            (0, "The museum opens at 10:00 on Sunday.\n"),
+            "{}",
+            answer.stderr
+        );
+        for command in [
+            "forge --shape config.json -o forged",
+            "quantize -m forged -o quantized",
+            "plan -m forged --device cpu",
+            "logits -m forged --device cpu --tokens 2,5 --out out",
+            "tokenize hello",
+        ] {
+            let ran = limited(threads, command);
+            assert_eq!(ran.code, 0, "{threads} {command}: {}", ran.stderr);
+        }
+        for name in ["forged", "quantized"] {
+            std::fs::remove_dir_all(at(name)).unwrap();
+        }
+    }
+    // A driver cannot do without.
+    limited(1, "run --device vulkan -p hello").failed(4, &[]);
 }

@@ -1,11 +1,11 @@
 //! Models of any shape, with weights from a seed.
 
 use super::load;
+use kiln::Cancel;
 use kiln::engine::{Device, Options};
 use kiln::executor::Measure;
 use kiln::model::write::{WriteMonitor, forge};
 use kiln::model::{LayerKind, Shape, WeightFormat};
-use std::sync::atomic::AtomicBool;
 
 /// Two local layers and a global one, in small odd sizes.
 pub fn small_shape() -> Shape {
@@ -38,7 +38,7 @@ pub struct Forged {
 impl Forged {
     pub fn new(shape: &Shape, format: WeightFormat) -> Forged {
         let dir = tempfile::tempdir().unwrap();
-        let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
+        let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &Cancel::default() };
         forge::forge(shape, &dir.path().join("model"), format, 7, &monitor).unwrap();
         Forged { dir }
     }

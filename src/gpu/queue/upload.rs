@@ -15,7 +15,7 @@ pub const STAGING_BYTES: u64 = 64 << 20;
 /// Fills one weight buffer from the checkpoint.
 ///
 /// # Errors
-/// Input: a tensor cannot be read. Device: a copy failed.
+/// Input: a tensor cannot be read. Interrupted: the load was cancelled. Device: a copy failed.
 pub fn upload(
     checkpoint: &Checkpoint,
     layout: &BufferLayout,

@@ -33,7 +33,7 @@ use crate::gpu::replay::results::Results;
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::schedule::{Schedule, Segment};
-use crate::{Error, Result};
+use crate::{Cancel, Error, Result};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -71,6 +71,7 @@ pub struct Vulkan {
     submits: u64,
     /// Seconds of device time spent on passes.
     busy: f64,
+    cancel: Cancel,
     gpu: Rc<Gpu>,
 }
 
@@ -78,7 +79,7 @@ impl Vulkan {
     /// Loads weights into the planned memory and bakes every kind of pass.
     ///
     /// # Errors
-    /// Input: a tensor cannot be read. Device: the driver refuses or fails.
+    /// Input: a tensor cannot be read. Interrupted: it was cancelled. Device: the driver refuses or fails.
     pub fn load(
         gpu: &Rc<Gpu>,
         checkpoint: &Checkpoint,
@@ -122,6 +123,7 @@ impl Vulkan {
             prefill_rows: schedule.extent.max_rows,
             submits: 0,
             busy: 0.0,
+            cancel: progress.cancel.clone(),
             gpu: gpu.clone(),
             schedule,
         };
@@ -168,6 +170,7 @@ impl Vulkan {
             };
             tuner.tune(&mut self.target, passes::tuned(&extent))?;
         }
+        self.cancel.check()?;
         let relay = self.relay();
         let mut baking = Baking {
             gpu: &self.gpu,
@@ -191,7 +194,9 @@ impl Vulkan {
         self.arena.dma_buf()
     }
 
-    /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do.
+    /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for before
+    /// the next is submitted, so that a pass can be cancelled between them. The device idles for some tens of
+    /// microseconds then; a piece takes up to the budget.
     fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
         let k = &self.passes.kinds[kind];
         let per_submit = k.per_submit(&self.rows);
@@ -201,13 +206,16 @@ impl Vulkan {
             // its kind.
             return unsafe { self.queue.submit(&k.whole[Tail::of(head) as usize].commands, true) };
         }
-        let pieces = k.segments.commands.len().div_ceil(per_submit);
-        for (i, piece) in k.segments.commands.chunks(per_submit).enumerate() {
+        for piece in k.segments.commands.chunks(per_submit) {
+            self.queue.drain()?;
+            self.cancel.check()?;
             // SAFETY: as above.
-            unsafe { self.queue.submit(piece, head.is_none() && i + 1 == pieces) }?;
+            unsafe { self.queue.submit(piece, true) }?;
+            self.submits += 1;
         }
-        self.submits += pieces as u64;
-        head.map_or(Ok(()), |head| self.submit_head(head))
+        let Some(head) = head else { return Ok(()) };
+        self.queue.drain()?;
+        self.submit_head(head)
     }
 
     fn submit_head(&mut self, head: HeadRows) -> Result<()> {
@@ -218,6 +226,7 @@ impl Vulkan {
 
     /// Runs a pass, or only waits for it if it was submitted ahead. With `on`, submits the next pass before the wait.
     fn run(&mut self, rows: &[Row], head: Option<HeadRows>, on: bool) -> Result<()> {
+        self.cancel.check()?;
         let foreseen = self.ahead.filter(|_| self.foresees(rows, head));
         let kind = match foreseen {
             Some(kind) => {
@@ -228,7 +237,7 @@ impl Vulkan {
             }
             None => {
                 let kind = self.begin(rows, head)?;
-                self.submit(kind, head)?;
+                self.submit(kind, head).inspect_err(|_| self.forget())?;
                 kind
             }
         };
@@ -271,14 +280,19 @@ impl Vulkan {
             return Ok(());
         }
         self.queue.drain()?;
-        self.rows.clear();
-        (self.head_rows, self.fetched) = (0, 0);
+        self.forget();
         if let Some(kind) = self.ahead.take()
             && let Some(following) = &mut self.passes.kinds[kind].following
         {
             self.busy += following[1 - self.results.slot].seconds()?.map_or(0.0, |(_, sum)| sum);
         }
         Ok(())
+    }
+
+    /// Forgets the last pass: its results are lost.
+    fn forget(&mut self) {
+        self.rows.clear();
+        (self.head_rows, self.fetched) = (0, 0);
     }
 
     /// Reads a pass's times, and derives from the slowest segment how many fit one submit.
@@ -433,6 +447,7 @@ impl Executor for Vulkan {
     fn project(&mut self, head: HeadRows) -> Result<()> {
         executor::check_head(&self.schedule, self.rows.len(), head)?;
         self.check_last()?;
+        self.cancel.check()?;
         self.new_head(Some(head));
         // SAFETY: everything submitted has been waited for, so the device does not use the arena.
         unsafe { self.arena.edit(|words| executor::write_head(words, head)) }?;
@@ -445,6 +460,7 @@ impl Executor for Vulkan {
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
         let kind = self.begin(rows, head)?;
         for (i, segment) in self.schedule.segments().enumerate() {
+            self.cancel.check().inspect_err(|_| self.forget())?;
             self.arena.to_device()?;
             match segment {
                 Segment::Head => match head {

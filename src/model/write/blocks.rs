@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use super::job::{Matrices, WriteMonitor, interrupted};
+use super::job::{Matrices, WriteMonitor};
 use super::shards::{Payload, Shard};
 use crate::model::tensor::TensorId;
 use crate::{Error, Result};
@@ -36,11 +36,8 @@ pub(super) fn write_shards(dir: &Path, shards: &[Shard], matrices: &Matrices, mo
     // Rayon's threads start far apart in the list, so they write to different files. Writes to the same file wait for
     // each other in the kernel.
     blocks.par_iter().with_max_len(1).try_for_each_init(BlockBuffers::default, |buffers, block| {
-        if monitor.cancel.load(Ordering::Relaxed) {
-            return Err(interrupted());
-        }
-        advance(block.write(matrices, buffers)?);
-        Ok(())
+        monitor.check()?;
+        block.write(matrices, buffers).map(advance)
     })?;
     files.par_iter().try_for_each(|(path, file)| file.sync_all().map_err(|e| Error::unwritable(path, &e)))
 }

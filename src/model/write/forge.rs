@@ -25,8 +25,8 @@ const NORM_SPREAD: f32 = 0.1;
 /// Writes a synthetic checkpoint of `shape` to the new directory `dst`.
 ///
 /// # Errors
-/// [`crate::Error::Input`]: `dst` exists. [`crate::Error::Failed`]: there is not enough space (with the sum), a write
-/// fails, or it is cancelled. Nothing is left behind then.
+/// [`crate::Error::Input`]: `dst` exists. [`crate::Error::Failed`]: there is not enough space (with the sum), or
+/// a write fails. [`crate::Error::Interrupted`]: it was cancelled. Nothing is left behind then.
 pub fn forge(shape: &Shape, dst: &Path, format: WeightFormat, seed: u64, monitor: &WriteMonitor) -> Result<Written> {
     write::write_checkpoint(dst, shape, format, &Forge { shape, seed }, &[], monitor)
 }

@@ -1,12 +1,11 @@
 //! Inputs of a write: the matrices, the source of their rows, and the monitor.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
 
 use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
-use crate::{Error, Result};
+use crate::{Cancel, Result};
 
 /// Source of the rows of a checkpoint that is being written.
 pub(crate) trait RowSource: Sync {
@@ -39,10 +38,12 @@ pub struct WriteMonitor<'a> {
     /// Called from any thread with the bytes written so far and the total.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
     /// Set it to stop the write: it fails at its next block and leaves nothing behind.
-    pub cancel: &'a AtomicBool,
+    pub cancel: &'a Cancel,
 }
 
-/// The error of a cancelled write.
-pub(super) fn interrupted() -> Error {
-    Error::failed("interrupted, and nothing was kept of what was written", "start it again")
+impl WriteMonitor<'_> {
+    /// Fails if the write is cancelled.
+    pub(super) fn check(&self) -> Result<()> {
+        self.cancel.check_or("interrupted, and nothing was kept of what was written")
+    }
 }

@@ -13,11 +13,10 @@ pub mod quantize;
 mod shards;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
+use self::job::Matrices;
 pub(crate) use self::job::RowSource;
 pub use self::job::WriteMonitor;
-use self::job::{Matrices, interrupted};
 use self::partial::{PartialDir, check_space, free_bytes, write_file};
 use self::shards::Shard;
 use crate::machine::threads;
@@ -48,8 +47,8 @@ pub struct Written {
 /// files `extra` into it.
 ///
 /// # Errors
-/// [`Error::Input`]: `dst` exists, or a row of the source is wrong. [`Error::Failed`]: there is not enough space, a
-/// write fails, or `monitor.cancel` is set. Nothing is left behind then.
+/// [`Error::Input`]: `dst` exists, or a row of the source is wrong. [`Error::Failed`]: there is not enough space, or a
+/// write fails. [`Error::Interrupted`]: `monitor.cancel` is set. Nothing is left behind then.
 pub(crate) fn write_checkpoint(
     dst: &Path,
     shape: &Shape,
@@ -87,9 +86,7 @@ fn write_in_shards(
         };
         write_file(&partial.path().join(path.file_name().unwrap_or_default()), &contents)?;
     }
-    if monitor.cancel.load(Ordering::Relaxed) {
-        return Err(interrupted());
-    }
+    monitor.check()?;
     partial.commit(dst)?;
     Ok(Written { tensors: TensorId::all(shape).count(), bytes })
 }
@@ -97,15 +94,15 @@ fn write_in_shards(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cancel;
     use crate::model::checkpoint::Checkpoint;
-    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn shards_and_their_index_are_the_same_model() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/wide_small");
         let (from, place) = (Checkpoint::open(&golden).unwrap(), tempfile::tempdir().unwrap());
         let dst = place.path().join("sharded");
-        let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &AtomicBool::new(false) };
+        let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &Cancel::default() };
         let int8 = WeightFormat::Int8;
         let matrices = Matrices { shape: from.shape(), format: int8, source: &from };
         write_in_shards(&dst, &matrices, &[], &monitor, 300_000).unwrap();

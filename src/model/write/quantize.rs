@@ -25,7 +25,8 @@ const COMPANIONS: [&str; 6] = [
 ///
 /// # Errors
 /// [`crate::Error::Input`]: `dst` exists, `src` is not a model, a row of it is wrong, or `format` cannot be made from
-/// it. [`crate::Error::Failed`]: there is no space or no permission, or it was cancelled. Nothing is left behind then.
+/// it. [`crate::Error::Failed`]: there is no space or no permission. [`crate::Error::Interrupted`]: it was
+/// cancelled. Nothing is left behind then.
 pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMonitor) -> Result<Written> {
     partial::check_destination(dst)?;
     let checkpoint = Checkpoint::open(src)?;

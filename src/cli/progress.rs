@@ -1,0 +1,82 @@
+//! Bars and spinners on standard error, for a person who waits: only on a terminal, and not with --json.
+
+use crate::sequence::counts;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often a bar is drawn.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Whether progress is shown.
+pub(super) fn is_shown(json: bool) -> bool {
+    !json && std::io::stderr().is_terminal()
+}
+
+/// A bar of `total` in indicatif's template `style`; hidden where progress is not shown.
+pub(super) fn bar(total: Option<u64>, style: &str, json: bool) -> ProgressBar {
+    if !is_shown(json) {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(5));
+    match ProgressStyle::with_template(style) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// A bar that is kept up to date from a thread of its own, until it is dropped. Work that is done before the first
+/// drawing shows none.
+pub(super) struct LiveBar {
+    bar: ProgressBar,
+    /// Dropping it ends the thread.
+    end: Option<Sender<()>>,
+    /// `None` if no thread can be started: the bar then only draws what it is told.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LiveBar {
+    /// Starts to call `update` with the bar, several times a second.
+    pub(super) fn start(bar: ProgressBar, update: impl Fn(&ProgressBar) + Send + 'static) -> LiveBar {
+        let (end, ended) = channel::<()>();
+        let own = bar.clone();
+        let draw = move || {
+            while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                update(&own);
+            }
+        };
+        let thread = std::thread::Builder::new().name("progress".into()).spawn(draw).ok();
+        LiveBar { bar, end: Some(end), thread }
+    }
+
+    /// A spinner beside a message.
+    pub(super) fn spinner() -> LiveBar {
+        LiveBar::start(ProgressBar::new_spinner(), ProgressBar::tick)
+    }
+
+    /// A bar of the `tokens` of a prompt; `None` where progress is not shown.
+    pub(super) fn prefill(tokens: usize, json: bool) -> Option<LiveBar> {
+        let style = "prompt {wide_bar} {pos}/{len} tokens, {elapsed}";
+        let start = counts::read().prefilled;
+        let update = move |bar: &ProgressBar| bar.set_position(counts::read().prefilled - start);
+        is_shown(json).then(|| LiveBar::start(bar(Some(tokens as u64), style, json), update))
+    }
+
+    /// Shows what is being done.
+    pub(super) fn say(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+}
+
+impl Drop for LiveBar {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread only draws.
+            let _ = thread.join();
+        }
+        self.bar.finish_and_clear();
+    }
+}
