@@ -3,6 +3,7 @@
 use super::model::ModelArgs;
 use super::{print, print_json, signals};
 use crate::executor::{Executor, HeadRows, Row};
+use crate::machine::partial::PartialFile;
 use crate::model::write::header;
 use crate::sequence::chooser::not_finite;
 use crate::sequence::{Limits, Session};
@@ -10,7 +11,6 @@ use crate::text::parse_ids;
 use crate::{Error, Result};
 use serde_json::json;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Runs the tokens and prints the last position's logits.
@@ -135,7 +135,7 @@ fn replaced(path: &Path) -> Result<PathBuf> {
 /// when it is complete.
 struct Output {
     path: PathBuf,
-    file: BufWriter<tempfile::NamedTempFile>,
+    file: BufWriter<PartialFile>,
 }
 
 impl Output {
@@ -144,11 +144,7 @@ impl Output {
         let (rows, layers) = (if all { ids.len() } else { 1 }, shape.layers.len() + 2);
         let header = header::encode_f32(&[("logits", &[rows, shape.vocab]), ("hidden", &[layers, shape.hidden])])?;
         let path = &replaced(path)?;
-        let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Permissions as for any new file: the umask applies.
-        let permissions = std::fs::Permissions::from_mode(0o666);
-        let file = tempfile::Builder::new().prefix(".kiln-").permissions(permissions).tempfile_in(directory);
-        let file = file.map_err(|e| Error::unwritable(path, &e.kind().into()))?;
+        let file = PartialFile::create(path).map_err(|e| Error::unwritable(path, &e.kind().into()))?;
         let mut out = Output { path: path.into(), file: BufWriter::new(file) };
         out.put(&header)?;
         Ok(out)
@@ -164,7 +160,6 @@ impl Output {
 
     fn finish(self) -> Result<()> {
         let file = self.file.into_inner().map_err(|e| Error::unwritable(&self.path, e.error()))?;
-        file.persist(&self.path).map_err(|e| Error::unwritable(&self.path, &e.error))?;
-        Ok(())
+        file.commit(&self.path).map_err(|e| Error::unwritable(&self.path, &e))
     }
 }

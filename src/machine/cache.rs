@@ -1,12 +1,12 @@
 //! Files that Kiln keeps between runs: the driver's pipeline cache, measurements, the chat's history. Only their user
 //! reads them. None of them is needed: one that cannot be read is set aside.
 
+use super::partial::PartialFile;
+use super::regular::{self, Fault, Links};
 use std::fs::DirBuilder;
-use std::io::{Error, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-
-use crate::machine::regular::{self, Fault, Links};
 
 /// The directory of Kiln's caches: `$KILN_CACHE_DIR`, else `kiln` in the user's cache directory. `None` without a home.
 pub fn directory() -> Option<PathBuf> {
@@ -29,31 +29,17 @@ pub fn read(file: &Path, max: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// Writes a file of the cache directory.
-///
-/// # Errors
-/// As `write_with`.
-pub fn write(file: &Path, data: &[u8]) -> std::io::Result<()> {
-    write_with(file, |new| new.write_all(data))
-}
-
-/// Writes a file of the cache directory: `fill` gets a new, empty file of mode 0600, which then takes the name `file`.
-/// What has that name is replaced; if it is a link, its target stays as it is. A missing directory is created, for this
-/// user alone.
+/// Writes a file of the cache directory, of mode 0600 and at once as a whole. What has its name is replaced; if that is a
+/// link, its target stays as it is. A missing directory is created, for this user alone.
 ///
 /// # Errors
 /// The system's. The old file stays then.
-fn write_with(
-    file: &Path,
-    fill: impl FnOnce(&mut tempfile::NamedTempFile) -> std::io::Result<()>,
-) -> std::io::Result<()> {
-    let directory = file.parent().ok_or_else(|| Error::from(ErrorKind::InvalidInput))?;
+pub fn write(file: &Path, data: &[u8]) -> std::io::Result<()> {
+    let directory = file.parent().ok_or_else(|| std::io::Error::from(ErrorKind::InvalidInput))?;
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    // The name is drawn and the file created anew, so that nobody can lay something in its place.
-    let mut new = tempfile::Builder::new().prefix(".kiln-").tempfile_in(directory)?;
-    fill(&mut new)?;
-    new.persist(file).map_err(|e| e.error)?;
-    Ok(())
+    let mut partial = PartialFile::create_private(file)?;
+    partial.write_all(data)?;
+    partial.commit(file)
 }
 
 #[cfg(test)]
@@ -77,9 +63,7 @@ mod tests {
         write(&file, b"new").unwrap();
         assert_eq!(std::fs::read(&letter).unwrap(), b"text");
         assert_eq!(read(&file, 100), Some(b"new".to_vec()));
-        // A write that fails leaves the old file, and nothing beside it.
-        write_with(&file, |_| Err(ErrorKind::StorageFull.into())).unwrap_err();
-        assert_eq!(read(&file, 100), Some(b"new".to_vec()));
+        // Nothing is left beside it.
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
     }
 

@@ -4,6 +4,7 @@ pub mod cache;
 pub mod files;
 pub mod heaps;
 pub mod nodes;
+pub(crate) mod partial;
 pub mod profile;
 pub(crate) mod regular;
 pub(crate) mod threads;

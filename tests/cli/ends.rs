@@ -202,6 +202,33 @@ fn forge(dir: &Path, shape: &str, name: &str) -> Child {
     command.args(["forge", "--shape", shape, "-o"]).arg(dir.join(name)).spawn().unwrap()
 }
 
+/// Killed writes left directories of up to the model's size behind for good.
+#[test]
+fn the_next_start_removes_what_a_killed_one_left_and_nothing_of_one_that_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    // The directory that a forge has begun to fill.
+    let begun = || {
+        let mut entries = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
+        entries.find(|path| path.is_dir() && std::fs::read_dir(path).is_ok_and(|mut files| files.next().is_some()))
+    };
+    let mut killed = forge(dir.path(), "gemma3-4b", "killed");
+    wait_for(&mut killed, |_| begun().is_some());
+    kill(&killed, "KILL");
+    killed.wait().unwrap();
+    let left = begun().unwrap();
+    let mut running = forge(dir.path(), "gemma3-4b", "running");
+    wait_for(&mut running, |_| begun().is_some_and(|path| path != left));
+    kill(&running, "STOP");
+    assert!(!left.exists());
+    let config = golden("tiny/config.json").display().to_string();
+    assert!(forge(dir.path(), &config, "done").wait().unwrap().success());
+    assert_eq!(entries(dir.path()), 2, "the new model, and the directory of the one that runs");
+    kill(&running, "TERM");
+    kill(&running, "CONT");
+    running.wait().unwrap();
+    assert_eq!(entries(dir.path()), 1);
+}
+
 /// `logits --out` leaves nothing if a signal ends it. An ignored signal does not end it.
 #[test]
 fn logits_that_are_interrupted_leave_no_file() {

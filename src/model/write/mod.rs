@@ -2,23 +2,24 @@
 //!
 //! Each tensor's offset follows from the shape, so all headers are known before the first row (shards.rs). All cores
 //! then fill blocks of rows and write each at its offset (blocks.rs). Memory is one block per thread, whatever the
-//! model's size. The directory is hidden beside its destination until everything is on the disk (partial.rs).
+//! model's size. The directory is hidden beside its destination until everything is on the disk (destination.rs).
 
 mod blocks;
+mod destination;
 pub mod forge;
 pub mod header;
 mod job;
-mod partial;
 pub mod quantize;
 mod shards;
 
 use std::path::{Path, PathBuf};
 
+use self::destination::{check_space, free_bytes, write_file};
 use self::job::Matrices;
 pub(crate) use self::job::RowSource;
 pub use self::job::WriteMonitor;
-use self::partial::{PartialDir, check_space, free_bytes, write_file};
 use self::shards::Shard;
+use crate::machine::partial::PartialDir;
 use crate::machine::threads;
 use crate::model::checkpoint::files::INDEX;
 use crate::model::config;
@@ -57,7 +58,7 @@ pub(crate) fn write_checkpoint(
     extra: &[PathBuf],
     monitor: &WriteMonitor,
 ) -> Result<Written> {
-    partial::check_destination(dst)?;
+    destination::check_destination(dst)?;
     write_in_shards(dst, &Matrices { shape, format, source }, extra, monitor, SHARD_BYTES)
 }
 
@@ -72,7 +73,7 @@ fn write_in_shards(
     let shards = shards::lay_out(shape, matrices.format, matrices.source, shard_bytes)?;
     let bytes = shards.iter().map(Shard::file_bytes).sum();
     threads::start()?;
-    let partial = PartialDir::create(dst)?;
+    let partial = PartialDir::create(dst).map_err(|e| Error::unwritable(dst, &e.kind().into()))?;
     check_space(partial.path(), bytes, free_bytes(partial.path())?)?;
     blocks::write_shards(partial.path(), &shards, matrices, monitor)?;
     write_file(&partial.path().join("config.json"), config::to_json(shape).as_bytes())?;
@@ -87,7 +88,7 @@ fn write_in_shards(
         write_file(&partial.path().join(path.file_name().unwrap_or_default()), &contents)?;
     }
     monitor.check()?;
-    partial.commit(dst)?;
+    destination::commit(partial, dst)?;
     Ok(Written { tensors: TensorId::all(shape).count(), bytes })
 }
 

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::format::WeightFormat;
 use crate::model::tensor::TensorId;
-use crate::model::write::{self, RowSource, WriteMonitor, Written, partial};
+use crate::model::write::{self, RowSource, WriteMonitor, Written, destination};
 
 /// Files of a model directory besides config and weights; those that exist are copied.
 const COMPANIONS: [&str; 6] = [
@@ -28,7 +28,7 @@ const COMPANIONS: [&str; 6] = [
 /// it. [`crate::Error::Failed`]: there is no space or no permission. [`crate::Error::Interrupted`]: it was
 /// cancelled. Nothing is left behind then.
 pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMonitor) -> Result<Written> {
-    partial::check_destination(dst)?;
+    destination::check_destination(dst)?;
     let checkpoint = Checkpoint::open(src)?;
     let extra: Vec<PathBuf> = COMPANIONS.iter().map(|name| src.join(name)).filter(|path| path.exists()).collect();
     write::write_checkpoint(dst, checkpoint.shape(), format, &checkpoint, &extra, monitor)

@@ -1,0 +1,211 @@
+//! Files and directories that get their name only when they are complete.
+//!
+//! Until then each is hidden beside its destination, and locked. The lock ends with the process, however that ends. So
+//! the next one in the same place can tell what a dead process left there, and removes it.
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Result, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use tempfile::{Builder, NamedTempFile, TempDir};
+
+const PREFIX: &str = ".kiln-";
+const SUFFIX: &str = ".partial";
+
+/// A directory that is renamed to its destination once complete, and removed if dropped before.
+pub(crate) struct PartialDir {
+    directory: TempDir,
+    // Dropped last: what is being removed still has an owner.
+    _lock: Option<Lock>,
+}
+
+impl PartialDir {
+    /// A new directory beside `destination`. Removes what dead processes left there.
+    pub(crate) fn create(destination: &Path) -> Result<PartialDir> {
+        let parent = parent_of(destination);
+        remove_leftovers(parent);
+        let make = || builder(0o777).tempdir_in(parent);
+        let (directory, _lock) = create_locked(make, TempDir::path)?;
+        Ok(PartialDir { directory, _lock })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Renames the directory to `destination`, which must not exist or be an empty directory.
+    pub(crate) fn commit(self, destination: &Path) -> Result<()> {
+        std::fs::rename(self.path(), destination)?;
+        // Renamed, so there is nothing left to remove.
+        let _ = self.directory.keep();
+        Ok(())
+    }
+}
+
+/// A file that replaces its destination once complete, and is removed if dropped before.
+pub(crate) struct PartialFile {
+    file: NamedTempFile,
+    // As above.
+    _lock: Option<Lock>,
+}
+
+impl PartialFile {
+    /// A new file beside `destination`. Removes what dead processes left there.
+    pub(crate) fn create(destination: &Path) -> Result<PartialFile> {
+        PartialFile::of_mode(0o666, destination)
+    }
+
+    /// As [`PartialFile::create`], for this user alone.
+    pub(crate) fn create_private(destination: &Path) -> Result<PartialFile> {
+        PartialFile::of_mode(0o600, destination)
+    }
+
+    fn of_mode(mode: u32, destination: &Path) -> Result<PartialFile> {
+        let parent = parent_of(destination);
+        remove_leftovers(parent);
+        let make = || builder(mode).tempfile_in(parent);
+        let (file, _lock) = create_locked(make, NamedTempFile::path)?;
+        Ok(PartialFile { file, _lock })
+    }
+
+    /// Renames the file to `destination`. A file of that name is replaced.
+    pub(crate) fn commit(self, destination: &Path) -> Result<()> {
+        self.file.persist(destination).map_err(|e| e.error)?;
+        Ok(())
+    }
+}
+
+impl Write for PartialFile {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.flush()
+    }
+}
+
+/// The directory that a path lies in.
+pub(crate) fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Names and permissions of what is not complete. The umask applies, as for any new file.
+fn builder(mode: u32) -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(PREFIX).suffix(SUFFIX).permissions(Permissions::from_mode(mode));
+    builder
+}
+
+/// Says that a process is alive that writes a file or directory.
+type Lock = Flock<File>;
+
+/// What `make` creates, locked. It has no lock on a file system without locks; there nothing is taken for left over.
+fn create_locked<T>(make: impl Fn() -> Result<T>, path: impl Fn(&T) -> &Path) -> Result<(T, Option<Lock>)> {
+    loop {
+        let made = make()?;
+        // Before it is locked, another process may take it for left over: it is then locked or gone, and is made again.
+        match lock(path(&made)) {
+            Ok(lock) if is_at(&lock, path(&made)) => return Ok((made, Some(lock))),
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::NotFound) => {}
+            Err(_) => return Ok((made, None)),
+        }
+    }
+}
+
+/// Locks a file or a directory; `WouldBlock` if another process has locked it.
+fn lock(path: &Path) -> Result<Lock> {
+    // Neither follows a link nor waits for a pipe: anything may have this name.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e): (File, Errno)| e.into())
+}
+
+/// Whether `lock` is on what `path` names now.
+fn is_at(lock: &Lock, path: &Path) -> bool {
+    let same = |named: std::fs::Metadata| {
+        lock.metadata().is_ok_and(|locked| (locked.dev(), locked.ino()) == (named.dev(), named.ino()))
+    };
+    path.symlink_metadata().is_ok_and(same)
+}
+
+/// Removes what dead processes of this user left in a directory: it is hidden, and may be as large as a model.
+fn remove_leftovers(directory: &Path) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX)) {
+            let path = entry.path();
+            match remove_left(&path) {
+                Ok(true) => log::info!("removed {}, left of a write that was cut off", path.display()),
+                Ok(false) => {}
+                Err(e) => log::warn!("{}, left of a write that was cut off, cannot be removed: {e}", path.display()),
+            }
+        }
+    }
+}
+
+/// Removes `path` if it is this user's and no process writes it. Returns whether it did.
+fn remove_left(path: &Path) -> Result<bool> {
+    // Held until it is removed, so that no other process removes it too.
+    let Ok(lock) = lock(path) else { return Ok(false) };
+    let found = lock.metadata()?;
+    if found.uid() != nix::unistd::geteuid().as_raw() || !is_at(&lock, path) {
+        return Ok(false);
+    }
+    match found.is_dir() {
+        true => std::fs::remove_dir_all(path)?,
+        false => std::fs::remove_file(path)?,
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// What is written is safe from others that start; what nobody writes any more is removed, and nothing else.
+    #[test]
+    fn only_what_a_dead_process_left_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        // A dead process holds no lock.
+        std::fs::create_dir(at(".kiln-dead.partial")).unwrap();
+        std::fs::write(at(".kiln-dead.partial/model.safetensors"), "x").unwrap();
+        std::fs::write(at(".kiln-gone.partial"), "x").unwrap();
+        std::fs::write(at("other.partial"), "x").unwrap();
+        std::fs::create_dir(at("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(at("elsewhere"), at(".kiln-link.partial")).unwrap();
+        nix::unistd::mkfifo(&at(".kiln-pipe.partial"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+
+        let mut first = PartialFile::create(&at("file")).unwrap();
+        let second = PartialDir::create(&at("model")).unwrap();
+        let third = PartialFile::create(&at("file")).unwrap();
+        let alive = [first.file.path(), second.path(), third.file.path()];
+        let mut expected: Vec<String> =
+            alive.iter().map(|p| p.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+        expected.extend([".kiln-link.partial", "elsewhere", "other.partial"].map(String::from));
+        expected.sort();
+        assert_eq!(names(place.path()), expected);
+
+        first.write_all(b"done").unwrap();
+        first.commit(&at("file")).unwrap();
+        second.commit(&at("model")).unwrap();
+        drop(third);
+        assert_eq!(names(place.path()), [".kiln-link.partial", "elsewhere", "file", "model", "other.partial"]);
+        assert_eq!(std::fs::read(at("file")).unwrap(), b"done");
+    }
+}
