@@ -1,18 +1,33 @@
 //! Error messages on the command line: settings are named by their arguments.
 
+use super::usage::command_of;
 use crate::Error;
 use crate::error::{Setting, Text};
+use clap::Command;
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
-/// The argument for a setting.
+/// The argument for a setting, if the command that runs has it.
 fn name(setting: Setting) -> Option<String> {
+    let name = argument(setting);
+    let option = name.trim_start_matches('`').strip_prefix("--").and_then(|name| name.split([' ', '`']).next());
+    option.is_none_or(is_option).then_some(name)
+}
+
+/// Whether the command that this process runs has an option `--word`. True where it runs none.
+fn is_option(word: &str) -> bool {
+    static COMMAND: LazyLock<Option<Command>> = LazyLock::new(|| command_of(&std::env::args_os().collect::<Vec<_>>()));
+    COMMAND.as_ref().is_none_or(|command| command.get_arguments().any(|a| a.get_long() == Some(word)))
+}
+
+fn argument(setting: Setting) -> String {
     let name = match setting {
         Setting::Context => "--ctx",
         Setting::Batch => "--batch",
         Setting::Chunk => "--chunk",
         Setting::Cpu => "`--device cpu`",
         Setting::VulkanIndex => "`--device vulkan:N`",
-        Setting::Weights(format) => return Some(format!("--weights {format}")),
+        Setting::Weights(format) => return format!("--weights {format}"),
         Setting::NoNpu => "--npu off",
         Setting::KernelNpu => "--npu-api kernel",
         Setting::Temperature => "--temp",
@@ -29,7 +44,7 @@ fn name(setting: Setting) -> Option<String> {
         Setting::Layer => "--layer",
         Setting::Kernels => "--kernels",
     };
-    Some(name.into())
+    name.into()
 }
 
 /// A cause or a remedy, with arguments for settings.

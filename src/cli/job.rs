@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::{progress, signals};
 use crate::Result;
 use crate::display::{bytes, counted};
-use crate::machine::files::Files;
 use crate::model::write::{WriteMonitor, Written};
 
 /// Runs a write and prints its summary on stdout. The summary is a line or, with `json`, an object of `source`,

@@ -46,7 +46,7 @@ pub fn run(args: &PerplexityArgs, json: bool) -> Result<()> {
     let tokenizer = files.tokenizer_for(shape.vocab)?;
     let tokens = tokenizer.encode(text, true)?;
     check(&tokens, window)?;
-    let mut executor = args.model.load(&checkpoint, &options)?;
+    let mut executor = args.model.load(&checkpoint, &options, json)?;
     drop(checkpoint);
 
     let name = files.name();

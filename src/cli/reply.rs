@@ -59,6 +59,21 @@ impl ReplyArgs {
         }
     }
 
+    /// Warns of options that change nothing: without a temperature the likeliest token is taken.
+    pub(super) fn warn_of_unused(&self) {
+        let d = SamplerConfig::default();
+        let given = [
+            ("--top-k", self.top_k != d.top_k),
+            ("--top-p", self.top_p != d.top_p),
+            ("--min-p", self.min_p != d.min_p),
+            ("--seed", self.seed.is_some()),
+        ];
+        let unused: Vec<&str> = given.into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
+        if self.temp == 0.0 && !unused.is_empty() {
+            log::warn!("without a temperature the likeliest token is taken: give --temp for {}", unused.join(", "));
+        }
+    }
+
     pub(super) fn limit(&self) -> usize {
         self.n.unwrap_or(usize::MAX)
     }

@@ -79,6 +79,7 @@ fn read_prompt(args: &RunArgs, json: bool) -> Result<Prompt> {
 /// Any error that keeps the prompt from being answered.
 pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     args.reply.sampler().validate()?;
+    args.reply.warn_of_unused();
     StopMatcher::new(&args.reply.stop)?;
     let prompt = read_prompt(args, json)?;
     let files = args.model.files();

@@ -3,7 +3,7 @@
 
 use super::Cli;
 use crate::Error;
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
 
 /// What follows `kiln --help`.
@@ -52,7 +52,7 @@ that of llama.cpp's llama-perplexity -c n.";
 /// A usage error on one line: clap's message without its layout, and the help to ask for. `arguments` are those of the
 /// process, the program's name first.
 pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
-    let command = command_of(arguments).map_or(String::new(), |name| format!(" {name}"));
+    let command = command_of(arguments).map_or(String::new(), |command| format!(" {}", command.get_name()));
     Error::input(one_line(&e.to_string()), format!("see `kiln{command} --help`"))
 }
 
@@ -62,10 +62,9 @@ pub fn wants_json(arguments: &[OsString]) -> bool {
 }
 
 /// The command that the arguments name. No option before it takes a value.
-fn command_of(arguments: &[OsString]) -> Option<String> {
+pub(super) fn command_of(arguments: &[OsString]) -> Option<Command> {
     let word = arguments.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"))?;
-    let cli = Cli::command();
-    cli.find_subcommand(OsStr::new(word)).map(|command| command.get_name().to_owned())
+    Cli::command().find_subcommand(OsStr::new(word)).cloned()
 }
 
 /// The paragraphs of clap's message, with semicolons between them; the items of a list, with commas.

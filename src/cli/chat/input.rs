@@ -54,7 +54,8 @@ impl Input {
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let history = cache::directory().map(|d| d.join("history"));
         // The editor opens whatever has the name, so it is checked first.
-        let history = history.filter(|path| path.symlink_metadata().is_err() || cache::read(path, MAX_HISTORY).is_some());
+        let history =
+            history.filter(|path| path.symlink_metadata().is_err() || cache::read(path, MAX_HISTORY).is_some());
         if let Some(path) = &history {
             let _ = editor.load_history(path);
         }
