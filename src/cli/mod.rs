@@ -19,12 +19,13 @@ pub mod quantize;
 mod reply;
 pub mod run;
 mod signals;
+mod terminal;
 pub mod tokenize;
 pub mod top;
 pub(crate) mod top_view;
 pub mod usage;
 
-use crate::display::json_for_terminal;
+use self::terminal::json_for_terminal;
 use crate::error::remedy_of_full;
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};

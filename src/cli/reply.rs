@@ -1,8 +1,9 @@
 //! Replies of `kiln run` and its chat: arguments, printing, and a summary.
 
 use super::progress::LiveBar;
+use super::terminal::for_terminal;
 use super::{face, print};
-use crate::display::{counted, for_terminal};
+use crate::display::counted;
 use crate::executor::{Executor, Measure};
 use crate::model::Shape;
 use crate::sequence::reply::stop_tokens;

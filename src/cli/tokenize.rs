@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::display::json_for_terminal;
+use super::terminal::json_for_terminal;
 use crate::engine::ModelFiles;
 use crate::text::{ChatTemplate, Message, Tokenizer, parse_id};
 use crate::{Error, Result};

@@ -134,7 +134,7 @@ fn long_text_is_tokenized_in_little_memory_and_refused_by_its_length() {
     assert_eq!(ids[1 + 129_999 * line.len()..][..line.len()], line);
     in_little(&["run", "--device", "cpu"]).refused(2, &["8060", "at least", "longer than the context of 2048"]);
     // Text without a place to cut it was refused beyond 4 MiB.
-    let text = "ab".repeat(3 << 20);
+    let text = "ab".repeat(2_200_000);
     let ids = run(program().args(["tokenize", "--no-bos"]), text.as_bytes());
     assert_eq!(run(program().args(["tokenize", "--decode"]), ids.stdout.as_bytes()).json()["text"], text);
 }

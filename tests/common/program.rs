@@ -64,9 +64,13 @@ pub fn kiln(arguments: &[&str]) -> Ran {
 pub fn run(command: &mut Command, stdin: &[u8]) -> Ran {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A command that does not read its input closes the pipe.
-    let _ = child.stdin.take().unwrap().write_all(stdin);
-    Ran::of(child.wait_with_output().unwrap())
+    let mut input = child.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        // Beside reading, since a command may write before it has read everything. One that does not read its input
+        // closes the pipe.
+        scope.spawn(move || drop(input.write_all(stdin)));
+        Ran::of(child.wait_with_output().unwrap())
+    })
 }
 
 /// A command that starts `executable` on the driver that this test runs on.

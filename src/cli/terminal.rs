@@ -1,0 +1,54 @@
+//! Text that a model wrote or a user gave, made safe for a terminal.
+
+use std::borrow::Cow;
+
+use crate::display::is_obeyed;
+
+/// A model's text for a terminal: what a terminal obeys is spelled out, as in `\u{1b}[2J`, except for line ends,
+/// tabs, and the marks that text written from right to left has.
+pub(super) fn for_terminal(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| is_obeyed(c) && !matches!(c, '\n' | '\t' | '\u{200e}' | '\u{200f}');
+    if !text.contains(obeyed) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if obeyed(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown.into()
+}
+
+/// Escapes in JSON what a terminal obeys. JSON itself escapes only characters below U+0020. The value stays the same.
+pub(super) fn json_for_terminal(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_obeyed) {
+        return json.into();
+    }
+    // Each of them has four hex digits. They are inside of strings: between values there are none of them.
+    let escape = |c: char| if is_obeyed(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() };
+    json.chars().map(escape).collect::<String>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_a_model_wrote() {
+        assert_eq!(for_terminal("a\tb\nß\u{200f}"), "a\tb\nß\u{200f}");
+        assert_eq!(for_terminal("\u{1b}[2J\r\u{9b}A\u{7f}\u{7}\u{202e}x"), r"\u{1b}[2J\r\u{9b}A\u{7f}\u{7}\u{202e}x");
+    }
+
+    #[test]
+    fn json_for_a_terminal_is_the_same_value() {
+        let value = serde_json::json!({"a\u{9b}": "\u{7f}\u{1b}[2J\n\u{202e}ß", "b": ["\u{2028}", 1]});
+        let text = value.to_string();
+        let shown = json_for_terminal(&text);
+        assert!(!shown.contains(is_obeyed), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+        assert_eq!(json_for_terminal("{\"a\":1}"), "{\"a\":1}");
+    }
+}
