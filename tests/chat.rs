@@ -4,6 +4,7 @@ use rexpect::process::signal::Signal;
 use rexpect::process::wait::WaitStatus;
 use rexpect::session::{PtySession, spawn_command};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -77,6 +78,8 @@ fn a_chat_keeps_its_context_and_survives_ctrl_c() {
     }
     let history = std::fs::read_to_string(cache.path().join("history")).unwrap();
     assert!(history.contains("When does the aquarium open on Saturday?"), "{history}");
+    let mode = std::fs::metadata(cache.path().join("history")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "others may read what was asked");
 }
 
 /// A long prompt shows how far it is. Ctrl-C ends it, and the chat goes on as if it had not been typed.
