@@ -12,7 +12,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Measures perplexity as llama.cpp does: windows of --ctx tokens (default 512) that do not overlap, <bos> first in each,
+/// Measures perplexity as llama.cpp does: windows of --ctx tokens (default 512) that do not overlap, BOS first in each,
 /// and the second half of each scored.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = super::usage::PERPLEXITY)]
