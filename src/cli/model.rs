@@ -111,7 +111,7 @@ impl ModelArgs {
         self.watched(checkpoint, options, json, |progress| engine::load(checkpoint, options, progress))
     }
 
-    /// As [`ModelArgs::load`], on a device that [`engine::open`] gave.
+    /// As [`ModelArgs::load`], on a device that is open already.
     ///
     /// # Errors
     /// As [`ModelArgs::load`].

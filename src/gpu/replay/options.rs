@@ -22,7 +22,8 @@ pub struct VulkanOptions {
     pub arithmetic: Option<Arithmetic>,
     /// A tile for every product that can have it. `None`: as tuned.
     pub tile: Option<Tile>,
-    /// Whether dispatches are relayed ([`crate::gpu::queue::record`]). `None`: as tuned.
+    /// Whether a dispatch starts beside the one whose results it needs, and waits for them itself (shaders/relay.glsl).
+    /// `None`: as tuned.
     pub relay: Option<bool>,
     /// Whether tiles and relay are tuned. `None`: yes, unless `arithmetic` or `tile` is given.
     pub tune: Option<bool>,
