@@ -144,7 +144,7 @@ impl Output {
         let (rows, layers) = (if all { ids.len() } else { 1 }, shape.layers.len() + 2);
         let header = header::encode_f32(&[("logits", &[rows, shape.vocab]), ("hidden", &[layers, shape.hidden])])?;
         let path = &replaced(path)?;
-        let file = PartialFile::create(path).map_err(|e| Error::unwritable(path, &e.kind().into()))?;
+        let file = PartialFile::create(path, 0o666).map_err(|e| Error::unwritable(path, &e.kind().into()))?;
         let mut out = Output { path: path.into(), file: BufWriter::new(file) };
         out.put(&header)?;
         Ok(out)

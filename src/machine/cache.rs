@@ -37,7 +37,7 @@ pub fn read(file: &Path, max: u64) -> Option<Vec<u8>> {
 pub fn write(file: &Path, data: &[u8]) -> std::io::Result<()> {
     let directory = file.parent().ok_or_else(|| std::io::Error::from(ErrorKind::InvalidInput))?;
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let mut partial = PartialFile::create_private(file)?;
+    let mut partial = PartialFile::create(file, 0o600)?;
     partial.write_all(data)?;
     partial.commit(file)
 }

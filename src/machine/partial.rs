@@ -53,17 +53,8 @@ pub(crate) struct PartialFile {
 }
 
 impl PartialFile {
-    /// A new file beside `destination`. Removes what dead processes left there.
-    pub(crate) fn create(destination: &Path) -> Result<PartialFile> {
-        PartialFile::of_mode(0o666, destination)
-    }
-
-    /// As [`PartialFile::create`], for this user alone.
-    pub(crate) fn create_private(destination: &Path) -> Result<PartialFile> {
-        PartialFile::of_mode(0o600, destination)
-    }
-
-    fn of_mode(mode: u32, destination: &Path) -> Result<PartialFile> {
+    /// A new file beside `destination`, of `mode` less the umask. Removes what dead processes left there.
+    pub(crate) fn create(destination: &Path, mode: u32) -> Result<PartialFile> {
         let parent = parent_of(destination);
         remove_leftovers(parent);
         let make = || builder(mode).tempfile_in(parent);
@@ -191,9 +182,9 @@ mod tests {
         std::os::unix::fs::symlink(at("elsewhere"), at(".kiln-link.partial")).unwrap();
         nix::unistd::mkfifo(&at(".kiln-pipe.partial"), nix::sys::stat::Mode::S_IRWXU).unwrap();
 
-        let mut first = PartialFile::create(&at("file")).unwrap();
+        let mut first = PartialFile::create(&at("file"), 0o666).unwrap();
         let second = PartialDir::create(&at("model")).unwrap();
-        let third = PartialFile::create(&at("file")).unwrap();
+        let third = PartialFile::create(&at("file"), 0o666).unwrap();
         let alive = [first.file.path(), second.path(), third.file.path()];
         let mut expected: Vec<String> =
             alive.iter().map(|p| p.file_name().unwrap().to_str().unwrap().to_owned()).collect();

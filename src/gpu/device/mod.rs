@@ -294,6 +294,7 @@ impl Gpu {
     ///
     /// # Errors
     /// Device: as [`Gpu::open`], or the driver cannot report what it compiled.
+    #[cfg(feature = "testing")]
     pub fn open_for_inspection(choice: Choice) -> Result<Gpu> {
         Gpu::open_as(choice, true)
     }
