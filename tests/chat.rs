@@ -8,10 +8,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A chat on a terminal of some size, at its first prompt.
+/// A chat on a terminal of some size, at its first prompt. Signals are as a terminal has them, whatever this process
+/// ignores.
 fn start(arguments: &[&str], cache: &Path) -> PtySession {
-    let mut command = Command::new("sh");
-    command.args(["-c", "stty cols 100 rows 30 && exec \"$0\" run --device cpu \"$@\"", env!("CARGO_BIN_EXE_kiln")]);
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,QUIT,TERM,HUP", "sh", "-c"]);
+    command.args(["stty cols 100 rows 30 && exec \"$0\" run --device cpu \"$@\"", env!("CARGO_BIN_EXE_kiln")]);
     command
         .args(arguments)
         .env("KILN_CACHE_DIR", cache)

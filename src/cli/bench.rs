@@ -88,13 +88,14 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     options.extent(shape)?;
 
     let start = Instant::now();
-    let gpu = engine::open(args.model.device)?;
+    let opened = engine::open(args.model.device)?;
     let open_seconds = start.elapsed().as_secs_f64();
-    let tuning = if gpu.is_some() { "; the first load of a shape measures which kernels are fastest" } else { "" };
+    let tuning =
+        if opened.gpu.is_some() { "; the first load of a shape measures which kernels are fastest" } else { "" };
     note(&format!("kiln bench: loading {name}{tuning}"));
     let watch = MemoryWatch::start();
     let start = Instant::now();
-    let mut executor = args.model.load_on(gpu.clone(), &checkpoint, &options, json)?;
+    let mut executor = args.model.load_on(&opened, &checkpoint, &options, json)?;
     let load =
         Load { bytes: executor.schedule().weights.bytes(), seconds: start.elapsed().as_secs_f64(), open_seconds };
     drop(checkpoint);
@@ -105,7 +106,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
 
     let bar = progress::is_shown(json).then(LiveBar::spinner);
     let said = RefCell::default();
-    let measured = measure(args, &settings, executor.as_mut(), gpu.as_ref(), &|text| match &bar {
+    let measured = measure(args, &settings, executor.as_mut(), opened.gpu.as_ref(), &|text| match &bar {
         Some(bar) => bar.say(text),
         None => say_case(text, &said),
     });

@@ -2,17 +2,15 @@
 
 use super::progress::{self, LiveBar};
 use super::signals;
-use crate::engine::{self, Device, ModelFiles, Options};
+use crate::engine::{self, Device, ModelFiles, Opened, Options};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
-use crate::gpu::Gpu;
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
 use crate::schedule::layout::WeightLayout;
 use crate::{Error, Result};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Which model, where, and in what form.
@@ -115,14 +113,14 @@ impl ModelArgs {
     ///
     /// # Errors
     /// As [`ModelArgs::load`].
-    pub fn load_on(
+    pub(super) fn load_on(
         &self,
-        gpu: Option<Rc<Gpu>>,
+        opened: &Opened,
         checkpoint: &Checkpoint,
         options: &Options,
         json: bool,
     ) -> Result<Box<dyn Measure>> {
-        self.watched(checkpoint, options, json, |progress| engine::load_on(gpu, checkpoint, options, progress))
+        self.watched(checkpoint, options, json, |progress| engine::load_on(opened, checkpoint, options, progress))
     }
 
     fn watched(

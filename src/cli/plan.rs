@@ -114,7 +114,7 @@ impl PlannedMachine {
     }
 
     fn this(device: Device) -> Result<PlannedMachine> {
-        let Some(gpu) = engine::open(device)? else { return PlannedMachine::cpu() };
+        let Some(gpu) = engine::open(device)?.gpu else { return PlannedMachine::cpu() };
         let memory = gpu::memory::heaps::describe(&gpu);
         let heap = (0..memory.heaps.len()).max_by_key(|&i| (memory.heaps[i].device_local, memory.heaps[i].available));
         let heap = heap.ok_or_else(|| Error::device("the device has no memory", "use --device cpu"))?;

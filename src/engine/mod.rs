@@ -139,7 +139,7 @@ impl Options {
 /// is no such device, or it failed.
 pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Measure>> {
     check(checkpoint, options)?;
-    load_on(open(options.device)?, checkpoint, options, progress)
+    load_on(&open(options.device)?, checkpoint, options, progress)
 }
 
 /// Checks the options against the checkpoint before anything is opened or loaded.
@@ -148,32 +148,32 @@ fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
     options.extent(checkpoint.shape())
 }
 
-/// Opens the Vulkan device; `None` for the CPU.
+/// A device that a model can be loaded on.
+pub(crate) struct Opened {
+    /// The Vulkan device; `None` for the CPU.
+    pub gpu: Option<Rc<Gpu>>,
+    /// Why `auto` took the CPU. Told once the model is loaded: until then an error is all that there is to say.
+    fallback: Option<String>,
+}
+
+/// Opens the Vulkan device, or takes the CPU.
 ///
 /// # Errors
 /// Device: there is no such device, or it is unusable.
-pub(crate) fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
-    let gpu = match device {
-        Device::Cpu => return Ok(None),
-        Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index))?,
+pub(crate) fn open(device: Device) -> Result<Opened> {
+    let on = |gpu| Opened { gpu: Some(Rc::new(gpu)), fallback: None };
+    let instead = |why| Opened { gpu: None, fallback: Some(why) };
+    match device {
+        Device::Cpu => Ok(Opened { gpu: None, fallback: None }),
+        Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).map(on),
         Device::Auto => match Gpu::open(Choice::Best) {
             // Whoever asks for the validation layer wants a Vulkan device, not the CPU.
-            Ok(gpu) if !gpu.is_cpu() || gpu::device::instance::validation_wanted() => gpu,
-            Err(e) if gpu::device::instance::validation_wanted() => return Err(e),
-            Ok(gpu) => {
-                log::warn!(
-                    "no GPU here: running on the CPU reference executor, which is faster than {}",
-                    gpu.caps.name
-                );
-                return Ok(None);
-            }
-            Err(e) => {
-                log::warn!("running on the CPU reference executor: {e}");
-                return Ok(None);
-            }
+            opened if gpu::device::instance::validation_wanted() => opened.map(on),
+            Ok(gpu) if !gpu.is_cpu() => Ok(on(gpu)),
+            Ok(gpu) => Ok(instead(format!("it is faster than {}, and there is no GPU", gpu.caps.name))),
+            Err(e) => Ok(instead(e.to_string())),
         },
-    };
-    Ok(Some(Rc::new(gpu)))
+    }
 }
 
 /// As [`load`], on a device that [`open`] gave.
@@ -181,7 +181,7 @@ pub(crate) fn open(device: Device) -> Result<Option<Rc<Gpu>>> {
 /// # Errors
 /// As [`load`].
 pub(crate) fn load_on(
-    gpu: Option<Rc<Gpu>>,
+    opened: &Opened,
     checkpoint: &Checkpoint,
     options: &Options,
     progress: &Progress,
@@ -189,7 +189,7 @@ pub(crate) fn load_on(
     let (shape, extent) = (checkpoint.shape(), check(checkpoint, options)?);
     threads::start()?;
     let start = Instant::now();
-    let executor: Box<dyn Measure> = match gpu {
+    let executor: Box<dyn Measure> = match opened.gpu.clone() {
         Some(gpu) => {
             let (schedule, on_cpu) = (Schedule::build(shape, extent, options.formats()), gpu.is_cpu());
             let loaded = load_vulkan(gpu, checkpoint, schedule, options, progress);
@@ -212,6 +212,9 @@ pub(crate) fn load_on(
         extent.max_rows,
         display::bytes(executor.schedule().kv_bytes()),
     );
+    if let Some(why) = &opened.fallback {
+        log::warn!("running on the CPU reference executor: {why}");
+    }
     Ok(executor)
 }
 

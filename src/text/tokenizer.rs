@@ -583,7 +583,7 @@ mod tests {
         std::fs::write(dir.path().join("tokenizer.model"), b"").unwrap();
         assert!(Tokenizer::open(dir.path()).unwrap_err().to_string().contains("tokenizer.model"));
         let error = Tokenizer::open(&dir.path().join("absent")).unwrap_err();
-        assert!(error.to_string().contains("cannot read"), "{error}");
+        assert!(error.to_string().contains("does not exist"), "{error}");
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn logits_come_for_the_last_position_and_as_a_file() {
     std::fs::write(&plain, "").unwrap();
     assert_eq!(mode(&file), mode(&plain));
     // --all has no place for its rows without --out, and is not silently left out.
-    kiln(&["logits", "-m", &tiny(), "--tokens", "2,5", "--device", "cpu", "--all", "--json"]).refused(2, &["--out"]);
+    kiln(&["logits", "-m", &tiny(), "--tokens", "2,5", "--device", "cpu", "--all"]).refused(2, &["--out"]);
     // Without --all, one row. A missing directory leaves no file.
     let one = ["logits", "-m", &tiny(), "--device", "cpu", "--tokens", "2,5", "--out", file.to_str().unwrap()];
     assert_eq!(kiln(&one).code, 0);
