@@ -41,7 +41,8 @@ layout(push_constant) uniform Push {
     uint stages;     // of the dispatch before
 };
 
-layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED readonly buffer Planes { uvec4 at[]; };
+// Not readonly, as nothing that a relay orders: RADV's acquire makes later loads skip the cache, those of readonly blocks not.
+layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED buffer Planes { uvec4 at[]; };
 
 #ifdef GELU
 #define PARTS 2

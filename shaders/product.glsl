@@ -17,7 +17,8 @@ layout(push_constant) uniform Push {
     uint before;
 };
 
-layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED readonly buffer Inputs4 { uvec4 at[]; };
+// Not readonly, as nothing that a relay orders: RADV's acquire makes later loads skip the cache, those of readonly blocks not.
+layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED buffer Inputs4 { uvec4 at[]; };
 
 // Leaves the sum of output `o` of row `r`: beside the other splits' where there are several, else scaled where it belongs.
 #define LEAVE(r, o, sum)                                                                                               \

@@ -13,7 +13,7 @@ use kiln::testing::gpu::device::units::Units;
 use kiln::testing::gpu::kernels::constants::Constants;
 use kiln::testing::gpu::kernels::inspect::Compiled;
 use kiln::testing::gpu::kernels::pipelines::Pipelines;
-use kiln::testing::gpu::kernels::{Kernel, Module};
+use kiln::testing::gpu::kernels::{Kernel, Module, Relaying};
 use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand, modules};
 use kiln::testing::gpu::lower::attend_tile;
 use kiln::testing::gpu::lower::dispatch::Addresses;
@@ -256,13 +256,24 @@ fn violations(f: &Figures, header: &str) -> Vec<String> {
     if f.module.split('_').any(|word| word == "dot") {
         rule(f.isa.dot4 > 0, "no packed integer dot product".into());
     }
+    if module(&f.module).relaying() != Relaying::Never {
+        let [wide, narrow] = [f.isa.cached_wide, f.isa.cached_narrow];
+        let cached = |n, what| format!("{n} {what} behind the relay's wait come from a cache that may be stale");
+        rule(narrow == 0, cached(narrow, "narrow loads"));
+        // Weights and the KV cache lie in memory that no dispatch of the relay writes, and are loaded by 16 bytes.
+        let reads_other = is("linear") || is("attend");
+        rule(wide == 0 || reads_other && f.isa.coherent_wide > 0, cached(wide, "loads of 16 bytes"));
+    }
     broken
+}
+
+fn module(name: &str) -> Module {
+    *Module::ALL.iter().find(|m| m.name() == name).unwrap_or_else(|| panic!("there is no {name}"))
 }
 
 /// The comment at the start of the source that `module` is compiled from.
 fn header_of(module: &str) -> String {
-    let module = Module::ALL.iter().find(|m| m.name() == module).unwrap_or_else(|| panic!("there is no {module}"));
-    let source = module.source();
+    let source = self::module(module).source();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("shaders/{source}.comp"));
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().take_while(|l| l.starts_with("//")).map(|l| format!("{l}\n")).collect()
@@ -277,8 +288,9 @@ fn page(first: &[Figures], second: &[Figures]) -> String {
          demo model, whatever tuning finds, for passes of 1 to 512 rows in waves of 32, and each other module once. Where the chips differ, {a} is before the\n\
          slash. `cargo test --test amd` (in [amd.rs](amd.rs)) compares this page with the compiler and holds the kernels to rules:\n\
          no register is spilled and no scratch used; linear kernels load weights by 16 bytes; linear, attend and read kernels\n\
-         leave room for {WAVES} waves a SIMD; kernels for matrix units and for dot products use those instructions. After a change to\n\
-         a shader, `KILN_BLESS=1 cargo test --test amd` writes it anew.\n\
+         leave room for {WAVES} waves a SIMD; kernels for matrix units and for dot products use those instructions; what a relayed\n\
+         kernel loads behind its wait skips the cache of its compute unit (`glc`), but for weights and the KV cache. After a change\n\
+         to a shader, `KILN_BLESS=1 cargo test --test amd` writes it anew.\n\
          \n\
          - constants: the kernel's specialisation by number, where it is not 0; its source says what they mean\n\
          - VGPRs of a wave, LDS in bytes of a workgroup, code in bytes\n\
@@ -346,7 +358,7 @@ fn compare(page: &str) {
 #[test]
 fn each_rule_sees_what_it_is_for() {
     let good = Figures {
-        module: "linear_matrix_dot_int8".into(),
+        module: "linear_dot_int8".into(),
         workgroup: 128,
         constants: "1, 1".into(),
         vgprs: 64,
@@ -355,7 +367,7 @@ fn each_rule_sees_what_it_is_for() {
         lds: 0,
         waves: 8,
         code: 1000,
-        isa: Isa { wide_loads: 4, narrow_loads: 0, wmma: 1, dot4: 1 },
+        isa: Isa { wide_loads: 4, dot4: 1, coherent_wide: 2, cached_wide: 2, ..Isa::default() },
     };
     assert_eq!(violations(&good, ""), Vec::<String>::new());
     let broken = |change: fn(&mut Figures), header: &str| {
@@ -365,7 +377,11 @@ fn each_rule_sees_what_it_is_for() {
     };
     assert_eq!(broken(|f| f.spilled = 1, ""), 1);
     assert_eq!(broken(|f| f.scratch = 4, ""), 1);
-    assert_eq!(broken(|f| f.isa.wmma = 0, ""), 1);
+    assert_eq!(broken(|f| f.module = "linear_dot_tile_int8".into(), ""), 0);
+    assert_eq!(broken(|f| f.module = "linear_matrix_int8".into(), ""), 1);
+    assert_eq!(broken(|f| f.isa.coherent_wide = 0, ""), 1);
+    assert_eq!(broken(|f| f.isa.cached_narrow = 1, ""), 1);
+    assert_eq!(broken(|f| f.module = "norm_add_norm".into(), ""), 1);
     assert_eq!(broken(|f| f.isa.dot4 = 0, ""), 1);
     assert_eq!(broken(|f| f.isa.wide_loads = 0, ""), 1);
     assert_eq!(broken(|f| f.isa.narrow_loads = 1, ""), 1);

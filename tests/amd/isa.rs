@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Counts of instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Isa {
     /// Global loads of 16 bytes within loops.
     pub wide_loads: usize,
@@ -13,6 +13,12 @@ pub struct Isa {
     pub wmma: usize,
     /// Packed products of four 8-bit integers.
     pub dot4: usize,
+    /// Global loads of 16 bytes past the nearest cache (`glc`).
+    pub coherent_wide: usize,
+    /// Global loads through that cache behind the first past it: 16 bytes.
+    pub cached_wide: usize,
+    /// The same, narrower.
+    pub cached_narrow: usize,
 }
 
 impl Isa {
@@ -25,11 +31,18 @@ impl Isa {
         let wide: Vec<usize> = (0..lines.len()).filter(loads).filter(|&at| lines[at].contains("_b128")).collect();
         let wide = || wide.iter().filter_map(|&at| own(at));
         let narrow = (0..lines.len()).filter(loads).filter(|&at| !lines[at].contains("_b128"));
+        let is_wide = |line: &&&str| line.contains("_b128");
+        // The relay's look at a counter is the first coherent load.
+        let behind = lines.iter().filter(|l| is_global_load(l)).skip_while(|l| !is_coherent(l));
+        let [coherent, cached] = [true, false].map(|c| behind.clone().filter(move |l| is_coherent(l) == c));
         Isa {
             wide_loads: wide().count(),
             narrow_loads: narrow.filter_map(own).filter(|&l| wide().any(|w| w == l)).count(),
             wmma: lines.iter().filter(|l| l.starts_with("v_wmma_")).count(),
             dot4: lines.iter().filter(|l| l.starts_with("v_dot4_i32_iu8")).count(),
+            coherent_wide: coherent.filter(is_wide).count(),
+            cached_wide: cached.clone().filter(is_wide).count(),
+            cached_narrow: cached.filter(|l| !is_wide(l)).count(),
         }
     }
 }
@@ -37,6 +50,11 @@ impl Isa {
 /// Scalar loads fetch constants and pointers, and LDS is not memory, so neither counts.
 fn is_global_load(line: &str) -> bool {
     line.starts_with("global_load_") || line.starts_with("buffer_load_") || line.starts_with("flat_load_")
+}
+
+/// Whether a load goes past the cache of its compute unit.
+fn is_coherent(line: &str) -> bool {
+    line.split(';').next().is_some_and(|code| code.split_whitespace().any(|word| word == "glc"))
 }
 
 /// The loops of a listing as ranges of lines, shorter ones first. A loop goes from a label to the last branch back to
@@ -75,8 +93,23 @@ fn loads_count_with_the_innermost_loop_that_they_stand_in() {
         v_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]
         s_cbranch_scc1 BB1                      ; bfa10000
         global_load_b32 v0, v0, s[0:1]          ; dc520000 00000000";
-    assert_eq!(Isa::read(listing), Isa { wide_loads: 1, narrow_loads: 1, wmma: 1, dot4: 1 });
+    let counted = Isa { wide_loads: 1, narrow_loads: 1, wmma: 1, dot4: 1, ..Isa::default() };
+    assert_eq!(Isa::read(listing), counted);
     // Without the branch back, the same loads are only in the outer loop, together with the byte load.
     let outer = Isa::read(&listing.replace("s_branch BB2", "s_branch BB3"));
-    assert_eq!(outer, Isa { wide_loads: 1, narrow_loads: 2, wmma: 1, dot4: 1 });
+    assert_eq!(outer, Isa { narrow_loads: 2, ..counted });
+}
+
+#[test]
+fn loads_behind_the_first_coherent_one_count_by_the_cache_they_take() {
+    let listing = "global_load_b32 v1, v1, s[0:1]
+        global_load_b128 v[8:11], v[6:7], off                       ; 00000000 glc
+        global_load_b32 v5, v5, s[2:3] glc                          ; 00000000
+        global_load_b128 v[72:75], v[74:75], off glc                ; 00000000
+        global_load_b128 v[8:11], v[10:11], off                     ; 00000000
+        global_load_b32 v5, v[80:81], off offset:12 glc             ; 00000000
+        global_load_u8 v9, v[6:7], off                              ; 00000000
+        ds_load_b128 v[8:11], v6";
+    let counted = Isa { coherent_wide: 1, cached_wide: 1, cached_narrow: 1, ..Isa::default() };
+    assert_eq!(Isa::read(listing), counted);
 }

@@ -54,8 +54,8 @@ pub struct Caps {
     pub matrix: Option<Units>,
     /// Whether packed integer dot products are native instructions of the device.
     pub dot_accelerated: bool,
-    /// Whether relay (shaders/relay.glsl) is tried without being asked for. Not on AMD: there RADV loads what a readonly
-    /// block holds from a cache that an acquire leaves alone, and no relay has run on that hardware.
+    /// Whether relay (shaders/relay.glsl) is tried without being asked for. Not on AMD: its order hangs on which caches the
+    /// compiler has each load pass by (tests/amd.rs looks at that), and no relay has run on that hardware.
     pub tries_relay: bool,
     /// The number of its render node, if it has one: 128 for /dev/dri/renderD128.
     pub render_node: Option<i64>,

@@ -140,3 +140,17 @@ fn every_file_is_a_module() {
     assert_eq!(listed, files.collect());
     assert_eq!(listed.len(), Module::ALL.len(), "no two modules are one file");
 }
+
+/// RADV's acquire makes the loads behind it skip the cache, but not those of readonly blocks. So only weights and the KV
+/// cache may be readonly: nothing writes weights, and of the KV cache a pass reads what passes before it wrote.
+#[test]
+fn what_a_relay_orders_is_not_readonly() {
+    let readonly = Operand::Decoration(Decoration::NonWritable);
+    for &module in Module::ALL.iter().filter(|m| m.relaying() != Relaying::Never) {
+        let spirv = Reflection::of(module);
+        let members = spirv.all(Op::MemberDecorate).filter(|o| o[2] == readonly).map(|o| &o[0]);
+        let name = |block: &Operand| spirv.all(Op::Name).find(|o| o[0] == *block).unwrap()[1].unwrap_literal_string();
+        let blocks: BTreeSet<&str> = members.map(name).collect();
+        assert!(blocks.iter().all(|&block| block == "Words4"), "{}: {blocks:?}", module.name());
+    }
+}
