@@ -114,12 +114,12 @@ fn a_run_reads_and_writes_what_the_host_has_shown_it() {
     assert_eq!(parts.device.slot().unwrap(), SLOT);
     let mut seen = [0; 4];
     parts.from.write(100, &[1, 2, 3, 4]).unwrap();
-    parts.from.to_device().unwrap();
+    parts.from.sync_to_device().unwrap();
     parts.run.start().unwrap();
     assert!(parts.run.wait(SECOND).unwrap());
     parts.to.read(100, &mut seen).unwrap();
     assert_eq!(seen, [0; 4], "not before it is shown to the host");
-    parts.to.to_host().unwrap();
+    parts.to.sync_to_host().unwrap();
     parts.to.read(100, &mut seen).unwrap();
     assert_eq!(seen, [4, 5, 6, 7]);
 
@@ -127,7 +127,7 @@ fn a_run_reads_and_writes_what_the_host_has_shown_it() {
     parts.run.set_number(2, 10u32).unwrap();
     parts.run.start().unwrap();
     assert!(parts.run.wait(Duration::MAX).unwrap());
-    parts.to.to_host().unwrap();
+    parts.to.sync_to_host().unwrap();
     parts.to.read(100, &mut seen).unwrap();
     assert_eq!(seen, [11, 12, 13, 14]);
 }
@@ -234,8 +234,8 @@ fn whatever_is_thrown_wherever_becomes_an_error() {
             parts.program.allocate(4096, XrtBufferKind::Data, 10).map(drop),
             parts.program.import(memfd.as_fd()).map(drop),
             parts.from.export().map(drop),
-            parts.from.to_device(),
-            parts.from.to_host(),
+            parts.from.sync_to_device(),
+            parts.from.sync_to_host(),
             parts.kernel.run().map(drop),
             parts.run.set_buffer(0, &parts.from),
             parts.run.set_number(2, 3u32),

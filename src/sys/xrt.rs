@@ -398,7 +398,7 @@ impl<'x> XrtBuffer<'x> {
     ///
     /// # Errors
     /// Device: libxrt's own.
-    pub fn to_device(&mut self) -> Result<()> {
+    pub fn sync_to_device(&mut self) -> Result<()> {
         self.sync(b::KILN_XRT_TO_DEVICE)
     }
 
@@ -406,7 +406,7 @@ impl<'x> XrtBuffer<'x> {
     ///
     /// # Errors
     /// Device: libxrt's own.
-    pub fn to_host(&mut self) -> Result<()> {
+    pub fn sync_to_host(&mut self) -> Result<()> {
         self.sync(b::KILN_XRT_TO_HOST)
     }
 
