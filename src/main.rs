@@ -8,22 +8,22 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::panics::guard(run)
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    cli::panics::guard(usage::wants_json(&arguments), || run(&arguments))
 }
 
-fn run() -> ExitCode {
+fn run(arguments: &[OsString]) -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
         .format_timestamp(None)
         .format_target(false)
         .init();
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    let cli = match Cli::try_parse_from(&arguments) {
+    let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             return exit(cli::help(&e), false);
         }
         Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
-        Err(e) => return fail(&usage::error(&e, &arguments), usage::wants_json(&arguments)),
+        Err(e) => return fail(&usage::error(&e, arguments), usage::wants_json(arguments)),
     };
     let json = cli.json;
     exit(cli::main(cli), json)

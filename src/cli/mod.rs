@@ -109,7 +109,14 @@ pub fn help(asked: &clap::Error) -> Result<()> {
 /// Reports an error: a line on standard error and, with `json`, an object on standard output if nothing else is there.
 pub fn report(e: &Error, json: bool) {
     note(&format!("kiln: {}", face::line(e)));
-    if json && !PRINTED.load(Ordering::Relaxed) {
+    if json {
+        report_object(e);
+    }
+}
+
+/// Prints an error as an object on standard output if nothing else is there.
+fn report_object(e: &Error) {
+    if !PRINTED.load(Ordering::Relaxed) {
         // Where standard output fails too, the line on standard error has to do.
         let _ = print_json(&face::object(e));
     }

@@ -1,41 +1,55 @@
-//! Turns a panic into one line on standard error and exit code 1.
+//! Turns a panic into one line on standard error and exit code 1, and with --json into an object on standard output too.
 
-use super::note;
+use super::{note, report_object};
+use crate::Error;
 use crate::display::plain;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-/// Runs the program. If it panics, or a thread that it waits for does, prints one line and returns exit code 1.
-pub fn guard(program: impl FnOnce() -> ExitCode) -> ExitCode {
+/// Runs the program. If it panics, or a thread that it waits for does, prints one line, with `json` an object on standard
+/// output as well, and returns exit code 1.
+pub fn guard(json: bool, program: impl FnOnce() -> ExitCode) -> ExitCode {
     set_hook(Box::new(report));
     // Unwind safe: nothing that the panic left unfinished is used again.
-    catch_unwind(AssertUnwindSafe(program)).unwrap_or(ExitCode::FAILURE)
+    catch_unwind(AssertUnwindSafe(program)).unwrap_or_else(|_| {
+        let reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(panic) = reported.first().filter(|_| json) {
+            report_object(&Error::failed(format!("internal error: {}", panic.message), REMEDY));
+        }
+        ExitCode::FAILURE
+    })
 }
 
-/// Source locations of the panics reported so far.
-static REPORTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+const REMEDY: &str = "report this";
+
+/// A panic that was reported.
+struct Reported {
+    place: String,
+    /// What it said, and where.
+    message: String,
+}
+
+/// The panics reported so far.
+static REPORTED: Mutex<Vec<Reported>> = Mutex::new(Vec::new());
 
 /// Prints a panic, with a backtrace if `RUST_BACKTRACE` is set. Panics of several workers at one place are one line.
 fn report(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map_or("an unknown place".into(), |l| format!("{}:{}", l.file(), l.line()));
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if reported.contains(&place) {
+    if reported.iter().any(|panic| panic.place == place) {
         return;
     }
     let payload = panic.payload();
     let message = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
-    note(&line(message.unwrap_or("a panic without a message"), &place));
+    let message = format!("{} at {place}", plain(message.unwrap_or("a panic without a message")));
+    note(&format!("kiln: internal error: {message}; {REMEDY}"));
     let trace = Backtrace::capture();
     if trace.status() == BacktraceStatus::Captured {
         note(&trace.to_string());
     }
-    reported.push(place);
-}
-
-fn line(message: &str, place: &str) -> String {
-    format!("kiln: internal error: {} at {place}; report this", plain(message))
+    reported.push(Reported { place, message });
 }
 
 #[cfg(test)]
@@ -64,7 +78,7 @@ mod tests {
     fn a_panic_wherever_it_is_ends_the_program_with_one_line_and_exit_code_1() {
         const VARIABLE: &str = "KILN_TEST_PANIC";
         if let Ok(name) = std::env::var(VARIABLE) {
-            let code = format!("{:?}", guard(|| program(&name)));
+            let code = format!("{:?}", guard(true, || program(&name)));
             exit(if code == format!("{:?}", ExitCode::from(1)) { 1 } else { 0 });
         }
         for (name, message, trace) in [
@@ -84,6 +98,11 @@ mod tests {
             assert!(first.starts_with(&format!("kiln: internal error: {message}")), "{name}: {said}");
             assert!(first.contains(" at src/cli/panics.rs:") && first.ends_with("; report this"), "{name}: {said}");
             assert_eq!(said.lines().count() > 1, trace, "{name}: {said}");
+            let printed = String::from_utf8(ended.stdout).unwrap();
+            let object = printed.lines().find(|line| line.starts_with('{')).unwrap();
+            let error = &serde_json::from_str::<serde_json::Value>(object).unwrap()["error"];
+            assert_eq!((&error["exit"], &error["remedy"]), (&1.into(), &"report this".into()));
+            assert!(error["message"].as_str().unwrap().starts_with(&format!("internal error: {message}")), "{object}");
         }
     }
 }

@@ -44,7 +44,7 @@ pub fn run(args: &PerplexityArgs, json: bool) -> Result<()> {
     };
     options.extent(shape)?;
     let tokenizer = files.tokenizer_for(shape.vocab)?;
-    let tokens = tokenizer.encode(text, true)?;
+    let tokens = tokenizer.encode_verbatim(text)?;
     check(&tokens, window)?;
     let mut executor = args.model.load(&checkpoint, &options, json)?;
     drop(checkpoint);

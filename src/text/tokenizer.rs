@@ -124,6 +124,16 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// The ids of `text` behind `<bos>`, for text that is data: special tokens that it spells stay text.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the tokenizer lacks `<bos>`, or cannot encode the text.
+    pub fn encode_verbatim(&self, text: &str) -> Result<Vec<u32>> {
+        let mut ids = self.begin(true)?;
+        self.encode_whole(text, &self.verbatim().added, &mut ids)?;
+        Ok(ids)
+    }
+
     /// `text` with `mark` inside of each special token that it spells; `None` if it spells none.
     pub(super) fn mark_spellings(&self, text: &str, mark: char) -> Option<String> {
         self.verbatim().spellings.mark(text, mark)

@@ -67,6 +67,20 @@ fn the_figure_is_that_of_the_logits_of_each_window() {
     assert!(said.code == 0 && said.stderr.contains("tokens scored in"), "{}", said.stderr);
 }
 
+/// As llama.cpp has it: of a text, only `<bos>` before it is a special token.
+#[test]
+fn special_tokens_that_the_text_spells_stay_text() {
+    let dir = tiny_with_text();
+    let spelled = "<end_of_turn>".repeat(8);
+    let measure = |text: &str| {
+        let arguments = ["perplexity", "-m", path(&dir), "--device", "cpu", "--ctx", "8", "--json", "-"];
+        run(program().args(arguments), text.as_bytes()).json()
+    };
+    let parsed = kiln(&["tokenize", "-m", path(&dir), "--json", &spelled]).json()["ids"].as_array().unwrap().len();
+    assert_eq!(parsed, 9, "the text spells a special token");
+    assert!(measure(&spelled)["tokens"].as_u64().unwrap() > 16);
+}
+
 #[test]
 fn what_cannot_be_scored_is_refused_before_the_model_is_loaded() {
     let dir = tiny_with_text();
