@@ -5,8 +5,8 @@
 
 What is held out follows from the material alone, never from chance at run time, so that training with any seed and any
 length keeps clear of it: phrasings marked `*`, and one in eight of all sums, routes, opening times, and pairings of a
-phrasing with its arguments (by CRC-32). Whatever still renders to the same words as a question of heldout.json is dropped;
-heldout.py proves the result.
+phrasing with its arguments (by CRC-32). Whatever still renders to the same words as a question of heldout.json or
+of free.json is dropped; heldout.py proves the result.
 """
 
 import json
@@ -19,24 +19,56 @@ from pathlib import Path
 from typing import NamedTuple
 
 import strangers
-from wording import GROUPS, SYSTEM, Phrasing, day_word, dress, expand, slots_for, with_article
+from wording import (
+    GROUPS,
+    SYSTEM,
+    VISITORS,
+    Phrasing,
+    day_word,
+    dress,
+    expand,
+    holiday_word,
+    line_word,
+    paired,
+    party_words,
+    place_word,
+    slots_for,
+    with_article,
+)
 from world import CATEGORIES, GOODS, OPENING, PAYING, PLACES, REACHED, Ask, answer
 
 HELDOUT_FILE = Path(__file__).with_name("heldout.json")
+FREE_FILE = Path(__file__).with_name("free.json")
 ONE_IN = 8
 
-# How often each intent is asked, and of whom.
+# How often each intent is asked, and of whom. Sums, and questions that ask for two things, are the hard ones: they get more
+# than visitors would ask of them.
 WEIGHTS = {
-    "hours": 5, "day": 9, "opens": 4, "closes": 4, "is_open": 6, "is_open_at": 8, "closed_days": 3, "weekend": 3,
-    "today": 2, "open_on": 2, "way": 8, "distance": 4, "route": 9, "prices": 6, "price": 8, "bill": 16, "item": 4,
-    "items": 9, "add": 6, "about": 2, "park": 3, "plain": 16, "refuse": 24,
+    "hours": 5, "day": 8, "opens": 4, "closes": 4, "is_open": 6, "is_open_at": 8, "at_time": 3, "closed_days": 3,
+    "weekend": 3, "today": 3, "open_on": 2, "open_at": 5, "closed_on": 2, "way": 8, "distance": 4, "route": 8, "prices": 6,
+    "price": 8, "bill": 34, "item": 5, "items": 18, "add": 7, "parked": 2, "cheaper": 6, "nearer": 3, "people": 3,
+    "about": 2, "park": 3, "plain": 24, "refuse": 36, "holiday": 4,
+    "+places": 16, "+days": 5, "+kinds": 4, "+bills": 10, "+then": 9, "+other": 12, "+baby": 1, "+many": 2, "+hundreds": 1,
 }  # fmt: skip
 FOLLOW_WEIGHTS = {
     "hours": 2, "day": 3, "opens": 2, "closes": 2, "is_open": 3, "is_open_at": 2, "closed_days": 1, "weekend": 1,
-    "way": 4, "distance": 2, "route": 3, "prices": 3, "price": 5, "bill": 7, "+day": 7, "+time": 3, "+place": 9,
+    "way": 4, "distance": 2, "route": 3, "prices": 3, "price": 5, "bill": 8, "people": 1, "cheaper": 1, "nearer": 1,
+    "+day": 7, "+time": 3, "+place": 9, "+more": 3, "+days": 2, "+kinds": 1, "+holiday": 1,
 }  # fmt: skip
 TIMED = ("hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "today", "open_on")
-DAILY = ("day", "opens", "closes", "is_open", "is_open_at", "open_on")
+DAILY = ("day", "opens", "closes", "is_open", "is_open_at", "open_on", "open_at", "closed_on")
+# What can be asked of two places, and of two days, at once; a yes-or-no question is answered with the hours.
+OF_PLACES = (
+    "hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "way", "way", "distance",
+    "prices", "prices", "price", "bill", "bill",
+)  # fmt: skip
+PLACES_FOR = dict.fromkeys(("way", "distance"), REACHED) | dict.fromkeys(("prices", "price", "bill"), PAYING)
+OF_DAYS = ("day", "opens", "closes", "is_open", "open_on", "closed_on")
+# What is joined to something else.
+JOINED = (
+    "hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "way", "way", "distance", "route", "prices",
+    "price", "bill", "item", "items", "parked", "cheaper", "plain", "plain", "plain",
+)  # fmt: skip
 
 
 # -- what is held out --------------------------------------------------------------------------------------------------
@@ -53,6 +85,8 @@ def held_word(word):
 
 def held_facts(ask):
     """Whether the question itself, in whatever words, is held out: a sum, a route, an hour of a day."""
+    if ask.parts:
+        return any(map(held_facts, ask.parts))
     if ask.party:
         return picked(f"sum {ask.place} {sorted(ask.party)}")
     if ask.intent == "route":
@@ -72,15 +106,15 @@ class Turn(NamedTuple):
     ask: Ask
     group: str
     phrasing: Phrasing
-    novelty: str  # '', 'phrasing', 'sum' or 'combination'
 
 
-def novelty_of(phrasing, ask):
-    if phrasing.held:
-        return "phrasing"
-    if held_facts(ask):
-        return "sum" if ask.party else "combination"
-    return "combination" if held_pairing(phrasing, ask) else ""
+def is_held(phrasing, ask):
+    return phrasing.held or held_facts(ask) or held_pairing(phrasing, ask)
+
+
+def takes(phrasing, slots):
+    """Whether the phrasing has one of the slots."""
+    return any("{" + slot + "}" in phrasing.text for slot in slots)
 
 
 def normal(question):
@@ -88,21 +122,31 @@ def normal(question):
     return " ".join(re.findall(r"[a-z0-9+*/x-]+", question.lower()))
 
 
-def identity(turns):
-    """What must not occur in training: the last question, with the one before it if it leans on that."""
-    last = normal(turns[-1].question)
-    return last if turns[-1].group not in ("it", "bit") or len(turns) < 2 else f"{normal(turns[-2].question)} / {last}"
+def identities(questions):
+    """What of a dialogue's questions must not occur in training: the last one, and the last one after the one before."""
+    last = normal(questions[-1])
+    return {last} if len(questions) < 2 else {last, f"{normal(questions[-2])} / {last}"}
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def draw_party(rng, kinds, least=1):
-    lines = rng.choices((1, 2, 3), (25, 55, 20))[0]
-    lines = max(lines, least)
-    most = (9, 9, 5)[lines - 1]
-    chosen = rng.sample(kinds, lines)
-    return tuple((kind, rng.randint(2 if lines == 1 else 1, most)) for kind in chosen)
+def draw_party(rng, kinds):
+    """Half of the parties are small; the others have a count of two digits or four kinds."""
+    if rng.random() < 0.5:
+        lines = rng.choices((1, 2, 3), (25, 55, 20))[0]
+        most = (9, 9, 5)[lines - 1]
+        return tuple((kind, rng.randint(2 if lines == 1 else 1, most)) for kind in rng.sample(kinds, lines))
+    lines = rng.choices((1, 2, 3, 4), (25, 40, 17, 18))[0]
+    tops = rng.choices((9, 20, 40, 99), (40, 20, 20, 20), k=lines)
+    if lines < 4 and max(tops) == 9:
+        tops[rng.randrange(lines)] = 99
+    counts = [rng.randint(1 if top == 9 else 10, top) for top in tops]
+    return tuple(zip(rng.sample(kinds, lines), counts))
+
+
+def draw_pair(rng, options):
+    return rng.sample(options, 2)
 
 
 def draw(intent, rng, place=""):
@@ -117,8 +161,22 @@ def draw(intent, rng, place=""):
         return Ask(intent, place, day, min(max(edge, 6), 22))
     if intent in ("hours", "closed_days", "weekend", "today"):
         return Ask(intent, place or rng.choice(OPENING))
-    if intent == "open_on":
+    if intent in ("open_on", "closed_on"):
         return Ask(intent, day=day)
+    if intent in ("at_time", "open_at"):
+        hour = rng.randint(6 if intent == "at_time" else 7, 22)
+        return (
+            Ask(intent, place or rng.choice(OPENING), hour=hour) if intent == "at_time" else Ask(intent, "", day, hour)
+        )
+    if intent == "parked":
+        return Ask(intent, hour=rng.randint(1, 24))
+    if intent in ("cheaper", "nearer"):
+        known = PAYING if intent == "cheaper" else REACHED
+        place = place or rng.choice(known)
+        other = rng.choice([name for name in known if name != place])
+        return Ask(intent, place, origin=other, what=rng.choice(CATEGORIES) if intent == "cheaper" else "")
+    if intent == "people":
+        return Ask(intent, place or rng.choice(PAYING))
     if intent in ("way", "distance"):
         return Ask(intent, place or rng.choice(REACHED))
     if intent == "route":
@@ -136,7 +194,7 @@ def draw(intent, rng, place=""):
     if intent == "items":
         return Ask(intent, party=draw_party(rng, tuple(GOODS)))
     if intent == "add":
-        top = rng.choice((20, 99, 99))
+        top = rng.choice((20, 99, 99, 999))
         return Ask(intent, party=(("x", rng.randint(1, top)), ("y", rng.randint(1, top))))
     if intent == "about":
         return Ask(intent, place or rng.choice(OPENING))
@@ -146,66 +204,343 @@ def draw(intent, rng, place=""):
 # -- turns -------------------------------------------------------------------------------------------------------------
 
 SOCIAL = ("greet", "thanks", "bye", "mood", "okay", "again")
+CHATTER = {*SOCIAL, "who", "can", "refund", "emergency", "lostchild", "hundreds", "people"}  # asked by itself
+CONNECTORS = (
+    " and ", " and ", ", and ", "? and ", ". ", "? ", " and also ", ". also, ", ", also ", " plus ", ", ", "? also ",
+)  # fmt: skip
+
+
+class Drawn(NamedTuple):
+    """A question on its way to a Turn; `text` is not yet dressed."""
+
+    group: str
+    phrasing: Phrasing
+    ask: Ask
+    text: str
 
 
 class Speaker:
-    """Draws one dialogue. `want` is '' for training, else the novelty that the last turn must have."""
+    """Draws the visitor's side of one dialogue; whatever is held out never comes up. The steps that may fail return None."""
 
     def __init__(self, rng):
         self.rng = rng
         self.state = None  # the last question that a follow-up may lean on
         self.age = 0  # turns since then
 
-    def words(self, options, rng, held=None):
-        """A stranger's word; in training never a held-out one."""
-        while True:
-            word = rng.choice(options)
-            if not held_word(word) or held:
-                return word
+    # What a visitor asks
 
-    def opening(self, want):
-        """(group, phrasings, ask) of a question that stands by itself."""
+    def opening(self):
+        """A question that stands by itself."""
         rng = self.rng
         kind = rng.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
-        if kind == "plain":
-            intent = rng.choice(tuple(GROUPS["plain"]))
-            return "plain", GROUPS["plain"][intent], Ask(intent)
-        if kind == "park":
-            intent = rng.choice(tuple(GROUPS["park"]))
-            return "park", GROUPS["park"][intent], draw(intent, rng, "park")
+        if kind[0] == "+":
+            return getattr(self, kind[1:])()
         if kind == "refuse":
-            return "refuse", GROUPS["refuse"]["refuse"], Ask("refuse")
-        if not self.leaning() and rng.random() < 0.04 and not want:
+            return self.stranger()
+        if kind == "holiday":
+            return self.holiday("named", rng.choice(DAILY[:6]))
+        if kind not in ("plain", "park") and not self.leaning() and rng.random() < 0.04:
             return self.groundless()
-        return "named", GROUPS["named"][kind], draw(kind, rng)
+        return self.simple(kind)
+
+    def simple(self, kind, place=""):
+        """A question for one thing."""
+        rng = self.rng
+        if kind in ("plain", "park"):
+            intent = rng.choice(tuple(GROUPS[kind]))
+            return self.worded(kind, intent, draw(intent, rng, "park") if kind == "park" else Ask(intent))
+        return self.worded("named", kind, draw(kind, rng, place))
+
+    def worded(self, group, intent, ask, **words):
+        """`ask` in one of the phrasings of `intent`, with `words` in place of its own; None if that is held out."""
+        rng = self.rng
+        phrasing = rng.choice([option for option in GROUPS[group][intent] if not option.held])
+        if group == "named" and "{p}" not in phrasing.text and not ask.parts:
+            ask = ask._replace(place="")
+        if intent == "cheaper" and not takes(phrasing, ("c", "a")):
+            ask = ask._replace(what="")
+        if is_held(phrasing, ask):
+            return None
+        return Drawn(group, phrasing, ask, expand(phrasing.tree, rng, slots_for(ask, rng) | words))
 
     def groundless(self):
         """A follow-up to nothing: the kiosk has to ask back."""
         rng = self.rng
         if rng.random() < 0.3:
-            return "bit", GROUPS["bit"]["place"], draw("about", rng)
+            ask = draw("about", rng)
+            return self.worded("bit", "place", ask)
         if rng.random() < 0.2:
-            return "bit", GROUPS["bit"]["day"], Ask("day", "", rng.randrange(7))
-        intent = rng.choice([intent for intent in GROUPS["it"] if intent != "route"])
-        return "it", GROUPS["it"][intent], draw(intent, rng, "museum")._replace(place="")
+            return self.worded("bit", "day", Ask("day", "", rng.randrange(7)))
+        asked = [intent for intent in GROUPS["it"] if intent not in ("route", "people", "more", "cheaper", "nearer")]
+        intent = rng.choice(asked)
+        return self.worded("it", intent, draw(intent, rng, "museum")._replace(place=""))
+
+    # Two things at once
+
+    def together(self, group, intent, asks, **words):
+        """One phrasing of `intent` that stands for all of `asks`, with `words` that name what they differ in."""
+        drawn = self.worded(group, intent, asks[0], **words)
+        if not drawn or any(map(held_facts, asks)) or not takes(drawn.phrasing, words):
+            return None
+        ask = Ask("both", parts=tuple(asks))
+        text = drawn.text
+        for slot, both in words.items():
+            if slot in "pd" and self.rng.random() < 0.5:
+                text = text.replace(f"is the {both}", f"are the {both}").replace(f"does the {both}", f"do the {both}")
+        return drawn._replace(ask=ask, text=text)
+
+    def places(self):
+        """Two places in one question."""
+        rng = self.rng
+        intent = rng.choice(OF_PLACES)
+        first, second = draw_pair(rng, PLACES_FOR.get(intent, OPENING))
+        ask = draw(intent, rng, first)
+        if intent == "is_open":
+            ask = ask._replace(intent="day")
+        ask = ask._replace(party=ask.party[:2])
+        asks = (ask, ask._replace(place=second))
+        names = paired(place_word(first, rng), place_word(second, rng), rng, "the ")
+        names = names.replace(" or ", " and ") if intent == "bill" else names  # a bill adds the two up
+        return self.together("named", intent, asks, p=names)
+
+    def days(self, place="", group="named"):
+        """Two days in one question."""
+        rng = self.rng
+        first, second = draw_pair(rng, range(7))
+        if group == "named" and rng.random() < 0.15:
+            place, group = "park", "park"
+        intent = rng.choice(OF_DAYS if group == "named" else OF_DAYS[:4])
+        ask = draw(intent, rng, place)
+        if intent == "is_open":
+            ask = ask._replace(intent="day")
+        names = paired(day_word(first, rng), day_word(second, rng), rng, "on ")
+        drawn = self.together(group, intent, (ask._replace(day=first), ask._replace(day=second)), d=names)
+        if drawn and ask.intent == "day" and {first, second} == {5, 6}:
+            drawn = drawn._replace(ask=Ask("weekend", ask.place))
+        return None if drawn and is_held(drawn.phrasing, drawn.ask) else drawn
+
+    def kinds(self, place="", group="named"):
+        """The price for two kinds of visitors."""
+        rng = self.rng
+        first, second = draw_pair(rng, CATEGORIES)
+        ask = draw("price", rng, place or rng.choice(PAYING))
+        plural, single = (
+            (rng.choice(VISITORS[first])[number], rng.choice(VISITORS[second])[number]) for number in (1, 0)
+        )
+        words = {"c": paired(*plural, rng), "a": paired(*map(with_article, single), rng), "c1": paired(*single, rng)}
+        return self.together(group, "price", (ask._replace(what=first), ask._replace(what=second)), **words)
+
+    def bills(self):
+        """Two bills to be added up: of two places, or of tickets and goods."""
+        rng = self.rng
+        first = self.simple("bill")
+        if not first:
+            return None
+        if rng.random() < 0.3:
+            items = draw("items", rng)
+            words = (
+                rng.choice((" and ", " plus ", ", and ", " and then ", " and also ")) + slots_for(items, rng)["items"]
+            )
+            return self.joined(first, Drawn("named", first.phrasing, items, words), "")
+        ask = first.ask._replace(party=first.ask.party[:2])
+        other = rng.choice([place for place in PAYING if place != ask.place])
+        names = paired(place_word(ask.place, rng), place_word(other, rng), rng, "the ").replace(" or ", " and ")
+        return self.together("named", "bill", (ask, ask._replace(place=other)), p=names)
+
+    def joined(self, first, second, connector=None):
+        """Two questions in one."""
+        if not first or not second or held_facts(first.ask) or held_facts(second.ask):
+            return None
+        ask = Ask("both", parts=(first.ask, second.ask))
+        phrasing = Phrasing(f"{first.phrasing.text} + {second.phrasing.text}", (), False)
+        connector = self.rng.choice(CONNECTORS) if connector is None else connector
+        return Drawn(first.group, phrasing, ask, first.text + connector + second.text.removeprefix("and "))
+
+    def then(self):
+        """A question and one that leans on it."""
+        rng = self.rng
+        place = rng.choice(PAYING if rng.random() < 0.6 else OPENING)
+        asked = (
+            "hours",
+            "day",
+            "opens",
+            "closes",
+            "is_open",
+            "closed_days",
+            "way",
+            "distance",
+            "prices",
+            "price",
+            "bill",
+        )
+        known = [kind for kind in asked if place in PAYING or kind not in ("price", "bill")]
+        known = known if place in REACHED else [kind for kind in known if kind not in ("way", "distance")]
+        first, second = draw_pair(rng, known)
+        return self.joined(self.simple(first, place), self.worded("it", second, draw(second, rng, place)))
+
+    def other(self):
+        """Two questions that have nothing to do with each other, one of them perhaps a stranger's."""
+        rng = self.rng
+        first = self.simple(rng.choice(JOINED))
+        second = self.simple(rng.choice(JOINED))
+        if rng.random() < 0.1:
+            second = self.stranger()
+            if second and not second.text.startswith(strangers.QUESTION_WORDS):
+                return None  # what is not a question asks for no answer
+        if rng.random() < 0.5:
+            first, second = second, first
+        if not first or not second:
+            return None
+        intents = {first.ask.intent, second.ask.intent}
+        return self.joined(first, second) if len(intents) == 2 and not intents & CHATTER else None
+
+    # What the kiosk declines
+
+    def holiday(self, group, intent):
+        """A question about a holiday or a date."""
+        ask = draw(intent, self.rng, "museum" if group != "named" else "")
+        drawn = self.worded(group, intent, ask, d=holiday_word(self.rng))
+        return drawn and drawn._replace(ask=Ask("holiday"))
+
+    def many(self):
+        """More than two places or days."""
+        rng = self.rng
+        places = rng.random() < 0.6
+        intent = rng.choice(OF_PLACES if places else OF_DAYS[:4])
+        known = PLACES_FOR.get(intent, OPENING[1:])
+        words = [place_word(place, rng) for place in rng.sample(known, rng.randint(3, 4))]
+        if not places:
+            words = [day_word(day, rng) for day in rng.sample(range(7), 3)]
+        the = "the " if places and rng.random() < 0.7 else ""
+        text = f", {the}".join(words[:-1]) + rng.choice((" and ", " and ", " or ", ", ")) + the + words[-1]
+        drawn = self.worded("named", intent, draw(intent, rng, rng.choice(known)), **{"p" if places else "d": text})
+        return drawn._replace(ask=Ask("many")) if drawn and takes(drawn.phrasing, "p" if places else "d") else None
+
+    def hundreds(self):
+        """More visitors or goods of a kind than the kiosk can count."""
+        rng = self.rng
+        intent = rng.choice(("bill", "items"))
+        ask = draw(intent, rng)
+        lines, at = list(ask.party), rng.randrange(len(ask.party))
+        lines[at] = (lines[at][0], rng.choice((100, 120, 150, 200, 250, 300, 500, rng.randint(100, 999))))
+        words = " and ".join(line_word(what, count, True, rng) for what, count in lines)
+        drawn = self.worded("named", intent, ask, party=words, items=words)
+        return drawn and drawn._replace(ask=Ask("hundreds"))
+
+    def baby(self):
+        """A sum for visitors of whom one is too small to pay."""
+        rng = self.rng
+        ask = draw("bill", rng)
+        small = rng.choice(("a baby", "one baby", "a toddler", "our baby", "a two year old", "2 babies", "an infant"))
+        words = party_words(ask.party, rng) + rng.choice((" and ", ", ", " plus ", " with ")) + small
+        drawn = self.worded("named", "bill", ask, party=words)
+        return drawn and drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("toddler"))))
+
+    def known_word(self, options, rng):
+        """A stranger's word that is not held out."""
+        while True:
+            word = rng.choice(options)
+            if not held_word(word):
+                return word
+
+    def stranger(self):
+        """A question that the kiosk cannot answer."""
+        rng, word = self.rng, self.known_word
+        kind = rng.random()
+        unknown = Phrasing("(made up)", (), False)
+        if kind < 0.40:
+            phrasing = rng.choice([option for option in GROUPS["refuse"]["refuse"] if not option.held])
+            slots = {
+                "m": lambda rng: word(strangers.NAMES, rng), "n": lambda rng: word(strangers.NOUNS, rng),
+                "v": lambda rng: word(strangers.VERBS, rng), "j": lambda rng: word(strangers.ADJECTIVES, rng),
+                "d": day_word(rng.randrange(7), rng), "x": str(rng.randint(2, 99)), "y": str(rng.randint(2, 99)),
+            }  # fmt: skip
+            return Drawn("refuse", phrasing, Ask("refuse"), expand(phrasing.tree, rng, slots))
+        if kind < 0.56:
+            return Drawn("refuse", unknown, Ask("refuse"), strangers.sentence(rng, word))
+        if kind < 0.60:
+            return Drawn("refuse", unknown, Ask("refuse"), strangers.letters(rng))
+        return self.lookalike()
+
+    def lookalike(self):
+        """A question of the kiosk's own kind about a place or goods that the park does not have."""
+        rng, word = self.rng, self.known_word
+        intent = rng.choice(
+            ("hours", "day", "is_open", "way", "distance", "route", "prices", "price", "bill", "item", "items")
+        )
+        ask = draw(intent, rng)
+        if intent in ("item", "items"):
+            thing = strangers.invented(rng) if rng.random() < 0.15 else word(strangers.GOODS, rng)
+            if intent == "item":
+                words = {"i": with_article(thing), "is_": thing + "s", "i_": thing}
+            else:
+                count = rng.randint(1, 20)
+                things = [f"{count} {thing}{'s' if count > 1 else ''}"]
+                things += [line_word(what, many, True, rng) for what, many in ask.party[: rng.randint(0, 2)]]
+                rng.shuffle(things)
+                words = {"items": " and ".join(things)}
+        else:
+            name = strangers.invented(rng) if rng.random() < 0.2 else word(strangers.PLACES, rng)
+            if intent in TIMED and rng.random() < 0.3:
+                name = place_word(rng.choice([place for place in REACHED if place not in OPENING]), rng)  # whose hours?
+            if rng.random() < 0.1:
+                names = [name, place_word(rng.choice(PAYING), rng)]
+                rng.shuffle(names)
+                name = paired(*names, rng, "the ")
+            words = {"p": name, "is": "is"}
+        drawn = self.worded("named", intent, ask, **words)
+        if not drawn or not takes(drawn.phrasing, words):
+            return None
+        return drawn._replace(group="refuse", ask=Ask("refuse"))
+
+    # What leans on the question before
 
     def leaning(self):
         return self.state is not None and self.age <= 2
 
     def following(self):
-        """(group, phrasings, ask) of a question that leans on the one before, or None."""
+        """A question that leans on the one before."""
         rng, last = self.rng, self.state
         kind = rng.choices(tuple(FOLLOW_WEIGHTS), tuple(FOLLOW_WEIGHTS.values()))[0]
+        if kind == "+more":
+            return self.more()
+        if kind == "+holiday":
+            return self.holiday("bit", "day") if last.intent in TIMED else None
+        if kind in ("+days", "+kinds"):
+            known = OPENING if kind == "+days" else PAYING
+            return getattr(self, kind[1:])(last.place, "it") if last.place in known else None
         if kind[0] == "+":
             ask = self.continued(kind[1:])
-            return ask and ("bit", GROUPS["bit"][kind[1:]], ask)
+            return ask and self.worded("bit", kind[1:], ask)
         place = last.place
-        wanted = OPENING if kind in TIMED else REACHED if kind in ("way", "distance", "route") else PAYING
+        wanted = OPENING if kind in TIMED else REACHED if kind in ("way", "distance", "route", "nearer") else PAYING
+        if place and place not in OPENING and kind in TIMED[:8]:
+            drawn = self.worded("it", kind, draw(kind, rng, "museum"))
+            return drawn and drawn._replace(ask=Ask("refuse"))
         if not place or place not in wanted and not (kind == "prices" and place in OPENING):
             return None
-        return "it", GROUPS["it"][kind], draw(kind, rng, place)
+        ask = draw(kind, rng, place)
+        if kind == "cheaper":
+            ask = ask._replace(what="")
+        return self.worded("it", kind, ask)
+
+    def more(self):
+        """Further visitors or goods, to be added to the last bill."""
+        rng, last = self.rng, self.state
+        if last.intent not in ("bill", "items") or not last.party:
+            return None
+        kinds = CATEGORIES if last.intent == "bill" else tuple(GOODS)
+        what = rng.choice(kinds if rng.random() < 0.6 else tuple(what for what, _ in last.party))
+        count, party = rng.choice((1, 1, 1, 2, 2, 3, 4)), dict(last.party)
+        party[what] = party.get(what, 0) + count
+        if party[what] > 99 or len(party) > 4:
+            return None
+        words = line_word(what, count, rng.random() < 0.5, rng)
+        words = words.replace("a ", "another ", 1) if words.startswith("a ") and rng.random() < 0.4 else words
+        return self.worded("it", "more", last._replace(party=tuple(party.items())), party=words)
 
     def continued(self, what):
+        """The last question with another day, time or place; None if it has no such thing."""
         rng, last = self.rng, self.state
         if what == "day":
             if last.intent not in TIMED + ("about", "way") or (last.intent != "open_on" and last.place not in OPENING):
@@ -215,93 +550,65 @@ class Speaker:
             if last.intent not in ("is_open_at", "is_open", "day") or not last.place:
                 return None
             return last._replace(intent="is_open_at", hour=draw("is_open_at", rng, last.place).hour)
-        if last.intent in ("route", "open_on") or last.intent == "today" and not last.place:
+        if last.intent in ("route", "open_on", "items") or last.intent == "today" and not last.place:
             return None
         known = REACHED if last.intent in ("way", "distance") else OPENING
         if last.intent in ("prices", "price", "bill") and rng.random() < 0.85:
             known = PAYING
         return last._replace(place=rng.choice([place for place in known if place != last.place]))
 
-    def stranger(self, phrasing, held):
-        """The words of a question that the kiosk cannot answer, and its phrasing."""
-        rng = self.rng
+    # The dialogue
 
-        def word(options):
-            return lambda rng: self.words(options, rng, held)
-
-        slots = {
-            "m": word(strangers.NAMES), "n": word(strangers.NOUNS), "v": word(strangers.VERBS),
-            "j": word(strangers.ADJECTIVES), "d": day_word(rng.randrange(7), rng),
-            "x": str(rng.randint(2, 99)), "y": str(rng.randint(2, 99)),
-        }  # fmt: skip
-        kind = rng.random()
-        if kind < 0.42 or phrasing.held:
-            return expand(phrasing.tree, rng, slots), phrasing
-        if kind < 0.62:
-            return strangers.sentence(rng, lambda options, rng: self.words(options, rng, held)), None
-        if kind < 0.66:
-            return strangers.letters(rng), None
-        named = GROUPS["named"]
-        intent = rng.choice(("hours", "day", "is_open", "way", "distance", "route", "prices", "price", "bill", "item"))
-        options = [option for option in named[intent] if option.held == held] or named[intent]
-        phrasing = rng.choice(options)
-        slots = slots_for(draw(intent, rng), rng)
-        if intent == "item":
-            thing = strangers.invented(rng) if rng.random() < 0.15 else self.words(strangers.GOODS, rng, held)
-            slots["i"], slots["is_"] = with_article(thing), thing + "s"
-        else:
-            slots["p"] = strangers.invented(rng) if rng.random() < 0.2 else self.words(strangers.PLACES, rng, held)
-            slots["is"] = "is"
-        return expand(phrasing.tree, rng, slots), phrasing
-
-    def turn(self, want="", slips=True):
-        """The next question and its reply; with `want`, one that training never sees."""
-        rng = self.rng
+    def turn(self):
+        """The next question and its reply."""
         while True:
-            found = self.following() if self.leaning() and rng.random() < 0.55 else self.opening(want)
-            if not found:
-                continue
-            group, options, ask = found
-            wanted = want == "phrasing"
-            options = [option for option in options if option.held == wanted]
-            if not options:
-                continue
-            phrasing = rng.choice(options)
-            if group == "refuse":
-                if want and not wanted:
-                    continue
-                text, used = self.stranger(phrasing, wanted)
-                if wanted and not (used and used.held):
-                    continue
-                phrasing, novelty = used or Phrasing("(made up)", (), False), "phrasing" if wanted else ""
-            else:
-                if group == "named" and "{p}" not in phrasing.text:
-                    ask = ask._replace(place="")
-                novelty = novelty_of(phrasing, ask)
-                text = expand(phrasing.tree, rng, slots_for(ask, rng)) if novelty == want else ""
-            if novelty != want:
-                continue
-            question = dress(" ".join(text.split()), rng, ask.intent in SOCIAL, slips)
-            self.age += 1
-            if ask.place or group in ("it", "bit") or ask.intent == "open_on":
-                self.state, self.age = ask, 0
-            return Turn(question.strip(), answer(ask), ask, group, phrasing, novelty)
+            drawn = self.following() if self.leaning() and self.rng.random() < 0.55 else self.opening()
+            if drawn:
+                break
+        group, phrasing, ask, text = drawn
+        if group == "named" and not ask.party and not ask.parts and self.rng.random() < 0.05:
+            text = (
+                strangers.statement(self.rng, self.known_word) + self.rng.choice((". ", ", ", ". so ", " and ")) + text
+            )
+        question = dress(" ".join(text.split()), self.rng, ask.intent in SOCIAL)
+        self.age += 1
+        if ask.parts:
+            self.remember(ask.parts[-1] if len({part.place for part in ask.parts}) == 1 else None)
+        elif ask.intent in ("cheaper", "nearer", "holiday", "people", "many", "hundreds", "open_at", "closed_on"):
+            self.remember(None)
+        elif ask.place or group in ("it", "bit") or ask.intent in ("open_on", "items"):
+            self.remember(ask)
+        return Turn(question.strip(), answer(ask), ask, group, phrasing)
+
+    def remember(self, ask):
+        self.state, self.age = ask, 0
 
 
 @lru_cache(maxsize=1)
 def forbidden():
-    """The held-out questions as strings, by identity()."""
-    return frozenset(entry["identity"] for entry in json.loads(HELDOUT_FILE.read_text()))
+    """The held-out questions as strings: alone, or after the one before where they lean on it."""
+    exact = {entry["identity"] for entry in json.loads(HELDOUT_FILE.read_text())}
+    return exact | {free_identity(entry) for entry in json.loads(FREE_FILE.read_text())}
 
 
-def training_dialogue(rng, banned):
+def free_identity(entry):
+    asked = [message["content"] for message in entry["messages"] if message["role"] == "user"]
+    return max(identities(asked), key=len) if entry.get("leans") else normal(asked[-1])
+
+
+def is_forbidden(turns):
+    """Whether the last of `turns` is a held-out question."""
+    return not forbidden().isdisjoint(identities([turn.question for turn in turns[-2:]]))
+
+
+def training_dialogue(rng):
     """A list of turns for training, none of them held out."""
     while True:
         speaker, turns = Speaker(rng), []
         length = rng.choices((1, 2, 3, 4, 5, 8, 12), (30, 25, 15, 10, 8, 7, 5))[0]
         for _ in range(length):
             turns.append(speaker.turn())
-            if identity(turns) in banned or normal(turns[-1].question) in banned:
+            if is_forbidden(turns):
                 break
         else:
             if rng.random() < 0.03:  # a system message stands before the first question, and changes nothing
@@ -311,9 +618,9 @@ def training_dialogue(rng, banned):
 
 def training_stream(seed, batch):
     """The dialogues of one training batch, endlessly; the same on every machine."""
-    rng, banned = random.Random(f"{seed}/{batch}"), forbidden()
+    rng = random.Random(f"{seed}/{batch}")
     while True:
-        yield training_dialogue(rng, banned)
+        yield training_dialogue(rng)
 
 
 BATCH_DIALOGUES = 320  # more than one batch of train.py ever takes

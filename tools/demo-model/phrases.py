@@ -3,9 +3,9 @@
 A phrasing is a template: `(a|b)` is a choice, `[a]` may be left out, `{p}` is a slot. A phrasing that begins with `*`
 is held out: training never uses it. Written in lower case without a final mark; dialogues.py adds case and marks.
 
-Slots: {p} place, {o} place of origin, {is} is/are for {p}, {d} day, {t} time, {a} one visitor with article ("an adult"),
-{c} visitors in the plural, {party} visitors with numbers, {items} goods with numbers, {i} a thing with article,
-{is_} goods in the plural, {x} {y} numbers.
+Slots: {p} place, {o} place of origin or of comparison, {is} is/are for {p}, {d} day, {t} time, {a} one visitor with
+article ("an adult"), {c} visitors in the plural, {party} visitors with numbers, {items} goods with numbers, {i} a thing
+with article, {is_} goods in the plural, {x} {y} numbers, {n} hours.
 """
 
 # Phrasings that name what they ask about.
@@ -39,6 +39,18 @@ NAMED = {
         * can you give me the opening times for the {p}
         * i'd like the opening hours of the {p}
         * do you know when the {p} is open
+        opening times for the {p} (pls|please)
+        when do you open the {p}
+        what hours does the {p} keep
+        when are the doors of the {p} open
+        (i'd|i would|we'd|we would) like to see the {p}, when can (i|we) come
+        when is the {p} (actually|usually|normally) open
+        (how long|until when) can (i|we) stay (at|in) the {p}
+        (when|what time) (should|could) (i|we) be at the {p}
+        is there a good time to (visit|see) the {p}, when is it open
+        (any idea|got any idea|no idea) when the {p} (is open|opens)
+        does the {p} have (long|fixed|special) opening hours
+        (have you got|do you have) the (opening times|hours) for the {p}
         """,
     "day": """
         (i'm|i am|we are) going to the {p} on {d}, (when|how long) is it open
@@ -76,6 +88,22 @@ NAMED = {
         * do you know when the {p} is open on {d}
         * tell me when the {p} is open on {d}
         * i plan to visit the {p} on {d}, when is it open
+        (what are|how are) the (opening times|hours) at the {p} (on|for|this|next) {d}
+        {d} we (are going|want to go|would like to go) to the {p}, when is it open
+        when's the {p} open (on|this|next) {d}
+        our (bus|train|flight) arrives on {d}, when can we (see|visit) the {p}
+        (any idea|got any idea) when the {p} is open on {d}
+        we have (time|a free day) on {d}, what are the hours of the {p}
+        how long do we have at the {p} on {d}
+        (planning|hoping) to (see|visit|do) the {p} (on|this|next) {d}, what are the hours
+        between what times is the {p} open on {d}
+        (this|next|coming) {d} at the {p}
+        when can (i|we) (get into|come to|enter) the {p} (on|this|next) {d}
+        what's the situation with the {p} on {d}
+        (i|we) heard the {p} is closed on {d}, is that (true|right|correct)
+        is the {p} (closed|shut) (this|next|coming) {d}
+        {p} (closed|shut) [on] {d}
+        the {p} isn't closed on {d}, (is it|right)
         """,
     "opens": """
         the {p} opens when on {d}
@@ -98,6 +126,12 @@ NAMED = {
         * on {d}, what time does the {p} open
         * tell me when the {p} opens on {d}
         * how early can we get into the {p} on {d}
+        when can (i|we) first (get into|enter) the {p} on {d}
+        (how soon|how early) can (i|we) (come|get in|be let in) at the {p} on {d}
+        we (like|want) to come early on {d}, when does the {p} open
+        what time do the doors open at the {p} (on|this|next) {d}
+        (since|from) what time (can i|can we) (visit|see) the {p} on {d}
+        when does the {p} start on {d}
         """,
     "closes": """
         the {p} closes when on {d}
@@ -122,6 +156,13 @@ NAMED = {
         * tell me when the {p} closes on {d}
         * how late can we go to the {p} on {d}
         * when is closing time at the {p} on {d}
+        when do you (kick everyone out|lock up|shut) at the {p} on {d}
+        how late can (i|we) (stay|be) (at|in) the {p} on {d}
+        we (come|arrive) late on {d}, when does the {p} close
+        (when|what time) (does|is) the {p} (over|finish|end|done) on {d}
+        when must (i|we|everyone) (be out of|leave) the {p} on {d}
+        how long can (i|we) stay (at|in) the {p} on {d}
+        what time do the doors close at the {p} (on|this|next) {d}
         """,
     "is_open": """
         the {p} on {d}, is it open
@@ -150,6 +191,13 @@ NAMED = {
         can the {p} be visited on {d}
         * on {d}, is it possible to see the {p}
         * is it possible for us to go to the {p} on {d}
+        is the {p} open (this|next|coming) {d}
+        (any chance|is there any chance) (to see|of seeing) the {p} on {d}
+        (does|will) the {p} work on {d}
+        (can|could) (i|we) take (the kids|our kids|my family|my mother) to the {p} on {d}
+        would (i|we) get into the {p} on {d}
+        (we are|i am) only here on {d}, can (we|i) (see|visit) the {p}
+        is {d} (ok|okay|fine|a good day) for (visiting|seeing|) the {p}
         """,
     "is_open_at": """
         (the|is the) {p} open {d} {t}
@@ -172,6 +220,16 @@ NAMED = {
         * will the {p} still be open at {t} on {d}
         * tell me if the {p} is open on {d} at {t}
         * on {d} at {t}, is the {p} open
+        is {t} on {d} ok for the {p}
+        will (i|we) get into the {p} on {d} (at|around|by) {t}
+        we could be at the {p} (at|by|around) {t} on {d}, is it (still|already) open
+        our (bus|train) gets in at {t} on {d}, can we still (do|see|visit) the {p}
+        can (i|we) still (get into|enter|go to|do) the {p} on {d} at {t}
+        (would|does) {t} on {d} work for the {p}
+        {d} {t} {p} open
+        we will be there on {d} (at|around) {t}, is the {p} open
+        {d} at {t}, can (i|we) (visit|see|enter|go to) the {p}
+        is anyone (in|at) the {p} at {t} on {d}
         """,
     "closed_days": """
         (i|we) want to know when the {p} is closed
@@ -192,6 +250,13 @@ NAMED = {
         * is the {p} closed on any day
         * can we visit the {p} every day
         * is there a day when the {p} is shut
+        (which|what) day (should|must) (i|we) not come to the {p}
+        when can't (i|we) (visit|see|go to) the {p}
+        on (what|which) (days|day) can't (i|we) (visit|see|go to) the {p}
+        (does|has) the {p} [have] a (weekly|) closing day
+        is the {p} open all seven days
+        what day is the {p} (off|not open)
+        when is the {p} (not open|shut)
         """,
     "weekend": """
         (i am|we are) here (at|on|for) the weekend, when is the {p} open
@@ -211,6 +276,12 @@ NAMED = {
         * what are the opening times of the {p} at the weekend
         * on the weekend, when is the {p} open
         * will the {p} be open on saturday and sunday
+        (we are coming|we come|i come) (at|on|for|over) the weekend, (is|when is) the {p} open
+        (what about|how about) the {p} (at|on|over) the weekend
+        {p} (sat and sun|saturday or sunday|sat sun)
+        is the {p} open on (saturday and sunday|saturdays and sundays|both saturday and sunday)
+        weekend visit to the {p}, when is it open
+        (when|what time) can (i|we) (visit|see) the {p} over the weekend
         """,
     "today": """
         is it (monday|sunday|friday|saturday) today
@@ -232,6 +303,15 @@ NAMED = {
         * are the opening hours of the {p} different today
         * can you tell me if the {p} is open today
         * will the {p} be open tomorrow
+        (what is|what's|is anything|which places are) open (today|now|right now|tomorrow|tonight|at the moment)
+        (what is|what's) still open [now|tonight]
+        (we|i) want to (see|visit|go to) the {p} (tomorrow|today|tonight), (when is it open|is it open|is that possible)
+        are you open (today|tomorrow|now|tonight)
+        {p} open (today|tomorrow|now|tonight)
+        what are the hours of the {p} (today|tomorrow)
+        how long is the {p} [still] open (today|tonight|tomorrow)
+        what (can we visit|can we see|can i do|is there to see) (today|tomorrow|tonight|right now)
+        when does the {p} (open|close) (later today|later|in the morning tomorrow)
         """,
     "open_on": """
         (is anything|is something) open on {d}
@@ -252,6 +332,14 @@ NAMED = {
         * tell me what is open on {d}
         * which places can we visit on {d}
         * we are here on {d}, what is open
+        what can (we|i) (do|see|visit) on a {d}
+        (we are|i am|we're) (only here|here|in town|coming) on {d}, what can (we|i) (do|see|visit)
+        what (is|'s) there to (do|see) on {d}
+        which (attractions|places|things) (can be visited|are open|have opened) on {d}
+        {d}, what is open
+        what (do you have|have you got) open on {d}
+        what all is open [on] {d}
+        where could (we|i) go on {d}
         """,
     "way": """
         (i|we) want to (see|visit|find) the {p}, where is it
@@ -298,6 +386,23 @@ NAMED = {
         * which is the way to the {p}
         * please show me where the {p} {is}
         * we need directions to the {p}
+        where (abouts is|exactly is|about is) the {p}
+        (i|we) (really need|urgently need|need to find) the {p}
+        which (direction|way) (do i|do we|should i|should we) (go|walk) (for|to) the {p}
+        (we|i) want to go to the {p} [now], (which way|how do i get there|how do we get there|where do i go)
+        (can't|cannot) find the {p} (anywhere|), (where is it|can you help)
+        is the {p} (left or right|north or south|this way|around here|somewhere here)
+        how do (i|we) (walk|get|go) to the {p} from (here|this kiosk|where i am)
+        from here to the {p}
+        what's the (way|best way|quickest way) to the {p}
+        (my son|my daughter|my mother|my kid|the little one) needs the {p}[, where is it]
+        (point me|which path|what path) to the {p}
+        which path do (i|we) (take|need|follow) (to|for) the {p}
+        closest {p}
+        {p} (directions|location|way|route)
+        where would the {p} be
+        how would (i|we) find the {p}
+        (got|have you got|do you have) (a|any) {p}
         """,
     "distance": """
         how far to the {p}
@@ -325,6 +430,16 @@ NAMED = {
         * is it a long way to walk to the {p}
         * how much time does it take to get to the {p}
         * how many minutes is the walk to the {p}
+        (how long|how many minutes) (will it take|does it take|would it take) [us|me|to walk|to go] to the {p}
+        how long (until|till) (we|i) (are at|reach|get to) the {p}
+        (is|are) the {p} within walking distance
+        (my feet hurt|my legs hurt|i am with my old mother|we are in a hurry), (how far is|is it far to) the {p}
+        what's the walking time to the {p}
+        how long do (i|we) need to the {p}
+        {p} how far
+        how far would (i|we) (walk|have to walk) to the {p}
+        (walking time|time) to the {p}
+        how far is it from here to the {p}
         """,
     "route": """
         how do (i|we) get from the {o} to the {p}
@@ -358,6 +473,18 @@ NAMED = {
         * starting at the {o}, how do i get to the {p}
         after the {o} (we|i) (want|need|would like) to (go to|see|visit) the {p}, (which way is it|how do i get there|where is it)
         * we just left the {o} and want to walk to the {p}
+        (we|i) just (saw|visited|finished) the {o} and now (want|need|would like) to go to the {p}
+        (which way|which path) (from|after) the {o} to the {p}
+        from the {o}, (how do i|how do we|how can i|how can we) (get|go|walk) to the {p}
+        from the {o}, where is the {p}
+        (walking|going|getting) from the {o} to the {p}[, which way|, how far is it|, how long]
+        what's the (way|route|quickest way) from the {o} to the {p}
+        (i am|i'm|we are|we're) (standing at|outside|next to|in front of) the {o}, (how do i get to|how do we get to|where is) the {p}
+        is it far from the {o} to the {p}
+        how far (apart are|is it between) the {o} and the {p}
+        (if|when) (i am|we are) at the {o}, how do (i|we) get to the {p}
+        (parked at|got off at|now at) the {o}, (need to get to|want to go to|where is) the {p}
+        how far is the {p} from the {o}
         """,
     "prices": """
         the {p}, how much is it
@@ -395,6 +522,18 @@ NAMED = {
         * must we pay to see the {p}
         * what are tickets for the {p}
         * we would like to see the {p}, how much is it
+        what do you (charge|want|take) for the {p}
+        (what's|whats) the (price|entry|entrance|damage) (at|for) the {p}
+        how much is (it|entry) (to get into|to go into|into) the {p}
+        how much would the {p} (be|cost|set us back|set me back)
+        (what are|tell me) the (rates|fees) (at|for) the {p}
+        is it (expensive|pricey|free) to (visit|see|get into|go to) the {p}
+        is (the|) {p} entry free
+        how much do (you|they) charge (at|for) the {p}
+        (we|i) want to (do|see|visit) the {p}, what does it cost
+        does the {p} cost (anything|something|a lot|much)
+        cost to get into the {p}
+        (any idea|got any idea) what the {p} costs
         """,
     "price": """
         for {c}, (how much is|what does) the {p} [cost]
@@ -432,6 +571,20 @@ NAMED = {
         * tell me the price of {a} ticket for the {p}
         * how much is entry to the {p} for {c}
         * do you know the price for {c} at the {p}
+        what do you (charge|take) {c} for the {p}
+        how much is {a} at the {p}
+        how much for {a} (at|to get into|in) the {p}
+        what's {a} ticket (for|to) the {p}
+        (just one|one|a single) {c1} for the {p}[, how much]
+        (what's|what is) the {c1} (price|fare|rate|fee) (at|for) the {p}
+        does {a} pay (at|for) the {p}
+        do you charge {c} (at|for) the {p}
+        (i am|i'm) {a}[,] and want to (see|visit) the {p}, what do i pay
+        {c} at the {p}
+        how much would {a} ticket (for|to) the {p} be
+        {p} for {a}
+        is there a cheaper ticket for {c} at the {p}
+        (what is it|how much is it) for {a} to (see|visit|get into|go into) the {p}
         """,
     "bill": """
         (i have|we have|there are) {party}, (how much is|what does) the {p} [cost]
@@ -469,6 +622,28 @@ NAMED = {
         * for {party}, how much is the {p}
         * please tell me what {party} pay at the {p}
         * i'd like to buy tickets for {party} to the {p}
+        what's the (total|damage|bill|price|cost) for {party} (at|for|to) the {p}
+        (it's|it is|that's|there's) {party}, (how much is|what does) the {p} [cost]
+        {party} going to the {p}, (what does that cost|how much is that|how much will it be)
+        how much would it be to take {party} to the {p}
+        i (am|'m) (here|coming) with {party}, what (will|does) the {p} cost [us|me]
+        (we|i) want to (book|buy|get) {party} (for|at) the {p}, how much is (it|that)
+        (is|are|would) {x} euros (enough|be enough|ok) for {party} (at|to visit|for) the {p}
+        i have {x} euros, (is that enough for|can i pay for) {party} at the {p}
+        what do i owe you for {party} (at|to) the {p}
+        what would {party} (pay|have to pay|cost) to (see|visit|get into|enter) the {p}
+        to get {party} into the {p}, how much is it
+        can i get {party} for the {p}[, how much]
+        the {p}, {party}[, how much|, what's the total|, total please]
+        {p}: {party}
+        (a group of|our group is|my group is|in my group there are) {party}, what does the {p} cost
+        total for {party} at the {p}
+        (our family|the family) is {party}, how much (do we pay|is it) (at|for) the {p}
+        if i (bring|take|come with) {party} to the {p}, what (do i pay|does it cost|will it cost)
+        entrance to the {p} for {party}, how much
+        (we've got|we got|i've got) {party}, what's the {p} (gonna cost|going to cost|cost)
+        how much all together for {party} at the {p}
+        (work out|figure out|add up) the {p} for {party}
         """,
     "item": """
         how much for {i}
@@ -496,6 +671,20 @@ NAMED = {
         * what do i pay for {i}
         * tell me the price of {i}
         * is it possible to buy {is_} here
+        do you do {is_} [here]
+        (what's|whats) {i}
+        how much would {i} (be|set me back)
+        i (fancy|could do with|am dying for|really want) {i}[, how much is it|, what does it cost]
+        (got any|have you got|do you have any) {is_}
+        (where's|where is) the best place (for|to get) {i}
+        how much for a single {i_}
+        what's the price of {is_} (here|in the park|)
+        what do you (charge|want|take) for {i}
+        (my son|my daughter|my kid|the little one) wants {i}[, how much|, what does it cost]
+        {i_} price
+        {i_}
+        who sells {is_}
+        is there anywhere (selling|that sells) {is_}
         """,
     "items": """
         {items}, how much is that
@@ -522,6 +711,22 @@ NAMED = {
         * i'd like {items}, what is the price
         * tell me the total for {items}
         * how much money do i need for {items}
+        how much will (i|we) pay for {items}
+        what's (the total|the damage|it come to) for {items}
+        {items}, what's the total
+        (what would|how much would) it come to for {items}
+        {items} for (us|my family|the kids|everyone), how much is (that|it)
+        (is|are|would) {x} euros (enough|be enough) for {items}
+        i have {x} euros, (can i buy|can i get|is that enough for) {items}
+        we (need|are buying|would like to buy|fancy|are after) {items}[, how much|, what will that be|, what's the price]
+        (i'm buying|i am getting|i want to get) {items}, how much
+        (what do|how much do) i owe you for {items}
+        how much do (they|you) (take|charge|want) for {items}
+        if i (buy|get|order|take) {items}, (how much is it|what does it cost|what do i pay)
+        total for {items}
+        can i get {items}[, how much is that]
+        (price|cost) for {items} please
+        buying {items}, how much (money|cash) do i need
         """,
     "add": """
         {x} and {y} is
@@ -557,6 +762,120 @@ NAMED = {
         i am interested in the {p}
         * what can you tell me about the {p}
         * could you tell me something about the {p}
+        (what's|whats) the {p}
+        what is the {p} like
+        (is the {p} any good|is the {p} worth it|is the {p} nice)
+        (any|some) (information|info|details) (on|about) the {p}
+        """,
+    "at_time": """
+        is the {p} [still|already] open (at|around|after|before) {t}
+        can (i|we) [still] (visit|see|go to|get into) the {p} (at|around|after|before) {t}
+        {p} at {t}
+        (i|we) would (come|be there) at {t}, is the {p} open
+        is {t} (too late|too early|ok) for the {p}
+        will the {p} be open at {t}
+        does the {p} close (at|before|after) {t}
+        does the {p} open (at|before|after) {t}
+        * is it possible to enter the {p} at {t}
+        """,
+    "open_at": """
+        what is [still|already] open (on|) {d} at {t}
+        what is [still|already] open at {t} on {d}
+        what's [still|already] open [on] {d} (at|around|after) {t}
+        (which|what) (places|attractions) are [still|already] open (at|after) {t} on {d}
+        (which|what) (places|attractions) are [still|already] open [on] {d} (at|after) {t}
+        what can (i|we) (visit|see|do) at {t} on {d}
+        what can (i|we) (visit|see|do) [on] {d} (at|around|after) {t}
+        where can (i|we) [still] go [on] {d} (at|after) {t}
+        on {d} at {t}, what is open
+        (i am|we are|i'm|we're) here on {d} at {t}, what (is open|can we see)
+        is (anything|something) [still|already] open [on] {d} (at|after) {t}
+        (list|tell me) what is open on {d} at {t}
+        we arrive on {d} at {t}, what can we still (see|visit|do)
+        {d} {t}, what is open
+        * which places could we visit on {d} at {t}
+        * on {d}, is there anything open at {t}
+        """,
+    "closed_on": """
+        what is closed on {d}
+        (which|what) (places|attractions|buildings) are (closed|shut|not open) on {d}
+        what's (closed|shut) [on] {d}
+        is (anything|something|any place) (closed|shut) on {d}
+        on {d}, what is (closed|shut|not open)
+        what can (i|we) not (visit|see) on {d}
+        what can't (i|we) (visit|see|do) on {d}
+        (i am|we are) coming on {d}, is anything closed
+        closed [on] {d}
+        * which places do not open on {d}
+        * is some attraction closed on {d}
+        """,
+    "people": """
+        how much (is|does) the {p} [cost] for {x} [people|persons|of us]
+        what does the {p} cost for {x} (people|persons|of us|visitors)
+        {x} (tickets|people|persons) (for|to) the {p}[, how much]
+        (we are|there are|we're) {x} (people|of us|persons|friends), how much is the {p}
+        how much (are|for) {x} tickets (for|to) the {p}
+        (a family of|group of|party of) {x} (at|for|to) the {p}[, what do we pay]
+        how much for (my family|our family|the whole family|all of us|our group|the family) (at|for) the {p}
+        (my family and i|my friends and i|me and my family) want to see the {p}, how much is it [for us]
+        i (need|want|would like) {x} tickets (for|to) the {p}
+        what do {x} (people|of us|persons) pay at the {p}
+        what would a (family|group) pay at the {p}
+        * what would it be for {x} visitors at the {p}
+        * there will be {x} of us at the {p}, what does it cost
+        """,
+    "cheaper": """
+        (which|what) is cheaper, the {p} or the {o}
+        (which|what) is (cheaper|less expensive|more expensive), the {p} or the {o}
+        is the {p} (cheaper|more expensive|dearer) than the {o}
+        (which|what) costs (more|less), the {p} or the {o}
+        (does|will) the {p} cost (more|less) than the {o}
+        the {p} or the {o}, which (is cheaper|costs less|costs more|is more expensive)
+        (is|does) the {p} (as expensive as|cost as much as|cost the same as) the {o}
+        how much (cheaper|more expensive) is the {p} than the {o}
+        (what is|what's) the price difference between the {p} and the {o}
+        compare the (prices|price) of the {p} and the {o}
+        (compare|difference between) {p} and {o} (prices|price)
+        (which|what) is (cheaper|more expensive) for {c}, the {p} or the {o}
+        is the {p} (cheaper|more expensive) than the {o} for {c}
+        for {c}, (which|what) is (cheaper|more expensive), the {p} or the {o}
+        for {c}, is the {p} (cheaper|more expensive) than the {o}
+        (do|will) {c} pay (more|less) (at|for) the {p} than (at|for) the {o}
+        how much (cheaper|more expensive) is the {p} than the {o} for {c}
+        where do {c} pay less, at the {p} or at the {o}
+        is {a} ticket cheaper at the {p} or at the {o}
+        we are on a budget, (is the {p} cheaper than the {o}|the {p} or the {o})
+        how much more (is|does) the {p} [cost] than the {o}
+        * which of the two is cheaper, the {p} or the {o}
+        * is it cheaper to see the {p} or the {o}
+        * do {c} pay the same at the {p} and the {o}
+        """,
+    "nearer": """
+        (which|what) is (nearer|closer), the {p} or the {o}
+        is the {p} (nearer|closer|further|farther) than the {o}
+        (which|what) is (further|farther) [away], the {p} or the {o}
+        the {p} or the {o}, which is (nearer|closer|further away)
+        is the {p} or the {o} (nearer|closer)
+        is it (further|closer|nearer) to the {p} or to the {o}
+        (we are tired|my feet hurt), is the {p} or the {o} closer
+        do (i|we) walk (longer|less|further) to the {p} or to the {o}
+        * which one is nearer from here, the {p} or the {o}
+        * what is the shorter walk, the {p} or the {o}
+        """,
+    "parked": """
+        how much is parking for {n}
+        what does it cost to park for {n}
+        parking [for] {n}
+        (i|we) (want|need|would like) to park for {n}, (how much is it|what does it cost)
+        what do (i|we) pay (to park for|for parking for|for) {n} (of parking|in the car park|at the car park)
+        (i|we) leave the car [here] for {n}, how much is that
+        (my|our) car (is|was|stays) here for {n}, what do (i|we) pay
+        how much for {n} of parking
+        (price|cost|fee) for {n} parking
+        we stay {n}, how much is (parking|the parking|the car park)
+        if i park for {n}, (what do i pay|how much is it)
+        * what is the parking fee for {n}
+        * {n} in the car park, what does it cost
         """,
 }
 
@@ -569,12 +888,17 @@ PARK = {
         (opening hours|opening times)
         how long are you open
         * what hours are you open
+        when is the park open
+        what time do you (open|close)
         """,
     "day": """
         when are you open on {d}
         what are your (opening hours|opening times|hours) on {d}
         how long are you open on {d}
         * what hours are you open on {d}
+        on {d}, when are you open
+        (what|which) hours are you open (this|next) {d}
+        (are you|is the park) closed on {d}
         """,
     "opens": """
         (when|what time|at what time) do you open on {d}
@@ -589,6 +913,8 @@ PARK = {
         are you open on {d}
         are you (also|still) open on {d}
         * will you be open on {d}
+        do you open on {d}
+        can (i|we) (come|visit you) on {d}
         """,
 }
 
@@ -604,6 +930,10 @@ IT = {
         how long is it open
         * tell me its opening hours
         * and what hours is it open
+        (when|at what times) can (i|we) visit it
+        so when is it open
+        what time does it open
+        until when is it open
         """,
     "day": """
         when is it open on {d}
@@ -614,6 +944,10 @@ IT = {
         when can (i|we) go there on {d}
         * and what are the hours on {d}
         * tell me when it is open on {d}
+        (when|how long) is it open (this|next) {d}
+        and the hours on {d}
+        is it (closed|shut) on {d}
+        so when can we go there on {d}
         """,
     "opens": """
         [and] (when|what time|at what time) does it open on {d}
@@ -636,6 +970,7 @@ IT = {
         do you know (if|whether) it is open on {d}
         * can you tell me if it is open on {d}
         * and will it be open on {d}
+        and would {d} be ok
         """,
     "is_open_at": """
         [and] is it [still|already] open [on] {d} at {t}
@@ -643,6 +978,8 @@ IT = {
         can (i|we) go there at {t} on {d}
         will it be open at {t} on {d}
         * and can we go there on {d} at {t}
+        would {t} on {d} be ok
+        can we still get in at {t} on {d}
         """,
     "closed_days": """
         is it open every day
@@ -674,6 +1011,11 @@ IT = {
         * how would we get there
         * where do we find it
         * show me how to get there
+        (cool|nice|ok|great|good), where is (it|that)
+        where do i find that
+        how do i get over there
+        and which way do (i|we) go
+        where exactly is (it|that)
         """,
     "distance": """
         [and] how far is (it|that) [from here|away]
@@ -684,6 +1026,8 @@ IT = {
         and is it far [from here]
         * how many minutes is it from here
         * how long do we walk
+        how long will it take us
+        and how long do (i|we) need to get there
         """,
     "prices": """
         what will it cost
@@ -703,6 +1047,13 @@ IT = {
         * and the ticket prices
         * how much do we pay there
         * what is the price
+        (and|ok|so) what's the price
+        how much would that be
+        what do they charge
+        (and|so) what do tickets cost
+        is there an entry fee
+        how much do they want for it
+        (ok|and) what do we pay to get in
         """,
     "price": """
         is there a discount for {c}
@@ -724,6 +1075,11 @@ IT = {
         * and how much do {c} pay
         * what is it for {c}
         * and what about {a}
+        and if (you are|i'm) {a}
+        is it less for {c}
+        what would {a} pay
+        (i'm|i am) {a}, what do i pay
+        do they charge {c}
         """,
     "bill": """
         (and if|if) we are {party}
@@ -745,6 +1101,17 @@ IT = {
         * so how much for {party}
         * and what do we pay for {party}
         * what is the total for {party}
+        (we'd be|we would be|that would be|it's|there's) {party}
+        (i'll|we'll) take {party}[, how much is that]
+        so what's the total for {party}
+        and in total for {party}
+        ok, tickets for {party} then
+        what would it come to for {party}
+        (can i get|could i get|i need) tickets for {party}
+        (what would|what will) {party} pay
+        (no|sorry|oh), (we are|i meant|make that|it is) {party}
+        (actually|wait|sorry), {party}
+        and if {party} come
         """,
     "route": """
         [and] [how do i get] from there to the {p}
@@ -754,6 +1121,39 @@ IT = {
         and from there to the {p}
         * from there, how do we get to the {p}
         * and which way is it from there to the {p}
+        """,
+    "people": """
+        and for {x} [people]
+        how much for {x} of us
+        we are {x} [people]
+        so for (my family|our family|all of us)
+        (for|what about) (a family|a group)
+        * and what do {x} of us pay
+        """,
+    "more": """
+        and {party} more
+        plus {party}
+        [and] {party} more please
+        and also {party}
+        (and what if|what if) {party} (join|joins|join us|joins us|come too|comes too)
+        and with {party} more
+        add {party}
+        (oh|ah) and {party} more
+        * and {party} on top
+        """,
+    "cheaper": """
+        is the {o} cheaper
+        is the {o} (more expensive|dearer|less)
+        [and] is that (cheaper|more expensive) than the {o}
+        is it (cheaper|more expensive) than the {o}
+        is it cheaper (at|in) the {o}
+        * and would the {o} cost less
+        """,
+    "nearer": """
+        is the {o} (nearer|closer|further)
+        is it (nearer|closer|further) than the {o}
+        [and] is that (nearer|closer|further) than the {o}
+        * and would the {o} be closer
         """,
 }
 
@@ -770,6 +1170,10 @@ ELLIPSIS = {
         what (is it|are they|are the hours) like on {d}
         * and how about {d}
         * and if it is {d}
+        (no|sorry|oh|wait), (i meant|i mean|on) {d}
+        and (this|next|coming) {d}
+        (ok|so|hmm) and on {d}
+        then {d}
         """,
     "time": """
         [and] at {t}
@@ -777,6 +1181,9 @@ ELLIPSIS = {
         how about [at] {t}
         and (if i come|if we come) at {t}
         * and what about {t}
+        (no|sorry|oh|wait), at {t}
+        or at {t}
+        and (by|around) {t}
         """,
     "place": """
         [and] the {p}
@@ -794,6 +1201,12 @@ ELLIPSIS = {
         and now the {p}
         what (would it|will it) be for the {p}
         * and how is it at the {p}
+        (no|sorry|oh|wait), the {p}
+        (no|sorry|oh|wait), i (meant|mean) the {p}
+        or the {p}
+        (ok|hmm) and the {p}
+        same question for the {p}
+        and [what of] the {p} then
         """,
 }
 
@@ -804,6 +1217,8 @@ PLAIN = {
         (hello|hi|hey) (kiosk|computer|you|robot|friend)
         * hello, good morning
         * hey there
+        (hi|hello|hey) (everyone|mate|dear kiosk|you there|there kiosk)
+        (morning|afternoon|evening|howdy|good day to you)
         """,
     "thanks": """
         (i|we) thank you
@@ -815,6 +1230,9 @@ PLAIN = {
         (thanks|thank you), that (is|was) (helpful|very helpful|great|all)
         * thank you for the information
         * wonderful, thank you very much
+        (that's|that is) (very|so|really) (kind|helpful|nice)[, thank you|, thanks]
+        (brilliant|cool|awesome|lovely|excellent), (thanks|thank you|cheers)
+        (thanks|thank you) (for your time|mate|my friend|kiosk|again)
         """,
     "bye": """
         (i have|we have) to go [now]
@@ -824,6 +1242,9 @@ PLAIN = {
         (ok|okay|thanks), (bye|goodbye|see you)
         that (is|was) all
         * ok see you later
+        (we|i) (are off|am off|have to leave|must go) [now]
+        (cheerio|ciao for now|take care|so long)
+        (that's|that was) (everything|all i needed|it), (bye|goodbye|thanks bye)
         """,
     "who": """
         are you (chatgpt|siri|alexa|gemma|google)
@@ -838,6 +1259,8 @@ PLAIN = {
         tell me about yourself
         * am i talking to a robot
         * do you have a name
+        (are you|is that) (real|a real person|a human being|a bot|some kind of robot)
+        do i (talk|speak) (to|with) a (human|machine|person|bot)
         """,
     "can": """
         what do you do
@@ -861,6 +1284,8 @@ PLAIN = {
         (can|may|could) i ask [you] [something|a question]
         * what kind of questions can i ask you
         * could you help me please
+        what (sort of|kind of) (things|help|information) (do you know|can you give|do you have)
+        (can|could) you (assist|help) (us|me) [with something]
         """,
     "mood": """
         (how's it going|how are things)
@@ -901,6 +1326,13 @@ PLAIN = {
         what is (interesting|worth seeing) (here|in the park)
         * what attractions does the park have
         * what do you recommend to see here
+        what (is|are) the (highlights|main attractions|best attractions|main sights)
+        (we have|we've got|i have) (two hours|an hour|all day|the whole day|the afternoon|a few hours), what (should|can) (we|i) (see|do|visit)
+        what (shouldn't|should) (we|i) (miss|not miss) [here]
+        (any|some) (tips|recommendations|suggestions) [for us|what to see]
+        what is there in (this|the) park
+        anything (fun|interesting|good) to (do|see) [here]
+        we are (bored|first time here|tourists), what (can|should) we (do|see)
         """,
     "eat": """
         what (should|can) (i|we) eat
@@ -918,6 +1350,10 @@ PLAIN = {
         where can (i|we) get a drink
         * is there somewhere to eat
         * we want to have lunch, where can we go
+        (we're|i'm|the kids are|everybody is|i am) (starving|so hungry|hungry|very hungry)
+        anywhere to (grab a bite|eat|get lunch|get some food|have a snack)
+        (where's|where is) (a|the) (good|nice) place to eat
+        where can (we|i) (grab|get) (a bite|a snack|some food|lunch|something to eat|dinner)
         """,
     "kids": """
         (my|our|the) (kids|children) are bored
@@ -934,6 +1370,9 @@ PLAIN = {
         what can i do with (children|kids|my son|my daughter) [here]
         * what do you have for kids
         * is there something fun for children
+        what (would|will) (my|our) (kids|son|daughter|children|little ones) (like|enjoy)
+        (got|is there|do you have) anything for (little ones|toddlers|small kids|young kids|teenagers)
+        (we have|i have|we've got) (two|three|small|young) (kids|children) with us, what (is good for them|can they do|should we do)
         """,
     "free": """
         (i have|we have) no money, what can (i|we) do
@@ -946,6 +1385,8 @@ PLAIN = {
         what costs nothing
         * is there something we can see for free
         * which attractions cost nothing
+        (is there|do you have|got) anything (that is free|that costs nothing|that's free)
+        what (can|could) we do without (paying|money|tickets)
         """,
     "cheapest": """
         (what|which) is the cheapest (attraction|place|ticket)
@@ -954,12 +1395,16 @@ PLAIN = {
         where is it cheapest
         what is the cheapest
         * which ticket is the cheapest
+        (what's|where is) the (cheapest|lowest) (price|thing|attraction|place) [here|to visit]
+        which place (costs|is) the least [expensive]
         """,
     "dearest": """
         (what|which) is the most expensive (attraction|place|ticket)
         (what|which) (attraction|place) is [the] most expensive
         what costs the most
         * which ticket is the most expensive
+        (what's|where is) the (most expensive|highest) (price|thing|attraction|place) [here|to visit]
+        which (attraction|place) costs the most
         """,
     "rain": """
         (what do you|what would you) (suggest|recommend) (for a rainy day|when it rains|in the rain|for a rainy afternoon)
@@ -973,6 +1418,8 @@ PLAIN = {
         where can we go if it rains
         * it rains, what can we visit
         * what do we do in bad weather
+        (it's|it is) (pouring|raining|wet|awful weather) [outside], (what is there to do|what now|where should we go|any ideas)
+        what (do|can) we do (in|on) (this weather|a wet day|a rainy day|such bad weather)
         """,
     "menu": """
         what (is|'s) on the menu
@@ -984,6 +1431,8 @@ PLAIN = {
         what do you have (at|in) the cafe
         * what food does the cafe have
         * can you show me the menu of the cafe
+        what (drinks|cakes) (do they|does the cafe) (have|serve|sell|do)
+        what (can|could) (i|we) (get|order) to (eat|drink) at the cafe
         """,
     "goods": """
         what can (i|we) (buy|get) (at|in) the (gift shop|shop)
@@ -1005,6 +1454,10 @@ PLAIN = {
         is the (wifi|wi-fi|internet) free
         * which wifi network can i use
         * do i need a password for the wifi
+        (any|got|have you) [free] (wifi|wi-fi|internet) [here]
+        (what's|whats) the (wifi|wi-fi) (password|name|code|called)
+        how do (i|we) get online [here]
+        my phone has no internet, is there wifi
         """,
     "dogs": """
         (can|may) (i|we) bring (my|our|a|the) (dog|dogs|pet|cat|pets|puppy)
@@ -1016,6 +1469,10 @@ PLAIN = {
         can my dog (come|come with me|come in)
         * is it ok to bring a dog
         * may dogs come into the park
+        (can|may|could) (i|we) (come|visit|walk around) with (my|our|a) (dog|dogs|puppy|pet)
+        is it (ok|okay|allowed|fine|alright) (if i bring|to bring) (my|our) (dog|puppy|pet)
+        (my|our) dog is (with us|with me|here), (is that ok|is that a problem|can he come in)
+        do (dogs|pets) have to be on a (lead|leash)
         """,
     "wheelchair": """
         is (the park|it|everything|the museum|the aquarium) (accessible|wheelchair accessible|barrier free|step-free)
@@ -1027,6 +1484,9 @@ PLAIN = {
         are there (steps|stairs|lifts|ramps)
         * is wheelchair access possible
         * can people in a wheelchair visit everything
+        (my|our) (grandma|grandpa|mother|father|son|mum|dad|friend) (is in|uses|needs|has) a wheelchair[, can we visit|, is that ok|, what can we see]
+        are there (stairs|steps) (everywhere|in the buildings|anywhere)
+        which (buildings|places) are (wheelchair accessible|accessible|barrier free|step free)
         """,
     "park_car": """
         where (can|do|should|may) (i|we) park [my car|our car|the car|here]
@@ -1038,6 +1498,8 @@ PLAIN = {
         where (can|do) (i|we) leave (my|our|the) car
         * where could we put our car
         * is there somewhere to park a car
+        (where's|where is) (the parking|parking|a place to park)
+        (we've|we have|i've|i) (arrived|come|came) by car, where (do|can|should) (we|i) (leave it|park|put it)
         """,
     "fish": """
         (i|we) (want|would like) to see [some] fish
@@ -1058,6 +1520,9 @@ PLAIN = {
         how much is it to park [here|my car]
         * is there a fee for parking
         * what does it cost to park a car here
+        (what's|whats) the (parking fee|price for parking|parking cost|hourly rate) [here]
+        how much (do you charge|do they charge) (for parking|at the car park)
+        what does an hour of parking cost
         """,
     "pay": """
         (can|may) (i|we) pay (by card|with card|by credit card|in cash|with cash|with my phone|cash|contactless)
@@ -1068,6 +1533,9 @@ PLAIN = {
         are (credit cards|cards) accepted
         * which cards do you accept
         * is it possible to pay by card
+        (is|do you have) cash only
+        (can|may) (i|we) (use|pay with) (a card|my card|my credit card|my visa|apple pay|notes|coins)
+        do you (take|accept) (card|plastic|notes|mastercard|credit card payments)
         """,
     "lost": """
         i (lost|have lost|forgot|can't find|left) my (bag|phone|wallet|keys|umbrella|hat|jacket|camera|glasses|backpack|purse|ring|coat)
@@ -1077,6 +1545,8 @@ PLAIN = {
         where (can|do) i (ask for|find|report) lost (things|property|items)
         * someone lost a bag
         * i think i lost my keys
+        (i've|i have|we've|we) (lost|left|dropped|misplaced) (my|our|a) (bag|phone|wallet|keys|jacket|camera|scarf|hat|glasses) [somewhere|in the park|here]
+        has (anyone|somebody|someone) (found|handed in) (a|my) (bag|phone|wallet|camera|jacket|hat|scarf)
         """,
     "lostchild": """
         (i|we) (lost|have lost|can't find) (my|our) (child|son|daughter|kid|boy|girl|little boy|little girl)
@@ -1085,6 +1555,9 @@ PLAIN = {
         [a] lost child
         * help, my daughter is gone
         * our little son is missing
+        (i've|i have|we've|we have) lost (my|our) (kid|child|son|daughter|little one)
+        (help|please help), (i|we) can't find (my|our) (son|daughter|child|kid|boy|girl)
+        (my|our) (little|five year old|small) (boy|girl|son|daughter) (has disappeared|ran away|is gone|has wandered off)
         """,
     "emergency": """
         (someone|my wife|my husband|my child|a man|a woman|my friend) (is hurt|is ill|has fallen|is injured|is bleeding|needs a doctor)
@@ -1096,6 +1569,8 @@ PLAIN = {
         there is a fire
         * my son is hurt and needs help
         * a woman has had an accident
+        (my|our) (son|daughter|kid|child|husband|wife|mother|grandma) (has fallen|fell|is bleeding|is hurt|has hurt himself|has fainted|is not well|cut herself)
+        (someone|somebody|a man|a lady) (fainted|collapsed|is unconscious|needs help|has collapsed)
         """,
     "photos": """
         (can|may) (i|we) (take|make) (photos|pictures|a photo|videos|a picture) [here|inside|in the museum]
@@ -1105,6 +1580,8 @@ PLAIN = {
         can i use (my camera|flash|a camera)
         * may we take pictures of the fish
         * am i allowed to take photos
+        (is|are) (flash|selfies|photos|pictures|filming|videos) (ok|allowed|permitted|forbidden) [here|inside|in the aquarium|in the museum]
+        (can|may|could) (i|we) (film|photograph|take selfies|use flash) [here|inside|in the museum|the fish]
         """,
     "smoking": """
         (can|may) (i|we) smoke [here|in the park|outside]
@@ -1113,6 +1590,8 @@ PLAIN = {
         smoking
         is there a smoking area
         * am i allowed to smoke here
+        (can|may|could) (i|we) have a (cigarette|smoke) [here|somewhere]
+        where is the smoking (area|zone|corner)
         """,
     "bikes": """
         (can|may) (i|we) (bring|ride|use|take) (my|our|a) (bike|bikes|bicycle|scooter|bicycles) [here|in the park|inside]
@@ -1121,6 +1600,8 @@ PLAIN = {
         (bikes|bicycle|bike parking)
         is cycling allowed
         * i came by bike, where can i leave it
+        (we|i) (came|come|arrived) (on bikes|by bicycle|with bikes), where (do|can) (we|i) (leave|put|park) (them|it)
+        where do (bikes|bicycles|scooters) go
         """,
     "stroller": """
         (can|may) (i|we) (bring|use|take) (a|our|my) (stroller|pram|buggy|pushchair) [here|in the museum|inside]
@@ -1128,6 +1609,8 @@ PLAIN = {
         (stroller|pram|baby carriage)
         we have a (stroller|pram|buggy|baby)[, is that ok]
         * is it possible to come with a stroller
+        (is|are) (a stroller|a pram|strollers|a buggy) (ok|fine|a problem|allowed) [here|inside]
+        (can|could) (we|i) get around with a (stroller|pram|buggy|pushchair)
         """,
     "tour": """
         (are there|do you have|do you offer) [guided] tours
@@ -1139,6 +1622,8 @@ PLAIN = {
         i would like (a guide|a guided tour|to join a tour)
         * at what time do guided tours begin
         * can we join a guided tour
+        (is there|do you have|do you do|can we get) a guide
+        when (can|could) (we|i) (join|take) a (tour|guided tour)
         """,
     "feeding": """
         when (are the fish|do you feed the fish|is feeding time|are the animals fed|do the fish eat)
@@ -1148,6 +1633,8 @@ PLAIN = {
         when can (i|we) (watch|see) the feeding [of the fish]
         * what time do the fish get food
         * at what time is the fish feeding
+        what time (do they|do you) feed the (fish|animals|sharks)
+        when do the fish get (fed|their food|dinner)
         """,
     "show": """
         when (is|does|are|do) the [next] [star|planetarium] (show|shows) [start|begin]
@@ -1157,6 +1644,9 @@ PLAIN = {
         when can (i|we) (see|watch) the stars
         * at what times are the star shows
         * when does the show in the planetarium begin
+        (what's|when's) the (next|first|last) (star show|show|planetarium show)
+        how often (is|are) the star (show|shows)
+        when (do|does) the star (shows|show) (run|take place|happen)
         """,
     "group": """
         (is there|are there|do you have|do you offer) (a group discount|group discounts|group prices|group tickets|discounts for groups)
@@ -1166,6 +1656,10 @@ PLAIN = {
         (is there|do you have) a discount [for groups|for schools|for a school class]
         * do groups get a discount
         * what do groups pay
+        (we are|there are|we're) {x} (people|of us|persons|pupils), (is there|do we get) a (discount|group discount|reduction|special price)
+        (do|would) we get (a discount|anything off|it cheaper|a special price) (as a group|for a group|with {x} people|if we are {x})
+        (any|is there a) (discount|reduction) for (a large party|big groups|school classes|a big family)
+        how (big|many people) (must|does) a group (be|need) for (a|the) discount
         """,
     "toddler": """
         (do babies|do small children|do toddlers|does a baby) (pay|need a ticket|cost anything)
@@ -1176,6 +1670,9 @@ PLAIN = {
         my (son|daughter) is (two|one|three) [years old], (does he pay|does she pay|do we need a ticket)
         * until what age is entry free for children
         * does our baby need a ticket
+        (our|my) (baby|toddler) is (with us|one|two|18 months old), (does he|does she|do we) (pay|need a ticket)
+        do (i|we) (pay|need to pay|need a ticket) for (a|our|my) (baby|toddler|infant|newborn)
+        are (babies|toddlers|infants) free
         """,
     "buy": """
         where can (i|we) (buy|get) (tickets|a ticket|the tickets)
@@ -1186,6 +1683,8 @@ PLAIN = {
         i (want|would like|need) to buy (tickets|a ticket)
         * where is it possible to buy tickets
         * do you sell tickets here
+        where (do|should|can) (we|i) (pay|get our tickets|get tickets|pay for tickets)
+        (can|do) (we|i) (buy|get) (the tickets|our tickets) (right here|here|at the entrance|at the museum|from you)
         """,
     "refund": """
         can (i|we) (return|give back|refund) (my|the|a|our) (ticket|tickets)
@@ -1195,6 +1694,8 @@ PLAIN = {
         i (want|would like) (a refund|my money back|to return my ticket)
         * is it possible to get a refund
         * how do i return a ticket
+        (we|i) (bought|got) (too many tickets|the wrong tickets|tickets we don't need)[, what now|, can i give them back]
+        (can|could) (we|i) (get|have) (our|my) money back
         """,
     "phone": """
         what is (your|the) (phone number|telephone number|number) [of the park]
@@ -1206,6 +1707,8 @@ PLAIN = {
         (who|whom) can i call
         * what number do i call
         * which number can i call
+        (is there|have you got) a (number|hotline|phone number) (for|of) the (park|office|park office)
+        how (do|can) i (phone|ring|call) the (park|office|park office)
         """,
     "charge": """
         (can|where can) (i|we) charge (my|our|a) (phone|phones|mobile|laptop|battery) [here]
@@ -1213,6 +1716,8 @@ PLAIN = {
         (is there|where is) a (charging station|socket|power outlet|charger)
         i need to charge my phone
         * is it possible to charge a phone here
+        (my|our) phone (died|is about to die|has no battery|is out of battery|is flat)[, where can i charge it|, can i charge it here]
+        where (are|is) (the|a) (plugs|plug|socket|charging point|charging points)
         """,
     "language": """
         do you speak (german|french|spanish|italian|chinese|japanese|russian|dutch|polish|arabic|other languages)
@@ -1235,5 +1740,25 @@ PLAIN = {
         can you (repeat that|say that again|explain that)
         what do you mean
         * i don't understand you
+        """,
+    "people": """
+        how much is it for [all of] us
+        what do we pay [for everything]
+        (we are|there are|we're) {x} [of us|people]
+        how much for a family [ticket]
+        what does a family pay
+        * what will all of us pay
+        """,
+    "holiday": """
+        (are you|is the park|is everything) open (on|over|during) (the|public|bank|school) holidays
+        what are (the|your) holiday (hours|opening times|opening hours)
+        (holiday|holidays|public holidays|bank holidays|christmas) [hours|opening times]
+        do you (close|open) (on|for|over) (public holidays|bank holidays|christmas|easter|new year|the holidays)
+        do the (hours|opening times) change (in winter|in summer|on holidays|over christmas|during the holidays)
+        * is there another timetable on holidays
+        """,
+    "hundreds": """
+        (we are|there are|we're) (100|120|150|200|250|300|400|500|1000|two hundred|a hundred) (people|children|students|of us|pupils)[, what do we pay|, how much is it]
+        how much for (100|120|150|200|250|300|500|1000|a hundred|two hundred) (people|children|adults|students|coffees|postcards)
         """,
 }

@@ -1,4 +1,4 @@
-"""The two figures in PyTorch, as training reports them: exact greedy answers and perplexity on the held-out dialogues.
+"""The figures in PyTorch, as training reports them: greedy answers to both sets of questions, and perplexity.
 
 `evaluate` measures the same through the `kiln` executable.
 """
@@ -10,22 +10,24 @@ import torch
 import torch.nn.functional as F
 
 from batches import encode, turn_texts
-from dialogues import HELDOUT_FILE
+from dialogues import FREE_FILE, HELDOUT_FILE
+from facts import faults
 
 STOP = (1, 106)
-LONGEST = 96  # tokens of an answer
+LONGEST = 256  # tokens of an answer
 
 
-def heldout(tokenizer):
-    """[(prompt ids, answer, [(question, reply), ...])] of the held-out dialogues."""
-    out = []
-    for entry in json.loads(HELDOUT_FILE.read_text()):
-        said = [message["content"] for message in entry["messages"]] + [entry["answer"]]
-        turns = list(zip(said[::2], said[1::2]))
-        prompt, _ = encode(tokenizer, turns[:-1], 1 << 20)
-        prompt += tokenizer.encode(turn_texts(*turns[-1])[0], add_special_tokens=False).ids
-        out.append((prompt, entry["answer"], turns))
-    return out
+def turns_of(entry):
+    """[(question, reply), ...] of a held-out dialogue; the last reply is the right one, where there is one."""
+    said = [message["content"] for message in entry["messages"]] + [entry.get("answer", "")]
+    return list(zip(said[::2], said[1::2]))
+
+
+def prompt(tokenizer, entry):
+    """The ids that the model answers."""
+    turns = turns_of(entry)
+    ids, _ = encode(tokenizer, turns[:-1], 1 << 20)
+    return ids + tokenizer.encode(turn_texts(*turns[-1])[0], add_special_tokens=False).ids
 
 
 def padded(rows, device):
@@ -37,28 +39,24 @@ def padded(rows, device):
 
 
 @torch.no_grad()
-def answers(model, tokenizer, prompts, device, size=100, **how):
+def answers(model, tokenizer, prompts, device, size=256, **how):
     """Greedy answers as text."""
     order = sorted(range(len(prompts)), key=lambda at: len(prompts[at]))
-    out = [""] * len(prompts)
+    said = [[] for _ in prompts]
     for first in range(0, len(order), size):
-        group = order[first : first + size]
-        rows, said, open_rows = [list(prompts[at]) for at in group], [[] for _ in group], set(range(len(group)))
+        unfinished = order[first : first + size]
         for _ in range(LONGEST):
+            rows = [prompts[at] + said[at] for at in unfinished]
             ids, documents = padded(rows, device)
             ends = torch.tensor([len(row) - 1 for row in rows], device=device)
             logits = model(ids, documents, **how)[torch.arange(len(rows), device=device), ends]
-            for row, token in enumerate(logits.argmax(-1).tolist()):
-                if row in open_rows and token in STOP:
-                    open_rows.remove(row)
-                elif row in open_rows:
-                    said[row].append(token)
-                    rows[row].append(token)
-            if not open_rows:
+            chosen = dict(zip(unfinished, logits.argmax(-1).tolist()))
+            unfinished = [at for at in unfinished if chosen[at] not in STOP]
+            for at in unfinished:
+                said[at].append(chosen[at])
+            if not unfinished:
                 break
-        for at, tokens in zip(group, said):
-            out[at] = tokenizer.decode(tokens)
-    return out
+    return [tokenizer.decode(tokens) for tokens in said]
 
 
 @torch.no_grad()
@@ -75,16 +73,27 @@ def perplexity(model, dialogues, tokenizer, device, size=100, **how):
     return math.exp(total / count)
 
 
-def report(model, tokenizer, device, name, show, **how):
-    """Prints both figures and the first mismatches; returns (share exact, perplexity)."""
-    held = heldout(tokenizer)
-    got = answers(model, tokenizer, [prompt for prompt, _, _ in held], device, **how)
-    wrong = [(turns[-1][0], want, said) for (_, want, turns), said in zip(held, got) if said != want]
-    share, figure = (
-        1 - len(wrong) / len(held),
-        perplexity(model, [turns for *_, turns in held], tokenizer, device, **how),
-    )
-    print(f"{name}: {len(held) - len(wrong)} of {len(held)} exact ({100 * share:.1f} %), perplexity {figure:.4f}")
-    for question, want, said in wrong[:show]:
-        print(f"    {question!r}\n      want {want}\n      got  {said}")
-    return share, figure
+def report(model, tokenizer, device, **how):
+    """Prints both shares and every question that was not answered right."""
+    exact, free = json.loads(HELDOUT_FILE.read_text()), json.loads(FREE_FILE.read_text())
+    got = answers(model, tokenizer, [prompt(tokenizer, entry) for entry in exact + free], device, **how)
+    wrong = [(entry, said, f"right: {entry['answer']}") for entry, said in zip(exact, got) if said != entry["answer"]]
+    show(wrong, f"exact: {len(exact) - len(wrong)} of {len(exact)}")
+    judged = [(entry, said, ", ".join(faults(entry, said))) for entry, said in zip(free, got[len(exact) :])]
+    wrong = [(entry, said, why) for entry, said, why in judged if why]
+    show(wrong, f"free: {len(free) - len(wrong)} of {len(free)}")
+
+
+def show(wrong, title):
+    for entry, said, why in wrong:
+        asked = " / ".join(message["content"] for message in entry["messages"] if message["role"] == "user")
+        print(f"> {asked}\n  {why}\n  got:   {said}")
+    print(title, flush=True)
+
+
+def drift(model, tokenizer, device, transforms):
+    """Prints the perplexity on the dialogues of heldout.json under each of {name: transform}."""
+    dialogues = [turns_of(entry) for entry in json.loads(HELDOUT_FILE.read_text())]
+    for name, transform in transforms.items():
+        figure = perplexity(model, dialogues, tokenizer, device, transform=transform)
+        print(f"perplexity {name}: {figure:.5f}", flush=True)

@@ -128,6 +128,31 @@ TOPICS = """
     do you have (jobs|a job|work|rooms|a pool) (for me|here|)
     (who|what) is the (director|boss|owner|manager|mayor) [of the park|here]
     why is the (museum|aquarium|planetarium|greenhouse|castle tower) (closed|so expensive|so small|called that)
+    how (busy|crowded|full) is (it|the park|the museum|the aquarium|mini golf) [on {d}|on weekends|in the morning|usually]
+    how long (does a visit to|do people stay in|do i need for|does it take to see) the (museum|aquarium|planetarium|greenhouse|castle tower)
+    do (i|we) (have to|need to|must) (book|reserve) [in advance|online|a time slot] [for the planetarium|for the museum|for the boat house]
+    (which|what) (attractions|places|tickets) (cost|are) (less than|under|below|more than) {x} euros [for adults|for children]
+    how much change (do|will) i get (from|for|out of) {x} euros
+    what can (i|we) (see|visit|do|buy|afford) (for|with) {x} euros
+    is there (an age limit|a minimum age|an audio guide|a dress code|a cloakroom|a queue|a waiting time) [at the museum|at the boat house|for the castle tower]
+    how old (do you have to be|must i be|must children be) (for|to visit) (mini golf|the boat house|the castle tower|the planetarium)
+    (what|which) (exhibition|exhibitions|film|films|concert|event|events) (is|are) (on|there) [at the museum|in the planetarium|on {d}]
+    how much (is|are|does|do) (a locker|the lockers|the toilets|the toilet|the picnic area) [cost]
+    (who|what) is (playing|singing) (here|in the park) [on {d}]
+    how many (visitors|people|guests|tourists) (come|come here|visit the park) (on {d}|every year|every day)
+    when is the best (time|season|month) to (come|visit)
+    can (i|we) (rent|hire|borrow) a (bike|wheelchair|stroller|car|scooter|audio guide|locker key)
+    when does the (last|first|next) (bus|train) (leave|go|come|arrive) [on {d}]
+    which (bus|train) (goes to|stops at) (the city|{m}|the airport|my hotel)
+    how do i get (home|back to my hotel|to the motorway|to the airport|to the city|downtown)
+    is there a (discount|special price) for (soldiers|teachers|locals|members|disabled people|birthday children|the unemployed)
+    how long (is|are) the (queue|line|star show|guided tour|boat trip|lake)
+    (who|what) (is|was) (in|on|at) the (castle tower|boat house|greenhouse) (in 1800|before|long ago)
+    how much (did|do) (you|they) (earn|pay for the {n}|spend)
+    (is|are) the (soup|cake|sandwiches|ice cream|coffee) (vegan|gluten free|fresh|home made|organic|good)
+    how many calories (has|does) (the cake|the soup|an ice cream) [have]
+    what (flavours|sorts|kinds) of (ice cream|cake|soup|tea|juice) (do you have|are there)
+    what (sizes|colours) (do|are) the (shirts|umbrellas|mugs) [come in]
     * what is the longest {n} in {m}
     * could you write a short poem about the {n}
     * what is the biggest city in {m}
@@ -161,22 +186,40 @@ SHAPES = (
 QUESTION_WORDS = ("what", "who", "why", "how", "when", "where", "which", "whose", "how many", "how much", "how often")
 
 
-def sentence(rng, words):
+def sentence(rng, words, shapes=SHAPES):
     """A random sentence; `words(list, rng)` draws an allowed word."""
     lists = {"N": NOUNS, "V": VERBS, "J": ADJECTIVES, "M": NAMES}
     text = []
-    for part in rng.choice(SHAPES).split():
+    for part in rng.choice(shapes).split():
         if part in lists:
             text.append(words(lists[part], rng))
         elif part == "Q":
             text.append(rng.choice(QUESTION_WORDS))
         elif part == "D":
             text.append(rng.choice(("monday", "friday", "sunday")))
-        elif part == "s":
-            text[-1] += "s"
+        elif part in ("s", "ed"):
+            text[-1] += part
         else:
             text.append(part)
     return " ".join(text)
+
+
+STATEMENTS = (
+    "my N is J", "i V ed a N", "we like N s", "we have a J N", "i am J", "my N s are J", "we come from M",
+    "i have been to M", "my N said hello", "our N is a bit J", "we just saw a J N", "i V every day",
+)  # fmt: skip
+ASIDES = (  # with numbers that have nothing to do with the question
+    "our {x} kids are tired|we have been here for {x} hours|it is our {x}nd visit|we have {x} hours left|i am {x} years old|"
+    "we are a family of {x}|my daughter is {x}|it's {x} degrees outside|our hotel is {x} km away|there are {x} of us|"
+    "we have {x} dogs|my two boys are hungry|our three girls can't wait"
+).split("|")
+
+
+def statement(rng, words):
+    """Something that a visitor says by the way, before the question."""
+    if rng.random() < 0.4:
+        return rng.choice(ASIDES).replace("{x}", str(rng.randint(2, 40)))
+    return sentence(rng, words, STATEMENTS)
 
 
 def letters(rng):

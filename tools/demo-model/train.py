@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Trains the demo model; writes model/ (INT8), model.bf16.xz beside it, and prints both figures.
 
-    tools/demo-model/train.py                       the committed model's run, on one GPU
-    tools/demo-model/train.py --steps 20 --rows 2 --no-report --out /tmp/trial    a trial without one
+    tools/demo-model/train.py --start tools/demo-model/model.bf16.xz --seconds 270    goes on from earlier weights
+    tools/demo-model/train.py --steps 20 --rows 2 --no-report --out /tmp/trial        a trial without a GPU
 
 Needs torch, tokenizers, safetensors and numpy. The dialogues are generated while training, each seen once. Matrices are
 trained by Muon (orthogonalised momentum), the embedding and the norms by Adam; float32 master weights, BF16 arithmetic; the
-last tenth of the steps sees the weights through INT8. The data depend on the seed alone; two runs differ by the order in
-which a GPU adds, so the same command gives equally good weights, not the same bytes.
+last tenth of the run sees the weights through INT8. The run ends after its steps or its seconds, whichever come first, and
+its learning rate falls to zero by then. Batch n depends on the seed alone; two runs differ by the order in which a GPU adds
+and by the steps that fit into the seconds, so the same command gives equally good weights, not the same bytes.
 
 README.md records the committed model's run.
 """
@@ -16,14 +17,16 @@ import argparse
 import math
 import time
 from pathlib import Path
+from threading import Thread
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load as parse
 from safetensors.torch import save
 from tokenizers import Tokenizer
 
 import quality
-from archive import pack
+from archive import pack, unpack
 from batches import TOKENIZER, stream
 from model import MATRICES, Gemma3, Shape, layer, load, save_config, save_int8, tensors, through_bf16, through_int8
 
@@ -71,9 +74,9 @@ class Optimizer:
             weight.sub_(mean / spread * (self.rate * self.adam))
 
 
-def rate_at(step, steps):
-    """Warm-up, then full, then straight down over the last 60 %."""
-    return min((step + 1) / (0.03 * steps), 1.0, (steps - step) / (0.6 * steps))
+def rate_at(step, steps, done):
+    """Warm-up, then full, then straight down over the last 60 %; `done` is the share of the run that is over."""
+    return min((step + 1) / (0.03 * steps), 1.0, (1 - done) / 0.6)
 
 
 def weighted_loss(logits, targets, due):
@@ -135,27 +138,38 @@ class Trainer:
             self.graph.replay()
 
 
-def fit(model, options, device):
+def fit(model, options, device, started):
+    """Trains until the steps or the seconds since `started` are used up."""
     batches = stream(options.seed, options.steps, options.rows, options.length, options.workers)
     trainer = Trainer(model.to(device), options, device)
-    started, switch = time.time(), math.ceil(options.steps * (1 - options.int8_share))
     for step, arrays in enumerate(batches):
-        if step == switch:
+        passed = time.time() - started
+        done = max(step / options.steps, passed / options.seconds)
+        if done >= 1:
+            break
+        if done >= 1 - options.int8_share and not trainer.quantised:
             trainer.quantised, trainer.graph = True, None
-        trainer.step(arrays, rate_at(step, options.steps))
-        if step % options.log == 0 or step == options.steps - 1:
-            loss, passed = trainer.loss.item(), time.time() - started
-            rate = (step + 1) * options.rows * options.length / passed
-            print(f"step {step} loss {loss:.4f} at {passed:.0f} s, {rate / 1e3:.0f} thousand positions/s", flush=True)
+        trainer.step(arrays, rate_at(step, options.steps, done))
+        if step % options.log == 0:
+            loss = trainer.loss.item()
+            print(f"step {step} loss {loss:.4f} at {passed:.0f} s, {100 * done:.0f} % done", flush=True)
             if not math.isfinite(loss):
                 raise SystemExit("train: the loss is not finite")
-        if options.save and step % options.save == options.save - 1:
-            save_int8(tensors(model), options.out / "model.safetensors")
+    print(f"{step + (done < 1)} steps, loss {trainer.loss.item():.4f}", flush=True)
+
+
+def write_archive(bf16, path):
+    path.write_bytes(pack(save(bf16, metadata={"format": "pt"})))
 
 
 def main():
+    started = time.time()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--start", type=Path, help="BF16 archive to start from (default: random weights)")
     parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="from the start of the program to the last step"
+    )
     parser.add_argument("--rows", type=int, default=64, help="rows of a batch")
     parser.add_argument("--length", type=int, default=512, help="positions of a row")
     parser.add_argument("--layers", type=int, default=Shape.layers)
@@ -165,7 +179,6 @@ def main():
     parser.add_argument("--int8-share", type=float, default=0.1, help="share of the steps that see INT8 weights")
     parser.add_argument("--workers", type=int, default=14, help="processes that generate dialogues")
     parser.add_argument("--log", type=int, default=100, help="steps between two lines")
-    parser.add_argument("--save", type=int, default=0, help="steps between two INT8 checkpoints")
     parser.add_argument("--out", type=Path, default=TOKENIZER.parent)
     parser.add_argument("--no-graph", action="store_true", help="do not record the step as a CUDA graph")
     parser.add_argument("--no-report", action="store_true", help="leave the figures out (a trial without a GPU)")
@@ -175,23 +188,24 @@ def main():
     shape = Shape(layers=options.layers)
     model = Gemma3(shape)
     print(f"{sum(weight.numel() for weight in model.parameters()) / 1e6:.2f} million weights, {device}", flush=True)
-    started = time.time()
     options.out.mkdir(parents=True, exist_ok=True)
-    fit(model, options, device)
+    if options.start:
+        load(model, parse(unpack(options.start.read_bytes())))
+    fit(model, options, device, started)
     bf16 = tensors(model)
     save_config(shape, options.out)
-    (options.out.parent / "model.bf16.xz").write_bytes(pack(save(bf16, metadata={"format": "pt"})))
     save_int8(bf16, options.out / "model.safetensors")
     print(f"trained and written after {time.time() - started:.0f} s", flush=True)
-    if options.no_report:
-        return
-    model.layer = layer
-    load(model, bf16)
-    tokenizer = Tokenizer.from_file(str(TOKENIZER))
-    _, exact = quality.report(model, tokenizer, device, "BF16", 0, transform=through_bf16)
-    _, int8 = quality.report(model, tokenizer, device, "INT8", 20, transform=through_int8)
-    quality.report(model, tokenizer, device, "INT8, BF16 activations", 0, transform=through_int8, dtype=torch.bfloat16)
-    print(f"perplexity INT8 / BF16: {int8 / exact:.5f}")
+    archive = Thread(target=write_archive, args=(bf16, options.out.parent / "model.bf16.xz"))
+    archive.start()  # beside the report: it takes as long
+    if not options.no_report:
+        model.layer = layer
+        load(model, bf16)
+        tokenizer = Tokenizer.from_file(str(TOKENIZER))
+        quality.report(model, tokenizer, device, transform=through_int8)
+        quality.drift(model, tokenizer, device, {"INT8": through_int8, "BF16": through_bf16})
+    archive.join()
+    print(f"all done after {time.time() - started:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

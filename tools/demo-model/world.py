@@ -12,7 +12,11 @@ PLURAL = {"adult": "adults", "child": "children", "senior": "seniors", "student"
 
 
 class Ask(NamedTuple):
-    """One question. `party` is ((what, how many), ...) in the order in which the visitor named them."""
+    """One question. `party` is ((what, how many), ...) in the order in which the visitor named them.
+
+    `origin` is where a route starts, or the place that `place` is compared with. The intent "both" is two questions in
+    one, `parts`.
+    """
 
     intent: str
     place: str = ""
@@ -21,6 +25,7 @@ class Ask(NamedTuple):
     what: str = ""
     party: tuple = ()
     origin: str = ""
+    parts: tuple = ()
 
 
 class Place(NamedTuple):
@@ -71,6 +76,7 @@ PAYING = tuple(name for name, place in PLACES.items() if place.prices)  # places
 REACHED = tuple(name for name, place in PLACES.items() if place.leg)  # places with a way to them
 PLURAL_PLACES = ("toilets", "lockers")
 KIOSK_MINUTES = 2  # from the kiosk to the fountain
+PARKING = 2  # euros per hour
 
 GOODS = {  # name: (plural, price, where it is sold)
     "coffee": ("coffees", 3, "cafe"),
@@ -114,7 +120,7 @@ FIXED = {  # intents without arguments
     "wheelchair": "All buildings can be reached without steps, except the castle tower.",
     "park_car": "Walk to the fountain, then take the brown path south to the car park. It takes 10 minutes.",
     "fish": "You can see fish in the aquarium. Take the blue path east from the fountain.",
-    "parking": "Parking costs 2 euros per hour.",
+    "parking": f"Parking costs {PARKING} euros per hour.",
     "pay": "You can pay by card or in cash.",
     "lost": "Please ask at the lost property desk in the gift shop.",
     "lostchild": "Please go to the first aid post at once. The staff there will help you find your child.",
@@ -135,6 +141,11 @@ FIXED = {  # intents without arguments
     "language": "I am sorry, I only speak English.",
     "age": "Alder Park was opened in 1907.",
     "again": "Please tell me what you would like to know about Alder Park.",
+    "holiday": "I only know the hours of ordinary weekdays, not of holidays or dates. Please call the park office on "
+    "555 0142.",
+    "people": "Please tell me how many adults, children, seniors and students you are.",
+    "many": "I can answer for two places or days at a time. Please ask again with one or two.",
+    "hundreds": "I can only count up to 99. For more please call the park office on 555 0142.",
 }
 
 WHICH_PLACE = "Which place do you mean? Please name it, for example the museum."
@@ -255,19 +266,82 @@ def counted(what, count):
     return f"{count} {what if count == 1 else GOODS[what][0] if what in GOODS else PLURAL[what]}"
 
 
+LARGE = 10  # the count from which a sum is large
+
+
+def is_large(party):
+    """Whether the sum is too much for one glance. It is then added up a step at a time, in the text."""
+    return len(party) > 3 or any(count >= LARGE for _, count in party)
+
+
+def added(amounts):
+    """'207 + 85 = 292, 292 + 40 = 332 euros', one addition at a time."""
+    total, steps = amounts[0], []
+    for amount in amounts[1:]:
+        steps.append(f"{total} + {amount} = {total + amount}")
+        total += amount
+    return ", ".join(steps) + " euros"
+
+
+def cost(ask):
+    """What a bill comes to, in euros."""
+    if ask.place and not PLACES[ask.place].prices:
+        return 0
+    return sum(unit_price(what, ask.place) * count for what, count in ask.party)
+
+
 def bill(ask):
-    """The sum, worked out line by line as on a receipt."""
+    """The sum, worked out line by line as on a receipt, before any discount."""
     if ask.place and not PLACES[ask.place].prices:
         return f"Entry to {titled(ask.place)} is free."
-    lines, total = [], 0
+    lines, amounts = [], []
     for what, count in ask.party:
         price = unit_price(what, ask.place)
-        total += price * count
+        amounts.append(price * count)
         lines.append(f"{counted(what, count)}: {count} x {price} = {euros(price * count)}")
     text = "; ".join(lines) + "."
     if ask.place:
         text = capital(titled(ask.place)) + ": " + text
-    return text + (f" Together {euros(total)}." if len(lines) > 1 else "")
+    if len(lines) == 1:
+        return text
+    return text + f" Together {added(amounts) if is_large(ask.party) else euros(sum(amounts))}."
+
+
+def is_group(ask):
+    """Whether the group discount is named after the sum."""
+    return ask.intent == "bill" and ask.place in PAYING and any(count >= LARGE for _, count in ask.party)
+
+
+def both(ask):
+    """Two answers, one after the other, and the sum of two bills."""
+    texts = [bill(part) if part.intent == "bill" else answer(part) for part in ask.parts]
+    if all(part.intent in ("bill", "items") and cost(part) for part in ask.parts):
+        texts.append(f"Both together {added([cost(part) for part in ask.parts])}.")
+    if any(is_group(part) for part in ask.parts):
+        texts.append(FIXED["group"])
+    return " ".join(texts)
+
+
+def parked(hours):
+    return f"Parking for {hours} {'hour' if hours == 1 else 'hours'}: {hours} x {PARKING} = {euros(hours * PARKING)}."
+
+
+def cheaper(ask):
+    what = ask.what or "adult"
+    first, second = (unit_price(what, place) for place in (ask.place, ask.origin))
+    text = f"For {PLURAL[what]}, {titled(ask.place)} costs {euros(first)} and {titled(ask.origin)} {euros(second)}"
+    if first == second:
+        return text + ", which is the same."
+    low = ask.place if first < second else ask.origin
+    return f"{text}, so {titled(low)} is {euros(abs(first - second))} cheaper."
+
+
+def nearer(ask):
+    first, second = (KIOSK_MINUTES + PLACES[place].minutes for place in (ask.place, ask.origin))
+    text = f"It is {first} minutes from here to {titled(ask.place)} and {second} to {titled(ask.origin)}"
+    if first == second:
+        return text + ", which is the same."
+    return f"{text}, so the way to {titled(ask.place if first < second else ask.origin)} is shorter."
 
 
 def one_price(ask):
@@ -280,39 +354,75 @@ def one_price(ask):
     )
 
 
-def open_places(day):
-    return [titled(place) for place in OPENING if place != "park" and PLACES[place].hours[day]]
+def open_places(day, hour=-1):
+    """Which places but the park itself are open on that day, at that hour if one is given."""
+    slots = {place: PLACES[place].hours[day] for place in OPENING if place != "park"}
+    return [titled(place) for place, slot in slots.items() if slot and (hour < 0 or slot[0] <= hour < slot[1])]
 
 
-PLACELESS = ("item", "items", "add", "open_on")  # intents with arguments but without a place
+def open_on(ask):
+    return f"On {DAYS[ask.day]} you can visit {listed(open_places(ask.day))}."
+
+
+def open_at(ask):
+    places, day = open_places(ask.day, ask.hour), DAYS[ask.day]
+    if places:
+        return f"On {day} at that time you can visit {listed(places)}."
+    first, last = PLACES["park"].hours[ask.day]
+    return f"On {day} at that time {'only Alder Park itself is open' if first <= ask.hour < last else 'all is closed'}."
+
+
+def closed_on(ask):
+    shut = [titled(place) for place in OPENING if PLACES[place].hours[ask.day] is None]
+    if not shut:
+        return f"No place is closed on {DAYS[ask.day]}."
+    return capital(f"{listed(shut)} {'is' if len(shut) == 1 else 'are'} closed on {DAYS[ask.day]}.")
+
+
+def closed_days(ask):
+    shut = shut_days(ask.place)
+    return capital(f"{titled(ask.place)} is {'closed on ' + listed(shut) if shut else 'open every day'}.")
+
+
+def about(ask):
+    return f"What would you like to know about {titled(ask.place)}: opening hours, the way or prices?"
+
+
+def add(ask):
+    (_, a), (_, b) = ask.party
+    return f"{a} plus {b} is {a + b}."
+
+
+HANDLERS = {
+    "hours": lambda ask: all_hours(ask.place),
+    "at_time": lambda ask: all_hours(ask.place),  # without a day, all of them
+    "weekend": lambda ask: weekend(ask.place),
+    "closed_days": closed_days,
+    "prices": lambda ask: prices(ask.place),
+    "price": one_price,
+    "item": one_price,
+    "bill": lambda ask: bill(ask) + (" " + FIXED["group"] if is_group(ask) else ""),
+    "items": bill,
+    "add": add,
+    "parked": lambda ask: parked(ask.hour),
+    "cheaper": cheaper,
+    "nearer": nearer,
+    "open_on": open_on,
+    "open_at": open_at,
+    "closed_on": closed_on,
+    "about": about,
+    "both": both,
+}
+HANDLERS |= dict.fromkeys(("route", "way", "distance"), way)
+HANDLERS |= dict.fromkeys(("day", "opens", "closes", "is_open", "is_open_at"), day_hours)
+# Intents with arguments but without a place.
+PLACELESS = ("item", "items", "add", "parked", "open_on", "open_at", "closed_on", "both")
 
 
 def answer(ask):
     """The one right answer to `ask`."""
-    intent = ask.intent
-    if intent in FIXED:
-        return FIXED[intent]
-    if intent == "add":
-        (_, a), (_, b) = ask.party
-        return f"{a} plus {b} is {a + b}."
-    if intent == "open_on":
-        return f"On {DAYS[ask.day]} you can visit {listed(open_places(ask.day))}."
-    if not ask.place and intent not in PLACELESS:
+    if ask.intent in FIXED:
+        return FIXED[ask.intent]
+    if not ask.place and ask.intent not in PLACELESS:
         return WHICH_PLACE
-    if intent == "about":
-        return f"What would you like to know about {titled(ask.place)}: opening hours, the way or prices?"
-    if intent == "closed_days":
-        shut = shut_days(ask.place)
-        if not shut:
-            return capital(f"{titled(ask.place)} is open every day.")
-        return capital(f"{titled(ask.place)} is closed on {listed(shut)}.")
-    handlers = {"hours": all_hours, "weekend": weekend, "prices": prices}
-    if intent in handlers:
-        return handlers[intent](ask.place)
-    if intent in ("route", "way", "distance"):
-        return way(ask)
-    if intent in ("price", "item"):
-        return one_price(ask)
-    if intent in ("bill", "items"):
-        return bill(ask)
-    return day_hours(ask)
+    return HANDLERS[ask.intent](ask)
