@@ -10,8 +10,8 @@ NUMBER = r"\d+(?::\d\d)?"
 
 
 def holds(answer, fact):
-    """Whether the fact stands in the answer, as whole words and numbers."""
-    return re.search(rf"(?<![\w:]){re.escape(fact.lower())}(?![\w:])", answer.lower()) is not None
+    """Whether the fact stands in the answer, as whole words and numbers: 10 does not stand in 10:00 or 110."""
+    return re.search(rf"(?<!\w)(?<!\d:){re.escape(fact.lower())}(?!\w|:\d)", answer.lower()) is not None
 
 
 def faults(entry, answer):
