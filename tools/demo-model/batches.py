@@ -6,6 +6,7 @@ Batch n depends on the seed and n alone, so that a run can be repeated with any 
 import os
 from multiprocessing import get_context
 from pathlib import Path
+from queue import Empty
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -73,11 +74,23 @@ def work(queue, seed, numbers, rows, length):
         queue.put(batch(tokenizer, seed, number, rows, length))
 
 
+def received(queue, process):
+    """The next batch of a worker, or None if it has died. Its traceback stands in the output."""
+    while True:
+        try:
+            return queue.get(timeout=1)
+        except Empty:
+            if not process.is_alive():
+                return None
+
+
 def stream(seed, steps, rows, length, workers):
-    """Batches 0 to steps - 1, in order, made by `workers` processes."""
+    """Batches 0 to steps - 1, in order, made by `workers` processes; a worker that dies costs its own batches only."""
     context = get_context("fork")
-    queues = [context.Queue(4) for _ in range(workers)]
+    queues, processes = [context.Queue(4) for _ in range(workers)], []
     for worker, queue in enumerate(queues):
         numbers = range(worker, steps, workers)
-        context.Process(target=work, args=(queue, seed, numbers, rows, length), daemon=True).start()
-    return (queues[number % workers].get() for number in range(steps))
+        processes.append(context.Process(target=work, args=(queue, seed, numbers, rows, length), daemon=True))
+        processes[-1].start()
+    made = (received(queues[number % workers], processes[number % workers]) for number in range(steps))
+    return (batch for batch in made if batch is not None)

@@ -57,6 +57,9 @@ FOLLOW_WEIGHTS = {
 }  # fmt: skip
 TIMED = ("hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "today", "open_on")
 DAILY = ("day", "opens", "closes", "is_open", "is_open_at", "open_on", "open_at", "closed_on")
+# What a follow-up may lean on, and what leaves open what it would be about.
+LEADING = (*TIMED, "at_time", "about", "way", "distance", "route", "prices", "price", "bill", "items")
+UNCLEAR = ("cheaper", "nearer", "holiday", "people", "many", "hundreds", "open_at", "closed_on")
 # What can be asked of two places, and of two days, at once; a yes-or-no question is answered with the hours.
 OF_PLACES = (
     "hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "way", "way", "distance",
@@ -543,6 +546,8 @@ class Speaker:
         """The last question with another day, time or place; None if it has no such thing."""
         rng, last = self.rng, self.state
         if what == "day":
+            if last.intent == "at_time" and last.place:
+                return last._replace(intent="is_open_at", day=rng.randrange(7))
             if last.intent not in TIMED + ("about", "way") or (last.intent != "open_on" and last.place not in OPENING):
                 return None
             return last._replace(intent=last.intent if last.intent in DAILY else "day", day=rng.randrange(7))
@@ -567,21 +572,22 @@ class Speaker:
                 break
         group, phrasing, ask, text = drawn
         if group == "named" and not ask.party and not ask.parts and self.rng.random() < 0.05:
-            text = (
-                strangers.statement(self.rng, self.known_word) + self.rng.choice((". ", ", ", ". so ", " and ")) + text
-            )
+            aside = strangers.statement(self.rng, self.known_word)
+            text = aside + self.rng.choice((". ", ", ", ". so ", " and ")) + text
         question = dress(" ".join(text.split()), self.rng, ask.intent in SOCIAL)
         self.age += 1
-        if ask.parts:
-            self.remember(ask.parts[-1] if len({part.place for part in ask.parts}) == 1 else None)
-        elif ask.intent in ("cheaper", "nearer", "holiday", "people", "many", "hundreds", "open_at", "closed_on"):
-            self.remember(None)
-        elif ask.place or group in ("it", "bit") or ask.intent in ("open_on", "items"):
-            self.remember(ask)
+        self.remember(group, ask)
         return Turn(question.strip(), answer(ask), ask, group, phrasing)
 
-    def remember(self, ask):
-        self.state, self.age = ask, 0
+    def remember(self, group, ask):
+        """Keeps what the next question may lean on. Small talk in between changes nothing."""
+        last = ask
+        if ask.parts:
+            last = ask.parts[-1] if len({part.place for part in ask.parts}) == 1 else None
+        if last is None or last.intent in UNCLEAR:
+            self.state, self.age = None, 0
+        elif last.intent in LEADING and (last.place or group in ("it", "bit") or last.intent in ("open_on", "items")):
+            self.state, self.age = last, 0
 
 
 @lru_cache(maxsize=1)
