@@ -5,8 +5,8 @@
 
 What is held out follows from the material alone, never from chance at run time, so that training with any seed and any
 length keeps clear of it: phrasings marked `*`, and one in eight of all sums, routes, opening times, and pairings of a
-phrasing with its arguments (by CRC-32). Whatever still renders to the same words as a question of heldout.json or
-of free.json is dropped; heldout.py proves the result.
+phrasing with its arguments (by CRC-32). Whatever still renders to the same words as a question of heldout.json, free.json
+or blind.json is dropped, and so is what differs from a question of the latter two by one word. heldout.py proves the result.
 """
 
 import json
@@ -21,45 +21,59 @@ from typing import NamedTuple
 import strangers
 from wording import (
     GROUPS,
+    KIN,
+    PURPOSES,
     SYSTEM,
     VISITORS,
     Phrasing,
+    changed_words,
+    corrected,
     day_word,
     dress,
     expand,
+    fewer_words,
+    filled,
     holiday_word,
+    kin_words,
     line_word,
     paired,
+    part_of_day,
     party_words,
     place_word,
+    rephrased,
     slots_for,
     with_article,
+    with_company,
 )
 from world import CATEGORIES, GOODS, OPENING, PAYING, PLACES, REACHED, Ask, answer
 
 HELDOUT_FILE = Path(__file__).with_name("heldout.json")
-FREE_FILE = Path(__file__).with_name("free.json")
+FREE_FILES = tuple(Path(__file__).with_name(name) for name in ("free.json", "blind.json"))
 ONE_IN = 8
 
 # How often each intent is asked, and of whom. Sums, and questions that ask for two things, are the hard ones: they get more
-# than visitors would ask of them.
+# than visitors would ask of them. So do the fixed answers: each of them is asked for in words of its own.
 WEIGHTS = {
-    "hours": 5, "day": 8, "opens": 4, "closes": 4, "is_open": 6, "is_open_at": 8, "at_time": 3, "closed_days": 3,
-    "weekend": 3, "today": 3, "open_on": 2, "open_at": 5, "closed_on": 2, "way": 8, "distance": 4, "route": 8, "prices": 6,
-    "price": 8, "bill": 34, "item": 5, "items": 18, "add": 7, "parked": 2, "cheaper": 6, "nearer": 3, "people": 3,
-    "about": 2, "park": 3, "plain": 24, "refuse": 36, "holiday": 4,
-    "+places": 16, "+days": 5, "+kinds": 4, "+bills": 10, "+then": 9, "+other": 12, "+baby": 1, "+many": 2, "+hundreds": 1,
+    "hours": 6, "day": 9, "opens": 5, "closes": 6, "is_open": 7, "is_open_at": 10, "too_late": 1, "at_time": 3,
+    "closed_days": 3, "weekend": 3, "today": 4, "open_on": 3, "open_at": 5, "closed_on": 3, "way": 9, "distance": 5,
+    "route": 10, "prices": 8, "price": 9, "bill": 30, "item": 6, "items": 15, "add": 5, "parked": 2, "cheaper": 6,
+    "nearer": 3, "people": 4, "about": 2, "park": 6, "plain": 52, "refuse": 38, "holiday": 5,
+    "+led": 34, "+led_both": 9, "+twice": 6, "+purpose": 8, "+places": 14, "+days": 5, "+kinds": 4, "+bills": 10, "+then": 9,
+    "+three": 2, "+other": 12, "+baby": 1, "+many": 2, "+hundreds": 1,
 }  # fmt: skip
 FOLLOW_WEIGHTS = {
-    "hours": 2, "day": 3, "opens": 2, "closes": 2, "is_open": 3, "is_open_at": 2, "closed_days": 1, "weekend": 1,
-    "way": 4, "distance": 2, "route": 3, "prices": 3, "price": 5, "bill": 8, "people": 1, "cheaper": 1, "nearer": 1,
-    "+day": 7, "+time": 3, "+place": 9, "+more": 3, "+days": 2, "+kinds": 1, "+holiday": 1,
+    "hours": 2, "day": 3, "opens": 2, "closes": 2, "is_open": 3, "is_open_at": 3, "closed_days": 1, "weekend": 1,
+    "way": 4, "distance": 3, "route": 3, "prices": 3, "price": 5, "bill": 8, "people": 1, "cheaper": 1, "nearer": 1,
+    "+day": 7, "+time": 6, "+place": 9, "+more": 12, "+fewer": 3, "+swap": 4, "+back": 3, "+days": 2, "+kinds": 1,
+    "+holiday": 1, "+thanks": 5,
 }  # fmt: skip
 TIMED = ("hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "today", "open_on")
 DAILY = ("day", "opens", "closes", "is_open", "is_open_at", "open_on", "open_at", "closed_on")
+# Follow-ups that mean nothing without the question before.
+ALONE = ("route", "people", "more", "fewer", "swap", "back", "cheaper", "nearer")
 # What a follow-up may lean on, and what leaves open what it would be about.
-LEADING = (*TIMED, "at_time", "about", "way", "distance", "route", "prices", "price", "bill", "items")
-UNCLEAR = ("cheaper", "nearer", "holiday", "people", "many", "hundreds", "open_at", "closed_on")
+LEADING = (*TIMED, "at_time", "about", "way", "distance", "route", "prices", "price", "bill", "items", "people")
+UNCLEAR = ("cheaper", "nearer", "holiday", "many", "hundreds", "open_at", "closed_on")
 # What can be asked of two places, and of two days, at once; a yes-or-no question is answered with the hours.
 OF_PLACES = (
     "hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "way", "way", "distance",
@@ -67,10 +81,23 @@ OF_PLACES = (
 )  # fmt: skip
 PLACES_FOR = dict.fromkeys(("way", "distance"), REACHED) | dict.fromkeys(("prices", "price", "bill"), PAYING)
 OF_DAYS = ("day", "opens", "closes", "is_open", "open_on", "closed_on")
+# What may name a part of the day, or the wrong word before the right one.
+PARTS = ("day", "opens", "closes", "is_open", "is_open_at")
+CORRECTED = ("hours", "day", "opens", "closes", "is_open", "is_open_at", "way", "distance", "prices", "price", "bill")
+# What a sentence and a question that leans on it may ask for, by what the sentence names.
+LED = {
+    "place": ("hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "way", "distance",
+              "prices", "prices", "price", "bill", "bill"),
+    "place_day": ("hours", "hours", "day", "opens", "closes", "is_open", "is_open_at"),
+    "day": ("day", "opens", "closes", "is_open", "is_open_at", "open_on", "closed_on"),
+}  # fmt: skip
+OF_BOTH = ("hours", "hours", "day", "day", "closed_days", "prices", "price", "bill", "bill", "bill", "way", "distance")
+WEEKDAY_SUCH_AS = ("weekdays, say ", "a weekday, for example ", "weekdays, for instance ", "a weekday like ", "weekdays such as ")
+SEPARATORS = (". ", ". ", ". ", ", ", ", ", "! ", " - ", "... ", "; ", ": ", " and ")
 # What is joined to something else.
 JOINED = (
     "hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "way", "way", "distance", "route", "prices",
-    "price", "bill", "item", "items", "parked", "cheaper", "plain", "plain", "plain",
+    "price", "bill", "item", "items", "parked", "cheaper", "plain", "plain", "plain", "plain",
 )  # fmt: skip
 
 
@@ -250,9 +277,44 @@ class Speaker:
         """A question for one thing."""
         rng = self.rng
         if kind in ("plain", "park"):
-            intent = rng.choice(tuple(GROUPS[kind]))
+            intents = tuple(GROUPS[kind])
+            intent = rng.choices(intents, [len(GROUPS[kind][intent]) for intent in intents])[0]
             return self.worded(kind, intent, draw(intent, rng, "park") if kind == "park" else Ask(intent))
-        return self.worded("named", kind, draw(kind, rng, place))
+        if kind == "too_late":  # yes would say that it is too late, so the answer is the hours
+            drawn = self.worded("named", kind, draw("is_open_at", rng, place))
+            return drawn and drawn._replace(ask=Ask("day", drawn.ask.place, drawn.ask.day))
+        ask = draw(kind, rng, place)
+        if kind in PARTS and rng.random() < 0.07:
+            return self.in_part_of_day(kind, ask)
+        if kind in PARTS and ask.day < 5 and rng.random() < 0.01:
+            drawn = self.worded("named", kind, ask, d=rng.choice(WEEKDAY_SUCH_AS) + day_word(ask.day, rng))
+            return drawn if drawn and "on {d}" in drawn.phrasing.text else None
+        if kind in CORRECTED and rng.random() < 0.02:
+            return self.slipped(kind, ask)
+        drawn = self.worded("named", kind, ask)
+        if drawn and kind in (*TIMED, "way", "distance", "route") and rng.random() < 0.06:
+            drawn = drawn._replace(text=with_company(drawn.text, rng))
+        return drawn
+
+    def in_part_of_day(self, kind, ask):
+        """A question that names the morning or the evening. Without an hour that is answered with the hours, not with yes."""
+        part = {"opens": "morning", "closes": "evening"}.get(kind) or part_of_day(ask.hour, self.rng)
+        drawn = self.worded("named", kind, ask, d=f"{day_word(ask.day, self.rng)} {part}")
+        if drawn and kind == "is_open":
+            drawn = drawn._replace(ask=ask._replace(intent="day"))
+        return drawn
+
+    def slipped(self, kind, ask):
+        """A question in which the visitor names the wrong place or day first."""
+        rng = self.rng
+        if ask.day >= 0 and rng.random() < 0.4:
+            other = rng.choice([day for day in range(7) if day != ask.day])
+            words = {"d": corrected(day_word(ask.day, rng), day_word(other, rng), rng)}
+        else:
+            other = rng.choice([place for place in PAYING if place != ask.place])
+            words = {"p": corrected(place_word(ask.place, rng), place_word(other, rng), rng, "the "), "is": "is"}
+        drawn = self.worded("named", kind, ask, **words)
+        return drawn if drawn and takes(drawn.phrasing, words.keys() - {"is"}) else None
 
     def worded(self, group, intent, ask, **words):
         """`ask` in one of the phrasings of `intent`, with `words` in place of its own; None if that is held out."""
@@ -264,7 +326,10 @@ class Speaker:
             ask = ask._replace(what="")
         if is_held(phrasing, ask):
             return None
-        return Drawn(group, phrasing, ask, expand(phrasing.tree, rng, slots_for(ask, rng) | words))
+        text = expand(phrasing.tree, rng)
+        if group in ("named", "park", "it", "purpose") and rng.random() < 0.25:
+            text = rephrased(text, rng)
+        return Drawn(group, phrasing, ask, filled(text, rng, slots_for(ask, rng) | words))
 
     def groundless(self):
         """A follow-up to nothing: the kiosk has to ask back."""
@@ -274,7 +339,7 @@ class Speaker:
             return self.worded("bit", "place", ask)
         if rng.random() < 0.2:
             return self.worded("bit", "day", Ask("day", "", rng.randrange(7)))
-        asked = [intent for intent in GROUPS["it"] if intent not in ("route", "people", "more", "cheaper", "nearer")]
+        asked = [intent for intent in GROUPS["it"] if intent not in ALONE]
         intent = rng.choice(asked)
         return self.worded("it", intent, draw(intent, rng, "museum")._replace(place=""))
 
@@ -379,7 +444,132 @@ class Speaker:
         known = [kind for kind in asked if place in PAYING or kind not in ("price", "bill")]
         known = known if place in REACHED else [kind for kind in known if kind not in ("way", "distance")]
         first, second = draw_pair(rng, known)
-        return self.joined(self.simple(first, place), self.worded("it", second, draw(second, rng, place)))
+        drawn = self.joined(self.simple(first, place), self.worded("it", second, draw(second, rng, place)))
+        if drawn and {first, second} in ({"prices", "bill"}, {"price", "bill"}):
+            return None  # which of the two is wanted?
+        whole = {("distance", "way"): "way", ("closed_days", "hours"): "hours", ("price", "prices"): "prices"}
+        intent = whole.get(tuple(sorted((first, second))))
+        return drawn._replace(ask=Ask(intent, place)) if drawn and intent else drawn
+
+    def three(self):
+        """Three questions about one place."""
+        rng = self.rng
+        place = rng.choice(PAYING)
+        kinds = [rng.choice(("hours", "day", "closes")), rng.choice(("way", "distance")), rng.choice(("prices", "bill"))]
+        rng.shuffle(kinds)
+        drawn = [self.simple(kinds[0], place), *(self.worded("it", kind, draw(kind, rng, place)) for kind in kinds[1:])]
+        if not all(drawn) or any(held_facts(one.ask) for one in drawn):
+            return None
+        texts = [one.text.removeprefix("and ") for one in drawn]
+        text = texts[0] + rng.choice((", ", "? ", ". ", " and ")) + texts[1] + rng.choice((" and ", ", and ", "? and ")) + texts[2]
+        phrasing = Phrasing(" + ".join(one.phrasing.text for one in drawn), (), False)
+        return Drawn("named", phrasing, Ask("both", parts=tuple(one.ask for one in drawn)), text)
+
+    # A sentence first, and then a question that leans on it
+
+    def lead(self, kind, ask, **words):
+        """A sentence that says what the next question is about."""
+        rng = self.rng
+        phrasing = rng.choice([option for option in GROUPS["lead"][kind] if not option.held])
+        text = rephrased(expand(phrasing.tree, rng), rng)
+        return Drawn("named", phrasing, ask, filled(text, rng, slots_for(ask, rng) | words))
+
+    def led_by(self, lead, drawn, ask):
+        """The sentence and the question as one turn that asks `ask`."""
+        if not lead or not drawn or held_facts(ask) or held_facts(drawn.ask):
+            return None
+        phrasing = Phrasing(f"{lead.phrasing.text} / {drawn.phrasing.text}", (), False)
+        text = re.sub(r"\b(?:this|next|coming|on that day|that day|on a) (that day|then)\b", r"\1", drawn.text)
+        text = re.sub(r"\bon (that day)\b", self.rng.choice(("that day", "then", "on that day")), text)
+        between = " " if lead.text.endswith("?") else self.rng.choice(SEPARATORS)
+        return Drawn("named", phrasing, ask, lead.text + between + text)
+
+    def led(self):
+        """A place, a day or a party in a sentence of its own, and a question that leans on it."""
+        rng = self.rng
+        kind = rng.choices(("place", "place_day", "day", "party", "party_place", "kin_place"), (8, 7, 6, 6, 13, 5))[0]
+        if kind in ("party", "party_place"):
+            ask = draw("bill", rng)
+            lead = self.lead(kind, ask)
+            return self.led_by(lead, self.worded("asks", "party" if kind == "party" else "total", ask), ask)
+        if kind == "kin_place":
+            return self.kin()
+        intent = rng.choice(LED[kind])
+        if kind == "place":
+            known = REACHED if intent in ("way", "distance") else PAYING if intent in ("prices", "price", "bill") else OPENING
+            ask = draw(intent, rng, rng.choice(known))
+            return self.led_by(self.lead(kind, ask), self.worded("it", intent, ask), ask)
+        ask = draw("day" if intent == "hours" else intent, rng)
+        name = day_word(ask.day, rng)
+        if intent in ("day", "hours", "opens", "closes", "is_open") and rng.random() < 0.15:
+            name += " " + ({"opens": "morning", "closes": "evening"}.get(intent) or part_of_day(-1, rng))
+            ask = ask._replace(intent="day" if intent == "is_open" else ask.intent)
+        lead = self.lead(kind, ask, d=name)
+        if intent == "hours":
+            return self.led_by(lead, self.worded("it", "hours", Ask("hours", ask.place)), ask)
+        worded = self.worded("it" if kind == "place_day" else "named", intent, ask, d="that day")
+        return self.led_by(lead, worded, worded.ask._replace(intent=ask.intent) if worded else ask)
+
+    def kin(self):
+        """People named by kinship, perhaps counted once more, and what they pay."""
+        rng = self.rng
+        lines = [line for line in KIN if line[0] != "adult"]
+        line, partners = rng.choice(lines), ("adult", rng.randint(1, 2))
+        party = rng.choice(((line, ("adult", 1)), (partners, line), (("adult", 2),)))
+        ask = Ask("bill", rng.choice(PAYING), party=party)
+        lead = self.lead("kin_place", ask, kin=kin_words(party, rng))
+        if rng.random() < 0.5:
+            counted = party_words(party if rng.random() < 0.5 else party[::-1], rng)
+            lead = lead._replace(text=lead.text + rng.choice((". ", ": ", ", ", " - ")) + counted)
+        return self.led_by(lead, self.worded("asks", "total", ask), ask)
+
+    def led_both(self):
+        """Two places in a sentence of their own, and a question about both."""
+        rng = self.rng
+        intent = rng.choice(OF_BOTH)
+        first, second = draw_pair(rng, PLACES_FOR.get(intent, OPENING))
+        ask = draw(intent, rng, first)
+        ask = ask._replace(party=ask.party[:2])
+        asks = (ask, ask._replace(place=second))
+        if any(map(held_facts, asks)):
+            return None
+        names = paired(place_word(first, rng), place_word(second, rng), rng, "the ").replace(" or ", " and ")
+        if intent == "day" and rng.random() < 0.7:  # the day stands in the sentence
+            lead = self.lead("places_day", ask, ps="the " + names)
+            worded = self.worded("asks", "hours", ask)
+            return self.led_by(lead, worded, Ask("both", parts=asks))
+        lead = self.lead("places", ask, ps="the " + names)
+        return self.led_by(lead, self.worded("asks", intent, ask), Ask("both", parts=asks))
+
+    def twice(self):
+        """The same thing asked in two ways, which wants one answer."""
+        rng = self.rng
+        if rng.random() < 0.25:
+            place = rng.choice(PAYING)
+            first, second = rng.choice((("way", "distance"), ("distance", "way"), ("prices", "prices"), ("hours", "hours")))
+            ask = Ask("way" if first != second else first, place)
+            return self.led_by(self.simple_lead(first, ask), self.worded("it", second, Ask(second, place)), ask)
+        ask = draw("day", rng)
+        first, second = rng.choice(PARTS[:4]), rng.choice(("hours", *PARTS[:4]))
+        intent = first if first == second or first == "is_open" else "day"
+        lead = self.simple_lead(first, ask._replace(intent=first))
+        worded = self.worded("it", second, Ask(second, ask.place, -1 if second == "hours" else ask.day), d="that day")
+        return self.led_by(lead, worded, ask._replace(intent=intent))
+
+    def simple_lead(self, kind, ask):
+        """A question as the sentence before another."""
+        drawn = self.worded("named", kind, ask._replace(intent=kind))
+        return drawn and drawn._replace(text=drawn.text + self.rng.choice(("?", "?", "")))
+
+    def purpose(self):
+        """A question for what one wants to do, rather than for the place where it is done."""
+        rng = self.rng
+        place = rng.choice(tuple(PURPOSES))
+        intent = "way"
+        if place in PAYING and rng.random() < 0.75:
+            intent = rng.choice([kind for kind in GROUPS["purpose"] if kind != "way"])
+        ask = draw(intent, rng, place)
+        return self.worded("purpose", intent, ask, u=rng.choice(PURPOSES[place]))
 
     def other(self):
         """Two questions that have nothing to do with each other, one of them perhaps a stranger's."""
@@ -458,7 +648,7 @@ class Speaker:
                 "v": lambda rng: word(strangers.VERBS, rng), "j": lambda rng: word(strangers.ADJECTIVES, rng),
                 "d": day_word(rng.randrange(7), rng), "x": str(rng.randint(2, 99)), "y": str(rng.randint(2, 99)),
             }  # fmt: skip
-            return Drawn("refuse", phrasing, Ask("refuse"), expand(phrasing.tree, rng, slots))
+            return Drawn("refuse", phrasing, Ask("refuse"), filled(expand(phrasing.tree, rng), rng, slots))
         if kind < 0.56:
             return Drawn("refuse", unknown, Ask("refuse"), strangers.sentence(rng, word))
         if kind < 0.60:
@@ -505,8 +695,12 @@ class Speaker:
         """A question that leans on the one before."""
         rng, last = self.rng, self.state
         kind = rng.choices(tuple(FOLLOW_WEIGHTS), tuple(FOLLOW_WEIGHTS.values()))[0]
-        if kind == "+more":
-            return self.more()
+        if last.intent == "people" and kind not in ("+thanks", "bill"):
+            kind = "bill"  # the kiosk has just asked who they are
+        if kind in ("+more", "+fewer", "+swap", "+back"):
+            return getattr(self, kind[1:])()
+        if kind == "+thanks":
+            return self.worded("plain", "thanks", Ask("thanks"))
         if kind == "+holiday":
             return self.holiday("bit", "day") if last.intent in TIMED else None
         if kind in ("+days", "+kinds"):
@@ -533,14 +727,57 @@ class Speaker:
         if last.intent not in ("bill", "items") or not last.party:
             return None
         kinds = CATEGORIES if last.intent == "bill" else tuple(GOODS)
-        what = rng.choice(kinds if rng.random() < 0.6 else tuple(what for what, _ in last.party))
-        count, party = rng.choice((1, 1, 1, 2, 2, 3, 4)), dict(last.party)
+        what = rng.choice(kinds if rng.random() < 0.5 else tuple(what for what, _ in last.party))
+        count, party = rng.choice((1, 1, 1, 2, 2, 2, 3, 4, 5, rng.randint(6, 20))), dict(last.party)
         party[what] = party.get(what, 0) + count
         if party[what] > 99 or len(party) > 4:
             return None
-        words = line_word(what, count, rng.random() < 0.5, rng)
+        words = line_word(what, count, rng.random() < 0.5, rng, 0)
         words = words.replace("a ", "another ", 1) if words.startswith("a ") and rng.random() < 0.4 else words
-        return self.worded("it", "more", last._replace(party=tuple(party.items())), party=words)
+        ask = last._replace(party=tuple(party.items()))
+        return self.worded("it", "more", ask, party=words, more=changed_words(what, count, rng))
+
+    def fewer(self):
+        """Some visitors or goods of the last bill less."""
+        rng, last = self.rng, self.state
+        if last.intent not in ("bill", "items") or not last.party:
+            return None
+        at = rng.randrange(len(last.party))
+        what, had = last.party[at]
+        count = had if len(last.party) > 1 and rng.random() < 0.3 else rng.randint(1, min(had, 4))
+        if count == had and len(last.party) == 1:
+            return None
+        words = fewer_words(what, count, rng)
+        if count == had and rng.random() < 0.7:
+            one, many = (what, GOODS[what][0]) if what in GOODS else rng.choice(VISITORS[what])
+            words = f"without the {one if had == 1 else many}"
+        left = [(what, had - count)] if had > count else []
+        party = (*last.party[:at], *left, *last.party[at + 1 :])
+        return self.worded("it", "fewer", last._replace(party=party), fewer=words)
+
+    def swap(self):
+        """Another number, or another kind, in place of one line of the last bill."""
+        rng, last = self.rng, self.state
+        if last.intent not in ("bill", "items") or not last.party:
+            return None
+        at, digits = rng.randrange(len(last.party)), rng.random() < 0.7
+        what, had = last.party[at]
+        kinds = [kind for kind in (CATEGORIES if last.intent == "bill" else GOODS) if kind not in dict(last.party)]
+        kind, count = what, rng.choice([number for number in range(max(1, had - 5), min(99, had + 5) + 1) if number != had])
+        if kinds and rng.random() < 0.35:
+            kind, count = rng.choice(kinds), had
+        old, new = line_word(what, had, digits, rng, 0), line_word(kind, count, digits, rng, 0)
+        if kind == what and rng.random() < 0.5:
+            old = str(had) if digits else old
+        party = (*last.party[:at], (kind, count), *last.party[at + 1 :])
+        return self.worded("it", "swap", last._replace(party=party), old=old, new=new)
+
+    def back(self):
+        """The way back from where the last route led."""
+        last = self.state
+        if last.intent != "route" or not last.origin:
+            return None
+        return self.worded("it", "back", last._replace(place=last.origin, origin=last.place))
 
     def continued(self, what):
         """The last question with another day, time or place; None if it has no such thing."""
@@ -568,10 +805,11 @@ class Speaker:
         """The next question and its reply."""
         while True:
             drawn = self.following() if self.leaning() and self.rng.random() < 0.55 else self.opening()
-            if drawn:
+            if drawn and not is_held(drawn.phrasing, drawn.ask):
                 break
         group, phrasing, ask, text = drawn
-        if group == "named" and not ask.party and not ask.parts and self.rng.random() < 0.05:
+        text = text.replace("the alder park", "alder park")
+        if group == "named" and not ask.party and not ask.parts and self.rng.random() < 0.06:
             aside = strangers.statement(self.rng, self.known_word)
             text = aside + self.rng.choice((". ", ", ", ". so ", " and ")) + text
         question = dress(" ".join(text.split()), self.rng, ask.intent in SOCIAL)
@@ -584,17 +822,21 @@ class Speaker:
         last = ask
         if ask.parts:
             last = ask.parts[-1] if len({part.place for part in ask.parts}) == 1 else None
-        if last is None or last.intent in UNCLEAR:
+        if last is None or last.intent in UNCLEAR or last.intent == "people" and not last.place:
             self.state, self.age = None, 0
         elif last.intent in LEADING and (last.place or group in ("it", "bit") or last.intent in ("open_on", "items")):
             self.state, self.age = last, 0
+
+
+def freely_worded():
+    return [entry for file in FREE_FILES for entry in json.loads(file.read_text())]
 
 
 @lru_cache(maxsize=1)
 def forbidden():
     """The held-out questions as strings: alone, or after the one before where they lean on it."""
     exact = {entry["identity"] for entry in json.loads(HELDOUT_FILE.read_text())}
-    return exact | {free_identity(entry) for entry in json.loads(FREE_FILE.read_text())}
+    return exact.union(map(free_identity, freely_worded()))
 
 
 def free_identity(entry):
@@ -602,9 +844,24 @@ def free_identity(entry):
     return max(identities(asked), key=len) if entry.get("leans") else normal(asked[-1])
 
 
+def shortened(question):
+    """The question without one of its words, for each of them."""
+    words = question.split(" ")
+    return {" ".join(words[:at] + words[at + 1 :]) for at in range(len(words))}
+
+
+@lru_cache(maxsize=1)
+def nearly_forbidden():
+    """The freely worded questions, and what is left of each without one of its words."""
+    free = set(map(free_identity, freely_worded()))
+    return free.union(*map(shortened, free))
+
+
 def is_forbidden(turns):
-    """Whether the last of `turns` is a held-out question."""
-    return not forbidden().isdisjoint(identities([turn.question for turn in turns[-2:]]))
+    """Whether the last of `turns` is a held-out question, or a freely worded one with a word lost, gained or exchanged."""
+    asked = identities([turn.question for turn in turns[-2:]])
+    near = nearly_forbidden()
+    return not forbidden().isdisjoint(asked) or any(one in near or not near.isdisjoint(shortened(one)) for one in asked)
 
 
 def training_dialogue(rng):

@@ -3,9 +3,11 @@
 
 heldout.py N     generates the first N batches of the training stream (N = the training's steps: all of it) and checks that
                  no dialogue shows a held-out phrasing, sum, combination or question of heldout.json, or a question of
-                 free.json, and that no question has two answers; prints the counts, exits 1 otherwise
+                 free.json or blind.json or one that differs from it by a word, and that no question has two answers;
+                 prints the counts, exits 1 otherwise
 
-heldout.json is fixed: the generator drew it once, at seed 20, when it knew less than today. free.json was written by hand.
+heldout.json is fixed: the generator drew it once, at seed 20, when it knew less than today. The other two were written by
+hand.
 """
 
 import argparse
@@ -15,9 +17,9 @@ from itertools import islice
 
 from dialogues import (
     BATCH_DIALOGUES,
-    FREE_FILE,
     HELDOUT_FILE,
     ONE_IN,
+    freely_worded,
     is_forbidden,
     is_held,
     normal,
@@ -58,7 +60,7 @@ class Proof:
         )
         print(f"          stand alone, {len(self.phrasings)} phrasings, {len(self.sums)} sums")
         print(f"held out: {len(held)} questions ({', '.join(f'{n} new by {kind}' for kind, n in kinds.items())});")
-        print(f"          {len(json.loads(FREE_FILE.read_text()))} freely worded questions")
+        print(f"          {len(freely_worded())} freely worded questions")
         print(f"          {all_held} phrasings, one in {ONE_IN} of sums and combinations")
         print(f"overlaps: {len(self.overlaps)} questions, {len(twins)} phrasings; ", end="")
         print(f"questions with two answers: {len(self.clashes)}")

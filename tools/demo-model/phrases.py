@@ -5,7 +5,8 @@ is held out: training never uses it. Written in lower case without a final mark;
 
 Slots: {p} place, {o} place of origin or of comparison, {is} is/are for {p}, {d} day, {t} time, {a} one visitor with
 article ("an adult"), {c} visitors in the plural, {party} visitors with numbers, {items} goods with numbers, {i} a thing
-with article, {is_} goods in the plural, {x} {y} numbers, {n} hours.
+with article, {is_} goods in the plural, {x} {y} numbers, {n} hours, {dog} a breed, {more} {fewer} {new} {old} how a
+party changes.
 """
 
 # Phrasings that name what they ask about.
@@ -51,6 +52,27 @@ NAMED = {
         (any idea|got any idea|no idea) when the {p} (is open|opens)
         does the {p} have (long|fixed|special) opening hours
         (have you got|do you have) the (opening times|hours) for the {p}
+        when (can|could) (one|people|visitors) (visit|see|get into) the {p}
+        when is the {p} open on (weekdays|working days)
+        (is the {p}|when is the {p}) open (during the week|on weekdays|from monday to friday|all week)
+        on which days and at what times is the {p} open
+        what days and (times|hours) is the {p} open
+        what are the {p} (opening hours|opening times|hours)
+        what are the {p}'s (opening hours|opening times)
+        the {p}'s (hours|opening hours|opening times)
+        (do you have|have you got|is there) a (timetable|schedule) (for|of) the {p}
+        when does the {p} (let people in|receive visitors|open its doors)
+        how early and how late is the {p} open
+        from what time (until|till|to) what time is the {p} open
+        (until|till) what time (is the {p} open|can i stay in the {p}|may we stay at the {p})
+        how (late|early) (is the {p} open|does the {p} open|does the {p} close)
+        opening and closing (time|times) (of|for) the {p}
+        can you check when the {p} is open
+        please (tell|give) me the (times|hours) (for|of) the {p}
+        is the {p} open (late|in the evening|in the evenings|at night|early|in the morning|in the afternoon)
+        does the {p} (open early|close late|close early|stay open late)
+        until when (may|can) (the kids|children|my daughter|my son|our boys) (play|stay|be) (at|in) the {p}
+        (when|what time) does the {p} (shut|close) (at night|in the evening|in the evenings|each day|every day)
         """,
     "day": """
         (i'm|i am|we are) going to the {p} on {d}, (when|how long) is it open
@@ -104,6 +126,25 @@ NAMED = {
         is the {p} (closed|shut) (this|next|coming) {d}
         {p} (closed|shut) [on] {d}
         the {p} isn't closed on {d}, (is it|right)
+        what are the {d} hours (at|for|of) the {p}
+        how many hours is the {p} open on {d}
+        opening and closing times of the {p} on {d}
+        when (can|could) (one|people|visitors) visit the {p} on {d}
+        {p}, {d}, (opening hours|hours|times|when)
+        {d}: {p} (hours|opening hours|opening times)
+        (we'd|we would|i'd|i would) (love|like) to (see|visit) the {p} on {d}, (how long|from when to when|when) is it open
+        (if|when) (i|we) come on {d}, when is the {p} open
+        is the {p} open all day on {d}
+        from what time until what time is the {p} open on {d}
+        does the {p} have (longer|shorter|different|special|other) hours on {d}
+        is the {p} open (longer|later) on {d}
+        what time (should|can) (i|we) (come|go) to the {p} on {d}
+        (can you|could you) check the {p} (hours|times) for {d}
+        my (sister|friend|mother|cousin) (arrives|comes|visits us) on {d}, when is the {p} open
+        is {d} a closing day (at|for) the {p}
+        is the {p} open on {d} or is (that|it) (its|a|the) (day off|rest day)
+        (i|we) can only (do|make|manage) {d}, what are the hours of the {p}
+        the hours of the {p} on {d}, please
         """,
     "opens": """
         the {p} opens when on {d}
@@ -132,6 +173,18 @@ NAMED = {
         what time do the doors open at the {p} (on|this|next) {d}
         (since|from) what time (can i|can we) (visit|see) the {p} on {d}
         when does the {p} start on {d}
+        what's the earliest (i|we) can (visit|enter|get into|be at) the {p} on {d}
+        (opening time|start) of the {p} on {d}
+        (when|at what time) will the {p} be open on {d}
+        when does the {p} let (people|visitors|us) in on {d}
+        (i am|we are|i'm|we're) (early birds|early risers), when does the {p} open on {d}
+        does the {p} open early on {d}
+        my (flight|train|bus) (lands|arrives|gets in) early on {d}, when can we (get|go) into the {p}
+        what time on {d} does the {p} open
+        how early (do they|do you) open the {p} on {d}
+        when in the morning does the {p} open on {d}
+        from (which|what) hour can (we|i) (visit|enter) the {p} on {d}
+        is the {p} open early on {d}, when does it open
         """,
     "closes": """
         the {p} closes when on {d}
@@ -163,6 +216,18 @@ NAMED = {
         when must (i|we|everyone) (be out of|leave) the {p} on {d}
         how long can (i|we) stay (at|in) the {p} on {d}
         what time do the doors close at the {p} (on|this|next) {d}
+        what's the latest (i|we) can (visit|enter|get into|be at) the {p} on {d}
+        (by when|by what time) (must|should) (i|we) leave the {p} on {d}
+        what time on {d} does the {p} (close|shut)
+        closing time (of|for) the {p} on {d}
+        does the {p} (close|shut) (early|late) on {d}
+        how late will the {p} (be open|remain open|stay open) on {d}
+        until when (do they|do you) keep the {p} open on {d}
+        (we'd|we would|i'd) (love|like) to see the {p} (late|in the evening) on {d}, (until when|how late|till when) is it open
+        when does the {p} (end|wrap up|finish for the day) on {d}
+        (till|until) what (hour|time) can (i|we) (stay|remain) (in|at) the {p} on {d}
+        when will the {p} (be closing|be shutting|close) on {d}
+        on {d}, when do (we|i) have to be out of the {p}
         """,
     "is_open": """
         the {p} on {d}, is it open
@@ -198,12 +263,29 @@ NAMED = {
         would (i|we) get into the {p} on {d}
         (we are|i am) only here on {d}, can (we|i) (see|visit) the {p}
         is {d} (ok|okay|fine|a good day) for (visiting|seeing|) the {p}
+        is {p} open [on] {d}
+        {p} [on] {d}, (open or closed|open or not|yes or no|open|possible)
+        {d} {p} (open|possible|ok|yes or no)
+        would it be possible to (visit|see|go to) the {p} on {d}
+        (do you|does anyone) know if (we|i) can (visit|see) the {p} on {d}
+        (are we|am i) able to (visit|see|get into) the {p} on {d}
+        does the {p} (open its doors|welcome visitors|run|operate) on {d}
+        is the {p} (running|in operation|operating|available) on {d}
+        if (we come|i come|we visit|we turn up) on {d}, is the {p} open
+        (is it|would it be) worth a trip to the {p} on {d}
+        (we|i) (only have|just have) {d}, can (we|i) (see|visit) the {p}
+        {d} works best for us, is the {p} open
+        is {d} fine (for|to see) the {p}
+        (surely|i guess|i suppose|i hope) the {p} is open on {d}
+        (can|could) (the|our|my) (kids|children|boys|girls) (visit|see|go to) the {p} on {d}
+        is the {p} an option on {d}
+        can (one|people|you) (visit|see|go to) the {p} on {d}
         """,
     "is_open_at": """
         (the|is the) {p} open {d} {t}
         at {t} on {d}, is the {p} [still|already] open
         on {d}, (can|could|may) (i|we) (visit|see|go to) the {p} at {t}
-        is {t} on {d} (too late|too early|a good time) for the {p}
+        is {t} on {d} a good time for the {p}
         (i|we) would come at {t} on {d}, is the {p} open then
         {p} {d} {t}
         is the {p} [still|already] open [on] {d} (at|around) {t}
@@ -230,6 +312,21 @@ NAMED = {
         we will be there on {d} (at|around) {t}, is the {p} open
         {d} at {t}, can (i|we) (visit|see|enter|go to) the {p}
         is anyone (in|at) the {p} at {t} on {d}
+        can (i|we) (still|already) (visit|see|go to|get into|do) the {p} (at|around) {t} on {d}
+        would {t} on {d} be (ok|fine|alright|possible) (for|to visit|to see) the {p}
+        (we|i) (will|would|could) (get to|reach|be at|arrive at) the {p} (at|around|by) {t} on {d}, is it open
+        if (we|i) (turn up|show up|arrive) at the {p} (at|around) {t} on {d}, is it open
+        {t} {d} {p} (ok|possible|open)
+        {p} {d} {t} (ok|possible|open|yes or no)
+        {p} {d} (at|around) {t}, (ok|possible|open|is that possible)
+        does the {p} (still|already) let people in at {t} on {d}
+        will (they|you) let us into the {p} on {d} at {t}
+        is the {p} open (on|this|next) {d} (at|around) {t}
+        can (i|we) be (at|in) the {p} at {t} on {d}
+        we have time on {d} at {t}, is the {p} open then
+        {d} (around|at about|at) {t} at the {p}, does that work
+        is {d} {t} possible (for|at) the {p}
+        would the {p} let (me|us) in (on|this) {d} at {t}
         """,
     "closed_days": """
         (i|we) want to know when the {p} is closed
@@ -257,6 +354,16 @@ NAMED = {
         is the {p} open all seven days
         what day is the {p} (off|not open)
         when is the {p} (not open|shut)
+        does the {p} (close on any day|close on some days|close during the week|ever close)
+        is the {p} open (7 days a week|on all days|all days|throughout the week)
+        on what days (is the {p} shut|does the {p} close|is the {p} not open)
+        (which|what) weekday is the {p} closed
+        does the {p} have any (days off|closing days)
+        is there (any|a) day the {p} (is closed|doesn't open|isn't open)
+        which days (should|must) (i|we) avoid for the {p}
+        the {p} is open (daily|every day), (right|isn't it|correct)
+        what are the {p}'s (closing days|days off)
+        is the {p} closed (some days|on some days|on certain days|during the week)
         """,
     "weekend": """
         (i am|we are) here (at|on|for) the weekend, when is the {p} open
@@ -282,11 +389,19 @@ NAMED = {
         is the {p} open on (saturday and sunday|saturdays and sundays|both saturday and sunday)
         weekend visit to the {p}, when is it open
         (when|what time) can (i|we) (visit|see) the {p} over the weekend
+        {p} (this|next) weekend
+        is the {p} open (this|next) weekend
+        will the {p} be open (this weekend|next weekend|over the weekend|at the weekend)
+        hours of the {p} (for|on|over) the weekend
+        what hours does the {p} have (on weekends|at the weekend)
+        can (i|we) (visit|see|do) the {p} (this|next) weekend
+        saturday and sunday at the {p}[, when|, what hours]
+        the {p} on sat and sun, when
+        on (weekends|the weekend), how long is the {p} open
         """,
     "today": """
         is it (monday|sunday|friday|saturday) today
         when does the {p} open next
-        is the {p} open at night
         is the {p} open (this morning|this afternoon|later)
         is the {p} open (today|now|right now|tomorrow|tonight|this evening|at the moment)
         when (does|is) the {p} (open|close) (today|tomorrow|tonight)
@@ -312,6 +427,17 @@ NAMED = {
         how long is the {p} [still] open (today|tonight|tomorrow)
         what (can we visit|can we see|can i do|is there to see) (today|tomorrow|tonight|right now)
         when does the {p} (open|close) (later today|later|in the morning tomorrow)
+        is the {p} (currently|still|already) open
+        is the {p} open (just now|at this moment|at this hour|this evening|later on|in an hour)
+        (what|which) (places|attractions) are [still] open (today|now|tonight|tomorrow|right now)
+        what can (we|i) (see|do|visit) (this evening|this afternoon|later today|now|tomorrow)
+        is the park [still] open (today|now|tomorrow)
+        are you [still|already] open (now|tonight|today|tomorrow)
+        what time do you (open|close) (today|tomorrow|tonight)
+        anything open (today|tonight|now|tomorrow)
+        (when|until when) are you open (today|tonight|tomorrow)
+        (today|tomorrow) at the {p}, (when is it open|when does it open|is it open)
+        (can|could) we go to the {p} (this evening|this afternoon|tomorrow morning|tomorrow afternoon)
         """,
     "open_on": """
         (is anything|is something) open on {d}
@@ -340,6 +466,17 @@ NAMED = {
         what (do you have|have you got) open on {d}
         what all is open [on] {d}
         where could (we|i) go on {d}
+        which of your (attractions|places) are open on {d}
+        if (we|i) come on {d}, what (can we see|is open|can we do)
+        (list|name) the (places|attractions) that are open on {d}
+        (i'm|we're) (free|off) on {d}, what can (i|we) (visit|see)
+        (we|i) (only|just) have {d}, what is open
+        {d} (visit|trip), what's open
+        on {d}, which (attractions|places) (could|can) (we|i) (visit|see|go to)
+        what does the park (offer|have) on {d}
+        what (would|will) be open on {d}
+        what is (there to visit|worth a visit|possible) on {d}
+        it will be {d} when (we|i) come, what (is open|can we see)
         """,
     "way": """
         (i|we) want to (see|visit|find) the {p}, where is it
@@ -403,6 +540,32 @@ NAMED = {
         where would the {p} be
         how would (i|we) find the {p}
         (got|have you got|do you have) (a|any) {p}
+        (any idea|do you have any idea|got any idea) where the {p} {is}
+        (i'm|we're) heading to the {p}, which way
+        which path (takes|gets|brings) (me|us) to the {p}
+        how do you get to the {p}
+        what's the (route|path|direction) to the {p}
+        (could|can) you (direct|point|guide|send) (me|us) to the {p}
+        where (on earth|in the world|in the park) is the {p}
+        where (have you hidden|did they put|have they put) the {p}
+        (i'm|we're) lost, (where is|how do i get to|which way to) the {p}
+        (i|we) (must|have to|need to) (get|go) to the {p} [quickly|fast|now|urgently]
+        can you help (me|us) find the {p}
+        (someone|they|a man|my guide book) (said|says|mentioned) there is a {p} here, where (is it|can i find it)
+        how does one get to the {p}
+        where is the {p} (located|situated)
+        the way to the {p}, please
+        what's the location of the {p}
+        tell (me|us) how to (find|reach|get to) the {p}
+        where is the {p} and how far is it
+        how do (i|we) get to the {p} and how long does it take
+        (where's|where is) the {p} and how long (is the walk|do we walk|does it take)
+        which (path|way) goes to the {p} and how far is it
+        how do (i|we) find the {p} and is it far
+        where is the {p}, is it far
+        (is the {p} near here|is the {p} close by) and how do (i|we) get there
+        (any|is there any) {p} (near|close to) (here|us)
+        towards the {p}, please
         """,
     "distance": """
         how far to the {p}
@@ -440,6 +603,19 @@ NAMED = {
         how far would (i|we) (walk|have to walk) to the {p}
         (walking time|time) to the {p}
         how far is it from here to the {p}
+        is the {p} (nearby|close by|around the corner|a long walk|a long way|a long hike|far off|far away)
+        how long (on foot|by foot) to the {p}
+        how long do (i|we) have to walk to (get to|reach|see) the {p}
+        how many minutes (on foot|by foot|walking) to the {p}
+        how far away from (here|us|this kiosk) is the {p}
+        (we are with my old mother|i have a small child with me|my knee hurts), how long is the walk to the {p}
+        do (i|we) have to walk (far|long) to the {p}
+        (can|could) (we|i) (make it|get) to the {p} in (5|10|15|ten|five) minutes
+        how quickly can (i|we) (get to|reach|be at) the {p}
+        what's the distance from here to the {p}
+        (roughly|about) how (far is it|long is the walk) to the {p}
+        how many minutes away is the {p}
+        is it (far|long) to the {p}
         """,
     "route": """
         how do (i|we) get from the {o} to the {p}
@@ -485,6 +661,25 @@ NAMED = {
         (if|when) (i am|we are) at the {o}, how do (i|we) get to the {p}
         (parked at|got off at|now at) the {o}, (need to get to|want to go to|where is) the {p}
         how far is the {p} from the {o}
+        from the {o} back to the {p}[, how do we go|, which way do we take]
+        (the way|how do i get|how do we get) back (from the {o} to the {p}|to the {p} from the {o})
+        (i|we) (want|need|have) to (get|go|walk) back from the {o} to the {p}
+        how do (i|we) get back to the {p} from the {o}
+        (we are|i am|i'm|we're) (at|in) the {o}, how do (i|we) get back to the {p}
+        from the {o} (over|on|across) to the {p}
+        from the {o} to the {p}, (which path|which way) and how far
+        from the {o} to the {p}, (which way is it and how long does it take|how do we walk and how long)
+        how do (i|we) get from the {o} to the {p} and how long does it take
+        (coming|walking|heading) out of the {o}, (how do i find|where do i find|which way is) the {p}
+        when (we|i) (leave|come out of|are done with) the {o}, (how do we get to|which way is) the {p}
+        (we're|i'm|we are|i am) (done|finished) (at|with) the {o}, (how do we get to|which way is|how far is) the {p}
+        what's the walk from the {o} to the {p}
+        (which path|which way) do (i|we) take at the {o} to (get to|reach) the {p}
+        how long do (i|we) (walk|need) from the {o} to the {p}
+        starting from the {o}, (where is|which way is|how far is) the {p}
+        (get|take|bring) (me|us) from the {o} to the {p}
+        (i'm|we're) at the {o} right now. (where's|where is|how do i get to|how far is) the {p}
+        (we|i) (are|will be) at the {o} and (my|our) (kids|wife|son|friends) (want|wants) to go to the {p}, which way
         """,
     "prices": """
         the {p}, how much is it
@@ -534,6 +729,26 @@ NAMED = {
         does the {p} cost (anything|something|a lot|much)
         cost to get into the {p}
         (any idea|got any idea) what the {p} costs
+        must (i|we) (pay|buy a ticket) (for|at) the {p}
+        must (we|i|visitors) pay to (get into|enter|go into|visit) the {p}
+        must (we|i|one) pay anything (for|at) the {p}
+        (do|must) (i|we) (buy|get) tickets for the {p}
+        is the {p} (for free|free of charge|free to enter|free to visit)
+        is there a (charge|cost) (for|at) the {p}
+        does it cost (anything|something|money) to (visit|enter|see) the {p}
+        what's the (admission|ticket price|entrance fee|entry price) (for|at|to) the {p}
+        how much are {p} tickets
+        what do {p} tickets cost
+        price of {p} tickets
+        (tickets|prices|fees) at the {p}
+        what (will|would|does) a visit to the {p} cost
+        what is the {p} (going to cost|gonna cost) [me|us]
+        how much do tickets for the {p} cost
+        (do they|do you) (charge|take money|want money) for the {p}
+        is (paying|payment) (required|needed|necessary) (at|for) the {p}
+        how much (do i|do we|would i) have to pay (to see|to visit|to enter|for) the {p}
+        (any|is there any) (entry fee|entrance fee) at the {p}
+        what's it cost to (see|visit|get into) the {p}
         """,
     "price": """
         for {c}, (how much is|what does) the {p} [cost]
@@ -585,6 +800,26 @@ NAMED = {
         {p} for {a}
         is there a cheaper ticket for {c} at the {p}
         (what is it|how much is it) for {a} to (see|visit|get into|go into) the {p}
+        {a} for the {p}, how much
+        as {a}, what do i pay (at|for) the {p}
+        as {a}, how much is the {p}
+        (i am|we are|i'm|we're) taking one {c1} to the {p}, (how much is that|what does that cost|what do we pay)
+        one {c1} [ticket] for the {p} (please|how much|, what does it cost)
+        a ticket for one {c1} (to|for) the {p}
+        just {a} (to|for) the {p}, (how much|what's the price)
+        {p}, one {c1}[, price|, how much]
+        1 {c1} {p}
+        {p} 1 {c1}
+        what is the {p} {c1} (price|ticket|fare)
+        {c1} (price|rate|fee|tariff) (for|at) the {p}
+        (do|will) {c} (pay less|get a discount|get in cheaper|pay the full price) (at|in) the {p}
+        is there a special {c1} (price|ticket|rate) (at|for) the {p}
+        do {c} (get|go) into the {p} (free|for free|cheaper)
+        how much for {c} (at|in|to get into) the {p}
+        what's the (damage|cost|price) for {a} at the {p}
+        (can|could) {c} go to the {p} for less
+        the {p} {c} price
+        what's the {p} for {a}
         """,
     "bill": """
         (i have|we have|there are) {party}, (how much is|what does) the {p} [cost]
@@ -644,6 +879,30 @@ NAMED = {
         (we've got|we got|i've got) {party}, what's the {p} (gonna cost|going to cost|cost)
         how much all together for {party} at the {p}
         (work out|figure out|add up) the {p} for {party}
+        {p} for a (family|group|party|class|school class) of {party}[, how much]
+        (a|our|the) (family|group) of {party} (at|for) the {p}[, what do we pay]
+        (we are|we're) a (family|group|party) (of|with) {party}, (how much is|what does) the {p} [cost]
+        a school class of {party} (at|visiting) the {p}, what does it cost
+        what would it cost (me|us) to (take|bring) {party} to the {p}
+        if {party} (come|go) to the {p}, what's the (price|total|cost)
+        how much (altogether|in total|overall) for {party} (at|to) the {p}
+        {party} at the {p}, how much (altogether|in total|is that|would that be)
+        (what|how much) (does|would) a visit to the {p} (with|for) {party} cost
+        {p} tickets for {party}
+        {party}: {p}, (how much|total|price)
+        i (want|need|would like) to pay for {party} at the {p}
+        could you (calculate|compute|work out|tell me) what {party} pay (at|for) the {p}
+        sum for {party} (at|in) the {p}
+        {x} euros for {party} (at|in) the {p}, (is that enough|enough)
+        do {x} euros (cover|pay for) {party} (at|for) the {p}
+        {p} {party} (total|how much|price|in total|total please)
+        {party} {p} (total|how much|price|cost)
+        (me and my family|we) want to see the {p}: {party}. (how much|price|total)
+        what do we pay at the {p}, (we are|there are|it's) {party}
+        how much is the {p}, (we are|there are|for) {party}
+        what does the {p} cost, (we are|we'd be|there would be) {party}
+        in total {party} (for|at) the {p}
+        (i am|i'm) (booking|paying|asking) for {party}, the {p}, how much
         """,
     "item": """
         how much for {i}
@@ -685,6 +944,20 @@ NAMED = {
         {i_}
         who sells {is_}
         is there anywhere (selling|that sells) {is_}
+        (i am|i'm) (looking for|after) {i}
+        where (do|can|could) (i|we) (get|buy|find) {i}, and (how much is it|what's the price)
+        {is_}, how much
+        how much are your {is_}
+        can you sell me {i}
+        any {is_} (here|for sale|around)
+        i (could use|could murder|would love) {i} [now]
+        what's the cost of {i}
+        how much does one pay for {i}
+        (would|can) i (find|get) {is_} (here|anywhere|somewhere)
+        where can (i|we) get a nice {i_}
+        how much do they (want|ask|charge) for {i}
+        is it expensive to (buy|have) {i}
+        {i}, (please|pls)
         """,
     "items": """
         {items}, how much is that
@@ -727,6 +1000,20 @@ NAMED = {
         can i get {items}[, how much is that]
         (price|cost) for {items} please
         buying {items}, how much (money|cash) do i need
+        {items}, (total|total please|sum|altogether|in total|all together)
+        sum of {items}
+        (we'd|i'd|we would|i would) like {items}. (what's the total|how much is that|what does that come to)
+        {items} to go
+        can you (add up|calculate|work out|sum up) {items}
+        how much (altogether|in total|all together) for {items}
+        for {items} how much (money|cash) do (i|we) need
+        we're (ordering|having|getting) {items}[, how much is that]
+        (my|our) (kids|friends) (want|would like) {items}[, how much|, what does it cost]
+        (if we have|if we order|suppose we order) {items}, what (is|would be) the (bill|total|price)
+        {items} how much
+        {items}. (how much|total|price|cost)
+        (i'll have|we'll have|i'd take|get me|bring us) {items}[, what's that]
+        what's {items} (together|altogether|in total)
         """,
     "add": """
         {x} and {y} is
@@ -748,6 +1035,11 @@ NAMED = {
         * what do you get for {x} plus {y}
         * what is the sum of {x} and {y}
         * please calculate {x} plus {y}
+        {x} plus {y} (equals|makes)
+        {x} and {y} (makes what|equals what|together)
+        how much is {x} added to {y}
+        what do {x} and {y} (add up to|make together|make)
+        (do|solve) {x} + {y}
         """,
     "about": """
         the {p}, please tell me more
@@ -766,6 +1058,12 @@ NAMED = {
         what is the {p} like
         (is the {p} any good|is the {p} worth it|is the {p} nice)
         (any|some) (information|info|details) (on|about) the {p}
+        what can (i|we) expect (at|in) the {p}
+        i have a question (about|regarding|on) the {p}
+        describe the {p}
+        (give me|do you have) (some|more) (details|information) (on|about) the {p}
+        (a question|something) about the {p}
+        i'd like to ask about the {p}
         """,
     "at_time": """
         is the {p} [still|already] open (at|around|after|before) {t}
@@ -777,6 +1075,13 @@ NAMED = {
         does the {p} close (at|before|after) {t}
         does the {p} open (at|before|after) {t}
         * is it possible to enter the {p} at {t}
+        is the {p} (usually|normally) open at {t}
+        does the {p} stay open until {t}
+        (how about|what about) {t} (at|for) the {p}
+        could (i|we) still get into the {p} at {t}
+        is the {p} open (as late as|as early as) {t}
+        is the {p} [still|already] open (by|from|until|past) {t}
+        (we|i) (get|arrive) there at {t}, is the {p} open
         """,
     "open_at": """
         what is [still|already] open (on|) {d} at {t}
@@ -795,6 +1100,16 @@ NAMED = {
         {d} {t}, what is open
         * which places could we visit on {d} at {t}
         * on {d}, is there anything open at {t}
+        anything [still|already] open [on] {d} (at|after) {t}
+        where can (we|i) still go {d} {t}
+        {d} (at|around) {t}, (what|which) places are open
+        what could (i|we) (do|visit|see) on {d} at {t}
+        which places (would|will) be open on {d} at {t}
+        (suppose it is|let's say it is|it will be) {d} {t}, what's open
+        is there anything to (visit|see|do) on {d} at {t}
+        (we|i) (arrive|come) [on] {d} at {t}, what (is|would be) open
+        what can (we|i) still do [on] {d} (at|after) {t}
+        what is open {d} {t}
         """,
     "closed_on": """
         what is closed on {d}
@@ -808,6 +1123,13 @@ NAMED = {
         closed [on] {d}
         * which places do not open on {d}
         * is some attraction closed on {d}
+        which of your (places|attractions) are closed on {d}
+        (if we come|if i come) on {d}, what (is closed|will we miss|can't we see)
+        what (doesn't|does not) open on {d}
+        what is not open on {d}
+        what stays (closed|shut) on {d}
+        anything (closed|shut|not open) on {d}
+        which (attraction|place) is (closed|shut|not open) on {d}
         """,
     "people": """
         how much (is|does) the {p} [cost] for {x} [people|persons|of us]
@@ -823,6 +1145,15 @@ NAMED = {
         what would a (family|group) pay at the {p}
         * what would it be for {x} visitors at the {p}
         * there will be {x} of us at the {p}, what does it cost
+        (we are|we're) {x} [people] and want to (see|visit) the {p}, (how much is it|what do we pay)
+        the {p} for {x} [people|persons][, how much|, price]
+        what (do|would) we pay at the {p} as a (family|group)
+        tickets for (us all|the family|our family|everyone) (to|at) the {p}
+        (family ticket|family tickets|family price) (for|at) the {p}
+        is there a family ticket for the {p}
+        how much for (all the family|the six of us|four people|five people|our whole group) at the {p}
+        we are (several|a few|many|a bunch of) (people|friends), what does the {p} cost [us]
+        what (will|does) my (whole|entire) family pay (at|for) the {p}
         """,
     "cheaper": """
         (which|what) is cheaper, the {p} or the {o}
@@ -849,6 +1180,16 @@ NAMED = {
         * which of the two is cheaper, the {p} or the {o}
         * is it cheaper to see the {p} or the {o}
         * do {c} pay the same at the {p} and the {o}
+        which is the cheaper (one|option|choice), the {p} or the {o}
+        do (i|we) save money at the {p} compared (to|with) the {o}
+        (would|will) the {p} be (cheaper|more expensive) than the {o}
+        {p} or {o}, (what's|which is|what is) (cheaper|more expensive|less expensive)
+        where (do|would) (i|we) pay (less|more), at the {p} or at the {o}
+        is the {p} pricier than the {o}
+        which is pricier, the {p} or the {o}
+        (what's|what is) (cheaper|more expensive|dearer), {p} or {o}
+        does the {o} cost more for {c} than the {p}
+        how much do (we|i) save at the {p} compared to the {o}
         """,
     "nearer": """
         (which|what) is (nearer|closer), the {p} or the {o}
@@ -861,6 +1202,13 @@ NAMED = {
         do (i|we) walk (longer|less|further) to the {p} or to the {o}
         * which one is nearer from here, the {p} or the {o}
         * what is the shorter walk, the {p} or the {o}
+        (what's|what is) (nearer|closer) [from here|to us], the {p} or the {o}
+        which one is (a shorter|a longer) walk, the {p} or the {o}
+        where do (i|we) get (faster|sooner|quicker), to the {p} or to the {o}
+        is the {p} (a shorter|a longer) walk than the {o}
+        is it (longer|shorter|further|closer) to the {p} than to the {o}
+        {p} or {o}, (what's|which is) (closer|nearer|further)
+        do (we|i) get to the {p} (sooner|faster|quicker) than to the {o}
         """,
     "parked": """
         how much is parking for {n}
@@ -876,6 +1224,21 @@ NAMED = {
         if i park for {n}, (what do i pay|how much is it)
         * what is the parking fee for {n}
         * {n} in the car park, what does it cost
+        (i|we) will be (here|parked) for {n}, what is the parking
+        {n} of parking, (how much|what does it cost)
+        how much (would|will|does) {n} of parking cost
+        (leaving|parking) (the|my|our) car for {n}, what do i pay
+        what do you charge for {n} of parking
+        if the car (stays|is here) for {n}, what do i owe
+        parking the car for {n}, how much
+        my car stays in the car park for {n}, how much is (that|it)
+        """,
+    "too_late": """
+        is {t} on {d} (too late|too early) for the {p}
+        would {t} on {d} be (too late|too early) (for|to visit|to see) the {p}
+        (we'd|we would|we'll|i'd) (get to|reach|be at|arrive at) the {p} (at|around|about) {t} on {d}, (is that|would that be) too (late|early)
+        (we|i) (come|arrive) at {t} on {d}, is (that|it) too (late|early) for the {p}
+        is it too (late|early) (for|to see) the {p} on {d} at {t}
         """,
 }
 
@@ -890,6 +1253,23 @@ PARK = {
         * what hours are you open
         when is the park open
         what time do you (open|close)
+        when do the gates (open|close)
+        (what time|at what time) do the gates (open|close) [every day|each day]
+        (opening hours|opening times|hours) of the (gates|main gate|whole park)
+        until when can we (stay|be here)
+        until what time (can|may) (we|i|visitors) (stay|be) in the park
+        how late (are you|is the park) open
+        when do you (lock the gates|lock up|close the park|shut the park)
+        when must (everyone|we) (leave|be out of) the park
+        when do we have to (be out|leave)
+        what are the park's (opening hours|opening times)
+        alder park (hours|opening hours|opening times|open when)
+        what are (the opening hours|the opening times|the hours) of alder park
+        how early (can we come in|do the gates open|do you open)
+        is the park open (late|all night|24 hours|around the clock|in the evening|at night)
+        (when|what time) does (the park|alder park) (close|open|shut) [in the evening|in the morning|each day]
+        when can (we|people|visitors) come in
+        does the park close at night
         """,
     "day": """
         when are you open on {d}
@@ -899,15 +1279,25 @@ PARK = {
         on {d}, when are you open
         (what|which) hours are you open (this|next) {d}
         (are you|is the park) closed on {d}
+        when is alder park open on {d}
+        what are the park's hours on {d}
+        from when to when are you open on {d}
+        (this|next) {d}, when are you open
         """,
     "opens": """
         (when|what time|at what time) do you open on {d}
         * how early do you open on {d}
+        (when|what time) do the (gates|park gates) open on {d}
+        how early can (we|i) come in on {d}
         """,
     "closes": """
         (when|what time|at what time) do you close on {d}
         until when are you open on {d}
         * how late do you close on {d}
+        (when|what time) do the (gates|park gates) (close|shut) on {d}
+        until what time can (we|i) stay in the park on {d}
+        when must (we|everyone) be out of the park on {d}
+        how late are you open on {d}
         """,
     "is_open": """
         are you open on {d}
@@ -915,6 +1305,10 @@ PARK = {
         * will you be open on {d}
         do you open on {d}
         can (i|we) (come|visit you) on {d}
+        (are you|is alder park) open (this|next|on a) {d}
+        do the gates open on {d}
+        is anyone there on {d}
+        do you (guys|people) (open|work) on {d}
         """,
 }
 
@@ -934,6 +1328,15 @@ IT = {
         so when is it open
         what time does it open
         until when is it open
+        what are the hours there
+        (ok|great|nice|and), when is it open
+        (when|what time) (can|could) we go in
+        is it open (late|early|in the evening|at night)
+        at what times is it open
+        when do they (open|close)
+        how late is it open
+        (and|so|ok) what time does it (open|close)
+        can you tell me (the hours|when it is open)
         """,
     "day": """
         when is it open on {d}
@@ -948,12 +1351,23 @@ IT = {
         and the hours on {d}
         is it (closed|shut) on {d}
         so when can we go there on {d}
+        when is it open (on that day|that day) {d}
+        and what time is it open on {d}
+        from when to when is it open on {d}
+        (and|ok and|so) on {d}, when is it open
+        what about its hours on {d}
+        (how late|how long) can we (stay|be) there on {d}
+        what hours does it have on {d}
         """,
     "opens": """
         [and] (when|what time|at what time) does it open on {d}
         how early does it open on {d}
         (can|could) you tell me when it opens on {d}
         * how early is it open on {d}
+        when can we first get in on {d}
+        how early can (i|we) (get in|go in|come) on {d}
+        from when is it open on {d}
+        (when|what time) do they open on {d}
         """,
     "closes": """
         [and] (when|what time|at what time) does it (close|shut) on {d}
@@ -962,6 +1376,10 @@ IT = {
         (can|could) you tell me when it closes on {d}
         * how late does it close on {d}
         * until what time is it open on {d}
+        (when|what time) do they (close|shut) on {d}
+        how late can (i|we) (stay|get in|come) on {d}
+        till when is it open on {d}
+        when do we have to leave on {d}
         """,
     "is_open": """
         [and] is it [also] open on {d}
@@ -971,6 +1389,12 @@ IT = {
         * can you tell me if it is open on {d}
         * and will it be open on {d}
         and would {d} be ok
+        is that open on {d}
+        can we see it on {d}
+        are they open on {d}
+        (ok|and|so), is it open on {d}
+        does it open on {d}
+        would it be open on {d}
         """,
     "is_open_at": """
         [and] is it [still|already] open [on] {d} at {t}
@@ -980,12 +1404,20 @@ IT = {
         * and can we go there on {d} at {t}
         would {t} on {d} be ok
         can we still get in at {t} on {d}
+        and can we (see|visit) it [on] {d} at {t}
+        (ok|so) is it open on {d} at {t}
+        are they open at {t} on {d}
+        would (they|it) be open on {d} at {t}
         """,
     "closed_days": """
         is it open every day
         [and] (on which days|when) is it closed
         which days is it closed
         * on which day is it closed
+        does it (close|shut) on any day
+        is it (ever closed|closed on some days|closed some days)
+        what day is it closed
+        are they open every day
         """,
     "weekend": """
         [and] (is it open|when is it open) (at|on) the weekend
@@ -993,6 +1425,9 @@ IT = {
         and on saturday and sunday
         what about the weekend
         * how about the weekend
+        is it open (this|next|over the) weekend
+        what about (saturday and sunday|saturdays and sundays|weekends)
+        and the weekend hours
         """,
     "way": """
         where's (it|that)
@@ -1016,6 +1451,16 @@ IT = {
         how do i get over there
         and which way do (i|we) go
         where exactly is (it|that)
+        (ok|great|thanks|perfect), (how do we get there|where do we go|which way)
+        where do we go
+        how do i walk there
+        and how (can|could) we get there from here
+        where (is|would) that [be]
+        which path (do we take|is it|goes there)
+        can you point us there
+        how do we get there and how long does it take
+        where is it and how far
+        (please|can you) (show|tell) us the way
         """,
     "distance": """
         [and] how far is (it|that) [from here|away]
@@ -1028,6 +1473,12 @@ IT = {
         * how long do we walk
         how long will it take us
         and how long do (i|we) need to get there
+        how far do we (walk|have to walk)
+        is it (near|nearby|close|a long walk)
+        how many minutes to get there
+        is that a long walk
+        (ok|and|hmm), is it far
+        how long to walk there
         """,
     "prices": """
         what will it cost
@@ -1054,6 +1505,18 @@ IT = {
         is there an entry fee
         how much do they want for it
         (ok|and) what do we pay to get in
+        must we pay [there]
+        how much are tickets
+        how much do tickets cost
+        what are (your|the|their) (ticket prices|prices|fees)
+        (ok|and|so), (how much is it|what does it cost)
+        (is it|is that|is entry) (free|for free)
+        what do you charge
+        (and|so) what would we pay
+        what does entry cost
+        how much to go in
+        (ok|hmm) and the price
+        (is|are) (it|the tickets) expensive
         """,
     "price": """
         is there a discount for {c}
@@ -1080,6 +1543,16 @@ IT = {
         what would {a} pay
         (i'm|i am) {a}, what do i pay
         do they charge {c}
+        (how much|what) would {a} pay
+        and for one {c1}
+        do {c} get (a discount|in cheaper|it cheaper)
+        is there a {c1} (price|ticket|discount)
+        what's the {c1} price
+        (ok|and|so) (for|what about) {c}
+        is it (free|cheaper|less) for {c} [too]
+        what does {a} ticket cost
+        how much for {a}
+        and what about {c}
         """,
     "bill": """
         (and if|if) we are {party}
@@ -1112,6 +1585,20 @@ IT = {
         (no|sorry|oh), (we are|i meant|make that|it is) {party}
         (actually|wait|sorry), {party}
         and if {party} come
+        (ok|great|so), (for|what about|how much for) {party}
+        how much (would|will|does) {party} (pay|cost)
+        we'd be {party}, how much
+        what if we (are|were) {party}
+        (what if|and if) (it is|it's|it were) {party}
+        so what do we pay for {party}
+        (and how much|how much|what) is that for {party}
+        it would be {party}
+        {party}, how much (is that|is it|would that be|altogether|in total)
+        how much for all of us: {party}
+        what's the total, we are {party}
+        and (as a group of|for a family of|with) {party}
+        instead for {party}
+        (make it|let it be) {party} (instead|then)
         """,
     "route": """
         [and] [how do i get] from there to the {p}
@@ -1121,6 +1608,12 @@ IT = {
         and from there to the {p}
         * from there, how do we get to the {p}
         * and which way is it from there to the {p}
+        and (how do we go|how do we walk) from there to the {p}
+        and (after that|afterwards|then) the {p}, (how do we get there|which way is it)
+        from there, (how far is|where is|which way is) the {p}
+        (then|next) we want to go on to the {p}, which way
+        and how far is the {p} from there
+        is the {p} far from there
         """,
     "people": """
         and for {x} [people]
@@ -1129,6 +1622,10 @@ IT = {
         so for (my family|our family|all of us)
         (for|what about) (a family|a group)
         * and what do {x} of us pay
+        for {x} people
+        and for {x} of us
+        (and|so) for everyone
+        (what|how much) for the whole family
         """,
     "more": """
         and {party} more
@@ -1140,6 +1637,20 @@ IT = {
         add {party}
         (oh|ah) and {party} more
         * and {party} on top
+        and {more}
+        (ah|sorry|ok|oh), and {more}
+        {more} (please|too|as well|also)
+        plus {more}
+        add {more} [please]
+        and {more} (too|as well|please|on top of that)
+        what if {more} (join us|came along|came too|come along|want to come)
+        (ok|hmm|and) (what if|if) {more} (join us|come along)
+        (how much|what) (is it|would it be|does it cost) with {more}
+        with {more}
+        i forgot {more}
+        (wait|actually|oh), {more}
+        (we also have|there is also|there are also|we need) {more}
+        {more} (will join|would join|want to join) us
         """,
     "cheaper": """
         is the {o} cheaper
@@ -1148,12 +1659,41 @@ IT = {
         is it (cheaper|more expensive) than the {o}
         is it cheaper (at|in) the {o}
         * and would the {o} cost less
+        (would|does) the {o} (be cheaper|cost less|cost more)
+        is the {o} (pricier|less expensive)
+        or is the {o} cheaper
         """,
     "nearer": """
         is the {o} (nearer|closer|further)
         is it (nearer|closer|further) than the {o}
         [and] is that (nearer|closer|further) than the {o}
         * and would the {o} be closer
+        is the {o} (a shorter walk|a longer walk)
+        or is the {o} (closer|nearer)
+        """,
+    "back": """
+        and [how do we get] back
+        [and] how do (i|we) get back [from there|there]
+        and the way back
+        and back again
+        (and|ok and) what is the way back
+        how do we (walk|go) back
+        """,
+    "fewer": """
+        [and] (with|) {fewer}
+        what if {fewer} (come|came)
+        (sorry|oh|ok|actually), {fewer}
+        and (what is it|how much is it|how much) with {fewer}
+        we are {fewer}
+        make that {fewer}
+        """,
+    "swap": """
+        (what about|how about|and|and with|with|and for|make that|sorry,|no,|oh,|actually,|i meant|we need) {new} instead of {old}
+        not {old} but {new}
+        (it's|it is|we are|we have|i have) {new}, not {old}
+        {new}, not {old}
+        (and if|what if) (we have|there are|it is|we are) {new} instead of {old}
+        (sorry|oh|wait), not {old}, {new}
         """,
 }
 
@@ -1174,6 +1714,17 @@ ELLIPSIS = {
         and (this|next|coming) {d}
         (ok|so|hmm) and on {d}
         then {d}
+        (ok|great|thanks), and [on] {d}
+        and what is it on {d}
+        (sorry|no|oh), {d}
+        (sorry|no|oh|wait|actually) (i mean|make that|not that day,) {d}
+        or [on] {d}
+        and if (i|we) (came|come|went) on {d}
+        would {d} be (better|different|the same)
+        is it the same on {d}
+        what if we come on {d} [instead]
+        and [for] {d}, please
+        same for {d}
         """,
     "time": """
         [and] at {t}
@@ -1184,6 +1735,17 @@ ELLIPSIS = {
         (no|sorry|oh|wait), at {t}
         or at {t}
         and (by|around) {t}
+        can (we|i) [still] (get in|be let in|get inside) at {t}
+        can (we|i) come at {t}
+        (would {t} be|is {t}) (ok|possible|fine)
+        would {t} still work
+        what if (we|i) (come|arrive|get there|turn up) at {t}
+        (is it|will it be|are they) [still|already] open at {t}
+        (ok|and|so|hmm), (is it open|can we come|are they open) at {t}
+        we (would|could) (be there|arrive|get there) at {t}
+        and is {t} (ok|fine|possible)
+        could (we|i) come (at|around|by) {t}
+        can we get in at {t}
         """,
     "place": """
         [and] the {p}
@@ -1207,6 +1769,18 @@ ELLIPSIS = {
         (ok|hmm) and the {p}
         same question for the {p}
         and [what of] the {p} then
+        (ok|great|thanks|hmm ok), and the {p}
+        and how is it (for|with) the {p}
+        is it the same (at|for) the {p}
+        and what of the {p}
+        (sorry|no|oh) not that, the {p}
+        and if we go to the {p} [instead]
+        what about the {p} (then|instead)
+        (and|or) {p}
+        same for the {p}
+        (now|next) the {p}
+        could you tell me the same about the {p}
+        would the {p} be (any different|different|better)
         """,
 }
 
@@ -1219,6 +1793,8 @@ PLAIN = {
         * hey there
         (hi|hello|hey) (everyone|mate|dear kiosk|you there|there kiosk)
         (morning|afternoon|evening|howdy|good day to you)
+        (hello|hi|hey|good morning|good afternoon) (to you|again|dear kiosk|park|alder park|little kiosk)
+        (hi|hello|hey), (nice to meet you|anybody there|is anyone there|can you hear me)
         """,
     "thanks": """
         (i|we) thank you
@@ -1233,6 +1809,16 @@ PLAIN = {
         (that's|that is) (very|so|really) (kind|helpful|nice)[, thank you|, thanks]
         (brilliant|cool|awesome|lovely|excellent), (thanks|thank you|cheers)
         (thanks|thank you) (for your time|mate|my friend|kiosk|again)
+        (thank you|thanks) (for your help|for helping|for all the information|for the info|kindly|ever so much|indeed|very kindly)
+        (thanks|thank you), (that helped a lot|you helped me a lot|you are very kind|you were very helpful|that's all i needed|good to know)
+        you (have been|were|are) (very|so|really|most) (helpful|kind)[, thanks|, thank you]
+        (that|this) (helps|helped) (a lot|me a lot|us a lot|very much)[, thanks|, thank you]
+        i (really|) appreciate (it|that|your help)
+        (many thanks|thanks so much|thanks a bunch|thanks a million|much appreciated|thank you so so much) [for that|for your help|for everything]
+        (great|good|perfect|wonderful|lovely|brilliant), (thank you so much|many thanks|thanks a lot|thanks for the help|that helps)
+        (what a help|you saved us|you saved my day|you're a star|you're a lifesaver), (thanks|thank you)
+        (ok|okay|alright|right), thanks (a lot|for that|for the answer|very much)
+        (we|i) (are|am) (very|so) grateful
         """,
     "bye": """
         (i have|we have) to go [now]
@@ -1245,6 +1831,10 @@ PLAIN = {
         (we|i) (are off|am off|have to leave|must go) [now]
         (cheerio|ciao for now|take care|so long)
         (that's|that was) (everything|all i needed|it), (bye|goodbye|thanks bye)
+        (ok|okay|thanks|great), (we are off|that's all|that was all|have a good one|see you tomorrow)
+        (bye|goodbye|see you), (have a nice day|and thanks|kiosk|thank you|until next time)
+        (thanks|thank you) and (bye|goodbye|have a nice day)
+        (i'm|we're) (done|leaving|off now|going now)[, bye]
         """,
     "who": """
         are you (chatgpt|siri|alexa|gemma|google)
@@ -1261,6 +1851,12 @@ PLAIN = {
         * do you have a name
         (are you|is that) (real|a real person|a human being|a bot|some kind of robot)
         do i (talk|speak) (to|with) a (human|machine|person|bot)
+        (where am i|where are we) [now|here]
+        what (place|park) is this
+        (who|what) (exactly|on earth) are you
+        are you (a program|a chatbot|a language model|software|a machine|gpt|a big computer)
+        introduce yourself
+        (can|could) you introduce yourself
         """,
     "can": """
         what do you do
@@ -1286,6 +1882,14 @@ PLAIN = {
         * could you help me please
         what (sort of|kind of) (things|help|information) (do you know|can you give|do you have)
         (can|could) you (assist|help) (us|me) [with something]
+        (could|can) you help (us|me) (out|a bit|with our visit)
+        what (information|help) (do you have|can you give us|do you offer)
+        what can you tell (me|us) [about the park|about alder park]
+        how can you (assist|help) (us|me)
+        what are (you here for|your abilities)
+        what (do|can) you know about (the park|alder park|this park)
+        (i|we) (need|could use) (some|a little|a bit of) (help|information|assistance)
+        tell me what you (know|can do)
         """,
     "mood": """
         (how's it going|how are things)
@@ -1296,6 +1900,9 @@ PLAIN = {
         are you (ok|well|fine)
         what's up
         * how are you feeling
+        (how are you|how do you feel) (this morning|tonight|doing today|my friend|kiosk)
+        (hi|hello|hey), how are you [today|doing]
+        (are you|is everything) (fine|good|alright|all right) [today]
         """,
     "okay": """
         (amazing|awesome|lovely|brilliant|excellent|fantastic|right|exactly|correct|alright|k)
@@ -1308,6 +1915,10 @@ PLAIN = {
         i (understand|got it|like that|like it)
         * oh, that is nice
         * that is good to know
+        (ok|okay|good|alright), (got it|understood|fine|we will do that|that works|makes sense)
+        (wow|nice one|sweet|neat|splendid|sounds good|sounds great|fair enough|no problem|never mind)
+        (that|it) (sounds|is) (good|great|fine|perfect|lovely)
+        (that's|it's) (cheap|expensive|too expensive|not cheap|a lot|good value)
         """,
     "see": """
         what's the best thing to (see|do) here
@@ -1333,6 +1944,17 @@ PLAIN = {
         what is there in (this|the) park
         anything (fun|interesting|good) to (do|see) [here]
         we are (bored|first time here|tourists), what (can|should) we (do|see)
+        what (are|is) there (for tourists|for visitors|for us) (to see|here)
+        what (are the|do you have for) (attractions|sights) [in the park|here]
+        (give|tell) (me|us) (a list of|all) [the] (attractions|places|sights)
+        what is worth (a visit|seeing|visiting) [here|in the park]
+        which (things|attractions|places) (can|could|should) (i|we) (visit|see) [here|in alder park]
+        what can (visitors|people|you|one) (do|see|visit) (here|in the park|in alder park)
+        (we|i) just (arrived|got here), (what should|what can) (we|i) (see|do|visit) [first]
+        what (sights|things to do) does (alder park|the park|this place) (have|offer)
+        where (should|do) (we|i) (start|begin|go first)
+        what do you (recommend|suggest) [we see|for a first visit|for tourists|to do|for us]
+        what (do|should) (tourists|visitors|people) (see|visit) here
         """,
     "eat": """
         what (should|can) (i|we) eat
@@ -1354,6 +1976,14 @@ PLAIN = {
         anywhere to (grab a bite|eat|get lunch|get some food|have a snack)
         (where's|where is) (a|the) (good|nice) place to eat
         where can (we|i) (grab|get) (a bite|a snack|some food|lunch|something to eat|dinner)
+        (i|we) (want|need|would like|could do with) [to have|to get|to grab] (lunch|dinner|breakfast|a bite|a snack|something to eat|a meal)
+        where (is|are) the (food|restaurants|places to eat|nearest food)
+        (do you have|have you got) (anything|something|somewhere) to (eat|drink) [here|around here|in the park]
+        (we are|i am|we're|i'm|my kids are|the family is) (really|very|so|terribly) (hungry|thirsty)[, where can we go|, where do we go|, what can we do|, any tips]
+        where do (people|visitors|you) eat (here|in the park)
+        what are the (options|places) (for|to have) (lunch|dinner|food|a meal)
+        my (stomach|tummy|belly) is (rumbling|empty)[, where can i eat]
+        (food|lunch|dinner|breakfast|snacks), where
         """,
     "kids": """
         (my|our|the) (kids|children) are bored
@@ -1373,6 +2003,13 @@ PLAIN = {
         what (would|will) (my|our) (kids|son|daughter|children|little ones) (like|enjoy)
         (got|is there|do you have) anything for (little ones|toddlers|small kids|young kids|teenagers)
         (we have|i have|we've got) (two|three|small|young) (kids|children) with us, what (is good for them|can they do|should we do)
+        (what|which places) (would you|do you|can you) (suggest|recommend) (for|with) (kids|children|a five year old|small children|a family)
+        (my|our) (son|daughter|kid|little girl|little boy) (is|gets) bored[, what can we do|, what is there for children]
+        which (attractions|places) are (good|best|fun|suitable) (for|with) (kids|children|families|little ones)
+        what (attractions|things) do (kids|children) (love|enjoy|like most)
+        where (should|can) (i|we) (go|take them) with (kids|children|two kids|our children|my kids)
+        (is there|anything) (something|) (for|fun for|nice for) (my kids|our kids|the kids|our little ones|my little girl)
+        (entertainment|fun) for (kids|children|the little ones)
         """,
     "free": """
         (i have|we have) no money, what can (i|we) do
@@ -1387,6 +2024,11 @@ PLAIN = {
         * which attractions cost nothing
         (is there|do you have|got) anything (that is free|that costs nothing|that's free)
         what (can|could) we do without (paying|money|tickets)
+        (what|which things) (is|are) (free|free of charge|for free) [here]
+        (what|where) can (we|i) (see|go|do) (for nothing|without a ticket|without tickets|without spending money)
+        (i'm|we're|i am|we are) (broke|out of money), (what can we do|what is free|anything free)
+        which (places|attractions) don't (cost anything|need a ticket|charge)
+        are there (free|any free) (attractions|places|things)
         """,
     "cheapest": """
         (what|which) is the cheapest (attraction|place|ticket)
@@ -1397,6 +2039,12 @@ PLAIN = {
         * which ticket is the cheapest
         (what's|where is) the (cheapest|lowest) (price|thing|attraction|place) [here|to visit]
         which place (costs|is) the least [expensive]
+        what's (your|the) cheapest (ticket|attraction|place to visit)
+        (which|what) (attraction|ticket) (is|would be) the (least expensive|most affordable|lowest in price)
+        (we are|i am|we're) on a (tight|small) budget, what is the cheapest [attraction|place|ticket]
+        where do (we|i) pay the least
+        (which|what) has the lowest (price|entry fee)
+        the cheapest (attraction|ticket|place) [please]
         """,
     "dearest": """
         (what|which) is the most expensive (attraction|place|ticket)
@@ -1405,6 +2053,14 @@ PLAIN = {
         * which ticket is the most expensive
         (what's|where is) the (most expensive|highest) (price|thing|attraction|place) [here|to visit]
         which (attraction|place) costs the most
+        what's (your|the) (most expensive|dearest|priciest|costliest) (ticket|attraction|place to visit)
+        which (attraction|place|ticket) is the (dearest|priciest|costliest)
+        which of (your|the) (attractions|places) is the (dearest|priciest|costliest|most expensive)
+        where do (we|i) pay the most
+        (which|what) has the highest (price|entry fee)
+        the (priciest|dearest|most expensive) (attraction|ticket|place) [please]
+        (which|what) (attraction|ticket|place) (is|would be) the most (costly|expensive) (one|of all)
+        (is the|which is your) (priciest|most expensive) attraction
         """,
     "rain": """
         (what do you|what would you) (suggest|recommend) (for a rainy day|when it rains|in the rain|for a rainy afternoon)
@@ -1420,6 +2076,13 @@ PLAIN = {
         * what do we do in bad weather
         (it's|it is) (pouring|raining|wet|awful weather) [outside], (what is there to do|what now|where should we go|any ideas)
         what (do|can) we do (in|on) (this weather|a wet day|a rainy day|such bad weather)
+        (where|what) (can|could|should) (we|i) (go|do) (when|if|in case) it (rains|is raining|starts to rain|is wet)
+        (what|which places) (is|are) (good|nice|best) (for|on) a (rainy|wet) day
+        (it looks like rain|it started to rain|it's wet outside|the weather is bad), (what can we do|where can we go|what do you suggest|where to now)
+        (any|some) (ideas|tips) for (bad weather|a rainy day|rain)
+        (what|which attractions) (is|are) (indoors|inside|under a roof)
+        where (is it|can we stay) dry
+        (is there|anything) (something|) to do indoors
         """,
     "menu": """
         what (is|'s) on the menu
@@ -1433,6 +2096,11 @@ PLAIN = {
         * can you show me the menu of the cafe
         what (drinks|cakes) (do they|does the cafe) (have|serve|sell|do)
         what (can|could) (i|we) (get|order) to (eat|drink) at the cafe
+        what kind of (food|drinks|snacks) (do they|does the cafe) (have|sell|serve)
+        what do they (serve|sell|have) (at|in) the (cafe|coffee shop)
+        what (could|can) (we|i) (eat|drink|have|order|get) in the (cafe|coffee shop)
+        (the|your) (cafe menu|food menu|menu of the cafe)
+        what's (on offer|to eat) at the cafe
         """,
     "goods": """
         what can (i|we) (buy|get) (at|in) the (gift shop|shop)
@@ -1443,6 +2111,11 @@ PLAIN = {
         what do you have in the gift shop
         * what souvenirs can we buy
         * which things does the gift shop sell
+        what (souvenirs|gifts|things) (are there|do you have|can one buy) [in the gift shop|in the shop]
+        (i|we) (want|need|would like) [to buy] (souvenirs|a souvenir|a present|a gift|some gifts)
+        what's (in|on sale in) the (gift shop|shop|souvenir shop)
+        what (kind|sort) of (things|souvenirs|gifts) (does the shop|do they) (sell|have)
+        (is there|do you have) a (souvenir|gift|present) (for my mother|for my friend|to take home)
         """,
     "wifi": """
         (is there|do you have|have you got) [free] (wifi|wi-fi|internet|wlan|a wifi network)
@@ -1458,6 +2131,14 @@ PLAIN = {
         (what's|whats) the (wifi|wi-fi) (password|name|code|called)
         how do (i|we) get online [here]
         my phone has no internet, is there wifi
+        (do you|does alder park|does the park) (have|offer|provide) [free|any] (wifi|wi-fi|internet)
+        (how|where) do (we|i) (log in to|log on to|sign in to|find) the (wifi|wi-fi|internet)
+        (what's|what is) the (network|wifi|wi-fi) (called|name|password) [here|please]
+        (is there|does the) (a|) (password|code|login) for the (wifi|wi-fi|internet)
+        (i|we) (need|want) (wifi|internet|to go online|the wifi code)
+        (can|could) (i|we) (get|have) (the wifi password|wifi|internet access) [here]
+        is there (wifi|internet) and (do i need|is there|what is) (a|the) password
+        (my|the) (phone|data plan) (has no signal|doesn't work here), is there (wifi|internet)
         """,
     "dogs": """
         (can|may) (i|we) bring (my|our|a|the) (dog|dogs|pet|cat|pets|puppy)
@@ -1473,6 +2154,18 @@ PLAIN = {
         is it (ok|okay|allowed|fine|alright) (if i bring|to bring) (my|our) (dog|puppy|pet)
         (my|our) dog is (with us|with me|here), (is that ok|is that a problem|can he come in)
         do (dogs|pets) have to be on a (lead|leash)
+        (can|may|could) (i|we) (take|bring|bring along|bring in|walk) (my|our) ({dog}|{dog}s|dog|dogs)
+        is (my|our) {dog} (welcome|allowed|ok|permitted) [here|in the park|inside]
+        are {dog}s (allowed|welcome|ok) [here|in the park|in the museum]
+        (i|we) have a [little|small|big|old] {dog}[ with us], (is that ok|can it come in|may we come in|is that a problem|can we bring him)
+        (what about|how about) (dogs|my dog|our {dog}|my {dog})
+        (can|may|could) (my|our) [small|big|old|sweet] {dog} (come in|come with us|join us|come too|run around|go inside|enter)
+        (does|must) (my|our) (dog|{dog}) (have to|need to|) (be|stay|walk) on a (lead|leash)
+        are (dogs|pets|animals) allowed and (do they need|must they have) a (lead|leash)
+        (my|our) {dog} (wants to come|is with us|is waiting outside)[, is that ok|, is he allowed in|, can she come in]
+        (dog|{dog}) (allowed|ok|welcome)
+        is this (park|place) dog friendly
+        do you (let in|accept|welcome) (dogs|{dog}s|pets)
         """,
     "wheelchair": """
         is (the park|it|everything|the museum|the aquarium) (accessible|wheelchair accessible|barrier free|step-free)
@@ -1487,6 +2180,13 @@ PLAIN = {
         (my|our) (grandma|grandpa|mother|father|son|mum|dad|friend) (is in|uses|needs|has) a wheelchair[, can we visit|, is that ok|, what can we see]
         are there (stairs|steps) (everywhere|in the buildings|anywhere)
         which (buildings|places) are (wheelchair accessible|accessible|barrier free|step free)
+        (can|could) (my|our) (mother|father|grandma|grandpa|friend|son) (in a wheelchair|with a wheelchair) (visit|see|enter|get into) (everything|all buildings|the buildings|the museum)
+        is (everything|the whole park|alder park) (accessible|suitable) (for|with) (wheelchairs|a wheelchair|wheelchair users)
+        (i|my mother|my father|my wife) (can't|can not|cannot) (climb|use|walk up) (stairs|steps)[, what can we visit|, is that a problem|, where can we go]
+        (where|which buildings) can (i|we) (go|enter|visit) with a wheelchair
+        (do you have|are there|is there) (disabled access|step-free access|lifts everywhere|ramps)
+        (i|my grandma|my mother) (am|is) (disabled|on crutches)[, is the park accessible|, can we visit everything]
+        (is|are) (the buildings|the attractions) (accessible|step free|barrier free)
         """,
     "park_car": """
         where (can|do|should|may) (i|we) park [my car|our car|the car|here]
@@ -1500,6 +2200,10 @@ PLAIN = {
         * is there somewhere to park a car
         (where's|where is) (the parking|parking|a place to park)
         (we've|we have|i've|i) (arrived|come|came) by car, where (do|can|should) (we|i) (leave it|park|put it)
+        where (is|'s) (the|a|the nearest) (parking space|parking|place for my car|place for the car)
+        (can|could) (i|we) (park|leave) (the car|our car|here) (somewhere|here|nearby)
+        (we|i) (come|are coming|came|arrived) (by|with the) car, (where to|where do we park|is there parking)
+        (do you have|is there) (parking|a place to park|parking spaces|somewhere to leave the car)
         """,
     "fish": """
         (i|we) (want|would like) to see [some] fish
@@ -1508,6 +2212,10 @@ PLAIN = {
         fish
         do you have fish
         * is there a place to see fish
+        where (are|do you keep|do you have) the (fish|fishes|sharks)
+        (i|we|my kids|my son) (want|wants|would love) to (see|look at|watch) [the|some] (fish|fishes|sharks)
+        (are there|do you have) (fish|fishes|sharks) [here|in the park]
+        which place has fish
         """,
     "parking": """
         how much is (parking|the parking|the car park)
@@ -1523,6 +2231,13 @@ PLAIN = {
         (what's|whats) the (parking fee|price for parking|parking cost|hourly rate) [here]
         how much (do you charge|do they charge) (for parking|at the car park)
         what does an hour of parking cost
+        (do i|do we|must i|must we) pay (for parking|to park|for the car park)
+        (what|how much) (does it cost|is it|do i pay|is the price) (to park|for parking) (a car|the car|our car|here)
+        (is parking|is it) (expensive|free) (here|to park here|in the car park)
+        (parking|the car park): (how much|what does it cost|free)
+        how much (per|an) hour (is the car park|for parking)
+        what's the (rate|tariff|fee|charge) (for|at) (parking|the car park)
+        how much is an hour (of parking|in the car park)
         """,
     "pay": """
         (can|may) (i|we) pay (by card|with card|by credit card|in cash|with cash|with my phone|cash|contactless)
@@ -1536,6 +2251,13 @@ PLAIN = {
         (is|do you have) cash only
         (can|may) (i|we) (use|pay with) (a card|my card|my credit card|my visa|apple pay|notes|coins)
         do you (take|accept) (card|plastic|notes|mastercard|credit card payments)
+        (can|could|may) (one|you|we|visitors) pay (by|with) (card|credit card|debit card|phone|cash|bank card)
+        (which|what) (payment methods|means of payment) (do you|can we) (accept|use)
+        (do you|do they) (accept|take) (american express|debit cards|bank cards|mobile payment|banknotes|contactless)
+        (i|we) (have|only have|have only) (cash|a card|my card|coins|a credit card)[ on me|with me], (is that ok|can we pay|can i pay with that)
+        (is|are) (contactless|visa|mastercard|apple pay|google pay) (ok|accepted|possible)
+        do i need cash
+        (card|cash|credit cards) (ok|accepted|possible)
         """,
     "lost": """
         i (lost|have lost|forgot|can't find|left) my (bag|phone|wallet|keys|umbrella|hat|jacket|camera|glasses|backpack|purse|ring|coat)
@@ -1547,6 +2269,14 @@ PLAIN = {
         * i think i lost my keys
         (i've|i have|we've|we) (lost|left|dropped|misplaced) (my|our|a) (bag|phone|wallet|keys|jacket|camera|scarf|hat|glasses) [somewhere|in the park|here]
         has (anyone|somebody|someone) (found|handed in) (a|my) (bag|phone|wallet|camera|jacket|hat|scarf)
+        (i've|i|we|my wife|my husband|my son) (lost|misplaced|forgot|has lost) (my|a|his|her|our) (wallet|phone|bag|keys|hat|jacket|umbrella|camera|gloves|sunglasses|earring|teddy)
+        (i|we) (can't|cannot) find (my|our) (wallet|phone|bag|keys|jacket|camera|sunglasses|tickets)
+        (where|who) (do|can) (i|we) (ask|go|turn to) (about|for) (lost|missing) (things|items|property)
+        (my|our) (wallet|phone|bag|purse|camera|hat|keys) (got lost|has gone missing|is nowhere|must have fallen out somewhere|was left somewhere)
+        (i|we) (found|picked up) (a|somebody's) (wallet|phone|hat|bag|set of keys|scarf)[, where do i hand it in|, what do i do with it|, who wants it]
+        (someone|somebody) (stole|took) my (bag|wallet|phone|camera)
+        where is the lost property (desk|office)
+        (i|we) (dropped|left) (my|our) (hat|jacket|bag|umbrella|gloves|sunglasses|phone|map) (on the bench|in the museum|at the cafe|by the fountain)
         """,
     "lostchild": """
         (i|we) (lost|have lost|can't find) (my|our) (child|son|daughter|kid|boy|girl|little boy|little girl)
@@ -1558,6 +2288,16 @@ PLAIN = {
         (i've|i have|we've|we have) lost (my|our) (kid|child|son|daughter|little one)
         (help|please help), (i|we) can't find (my|our) (son|daughter|child|kid|boy|girl)
         (my|our) (little|five year old|small) (boy|girl|son|daughter) (has disappeared|ran away|is gone|has wandered off)
+        (help|help me|please help|quick), (my|our) (son|daughter|kid|child|boy|girl|little one) (is lost|ran off|is missing|got lost|has vanished|vanished)
+        (my|our) (son|daughter|kid|child|boy|girl|little one|toddler|three year old) (ran off|ran away|vanished|has vanished|got lost|has run away|wandered off|is nowhere to be found|was here a minute ago)
+        (i|we) (can't|cannot|can not) (find|see) (my|our) (little boy|little girl|kid|son|daughter|child|toddler) (anywhere|any more|)
+        (i've|i have|we have|we've) lost (sight of|track of) (my|our) (son|daughter|kid|child|boy|girl)
+        (where is|have you seen|did you see) my (son|daughter|child|kid|little boy|little girl)
+        (a|this|some) (child|little boy|little girl|kid) (is crying and|) (has lost|lost|is looking for) (his|her|the) (parents|mother|mum)
+        (there is|here is) a (lost|crying) (child|boy|girl|kid) (here|)
+        (i|we) lost (each other|our kid|my boy|our daughter) in the crowd
+        what do (i|we) do if (a child|my child|a kid) gets lost
+        (missing|lost) (child|kid|boy|girl|son|daughter) [help|please help]
         """,
     "emergency": """
         (someone|my wife|my husband|my child|a man|a woman|my friend) (is hurt|is ill|has fallen|is injured|is bleeding|needs a doctor)
@@ -1571,6 +2311,19 @@ PLAIN = {
         * a woman has had an accident
         (my|our) (son|daughter|kid|child|husband|wife|mother|grandma) (has fallen|fell|is bleeding|is hurt|has hurt himself|has fainted|is not well|cut herself)
         (someone|somebody|a man|a lady) (fainted|collapsed|is unconscious|needs help|has collapsed)
+        (help|help me|please help|quick|urgent), (my|our) (wife|husband|mother|father|son|daughter|friend|grandpa) (fell|collapsed|is bleeding|can't breathe|is unconscious|has fainted|is hurt)
+        (i|my wife|my son|my friend) (cut|burnt|burned|broke|twisted|hurt) (my|her|his|a) (finger|hand|arm|leg|foot|ankle|knee)
+        (my|our) (wife|husband|mother|father|son|daughter|friend) (has|feels) (chest pain|a heart attack|dizzy|very ill|sick|a nosebleed|a high fever|terrible pain)
+        (someone|somebody|an old man|a woman|a child) (is choking|is drowning|can't breathe|had a heart attack|fell down|fell into the lake|is bleeding|hurt himself|needs an ambulance)
+        (i|we) (need|want) (help fast|help now|urgent help|an ambulance|a doctor quickly|medical help|a nurse|a plaster|a bandage)
+        (i|my son|my daughter) (was|got) (stung by a bee|bitten by a dog|hurt|injured|burnt)
+        (is there|where is|do you have) (a doctor|a nurse|medical help|a medic) [here|in the park]
+        (i feel|i'm feeling|my wife feels) (dizzy|faint|sick|ill|unwell|very bad|terrible)
+        (what is|which is) the emergency number
+        (whom|who) do (i|we) call in an emergency
+        (there's|there is) (a fire|smoke|an accident|a fight|an injured person)
+        call (an ambulance|a doctor|the police|112)
+        (this is|it's) an emergency
         """,
     "photos": """
         (can|may) (i|we) (take|make) (photos|pictures|a photo|videos|a picture) [here|inside|in the museum]
@@ -1582,6 +2335,11 @@ PLAIN = {
         * am i allowed to take photos
         (is|are) (flash|selfies|photos|pictures|filming|videos) (ok|allowed|permitted|forbidden) [here|inside|in the aquarium|in the museum]
         (can|may|could) (i|we) (film|photograph|take selfies|use flash) [here|inside|in the museum|the fish]
+        (can|may) (one|visitors|you|we) (take|make) (photos|pictures|selfies|videos) (here|in the aquarium|everywhere|in the buildings)
+        (are|is) (cameras|taking photos|taking pictures|a camera|flash) (allowed|permitted|forbidden|ok) [here|inside|in the museum]
+        (do you|does the museum) (allow|permit) (photos|pictures|photography|cameras|flash)
+        (am i|are we) allowed to (photograph|film|take a selfie|use flash) [in the museum|in the aquarium|here]
+        (i|we) (want|would like) to (take|make) (some|a few) (photos|pictures)[, is that ok|, is that allowed]
         """,
     "smoking": """
         (can|may) (i|we) smoke [here|in the park|outside]
@@ -1592,6 +2350,10 @@ PLAIN = {
         * am i allowed to smoke here
         (can|may|could) (i|we) have a (cigarette|smoke) [here|somewhere]
         where is the smoking (area|zone|corner)
+        (is|are) (cigarettes|smoking|vaping|e-cigarettes) (allowed|permitted|forbidden|ok) [here|in the park]
+        (i|my husband|my wife) (need|needs|want|wants) (a cigarette|to smoke|a smoke)[, where can we go|, is that ok|, where is that allowed]
+        (do you|does the park) (allow|have) (smoking|a smoking area|smoking zones)
+        (can|may|could) (people|you|one|i) (smoke|vape) (here|outside|in the park|on the terrace)
         """,
     "bikes": """
         (can|may) (i|we) (bring|ride|use|take) (my|our|a) (bike|bikes|bicycle|scooter|bicycles) [here|in the park|inside]
@@ -1602,6 +2364,11 @@ PLAIN = {
         * i came by bike, where can i leave it
         (we|i) (came|come|arrived) (on bikes|by bicycle|with bikes), where (do|can) (we|i) (leave|put|park) (them|it)
         where do (bikes|bicycles|scooters) go
+        (we|i) (came|come|are coming|arrived) by (bike|bicycle|scooter)[, where can we leave it|, where to put it|, is that ok|, can we ride in]
+        (can|may|could) (one|you|the kids|my son|people) (ride|cycle|bring|use) [a|their|his] (bike|bikes|scooter|bicycle) (here|in the park|inside)
+        where (can|should|do) (i|we) (lock|put|leave|park) (our|my|the) (bikes|bike|bicycles|scooters)
+        (is there|are there) (a bike rack|bike racks|bicycle parking|a place for bikes|a place for our bikes)
+        is (cycling|riding a bike|riding a scooter) (allowed|permitted|ok) [in the park|here]
         """,
     "stroller": """
         (can|may) (i|we) (bring|use|take) (a|our|my) (stroller|pram|buggy|pushchair) [here|in the museum|inside]
@@ -1611,6 +2378,11 @@ PLAIN = {
         * is it possible to come with a stroller
         (is|are) (a stroller|a pram|strollers|a buggy) (ok|fine|a problem|allowed) [here|inside]
         (can|could) (we|i) get around with a (stroller|pram|buggy|pushchair)
+        (can|may|could) (i|we) (come|go|get|walk) (in|inside|around|everywhere) with (a|the|our|my) (stroller|pram|buggy|pushchair|baby carriage)
+        (is|are) (the park|everything|the museum|the buildings) (ok|fine|good|suitable) (for|with) (strollers|a stroller|prams|buggies|a pram)
+        (where|how) (can|do) (we|i) (leave|park|get around with) (the|our|my) (stroller|pram|buggy)
+        (we|i) (come with|have|brought) a (stroller|pram|buggy|pushchair)[, is that ok|, any problem|, can we go everywhere]
+        (strollers|prams|buggies) (allowed|ok|welcome)
         """,
     "tour": """
         (are there|do you have|do you offer) [guided] tours
@@ -1624,6 +2396,14 @@ PLAIN = {
         * can we join a guided tour
         (is there|do you have|do you do|can we get) a guide
         when (can|could) (we|i) (join|take) a (tour|guided tour)
+        (when|where|when and where) (do|does) the [guided] (tours|tour) (start|begin|meet|leave)
+        (is there|are there|do you have) (a|any) [guided] (tour|tours) (today|tomorrow|on sunday|this afternoon|in the morning|every day)
+        (when is|what time is|where is) (today's|the next|the first|the last) [guided] tour
+        (i|we) (want|would like|would love) to (join|book|take|do) a [guided] tour[, when is it|, where does it start|, when and where]
+        (can|could) (someone|a guide|somebody) (show us around|guide us|explain the park to us)
+        how often (are there|do you do|are) [guided] tours
+        (tour|tours|guided tour) (times|when|where|start|meeting point)
+        (what time|when) are the tours and where do they (start|begin)
         """,
     "feeding": """
         when (are the fish|do you feed the fish|is feeding time|are the animals fed|do the fish eat)
@@ -1635,6 +2415,16 @@ PLAIN = {
         * at what time is the fish feeding
         what time (do they|do you) feed the (fish|animals|sharks)
         when do the fish get (fed|their food|dinner)
+        (when|at what time) are the (fish|fishes|sharks|animals) [in the aquarium] fed
+        (when|at what time) do the (fish|fishes|sharks) (get their food|get food|have dinner|have breakfast|have a meal|eat)
+        (when|what time|at what time) (can|could) (we|i|the kids) (see|watch) (the feeding|them feed the fish|the fish being fed|the fish eating)
+        (is there|do you have) a (feeding|fish feeding|feeding show|feeding time) [today|at the aquarium]
+        (what are|tell me) the feeding (times|hours) [in the aquarium|of the fish]
+        (fish|aquarium|shark) feeding (time|times|when)
+        how often (are the fish fed|do you feed the fish|do the fish eat)
+        (my|our) (kids|son|daughter) (want|wants) to (see|watch) the (feeding|fish eat)[, when is it|, when is that]
+        when is (dinner|breakfast|mealtime|food) (for|of) the (fish|fishes)
+        when do the (fish|fishes|sharks) (get|have) their (food|dinner|breakfast|meal|meals)
         """,
     "show": """
         when (is|does|are|do) the [next] [star|planetarium] (show|shows) [start|begin]
@@ -1647,6 +2437,13 @@ PLAIN = {
         (what's|when's) the (next|first|last) (star show|show|planetarium show)
         how often (is|are) the star (show|shows)
         when (do|does) the star (shows|show) (run|take place|happen)
+        (when|what time|at what time) (can|could) (we|i|the kids) (see|watch|catch) (a|the) (star show|show|show in the planetarium)
+        (what are|tell me) the (show times|times of the star shows|star show times)
+        (is there|do you have) a (star show|show) (today|tonight|in the planetarium|this afternoon|in the evening)
+        (planetarium|star) (show|shows) (times|when|today|start)
+        (when is|what time is) (today's|the last|the first|the next) [star|planetarium] show
+        how many [star] shows (are there|do you have) [a day|in the planetarium]
+        (i|we) (want|would like) to (see|watch) (a|the) star show[, when is it|, when does it start]
         """,
     "group": """
         (is there|are there|do you have|do you offer) (a group discount|group discounts|group prices|group tickets|discounts for groups)
@@ -1660,6 +2457,16 @@ PLAIN = {
         (do|would) we get (a discount|anything off|it cheaper|a special price) (as a group|for a group|with {x} people|if we are {x})
         (any|is there a) (discount|reduction) for (a large party|big groups|school classes|a big family)
         how (big|many people) (must|does) a group (be|need) for (a|the) discount
+        (do|would|could) we (get|have) (a|any) (discount|group discount|reduction|rebate) (with {x} people|as a big group|for {x} of us)
+        do you (give|offer) (discounts|reductions) (to|for) (groups|big groups|{x} people)
+        (is it|do we get it|are tickets) cheaper (for groups|as a group|in a group|for a big group|with a group of {x})
+        (we|our group) (are|is) {x} (people|persons|strong|visitors|of us), (is there|can we get|do you have) (a discount|a group rate|a better price|money off)
+        (any|are there|do you have) (group rates|group deals|discounts|deals|reductions) [for us|for schools|here]
+        (what|how much) (is|off is|do we save with) the group (discount|price|rate)
+        from how many (people|visitors) is there a (discount|group price)
+        (we|i) come with a (big|large) group, (is it cheaper|any discount|do we get a discount)
+        does a (school class|class|club|large family) (get|pay) (a discount|less)
+        what (discounts|reductions) do you (have|offer|give)
         """,
     "toddler": """
         (do babies|do small children|do toddlers|does a baby) (pay|need a ticket|cost anything)
@@ -1673,6 +2480,14 @@ PLAIN = {
         (our|my) (baby|toddler) is (with us|one|two|18 months old), (does he|does she|do we) (pay|need a ticket)
         do (i|we) (pay|need to pay|need a ticket) for (a|our|my) (baby|toddler|infant|newborn)
         are (babies|toddlers|infants) free
+        does (my|a|the) (baby|toddler|two year old|one year old|three year old|newborn|infant) (pay|need a ticket|cost anything|have to pay)
+        must our (baby|toddler|two year old|newborn) pay
+        (do|must) (i|we) (pay|buy a ticket) for (my|our|a) (baby|toddler|two year old|1 year old|3 year old|small child)
+        (my|our) (son|daughter|baby|little one|grandson) is (two|three|2|3|one|1|18 months|six months) [years|year|] [old], (is it free|do we pay|is she free|is he free|what do we pay)
+        (until|up to|from) (what|which) age (is it free|do children pay|are children free|is entry free)
+        are (children|kids) (under|below|up to) (two|three|2|3) [years] (free|free of charge)
+        (do|are) (very small|the smallest|tiny) (children|kids) (pay|free)
+        how old (must|can) (children|a child|kids) be to (pay|enter free|get in free)
         """,
     "buy": """
         where can (i|we) (buy|get) (tickets|a ticket|the tickets)
@@ -1685,6 +2500,12 @@ PLAIN = {
         * do you sell tickets here
         where (do|should|can) (we|i) (pay|get our tickets|get tickets|pay for tickets)
         (can|do) (we|i) (buy|get) (the tickets|our tickets) (right here|here|at the entrance|at the museum|from you)
+        (where|how) (can|could|do|would) (one|you|visitors|we|i) (buy|get|purchase) (tickets|a ticket|admission tickets)
+        (are|can) (tickets|the tickets) (sold|available|be bought|on sale) (here|online|at the door|at the entrance|at the kiosk)
+        (do|should|must) (i|we) buy (tickets|the tickets) (in advance|here|at the door|online|at the museum)
+        (is this|are you|is here) (the ticket office|where i buy tickets|where we buy tickets)
+        (can|could) you sell (me|us) (tickets|a ticket|the tickets)
+        where's the (ticket office|ticket counter|ticket desk|box office)
         """,
     "refund": """
         can (i|we) (return|give back|refund) (my|the|a|our) (ticket|tickets)
@@ -1696,6 +2517,12 @@ PLAIN = {
         * how do i return a ticket
         (we|i) (bought|got) (too many tickets|the wrong tickets|tickets we don't need)[, what now|, can i give them back]
         (can|could) (we|i) (get|have) (our|my) money back
+        (can|could|may) (i|we|one) (return|give back|hand back|cancel) (unused|the|our|my) (tickets|ticket)
+        (we|i) (don't|do not|no longer) (need|want) (our|my|the) (tickets|ticket) [any more], (can we give them back|can i return it|what now|do we get money back)
+        (do|will|would) (i|we) get (our|my|the) money back [for the tickets|if it rains|for unused tickets]
+        (how|where) (can|do) (i|we) (get|claim|ask for) (a refund|our money back|my money back)
+        is there a refund [for tickets]
+        (we|i) (bought|have) (one ticket|tickets) too many[, can we return it|, can i return them]
         """,
     "phone": """
         what is (your|the) (phone number|telephone number|number) [of the park]
@@ -1709,6 +2536,11 @@ PLAIN = {
         * which number can i call
         (is there|have you got) a (number|hotline|phone number) (for|of) the (park|office|park office)
         how (do|can) i (phone|ring|call) the (park|office|park office)
+        (what's|what is|give me|can i have|do you know) (the|your) (number|phone number|telephone number) (of|for) (the park|the office|the park office|alder park)
+        (how|where) (can|could|do) (i|we) (reach|call|contact|phone) (the office|the park|a human|the staff|somebody|management)
+        (i|we) (want|need|would like) to (call|phone|complain|speak to a human|talk to someone|speak to somebody|make a complaint)
+        (can|could|may) (i|we) (speak|talk) (to|with) (a human|a real person|the staff|an employee|your boss)
+        (is there|do you have) (a hotline|someone i can call|a number to call|a contact)
         """,
     "charge": """
         (can|where can) (i|we) charge (my|our|a) (phone|phones|mobile|laptop|battery) [here]
@@ -1718,6 +2550,11 @@ PLAIN = {
         * is it possible to charge a phone here
         (my|our) phone (died|is about to die|has no battery|is out of battery|is flat)[, where can i charge it|, can i charge it here]
         where (are|is) (the|a) (plugs|plug|socket|charging point|charging points)
+        (where|how) (can|could|do) (i|we) (charge|recharge|plug in) (my|our|a) (phone|mobile|mobile phone|laptop|tablet|camera)
+        (my|our) (phone|mobile|tablet|camera) (is dead|is nearly dead|has run out of power|is running out of battery|needs charging|is empty)[, can you help|, where can i charge it|, is there a plug]
+        (is there|are there|any|do you have) (a charger|a power socket|power outlets|a charging point|charging stations|a plug for my phone|somewhere to charge a phone)
+        (i|we) need (a socket|power|electricity|a charger|a plug) for (my|our) (phone|mobile|laptop)
+        (phone|battery) (charging|charger)
         """,
     "language": """
         do you speak (german|french|spanish|italian|chinese|japanese|russian|dutch|polish|arabic|other languages)
@@ -1726,6 +2563,26 @@ PLAIN = {
         (sprechen sie deutsch|parlez-vous francais|habla espanol|hola|bonjour|guten tag|ciao|hallo)
         * which languages do you know
         * can we talk in french
+        (do|can) you (speak|understand|answer in|talk) (hindi|korean|swedish|greek|czech|ukrainian|danish|hungarian|norwegian|finnish|hebrew|vietnamese|my language|another language)
+        (can|could) (we|you) (speak|talk|answer|switch) (in|to) (german|spanish|italian|chinese|russian|dutch|polish|japanese)
+        (is there|do you have) (a|an) (german|spanish|italian|french|chinese|other) (version|language|menu)
+        (answer|speak|reply|talk) (in|) (german|spanish|italian|french|chinese|dutch) [please]
+        (i|we) (don't|do not) speak (good|much) english[, do you speak french|, do you speak german|, do you speak spanish]
+        (wo ist|wo finde ich|wie komme ich zu|wie weit ist es zu) (das museum|dem museum|die toilette|der turm|das restaurant|dem bahnhof|die bushaltestelle)
+        (wann|bis wann|ab wann) (ist|hat) (das museum|der park|das aquarium|das cafe|das restaurant) (offen|auf|geoeffnet) [am montag|am sonntag|heute]
+        (was kostet|wie viel kostet|wieviel kostet) (das museum|der eintritt|das aquarium|ein kaffee|das parken) [fuer kinder|fuer zwei erwachsene]
+        (ou est|ou sont|comment aller a|je cherche) (le musee|les toilettes|la gare|l'aquarium|le restaurant|la tour)
+        (combien coute|quel est le prix de|a quelle heure ouvre|quand ouvre|quand ferme) (le musee|l'aquarium|un cafe|l'entree|le parc) [s'il vous plait]
+        (donde esta|donde estan|como llego a|busco) (el museo|los banos|el acuario|la estacion|el restaurante|la torre)
+        (cuanto cuesta|a que hora abre|a que hora cierra|cuando abre) (el museo|el acuario|la entrada|un cafe|el parque) [por favor|el domingo]
+        (dove|dov'e|dove sono|come arrivo a) (il museo|i bagni|l'acquario|la stazione|il ristorante|la torre)
+        (quanto costa|a che ora apre|a che ora chiude|quando apre) (il museo|l'acquario|il biglietto|un caffe|il parco) [per favore|domenica]
+        (waar is|hoeveel kost|wanneer opent) (het museum|het toilet|het aquarium|het park)
+        (ich moechte|wir brauchen|haben sie) (zwei karten|einen kaffee|hilfe|eine frage)
+        (je voudrais|nous voulons|avez-vous) (deux billets|un cafe|une carte|de l'aide)
+        (quiero|queremos|tienen) (dos entradas|un cafe|un mapa|ayuda)
+        (merci beaucoup|danke schoen|vielen dank|muchas gracias|grazie mille|obrigado|spasibo|arigato)
+        (buenos dias|guten morgen|bonsoir|buongiorno|konnichiwa|ni hao|salut|hej|ola)
         """,
     "age": """
         how old is (the park|alder park|this park)
@@ -1733,6 +2590,10 @@ PLAIN = {
         since when does (the park|alder park) exist
         in (what|which) year was (the park|alder park) (built|opened)
         * when did alder park open for the first time
+        (when|in what year) did (alder park|the park|this park) (open|start)
+        (how long|since when) (has|does|is) (alder park|the park|this park) (been open|been here|existed|exist)
+        (what is|how high is) the age of (the park|alder park)
+        is (the park|alder park|this park) (very|) old
         """,
     "again": """
         (what|sorry|pardon|huh|hm|why|how|when|where|who)
@@ -1740,6 +2601,10 @@ PLAIN = {
         can you (repeat that|say that again|explain that)
         what do you mean
         * i don't understand you
+        (can|could) you (say|repeat|explain) (it|this|that) (once more|again|please)
+        (i|we) (didn't|did not) (get|catch|understand) (that|it)
+        (come again|say again|once more please|pardon me|sorry what)
+        that (was not|is not|isn't|wasn't) what i (asked|meant|wanted)
         """,
     "people": """
         how much is it for [all of] us
@@ -1748,6 +2613,10 @@ PLAIN = {
         how much for a family [ticket]
         what does a family pay
         * what will all of us pay
+        what (would|do) (we all|all of us|we|my family) pay [all together|in total]
+        (we are|we're) a family of (three|four|five|six|{x})[, what do we pay|, how much is it]
+        (tickets|entry|price) for (my family|a family|{x} people|all of us|four people)
+        how much is a (family|group) ticket
         """,
     "holiday": """
         (are you|is the park|is everything) open (on|over|during) (the|public|bank|school) holidays
@@ -1756,9 +2625,346 @@ PLAIN = {
         do you (close|open) (on|for|over) (public holidays|bank holidays|christmas|easter|new year|the holidays)
         do the (hours|opening times) change (in winter|in summer|on holidays|over christmas|during the holidays)
         * is there another timetable on holidays
+        (are you|is the park|is everything|are the attractions) (open|closed) (on|at|over|during) (christmas|easter|new year|public holidays|bank holidays|christmas day|new year's eve)
+        (what|when) are (your|the) (christmas|easter|new year|holiday|winter|summer) (hours|opening hours|opening times)
+        do you (open|close) (earlier|later) (on|before|over) (christmas|holidays|public holidays|new year)
+        (what happens|is it different) on (public holidays|holidays|bank holidays)
+        (when|how long) are you open (on|at|over) (christmas|easter|public holidays|new year's day|boxing day)
         """,
     "hundreds": """
         (we are|there are|we're) (100|120|150|200|250|300|400|500|1000|two hundred|a hundred) (people|children|students|of us|pupils)[, what do we pay|, how much is it]
         how much for (100|120|150|200|250|300|500|1000|a hundred|two hundred) (people|children|adults|students|coffees|postcards)
+        """,
+    "nearest": """
+        (which|what) (attraction|place|sight) is (the nearest|the closest|nearest|closest) [from here|to here|to us|to the kiosk]
+        (what|which) is the (nearest|closest) (attraction|sight|thing to see)
+        (what's|where's|where is) the (nearest|closest) (attraction|sight|place to visit)
+        (our feet hurt|we are tired|we can't walk far), (what is|which attraction is) the closest
+        what can we (see|visit) close (by|to here)
+        which attraction is (not far|the shortest walk) [from here]
+        * which sight is the least far away
+        """,
+    "farthest": """
+        (which|what) (attraction|place|sight) is (the farthest|the furthest|farthest|furthest) [away|from here]
+        (what|which) is the (farthest|furthest) (attraction|sight)
+        (what's|where is) the longest walk [in the park|from here]
+        which attraction is the (longest walk|most distant)
+        * to which place do we walk the longest
+        """,
+    "fountain": """
+        where (is|'s) the fountain
+        how (do|can) (i|we) (get to|find|reach) the fountain
+        [the] way to the fountain
+        how far is (it to|) the fountain
+        (what|which) fountain [do you mean]
+        (i|we) can't find the fountain
+        which way is the fountain
+        the fountain[, where is that]
+        * how long do we walk to the fountain
+        """,
+}
+
+# What a visitor says first, before a question that leans on it. {kin} names people without numbers, {ps} two places.
+LEADS = {
+    "place": """
+        (we|i) (would love|would like|want|plan|are hoping|am hoping) to (see|visit) the {p}
+        (we're|we are|i'm|i am) (thinking of|thinking about|planning on) (visiting|seeing) the {p}
+        (we|i) (have heard|heard|read) (good|great|nice) things about the {p}
+        (my|our) (kids|children|boys|girls) (want|would like|would love) to see the {p}
+        my (son|daughter|wife|husband|mother|friend) (wants|would like|would love) to see the {p}
+        (a friend|somebody|my guide book|my sister) (told us|recommended|told me) about the {p}
+        the {p} (looks|sounds) (nice|good|interesting|fun)
+        (about|regarding|concerning) the {p}
+        (i have|we have|just) a question about the {p}
+        (next|first) on our list is the {p}
+        (we're|we are|i'm|i am) (going|off|heading) to the {p} [now|later|next]
+        we've never been to the {p}
+        the {p}
+        so, the {p}
+        """,
+    "place_day": """
+        (we|i) (would love|would like|want|plan) to (see|visit) the {p} on {d}
+        (we're|we are|i'm|i am) (going to|visiting|planning to see) the {p} on {d}
+        (my|our) (kids|children|parents) (want|would like|would love) to see the {p} on {d}
+        on {d} (we|i) (want|would like|plan) to (see|visit) the {p}
+        {d} is our day for the {p}
+        the {p} on {d}
+        (we have|i have) (a date|a meeting|plans) at the {p} on {d}
+        """,
+    "day": """
+        (we're|we are|i'm|i am) coming on {d}
+        (my|our) (train|bus|flight|ship) (lands|arrives|gets in|gets here) [on] {d}
+        (we|i) (only have|have only|just have) {d}
+        (we'll|we will|i'll|i will) be (here|in town|around) on {d}
+        it will be [a] {d}
+        (we're|i'm|we are|i am) free on {d}
+        my day off is {d}
+        (we|i) (arrive|land|get there) on {d}
+        (our|the) (trip|visit|school trip|outing) is on {d}
+        {d} would be our day
+        """,
+    "party": """
+        (we are|we're|there are|it's) {party}
+        (i'm|i am|we're|we are) coming with {party}
+        (i|we) have {party} [with me|with us|in our group]
+        our (group|party|family) is {party}
+        (there will|there'll) be {party}
+        we would be {party}
+        """,
+    "party_place": """
+        (we are|we're|it's) {party} (and want|and would like|wanting) to (see|visit) the {p}
+        (i'm|i am|we are|we're) (organising|organizing|planning|preparing) a (trip|school trip|class trip|day out|visit|birthday|club outing) to the {p} (with|for) {party}
+        (i'm|i am|we're|we are) (taking|bringing) {party} to the {p}
+        {party} (would like|want) to (see|visit) the {p}
+        (we|i) (want|would like|plan) to (go to|see|visit) the {p} with {party}
+        (our|my) (class|school class|group|club|team|family|company) (is going|wants to go) to the {p}, {party}
+        (our|my) (class|school class|group|club|team|family|company) of {party} (is going|wants to go) to the {p}
+        the {p} for {party}
+        {party} for the {p}
+        {p}, {party}
+        (we're|we are) (off|going|heading) to the {p}, {party}
+        (we'd|i'd|we would|i would) like tickets for the {p}, {party}
+        (imagine|say|suppose) {party} (visit|go to) the {p}
+        """,
+    "kin_place": """
+        {kin} are (off|going|heading) to the {p}
+        {kin} (want|would like|would love|plan) to (see|visit|go to) the {p}
+        {kin} are (at|in front of|standing outside) the {p}
+        the {p} with {kin}
+        """,
+    "places_day": """
+        (we|i) (want|would like|plan|would love) to (see|visit) {ps} on {d}
+        (we're|we are|i'm|i am) (going to|visiting) {ps} on {d}
+        on {d} (we|i) (want|plan) to (see|visit) {ps}
+        {ps} on {d}
+        {d} is our day for {ps}
+        """,
+    "places": """
+        (we|i) (want|would like|plan|would love) to (see|visit) {ps}
+        (we're|we are|i'm|i am) (going to|planning to see|visiting) {ps}
+        (my|our) (kids|children|friends) (want|would like) to see {ps}
+        {ps}
+        first {ps}
+        (i have|we have|just) a question about {ps}
+        """,
+}
+
+# The questions after such a sentence: the total of a party, or something about both places.
+ASKS = {
+    "total": """
+        [and] what (will|would|does) (it|that|this) cost [us|me|in total|altogether|all together]
+        how much (is it|is that|is this|would that be|will that be|would it be) [in total|altogether|all together|for us|for all of us]
+        what do (we|i) (pay|owe you|have to pay) [in total|altogether|for that]
+        what's (the|our) (total|price|bill|total price|cost|sum|damage)
+        how much (do we pay|do i pay|in total|altogether|will we pay|money is that|all in all)
+        how much (is the entry|are the tickets|would tickets be|do tickets cost) [for us|in total]
+        (cost|price|total|how much|total price|total please|price please)
+        what (would|does|will) that come to
+        (can|could) you (work that out|work it out|add that up|add it up)
+        (tell me|i need to know|i'd like to know) the (total|price|cost)
+        how much money do (we|i) need
+        what is (it|that) (going to|gonna) cost [us|me]
+        """,
+    "party": """
+        how much is the {p} [for us|in total|altogether|for all of us]
+        how much would the {p} be [for us|in total|altogether]
+        what (does|would|will) the {p} cost [us|in total|altogether]
+        what do (we|i) pay (at|for|to see|to visit) the {p} [in total]
+        (price|total|tickets) for the {p}
+        the {p}, how much [is that|in total]
+        how much (to get into|to visit|to see) the {p}
+        (we|i) want to see the {p}, (how much is it|what do we pay|what does it cost)
+        {p} (total|price|how much)
+        """,
+    "hours": """
+        when are (they|both|the two) open
+        (what are|tell me) the (opening hours|hours|opening times) of (both|the two)
+        (opening hours|opening times|hours) (for|of) (both|each|the two)
+        when do (they|both) open and close
+        (opening hours|hours|opening times)
+        """,
+    "day": """
+        when are (they|both|the two) open on {d}
+        (what are|tell me) the (opening hours|hours|opening times) of (both|the two) on {d}
+        are (they|both|the two) open on {d}
+        will (they|both) be open on {d}
+        (opening hours|opening times|hours) (for|of) (both|each|the two) on {d}
+        on {d}, when are (they|both) open
+        """,
+    "closed_days": """
+        on which days are (they|both) closed
+        when are (they|both) closed
+        """,
+    "prices": """
+        how much are (they|both|the two)
+        how much do (they|both|the two) cost
+        what do (they|both|the two) cost
+        (prices|ticket prices|the prices) (of|for) (both|each|the two)
+        what do (we|i) pay (for each|for both|there)
+        """,
+    "price": """
+        (how much are|what are) (they|both|the two) for {c}
+        what (do|would) {c} pay (for both|for each|there|at each)
+        what does {a} pay (for both|for each|there)
+        """,
+    "bill": """
+        (how much are|how much is it for) both for {party}
+        what do {party} pay (for both|in total|altogether)
+        (we are|there are) {party}, (what do we pay|how much is it) (for both|in total|altogether|together)
+        how much (altogether|in total) for {party}
+        (total|price) for {party}
+        {party}, how much (for both|in total|altogether|together)
+        """,
+    "way": """
+        how do (we|i) get (to both|to them|there)
+        where are (they|both)
+        which way to (both|each of them)
+        """,
+    "distance": """
+        how far are (they|both)
+        how long is the walk to (each|both)
+        """,
+}
+
+# What a visitor wants to do, in place of the place where it is done.
+PURPOSES = {
+    "boat house": (
+        "rent a boat",
+        "hire a boat",
+        "rent a rowing boat",
+        "get a boat",
+        "go boating",
+        "take a boat out",
+        "rent boats",
+    ),
+    "mini golf": (
+        "play mini golf",
+        "play a round of mini golf",
+        "have a game of mini golf",
+    ),
+    "castle tower": (
+        "climb the tower",
+        "climb the castle tower",
+        "go up the tower",
+        "climb up the tower",
+    ),
+    "lockers": (
+        "leave my bag",
+        "leave our bags",
+        "store our luggage",
+        "leave my suitcase",
+        "lock away our bags",
+        "drop our backpacks",
+        "leave my backpack",
+        "store a bag",
+        "leave our things",
+    ),
+    "cash machine": (
+        "get cash",
+        "withdraw money",
+        "get some cash",
+        "draw money",
+        "get money out",
+        "take out some money",
+        "withdraw cash",
+    ),
+    "picnic area": (
+        "have a picnic",
+        "have our picnic",
+        "eat our own sandwiches",
+        "picnic",
+        "eat the food we brought",
+    ),
+    "train station": (
+        "catch the train",
+        "catch our train",
+        "get the train home",
+        "take the train",
+        "catch a train",
+    ),
+    "bus stop": (
+        "catch the bus",
+        "catch a bus",
+        "get the bus",
+        "take the bus home",
+        "wait for the bus",
+    ),
+    "toilets": (
+        "wash my hands",
+        "go to the loo",
+        "wash our hands",
+        "go to the toilet",
+        "change a nappy",
+        "change the baby",
+        "pee",
+        "have a pee",
+        "go for a wee",
+    ),
+    "playground": (
+        "let the kids play outside",
+        "use the swings",
+        "find swings and slides",
+    ),
+    "first aid post": (
+        "get a plaster",
+        "get a bandage",
+        "have a cut looked at",
+        "get first aid",
+    ),
+    "car park": (
+        "find my car",
+        "find our car again",
+    ),
+}
+
+# Questions that name a purpose, {u}.
+PURPOSED = {
+    "way": """
+        where (can|could|do) (i|we) {u}
+        (i|we) (want|need|would like|have) to {u}[, where is that|, where can i go|, where do we go|, which way]
+        (is there|have you got|do you have) (somewhere|a place|anywhere) to {u}
+        how do (i|we) get to (a place|somewhere) to {u}
+        where (do|can) (people|visitors) {u}
+        my (son|daughter|mother|wife|husband) (needs|wants) to {u}[, where|, where is that|, where can we go]
+        (is it possible|would it be possible) to {u} (here|somewhere|around here)
+        * where would it be possible for us to {u}
+        """,
+    "day": """
+        when can (i|we) {u} on {d}
+        (i|we) (want|would like|plan) to {u} on {d}, when (is it open|is that possible|can we come)
+        on {d}, (when|from when to when|at what times) can (i|we) {u}
+        from when to when can (i|we) {u} on {d}
+        """,
+    "is_open": """
+        can (i|we|one) {u} on {d}
+        is it possible to {u} on {d}
+        on {d}, (can|could) (i|we) {u}
+        (could|may) (i|we|the kids) {u} (this|next|on) {d}
+        """,
+    "is_open_at": """
+        can (i|we) [still] {u} (on|this) {d} at {t}
+        can (i|we) [still] {u} at {t} on {d}
+        is it possible to {u} on {d} at {t}
+        (i|we) (want|would like) to {u} [on] {d} at {t}, is that possible
+        """,
+    "hours": """
+        when can (i|we|one) {u}
+        at what times (can|could) (i|we) {u}
+        """,
+    "prices": """
+        how much (is it|does it cost) to {u}
+        what does it cost to {u}
+        what (do|would) (i|we) pay to {u}
+        """,
+    "price": """
+        how much (is it|does it cost) for {c} to {u}
+        what (do|would) {c} pay to {u}
+        what does {a} pay to {u}
+        """,
+    "bill": """
+        how much (is it|does it cost) for {party} to {u}
+        what do {party} pay to {u}
+        {party} (want|would like) to {u}, (how much is it|what does it cost|what do we pay)
+        (we are|we're|there are) {party} and (want|would like) to {u}[, how much|, what does it cost]
         """,
 }

@@ -1,4 +1,4 @@
-"""The figures in PyTorch, as training reports them: greedy answers to both sets of questions, and perplexity.
+"""The figures in PyTorch, as training reports them: greedy answers to the sets of questions, and perplexity.
 
 `evaluate` measures the same through the `kiln` executable.
 """
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from batches import encode, turn_texts
-from dialogues import FREE_FILE, HELDOUT_FILE
+from dialogues import FREE_FILES, HELDOUT_FILE
 from facts import faults
 
 STOP = (1, 106)
@@ -74,14 +74,17 @@ def perplexity(model, dialogues, tokenizer, device, size=100, **how):
 
 
 def report(model, tokenizer, device, **how):
-    """Prints both shares and every question that was not answered right."""
-    exact, free = json.loads(HELDOUT_FILE.read_text()), json.loads(FREE_FILE.read_text())
-    got = answers(model, tokenizer, [prompt(tokenizer, entry) for entry in exact + free], device, **how)
+    """Prints the share of each set and every question that was not answered right."""
+    exact, *free = [json.loads(file.read_text()) for file in (HELDOUT_FILE, *FREE_FILES)]
+    asked = [entry for entries in (exact, *free) for entry in entries]
+    got = answers(model, tokenizer, [prompt(tokenizer, entry) for entry in asked], device, **how)
     wrong = [(entry, said, f"right: {entry['answer']}") for entry, said in zip(exact, got) if said != entry["answer"]]
     show(wrong, f"exact: {len(exact) - len(wrong)} of {len(exact)}")
-    judged = [(entry, said, ", ".join(faults(entry, said))) for entry, said in zip(free, got[len(exact) :])]
-    wrong = [(entry, said, why) for entry, said, why in judged if why]
-    show(wrong, f"free: {len(free) - len(wrong)} of {len(free)}")
+    rest = iter(got[len(exact) :])
+    for file, entries in zip(FREE_FILES, free):
+        judged = [(entry, said, ", ".join(faults(entry, said))) for entry, said in zip(entries, rest)]
+        wrong = [(entry, said, why) for entry, said, why in judged if why]
+        show(wrong, f"{file.stem}: {len(entries) - len(wrong)} of {len(entries)}")
 
 
 def show(wrong, title):

@@ -153,6 +153,25 @@ TOPICS = """
     how many calories (has|does) (the cake|the soup|an ice cream) [have]
     what (flavours|sorts|kinds) of (ice cream|cake|soup|tea|juice) (do you have|are there)
     what (sizes|colours) (do|are) the (shirts|umbrellas|mugs) [come in]
+    which (place|attraction) (stays open|is open) the (longest|latest) [on {d}]
+    (what|which place) (opens|closes) (first|last|earliest|latest) [on {d}]
+    (what|which) is the (biggest|best|most popular|oldest|newest|most beautiful) (attraction|place|building) [here|in the park]
+    how many (attractions|buildings|toilets|restaurants|paths|trees) (are there|do you have|does the park have)
+    what is the cheapest (drink|thing|dish|souvenir|meal) (at the cafe|in the gift shop|at the restaurant|on the menu)
+    (is it|are tickets) cheaper (online|on weekdays|on {d}|in the evening|in winter|if we book ahead)
+    (do you have|is there) (an annual pass|a season ticket|a combined ticket|a day pass|a loyalty card|a voucher)
+    (how many people|who) (work|works) (here|in the park|at the museum)
+    where is the (nearest|closest) (petrol station|hotel|supermarket|pharmacy|bank|hospital|town|motorway)
+    what is the (address|postcode|email|website) of (the park|alder park)
+    how (big|large|long|wide) is (the park|alder park)
+    (how many|what) (calories|ingredients|allergens) are in the (cake|soup|sandwich|ice cream)
+    (is there|do you have) a (vegan|gluten free|halal|kosher|sugar free) (cake|soup|menu|sandwich|ice cream)
+    what does (a meal at the restaurant|dinner at the restaurant|a main course) cost
+    (can|could) (you|i) (reserve|book) (me|us|) (a table|tickets|a boat|a guide) [for {d}|for tomorrow]
+    who (won|scored) (yesterday|last night|the game)
+    (do|can) you (help me with|do) my (homework|taxes|essay|maths)
+    (my|our) (flight|train|bus) is (late|delayed|cancelled), what (now|should i do)
+    what is the (temperature|humidity|wind|air quality) (today|outside|in the park)
     * what is the longest {n} in {m}
     * could you write a short poem about the {n}
     * what is the biggest city in {m}
@@ -210,8 +229,13 @@ STATEMENTS = (
 )  # fmt: skip
 ASIDES = (  # with numbers that have nothing to do with the question
     "our {x} kids are tired|we have been here for {x} hours|it is our {x}nd visit|we have {x} hours left|i am {x} years old|"
-    "we are a family of {x}|my daughter is {x}|it's {x} degrees outside|our hotel is {x} km away|there are {x} of us|"
-    "we have {x} dogs|my two boys are hungry|our three girls can't wait"
+    "my daughter is {x}|it's {x} degrees outside|our hotel is {x} km away|we have {x} dogs|my two boys are hungry|"
+    "our three girls can't wait|my wife is tired|the children are excited|we came by bus|it is so hot today|i love parks|"
+    "we are from {x} miles away|we just had lunch|our train was late|the sun is shining|we have come a long way|"
+    "my phone says it's near|i read about it online|it's my birthday|we are on our honeymoon|we're visiting friends here|"
+    "my grandmother can hardly walk|we have heard so much about it|last year it rained all day|our guide book is old|"
+    "someone said it's worth it|we are students from abroad|i'm here on business|we've got a pram with us|"
+    "my son loves boats|my daughter is mad about golf|we were here {x} years ago|i promised it to the kids"
 ).split("|")
 
 

@@ -8,11 +8,12 @@ import strangers
 from world import DAYS, GOODS
 
 PLACE_WORDS = {
+    "park": ("park", "park", "park", "alder park"),
     "greenhouse": ("greenhouse", "greenhouse", "glasshouse", "hothouse"),
     "castle tower": ("castle tower", "castle tower", "tower", "castle"),
     "boat house": ("boat house", "boat house", "boathouse", "boat hire", "boat rental"),
-    "mini golf": ("mini golf", "mini golf", "minigolf", "mini golf course", "crazy golf"),
-    "cafe": ("cafe", "cafe", "coffee shop", "coffee house"),
+    "mini golf": ("mini golf", "mini golf", "minigolf", "mini golf course", "crazy golf", "mini-golf", "putting course"),
+    "cafe": ("cafe", "cafe", "coffee shop", "coffee house", "cafeteria", "caf\u00e9"),
     "restaurant": ("restaurant", "restaurant", "restaurant", "diner"),
     "gift shop": ("gift shop", "gift shop", "shop", "souvenir shop"),
     "playground": ("playground", "playground", "play area", "kids playground"),
@@ -47,22 +48,65 @@ VISITORS = {
     "student": (("student", "students"), ("student", "students"), ("student", "students"), ("uni student", "uni students")),
 }  # fmt: skip
 ESCORTS = {  # words for visitors that fit a group only
-    "adult": (("teacher", "teachers"), ("parent", "parents"), ("adult person", "adult persons")),
-    "child": (("pupil", "pupils"), ("little one", "little ones"), ("school child", "school children")),
-    "senior": (("grandparent", "grandparents"), ("oap", "oaps"), ("elderly person", "elderly people")),
-    "student": (("college student", "college students"), ("university student", "university students")),
-}
-KIN = {  # visitors whom people name without a number
-    ("adult", 1): ("me", "myself", "my wife", "my husband", "one parent"),
-    ("adult", 2): ("me and my wife", "my husband and me", "mum and dad", "my partner and i", "my girlfriend and me",
-                   "my boyfriend and i", "both parents", "my sister and me", "my friend and i"),
-    ("child", 1): ("my son", "my daughter", "our daughter", "our little one", "my little boy", "our kid"),
-    ("child", 2): ("our twins", "our two kids", "my two boys", "both our kids", "my son and my daughter"),
-    ("child", 3): ("our three kids", "my 3 kids", "our three children", "my three girls"),
-    ("child", 4): ("our four kids", "my 4 children"),
-    ("senior", 1): ("my grandma", "grandpa", "my grandmother", "granny", "my grandfather"),
-    ("senior", 2): ("my grandparents", "grandma and grandpa", "my gran and grandad"),
+    "adult": (
+        ("teacher", "teachers"), ("teacher", "teachers"), ("parent", "parents"), ("adult person", "adult persons"),
+        ("grown up", "grown ups"), ("carer", "carers"), ("mum", "mums"), ("dad", "dads"), ("woman", "women"),
+        ("coach", "coaches"), ("colleague", "colleagues"), ("adult visitor", "adult visitors"),
+    ),
+    "child": (
+        ("pupil", "pupils"), ("pupil", "pupils"), ("little one", "little ones"), ("school child", "school children"),
+        ("boy", "boys"), ("girl", "girls"), ("schoolkid", "schoolkids"), ("schoolchild", "schoolchildren"),
+        ("young child", "young children"), ("scout", "scouts"), ("grandchild", "grandchildren"),
+    ),
+    "senior": (
+        ("grandparent", "grandparents"), ("oap", "oaps"), ("elderly person", "elderly people"),
+        ("old age pensioner", "old age pensioners"), ("elderly lady", "elderly ladies"), ("granny", "grannies"),
+    ),
+    "student": (
+        ("college student", "college students"), ("university student", "university students"),
+        ("exchange student", "exchange students"), ("undergraduate", "undergraduates"),
+    ),
 }  # fmt: skip
+PARTNERS = (
+    "wife|husband|girlfriend|boyfriend|partner|friend|sister|brother|colleague|cousin|neighbour|best friend"
+).split("|")
+KIN = {  # visitors whom people name without a number
+    ("adult", 1): ("me", "me", "myself", "my wife", "my husband", "one parent", "my sister"),
+    ("adult", 2): ("mum and dad", "both parents", "a couple", "me and a friend", "me and my best mate", "me and the wife",
+                   *(f"{both}" for one in PARTNERS for both in (f"me and my {one}", f"my {one} and me", f"my {one} and i"))),
+    ("adult", 3): ("me and two friends", "my two friends and i", "me and my 2 brothers", "three friends of mine"),
+    ("adult", 4): ("me and three friends", "two couples", "my three colleagues and i"),
+    ("child", 1): ("my son", "my daughter", "our daughter", "our little one", "my little boy", "our kid", "my little girl",
+                   "an 8 year old", "a 6-year-old", "my ten year old son", "our grandson", "my niece", "my nephew", "our boy"),
+    ("child", 2): ("our twins", "our two kids", "my two boys", "both our kids", "my son and my daughter", "my two girls",
+                   "the twins", "my two sons", "our two daughters", "my kids (5 and 8)", "our two grandchildren",
+                   "two boys", "two little girls", "my 2 kids", "our kids aged 6 and 9"),
+    ("child", 3): ("our three kids", "my 3 kids", "our three children", "my three girls", "three boys", "my three sons",
+                   "our 3 little ones", "the three kids"),
+    ("child", 4): ("our four kids", "my 4 children", "four boys", "our four grandchildren", "my four girls"),
+    ("child", 5): ("our five kids", "my 5 children", "five little ones"),
+    ("senior", 1): ("my grandma", "grandpa", "my grandmother", "granny", "my grandfather", "our grandad", "my old grandma"),
+    ("senior", 2): ("my grandparents", "grandma and grandpa", "my gran and grandad", "our grandparents"),
+}  # fmt: skip
+SERVED = {  # how goods are named besides, for one and for many
+    "coffee": (("cup of coffee", "cups of coffee"),),
+    "tea": (("cup of tea", "cups of tea"),),
+    "juice": (("glass of juice", "glasses of juice"),),
+    "hot chocolate": (("cup of hot chocolate", "cups of hot chocolate"),),
+    "soup": (("bowl of soup", "bowls of soup"), ("plate of soup", "plates of soup")),
+    "cake": (("piece of cake", "pieces of cake"), ("slice of cake", "slices of cake")),
+    "ice cream": (("ice cream cone", "ice cream cones"), ("ice-cream", "ice-creams")),
+    "postcard": (("post card", "post cards"), ("picture postcard", "picture postcards")),
+    "map": (("park map", "park maps"), ("map of the park", "maps of the park")),
+    "magnet": (("fridge magnet", "fridge magnets"),),
+    "mug": (("souvenir mug", "souvenir mugs"),),
+    "umbrella": (("brolly", "brollies"),),
+    "shirt": (("t-shirt", "t-shirts"), ("tshirt", "tshirts"), ("tee shirt", "tee shirts")),
+}
+DOGS = (
+    "poodle|labrador|beagle|terrier|bulldog|german shepherd|husky|chihuahua|pug|collie|spaniel|golden retriever|rottweiler|"
+    "greyhound|corgi|dalmatian|doggy|pooch|puppy|sheepdog|mutt|yorkie|schnauzer|boxer|hound|great dane|sausage dog|doggie"
+).split("|")  # fmt: skip
 HOLIDAYS = (
     "christmas|christmas day|christmas eve|xmas|boxing day|new year's day|new year's eve|new year|easter|easter sunday|"
     "easter monday|good friday|public holidays|a public holiday|bank holidays|a bank holiday|thanksgiving|halloween|"
@@ -116,17 +160,27 @@ def phrasings(text):
     return tuple(Phrasing(line, parse(line.lstrip("* ")), line.startswith("*")) for line in lines)
 
 
-def expand(tree, rng, slots):
+def expand(tree, rng):
+    """One wording of a phrasing, its slots left open."""
     out = []
     for part in tree:
         if isinstance(part, str):
             out.append(part)
         elif part[0] == "slot":
-            value = slots[part[1]]
-            out.append(value(rng) if callable(value) else value)
+            out.append("{" + part[1] + "}")
         else:
-            out.append(expand(rng.choice(part[1]), rng, slots))
+            out.append(expand(rng.choice(part[1]), rng))
     return "".join(out)
+
+
+def filled(text, rng, slots):
+    """The text with words for its slots."""
+
+    def word(match):
+        value = slots[match[1]]
+        return value(rng) if callable(value) else value
+
+    return re.sub(r"\{(\w+)\}", word, text)
 
 
 GROUPS = {
@@ -136,7 +190,11 @@ GROUPS = {
     "bit": {what: phrasings(text) for what, text in phrases.ELLIPSIS.items()},
     "plain": {intent: phrasings(text) for intent, text in phrases.PLAIN.items()},
     "refuse": {"refuse": phrasings(strangers.TOPICS)},
+    "lead": {what: phrasings(text) for what, text in phrases.LEADS.items()},
+    "asks": {what: phrasings(text) for what, text in phrases.ASKS.items()},
+    "purpose": {intent: phrasings(text) for intent, text in phrases.PURPOSED.items()},
 }
+PURPOSES = phrases.PURPOSES
 
 
 def wordings(tree):
@@ -170,7 +228,14 @@ def place_word(place, rng):
 
 def day_word(day, rng):
     name = DAYS[day].lower()
-    return rng.choices((name, name + "s", name[:3]), (90, 5, 5))[0]
+    return rng.choices((name, name + "s", name[:3], "a " + name), (86, 5, 5, 4))[0]
+
+
+def part_of_day(hour, rng):
+    """When in the day the hour is, if one is given."""
+    if hour < 0:
+        return rng.choice(("morning", "afternoon", "evening", "night"))
+    return "morning" if hour < 12 else "afternoon" if hour < 17 else rng.choice(("evening", "night"))
 
 
 def time_word(hour, rng):
@@ -179,6 +244,10 @@ def time_word(hour, rng):
     of_day = f"in the {'morning' if hour < 12 else 'afternoon' if hour < 18 else 'evening'}"
     words = [f"{hour}:00", f"{hour}:00", f"{half} {part}", f"{half} {part}", f"{half}{part}", f"{half} {of_day}"]
     words += [f"{hour}.00", f"{hour} o'clock", f"{NUMBER_WORDS[half]} {of_day}", f"{half} o'clock {of_day}"]
+    if hour < 12:
+        words += [f"{half} o'clock {of_day}", f"{NUMBER_WORDS[half]} am"]
+    if hour >= 18:
+        words += [f"{half} at night", f"{half} o'clock at night", f"{half} pm at night"]
     if hour == 12:
         words += ["noon", "midday", "lunchtime"]
     if 13 <= hour <= 17:
@@ -188,6 +257,9 @@ def time_word(hour, rng):
         words = [f"{hour}:{minutes}", f"{hour}:{minutes}", f"{half}:{minutes} {part}", f"{half}:{minutes}{part}"]
         if minutes == "30":
             words += [f"half past {half} {of_day}", f"half past {NUMBER_WORDS[half]} {of_day}", f"{half}.30 {part}"]
+        if minutes == "45":
+            later = (hour + 1) % 12 or 12
+            words += [f"quarter to {later} {of_day}", f"a quarter to {NUMBER_WORDS[later]} {of_day}"]
         if minutes == "15":
             words.append(f"quarter past {NUMBER_WORDS[half]} {of_day}")
     return rng.choice(words)
@@ -227,12 +299,14 @@ def count_word(count, rng):
     return str(count) if rng.random() < 0.6 else number_word(count, rng)
 
 
-def line_word(what, count, digits, rng):
+def line_word(what, count, digits, rng, kin=0.12):
     if what in GOODS:
         one, many = what, GOODS[what][0]
+        if what in SERVED and rng.random() < 0.15:
+            one, many = rng.choice(SERVED[what])
     else:
-        one, many = rng.choice(VISITORS[what] if rng.random() < 0.85 else ESCORTS[what])
-        if (what, count) in KIN and rng.random() < 0.12:
+        one, many = rng.choice(VISITORS[what] if rng.random() < 0.8 else ESCORTS[what])
+        if (what, count) in KIN and rng.random() < kin:
             return rng.choice(KIN[what, count])
         if rng.random() < 0.06:
             one, many = f"{what} ticket", f"{what} tickets"
@@ -241,19 +315,74 @@ def line_word(what, count, digits, rng):
     return f"{count if digits else number_word(count, rng)} {many}"
 
 
+def listed_short(party, rng):
+    """The party as people write a list: without any word or mark between, or with the number behind or multiplied."""
+    digits, style = rng.random() < 0.75, rng.random()
+    if style < 0.6:
+        return " ".join(line_word(what, count, digits, rng, 0) for what, count in party)
+    mark = rng.choice((", ", " ", " / ", "; ", " + "))
+    names = [GOODS[what][0] if what in GOODS else rng.choice(VISITORS[what])[1] for what, _ in party]
+    if style < 0.75:
+        return mark.join(f"{name}: {count}" for name, (_, count) in zip(names, party))
+    if style < 0.9:
+        return mark.join(f"{count}x {name if count > 1 else what}" for name, (what, count) in zip(names, party))
+    return mark.join(f"{count} x {name if count > 1 else what}" for name, (what, count) in zip(names, party))
+
+
+def kin_words(party, rng):
+    """The party named by kinship alone, or None where there is no such word."""
+    if any(line not in KIN for line in party):
+        return None
+    words = [rng.choice(KIN[line]) for line in party]
+    if len(words) > 1 and words[-1] in ("me", "myself") and rng.random() < 0.6:
+        words[-1] = "i"
+    return (", ".join(words[:-1]) + " and " if len(words) > 1 else "") + words[-1]
+
+
 def party_words(party, rng):
+    style = rng.random()
+    if len(party) > 1 and style < 0.1:
+        return listed_short(party, rng)
+    if style > 0.94 and (words := kin_words(party, rng)):
+        return words
     digits = rng.random() < 0.6
     mixed = rng.random() < 0.12
     words = [line_word(what, count, digits != (mixed and rng.random() < 0.5), rng) for what, count in party]
     if len(words) == 1:
         return words[0]
     last = rng.choices((" and ", ", ", " + ", " with ", " ", " plus ", " & "), (72, 8, 6, 6, 3, 3, 2))[0]
-    return rng.choice((", ", ", ", " and ", " plus ")).join(words[:-1]) + last + words[-1]
+    text = rng.choice((", ", ", ", " and ", " plus ", " ")).join(words[:-1]) + last + words[-1]
+    total = sum(count for _, count in party)
+    if party[0][0] in VISITORS and 0.1 < style < 0.15 and total < 100:  # how many they are, before who they are
+        number = str(total) if rng.random() < 0.6 else number_word(total, rng).removeprefix("a couple of") or "two"
+        text = number + rng.choice((" people: ", " people, ", " of us: ", " of us, ", " persons: ", " visitors, ")) + text
+    return text
+
+
+def changed_words(what, count, rng):
+    """So many further visitors or goods of a kind."""
+    one, many = (what, GOODS[what][0]) if what in GOODS else rng.choice(VISITORS[what])
+    if count == 1:
+        return rng.choice((f"another {one}", f"one more {one}", f"1 more {one}", f"one extra {one}", f"one additional {one}"))
+    number = count_word(count, rng)
+    number = number if not number.endswith(" of") else str(count)
+    return rng.choice(
+        (f"{number} more {many}", f"{number} more {many}", f"another {number} {many}", f"{number} extra {many}",
+         f"{number} additional {many}", f"{number} further {many}")
+    )  # fmt: skip
+
+
+def fewer_words(what, count, rng):
+    """So many visitors or goods of a kind less."""
+    one, many = (what, GOODS[what][0]) if what in GOODS else rng.choice(VISITORS[what])
+    name, number = (one, "one") if count == 1 else (many, str(count))
+    return rng.choice((f"{number} {name} less", f"{number} {name} fewer", f"{number} fewer {name}", f"{number} less {name}"))
 
 
 def paired(first, second, rng, article=""):
     """Two or more words of a kind as one: 'museum and the aquarium', 'monday or tuesday'."""
-    joint = rng.choices((" and ", " or ", " & ", " and also "), (70, 22, 4, 4))[0]
+    joints = (" and ", " or ", " & ", " and also ", " as well as ", " plus ", " and then ", ", and ", " and later ")
+    joint = rng.choices(joints, (61, 18, 4, 3, 4, 3, 3, 2, 2))[0]
     return f"{first}{joint}{article if rng.random() < 0.8 else ''}{second}"
 
 
@@ -270,8 +399,12 @@ def slots_for(ask, rng):
     if ask.hour >= 0:
         slots["t"] = time_word(ask.hour, rng)
         slots["n"] = "an hour" if ask.hour == 1 else f"{count_word(ask.hour, rng)} hours"
+    slots["dog"] = rng.choice(DOGS)
     if ask.what in GOODS:
-        slots["i"], slots["is_"], slots["i_"] = with_article(ask.what), GOODS[ask.what][0], ask.what
+        one, many = ask.what, GOODS[ask.what][0]
+        if ask.what in SERVED and rng.random() < 0.2:
+            one, many = rng.choice(SERVED[ask.what])
+        slots["i"], slots["is_"], slots["i_"] = with_article(one), many, one
     elif ask.what:
         one, many = rng.choice(VISITORS[ask.what])
         slots["a"], slots["c"], slots["c1"] = with_article(one), many, one
@@ -280,6 +413,78 @@ def slots_for(ask, rng):
     elif ask.party:
         slots["party"] = slots["items"] = party_words(ask.party, rng)
     return slots
+
+
+# -- other words for the same --------------------------------------------------------------------------------------------
+
+US = {"i": "me", "we": "us"}
+SYNONYMS = tuple(
+    (re.compile(pattern), others.split("|"))
+    for pattern, others in (
+        (r"^(i|we) (?:want|would like) to\b", r"\1'd love to|\1'd like to|\1 wish to"),
+        (r"^(i|we) (?:want|would like) to (visit|see|go)\b", r"\1 plan to \2|\1 hope to \2|\1 intend to \2|\1 mean to \2"),
+        (r"\b(?:can|could|would) you tell me\b", "could you let me know|do you happen to know|do you know|i'd like to know"),
+        (r"\bvisit the\b", "check out the|have a look at the|look at the|explore the|drop by the|stop by the|pop into the"),
+        (r"\bsee the\b", "visit the|look at the|check out the|take a look at the|have a look around the"),
+        (r"\bgo to the\b", "head to the|come to the|head over to the|walk over to the|pop over to the"),
+        (r"\bhow do (i|we) get to\b", r"how do \1 reach|how can \1 get to|how might \1 get to|how do \1 make it to"),
+        (r"\bwhere is the\b", "whereabouts is the|where do i find the|where might i find the|where can one find the"),
+        (r"\bhow much is the\b", "what's the price of the|how much do you want for the|how much do they charge for the"),
+        (r"\bwhat does the (\{p\}) cost\b", r"what would the \1 cost|how much does the \1 cost|what is the \1 going to cost"),
+        (r"\bwhen does the\b", "at what hour does the|when exactly does the|by what time does the"),
+        (r"\bwhen is the\b", "when exactly is the|at what times is the|at which hours is the"),
+        (r"\bis the \{p\} open\b", "will the {p} be open|would the {p} be open|is the {p} going to be open"),
+        (r"\bhow far is\b", "how far away is|how long a walk is|about how far is|how far off is"),
+        (r"\bopening hours\b", "opening times|business hours|visiting hours|hours of opening"),
+        (r"\bdo (i|we) have to pay\b", r"must \1 pay|do \1 need to pay|have \1 got to pay|will \1 have to pay"),
+        (r"^(?:can|could|may) we\b", "is it possible for us to|are we allowed to|would we be able to|is there a way for us to"),
+        (r"^(?:can|could|may) i\b", "is it possible for me to|am i allowed to|would i be able to|is there a way for me to"),
+        (r"\bwhat is\b", "what's|whats"),
+        (r"\bwhich way is the\b", "in which direction is the|what direction is the"),
+        (r"\bhow long does it take\b", "how much time does it take|how many minutes does it take|how long would it take"),
+        (r"\bdo you know\b", "do you happen to know|any chance you know|would you know"),
+    )
+)
+HELD_WORDINGS = frozenset(
+    " ".join(way.split())
+    for group in GROUPS.values()
+    for options in group.values()
+    for option in options
+    if option.held
+    for way in wordings(option.tree)
+)
+
+
+def rephrased(text, rng):
+    """The wording with some of its words exchanged, unless that makes it one that is held out."""
+    rules = [rule for rule in SYNONYMS if rule[0].search(text)]
+    if not rules:
+        return text
+    pattern, others = rng.choice(rules)
+    other = pattern.sub(rng.choice(others), text, count=1)
+    return text if " ".join(other.split()) in HELD_WORDINGS else other
+
+
+COMPANY = (
+    "my wife and i", "my husband and i", "my girlfriend and i", "my boyfriend and i", "my friend and i", "my kids and i",
+    "me and my wife", "me and my mates", "me and my daughter", "my son and i", "my family and i", "my mother and i", "the kids",
+    "my partner and i", "the two of us", "our little group", "my class", "me and the kids", "my parents",
+)  # fmt: skip
+
+
+def with_company(text, rng):
+    """The question of somebody who names who comes along. It changes no answer but that to a question of prices."""
+    who = rng.choice(COMPANY)
+    text, times = re.subn(r"\b(can|could|may|do|should|must) (?:i|we)\b", rf"\1 {who}", text, count=1)
+    if not times:
+        text = re.sub(r"^(?:i|we) (want|would like|plan|would love|hope) to\b", rf"{who} \1 to", text, count=1)
+    return text
+
+
+def corrected(right, wrong, rng, article=""):
+    """The wrong word first, and then the right one."""
+    turn = rng.choice((", sorry, ", ", no, ", ", i mean ", ", er, ", ", no wait, ", ", sorry, i mean ", " or rather ", "... no, "))
+    return f"{wrong}{turn}{article}{right}"
 
 
 # -- case, marks, slips ------------------------------------------------------------------------------------------------
@@ -294,7 +499,14 @@ OPENERS = (
     "it is my mother's birthday. ", "we are tired. ", "my kids are asking, ", "my boss wants to know, ", "ah ok. ", "cool. ",
     "we don't have much time. ", "i'm planning a trip. ", "i am planning our visit, ", "for my plans, ", "right, ", "hmm, ",
     "not sure if you can help but ", "would you mind telling me, ", "i'd like to know, ", "could you please tell me, ",
-    "sorry to bother you, ", "thank you. ", "perfect, thanks. ", "one last thing, ", "ok great, ", "first of all, ", "yo ",
+    "sorry to bother you, ", "thank you. ", "hey there, ", "hi there! ", "hello! ", "good day. ", "dear alder park, ",
+    "could you be so kind, ", "a quick one: ", "another thing: ", "and another thing, ", "by the way, ", "just wondering, ",
+    "out of curiosity, ", "my kids want to know, ", "my husband asks: ", "we came all the way from london. ", "help me out: ",
+    "i hope you can help. ", "it's such a lovely park. ", "what a nice day! ", "we love it here. ", "my feet are killing me. ",
+    "the kids are getting impatient. ", "we are here on holiday. ", "i'm here with my family. ", "we've been walking all day. ",
+    "we got a bit delayed. ", "i forgot to ask: ", "sorry, one more: ", "before i forget, ", "last question, ", "next question: ",
+    "i'm asking for a friend: ", "we are visiting relatives. ", "this is my first time here. ", "i've got a question, ",
+    "i'd rather ask first: ", "just to be sure: ", "to be on the safe side, ", "we want to avoid queues. ", "okay then, ", "perfect, thanks. ", "one last thing, ", "ok great, ", "first of all, ", "yo ",
 )  # fmt: skip
 CLOSERS = (
     " please", ", please", ", thanks", " thank you", ", do you know", ", can you tell me", " if i may ask", ", i wonder",
@@ -302,6 +514,10 @@ CLOSERS = (
     ". thanks", ". thank you very much", ". cheers", ". sorry for my english", ", thanks in advance",
     ". we are in a hurry", ". it is our first time here", " if that's ok", " asap", " lol", " :)", "? thanks", "? thank you",
     ". my kids can't wait", ". we have little money", ". we are a bit lost", " or what", ", mate", ", right", " roughly",
+    ", can you check", ", could you tell us", "? i can't find it anywhere", "? my wife wants to know", "? just asking",
+    ", thank you so much", "! thanks", "? cheers", ", if you know", ", do you happen to know", "? it would help a lot",
+    ". the kids are excited", ". we are looking forward to it", ". i'd like to plan our day", "? asking for a friend",
+    "? many thanks", ", kindly", "? ta", "? we'd like to plan ahead",
 )  # fmt: skip
 FILLERS = ("just", "maybe", "actually", "also", "please", "really", "perhaps", "usually", "normally", "like", "then")
 LOOSE = frozenset("the is are of a an do does can i we at on for please it there be you me my".split())
@@ -374,9 +590,9 @@ def dress(text, rng, social):
     """A phrasing as someone types it."""
     if not social:
         chance = rng.random()
-        if chance < 0.12:
+        if chance < 0.15:
             text = rng.choice(OPENERS) + text
-        if 0.1 < chance < 0.18:
+        if 0.12 < chance < 0.21:
             text += rng.choice(CLOSERS)
     if not social and rng.random() < 0.12:
         text = loosen(text, rng)
