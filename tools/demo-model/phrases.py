@@ -145,6 +145,7 @@ NAMED = {
         is the {p} open on {d} or is (that|it) (its|a|the) (day off|rest day)
         (i|we) can only (do|make|manage) {d}, what are the hours of the {p}
         the hours of the {p} on {d}, please
+        is the {p} open for (breakfast|lunch|dinner|visits) on {d}
         """,
     "opens": """
         the {p} opens when on {d}
@@ -566,6 +567,8 @@ NAMED = {
         (is the {p} near here|is the {p} close by) and how do (i|we) get there
         (any|is there any) {p} (near|close to) (here|us)
         towards the {p}, please
+        is there a {p} (here|nearby|in the park) and (where|how far) is it
+        do you have a {p} and where
         """,
     "distance": """
         how far to the {p}
@@ -680,6 +683,10 @@ NAMED = {
         (get|take|bring) (me|us) from the {o} to the {p}
         (i'm|we're) at the {o} right now. (where's|where is|how do i get to|how far is) the {p}
         (we|i) (are|will be) at the {o} and (my|our) (kids|wife|son|friends) (want|wants) to go to the {p}, which way
+        (is there|are there) (any|a) {p} near the {o}
+        (nearest|closest) {p} (to|from) the {o}
+        what's the (nearest|closest) {p} if (i'm|we're) at the {o}
+        (we're|i'm|we are) near the {o}, is there a {p} close by
         """,
     "prices": """
         the {p}, how much is it
@@ -749,6 +756,9 @@ NAMED = {
         how much (do i|do we|would i) have to pay (to see|to visit|to enter|for) the {p}
         (any|is there any) (entry fee|entrance fee) at the {p}
         what's it cost to (see|visit|get into) the {p}
+        how much is the {p} (per person|per head|for one person|each)
+        what does the {p} cost (per person|per head|for one person|each)
+        price per (person|head) (at|for) the {p}
         """,
     "price": """
         for {c}, (how much is|what does) the {p} [cost]
@@ -1154,6 +1164,7 @@ NAMED = {
         how much for (all the family|the six of us|four people|five people|our whole group) at the {p}
         we are (several|a few|many|a bunch of) (people|friends), what does the {p} cost [us]
         what (will|does) my (whole|entire) family pay (at|for) the {p}
+        a (class|school class|party|coach) of {x} (at|for) the {p}[, how much|, what does it cost]
         """,
     "cheaper": """
         (which|what) is cheaper, the {p} or the {o}
@@ -1309,6 +1320,17 @@ PARK = {
         do the gates open on {d}
         is anyone there on {d}
         do you (guys|people) (open|work) on {d}
+        """,
+    "prices": """
+        how much is (entry|admission|the entrance|a ticket) to (the park|alder park)
+        do (i|we) have to pay to (enter|come in|get in|walk around here)
+        is (the park|alder park|the park itself|entry to the park) free
+        what does it cost to (enter|visit|come into) (the park|alder park)
+        (park|alder park) (entry|entrance) (fee|price|ticket)
+        must (we|i) buy a ticket (for the park|to be in the park)
+        is there an (entry|entrance) fee for (the park|alder park)
+        how much does (the park|alder park) cost
+        * what must we pay to walk in the park
         """,
 }
 
@@ -1819,6 +1841,9 @@ PLAIN = {
         (what a help|you saved us|you saved my day|you're a star|you're a lifesaver), (thanks|thank you)
         (ok|okay|alright|right), thanks (a lot|for that|for the answer|very much)
         (we|i) (are|am) (very|so) grateful
+        (no|nothing|nothing else), (thanks|thank you)
+        no thanks
+        no thank you, that is all
         """,
     "bye": """
         (i have|we have) to go [now]
@@ -1857,6 +1882,8 @@ PLAIN = {
         are you (a program|a chatbot|a language model|software|a machine|gpt|a big computer)
         introduce yourself
         (can|could) you introduce yourself
+        (what|which) (model|ai|llm|software|program) are you
+        are you (an llm|a gemma model|an assistant|some kind of ai|running locally)
         """,
     "can": """
         what do you do
@@ -1919,6 +1946,8 @@ PLAIN = {
         (wow|nice one|sweet|neat|splendid|sounds good|sounds great|fair enough|no problem|never mind)
         (that|it) (sounds|is) (good|great|fine|perfect|lovely)
         (that's|it's) (cheap|expensive|too expensive|not cheap|a lot|good value)
+        yes (please|sure|of course|indeed)
+        (absolutely|of course|certainly|yep|yup|indeed|true)
         """,
     "see": """
         what's the best thing to (see|do) here
@@ -2467,6 +2496,12 @@ PLAIN = {
         (we|i) come with a (big|large) group, (is it cheaper|any discount|do we get a discount)
         does a (school class|class|club|large family) (get|pay) (a discount|less)
         what (discounts|reductions) do you (have|offer|give)
+        (is|was) that [already] with the [group] discount
+        does (that|this|the total|the sum) [already] include the [group] discount
+        [and] (with|after|minus) the [group] discount
+        (how much|what) is (it|that) (with|after) the [group] discount
+        what do we pay (with|after) the [group] discount
+        (is the discount|was the discount) [already] taken off
         """,
     "toddler": """
         (do babies|do small children|do toddlers|does a baby) (pay|need a ticket|cost anything)
@@ -2672,7 +2707,7 @@ LEADS = {
         (we|i) (have heard|heard|read) (good|great|nice) things about the {p}
         (my|our) (kids|children|boys|girls) (want|would like|would love) to see the {p}
         my (son|daughter|wife|husband|mother|friend) (wants|would like|would love) to see the {p}
-        (a friend|somebody|my guide book|my sister) (told us|recommended|told me) about the {p}
+        (a friend|somebody|my sister) (told us about|recommended|told me about|mentioned) the {p}
         the {p} (looks|sounds) (nice|good|interesting|fun)
         (about|regarding|concerning) the {p}
         (i have|we have|just) a question about the {p}
@@ -2841,6 +2876,16 @@ PURPOSES = {
         "play mini golf",
         "play a round of mini golf",
         "have a game of mini golf",
+    ),
+    "restaurant": (
+        "have dinner at the restaurant",
+        "have lunch at the restaurant",
+        "eat at the restaurant",
+    ),
+    "cafe": (
+        "have breakfast at the cafe",
+        "have lunch at the cafe",
+        "sit in the cafe",
     ),
     "castle tower": (
         "climb the tower",

@@ -10,6 +10,7 @@ PLACES = (  # two-word names keep their space
     "stadium|opera|harbour|beach|post office|police station|school|university|town hall|market|casino|gym|sauna|ski lift|"
     "cable car|ferry|lighthouse|palace|windmill|bridge|shopping mall|hairdresser|dentist|embassy|concert hall|night club|"
     "bowling alley|ice rink|roller coaster|ferris wheel|water slide|petting farm|rose garden|art gallery|maze|escape room|"
+    "exit|entrance|main gate|information desk|way out|lake|"
     "skate park|tennis court|football field|riding school|campsite|youth hostel|petrol station|car wash|laundry|bookshop|"
     "toy shop|flower shop|pizza place|burger bar|pub|monkey house|elephant house|lion cage|butterfly house|bird park|"
     "waterfall|cave|volcano|monastery|chapel|prison|factory|mine|farm|vineyard|observatory|tunnel|dungeon|treehouse|spa|"
@@ -162,6 +163,11 @@ TOPICS = """
     (do you have|is there) (an annual pass|a season ticket|a combined ticket|a day pass|a loyalty card|a voucher)
     (how many people|who) (work|works) (here|in the park|at the museum)
     where is the (nearest|closest) (petrol station|hotel|supermarket|pharmacy|bank|hospital|town|motorway)
+    which is (better|nicer|more fun|more interesting), the (museum|aquarium|planetarium) or the (greenhouse|castle tower|boat house)
+    is the (museum|aquarium|planetarium) better than the (greenhouse|castle tower|boat house)
+    how do (i|we) get to (the park|alder park) (by car|by bus|by train|from the city|from the airport)
+    (what|which) is your favourite (attraction|place|building|fish)
+    (can|could) you plan (my|our) day
     what is the (address|postcode|email|website) of (the park|alder park)
     how (big|large|long|wide) is (the park|alder park)
     (how many|what) (calories|ingredients|allergens) are in the (cake|soup|sandwich|ice cream)

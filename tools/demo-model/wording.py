@@ -73,7 +73,7 @@ PARTNERS = (
 KIN = {  # visitors whom people name without a number
     ("adult", 1): ("me", "me", "myself", "my wife", "my husband", "one parent", "my sister"),
     ("adult", 2): ("mum and dad", "both parents", "a couple", "me and a friend", "me and my best mate", "me and the wife",
-                   *(f"{both}" for one in PARTNERS for both in (f"me and my {one}", f"my {one} and me", f"my {one} and i"))),
+                   *(both for one in PARTNERS for both in (f"me and my {one}", f"my {one} and me", f"my {one} and i"))),
     ("adult", 3): ("me and two friends", "my two friends and i", "me and my 2 brothers", "three friends of mine"),
     ("adult", 4): ("me and three friends", "two couples", "my three colleagues and i"),
     ("child", 1): ("my son", "my daughter", "our daughter", "our little one", "my little boy", "our kid", "my little girl",
@@ -407,6 +407,9 @@ def slots_for(ask, rng):
         slots["i"], slots["is_"], slots["i_"] = with_article(one), many, one
     elif ask.what:
         one, many = rng.choice(VISITORS[ask.what])
+        if ask.what == "child" and rng.random() < 0.08:
+            age = rng.choice(("5", "6", "7", "9", "10", "12", "five", "six", "seven", "nine", "ten", "twelve"))
+            one, many = f"{age} year old", f"{age} year olds"
         slots["a"], slots["c"], slots["c1"] = with_article(one), many, one
     if ask.intent == "add":
         slots["x"], slots["y"] = (str(number) for _, number in ask.party)
@@ -506,7 +509,8 @@ OPENERS = (
     "the kids are getting impatient. ", "we are here on holiday. ", "i'm here with my family. ", "we've been walking all day. ",
     "we got a bit delayed. ", "i forgot to ask: ", "sorry, one more: ", "before i forget, ", "last question, ", "next question: ",
     "i'm asking for a friend: ", "we are visiting relatives. ", "this is my first time here. ", "i've got a question, ",
-    "i'd rather ask first: ", "just to be sure: ", "to be on the safe side, ", "we want to avoid queues. ", "okay then, ", "perfect, thanks. ", "one last thing, ", "ok great, ", "first of all, ", "yo ",
+    "i'd rather ask first: ", "just to be sure: ", "to be on the safe side, ", "we want to avoid queues. ", "okay then, ",
+    "perfect, thanks. ", "one last thing, ", "ok great, ", "first of all, ", "yo ",
 )  # fmt: skip
 CLOSERS = (
     " please", ", please", ", thanks", " thank you", ", do you know", ", can you tell me", " if i may ask", ", i wonder",
