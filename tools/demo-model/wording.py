@@ -12,7 +12,15 @@ PLACE_WORDS = {
     "greenhouse": ("greenhouse", "greenhouse", "glasshouse", "hothouse"),
     "castle tower": ("castle tower", "castle tower", "tower", "castle"),
     "boat house": ("boat house", "boat house", "boathouse", "boat hire", "boat rental"),
-    "mini golf": ("mini golf", "mini golf", "minigolf", "mini golf course", "crazy golf", "mini-golf", "putting course"),
+    "mini golf": (
+        "mini golf",
+        "mini golf",
+        "minigolf",
+        "mini golf course",
+        "crazy golf",
+        "mini-golf",
+        "putting course",
+    ),
     "cafe": ("cafe", "cafe", "coffee shop", "coffee house", "cafeteria", "caf\u00e9"),
     "restaurant": ("restaurant", "restaurant", "restaurant", "diner"),
     "gift shop": ("gift shop", "gift shop", "shop", "souvenir shop"),
@@ -355,7 +363,9 @@ def party_words(party, rng):
     total = sum(count for _, count in party)
     if party[0][0] in VISITORS and 0.1 < style < 0.15 and total < 100:  # how many they are, before who they are
         number = str(total) if rng.random() < 0.6 else number_word(total, rng).removeprefix("a couple of") or "two"
-        text = number + rng.choice((" people: ", " people, ", " of us: ", " of us, ", " persons: ", " visitors, ")) + text
+        text = (
+            number + rng.choice((" people: ", " people, ", " of us: ", " of us, ", " persons: ", " visitors, ")) + text
+        )
     return text
 
 
@@ -363,7 +373,9 @@ def changed_words(what, count, rng):
     """So many further visitors or goods of a kind."""
     one, many = (what, GOODS[what][0]) if what in GOODS else rng.choice(VISITORS[what])
     if count == 1:
-        return rng.choice((f"another {one}", f"one more {one}", f"1 more {one}", f"one extra {one}", f"one additional {one}"))
+        return rng.choice(
+            (f"another {one}", f"one more {one}", f"1 more {one}", f"one extra {one}", f"one additional {one}")
+        )
     number = count_word(count, rng)
     number = number if not number.endswith(" of") else str(count)
     return rng.choice(
@@ -376,7 +388,9 @@ def fewer_words(what, count, rng):
     """So many visitors or goods of a kind less."""
     one, many = (what, GOODS[what][0]) if what in GOODS else rng.choice(VISITORS[what])
     name, number = (one, "one") if count == 1 else (many, str(count))
-    return rng.choice((f"{number} {name} less", f"{number} {name} fewer", f"{number} fewer {name}", f"{number} less {name}"))
+    return rng.choice(
+        (f"{number} {name} less", f"{number} {name} fewer", f"{number} fewer {name}", f"{number} less {name}")
+    )
 
 
 def paired(first, second, rng, article=""):
@@ -447,7 +461,7 @@ SYNONYMS = tuple(
         (r"\bhow long does it take\b", "how much time does it take|how many minutes does it take|how long would it take"),
         (r"\bdo you know\b", "do you happen to know|any chance you know|would you know"),
     )
-)
+)  # fmt: skip
 HELD_WORDINGS = frozenset(
     " ".join(way.split())
     for group in GROUPS.values()
@@ -486,7 +500,9 @@ def with_company(text, rng):
 
 def corrected(right, wrong, rng, article=""):
     """The wrong word first, and then the right one."""
-    turn = rng.choice((", sorry, ", ", no, ", ", i mean ", ", er, ", ", no wait, ", ", sorry, i mean ", " or rather ", "... no, "))
+    turn = rng.choice(
+        (", sorry, ", ", no, ", ", i mean ", ", er, ", ", no wait, ", ", sorry, i mean ", " or rather ", "... no, ")
+    )
     return f"{wrong}{turn}{article}{right}"
 
 
