@@ -1856,7 +1856,7 @@ PLAIN = {
         (we|i) (are off|am off|have to leave|must go) [now]
         (cheerio|ciao for now|take care|so long)
         (that's|that was) (everything|all i needed|it), (bye|goodbye|thanks bye)
-        (ok|okay|thanks|great), (we are off|that's all|that was all|have a good one|see you tomorrow)
+        (ok|okay|thanks|great), (we are off|have a good one|see you tomorrow)
         (bye|goodbye|see you), (have a nice day|and thanks|kiosk|thank you|until next time)
         (thanks|thank you) and (bye|goodbye|have a nice day)
         (i'm|we're) (done|leaving|off now|going now)[, bye]
@@ -1943,7 +1943,7 @@ PLAIN = {
         * oh, that is nice
         * that is good to know
         (ok|okay|good|alright), (got it|understood|fine|we will do that|that works|makes sense)
-        (wow|nice one|sweet|neat|splendid|sounds good|sounds great|fair enough|no problem|never mind)
+        (wow|nice one|neat|splendid|sounds good|sounds great|fair enough|no problem|never mind)
         (that|it) (sounds|is) (good|great|fine|perfect|lovely)
         (that's|it's) (cheap|expensive|too expensive|not cheap|a lot|good value)
         yes (please|sure|of course|indeed)
@@ -2243,7 +2243,7 @@ PLAIN = {
         * is there a place to see fish
         where (are|do you keep|do you have) the (fish|fishes|sharks)
         (i|we|my kids|my son) (want|wants|would love) to (see|look at|watch) [the|some] (fish|fishes|sharks)
-        (are there|do you have) (fish|fishes|sharks) [here|in the park]
+        (are there|do you have) (fish|fishes) [here|in the park]
         which place has fish
         """,
     "parking": """
