@@ -1,11 +1,13 @@
 //! `kiln completions` and `kiln man`: what shells and `man` take from packages.
 
 use super::{Cli, print};
+use crate::machine::partial::PartialFile;
 use crate::{Error, Result};
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
-use clap_mangen::{Man, generate_to};
-use std::path::PathBuf;
+use clap_mangen::Man;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 /// Prints a script that completes kiln's arguments in a shell.
 #[derive(Debug, Clone, clap::Args)]
@@ -43,6 +45,24 @@ pub fn write_manual(args: &ManArgs) -> Result<()> {
         Man::new(Cli::command().disable_help_subcommand(true)).render(&mut page).map_err(super::unwritten)?;
         return print(&String::from_utf8_lossy(&page));
     };
-    let written = std::fs::create_dir_all(directory).and_then(|()| generate_to(Cli::command(), directory));
-    written.map_err(|e| Error::unwritable(directory, &e))
+    std::fs::create_dir_all(directory).map_err(|e| Error::unwritable(directory, &e))?;
+    // As the main page: help has no page of its own.
+    let mut all = Cli::command().disable_help_subcommand(true);
+    all.build();
+    write_page(directory, all.clone())?;
+    all.get_subcommands().try_for_each(|command| write_page(directory, command.clone()))
+}
+
+/// Writes a command's page at once as a whole. What has its name is replaced; if that is a link, its target stays.
+fn write_page(directory: &Path, command: clap::Command) -> Result<()> {
+    let man = Man::new(command);
+    let path = directory.join(man.get_filename());
+    let write = || {
+        let mut file = PartialFile::create(&path, 0o666)?;
+        let mut page = Vec::new();
+        man.render(&mut page)?;
+        file.write_all(&page)?;
+        file.commit(&path)
+    };
+    write().map_err(|e| Error::unwritable(&path, &e))
 }

@@ -16,6 +16,7 @@ use std::time::Instant;
 /// and the second half of each scored.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = super::usage::PERPLEXITY)]
+#[command(mut_arg("ctx", |ctx| ctx.help("Tokens of a window [default: 512, or the model's maximum if smaller]")))]
 pub struct PerplexityArgs {
     #[command(flatten)]
     model: ModelArgs,

@@ -36,8 +36,9 @@ pub(super) const RUN: &str = "\
 Examples:
   kiln run -m DIR                            a chat on a terminal; /help lists its commands
   kiln run -m DIR -p \"Why?\" --temp 1 --seed 7
-  kiln run -m DIR -p \"Summarise:\" -f text    the file follows the prompt, as standard input does without -f
+  kiln run -m DIR -p \"Summarise:\" -f text    the file follows the prompt
   git diff | kiln run -m DIR -p \"Describe this change:\"
+  kiln run -m DIR -p \"Why?\" < /dev/null     in a loop, whose input is not for the prompt
   kiln run -m DIR --tokens 2,17,5 --json";
 
 /// What follows `kiln perplexity --help`.
@@ -45,9 +46,9 @@ pub(super) const PERPLEXITY: &str = "\
 Example:
   kiln perplexity -m DIR --ctx 512 wiki.test.raw
 
-Of a window of n tokens those at n/2 + 1 to n - 1 are scored, counted from 0: the first half is context. Tokens at the
-end that fill no window are left out. The figure is exp of the mean of -ln p, with its standard error, and compares with
-that of llama.cpp's llama-perplexity -c n.";
+Of a window of n tokens those at n/2 + 1 to n - 1 are scored, counted from 0: the first half is
+context. Tokens at the end that fill no window are left out. The figure is exp of the mean of -ln p,
+with its standard error, and compares with that of llama.cpp's llama-perplexity -c n.";
 
 /// A usage error on one line: clap's message without its layout, and the help to ask for. `arguments` are those of the
 /// process, the program's name first.

@@ -6,6 +6,7 @@
 //! predicted by the logits at the position before it. The perplexity is exp of the mean of -ln p over all scored tokens,
 //! where p is the probability that the model gave to the token.
 
+use crate::display::counted;
 use crate::error::{Setting, text};
 use crate::executor::{Executor, HeadRows};
 use crate::sequence::Session;
@@ -61,7 +62,7 @@ pub fn check(tokens: &[u32], window: usize) -> Result<()> {
         return Err(Error::input(cause, text!("choose a ", Setting::Context, " of 3 or more")));
     }
     if tokens.len() / window < 2 {
-        let cause = format!("the text has {} tokens, and two windows of {window} are needed", tokens.len());
+        let cause = format!("the text has {}, and two windows of {window} are needed", counted(tokens.len(), "token"));
         return Err(Error::input(cause, text!("give more text, or choose a smaller ", Setting::Context)));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! A model's files: a directory, or the built-in demo model.
 
+use crate::display;
 use crate::engine::demo;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, config};
@@ -23,8 +24,12 @@ impl From<Option<PathBuf>> for ModelFiles {
 }
 
 impl ModelFiles {
-    /// The model's name in output: that of its directory.
+    /// The model's name in output: that of its directory, without what a terminal obeys.
     pub fn name(&self) -> String {
+        display::plain(&self.directory_name())
+    }
+
+    fn directory_name(&self) -> String {
         match self {
             ModelFiles::Directory(dir) => {
                 // `.` and `..` are names of places, not of models.
@@ -133,5 +138,6 @@ mod tests {
         assert_eq!(name("."), here.file_name().unwrap().to_str().unwrap());
         assert_eq!(name("/"), "/");
         assert_eq!(ModelFiles::BuiltIn.name(), "demo");
+        assert_eq!(name("m\u{1b}[31m"), "m [31m", "no terminal obeys it");
     }
 }

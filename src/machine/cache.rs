@@ -5,7 +5,7 @@ use super::partial::PartialFile;
 use super::regular::{self, Fault, Links};
 use std::fs::DirBuilder;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The directory of Kiln's caches: `$KILN_CACHE_DIR`, else `kiln` in the user's cache directory. `None` without a home.
@@ -17,8 +17,14 @@ pub fn directory() -> Option<PathBuf> {
 }
 
 /// Reads a file of the cache directory of at most `max` bytes. `None` if there is none, or if it is set aside, which is
-/// logged: a link, no regular file, too long, or unreadable.
+/// logged: a link, no regular file, another user's, too long, or unreadable.
 pub fn read(file: &Path, max: u64) -> Option<Vec<u8>> {
+    // A driver runs what its cache holds.
+    let trusted = |owner| [nix::unistd::geteuid().as_raw(), 0].contains(&owner);
+    if file.symlink_metadata().is_ok_and(|named| !trusted(named.uid())) {
+        log::warn!("{} is not used: it belongs to another user", file.display());
+        return None;
+    }
     match regular::read(file, Links::Refuse, max) {
         Ok(bytes) => Some(bytes),
         Err(Fault::Io(e)) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
@@ -65,6 +71,19 @@ mod tests {
         assert_eq!(read(&file, 100), Some(b"new".to_vec()));
         // Nothing is left beside it.
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn another_users_cache_is_set_aside() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("not tested: only root can make a file another user's");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("cache");
+        write(&file, b"own").unwrap();
+        std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
+        assert_eq!(read(&file, 100), None);
     }
 
     /// Opening a FIFO without a writer waited for one, and /dev/zero was read until memory ran out.

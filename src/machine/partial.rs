@@ -129,6 +129,9 @@ fn is_at(lock: &Lock, path: &Path) -> bool {
 
 /// Removes what dead processes of this user left in a directory: it is hidden, and may be as large as a model.
 fn remove_leftovers(directory: &Path) {
+    if !keeps_names(directory) {
+        return;
+    }
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name();
         if name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX)) {
@@ -140,6 +143,18 @@ fn remove_leftovers(directory: &Path) {
             }
         }
     }
+}
+
+/// Whether nobody else can rename what this user has in a directory. Elsewhere a name does not say who wrote a file.
+fn keeps_names(directory: &Path) -> bool {
+    const STICKY: u32 = 0o1000;
+    directory.metadata().is_ok_and(|d| {
+        let owner_is_trusted = [nix::unistd::geteuid().as_raw(), 0].contains(&d.uid());
+        // With a umask of 002 a user's own directories are writable by the user's own group.
+        let own_group = d.gid() == nix::unistd::getegid().as_raw();
+        let writable_by_others = d.mode() & if own_group { 0o002 } else { 0o022 } != 0;
+        owner_is_trusted && (!writable_by_others || d.mode() & STICKY != 0)
+    })
 }
 
 /// Removes `path` if it is this user's and no process writes it. Returns whether it did.
@@ -191,6 +206,14 @@ mod tests {
         expected.extend([".kiln-link.partial", "elsewhere", "other.partial"].map(String::from));
         expected.sort();
         assert_eq!(names(place.path()), expected);
+
+        // Where others can rename what is here, a name does not say who wrote it.
+        std::fs::write(at(".kiln-dead.partial"), "x").unwrap();
+        for (mode, kept) in [(0o777, true), (0o1777, false)] {
+            std::fs::set_permissions(place.path(), Permissions::from_mode(mode)).unwrap();
+            drop(PartialFile::create(&at("file"), 0o666).unwrap());
+            assert_eq!(at(".kiln-dead.partial").exists(), kept, "{mode:o}");
+        }
 
         first.write_all(b"done").unwrap();
         first.commit(&at("file")).unwrap();

@@ -292,7 +292,10 @@ fn describe(error: &minijinja::Error) -> Error {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(cause) = source {
         if let Some(Raised(message)) = cause.downcast_ref() {
-            return Error::input(format!("the chat template rejects the messages: {message}"), "correct the messages");
+            return Error::input(
+                format!("the chat template rejects the messages: {}", quote(message)),
+                "correct the messages",
+            );
         }
         source = cause.source();
     }

@@ -15,7 +15,7 @@ use super::chat::Rendered;
 use super::pieces::Pieces;
 use super::spellings::Spellings;
 use super::stream::StreamDecoder;
-use super::windows::{Encoded, WINDOW, Windows};
+use super::windows::{Encoded, LONGEST_TOKEN, WINDOW, Windows};
 use crate::display::quote;
 use crate::error::{Setting, Text, text};
 use crate::model::text_file;
@@ -87,7 +87,7 @@ impl Tokenizer {
         inner.with_padding(None).with_post_processor(None::<tokenizers::PostProcessorWrapper>);
         inner.with_truncation(None).map_err(|e| Error::input(format!("{name}: {e}"), REMEDY))?;
         let pieces = Arc::new(Pieces::gather(&inner)?);
-        let can_cut = pieces.longest().is_some() && has_plain_tokens(&inner);
+        let can_cut = pieces.longest().is_some_and(|bytes| bytes <= LONGEST_TOKEN) && has_plain_tokens(&inner);
         Ok(Self { inner, pieces, can_cut, verbatim: OnceLock::new() })
     }
 
@@ -520,6 +520,16 @@ mod tests {
         );
         let error = strips.encode(&"a".repeat(MAX_WHOLE + 1), false).map(|ids| ids.len()).unwrap_err();
         assert!(error.to_string().contains("the text has 4194305 bytes"), "{error}");
+    }
+
+    /// A token longer than a window's margin was not found where a window ended in it.
+    #[test]
+    fn a_long_special_token_is_found_wherever_it_stands() {
+        let long = "ab".repeat(4000);
+        let tokenizer = edited(|json| json["added_tokens"][5]["content"] = json!(long)).unwrap();
+        let id = tokenizer.inner().token_to_id(&long).unwrap();
+        let text = format!("{}{long}{}", "x".repeat(WINDOW - 4000), "y".repeat(WINDOW));
+        assert_eq!(tokenizer.encode(&text, false).unwrap().iter().filter(|&&found| found == id).count(), 1);
     }
 
     #[test]

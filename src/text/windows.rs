@@ -16,6 +16,8 @@ use crate::{Error, Result};
 pub(super) const WINDOW: usize = 64 << 10;
 /// Bytes at a window's end whose tokens are discarded. No token is nearly as long.
 const MARGIN: usize = 4 << 10;
+/// Most bytes of a token in a text that is cut.
+pub(super) const LONGEST_TOKEN: usize = MARGIN / 4;
 
 /// The ids of a text, with where each begins and ends in it, in bytes.
 pub(super) struct Encoded {

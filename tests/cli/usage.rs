@@ -53,6 +53,14 @@ fn the_manual_has_a_page_for_each_command() {
         let page = std::fs::read_to_string(pages.join(format!("kiln-{command}.1"))).unwrap();
         assert!(page.contains(".TH kiln-"), "{page}");
     }
+    // A page that is a link is replaced; what it names stays.
+    let letter = dir.path().join("letter");
+    std::fs::write(&letter, "text").unwrap();
+    std::fs::remove_file(pages.join("kiln-run.1")).unwrap();
+    std::os::unix::fs::symlink(&letter, pages.join("kiln-run.1")).unwrap();
+    assert_eq!(kiln(&["man", pages.to_str().unwrap()]).code, 0);
+    assert_eq!(std::fs::read_to_string(&letter).unwrap(), "text");
+    assert!(pages.join("kiln-run.1").symlink_metadata().unwrap().is_file());
     let main = std::fs::read_to_string(pages.join("kiln.1")).unwrap();
     assert_eq!(main, kiln(&["man"]).stdout);
     assert!(main.contains("KILN_CACHE_DIR"), "{main}");

@@ -177,6 +177,7 @@ fn is_number_or_name(token: &Token) -> bool {
 /// Filters that the changed instructions call. Each takes one value and returns it.
 const CHARGE: &str = "charge";
 const SCAN: &str = "scan";
+const LOOK: &str = "look";
 const PLAIN: &str = "plain";
 const NUMBER: &str = "number";
 
@@ -232,6 +233,10 @@ fn change<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
         I::Mul => vec![call(NUMBER), I::Swap, call(NUMBER), I::Swap, same],
         // A comparison takes as long as its shorter operand. The container is on top for `in`.
         I::Eq | I::Ne | I::Lt | I::Lte | I::Gt | I::Gte | I::In | I::CompareAndPreserve(_) => vec![call(SCAN), same],
+        // Both may go through a whole text. The index is on top, and so are a test's arguments.
+        I::GetItem => vec![I::Swap, call(LOOK), I::Swap, same],
+        I::PerformTest(_, Some(1), _) => vec![call(LOOK), same],
+        I::PerformTest(_, Some(_), _) => vec![I::Swap, call(LOOK), I::Swap, same],
         // The namespace is on top.
         I::SetAttr(_) => vec![I::Swap, call(PLAIN), I::Swap, same],
         _ => vec![same],
@@ -256,8 +261,8 @@ impl Budget {
     }
 
     fn spend(&self, size: u64) -> Result<(), Excess> {
-        // To ask for the time costs more than most steps.
-        if self.spends.fetch_add(1, Ordering::Relaxed) % 64 == 63
+        // To ask for the time costs more than most steps, but less than those that go through much text.
+        if (self.spends.fetch_add(1, Ordering::Relaxed) % 64 == 63 || size >= 4 << 10)
             && cpu_time().saturating_sub(self.begin).as_secs() >= MAX_SECONDS
         {
             return Err(Excess::Time);
@@ -280,6 +285,11 @@ impl Budget {
     /// Spends for going over a value, which is faster than to make it.
     fn scan(&self, value: &Value) -> Result<(), Excess> {
         self.spend(weigh(value)? / 16)
+    }
+
+    /// Spends for going over a text.
+    fn look(&self, value: &Value) -> Result<(), Excess> {
+        self.spend(value.as_str().map_or(0, |text| text.len() as u64 / 16))
     }
 
     /// Spends for the parts of a text. A part takes more memory than its text.
@@ -370,6 +380,11 @@ fn bounded_environment<'s>() -> Environment<'s> {
         b.scan(&value)?;
         Ok(value)
     });
+    let b = budget.clone();
+    e.add_filter(LOOK, move |value: Value| -> Result<Value, Error> {
+        b.look(&value)?;
+        Ok(value)
+    });
     e.add_filter(PLAIN, |value: Value| -> Result<Value, Error> {
         if is_holder(&value) { Err(Excess::Holder.into()) } else { Ok(value) }
     });
@@ -438,6 +453,7 @@ fn bounded_environment<'s>() -> Environment<'s> {
 
 /// Python's methods of text, lists and maps.
 fn call_method(budget: &Budget, state: &State, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+    budget.look(value)?;
     if let Some(text) = value.as_str() {
         let argument = |i: usize| arguments.get(i).and_then(Value::as_str).unwrap_or_default();
         match name {
@@ -522,6 +538,12 @@ mod tests {
         let find =
             format!("{big}{{% for i in range(99999) %}}{{% if x.find('aaaaaaab') > 0 %}}{{% endif %}}{{% endfor %}}");
         assert_eq!(excess(&find), Some(Excess::Time));
+        for step in ["x is lower", "x[-1]", "x is eq(y)", "x is startingwith(x)"] {
+            let steps = format!(
+                "{big}{{% set y = x[:-1] ~ 'b' %}}{{% for i in range(99999) %}}{{% if {step} %}}{{% endif %}}{{% endfor %}}"
+            );
+            assert!(matches!(excess(&steps), Some(Excess::Time | Excess::Made)), "{step}");
+        }
         assert_eq!(excess(&format!("{big}{{% if x | trim(x) %}}{{% endif %}}")), Some(Excess::Made));
         assert_eq!(excess(&format!("{big}{{% if x.strip(x) %}}{{% endif %}}")), Some(Excess::Made));
         // The compiler would work these out.
