@@ -12,7 +12,8 @@ use crate::error::{Setting, text};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::gpu::{self, Choice, Gpu, Vulkan};
-use crate::machine::{heaps, threads};
+use crate::machine::files::Files;
+use crate::machine::{heaps, nodes, threads};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{Shape, TensorId, WeightFormat};
 use crate::plan::{Needs, Plan};
@@ -166,9 +167,11 @@ pub(crate) fn open(device: Device) -> Result<Opened> {
     match device {
         Device::Cpu => Ok(Opened { gpu: None, fallback: None }),
         Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).map(on),
+        // Whoever asks for the validation layer wants a Vulkan device, not the CPU.
+        Device::Auto if gpu::device::instance::validation_wanted() => Gpu::open(Choice::Best).map(on),
+        // A driver for the CPU takes time and memory to load, and dies where memory is limited.
+        Device::Auto if !nodes::may_have_gpu(&Files::system()) => Ok(instead("there is no GPU".into())),
         Device::Auto => match Gpu::open(Choice::Best) {
-            // Whoever asks for the validation layer wants a Vulkan device, not the CPU.
-            opened if gpu::device::instance::validation_wanted() => opened.map(on),
             Ok(gpu) if !gpu.is_cpu() => Ok(on(gpu)),
             Ok(gpu) => Ok(instead(format!("it is faster than {}, and there is no GPU", gpu.caps.name))),
             Err(e) => Ok(instead(e.to_string())),

@@ -73,6 +73,16 @@ impl DeviceNode {
     }
 }
 
+/// Whether there may be a GPU that a Vulkan driver drives: a node of some driver is there.
+pub fn may_have_gpu(files: &Files) -> bool {
+    // amdgpu's and others' in the kernel; NVIDIA's; WSL's; Qualcomm's and Arm's own.
+    const NODES: [(&str, &str); 5] =
+        [("/dev/dri", "renderD"), ("/dev", "nvidia"), ("/dev", "dxg"), ("/dev", "kgsl"), ("/dev", "mali")];
+    NODES.iter().any(|(directory, prefix)| {
+        files.list(directory).unwrap_or_default().iter().any(|name| name.starts_with(prefix))
+    })
+}
+
 /// A device on the PCI bus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PciDevice {
@@ -186,6 +196,17 @@ pub fn kernel_parameter(command_line: &str, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gpu_shows_by_a_node_of_its_driver() {
+        for (node, wanted) in [("dri/renderD128", true), ("dri/card0", false), ("nvidia0", true), ("null", false)] {
+            let root = tempfile::tempdir().unwrap();
+            let path = root.path().join("dev").join(node);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+            assert_eq!(may_have_gpu(&Files::under(root.path())), wanted, "{node}");
+        }
+    }
 
     #[test]
     fn the_last_of_a_parameter_counts_and_only_its_whole_name() {
