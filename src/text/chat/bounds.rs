@@ -535,10 +535,8 @@ mod tests {
         assert_eq!(excess(calls), Some(Excess::Value));
         // Each step looks through a megabyte and makes nothing, or compares it with as much.
         let big = "{% set x = range(99999) | join('aaaaaa') %}";
-        let find =
-            format!("{big}{{% for i in range(99999) %}}{{% if x.find('aaaaaaab') > 0 %}}{{% endif %}}{{% endfor %}}");
-        assert_eq!(excess(&find), Some(Excess::Time));
-        for step in ["x is lower", "x[-1]", "x is eq(y)", "x is startingwith(x)"] {
+        // Which bound ends these hangs on how quick the machine is.
+        for step in ["x.find('aaaaaaab') > 0", "x is lower", "x[-1]", "x is eq(y)", "x is startingwith(x)"] {
             let steps = format!(
                 "{big}{{% set y = x[:-1] ~ 'b' %}}{{% for i in range(99999) %}}{{% if {step} %}}{{% endif %}}{{% endfor %}}"
             );
