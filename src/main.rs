@@ -9,10 +9,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    cli::panics::guard(usage::wants_json(&arguments), || run(&arguments))
+    let json = usage::wants_json(&arguments);
+    cli::panics::guard(json, || run(&arguments, json))
 }
 
-fn run(arguments: &[OsString]) -> ExitCode {
+/// `json` is whether an error that comes before the arguments are understood is an object too.
+fn run(arguments: &[OsString], json: bool) -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
         .format_timestamp(None)
         .format_target(false)
@@ -23,7 +25,7 @@ fn run(arguments: &[OsString]) -> ExitCode {
             return exit(cli::help(&e), false);
         }
         Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
-        Err(e) => return fail(&usage::error(&e, arguments), usage::wants_json(arguments)),
+        Err(e) => return fail(&usage::error(&e, arguments), json),
     };
     let json = cli.json;
     exit(cli::main(cli), json)

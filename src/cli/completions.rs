@@ -6,7 +6,6 @@ use crate::{Error, Result};
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Prints a script that completes kiln's arguments in a shell.
@@ -39,30 +38,24 @@ pub fn complete(args: &CompletionsArgs) -> Result<()> {
 /// # Errors
 /// Failed: it cannot be written.
 pub fn write_manual(args: &ManArgs) -> Result<()> {
+    // Help has no page of its own.
+    let mut all = Cli::command().disable_help_subcommand(true);
     let Some(directory) = &args.directory else {
         let mut page = Vec::new();
-        // As generate_to makes it: help has no page of its own.
-        Man::new(Cli::command().disable_help_subcommand(true)).render(&mut page).map_err(super::unwritten)?;
+        Man::new(all).render(&mut page).map_err(super::unwritten)?;
         return print(&String::from_utf8_lossy(&page));
     };
     std::fs::create_dir_all(directory).map_err(|e| Error::unwritable(directory, &e))?;
-    // As the main page: help has no page of its own.
-    let mut all = Cli::command().disable_help_subcommand(true);
     all.build();
     write_page(directory, all.clone())?;
     all.get_subcommands().try_for_each(|command| write_page(directory, command.clone()))
 }
 
-/// Writes a command's page at once as a whole. What has its name is replaced; if that is a link, its target stays.
+/// Writes a command's page.
 fn write_page(directory: &Path, command: clap::Command) -> Result<()> {
     let man = Man::new(command);
     let path = directory.join(man.get_filename());
-    let write = || {
-        let mut file = PartialFile::create(&path, 0o666)?;
-        let mut page = Vec::new();
-        man.render(&mut page)?;
-        file.write_all(&page)?;
-        file.commit(&path)
-    };
-    write().map_err(|e| Error::unwritable(&path, &e))
+    let mut page = Vec::new();
+    let written = man.render(&mut page).and_then(|()| PartialFile::write_whole(&path, 0o666, &page));
+    written.map_err(|e| Error::unwritable(&path, &e))
 }

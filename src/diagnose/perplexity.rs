@@ -1,7 +1,7 @@
 //! How well a model predicts a text: its perplexity, by llama.cpp's definition, so that figures compare.
 //!
-//! The text's tokens begin with `<bos>`; special tokens that the text spells stay text. The tokens are cut into windows of n tokens that do not overlap; tokens at the end that
-//! fill no window are left out. Each window runs in an empty context, with `<bos>` in the place of its first token. The
+//! The text's tokens begin with `<bos>`; special tokens that the text spells stay text. The tokens are cut into windows of
+//! n tokens that do not overlap; tokens at the end that fill no window are left out. Each window runs in an empty context, with `<bos>` in the place of its first token. The
 //! first half of a window is context and is not scored. Scored are the tokens at n/2 + 1 to n - 1, counted from 0: each is
 //! predicted by the logits at the position before it. The perplexity is exp of the mean of -ln p over all scored tokens,
 //! where p is the probability that the model gave to the token.

@@ -3,6 +3,7 @@
 //! Until then each is hidden beside its destination, and locked. The lock ends with the process, however that ends. So
 //! the next one in the same place can tell what a dead process left there, and removes it.
 
+use super::regular::is_trusted;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{File, OpenOptions, Permissions};
@@ -60,6 +61,14 @@ impl PartialFile {
         let make = || builder(mode).tempfile_in(parent);
         let (file, _lock) = create_locked(make, NamedTempFile::path)?;
         Ok(PartialFile { file, _lock })
+    }
+
+    /// Writes `bytes` to `destination` at once as a whole. What has its name is replaced; if that is a link, its target
+    /// stays as it is.
+    pub(crate) fn write_whole(destination: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
+        let mut partial = PartialFile::create(destination, mode)?;
+        partial.write_all(bytes)?;
+        partial.commit(destination)
     }
 
     /// Renames the file to `destination`. A file of that name is replaced.
@@ -149,11 +158,10 @@ fn remove_leftovers(directory: &Path) {
 fn keeps_names(directory: &Path) -> bool {
     const STICKY: u32 = 0o1000;
     directory.metadata().is_ok_and(|d| {
-        let owner_is_trusted = [nix::unistd::geteuid().as_raw(), 0].contains(&d.uid());
         // With a umask of 002 a user's own directories are writable by the user's own group.
         let own_group = d.gid() == nix::unistd::getegid().as_raw();
         let writable_by_others = d.mode() & if own_group { 0o002 } else { 0o022 } != 0;
-        owner_is_trusted && (!writable_by_others || d.mode() & STICKY != 0)
+        is_trusted(d.uid()) && (!writable_by_others || d.mode() & STICKY != 0)
     })
 }
 

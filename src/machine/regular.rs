@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Why a file could not be read.
@@ -15,6 +15,9 @@ pub(crate) enum Fault {
     /// It is a directory, a device, a FIFO or a socket.
     #[error("it is not a regular file")]
     Irregular,
+    /// It is Kiln's own file, and another user's.
+    #[error("it belongs to another user")]
+    Foreign,
     /// It is longer than the limit. Both are in bytes.
     #[error("it has {length} bytes; at most {max} make sense")]
     TooLong {
@@ -30,7 +33,7 @@ pub(crate) enum Fault {
 pub(crate) enum Links {
     /// It is. A model's files may be links, as in the cache of the Hugging Face hub.
     Follow,
-    /// It is refused. Nobody has reason to link Kiln's own files.
+    /// It is refused, and so is another user's file: nobody has reason to link or give away Kiln's own files.
     Refuse,
 }
 
@@ -51,7 +54,15 @@ pub(crate) fn open(path: &Path, links: Links) -> Result<(File, u64), Fault> {
     if !opened.is_file() {
         return Err(Fault::Irregular);
     }
+    if links == Links::Refuse && !is_trusted(opened.uid()) {
+        return Err(Fault::Foreign);
+    }
     Ok((file, opened.len()))
+}
+
+/// Whether a file's owner is this user or root.
+pub(crate) fn is_trusted(owner: u32) -> bool {
+    [nix::unistd::geteuid().as_raw(), 0].contains(&owner)
 }
 
 /// The bytes of a regular file of at most `max` bytes.

@@ -35,6 +35,7 @@ pub(crate) fn read(path: &Path, max: usize, remedy: &str) -> Result<Option<Strin
 pub(crate) fn refusal(path: &Path, fault: &Fault, remedy: &str) -> Error {
     match fault {
         Fault::Io(e) => Error::unreadable(path, e),
+        Fault::Foreign => Error::input(format!("{} is another user's", path.display()), "give a model's own files"),
         Fault::Irregular => {
             Error::input(format!("{} is not a regular file", path.display()), "give a model's own files")
         }

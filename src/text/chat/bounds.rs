@@ -35,8 +35,8 @@ const NAME: &str = "chat template";
 
 /// Steps of a run. Gemma's template takes some fifty per message.
 pub(super) const FUEL: u64 = 5_000_000;
-/// Seconds of CPU that a run takes. Looking through text costs time and makes nothing.
-const MAX_SECONDS: u64 = 5;
+/// CPU time that a run takes. Looking through text costs time and makes nothing.
+const MAX_TIME: Duration = Duration::from_secs(5);
 /// Bytes of a template. Gemma 3's has 1.5 KB.
 pub(super) const MAX_SOURCE: usize = 256 << 10;
 /// Tokens between two braces, which bound the depth of an expression.
@@ -67,7 +67,7 @@ pub(super) enum Excess {
     Value,
     #[error("makes more than {} MiB of text and lists", MAX_MADE >> 20)]
     Made,
-    #[error("takes more than {MAX_SECONDS} s")]
+    #[error("takes more than {} s", MAX_TIME.as_secs())]
     Time,
     #[error("puts more than {MAX_DEPTH} lists inside of each other")]
     Depth,
@@ -243,11 +243,12 @@ fn change<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
     }
 }
 
-/// What a run has made and how long it took.
+/// What a run has made, and when it ends.
 struct Budget {
     made: AtomicU64,
     spends: AtomicU64,
-    begin: Duration,
+    /// CPU time of this thread at which the run ends.
+    end: Duration,
 }
 
 /// CPU time of this thread, which other work on the machine does not lengthen.
@@ -257,14 +258,12 @@ fn cpu_time() -> Duration {
 
 impl Budget {
     fn new() -> Budget {
-        Budget { made: AtomicU64::new(0), spends: AtomicU64::new(0), begin: cpu_time() }
+        Budget { made: AtomicU64::new(0), spends: AtomicU64::new(0), end: cpu_time() + MAX_TIME }
     }
 
     fn spend(&self, size: u64) -> Result<(), Excess> {
         // To ask for the time costs more than most steps, but less than those that go through much text.
-        if (self.spends.fetch_add(1, Ordering::Relaxed) % 64 == 63 || size >= 4 << 10)
-            && cpu_time().saturating_sub(self.begin).as_secs() >= MAX_SECONDS
-        {
+        if (self.spends.fetch_add(1, Ordering::Relaxed) % 64 == 63 || size >= 4 << 10) && cpu_time() >= self.end {
             return Err(Excess::Time);
         }
         let made = self.made.fetch_add(size, Ordering::Relaxed).saturating_add(size);
@@ -550,6 +549,15 @@ mod tests {
         {
             assert_eq!(excess(&format!("{{{{ {constant} }}}}")), Some(Excess::Product), "{constant}");
         }
+    }
+
+    #[test]
+    fn a_run_ends_at_its_time_whatever_it_makes() {
+        let late = || Budget { end: Duration::ZERO, ..Budget::new() };
+        assert_eq!(late().spend(4 << 10), Err(Excess::Time));
+        // Steps that make nothing look at the clock now and then.
+        let budget = late();
+        assert_eq!((0..64).find_map(|_| budget.spend(0).err()), Some(Excess::Time));
     }
 
     #[test]
