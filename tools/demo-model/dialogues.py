@@ -21,7 +21,9 @@ from typing import NamedTuple
 import strangers
 from wording import (
     GROUPS,
+    HELD_WORDINGS,
     KIN,
+    NUMBER_WORDS,
     PURPOSES,
     SYSTEM,
     VISITORS,
@@ -31,6 +33,7 @@ from wording import (
     day_word,
     dress,
     expand,
+    family,
     fewer_words,
     filled,
     holiday_word,
@@ -40,8 +43,11 @@ from wording import (
     part_of_day,
     party_words,
     place_word,
+    plain,
     rephrased,
     slots_for,
+    slots_in,
+    spoken,
     with_article,
     with_company,
 )
@@ -54,12 +60,13 @@ ONE_IN = 8
 # How often each intent is asked, and of whom. Sums, and questions that ask for two things, are the hard ones: they get more
 # than visitors would ask of them. So do the fixed answers: each of them is asked for in words of its own.
 WEIGHTS = {
-    "hours": 6, "day": 9, "opens": 5, "closes": 6, "is_open": 7, "is_open_at": 10, "too_late": 1, "at_time": 3,
+    "hours": 6, "day": 9, "opens": 5, "closes": 6, "is_open": 7, "is_open_at": 15, "too_late": 1, "at_time": 3,
     "closed_days": 3, "weekend": 3, "today": 4, "open_on": 3, "open_at": 5, "closed_on": 3, "way": 9, "distance": 5,
     "route": 10, "prices": 8, "price": 9, "bill": 30, "item": 6, "items": 15, "add": 5, "parked": 2, "cheaper": 6,
-    "nearer": 3, "people": 4, "about": 2, "park": 6, "plain": 52, "refuse": 38, "holiday": 5,
-    "+led": 34, "+led_both": 9, "+led_two": 6, "+twice": 6, "+purpose": 8, "+places": 14, "+days": 5,
+    "nearer": 3, "people": 4, "about": 2, "park": 6, "plain": 60, "refuse": 42, "holiday": 5,
+    "+led": 42, "+led_both": 9, "+led_two": 6, "+twice": 6, "+purpose": 8, "+places": 12, "+days": 4,
     "+kinds": 4, "+bills": 10, "+then": 9, "+three": 2, "+other": 12, "+baby": 1, "+many": 2, "+hundreds": 1,
+    "+family": 11, "+too": 11, "+parked_span": 2,
 }  # fmt: skip
 FOLLOW_WEIGHTS = {
     "hours": 2, "day": 3, "opens": 2, "closes": 2, "is_open": 3, "is_open_at": 3, "closed_days": 1, "weekend": 1,
@@ -68,6 +75,7 @@ FOLLOW_WEIGHTS = {
     "+holiday": 1, "+thanks": 5,
 }  # fmt: skip
 TIMED = ("hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "today", "open_on")
+CORRECTIONS = ("fish", "boats", "stars", "plants", "golf", "food", "way out", "shop", "house", "thing with the fish")
 DAILY = ("day", "opens", "closes", "is_open", "is_open_at", "open_on", "open_at", "closed_on")
 # Follow-ups that mean nothing without the question before.
 ALONE = ("route", "people", "more", "fewer", "swap", "back", "cheaper", "nearer")
@@ -79,6 +87,38 @@ OF_PLACES = (
     "hours", "day", "opens", "closes", "is_open", "is_open_at", "closed_days", "weekend", "way", "way", "distance",
     "prices", "prices", "price", "bill", "bill",
 )  # fmt: skip
+# What a few words more ask of another place, day or kind of visitor, after the whole question about the first.
+OF_TWO = {
+    "p": ("hours", "day", "opens", "closes", "is_open", "is_open", "is_open_at", "closed_days", "way", "distance", "prices",
+          "prices", "price"),
+    "d": ("day", "opens", "closes", "is_open", "is_open", "open_on", "closed_on"),
+    "c": ("price",),
+}  # fmt: skip
+TOO = (
+    " and {}", ", and {}", "? and {}", ". and {}", "? what about {}", ". what about {}", " and {} as well", ", and {} too",
+    "? same for {}", "? and how about {}", ". same question for {}", "? and what about {}", " and also {}", ", also {}",
+    "? {} too", "? {}", " - and {}", "? and {}, too", " plus {}", "... and {}", "? the same for {}, please",
+)  # fmt: skip
+TOO_OPEN = (" and is {}, too", " and is {}", ", and is {} as well", "? is {}, too", " and is {} also open", ", is {} too")
+# The place where a route starts, by what one does there.
+STARTED = {
+    "car park": ("we parked in", "our car is in", "we left the car in", "i have just parked in"),
+    "train station": ("we just arrived at", "our train came into", "we got off the train at"),
+    "bus stop": ("we got off the bus at", "the bus dropped us at", "we're standing at"),
+    "restaurant": ("we had lunch at", "after lunch at", "we have just paid at", "we had a big meal at"),
+    "cafe": ("we had coffee at", "after breakfast at", "i just finished my cake in", "we're having tea in"),
+    "playground": ("the kids are still on", "my son plays at", "after an hour on"),
+    "lockers": ("we put our bags in", "i just left my suitcase in", "we fetched our bags from"),
+    "cash machine": ("i just got money from", "my husband stands at"),
+    "picnic area": ("we had our picnic at", "we are eating in", "after our picnic at"),
+    "castle tower": ("we climbed", "we just came down from", "after climbing"),
+    "boat house": ("we brought our boat back to", "after a boat trip from"),
+    "gift shop": ("we bought souvenirs in", "my wife is still in"),
+    "museum": ("we looked at everything in", "the rain has us stuck in"),
+    "aquarium": ("we've seen all the fish in", "my kids are still in"),
+    "first aid post": ("they patched me up at", "my son got a plaster at"),
+    "toilets": ("my wife is still in", "i'm waiting outside"),
+}
 PLACES_FOR = dict.fromkeys(("way", "distance"), REACHED) | dict.fromkeys(("prices", "price", "bill"), PAYING)
 OF_DAYS = ("day", "opens", "closes", "is_open", "open_on", "closed_on")
 # What may name a part of the day, or the wrong word before the right one.
@@ -146,7 +186,7 @@ def is_held(phrasing, ask):
 
 def takes(phrasing, slots):
     """Whether the phrasing has one of the slots."""
-    return any("{" + slot + "}" in phrasing.text for slot in slots)
+    return not slots_in(phrasing.text).isdisjoint(slots)
 
 
 def normal(question):
@@ -181,6 +221,14 @@ def draw_pair(rng, options):
     return rng.sample(options, 2)
 
 
+@lru_cache(maxsize=None)
+def odd_hours(place):
+    """Each (day, hour) at which the place is open or closed unlike on most days: what has to be known by heart."""
+    hours = [[bool(slot) and slot[0] <= hour < slot[1] for hour in range(6, 23)] for slot in PLACES[place].hours]
+    usual = [sum(column) > 3 for column in zip(*hours)]
+    return [(day, at + 6) for day, row in enumerate(hours) for at, is_open in enumerate(row) if is_open != usual[at]]
+
+
 def draw(intent, rng, place=""):
     """A question of this intent, about `place` if given."""
     day = rng.randrange(7)
@@ -188,6 +236,8 @@ def draw(intent, rng, place=""):
         return Ask(intent, place or rng.choice(OPENING), day)
     if intent == "is_open_at":
         place = place or rng.choice(OPENING)
+        if rng.random() < 0.3 and (odd := odd_hours(place)):
+            return Ask(intent, place, *rng.choice(odd))
         slot = PLACES[place].hours[day]
         edge = rng.choice(slot) + rng.choice((-1, 0, 0, 1)) if slot and rng.random() < 0.5 else rng.randint(6, 22)
         return Ask(intent, place, day, min(max(edge, 6), 22))
@@ -314,7 +364,8 @@ class Speaker:
             words = {"d": corrected(day_word(ask.day, rng), day_word(other, rng), rng)}
         else:
             other = rng.choice([place for place in PAYING if place != ask.place])
-            words = {"p": corrected(place_word(ask.place, rng), place_word(other, rng), rng, "the "), "is": "is"}
+            wrong = place_word(other, rng) if rng.random() < 0.75 else rng.choice(CORRECTIONS)
+            words = {"p": corrected(place_word(ask.place, rng), wrong, rng, "the "), "is": "is"}
         drawn = self.worded("named", kind, ask, **words)
         return drawn if drawn and takes(drawn.phrasing, words.keys() - {"is"}) else None
 
@@ -322,13 +373,15 @@ class Speaker:
         """`ask` in one of the phrasings of `intent`, with `words` in place of its own; None if that is held out."""
         rng = self.rng
         phrasing = rng.choice([option for option in GROUPS[group][intent] if not option.held])
-        if group == "named" and "{p}" not in phrasing.text and not ask.parts:
+        if group == "named" and not takes(phrasing, "p") and not ask.parts:
             ask = ask._replace(place="")
         if intent == "cheaper" and not takes(phrasing, ("c", "a")):
             ask = ask._replace(what="")
         if is_held(phrasing, ask):
             return None
-        text = expand(phrasing.tree, rng)
+        text = spoken(expand(phrasing.tree, rng), rng)
+        if plain(text) in HELD_WORDINGS:
+            return None
         if group in ("named", "park", "it", "purpose") and rng.random() < 0.25:
             text = rephrased(text, rng)
         return Drawn(group, phrasing, ask, filled(text, rng, slots_for(ask, rng) | words))
@@ -397,10 +450,70 @@ class Speaker:
         plural, single = (
             (rng.choice(VISITORS[first])[number], rng.choice(VISITORS[second])[number]) for number in (1, 0)
         )
-        words = {"c": paired(*plural, rng), "a": paired(*map(with_article, single), rng), "c1": paired(*single, rng)}
+        words = {"c": paired(*plural, rng), "c1": paired(*single, rng)}
         drawn = self.together(group, "price", (ask._replace(what=first), ask._replace(what=second)), **words)
-        counted = drawn and re.search(r"\b(?:one|1|just|single)\b", drawn.phrasing.text)
-        return None if counted else drawn  # one and one make a sum
+        counted = drawn and (
+            takes(drawn.phrasing, "a") or re.search(r"\b(?:one|1|just|single|per)\b", drawn.phrasing.text)
+        )
+        return None if counted else drawn  # a child and a student make a sum
+
+    def too(self):
+        """A question, and a few words that ask the same of another place, day or kind of visitor."""
+        rng = self.rng
+        slot = rng.choices("pdc", (6, 3, 2))[0]
+        intent = rng.choice(OF_TWO[slot])
+        ask = draw(intent, rng, rng.choice(PLACES_FOR.get(intent, OPENING)) if intent not in DAILY[5:] else "")
+        if slot == "p":
+            other = rng.choice([place for place in PLACES_FOR.get(intent, OPENING) if place != ask.place])
+            second, name = ask._replace(place=other), place_word(other, rng)
+            name = ("" if rng.random() < 0.2 else "the ") + name
+        elif slot == "d":
+            day = rng.choice([day for day in range(7) if day != ask.day])
+            second, name = ask._replace(day=day), ("on " if rng.random() < 0.4 else "") + day_word(day, rng)
+        else:
+            what = rng.choice([what for what in CATEGORIES if what != ask.what])
+            second = ask._replace(what=what)
+            name = ("for " if rng.random() < 0.4 else "") + rng.choice(VISITORS[what])[1]
+        drawn = self.worded("named", intent, ask)
+        if not drawn or held_facts(second) or not takes(drawn.phrasing, "ca" if slot == "c" else slot):
+            return None
+        joint = rng.choice(TOO_OPEN if slot == "p" and intent == "is_open" and rng.random() < 0.5 else TOO)
+        parts = [part._replace(intent="day") if intent == "is_open" else part for part in (drawn.ask, second)]
+        whole = Ask("both", parts=tuple(parts))
+        if slot == "d" and parts[0].intent == "day" and {ask.day, second.day} == {5, 6}:
+            whole = Ask("weekend", ask.place)
+        return drawn._replace(ask=whole, text=drawn.text + joint.format(name))
+
+    def family(self):
+        """A sum for people who are named one by one, as one speaks of a family."""
+        rng = self.rng
+        party, words = family(rng)
+        if sum(count for _, count in party) == 1 and rng.random() < 0.8:
+            return None
+        ask = Ask("bill", rng.choice(PAYING), party=party)
+        if held_facts(ask):
+            return None
+        if rng.random() < 0.4:
+            return self.led_by(self.lead("kin_place", ask, kin=words), self.worded("asks", "total", ask), ask)
+        return self.worded("named", "bill", ask, party=words)
+
+    def parked_span(self):
+        """Parking from one time of the day to another."""
+        rng = self.rng
+        hours = rng.randint(1, 12)
+        start = rng.randint(6, 22 - hours)
+        form = rng.choice(("half", "half", "half", "word", "word", "clock", "part"))
+        begin, end = (
+            {"half": str(hour % 12 or 12), "word": NUMBER_WORDS[hour % 12 or 12], "clock": f"{hour}:00",
+             "part": f"{hour % 12 or 12} {'am' if hour < 12 else 'pm'}"}[form]
+            for hour in (start, start + hours)
+        )  # fmt: skip
+        span = rng.choice(("from {} to {}", "from {} till {}", "from {} until {}", "between {} and {}", "{} to {}"))
+        words = span.format(begin, end)
+        if rng.random() < 0.5 or form in ("half", "word") and hours == 12:
+            count = rng.choice((str(hours), NUMBER_WORDS[hours])) + (" hour" if hours == 1 else " hours")
+            words += rng.choice((", that's {}", ", so {}", ", {} in all", " ({})", ", which makes {}", ", {}")).format(count)
+        return self.worded("named", "parked_span", Ask("parked", hour=hours), n=words)
 
     def bills(self):
         """Two bills to be added up: of two places, or of tickets and goods."""
@@ -476,7 +589,7 @@ class Speaker:
         """A sentence that says what the next question is about."""
         rng = self.rng
         phrasing = rng.choice([option for option in GROUPS["lead"][kind] if not option.held])
-        text = rephrased(expand(phrasing.tree, rng), rng)
+        text = rephrased(spoken(expand(phrasing.tree, rng), rng), rng)
         return Drawn("named", phrasing, ask, filled(text, rng, slots_for(ask, rng) | words))
 
     def led_by(self, lead, drawn, ask):
@@ -492,13 +605,16 @@ class Speaker:
     def led(self):
         """A place, a day or a party in a sentence of its own, and a question that leans on it."""
         rng = self.rng
-        kind = rng.choices(("place", "place_day", "day", "party", "party_place", "kin_place"), (8, 7, 6, 6, 13, 5))[0]
+        kinds = ("place", "place_day", "day", "party", "party_place", "kin_place", "day_time", "start")
+        kind = rng.choices(kinds, (8, 7, 7, 6, 13, 5, 7, 6))[0]
         if kind in ("party", "party_place"):
             ask = draw("bill", rng)
             lead = self.lead(kind, ask)
             return self.led_by(lead, self.worded("asks", "party" if kind == "party" else "total", ask), ask)
         if kind == "kin_place":
             return self.kin()
+        if kind in ("day_time", "start"):
+            return getattr(self, kind)()
         intent = rng.choice(LED[kind])
         if kind == "place":
             known = PLACES_FOR.get(intent, OPENING)
@@ -514,6 +630,26 @@ class Speaker:
             return self.led_by(lead, self.worded("it", "hours", Ask("hours", ask.place)), ask)
         worded = self.worded("it" if kind == "place_day" else "named", intent, ask, d="that day")
         return self.led_by(lead, worded, worded.ask._replace(intent=ask.intent) if worded else ask)
+
+    def day_time(self):
+        """When the visitor has time, in a sentence of its own, and what is open then."""
+        rng = self.rng
+        ask = draw("open_at" if rng.random() < 0.15 else "is_open_at", rng)
+        return self.led_by(
+            self.lead("day_time", ask), self.worded("asks", "open_then" if ask.place else "what_then", ask), ask
+        )
+
+    def start(self):
+        """Where the visitor is, in a sentence of its own, and where to from there."""
+        rng = self.rng
+        ask = draw("route", rng)
+        lead = self.lead("start", ask)
+        if not lead:
+            return None
+        if ask.origin in STARTED and rng.random() < 0.5:
+            origin = "bus stop" if ask.origin == "bus stop" else place_word(ask.origin, rng)
+            lead = lead._replace(text=f"{rng.choice(STARTED[ask.origin])} the {origin}")
+        return self.led_by(lead, self.worded("asks", "from_there", ask), ask)
 
     def led_two(self):
         """A place in a sentence of its own, perhaps with who comes, and two questions about it."""
@@ -672,7 +808,8 @@ class Speaker:
                 "v": lambda rng: word(strangers.VERBS, rng), "j": lambda rng: word(strangers.ADJECTIVES, rng),
                 "d": day_word(rng.randrange(7), rng), "x": str(rng.randint(2, 99)), "y": str(rng.randint(2, 99)),
             }  # fmt: skip
-            return Drawn("refuse", phrasing, Ask("refuse"), filled(expand(phrasing.tree, rng), rng, slots))
+            text = spoken(expand(phrasing.tree, rng), rng)
+            return Drawn("refuse", phrasing, Ask("refuse"), filled(text, rng, slots))
         if kind < 0.56:
             return Drawn("refuse", unknown, Ask("refuse"), strangers.sentence(rng, word))
         if kind < 0.60:
@@ -834,13 +971,27 @@ class Speaker:
                 break
         group, phrasing, ask, text = drawn
         text = text.replace("the alder park", "alder park")
-        if group == "named" and not ask.party and not ask.parts and self.rng.random() < 0.06:
-            aside = strangers.statement(self.rng, self.known_word)
-            text = aside + self.rng.choice((". ", ", ", ". so ", " and ")) + text
+        text = re.sub(r"\b(this|next|coming|come|for) an? (?=\w+day\b)", r"\1 ", text)
+        if self.state and (group in ("it", "bit") or self.rng.random() < 0.3) and self.rng.random() < 0.15:
+            text = spoken("{remark}{dot}", self.rng) + text
+        elif group not in ("it", "bit") and ask.intent not in CHATTER:
+            text = self.with_aside(text, ask)
         question = dress(" ".join(text.split()), self.rng, ask.intent in SOCIAL)
         self.age += 1
         self.remember(group, ask)
         return Turn(question.strip(), answer(ask), ask, group, phrasing)
+
+    def with_aside(self, text, ask):
+        """The question, perhaps with a sentence before or after it that changes nothing."""
+        rng, chance = self.rng, self.rng.random()
+        many = bool(ask.party or ask.parts or ask.intent in ("people", "hundreds", "group", "add", "refuse"))
+        if chance > (0.08 if many else 0.13):
+            return text
+        aside = strangers.statement(rng, self.known_word, many)
+        aside = filled(spoken(aside, rng), rng, {"x": str(rng.randint(2, 40))})
+        if chance < 0.03 and not ask.parts:
+            return text + rng.choice((". ", "? ", ". ", "? ", " - ", ", ")) + aside
+        return aside + rng.choice((". ", ". ", ". ", ", ", ". so ", " and ", " - ", "! ", "... ", "; ")) + text
 
     def remember(self, group, ask):
         """Keeps what the next question may lean on. Small talk in between changes nothing."""

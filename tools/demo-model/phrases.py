@@ -3,10 +3,12 @@
 A phrasing is a template: `(a|b)` is a choice, `[a]` may be left out, `{p}` is a slot. A phrasing that begins with `*`
 is held out: training never uses it. Written in lower case without a final mark; dialogues.py adds case and marks.
 
+A phrasing too long for a line goes on after a backslash.
+
 Slots: {p} place, {o} place of origin or of comparison, {is} is/are for {p}, {d} day, {t} time, {a} one visitor with
 article ("an adult"), {c} visitors in the plural, {party} visitors with numbers, {items} goods with numbers, {i} a thing
 with article, {is_} goods in the plural, {x} {y} numbers, {n} hours, {dog} a breed, {more} {fewer} {new} {old} how a
-party changes.
+party changes. All others stand in slots.py.
 """
 
 # Phrasings that name what they ask about.
@@ -73,6 +75,22 @@ NAMED = {
         does the {p} (open early|close late|close early|stay open late)
         until when (may|can) (the kids|children|my daughter|my son|our boys) (play|stay|be) (at|in) the {p}
         (when|what time) does the {p} (shut|close) (at night|in the evening|in the evenings|each day|every day)
+        {know} (when|at what times|during which hours) the {p} (is open|can be visited|welcomes visitors|lets people in)
+        {wewant} {visit} the {p}{comma}(when|at what times|what hours) (is it open|does it open and close|could we come)
+        when {canwe} {enter} the {p}
+        (what|which) {hourswords} does the {p} (have|keep)
+        the {p}{sep}{hourswords}
+        {hourswords}{sep}the {p}
+        {hourswords} (for|at|of|in) the {p}
+        (give|send|show|read) (me|us) the {hourswords} (of|for|at) the {p}
+        the {p}{sep}(when|what times|which hours|from when till when)
+        {comes} to see the {p}{comma}when (is it|will it be|does it) open
+        {know} the {hourswords} of the {p}
+        i am (planning|preparing|timing) a {p} visit{comma}(what are the hours|when is it open)
+        (how many hours|how long) (a day|each day|per day) is the {p} open
+        when is (the right|a good|a possible) time for {visiting} the {p}
+        when {canwe} start {visiting} the {p} and until when
+        (during which hours|between which hours) {canwe} {enter} the {p}
         """,
     "day": """
         (i'm|i am|we are) going to the {p} on {d}, (when|how long) is it open
@@ -146,6 +164,22 @@ NAMED = {
         (i|we) can only (do|make|manage) {d}, what are the hours of the {p}
         the hours of the {p} on {d}, please
         is the {p} open for (breakfast|lunch|dinner|visits) on {d}
+        {know} (when|from when to when|how long|at what times) the {p} is open {on_d}
+        {wewant} {visit} the {p} {on_d}{comma}{dayask}
+        {on_d}{sep}{wewant} {visit} the {p}, when is it open
+        when {canwe} {enter} the {p} {on_d}
+        the {p} {on_d}{sep}{hourswords}
+        {on_d}{sep}the {p}{sep}{hourswords}
+        {hourswords}{sep}the {p}, {d}
+        the {p} {hourswords} {on_d}
+        {heard} the {p} is (closed|shut) on {d}. (right|true|correct|is it)
+        {know} (if|whether) the {p} is (closed|shut) {on_d}
+        does the {p} (close|shut|take a break|have its day off|rest) on {d}
+        if {comes} {on_d}, (when|from when to when|how long|what hours) is the {p} open
+        (how long|between which hours|from when until when) {canwe} {enter} the {p} {on_d}
+        would we stand before (closed|locked|shut) doors at the {p} {on_d}
+        what are the times {on_d} (at|for) the {p}
+        what's the {p} like for times {on_d}
         """,
     "opens": """
         the {p} opens when on {d}
@@ -186,6 +220,16 @@ NAMED = {
         when in the morning does the {p} open on {d}
         from (which|what) hour can (we|i) (visit|enter) the {p} on {d}
         is the {p} open early on {d}, when does it open
+        (what's|what is) the earliest (moment|hour|point|time) {wecan} {enter} the {p} {on_d}
+        {know} (when|how early|from when|at what hour) the {p} (opens|starts|lets people in|unlocks its doors) {on_d}
+        {wewant} be (the first|first in line|early) at the {p} {on_d}{comma}when does it open
+        (from when|from what time on|starting when|from which hour) {canwe} {enter} the {p} {on_d}
+        the {p} {on_d}{sep}(opening time|from when|when does it open|opens when|how early)
+        {on_d}, first thing, the {p}{sep}(from when|when does it open|opening time)
+        when do (they|you|the staff) (unlock|open up|start work at|let us into) the {p} {on_d}
+        (when|what time) (do|will) the doors of the {p} be unlocked {on_d}
+        when at the earliest {canwe} {enter} the {p} {on_d}
+        how soon after breakfast {canwe} {enter} the {p} {on_d}, when does it open
         """,
     "closes": """
         the {p} closes when on {d}
@@ -229,6 +273,17 @@ NAMED = {
         (till|until) what (hour|time) can (i|we) (stay|remain) (in|at) the {p} on {d}
         when will the {p} (be closing|be shutting|close) on {d}
         on {d}, when do (we|i) have to be out of the {p}
+        (what's|what is) the (latest|last) (moment|hour|time) {wecan} be in the {p} {on_d}
+        when do (they|you|the guards) (throw|kick|send|chase|turf) {everyone} out of the {p} {on_d}
+        {know} (when|how late|until when|by what time) the {p} (closes|shuts|locks up|is done) {on_d}
+        (until when|till what time|how late) {canwe} (stay in|be in|remain in|hang around in|sit in) the {p} {on_d}
+        the {p} {on_d}{sep}(closing time|until when|till when|closes when|when does it close|how late)
+        {on_d}{sep}the {p}, (closing time|until when|closes when|when does it close)
+        when (is it over|do the lights go out|does it all end|must the last visitor go) at the {p} {on_d}
+        how (long|late) into the (evening|day|night) is the {p} open {on_d}
+        {wewant} stay (late|long|to the end|until the last minute) at the {p} {on_d}{comma}when does it close
+        by when (must|should|do) (we|i|the kids|all visitors) (leave|be out of|have left) the {p} {on_d}
+        it's (our anniversary|my birthday|our last day) on {d}{comma}how late is the {p} open
         """,
     "is_open": """
         the {p} on {d}, is it open
@@ -281,6 +336,22 @@ NAMED = {
         (can|could) (the|our|my) (kids|children|boys|girls) (visit|see|go to) the {p} on {d}
         is the {p} an option on {d}
         can (one|people|you) (visit|see|go to) the {p} on {d}
+        {canwe} {enter} the {p} {on_d}
+        {on_d}{sep}{canwe} {enter} the {p}
+        is the {p} (running|available|up and running|accepting visitors|a possibility|on|doable|going) {on_d}
+        does {d} (work|suit|do|go) for the {p}
+        would {d} (be any good|be alright|do|suit|be fine|be possible) for the {p}
+        {d}{sep}{p}{sep}(open|possible|yes or no|doable|or closed)
+        are they letting people into the {p} {on_d}
+        will there be (anyone|somebody|staff|a person) at the {p} {on_d}
+        (is there any|any) (point in|sense in|use in|chance of|hope of) {visiting} the {p} {on_d}
+        {know} (if|whether) {wecan} {enter} the {p} {on_d}
+        if {comes} {on_d}, (is|will|would) the {p} (be open|open)
+        (is it|would it be) (worth it|worth the trip|sensible) {visiting} the {p} {on_d}, [i mean] is it open
+        {wewant} {visit} the {p} {on_d}{comma}(is it open|is that possible|will it be open|does that work|can we)
+        {on_d}, (will|would) the {p} be open (for us|to visitors|to the public|as usual)
+        (can|could) {name} and {name} {enter} the {p} {on_d}
+        is the {p} one of the places open {on_d}
         """,
     "is_open_at": """
         (the|is the) {p} open {d} {t}
@@ -328,6 +399,31 @@ NAMED = {
         {d} (around|at about|at) {t} at the {p}, does that work
         is {d} {t} possible (for|at) the {p}
         would the {p} let (me|us) in (on|this) {d} at {t}
+        {canwe} {enter} the {p} {at_dt}
+        {at_dt}{sep}{canwe} {enter} the {p}
+        is the {p} [still|already] (open|running|available|accepting visitors|letting people in) {at_dt}
+        {at_dt}{sep}is the {p} [still|already] open
+        {at_dt}{sep}the {p}{sep}(open|possible|yes or no|doable|ok|still open)
+        the {p} {at_dt}{sep}(open|possible|yes or no|doable|ok|or closed|is it open)
+        is {at_dt} (fine|ok|alright|possible|any good|feasible) for the {p}
+        (would|does) {at_dt} (work|do|suit|be fine) for the {p}
+        {know} (if|whether) the {p} is [still|already] open {at_dt}
+        {know} (if|whether) {wecan} [still] {enter} the {p} {at_dt}
+        {wewant} {visit} the {p} {at_dt}{comma}(is it open|is that possible|will it be open|does that work)
+        if {comes} {at_dt}, (is|will|would) the {p} (be open|open|let us in)
+        i {ends} at {t} on {d}{comma}(would|could|will|can) i still (make it into|get into|see|visit|go to) the {p}
+        i {ends} at {t} on {d}{comma}is the {p} still open then
+        (on {d} i {ends}|{d} i {ends}) at {t}{comma}(is the {p} open then|can i still see the {p}|will the {p} be open)
+        {event} at {t} on {d}{comma}(is|will|would) the {p} (open|still open|be open) [then]
+        {event} {at_dt}{comma}can we go (straight|directly|right away|) to the {p} [then]
+        {event} {at_dt}{comma}will the {p} [still] let us in
+        {plan}(, like|, around|, about|, say|. at) {t} on {d}(. |, )(is the {p} open|{p} still open|{p} open then)
+        {plan} {at_dt}(. |, |? )(is the {p} open|{p} still open|{p} open then|will the {p} be open)
+        (will|would) there be (anyone|somebody) at the {p} {at_dt}
+        it (will|would) be {t} on {d} (before|when|by the time) we get (there|away){comma}is the {p} [still] open
+        we (won't|can't) (be there|make it|get away) before {t} on {d}{comma}is the {p} still open [then]
+        (can|could) {name} and {name} {enter} the {p} {at_dt}
+        (is|would) {t} (be|) [already|] (possible|ok|open) at the {p} {on_d}
         """,
     "closed_days": """
         (i|we) want to know when the {p} is closed
@@ -365,6 +461,15 @@ NAMED = {
         the {p} is open (daily|every day), (right|isn't it|correct)
         what are the {p}'s (closing days|days off)
         is the {p} closed (some days|on some days|on certain days|during the week)
+        (does|will) the {p} (take|have) (a day off|any day off|a rest day|a break) [in the week|every week]
+        is there a day (on which|when) {wecan} not {enter} the {p}
+        which day [of the week] (is bad|is no good|is useless|won't work|should we skip|must we skip) for the {p}
+        {know} (on which days|when|on what day) the {p} (is closed|is shut|doesn't open|stays closed)
+        on which days would we (find|see) the {p} (closed|shut|locked)
+        the {p}{sep}(closing days|days off|closed when|closed on which days|which days is it shut)
+        {wewant} {visit} the {p}{comma}(on which days is it closed|is it open every day|which day is it shut)
+        (can|could) we pick any day for the {p}
+        (is|are) (all days|all seven days|every day|any day) (fine|ok|possible|good) for the {p}
         """,
     "weekend": """
         (i am|we are) here (at|on|for) the weekend, when is the {p} open
@@ -399,6 +504,13 @@ NAMED = {
         saturday and sunday at the {p}[, when|, what hours]
         the {p} on sat and sun, when
         on (weekends|the weekend), how long is the {p} open
+        {wewant} {visit} the {p} (at the|on the|this|next) weekend{comma}(when is it open|what hours|is it open)
+        (sat|saturday) (and|&|/|+|or) (sun|sunday) {hourswords} (of|for|at) [the] {p}
+        the {p} (at|on|over) (the weekend|weekends){sep}{hourswords}
+        weekend{sep}the {p}{sep}(when|open|hours|from when to when)
+        {know} (when|how long|from when to when) the {p} is open (at|on|over) the weekend
+        when {canwe} {enter} the {p} (at|over) the weekend
+        which hours does the {p} (have|offer) (on weekends|at the weekend|for the weekend)
         """,
     "today": """
         is it (monday|sunday|friday|saturday) today
@@ -439,6 +551,12 @@ NAMED = {
         (when|until when) are you open (today|tonight|tomorrow)
         (today|tomorrow) at the {p}, (when is it open|when does it open|is it open)
         (can|could) we go to the {p} (this evening|this afternoon|tomorrow morning|tomorrow afternoon)
+        (will|can) (we|i) still (catch|make|get into) the {p} (today|tonight|this evening)
+        (is it too late|is there still time|do we still have time) for the {p} (today|tonight|now|this evening)
+        {wewant} {visit} the {p} (today|tomorrow|right now|tonight){comma}(is it open|when is it open|is that possible)
+        {canwe} {enter} the {p} (today|tomorrow|right now|tonight|this afternoon)
+        the {p} (today|tomorrow|tonight){sep}{hourswords}
+        {know} (if|whether) the {p} is open (today|tomorrow|tonight|now)
         """,
     "open_on": """
         (is anything|is something) open on {d}
@@ -478,6 +596,17 @@ NAMED = {
         what (would|will) be open on {d}
         what is (there to visit|worth a visit|possible) on {d}
         it will be {d} when (we|i) come, what (is open|can we see)
+        what (could|can|might) (we|one|a family|visitors|my guests|i) (look at|see|visit|do|explore|tour) {on_d}
+        what's (on offer|possible|available|accessible|running|to see) {on_d}
+        which (doors|places|things|sights|attractions) are open {on_d}
+        {know} (what|which places|which attractions|what all) (is|are) open {on_d}
+        {on_d}{sep}(what|which places|which sights) {canwe} (see|visit|look at|go to)
+        if {comes} {on_d}, what (is open|can we see|could we look at|is there for us)
+        {d} is all we have(, | - |. |: )what (could|can|should) we (see|visit|do|look round)
+        {d} it is(, | - |. |: )(what is open|which places can we see|what could we visit)
+        where {canwe} go {on_d}
+        {wewant} come {on_d}{comma}what (is open|can we see|can we visit)
+        open {on_d}{sep}(what|which places)
         """,
     "way": """
         (i|we) want to (see|visit|find) the {p}, where is it
@@ -569,6 +698,21 @@ NAMED = {
         towards the {p}, please
         is there a {p} (here|nearby|in the park) and (where|how far) is it
         do you have a {p} and where
+        {person} (needs|is looking for|has to get to|is asking for|wants|must find|can't find) the {p}{sep}{where}
+        i (can't|cannot) (see|spot|find|make out) the {p} (anywhere|from here|on the map|){comma}{where}
+        {know} (where the {p} {is}|how to get to the {p}|the way to the {p}|which path goes to the {p})
+        the {p}{sep}{where}
+        {where}{sep}the {p}
+        {wewant} {visit} the {p}{comma}{where}
+        we (need|must find|are looking for|are after|have been searching for) the {p}{sep}{where}
+        (where|which way) (should|must|do) {person} (go|walk) (for|to reach) the {p}
+        (i'm|we're|i am|we are) (off to|on my way to|heading for|going to|trying to reach) the {p}{sep}{where}
+        (we have|i've|we) (walked past|missed|not found) the {p}, (where is it|it seems{comma}where is it)
+        we were told to (go to|meet at|wait at|look for) the {p}{sep}{where}
+        (our|my) (group|friends|family) (is|are) (meeting|waiting) at the {p}{sep}{where}
+        how (would|does|might) (one|a stranger|a visitor|somebody new here) (get to|find|reach) the {p}
+        (quick|urgent|please), {where}{sep}the {p}
+        take (us|me|my friend) to the {p}
         """,
     "distance": """
         how far to the {p}
@@ -619,6 +763,17 @@ NAMED = {
         (roughly|about) how (far is it|long is the walk) to the {p}
         how many minutes away is the {p}
         is it (far|long) to the {p}
+        (could|can|would|will) {walker} (manage|cope with|survive) (the walk|the way) to the {p}(? |. |, ){howfar}
+        (could|can|would|will) {walker} (manage|make|cope with) the (walk|way) to the {p}
+        is the {p} too far for {walker}
+        {howfar} to the {p}
+        the {p}{sep}{howfar}
+        {wewant} {visit} the {p}{comma}(how far is it|is it far|how many minutes is it|how long is the walk)
+        {know} how (far|long|many minutes) (it is|the walk is|we walk|one walks) to the {p}
+        how (long|many minutes) would {walker} need to the {p}
+        we have (ten minutes|a quarter of an hour|little time|half an hour){comma}how long is the walk to the {p}
+        {person} doesn't like walking{comma}{howfar} to the {p}
+        (is it|will it be) a (short|long|quick|big|good) (walk|stroll|march|hike|trek) to the {p}
         """,
     "route": """
         how do (i|we) get from the {o} to the {p}
@@ -687,6 +842,23 @@ NAMED = {
         (nearest|closest) {p} (to|from) the {o}
         what's the (nearest|closest) {p} if (i'm|we're) at the {o}
         (we're|i'm|we are) near the {o}, is there a {p} close by
+        {at_o}{comma}how (do|can|could|would) (we|i) (get|walk|go) to the {p} [from there|from here]
+        {at_o}{comma}(where is|which way is|what's the way to|how far is) the {p} [from there|from here]
+        {at_o} and (want|need|would like|have to get to|fancy|are off to) the {p} (first|next|now|){comma}{where}
+        {at_o} and want the {p} (first|next|now|){comma}{howfar} [from there]
+        {at_o}. (next|then|now|after that|afterwards) (comes|is|it's|we want|we fancy) the {p}{comma}{where}
+        {at_o}{comma}(directions|route|way|path) to the {p}
+        after (the {o}|lunch at the {o}|our time at the {o}) (we|i) (fancy|want|go to) the {p}{comma}{where}
+        {o}{sep}{p}{sep}(which way|how far|how long|directions|route|how do we walk)
+        (starting|departing|coming|setting off) (at|from) the {o}, {howfar} to the {p}
+        to the {p} from the {o}{sep}{howfar}
+        {know} (the way|how to get|how to walk) from the {o} to the {p}
+        {know} how (far|long|many minutes) it is from the {o} to the {p}
+        {person} (is|waits) (at|by) the {o} and (needs|wants) to (get|go|walk) to the {p}{comma}(which way|how far)
+        (say|suppose|imagine) (we're|i'm|you are) at the {o}. {howfar} to the {p}
+        {walker} has to (get|go|walk) from the {o} to the {p}{comma}{howfar}
+        how do (we|i) (return|go back|walk back|get back) to the {p} (from|when we are at) the {o}
+        is it (far|long|a long walk|many minutes) (from|between) the {o} (to|and) the {p}
         """,
     "prices": """
         the {p}, how much is it
@@ -759,6 +931,17 @@ NAMED = {
         how much is the {p} (per person|per head|for one person|each)
         what does the {p} cost (per person|per head|for one person|each)
         price per (person|head) (at|for) the {p}
+        {wewant} {visit} the {p}{comma}(what does it cost|how much is it|what are the prices|how much are tickets)
+        the {p}{sep}(how much|price|prices|cost|entry fee|what's the damage|fees|what do tickets cost|ticket prices)
+        (how much|what price|what cost|entry fee|admission|fees|ticket prices|price list){sep}the {p}
+        {know} (what|how much) (the {p} costs|tickets for the {p} cost|entry to the {p} is|one pays at the {p})
+        {know} (the price|the prices|the entry fee|the ticket prices) (of|at|for) the {p}
+        is there (anything|something|money) to pay at the (door of the {p}|{p} door|{p}|entrance of the {p})
+        do they (want|take|charge|ask for) (money|an entry fee|a fee|anything) at the {p}
+        what (would|will|does) {visiting} the {p} (cost|set us back|mean for my wallet|come to per person)
+        how (deep|far) (do we|must i) (dig|reach) into (our|my) (pocket|wallet) for the {p}
+        (is|would) the {p} (be|) (within a small budget|affordable|costly|dear), what (is|are) the (price|prices)
+        {canwe} {enter} the {p} (without paying|for free|without a ticket|for nothing|free of charge)
         """,
     "price": """
         for {c}, (how much is|what does) the {p} [cost]
@@ -830,6 +1013,20 @@ NAMED = {
         (can|could) {c} go to the {p} for less
         the {p} {c} price
         what's the {p} for {a}
+        do {c} (get|go|come) into the {p} (for less|for a lower price|cheaply|for free|at a reduced price)
+        {know} what {c} pay (at|for) the {p}
+        {know} (the price|the fee|the cost) (of|for) {a} (at|to|in) the {p}
+        {a} at the {p}{sep}(how much|price|what does it cost|cost|what's the damage)
+        the {p}{sep}{a}{sep}(how much|price|what does it cost|cost|what's the damage)
+        the {p}{sep}(price|cost|fee|ticket|how much) (for|of) {a}
+        what (would|will|does) it cost {a} to {visit} the {p}
+        what's the damage for {a} (at|in) the {p}
+        {companion} is {a}{comma}what (is|does) the {p} [cost]
+        {companion} is {a} and wants to {visit} the {p}{comma}(how much|what does it cost|what is the price)
+        how much (money|) (must|should|would|will) {a} (bring|pay|have|spend) (at|for) the {p}
+        how (deep|far) does {a} dig into the pocket for the {p}
+        are {c} (charged|asked to pay|paying) at the {p}{sep}how much
+        per {c1}, (what does|how much does) the {p} cost
         """,
     "bill": """
         (i have|we have|there are) {party}, (how much is|what does) the {p} [cost]
@@ -913,6 +1110,28 @@ NAMED = {
         what does the {p} cost, (we are|we'd be|there would be) {party}
         in total {party} (for|at) the {p}
         (i am|i'm) (booking|paying|asking) for {party}, the {p}, how much
+        {party} (at|for|to|in|into) the {p}{sep}{total}
+        the {p}{sep}{party}{sep}{total}
+        {total}{sep}{party} (at|for|to) the {p}
+        {total}{sep}the {p}{sep}{party}
+        {total} (for|if it's|with|if we are) {party} at the {p}
+        (we're|we are|it's|there's|there are) {party} and {fancying} the {p}{sep}{total}
+        {party} {fancying} the {p}{sep}{total}
+        {wewant} {visit} the {p}{comma}{party}{sep}{total}
+        {wewant} {visit} the {p}, {total} for {party}
+        for the {p}{sep}{party}{sep}{total}
+        the {p} with {party}{sep}{total}
+        (can|could) {party} {enter} the {p}, and what's the (sum|total|bill|price|cost)
+        {know} what {party} (pay|would pay|have to pay) (at|for|in) the {p}
+        (i need|we need|i'll take|give me|can i have) {party}(: |, | - |. )the {p}(, please|. {total}|)
+        my (group|class|family|club|team|crew|party) (has|is|counts) {party}{comma}{total} (at|for) the {p}
+        {party} (are|will be|would be) {visiting} the {p}{sep}{total}
+        our (club|class|team|choir|family|book club|office|band), {party}, {wants} the {p}{sep}{total}
+        what does the {p} (charge|want from|take from|ask of) {party}
+        the {p} is our (next stop|plan|goal|choice){sep}{party}{sep}{total}
+        (if|when|suppose|say) {party} {visit} the {p}, {total}
+        {p} {party} {total}
+        {party} {p} {total}
         """,
     "item": """
         how much for {i}
@@ -968,6 +1187,15 @@ NAMED = {
         how much do they (want|ask|charge) for {i}
         is it expensive to (buy|have) {i}
         {i}, (please|pls)
+        (my|our) {kinone} (collects {is_}|loves {is_}|wants {i}|asked for {i}){comma}(how much is one|how much|the \
+            price)
+        {i}{sep}(how much|price|what does it cost|cost|what's the damage|do you have that)
+        {know} what {i} costs
+        {know} (if|where) (you sell|i can buy|we can get) {is_}
+        i (feel like|am in the mood for|promised her|have to buy|could go for) {i}{comma}(how much is it|the price)
+        the price (of|for) {i}
+        (do|would) they (charge|take|ask) a lot for {i}
+        what (would|will) {i} (set me back|come to|be)
         """,
     "items": """
         {items}, how much is that
@@ -1024,6 +1252,18 @@ NAMED = {
         {items}. (how much|total|price|cost)
         (i'll have|we'll have|i'd take|get me|bring us) {items}[, what's that]
         what's {items} (together|altogether|in total)
+        {items}{sep}{total}
+        {total}{sep}{items}
+        {total} for {items}
+        (i'd like|we'd like|i'll have|we'll take|we need|can i have|we want|i'm after|we fancy) {items}{sep}{total}
+        {know} what {items} (cost|would cost|come to)
+        {person} (wants|would like|is getting|asked for) {items}{sep}{total}
+        (my|our) (kids|friends|parents|guests) (want|would like|ordered|asked for) {items}{sep}{total}
+        (one bill|the bill|a receipt|a price) for {items}
+        (what|how much) do i (pay|owe|need) if i (buy|take|order|have) {items}
+        here's (our|my) (order|list){sep}{items}[{sep}{total}]
+        our order{sep}{items}
+        shopping list{sep}{items}
         """,
     "add": """
         {x} and {y} is
@@ -1074,6 +1314,11 @@ NAMED = {
         (give me|do you have) (some|more) (details|information) (on|about) the {p}
         (a question|something) about the {p}
         i'd like to ask about the {p}
+        (anything|something) (interesting|worth knowing|new) about the {p}
+        {know} (something|more|anything) about the {p}
+        what should (i|we) know about the {p}
+        my {kinone} asked about the {p}
+        (i've|i have|we have) never heard of the {p}{comma}what is it
         """,
     "at_time": """
         is the {p} [still|already] open (at|around|after|before) {t}
@@ -1092,6 +1337,11 @@ NAMED = {
         is the {p} open (as late as|as early as) {t}
         is the {p} [still|already] open (by|from|until|past) {t}
         (we|i) (get|arrive) there at {t}, is the {p} open
+        {canwe} [still] {enter} the {p} at {t}
+        {know} (if|whether) the {p} is [still|already] open at {t}
+        the {p} at {t}{sep}(open|possible|ok|yes or no)
+        i {ends} at {t}{comma}(is the {p} still open|can i still get into the {p}|would i make it into the {p})
+        {event} at {t}{comma}(is the {p} open then|can we still see the {p})
         """,
     "open_at": """
         what is [still|already] open (on|) {d} at {t}
@@ -1120,6 +1370,15 @@ NAMED = {
         (we|i) (arrive|come) [on] {d} at {t}, what (is|would be) open
         what can (we|i) still do [on] {d} (at|after) {t}
         what is open {d} {t}
+        what (could|can|might) (we|one|a family|visitors|i) (look at|see|visit|do) {at_dt}
+        {at_dt}{sep}what (is open|can we see|can we visit|is there to do|places are open)
+        {know} (what|which places|which attractions) (is|are) [still|already] open {at_dt}
+        is (anything|something|any place) [going to be|still|already] open {at_dt}
+        i {ends} at {t} on {d}{comma}what (is|will be) (open|still open) [then]
+        {event} at {t} on {d}{comma}what (can we|could we) still (see|visit|do) [then]
+        where {canwe} go {at_dt}
+        which (doors|sights|places|attractions) are [still|already] open {at_dt}
+        {at_dt}{sep}(anything|something) [still] open
         """,
     "closed_on": """
         what is closed on {d}
@@ -1140,6 +1399,14 @@ NAMED = {
         what stays (closed|shut) on {d}
         anything (closed|shut|not open) on {d}
         which (attraction|place) is (closed|shut|not open) on {d}
+        what (would|will|might) be (closed|shut|locked) if (we|i) (came|visited|turned up) {on_d}
+        which (places|attractions|sights) (have|take) (their|a) (day off|rest day) {on_d}
+        what (would|will|do) we miss {on_d} (because it is closed|, what is closed)
+        {know} (what|which places|which attractions) (is|are) (closed|shut|not open) {on_d}
+        {on_d}{sep}(what|which places) (is|are) (closed|shut|not open)
+        if {comes} {on_d}, what (is closed|would be shut|do we find closed|won't be open)
+        where {canwe} not go {on_d}
+        which (doors|places|attractions) (stay|remain|are) (closed|shut|locked) {on_d}
         """,
     "people": """
         how much (is|does) the {p} [cost] for {x} [people|persons|of us]
@@ -1165,6 +1432,12 @@ NAMED = {
         we are (several|a few|many|a bunch of) (people|friends), what does the {p} cost [us]
         what (will|does) my (whole|entire) family pay (at|for) the {p}
         a (class|school class|party|coach) of {x} (at|for) the {p}[, how much|, what does it cost]
+        (there's|there are|we're|it's) {x} of us(, |. |; )(what's|how much is|what does it cost for) the {p}
+        {wewant} {visit} the {p}{comma}(we are {x}|there are {x} of us|all of us|the whole family){sep}{total}
+        the {p}{sep}{x} (people|persons|of us|visitors|guests|heads|tickets){sep}{total}
+        {x} (people|persons|of us|visitors|guests) (at|for) the {p}{sep}{total}
+        {total} (for|if we are) {x} (people|persons|visitors) at the {p}
+        {total} for (our crew|my whole crew|the lot of us|our club|the whole gang|our group|all my guests) at the {p}
         """,
     "cheaper": """
         (which|what) is cheaper, the {p} or the {o}
@@ -1201,6 +1474,23 @@ NAMED = {
         (what's|what is) (cheaper|more expensive|dearer), {p} or {o}
         does the {o} cost more for {c} than the {p}
         how much do (we|i) save at the {p} compared to the {o}
+        {between} the {p} and the {o}{comma}which [one] {cheap}
+        {between} the {p} and the {o}{comma}which [one] {dear}
+        which [one] {cheap}{sep}the {p} or the {o}
+        which [one] {dear}{sep}the {p} or the {o}
+        the {p} or the {o}{sep}which [one] {cheap}
+        the {p} or the {o}{sep}(what|which one) {dear}
+        we (don't have|haven't got) much money{comma}the {p} or the {o}
+        where do we (spend|part with) (less|more|more money|less money), (at|in) the {p} or the {o}
+        for {c}{sep}which [one] {cheap}, the {p} or the {o}
+        for {c}, which [one] {dear}{sep}the {p} or the {o}
+        which [one] {cheap} for {c}{sep}the {p} or the {o}
+        {between} the {p} and the {o}, which [one] {cheap} for {c}
+        {know} (which of the two|which) {cheap}{sep}the {p} or the {o}
+        (would|will|do) (we|i) (save|spend) (money|less|more) (at|with) the {p} instead of the {o}
+        how big is the (difference in price|price gap|gap in price) between the {p} and the {o}
+        does {a} pay (more|less) at the {p} than at the {o}
+        {companion} is {a}{comma}which {cheap}, the {p} or the {o}
         """,
     "nearer": """
         (which|what) is (nearer|closer), the {p} or the {o}
@@ -1220,6 +1510,14 @@ NAMED = {
         is it (longer|shorter|further|closer) to the {p} than to the {o}
         {p} or {o}, (what's|which is) (closer|nearer|further)
         do (we|i) get to the {p} (sooner|faster|quicker) than to the {o}
+        {between} the {p} and the {o}{comma}which [one] {near}
+        which [one] {near}{sep}the {p} or the {o}
+        which [one] {far}{sep}the {p} or the {o}
+        the {p} or the {o}{sep}which [one] {near}
+        the {p} or the {o}{sep}which [one] {far}
+        {walker} can't go far{comma}which {near}, the {p} or the {o}
+        {know} (which of the two|which) {near}{sep}the {p} or the {o}
+        from (here|this kiosk|where we stand)(,|) which {near}{sep}the {p} or the {o}
         """,
     "parked": """
         how much is parking for {n}
@@ -1243,6 +1541,15 @@ NAMED = {
         if the car (stays|is here) for {n}, what do i owe
         parking the car for {n}, how much
         my car stays in the car park for {n}, how much is (that|it)
+        {wewant} (leave|park|keep) (the|our|my) (car|van|camper) [here|in the car park] for {n}{comma}{total}
+        {n} in the car park{sep}{total}
+        (parking|the car park|car park) for {n}{sep}{total}
+        {total}{sep}(parking|the car park) for {n}
+        (our|my|the) (car|van) (is|stays|stands|will be) (there|here|parked|in the car park) (for|) {n}{comma}{total}
+        (we|i) (parked|left the car) {n} ago{comma}{total}
+        {know} what (parking for {n}|{n} of parking) costs
+        a parking (ticket|spot|place|space) for {n}{sep}{total}
+        (we|i) (arrived by car and|came by car and|) stay (for|) {n}{comma}what does parking cost
         """,
     "too_late": """
         is {t} on {d} (too late|too early) for the {p}
@@ -1250,6 +1557,23 @@ NAMED = {
         (we'd|we would|we'll|i'd) (get to|reach|be at|arrive at) the {p} (at|around|about) {t} on {d}, (is that|would that be) too (late|early)
         (we|i) (come|arrive) at {t} on {d}, is (that|it) too (late|early) for the {p}
         is it too (late|early) (for|to see) the {p} on {d} at {t}
+        i {ends} at {t} on {d}{comma}is that too late for the {p}
+        {event} at {t} on {d}{comma}(is that|would that be|will that be) too (late|early) for the {p}
+        (is|would) {t} (be|) too (late|early) (for|to see|at) the {p} {on_d}
+        """,
+    "parked_span": """
+        parking {n}
+        parking {n}{sep}{total}
+        (the car park|car park) {n}{sep}{total}
+        {total}{sep}parking {n}
+        {wewant} (leave|park|keep) (the|our|my) (car|van|camper) [here|in the car park] {n}{comma}{total}
+        (we'd|we would|i'd|we'll) (leave|park|keep) (the|our|my) (car|van) [here|in the car park] {n}{comma}(parking \
+            cost|{total})
+        (our|my|the) (car|van) (is|stays|stands|will be) (there|here|parked|in the car park) {n}{comma}{total}
+        {know} what parking costs {n}
+        what does it cost to park {n}
+        how much (do|will) (i|we) pay (to park|for parking) {n}
+        if (we|i) park {n}{comma}{total}
         """,
 }
 
@@ -1359,6 +1683,10 @@ IT = {
         how late is it open
         (and|so|ok) what time does it (open|close)
         can you tell me (the hours|when it is open)
+        {know} (when it is open|the hours|its opening times|when it opens and closes)
+        (what|which) {hourswords} (does it have|do they have)
+        when {canwe} (go in|go there|visit it|get in)
+        from when till when
         """,
     "day": """
         when is it open on {d}
@@ -1380,6 +1708,9 @@ IT = {
         what about its hours on {d}
         (how late|how long) can we (stay|be) there on {d}
         what hours does it have on {d}
+        {hourswords} {on_d}
+        (when|what hours|how long) {canwe} (go in|go there|visit) {on_d}
+        {know} (when it is open|the hours|its hours) {on_d}
         """,
     "opens": """
         [and] (when|what time|at what time) does it open on {d}
@@ -1417,6 +1748,10 @@ IT = {
         (ok|and|so), is it open on {d}
         does it open on {d}
         would it be open on {d}
+        {canwe} go (there|in) {on_d}
+        is it (running|available|possible|an option|up and running) {on_d}
+        would {d} (work|do|suit|be possible)
+        are (they|people) letting visitors in {on_d}
         """,
     "is_open_at": """
         [and] is it [still|already] open [on] {d} at {t}
@@ -1430,6 +1765,11 @@ IT = {
         (ok|so) is it open on {d} at {t}
         are they open at {t} on {d}
         would (they|it) be open on {d} at {t}
+        (would|is|will) {t} on {d} (still|) (be|) (ok|fine|all right|possible|work)
+        {canwe} [still] go (there|in) {at_dt}
+        is it [still|already] open {at_dt}
+        i {ends} at {t} on {d}{comma}(is it still open|would i still make it|can i still go)
+        {event} at {t} on {d}{comma}(is it still open|would we still get in|can we still go)
         """,
     "closed_days": """
         is it open every day
@@ -1483,6 +1823,9 @@ IT = {
         how do we get there and how long does it take
         where is it and how far
         (please|can you) (show|tell) us the way
+        {where}
+        (and|so|ok,) {where}
+        {know} (where it is|how to get there|the way|how we get there)
         """,
     "distance": """
         [and] how far is (it|that) [from here|away]
@@ -1501,6 +1844,10 @@ IT = {
         is that a long walk
         (ok|and|hmm), is it far
         how long to walk there
+        {howfar}
+        (and|so|ok,) {howfar}
+        {know} how far (it is|that is|we walk)
+        can {walker} (manage|walk) that{sep}{howfar}
         """,
     "prices": """
         what will it cost
@@ -1539,6 +1886,9 @@ IT = {
         how much to go in
         (ok|hmm) and the price
         (is|are) (it|the tickets) expensive
+        (what's the damage|what does it cost to get in|what do people pay|how much is a visit|how much per person)
+        {know} (what it costs|how much it is|the price|the prices)
+        (what would|what will|what does) a visit (cost|set us back)
         """,
     "price": """
         is there a discount for {c}
@@ -1575,6 +1925,10 @@ IT = {
         what does {a} ticket cost
         how much for {a}
         and what about {c}
+        {know} what {c} pay
+        (and|ok and|so) what do {c} pay
+        {companion} is {a}{comma}(what does that cost|how much|what do they pay)
+        (what|how much) (would|will|does) it (cost|be) for {a}
         """,
     "bill": """
         (and if|if) we are {party}
@@ -1621,6 +1975,13 @@ IT = {
         and (as a group of|for a family of|with) {party}
         instead for {party}
         (make it|let it be) {party} (instead|then)
+        {party}{sep}{total}
+        {total} for {party}
+        {total}{sep}{party}
+        we would (go|come) with {party}{sep}{total}
+        (say|suppose|imagine|let's say) (we are|it is|there are|we bring|we come with) {party}
+        {know} what {party} pay
+        (just|only|it's only|it will be) {party}
         """,
     "route": """
         [and] [how do i get] from there to the {p}
@@ -1636,6 +1997,9 @@ IT = {
         (then|next) we want to go on to the {p}, which way
         and how far is the {p} from there
         is the {p} far from there
+        (and|then|ok,) from there (on|) to the {p}{sep}{where}
+        (and|then) {howfar} from there to the {p}
+        (next|then|after that|afterwards) comes the {p}{comma}(how far is that from there|which way from there)
         """,
     "people": """
         and for {x} [people]
@@ -1673,6 +2037,15 @@ IT = {
         (wait|actually|oh), {more}
         (we also have|there is also|there are also|we need) {more}
         {more} (will join|would join|want to join) us
+        {join} {party} (as well|too|along|with us|along as well|on top)
+        {join} {party}
+        {join} {more}
+        {join} {more} (as well|too|on top)
+        (oh|ah|hm|right|ok), and {more} (as well|too|if possible|please)
+        {more} (just arrived|turned up|have decided to come|would like to come too|are coming after all)
+        (can you|could you|please) (add|include|put in) {more}
+        (we|i) (forgot|left out|didn't count) {more}
+        (how much|what does it cost|total) (with|if we add|including) {more}
         """,
     "cheaper": """
         is the {o} cheaper
@@ -1684,6 +2057,9 @@ IT = {
         (would|does) the {o} (be cheaper|cost less|cost more)
         is the {o} (pricier|less expensive)
         or is the {o} cheaper
+        (would|does|will) the {o} (save us money|be easier on the wallet|cost less|come cheaper|be less expensive)
+        or is the {o} (easier on the wallet|the better price|less expensive|dearer|pricier)
+        how does that compare (with|to) the price of the {o}
         """,
     "nearer": """
         is the {o} (nearer|closer|further)
@@ -1692,6 +2068,8 @@ IT = {
         * and would the {o} be closer
         is the {o} (a shorter walk|a longer walk)
         or is the {o} (closer|nearer)
+        or is the {o} (less of a walk|quicker to reach|the shorter walk|not as far)
+        (would|is) the {o} (be|) (less of a walk|quicker to reach|a shorter walk)
         """,
     "back": """
         and [how do we get] back
@@ -1708,6 +2086,10 @@ IT = {
         and (what is it|how much is it|how much) with {fewer}
         we are {fewer}
         make that {fewer}
+        (ok|oh|hm|sorry|right), (we are|make it|that is) {fewer}
+        (and|but) what if (we have|there are|it is) {fewer}
+        (how much|total|price) (with|if it's|if we are) {fewer}
+        it will be {fewer} [after all]
         """,
     "swap": """
         (what about|how about|and|and with|with|and for|make that|sorry,|no,|oh,|actually,|i meant|we need) {new} instead of {old}
@@ -1716,6 +2098,9 @@ IT = {
         {new}, not {old}
         (and if|what if) (we have|there are|it is|we are) {new} instead of {old}
         (sorry|oh|wait), not {old}, {new}
+        (can you|could you|please) (change|make) (it|that) to {new} instead of {old}
+        (it should be|it should have been|i should have said|better) {new} instead of {old}
+        (ok|hmm|wait|no), {new} rather than {old}
         """,
 }
 
@@ -1747,6 +2132,14 @@ ELLIPSIS = {
         what if we come on {d} [instead]
         and [for] {d}, please
         same for {d}
+        {remark}{dot}{d}
+        {remark}{dot}and {d}
+        {remark}{dot}(what about|how about|and on|and what about|and) {d}
+        {d} then
+        {on_d}
+        (is|would be|would) {d} (any different|better|any better|the same|be better)
+        (maybe|perhaps|or rather|and maybe) {d}
+        let's (try|say|take) {d}
         """,
     "time": """
         [and] at {t}
@@ -1768,6 +2161,12 @@ ELLIPSIS = {
         and is {t} (ok|fine|possible)
         could (we|i) come (at|around|by) {t}
         can we get in at {t}
+        (and|so) would {t} [still] be (all right|ok|alright|possible|fine|too bold)
+        (say|maybe|perhaps|let's say|or) [at] {t}
+        {remark}{dot}(and|what about|how about|and at) {t}
+        would we [still] get in (at|by|around) {t}
+        (make that|or rather|rather) {t}
+        i can't (come|be there|make it) before {t}{comma}(is that ok|is it still open|does that work)
         """,
     "place": """
         [and] the {p}
@@ -1803,6 +2202,11 @@ ELLIPSIS = {
         (now|next) the {p}
         could you tell me the same about the {p}
         would the {p} be (any different|different|better)
+        {remark}{dot}the {p}
+        {remark}{dot}(what about|how about|and for|and|now) the {p}
+        (let's|we could|we might) (try|take|do) the {p} (instead|then)[{sep}what about that]
+        (is|are) (that|it|things) (different|any better|the same) (at|for) the {p}
+        (maybe|perhaps|or rather) the {p}
         """,
 }
 
@@ -1984,6 +2388,15 @@ PLAIN = {
         where (should|do) (we|i) (start|begin|go first)
         what do you (recommend|suggest) [we see|for a first visit|for tourists|to do|for us]
         what (do|should) (tourists|visitors|people) (see|visit) here
+        {know} what (there is to see|we can visit|we should see|is worth a visit|attractions there are) [here]
+        what {canwe} (see|visit|do|look at) (here|in the park|in alder park|in this park)
+        (we|i) (just arrived|are new here|are here for the day|have never been here){comma}(what is there|what should \
+            we see|what can we visit)
+        {wewant} (see something nice|see it all|have a good day){comma}(what is there|what do you recommend|what can \
+            we visit)
+        (what|which) (sights|attractions|places|buildings) (does|would) (your park|the park|alder park) (offer|\
+            recommend) [us]
+        (name|list|give us|show me) (your|all the|the) (attractions|sights|places to visit|things to see)
         """,
     "eat": """
         what (should|can) (i|we) eat
@@ -2013,6 +2426,15 @@ PLAIN = {
         what are the (options|places) (for|to have) (lunch|dinner|food|a meal)
         my (stomach|tummy|belly) is (rumbling|empty)[, where can i eat]
         (food|lunch|dinner|breakfast|snacks), where
+        (our|my|the) (kids|stomachs|stomach|children|family|group) (are|is) (starving|hungry|empty|rumbling|very \
+            hungry){comma}(where to|any ideas|food)
+        where {canwe} (eat|have lunch|have dinner|grab a bite|get food|get a snack|sit down for a meal|have something \
+            warm)
+        {know} where (we can eat|to eat|there is food|one gets lunch|we could have dinner|to get a bite)
+        {wewant} (eat|have lunch|have dinner|grab a bite|get some food){comma}(where|where can we go|where is that \
+            possible|any places)
+        (is there|are there) (anywhere|any place|some place|places) (to eat|for lunch|with food|for dinner|for a bite)
+        (what|which) (places|options) (are there|do you have) (to eat|for food|for lunch|for a meal|for hungry people)
         """,
     "kids": """
         (my|our|the) (kids|children) are bored
@@ -2039,6 +2461,16 @@ PLAIN = {
         where (should|can) (i|we) (go|take them) with (kids|children|two kids|our children|my kids)
         (is there|anything) (something|) (for|fun for|nice for) (my kids|our kids|the kids|our little ones|my little girl)
         (entertainment|fun) for (kids|children|the little ones)
+        (what|which places|which attractions) (would|could|might|will) (a|my|our) {child} (like|enjoy|love|have fun \
+            with)
+        (where|what) (can|could|should) (a|my|our) {child} (play|do|have fun|run about|see)
+        {wewant} (amuse|entertain|do something with) (the kids|our children|two bored boys|a class of \
+            kids){comma}(any ideas|what's good)
+        (our|my|the) (kids|children|boys|girls|nieces) (are bored|are getting restless|want fun|need something to \
+            do){comma}(any ideas|what now)
+        (is there|do you have|have you got) (fun|something|anything|stuff|entertainment) for (a|my|our) {child}
+        {know} what (kids|children|families|little ones) (like|enjoy|can do|love) here
+        (good|nice|best|fun) (places|things|attractions) (for|with) (kids|children|a family|small ones)
         """,
     "free": """
         (i have|we have) no money, what can (i|we) do
@@ -2058,6 +2490,12 @@ PLAIN = {
         (i'm|we're|i am|we are) (broke|out of money), (what can we do|what is free|anything free)
         which (places|attractions) don't (cost anything|need a ticket|charge)
         are there (free|any free) (attractions|places|things)
+        (what|which places|which attractions) {canwe} (see|visit|do) (for free|without paying|for nothing|without a \
+            ticket|with no money)
+        {know} (what is free|which places are free|what costs nothing|if anything is free)
+        (we have no money left|our budget is zero|i spent all my cash|we are poor students){comma}(what is free|what \
+            costs nothing|anything for free)
+        (is|are) (anything|some places|any attractions|something) (free|free of charge|for nothing|without an entry fee)
         """,
     "cheapest": """
         (what|which) is the cheapest (attraction|place|ticket)
@@ -2074,6 +2512,11 @@ PLAIN = {
         where do (we|i) pay the least
         (which|what) has the lowest (price|entry fee)
         the cheapest (attraction|ticket|place) [please]
+        (which|what) (attraction|ticket|place) (has the lowest price|is easiest on the wallet|costs us the least|is \
+            the best for a small budget)
+        {know} (which attraction is the cheapest|the cheapest attraction|what costs least|where tickets are cheapest)
+        (where|at which attraction) {canwe} (pay the least|get in cheapest|spend the least|get the cheapest ticket)
+        (your|the) (lowest|cheapest) (ticket|entry|admission|price){sep}(which attraction|where|what is it)
         """,
     "dearest": """
         (what|which) is the most expensive (attraction|place|ticket)
@@ -2090,6 +2533,12 @@ PLAIN = {
         the (priciest|dearest|most expensive) (attraction|ticket|place) [please]
         (which|what) (attraction|ticket|place) (is|would be) the most (costly|expensive) (one|of all)
         (is the|which is your) (priciest|most expensive) attraction
+        (which|what) (attraction|ticket|place) (has the highest price|is hardest on the wallet|costs us the most|is \
+            the priciest of all)
+        {know} (which attraction is the dearest|the most expensive attraction|what costs most|where tickets cost the \
+            most)
+        (your|the) (highest|dearest|most expensive) (ticket|entry|admission|price){sep}(which attraction|where|what \
+            is it)
         """,
     "rain": """
         (what do you|what would you) (suggest|recommend) (for a rainy day|when it rains|in the rain|for a rainy afternoon)
@@ -2112,6 +2561,16 @@ PLAIN = {
         (what|which attractions) (is|are) (indoors|inside|under a roof)
         where (is it|can we stay) dry
         (is there|anything) (something|) to do indoors
+        (it's|it is) (raining|pouring|drizzling|wet|stormy|bucketing down){comma}(what can we do|where can we go|any \
+            ideas|what now)
+        (if|when|in case|suppose) (it rains|it pours|the weather is bad|we get rain|it is wet|there's a \
+            storm){comma}(what can we do|where to)
+        (where|what) (should|could) (we|i|visitors) (go|do|see) (in the rain|on a wet day|when it pours|in bad \
+            weather)
+        (we forgot our umbrellas|we hate getting wet|the sky looks dark|rain is coming){comma}(what is good in the \
+            rain|where do we stay dry)
+        {know} what (to do|we can do|one can visit) (in the rain|when it rains|in bad weather)
+        (something|anything|activities|places|attractions) (indoors|under a roof|for rainy days|for a wet afternoon)
         """,
     "menu": """
         what (is|'s) on the menu
@@ -2130,6 +2589,10 @@ PLAIN = {
         what (could|can) (we|i) (eat|drink|have|order|get) in the (cafe|coffee shop)
         (the|your) (cafe menu|food menu|menu of the cafe)
         what's (on offer|to eat) at the cafe
+        what {canwe} (eat|drink|order|have) (at|in) the (cafe|coffee shop)
+        {know} what (the cafe sells|is on the menu|they have in the cafe|one can eat in the cafe|the coffee shop serves)
+        (what|which) (food|drinks|dishes|cakes and drinks|hot drinks|snacks) (does|do) (the cafe|they in the cafe) \
+            (offer|sell|serve)
         """,
     "goods": """
         what can (i|we) (buy|get) (at|in) the (gift shop|shop)
@@ -2145,6 +2608,10 @@ PLAIN = {
         what's (in|on sale in) the (gift shop|shop|souvenir shop)
         what (kind|sort) of (things|souvenirs|gifts) (does the shop|do they) (sell|have)
         (is there|do you have) a (souvenir|gift|present) (for my mother|for my friend|to take home)
+        what {canwe} (buy|get) (at|in) the (gift shop|souvenir shop|shop)
+        {know} what (the gift shop sells|souvenirs there are|one can buy in the shop|they have in the gift shop)
+        (i|we|my {kinone}) (need|needs|want|wants) (a present|a souvenir|something to take home|a little \
+            gift){comma}(what is there|what do you sell|any ideas)
         """,
     "wifi": """
         (is there|do you have|have you got) [free] (wifi|wi-fi|internet|wlan|a wifi network)
@@ -2168,6 +2635,16 @@ PLAIN = {
         (can|could) (i|we) (get|have) (the wifi password|wifi|internet access) [here]
         is there (wifi|internet) and (do i need|is there|what is) (a|the) password
         (my|the) (phone|data plan) (has no signal|doesn't work here), is there (wifi|internet)
+        (is|would) (there|) (internet|wifi|wi-fi|wireless) (here|in the park|available|in the cafe) [for visitors|for \
+            guests]
+        (how|where) {canwe} (get online|use the internet|go on the web|check my mail|check our emails|surf the web)
+        {know} (the wifi password|the wifi name|if there is wifi|if there is internet|how to get online|the name of \
+            the network)
+        {wewant} (go online|check my mail|send photos home|use the internet|upload a picture){comma}(is there wifi|how)
+        (my|our) {kinone} needs (internet|wifi|to get online|to check mail){comma}(is there wifi|how does that work|\
+            any network)
+        (does|will) the (wifi|internet|wi-fi) (cost anything|need a password|cost extra|work everywhere)
+        (no signal on my phone|i have used up my data){comma}(any wifi|is there wifi)
         """,
     "dogs": """
         (can|may) (i|we) bring (my|our|a|the) (dog|dogs|pet|cat|pets|puppy)
@@ -2195,6 +2672,18 @@ PLAIN = {
         (dog|{dog}) (allowed|ok|welcome)
         is this (park|place) dog friendly
         do you (let in|accept|welcome) (dogs|{dog}s|pets)
+        (will|would|is) (our|my|a) {dog} (be a problem|be a nuisance|be welcome|be allowed|be ok|get in|disturb anyone)
+        (can|may|could|is it ok if) (our|my) {dog} (come|join us|come in|come along|go in|stay with us)
+        {wewant} (bring|take) (our|my|a) ({dog}|dog|puppy){comma}(is that ok|any problem|are there rules|is that \
+            allowed)
+        {know} (if|whether) ({dog}s|dogs|pets|four-legged friends) (are allowed|can come in|are welcome|may enter)
+        (our|my) {dog} (is very well behaved|never bites|goes everywhere with us|is a puppy){comma}(may he come|can \
+            she come in)
+        (what|which) rules (are there|do you have) for (dogs|{dog}s|dog owners|pets)
+        (must|should|do) (i|we) (leave|keep|tie) (our|my) {dog} (outside|in the car|on a lead|at home)
+        (our|my) (dog|{dog}) and (the museum|the cafe|the buildings){sep}(ok|allowed|possible)
+        (where|in which places) (is|are) (dogs|my {dog}|pets) (allowed|not allowed|welcome)
+        travelling with (a|our|my) {dog}{comma}(is that alright|can he come in|is that a problem)
         """,
     "wheelchair": """
         is (the park|it|everything|the museum|the aquarium) (accessible|wheelchair accessible|barrier free|step-free)
@@ -2216,6 +2705,14 @@ PLAIN = {
         (do you have|are there|is there) (disabled access|step-free access|lifts everywhere|ramps)
         (i|my grandma|my mother) (am|is) (disabled|on crutches)[, is the park accessible|, can we visit everything]
         (is|are) (the buildings|the attractions) (accessible|step free|barrier free)
+        (my|our) {kinone} (is in a wheelchair|uses a wheelchair|can't do stairs|cannot climb steps|walks on \
+            crutches){comma}(which buildings are ok|where can we go|any problem)
+        {know} (if|which) (everything|buildings|the museum|the park|places) (is accessible|are accessible|can be \
+            reached with a wheelchair|are step free)
+        {canwe} (get around|visit everything|get in everywhere) (with|in) (a wheelchair|an electric wheelchair|my \
+            wheelchair)
+        (how|what) (accessible|barrier free) is (the park|everything|alder park|the museum)
+        (are there|will we meet|do i have to climb) (stairs|steps) (in the buildings|anywhere|in the museum|on the way)
         """,
     "park_car": """
         where (can|do|should|may) (i|we) park [my car|our car|the car|here]
@@ -2233,6 +2730,10 @@ PLAIN = {
         (can|could) (i|we) (park|leave) (the car|our car|here) (somewhere|here|nearby)
         (we|i) (come|are coming|came|arrived) (by|with the) car, (where to|where do we park|is there parking)
         (do you have|is there) (parking|a place to park|parking spaces|somewhere to leave the car)
+        where {canwe} (park|leave|put) (the car|our car|my car|the van|a camper|our minibus)
+        {know} where (to park|we can park|i can leave the car|there is parking|one parks)
+        (we're|we are|i'm) (coming|arriving|here) by car{comma}where (to park|do we leave it|can we park|is parking)
+        {wewant} (park|leave) (the car|our van|my car) (somewhere|close by|nearby){comma}where
         """,
     "fish": """
         (i|we) (want|would like) to see [some] fish
@@ -2267,6 +2768,12 @@ PLAIN = {
         how much (per|an) hour (is the car park|for parking)
         what's the (rate|tariff|fee|charge) (for|at) (parking|the car park)
         how much is an hour (of parking|in the car park)
+        (how much|what) (do|does) (we|i|one|parking|a parking space) (pay for parking|cost per hour|cost here|pay to \
+            leave the car)
+        {know} (what parking costs|the parking fee|if parking is free|how much the car park is|what one pays to park)
+        (is|would) (leaving|parking) (the|our|a) (car|van|camper) (be|) (free|expensive|dear) [here]
+        {canwe} park (for free|without paying|free of charge) [here]
+        (parking|car park) (fees|prices|costs|charges|rates|tariff)
         """,
     "pay": """
         (can|may) (i|we) pay (by card|with card|by credit card|in cash|with cash|with my phone|cash|contactless)
@@ -2287,6 +2794,12 @@ PLAIN = {
         (is|are) (contactless|visa|mastercard|apple pay|google pay) (ok|accepted|possible)
         do i need cash
         (card|cash|credit cards) (ok|accepted|possible)
+        {canwe} pay (by card|in cash|with a card|contactless|with my phone|with coins|by credit card|with a debit \
+            card|with euros)
+        {know} (if|whether) (cards|credit cards|cash|contactless) (are accepted|is accepted|is ok|are ok|works)
+        (i|we|my {kinone}) (have|has|carry|brought) (no cash|only cash|just a card|no card|only coins|nothing but a \
+            card){comma}(is that ok|a problem|can we pay)
+        (card|cash|plastic|contactless|coins|notes){sep}(ok|accepted|possible|which one|or not)
         """,
     "lost": """
         i (lost|have lost|forgot|can't find|left) my (bag|phone|wallet|keys|umbrella|hat|jacket|camera|glasses|backpack|purse|ring|coat)
@@ -2306,6 +2819,28 @@ PLAIN = {
         (someone|somebody) (stole|took) my (bag|wallet|phone|camera)
         where is the lost property (desk|office)
         (i|we) (dropped|left) (my|our) (hat|jacket|bag|umbrella|gloves|sunglasses|phone|map) (on the bench|in the museum|at the cafe|by the fountain)
+        (i think|i fear|i'm afraid|it seems|looks like) (my|our) {thing} (is|are|is still|are still) \
+            {spot}{comma}{helpme}
+        (i|we|my {kinone}) (left|forgot|dropped|lost|mislaid|misplaced) (a|my|our|the|her|his) {thing} {spot}
+        (i|we|my {kinone}) (left|forgot|dropped|lost|mislaid|misplaced) (a|my|our|the|her|his) {thing} \
+            {spot}{comma}{helpme}
+        (i|we|my {kinone}) (must have|may have|might have|probably|seem to have) (left|lost|forgotten|dropped) (my|\
+            our|a) {thing}
+        (my|our|my {kinone}'s) {thing} (is|are) (gone|missing|lost|nowhere to be found|not in my bag any more)
+        (my|our|my {kinone}'s) {thing} (is|are) (gone|missing|lost){comma}{helpme}
+        (has|did) (anyone|anybody|somebody|someone) (found|find|seen|handed in|picked up|turned in) (a|my|our) {thing}
+        (i|we|my {kinone}) (found|picked up|spotted|came across) (a|somebody's|someone's) {thing} {spot}
+        (i|we|my {kinone}) (found|picked up) (a|somebody's) {thing} {spot}{comma}(where do i give it|who wants it|\
+            what now)
+        (where|whom|how) (can|do|could|would) (i|we) (ask for|ask about|look for|get back|report|find) (a|my|our) \
+            lost {thing}
+        lost{sep}(a|my|one|our) {thing}
+        (i|we) (can't|cannot|can't seem to) find (my|our|the) {thing} [anywhere|any more]
+        (someone|somebody|a thief) (stole|took|nicked|snatched|walked off with) my {thing}
+        (was|were) (a|any|my) {thing} (handed in|found|brought to you|turned in)
+        (a|the) {thing} (was left|is lying|lies|was forgotten) {spot}{comma}(who takes it|whose is it|where do i hand \
+            it in)
+        {thing} (lost|forgotten|left behind|missing) {spot}
         """,
     "lostchild": """
         (i|we) (lost|have lost|can't find) (my|our) (child|son|daughter|kid|boy|girl|little boy|little girl)
@@ -2327,6 +2862,21 @@ PLAIN = {
         (i|we) lost (each other|our kid|my boy|our daughter) in the crowd
         what do (i|we) do if (a child|my child|a kid) gets lost
         (missing|lost) (child|kid|boy|girl|son|daughter) [help|please help]
+        (my|our) {child} {strayed}
+        (my|our) {child} {strayed}{comma}(help|please help|what do i do|what now|who can help|where do i go)
+        (help|please|please help|quick|oh no){sep}(my|our) {child} {strayed}
+        (my|our) {child} {name} {strayed}
+        {name}, (my|our) {child}, {strayed}
+        (i|we) (can't|cannot) (see|find) (my|our) {child} (anywhere|any more|in the crowd|{spot})
+        (i|we|my {kinone}) (lost|have lost) (sight of|track of|) (my|our) {child} (somewhere|{spot}|in the crowd|a \
+            minute ago)
+        (has anyone|did you|has anybody|have you) seen (my|our) {child}
+        (i|we) (found|met|have here) a (lost|crying) (child|little boy|little girl|toddler|kid) {spot}
+        a (small|little|crying) (child|boy|girl|kid) (here|) (can't find|is looking for|has lost) (his|her|the) (mum|\
+            parents|family|dad)
+        (our|my) class is one (child|pupil|kid) short
+        one of (our|the|my) (kids|children|pupils|boys|girls|scouts) {strayed}
+        where do (lost|missing) (children|kids) (go|wait|get brought to)
         """,
     "emergency": """
         (someone|my wife|my husband|my child|a man|a woman|my friend) (is hurt|is ill|has fallen|is injured|is bleeding|needs a doctor)
@@ -2353,6 +2903,22 @@ PLAIN = {
         (there's|there is) (a fire|smoke|an accident|a fight|an injured person)
         call (an ambulance|a doctor|the police|112)
         (this is|it's) an emergency
+        {victim} {hurt}
+        {victim} {hurt} {spot}
+        {victim} {hurt}{comma}{hurry}
+        {victim} {hurt} {spot}{comma}{hurry}
+        {hurry}{sep}{victim} {hurt}
+        (i think|i believe|oh no|i'm afraid|come quickly) {victim} {hurt}
+        (there is|there's|we have|i see) (a fire|smoke|an accident|a fight|flames|a gas smell) {spot}
+        (there is|there's|we have) (an accident|an emergency|a medical emergency|a fire){comma}{hurry}
+        (call|get|fetch|send) (me|us|) (an ambulance|a doctor|the police|a paramedic|the fire brigade) (please|now|\
+            quickly|at once)
+        where (do|can) (i|we) (get|call|find) (a doctor|an ambulance|medical help|a paramedic|the police)
+        (i|we) (need|must have) (a doctor|medical help|an ambulance|a paramedic|the police|urgent help) (now|here|\
+            {spot}|fast)
+        (what number|which number|whom|who) (do i|should i|must i|do we) (call|ring|dial|phone) (for an ambulance|in \
+            an emergency)
+        (i|my {kinone}) (feel|feels|am feeling|is feeling) (very ill|really sick|faint|awful|dizzy){comma}{hurry}
         """,
     "photos": """
         (can|may) (i|we) (take|make) (photos|pictures|a photo|videos|a picture) [here|inside|in the museum]
@@ -2369,6 +2935,16 @@ PLAIN = {
         (do you|does the museum) (allow|permit) (photos|pictures|photography|cameras|flash)
         (am i|are we) allowed to (photograph|film|take a selfie|use flash) [in the museum|in the aquarium|here]
         (i|we) (want|would like) to (take|make) (some|a few) (photos|pictures)[, is that ok|, is that allowed]
+        {canwe} (take|make|shoot) (photos|pictures|a few pictures|selfies|a video|videos) (here|in the museum|of the \
+            fish|everywhere|inside)
+        {know} (if|whether) (photos|pictures|cameras|flash photos|videos) are (allowed|permitted|ok|forbidden) \
+            [inside|in the museum]
+        (my|our) {kinone} (loves taking pictures|is a photographer|brought a camera|wants to film){comma}(is that \
+            allowed|is that ok|any rules)
+        (is|would) (my|a|the) (camera|flash|tripod camera|video camera) (be|) (allowed|a problem|ok|permitted) \
+            [inside|in the aquarium]
+        (photos|pictures|selfies|filming|flash) (in the museum|in the aquarium|inside|with the fish){sep}(ok|allowed|\
+            yes or no)
         """,
     "smoking": """
         (can|may) (i|we) smoke [here|in the park|outside]
@@ -2383,6 +2959,13 @@ PLAIN = {
         (i|my husband|my wife) (need|needs|want|wants) (a cigarette|to smoke|a smoke)[, where can we go|, is that ok|, where is that allowed]
         (do you|does the park) (allow|have) (smoking|a smoking area|smoking zones)
         (can|may|could) (people|you|one|i) (smoke|vape) (here|outside|in the park|on the terrace)
+        {canwe} (smoke|have a cigarette|light up|have a smoke|vape|smoke a pipe|smoke a cigar) (here|outside|in the \
+            park|somewhere|at the cafe)
+        {know} (if|where) (smoking is allowed|i can smoke|we may smoke|one can have a cigarette)
+        (my|our) {kinone} (smokes|needs a cigarette|would like to smoke|wants to light up){comma}(is that ok|where|is \
+            that allowed)
+        (is|would) (a cigarette|vaping|a cigar|smoking a pipe|smoking) (be|) (a problem|ok|allowed|tolerated) (here|\
+            on the lawn|outside)
         """,
     "bikes": """
         (can|may) (i|we) (bring|ride|use|take) (my|our|a) (bike|bikes|bicycle|scooter|bicycles) [here|in the park|inside]
@@ -2398,6 +2981,13 @@ PLAIN = {
         where (can|should|do) (i|we) (lock|put|leave|park) (our|my|the) (bikes|bike|bicycles|scooters)
         (is there|are there) (a bike rack|bike racks|bicycle parking|a place for bikes|a place for our bikes)
         is (cycling|riding a bike|riding a scooter) (allowed|permitted|ok) [in the park|here]
+        where {canwe} (leave|park|lock|put|chain) (a bike|our bikes|my bicycle|the scooter|our bicycles|an e-bike)
+        {canwe} (ride|cycle|bring|push|take) (a bike|our bikes|my bicycle|a scooter|an e-bike) (in the park|here|\
+            inside|on the paths)
+        {know} (if|where) (bikes|bicycles|scooters|e-bikes) (are allowed|can be left|can be parked|may come in)
+        (we|i) (cycled here|rode here|came on our bikes|came by scooter|came by e-bike){comma}(where do they go|where \
+            to leave them|is that ok)
+        (is|are) (a bike|bikes|cycling|e-scooters) (a problem|allowed|ok) (on the paths|in here|in the park)
         """,
     "stroller": """
         (can|may) (i|we) (bring|use|take) (a|our|my) (stroller|pram|buggy|pushchair) [here|in the museum|inside]
@@ -2412,6 +3002,13 @@ PLAIN = {
         (where|how) (can|do) (we|i) (leave|park|get around with) (the|our|my) (stroller|pram|buggy)
         (we|i) (come with|have|brought) a (stroller|pram|buggy|pushchair)[, is that ok|, any problem|, can we go everywhere]
         (strollers|prams|buggies) (allowed|ok|welcome)
+        {canwe} (bring|take|push|use) (the|a|our|my) (pram|stroller|buggy|pushchair|baby carriage) (here|inside|\
+            everywhere|in the museum)
+        (is|are) (a pram|prams|a buggy|strollers|the pushchair|our twin buggy) (a problem|allowed|ok|fine|welcome) \
+            (inside|here|everywhere)
+        {know} (if|where) (prams|strollers|buggies|pushchairs) (are allowed|can go|are ok|may go in)
+        (our|my) (baby|little one|daughter|son) (is|sits|sleeps) in a (pram|buggy|stroller|pushchair){comma}(can we \
+            get in|is that ok|any problem)
         """,
     "tour": """
         (are there|do you have|do you offer) [guided] tours
@@ -2433,6 +3030,15 @@ PLAIN = {
         how often (are there|do you do|are) [guided] tours
         (tour|tours|guided tour) (times|when|where|start|meeting point)
         (what time|when) are the tours and where do they (start|begin)
+        (when|at what time|where|when and where) (do|does|can we join) (a|the|today's) guided (tour|tours|walk) \
+            [start|begin|leave]
+        {know} (when|where|if) (there are guided tours|the guided tour starts|guided tours leave|we can join a tour)
+        {wewant} (join|take|go on|do|book) a (guided tour|tour|guided walk|tour with a guide){comma}(when|when is it|\
+            where does it start|what times)
+        (can|could|would) (a guide|somebody|someone) (show|take|lead) (us|me|our group) (around|round the park|\
+            through the park)
+        (my|our) {kinone} (likes|loves|wants) (tours|a tour|guided tours){comma}(when is one|are there any|when and \
+            where)
         """,
     "feeding": """
         when (are the fish|do you feed the fish|is feeding time|are the animals fed|do the fish eat)
@@ -2454,6 +3060,14 @@ PLAIN = {
         (my|our) (kids|son|daughter) (want|wants) to (see|watch) the (feeding|fish eat)[, when is it|, when is that]
         when is (dinner|breakfast|mealtime|food) (for|of) the (fish|fishes)
         when do the (fish|fishes|sharks) (get|have) their (food|dinner|breakfast|meal|meals)
+        (when|at what time) {canwe} (see|watch) (the fish being fed|the feeding|the fish get their food|the fish eat|\
+            them feed the fish)
+        {know} (when|at what time) (the fish are fed|feeding time is|they feed the fish|the fish get fed|the fish eat)
+        {wewant} (see|watch) (the feeding|the fish eat|the fish being fed|feeding time){comma}(when is that|what time|\
+            when should we be there)
+        (feeding|meal|dinner) (time|times) (for|of) (the|your) (fish|fishes|sharks)
+        (my|our) {child} (loves fish|wants to see fish eat|wants to feed the fish){comma}when (is the feeding|are \
+            they fed)
         """,
     "show": """
         when (is|does|are|do) the [next] [star|planetarium] (show|shows) [start|begin]
@@ -2473,6 +3087,14 @@ PLAIN = {
         (when is|what time is) (today's|the last|the first|the next) [star|planetarium] show
         how many [star] shows (are there|do you have) [a day|in the planetarium]
         (i|we) (want|would like) to (see|watch) (a|the) star show[, when is it|, when does it start]
+        (when|at what time) {canwe} (see|watch|catch) (a|the|the next) (star show|show in the planetarium|planetarium \
+            show)
+        {know} (when|at what time) (the star show starts|the shows start|the star shows are|there is a star show)
+        {wewant} (see|watch|catch|take in) (a star show|the show in the planetarium|a planetarium show){comma}(when \
+            is it|what times|when should we be there)
+        (my|our) {child} (loves stars|wants to see the stars|is mad about planets){comma}when (is the star show|do \
+            the shows start)
+        (times|starting times|schedule) (for|of) the (star shows|planetarium shows|star show)
         """,
     "group": """
         (is there|are there|do you have|do you offer) (a group discount|group discounts|group prices|group tickets|discounts for groups)
@@ -2502,6 +3124,17 @@ PLAIN = {
         (how much|what) is (it|that) (with|after) the [group] discount
         what do we pay (with|after) the [group] discount
         (is the discount|was the discount) [already] taken off
+        {crowd}{sep}{deal}
+        {deal}{sep}{crowd}
+        {deal} (for|if we are|with) {x} (people|colleagues|pupils|visitors|friends|kids|of us)
+        (i'm|we're|i am) (bringing|coming with|organising a trip for|travelling with) {x} (people|pupils|colleagues|\
+            guests){sep}{deal}
+        (how much|what) (do|would|will) (we|groups) save (as|with|in) a group
+        (how many|what number of) (people|heads|visitors|of us) (do you need|does it take|are needed) for (a|the) \
+            (discount|group rate)
+        (from|with|at) (how many|what number of) (people|visitors|heads) (is it|does it get|will it be) cheaper
+        {know} (if|whether) (groups|large groups|school classes|clubs|big families) (pay less|get a discount|get \
+            money off)
         """,
     "toddler": """
         (do babies|do small children|do toddlers|does a baby) (pay|need a ticket|cost anything)
@@ -2523,6 +3156,17 @@ PLAIN = {
         are (children|kids) (under|below|up to) (two|three|2|3) [years] (free|free of charge)
         (do|are) (very small|the smallest|tiny) (children|kids) (pay|free)
         how old (must|can) (children|a child|kids) be to (pay|enter free|get in free)
+        (does|must|should|will) (my|our|a) (baby|toddler|two year old|newborn|one year old|infant|tiny daughter) \
+            (be charged|have to pay|buy a ticket|pay anything)
+        (my|our) (baby|little one|grandson|niece|nephew|daughter|son) is (only|just) (one|two|three|2|3|a few \
+            months)[ old]{comma}(free|does he pay|ticket)
+        (what about|how about|and) (babies|toddlers|infants|our baby|very small children){sep}(free|do they pay|\
+            ticket needed)
+        {know} (if|whether) (babies|toddlers|two year olds|infants) (pay|are free|need a ticket|get in free)
+        (our|my|the) (baby|toddler|one year old) (sleeps|sits) in the (pram|stroller){comma}(do we pay for her|must \
+            he pay|is she free)
+        (up to|until|till) (which|what) (age|birthday) (are kids free|is a child free|do kids get in free|don't we \
+            pay for a child)
         """,
     "buy": """
         where can (i|we) (buy|get) (tickets|a ticket|the tickets)
@@ -2541,6 +3185,10 @@ PLAIN = {
         (is this|are you|is here) (the ticket office|where i buy tickets|where we buy tickets)
         (can|could) you sell (me|us) (tickets|a ticket|the tickets)
         where's the (ticket office|ticket counter|ticket desk|box office)
+        where {canwe} (buy|get|pay for|purchase|pick up) (tickets|a ticket|our tickets|the tickets|entry tickets)
+        {know} where (to buy tickets|we get tickets|tickets are sold|one buys a ticket|the tickets are)
+        {wewant} (buy|get) (tickets|a ticket|our tickets){comma}(where|where do i go|where is that possible|how)
+        (tickets|a ticket){sep}(where|where do i buy one|where from|sold where|can i get one here)
         """,
     "refund": """
         can (i|we) (return|give back|refund) (my|the|a|our) (ticket|tickets)
@@ -2558,6 +3206,13 @@ PLAIN = {
         (how|where) (can|do) (i|we) (get|claim|ask for) (a refund|our money back|my money back)
         is there a refund [for tickets]
         (we|i) (bought|have) (one ticket|tickets) too many[, can we return it|, can i return them]
+        {canwe} (return|give back|hand back|cancel|get money back for) (a ticket|our tickets|the tickets|unused \
+            tickets|two tickets)
+        (my|our) {kinone} (fell ill|can't come|didn't come|changed her mind){comma}(can i return the ticket|can we \
+            get our money back)
+        {know} (how to return a ticket|if tickets can be returned|if i get my money back|where to return tickets)
+        (we|i) (have to leave early|can't use our tickets|bought too many|picked the wrong ticket){comma}(refund|can \
+            i return them|money back)
         """,
     "phone": """
         what is (your|the) (phone number|telephone number|number) [of the park]
@@ -2576,6 +3231,12 @@ PLAIN = {
         (i|we) (want|need|would like) to (call|phone|complain|speak to a human|talk to someone|speak to somebody|make a complaint)
         (can|could|may) (i|we) (speak|talk) (to|with) (a human|a real person|the staff|an employee|your boss)
         (is there|do you have) (a hotline|someone i can call|a number to call|a contact)
+        {know} (the phone number of the park|how to reach the office|your number|the number of the office|whom i can \
+            call)
+        (how|on what number|on which number) {canwe} (reach|call|phone|ring) (the office|the park|someone|the park \
+            office|a human)
+        {wewant} (speak to a person|call the office|talk to somebody|complain to someone|phone the park){comma}(how|\
+            what's the number|which number)
         """,
     "charge": """
         (can|where can) (i|we) charge (my|our|a) (phone|phones|mobile|laptop|battery) [here]
@@ -2590,6 +3251,13 @@ PLAIN = {
         (is there|are there|any|do you have) (a charger|a power socket|power outlets|a charging point|charging stations|a plug for my phone|somewhere to charge a phone)
         (i|we) need (a socket|power|electricity|a charger|a plug) for (my|our) (phone|mobile|laptop)
         (phone|battery) (charging|charger)
+        (my|our|my {kinone}'s) (phone|mobile|battery|tablet|camera|laptop) (is at 2 percent|is dying|died|is low|has \
+            run flat){comma}(any sockets|where can i charge it)
+        where {canwe} (charge|plug in|load|power up) (a phone|our phones|my mobile|the camera|my laptop|a tablet)
+        {know} where (i can charge my phone|there is a socket|one can charge a phone|to charge a mobile)
+        (any|a|is there a) (socket|plug|power point|charging point|outlet|charger) (here|for my phone|around|anywhere|\
+            for visitors)
+        (low|empty|dead|flat) (battery|phone|mobile){comma}(help|where can i charge|what now)
         """,
     "language": """
         do you speak (german|french|spanish|italian|chinese|japanese|russian|dutch|polish|arabic|other languages)
@@ -2618,6 +3286,11 @@ PLAIN = {
         (quiero|queremos|tienen) (dos entradas|un cafe|un mapa|ayuda)
         (merci beaucoup|danke schoen|vielen dank|muchas gracias|grazie mille|obrigado|spasibo|arigato)
         (buenos dias|guten morgen|bonsoir|buongiorno|konnichiwa|ni hao|salut|hej|ola)
+        {know} (german|french|spanish|italian|dutch|polish|any other language)
+        {canwe} (talk|speak|write|ask) (in|) (german|french|spanish|italian|dutch|polish|russian|turkish) [here|with \
+            you]
+        (my|our) {kinone} (only speaks|speaks only|just speaks|understands only) (german|french|spanish|italian|\
+            japanese|polish|greek)
         """,
     "age": """
         how old is (the park|alder park|this park)
@@ -2629,6 +3302,9 @@ PLAIN = {
         (how long|since when) (has|does|is) (alder park|the park|this park) (been open|been here|existed|exist)
         (what is|how high is) the age of (the park|alder park)
         is (the park|alder park|this park) (very|) old
+        {know} (how old the park is|when the park was opened|since when the park exists|in which year it all began here)
+        (when|in which year) (did it all begin here|was the park founded|did the park first open|did alder park start)
+        (is|was) (alder park|the park|this park) (old|new|there before the war|very old|built recently)
         """,
     "again": """
         (what|sorry|pardon|huh|hm|why|how|when|where|who)
@@ -2652,6 +3328,10 @@ PLAIN = {
         (we are|we're) a family of (three|four|five|six|{x})[, what do we pay|, how much is it]
         (tickets|entry|price) for (my family|a family|{x} people|all of us|four people)
         how much is a (family|group) ticket
+        {total} for (all of us|our family|the whole gang|everybody|our crew)
+        {total} for {x} (people|of us|persons|visitors)
+        {wewant} (buy|get) {x} tickets{sep}{total}
+        (we|i) (bring|come with) (friends|the family|relatives|the whole gang){sep}{total}
         """,
     "holiday": """
         (are you|is the park|is everything) open (on|over|during) (the|public|bank|school) holidays
@@ -2669,6 +3349,8 @@ PLAIN = {
     "hundreds": """
         (we are|there are|we're) (100|120|150|200|250|300|400|500|1000|two hundred|a hundred) (people|children|students|of us|pupils)[, what do we pay|, how much is it]
         how much for (100|120|150|200|250|300|500|1000|a hundred|two hundred) (people|children|adults|students|coffees|postcards)
+        {total} for (150|180|220|260|350|450|600|800|a thousand) (people|visitors|pupils|adults|kids|students|seniors)
+        (150|180|220|260|350|450|600|800) (of us|people|visitors|pupils|employees|guests){sep}{total}
         """,
     "nearest": """
         (which|what) (attraction|place|sight) is (the nearest|the closest|nearest|closest) [from here|to here|to us|to the kiosk]
@@ -2678,6 +3360,11 @@ PLAIN = {
         what can we (see|visit) close (by|to here)
         which attraction is (not far|the shortest walk) [from here]
         * which sight is the least far away
+        {know} (which attraction is nearest|the nearest attraction|which sight is closest to here|what we can see \
+            close by)
+        (which|what) (attraction|sight) (is|has) (the shortest walk|just a short walk|quickest to reach|within easy \
+            reach|the shortest way)
+        {walker} can't walk far{comma}(which attraction is nearest|what is closest|which sight is closest)
         """,
     "farthest": """
         (which|what) (attraction|place|sight) is (the farthest|the furthest|farthest|furthest) [away|from here]
@@ -2685,6 +3372,9 @@ PLAIN = {
         (what's|where is) the longest walk [in the park|from here]
         which attraction is the (longest walk|most distant)
         * to which place do we walk the longest
+        {know} (which attraction is farthest|the farthest attraction|which sight is the longest walk)
+        (which|what) (attraction|sight) (has|is) (the longest walk|furthest from here|the biggest distance|most far \
+            away|the longest way)
         """,
     "fountain": """
         where (is|'s) the fountain
@@ -2696,6 +3386,10 @@ PLAIN = {
         which way is the fountain
         the fountain[, where is that]
         * how long do we walk to the fountain
+        the fountain{sep}{where}
+        {know} where the fountain is
+        {wewant} (see|meet friends at|find) the fountain{comma}{where}
+        {person} (waits|is waiting) (at|by) the fountain{comma}{where}
         """,
 }
 
@@ -2716,6 +3410,11 @@ LEADS = {
         we've never been to the {p}
         the {p}
         so, the {p}
+        {wewant} {visit} the {p}
+        (everybody|everyone|my {kinone}|a colleague) (talks about|raves about|loves|recommends) the {p}
+        the {p} (is|would be) (next|our plan|my favourite|on our list|first on our list|what we came for)
+        (we|i) (chose|picked|decided on|settled on) the {p}
+        (we're|i'm) (curious about|interested in|looking forward to|excited about) the {p}
         """,
     "place_day": """
         (we|i) (would love|would like|want|plan) to (see|visit) the {p} on {d}
@@ -2725,6 +3424,10 @@ LEADS = {
         {d} is our day for the {p}
         the {p} on {d}
         (we have|i have) (a date|a meeting|plans) at the {p} on {d}
+        {wewant} {visit} the {p} {on_d}
+        {on_d} {wewant} {visit} the {p}
+        the {p} is our plan for {d}
+        {d}(: |, | means |, it's )the {p}
         """,
     "day": """
         (we're|we are|i'm|i am) coming on {d}
@@ -2737,6 +3440,13 @@ LEADS = {
         (we|i) (arrive|land|get there) on {d}
         (our|the) (trip|visit|school trip|outing) is on {d}
         {d} would be our day
+        {d} is (all we have|our only day|my day off|the only day we can come|when we come)
+        (we've|we have|i've|i have) (got |)(only |just |)(a |the |)(whole |)(day|time) (off|free|to kill|to spare|\
+            left) on {d}
+        it's (my birthday|our anniversary|my son's birthday|a day off for us) on {d}
+        (the weather looks good for|we picked|we are thinking of|our plan is for) {d}
+        (my {kinone}|my friend|our visitor|an old friend) (comes|arrives|visits us|is in town|is free) on {d}
+        (on|) {d} (we have|i have|there is) (nothing to do|no school|time|a day off)
         """,
     "party": """
         (we are|we're|there are|it's) {party}
@@ -2745,6 +3455,9 @@ LEADS = {
         our (group|party|family) is {party}
         (there will|there'll) be {party}
         we would be {party}
+        (my|our) (group|crew|family|class|club|team) (has|counts|is|consists of) {party}
+        (we'd be|we'll be|that makes|count us as|say) {party}
+        (with me|along with me|travelling together) are {party}
         """,
     "party_place": """
         (we are|we're|it's) {party} (and want|and would like|wanting) to (see|visit) the {p}
@@ -2760,12 +3473,21 @@ LEADS = {
         (we're|we are) (off|going|heading) to the {p}, {party}
         (we'd|i'd|we would|i would) like tickets for the {p}, {party}
         (imagine|say|suppose) {party} (visit|go to) the {p}
+        {party} {fancying} the {p}
+        {party} (at|for|in|into) the {p}
+        the {p} with {party}
+        {wewant} {visit} the {p}, {party}
+        (there's|there are|we're|we are) {party} and {fancying} the {p}
+        our (club|class|team|choir|family|band|office), {party}, {wants} the {p}
         """,
     "kin_place": """
         {kin} are (off|going|heading) to the {p}
         {kin} (want|would like|would love|plan) to (see|visit|go to) the {p}
         {kin} are (at|in front of|standing outside) the {p}
         the {p} with {kin}
+        {kin} {fancying} the {p}
+        the {p} (for|with) {kin}
+        {wewant} {visit} the {p}(: |, | - ){kin}
         """,
     "places_day": """
         (we|i) (want|would like|plan|would love) to (see|visit) {ps} on {d}
@@ -2781,6 +3503,27 @@ LEADS = {
         {ps}
         first {ps}
         (i have|we have|just) a question about {ps}
+        """,
+    "day_time": """
+        i {ends} at {t} on {d}
+        {d} i {ends} at {t}
+        on {d} i {ends} at {t}
+        {event} at {t} on {d}
+        {event} {at_dt}
+        on {d} {event} at {t}
+        it (will|would) be {t} on {d} (before|when|by the time) (we get there|we are ready|my {kinone} gets here)
+        we (won't|can't|will not) (be there|make it|get away|arrive) before {t} on {d}
+        (we|i) (would|could|might|will|can) (come|be there|turn up|arrive|get there) {at_dt}
+        {plan}, (like|say|around|about) {t} on {d}
+        (we're|i'm|we are) (free|in the area|in town|around) {at_dt}
+        {at_dt} (would suit us|is when we come|is our only chance|is when i have time)
+        """,
+    "start": """
+        {at_o}
+        {at_o}
+        (we|i) (find|found) (ourselves|myself|) (at|near|by|close to) the {o}
+        (my|our) {kinone} (waits|is waiting|is) (at|by|near) the {o}
+        (suppose|say|imagine|let's say) (we|i) (start|set off|begin) (at|from) the {o}
         """,
 }
 
@@ -2799,6 +3542,8 @@ ASKS = {
         (tell me|i need to know|i'd like to know) the (total|price|cost)
         how much money do (we|i) need
         what is (it|that) (going to|gonna) cost [us|me]
+        {total}
+        {total}
         """,
     "party": """
         how much is the {p} [for us|in total|altogether|for all of us]
@@ -2810,6 +3555,10 @@ ASKS = {
         how much (to get into|to visit|to see) the {p}
         (we|i) want to see the {p}, (how much is it|what do we pay|what does it cost)
         {p} (total|price|how much)
+        the {p}{sep}{total}
+        {total} (at|for) the {p}
+        {wewant} {visit} the {p}{sep}{total}
+        we {fancying} the {p}{sep}{total}
         """,
     "hours": """
         when are (they|both|the two) open
@@ -2858,6 +3607,34 @@ ASKS = {
     "distance": """
         how far are (they|both)
         how long is the walk to (each|both)
+        """,
+    "open_then": """
+        is the {p} [still] open [then|by then|at that time]
+        (would|will|could|can) i still (make it into|get into|see|visit) the {p} [then]
+        (would|will|can) we still (make it into|get into|see|visit) the {p} [then]
+        will the {p} [still] be open [then|for us]
+        {p} (still|) open [then]
+        does the {p} (still|) let people in [then]
+        {canwe} {enter} the {p} [then]
+        (is that|would that be|will that be) (ok|fine|possible|a good time) for the {p}
+        any chance (of|for) {visiting} the {p} [then]
+        the {p}(, |: |? )(possible|still open|open|yes or no)
+        """,
+    "what_then": """
+        what is [still] open [then|at that time]
+        what (can|could) we still (see|visit|do) [then]
+        (anything|something|which places|which attractions) [still] open [then]
+        where (can|could) we [still] go [then]
+        """,
+    "from_there": """
+        how (do|can) (we|i) (get|walk|go) to the {p} [from there]
+        where is the {p} [from there]
+        (which way|which path|how far|how many minutes) [is it] to the {p} [from there]
+        (we|i) (want|need|would like|fancy) the {p} (first|next|now|){comma}{where}
+        (we|i) (want|need|would like|fancy) the {p} (first|next|now|){comma}{howfar} [from there]
+        the {p}{sep}{where}
+        the {p}{sep}{howfar} [from there]
+        (directions|way|route) to the {p}
         """,
 }
 
@@ -2973,33 +3750,48 @@ PURPOSED = {
         my (son|daughter|mother|wife|husband) (needs|wants) to {u}[, where|, where is that|, where can we go]
         (is it possible|would it be possible) to {u} (here|somewhere|around here)
         * where would it be possible for us to {u}
+        {person} (needs|wants|has|would like) to {u}{sep}{where}
+        where {canwe} {u}
+        {know} where (i can|we can|one can) {u}
+        {wewant} {u}{sep}{where}
         """,
     "day": """
         when can (i|we) {u} on {d}
         (i|we) (want|would like|plan) to {u} on {d}, when (is it open|is that possible|can we come)
         on {d}, (when|from when to when|at what times) can (i|we) {u}
         from when to when can (i|we) {u} on {d}
+        when {canwe} {u} {on_d}
+        {wewant} {u} {on_d}{comma}(when is that possible|at what times|what are the hours)
         """,
     "is_open": """
         can (i|we|one) {u} on {d}
         is it possible to {u} on {d}
         on {d}, (can|could) (i|we) {u}
         (could|may) (i|we|the kids) {u} (this|next|on) {d}
+        {canwe} {u} {on_d}
+        {wewant} {u} {on_d}{comma}(is that possible|does that work|is it open)
         """,
     "is_open_at": """
         can (i|we) [still] {u} (on|this) {d} at {t}
         can (i|we) [still] {u} at {t} on {d}
         is it possible to {u} on {d} at {t}
         (i|we) (want|would like) to {u} [on] {d} at {t}, is that possible
+        {canwe} [still] {u} {at_dt}
+        {wewant} {u} {at_dt}{comma}(is that possible|does that work|is it open)
+        i {ends} at {t} on {d}{comma}{canwe} still {u} [then]
         """,
     "hours": """
         when can (i|we|one) {u}
         at what times (can|could) (i|we) {u}
+        when {canwe} {u}
+        {wewant} {u}{comma}(when is that possible|at what times|what are the hours)
         """,
     "prices": """
         how much (is it|does it cost) to {u}
         what does it cost to {u}
         what (do|would) (i|we) pay to {u}
+        {wewant} {u}{comma}(what does it cost|how much is that|what do we pay)
+        {know} what it costs to {u}
         """,
     "price": """
         how much (is it|does it cost) for {c} to {u}
@@ -3011,5 +3803,8 @@ PURPOSED = {
         what do {party} pay to {u}
         {party} (want|would like) to {u}, (how much is it|what does it cost|what do we pay)
         (we are|we're|there are) {party} and (want|would like) to {u}[, how much|, what does it cost]
+        {party} {wantto} {u}{sep}{total}
+        {total} for {party} to {u}
+        {wewant} {u}{sep}{party}{sep}{total}
         """,
 }

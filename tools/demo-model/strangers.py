@@ -129,15 +129,22 @@ TOPICS = """
     do you have (jobs|a job|work|rooms|a pool) (for me|here|)
     (who|what) is the (director|boss|owner|manager|mayor) [of the park|here]
     why is the (museum|aquarium|planetarium|greenhouse|castle tower) (closed|so expensive|so small|called that)
-    how (busy|crowded|full) is (it|the park|the museum|the aquarium|mini golf) [on {d}|on weekends|in the morning|usually]
-    how long (does a visit to|do people stay in|do i need for|does it take to see) the (museum|aquarium|planetarium|greenhouse|castle tower)
-    do (i|we) (have to|need to|must) (book|reserve) [in advance|online|a time slot] [for the planetarium|for the museum|for the boat house]
-    (which|what) (attractions|places|tickets) (cost|are) (less than|under|below|more than) {x} euros [for adults|for children]
+    how (busy|crowded|full) is (it|the park|the museum|the aquarium|mini golf) [on {d}|on weekends|in the morning|\
+        usually]
+    how long (does a visit to|do people stay in|do i need for|does it take to see) the (museum|aquarium|planetarium|\
+        greenhouse|castle tower)
+    do (i|we) (have to|need to|must) (book|reserve) [in advance|online|a time slot] [for the planetarium|for the \
+        museum|for the boat house]
+    (which|what) (attractions|places|tickets) (cost|are) (less than|under|below|more than) {x} euros [for adults|for \
+        children]
     how much change (do|will) i get (from|for|out of) {x} euros
     what can (i|we) (see|visit|do|buy|afford) (for|with) {x} euros
-    is there (an age limit|a minimum age|an audio guide|a dress code|a cloakroom|a queue|a waiting time) [at the museum|at the boat house|for the castle tower]
-    how old (do you have to be|must i be|must children be) (for|to visit) (mini golf|the boat house|the castle tower|the planetarium)
-    (what|which) (exhibition|exhibitions|film|films|concert|event|events) (is|are) (on|there) [at the museum|in the planetarium|on {d}]
+    is there (an age limit|a minimum age|an audio guide|a dress code|a cloakroom|a queue|a waiting time) [at the \
+        museum|at the boat house|for the castle tower]
+    how old (do you have to be|must i be|must children be) (for|to visit) (mini golf|the boat house|the castle tower|\
+        the planetarium)
+    (what|which) (exhibition|exhibitions|film|films|concert|event|events) (is|are) (on|there) [at the museum|in the \
+        planetarium|on {d}]
     how much (is|are|does|do) (a locker|the lockers|the toilets|the toilet|the picnic area) [cost]
     (who|what) is (playing|singing) (here|in the park) [on {d}]
     how many (visitors|people|guests|tourists) (come|come here|visit the park) (on {d}|every year|every day)
@@ -146,7 +153,8 @@ TOPICS = """
     when does the (last|first|next) (bus|train) (leave|go|come|arrive) [on {d}]
     which (bus|train) (goes to|stops at) (the city|{m}|the airport|my hotel)
     how do i get (home|back to my hotel|to the motorway|to the airport|to the city|downtown)
-    is there a (discount|special price) for (soldiers|teachers|locals|members|disabled people|birthday children|the unemployed)
+    is there a (discount|special price) for (soldiers|teachers|locals|members|disabled people|birthday children|the \
+        unemployed)
     how long (is|are) the (queue|line|star show|guided tour|boat trip|lake)
     (who|what) (is|was) (in|on|at) the (castle tower|boat house|greenhouse) (in 1800|before|long ago)
     how much (did|do) (you|they) (earn|pay for the {n}|spend)
@@ -156,14 +164,16 @@ TOPICS = """
     what (sizes|colours) (do|are) the (shirts|umbrellas|mugs) [come in]
     which (place|attraction) (stays open|is open) the (longest|latest) [on {d}]
     (what|which place) (opens|closes) (first|last|earliest|latest) [on {d}]
-    (what|which) is the (biggest|best|most popular|oldest|newest|most beautiful) (attraction|place|building) [here|in the park]
+    (what|which) is the (biggest|best|most popular|oldest|newest|most beautiful) (attraction|place|building) [here|in \
+        the park]
     how many (attractions|buildings|toilets|restaurants|paths|trees) (are there|do you have|does the park have)
     what is the cheapest (drink|thing|dish|souvenir|meal) (at the cafe|in the gift shop|at the restaurant|on the menu)
     (is it|are tickets) cheaper (online|on weekdays|on {d}|in the evening|in winter|if we book ahead)
     (do you have|is there) (an annual pass|a season ticket|a combined ticket|a day pass|a loyalty card|a voucher)
     (how many people|who) (work|works) (here|in the park|at the museum)
     where is the (nearest|closest) (petrol station|hotel|supermarket|pharmacy|bank|hospital|town|motorway)
-    which is (better|nicer|more fun|more interesting), the (museum|aquarium|planetarium) or the (greenhouse|castle tower|boat house)
+    which is (better|nicer|more fun|more interesting), the (museum|aquarium|planetarium) or the (greenhouse|castle \
+        tower|boat house)
     is the (museum|aquarium|planetarium) better than the (greenhouse|castle tower|boat house)
     how do (i|we) get to (the park|alder park) (by car|by bus|by train|from the city|from the airport)
     (what|which) is your favourite (attraction|place|building|fish)
@@ -178,6 +188,56 @@ TOPICS = """
     (do|can) you (help me with|do) my (homework|taxes|essay|maths)
     (my|our) (flight|train|bus) is (late|delayed|cancelled), what (now|should i do)
     what is the (temperature|humidity|wind|air quality) (today|outside|in the park)
+    how (many|few) (stairs|steps|windows|rooms|floors|benches|tables|seats|boats|holes|plants|trees|doors) (does|has) \
+        the {where_} [have]
+    how (many|few) (stairs|steps|windows|rooms|floors|benches|tables|seats|boats|holes|plants) are (there|) in the \
+        {where_}
+    (what|which) (colour|size|shape|style) is the {where_}
+    (who|which architect|which king) (built|designed|planned|opened|owns|paints|cleans|guards) the {where_}
+    (when|in which year|why) was the {where_} (built|opened|founded|closed down|painted|restored)
+    how (high|wide|deep|heavy|loud|warm|cold|dark) is (it in|it inside|) the {where_}
+    (is|was) the {where_} (haunted|heated|air-conditioned|boring|new|famous|made of stone|made of glass|full|empty)
+    (are there|do you have) (chairs|blankets|umbrellas to borrow|free snacks|audio guides|lifeguards|toys|heaters) at \
+        the {where_}
+    {know} (who built|how old is|how high is|who runs|who cleans) the {where_}
+    {know} (the capital of {m}|who {m} is|how to {v} a {n}|the price of a {n}|a good {n}|how old {m} is)
+    {wewant} (buy|sell|rent|{v}) a (real |big |)({n}|{j} {n}){comma}(can you help|how|where|any ideas)
+    {canwe} ({v} a {n}|get married here|stay overnight|swim in the lake|have a barbecue|fly a drone|light a fire|pick \
+        flowers)
+    {canwe} (ride a pony|feed the ducks|bring a tent|sleep in the park|play loud music|go fishing|rent a bike) here
+    {person} (wants to|would like to|likes to|has to) {v} (a|the) {n}{comma}(what now|how|any tips|can you help)
+    (who|which team) (won|lost|plays|scored|is playing) (the football|the match|the cup|the tennis|the derby|the \
+        race) [last night|on {d}|now]
+    (what|which) (film|music|concert|match|news|programme) is on (television|tonight|the radio|on {d})
+    (where|how) {canwe} (get|find|buy|rent) (a hotel room|a taxi|sun cream|a swimsuit|a sim card|petrol|a newspaper|\
+        medicine)
+    where is the (nearest|next|closest|best) (pharmacy|swimming pool|petrol station|hotel|nightclub|airport|church|\
+        supermarket)
+    (what is|what's|how is) the weather (going to be|tomorrow|on {d}|this weekend|like|forecast)
+    (will|does|is) it (rain|snow|freeze|get hot|be sunny|be windy) [here] (on {d}|tomorrow|later|this week|at night)
+    (tell|read|sing|write) (me|us) (a|another|your best|a short) (joke|poem|song|story|bedtime story|riddle|limerick)
+    (what|how much) (is|are) {x} (minus|times|divided by|percent of) {y}
+    (how|where) do i (learn|study) (to {v}|german|maths|the piano|cooking)
+    how (old|tall|clever|rich|heavy) are you
+    (what|which) (bus|train|tram) (goes|runs|takes me) to (the city|{m}|the airport|my hotel|the beach)
+    when does the (last|next|first) (bus|train|boat|ferry) (leave|go|depart) [home|for {m}|on {d}]
+    how (long|many hours|many minutes) (does|will|would) (mini golf|a boat trip|a tour|the star show|the museum|a \
+        visit) (take|last)
+    (how long|how many minutes) (is|are) the (queue|line|wait|waiting time) (at|for) the {where_}
+    (is|are) the (food|coffee|staff|toilets|prices|sandwiches) (good|nice|clean|friendly|fresh|fair) [here|in the cafe]
+    (do|does) (the cafe|the restaurant|you) (have|serve|sell) (vegan|gluten free|halal|organic) (food|cake|dishes|meals)
+    what (does|would) (a main course|a pizza|dinner|a bottle of wine|a steak|a salad) cost (in|at) the restaurant
+    (can|could) (you|i|we) (book|reserve) (a table|a boat|a tour guide|a birthday room|the whole museum) [for {d}|for \
+        {x} people]
+    (who|what) was {m}
+    (my|our) {kinone} (is|seems|looks) (angry|sad|bored of me|in love|old|clever|a bit strange|very tall)
+    (why|since when) (is|are) (people|cats|birds|{n}s|all {n}s) so {j}
+    what (happens|happened) to the {n}
+    (recommend|suggest) (me|us) (a|some) ({n}|good book|film|city to visit|hotel|nice song)
+    (solve|check|correct|finish|do) (my|this|our) (homework|equation|crossword|essay|exam|puzzle)
+    (i|we) (dreamt|heard|read|wrote) (of|about) a {j} {n}
+    (are there|do you have) (lions|bears|wolves|monkeys|penguins|snakes|horses|ghosts|pirates) (here|in the park|on \
+        the island)
     * what is the longest {n} in {m}
     * could you write a short poem about the {n}
     * what is the biggest city in {m}
@@ -241,14 +301,34 @@ ASIDES = (  # with numbers that have nothing to do with the question
     "my phone says it's near|i read about it online|it's my birthday|we are on our honeymoon|we're visiting friends here|"
     "my grandmother can hardly walk|we have heard so much about it|last year it rained all day|our guide book is old|"
     "someone said it's worth it|we are students from abroad|i'm here on business|we've got a pram with us|"
-    "my son loves boats|my daughter is mad about golf|we were here {x} years ago|i promised it to the kids"
+    "my son loves boats|my daughter is mad about golf|we were here {x} years ago|i promised it to the kids|"
+    "our {ride} leaves at {clock}|the {ride} home goes at {clock}|dinner is at {clock}|i have to be home by {clock}|"
+    "my {kinone} turned {x} last week|it's {x} degrees out here|we drove {x} kilometres|i am in row {x} of the queue|"
+    "we have a concert at {clock}|the kids have been up since {clock}|i am {x} weeks pregnant|we are in hotel room {x}|"
+    "i've got {x} euros left|breakfast was at {clock}|we must be back at the hotel by {clock}|we stay for {x} days|"
+    "there were {x} people in the queue|my {kinone} waits for me until {clock}|two of us are vegetarians"
+).split("|")
+REMARKS = (  # without numbers, though with words that the kiosk knows from its questions
+    "i had a coffee at the hotel|our toddler is asleep|the dog stayed at home|my {kinone} hates fish|it may rain later|"
+    "we ate ice cream on the way|i read your brochure|my wife is waiting outside|we brought our own sandwiches|"
+    "my shoes are killing me|the queue is so long|i am a bit deaf|my {kinone} recommended this park|i love this place|"
+    "we had a cup of tea on the train|there was a traffic jam|i hope this is not a silly question|grandma is tired|"
+    "the baby is crying|the children are hungry for adventure|my {kinone} is on the phone|we are staying near the station|"
+    "my phone is slow|it's our wedding anniversary|my {kinone} loves old buildings|we've just had a cake at home|"
+    "it is lovely here|this is my first visit|my boss gave me the day off|i left the car at home|we walked all the way|"
+    "i hurt my foot last year|my {kinone} is a teacher|my {kinone} used to be a student here|we have seen it on television|"
+    "the kids have eaten already|the weather is fine|you have a nice voice|my english is not so good|we're in a hurry|"
+    "our stroller has a flat tyre|my battery is full|we are tired of shopping|my {kinone} never smokes|i am nearly there|"
+    "i used to work in a museum|my {kinone} can't decide|we are not from here|school is out|the little one is tired"
 ).split("|")
 
 
-def statement(rng, words):
-    """Something that a visitor says by the way, before the question."""
-    if rng.random() < 0.4:
-        return rng.choice(ASIDES).replace("{x}", str(rng.randint(2, 40)))
+def statement(rng, words, bare=False):
+    """Something that a visitor says by the way, its slots left open; if `bare`, nothing that could be counted."""
+    if bare or rng.random() < 0.35:
+        return rng.choice(REMARKS)
+    if rng.random() < 0.7:
+        return rng.choice(ASIDES)
     return sentence(rng, words, STATEMENTS)
 
 

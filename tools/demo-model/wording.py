@@ -1,17 +1,22 @@
 """From a question to the words that a visitor types: phrasings and their slots, case and marks, slips of the finger."""
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import phrases
 import strangers
+from slots import SLOTS
 from world import DAYS, GOODS
 
 PLACE_WORDS = {
-    "park": ("park", "park", "park", "alder park"),
-    "greenhouse": ("greenhouse", "greenhouse", "glasshouse", "hothouse"),
-    "castle tower": ("castle tower", "castle tower", "tower", "castle"),
-    "boat house": ("boat house", "boat house", "boathouse", "boat hire", "boat rental"),
+    "park": ("park", "park", "park", "alder park", "whole park"),
+    "aquarium": ("aquarium",) * 12 + ("fish aquarium",),
+    "planetarium": ("planetarium",) * 12 + ("planetarium building",),
+    "museum": ("museum",) * 12 + ("park museum", "museum building"),
+    "greenhouse": ("greenhouse", "greenhouse", "greenhouse", "glasshouse", "hothouse", "green house"),
+    "castle tower": ("castle tower", "castle tower", "tower", "castle", "old tower", "castle's tower"),
+    "boat house": ("boat house", "boat house", "boathouse", "boat hire", "boat rental", "boat-house", "rowing boats"),
     "mini golf": (
         "mini golf",
         "mini golf",
@@ -21,10 +26,10 @@ PLACE_WORDS = {
         "mini-golf",
         "putting course",
     ),
-    "cafe": ("cafe", "cafe", "coffee shop", "coffee house", "cafeteria", "caf\u00e9"),
-    "restaurant": ("restaurant", "restaurant", "restaurant", "diner"),
-    "gift shop": ("gift shop", "gift shop", "shop", "souvenir shop"),
-    "playground": ("playground", "playground", "play area", "kids playground"),
+    "cafe": ("cafe", "cafe", "coffee shop", "coffee house", "cafeteria", "caf\u00e9", "coffee bar", "park cafe"),
+    "restaurant": ("restaurant", "restaurant", "restaurant", "diner", "park restaurant"),
+    "gift shop": ("gift shop", "gift shop", "shop", "souvenir shop", "giftshop", "souvenir store", "gift store"),
+    "playground": ("playground", "playground", "play area", "kids playground", "play ground", "children's playground"),
     "toilets": (
         "toilets",
         "toilets",
@@ -36,43 +41,59 @@ PLACE_WORDS = {
         "restrooms",
         "ladies room",
         "washroom",
+        "lavatory",
+        "gents",
+        "public toilet",
+        "men's room",
     ),
-    "car park": ("car park", "car park", "parking lot", "carpark"),
+    "car park": ("car park", "car park", "car park", "parking lot", "carpark", "parking area"),
     "train station": ("train station", "train station", "station", "railway station"),
     "bus stop": ("bus stop", "bus stop", "bus", "bus station"),
-    "first aid post": ("first aid post", "first aid", "first aid station"),
-    "lockers": ("lockers", "lockers", "locker", "luggage lockers"),
-    "cash machine": ("cash machine", "cash machine", "atm", "cash point"),
-    "picnic area": ("picnic area", "picnic area", "picnic place", "picnic spot", "picnic tables"),
+    "first aid post": ("first aid post", "first aid", "first aid station", "first-aid post", "first aid room"),
+    "lockers": ("lockers", "lockers", "locker", "luggage lockers", "left luggage"),
+    "cash machine": ("cash machine", "cash machine", "atm", "cash point", "cashpoint", "money machine", "cash dispenser"),
+    "picnic area": ("picnic area", "picnic area", "picnic place", "picnic spot", "picnic tables", "picnic ground"),
 }
-PLURAL_WORDS = ("toilets", "lockers", "restrooms", "luggage lockers", "picnic tables")
+PLURAL_WORDS = ("toilets", "lockers", "restrooms", "luggage lockers", "picnic tables", "gents", "rowing boats")
 VISITORS = {
-    "adult": (("adult", "adults"), ("adult", "adults"), ("grown-up", "grown-ups"), ("grownup", "grownups")),
-    "child": (("child", "children"), ("child", "children"), ("kid", "kids"), ("kid", "kids"), ("youngster", "youngsters")),
+    "adult": (
+        ("adult", "adults"), ("adult", "adults"), ("adult", "adults"), ("grown-up", "grown-ups"), ("grownup", "grownups"),
+        ("grown up", "grown ups"),
+    ),
+    "child": (("child", "children"), ("child", "children"), ("kid", "kids"), ("kid", "kids"), ("youngster", "youngsters"),
+              ("youngster", "youngsters"), ("schoolkid", "schoolkids")),
     "senior": (
         ("senior", "seniors"), ("senior", "seniors"), ("pensioner", "pensioners"), ("retiree", "retirees"),
-        ("senior citizen", "senior citizens"), ("retired person", "retired people"),
+        ("senior citizen", "senior citizens"), ("retired person", "retired people"), ("oap", "oaps"),
     ),
-    "student": (("student", "students"), ("student", "students"), ("student", "students"), ("uni student", "uni students")),
+    "student": (
+        ("student", "students"), ("student", "students"), ("student", "students"), ("uni student", "uni students"),
+        ("undergrad", "undergrads"), ("college student", "college students"),
+    ),
 }  # fmt: skip
 ESCORTS = {  # words for visitors that fit a group only
     "adult": (
         ("teacher", "teachers"), ("teacher", "teachers"), ("parent", "parents"), ("adult person", "adult persons"),
         ("grown up", "grown ups"), ("carer", "carers"), ("mum", "mums"), ("dad", "dads"), ("woman", "women"),
-        ("coach", "coaches"), ("colleague", "colleagues"), ("adult visitor", "adult visitors"),
+        ("coach", "coaches"), ("colleague", "colleagues"), ("adult visitor", "adult visitors"), ("man", "men"),
+        ("friend", "friends"), ("neighbour", "neighbours"), ("guide", "guides"), ("lady", "ladies"), ("leader", "leaders"),
     ),
     "child": (
         ("pupil", "pupils"), ("pupil", "pupils"), ("little one", "little ones"), ("school child", "school children"),
         ("boy", "boys"), ("girl", "girls"), ("schoolkid", "schoolkids"), ("schoolchild", "schoolchildren"),
-        ("young child", "young children"), ("scout", "scouts"), ("grandchild", "grandchildren"),
+        ("young child", "young children"), ("scout", "scouts"), ("grandchild", "grandchildren"), ("son", "sons"),
+        ("daughter", "daughters"), ("niece", "nieces"), ("nephew", "nephews"), ("first grader", "first graders"),
+        ("small kid", "small kids"), ("little girl", "little girls"), ("grandson", "grandsons"),
     ),
     "senior": (
         ("grandparent", "grandparents"), ("oap", "oaps"), ("elderly person", "elderly people"),
         ("old age pensioner", "old age pensioners"), ("elderly lady", "elderly ladies"), ("granny", "grannies"),
+        ("grandma", "grandmas"), ("grandad", "grandads"), ("retired teacher", "retired teachers"), ("elder", "elders"),
     ),
     "student": (
         ("college student", "college students"), ("university student", "university students"),
-        ("exchange student", "exchange students"), ("undergraduate", "undergraduates"),
+        ("exchange student", "exchange students"), ("undergraduate", "undergraduates"), ("law student", "law students"),
+        ("foreign student", "foreign students"), ("student friend", "student friends"),
     ),
 }  # fmt: skip
 PARTNERS = (
@@ -164,7 +185,7 @@ def parse(text):
 
 
 def phrasings(text):
-    lines = [line.strip() for line in text.strip().splitlines()]
+    lines = [" ".join(line.split()) for line in text.strip().splitlines()]
     return tuple(Phrasing(line, parse(line.lstrip("* ")), line.startswith("*")) for line in lines)
 
 
@@ -181,6 +202,16 @@ def expand(tree, rng):
     return "".join(out)
 
 
+FREE_SLOTS = {name: parse(f"({text})") for name, text in SLOTS.items()}
+
+
+def spoken(text, rng):
+    """The text with words for the slots of slots.py, and for those in them; what is asked for stays open."""
+    while any(name in FREE_SLOTS for name in re.findall(r"\{(\w+)\}", text)):
+        text = re.sub(r"\{(\w+)\}", lambda m: expand(FREE_SLOTS[m[1]], rng) if m[1] in FREE_SLOTS else m[0], text)
+    return text
+
+
 def filled(text, rng, slots):
     """The text with words for its slots."""
 
@@ -189,6 +220,13 @@ def filled(text, rng, slots):
         return value(rng) if callable(value) else value
 
     return re.sub(r"\{(\w+)\}", word, text)
+
+
+@lru_cache(maxsize=None)
+def slots_in(text):
+    """The names of a phrasing's slots, and of the slots in those."""
+    names = set(re.findall(r"\{(\w+)\}", text))
+    return frozenset(names.union(*(slots_in(SLOTS[name]) for name in names if name in SLOTS)))
 
 
 GROUPS = {
@@ -295,8 +333,10 @@ def number_word(count, rng):
         return "a dozen"
     if count == 6 and rng.random() < 0.05:
         return "half a dozen"
+    if count == 24 and rng.random() < 0.1:
+        return "two dozen"
     if count == 2 and rng.random() < 0.05:
-        return "a couple of"
+        return rng.choice(("a couple of", "a pair of"))
     if count < 20:
         return NUMBER_WORDS[count]
     ten, one = TENS[count // 10 - 2], count % 10
@@ -326,15 +366,22 @@ def line_word(what, count, digits, rng, kin=0.12):
 def listed_short(party, rng):
     """The party as people write a list: without any word or mark between, or with the number behind or multiplied."""
     digits, style = rng.random() < 0.75, rng.random()
-    if style < 0.6:
-        return " ".join(line_word(what, count, digits, rng, 0) for what, count in party)
-    mark = rng.choice((", ", " ", " / ", "; ", " + "))
-    names = [GOODS[what][0] if what in GOODS else rng.choice(VISITORS[what])[1] for what, _ in party]
-    if style < 0.75:
-        return mark.join(f"{name}: {count}" for name, (_, count) in zip(names, party))
-    if style < 0.9:
-        return mark.join(f"{count}x {name if count > 1 else what}" for name, (what, count) in zip(names, party))
-    return mark.join(f"{count} x {name if count > 1 else what}" for name, (what, count) in zip(names, party))
+    if style < 0.35:
+        between = rng.choice((" ", " ", " ", "/", " / ", " + ", "; ", " & "))
+        return between.join(line_word(what, count, digits, rng, 0) for what, count in party)
+    mark = rng.choice((", ", " ", " / ", "; ", " + ", "/", " & ", " and ", " - ", ". ", "\n"))
+    pairs = []
+    for what, count in party:
+        one, many = (what, GOODS[what][0]) if what in GOODS else rng.choice(VISITORS[what])
+        pairs.append((one if rng.random() < 0.1 or count == 1 and rng.random() < 0.5 else many, str(count), many, one))
+    if style < 0.8:  # the name before the number
+        form = rng.choice(("{0}: {1}", "{0}: {1}", "{0} {1}", "{0} {1}", "{0} x{1}", "{0} x {1}", "{0} ({1})", "{0} = {1}",
+                           "{0} - {1}", "{1}x {0}", "{0}:{1}"))  # fmt: skip
+        if form == "{0} {1}" and mark in (" ", " - "):
+            mark = ", "  # or nobody can tell which number is whose
+        return mark.join(form.format(name, number) for name, number, _, _ in pairs)
+    form = rng.choice(("{1}x {2}", "{1} x {2}", "{1}x{2}", "{1}* {2}", "{1} times {3}", "({1}) {2}"))
+    return mark.join(form.format(*pair[:2], pair[3] if pair[1] == "1" else pair[2], pair[3]) for pair in pairs)
 
 
 def kin_words(party, rng):
@@ -349,24 +396,91 @@ def kin_words(party, rng):
 
 def party_words(party, rng):
     style = rng.random()
-    if len(party) > 1 and style < 0.1:
+    if style < (0.2 if len(party) > 1 else 0.08):
         return listed_short(party, rng)
     if style > 0.94 and (words := kin_words(party, rng)):
         return words
+    if len(party) == 1 and party[0][1] > 2 and party[0][0] in VISITORS and style > 0.88:
+        return all_of_a_kind(*party[0], rng)
     digits = rng.random() < 0.6
     mixed = rng.random() < 0.12
     words = [line_word(what, count, digits != (mixed and rng.random() < 0.5), rng) for what, count in party]
     if len(words) == 1:
         return words[0]
-    last = rng.choices((" and ", ", ", " + ", " with ", " ", " plus ", " & "), (72, 8, 6, 6, 3, 3, 2))[0]
-    text = rng.choice((", ", ", ", " and ", " plus ", " ")).join(words[:-1]) + last + words[-1]
+    last = rng.choices((" and ", ", ", " + ", " with ", " ", " plus ", " & ", ", and ", " as well as ", " along with ",
+                        " together with ", " accompanied by "), (64, 8, 6, 6, 3, 5, 2, 2, 1, 1, 1, 1))[0]  # fmt: skip
+    text = rng.choice((", ", ", ", " and ", " plus ", " ", " + ", ", then ")).join(words[:-1]) + last + words[-1]
     total = sum(count for _, count in party)
-    if party[0][0] in VISITORS and 0.1 < style < 0.15 and total < 100:  # how many they are, before who they are
-        number = str(total) if rng.random() < 0.6 else number_word(total, rng).removeprefix("a couple of") or "two"
-        text = (
-            number + rng.choice((" people: ", " people, ", " of us: ", " of us, ", " persons: ", " visitors, ")) + text
-        )
+    if party[0][0] in VISITORS and 0.2 < style < 0.27 and total < 100:  # how many they are, before who they are
+        number = str(total) if rng.random() < 0.6 else number_word(total, rng)
+        number = number.replace("a couple of", "two").replace("a pair of", "two")
+        heads = rng.choice(("people", "people", "of us", "of us", "persons", "visitors", "heads", "in our group", "guests"))
+        text = number + " " + heads + rng.choice((": ", ", ", " - ", ", namely ", ", that is ", " (")) + text
+        text += ")" if " (" in text and rng.random() < 0.8 else ""
     return text
+
+
+def all_of_a_kind(what, count, rng):
+    """So many people, and then what all of them are."""
+    number, many = count_word(count, rng), rng.choice(VISITORS[what])[1]
+    heads = rng.choice(("people", "of us", "members", "visitors", "guests", "persons", "heads", "travellers"))
+    joint = rng.choice((", all ", ", all of them ", ", all of us ", ", every one of them ", ": all ", " - all ", ", only "))
+    if "every one" in joint:
+        many = rng.choice([with_article(one) for one, _ in VISITORS[what]])
+    return f"{number} {heads}{joint}{many}".replace(" of us, all of them", " of us, all of us")
+
+
+# People as a family is named: (words, kind, how many of them); {n} is a number, and then the count is drawn.
+MEMBERS = (
+    "adult 1 my wife|my husband|my partner|my girlfriend|my boyfriend|a friend|my best friend|my sister|my brother|my cousin|"
+    "my neighbour|my colleague|my boss|my aunt|my uncle|my mother-in-law|my mum|my dad|my mother|my father|a mate|"
+    "my fiancee|my brother-in-law|our au pair|my better half|the wife|one teacher|our guide|an aunt|my old school friend",
+    "adult 2 my parents|mum and dad|my wife and her sister|both my sisters|another couple|my two brothers|my in-laws|"
+    "two friends|a couple we met|both neighbours|two colleagues|my mum and my aunt|my sister and her husband",
+    "adult n {n} friends|{n} colleagues|{n} neighbours|my {n} brothers|{n} mates|my {n} sisters|{n} teachers|{n} parents|"
+    "{n} other adults|{n} grown-ups|{n} more grown-ups|{n} adults|{n} helpers|{n} ladies|{n} men|{n} cousins of mine",
+    "child 1 our daughter|our son|my son|my daughter|our little one|one kid|our 8 year old|my nephew|my niece|our grandson|"
+    "my granddaughter|my godson|our boy|our girl|her son|a child|the little one|my six-year-old|his daughter|our youngest",
+    "child 2 our twins|the twins|my son and daughter|our boy and our girl|both kids|our two kids|both our children|"
+    "my niece and my nephew|her twins|our two little ones|our kids aged 5 and 9|my two sons|two youngsters|a boy and a girl",
+    "child n our {n} children|my {n} kids|the {n} kids|{n} little ones|our {n} daughters|my {n} sons|{n} nephews|{n} boys|"
+    "our {n} grandchildren|her {n} kids|{n} youngsters|{n} pupils|{n} girls|{n} children|their {n} kids|{n} school friends of his",
+    "senior 1 my grandma|grandpa|my gran|my grandmother|my mum, a pensioner|my retired father|my dad, who is a pensioner|"
+    "my mother who is retired|my retired neighbour|granny|an elderly lady|one senior|my grandfather|a retired uncle|"
+    "my aunt, a senior|grandad|my great-grandmother|my old grandpa|her grandmother",
+    "senior 2 my grandparents|grandma and grandpa|both grandmas|two pensioners|gran and grandad|our grandparents|"
+    "my retired parents|two old ladies|my parents, both pensioners|her grandparents",
+    "senior n {n} pensioners|{n} retired friends|{n} oaps|{n} seniors|{n} retirees|{n} elderly neighbours|{n} grandparents",
+    "student 1 my student daughter|my brother who studies|a student friend|my niece who is a student|my cousin, a student|"
+    "my son who is at university|my flatmate, a student|one student|my daughter, a student|a college student|an undergrad",
+    "student n {n} students|{n} student friends|{n} exchange students|{n} uni students|{n} undergrads|{n} college friends, all "
+    "students",
+)  # fmt: skip
+MEMBERS = tuple(
+    (kind, int(count) if count.isdigit() else 0, words.split("|"))
+    for kind, count, words in (group.split(" ", 2) for group in MEMBERS)
+)
+
+
+def family(rng):
+    """(party, words): people named one by one, most of them without a number, in one line for each kind."""
+    groups, members = rng.sample(MEMBERS, rng.choices((1, 2, 3), (35, 50, 15))[0]), []
+    for kind, count, words in groups:
+        number = count or rng.choice((2, 2, 3, 3, 4, 5, 6, rng.randint(7, 15)))
+        text = rng.choice(words).replace("{n}", count_word(number, rng).replace("a couple of", "two"))
+        members.append((text.replace("a pair of", "two"), kind, number))
+    speaks = rng.random()
+    if speaks < 0.4 or len(members) == 1 and members[0][2] == 1:
+        last = rng.random() < 0.65
+        members.insert(len(members) if last else 0, (rng.choice(("i", "me", "myself", "i", "me")), "adult", 1))
+    party = {}
+    for _, kind, number in members:
+        party[kind] = party.get(kind, 0) + number
+    texts = [text for text, _, _ in members]
+    last = rng.choice((" and ", " and ", " and ", " plus ", ", ", " with ", " and also ", " + ", " & "))
+    return tuple(party.items()), rng.choice((", ", ", ", ", ", " and ", " plus ")).join(texts[:-1]) + (
+        last if len(texts) > 1 else ""
+    ) + texts[-1]
 
 
 def changed_words(what, count, rng):
@@ -462,8 +576,15 @@ SYNONYMS = tuple(
         (r"\bdo you know\b", "do you happen to know|any chance you know|would you know"),
     )
 )  # fmt: skip
+
+
+def plain(text):
+    """A wording without marks and spacing."""
+    return " ".join(re.sub(r"[^a-z0-9{}_' -]", " ", text).split())
+
+
 HELD_WORDINGS = frozenset(
-    " ".join(way.split())
+    plain(way)
     for group in GROUPS.values()
     for options in group.values()
     for option in options
@@ -479,7 +600,7 @@ def rephrased(text, rng):
         return text
     pattern, others = rng.choice(rules)
     other = pattern.sub(rng.choice(others), text, count=1)
-    return text if " ".join(other.split()) in HELD_WORDINGS else other
+    return text if plain(other) in HELD_WORDINGS else other
 
 
 COMPANY = (
