@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import strangers
+from slots import SLOTS
 from wording import (
     GROUPS,
     HELD_WORDINGS,
@@ -187,6 +188,13 @@ def is_held(phrasing, ask):
 def takes(phrasing, slots):
     """Whether the phrasing has one of the slots."""
     return not slots_in(phrasing.text).isdisjoint(slots)
+
+
+@lru_cache(maxsize=None)
+def shown(group, intent):
+    """The phrasings for training and their weights: one with slots of slots.py stands for many and comes up more often."""
+    options = [option for option in GROUPS[group][intent] if not option.held]
+    return options, [1 + min(2, len(slots_in(option.text).intersection(SLOTS))) for option in options]
 
 
 def normal(question):
@@ -372,7 +380,7 @@ class Speaker:
     def worded(self, group, intent, ask, **words):
         """`ask` in one of the phrasings of `intent`, with `words` in place of its own; None if that is held out."""
         rng = self.rng
-        phrasing = rng.choice([option for option in GROUPS[group][intent] if not option.held])
+        phrasing = rng.choices(*shown(group, intent))[0]
         if group == "named" and not takes(phrasing, "p") and not ask.parts:
             ask = ask._replace(place="")
         if intent == "cheaper" and not takes(phrasing, ("c", "a")):
@@ -482,7 +490,7 @@ class Speaker:
         whole = Ask("both", parts=tuple(parts))
         if slot == "d" and parts[0].intent == "day" and {ask.day, second.day} == {5, 6}:
             whole = Ask("weekend", ask.place)
-        return drawn._replace(ask=whole, text=drawn.text + joint.format(name))
+        return drawn._replace(ask=whole, text=drawn.text + joint.format(name).replace("for for", "for"))
 
     def family(self):
         """A sum for people who are named one by one, as one speaks of a family."""
@@ -588,7 +596,7 @@ class Speaker:
     def lead(self, kind, ask, **words):
         """A sentence that says what the next question is about."""
         rng = self.rng
-        phrasing = rng.choice([option for option in GROUPS["lead"][kind] if not option.held])
+        phrasing = rng.choices(*shown("lead", kind))[0]
         text = rephrased(spoken(expand(phrasing.tree, rng), rng), rng)
         return Drawn("named", phrasing, ask, filled(text, rng, slots_for(ask, rng) | words))
 
@@ -802,7 +810,7 @@ class Speaker:
         kind = rng.random()
         unknown = Phrasing("(made up)", (), False)
         if kind < 0.40:
-            phrasing = rng.choice([option for option in GROUPS["refuse"]["refuse"] if not option.held])
+            phrasing = rng.choices(*shown("refuse", "refuse"))[0]
             slots = {
                 "m": lambda rng: word(strangers.NAMES, rng), "n": lambda rng: word(strangers.NOUNS, rng),
                 "v": lambda rng: word(strangers.VERBS, rng), "j": lambda rng: word(strangers.ADJECTIVES, rng),
@@ -880,6 +888,9 @@ class Speaker:
         ask = draw(kind, rng, place)
         if kind == "cheaper":
             ask = ask._replace(what="")
+        if kind == "bill" and rng.random() < 0.2:
+            party, words = family(rng)
+            return self.worded("it", kind, ask._replace(party=party), party=words)
         return self.worded("it", kind, ask)
 
     def more(self):

@@ -91,6 +91,8 @@ NAMED = {
         when is (the right|a good|a possible) time for {visiting} the {p}
         when {canwe} start {visiting} the {p} and until when
         (during which hours|between which hours) {canwe} {enter} the {p}
+        (my|our) {kinone} would like to (know|hear) when the {p} is open
+        the {p}{sep}{know} the {hourswords}
         """,
     "day": """
         (i'm|i am|we are) going to the {p} on {d}, (when|how long) is it open
@@ -352,6 +354,11 @@ NAMED = {
         {on_d}, (will|would) the {p} be open (for us|to visitors|to the public|as usual)
         (can|could) {name} and {name} {enter} the {p} {on_d}
         is the {p} one of the places open {on_d}
+        isn't the {p} open {on_d}
+        (won't|will not) the {p} be open {on_d}
+        the {p} is open {on_d}, (no|yes|am i right|i hope|or isn't it)
+        (good|bad|right) day for the {p}{sep}{d}
+        {d} and the {p}{sep}(possible|ok|a good idea|yes or no)
         """,
     "is_open_at": """
         (the|is the) {p} open {d} {t}
@@ -713,6 +720,9 @@ NAMED = {
         how (would|does|might) (one|a stranger|a visitor|somebody new here) (get to|find|reach) the {p}
         (quick|urgent|please), {where}{sep}the {p}
         take (us|me|my friend) to the {p}
+        (which|what) (way|direction|path) {canwe} (take|choose|walk) (to|for) the {p}
+        how come (i|we) can't find the {p}{comma}{where}
+        (my|our) map (has no|doesn't show the|is too small for the) {p}{comma}{where}
         """,
     "distance": """
         how far to the {p}
@@ -1021,12 +1031,15 @@ NAMED = {
         the {p}{sep}(price|cost|fee|ticket|how much) (for|of) {a}
         what (would|will|does) it cost {a} to {visit} the {p}
         what's the damage for {a} (at|in) the {p}
-        {companion} is {a}{comma}what (is|does) the {p} [cost]
+        {companion} is {a}{comma}what does the {p} cost
         {companion} is {a} and wants to {visit} the {p}{comma}(how much|what does it cost|what is the price)
         how much (money|) (must|should|would|will) {a} (bring|pay|have|spend) (at|for) the {p}
         how (deep|far) does {a} dig into the pocket for the {p}
         are {c} (charged|asked to pay|paying) at the {p}{sep}how much
         per {c1}, (what does|how much does) the {p} cost
+        (tickets|admission|entry|prices) for {c}{sep}the {p}
+        {c}{sep}the {p}{sep}(how much|price|what do they pay)
+        i am (asking|paying|booking) for {a}{sep}the {p}{sep}(how much|price|what does it cost)
         """,
     "bill": """
         (i have|we have|there are) {party}, (how much is|what does) the {p} [cost]
@@ -1132,6 +1145,14 @@ NAMED = {
         (if|when|suppose|say) {party} {visit} the {p}, {total}
         {p} {party} {total}
         {party} {p} {total}
+        what if {party} (turn up|show up|arrive|come) at the {p}{sep}{total}
+        (tickets|admission|entry){sep}{party}{sep}the {p}
+        (i am|i'm) (coming|here) with {party} to {visit} the {p}{sep}{total}
+        the {p}{sep}how much if we are {party}
+        (quick sum|sum|bill|offer|a quote) please{sep}{party}, the {p}
+        (quick sum|sum|bill|offer|a quote) for {party} (at|to see) the {p}
+        could you (calculate|add up|work out|compute){sep}{party} (at|in) the {p}
+        {party}. how much do (we|they) pay for the {p}
         """,
     "item": """
         how much for {i}
@@ -2248,6 +2269,10 @@ PLAIN = {
         (no|nothing|nothing else), (thanks|thank you)
         no thanks
         no thank you, that is all
+        (thanks|thank you|cheers|many thanks){comma}(that was quick|you're the best|we found it|we'll go there now|\
+            that's all)
+        (very kind|how kind|so kind) of you[, thanks|, thank you]
+        (you've|you have) been (a great|a big|such a|of great) help
         """,
     "bye": """
         (i have|we have) to go [now]
@@ -2264,6 +2289,8 @@ PLAIN = {
         (bye|goodbye|see you), (have a nice day|and thanks|kiosk|thank you|until next time)
         (thanks|thank you) and (bye|goodbye|have a nice day)
         (i'm|we're) (done|leaving|off now|going now)[, bye]
+        (we|i) (have to|must|should|will) (go|leave|run) (now|home|on)[, bye|, goodbye]
+        (bye|goodbye|see you|so long|farewell){comma}(and thanks|take care|have a good one|until tomorrow|we'll be back)
         """,
     "who": """
         are you (chatgpt|siri|alexa|gemma|google)

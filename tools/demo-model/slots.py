@@ -10,7 +10,9 @@ SLOTS = {
     "know": "do you know|do you happen to know|can you tell me|could you tell us|could you let me know|i'd like to know|"
     "i need to know|please tell me|would you tell me|any idea|got any idea|i wonder|we were wondering|tell us|let me know|"
     "can you check|could you find out|my friend asks|my wife would like to know|does your computer know|"
-    "do you have any information on|would you mind telling me|can you say|might i ask|could i ask you",
+    "would you mind telling me|can you say|might i ask|could i ask you|would you be so kind as to tell me|"
+    "kindly inform me|i should like to know|gimme a hint|help me out|i can't find out|remind me|explain to us|"
+    "nobody could tell me|i keep asking myself|do your colleagues know|be so good and tell me|does anybody know",
     "wewant": "we want to|we'd like to|we'd love to|we plan to|we hope to|we are hoping to|i want to|i'd like to|i plan to|"
     "i was hoping to|i'd love to|my family wants to|my kids want to|the children would love to|my friends want to|"
     "my wife wants to|my husband would like to|our class wants to|my parents would like to|we have decided to|"

@@ -16,7 +16,7 @@ PLACE_WORDS = {
     "museum": ("museum",) * 12 + ("park museum", "museum building"),
     "greenhouse": ("greenhouse", "greenhouse", "greenhouse", "glasshouse", "hothouse", "green house"),
     "castle tower": ("castle tower", "castle tower", "tower", "castle", "old tower", "castle's tower"),
-    "boat house": ("boat house", "boat house", "boathouse", "boat hire", "boat rental", "boat-house", "rowing boats"),
+    "boat house": ("boat house", "boat house", "boathouse", "boat hire", "boat rental", "boat-house", "rowing boat hire"),
     "mini golf": (
         "mini golf",
         "mini golf",
@@ -54,7 +54,7 @@ PLACE_WORDS = {
     "cash machine": ("cash machine", "cash machine", "atm", "cash point", "cashpoint", "money machine", "cash dispenser"),
     "picnic area": ("picnic area", "picnic area", "picnic place", "picnic spot", "picnic tables", "picnic ground"),
 }
-PLURAL_WORDS = ("toilets", "lockers", "restrooms", "luggage lockers", "picnic tables", "gents", "rowing boats")
+PLURAL_WORDS = ("toilets", "lockers", "restrooms", "luggage lockers", "picnic tables", "gents")
 VISITORS = {
     "adult": (
         ("adult", "adults"), ("adult", "adults"), ("adult", "adults"), ("grown-up", "grown-ups"), ("grownup", "grownups"),
@@ -289,7 +289,10 @@ def time_word(hour, rng):
     half, part = hour % 12 or 12, "am" if hour < 12 else "pm"
     of_day = f"in the {'morning' if hour < 12 else 'afternoon' if hour < 18 else 'evening'}"
     words = [f"{hour}:00", f"{hour}:00", f"{half} {part}", f"{half} {part}", f"{half}{part}", f"{half} {of_day}"]
-    words += [f"{hour}.00", f"{hour} o'clock", f"{NUMBER_WORDS[half]} {of_day}", f"{half} o'clock {of_day}"]
+    words += [f"{hour}.00", f"{NUMBER_WORDS[half]} {of_day}", f"{half} o'clock {of_day}", f"{hour}:00 hrs"]
+    words += [f"{half} {part} sharp", f"{NUMBER_WORDS[half]} {part}", f"{half} {of_day}"]
+    if hour not in (6, 7, 8):  # which of the two?
+        words.append(f"{hour} o'clock")
     if hour < 12:
         words += [f"{half} o'clock {of_day}", f"{NUMBER_WORDS[half]} am"]
     if hour >= 18:
@@ -297,7 +300,9 @@ def time_word(hour, rng):
     if hour == 12:
         words += ["noon", "midday", "lunchtime"]
     if 13 <= hour <= 17:
-        words += [f"{half} o'clock", f"{half}"]
+        words += [f"{half} o'clock", f"{half}", NUMBER_WORDS[half], f"{NUMBER_WORDS[half]} o'clock"]
+    if 10 <= hour <= 11:
+        words += [f"{NUMBER_WORDS[half]} o'clock", NUMBER_WORDS[half]]
     if rng.random() < 0.25:
         minutes = rng.choice(("30", "30", "15", "45", "10", "20", "50"))
         words = [f"{hour}:{minutes}", f"{hour}:{minutes}", f"{half}:{minutes} {part}", f"{half}:{minutes}{part}"]
@@ -358,6 +363,8 @@ def line_word(what, count, digits, rng, kin=0.12):
             return rng.choice(KIN[what, count])
         if rng.random() < 0.06:
             one, many = f"{what} ticket", f"{what} tickets"
+        elif rng.random() < 0.03:
+            many = one  # as in haste
     if count == 1:
         return with_article(one) if rng.random() < 0.4 else f"{'1' if digits else 'one'} {one}"
     return f"{count if digits else number_word(count, rng)} {many}"
@@ -669,8 +676,14 @@ SYSTEM = (
 ASKING = tuple("what when where which who how is are can could may do does will would on at from until".split())
 
 
+NEAR = {}  # the letters beside each letter on a keyboard
+for row in ("qwertyuiop", "asdfghjkl", "zxcvbnm"):
+    for left, right in zip(row, row[1:]):
+        NEAR[left], NEAR[right] = NEAR.get(left, "") + right, NEAR.get(right, "") + left
+
+
 def slip(text, rng):
-    """One mistyped word: a letter lost, doubled or swapped; numbers and short words stay as they are."""
+    """One mistyped word: a letter lost, doubled, swapped or missed; numbers and short words stay as they are."""
     words = text.split(" ")
     long = [at for at, word in enumerate(words) if len(word) > 4 and word.isalpha()]
     if not long:
@@ -678,8 +691,12 @@ def slip(text, rng):
     at = rng.choice(long)
     word = words[at]
     spot = rng.randrange(1, len(word) - 1)
+    if rng.random() < 0.1 and at + 1 < len(words):  # a space lost
+        return " ".join((*words[:at], word + words[at + 1], *words[at + 2 :]))
+    near = NEAR.get(word[spot], word[spot])
     words[at] = rng.choice(
         (
+            word[:spot] + rng.choice(near) + word[spot + 1 :],
             word[:spot] + word[spot + 1 :],
             word[:spot] + word[spot] + word[spot:],
             word[:spot] + word[spot + 1] + word[spot] + word[spot + 2 :],
@@ -731,9 +748,9 @@ def dress(text, rng, social):
     """A phrasing as someone types it."""
     if not social:
         chance = rng.random()
-        if chance < 0.15:
+        if chance < 0.19:
             text = rng.choice(OPENERS) + text
-        if 0.12 < chance < 0.21:
+        if 0.16 < chance < 0.27:
             text += rng.choice(CLOSERS)
     if not social and rng.random() < 0.12:
         text = loosen(text, rng)
