@@ -64,14 +64,14 @@ WEIGHTS = {
     "hours": 6, "day": 9, "opens": 5, "closes": 6, "is_open": 7, "is_open_at": 15, "too_late": 1, "at_time": 3,
     "closed_days": 3, "weekend": 3, "today": 4, "open_on": 3, "open_at": 5, "closed_on": 3, "way": 9, "distance": 5,
     "route": 10, "prices": 8, "price": 9, "bill": 30, "item": 6, "items": 15, "add": 5, "parked": 2, "cheaper": 6,
-    "nearer": 3, "people": 4, "about": 2, "park": 6, "plain": 60, "refuse": 42, "holiday": 5,
+    "nearer": 3, "people": 4, "about": 2, "park": 9, "plain": 60, "refuse": 42, "holiday": 5,
     "+led": 42, "+led_both": 9, "+led_two": 6, "+twice": 6, "+purpose": 8, "+places": 12, "+days": 4,
-    "+kinds": 4, "+bills": 10, "+then": 9, "+three": 2, "+other": 12, "+baby": 1, "+many": 2, "+hundreds": 1,
+    "+kinds": 4, "+bills": 10, "+then": 9, "+three": 2, "+other": 12, "+baby": 2, "+many": 2, "+hundreds": 1,
     "+family": 11, "+too": 11, "+parked_span": 2,
 }  # fmt: skip
 FOLLOW_WEIGHTS = {
     "hours": 2, "day": 3, "opens": 2, "closes": 2, "is_open": 3, "is_open_at": 3, "closed_days": 1, "weekend": 1,
-    "way": 4, "distance": 3, "route": 3, "prices": 3, "price": 5, "bill": 8, "people": 1, "cheaper": 1, "nearer": 1,
+    "today": 1, "way": 4, "distance": 3, "route": 3, "prices": 3, "price": 5, "bill": 8, "people": 1, "cheaper": 1, "nearer": 1,
     "+day": 7, "+time": 6, "+place": 9, "+more": 12, "+fewer": 3, "+swap": 4, "+back": 3, "+days": 2, "+kinds": 1,
     "+holiday": 1, "+thanks": 5,
 }  # fmt: skip
@@ -792,7 +792,8 @@ class Speaker:
         """A sum for visitors of whom one is too small to pay."""
         rng = self.rng
         ask = draw("bill", rng)
-        small = rng.choice(("a baby", "one baby", "a toddler", "our baby", "a two year old", "2 babies", "an infant"))
+        small = rng.choice(("a baby", "one baby", "a toddler", "our baby", "a two year old", "2 babies", "an infant", "my baby",
+                            "our one year old", "a newborn", "the toddler", "a small baby", "our two-year-old"))  # fmt: skip
         words = party_words(ask.party, rng) + rng.choice((" and ", ", ", " plus ", " with ")) + small
         drawn = self.worded("named", "bill", ask, party=words)
         return drawn and drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("toddler"))))

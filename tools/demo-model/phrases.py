@@ -1626,6 +1626,9 @@ PARK = {
         (when|what time) does (the park|alder park) (close|open|shut) [in the evening|in the morning|each day]
         when can (we|people|visitors) come in
         does the park close at night
+        {know} when (you are open|you open|you close|the park is open)
+        your {hourswords}
+        when {canwe} come [to the park|in]
         """,
     "day": """
         when are you open on {d}
@@ -1639,6 +1642,9 @@ PARK = {
         what are the park's hours on {d}
         from when to when are you open on {d}
         (this|next) {d}, when are you open
+        {hourswords} of the park {on_d}
+        if {comes} {on_d}, (when|from when to when) are you open
+        your {hourswords} {on_d}
         """,
     "opens": """
         (when|what time|at what time) do you open on {d}
@@ -1665,6 +1671,9 @@ PARK = {
         do the gates open on {d}
         is anyone there on {d}
         do you (guys|people) (open|work) on {d}
+        {canwe} come [to the park|to you] {on_d}
+        (will|would) you be open {on_d} (for us|at all|as usual)
+        if {comes} {on_d}, are you open
         """,
     "prices": """
         how much is (entry|admission|the entrance|a ticket) to (the park|alder park)
@@ -1676,6 +1685,38 @@ PARK = {
         is there an (entry|entrance) fee for (the park|alder park)
         how much does (the park|alder park) cost
         * what must we pay to walk in the park
+        {canwe} walk around [the park] (for free|without paying|without a ticket)
+        {know} (if the park is free|what the park costs|if we pay at the gates)
+        (do you|do they) (charge|take money) at the (gates|main gate|entrance of the park)
+        """,
+    "is_open_at": """
+        are you [still|already] open {at_dt}
+        will you [still] be open {at_dt}
+        {canwe} come [in|to the park|to you] {at_dt}
+        (are|will) the [park] gates [still|already] [be] open {at_dt}
+        do you [still|already] let (people|visitors) in {at_dt}
+        i {ends} at {t} on {d}{comma}are you still open [then]
+        {event} at {t} on {d}{comma}(are you still open|can we still come in|are the gates open) [then]
+        """,
+    "at_time": """
+        are you [still|already] open at {t}
+        (are the gates|is the park) [still|already] open at {t}
+        {canwe} come in at {t}
+        """,
+    "weekend": """
+        are you open (at the weekend|on weekends|at weekends|this weekend|next weekend)
+        (what are|tell me|and) your weekend {hourswords}
+        when are you open (at the weekend|on weekends|over the weekend)
+        {canwe} come (at the weekend|this weekend|on the weekend|next weekend)
+        (what|which) hours are you open on saturday and sunday
+        """,
+    "closed_days": """
+        are you open (every day|daily|all week|seven days a week|each day)
+        (which|what) (day|days) are you closed
+        are you ever closed
+        do you (close on any day|have a day off|have a closing day|close during the week)
+        {know} (on which days|when) you are closed
+        (is the park|are the gates) (open every day|ever closed|closed on some days)
         """,
 }
 
@@ -2122,6 +2163,14 @@ IT = {
         (can you|could you|please) (change|make) (it|that) to {new} instead of {old}
         (it should be|it should have been|i should have said|better) {new} instead of {old}
         (ok|hmm|wait|no), {new} rather than {old}
+        """,
+    "today": """
+        is it open (today|now|right now|tomorrow|tonight|this afternoon|at the moment)
+        (and|is it) [still] open (today|now|tomorrow)
+        when does it (open|close) (today|tomorrow|tonight)
+        (when|until when) is it open (today|tomorrow|tonight)
+        {canwe} go there (today|now|tomorrow|tonight)
+        and (today|tomorrow|now)
         """,
 }
 

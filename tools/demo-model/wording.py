@@ -409,6 +409,8 @@ def party_words(party, rng):
         return words
     if len(party) == 1 and party[0][1] > 2 and party[0][0] in VISITORS and style > 0.88:
         return all_of_a_kind(*party[0], rng)
+    if len(party) == 1 and party[0][0] in GOODS and party[0][1] > 1 and style > 0.92:
+        return one_each(*party[0], rng)
     digits = rng.random() < 0.6
     mixed = rng.random() < 0.12
     words = [line_word(what, count, digits != (mixed and rng.random() < 0.5), rng) for what, count in party]
@@ -425,6 +427,14 @@ def party_words(party, rng):
         text = number + " " + heads + rng.choice((": ", ", ", " - ", ", namely ", ", that is ", " (")) + text
         text += ")" if " (" in text and rng.random() < 0.8 else ""
     return text
+
+
+def one_each(what, count, rng):
+    """A thing for each of so many people."""
+    number = count_word(count, rng).replace("a couple of", "two").replace("a pair of", "two")
+    form = rng.choice(("{0} each for {1} of us", "{0} each for {1} people", "{0} for each of the {1} of us", "{2} for {1}",
+                       "{2} for {1} people", "{0} for each of my {1} guests", "{2} for the {1} of us"))  # fmt: skip
+    return form.format(with_article(what), number, what)
 
 
 def all_of_a_kind(what, count, rng):
