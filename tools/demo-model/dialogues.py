@@ -786,7 +786,7 @@ class Speaker:
         lines[at] = (lines[at][0], rng.choice((100, 120, 150, 200, 250, 300, 500, rng.randint(100, 999))))
         words = " and ".join(line_word(what, count, True, rng) for what, count in lines)
         drawn = self.worded("named", intent, ask, party=words, items=words)
-        return drawn and drawn._replace(ask=Ask("hundreds"))
+        return drawn._replace(ask=Ask("hundreds")) if drawn and takes(drawn.phrasing, ("party", "items")) else None
 
     def baby(self):
         """A sum for visitors of whom one is too small to pay."""
@@ -796,7 +796,9 @@ class Speaker:
                             "our one year old", "a newborn", "the toddler", "a small baby", "our two-year-old"))  # fmt: skip
         words = party_words(ask.party, rng) + rng.choice((" and ", ", ", " plus ", " with ")) + small
         drawn = self.worded("named", "bill", ask, party=words)
-        return drawn and drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("toddler"))))
+        if not drawn or not takes(drawn.phrasing, ("party",)):
+            return None
+        return drawn._replace(ask=Ask("both", parts=(drawn.ask, Ask("toddler"))))
 
     def known_word(self, options, rng):
         """A stranger's word that is not held out."""

@@ -6,9 +6,9 @@ is held out: training never uses it. Written in lower case without a final mark;
 A phrasing too long for a line goes on after a backslash.
 
 Slots: {p} place, {o} place of origin or of comparison, {is} is/are for {p}, {d} day, {t} time, {a} one visitor with
-article ("an adult"), {c} visitors in the plural, {party} visitors with numbers, {items} goods with numbers, {i} a thing
-with article, {is_} goods in the plural, {x} {y} numbers, {n} hours, {dog} a breed, {more} {fewer} {new} {old} how a
-party changes. All others stand in slots.py.
+article ("an adult"), {c} visitors in the plural, {party} visitors with numbers, {are} the same as a sentence, {items}
+goods with numbers, {i} a thing with article, {is_} goods in the plural, {x} {y} numbers, {n} hours, {dog} a breed,
+{more} {fewer} {new} {old} how a party changes. All others stand in slots.py.
 """
 
 # Phrasings that name what they ask about.
@@ -1130,8 +1130,8 @@ NAMED = {
         {total} (for|if it's|with|if we are) {party} at the {p}
         (we're|we are|it's|there's|there are) {party} and {fancying} the {p}{sep}{total}
         {party} {fancying} the {p}{sep}{total}
-        {wewant} {visit} the {p}{comma}{party}{sep}{total}
-        {wewant} {visit} the {p}, {total} for {party}
+        {planto} {visit} the {p}{comma}{party}{sep}{total}
+        {planto} {visit} the {p}, {total} for {party}
         for the {p}{sep}{party}{sep}{total}
         the {p} with {party}{sep}{total}
         (can|could) {party} {enter} the {p}, and what's the (sum|total|bill|price|cost)
@@ -1153,6 +1153,10 @@ NAMED = {
         (quick sum|sum|bill|offer|a quote) for {party} (at|to see) the {p}
         could you (calculate|add up|work out|compute){sep}{party} (at|in) the {p}
         {party}. how much do (we|they) pay for the {p}
+        the {p}{sep}{are}{sep}{total}
+        {are}{sep}{total} (at|for) the {p}
+        {planto} {visit} the {p}{comma}{are}{sep}{total}
+        {are}. what do we pay (at|for) the {p}
         """,
     "item": """
         how much for {i}
@@ -1454,7 +1458,7 @@ NAMED = {
         what (will|does) my (whole|entire) family pay (at|for) the {p}
         a (class|school class|party|coach) of {x} (at|for) the {p}[, how much|, what does it cost]
         (there's|there are|we're|it's) {x} of us(, |. |; )(what's|how much is|what does it cost for) the {p}
-        {wewant} {visit} the {p}{comma}(we are {x}|there are {x} of us|all of us|the whole family){sep}{total}
+        {planto} {visit} the {p}{comma}(we are {x}|there are {x} of us|all of us|the whole family){sep}{total}
         the {p}{sep}{x} (people|persons|of us|visitors|guests|heads|tickets){sep}{total}
         {x} (people|persons|of us|visitors|guests) (at|for) the {p}{sep}{total}
         {total} (for|if we are) {x} (people|persons|visitors) at the {p}
@@ -2044,6 +2048,9 @@ IT = {
         (say|suppose|imagine|let's say) (we are|it is|there are|we bring|we come with) {party}
         {know} what {party} pay
         (just|only|it's only|it will be) {party}
+        {are}
+        (well|so|ok|let me see|let me count), {are}
+        {are}{sep}{total}
         """,
     "route": """
         [and] [how do i get] from there to the {p}
@@ -3406,7 +3413,7 @@ PLAIN = {
         how much is a (family|group) ticket
         {total} for (all of us|our family|the whole gang|everybody|our crew)
         {total} for {x} (people|of us|persons|visitors)
-        {wewant} (buy|get) {x} tickets{sep}{total}
+        {planto} (buy|get) {x} tickets{sep}{total}
         (we|i) (bring|come with) (friends|the family|relatives|the whole gang){sep}{total}
         """,
     "holiday": """
@@ -3534,6 +3541,9 @@ LEADS = {
         (my|our) (group|crew|family|class|club|team) (has|counts|is|consists of) {party}
         (we'd be|we'll be|that makes|count us as|say) {party}
         (with me|along with me|travelling together) are {party}
+        {are}
+        {are}
+        (as for us|in our group|in my party|in the family), {are}
         """,
     "party_place": """
         (we are|we're|it's) {party} (and want|and would like|wanting) to (see|visit) the {p}
@@ -3552,9 +3562,11 @@ LEADS = {
         {party} {fancying} the {p}
         {party} (at|for|in|into) the {p}
         the {p} with {party}
-        {wewant} {visit} the {p}, {party}
+        {planto} {visit} the {p}, {party}
         (there's|there are|we're|we are) {party} and {fancying} the {p}
         our (club|class|team|choir|family|band|office), {party}, {wants} the {p}
+        {planto} {visit} the {p}. {are}
+        the {p}, {are}
         """,
     "kin_place": """
         {kin} are (off|going|heading) to the {p}
@@ -3563,7 +3575,7 @@ LEADS = {
         the {p} with {kin}
         {kin} {fancying} the {p}
         the {p} (for|with) {kin}
-        {wewant} {visit} the {p}(: |, | - ){kin}
+        {planto} {visit} the {p}(: |, | - ){kin}
         """,
     "places_day": """
         (we|i) (want|would like|plan|would love) to (see|visit) {ps} on {d}
@@ -3633,7 +3645,7 @@ ASKS = {
         {p} (total|price|how much)
         the {p}{sep}{total}
         {total} (at|for) the {p}
-        {wewant} {visit} the {p}{sep}{total}
+        {planto} {visit} the {p}{sep}{total}
         we {fancying} the {p}{sep}{total}
         """,
     "hours": """
@@ -3724,27 +3736,44 @@ PURPOSES = {
         "go boating",
         "take a boat out",
         "rent boats",
+        "row on the lake",
+        "go out on the lake in a boat",
+        "have a boat trip",
+        "do some rowing",
+        "paddle about in a boat",
     ),
     "mini golf": (
         "play mini golf",
         "play a round of mini golf",
         "have a game of mini golf",
+        "play crazy golf",
+        "putt a few balls",
+        "play some golf",
     ),
     "restaurant": (
         "have dinner at the restaurant",
         "have lunch at the restaurant",
         "eat at the restaurant",
+        "dine at the restaurant",
+        "have a proper meal at the restaurant",
+        "celebrate at the restaurant",
     ),
     "cafe": (
         "have breakfast at the cafe",
         "have lunch at the cafe",
         "sit in the cafe",
+        "drink something at the cafe",
+        "have a piece of cake in the cafe",
+        "rest at the cafe",
     ),
     "castle tower": (
         "climb the tower",
         "climb the castle tower",
         "go up the tower",
         "climb up the tower",
+        "look down from the tower",
+        "enjoy the view from the tower",
+        "stand on top of the tower",
     ),
     "lockers": (
         "leave my bag",
@@ -3756,6 +3785,12 @@ PURPOSES = {
         "leave my backpack",
         "store a bag",
         "leave our things",
+        "deposit our bags",
+        "get rid of my suitcase for a while",
+        "put our heavy bags",
+        "lock up my rucksack",
+        "stow our luggage",
+        "leave a heavy backpack",
     ),
     "cash machine": (
         "get cash",
@@ -3765,6 +3800,10 @@ PURPOSES = {
         "get money out",
         "take out some money",
         "withdraw cash",
+        "get banknotes",
+        "get hold of some cash",
+        "draw some euros",
+        "get money from my account",
     ),
     "picnic area": (
         "have a picnic",
@@ -3772,6 +3811,10 @@ PURPOSES = {
         "eat our own sandwiches",
         "picnic",
         "eat the food we brought",
+        "eat our packed lunch",
+        "unpack our picnic",
+        "eat what we brought along",
+        "sit down with our picnic basket",
     ),
     "train station": (
         "catch the train",
@@ -3779,6 +3822,9 @@ PURPOSES = {
         "get the train home",
         "take the train",
         "catch a train",
+        "get on our train",
+        "board the train",
+        "travel home by train",
     ),
     "bus stop": (
         "catch the bus",
@@ -3786,6 +3832,9 @@ PURPOSES = {
         "get the bus",
         "take the bus home",
         "wait for the bus",
+        "get on the bus",
+        "meet the bus",
+        "board our bus",
     ),
     "toilets": (
         "wash my hands",
@@ -3797,21 +3846,38 @@ PURPOSES = {
         "pee",
         "have a pee",
         "go for a wee",
+        "use the toilet",
+        "freshen up",
+        "spend a penny",
+        "wash the baby's hands",
+        "change my little one",
+        "powder my nose",
     ),
     "playground": (
         "let the kids play outside",
         "use the swings",
         "find swings and slides",
+        "go on the swings",
+        "go down a slide",
+        "use the seesaw",
+        "run about on the playground",
     ),
     "first aid post": (
         "get a plaster",
         "get a bandage",
         "have a cut looked at",
         "get first aid",
+        "have a scratch bandaged",
+        "get something for a blister",
+        "get a sticking plaster",
+        "have my blister looked at",
     ),
     "car park": (
         "find my car",
         "find our car again",
+        "get back to our car",
+        "fetch something from the car",
+        "find the place where we parked",
     ),
 }
 
@@ -3881,6 +3947,6 @@ PURPOSED = {
         (we are|we're|there are) {party} and (want|would like) to {u}[, how much|, what does it cost]
         {party} {wantto} {u}{sep}{total}
         {total} for {party} to {u}
-        {wewant} {u}{sep}{party}{sep}{total}
+        {planto} {u}{sep}{party}{sep}{total}
         """,
 }

@@ -18,6 +18,9 @@ SLOTS = {
     "my wife wants to|my husband would like to|our class wants to|my parents would like to|we have decided to|"
     "we're keen to|we were going to|we intend to|our group plans to|my mother is dying to|i promised the kids to|"
     "i have always wanted to|we've been meaning to|my daughter is desperate to|the boys can't wait to",
+    "planto": "we want to|we'd like to|we'd love to|we plan to|we hope to|we are hoping to|we have decided to|we're keen to|"
+    "we were going to|we intend to|our group plans to|our class wants to|we've been meaning to|we are about to|"
+    "our club would like to|all of us want to",
     "visit": "see|visit|go to|check out|have a look at|look around|explore|drop in at|go and see|take in|look at|"
     "stop at|spend some time at|come to|swing by|try",
     "visiting": "visiting|seeing|going to|exploring|looking at|coming to|trying|heading to|dropping in at",

@@ -121,16 +121,16 @@ SERVED = {  # how goods are named besides, for one and for many
     "coffee": (("cup of coffee", "cups of coffee"),),
     "tea": (("cup of tea", "cups of tea"),),
     "juice": (("glass of juice", "glasses of juice"),),
-    "hot chocolate": (("cup of hot chocolate", "cups of hot chocolate"),),
+    "hot chocolate": (("cup of hot chocolate", "cups of hot chocolate"), ("mug of hot chocolate", "mugs of hot chocolate")),
     "soup": (("bowl of soup", "bowls of soup"), ("plate of soup", "plates of soup")),
     "cake": (("piece of cake", "pieces of cake"), ("slice of cake", "slices of cake")),
     "ice cream": (("ice cream cone", "ice cream cones"), ("ice-cream", "ice-creams")),
     "postcard": (("post card", "post cards"), ("picture postcard", "picture postcards")),
-    "map": (("park map", "park maps"), ("map of the park", "maps of the park")),
-    "magnet": (("fridge magnet", "fridge magnets"),),
-    "mug": (("souvenir mug", "souvenir mugs"),),
-    "umbrella": (("brolly", "brollies"),),
-    "shirt": (("t-shirt", "t-shirts"), ("tshirt", "tshirts"), ("tee shirt", "tee shirts")),
+    "map": (("park map", "park maps"), ("map of the park", "maps of the park"), ("visitor map", "visitor maps")),
+    "magnet": (("fridge magnet", "fridge magnets"), ("souvenir magnet", "souvenir magnets")),
+    "mug": (("souvenir mug", "souvenir mugs"), ("coffee mug", "coffee mugs"), ("tea mug", "tea mugs")),
+    "umbrella": (("brolly", "brollies"), ("rain umbrella", "rain umbrellas")),
+    "shirt": (("t-shirt", "t-shirts"), ("tshirt", "tshirts"), ("tee shirt", "tee shirts"), ("park shirt", "park shirts")),
 }
 DOGS = (
     "poodle|labrador|beagle|terrier|bulldog|german shepherd|husky|chihuahua|pug|collie|spaniel|golden retriever|rottweiler|"
@@ -429,6 +429,19 @@ def party_words(party, rng):
     return text
 
 
+def what_they_are(party, rng):
+    """The party as a sentence that says what how many of them are."""
+    digits, clauses = rng.random() < 0.5, []
+    us = rng.choice((" of us", " of us", " of them", ""))
+    for at, (what, count) in enumerate(party):
+        one, many = rng.choice(VISITORS[what])
+        number = str(count) if digits else number_word(count, rng).replace("a couple of", "two").replace("a pair of", "two")
+        of_us = us if at == 0 or rng.random() < 0.2 else ""
+        clauses.append(f"{number}{of_us} {'is ' + with_article(one) if count == 1 else 'are ' + many}")
+    joint = rng.choice((" and ", ", ", " and ", ", and ", "; ", ", while "))
+    return ", ".join(clauses[:-1]) + (joint if len(clauses) > 1 else "") + clauses[-1]
+
+
 def one_each(what, count, rng):
     """A thing for each of so many people."""
     number = count_word(count, rng).replace("a couple of", "two").replace("a pair of", "two")
@@ -560,6 +573,8 @@ def slots_for(ask, rng):
         slots["x"], slots["y"] = (str(number) for _, number in ask.party)
     elif ask.party:
         slots["party"] = slots["items"] = party_words(ask.party, rng)
+        if ask.party[0][0] in VISITORS:
+            slots["are"] = what_they_are(ask.party, rng)
     return slots
 
 
