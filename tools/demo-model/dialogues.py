@@ -5,9 +5,9 @@
 
 What is held out follows from the material alone, never from chance at run time, so that training with any seed and any
 length keeps clear of it: phrasings marked `*`, and one in eight of all sums, routes, opening times, and pairings of a
-phrasing with its arguments (by CRC-32). Whatever still renders to the same words as a question of heldout.json, free.json,
-blind.json or fresh.json is dropped, and so is what differs from a question of the latter three by one word. heldout.py
-proves it.
+phrasing with its arguments (by CRC-32). Whatever still renders to the same words as a question of heldout.json,
+free.json, blind.json or fresh.json is dropped, and so is what differs from a question of the latter three by one word.
+heldout.py proves it.
 """
 
 import json
@@ -72,7 +72,8 @@ WEIGHTS = {
 }  # fmt: skip
 FOLLOW_WEIGHTS = {
     "hours": 2, "day": 3, "opens": 2, "closes": 2, "is_open": 3, "is_open_at": 3, "closed_days": 1, "weekend": 1,
-    "today": 1, "way": 4, "distance": 3, "route": 3, "prices": 3, "price": 5, "bill": 8, "people": 1, "cheaper": 1, "nearer": 1,
+    "today": 1, "way": 4, "distance": 3, "route": 3, "prices": 3, "price": 5, "bill": 8, "people": 1, "cheaper": 1,
+    "nearer": 1,
     "+day": 7, "+time": 6, "+place": 9, "+more": 12, "+fewer": 3, "+swap": 4, "+back": 3, "+days": 2, "+kinds": 1,
     "+holiday": 1, "+thanks": 5,
 }  # fmt: skip
@@ -91,17 +92,29 @@ OF_PLACES = (
 )  # fmt: skip
 # What a few words more ask of another place, day or kind of visitor, after the whole question about the first.
 OF_TWO = {
-    "p": ("hours", "day", "opens", "closes", "is_open", "is_open", "is_open_at", "closed_days", "way", "distance", "prices",
-          "prices", "price"),
+    "p": ("hours", "day", "opens", "closes", "is_open", "is_open", "is_open_at", "closed_days", "way", "distance",
+          "prices", "prices", "price"),
     "d": ("day", "opens", "closes", "is_open", "is_open", "open_on", "closed_on"),
     "c": ("price",),
 }  # fmt: skip
 TOO = (
-    " and {}", ", and {}", "? and {}", ". and {}", "? what about {}", ". what about {}", " and {} as well", ", and {} too",
+    " and {}", ", and {}", "? and {}", ". and {}", "? what about {}", ". what about {}", " and {} as well",
+    ", and {} too",
     "? same for {}", "? and how about {}", ". same question for {}", "? and what about {}", " and also {}", ", also {}",
     "? {} too", "? {}", " - and {}", "? and {}, too", " plus {}", "... and {}", "? the same for {}, please",
 )  # fmt: skip
-TOO_OPEN = (" and is {}, too", " and is {}", ", and is {} as well", "? is {}, too", " and is {} also open", ", is {} too")
+TOO_OPEN = (
+    " and is {}, too",
+    " and is {}",
+    ", and is {} as well",
+    "? is {}, too",
+    " and is {} also open",
+    ", is {} too",
+)
+BABIES = (
+    "a baby|one baby|a toddler|our baby|a two year old|2 babies|an infant|my baby|our one year old|a newborn|the toddler|"
+    "a small baby|our two-year-old"
+).split("|")
 # The place where a route starts, by what one does there.
 STARTED = {
     "car park": ("we parked in", "our car is in", "we left the car in", "i have just parked in"),
@@ -193,7 +206,7 @@ def takes(phrasing, slots):
 
 @lru_cache(maxsize=None)
 def shown(group, intent):
-    """The phrasings for training and their weights: one with slots of slots.py stands for many and comes up more often."""
+    """The phrasings for training and their weights: one with slots of slots.py stands for many, and comes up more."""
     options = [option for option in GROUPS[group][intent] if not option.held]
     return options, [1 + min(2, len(slots_in(option.text).intersection(SLOTS))) for option in options]
 
@@ -521,7 +534,9 @@ class Speaker:
         words = span.format(begin, end)
         if rng.random() < 0.5 or form in ("half", "word") and hours == 12:
             count = rng.choice((str(hours), NUMBER_WORDS[hours])) + (" hour" if hours == 1 else " hours")
-            words += rng.choice((", that's {}", ", so {}", ", {} in all", " ({})", ", which makes {}", ", {}")).format(count)
+            words += rng.choice((", that's {}", ", so {}", ", {} in all", " ({})", ", which makes {}", ", {}")).format(
+                count
+            )
         return self.worded("named", "parked_span", Ask("parked", hour=hours), n=words)
 
     def bills(self):
@@ -793,8 +808,7 @@ class Speaker:
         """A sum for visitors of whom one is too small to pay."""
         rng = self.rng
         ask = draw("bill", rng)
-        small = rng.choice(("a baby", "one baby", "a toddler", "our baby", "a two year old", "2 babies", "an infant", "my baby",
-                            "our one year old", "a newborn", "the toddler", "a small baby", "our two-year-old"))  # fmt: skip
+        small = rng.choice(BABIES)
         words = party_words(ask.party, rng) + rng.choice((" and ", ", ", " plus ", " with ")) + small
         drawn = self.worded("named", "bill", ask, party=words)
         if not drawn or not takes(drawn.phrasing, ("party",)):

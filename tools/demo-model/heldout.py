@@ -6,8 +6,8 @@ heldout.py N     generates the first N batches of the training stream (N = the t
                  free.json, blind.json or fresh.json or one that differs from it by a word, and that no question has two
                  answers; prints the counts, exits 1 otherwise
 
-heldout.json is fixed: the generator drew it once, at seed 20, when it knew less than today. The other three were written by
-hand.
+heldout.json is fixed: the generator drew it once, at seed 20, when it knew less than today. The other three were
+written by hand.
 """
 
 import argparse

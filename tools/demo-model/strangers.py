@@ -313,12 +313,15 @@ REMARKS = (  # without numbers, though with words that the kiosk knows from its 
     "we ate ice cream on the way|i read your brochure|my wife is waiting outside|we brought our own sandwiches|"
     "my shoes are killing me|the queue is so long|i am a bit deaf|my {kinone} recommended this park|i love this place|"
     "we had a cup of tea on the train|there was a traffic jam|i hope this is not a silly question|grandma is tired|"
-    "the baby is crying|the children are hungry for adventure|my {kinone} is on the phone|we are staying near the station|"
+    "the baby is crying|the children are hungry for adventure|my {kinone} is on the phone|"
+    "we are staying near the station|"
     "my phone is slow|it's our wedding anniversary|my {kinone} loves old buildings|we've just had a cake at home|"
     "it is lovely here|this is my first visit|my boss gave me the day off|i left the car at home|we walked all the way|"
-    "i hurt my foot last year|my {kinone} is a teacher|my {kinone} used to be a student here|we have seen it on television|"
+    "i hurt my foot last year|my {kinone} is a teacher|my {kinone} used to be a student here|"
+    "we have seen it on television|"
     "the kids have eaten already|the weather is fine|you have a nice voice|my english is not so good|we're in a hurry|"
-    "our stroller has a flat tyre|my battery is full|we are tired of shopping|my {kinone} never smokes|i am nearly there|"
+    "our stroller has a flat tyre|my battery is full|we are tired of shopping|my {kinone} never smokes|"
+    "i am nearly there|"
     "i used to work in a museum|my {kinone} can't decide|we are not from here|school is out|the little one is tired"
 ).split("|")
 

@@ -16,7 +16,15 @@ PLACE_WORDS = {
     "museum": ("museum",) * 12 + ("park museum", "museum building"),
     "greenhouse": ("greenhouse", "greenhouse", "greenhouse", "glasshouse", "hothouse", "green house"),
     "castle tower": ("castle tower", "castle tower", "tower", "castle", "old tower", "castle's tower"),
-    "boat house": ("boat house", "boat house", "boathouse", "boat hire", "boat rental", "boat-house", "rowing boat hire"),
+    "boat house": (
+        "boat house",
+        "boat house",
+        "boathouse",
+        "boat hire",
+        "boat rental",
+        "boat-house",
+        "rowing boat hire",
+    ),
     "mini golf": (
         "mini golf",
         "mini golf",
@@ -51,16 +59,26 @@ PLACE_WORDS = {
     "bus stop": ("bus stop", "bus stop", "bus", "bus station"),
     "first aid post": ("first aid post", "first aid", "first aid station", "first-aid post", "first aid room"),
     "lockers": ("lockers", "lockers", "locker", "luggage lockers", "left luggage"),
-    "cash machine": ("cash machine", "cash machine", "atm", "cash point", "cashpoint", "money machine", "cash dispenser"),
+    "cash machine": (
+        "cash machine",
+        "cash machine",
+        "atm",
+        "cash point",
+        "cashpoint",
+        "money machine",
+        "cash dispenser",
+    ),
     "picnic area": ("picnic area", "picnic area", "picnic place", "picnic spot", "picnic tables", "picnic ground"),
 }
 PLURAL_WORDS = ("toilets", "lockers", "restrooms", "luggage lockers", "picnic tables", "gents")
 VISITORS = {
     "adult": (
-        ("adult", "adults"), ("adult", "adults"), ("adult", "adults"), ("grown-up", "grown-ups"), ("grownup", "grownups"),
+        ("adult", "adults"), ("adult", "adults"), ("adult", "adults"), ("grown-up", "grown-ups"),
+        ("grownup", "grownups"),
         ("grown up", "grown ups"),
     ),
-    "child": (("child", "children"), ("child", "children"), ("kid", "kids"), ("kid", "kids"), ("youngster", "youngsters"),
+    "child": (("child", "children"), ("child", "children"), ("kid", "kids"), ("kid", "kids"),
+        ("youngster", "youngsters"),
               ("youngster", "youngsters"), ("schoolkid", "schoolkids")),
     "senior": (
         ("senior", "seniors"), ("senior", "seniors"), ("pensioner", "pensioners"), ("retiree", "retirees"),
@@ -76,7 +94,8 @@ ESCORTS = {  # words for visitors that fit a group only
         ("teacher", "teachers"), ("teacher", "teachers"), ("parent", "parents"), ("adult person", "adult persons"),
         ("grown up", "grown ups"), ("carer", "carers"), ("mum", "mums"), ("dad", "dads"), ("woman", "women"),
         ("coach", "coaches"), ("colleague", "colleagues"), ("adult visitor", "adult visitors"), ("man", "men"),
-        ("friend", "friends"), ("neighbour", "neighbours"), ("guide", "guides"), ("lady", "ladies"), ("leader", "leaders"),
+        ("friend", "friends"), ("neighbour", "neighbours"), ("guide", "guides"), ("lady", "ladies"),
+        ("leader", "leaders"),
     ),
     "child": (
         ("pupil", "pupils"), ("pupil", "pupils"), ("little one", "little ones"), ("school child", "school children"),
@@ -121,7 +140,10 @@ SERVED = {  # how goods are named besides, for one and for many
     "coffee": (("cup of coffee", "cups of coffee"),),
     "tea": (("cup of tea", "cups of tea"),),
     "juice": (("glass of juice", "glasses of juice"),),
-    "hot chocolate": (("cup of hot chocolate", "cups of hot chocolate"), ("mug of hot chocolate", "mugs of hot chocolate")),
+    "hot chocolate": (
+        ("cup of hot chocolate", "cups of hot chocolate"),
+        ("mug of hot chocolate", "mugs of hot chocolate"),
+    ),
     "soup": (("bowl of soup", "bowls of soup"), ("plate of soup", "plates of soup")),
     "cake": (("piece of cake", "pieces of cake"), ("slice of cake", "slices of cake")),
     "ice cream": (("ice cream cone", "ice cream cones"), ("ice-cream", "ice-creams")),
@@ -130,7 +152,12 @@ SERVED = {  # how goods are named besides, for one and for many
     "magnet": (("fridge magnet", "fridge magnets"), ("souvenir magnet", "souvenir magnets")),
     "mug": (("souvenir mug", "souvenir mugs"), ("coffee mug", "coffee mugs"), ("tea mug", "tea mugs")),
     "umbrella": (("brolly", "brollies"), ("rain umbrella", "rain umbrellas")),
-    "shirt": (("t-shirt", "t-shirts"), ("tshirt", "tshirts"), ("tee shirt", "tee shirts"), ("park shirt", "park shirts")),
+    "shirt": (
+        ("t-shirt", "t-shirts"),
+        ("tshirt", "tshirts"),
+        ("tee shirt", "tee shirts"),
+        ("park shirt", "park shirts"),
+    ),
 }
 DOGS = (
     "poodle|labrador|beagle|terrier|bulldog|german shepherd|husky|chihuahua|pug|collie|spaniel|golden retriever|rottweiler|"
@@ -348,6 +375,11 @@ def number_word(count, rng):
     return ten + (rng.choice(("-", "-", " ")) + NUMBER_WORDS[one] if one else "")
 
 
+def plain_number(count, rng):
+    """The number in letters, as it stands by itself or after an article."""
+    return number_word(count, rng).replace("a couple of", "two").replace("a pair of", "two")
+
+
 def count_word(count, rng):
     return str(count) if rng.random() < 0.6 else number_word(count, rng)
 
@@ -382,8 +414,8 @@ def listed_short(party, rng):
         one, many = (what, GOODS[what][0]) if what in GOODS else rng.choice(VISITORS[what])
         pairs.append((one if rng.random() < 0.1 or count == 1 and rng.random() < 0.5 else many, str(count), many, one))
     if style < 0.8:  # the name before the number
-        form = rng.choice(("{0}: {1}", "{0}: {1}", "{0} {1}", "{0} {1}", "{0} x{1}", "{0} x {1}", "{0} ({1})", "{0} = {1}",
-                           "{0} - {1}", "{1}x {0}", "{0}:{1}"))  # fmt: skip
+        form = rng.choice(("{0}: {1}", "{0}: {1}", "{0} {1}", "{0} {1}", "{0} x{1}", "{0} x {1}", "{0} ({1})",
+                           "{0} = {1}", "{0} - {1}", "{1}x {0}", "{0}:{1}"))  # fmt: skip
         if form == "{0} {1}" and mark in (" ", " - "):
             mark = ", "  # or nobody can tell which number is whose
         return mark.join(form.format(name, number) for name, number, _, _ in pairs)
@@ -421,9 +453,10 @@ def party_words(party, rng):
     text = rng.choice((", ", ", ", " and ", " plus ", " ", " + ", ", then ")).join(words[:-1]) + last + words[-1]
     total = sum(count for _, count in party)
     if party[0][0] in VISITORS and 0.2 < style < 0.27 and total < 100:  # how many they are, before who they are
-        number = str(total) if rng.random() < 0.6 else number_word(total, rng)
-        number = number.replace("a couple of", "two").replace("a pair of", "two")
-        heads = rng.choice(("people", "people", "of us", "of us", "persons", "visitors", "heads", "in our group", "guests"))
+        number = str(total) if rng.random() < 0.6 else plain_number(total, rng)
+        heads = rng.choice(
+            ("people", "people", "of us", "of us", "persons", "visitors", "heads", "in our group", "guests")
+        )
         text = number + " " + heads + rng.choice((": ", ", ", " - ", ", namely ", ", that is ", " (")) + text
         text += ")" if " (" in text and rng.random() < 0.8 else ""
     return text
@@ -435,7 +468,7 @@ def what_they_are(party, rng):
     us = rng.choice((" of us", " of us", " of them", ""))
     for at, (what, count) in enumerate(party):
         one, many = rng.choice(VISITORS[what])
-        number = str(count) if digits else number_word(count, rng).replace("a couple of", "two").replace("a pair of", "two")
+        number = str(count) if digits else plain_number(count, rng)
         of_us = us if at == 0 or rng.random() < 0.2 else ""
         clauses.append(f"{number}{of_us} {'is ' + with_article(one) if count == 1 else 'are ' + many}")
     joint = rng.choice((" and ", ", ", " and ", ", and ", "; ", ", while "))
@@ -445,8 +478,8 @@ def what_they_are(party, rng):
 def one_each(what, count, rng):
     """A thing for each of so many people."""
     number = count_word(count, rng).replace("a couple of", "two").replace("a pair of", "two")
-    form = rng.choice(("{0} each for {1} of us", "{0} each for {1} people", "{0} for each of the {1} of us", "{2} for {1}",
-                       "{2} for {1} people", "{0} for each of my {1} guests", "{2} for the {1} of us"))  # fmt: skip
+    form = rng.choice(("{0} each for {1} of us", "{0} each for {1} people", "{0} for each of the {1} of us",
+                       "{2} for {1}", "{2} for {1} people", "{0} for each of my {1} guests", "{2} for the {1} of us"))  # fmt: skip
     return form.format(with_article(what), number, what)
 
 
@@ -454,7 +487,9 @@ def all_of_a_kind(what, count, rng):
     """So many people, and then what all of them are."""
     number, many = count_word(count, rng), rng.choice(VISITORS[what])[1]
     heads = rng.choice(("people", "of us", "members", "visitors", "guests", "persons", "heads", "travellers"))
-    joint = rng.choice((", all ", ", all of them ", ", all of us ", ", every one of them ", ": all ", " - all ", ", only "))
+    joint = rng.choice(
+        (", all ", ", all of them ", ", all of us ", ", every one of them ", ": all ", " - all ", ", only ")
+    )
     if "every one" in joint:
         many = rng.choice([with_article(one) for one, _ in VISITORS[what]])
     return f"{number} {heads}{joint}{many}".replace(" of us, all of them", " of us, all of us")
@@ -462,28 +497,41 @@ def all_of_a_kind(what, count, rng):
 
 # People as a family is named: (words, kind, how many of them); {n} is a number, and then the count is drawn.
 MEMBERS = (
-    "adult 1 my wife|my husband|my partner|my girlfriend|my boyfriend|a friend|my best friend|my sister|my brother|my cousin|"
+    "adult 1 my wife|my husband|my partner|my girlfriend|my boyfriend|a friend|my best friend|my sister|my brother|"
+    "my cousin|"
     "my neighbour|my colleague|my boss|my aunt|my uncle|my mother-in-law|my mum|my dad|my mother|my father|a mate|"
-    "my fiancee|my brother-in-law|our au pair|my better half|the wife|one teacher|our guide|an aunt|my old school friend",
+    "my fiancee|my brother-in-law|our au pair|my better half|the wife|one teacher|our guide|an aunt|"
+    "my old school friend",
     "adult 2 my parents|mum and dad|my wife and her sister|both my sisters|another couple|my two brothers|my in-laws|"
     "two friends|a couple we met|both neighbours|two colleagues|my mum and my aunt|my sister and her husband",
-    "adult n {n} friends|{n} colleagues|{n} neighbours|my {n} brothers|{n} mates|my {n} sisters|{n} teachers|{n} parents|"
+    "adult n {n} friends|{n} colleagues|{n} neighbours|my {n} brothers|{n} mates|my {n} sisters|{n} teachers|"
+    "{n} parents|"
     "{n} other adults|{n} grown-ups|{n} more grown-ups|{n} adults|{n} helpers|{n} ladies|{n} men|{n} cousins of mine",
-    "child 1 our daughter|our son|my son|my daughter|our little one|one kid|our 8 year old|my nephew|my niece|our grandson|"
-    "my granddaughter|my godson|our boy|our girl|her son|a child|the little one|my six-year-old|his daughter|our youngest",
+    "child 1 our daughter|our son|my son|my daughter|our little one|one kid|our 8 year old|my nephew|my niece|"
+    "our grandson|"
+    "my granddaughter|my godson|our boy|our girl|her son|a child|the little one|my six-year-old|his daughter|"
+    "our youngest",
     "child 2 our twins|the twins|my son and daughter|our boy and our girl|both kids|our two kids|both our children|"
-    "my niece and my nephew|her twins|our two little ones|our kids aged 5 and 9|my two sons|two youngsters|a boy and a girl",
-    "child n our {n} children|my {n} kids|the {n} kids|{n} little ones|our {n} daughters|my {n} sons|{n} nephews|{n} boys|"
-    "our {n} grandchildren|her {n} kids|{n} youngsters|{n} pupils|{n} girls|{n} children|their {n} kids|{n} school friends of his",
-    "senior 1 my grandma|grandpa|my gran|my grandmother|my mum, a pensioner|my retired father|my dad, who is a pensioner|"
+    "my niece and my nephew|her twins|our two little ones|our kids aged 5 and 9|my two sons|two youngsters|"
+    "a boy and a girl",
+    "child n our {n} children|my {n} kids|the {n} kids|{n} little ones|our {n} daughters|my {n} sons|{n} nephews|"
+    "{n} boys|"
+    "our {n} grandchildren|her {n} kids|{n} youngsters|{n} pupils|{n} girls|{n} children|their {n} kids|"
+    "{n} school friends of his",
+    "senior 1 my grandma|grandpa|my gran|my grandmother|my mum, a pensioner|my retired father|"
+    "my dad, who is a pensioner|"
     "my mother who is retired|my retired neighbour|granny|an elderly lady|one senior|my grandfather|a retired uncle|"
     "my aunt, a senior|grandad|my great-grandmother|my old grandpa|her grandmother",
     "senior 2 my grandparents|grandma and grandpa|both grandmas|two pensioners|gran and grandad|our grandparents|"
     "my retired parents|two old ladies|my parents, both pensioners|her grandparents",
-    "senior n {n} pensioners|{n} retired friends|{n} oaps|{n} seniors|{n} retirees|{n} elderly neighbours|{n} grandparents",
-    "student 1 my student daughter|my brother who studies|a student friend|my niece who is a student|my cousin, a student|"
-    "my son who is at university|my flatmate, a student|one student|my daughter, a student|a college student|an undergrad",
-    "student n {n} students|{n} student friends|{n} exchange students|{n} uni students|{n} undergrads|{n} college friends, all "
+    "senior n {n} pensioners|{n} retired friends|{n} oaps|{n} seniors|{n} retirees|{n} elderly neighbours|"
+    "{n} grandparents",
+    "student 1 my student daughter|my brother who studies|a student friend|my niece who is a student|"
+    "my cousin, a student|"
+    "my son who is at university|my flatmate, a student|one student|my daughter, a student|a college student|"
+    "an undergrad",
+    "student n {n} students|{n} student friends|{n} exchange students|{n} uni students|{n} undergrads|"
+    "{n} college friends, all "
     "students",
 )  # fmt: skip
 MEMBERS = tuple(
