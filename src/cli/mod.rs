@@ -27,12 +27,13 @@ pub mod usage;
 
 use self::terminal::json_for_terminal;
 use crate::error::remedy_of_full;
+use crate::sys::output;
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use signal_hook::consts::SIGPIPE;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, StdoutLock, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,6 +89,10 @@ pub enum Command {
 pub fn main(cli: Cli) -> Result<()> {
     signals::prepare();
     let shows = !matches!(cli.command, Command::Quantize(_) | Command::Forge(_));
+    // Work whose result cannot be shown is not begun. A manual may go into files.
+    if shows && !matches!(cli.command, Command::Man(_)) {
+        drop(stdout()?);
+    }
     let done = run_command(cli);
     if shows {
         end_with_reader(&done);
@@ -100,8 +105,7 @@ pub fn main(cli: Cli) -> Result<()> {
 /// # Errors
 /// As [`print`].
 pub fn help(asked: &clap::Error) -> Result<()> {
-    let written = asked.print().and_then(|()| std::io::stdout().flush());
-    let done = written.map_err(unwritten);
+    let done = stdout().and_then(|mut out| asked.print().and_then(|()| out.flush()).map_err(unwritten));
     end_with_reader(&done);
     done
 }
@@ -251,7 +255,18 @@ pub fn note(line: &str) {
 /// # Errors
 /// Failed: the reader is gone or the disk is full.
 fn print(text: &str) -> Result<()> {
-    print_to(std::io::stdout().lock(), text)
+    print_to(stdout()?, text)
+}
+
+/// Standard output.
+///
+/// # Errors
+/// Failed: it was closed when the process was started.
+fn stdout() -> Result<StdoutLock<'static>> {
+    match output::is_closed() {
+        true => Err(Error::failed("cannot write standard output: it is closed", "give it a file, a pipe or /dev/null")),
+        false => Ok(std::io::stdout().lock()),
+    }
 }
 
 /// Whether the reader of standard output has gone, as `head` does when it has enough.

@@ -45,9 +45,8 @@ pub struct TokenizeArgs {
 /// # Errors
 /// [`Error::Input`]: files, text, ids or messages are not understood. [`Error::Failed`]: the output cannot be written.
 pub fn run(args: &TokenizeArgs) -> Result<()> {
-    let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     let files = ModelFiles::from(super::model::chosen(args.model.as_deref()));
-    tokenize(args, &files.tokenizer()?, || files.template(), stdin.lock(), stdout.lock())
+    tokenize(args, &files.tokenizer()?, || files.template(), std::io::stdin().lock(), super::stdout()?)
 }
 
 /// The command, with its inputs and outputs as arguments. `template` is only called for `--chat`, so that a broken

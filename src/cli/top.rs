@@ -82,7 +82,7 @@ fn to_text(sample: &Snapshot) -> String {
 
 /// Writes to standard output. Returns `false` once the reader is gone, which ends a stream.
 fn write_out(text: &str) -> Result<bool> {
-    let mut out = std::io::stdout().lock();
+    let mut out = super::stdout()?;
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),

@@ -17,6 +17,8 @@ pub mod failure;
 pub(crate) mod fake;
 pub mod fence;
 pub mod npu_program;
+#[cfg(feature = "cli")]
+pub mod output;
 mod raw;
 #[cfg(test)]
 mod tests;

@@ -93,6 +93,38 @@ fn what_only_shows_ends_quietly_with_its_reader() {
     }
 }
 
+/// Rust opens /dev/null in place of a closed descriptor, so an answer was lost without a word.
+#[test]
+fn a_standard_output_that_nothing_can_be_written_to_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("pages");
+    for (redirection, command, code) in [
+        (">&-", "run -p 'Who are you?' --device cpu", 1),
+        (">&-", "run -p 'Who are you?' --device cpu --json", 1),
+        ("1</dev/null", "run -p 'Who are you?' --device cpu", 1),
+        (">&-", "tokenize hello", 1),
+        (">&-", "plan --shape gemma3-1b --machine 780m", 1),
+        (">&-", "top --once", 1),
+        (">&-", "top --json", 1),
+        (">&-", "completions bash", 1),
+        (">&-", "man", 1),
+        (">&-", "--version", 1),
+        (">/dev/null", "tokenize hello", 0),
+        ("1<>/dev/null", "tokenize hello", 0),
+        (">&-", "man pages", 0),
+    ] {
+        let mut shell = Command::new("sh");
+        let script = format!("exec \"$0\" {command} {redirection} </dev/null");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_kiln")]).current_dir(dir.path()).env_remove("RUST_LOG");
+        let ran = Ran::of(shell.output().unwrap());
+        match code {
+            0 => assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{command} {redirection}"),
+            _ => ran.refused(code, &["cannot write standard output: it is closed"]),
+        }
+    }
+    assert!(entries(&pages) > 1);
+}
+
 /// Kiln, with signals as env(1) is told. The tests may run with some ignored: a shell ignores SIGINT for commands in the
 /// background.
 fn with_signals(told: &[&str]) -> Command {

@@ -1,0 +1,26 @@
+//! Whether this process was started with a standard output that it can write to.
+//!
+//! Before `main`, Rust opens /dev/null in place of a standard stream that is closed, and later it takes a write that a
+//! descriptor does not allow for a success. So this looks earlier, from among the functions that the C library calls
+//! first.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether nothing can be written to what the process was given as its standard output.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: the section holds pointers to functions that are called once each, with arguments that this one ignores.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    // SAFETY: fcntl takes any number for a descriptor and F_GETFL alters nothing.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFL) };
+    CLOSED.store(flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY, Ordering::Relaxed);
+}
+
+/// Whether standard output was closed, or open only for reading, when the process was started.
+pub fn is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
