@@ -6,10 +6,12 @@
 mod tests;
 
 use crate::machine::files::Files;
+use crate::machine::partial::PartialFile;
 use crate::sequence::counts;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use serde_json::{Map, Value};
+use std::fs::OpenOptions;
+use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -210,15 +212,12 @@ impl Meter {
         (s.decode_tokens_s, s.prefill_tokens_s) = (rate(decoded - decoded_then), rate(prefilled - prefilled_then));
         (s.sequences, s.queue) = (sequences, QUEUE.load(Ordering::Relaxed));
         let text = serde_json::to_vec(s)?;
-        // Renamed into place, so that readers see the old file or the new one. `next` is created anew: what has that
-        // name, such as a link, is not written to.
-        let next = file.with_extension("next");
-        let written = File::create_new(&next)?.write_all(&text).and_then(|()| std::fs::rename(&next, file));
-        written.inspect_err(|_| drop(std::fs::remove_file(&next)))
+        // Renamed into place, so that readers see the old file or the new one.
+        PartialFile::write_whole(file, 0o666, &text)
     }
 }
 
-/// Creates the directory, or checks that it is this user's, and removes the files of dead processes. The user may have
+/// Creates the directory, or checks that it is this user's, and removes the reports of dead processes. The user may have
 /// named any directory, so nothing else in it is touched.
 fn prepare(directory: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -234,22 +233,26 @@ fn prepare(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the file `path` was left by a dead Kiln of the user `uid`: its report, or one that was cut off in writing.
-/// `name` is the file's name.
+/// Whether the file `path` is the report of a dead Kiln of the user `uid`. `name` is the file's name.
 fn is_left(path: &Path, name: &str, uid: u32) -> bool {
-    let Some(pid) = pid_of(name, ".json").or_else(|| pid_of(name, ".next")) else { return false };
+    let Some(pid) = pid_of(name) else { return false };
     // This process has not written yet, so a file with its number is from an earlier process.
     let begun = started(&Files::system(), pid).filter(|_| pid != std::process::id());
-    match read(path, uid) {
-        Some(bytes) if bytes.is_empty() => name.ends_with(".next") && begun.is_none(),
-        Some(bytes) => parse(&bytes, pid).is_some_and(|status| begun != Some(status.started)),
-        None => false,
-    }
+    let report = read(path, uid).filter(|bytes| is_whole(bytes)).and_then(|bytes| parse(&bytes, pid));
+    report.is_some_and(|status| begun != Some(status.started))
 }
 
-/// The process that a file is named after, as in `77.json`.
-fn pid_of(name: &str, suffix: &str) -> Option<u32> {
-    number(name.strip_suffix(suffix)?)
+/// Whether a file has every field that Kiln writes into a report. Another program's may have one or two of them.
+fn is_whole(bytes: &[u8]) -> bool {
+    let fields = |json: Value| if let Value::Object(map) = json { map } else { Map::new() };
+    let found = serde_json::from_slice(bytes).map(fields).unwrap_or_default();
+    let written = serde_json::to_value(Status::default()).map(fields).unwrap_or_default();
+    written.keys().all(|name| found.contains_key(name))
+}
+
+/// The process that a report is named after, as in `77.json`.
+fn pid_of(name: &str) -> Option<u32> {
+    number(name.strip_suffix(".json")?)
 }
 
 /// Parses a number without leading zeros or a sign, as file names have it.
@@ -310,7 +313,7 @@ fn read_directory(files: &Files, directory: &str) -> Vec<Status> {
     let Some(owner) = owner(&files.at(directory)) else { return Vec::new() };
     let names = files.list(directory).unwrap_or_default();
     let read = |name: String| {
-        let pid = pid_of(&name, ".json")?;
+        let pid = pid_of(&name)?;
         // Reports of processes that are gone, or of another user's, are not read.
         let begun = started(files, pid)?;
         user(files, pid).filter(|&user| user == owner)?;

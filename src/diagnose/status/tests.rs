@@ -39,6 +39,11 @@ impl FakeRun {
     }
 }
 
+/// What a Kiln writes of itself.
+fn report_of(pid: u32, started: u64) -> String {
+    serde_json::to_string(&Status { pid, started, command: "run".into(), ..Status::default() }).unwrap()
+}
+
 fn environment(chosen: Option<&str>, service: Option<&str>, session: Option<&str>) -> Environment {
     let [chosen, service, session] = [chosen, service, session].map(|d| d.map(PathBuf::from));
     Environment { chosen, service, session }
@@ -50,7 +55,7 @@ fn a_process_reports_while_it_runs_and_is_gone_after() {
     let path = dir.path().to_str().unwrap().to_owned();
     let files = Files::system();
     // A dead process's file is removed, and other files are not. No process has this number.
-    std::fs::write(dir.path().join("4194305.json"), r#"{"pid":4194305}"#).unwrap();
+    std::fs::write(dir.path().join("4194305.json"), report_of(4194305, 5)).unwrap();
     std::fs::write(dir.path().join("notes"), "").unwrap();
     let reporter = Reporter::start_in(dir.path(), "run", "demo", "a device").unwrap();
     let own = dir.path().join(format!("{}.json", std::process::id()));
@@ -106,30 +111,31 @@ fn only_what_a_dead_kiln_left_is_cleared_away() {
     let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
     let alive = child.id();
     let alive_started = started(&Files::system(), alive).unwrap();
-    put("4194305.json", r#"{"pid":4194305,"started":5,"command":"run"}"#);
-    put("4194305.next", "");
-    put("4194306.next", r#"{"pid":4194306,"started":5}"#);
-    // Reports with numbers that other processes have now.
-    put(&format!("{own}.json"), &format!(r#"{{"pid":{own},"started":{}}}"#, own_started - 1));
-    put(&format!("{own}.next"), "");
-    put("elsewhere", r#"{"pid":4194307}"#);
+    put("4194305.json", &report_of(4194305, 5));
+    // A report with a number that another process has now.
+    put(&format!("{own}.json"), &report_of(own, own_started - 1));
+    put("elsewhere", &report_of(4194307, 5));
     let kept = [
+        ("4194306.json", r#"{"pid":4194306,"started":5}"#),
+        ("4194306.next", &report_of(4194306, 5)),
+        (&format!("{own}.next"), ""),
         ("999999.pdf", "a document"),
         ("4194305.txt", "notes"),
-        ("4194305.json.bak", r#"{"pid":4194305}"#),
-        ("04194305.json", r#"{"pid":4194305}"#),
-        ("+4194305.json", r#"{"pid":4194305}"#),
+        ("4194305.json.bak", &report_of(4194305, 5)),
+        ("04194305.json", &report_of(4194305, 5)),
+        ("+4194305.json", &report_of(4194305, 5)),
         ("4194308.json", r#"{"invoice":7}"#),
         ("4194309.json", ""),
         ("4194310.json", "[1, 2]"),
         ("4194311.next", "chapter 2"),
-        ("4194312.json", r#"{"pid":4194305}"#),
-        ("4294967296.json", r#"{"pid":4294967296}"#),
-        (&format!("{alive}.json"), &format!(r#"{{"pid":{alive},"started":{alive_started}}}"#)),
+        ("4194312.json", &report_of(4194305, 5)),
+        ("4294967296.json", &report_of(0, 5)),
+        (&format!("{alive}.json"), &report_of(alive, alive_started)),
         (&format!("{alive}.next"), ""),
     ];
     kept.iter().for_each(|(name, text)| put(name, text));
-    put("4194313.json", &format!(r#"{{"pid":4194313,"later":"{}"}}"#, "x".repeat(MAX_BYTES as usize)));
+    let later = format!(r#","later":"{}"}}"#, "x".repeat(MAX_BYTES as usize));
+    put("4194313.json", &report_of(4194313, 5).replace('}', &later));
     std::fs::create_dir(at("4194314.json")).unwrap();
     symlink("elsewhere", at("4194307.json")).unwrap();
     nix::unistd::mkfifo(&at("4194315.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -153,7 +159,7 @@ fn nothing_of_the_users_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let name = |suffix: &str| dir.path().join(format!("{}.{suffix}", std::process::id()));
     std::fs::write(dir.path().join("letter"), "text").unwrap();
-    for (suffix, start) in [("json", false), ("next", false), ("txt", true)] {
+    for (suffix, start) in [("json", false), ("next", true), ("txt", true)] {
         symlink("letter", name(suffix)).unwrap();
         assert_eq!(Reporter::start_in(dir.path(), "run", "demo", "a device").is_ok(), start, "{suffix}");
         assert_eq!(std::fs::read_link(name(suffix)).unwrap(), Path::new("letter"));
