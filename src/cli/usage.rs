@@ -54,7 +54,20 @@ with its standard error, and compares with that of llama.cpp's llama-perplexity 
 /// process, the program's name first.
 pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
     let command = command_of(arguments).map_or(String::new(), |command| format!(" {}", command.get_name()));
-    Error::input(one_line(&e.to_string()), format!("see `kiln{command} --help`"))
+    Error::input(in_plain_words(one_line(&e.to_string())), format!("see `kiln{command} --help`"))
+}
+
+/// Says of a number that is none what is wrong with it. The standard library speaks of its own types.
+fn in_plain_words(message: String) -> String {
+    const WORDS: [(&str, &str); 5] = [
+        ("invalid digit found in string", "it is not a whole number of 0 or more"),
+        ("number too large to fit in target type", "it is too large"),
+        ("cannot parse integer from empty string", "it is empty"),
+        ("invalid float literal", "it is not a number"),
+        ("cannot parse float from empty string", "it is empty"),
+    ];
+    let replaced = WORDS.iter().find_map(|(theirs, plain)| Some(format!("{}{plain}", message.strip_suffix(theirs)?)));
+    replaced.unwrap_or(message)
 }
 
 /// Whether errors are wanted as JSON, where the arguments could not be parsed.
@@ -118,6 +131,23 @@ mod tests {
             (
                 &["run", "--temp", "1e308"],
                 "invalid value '1e308' for '--temp <T>': it is too large; see `kiln run --help`",
+            ),
+            (
+                &["run", "-n", "abc"],
+                "invalid value 'abc' for '-n <N>': it is not a whole number of 0 or more; see `kiln run --help`",
+            ),
+            (
+                &["run", "-n", "99999999999999999999"],
+                "invalid value '99999999999999999999' for '-n <N>': it is too large; see `kiln run --help`",
+            ),
+            (&["run", "-n", ""], "invalid value '' for '-n <N>': it is empty; see `kiln run --help`"),
+            (
+                &["run", "--temp", "warm"],
+                "invalid value 'warm' for '--temp <T>': it is not a number; see `kiln run --help`",
+            ),
+            (
+                &["bench", "--reps", "-1"],
+                "invalid value '-1' for '--reps <N>': it is not a whole number of 0 or more; see `kiln bench --help`",
             ),
             (&["frobnicate"], "unrecognized subcommand 'frobnicate'; see `kiln --help`"),
         ] {
