@@ -76,6 +76,20 @@ fn without_a_vulkan_driver_the_exit_is_1_and_the_checks_are_there() {
     assert_eq!(probe(&["--json"]).object()["summary"]["runs"], false);
 }
 
+/// The last line named the driver for the CPU, which `auto` leaves alone.
+#[test]
+fn the_device_that_auto_takes_is_named() {
+    let summary = |device| probe(&["--quick", "--json", "--device", device]).json()["summary"].clone();
+    let (auto, vulkan) = (summary("auto"), summary("vulkan"));
+    let taken = kiln(&["run", "--tokens", "2", "-n", "1", "--json"]).json()["device"].clone();
+    let on_cpu = taken.as_str().unwrap().starts_with("CPU");
+    assert_eq!(auto["on_cpu"], on_cpu, "{auto} {taken}");
+    assert_eq!(auto["text"].as_str().unwrap().starts_with("Kiln takes the CPU here by itself; "), on_cpu, "{auto}");
+    assert_eq!(vulkan["on_cpu"], false);
+    let named = format!("Kiln can run on {}; ", vulkan["device"].as_str().unwrap());
+    assert!(vulkan["text"].as_str().unwrap().starts_with(&named), "{vulkan}");
+}
+
 #[test]
 fn a_device_that_is_not_there_is_named_and_one_that_is_suggested() {
     let ran = probe(&["--quick", "--json", "--device", "vulkan:99"]);

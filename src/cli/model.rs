@@ -1,8 +1,8 @@
 //! Arguments for the model and how to load it, and loading with a progress bar.
 
 use super::progress::{self, LiveBar};
-use super::signals;
-use crate::engine::{self, Device, ModelFiles, Opened, Options};
+use super::{note, signals};
+use crate::engine::{self, Device, Fallback, ModelFiles, Opened, Options};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::model::WeightFormat;
@@ -106,7 +106,8 @@ impl ModelArgs {
     /// # Errors
     /// As [`engine::load`]. Device: `--npu require` cannot be met.
     pub fn load(&self, checkpoint: &Checkpoint, options: &Options, json: bool) -> Result<Box<dyn Measure>> {
-        self.watched(checkpoint, options, json, |progress| engine::load(checkpoint, options, progress))
+        self.check_npu()?;
+        self.load_on(&engine::open_for(checkpoint, options)?, checkpoint, options, json)
     }
 
     /// As [`ModelArgs::load`], on a device that is open already.
@@ -120,24 +121,19 @@ impl ModelArgs {
         options: &Options,
         json: bool,
     ) -> Result<Box<dyn Measure>> {
-        self.watched(checkpoint, options, json, |progress| engine::load_on(opened, checkpoint, options, progress))
-    }
-
-    fn watched(
-        &self,
-        checkpoint: &Checkpoint,
-        options: &Options,
-        json: bool,
-        load: impl FnOnce(&Progress) -> Result<Box<dyn Measure>>,
-    ) -> Result<Box<dyn Measure>> {
         self.check_npu()?;
         let progress = Arc::new(Progress::new(signals::cancel()));
-        let _bar = (checkpoint.stored_bytes() >= SHOW_PROGRESS_BYTES && progress::is_shown(json)).then(|| {
+        let bar = (checkpoint.stored_bytes() >= SHOW_PROGRESS_BYTES && progress::is_shown(json)).then(|| {
             let total = WeightLayout::new(checkpoint.shape(), options.formats()).bytes();
             let style = "loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}";
             let loaded = progress.clone();
             LiveBar::start(progress::bar(Some(total), style, json), move |bar| bar.set_position(loaded.done()))
         });
-        load(&progress)
+        let executor = engine::load_on(opened, checkpoint, options, &progress)?;
+        drop(bar);
+        if opened.fallback == Some(Fallback::NoGpu) {
+            note("kiln: there is no GPU; running on the CPU");
+        }
+        Ok(executor)
     }
 }

@@ -42,6 +42,7 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
             Device::Vulkan(n) => Some(n.map_or(Choice::Best, Choice::Index)),
             Device::Auto => Some(Choice::Best),
         },
+        auto: args.model.device == Device::Auto,
         measure: !args.quick,
         model: shape.as_ref().map(|shape| Wanted { name: &name, shape, options: args.model.options() }),
     };
@@ -106,6 +107,7 @@ fn to_json(report: &Report) -> Value {
         "summary": {
             "runs": report.device.is_some(),
             "device": report.device,
+            "on_cpu": report.on_cpu,
             "ok": report.count(Verdict::Ok),
             "warn": report.count(Verdict::Warn),
             "fail": report.count(Verdict::Fail),

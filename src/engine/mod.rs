@@ -139,8 +139,16 @@ impl Options {
 /// Input: the checkpoint or the options are wrong. Refused: it does not fit. Interrupted: it was cancelled. Device: there
 /// is no such device, or it failed.
 pub fn load(checkpoint: &Checkpoint, options: &Options, progress: &Progress) -> Result<Box<dyn Measure>> {
+    load_on(&open_for(checkpoint, options)?, checkpoint, options, progress)
+}
+
+/// Opens what [`load`] opens.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn open_for(checkpoint: &Checkpoint, options: &Options) -> Result<Opened> {
     check(checkpoint, options)?;
-    load_on(&open(options.device)?, checkpoint, options, progress)
+    open(options.device)
 }
 
 /// Checks the options against the checkpoint before anything is opened or loaded.
@@ -154,7 +162,22 @@ pub(crate) struct Opened {
     /// The Vulkan device; `None` for the CPU.
     pub gpu: Option<Rc<Gpu>>,
     /// Why `auto` took the CPU. Told once the model is loaded: until then an error is all that there is to say.
-    fallback: Option<String>,
+    pub fallback: Option<Fallback>,
+}
+
+/// Why `auto` takes the CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fallback {
+    /// As it should be: there is no GPU.
+    NoGpu,
+    /// There may be a GPU, and this keeps it from being used.
+    Unusable(String),
+}
+
+/// Whether `auto` takes the best Vulkan device, and not the CPU.
+pub(crate) fn takes_vulkan(files: &Files, best: &Gpu) -> bool {
+    // Whoever asks for the validation layer wants a Vulkan device, not the CPU.
+    gpu::device::instance::validation_wanted() || (nodes::may_have_gpu(files) && !best.is_cpu())
 }
 
 /// Opens the Vulkan device, or takes the CPU.
@@ -164,17 +187,20 @@ pub(crate) struct Opened {
 pub(crate) fn open(device: Device) -> Result<Opened> {
     let on = |gpu| Opened { gpu: Some(Rc::new(gpu)), fallback: None };
     let instead = |why| Opened { gpu: None, fallback: Some(why) };
+    let files = Files::system();
     match device {
         Device::Cpu => Ok(Opened { gpu: None, fallback: None }),
         Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).map(on),
-        // Whoever asks for the validation layer wants a Vulkan device, not the CPU.
         Device::Auto if gpu::device::instance::validation_wanted() => Gpu::open(Choice::Best).map(on),
         // A driver for the CPU takes time and memory to load, and dies where memory is limited.
-        Device::Auto if !nodes::may_have_gpu(&Files::system()) => Ok(instead("there is no GPU".into())),
+        Device::Auto if !nodes::may_have_gpu(&files) => Ok(instead(Fallback::NoGpu)),
         Device::Auto => match Gpu::open(Choice::Best) {
-            Ok(gpu) if !gpu.is_cpu() => Ok(on(gpu)),
-            Ok(gpu) => Ok(instead(format!("it is faster than {}, and there is no GPU", gpu.caps.name))),
-            Err(e) => Ok(instead(e.to_string())),
+            Ok(gpu) if takes_vulkan(&files, &gpu) => Ok(on(gpu)),
+            Ok(gpu) => Ok(instead(Fallback::Unusable(format!(
+                "a GPU has a device node, and Vulkan knows only {}, which computes on the CPU as well",
+                gpu.caps.name
+            )))),
+            Err(e) => Ok(instead(Fallback::Unusable(e.to_string()))),
         },
     }
 }
@@ -215,7 +241,7 @@ pub(crate) fn load_on(
         extent.max_rows,
         display::bytes(executor.schedule().kv_bytes()),
     );
-    if let Some(why) = &opened.fallback {
+    if let Some(Fallback::Unusable(why)) = &opened.fallback {
         log::warn!("running on the CPU reference executor: {why}");
     }
     Ok(executor)

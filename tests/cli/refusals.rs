@@ -3,6 +3,8 @@
 use crate::common::golden;
 use crate::common::program::{kiln, program, run};
 use crate::{model_of, path, tiny, tiny_with_text};
+use kiln::machine::files::Files;
+use kiln::machine::nodes::may_have_gpu;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 
@@ -216,4 +218,10 @@ fn devices_that_are_not_there_are_said_so() {
     let ran = run(&mut without(&["-n", "1", "--json"]), b"");
     assert!(ran.json()["device"].as_str().unwrap().contains("CPU"));
     assert!(ran.stderr.contains("CPU"), "{}", ran.stderr);
+    // Nothing is wrong with a machine without a GPU. With one that cannot be used, something is.
+    let note = "kiln: there is no GPU; running on the CPU\n";
+    match may_have_gpu(&Files::system()) {
+        true => assert!(ran.stderr.contains("WARN") && !ran.stderr.contains("no GPU"), "{}", ran.stderr),
+        false => assert_eq!(ran.stderr, note),
+    }
 }

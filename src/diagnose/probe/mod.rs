@@ -16,6 +16,7 @@ mod vulkan;
 pub use model::Wanted;
 
 use crate::display::plain;
+use crate::engine;
 use crate::error::Text;
 use crate::gpu::Choice;
 use crate::machine::files::Files;
@@ -119,6 +120,8 @@ pub struct Report {
     pub device: Option<String>,
     /// Every Vulkan device that Kiln can run on: its number in `vulkan:N`, and its name.
     pub fit: Vec<(usize, String)>,
+    /// Whether `auto`, if it was asked for, takes the CPU and not `device`.
+    pub on_cpu: bool,
 }
 
 impl Report {
@@ -143,11 +146,12 @@ impl Report {
 
     /// The conclusion, in one sentence.
     pub fn summary(&self) -> String {
+        let unfit = if self.unfit().is_some() { ", but the model does not fit" } else { "" };
         let runs = match (&self.device, self.instead()) {
-            (Some(device), _) if self.unfit().is_some() => {
-                format!("Kiln can run on {device}, but the model does not fit")
+            (Some(device), _) if self.on_cpu => {
+                format!("Kiln takes the CPU here by itself{unfit}; it can be told to run on {device}")
             }
-            (Some(device), _) => format!("Kiln can run on {device}"),
+            (Some(device), _) => format!("Kiln can run on {device}{unfit}"),
             (None, Some((chosen, others))) => {
                 format!("Kiln cannot run on vulkan:{chosen}, which was chosen; fit: {others}")
             }
@@ -175,6 +179,8 @@ pub struct Request<'a> {
     pub files: &'a Files,
     /// The Vulkan device to check; `None` for no Vulkan at all.
     pub vulkan: Option<Choice>,
+    /// Whether the device is the one that `auto` takes, which may be the CPU.
+    pub auto: bool,
     /// Whether to measure rates, which takes some seconds.
     pub measure: bool,
     /// A model that should run here.
@@ -199,12 +205,13 @@ pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
     checks.extend(npu::check(files, &npu::ask_xrt()));
     progress("dma-buf");
     checks.extend(share::check(files, opened.as_ref()));
+    let on_cpu = request.auto && opened.as_ref().is_some_and(|gpu| !engine::takes_vulkan(files, gpu));
     if let Some(model) = &request.model {
         progress("model");
-        checks.extend(model::check(model, opened.as_ref()));
+        checks.extend(model::check(model, opened.as_ref().filter(|_| !on_cpu)));
     }
     // A device that hung while it was measured cannot run a model.
     let hung = opened.is_some_and(|gpu| gpu.hung.get());
     let device = device.filter(|_| !hung).map(|name| plain(&name));
-    Report { checks, choice: request.vulkan, device, fit }
+    Report { checks, choice: request.vulkan, device, fit, on_cpu }
 }

@@ -7,7 +7,7 @@ use crate::gpu::{self, Gpu};
 use crate::machine::heaps::host_memory;
 use crate::model::Shape;
 use crate::plan::{Needs, Plan};
-use crate::schedule::Schedule;
+use crate::schedule::{Extent, KvType, Schedule};
 use std::rc::Rc;
 
 /// A model that should run here.
@@ -31,7 +31,9 @@ pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
             return checks.all;
         }
     };
-    let schedule = Schedule::build(model.shape, extent, model.options.formats());
+    // The CPU keeps its KV cache in f32.
+    let kv = if gpu.is_some() { extent.kv } else { KvType::F32 };
+    let schedule = Schedule::build(model.shape, Extent { kv, ..extent }, model.options.formats());
     let (memory, needs) = match gpu {
         Some(gpu) => {
             let staged = gpu::memory::heaps::needs_staging(gpu);

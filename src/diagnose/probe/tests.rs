@@ -446,7 +446,7 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
     let named = |i: usize| (i, format!("device {i}"));
     let report = |choice, fit: &[usize]| {
         let fit = fit.iter().copied().map(named).collect();
-        Report { checks: Vec::new(), choice, device: None, fit }
+        Report { checks: Vec::new(), choice, device: None, fit, on_cpu: false }
     };
     let some = report(Some(Choice::Index(5)), &[0, 2]);
     assert_eq!(some.instead(), Some((5, "vulkan:0 (device 0), vulkan:2 (device 2)".into())));
@@ -471,6 +471,9 @@ fn a_chosen_device_that_cannot_run_is_named_with_those_that_can() {
     let full = Report { checks: vec![memory], ..runs };
     let summary = full.summary();
     assert_eq!(summary, "Kiln can run on it, but the model does not fit; 0 ok; 1 failed: model.memory");
+    // What `auto` takes is named, not the driver that it leaves alone.
+    let on_cpu = Report { checks: Vec::new(), on_cpu: true, ..full };
+    assert_eq!(on_cpu.summary(), "Kiln takes the CPU here by itself; it can be told to run on it; 0 ok");
 }
 
 #[test]
