@@ -15,12 +15,9 @@ pub(crate) fn counted(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// How to write two sums of bytes, one beside its limit: to the byte where they would read the same otherwise.
-pub(crate) fn writer(needed: u64, limit: u64) -> fn(u64) -> String {
-    match bytes(needed) == bytes(limit) {
-        true => |n| format!("{n} B"),
-        false => bytes,
-    }
+/// By how much a sum of bytes exceeds its limit, where the two read the same: `5.2 MB too much`.
+pub(crate) fn excess(needed: u64, limit: u64) -> Option<String> {
+    (needed > limit && bytes(needed) == bytes(limit)).then(|| format!("{} too much", bytes(needed - limit)))
 }
 
 /// Whether a terminal obeys a character instead of showing it: control characters, breaks of lines and paragraphs, and

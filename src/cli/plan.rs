@@ -3,7 +3,7 @@
 use super::column::column;
 use super::model::ModelArgs;
 use super::{face, print, print_json};
-use crate::display::{bytes, counted, writer};
+use crate::display::{bytes, counted};
 use crate::engine::{self, Device};
 use crate::gpu;
 use crate::machine::heaps::{Heap, Memory, host_memory};
@@ -305,8 +305,7 @@ fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
     let write_part = column(plan.sums().into_iter().map(|(_, sum)| sum));
     for (i, heap) in plan.memory.heaps.iter().enumerate() {
         let used: u64 = plan.regions.iter().filter(|r| r.heap == i).map(|r| r.bytes).sum();
-        let write = if used == heap.available { bytes } else { writer(used, heap.available) };
-        writeln!(t, "{}: uses {} of {} free{}", heap.name, write(used), write(heap.available), kept(heap))?;
+        writeln!(t, "{}: uses {} of {} free{}", heap.name, bytes(used), bytes(heap.available), kept(heap))?;
         for (kind, _) in plan.sums() {
             let part = plan.regions.iter().filter(|r| r.heap == i && r.purpose.kind() == kind);
             let sum: u64 = part.map(|r| r.bytes).sum();

@@ -4,7 +4,7 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
-use crate::display::{bytes, writer};
+use crate::display::{bytes, excess};
 use crate::error::{Setting, Text, text};
 use crate::machine::heaps::Memory;
 use crate::schedule::Schedule;
@@ -208,7 +208,6 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
         Purpose::Kv(i) => format!("the KV cache of layer {i} for {} x {} tokens", e.sequences, e.context),
         p => format!("the {}", p.kind()),
     };
-    let write = writer(needed, memory.max_allocation);
     let remedy = match (purpose, schedule.weights.format().smaller()) {
         (Purpose::Weights(_), Some(smaller)) => {
             text!("use ", Setting::Weights(smaller.name()), " or another device")
@@ -221,10 +220,11 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
     };
     Error::refused(
         format!(
-            "{what}: {} needed, but {} allows {} in one allocation",
-            write(needed),
+            "{what}: {}{} needed, but {} allows {} in one allocation",
+            bytes(needed),
+            excess(needed, memory.max_allocation).map_or(String::new(), |excess| format!(" ({excess})")),
             memory.device,
-            write(memory.max_allocation)
+            bytes(memory.max_allocation)
         ),
         remedy,
     )
@@ -232,11 +232,10 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
 
 fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
     let total = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.1));
-    let write = writer(total, memory.available());
     let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
-    let heaps: Vec<_> = memory.heaps.iter().map(|h| format!("{} in {}", write(h.available), h.name)).collect();
+    let heaps: Vec<_> = memory.heaps.iter().map(|h| format!("{} in {}", bytes(h.available), h.name)).collect();
     let together = match memory.pool {
-        Some(pool) => format!(", {} together", write(pool.available())),
+        Some(pool) => format!(", {} together", bytes(pool.available())),
         None => String::new(),
     };
     let format = schedule.weights.format().smaller();
@@ -250,8 +249,9 @@ fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -
     };
     Error::refused(
         format!(
-            "the model needs {} ({}), and {} has free {}{together}",
-            write(total),
+            "the model needs {} ({}{}), and {} has free {}{together}",
+            bytes(total),
+            excess(total, memory.available()).map_or(String::new(), |excess| format!("{excess}; ")),
             parts.join(" + "),
             memory.device,
             heaps.join(" and ")

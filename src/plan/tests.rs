@@ -255,9 +255,9 @@ fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_roo
             assert_eq!(kernel_parameters(&Plan::wanted(&schedule, needs(&schedule, 0)), &memory), None, "{machine}");
             Plan::place(&schedule, &memory, needs(&schedule, 0)).unwrap_err().to_string()
         };
-        for (sequences, needed, allowed) in [(4, "4294967296 B", "4294963200 B"), (8, "8.6 GB", "4.3 GB")] {
+        for (sequences, needed) in [(4, "4.3 GB (4.1 kB too much)"), (8, "8.6 GB")] {
             let cause = format!(
-                "the KV cache of layer 5 for {sequences} x 131072 tokens: {needed} needed, but {} allows {allowed} in one \
+                "the KV cache of layer 5 for {sequences} x 131072 tokens: {needed} needed, but {} allows 4.3 GB in one \
                  allocation; ",
                 memory.device
             );
@@ -292,10 +292,11 @@ fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
         let memory = Memory { device: "d".into(), heaps, max_allocation: u64::MAX, unified: true, pool };
         Plan::place(&schedule, &memory, needs(&schedule, 0)).unwrap_err().to_string()
     };
-    let words = [format!("needs {total} B"), format!("{} B in VRAM", total - 1)];
-    assert!(words.iter().all(|w| said(1, false).contains(w)), "{}", said(1, false));
-    let words = [format!("needs {total} B"), format!("{} B together", total - 1)];
-    assert!(words.iter().all(|w| said(1, true).contains(w)), "{}", said(1, true));
+    let needs_too_much = format!("needs {} (1 B too much; weights ", bytes(total));
+    for (pooled, free) in [(false, "in VRAM"), (true, "together")] {
+        let (said, free) = (said(1, pooled), format!("{} {free}", bytes(total)));
+        assert!(said.contains(&needs_too_much) && said.contains(&free), "{said}");
+    }
     let words = [format!("needs {}", bytes(total)), format!("{} in VRAM", bytes(total / 2))];
     assert!(words.iter().all(|w| said(total - total / 2, false).contains(w)), "{}", said(total - total / 2, false));
 }
