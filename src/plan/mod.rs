@@ -230,6 +230,18 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
     )
 }
 
+/// How many sequences about fit, as an aside; empty if not even one would, or there is no more than one. All but their
+/// KV cache is taken to stay as it is.
+fn fitting_batch(total: u64, schedule: &Schedule, memory: &Memory) -> String {
+    let sequences = schedule.extent.sequences as u64;
+    let each = schedule.rings.iter().fold(0u64, |sum, r| sum.saturating_add(r.sequence_bytes())).max(1);
+    let others = total.saturating_sub(each.saturating_mul(sequences));
+    match memory.available().saturating_sub(others) / each {
+        fit if 0 < fit && fit < sequences => format!(" (now {sequences}; about {fit} fit)"),
+        _ => String::new(),
+    }
+}
+
 fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
     let total = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.1));
     let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
@@ -241,7 +253,8 @@ fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -
     let format = schedule.weights.format().smaller();
     let format = format.map_or_else(Text::default, |smaller| text!(Setting::Weights(smaller.name()), ", "));
     let context = text!(Setting::Context, format!(" (now {})", schedule.extent.context));
-    let smaller = Text::any_of([context, Setting::Batch.into(), "model".into()]);
+    let batch = text!(Setting::Batch, fitting_batch(total, schedule, memory));
+    let smaller = Text::any_of([context, batch, "model".into()]);
     let smaller = text!(format, "a smaller ", smaller, ", or free some memory");
     let remedy = match kernel_parameters(wanted, memory) {
         Some(parameters) => text!(format!("boot the kernel with {parameters}, or use "), smaller),

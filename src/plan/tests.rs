@@ -301,6 +301,22 @@ fn a_refusal_never_says_that_as_much_is_free_as_is_needed() {
     assert!(words.iter().all(|w| said(total - total / 2, false).contains(w)), "{}", said(total - total / 2, false));
 }
 
+#[test]
+fn the_batch_that_a_refusal_names_fits_and_one_much_larger_does_not() {
+    let heap = Heap { name: "VRAM".into(), available: 4 << 30, reserved: 0, device_local: true, host_visible: true };
+    let memory = Memory { device: "d".into(), heaps: vec![heap], max_allocation: u64::MAX, unified: true, pool: None };
+    let refused = |sequences| {
+        let extent = Extent { context: 2048, max_rows: 512, head_rows: sequences, sequences, kv: KvType::F16 };
+        let schedule = Schedule::build(&presets::preset("gemma3-1b").unwrap(), extent, int8);
+        Plan::place(&schedule, &memory, needs(&schedule, 0)).err().map(|e| e.to_string())
+    };
+    let said = refused(500).unwrap();
+    let fit = said.split_once("batch (now 500; about ").and_then(|(_, rest)| rest.split_once(" fit)"));
+    let fit: usize = fit.unwrap_or_else(|| panic!("{said}")).0.parse().unwrap();
+    assert_eq!(refused(fit), None, "{said}");
+    assert!(refused(2 * fit).is_some(), "{said}");
+}
+
 /// The APUs of tests/machines: amdgpu reports the memory, and RADV divides the sum into heaps by its own rule.
 #[test]
 fn an_apu_is_planned_by_what_amdgpu_says_of_it() {
