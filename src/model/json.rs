@@ -1,6 +1,7 @@
 //! Parses JSON that is not trusted. serde_json keeps the last of two values with the same name; which one the writer
 //! meant is unknown, so here a doubled name is an error.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -17,6 +18,81 @@ pub(crate) fn parse(text: &[u8]) -> serde_json::Result<Value> {
     let value = Unique.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
+}
+
+/// Checks what [`parse`] checks and keeps no value, for large files that are then parsed in another way.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn check(text: &[u8]) -> serde_json::Result<()> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    Names.deserialize(&mut deserializer)?;
+    deserializer.end()
+}
+
+fn doubled<E: Error>(name: &str) -> E {
+    E::custom(format_args!("{} is there twice", quote(name)))
+}
+
+/// Reads a value whose objects have each name once, for the names alone.
+#[derive(Clone, Copy)]
+struct Names;
+
+impl<'de> DeserializeSeed<'de> for Names {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Names {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element_seed(Names)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = object.next_key::<String>()? {
+            if names.contains(&name) {
+                return Err(doubled(&name));
+            }
+            names.insert(name);
+            object.next_value_seed(Names)?;
+        }
+        Ok(())
+    }
 }
 
 /// Reads a value whose objects have each name once.
@@ -77,7 +153,7 @@ impl<'de> Visitor<'de> for Unique {
         let mut map = Map::new();
         while let Some(name) = object.next_key::<String>()? {
             if map.contains_key(&name) {
-                return Err(A::Error::custom(format_args!("{} is there twice", quote(&name))));
+                return Err(doubled(&name));
             }
             map.insert(name, object.next_value_seed(Unique)?);
         }
@@ -102,10 +178,12 @@ mod tests {
             "nul",
         ] {
             assert_eq!(parse(text.as_bytes()).ok(), serde_json::from_str(text).ok(), "{text}");
+            assert_eq!(check(text.as_bytes()).is_ok(), parse(text.as_bytes()).is_ok(), "{text}");
         }
         for text in [r#"{"a": 1, "a": 1}"#, r#"[{"x": {"a": 1, "b": 2, "\u0061": 3}}]"#] {
             let error = parse(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("a is there twice at line 1"), "{error}");
+            assert_eq!(check(text.as_bytes()).unwrap_err().to_string(), error);
         }
         assert!(parse("[".repeat(100_000).as_bytes()).is_err());
     }

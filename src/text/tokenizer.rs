@@ -18,7 +18,7 @@ use super::stream::StreamDecoder;
 use super::windows::{Encoded, LONGEST_TOKEN, WINDOW, Windows};
 use crate::display::quote;
 use crate::error::{Setting, Text, text};
-use crate::model::text_file;
+use crate::model::{json, text_file};
 use crate::{Error, Result};
 
 /// The tokenizer's file in a model directory.
@@ -78,6 +78,7 @@ impl Tokenizer {
     fn parse(bytes: &[u8], name: &str) -> Result<Self> {
         let not_a_tokenizer =
             |e: &dyn std::fmt::Display| Error::input(format!("{name} is not a tokenizer: {e}"), REMEDY);
+        json::check(bytes).map_err(|e| not_a_tokenizer(&e))?;
         let kind: TokenizerKind = serde_json::from_slice(bytes).map_err(|e| not_a_tokenizer(&e))?;
         if let Some(difference) = kind.find_difference() {
             return Err(Error::input(format!("{name} is not a tokenizer of Gemma's kind: {difference}"), REMEDY));
@@ -593,6 +594,16 @@ mod tests {
         assert!(error.to_string().contains("decoder"), "{error}");
         let error = edited(|json| json["model"]["vocab"]["huge"] = json!(4_000_000_000_u32)).unwrap_err();
         assert!(error.to_string().contains("4000000000"), "{error}");
+    }
+
+    /// The last of the two ids counted.
+    #[test]
+    fn a_token_that_is_there_twice_is_refused() {
+        let text = include_str!("../../tests/golden/tokenizer/tokenizer.json");
+        let doubled = text.replacen("\"<pad>\": 0", "\"<pad>\": 0, \"<pad>\": 7", 1);
+        assert_ne!(doubled, text);
+        let error = Tokenizer::from_bytes(doubled.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("tokenizer: <pad> is there twice at line"), "{error}");
     }
 
     #[test]
