@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use minijinja::{Environment, ErrorKind, Value};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use self::bounds::{Excess, FUEL, MAX_SOURCE, Program};
@@ -73,7 +74,7 @@ pub enum MessageContent {
 
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "PartFields")]
 pub struct ContentPart {
     /// `text`. Others, such as `image`, are refused.
     #[serde(rename = "type")]
@@ -81,6 +82,30 @@ pub struct ContentPart {
     /// The text of a `text` part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+}
+
+/// A part as it is written. One of another type has fields of its own: it is understood as far as its type, so that its
+/// refusal names that.
+#[derive(Deserialize)]
+struct PartFields {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
+}
+
+impl TryFrom<PartFields> for ContentPart {
+    type Error = &'static str;
+
+    fn try_from(fields: PartFields) -> std::result::Result<Self, Self::Error> {
+        let PartFields { kind, text, others } = fields;
+        match kind == "text" && !others.is_empty() {
+            true => Err("a text part has a type and a text"),
+            false => Ok(ContentPart { kind, text }),
+        }
+    }
 }
 
 /// The fields of `tokenizer_config.json` that a template depends on.
@@ -405,10 +430,18 @@ mod tests {
         assert!(template.render(&[], true).unwrap_err().to_string().contains("empty"));
         let parts: Vec<Message> = serde_json::from_str(r#"[{"role": "user", "content": [{"type": "text"}]}]"#).unwrap();
         assert!(template.render(&parts, true).unwrap_err().to_string().contains("part 0 of message 0"));
-        let image: Vec<Message> =
-            serde_json::from_str(r#"[{"role": "user", "content": [{"type": "image"}]}]"#).unwrap();
-        let error = template.render(&image, true).unwrap_err();
-        assert!(error.to_string().contains("of type image, and Kiln reads text only"), "{error}");
+        let parse =
+            |part: &str| serde_json::from_str::<Vec<Message>>(&format!(r#"[{{"role": "user", "content": [{part}]}}]"#));
+        for (part, kind) in [
+            (r#"{"type": "image"}"#, "image"),
+            (r#"{"type": "image", "image": "cat.png"}"#, "image"),
+            (r#"{"type": "image_url", "image_url": {"url": "cat.png"}}"#, "image_url"),
+        ] {
+            let error = template.render(&parse(part).unwrap(), true).unwrap_err();
+            assert!(error.to_string().contains(&format!("of type {kind}, and Kiln reads text only")), "{error}");
+        }
+        // A slip in a text part is not left out of what the model reads.
+        assert!(parse(r#"{"type": "text", "text": "a", "txet": "b"}"#).is_err());
         // What no template would see is not left out silently.
         let error =
             serde_json::from_str::<Message>(r#"{"role": "user", "content": "", "tool_calls": []}"#).unwrap_err();
