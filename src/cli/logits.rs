@@ -2,6 +2,7 @@
 
 use super::model::ModelArgs;
 use super::{print, print_json, signals};
+use crate::engine::ModelFiles;
 use crate::executor::{Executor, HeadRows, Row};
 use crate::machine::partial::PartialFile;
 use crate::model::write::header;
@@ -11,6 +12,7 @@ use crate::text::parse_ids;
 use crate::{Error, Result};
 use serde_json::json;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Runs the tokens and prints the last position's logits.
@@ -51,7 +53,8 @@ pub fn run(args: &LogitsArgs, json: bool) -> Result<()> {
     Limits { shape: checkpoint.shape(), context }.check(0, &ids)?;
     // From here on there is a file to remove.
     signals::catch(signals::stops().iter().copied());
-    let mut out = args.out.as_deref().map(|path| Output::create(path, &checkpoint, &ids, args.all)).transpose()?;
+    let path = args.out.as_deref().map(|path| replaced(path, &args.model.files())).transpose()?;
+    let mut out = path.as_deref().map(|path| Output::create(path, &checkpoint, &ids, args.all)).transpose()?;
     let mut executor = args.model.load(&checkpoint, &options, json)?;
     drop(checkpoint);
 
@@ -119,16 +122,29 @@ fn top(device: &str, position: usize, logits: &[f32]) -> String {
 }
 
 /// The path that writing to `path` would replace: a regular file, with links followed, or nothing. Refuses a device
-/// node, a pipe or a socket: replacing it would break it for everyone who uses it.
-fn replaced(path: &Path) -> Result<PathBuf> {
+/// node, a pipe or a socket: replacing it would break it for everyone who uses it. Refuses a file of the model.
+fn replaced(path: &Path, model: &ModelFiles) -> Result<PathBuf> {
     match std::fs::canonicalize(path) {
         Ok(found) if !found.is_file() => {
             let what = format!("{} is no regular file", path.display());
             Err(Error::input(what, "give --out the path of a file to write"))
         }
+        Ok(found) if is_part_of(model, &found) => {
+            let what = format!("{} is a file of the model itself", path.display());
+            Err(Error::input(what, "give --out another path"))
+        }
         Ok(found) => Ok(found),
         Err(_) => Ok(path.into()),
     }
+}
+
+/// Whether a file, under whatever name, is one of a model's directory.
+fn is_part_of(model: &ModelFiles, file: &Path) -> bool {
+    let ModelFiles::Directory(directory) = model else { return false };
+    let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let file = identity(file);
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    file.is_some() && files.map(|entry| identity(&entry.path())).any(|found| found == file)
 }
 
 /// A safetensors file, written front to back, so that not all logits have to be held at once. It gets its name only
@@ -143,7 +159,6 @@ impl Output {
         let shape = checkpoint.shape();
         let (rows, layers) = (if all { ids.len() } else { 1 }, shape.layers.len() + 2);
         let header = header::encode_f32(&[("logits", &[rows, shape.vocab]), ("hidden", &[layers, shape.hidden])])?;
-        let path = &replaced(path)?;
         let file = PartialFile::create(path, 0o666).map_err(|e| Error::unwritable(path, &e.kind().into()))?;
         let mut out = Output { path: path.into(), file: BufWriter::new(file) };
         out.put(&header)?;

@@ -50,6 +50,27 @@ fn logits_come_for_the_last_position_and_as_a_file() {
         .refused(1, &["cannot write", "place.safetensors"]);
 }
 
+/// The model's weights were replaced by its logits.
+#[test]
+fn logits_never_replace_a_file_of_the_model() {
+    let model = crate::model_of(&["tiny/config.json", "tiny/model.safetensors"]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (weights, link) = (model.path().join("model.safetensors"), elsewhere.path().join("link"));
+    let (hard, other) = (elsewhere.path().join("hard"), model.path().join("logits.safetensors"));
+    std::os::unix::fs::symlink(&weights, &link).unwrap();
+    std::fs::hard_link(&weights, &hard).unwrap();
+    let before = std::fs::read(&weights).unwrap();
+    let run = |out: &Path| {
+        let (model, out) = (crate::path(&model), out.to_str().unwrap());
+        kiln(&["logits", "-m", model, "--device", "cpu", "--tokens", "2", "--out", out])
+    };
+    for out in [&weights, &link, &hard, &model.path().join("config.json")] {
+        run(out).refused(2, &["is a file of the model itself", "give --out another path"]);
+    }
+    assert_eq!(std::fs::read(&weights).unwrap(), before);
+    assert_eq!(run(&other).code, 0);
+}
+
 /// `--out /dev/null` as root must not replace the device.
 #[test]
 fn logits_replace_files_alone() {
