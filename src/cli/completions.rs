@@ -36,15 +36,17 @@ pub fn complete(args: &CompletionsArgs) -> Result<()> {
 /// Writes the manual.
 ///
 /// # Errors
-/// Failed: it cannot be written.
+/// Input: the directory is something else. Failed: it cannot be written.
 pub fn write_manual(args: &ManArgs) -> Result<()> {
     // Help has no page of its own.
     let mut all = Cli::command().disable_help_subcommand(true);
     let Some(directory) = &args.directory else {
-        let mut page = Vec::new();
-        Man::new(all).render(&mut page).map_err(super::unwritten)?;
-        return print(&String::from_utf8_lossy(&page));
+        return print(&render(&Man::new(all)).map_err(super::unwritten)?);
     };
+    if directory.exists() && !directory.is_dir() {
+        let cause = format!("{} is no directory, and the manual has a page for each command", directory.display());
+        return Err(Error::input(cause, "give a directory for the pages, or nothing for the main page alone"));
+    }
     std::fs::create_dir_all(directory).map_err(|e| Error::unwritable(directory, &e))?;
     all.build();
     write_page(directory, all.clone())?;
@@ -55,7 +57,25 @@ pub fn write_manual(args: &ManArgs) -> Result<()> {
 fn write_page(directory: &Path, command: clap::Command) -> Result<()> {
     let man = Man::new(command);
     let path = directory.join(man.get_filename());
-    let mut page = Vec::new();
-    let written = man.render(&mut page).and_then(|()| PartialFile::write_whole(&path, 0o666, &page));
+    let written = render(&man).and_then(|page| PartialFile::write_whole(&path, 0o666, page.as_bytes()));
     written.map_err(|e| Error::unwritable(&path, &e))
+}
+
+/// A page's text. Indented lines of what follows the help, such as examples, stay lines: `.nf` and `.fi` stand around
+/// them.
+fn render(man: &Man) -> std::io::Result<String> {
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    let (mut text, mut in_extra, mut is_kept) = (String::new(), false, false);
+    for line in String::from_utf8_lossy(&page).lines() {
+        in_extra = if line.starts_with(".SH") { line == ".SH EXTRA" } else { in_extra };
+        let keep = in_extra && line.starts_with(' ');
+        if keep != is_kept {
+            text += if keep { ".nf\n" } else { ".fi\n" };
+            is_kept = keep;
+        }
+        text += line;
+        text.push('\n');
+    }
+    Ok(text)
 }

@@ -46,9 +46,10 @@ pub(super) const PERPLEXITY: &str = "\
 Example:
   kiln perplexity -m DIR --ctx 512 wiki.test.raw
 
-Of a window of n tokens those at n/2 + 1 to n - 1 are scored, counted from 0: the first half is
-context. Tokens at the end that fill no window are left out. The figure is exp of the mean of -ln p,
-with its standard error, and compares with that of llama.cpp's llama-perplexity -c n.";
+Of a window of n tokens those at n/2 + 1 to n - 1 are scored, counted from 0: the first half is context. \
+Tokens at the end that fill no window are left out. \
+The figure is exp of the mean of -ln p, with its standard error, and compares with that of llama.cpp's \
+llama-perplexity -c n.";
 
 /// A usage error on one line: clap's message without its layout, and the help to ask for. `arguments` are those of the
 /// process, the program's name first.

@@ -67,5 +67,26 @@ fn the_manual_has_a_page_for_each_command() {
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     let mut command = program();
-    run(command.args(["man", file.to_str().unwrap()]), b"").refused(1, &["cannot write"]);
+    run(command.args(["man", file.to_str().unwrap()]), b"").refused(2, &["no directory", "give a directory"]);
+}
+
+/// They were filled into paragraphs.
+#[test]
+fn the_manuals_examples_keep_their_lines() {
+    let page = kiln(&["man"]).stdout;
+    let blocks: Vec<&str> = page.split(".nf\n").skip(1).map(|rest| rest.split_once(".fi\n").unwrap().0).collect();
+    assert_eq!(blocks.len(), 3, "examples, environment and exit codes: {page}");
+    assert!(blocks[0].starts_with("  kiln run ") && blocks[0].contains("\n  kiln probe "), "{page}");
+    assert!(blocks.iter().all(|block| block.lines().all(|line| line.starts_with("  "))), "{page}");
+    assert!(page.contains("\n.SH VERSION\n"));
+}
+
+/// Lines that were broken by hand were broken again by a narrow terminal.
+#[test]
+fn a_paragraph_of_the_help_is_wrapped_once() {
+    let mut command = program();
+    let help = run(command.args(["perplexity", "--help"]).env("COLUMNS", "60"), b"").stdout;
+    let paragraph = help.split_once("Of a window").unwrap().1;
+    let (lines, last): (Vec<&str>, _) = (paragraph.lines().collect(), paragraph.lines().count() - 1);
+    assert!(last > 3 && lines[1..last].iter().all(|line| (40..=60).contains(&line.len())), "{help}");
 }
