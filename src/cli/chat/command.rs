@@ -46,12 +46,11 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// Input: there is no such command, or its argument is wrong.
 pub(super) fn parse(line: &str) -> Result<Option<Command<'_>>> {
-    let second = line.strip_prefix('/').map(|rest| rest.chars().next());
-    // `//` and `/*` begin comments of code, which is often pasted.
-    if !second.is_some_and(|c| c.is_none_or(char::is_alphanumeric)) {
+    let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    // Only a word is a command: a path is part of a message, and so is a comment in code.
+    if !name.strip_prefix('/').is_some_and(|word| word.chars().all(char::is_alphabetic)) {
         return Ok(None);
     }
-    let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let argument = argument.trim();
     let command = match name {
         "/help" => Command::Help,
@@ -88,18 +87,16 @@ mod tests {
             (" /help", None),
             ("// a comment", None),
             ("/* a comment */", None),
+            ("/usr/bin/foo is what?", None),
+            ("/2 of them?", None),
             ("help", None),
             ("", None),
         ] {
             assert_eq!(parse(line).unwrap(), command, "{line:?}");
         }
-        for (line, what) in [
-            ("/", "/"),
-            ("/halp", "/halp"),
-            ("/etc/passwd is what?", "/etc/passwd"),
-            ("/save", "name"),
-            ("/clear it", "nothing"),
-        ] {
+        for (line, what) in
+            [("/", "/"), ("/halp", "/halp"), ("/etc is what?", "/etc"), ("/save", "name"), ("/clear it", "nothing")]
+        {
             let e = parse(line).unwrap_err();
             assert!(e.exit_code() == 2 && e.to_string().contains(what), "{line:?}: {e}");
         }
