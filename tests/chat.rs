@@ -292,6 +292,80 @@ fn commands_are_obeyed_and_never_sent() {
     leave(chat);
 }
 
+/// The editor took a Ctrl-C of the reply for one at its prompt when the terminal was resized.
+#[test]
+fn a_resize_after_an_interrupted_reply_keeps_what_is_typed() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = start(&["--ignore-eos"], cache.path());
+    say(&mut chat, "When does the aquarium open on Saturday?");
+    chat.exp_string("The aquarium opens").unwrap();
+    chat.send_control('c').unwrap();
+    chat.exp_string(", interrupted").unwrap();
+    chat.exp_string("> ").unwrap();
+    chat.send("/save no").unwrap();
+    chat.flush().unwrap();
+    chat.exp_string("/save no").unwrap();
+    let signal = Command::new("kill").args(["-WINCH", &chat.process.child_pid.to_string()]).status().unwrap();
+    assert!(signal.success());
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    say(&mut chat, "where/file");
+    chat.exp_string("kiln: cannot write nowhere/file").unwrap();
+    chat.exp_string("> ").unwrap();
+    leave(chat);
+}
+
+/// A terminal that waits for whole lines cuts them off at 4095 bytes.
+#[test]
+fn a_long_line_typed_while_a_reply_is_made_is_kept_whole() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = start(&["--ignore-eos"], cache.path());
+    say(&mut chat, "When does the aquarium open on Saturday?");
+    chat.exp_string("The aquarium opens").unwrap();
+    let long = "long ".repeat(1200);
+    say(&mut chat, &format!("/save {long}end"));
+    // Behind the line, Ctrl-C would wait for it to be read.
+    let process = Command::new("kill").args(["-INT", &chat.process.child_pid.to_string()]).status().unwrap();
+    assert!(process.success());
+    chat.exp_string("kiln: cannot write long long").unwrap();
+    chat.exp_string("> ").unwrap();
+    leave(chat);
+    let history = std::fs::read_to_string(cache.path().join("history")).unwrap();
+    assert!(history.contains(&format!("/save {long}end\n")), "{history}");
+}
+
+#[test]
+fn the_terminal_is_left_as_it_was() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "\"$0\" run --device cpu -n 1; stty -a", env!("CARGO_BIN_EXE_kiln")]);
+    command.env("KILN_CACHE_DIR", cache.path()).env("TERM", "xterm").env_remove("RUST_LOG").env_remove("KILN_MODEL");
+    let mut chat = spawn_command(command, Some(30_000)).unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "Who are you?");
+    chat.exp_string("prompt tokens new").unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, "/bye");
+    let modes = chat.exp_eof().unwrap();
+    assert!(modes.contains(" icanon"), "{modes}");
+}
+
+#[test]
+fn a_history_with_a_line_that_is_not_utf_8_keeps_the_others() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("history");
+    std::fs::write(&file, b"#V2\none\ncaf\xe9\ntwo\n").unwrap();
+    let mut chat = start(&["-n", "1"], cache.path());
+    // Back to the first line.
+    chat.send("\x1b[A\x1b[A\x1b[A\r").unwrap();
+    chat.flush().unwrap();
+    chat.exp_string("prompt tokens new").unwrap();
+    chat.exp_string("> ").unwrap();
+    assert_eq!(said(&mut chat, cache.path()), ["one"]);
+    leave(chat);
+    let history = std::fs::read_to_string(&file).unwrap();
+    assert!(history.starts_with("#V2\none\ncaf\u{fffd}\ntwo\none\n"), "{history}");
+}
+
 /// The history was written at the end of a chat, over what another had written.
 #[test]
 fn two_chats_and_a_terminal_that_closes_lose_no_line_of_the_history() {

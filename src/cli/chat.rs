@@ -58,12 +58,10 @@ pub(super) fn chat(
         session,
         chooser,
     };
-    if let Err(e) = restore_at_signals() {
-        log::warn!("a signal leaves the terminal as the prompt has it: {e}");
+    if let Err(e) = handle_signals() {
+        log::warn!("Ctrl-C ends the chat, and a signal leaves the terminal as the chat has it: {e}");
     }
     let mut input = Input::open()?;
-    // After opening the input: its editor installs a handler of its own and keeps it while replies are made.
-    signals::catch(signals::stops().iter().copied().filter(|&signal| signal == SIGINT));
     loop {
         match input.read()? {
             Typed::Line(line) if line.trim().is_empty() => {}
@@ -74,11 +72,7 @@ pub(super) fn chat(
                 Err(e @ Error::Input { .. }) => note(&format!("kiln: {}", face::line(&e))),
                 Err(e) => return Err(e),
             },
-            Typed::Interrupt => {
-                // Another process may have sent it.
-                signals::forget();
-                note("(Ctrl-D ends the chat)");
-            }
+            Typed::Interrupt => note("(Ctrl-D ends the chat)"),
             Typed::NotText => {
                 note("\nkiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
             }
@@ -88,14 +82,13 @@ pub(super) fn chat(
     Ok(())
 }
 
-/// Makes signals that end the process restore the terminal first. At the prompt the editor has switched off echo and
-/// line ends.
-fn restore_at_signals() -> std::io::Result<()> {
+/// Makes Ctrl-C end a reply, and signals that end the process restore the terminal first: at the prompt the editor has
+/// switched off echo and line ends. A second Ctrl-C in a reply ends the process.
+fn handle_signals() -> std::io::Result<()> {
     let modes = tcgetattr(stdin())?;
-    // The editor and the reply handle Ctrl-C themselves.
-    let mut signals = Signals::new(signals::stops().iter().filter(|&&signal| signal != SIGINT))?;
+    let mut signals = Signals::new(signals::stops())?;
     std::thread::Builder::new().name("stop".into()).spawn(move || {
-        if let Some(signal) = signals.forever().next() {
+        if let Some(signal) = signals.forever().find(|&signal| signal != SIGINT || signals::interrupt()) {
             if tcgetattr(stdin()).is_ok_and(|now| now != modes) {
                 let _ = tcsetattr(stdin(), SetArg::TCSANOW, &modes);
                 // Switch off bracketed paste, which the editor has switched on.
@@ -162,6 +155,8 @@ impl Chat<'_> {
 
     /// Answers one message. Keeps both in the conversation if there is an answer.
     fn exchange(&mut self, line: &str) -> Result<()> {
+        // One that came behind the last reply.
+        signals::forget();
         self.conversation.ask(line);
         let replied = self.reply();
         // A Ctrl-C has ended the reply and ends nothing else.

@@ -57,6 +57,11 @@ pub(super) fn catch(signals: impl IntoIterator<Item = i32>) {
     }
 }
 
+/// Sets the flag, as a signal does. Returns whether it was set already.
+pub(super) fn interrupt() -> bool {
+    FLAG.swap(true, Ordering::Relaxed)
+}
+
 /// Forgets a signal that was caught: it has done its work.
 pub(super) fn forget() {
     CAUGHT.store(0, Ordering::Relaxed);

@@ -16,6 +16,8 @@ pub mod failure;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod fence;
+#[cfg(feature = "cli")]
+pub mod interrupt;
 pub mod npu_program;
 #[cfg(feature = "cli")]
 pub mod output;

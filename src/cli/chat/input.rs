@@ -6,9 +6,13 @@
 
 use super::command;
 use crate::machine::cache;
+use crate::sys::interrupt::Handler;
 use crate::{Error, Result};
+use nix::errno::Errno;
 use nix::libc::O_NOFOLLOW;
-use nix::sys::termios::{FlushArg, tcflush};
+use nix::sys::termios::{
+    FlushArg, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcflush, tcgetattr, tcsetattr,
+};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -16,6 +20,7 @@ use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Cmd, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
+use std::borrow::Cow;
 use std::io::{ErrorKind, stdin};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -41,6 +46,11 @@ pub(super) enum Typed {
 pub(super) struct Input {
     editor: Editor<Lines, DefaultHistory>,
     history: Option<PathBuf>,
+    /// The terminal's modes before the chat.
+    modes: Termios,
+    /// Handlers of SIGINT at the prompt and behind it. The editor keeps for its next prompt what its own one hears
+    /// between prompts: a resize of the terminal would then throw away what is typed.
+    handlers: [Handler; 2],
 }
 
 impl Input {
@@ -49,17 +59,20 @@ impl Input {
     /// # Errors
     /// Failed: the terminal cannot be used.
     pub(super) fn open() -> Result<Input> {
+        let unusable = |e: Errno| failed(ReadlineError::Io(e.into()));
+        let modes = tcgetattr(stdin()).map_err(unusable)?;
+        let between = Handler::installed().map_err(unusable)?;
         let mut editor = Editor::new().map_err(failed)?;
+        let handlers = [Handler::installed().map_err(unusable)?, between];
         editor.set_helper(Some(Lines));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let history = cache::directory().map(|d| d.join("history"));
         // The editor opens whatever has the name, so it is checked first.
-        let history =
-            history.filter(|path| path.symlink_metadata().is_err() || cache::read(path, MAX_HISTORY).is_some());
+        let history = history.filter(|path| path.symlink_metadata().is_err() || is_usable(path));
         if let Some(path) = &history {
             let _ = editor.load_history(path);
         }
-        Ok(Input { editor, history })
+        Ok(Input { editor, history, modes, handlers })
     }
 
     /// Reads the next line or message of several lines.
@@ -67,7 +80,12 @@ impl Input {
     /// # Errors
     /// Failed: the terminal failed.
     pub(super) fn read(&mut self) -> Result<Typed> {
-        match self.editor.readline("> ") {
+        let [at_prompt, between] = &self.handlers;
+        at_prompt.install();
+        let read = self.editor.readline("> ");
+        between.install();
+        self.keep_what_is_typed();
+        match read {
             Ok(text) => {
                 self.remember(&text);
                 Ok(Typed::Line(message(&text)))
@@ -83,6 +101,17 @@ impl Input {
         }
     }
 
+    /// Makes the terminal keep all that is typed until the next prompt. Where it waits for whole lines, it cuts off what
+    /// a line has beyond 4095 bytes.
+    fn keep_what_is_typed(&self) {
+        let mut modes = self.modes.clone();
+        modes.local_flags.remove(LocalFlags::ICANON);
+        modes.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
+        modes.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+        // A terminal that fails is found at the next prompt.
+        let _ = tcsetattr(stdin(), SetArg::TCSANOW, &modes);
+    }
+
     /// Adds a line to the history and to its file at once: a terminal may close at any time. Lines that other chats have
     /// added to the file stay.
     fn remember(&mut self, text: &str) {
@@ -96,6 +125,21 @@ impl Input {
             // Said once.
             self.history = None;
         }
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        let _ = tcsetattr(stdin(), SetArg::TCSANOW, &self.modes);
+    }
+}
+
+/// Whether a history can be read. The editor would stop at a line that is not UTF-8, so such bytes are replaced.
+fn is_usable(path: &Path) -> bool {
+    let Some(bytes) = cache::read(path, MAX_HISTORY) else { return false };
+    match String::from_utf8_lossy(&bytes) {
+        Cow::Borrowed(_) => true,
+        Cow::Owned(text) => cache::write(path, text.as_bytes()).is_ok(),
     }
 }
 
