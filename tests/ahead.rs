@@ -81,7 +81,7 @@ fn another_token_than_the_choice_is_as_good_as_ever() {
     session.decode(executor.as_mut(), other(got[STEPS])).unwrap();
     assert_eq!(bits(executor.as_mut(), 0), first);
     session.decode_ahead(executor.as_mut(), 11).unwrap();
-    let kept = session.rewind(executor.as_ref(), PROMPT.len() + STEPS + 1);
+    let kept = session.rewind(executor.schedule(), PROMPT.len() + STEPS + 1);
     assert_eq!(kept, PROMPT.len() + STEPS + 1, "the ring holds more than the window");
     session.prefill(executor.as_mut(), &[7, 8, 9]).unwrap();
     assert_eq!(bits(executor.as_mut(), 0), second);
@@ -99,8 +99,8 @@ fn a_rewind_counts_what_was_written_ahead() {
     let written = session.tokens().len() + 1;
     // Position `keep` sees `window - 1` positions before it. The ring holds the last `ring` written positions.
     let least = written - ring + window - 1;
-    assert_eq!(session.clone().rewind(executor.as_ref(), least), least);
-    assert_eq!(session.rewind(executor.as_ref(), least - 1), 0);
+    assert_eq!(session.clone().rewind(executor.schedule(), least), least);
+    assert_eq!(session.rewind(executor.schedule(), least - 1), 0);
 }
 
 /// After 3 steps with the next pass under way, only the choice of the last pass can be read; anything else is refused.
@@ -138,7 +138,7 @@ fn the_end_of_the_context_is_not_passed() {
     let context = PROMPT.len() + 6;
     let mut executor = executor(Options { context: Some(context), ..options() });
     let (session, want) = decoded(executor.as_mut(), 6, false);
-    assert_eq!(session.room(executor.as_ref()), 0);
+    assert_eq!(session.room(executor.schedule()), 0);
     let (mut session, got) = decoded(executor.as_mut(), 6, true);
     assert_eq!(got, want);
     assert!(executor.logits(0).is_ok(), "nothing is under way");

@@ -5,7 +5,7 @@
 use kiln::executor::{self, Executor, HeadRows, Row, Watch};
 use kiln::model::presets;
 use kiln::schedule::{Extent, KvType, Schedule};
-use kiln::sequence::{Chooser, Finish, Generation, Session, generate};
+use kiln::sequence::{Batch, Chooser, Finish, Generation, Request, generate};
 use kiln::text::SamplerConfig;
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -146,11 +146,12 @@ fn decode_without_a_device() {
 
 fn decode(case: &Case, tokens: usize) {
     let mut executor = Free::new(case.vocab);
-    let mut session = Session::new(0, executor.schedule.extent.context);
-    let mut chooser = Chooser::new(case.sampler.clone(), executor.schedule.shape.vocab).unwrap();
+    let mut batch = Batch::new(&executor.schedule);
+    let chooser = Chooser::new(case.sampler.clone(), executor.schedule.shape.vocab).unwrap();
+    let request = Request { prompt: vec![2], chooser, stops: Vec::new(), limit: tokens };
     let mut stream = case.text.then(|| kiln::engine::demo::tokenizer().unwrap().stream(true));
     let mut bytes = 0;
-    let done = counted(&mut executor, &mut session, &mut chooser, tokens, &mut |id| {
+    let done = counted(&mut executor, &mut batch, request, &mut |id| {
         bytes += stream.as_mut().map_or(0, |s| s.push(id).len());
         ControlFlow::Continue(())
     });
@@ -163,12 +164,11 @@ fn decode(case: &Case, tokens: usize) {
 #[inline(never)]
 fn counted(
     executor: &mut Free,
-    session: &mut Session,
-    chooser: &mut Chooser,
-    tokens: usize,
+    batch: &mut Batch,
+    request: Request,
     on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
 ) -> Generation {
-    generate(executor, session, &[2], chooser, &[], tokens, on_token).unwrap()
+    generate(executor, batch, request, on_token).unwrap().0
 }
 
 #[test]

@@ -175,13 +175,13 @@ fn a_rewound_session_continues_as_a_new_one() {
     // Rewinds twice. The furthest position ever written decides.
     let mut twice = Session::new(0, 100);
     twice.prefill(executor.as_mut(), &tokens[..30]).unwrap();
-    assert_eq!(twice.rewind(executor.as_ref(), 22), 22);
-    assert_eq!(twice.rewind(executor.as_ref(), 14), 0, "positions 6 to 13 are overwritten");
+    assert_eq!(twice.rewind(executor.schedule(), 22), 22);
+    assert_eq!(twice.rewind(executor.schedule(), 14), 0, "positions 6 to 13 are overwritten");
     // Ring capacity: window 9 + chunk 8 - 1 = 16. Once the ring has wrapped, a rewind can go back by at most 8.
     for (length, keep, kept) in [(60, 52, 52), (60, 51, 0), (16, 1, 1), (17, 8, 0), (30, 30, 30)] {
         let mut session = Session::new(0, 100);
         session.prefill(executor.as_mut(), &tokens[..length]).unwrap();
-        assert_eq!(session.rewind(executor.as_ref(), keep), kept, "back from {length} to {keep}");
+        assert_eq!(session.rewind(executor.schedule(), keep), kept, "back from {length} to {keep}");
         let more: Vec<u32> = tokens[kept..].iter().take(10).map(|t| t ^ 1).collect();
         session.prefill(executor.as_mut(), &more).unwrap();
         let got = executor.logits(0).unwrap().to_vec();

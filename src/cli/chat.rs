@@ -9,7 +9,7 @@ use super::{face, note, signals};
 use crate::display::counted;
 use crate::executor::Measure;
 use crate::sequence::conversation::Fitted;
-use crate::sequence::{Chooser, Conversation, Finish, Limits, Session, generate};
+use crate::sequence::{Batch, Chooser, Conversation, Finish, Limits, Request, generate};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 use command::Command;
@@ -23,14 +23,14 @@ use std::io::{ErrorKind, Write, stdin, stdout};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// A conversation and the session that holds its keys and values.
+/// A conversation and the batch of one sequence that holds its keys and values.
 struct Chat<'a> {
     args: &'a ReplyArgs,
     executor: &'a mut dyn Measure,
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
     conversation: Conversation,
-    session: Session,
+    batch: Batch,
     chooser: Chooser,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn chat(
     template: &ChatTemplate,
 ) -> Result<()> {
     let schedule = executor.schedule();
-    let session = Session::new(0, schedule.extent.context);
+    let batch = Batch::new(schedule);
     let chooser = Chooser::new(args.sampler(), schedule.shape.vocab)?;
     note(&format!("{model} on {}. Ctrl-C ends a reply, Ctrl-D or /bye the chat; /help lists more.", executor.device()));
     let mut c = Chat {
@@ -55,7 +55,7 @@ pub(super) fn chat(
         tokenizer,
         template,
         conversation: Conversation::new(args.system.as_deref()),
-        session,
+        batch,
         chooser,
     };
     if let Err(e) = handle_signals() {
@@ -170,25 +170,20 @@ impl Chat<'_> {
 
     /// Answers the conversation's last message. `None` if that was interrupted before the first token.
     fn reply(&mut self) -> Result<Option<String>> {
-        let limits = Limits::of(self.executor.schedule());
+        let schedule = self.executor.schedule();
+        let limits = Limits::of(schedule);
         let Fitted { ids, exchanges, dropped } = self.conversation.fit(self.tokenizer, self.template, limits)?;
         if dropped > 0 {
             let exchanges = counted(exchanges, "exchange");
             note(&format!("(the context is full: {dropped} of {exchanges} forgotten, the oldest first)"));
         }
         let stops = self.args.stops(limits.shape, Some(self.tokenizer));
-        let held = self.session.tokens().iter().zip(&ids).take_while(|(held, wanted)| held == wanted).count();
+        let held = self.batch.shared(schedule, &ids);
         let bar = LiveBar::prefill(ids.len() - held, false);
         let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true, bar)?;
-        let g = generate(
-            self.executor,
-            &mut self.session,
-            &ids,
-            &mut self.chooser,
-            &stops,
-            self.args.limit(),
-            &mut |id| printer.push(id),
-        )?;
+        let request = Request { prompt: ids, chooser: self.chooser.clone(), stops, limit: self.args.limit() };
+        let (g, chooser) = generate(self.executor, &mut self.batch, request, &mut |id| printer.push(id))?;
+        self.chooser = chooser;
         printer.finish()?;
         super::print("\n")?;
         let share = roofline_share(self.executor, &g);

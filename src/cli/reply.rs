@@ -16,36 +16,39 @@ use std::ops::ControlFlow;
 /// How a reply is made.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ReplyArgs {
+    /// Take the prompt as it is, without the chat template
+    #[arg(long)]
+    pub(super) raw: bool,
     /// A system message before the prompt
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "raw")]
     pub(super) system: Option<String>,
     /// Most tokens to generate [default: until the model stops, or the context is full]
     #[arg(short, value_name = "N", allow_negative_numbers = true)]
-    n: Option<usize>,
+    pub(super) n: Option<usize>,
     /// Sampling temperature; 0 always takes the likeliest token
     #[arg(long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true, value_parser = number)]
-    temp: f32,
+    pub(super) temp: f32,
     /// Sample among the K likeliest tokens; 0: all
     #[arg(long, default_value_t = 64, value_name = "K", allow_negative_numbers = true)]
-    top_k: u32,
+    pub(super) top_k: u32,
     /// Sample among the likeliest tokens that make up this probability
     #[arg(long, default_value_t = 0.95, value_name = "P", allow_negative_numbers = true, value_parser = number)]
-    top_p: f32,
+    pub(super) top_p: f32,
     /// Sample among tokens with at least this share of the likeliest one's probability
     #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true, value_parser = number)]
-    min_p: f32,
+    pub(super) min_p: f32,
     /// Divide the logits of recent tokens by this; 1: off
     #[arg(long, default_value_t = 1.0, value_name = "R", allow_negative_numbers = true, value_parser = number)]
-    repeat_penalty: f32,
+    pub(super) repeat_penalty: f32,
     /// Seed of the sampling [default: another one each time]
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    seed: Option<u64>,
+    pub(super) seed: Option<u64>,
     /// End the reply at this text; may be given several times
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) stop: Vec<String>,
     /// Go on past the model's stop tokens
     #[arg(long)]
-    ignore_eos: bool,
+    pub(super) ignore_eos: bool,
 }
 
 impl ReplyArgs {

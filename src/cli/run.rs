@@ -10,7 +10,7 @@ use crate::display::counted;
 use crate::engine::{DEFAULT_CHUNK, Options};
 use crate::executor::Measure;
 use crate::sequence::prompt::{encode_messages, encode_text};
-use crate::sequence::{Chooser, Conversation, Finish, Limits, Session, generate};
+use crate::sequence::{Batch, Chooser, Conversation, Finish, Limits, Request, generate};
 use crate::text::{ChatTemplate, StopMatcher, Tokenizer, parse_ids};
 use crate::{Error, Result};
 use serde_json::json;
@@ -33,9 +33,6 @@ pub struct RunArgs {
     #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["prompt", "file", "system", "raw"])]
     tokens: Option<String>,
-    /// Take the prompt as it is, without the chat template
-    #[arg(long)]
-    raw: bool,
     #[command(flatten)]
     reply: ReplyArgs,
     /// Rows of a prefill pass
@@ -62,7 +59,7 @@ fn read_prompt(args: &RunArgs, json: bool) -> Result<Prompt> {
     let text = match (args.prompt.clone(), behind) {
         (Some(prompt), Some(text)) if !text.is_empty() => format!("{prompt}\n{text}"),
         (Some(text), _) | (None, Some(text)) => text,
-        (None, None) if json || args.raw || !std::io::stdout().is_terminal() => {
+        (None, None) if json || args.reply.raw || !std::io::stdout().is_terminal() => {
             return Err(Error::input("there is no prompt", "give one with -p, with -f or on standard input"));
         }
         (None, None) => return Ok(Prompt::Chat),
@@ -91,7 +88,7 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
         _ => Some(files.tokenizer_for(shape.vocab)?),
     };
     let template = match prompt {
-        Prompt::Text(_) if args.raw => None,
+        Prompt::Text(_) if args.reply.raw => None,
         Prompt::Ids(_) => None,
         _ => Some(files.template()?),
     };
@@ -150,13 +147,16 @@ fn answer(
 ) -> Result<()> {
     signals::catch(signals::stops().iter().copied());
     let schedule = executor.schedule();
-    let mut session = Session::new(0, schedule.extent.context);
-    let mut chooser = Chooser::new(args.reply.sampler(), schedule.shape.vocab)?;
-    let stops = args.reply.stops(&schedule.shape, tokenizer);
+    let mut batch = Batch::new(schedule);
+    let request = Request {
+        prompt: ids.to_vec(),
+        chooser: Chooser::new(args.reply.sampler(), schedule.shape.vocab)?,
+        stops: args.reply.stops(&schedule.shape, tokenizer),
+        limit: args.reply.limit(),
+    };
     let bar = LiveBar::prefill(ids.len(), json.is_some());
     let mut printer = Printer::new(tokenizer, &args.reply.stop, json.is_none(), bar)?;
-    let g =
-        generate(executor, &mut session, ids, &mut chooser, &stops, args.reply.limit(), &mut |id| printer.push(id))?;
+    let (g, chooser) = generate(executor, &mut batch, request, &mut |id| printer.push(id))?;
     printer.finish()?;
     // Whoever interrupts it does not wait for a measurement.
     let share = if g.finish == Finish::Interrupted { None } else { roofline_share(executor, &g) };

@@ -5,7 +5,8 @@ use crate::executor::Executor;
 use crate::text::{Sampler, SamplerConfig};
 use crate::{Error, Result};
 
-/// Chooses the next token from the executor's head row 0.
+/// Chooses the next token from a head row of the executor.
+#[derive(Clone)]
 pub enum Chooser {
     /// Takes the device's argmax. No logits are fetched.
     Greedy,
@@ -43,15 +44,15 @@ impl Chooser {
         }
     }
 
-    /// Chooses the next token, and adds it for the repetition penalty.
+    /// Chooses the next token from head row `row`, and adds it for the repetition penalty.
     ///
     /// # Errors
     /// Failed: the logits are not finite. Device: it failed.
-    pub fn choose(&mut self, executor: &mut dyn Executor) -> Result<u32> {
+    pub fn choose(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
         match self {
-            Chooser::Greedy if executor.is_finite(0) => Ok(executor.next(0)),
+            Chooser::Greedy if executor.is_finite(row) => Ok(executor.next(row)),
             Chooser::Greedy => Err(not_finite(executor)),
-            Chooser::Sample(s) => s.sample(executor.logits(0)?),
+            Chooser::Sample(s) => s.sample(executor.logits(row)?),
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::executor::{Executor, Measure};
 use crate::schedule::Pass;
+use crate::sequence::batch::{Batch, Request};
 use crate::sequence::chooser::Chooser;
-use crate::sequence::session::Session;
 use crate::{Error, Result};
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Why a generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,21 @@ pub struct Generation {
 }
 
 impl Generation {
+    /// That of a prompt of `prompt` tokens of which the cache holds `kept`, before its first pass.
+    pub(super) fn new(prompt: usize, kept: usize) -> Generation {
+        Generation {
+            prompt,
+            kept,
+            tokens: Vec::new(),
+            finish: Finish::Interrupted,
+            prefill: Duration::ZERO,
+            decode: Duration::ZERO,
+            passes: 0,
+            depth: 0,
+            full: false,
+        }
+    }
+
     /// Decode rate in tokens per second; `None` without a decode pass.
     pub fn rate(&self) -> Option<f64> {
         (self.passes > 0).then(|| self.passes as f64 / self.decode.as_secs_f64())
@@ -79,9 +94,9 @@ impl Generation {
     }
 }
 
-/// Makes `session` hold `prompt` and nothing else, and decodes from there. Stops at a token of `stops`, after `limit`
-/// tokens, at a full context, or when `on_token` breaks; `on_token` is called with each token. The part of the prompt
-/// that the cache already holds is not run again.
+/// Runs one request alone: takes it into `batch` and runs that until it is empty. `on_token` is called with each token
+/// and ends the reply by a break. The part of the prompt that the cache already holds is not run again. Returns the
+/// request's chooser too, for the next reply.
 ///
 /// # Errors
 /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Failed: logits are
@@ -89,70 +104,15 @@ impl Generation {
 /// [`Finish::Interrupted`], with the tokens so far.
 pub fn generate(
     executor: &mut dyn Executor,
-    session: &mut Session,
-    prompt: &[u32],
-    chooser: &mut Chooser,
-    stops: &[u32],
-    limit: usize,
+    batch: &mut Batch,
+    request: Request,
     on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
-) -> Result<Generation> {
-    let mut g = Generation {
-        prompt: prompt.len(),
-        kept: 0,
-        tokens: Vec::new(),
-        finish: Finish::Interrupted,
-        prefill: Duration::ZERO,
-        decode: Duration::ZERO,
-        passes: 0,
-        depth: 0,
-        full: false,
-    };
-    let start = Instant::now();
-    let synced = unless_interrupted(session.sync(executor, prompt))?;
-    g.prefill = start.elapsed();
-    let Some(kept) = synced else { return Ok(g) };
-    chooser.accept(&prompt[kept..]);
-    (g.kept, g.depth, g.finish) = (kept, session.tokens().len(), Finish::Length);
-
-    // The last token may be chosen when the context is full: it needs no position.
-    let limit = limit.min(session.room(executor) + 1);
-    g.tokens.reserve(limit.min(1 << 20));
-    let start = Instant::now();
-    while g.tokens.len() < limit {
-        let id = chooser.choose(executor)?;
-        if stops.contains(&id) {
-            g.finish = Finish::Stop;
-            break;
+) -> Result<(Generation, Chooser)> {
+    let slot = batch.join(executor.schedule(), request)?;
+    loop {
+        let ended = batch.step(executor, &mut |_, token| on_token(token))?;
+        if let Some(ended) = ended.into_iter().find(|ended| ended.slot == slot) {
+            return Ok((ended.reply?, ended.chooser));
         }
-        g.tokens.push(id);
-        if let ControlFlow::Break(finish) = on_token(id) {
-            g.finish = finish;
-            break;
-        }
-        let more = g.tokens.len() + 1 < limit;
-        if g.tokens.len() < limit {
-            let decoded = match chooser {
-                // The argmax is the next token, so the next pass can start before the host has it.
-                Chooser::Greedy if more => session.decode_ahead(executor, id),
-                _ => session.decode(executor, id),
-            };
-            if unless_interrupted(decoded)?.is_none() {
-                g.finish = Finish::Interrupted;
-                break;
-            }
-            g.passes += 1;
-        }
-    }
-    g.decode = start.elapsed();
-    g.full = g.finish == Finish::Length && session.room(executor) == 0;
-    Ok(g)
-}
-
-/// The result of a pass; `None` if it was cancelled.
-fn unless_interrupted<T>(done: Result<T>) -> Result<Option<T>> {
-    match done {
-        Ok(done) => Ok(Some(done)),
-        Err(Error::Interrupted { .. }) => Ok(None),
-        Err(e) => Err(e),
     }
 }

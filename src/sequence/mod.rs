@@ -1,20 +1,24 @@
-//! One sequence of tokens, from a prompt to a reply.
+//! Sequences of tokens, each from a prompt to a reply.
 //!
-//! [`prompt`] turns text or messages into token ids, and [`conversation`] keeps messages within a context. [`session`]
-//! runs ids on an executor and reuses the part that the KV cache already holds. [`chooser`] picks the next token from
-//! the logits, [`generate()`] repeats that, and [`reply`] turns the tokens into text. [`counts`] counts the tokens of
-//! all sequences.
+//! [`prompt`] turns text or messages into token ids, and [`conversation`] keeps messages within a context. A [`session`]
+//! knows what the KV cache holds of one sequence, and which rows come next. A [`batch`] makes passes of the rows of many,
+//! and [`chooser`] picks each one's next token from the logits; [`generate()`] does that for one sequence alone. [`reply`]
+//! turns the tokens into text. [`counts`] counts the tokens of all sequences.
 //!
 //! Session, chooser and reply belong to one sequence each. None of them owns the executor: each call borrows it.
 
+pub mod batch;
 pub mod chooser;
 pub mod conversation;
 pub mod counts;
 pub mod generate;
+#[cfg(test)]
+mod noting;
 pub mod prompt;
 pub mod reply;
 pub mod session;
 
+pub use batch::{Batch, Ended, Request};
 pub use chooser::Chooser;
 pub use conversation::Conversation;
 pub use generate::{Finish, Generation, generate};

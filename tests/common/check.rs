@@ -127,7 +127,7 @@ fn check_greedy(
             break;
         }
         assert_eq!(next, id, "{what}: greedy step {i}");
-        if session.room(executor) == 0 {
+        if session.room(executor.schedule()) == 0 {
             break;
         }
         session.decode(executor, next).unwrap();

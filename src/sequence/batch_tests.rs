@@ -1,0 +1,173 @@
+//! Batches on an executor that only records the passes that it is asked to run.
+
+use super::*;
+use crate::sequence::generate;
+use crate::sequence::noting::{CHUNK, CONTEXT, Noting};
+
+/// Greedy, without stop tokens.
+fn request(prompt: &[u32], limit: usize) -> Request {
+    Request { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit }
+}
+
+fn go_on(_: usize, _: u32) -> ControlFlow<Finish> {
+    ControlFlow::Continue(())
+}
+
+/// Runs until the batch is empty. Returns each slot's reply.
+fn finish(batch: &mut Batch, executor: &mut Noting) -> Vec<(usize, Generation)> {
+    let mut ended = Vec::new();
+    while !batch.is_empty() {
+        ended.extend(batch.step(executor, &mut go_on).unwrap().into_iter().map(|e| (e.slot, e.reply.unwrap())));
+    }
+    ended
+}
+
+/// Rows of each sequence in each pass, and whether the pass had a head.
+fn passes(executor: &mut Noting) -> Vec<(Vec<u32>, bool)> {
+    let passes = executor.passes.drain(..);
+    passes.map(|(rows, head)| (rows.iter().map(|row| row.sequence).collect(), head)).collect()
+}
+
+/// A caller may end a prompt between its chunks, and a reply between its tokens.
+#[test]
+fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
+    let mut executor = Noting::new();
+    let mut batch = Batch::new(&executor.schedule);
+    let prompt: Vec<u32> = (0..13).collect();
+    let mut reply = |after, prompt: &[u32], limit| {
+        executor.passes.clear();
+        executor.cancelled_after = after;
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let (g, _) = generate(&mut executor, &mut batch, request(prompt, limit), go_on).unwrap();
+        (
+            g.kept,
+            g.tokens.len(),
+            g.finish,
+            executor.passes.len(),
+            batch.shared(&executor.schedule, &(0..40).collect::<Vec<_>>()),
+        )
+    };
+    assert_eq!(reply(usize::MAX, &prompt[..3], 0), (0, 0, Finish::Length, 1, 3));
+    assert_eq!(reply(1, &prompt, 9), (3, 0, Finish::Interrupted, 1, 3));
+    // Two chunks from position 3, of 8 rows and of 2. The first token needs no pass.
+    assert_eq!(reply(4, &prompt, 9), (3, 3, Finish::Interrupted, 4, 15));
+    assert_eq!(reply(usize::MAX, &prompt, 9), (12, 9, Finish::Length, 9, 21));
+}
+
+#[test]
+fn chunks_of_prompts_and_passes_of_all_that_decode_take_turns() {
+    let mut executor = Noting::new();
+    let mut batch = Batch::new(&executor.schedule);
+    let first = batch.join(&executor.schedule, request(&[1; 2], 20)).unwrap();
+    batch.step(&mut executor, &mut go_on).unwrap();
+    let long = batch.join(&executor.schedule, request(&[2; 2 * CHUNK], 20)).unwrap();
+    let short = batch.join(&executor.schedule, request(&[3; CHUNK], 20)).unwrap();
+    assert_eq!((first, long, short, batch.room()), (0, 1, 2, 1));
+    for _ in 0..6 {
+        batch.step(&mut executor, &mut go_on).unwrap();
+    }
+    let chunk = |slot: usize, head| (vec![slot as u32; CHUNK], head);
+    assert_eq!(
+        passes(&mut executor),
+        [
+            (vec![0; 2], true),
+            (vec![0], true),
+            chunk(long, false),
+            (vec![0], true),
+            chunk(short, true),
+            (vec![0, 2], true),
+            chunk(long, true),
+        ]
+    );
+    batch.step(&mut executor, &mut go_on).unwrap();
+    assert_eq!(passes(&mut executor), [(vec![0, 1, 2], true)]);
+}
+
+#[test]
+fn each_ends_for_itself_and_the_others_go_on() {
+    let mut executor = Noting::new();
+    let mut batch = Batch::new(&executor.schedule);
+    let mut join = |request| batch.join(&executor.schedule, request).unwrap();
+    let stopped = join(Request { stops: vec![14], ..request(&[10], 9) });
+    let limited = join(request(&[20], 3));
+    let broken = join(request(&[30], 9));
+    let left = join(request(&[40], 9));
+    let (mut ended, mut of_the_last) = (Vec::new(), 0);
+    while of_the_last < 3 {
+        let on_token = &mut |slot, token| {
+            of_the_last += usize::from(slot == left);
+            match (slot, token) {
+                (2, 32) => ControlFlow::Break(Finish::Stop),
+                _ => ControlFlow::Continue(()),
+            }
+        };
+        ended.extend(batch.step(&mut executor, on_token).unwrap());
+    }
+    ended.extend(batch.leave(&executor.schedule, left));
+    assert!(batch.leave(&executor.schedule, left).is_none() && batch.is_empty());
+    let mut replies: Vec<_> = ended.into_iter().map(|e| (e.slot, e.reply.unwrap())).collect();
+    replies.sort_by_key(|(slot, _)| *slot);
+    let brief: Vec<_> = replies.iter().map(|(slot, g)| (*slot, &g.tokens[..], g.finish, g.full)).collect();
+    assert_eq!(
+        brief,
+        [
+            (stopped, &[11, 12, 13][..], Finish::Stop, false),
+            (limited, &[21, 22, 23][..], Finish::Length, false),
+            (broken, &[31, 32][..], Finish::Stop, false),
+            (left, &[41, 42, 43][..], Finish::Interrupted, false),
+        ]
+    );
+}
+
+#[test]
+fn a_request_takes_the_slot_that_holds_its_prefix() {
+    let mut executor = Noting::new();
+    let mut batch = Batch::new(&executor.schedule);
+    for first in [1, 2, 3] {
+        batch.join(&executor.schedule, request(&[first; 6], 0)).unwrap();
+    }
+    finish(&mut batch, &mut executor);
+    assert_eq!(batch.join(&executor.schedule, request(&[2, 2, 2, 9], 0)).unwrap(), 1);
+    // No slot holds anything of this one. The slot without tokens loses nobody's prefix.
+    assert_eq!(batch.join(&executor.schedule, request(&[8], 0)).unwrap(), 3);
+    let mut kept: Vec<_> = finish(&mut batch, &mut executor).into_iter().map(|(slot, g)| (slot, g.kept)).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, [(1, 3), (3, 0)]);
+}
+
+#[test]
+fn who_cannot_join_changes_nothing() {
+    let executor = Noting::new();
+    let mut batch = Batch::new(&executor.schedule);
+    let mut refused = |prompt: &[u32]| batch.join(&executor.schedule, request(prompt, 1)).unwrap_err().exit_code();
+    assert_eq!((refused(&[]), refused(&[64]), refused(&[2; CONTEXT + 1])), (2, 2, 2));
+    for _ in 0..4 {
+        batch.join(&executor.schedule, request(&[1], 1)).unwrap();
+    }
+    let e = batch.join(&executor.schedule, request(&[1], 1)).unwrap_err();
+    assert!(e.exit_code() == 3 && e.to_string().contains("all 4 sequences"), "{e}");
+}
+
+/// A full context ends a reply: its last token needs no position.
+#[test]
+fn a_full_context_ends_a_reply() {
+    let mut executor = Noting::new();
+    let mut batch = Batch::new(&executor.schedule);
+    batch.join(&executor.schedule, request(&[1; CONTEXT - 2], 99)).unwrap();
+    let (_, g) = finish(&mut batch, &mut executor).remove(0);
+    assert_eq!((g.tokens.len(), g.finish, g.full), (3, Finish::Length, true));
+}
+
+/// Nothing of what ran before a device failed counts as held if it may be wrong.
+#[test]
+fn a_device_that_fails_ends_all_and_a_prompt_in_part_is_not_a_prefix() {
+    let mut executor = Noting::new();
+    let mut batch = Batch::new(&executor.schedule);
+    batch.join(&executor.schedule, request(&[1; 20], 9)).unwrap();
+    batch.join(&executor.schedule, request(&[2; 3], 9)).unwrap();
+    batch.step(&mut executor, &mut go_on).unwrap();
+    executor.fails = true;
+    assert_eq!(batch.step(&mut executor, &mut go_on).err().map(|e| e.exit_code()), Some(4));
+    assert!(batch.is_empty());
+    assert_eq!((batch.shared(&executor.schedule, &[1; 20]), batch.shared(&executor.schedule, &[2; 3])), (0, 0));
+}

@@ -1,0 +1,96 @@
+//! An executor that only records the passes that it is asked to run.
+
+use crate::executor::{Executor, HeadRows, Row, Watch};
+use crate::model::{Shape, WeightFormat, presets};
+use crate::schedule::{Extent, KvType, Schedule};
+use crate::{Cancel, Error, Result};
+
+/// Computes nothing: the argmax of a row is its token and 1 more, modulo the vocabulary.
+pub struct Noting {
+    pub schedule: Schedule,
+    /// The rows of each pass, and whether it had a head.
+    pub passes: Vec<(Vec<Row>, bool)>,
+    /// Whether a pass with a head fails, as on a device that is lost.
+    pub fails: bool,
+    /// Set by the caller after this many passes.
+    pub cancelled_after: usize,
+    /// The next token of each head row.
+    next: Vec<u32>,
+}
+
+/// Window of the local layers. Their ring of 9 + 8 - 1 positions wraps past it.
+pub const WINDOW: usize = 9;
+pub const CHUNK: usize = 8;
+pub const CONTEXT: usize = 64;
+
+impl Noting {
+    pub fn new() -> Noting {
+        let full = presets::preset("gemma3-1b").unwrap();
+        let layers = full.layers[..2].to_vec();
+        let shape = Shape { layers, vocab: 64, hidden: 32, ffn: 64, window: WINDOW, ..full };
+        let extent = Extent { context: CONTEXT, max_rows: CHUNK, head_rows: 4, sequences: 4, kv: KvType::F16 };
+        Noting {
+            schedule: Schedule::build(&shape, extent, |_| WeightFormat::Int8),
+            passes: Vec::new(),
+            fails: false,
+            cancelled_after: usize::MAX,
+            next: Vec::new(),
+        }
+    }
+
+    /// Token and position of every row run since the last call.
+    pub fn take(&mut self) -> Vec<(u32, u32)> {
+        self.passes.drain(..).flat_map(|(rows, _)| rows).map(|r| (r.token, r.position)).collect()
+    }
+}
+
+impl Executor for Noting {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn device(&self) -> &str {
+        "noting"
+    }
+
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        crate::executor::check_pass(&self.schedule, rows, head)?;
+        if self.passes.len() >= self.cancelled_after {
+            let cancel = Cancel::default();
+            cancel.set();
+            cancel.check()?;
+        }
+        self.passes.push((rows.to_vec(), head.is_some()));
+        let heads = head.map_or(&[][..], |h| &rows[h.first..][..h.count]);
+        self.next = heads.iter().map(|row| (row.token + 1) % self.schedule.shape.vocab as u32).collect();
+        match self.fails && head.is_some() {
+            true => Err(Error::device("it is lost", "run it again")),
+            false => Ok(()),
+        }
+    }
+
+    fn project(&mut self, _: HeadRows) -> Result<()> {
+        Ok(())
+    }
+
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, _: Watch<'_>) -> Result<()> {
+        self.forward(rows, head)
+    }
+
+    fn next(&self, row: usize) -> u32 {
+        self.next[row]
+    }
+
+    fn is_finite(&self, _: usize) -> bool {
+        true
+    }
+
+    fn logits(&mut self, _: usize) -> Result<&[f32]> {
+        Ok(&[])
+    }
+}
+
+/// Tokens at consecutive positions, as [`Noting::take`] gives them.
+pub fn at(first: u32, tokens: &[u32]) -> Vec<(u32, u32)> {
+    tokens.iter().copied().zip(first..).collect()
+}
