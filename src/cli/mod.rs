@@ -1,5 +1,6 @@
 //! The command line. Arguments are parsed here; each command has a module.
 
+pub mod batch;
 pub mod bench;
 mod bench_table;
 mod chat;
@@ -57,6 +58,8 @@ pub struct Cli {
 pub enum Command {
     /// Answer a prompt, or chat
     Run(run::RunArgs),
+    /// Answer the prompts of a file, many at once
+    Batch(batch::BatchArgs),
     /// Print the logits behind a list of tokens
     Logits(logits::LogitsArgs),
     /// Measure how well a model predicts a text
@@ -142,6 +145,7 @@ fn end_with_reader(done: &Result<()>) {
 fn run_command(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Run(args) => run::run(&args, cli.json),
+        Command::Batch(args) => batch::run(&args, cli.json),
         Command::Logits(args) => logits::run(&args, cli.json),
         Command::Perplexity(args) => perplexity::run(&args, cli.json),
         Command::Tokenize(args) => tokenize::run(&args),

@@ -41,6 +41,14 @@ Examples:
   kiln run -m DIR -p \"Why?\" < /dev/null     in a loop, whose input is not for the prompt
   kiln run -m DIR --tokens 2,17,5 --json";
 
+/// What follows `kiln batch --help`.
+pub(super) const BATCH: &str = "\
+A line of IN is an object with one of `prompt`, `messages` and `tokens`, and options by the long names of `kiln run`:
+  {\"prompt\": \"Why is the sky blue?\", \"n\": 100, \"temp\": 1, \"seed\": 7, \"stop\": [\"\\n\\n\"]}
+Options of the command line hold for lines that do not say otherwise. A line of OUT is the object of `kiln run --json`
+with `index`, the line's number from 0; for a line that fails, its `error`. Started again after an interruption, the
+same command goes on where it was. The exit code is 1 if any line failed.";
+
 /// What follows `kiln perplexity --help`.
 pub(super) const PERPLEXITY: &str = "\
 Example:

@@ -14,13 +14,15 @@ const TOKENIZER_CONFIG: &[u8] = include_bytes!("../../tools/demo-model/model/tok
 #[repr(align(64))]
 struct Aligned<T: ?Sized>(T);
 static WEIGHTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../tools/demo-model/model/model.safetensors"));
+/// The model's safetensors file.
+pub(crate) static WEIGHTS_FILE: &[u8] = &WEIGHTS.0;
 
 /// The model's checkpoint.
 ///
 /// # Errors
 /// Input: the executable is damaged.
 pub fn checkpoint() -> Result<Checkpoint> {
-    Checkpoint::from_static(CONFIG, &WEIGHTS.0)
+    Checkpoint::from_static(CONFIG, WEIGHTS_FILE)
 }
 
 /// The model's tokenizer.

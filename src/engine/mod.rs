@@ -218,16 +218,19 @@ pub(crate) fn load_on(
     let (shape, extent) = (checkpoint.shape(), check(checkpoint, options)?);
     threads::start()?;
     let start = Instant::now();
-    let executor: Box<dyn Measure> = match opened.gpu.clone() {
+    let executor: Box<dyn Measure> = match &opened.gpu {
         Some(gpu) => {
-            let (schedule, on_cpu) = (Schedule::build(shape, extent, options.formats()), gpu.is_cpu());
-            let loaded = load_vulkan(gpu, checkpoint, schedule, options, progress);
-            loaded.map_err(|e| if on_cpu { or_without_vulkan(e) } else { e })?
+            let load = || {
+                let (schedule, plan) = place(opened, shape, extent, options)?;
+                for (kind, bytes) in plan.sums() {
+                    log::info!("{kind}: {}", display::bytes(bytes));
+                }
+                Vulkan::load(gpu, checkpoint, schedule, &plan, options.vulkan, progress)
+            };
+            Box::new(load().map_err(|e| if gpu.is_cpu() { or_without_vulkan(e) } else { e })?)
         }
         None => {
-            // The reference executor keeps its KV cache in f32.
-            let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent }, options.formats());
-            Plan::place(&schedule, &heaps::host_memory(), Needs::of(&schedule))?;
+            let (schedule, _) = place(opened, shape, extent, options)?;
             Box::new(Reference::load(checkpoint, schedule, progress)?)
         }
     };
@@ -247,6 +250,35 @@ pub(crate) fn load_on(
     Ok(executor)
 }
 
+/// The most sequences, `most` at most, whose KV cache fits the device beside the model; at least 1, which may not fit.
+///
+/// # Errors
+/// Input: the options are wrong.
+pub(crate) fn most_sequences(
+    opened: &Opened,
+    checkpoint: &Checkpoint,
+    options: &Options,
+    most: usize,
+) -> Result<usize> {
+    let fits = |sequences| {
+        let options = Options { sequences, head_rows: sequences, ..*options };
+        let extent = check(checkpoint, &options)?;
+        Ok::<_, Error>(place(opened, checkpoint.shape(), extent, &options).is_ok())
+    };
+    if fits(most)? {
+        return Ok(most);
+    }
+    let (mut fit, mut not) = (1, most);
+    while not - fit > 1 {
+        let middle = (fit + not) / 2;
+        match fits(middle)? {
+            true => fit = middle,
+            false => not = middle,
+        }
+    }
+    Ok(fit)
+}
+
 /// Adds the reference executor to the remedies where memory is short: it keeps no second copy for a driver.
 fn or_without_vulkan(e: Error) -> Error {
     match e {
@@ -257,18 +289,25 @@ fn or_without_vulkan(e: Error) -> Error {
     }
 }
 
-fn load_vulkan(
-    gpu: Rc<Gpu>,
-    checkpoint: &Checkpoint,
-    schedule: Schedule,
-    options: &Options,
-    progress: &Progress,
-) -> Result<Box<dyn Measure>> {
-    let memory = gpu::memory::heaps::describe(&gpu);
-    let staged = gpu::memory::heaps::needs_staging(&gpu) || options.vulkan.staged;
-    let plan = Plan::place(&schedule, &memory, gpu::replay::results::needs(&schedule, staged))?;
-    for (kind, bytes) in plan.sums() {
-        log::info!("{kind}: {}", display::bytes(bytes));
-    }
-    Ok(Box::new(Vulkan::load(&gpu, checkpoint, schedule, &plan, options.vulkan, progress)?))
+/// The schedule, and where each of its bytes goes on this device.
+///
+/// # Errors
+/// Refused: it does not fit.
+fn place(opened: &Opened, shape: &Shape, extent: Extent, options: &Options) -> Result<(Schedule, Plan)> {
+    let (schedule, memory, needs) = match &opened.gpu {
+        Some(gpu) => {
+            let schedule = Schedule::build(shape, extent, options.formats());
+            let staged = gpu::memory::heaps::needs_staging(gpu) || options.vulkan.staged;
+            let needs = gpu::replay::results::needs(&schedule, staged);
+            (schedule, gpu::memory::heaps::describe(gpu), needs)
+        }
+        None => {
+            // The reference executor keeps its KV cache in f32.
+            let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent }, options.formats());
+            let needs = Needs::of(&schedule);
+            (schedule, heaps::host_memory(), needs)
+        }
+    };
+    let plan = Plan::place(&schedule, &memory, needs)?;
+    Ok((schedule, plan))
 }

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod batch;
 mod ends;
 mod logits;
 mod perplexity;

@@ -3,8 +3,9 @@
 use crate::common::program::{kiln, program, run};
 use std::process::Command;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "run",
+    "batch",
     "logits",
     "perplexity",
     "tokenize",

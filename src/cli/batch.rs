@@ -1,0 +1,360 @@
+//! `kiln batch`: many prompts of a file through one loaded model, as many at once as fit.
+
+mod identity;
+mod line;
+mod output;
+
+use self::identity::Identity;
+use self::line::{Asked, Reader};
+use self::output::Output;
+use super::model::ModelArgs;
+use super::reply::ReplyArgs;
+use super::{face, note, progress, signals};
+use crate::diagnose::status::Reporter;
+use crate::display::counted;
+use crate::engine::{self, Options};
+use crate::executor::Measure;
+use crate::schedule::Pass;
+use crate::sequence::{Batch, Ended, Finish, Limits, Reply};
+use crate::text::{StopMatcher, Stopped};
+use crate::{Error, Result};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Most sequences at once where --batch does not say.
+const MOST_SEQUENCES: usize = 32;
+/// Bytes of an input line.
+const MAX_LINE: u64 = 64 << 20;
+
+/// Answers the prompts of a file, one JSON object a line, as many at once as fit.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = super::usage::BATCH)]
+pub struct BatchArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The prompts; -: standard input
+    #[arg(value_name = "IN.jsonl")]
+    input: PathBuf,
+    /// Where the replies go; -: standard output. A file that an earlier run began is continued
+    #[arg(short, long, value_name = "OUT.jsonl")]
+    output: PathBuf,
+    /// Most sequences at once [default: up to 32, as many as fit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+    #[command(flatten)]
+    reply: ReplyArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Input: the model, the input or the output is wrong. Failed: a line was not answered. Refused, Device: as for loading.
+pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
+    args.reply.sampler().validate()?;
+    StopMatcher::new(&args.reply.stop)?;
+    let files = args.model.files();
+    let checkpoint = files.checkpoint()?;
+    let shape = checkpoint.shape().clone();
+    let text = match files.has_tokenizer() {
+        true => Some((files.tokenizer_for(shape.vocab)?, files.template()?)),
+        false => None,
+    };
+    let name = files.name();
+    let options = args.model.options();
+    let context = options.extent(&shape)?.context;
+
+    let identity = Identity::new(&files, &args.model, &args.reply, context)?;
+    let mut input = Input::open(&args.input)?;
+    let output = match args.output == Path::new("-") {
+        true => Output::stdout(),
+        false => Output::open(&args.output, || Ok(input.next()?.map(|(_, line)| identity.of(line.bytes()))))?,
+    };
+    if output.written() > 0 {
+        note(&format!("kiln: goes on after {}", counted(output.written(), "line")));
+    }
+    // No more sequences than lines.
+    let most = args.batch.map_or(MOST_SEQUENCES, |n| n as usize);
+    let most = input.read_ahead(most)?.max(1);
+    let opened = engine::open(args.model.device)?;
+    let sequences = match args.batch {
+        Some(_) => most,
+        None => engine::most_sequences(&opened, &checkpoint, &options, most)?,
+    };
+    let options = Options { sequences, head_rows: sequences, ..options };
+    let mut executor = args.model.load_on(&opened, &checkpoint, &options, json)?;
+    drop(checkpoint);
+    signals::catch(signals::stops().iter().copied());
+    let _status = Reporter::start("batch", &name, executor.device());
+    let reader = Reader {
+        defaults: &args.reply,
+        limits: Limits { shape: &shape, context },
+        text: text.as_ref().map(|(tokenizer, template)| (tokenizer, template)),
+    };
+    let slots = (0..sequences).map(|_| None).collect();
+    let bar = progress::bar(None, "{msg}", json);
+    let mut work =
+        Work { batch: Batch::new(executor.schedule()), slots, output, meter: Meter::default(), model: name, bar };
+    if !work.bar.is_hidden() {
+        work.meter.ceiling = executor.measure_read_ceiling().ok();
+    }
+    work.run(&mut input, &reader, &identity, executor.as_mut())?;
+    work.bar.finish_and_clear();
+    work.summarise(executor.as_mut())
+}
+
+/// A sequence that runs: which line it answers.
+struct Running {
+    index: usize,
+    request: String,
+    prompt: Vec<u32>,
+    reply: Option<Reply>,
+}
+
+/// The lines in work.
+struct Work {
+    batch: Batch,
+    /// Per slot of the batch.
+    slots: Vec<Option<Running>>,
+    output: Output,
+    meter: Meter,
+    model: String,
+    bar: ProgressBar,
+}
+
+impl Work {
+    /// Answers what is left of the input.
+    ///
+    /// # Errors
+    /// Failed: the output cannot be written. Input: the input cannot be read. Device: the device failed. What was
+    /// answered before is written.
+    fn run(
+        &mut self,
+        input: &mut Input,
+        reader: &Reader<'_>,
+        identity: &Identity,
+        executor: &mut dyn Measure,
+    ) -> Result<()> {
+        loop {
+            while self.batch.room() > 0 && !signals::cancel().is_set() {
+                let Some((index, line)) = input.next()? else { break };
+                let request = identity.of(line.bytes());
+                let asked = line.whole().and_then(|line| reader.read(line));
+                if let Err(e) = asked.and_then(|asked| self.begin(executor, index, request.clone(), asked)) {
+                    self.fail(index, request, &e)?;
+                }
+            }
+            if self.batch.is_empty() {
+                return Ok(());
+            }
+            for ended in self.step(executor)? {
+                self.end(executor, ended)?;
+            }
+        }
+    }
+
+    fn begin(&mut self, executor: &dyn Measure, index: usize, request: String, asked: Asked) -> Result<()> {
+        let prompt = asked.request.prompt.clone();
+        let slot = self.batch.join(executor.schedule(), asked.request)?;
+        self.slots[slot] = Some(Running { index, request, prompt, reply: asked.reply });
+        Ok(())
+    }
+
+    fn step(&mut self, executor: &mut dyn Measure) -> Result<Vec<Ended>> {
+        let slots = &mut self.slots;
+        let start = Instant::now();
+        let ended = self.batch.step(executor, &mut |slot, token| {
+            let reply = slots[slot].as_mut().and_then(|running| running.reply.as_mut());
+            match reply.map(|reply| reply.push(token).1) {
+                Some(Stopped::Yes) => ControlFlow::Break(Finish::Stop),
+                _ => ControlFlow::Continue(()),
+            }
+        })?;
+        self.meter.add(&self.batch, executor, start);
+        if !self.bar.is_hidden() {
+            let (done, failed) = (self.output.written(), self.output.failed());
+            self.bar.set_message(format!("{}, {failed} failed; {}", counted(done, "line"), self.meter.line()));
+        }
+        Ok(ended)
+    }
+
+    /// Writes a reply. One that was interrupted is left for the next run.
+    fn end(&mut self, executor: &dyn Measure, ended: Ended) -> Result<()> {
+        let Some(Running { index, request, prompt, reply }) = self.slots[ended.slot].take() else { return Ok(()) };
+        match ended.reply {
+            Ok(g) if g.finish == Finish::Interrupted => Ok(()),
+            Ok(g) => {
+                let text = reply.map(|mut reply| {
+                    reply.finish();
+                    reply.text().to_owned()
+                });
+                let line = json!({
+                    "index": index,
+                    "request": request,
+                    "model": self.model,
+                    "device": executor.device(),
+                    "prompt_tokens": prompt,
+                    "tokens": g.tokens,
+                    "text": text,
+                    "finish": g.finish.name(),
+                    "seed": ended.chooser.seed(),
+                    "prefill_s": g.prefill.as_secs_f64(),
+                    "decode_s": g.decode.as_secs_f64(),
+                    "decode_tok_s": g.rate(),
+                    // A sequence has no roofline of its own: the weights are read for all at once.
+                    "roofline_share": Value::Null,
+                });
+                self.output.put(index, line)
+            }
+            Err(e) => self.fail(index, request, &e),
+        }
+    }
+
+    fn fail(&mut self, index: usize, request: String, e: &Error) -> Result<()> {
+        let mut line = json!({"index": index, "request": request});
+        line["error"] = face::object(e)["error"].take();
+        self.output.put(index, line)
+    }
+
+    /// Says what was done.
+    ///
+    /// # Errors
+    /// Failed: a line was not answered.
+    fn summarise(&mut self, executor: &mut dyn Measure) -> Result<()> {
+        let (done, failed) = (self.output.written(), self.output.failed());
+        let interrupted = signals::cancel().is_set();
+        // Whoever interrupts it does not wait for a measurement.
+        if self.meter.ceiling.is_none() && self.meter.tokens > 0 && !interrupted {
+            self.meter.ceiling = executor.measure_read_ceiling().ok();
+        }
+        let rate = self.meter.line();
+        note(&format!("[{}, {failed} failed; {rate}, {}]", counted(done, "line"), executor.device()));
+        if interrupted {
+            note("kiln: interrupted; the same command goes on from here");
+            return Ok(());
+        }
+        if failed > 0 {
+            let cause = format!("{} of {} failed", failed, counted(done, "line"));
+            return Err(Error::failed(cause, "look at the `error` of those lines of the output"));
+        }
+        Ok(())
+    }
+}
+
+/// Tokens, bytes and time of the decode passes.
+#[derive(Default)]
+struct Meter {
+    tokens: usize,
+    bytes: u64,
+    seconds: f64,
+    /// What the device reads, in bytes per second; `None`: not measured.
+    ceiling: Option<f64>,
+}
+
+impl Meter {
+    fn add(&mut self, batch: &Batch, executor: &dyn Measure, start: Instant) {
+        if let Some(pass @ Pass::Decode { sequences, .. }) = batch.last_pass() {
+            self.tokens += sequences;
+            self.bytes += executor.schedule().cost(pass).memory_bytes();
+            self.seconds += start.elapsed().as_secs_f64();
+        }
+    }
+
+    /// Tokens per second, with the share of what the device's memory allows. A share above 1 is not given: one of the
+    /// two rates is wrong.
+    fn line(&self) -> String {
+        if self.tokens == 0 {
+            return "no token decoded".into();
+        }
+        let rate =
+            format!("{} decoded, {:.1} tokens/s", counted(self.tokens, "token"), self.tokens as f64 / self.seconds);
+        match self.ceiling.map(|ceiling| self.bytes as f64 / self.seconds / ceiling) {
+            Some(share) if share <= 1.0 => format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share),
+            _ => rate,
+        }
+    }
+}
+
+/// The lines of the input, with their numbers from 0.
+struct Input {
+    from: Box<dyn BufRead>,
+    name: String,
+    /// Lines that were read ahead.
+    ahead: VecDeque<Line>,
+    next: usize,
+}
+
+/// A line without its end.
+enum Line {
+    Whole(Vec<u8>),
+    /// Longer than any prompt; only its beginning is kept.
+    TooLong(Vec<u8>),
+}
+
+impl Line {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Line::Whole(bytes) | Line::TooLong(bytes) => bytes,
+        }
+    }
+
+    fn whole(&self) -> Result<&[u8]> {
+        match self {
+            Line::Whole(bytes) => Ok(bytes),
+            Line::TooLong(_) => Err(Error::input("the line is longer than any prompt", "give at most 64 MiB")),
+        }
+    }
+}
+
+impl Input {
+    fn open(path: &Path) -> Result<Input> {
+        let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+        let from: Box<dyn BufRead> = match path == Path::new("-") {
+            true => Box::new(std::io::stdin().lock()),
+            false => Box::new(BufReader::new(std::fs::File::open(path).map_err(|e| Error::unreadable(path, &e))?)),
+        };
+        Ok(Input { from, name, ahead: VecDeque::new(), next: 0 })
+    }
+
+    fn next(&mut self) -> Result<Option<(usize, Line)>> {
+        let line = match self.ahead.pop_front() {
+            Some(line) => Some(line),
+            None => self.read()?,
+        };
+        Ok(line.map(|line| {
+            self.next += 1;
+            (self.next - 1, line)
+        }))
+    }
+
+    /// Reads up to `most` lines ahead. Returns how many there are.
+    fn read_ahead(&mut self, most: usize) -> Result<usize> {
+        while self.ahead.len() < most {
+            let Some(line) = self.read()? else { break };
+            self.ahead.push_back(line);
+        }
+        Ok(self.ahead.len())
+    }
+
+    fn read(&mut self) -> Result<Option<Line>> {
+        let unreadable = |e: std::io::Error| Error::input(format!("cannot read {}: {e}", self.name), "check the file");
+        let mut line = Vec::new();
+        self.from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(unreadable)?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let is_whole = line.last() == Some(&b'\n') || (line.len() as u64) < MAX_LINE;
+        if !is_whole {
+            line.truncate(1 << 10);
+            self.from.skip_until(b'\n').map_err(unreadable)?;
+            return Ok(Some(Line::TooLong(line)));
+        }
+        line.pop_if(|byte| *byte == b'\n');
+        line.pop_if(|byte| *byte == b'\r');
+        Ok(Some(Line::Whole(line)))
+    }
+}

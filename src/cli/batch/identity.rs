@@ -1,0 +1,118 @@
+//! Tells whether a line of the output answers the same line of the input, with the same model and options.
+
+use crate::cli::model::ModelArgs;
+use crate::cli::reply::ReplyArgs;
+use crate::engine::{ModelFiles, demo};
+use crate::machine::regular::{self, Links};
+use crate::{Error, Result};
+use sha2::{Digest, Sha256};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file that are read at a time. A larger one is known by its length and three such parts: at its beginning,
+/// middle and end.
+const PART: u64 = 1 << 20;
+
+/// A hash over the model and the options.
+pub(super) struct Identity(Sha256);
+
+impl Identity {
+    /// That of a model's files and the command's options. `context` is the longest sequence, in tokens.
+    ///
+    /// # Errors
+    /// Input: a file of the model cannot be read.
+    pub(super) fn new(files: &ModelFiles, model: &ModelArgs, reply: &ReplyArgs, context: usize) -> Result<Identity> {
+        // Where the model lies does not matter, and what is in it does.
+        let place = ModelArgs { model: None, ..model.clone() };
+        let mut hash = Sha256::new().chain_update(format!("{place:?} {reply:?} {context}"));
+        match files {
+            ModelFiles::BuiltIn => hash.update(demo::WEIGHTS_FILE),
+            ModelFiles::Directory(directory) => {
+                for path in model_files(directory)? {
+                    add_file(&mut hash, &path)?;
+                }
+            }
+        }
+        Ok(Identity(hash))
+    }
+
+    /// That of a line of the input.
+    pub(super) fn of(&self, line: &[u8]) -> String {
+        let digest = self.0.clone().chain_update([0]).chain_update(line).finalize();
+        digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// The files of a model directory that a reply depends on, by name.
+fn model_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = |e| Error::unreadable(directory, &e);
+    let mut paths = Vec::new();
+    for entry in directory.read_dir().map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if ["json", "jinja", "safetensors"].iter().any(|kind| path.extension().is_some_and(|e| e == *kind)) {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+fn add_file(hash: &mut Sha256, path: &Path) -> Result<()> {
+    // What is no regular file is nothing that the model was loaded from.
+    let Ok((file, length)) = regular::open(path, Links::Follow) else { return Ok(()) };
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    hash.update((name.len() as u64).to_le_bytes());
+    hash.update(name);
+    hash.update(length.to_le_bytes());
+    let mut part = vec![0; length.min(PART) as usize];
+    let last = length - part.len() as u64;
+    for at in [0, last / 2, last] {
+        file.read_exact_at(&mut part, at).map_err(|e| Error::unreadable(path, &e))?;
+        hash.update(&part);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        model: ModelArgs,
+        #[command(flatten)]
+        reply: ReplyArgs,
+    }
+
+    fn identity(directory: &Path, arguments: &[&str]) -> String {
+        let args = Arguments::parse_from(["kiln"].iter().chain(arguments));
+        let files = ModelFiles::Directory(directory.to_owned());
+        Identity::new(&files, &args.model, &args.reply, 64).unwrap().of(b"{}")
+    }
+
+    #[test]
+    fn it_follows_the_models_content_and_the_options_not_the_models_place() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for directory in [&here, &there] {
+            std::fs::write(directory.path().join("config.json"), "{}").unwrap();
+            std::fs::write(directory.path().join("model.safetensors"), vec![7; 5 << 20]).unwrap();
+            std::fs::write(directory.path().join("notes.txt"), format!("{directory:?}")).unwrap();
+        }
+        let (here, there) = (here.path(), there.path());
+        let same = identity(here, &[]);
+        assert_eq!(same.len(), 16);
+        assert_eq!(same, identity(there, &["-m", "somewhere"]));
+        for options in [&["--temp", "1"], &["--ctx", "9"], &["--stop", "a"]] {
+            assert_ne!(same, identity(here, options), "{options:?}");
+        }
+        // A byte in the middle, and a byte more.
+        let mut weights = vec![7; 5 << 20];
+        weights[5 << 19] = 8;
+        std::fs::write(there.join("model.safetensors"), &weights).unwrap();
+        assert_ne!(same, identity(there, &[]));
+        std::fs::write(there.join("model.safetensors"), vec![7; (5 << 20) + 1]).unwrap();
+        assert_ne!(same, identity(there, &[]));
+    }
+}

@@ -1,0 +1,120 @@
+//! The output of `kiln batch`: a line for each line of the input, in the same order, and where an earlier run left off.
+
+use crate::{Error, Result};
+use nix::fcntl::{Flock, FlockArg};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// What an earlier run wrote of a line.
+#[derive(Deserialize)]
+struct Written {
+    index: usize,
+    request: String,
+    error: Option<Value>,
+}
+
+/// Where lines go.
+enum Sink {
+    Stdout,
+    File(File, PathBuf),
+}
+
+/// The output. Lines that come early wait for those before them.
+pub(super) struct Output {
+    sink: Sink,
+    next: usize,
+    waiting: BTreeMap<usize, Value>,
+    failed: usize,
+    /// Keeps other processes off the file.
+    _lock: Option<Flock<File>>,
+}
+
+impl Output {
+    /// Standard output.
+    pub(super) fn stdout() -> Output {
+        Output { sink: Sink::Stdout, next: 0, waiting: BTreeMap::new(), failed: 0, _lock: None }
+    }
+
+    /// The file at `path`. What an earlier run wrote stays; a line that was cut off is removed. `request` gives the
+    /// identity of the input's next line, and `None` at its end.
+    ///
+    /// # Errors
+    /// Input: the file is of another input, model or options, another Kiln writes it, or it cannot be written.
+    pub(super) fn open(path: &Path, mut request: impl FnMut() -> Result<Option<String>>) -> Result<Output> {
+        let fault = |e: std::io::Error| Error::unwritable(path, &e);
+        let mut output = Output::stdout();
+        if path.metadata().is_ok_and(|there| !there.is_file()) {
+            let file = OpenOptions::new().write(true).open(path).map_err(fault)?;
+            output.sink = Sink::File(file, path.to_owned());
+            return Ok(output);
+        }
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(fault)?;
+        let mut writer = file.try_clone().map_err(fault)?;
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
+            let cause = format!("another process writes {}", path.display());
+            Error::input(cause, "wait for it, or choose another file with -o")
+        })?;
+        let end = output.resume(path, &lock, &mut request)?;
+        writer.set_len(end).and_then(|()| writer.seek(SeekFrom::Start(end))).map_err(fault)?;
+        output._lock = Some(lock);
+        output.sink = Sink::File(writer, path.to_owned());
+        Ok(output)
+    }
+
+    /// Goes over what is there. Returns where its last whole line ends.
+    fn resume(&mut self, path: &Path, file: &File, request: &mut dyn FnMut() -> Result<Option<String>>) -> Result<u64> {
+        let foreign = |line: usize| {
+            let cause = format!("{} is of another input, model or options, from line {}", path.display(), line + 1);
+            Error::input(cause, "choose another file with -o, or remove this one")
+        };
+        let (mut reader, mut end, mut line) = (BufReader::new(file), 0, Vec::new());
+        loop {
+            line.clear();
+            let read = reader.read_until(b'\n', &mut line).map_err(|e| Error::unreadable(path, &e))?;
+            if line.last() != Some(&b'\n') {
+                return Ok(end);
+            }
+            let written: Written = serde_json::from_slice(&line).map_err(|_| foreign(self.next))?;
+            if written.index != self.next || request()?.as_ref() != Some(&written.request) {
+                return Err(foreign(self.next));
+            }
+            self.failed += usize::from(written.error.is_some());
+            self.next += 1;
+            end += read as u64;
+        }
+    }
+
+    /// Lines that are written.
+    pub(super) fn written(&self) -> usize {
+        self.next
+    }
+
+    /// Lines written with an error.
+    pub(super) fn failed(&self) -> usize {
+        self.failed
+    }
+
+    /// Takes the line for input line `index`, and writes what is complete up to the first that is missing.
+    ///
+    /// # Errors
+    /// Failed: it cannot be written.
+    pub(super) fn put(&mut self, index: usize, line: Value) -> Result<()> {
+        self.waiting.insert(index, line);
+        while let Some(line) = self.waiting.remove(&self.next) {
+            self.failed += usize::from(line.get("error").is_some());
+            let text = format!("{line}\n");
+            match &mut self.sink {
+                Sink::Stdout => crate::cli::print(&text)?,
+                Sink::File(file, path) => {
+                    file.write_all(text.as_bytes()).map_err(|e| Error::unwritable(path, &e))?;
+                }
+            }
+            self.next += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! `kiln batch`: a line out for each line in, as `kiln run` answers it, also after an interruption.
+
+use crate::common::program::{kiln, program, run, start};
+use crate::{path, tiny, tiny_with_text};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Lines of a file, each an object.
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn write(directory: &tempfile::TempDir, name: &str, lines: &[Value]) -> String {
+    let path = directory.path().join(name);
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+/// What does not depend on the time.
+fn lasting(line: &Value) -> Value {
+    let mut line = line.clone();
+    for key in ["prefill_s", "decode_s", "decode_tok_s"] {
+        line.as_object_mut().unwrap().remove(key);
+    }
+    line
+}
+
+#[test]
+fn each_line_gets_what_run_answers() {
+    let model = tiny_with_text();
+    let asked = [
+        json!({"prompt": "hello", "n": 6, "ignore-eos": true}),
+        json!({"prompt": "hello there", "raw": true, "n": 9, "temp": 1.5, "top-k": 20, "seed": 3}),
+        json!({"prompt": "hello", "system": "be short", "n": 3}),
+        json!({"tokens": [2, 5, 9], "n": 5, "temp": 0.7, "top-p": 0.9, "min-p": 0.01, "seed": 4}),
+        json!({"messages": [{"role": "user", "content": "hello"}], "n": 6, "ignore-eos": true}),
+        json!({"prompt": "hello", "n": 0}),
+        json!({"prompt": "a b c", "n": 8, "repeat-penalty": 1.3, "seed": 5, "stop": ["e", "o"]}),
+    ];
+    let input = write(&model, "in.jsonl", &asked);
+    let output = model.path().join("out.jsonl").display().to_string();
+    let base = ["-m", path(&model), "--device", "cpu"];
+    let done = kiln(&[&["batch", &input, "-o", &output, "--batch", "3"], &base[..]].concat());
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(done.stdout.is_empty() && done.stderr.starts_with("[7 lines, 0 failed; "), "{}", done.stderr);
+    let answered = lines(&std::fs::read_to_string(&output).unwrap());
+    assert_eq!(answered.len(), asked.len());
+    for (i, (asked, got)) in asked.iter().zip(&answered).enumerate() {
+        let mut arguments: Vec<String> = Vec::new();
+        for (key, value) in asked.as_object().unwrap() {
+            let option = if key == "n" { "-n".into() } else { format!("--{key}") };
+            match value {
+                Value::Bool(_) => arguments.push(option),
+                Value::String(text) => arguments.extend([option, text.clone()]),
+                Value::Array(words) if key == "stop" => {
+                    arguments.extend(words.iter().flat_map(|w| [option.clone(), w.as_str().unwrap().into()]));
+                }
+                Value::Array(ids) if key == "tokens" => {
+                    arguments.extend([option, ids.iter().map(Value::to_string).collect::<Vec<_>>().join(",")]);
+                }
+                // One message is what -p makes of its text.
+                Value::Array(_) => arguments.extend(["-p".into(), "hello".into()]),
+                number => arguments.extend([option, number.to_string()]),
+            }
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let alone = kiln(&[&["run", "--json"], &base[..], &arguments].concat()).json();
+        assert_eq!(got["index"], i);
+        for key in ["model", "device", "prompt_tokens", "tokens", "text", "finish", "seed"] {
+            assert_eq!(got[key], alone[key], "{key} of {asked}");
+        }
+        for key in alone.as_object().unwrap().keys() {
+            assert!(got.get(key).is_some(), "`run --json` has {key}");
+        }
+    }
+}
+
+#[test]
+fn a_bad_line_fails_alone() {
+    let model = tiny_with_text();
+    let bad = [
+        ("no json", "not understood"),
+        ("", "not understood"),
+        ("[]", "not understood"),
+        (r#"{"promt": "hello"}"#, "unknown field `promt`"),
+        (r#"{"prompt": "hello", "prompt": "there"}"#, "duplicate field `prompt`"),
+        (r#"{"prompt": "hello", "tokens": [1]}"#, "one of prompt, messages and tokens"),
+        (r#"{"n": 1}"#, "one of prompt, messages and tokens"),
+        (r#"{"tokens": [5], "raw": true}"#, "raw goes with a prompt"),
+        (r#"{"prompt": "a", "raw": true, "system": "b"}"#, "system goes with a prompt in the chat template"),
+        (r#"{"tokens": []}"#, "empty"),
+        (r#"{"tokens": [512]}"#, "vocabulary"),
+        (r#"{"prompt": "hello", "temp": -1}"#, "temperature"),
+        (r#"{"prompt": "hello", "n": -1}"#, "not understood"),
+        (r#"{"prompt": "hello", "stop": [""]}"#, "stop string"),
+        (r#"{"messages": [{"role": "user", "content": [{"type": "image"}]}]}"#, "image"),
+    ];
+    let good = r#"{"prompt": "hello", "n": 2, "ignore-eos": true}"#;
+    let mut input = format!("{good}\n");
+    bad.iter().for_each(|(line, _)| input += &format!("{line}\n"));
+    // The last line has no end.
+    input += good;
+    let mut command = program();
+    command.args(["batch", "-", "-o", "-", "-m", path(&model), "--device", "cpu"]);
+    let done = run(&mut command, input.as_bytes());
+    assert_eq!(done.code, 1, "{}", done.stderr);
+    assert!(done.stderr.contains("15 of 17 lines failed"), "{}", done.stderr);
+    let answered = lines(&done.stdout);
+    assert_eq!(answered.len(), bad.len() + 2);
+    assert!(answered.iter().enumerate().all(|(i, line)| line["index"] == i));
+    for ((line, cause), got) in bad.iter().zip(&answered[1..]) {
+        let message = got["error"]["message"].as_str().unwrap_or_else(|| panic!("{line} passed"));
+        assert!(message.contains(cause), "{line}: {message}");
+        assert!(got["error"]["exit"] == 2 && !got["error"]["remedy"].is_null());
+    }
+    for good in [&answered[0], &answered[bad.len() + 1]] {
+        assert_eq!(good["tokens"].as_array().unwrap().len(), 2);
+    }
+}
+
+/// Wherever the output was cut off, the same command completes it to what one run writes.
+#[test]
+fn an_output_in_part_is_completed_and_a_foreign_one_refused() {
+    let model = tiny_with_text();
+    let asked: Vec<Value> =
+        (0..6).map(|i| json!({"tokens": [2, 5 + i], "n": 3, "temp": 1, "seed": i, "ignore-eos": true})).collect();
+    let input = write(&model, "in.jsonl", &asked);
+    let output = model.path().join("out.jsonl");
+    let batch = |input: &str, more: &[&str]| {
+        let base = ["batch", input, "-o", output.to_str().unwrap(), "-m", path(&model), "--device", "cpu"];
+        kiln(&[&base[..], more].concat())
+    };
+    assert_eq!(batch(&input, &[]).code, 0);
+    let whole = std::fs::read_to_string(&output).unwrap();
+    let want: Vec<Value> = lines(&whole).iter().map(lasting).collect();
+    let third = whole.match_indices('\n').nth(2).unwrap().0 + 1;
+    // After a line, within one, before the first, and when nothing is left.
+    for cut in [third, third + 9, 0, whole.len()] {
+        std::fs::write(&output, &whole[..cut]).unwrap();
+        let done = batch(&input, &[]);
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        let got: Vec<Value> = lines(&std::fs::read_to_string(&output).unwrap()).iter().map(lasting).collect();
+        assert_eq!(got, want, "cut at {cut}");
+    }
+    let kept = &whole[..third];
+    std::fs::write(&output, kept).unwrap();
+    let mut others = asked.clone();
+    others[1] = json!({"tokens": [7], "n": 3});
+    let other = write(&model, "other.jsonl", &others);
+    batch(&other, &[]).refused(2, &["out.jsonl is of another input, model or options, from line 2", "-o"]);
+    batch(&input, &["--top-k", "9"]).refused(2, &["from line 1"]);
+    batch(&write(&model, "short.jsonl", &asked[..2]), &[]).refused(2, &["from line 3"]);
+    let config = model.path().join("config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text} ")).unwrap();
+    batch(&input, &[]).refused(2, &["from line 1"]);
+    assert_eq!(std::fs::read_to_string(&output).unwrap(), kept, "nothing is lost");
+}
+
+/// SIGINT ends it by that signal; what was answered is there, and the same command goes on.
+#[test]
+fn an_interrupted_batch_goes_on_where_it_was() {
+    let model = tiny_with_text();
+    let asked: Vec<Value> = (0..60).map(|i| json!({"tokens": [2, 5 + i], "n": 40, "ignore-eos": true})).collect();
+    let input = write(&model, "in.jsonl", &asked);
+    let output = model.path().join("out.jsonl");
+    let arguments = ["batch", &input, "-o", output.to_str().unwrap(), "-m", path(&model), "--device", "cpu"];
+    let mut child =
+        program().args(arguments).args(["--batch", "2"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let written = || std::fs::read_to_string(&output).unwrap_or_default().lines().count();
+    while written() < 3 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it was interrupted");
+        std::thread::yield_now();
+    }
+    assert!(run(start("kill").args(["-INT", &child.id().to_string()]), b"").code == 0);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended.status), Some(2));
+    let there = written();
+    assert!((3..60).contains(&there), "{there} lines");
+    let done = kiln(&[&arguments[..], &["--batch", "2"]].concat());
+    assert!(done.code == 0 && done.stderr.contains("goes on after"), "{}", done.stderr);
+    assert_eq!(written(), 60);
+}
+
+#[test]
+fn odd_arguments_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = write(&directory, "in.jsonl", &[json!({"tokens": [2]})]);
+    let there = |name: &str| directory.path().join(name).display().to_string();
+    let batch = |arguments: &[&str]| kiln(&[&["batch", "-m", &tiny(), "--device", "cpu"], arguments].concat());
+    batch(&["/nope", "-o", "-"]).refused(2, &["/nope does not exist"]);
+    batch(&[&input, "-o", "/nope/out.jsonl"]).refused(1, &["cannot write /nope/out.jsonl"]);
+    batch(&[&input]).refused(2, &["--output <OUT.jsonl>", "kiln batch --help"]);
+    batch(&[&input, "-o", "-", "--batch", "0"]).refused(2, &["--batch"]);
+    batch(&[&input, "-o", &input]).refused(2, &["is of another input"]);
+    batch(&[&input, "-o", "-", "--temp", "-1"]).refused(2, &["temperature"]);
+    assert_eq!(std::fs::read_to_string(&input).unwrap(), "{\"tokens\":[2]}\n");
+    // No line, no reply, and a model without a tokenizer takes ids.
+    assert_eq!(batch(&[&write(&directory, "empty.jsonl", &[]), "-o", "-"]).code, 0);
+    let done = batch(&[&input, "-o", &there("out.jsonl"), "-n", "2", "--ignore-eos"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(lines(&std::fs::read_to_string(Path::new(&there("out.jsonl"))).unwrap())[0]["text"], Value::Null);
+}
