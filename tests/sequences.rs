@@ -89,7 +89,8 @@ fn run(executor: &mut dyn Executor, traffic: &mut Traffic, passes: usize) -> Vec
             9 => ControlFlow::Break(Finish::Stop),
             _ => ControlFlow::Continue(()),
         };
-        ended.extend(batch.step(executor, on_token).unwrap());
+        batch.step(executor, on_token).unwrap();
+        ended.extend(std::iter::from_fn(|| batch.take_ended()));
         for ended in ended {
             let request = running[ended.slot].take().expect("a sequence that did not join");
             let reply = ended.reply.unwrap();

@@ -151,7 +151,8 @@ impl Work {
             if self.batch.is_empty() {
                 return Ok(());
             }
-            for ended in self.step(executor)? {
+            self.step(executor)?;
+            while let Some(ended) = self.batch.take_ended() {
                 self.end(executor, ended)?;
             }
         }
@@ -164,10 +165,10 @@ impl Work {
         Ok(())
     }
 
-    fn step(&mut self, executor: &mut dyn Measure) -> Result<Vec<Ended>> {
+    fn step(&mut self, executor: &mut dyn Measure) -> Result<()> {
         let slots = &mut self.slots;
         let start = Instant::now();
-        let ended = self.batch.step(executor, &mut |slot, token| {
+        self.batch.step(executor, &mut |slot, token| {
             let reply = slots[slot].as_mut().and_then(|running| running.reply.as_mut());
             match reply.map(|reply| reply.push(token).1) {
                 Some(Stopped::Yes) => ControlFlow::Break(Finish::Stop),
@@ -179,7 +180,7 @@ impl Work {
             let (done, failed) = (self.output.written(), self.output.failed());
             self.bar.set_message(format!("{}, {failed} failed; {}", counted(done, "line"), self.meter.line()));
         }
-        Ok(ended)
+        Ok(())
     }
 
     /// Writes a reply. One that was interrupted is left for the next run.

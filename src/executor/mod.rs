@@ -170,10 +170,11 @@ pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
 /// `layout.words()` long.
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
     words[StateLayout::ROWS] = rows.len() as u32;
+    let (token, position, sequence) = (layout.token(), layout.position(), layout.sequence());
     for (i, r) in rows.iter().enumerate() {
-        words[layout.token() + i] = r.token;
-        words[layout.position() + i] = r.position;
-        words[layout.sequence() + i] = r.sequence;
+        words[token + i] = r.token;
+        words[position + i] = r.position;
+        words[sequence + i] = r.sequence;
     }
     write_head(words, head.unwrap_or(HeadRows { first: 0, count: 0 }));
 }

@@ -10,6 +10,7 @@ use crate::sequence::counts;
 use crate::sequence::generate::{Finish, Generation};
 use crate::sequence::session::Session;
 use crate::{Error, Result};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -24,6 +25,16 @@ pub struct Request {
     pub stops: Vec<u32>,
     /// Most tokens of the reply.
     pub limit: usize,
+}
+
+/// What comes of a head row.
+enum Chosen {
+    /// The reply goes on with this token.
+    Token(u32),
+    /// The reply ends.
+    End(Finish),
+    /// There is no telling.
+    Failure(Box<Error>),
 }
 
 /// A sequence that has left.
@@ -41,19 +52,31 @@ pub type OnToken<'a> = &'a mut dyn FnMut(usize, u32) -> ControlFlow<Finish>;
 
 /// The sequences of an executor.
 pub struct Batch {
-    /// One for each KV slot. A slot that is free keeps its tokens, as a prefix for who comes next.
-    sessions: Vec<Session>,
-    members: Vec<Option<Member>>,
+    /// One for each KV slot.
+    slots: Vec<Slot>,
+    /// Sequences that have ended and were not taken yet.
+    ended: VecDeque<Ended>,
     /// The slot whose prompt comes first.
     prompt_turn: usize,
     /// The slot that comes first where not all that decode can have a row.
     decode_turn: usize,
     /// Whether the last pass was a prompt's chunk.
     after_chunk: bool,
-    last: Option<Pass>,
     /// The last pass's rows, and the slots of those that have logits.
     rows: Vec<Row>,
     heads: Vec<usize>,
+    /// Whether every sequence decodes and has one of `rows`, which are then those of the next pass.
+    steady: bool,
+    /// Whether each of them is certain to take its argmax next, and the one after it.
+    goes_on: bool,
+}
+
+/// A KV slot.
+struct Slot {
+    /// What the cache holds. It stays when the slot is free, as a prefix for who comes next.
+    session: Session,
+    /// The sequence that runs in it. `None`: it is free.
+    member: Option<Member>,
 }
 
 /// A sequence that runs.
@@ -72,43 +95,53 @@ impl Batch {
     pub fn new(schedule: &Schedule) -> Batch {
         let extent = &schedule.extent;
         Batch {
-            sessions: (0..extent.sequences).map(|i| Session::new(i as u32, extent.context)).collect(),
-            members: (0..extent.sequences).map(|_| None).collect(),
+            slots: (0..extent.sequences)
+                .map(|i| Slot { session: Session::new(i as u32, extent.context), member: None })
+                .collect(),
+            ended: VecDeque::new(),
             prompt_turn: 0,
             decode_turn: 0,
             after_chunk: false,
-            last: None,
             rows: Vec::with_capacity(extent.max_rows),
             heads: Vec::with_capacity(extent.sequences),
+            steady: false,
+            goes_on: false,
         }
     }
 
     /// Slots that are free.
     pub fn room(&self) -> usize {
-        self.members.iter().filter(|member| member.is_none()).count()
+        self.slots.iter().filter(|slot| slot.member.is_none()).count()
     }
 
     /// What the last [`Batch::step`] ran; the depth of a decode pass is the mean of its rows'.
     pub fn last_pass(&self) -> Option<Pass> {
-        self.last
+        let rows = self.rows.len();
+        let first = self.rows.first()?.position as usize;
+        let positions: usize = self.rows.iter().map(|row| row.position as usize).sum();
+        Some(match self.after_chunk {
+            true => Pass::Prefill { rows, depth: first },
+            // Steady rows are a position further.
+            false => Pass::Decode { sequences: rows, depth: positions / rows - usize::from(self.steady) },
+        })
     }
 
     /// Whether no sequence runs.
     pub fn is_empty(&self) -> bool {
-        self.room() == self.members.len()
+        self.room() == self.slots.len()
     }
 
     /// How many of a prompt's tokens a free slot holds already.
     pub fn shared(&self, schedule: &Schedule, prompt: &[u32]) -> usize {
-        self.best_slot(schedule, prompt).map_or(0, |slot| self.sessions[slot].shared(schedule, prompt))
+        self.best_slot(schedule, prompt).map_or(0, |slot| self.slots[slot].session.shared(schedule, prompt))
     }
 
     /// The free slot that holds the longest prefix of `prompt`. Among equals that with the fewest tokens: the others may
     /// yet be somebody's prefix.
     fn best_slot(&self, schedule: &Schedule, prompt: &[u32]) -> Option<usize> {
-        let free = (0..self.members.len()).filter(|&slot| self.members[slot].is_none());
+        let free = (0..self.slots.len()).filter(|&slot| self.slots[slot].member.is_none());
         free.min_by_key(|&slot| {
-            let session = &self.sessions[slot];
+            let session = &self.slots[slot].session;
             (std::cmp::Reverse(session.shared(schedule, prompt)), session.tokens().len())
         })
     }
@@ -121,166 +154,227 @@ impl Batch {
     pub fn join(&mut self, schedule: &Schedule, request: Request) -> Result<usize> {
         let Request { prompt, mut chooser, stops, limit } = request;
         let slot = self.best_slot(schedule, &prompt).ok_or_else(|| {
-            Error::refused(format!("all {} sequences are in use", self.members.len()), "wait until one has ended")
+            Error::refused(format!("all {} sequences are in use", self.slots.len()), "wait until one has ended")
         })?;
-        let kept = self.sessions[slot].replace(schedule, &prompt)?;
+        let kept = self.slots[slot].session.replace(schedule, &prompt)?;
         chooser.accept(&prompt[kept..]);
+        self.steady = false;
         let so_far = Generation::new(prompt.len(), kept);
-        self.members[slot] = Some(Member { chooser, stops, limit, so_far, decoding: None, joined: Instant::now() });
+        self.slots[slot].member =
+            Some(Member { chooser, stops, limit, so_far, decoding: None, joined: Instant::now() });
         Ok(slot)
     }
 
     /// Ends a sequence before its time. `None`: the slot is free.
     pub fn leave(&mut self, schedule: &Schedule, slot: usize) -> Option<Ended> {
-        self.members[slot].as_ref()?;
         self.end(schedule, slot, Ok(Finish::Interrupted))
     }
 
-    /// Runs one pass and chooses a token for each of its head rows. Returns the sequences that have ended by it. Does
-    /// nothing if the batch is empty.
+    /// Runs one pass and chooses a token for each of its head rows. [`Batch::take_ended`] gives
+    /// the sequences that have ended by it. Does nothing if the batch is empty.
     ///
     /// # Errors
     /// Device: the device failed; every sequence has left then. A pass that is cancelled is no error: it ends all sequences
     /// as [`Finish::Interrupted`], with the tokens so far.
-    pub fn step(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<Vec<Ended>> {
-        let run = match self.next_prompt() {
+    pub fn step(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<()> {
+        self.run_pass(executor, on_token)
+    }
+
+    /// Runs passes until a sequence ends. Returns that one; `None`: none runs.
+    ///
+    /// # Errors
+    /// As [`Batch::step`].
+    pub fn run(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<Option<Ended>> {
+        while self.ended.is_empty() && !self.is_empty() {
+            self.run_pass(executor, on_token)?;
+            // Asked for only when they may have changed.
+            while self.steady {
+                self.run_pass(executor, on_token)?;
+            }
+        }
+        Ok(self.take_ended())
+    }
+
+    // Inlined with what it calls: the device waits for this path once a token.
+    #[inline(always)]
+    fn run_pass(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<()> {
+        let prompt = if self.steady { None } else { self.next_prompt() };
+        let run = match prompt {
             Some(slot) => self.run_chunk(executor, slot),
             None => self.run_decode(executor),
         };
-        match run {
-            Ok(()) => self.choose(executor, on_token),
-            Err(Error::Interrupted { .. }) => Ok(self.end_all(executor.schedule())),
-            Err(e) => {
-                self.end_all(executor.schedule());
-                Err(e)
-            }
+        if let Err(e) = run {
+            return self.end_all(executor, e);
         }
+        self.choose(executor, on_token);
+        Ok(())
+    }
+
+    /// Ends every sequence after a pass that failed or was cancelled.
+    #[cold]
+    fn end_all(&mut self, executor: &dyn Executor, e: Error) -> Result<()> {
+        (0..self.slots.len()).for_each(|slot| self.put_out(executor, slot, Ok(Finish::Interrupted)));
+        if matches!(e, Error::Interrupted { .. }) {
+            return Ok(());
+        }
+        self.ended.clear();
+        Err(e)
+    }
+
+    /// Takes a sequence that has ended, the first one first.
+    pub fn take_ended(&mut self) -> Option<Ended> {
+        if self.ended.is_empty() { None } else { self.ended.pop_front() }
     }
 
     /// The slot whose prompt's chunk is the next pass. `None`: it is the decoding sequences' turn.
     fn next_prompt(&self) -> Option<usize> {
-        let is_prompt = |slot: &usize| self.members[*slot].as_ref().is_some_and(|m| m.decoding.is_none());
-        let decoding = self.members.iter().flatten().any(|m| m.decoding.is_some());
+        let is_prompt = |slot: &usize| self.slots[*slot].member.as_ref().is_some_and(|m| m.decoding.is_none());
+        let decoding = self.members().any(|m| m.decoding.is_some());
         let first = self.slots_from(self.prompt_turn).find(is_prompt);
         first.filter(|_| !decoding || !self.after_chunk)
     }
 
     /// All slots, from `first` on.
     fn slots_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
-        let count = self.members.len();
+        let count = self.slots.len();
         (0..count).map(move |i| (first + i) % count)
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Member> {
+        self.slots.iter().filter_map(|slot| slot.member.as_ref())
     }
 
     fn run_chunk(&mut self, executor: &mut dyn Executor, slot: usize) -> Result<()> {
         self.rows.clear();
         self.heads.clear();
         self.after_chunk = true;
-        let session = &mut self.sessions[slot];
+        let Slot { session, member } = &mut self.slots[slot];
         let count = session.propose(executor.prefill_rows(), false, &mut self.rows);
         let last = count == session.pending();
         executor.forward(&self.rows, last.then_some(HeadRows { first: count - 1, count: 1 }))?;
         counts::count_prefilled(count);
-        self.last = Some(Pass::Prefill { rows: count, depth: session.tokens().len() });
         session.commit(count);
         if last {
             self.heads.push(slot);
-            if let Some(member) = &mut self.members[slot] {
-                member.begin_reply(session.tokens().len());
+            if let Some(member) = member {
+                member.begin_reply(session.tokens().len(), session.room(executor.schedule()));
             }
         }
         self.prompt_turn = slot + 1;
         Ok(())
     }
 
+    #[inline(always)]
     fn run_decode(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        self.rows.clear();
-        self.heads.clear();
         self.after_chunk = false;
-        let extent = &executor.schedule().extent;
-        let most = extent.max_rows.min(extent.head_rows);
-        let decoding = |slot: &usize| self.members[*slot].as_ref().is_some_and(|m| m.decoding.is_some());
-        let slots = self.slots_from(self.decode_turn).filter(decoding).take(most);
-        self.heads.extend(slots);
-        let Some(&last) = self.heads.last() else { return Ok(()) };
-        self.decode_turn = last + 1;
-        // The rows stand in the order of their slots, so that the next pass has them in the same order.
-        self.heads.sort_unstable();
-        // Where each sequence takes its argmax and nobody comes or goes, the next pass starts before the host has it.
-        let all = self.members.iter().flatten().count() == self.heads.len();
-        let ahead = all && self.heads.iter().all(|&slot| self.members[slot].as_ref().is_some_and(Member::goes_on));
-        for &slot in &self.heads {
-            self.sessions[slot].propose(1, ahead, &mut self.rows);
+        if !self.steady {
+            self.choose_rows(executor.schedule());
         }
         let head = HeadRows { first: 0, count: self.rows.len() };
-        match ahead {
+        // Where each sequence takes its argmax and nobody comes or goes, the next pass starts before the host has it.
+        match self.steady && self.goes_on {
             true => executor.forward_ahead(&self.rows, head)?,
+            false if head.count == 0 => return Ok(()),
             false => executor.forward(&self.rows, Some(head))?,
         }
-        counts::count_decoded(self.rows.len());
-        let depths: usize = self.rows.iter().map(|row| row.position as usize).sum();
-        self.last = Some(Pass::Decode { sequences: self.rows.len(), depth: depths / self.rows.len() });
-        for &slot in &self.heads {
-            self.sessions[slot].commit(1);
-            if let Some(member) = &mut self.members[slot] {
-                member.so_far.passes += 1;
-            }
-        }
+        counts::count_decoded(head.count);
         Ok(())
     }
 
-    /// Chooses a token for each head row of the last pass.
-    fn choose(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<Vec<Ended>> {
-        let mut ended = Vec::new();
-        for row in 0..self.heads.len() {
-            let slot = self.heads[row];
-            let Some(member) = &mut self.members[slot] else { continue };
-            let session = &mut self.sessions[slot];
-            // The last token may be chosen when the context is full: it needs no position.
-            let room = session.room(executor.schedule()) + 1;
-            let end = match member.choose(executor, row, room, &mut |token| on_token(slot, token)) {
-                Ok(ControlFlow::Continue(token)) => match session.push(executor.schedule(), token) {
-                    Ok(()) => continue,
-                    Err(e) => Err(e),
-                },
-                Ok(ControlFlow::Break(finish)) => Ok(finish),
-                // The next pass finds the device failed again, and ends every sequence.
-                Err(e) => Err(e),
-            };
-            ended.extend(self.end(executor.schedule(), slot, end));
+    /// Chooses the rows of a decode pass.
+    fn choose_rows(&mut self, schedule: &Schedule) {
+        self.rows.clear();
+        self.heads.clear();
+        let most = schedule.extent.max_rows.min(schedule.extent.head_rows);
+        let decoding = |slot: &usize| self.slots[*slot].member.as_ref().is_some_and(|m| m.decoding.is_some());
+        let slots = self.slots_from(self.decode_turn).filter(decoding).take(most);
+        self.heads.extend(slots);
+        self.decode_turn = self.heads.last().map_or(0, |last| last + 1);
+        // The rows stand in the order of their slots, so that the next pass has them in the same order.
+        self.heads.sort_unstable();
+        for &slot in &self.heads {
+            self.slots[slot].session.propose(1, true, &mut self.rows);
         }
-        Ok(ended)
+        self.steady = !self.heads.is_empty() && self.members().count() == self.heads.len();
+        let goes_on = self.members().all(Member::goes_on);
+        self.goes_on = goes_on;
+    }
+
+    /// Chooses a token for each head row of the last pass. Where the next pass has the same sequences, its rows are made.
+    #[inline(always)]
+    fn choose(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
+        let (mut steady, mut goes_on) = (self.steady, true);
+        let mut head = 0;
+        while let Some(&slot) = self.heads.get(head) {
+            let Slot { session, member: Some(member) } = &mut self.slots[slot] else { return };
+            if session.pending() > 0 {
+                session.commit(1);
+                member.so_far.passes += 1;
+            }
+            match member.choose(executor, head, slot, on_token) {
+                Chosen::Token(token) => {
+                    goes_on &= member.goes_on();
+                    let row = session.push_chosen(token);
+                    if steady {
+                        self.rows[head] = row;
+                    }
+                }
+                Chosen::End(finish) => {
+                    steady = false;
+                    self.put_out(executor, slot, Ok(finish));
+                }
+                // If the device failed, the next pass finds it failed again, and ends every sequence.
+                Chosen::Failure(e) => {
+                    steady = false;
+                    self.put_out(executor, slot, Err(*e));
+                }
+            }
+            head += 1;
+        }
+        (self.steady, self.goes_on) = (steady, goes_on);
+    }
+
+    #[cold]
+    fn put_out(&mut self, executor: &dyn Executor, slot: usize, end: Result<Finish>) {
+        let ended = self.end(executor.schedule(), slot, end);
+        self.ended.extend(ended);
     }
 
     fn end(&mut self, schedule: &Schedule, slot: usize, end: Result<Finish>) -> Option<Ended> {
-        let member = self.members[slot].take()?;
-        let session = &mut self.sessions[slot];
-        let mut so_far = member.so_far;
-        match member.decoding {
+        self.steady = false;
+        self.slots[slot].end(schedule, slot, end)
+    }
+}
+
+impl Slot {
+    /// Ends the sequence that runs. `None`: none does.
+    fn end(&mut self, schedule: &Schedule, slot: usize, end: Result<Finish>) -> Option<Ended> {
+        let Member { decoding, joined, mut so_far, chooser, .. } = self.member.take()?;
+        match decoding {
             Some(since) => so_far.decode = since.elapsed(),
-            None => so_far.prefill = member.joined.elapsed(),
+            None => so_far.prefill = joined.elapsed(),
         }
         // A chunk without a head may have failed unnoticed, so nothing of a prompt that was not finished is trusted.
-        let trusted = if member.decoding.is_some() { session.tokens().len() } else { so_far.kept };
-        session.rewind(schedule, trusted);
+        let trusted = if decoding.is_some() { self.session.tokens().len() } else { so_far.kept };
+        self.session.rewind(schedule, trusted);
         let reply = end.map(|finish| {
             so_far.finish = finish;
-            so_far.full = finish == Finish::Length && session.room(schedule) == 0;
+            so_far.full = finish == Finish::Length && self.session.room(schedule) == 0;
             so_far
         });
-        Some(Ended { slot, reply, chooser: member.chooser })
-    }
-
-    fn end_all(&mut self, schedule: &Schedule) -> Vec<Ended> {
-        (0..self.members.len()).filter_map(|slot| self.leave(schedule, slot)).collect()
+        Some(Ended { slot, reply, chooser })
     }
 }
 
 impl Member {
-    /// The prompt is done: its last token's logits are there.
-    fn begin_reply(&mut self, depth: usize) {
+    /// The prompt is done: its last token's logits are there. The context has room for `room` tokens more.
+    fn begin_reply(&mut self, depth: usize, room: usize) {
         self.so_far.prefill = self.joined.elapsed();
         self.so_far.depth = depth;
         self.decoding = Some(Instant::now());
+        // The last token may be chosen when the context is full: it needs no position.
+        self.limit = self.limit.min(room + 1);
+        self.so_far.tokens.reserve(self.limit.min(1 << 20));
     }
 
     /// Whether the token after the next is certain to be the argmax, and wanted.
@@ -288,35 +382,25 @@ impl Member {
         matches!(self.chooser, Chooser::Greedy) && self.so_far.tokens.len() + 1 < self.limit
     }
 
-    /// Chooses the next token from a head row. Breaks where the reply ends; `room` is how many tokens the context can
-    /// still take.
-    fn choose(
-        &mut self,
-        executor: &mut dyn Executor,
-        row: usize,
-        room: usize,
-        on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
-    ) -> Result<ControlFlow<Finish, u32>> {
-        let chosen = &mut self.so_far.tokens;
-        self.limit = self.limit.min(chosen.len() + room);
-        if chosen.is_empty() {
-            chosen.reserve(self.limit.min(1 << 20));
+    /// Chooses the next token from head row `head`.
+    #[inline(always)]
+    fn choose(&mut self, executor: &mut dyn Executor, head: usize, slot: usize, on_token: OnToken<'_>) -> Chosen {
+        if self.limit == 0 {
+            return Chosen::End(Finish::Length);
         }
-        if chosen.len() >= self.limit {
-            return Ok(ControlFlow::Break(Finish::Length));
-        }
-        let token = self.chooser.choose(executor, row)?;
+        let token = match self.chooser.choose(executor, head) {
+            Ok(token) => token,
+            Err(e) => return Chosen::Failure(Box::new(e)),
+        };
         if self.stops.contains(&token) {
-            return Ok(ControlFlow::Break(Finish::Stop));
+            return Chosen::End(Finish::Stop);
         }
-        chosen.push(token);
-        if let ControlFlow::Break(finish) = on_token(token) {
-            return Ok(ControlFlow::Break(finish));
+        self.so_far.tokens.push(token);
+        match on_token(slot, token) {
+            ControlFlow::Break(finish) => Chosen::End(finish),
+            ControlFlow::Continue(()) if self.so_far.tokens.len() >= self.limit => Chosen::End(Finish::Length),
+            ControlFlow::Continue(()) => Chosen::Token(token),
         }
-        Ok(match chosen.len() < self.limit {
-            true => ControlFlow::Continue(token),
-            false => ControlFlow::Break(Finish::Length),
-        })
     }
 }
 

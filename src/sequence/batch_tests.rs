@@ -17,7 +17,8 @@ fn go_on(_: usize, _: u32) -> ControlFlow<Finish> {
 fn finish(batch: &mut Batch, executor: &mut Noting) -> Vec<(usize, Generation)> {
     let mut ended = Vec::new();
     while !batch.is_empty() {
-        ended.extend(batch.step(executor, &mut go_on).unwrap().into_iter().map(|e| (e.slot, e.reply.unwrap())));
+        batch.step(executor, &mut go_on).unwrap();
+        ended.extend(std::iter::from_fn(|| batch.take_ended()).map(|e| (e.slot, e.reply.unwrap())));
     }
     ended
 }
@@ -101,7 +102,8 @@ fn each_ends_for_itself_and_the_others_go_on() {
                 _ => ControlFlow::Continue(()),
             }
         };
-        ended.extend(batch.step(&mut executor, on_token).unwrap());
+        batch.step(&mut executor, on_token).unwrap();
+        ended.extend(std::iter::from_fn(|| batch.take_ended()));
     }
     ended.extend(batch.leave(&executor.schedule, left));
     assert!(batch.leave(&executor.schedule, left).is_none() && batch.is_empty());

@@ -48,6 +48,7 @@ impl Chooser {
     ///
     /// # Errors
     /// Failed: the logits are not finite. Device: it failed.
+    #[inline]
     pub fn choose(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
         match self {
             Chooser::Greedy if executor.is_finite(row) => Ok(executor.next(row)),

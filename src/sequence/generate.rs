@@ -109,10 +109,12 @@ pub fn generate(
     on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
 ) -> Result<(Generation, Chooser)> {
     let slot = batch.join(executor.schedule(), request)?;
+    let mut on_token = |_, token| on_token(token);
     loop {
-        let ended = batch.step(executor, &mut |_, token| on_token(token))?;
-        if let Some(ended) = ended.into_iter().find(|ended| ended.slot == slot) {
-            return Ok((ended.reply?, ended.chooser));
+        match batch.run(executor, &mut on_token)? {
+            Some(ended) if ended.slot == slot => return Ok((ended.reply?, ended.chooser)),
+            Some(_) => {}
+            None => return Err(Error::failed("the sequence has left the batch", "report this")),
         }
     }
 }

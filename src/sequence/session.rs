@@ -95,6 +95,15 @@ impl Session {
         count
     }
 
+    /// Appends a token that an executor chose, where there is room for it. Returns the row that runs it, which may be
+    /// started ahead.
+    pub(crate) fn push_chosen(&mut self, token: u32) -> Row {
+        let position = self.tokens.len();
+        self.tokens.push(token);
+        self.written = self.written.max(position + 2);
+        Row { token, position: position as u32, sequence: self.sequence }
+    }
+
     /// The pass with the last `count` rows proposed was run: their keys and values are in the cache.
     pub fn commit(&mut self, count: usize) {
         self.held += count;
@@ -117,7 +126,9 @@ impl Session {
         let window = schedule.shape.window;
         // A ring of capacity c holds the last c positions; position `keep` sees `window - 1` before it.
         let ring = schedule.rings.iter().map(|r| r.capacity).min().unwrap_or(0);
-        let enough = self.written <= ring || self.written - keep + window <= ring + 1;
+        // No pass is started ahead past the context's end.
+        let written = self.written.min(schedule.extent.context);
+        let enough = written <= ring || written - keep + window <= ring + 1;
         if enough { keep } else { 0 }
     }
 
