@@ -1,7 +1,7 @@
 //! Commands that are cut off: by their reader, a full disk, or a signal.
 
 use crate::common::golden;
-use crate::common::program::{Ran, program};
+use crate::common::program::{Ran, program, run};
 use crate::{entries, tiny};
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
@@ -316,6 +316,19 @@ fn a_file_beyond_its_limit_is_an_error_like_a_full_disk() {
         let _ = std::fs::remove_file(dir.path().join("text"));
         assert_eq!(entries(dir.path()), 0, "{command}");
     }
+}
+
+/// Drivers for the CPU died of it, some by a signal.
+#[test]
+fn too_few_addresses_for_a_driver_are_told() {
+    let limited = |arguments: &[&str]| {
+        let script = "ulimit -v 500000 && exec \"$0\" \"$@\"";
+        run(Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_kiln")]).args(arguments), b"")
+    };
+    limited(&["run", "--device", "vulkan", "-p", "hello"])
+        .refused(3, &["512.0 MB of addresses", "`ulimit -v`", "--device cpu"]);
+    let probed = limited(&["probe"]);
+    assert!(probed.code >= 0 && probed.stdout.contains("of addresses"), "{}{}", probed.stdout, probed.stderr);
 }
 
 /// Where no thread can be started, the command's own does the work.

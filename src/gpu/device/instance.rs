@@ -1,9 +1,11 @@
 //! The loader and the Vulkan instance, with the validation layer if the environment asks for it.
 
+use crate::display;
 use crate::error::{Setting, text};
 use crate::gpu::device::failure::failure;
 use crate::{Error, Result};
 use ash::vk;
+use nix::sys::resource::{Resource, getrlimit};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -111,11 +113,29 @@ impl Drop for Instance {
     }
 }
 
+/// Bytes of addresses below which a driver dies while it is loaded, without an error: lavapipe 22.3 at 0.5 GB, and at
+/// 1 GB no longer.
+const LEAST_ADDRESSES: u64 = 1_000_000_000;
+
+/// Refuses to load drivers where the process may have too few addresses.
+fn check_addresses() -> Result<()> {
+    // Without an answer there is nothing to refuse.
+    let (limit, _) = getrlimit(Resource::RLIMIT_AS).unwrap_or((u64::MAX, u64::MAX));
+    if limit >= LEAST_ADDRESSES {
+        return Ok(());
+    }
+    Err(Error::refused(
+        format!("this process may have {} of addresses, too few for a Vulkan driver", display::bytes(limit)),
+        text!("raise the limit (`ulimit -v`), or use ", Setting::Cpu),
+    ))
+}
+
 fn load_entry() -> Result<ash::Entry> {
     static LOADED: OnceLock<ash::Entry> = OnceLock::new();
     if let Some(entry) = LOADED.get() {
         return Ok(entry.clone());
     }
+    check_addresses()?;
     // SAFETY: loading libvulkan runs its initialisers; it is the system's own loader.
     let entry = unsafe { ash::Entry::load() }.map_err(|e| {
         Error::device(
