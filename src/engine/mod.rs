@@ -254,6 +254,7 @@ pub(crate) fn load_on(
 ///
 /// # Errors
 /// Input: the options are wrong.
+#[cfg(feature = "cli")]
 pub(crate) fn most_sequences(
     opened: &Opened,
     checkpoint: &Checkpoint,
