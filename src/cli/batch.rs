@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -70,6 +71,11 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
 
     let identity = Identity::new(&files, &args.model, &args.reply, context)?;
     let mut input = Input::open(&args.input)?;
+    // What cannot be read is found before the output is made.
+    input.read_ahead(1)?;
+    if is_same_file(&args.input, &args.output) {
+        return Err(Error::input("IN and OUT are the same file", "choose another file with -o"));
+    }
     let output = match args.output == Path::new("-") {
         true => Output::stdout(),
         false => Output::open(&args.output, || Ok(input.next()?.map(|(_, line)| identity.of(line.bytes()))))?,
@@ -235,7 +241,10 @@ impl Work {
         let rate = self.meter.line();
         note(&format!("[{}, {failed} failed; {rate}, {}]", counted(done, "line"), executor.device()));
         if interrupted {
-            note("kiln: interrupted; the same command goes on from here");
+            note(match self.output.is_kept() {
+                true => "kiln: interrupted; the same command goes on from here",
+                false => "kiln: interrupted",
+            });
             return Ok(());
         }
         if failed > 0 {
@@ -278,6 +287,12 @@ impl Meter {
             _ => rate,
         }
     }
+}
+
+/// Whether both are one file, by whatever names.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+    identity(a).is_some() && identity(a) == identity(b)
 }
 
 /// The lines of the input, with their numbers from 0.

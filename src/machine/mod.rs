@@ -9,7 +9,7 @@ pub mod profile;
 pub(crate) mod regular;
 pub(crate) mod threads;
 
-use crate::Result;
+use crate::{Error, Result};
 use files::Files;
 use nix::sys::sysinfo::sysinfo;
 use rayon::prelude::*;
@@ -70,11 +70,17 @@ fn group_room(files: &Files, group: &str, [limit, used, inactive, active]: [&str
 /// Bandwidth at which all cores together read `bytes` of system memory, in bytes per second. Best of three passes.
 ///
 /// # Errors
-/// Failed: no thread can be started.
+/// Failed: no thread can be started. Refused: there is not as much memory.
 pub fn measure_read(bytes: usize) -> Result<f64> {
     threads::start()?;
+    let mut data = Vec::<u64>::new();
+    data.try_reserve_exact(bytes / 8).map_err(|_| {
+        let cause =
+            format!("{} of memory to measure how fast it is read cannot be had", crate::display::bytes(bytes as u64));
+        Error::refused(cause, "close other programs, or raise the limit (`ulimit -v`)")
+    })?;
     // Write every page once, so that all are mapped.
-    let data: Vec<u64> = (0..bytes / 8).into_par_iter().map(|i| i as u64).collect();
+    (0..bytes / 8).into_par_iter().map(|i| i as u64).collect_into_vec(&mut data);
     Ok(read_rate(&[&data]))
 }
 

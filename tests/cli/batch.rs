@@ -81,8 +81,9 @@ fn a_bad_line_fails_alone() {
     let model = tiny_with_text();
     let bad = [
         ("no json", "not understood"),
-        ("", "not understood"),
-        ("[]", "not understood"),
+        ("", "the line is empty"),
+        ("  ", "the line is empty"),
+        (r#"["hello"]"#, "no JSON object"),
         (r#"{"promt": "hello"}"#, "unknown field `promt`"),
         (r#"{"prompt": "hello", "prompt": "there"}"#, "duplicate field `prompt`"),
         (r#"{"prompt": "hello", "tokens": [1]}"#, "one of prompt, messages and tokens"),
@@ -105,7 +106,7 @@ fn a_bad_line_fails_alone() {
     command.args(["batch", "-", "-o", "-", "-m", path(&model), "--device", "cpu"]);
     let done = run(&mut command, input.as_bytes());
     assert_eq!(done.code, 1, "{}", done.stderr);
-    assert!(done.stderr.contains("15 of 17 lines failed"), "{}", done.stderr);
+    assert!(done.stderr.contains("16 of 18 lines failed"), "{}", done.stderr);
     let answered = lines(&done.stdout);
     assert_eq!(answered.len(), bad.len() + 2);
     assert!(answered.iter().enumerate().all(|(i, line)| line["index"] == i));
@@ -155,7 +156,15 @@ fn an_output_in_part_is_completed_and_a_foreign_one_refused() {
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, format!("{text} ")).unwrap();
     batch(&input, &[]).refused(2, &["from line 1"]);
+    std::fs::write(&config, text).unwrap();
     assert_eq!(std::fs::read_to_string(&output).unwrap(), kept, "nothing is lost");
+    // A last line without an end is only dropped if it is one of these.
+    for foreign in ["precious", "{\"index\":3,\"mine\"", "\0\0"] {
+        let text = format!("{kept}{foreign}");
+        std::fs::write(&output, &text).unwrap();
+        batch(&input, &[]).refused(2, &["out.jsonl is of another input"]);
+        assert_eq!(std::fs::read_to_string(&output).unwrap(), text);
+    }
 }
 
 /// SIGINT ends it by that signal; what was answered is there, and the same command goes on.
@@ -193,9 +202,16 @@ fn odd_arguments_are_refused() {
     batch(&[&input, "-o", "/nope/out.jsonl"]).refused(1, &["cannot write /nope/out.jsonl"]);
     batch(&[&input]).refused(2, &["--output <OUT.jsonl>", "kiln batch --help"]);
     batch(&[&input, "-o", "-", "--batch", "0"]).refused(2, &["--batch"]);
-    batch(&[&input, "-o", &input]).refused(2, &["is of another input"]);
+    batch(&[&input, "-o", &input]).refused(2, &["IN and OUT are the same file"]);
+    // Neither a name nor a missing line end matters.
+    let link = there("link");
+    std::os::unix::fs::symlink(&input, &link).unwrap();
+    std::fs::write(&input, "{\"tokens\":[2]}").unwrap();
+    batch(&[&input, "-o", &link]).refused(2, &["IN and OUT are the same file"]);
+    batch(&[directory.path().to_str().unwrap(), "-o", &there("none")]).refused(2, &["cannot read"]);
+    assert!(!Path::new(&there("none")).exists());
     batch(&[&input, "-o", "-", "--temp", "-1"]).refused(2, &["temperature"]);
-    assert_eq!(std::fs::read_to_string(&input).unwrap(), "{\"tokens\":[2]}\n");
+    assert_eq!(std::fs::read_to_string(&input).unwrap(), "{\"tokens\":[2]}");
     // No line, no reply, and a model without a tokenizer takes ids.
     assert_eq!(batch(&[&write(&directory, "empty.jsonl", &[]), "-o", "-"]).code, 0);
     let done = batch(&[&input, "-o", &there("out.jsonl"), "-n", "2", "--ignore-eos"]);

@@ -327,6 +327,7 @@ fn too_few_addresses_for_a_driver_are_told() {
     };
     limited(&["run", "--device", "vulkan", "-p", "hello"])
         .refused(3, &["512.0 MB of addresses", "`ulimit -v`", "--device cpu"]);
+    limited(&["plan"]).refused(3, &["1.1 GB of memory to measure", "`ulimit -v`"]);
     let probed = limited(&["probe"]);
     assert!(probed.code >= 0 && probed.stdout.contains("of addresses"), "{}{}", probed.stdout, probed.stderr);
 }

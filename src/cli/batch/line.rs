@@ -57,6 +57,12 @@ impl Reader<'_> {
     /// # Errors
     /// Input: it is no object of these keys, a value is out of range, or the prompt does not fit the context.
     pub(super) fn read(&self, line: &[u8]) -> Result<Asked> {
+        match line.trim_ascii().first() {
+            None => return Err(Error::input("the line is empty", REMEDY)),
+            // An array would be taken for the values of the keys in their order.
+            Some(b'[') => return Err(Error::input("the line is no JSON object", REMEDY)),
+            Some(_) => {}
+        }
         let line: Line = serde_json::from_slice(line)
             .map_err(|e| Error::input(format!("the line is not understood: {e}"), REMEDY))?;
         let options = self.options(&line);

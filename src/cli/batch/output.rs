@@ -30,13 +30,13 @@ pub(super) struct Output {
     waiting: BTreeMap<usize, Value>,
     failed: usize,
     /// Keeps other processes off the file.
-    _lock: Option<Flock<File>>,
+    lock: Option<Flock<File>>,
 }
 
 impl Output {
     /// Standard output.
     pub(super) fn stdout() -> Output {
-        Output { sink: Sink::Stdout, next: 0, waiting: BTreeMap::new(), failed: 0, _lock: None }
+        Output { sink: Sink::Stdout, next: 0, waiting: BTreeMap::new(), failed: 0, lock: None }
     }
 
     /// The file at `path`. What an earlier run wrote stays; a line that was cut off is removed. `request` gives the
@@ -60,7 +60,7 @@ impl Output {
         })?;
         let end = output.resume(path, &lock, &mut request)?;
         writer.set_len(end).and_then(|()| writer.seek(SeekFrom::Start(end))).map_err(fault)?;
-        output._lock = Some(lock);
+        output.lock = Some(lock);
         output.sink = Sink::File(writer, path.to_owned());
         Ok(output)
     }
@@ -76,7 +76,10 @@ impl Output {
             line.clear();
             let read = reader.read_until(b'\n', &mut line).map_err(|e| Error::unreadable(path, &e))?;
             if line.last() != Some(&b'\n') {
-                return Ok(end);
+                // Of a line that was cut off, the beginning is known.
+                let begin = format!(r#"{{"index":{},"request":""#, self.next);
+                let known = line.len().min(begin.len());
+                return if line[..known] == begin.as_bytes()[..known] { Ok(end) } else { Err(foreign(self.next)) };
             }
             let written: Written = serde_json::from_slice(&line).map_err(|_| foreign(self.next))?;
             if written.index != self.next || request()?.as_ref() != Some(&written.request) {
@@ -86,6 +89,11 @@ impl Output {
             self.next += 1;
             end += read as u64;
         }
+    }
+
+    /// Whether what is written can be continued later.
+    pub(super) fn is_kept(&self) -> bool {
+        self.lock.is_some()
     }
 
     /// Lines that are written.
