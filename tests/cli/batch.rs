@@ -171,7 +171,9 @@ fn an_output_in_part_is_completed_and_a_foreign_one_refused() {
 #[test]
 fn an_interrupted_batch_goes_on_where_it_was() {
     let model = tiny_with_text();
-    let asked: Vec<Value> = (0..60).map(|i| json!({"tokens": [2, 5 + i], "n": 40, "ignore-eos": true})).collect();
+    // The last two take long, so that the interrupt comes before their end on a machine that is busy, too.
+    let n = |i| if i < 4 { 4 } else { 1000 };
+    let asked: Vec<Value> = (0..6).map(|i| json!({"tokens": [2, 5 + i], "n": n(i), "ignore-eos": true})).collect();
     let input = write(&model, "in.jsonl", &asked);
     let output = model.path().join("out.jsonl");
     let arguments = ["batch", &input, "-o", output.to_str().unwrap(), "-m", path(&model), "--device", "cpu"];
@@ -186,10 +188,10 @@ fn an_interrupted_batch_goes_on_where_it_was() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended.status), Some(2));
     let there = written();
-    assert!((3..60).contains(&there), "{there} lines");
+    assert!((3..=4).contains(&there), "{there} lines");
     let done = kiln(&[&arguments[..], &["--batch", "2"]].concat());
     assert!(done.code == 0 && done.stderr.contains("goes on after"), "{}", done.stderr);
-    assert_eq!(written(), 60);
+    assert_eq!(written(), 6);
 }
 
 #[test]
