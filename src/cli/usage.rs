@@ -3,6 +3,7 @@
 
 use super::Cli;
 use crate::Error;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
 
@@ -45,9 +46,11 @@ Examples:
 pub(super) const BATCH: &str = "\
 A line of IN is an object with one of `prompt`, `messages` and `tokens`, and options by the long names of `kiln run`:
   {\"prompt\": \"Why is the sky blue?\", \"n\": 100, \"temp\": 1, \"seed\": 7, \"stop\": [\"\\n\\n\"]}
-Options of the command line hold for lines that do not say otherwise. A line of OUT is the object of `kiln run --json`
-with `index`, the line's number from 0; for a line that fails, its `error`. Started again after an interruption, the
-same command goes on where it was. The exit code is 1 if any line failed.";
+Options of the command line hold for lines that do not say otherwise.
+A line of OUT is the object of `kiln run --json` with `index`, the line's number from 0;
+for a line that fails, its `error`.
+Started again after an interruption, the same command goes on where it was.
+The exit code is 1 if any line failed.";
 
 /// What follows `kiln perplexity --help`.
 pub(super) const PERPLEXITY: &str = "\
@@ -63,7 +66,19 @@ llama-perplexity -c n.";
 /// process, the program's name first.
 pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
     let command = command_of(arguments).map_or(String::new(), |command| format!(" {}", command.get_name()));
+    if command == " run" && is_stray_word(e) {
+        return Error::input(in_plain_words(one_line(&e.to_string())), "give the prompt with -p");
+    }
     Error::input(in_plain_words(one_line(&e.to_string())), format!("see `kiln{command} --help`"))
+}
+
+/// Whether the error is a word that no option stands before.
+fn is_stray_word(e: &clap::Error) -> bool {
+    let word = match e.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) => word,
+        _ => return false,
+    };
+    e.kind() == ErrorKind::UnknownArgument && !word.starts_with('-')
 }
 
 /// Says of a number that is none what is wrong with it. The standard library speaks of its own types.
@@ -140,6 +155,10 @@ mod tests {
             (
                 &["run", "--temp", "1e308"],
                 "invalid value '1e308' for '--temp <T>': it is too large; see `kiln run --help`",
+            ),
+            (
+                &["run", "Why is the sky blue?"],
+                "unexpected argument 'Why is the sky blue?' found; give the prompt with -p",
             ),
             (
                 &["run", "-n", "abc"],

@@ -86,8 +86,10 @@ fn a_bad_line_fails_alone() {
         (r#"["hello"]"#, "no JSON object"),
         (r#"{"promt": "hello"}"#, "unknown field `promt`"),
         (r#"{"prompt": "hello", "prompt": "there"}"#, "duplicate field `prompt`"),
-        (r#"{"prompt": "hello", "tokens": [1]}"#, "one of prompt, messages and tokens"),
-        (r#"{"n": 1}"#, "one of prompt, messages and tokens"),
+        (r#"{"prompt": "hello", "tokens": [1]}"#, "more than one of prompt, messages and tokens"),
+        (r#"{"n": 1}"#, "none of prompt, messages and tokens"),
+        (r#"{"tokens": [1], "n": "many"}"#, "expected a whole number of 0 or more"),
+        (r#"7"#, "expected an object"),
         (r#"{"tokens": [5], "raw": true}"#, "raw goes with a prompt"),
         (r#"{"prompt": "a", "raw": true, "system": "b"}"#, "system goes with a prompt in the chat template"),
         (r#"{"tokens": []}"#, "empty"),
@@ -106,7 +108,7 @@ fn a_bad_line_fails_alone() {
     command.args(["batch", "-", "-o", "-", "-m", path(&model), "--device", "cpu"]);
     let done = run(&mut command, input.as_bytes());
     assert_eq!(done.code, 1, "{}", done.stderr);
-    assert!(done.stderr.contains("16 of 18 lines failed"), "{}", done.stderr);
+    assert!(done.stderr.contains("18 of 20 lines failed"), "{}", done.stderr);
     let answered = lines(&done.stdout);
     assert_eq!(answered.len(), bad.len() + 2);
     assert!(answered.iter().enumerate().all(|(i, line)| line["index"] == i));

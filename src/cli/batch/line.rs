@@ -63,8 +63,9 @@ impl Reader<'_> {
             Some(b'[') => return Err(Error::input("the line is no JSON object", REMEDY)),
             Some(_) => {}
         }
-        let line: Line = serde_json::from_slice(line)
-            .map_err(|e| Error::input(format!("the line is not understood: {e}"), REMEDY))?;
+        let line: Line = serde_json::from_slice(line).map_err(|e| {
+            Error::input(format!("the line is not understood: {}", in_plain_words(&e.to_string())), REMEDY)
+        })?;
         let options = self.options(&line);
         options.sampler().validate()?;
         let tokenizer = self.text.map(|(tokenizer, _)| tokenizer);
@@ -117,6 +118,10 @@ impl Reader<'_> {
         if line.system.is_some() && (line.prompt.is_none() || options.raw) {
             return clash("system goes with a prompt in the chat template only");
         }
+        let given = [line.prompt.is_some(), line.messages.is_some(), line.tokens.is_some()];
+        if given.iter().filter(|given| **given).count() > 1 {
+            return Err(Error::input("the line has more than one of prompt, messages and tokens", "keep one"));
+        }
         match (line.prompt, line.messages, line.tokens) {
             (Some(text), None, None) if options.raw => encode_text(with_text()?.0, &text, self.limits),
             (Some(text), None, None) => {
@@ -130,7 +135,22 @@ impl Reader<'_> {
                 encode_messages(tokenizer, template, &messages, self.limits)
             }
             (None, None, Some(ids)) => self.limits.check(0, &ids).map(|()| ids),
-            _ => Err(Error::input("a line has one of prompt, messages and tokens", REMEDY)),
+            _ => Err(Error::input("the line has none of prompt, messages and tokens", REMEDY)),
         }
     }
+}
+
+/// Says in JSON's words what serde says in Rust's.
+fn in_plain_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 8] = [
+        ("expected struct Line", "expected an object"),
+        ("expected struct Message", "expected an object with role and content"),
+        ("expected usize", "expected a whole number of 0 or more"),
+        ("expected u64", "expected a whole number of 0 or more"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected f32", "expected a number"),
+        ("data did not match any variant of untagged enum Stops", "stop is neither a text nor a list of texts"),
+        (", expected one of `prompt`", "; a line has `prompt`"),
+    ];
+    WORDS.iter().fold(message.to_owned(), |message, (theirs, plain)| message.replace(theirs, plain))
 }
