@@ -1,6 +1,7 @@
 //! `kiln batch`: a line out for each line in, as `kiln run` answers it, also after an interruption.
 
 use crate::common::program::{kiln, program, run, start};
+use crate::ends::{DEFAULT, with_signals};
 use crate::{path, tiny, tiny_with_text};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -179,8 +180,7 @@ fn an_interrupted_batch_goes_on_where_it_was() {
     let input = write(&model, "in.jsonl", &asked);
     let output = model.path().join("out.jsonl");
     let arguments = ["batch", &input, "-o", output.to_str().unwrap(), "-m", path(&model), "--device", "cpu"];
-    let mut child =
-        program().args(arguments).args(["--batch", "2"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = with_signals(&[DEFAULT]).args(arguments).args(["--batch", "2"]).spawn().unwrap();
     let written = || std::fs::read_to_string(&output).unwrap_or_default().lines().count();
     while written() < 3 {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it was interrupted");

@@ -127,7 +127,7 @@ fn a_standard_output_that_nothing_can_be_written_to_is_an_error() {
 
 /// Kiln, with signals as env(1) is told. The tests may run with some ignored: a shell ignores SIGINT for commands in the
 /// background.
-fn with_signals(told: &[&str]) -> Command {
+pub(crate) fn with_signals(told: &[&str]) -> Command {
     let kiln = program();
     let mut command = Command::new("env");
     command.args(told).arg(kiln.get_program()).args(kiln.get_args()).env_remove("RUST_LOG");
@@ -137,7 +137,7 @@ fn with_signals(told: &[&str]) -> Command {
 
 /// A question that the built-in model answers.
 const QUESTION: &str = "When does the museum open on Sunday?";
-const DEFAULT: &str = "--default-signal=INT,TERM,HUP,QUIT";
+pub(crate) const DEFAULT: &str = "--default-signal=INT,TERM,HUP,QUIT";
 const SIGNALS: [(&str, i32); 4] = [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3)];
 
 /// What a running Kiln reports to `kiln top` in the directory `reports`.
