@@ -72,6 +72,23 @@ fn check_line(line: &Value, report: &Value, repetitions: usize) {
     close(number(line, "ms_per_layer"), 1e3 * number(seconds, "median") / passes);
 }
 
+/// What a pass costs by its rows: as many sequences, and rows of one, all at one depth.
+#[test]
+fn passes_are_timed_by_their_rows() {
+    let report = bench(&["--device", "vulkan", "--rows", "3,1,2", "--decode", "2", "--reps", "3", "--json"]).json();
+    let lines = list(&report, "lines");
+    let names: Vec<&str> = lines.iter().map(|l| l["name"].as_str().unwrap()).collect();
+    let expected = ["decode", "decode x 2", "decode x 3", "2 rows of one sequence", "3 rows of one sequence"];
+    assert_eq!(names, expected.map(|name| format!("{name} at depth 1024")));
+    assert_eq!(report["sequences"], 3);
+    for line in lines {
+        check_line(line, &report, 3);
+        close(number(line, "ms_per_pass"), 1e3 * number(&line["seconds"], "median") / 2.0);
+    }
+    let clash = bench_once(&["--rows", "2", "--batch", "1"]);
+    assert_eq!(clash.ran.code, 2, "{}", clash.ran.stderr);
+}
+
 #[test]
 fn lines_kernels_and_layers_add_up() {
     for device in ["cpu", "vulkan"] {

@@ -32,8 +32,14 @@ pub struct BenchArgs {
     /// Sequences that decode at once
     #[arg(long, value_name = "N,N..", default_value = "1,8,32", value_delimiter = ',', allow_negative_numbers = true)]
     batch: Vec<usize>,
+    /// Time passes of so many rows instead, of as many sequences and of one, at a depth of 1024: what a pass costs by its
+    /// rows
+    #[arg(long, value_name = "N,N..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(conflicts_with_all = ["prefill", "batch"])]
+    rows: Vec<usize>,
     /// Positions in the cache before what is timed; every prefill and every decode is measured at each
     #[arg(long, value_name = "N,N..", default_value = "0", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(default_value_if("rows", clap::builder::ArgPredicate::IsPresent, "1024"))]
     depth: Vec<usize>,
     /// Timed repetitions of each line
     #[arg(long, value_name = "N", default_value_t = 5, allow_negative_numbers = true)]
@@ -51,11 +57,14 @@ pub struct BenchArgs {
 
 impl BenchArgs {
     fn settings(&self) -> Settings {
-        let prefill = if self.prefill == [0] { Vec::new() } else { self.prefill.clone() };
+        let by_rows = !self.rows.is_empty();
+        let prefill = if self.prefill == [0] || by_rows { Vec::new() } else { self.prefill.clone() };
         Settings {
             prefill,
             decode: self.decode,
-            batch: self.batch.clone(),
+            batch: if by_rows { self.rows.clone() } else { self.batch.clone() },
+            // A pass of one row is a decode already.
+            rows: self.rows.iter().copied().filter(|&rows| rows != 1).collect(),
             depth: self.depth.clone(),
             repetitions: self.reps,
         }
@@ -207,6 +216,7 @@ impl BenchReport {
     fn line_json(&self, l: &Line) -> Value {
         let (kind, sequences, length) = match l.case.work {
             Work::Prefill(tokens) => ("prefill", 1, tokens),
+            Work::Rows { rows, .. } => ("rows", 1, rows),
             Work::Decode { sequences, tokens } => ("decode", sequences, tokens),
         };
         let mut value = json!({
@@ -222,6 +232,7 @@ impl BenchReport {
             "weight_bytes": l.cost.weight_bytes,
             "kv_bytes": l.cost.kv_bytes,
             "operations": l.cost.operations,
+            "ms_per_pass": 1e3 * l.pass_seconds(),
             "ms_per_layer": 1e3 * l.pass_seconds() / self.shape.0 as f64,
             "submits_per_token": l.submits_per_token,
             "cpu_us_per_token": 1e6 * l.cpu_per_token.process,

@@ -73,7 +73,7 @@ fn write_lines(t: &mut String, r: &BenchReport) -> Result {
     let width = r.lines.iter().map(|l| l.case.name().len()).max().unwrap_or(0);
     writeln!(
         t,
-        "\n{:<width$} {:>10} {:>7} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8}",
+        "\n{:<width$} {:>10} {:>7} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8}",
         "",
         "tokens/s",
         "spread",
@@ -81,6 +81,7 @@ fn write_lines(t: &mut String, r: &BenchReport) -> Result {
         "of read",
         "TFLOP/s",
         "of matrix",
+        "ms/pass",
         "ms/layer",
         "submits",
         "CPU us",
@@ -90,7 +91,7 @@ fn write_lines(t: &mut String, r: &BenchReport) -> Result {
         let (rate, rates) = (l.tokens_per_second(), l.rates);
         writeln!(
             t,
-            "{:<width$} {:>10.2} {:>7} {:>9.2} {:>8} {:>9.3} {:>9} {:>9.4} {:>8.3} {:>9.1} {:>8}",
+            "{:<width$} {:>10.2} {:>7} {:>9.2} {:>8} {:>9.3} {:>9} {:>9.3} {:>9.4} {:>8.3} {:>9.1} {:>8}",
             l.case.name(),
             rate.median(),
             percent(Some(rate.spread())),
@@ -98,6 +99,7 @@ fn write_lines(t: &mut String, r: &BenchReport) -> Result {
             percent(Some(rates.read_share)),
             rates.operations / 1e12,
             percent(rates.matrix_share),
+            1e3 * l.pass_seconds(),
             1e3 * l.pass_seconds() / r.shape.0 as f64,
             l.submits_per_token,
             1e6 * l.cpu_per_token.process,

@@ -42,6 +42,8 @@ pub enum Setting {
     Repetitions,
     /// Tokens of the bench's prefill.
     Prefill,
+    /// Rows of a measured pass.
+    Rows,
     /// Tokens that the bench decodes.
     Decode,
     /// Tokens in the context before the bench measures.
@@ -73,6 +75,7 @@ impl Setting {
             Setting::Tokens => "token ids",
             Setting::Repetitions => "number of repetitions",
             Setting::Prefill => "prefill",
+            Setting::Rows => "number of rows",
             Setting::Decode => "number of decoded tokens",
             Setting::Depth => "depth",
             Setting::Layer => "single layer",

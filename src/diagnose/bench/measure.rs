@@ -115,6 +115,10 @@ impl<'a> Bench<'a> {
                     break;
                 }
             },
+            Work::Rows { rows, passes } => {
+                let work = Work::Rows { rows, passes: passes.min(WARM_UP_TOKENS) };
+                self.run_once(Case { work, ..case }, &mut next)?;
+            }
             Work::Decode { sequences, tokens } => {
                 next.iter_mut().enumerate().for_each(|(i, t)| *t = self.token(i, case.depth));
                 let work = Work::Decode { sequences, tokens: tokens.min(WARM_UP_TOKENS) };
@@ -171,6 +175,12 @@ impl<'a> Bench<'a> {
                 }
                 (tokens, tokens.div_ceil(chunk), cost)
             }
+            Work::Rows { rows, passes } => {
+                for _ in 0..passes {
+                    cost += pass_cost(schedule, Pass::Prefill { rows, depth: case.depth }, true);
+                }
+                (rows * passes, passes, cost)
+            }
             Work::Decode { sequences, tokens } => {
                 for i in 0..tokens {
                     cost += pass_cost(schedule, Pass::Decode { sequences, depth: case.depth + i }, true);
@@ -225,7 +235,7 @@ impl<'a> Bench<'a> {
     pub(super) fn pass_of(&self, case: Case) -> (Vec<Row>, HeadRows, Pass) {
         let depth = case.depth;
         match case.work {
-            Work::Prefill(tokens) => {
+            Work::Prefill(tokens) | Work::Rows { rows: tokens, .. } => {
                 let rows = tokens.min(self.executor.prefill_rows());
                 let head = HeadRows { first: rows - 1, count: 1 };
                 (self.rows(0, depth..depth + rows), head, Pass::Prefill { rows, depth })
@@ -245,6 +255,17 @@ impl<'a> Bench<'a> {
                 let mut session = self.session(0, case.depth);
                 let tokens = self.tokens(0, case.depth..case.depth + tokens);
                 self.timed(|executor| session.prefill(executor, &tokens))
+            }
+            Work::Rows { rows, passes } => {
+                let head = HeadRows { first: rows - 1, count: 1 };
+                let rows = self.rows(0, case.depth..case.depth + rows);
+                self.timed(|executor| {
+                    for _ in 0..passes {
+                        executor.forward(&rows, Some(head))?;
+                        counts::count_prefilled(rows.len());
+                    }
+                    Ok(())
+                })
             }
             Work::Decode { sequences, tokens } => {
                 let head = HeadRows { first: 0, count: sequences };

@@ -123,6 +123,22 @@ fn measure(executor: &mut NotingBench, case: Case, repetitions: usize) -> Result
 
 const DECODE: Work = Work::Decode { sequences: 2, tokens: 12 };
 
+/// The same rows over and over, with the logits of the last: each pass sees the same keys.
+#[test]
+fn rows_of_one_sequence_run_at_one_depth() {
+    let mut executor = NotingBench::new(1, 8, 1e15);
+    let case = Case { work: Work::Rows { rows: 5, passes: 3 }, depth: 10 };
+    let line = measure(&mut executor, case, 2).unwrap();
+    assert_eq!((line.tokens, line.passes), (15, 3));
+    let once = pass_cost(&executor.schedule, Pass::Prefill { rows: 5, depth: 10 }, true);
+    assert_eq!(line.cost.kv_bytes, 3 * once.kv_bytes);
+    let timed = executor.passes.iter().rev().take(2 * 3);
+    for (rows, head) in timed {
+        let positions: Vec<u32> = rows.iter().map(|r| r.position).collect();
+        assert_eq!((positions, *head), (vec![10, 11, 12, 13, 14], Some(HeadRows { first: 4, count: 1 })));
+    }
+}
+
 #[test]
 fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions() {
     let mut executor = NotingBench::new(2, 8, f64::MAX);
@@ -156,7 +172,8 @@ fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions()
 #[test]
 fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further() {
     let mut executor = NotingBench::new(1, 8, f64::MAX);
-    let settings = Settings { prefill: vec![20], decode: 0, batch: vec![1], depth: vec![0, 5, 12], repetitions: 1 };
+    let settings =
+        Settings { prefill: vec![20], decode: 0, batch: vec![1], rows: vec![], depth: vec![0, 5, 12], repetitions: 1 };
     let mut bench = Bench::new(&mut executor, None, &|_| {}).unwrap();
     let lines: Vec<Line> = settings.cases().into_iter().map(|c| bench.measure(c, 1).unwrap()).collect();
     assert!(lines.iter().all(|l| (l.tokens, l.passes) == (20, 3)));

@@ -29,6 +29,8 @@ pub struct Settings {
     pub decode: usize,
     /// Sequences that decode at once.
     pub batch: Vec<usize>,
+    /// Rows of passes of one sequence; `decode` passes in a repetition.
+    pub rows: Vec<usize>,
     /// Positions already in the cache when timing starts.
     pub depth: Vec<usize>,
     /// Timed repetitions of each line.
@@ -40,6 +42,14 @@ pub struct Settings {
 pub enum Work {
     /// A prompt of this many tokens, in chunks.
     Prefill(usize),
+    /// Passes that each run `rows` rows of one sequence, over and over the same ones, with the logits of the last: how
+    /// long a chunk of a prompt, or a check of a draft, takes at a depth.
+    Rows {
+        /// Rows of a pass.
+        rows: usize,
+        /// Passes.
+        passes: usize,
+    },
     /// Each of `sequences` decodes `tokens` tokens. One pass makes one token of every sequence.
     Decode {
         /// Sequences.
@@ -64,6 +74,7 @@ impl Case {
         let depth = if self.depth > 0 { format!(" at depth {}", self.depth) } else { String::new() };
         match self.work {
             Work::Prefill(tokens) => format!("prefill {tokens}{depth}"),
+            Work::Rows { rows, .. } => format!("{rows} rows of one sequence{depth}"),
             Work::Decode { sequences: 1, .. } => format!("decode{depth}"),
             Work::Decode { sequences, .. } => format!("decode x {sequences}{depth}"),
         }
@@ -72,7 +83,7 @@ impl Case {
     /// Sequences; each has one row of logits.
     fn sequences(&self) -> usize {
         match self.work {
-            Work::Prefill(_) => 1,
+            Work::Prefill(_) | Work::Rows { .. } => 1,
             Work::Decode { sequences, .. } => sequences,
         }
     }
@@ -91,7 +102,9 @@ impl Settings {
         let tokens = self.decode;
         let decode = ascending(&self.batch).into_iter().filter(|_| tokens > 0);
         let decode: Vec<Work> = decode.map(|sequences| Work::Decode { sequences, tokens }).collect();
-        let at = |depth: usize| prefill.iter().chain(&decode).map(move |&work| Case { work, depth });
+        let rows = ascending(&self.rows).into_iter().filter(|_| tokens > 0);
+        let rows: Vec<Work> = rows.map(|rows| Work::Rows { rows, passes: tokens }).collect();
+        let at = |depth: usize| prefill.iter().chain(&decode).chain(&rows).map(move |&work| Case { work, depth });
         ascending(&self.depth).into_iter().flat_map(at).collect()
     }
 
@@ -101,9 +114,9 @@ impl Settings {
         most.filter(|_| self.decode > 0).unwrap_or(1)
     }
 
-    /// The longest prefill.
+    /// The longest prefill, or rows of one sequence.
     pub fn longest_prefill(&self) -> usize {
-        self.prefill.iter().copied().max().unwrap_or(0)
+        self.prefill.iter().chain(&self.rows).copied().max().unwrap_or(0)
     }
 
     /// Positions that a sequence must have room for.
@@ -132,6 +145,9 @@ impl Settings {
         if self.prefill.contains(&0) {
             return zero("a prefill", Setting::Prefill);
         }
+        if self.rows.contains(&0) {
+            return zero("a pass of rows", Setting::Rows);
+        }
         if self.batch.contains(&0) {
             return zero("a batch", Setting::Batch);
         }
@@ -156,7 +172,14 @@ mod tests {
     use crate::model::presets;
 
     fn settings() -> Settings {
-        Settings { prefill: vec![16], decode: 8, batch: vec![4, 1, 4], depth: vec![32, 0], repetitions: 2 }
+        Settings {
+            prefill: vec![16],
+            decode: 8,
+            batch: vec![4, 1, 4],
+            rows: vec![],
+            depth: vec![32, 0],
+            repetitions: 2,
+        }
     }
 
     #[test]
@@ -166,6 +189,10 @@ mod tests {
         let deep = expected.map(|n| format!("{n} at depth 32"));
         assert_eq!(names, [expected.map(String::from), deep].concat());
         assert_eq!((settings().context(), settings().sequences()), (48, 4));
+        let rows = Settings { prefill: vec![], rows: vec![40, 2], depth: vec![0], ..settings() };
+        let names: Vec<String> = rows.cases().iter().map(Case::name).collect();
+        assert_eq!(names, ["decode", "decode x 4", "2 rows of one sequence", "40 rows of one sequence"]);
+        assert_eq!(rows.context(), 40);
         let none = Settings { decode: 0, prefill: vec![], ..settings() };
         assert_eq!((none.cases().len(), none.context(), none.sequences()), (0, 33, 1));
     }
@@ -185,6 +212,7 @@ mod tests {
         refused(Settings { repetitions: 0, ..settings() }, Setting::Repetitions);
         refused(Settings { batch: vec![1, 0], ..settings() }, Setting::Batch);
         refused(Settings { prefill: vec![0], ..settings() }, Setting::Prefill);
+        refused(Settings { rows: vec![8, 0], ..settings() }, Setting::Rows);
         for depth in [shape.max_context, usize::MAX] {
             let full = refusal(Settings { depth: vec![depth], ..settings() }, None);
             assert!(full.to_string().contains("the model") && !full.names(Setting::Context), "{full}");
