@@ -3,8 +3,10 @@
 // max(0, p - window + 1) ..= p; query head h reads KV head h / (heads / kv_heads). out [rows, heads * DIM] in F32, or in
 // Int16Block or F16Row (activation_layout.glsl) where DIM is a multiple of 16. DIM is even and at most 256; GROUP divides
 // heads / kv_heads.
-// With FUSED, for passes whose rows are each of a sequence of their own, it also does what head_prepare.comp does:
-// q = rope(norm(q; wq)), k = rope(norm(k; wk)), and k and v into the KV ring; the row's own key never passes through memory.
+// With FUSED it also does what head_prepare.comp does: q = rope(norm(q; wq)), k = rope(norm(k; wk)), and k and v into the KV
+// ring. A workgroup makes the keys of the pass that its row sees by itself, so that they never pass through memory: with 1,
+// for rows that are each of a sequence of their own, the row's own key; with n > 1, for up to n rows at consecutive positions
+// of one sequence, those of the rows before it too.
 // A workgroup takes GROUP query heads of one KV head, for one part of the row's keys; the grid's z counts the parts. Of n
 // subgroups each takes every n-th tile of keys, by an online softmax. The workgroup that finishes a row's heads last adds up
 // the parts.
@@ -20,7 +22,7 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 layout(constant_id = 1) const uint DIM = 128;
 layout(constant_id = 2) const uint GROUP = 2;
-layout(constant_id = 3) const uint FUSED = 0;
+layout(constant_id = 3) const uint FUSED = 0;     // most keys of the pass that a row sees; 0: all come from the ring
 layout(constant_id = 4) const uint FORM = 0;
 layout(constant_id = 5) const uint SUBGROUP = 32;  // invocations of a subgroup
 
@@ -113,9 +115,10 @@ const uint COUNTER_BYTES = 4096;
 const uint ROUND = 8;
 const float LOG2_E = 1.44269504;
 
-// GROUP queries, then the row's own key; of each the first elements of all octets, then the second and so on, so that
+// GROUP queries, then keys of the pass; of each the first elements of all octets, then the second and so on, so that
 // neighbouring invocations read neighbouring words.
-shared float query[(GROUP + 1) * WIDTH];
+const uint VECTORS = GROUP + (FUSED > 1 ? FUSED : 1);
+shared float query[VECTORS * WIDTH];
 uint place(uint slot, uint e) { return slot * WIDTH + e % 8 * (WIDTH / 8) + e / 8; }
 
 shared vec4 found[SUBGROUPS * GROUP * FOUND];
@@ -286,16 +289,26 @@ void add_values() {
     }
 }
 
-// The row's own value, as the ring would give it back.
+// A value of the pass, as the ring would give it back: that of row r.
 vec4 own_value[TURNS * 2];
 
-// Begins with the row's own key, which is in shared memory, and its value; with `write`, they also go to the ring.
-void begin_with_own(bool write, uint64_t entry) {
-    float scores[GROUP];
+void load_own_value(uint r, uint kv_head) {
+    uint own = r * stride + kv_head * DIM;
+    [[unroll]] for (uint i = 0; i < TURNS * 2; ++i) {
+        uint e = (octet + i / 2 * LANES) * 8 + i % 2 * 4;
+        uint a = own + min(e, DIM - 2), b = own + min(e + 2, DIM - 2);
+        vec2 low = mix(vec2(0), vec2(v.at[a], v.at[a + 1]), bvec2(e < DIM));
+        vec2 high = mix(vec2(0), vec2(v.at[b], v.at[b + 1]), bvec2(e + 2 < DIM));
+        own_value[i] = vec4(through_ring(low), through_ring(high));
+    }
+}
+
+// The scores of a key of the pass, which is in shared memory; with `write`, it and its value also go to the ring.
+void score_own(uint key_slot, bool write, uint64_t entry, out float scores[GROUP]) {
     [[unroll]] for (uint g = 0; g < GROUP; ++g) scores[g] = 0;
     [[unroll]] for (uint t = 0; t < TURNS; ++t) {
         vec4 a, b;
-        take(GROUP, t, a, b);
+        take(key_slot, t, a, b);
         [[unroll]] for (uint g = 0; g < GROUP; ++g) {
             scores[g] += dot(a, q8[(g * TURNS + t) * 2]) + dot(b, q8[(g * TURNS + t) * 2 + 1]);
         }
@@ -305,12 +318,33 @@ void begin_with_own(bool write, uint64_t entry) {
             store8(values + entry, o, own_value[2 * t], own_value[2 * t + 1]);
         }
     }
+    [[unroll]] for (uint g = 0; g < GROUP; ++g) scores[g] = add_across(scores[g], 1, LANES);
+}
+
+// Begins with the row's own key and value.
+void begin_with_own(bool write, uint64_t entry) {
+    float scores[GROUP];
+    score_own(GROUP, write, entry, scores);
     [[unroll]] for (uint g = 0; g < GROUP; ++g) {
-        highest[g] = add_across(scores[g], 1, LANES);
+        highest[g] = scores[g];
         // Sums of weights count each SHARE times.
         total[g] = gl_SubgroupInvocationID == 0 ? float(SHARE) : 0.0;
         [[unroll]] for (uint t = 0; t < TURNS * 2; ++t) {
             acc[g * TURNS * 2 + t] = mix(vec4(0), own_value[t], bvec4(together == 0));
+        }
+    }
+}
+
+// Adds one of several keys of the pass, with its value.
+void add_own(uint key_slot, bool write, uint64_t entry) {
+    float scores[GROUP];
+    score_own(key_slot, write, entry, scores);
+    [[unroll]] for (uint g = 0; g < GROUP; ++g) {
+        raise(g, max(highest[g], scores[g]));
+        float w = exp2(scores[g] - highest[g]);
+        total[g] += gl_SubgroupInvocationID == 0 ? w * float(SHARE) : 0.0;
+        [[unroll]] for (uint t = 0; t < TURNS * 2; ++t) {
+            acc[g * TURNS * 2 + t] += mix(vec4(0), w * own_value[t], bvec4(together == 0));
         }
     }
 }
@@ -393,17 +427,28 @@ void put(uint r, uint i, vec4 v) {
     }
 }
 
+// The position of vector j in shared memory: a query of the row at p, or one of `owns` keys up to the row's own.
+uint position_of(uint j, uint p, uint owns) { return FUSED <= 1 || j < GROUP ? p : p + 1 - owns + (j - GROUP); }
+
 void attend_row() {
     uint r = gl_WorkGroupID.y, id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
     if (r >= live_rows(state, STATE_ROWS)) return;
     // What does not hang on the step before is asked for ahead of it.
-    bool prepares = FUSED != 0 && gl_SubgroupID <= GROUP;
+    bool prepares = FUSED == 1 && gl_SubgroupID <= GROUP;
     if (prepares) prepare_for(gl_SubgroupID < GROUP ? wq : wk);
     uint h0 = gl_WorkGroupID.x * GROUP, kv_head = h0 / (heads / kv_heads);
     uint p = state.at[position + r], slot = state.at[sequence + r];
     uint first = window == 0 || p + 1 < window ? 0 : p + 1 - window;
-    // Keys to be read: with FUSED the row's own is at hand.
-    uint count = p - first + 1 - FUSED;
+    // Rows of the pass whose keys this row sees and the workgroup makes: `owns` of them, the last is the row itself.
+    uint owns = FUSED, own_from = r;
+    if (FUSED > 1) {
+        owns = min(r, p - first) + 1;
+        own_from = r + 1 - owns;
+        prepares = gl_SubgroupID < GROUP + owns;
+        if (prepares) prepare_for(gl_SubgroupID < GROUP ? wq : wk);
+    }
+    // Keys to be read: the others are at hand.
+    uint count = p - first + 1 - owns;
     // Few keys are not worth adding parts up for.
     uint splits = gl_NumWorkGroups.z, part = ALONE * BLOCK;
     if (count > part) part = ((count + splits - 1) / splits + BLOCK - 1) / BLOCK * BLOCK;
@@ -424,7 +469,7 @@ void attend_row() {
         load_keys(base);
         load_values(base);
     }
-    if (prepares) turn_to(p);
+    if (prepares) turn_to(position_of(gl_SubgroupID, p, owns));
     relay_wait(state, turn, before);
     if (FUSED == 0 && base < end) {
         load_keys(base);
@@ -432,31 +477,23 @@ void attend_row() {
     }
 
     // By the subgroup that has the fewest keys.
-    bool has_own = FUSED != 0 && last_part && gl_SubgroupID == SUBGROUPS - 1;
-    if (has_own) {
-        uint own = r * stride + kv_head * DIM;
-        [[unroll]] for (uint i = 0; i < TURNS * 2; ++i) {
-            uint e = (octet + i / 2 * LANES) * 8 + i % 2 * 4;
-            uint a = own + min(e, DIM - 2), b = own + min(e + 2, DIM - 2);
-            vec2 low = mix(vec2(0), vec2(v.at[a], v.at[a + 1]), bvec2(e < DIM));
-            vec2 high = mix(vec2(0), vec2(v.at[b], v.at[b + 1]), bvec2(e + 2 < DIM));
-            own_value[i] = vec4(through_ring(low), through_ring(high));
-        }
-    }
+    bool has_own = FUSED == 1 && last_part && gl_SubgroupID == SUBGROUPS - 1;
+    if (has_own) load_own_value(r, kv_head);
 
     // Queries into shared memory, scaled so that weights are powers of two.
     if (FUSED != 0) {
-        for (uint j = gl_SubgroupID; j <= GROUP; j += SUBGROUPS) {
-            bool is_key = j == GROUP;
+        for (uint j = gl_SubgroupID; j < GROUP + owns; j += SUBGROUPS) {
+            bool is_key = j >= GROUP;
             if (j != gl_SubgroupID) {
                 prepare_for(is_key ? wk : wq);
-                turn_to(p);
+                turn_to(position_of(j, p, owns));
             }
-            if (is_key) prepare(k, r * stride + kv_head * DIM, j, 1.0, true);
+            uint key_row = FUSED > 1 ? own_from + j - GROUP : r;
+            if (is_key) prepare(k, key_row * stride + kv_head * DIM, j, 1.0, true);
             else prepare(q, r * stride + (h0 + j) * DIM, j, scale * LOG2_E, false);
         }
         for (uint i = DIM + id; i < WIDTH; i += WORKGROUP) {
-            [[unroll]] for (uint j = 0; j <= GROUP; ++j) query[place(j, i)] = 0;
+            [[unroll]] for (uint j = 0; j < VECTORS; ++j) query[place(j, i)] = 0;
         }
     } else {
         for (uint i = id; i < GROUP * WIDTH; i += WORKGROUP) {
@@ -472,7 +509,15 @@ void attend_row() {
         total[g] = 0;
     }
     [[unroll]] for (uint i = 0; i < GROUP * TURNS * 2; ++i) acc[i] = vec4(0);
-    if (has_own) begin_with_own(h0 % (heads / kv_heads) == 0, uint64_t(p % capacity) * ENTRY_BYTES);
+    bool writes = h0 % (heads / kv_heads) == 0;
+    uint64_t own_entry = uint64_t(p % capacity) * ENTRY_BYTES;
+    if (has_own) begin_with_own(writes, own_entry);
+    if (FUSED > 1 && last_part) {
+        for (uint i = SUBGROUPS - 1 - gl_SubgroupID; i < owns; i += SUBGROUPS) {
+            load_own_value(own_from + i, kv_head);
+            add_own(GROUP + i, writes && i == owns - 1, own_entry);
+        }
+    }
     while (base < end) {
         uint next = base + BLOCK;
         score(base);

@@ -168,8 +168,10 @@ fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
     let float = Target::new(subgroup, false, None);
     let dot = Target::new(subgroup, true, None);
     let matrix = Target::new(subgroup, true, Some(units));
-    let bytes = Target { s8: [(usize::MAX, true)].into(), ..matrix.clone() };
-    let plain = [float, dot.clone(), matrix, bytes];
+    let chosen = |operand| [(usize::MAX, Arithmetic::Matrix(operand))].into();
+    let [halves, bytes] =
+        [Operand::F16, Operand::S8].map(|operand| Target { chosen: chosen(operand), ..matrix.clone() });
+    let plain = [float, dot.clone(), matrix, halves, bytes];
     if weights != WeightFormat::Int8 {
         return plain.to_vec();
     }
@@ -182,7 +184,7 @@ fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
 
 /// The kinds of passes that are baked: prompts and batches.
 fn kinds() -> impl Iterator<Item = PassKind> {
-    let prompts = [1, 8, 64, 512].map(|rows| (rows, RowOrder::Consecutive));
+    let prompts = [1, 2, 4, 8, 16, 64, 512].map(|rows| (rows, RowOrder::Consecutive));
     let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, RowOrder::Apart));
     let mixed = [(512, RowOrder::Mixed)];
     let given = prompts.into_iter().chain(batches).chain(mixed).map(|(rows, order)| (rows, order, TokenSource::Host));

@@ -36,14 +36,23 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Shape {
 fn passes() -> Vec<usize> {
     let mut passes = Vec::new();
     let mut at = 0;
-    // Rows that see 127, 128, 129 keys and so on: one at a time, then four.
-    for boundary in [128, 256, WINDOW, 384, 512, 1024, 1280, CONTEXT - 6] {
+    // Rows that see 127, 128, 129 keys and so on: one at a time, then several of them together, which see each other.
+    let several = [
+        [1, 1, 1, 1, 1, 4],
+        [1, 2, 1, 1, 2, 2],
+        [3, 1, 1, 1, 1, 2],
+        [1, 1, 0, 7, 0, 0],
+        [0, 8, 0, 0, 0, 1],
+        [9, 0, 0, 0, 0, 0],
+    ];
+    let boundaries = [128, 256, WINDOW, 384, 512, 1024, 1280, CONTEXT - 6];
+    for (boundary, together) in boundaries.into_iter().zip(several.iter().cycle()) {
         let from = boundary - 3;
         while at < from {
             passes.push(CHUNK.min(from - at));
             at += CHUNK.min(from - at);
         }
-        for rows in [1, 1, 1, 1, 1, 4] {
+        for &rows in together.iter().filter(|&&rows| rows > 0) {
             passes.push(rows);
             at += rows;
         }
@@ -108,6 +117,34 @@ fn parts_of_a_long_context_make_the_whole() {
                     "{heads}/{kv_heads} heads of {dim}, {kv:?}: {error:.1e} off behind {seen} tokens, {rows} in one pass"
                 );
             }
+        }
+    }
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
+
+/// Rows that see only some of the rows before them in their pass, since the window is shorter than the pass.
+#[test]
+fn a_window_may_be_shorter_than_the_rows_of_a_pass() {
+    let tokens = &tokens()[..40];
+    let model = Forged::new(&Shape { window: 3, ..shape(4, 2, 32) }, WeightFormat::Int8);
+    let rows = [8, 5, 1, 8, 3, 7, 8];
+    let run = |executor: &mut dyn Executor| {
+        let mut session = Session::new(0, CONTEXT);
+        let mut logits = Vec::new();
+        let mut at = 0;
+        for rows in rows {
+            session.prefill(executor, &tokens[at..at + rows]).unwrap();
+            logits.push(executor.logits(0).unwrap().to_vec());
+            at += rows;
+        }
+        logits
+    };
+    let want = run(load(&model, Device::Cpu, KvType::F32, 1).as_mut());
+    for (kv, tolerance) in TOLERANCES {
+        let got = run(load(&model, vulkan(), kv, 1).as_mut());
+        for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+            let error = relative_rms(g, w);
+            assert!(error < tolerance, "{kv:?}: pass {i} of {} rows is {error:.1e} off", rows[i]);
         }
     }
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);

@@ -200,7 +200,7 @@ constants! {
         dim = 1,
         /// Query heads of a workgroup.
         group = 2,
-        /// 1: fused with norm, RoPE and the KV write.
+        /// Most keys of the pass that a row sees, if fused with norm, RoPE and the KV write; else 0.
         fused = 3,
         /// Layout of the output (activation_layout.glsl).
         form = 4,

@@ -5,7 +5,7 @@ use crate::model::WeightFormat;
 
 /// The number types and instructions that compute a matrix product `out[r] = weight · x[r]`. All tiles of one
 /// arithmetic add the same terms; the order of summation may differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Arithmetic {
     /// Weights widened to f32, f32 inputs and sums.
     F32,

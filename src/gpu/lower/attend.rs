@@ -7,11 +7,12 @@ use super::heads::{Heads, by_kv};
 use super::layout::{COUNTER_BYTES, PackedSlot, SPLIT_ROWS};
 use super::lowering::{Lowered, Lowering, RowOrder};
 use super::row::whole_blocks;
+use super::target::AttendBy;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::constants::AttendConstants;
 use crate::gpu::kernels::push::{AttendMatrixPush, AttendPush, Push, word};
 use crate::gpu::kernels::{Kernel, Module};
-use crate::schedule::step::{KvType, Ring, Rows, Slot};
+use crate::schedule::step::{KvType, Op, Ring, Rows, Slot};
 
 /// Most subgroups in a workgroup. More would keep more keys in flight than the registers hold.
 const SUBGROUPS: u32 = 16;
@@ -26,8 +27,15 @@ const FOUND_BYTES: usize = 17 << 10;
 const WORKGROUPS: usize = 128;
 /// Most parts of one row's keys.
 const MAX_SPLITS: usize = 32;
-/// Fewest rows of a prompt for which attention uses matrix units.
+/// Most rows of one sequence for which attention is fused with what prepares its heads: every workgroup prepares the
+/// keys of the rows before its own once more, each by a subgroup. The first that fits; one kernel serves fewer rows too.
+const FUSED_ROWS: [usize; 2] = [16, 8];
+/// Most bytes of shared memory for queries and for keys of the pass: beside the sums, what every device has.
+const VECTOR_BYTES: usize = 12 << 10;
+/// Fewest rows of a prompt for which attention uses matrix units, and most for which attention row by row is tried
+/// beside them.
 const MATRIX_QUERIES: usize = 16;
+const MOST_ROWS: usize = 128;
 
 /// The operands of an [`crate::schedule::Op::Attend`].
 pub(super) struct AttendOperands {
@@ -49,10 +57,15 @@ struct Division {
     splits: usize,
 }
 
+/// Query heads of a workgroup.
+fn group(a: &AttendOperands) -> usize {
+    let sharing = a.heads / a.ring.kv_heads;
+    (1..=GROUP).rev().find(|g| sharing.is_multiple_of(*g)).unwrap_or(1)
+}
+
 impl Division {
     fn new(a: &AttendOperands, rows: usize, subgroup: u32) -> Division {
-        let group = a.heads / a.ring.kv_heads;
-        let group = (1..=GROUP).rev().find(|g| group.is_multiple_of(*g)).unwrap_or(1);
+        let group = group(a);
         // Per head: its sums, then four floats that hold the highest score and the sum of weights.
         let found = |subgroups: u32| subgroups as usize * group * (a.ring.dim_stride() / 4 + 1) * 16;
         let mut subgroups = SUBGROUPS;
@@ -74,7 +87,7 @@ impl Division {
 
 impl Lowering<'_> {
     /// `at`: index of the attend step. With `prepare` (Q, K, V), the kernel also applies norm and RoPE and writes the
-    /// KV cache; each row must then be of another sequence.
+    /// KV cache; the kind of pass must allow it ([`Lowering::fuses_attention`]).
     pub(super) fn attend(
         &self,
         at: usize,
@@ -87,22 +100,15 @@ impl Lowering<'_> {
             true => self.written(at, a.out, Rows::Pass),
             false => (ActivationLayout::F32, None),
         };
-        if let (Some(units), Some(p), None) = (self.target.units, packed, prepare) {
-            let fits = layout == ActivationLayout::F16Row
-                && self.kind.order == RowOrder::Consecutive
-                && a.ring.element == KvType::F16;
-            let dim = a.ring.head_dim;
-            let variants = attend_tile::tiles(units, a.heads, a.ring.kv_heads, dim);
-            if let Some(attend) = variants.first().filter(|_| fits && self.kind.rows >= MATRIX_QUERIES) {
-                return self.attend_matrix(&a, *attend, units, p);
-            }
+        if let (Some(p), None, Some((units, tile))) = (packed, prepare, self.attend_tile(&a, layout)) {
+            return self.attend_matrix(&a, tile, units, p);
         }
         let rows = self.kind.rows;
         let Division { group, workgroup, splits } = Division::new(&a, rows, self.target.subgroup);
         let constants = AttendConstants {
             dim: a.ring.head_dim as u32,
             group: group as u32,
-            fused: u32::from(prepare.is_some()),
+            fused: if prepare.is_some() { self.fused_keys(&a) as u32 } else { 0 },
             form: layout as u32,
             subgroup: self.target.subgroup,
         };
@@ -139,6 +145,64 @@ impl Lowering<'_> {
             taken,
             product: None,
         }
+    }
+
+    /// The tiles in which matrix units can attend.
+    fn attend_tiles(&self, units: Units, a: &AttendOperands, layout: ActivationLayout) -> Vec<AttendTile> {
+        let fits = layout == ActivationLayout::F16Row
+            && self.kind.order == RowOrder::Consecutive
+            && self.kind.rows >= MATRIX_QUERIES
+            && a.ring.element == KvType::F16;
+        if fits { attend_tile::tiles(units, a.heads, a.ring.kv_heads, a.ring.head_dim) } else { Vec::new() }
+    }
+
+    /// The tile in which matrix units attend: the tuned one, else the best on most devices. `None`: row by row.
+    fn attend_tile(&self, a: &AttendOperands, layout: ActivationLayout) -> Option<(Units, AttendTile)> {
+        let units = self.target.units?;
+        let tiles = self.attend_tiles(units, a, layout);
+        let tile = match self.target.attend.get(&self.kind.rows) {
+            Some(AttendBy::Row) => None,
+            Some(&AttendBy::Tile(i)) => tiles.get(i).or(tiles.first()),
+            None => tiles.first(),
+        };
+        tile.map(|&tile| (units, tile))
+    }
+
+    /// Most keys of the pass that one of its rows sees, if they are few enough for attention to make them all by itself;
+    /// else 0.
+    fn fused_keys(&self, a: &AttendOperands) -> usize {
+        let fits = |keys: &usize| 4 * (group(a) + keys) * a.ring.dim_stride().next_power_of_two() <= VECTOR_BYTES;
+        match self.kind.order {
+            _ if self.kind.rows == 1 => 1,
+            RowOrder::Apart => 1,
+            RowOrder::Consecutive => {
+                FUSED_ROWS.into_iter().find(fits).filter(|&most| self.kind.rows <= most).unwrap_or(0)
+            }
+            RowOrder::Mixed => 0,
+        }
+    }
+
+    /// Whether the attention step at `at` is fused with what prepares its heads.
+    pub(super) fn fuses_attention(&self, at: usize, a: &AttendOperands) -> bool {
+        self.fused_keys(a) > 0 && self.attend_tile(a, self.written(at, a.out, Rows::Pass).0).is_none()
+    }
+
+    /// The ways to attend that are worth measuring. Every layer takes the same.
+    pub fn attends(&self) -> Vec<AttendBy> {
+        let steps = self.schedule.steps.iter().enumerate();
+        let mut attends = steps.filter_map(|(at, s)| match s.op {
+            Op::Attend { q, ring, out, heads, scale, window } => {
+                Some((at, AttendOperands { q, ring, out, heads, scale, window }))
+            }
+            _ => None,
+        });
+        let (Some(units), Some((at, a))) = (self.target.units, attends.next()) else { return Vec::new() };
+        if !whole_blocks(a.ring.head_dim) || self.kind.rows > MOST_ROWS {
+            return Vec::new();
+        }
+        let layout = self.written(at, a.out, Rows::Pass).0;
+        let tiles = (0..self.attend_tiles(units, &a, layout).len()).map(AttendBy::Tile);
+        tiles.chain([AttendBy::Row]).collect()
     }
 
     /// Attention of consecutive rows by matrix units.

@@ -34,7 +34,7 @@ pub enum TokenSource {
 }
 
 /// How the rows of a pass stand to each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RowOrder {
     /// Consecutive positions of one sequence.
     Consecutive,
@@ -54,6 +54,18 @@ impl RowOrder {
             RowOrder::Apart => (1..rows.len()).all(is_new),
             RowOrder::Mixed => true,
         }
+    }
+}
+
+impl std::fmt::Display for PassKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let order = match self.order {
+            _ if self.rows == 1 => return f.write_str("one row"),
+            RowOrder::Consecutive => "of one sequence",
+            RowOrder::Apart => "apart",
+            RowOrder::Mixed => "mixed",
+        };
+        write!(f, "{} rows {order}", self.rows)
     }
 }
 

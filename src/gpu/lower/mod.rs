@@ -91,7 +91,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Fuses norm and RoPE of Q and of K with the KV write. Attention joins if every row is of another sequence.
+    /// Fuses norm and RoPE of Q and of K with the KV write. Attention joins if a row sees few keys of its own pass.
     fn fuse_heads(&self, at: usize, steps: &[Step], with_attend: bool) -> Option<Lowered> {
         let (q, k) = (Heads::of(&steps[0].op)?, Heads::of(&steps[1].op)?);
         let Op::KvWrite { k: written, v, ring } = steps[2].op else { return None };
@@ -99,13 +99,14 @@ impl Lowering<'_> {
             return None;
         }
         if with_attend
-            && (self.kind.rows == 1 || self.kind.order == RowOrder::Apart)
             && (q.eps, q.inv_freq) == (k.eps, k.inv_freq)
             && let Op::Attend { q: q2, ring: r2, out, heads: h2, scale, window } = steps[3].op
             && (q2, r2, h2) == (q.x, ring, q.heads)
         {
             let attend = AttendOperands { q: q2, ring, out, heads: h2, scale, window };
-            return Some(self.attend(at + 3, attend, Some((q, k, v)), 4));
+            if self.fuses_attention(at + 3, &attend) {
+                return Some(self.attend(at + 3, attend, Some((q, k, v)), 4));
+            }
         }
         Some(self.head_prepare(steps[0].rows, Some(q), Some(k), Some((written, v, ring)), 3))
     }

@@ -1,8 +1,9 @@
-//! Which kernel computes a product. The device and the number of rows decide the arithmetic. Measurements on the device
-//! decide the tile.
+//! Which kernel computes a product. The device and the number of rows decide which arithmetics can; measurements on the
+//! device choose among them, and decide the tile.
 
 use super::arithmetic::{Arithmetic, FormatModules, Operand, modules};
 use super::layout::PRODUCT_SCRATCH;
+use super::lowering::RowOrder;
 use super::matrix::{self, MatrixTile};
 use crate::gpu::device::limits::{MAX_GROUPS, MAX_WORKGROUP, grid};
 use crate::gpu::device::units::Units;
@@ -78,17 +79,35 @@ pub struct Target {
     pub units: Option<Units>,
     /// Tiles that tuning has chosen.
     pub tuned: HashMap<(Arithmetic, Product), Tile>,
-    /// Whether matrix units multiply s8 where they can. Key: upper row bound. The smallest bound ≥ the pass's rows
-    /// applies; without one, f16.
-    pub s8: BTreeMap<usize, bool>,
+    /// The arithmetic that is chosen for passes. Key: upper row bound. The smallest bound ≥ the pass's rows applies;
+    /// without one, or where a product cannot have it, the usual one.
+    pub chosen: BTreeMap<usize, Arithmetic>,
+    /// How rows of one sequence attend, as tuned. Key: rows of the kind of pass.
+    pub attend: BTreeMap<usize, AttendBy>,
+    /// Seconds of a pass of each kind that is tuned, by its rows and their order.
+    pub seconds: HashMap<(usize, RowOrder), f64>,
     /// Whether dispatches are relayed (shaders/relay.glsl).
     pub relay: bool,
     /// For tests: a tile for every product that can have it.
     pub forced: Option<Tile>,
 }
 
-/// Fewest rows for matrix units. With fewer, the smallest tile wastes too much.
-const MATRIX_ROWS: usize = 5;
+/// How rows of one sequence attend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum AttendBy {
+    /// attend.comp: each row by itself.
+    Row,
+    /// attend_matrix.comp: many rows together on matrix units, in the tile with this index
+    /// ([`super::attend_tile::tiles`]).
+    Tile(usize),
+}
+
+/// Fewest rows for matrix units.
+const MATRIX_ROWS: usize = 2;
+/// Fewest rows for which matrix units are usual, and most for which integer dot products are tried beside them.
+const USUAL_MATRIX_ROWS: usize = 5;
+/// Fewest rows for which matrix units are tried on s8: its smallest tile has 16 rows.
+const S8_ROWS: usize = 5;
 /// Fewest rows for `linear_tile` and `linear_dot_tile`, which then read weights less often than the kernels for few
 /// rows.
 const TILE_ROWS: usize = 16;
@@ -115,30 +134,35 @@ const COLUMNS: usize = 8;
 impl Target {
     /// A device with subgroups of `subgroup` lanes, untuned.
     pub fn new(subgroup: u32, dot: bool, units: Option<Units>) -> Target {
-        let (tuned, s8) = (HashMap::new(), BTreeMap::new());
-        Target { subgroup, dot, units, tuned, s8, relay: false, forced: None }
+        let (tuned, seconds) = (HashMap::new(), HashMap::new());
+        let (chosen, attend) = (BTreeMap::new(), BTreeMap::new());
+        Target { subgroup, dot, units, tuned, chosen, attend, seconds, relay: false, forced: None }
     }
 
-    /// Whether passes of `rows` rows can multiply s8 as well as f16.
-    pub fn can_use_s8(&self, format: WeightFormat, rows: usize) -> bool {
-        let has_units = self.units.is_some_and(|u| u.s8_k.is_some());
-        modules(format).matrix.is_some() && rows >= MATRIX_ROWS && has_units
+    /// The arithmetics worth measuring for weights of `format` in passes of `rows` rows, the usual one first.
+    pub fn arithmetics(&self, format: WeightFormat, rows: usize) -> Vec<Arithmetic> {
+        let modules = modules(format);
+        let units = self.units.filter(|_| modules.matrix.is_some() && rows >= MATRIX_ROWS);
+        let few = if modules.dot.is_some() && self.dot { Arithmetic::IntegerDot } else { Arithmetic::F32 };
+        let Some(units) = units else { return vec![few] };
+        let mut all = vec![Arithmetic::Matrix(Operand::F16)];
+        if units.s8_k.is_some() && rows >= S8_ROWS {
+            all.push(Arithmetic::Matrix(Operand::S8));
+        }
+        if rows < USUAL_MATRIX_ROWS {
+            all.insert(0, few);
+        }
+        all
     }
 
     /// The arithmetic for weights of `format` in passes of `rows` rows. `whole_rows`: one workgroup writes a whole row
     /// of the inputs ([`super::layout::PackedSlot`]); s8 needs that.
     pub fn arithmetic(&self, format: WeightFormat, rows: usize, whole_rows: bool) -> Arithmetic {
-        let s8 = || self.s8.range(rows..).next().is_some_and(|(_, &on)| on);
-        if whole_rows && self.can_use_s8(format, rows) && s8() {
-            return Arithmetic::Matrix(Operand::S8);
-        }
-        let modules = modules(format);
-        if modules.matrix.is_some() && self.units.is_some() && rows >= MATRIX_ROWS {
-            Arithmetic::Matrix(Operand::F16)
-        } else if modules.dot.is_some() && self.dot {
-            Arithmetic::IntegerDot
-        } else {
-            Arithmetic::F32
+        let can = self.arithmetics(format, rows);
+        let chosen = self.chosen.range(rows..).next().map(|(_, &chosen)| chosen);
+        match chosen.filter(|chosen| can.contains(chosen)).unwrap_or(can[0]) {
+            Arithmetic::Matrix(Operand::S8) if !whole_rows => Arithmetic::Matrix(Operand::F16),
+            arithmetic => arithmetic,
         }
     }
 

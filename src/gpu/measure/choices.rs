@@ -2,15 +2,16 @@
 
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::fingerprint;
+use crate::gpu::lower::PassKind;
 use crate::gpu::lower::arithmetic::{Arithmetic, Operand};
-use crate::gpu::lower::target::{Product, Tile};
+use crate::gpu::lower::target::{AttendBy, Product, Tile};
 use crate::machine::cache;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Raise this when choices change meaning while the kernels stay the same: another way to judge them, or another layout
 /// of tiles.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Largest file that is read, in bytes. Written ones have a few KB.
 const MAX_BYTES: u64 = 16 << 20;
@@ -28,8 +29,12 @@ struct Known {
     tiles: BTreeMap<String, Tile>,
     /// Whether relayed dispatches are faster, by the model's bytes of weights.
     relay: BTreeMap<u64, bool>,
-    /// Whether s8 products are faster than f16 ones, by the model's bytes of weights and the pass's rows.
-    s8: BTreeMap<String, bool>,
+    /// The arithmetic of products, by the model's bytes of weights and the pass's rows.
+    arithmetic: BTreeMap<String, Arithmetic>,
+    /// How rows of one sequence attend, by [`pass_name`].
+    attend: BTreeMap<String, AttendBy>,
+    /// Seconds of a pass, by [`pass_name`].
+    seconds: BTreeMap<String, f64>,
 }
 
 impl Choices {
@@ -71,26 +76,52 @@ impl Choices {
         self.known.relay.insert(weights, relay);
     }
 
-    /// Whether passes of `rows` rows use s8 products. `weights`: bytes of the model's weights.
-    pub fn s8(&self, weights: u64, rows: usize) -> Option<bool> {
-        self.known.s8.get(&pass_name(weights, rows)).copied()
+    /// The arithmetic of passes of `rows` rows. `weights`: bytes of the model's weights.
+    pub fn arithmetic(&self, weights: u64, rows: usize) -> Option<Arithmetic> {
+        self.known.arithmetic.get(&rows_name(weights, rows)).copied()
     }
 
     /// Keeps the choice.
-    pub fn set_s8(&mut self, weights: u64, rows: usize, s8: bool) {
-        self.known.s8.insert(pass_name(weights, rows), s8);
+    pub fn set_arithmetic(&mut self, weights: u64, rows: usize, arithmetic: Arithmetic) {
+        self.known.arithmetic.insert(rows_name(weights, rows), arithmetic);
+    }
+
+    /// How the rows of a pass attend.
+    pub fn attend(&self, name: &str) -> Option<AttendBy> {
+        self.known.attend.get(name).copied()
+    }
+
+    /// Keeps the choice.
+    pub fn set_attend(&mut self, name: String, way: AttendBy) {
+        self.known.attend.insert(name, way);
+    }
+
+    /// Seconds of a pass.
+    pub fn seconds(&self, name: &str) -> Option<f64> {
+        self.known.seconds.get(name).copied().filter(|s| s.is_finite() && *s > 0.0)
+    }
+
+    /// Keeps the measurement.
+    pub fn set_seconds(&mut self, name: String, seconds: f64) {
+        self.known.seconds.insert(name, seconds);
     }
 }
 
-fn pass_name(weights: u64, rows: usize) -> String {
+fn rows_name(weights: u64, rows: usize) -> String {
     format!("{weights} bytes of weights, {rows} rows")
+}
+
+/// A kind of pass's name in the file and in the log.
+pub fn pass_name(weights: u64, kind: PassKind, depth: usize) -> String {
+    format!("{weights} bytes of weights, {kind}, depth {depth}")
 }
 
 /// A product's name in the file and in the log.
 pub fn product_name((arithmetic, p): (Arithmetic, Product), relay: bool) -> String {
     let by = match arithmetic {
         Arithmetic::Matrix(Operand::S8) => ", s8",
-        _ => "",
+        Arithmetic::Matrix(Operand::F16) => ", f16",
+        Arithmetic::F32 | Arithmetic::IntegerDot => "",
     };
     let relayed = if relay { ", relayed" } else { "" };
     let two = if p.gelu { "2 x " } else { "" };

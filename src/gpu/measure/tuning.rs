@@ -1,8 +1,11 @@
-//! Tuning: measures which tile of each product is fastest, whether matrix units are faster on s8 than on f16, and
-//! whether relayed dispatches are faster. It runs once per device and driver, on the model's own weights. The choices
-//! are kept on disk ([`super::choices`]).
+//! Tuning: measures which tile of each product is fastest, which arithmetic computes it, how rows of one sequence
+//! attend, whether relayed dispatches are faster, and how long a pass of each kind takes. It runs once per device and
+//! driver, on the model's own weights. The choices are kept on disk ([`super::choices`]).
+//!
+//! There are many kinds of pass, so most are judged by some of their layers, and a kind tries of the tiles that a kind
+//! of more rows has tried only those that were good there.
 
-use super::choices::{Choices, product_name};
+use super::choices::{Choices, pass_name, product_name};
 use crate::Result;
 use crate::executor::{self, HeadRows, Row};
 use crate::gpu::device::Gpu;
@@ -11,12 +14,13 @@ use crate::gpu::lower::arithmetic::Arithmetic;
 use crate::gpu::lower::dispatch::{Addresses, Dispatch};
 use crate::gpu::lower::layout::{GpuLayout, STALLED};
 use crate::gpu::lower::target::{Product, Target, Tile};
-use crate::gpu::lower::{Lowering, PassKind};
+use crate::gpu::lower::{Lowering, PassKind, RowOrder};
 use crate::gpu::memory::Buffer;
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::record::Relay;
 use crate::gpu::queue::stamps::StampPool;
 use crate::schedule::{Op, Schedule, Segment};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -25,6 +29,13 @@ use std::time::{Duration, Instant};
 const PASS_SECONDS: f64 = 30e-3;
 /// Most dispatches of a product that are timed alone.
 const DISPATCHES: usize = 8;
+/// Layers that stand for all of them, spread evenly: enough weights that no cache holds them.
+const SAMPLE: usize = 8;
+/// Positions before the rows of a pass whose attention is judged: the window of a local layer.
+const DEPTH: usize = 1024;
+/// Of the tiles that more rows have tried, fewer rows try this share, the best ones, and at least so many.
+const PROMISING: usize = 3;
+const LEAST_PROMISING: usize = 4;
 /// Tiles within this factor of the best pass are judged again once the other products have their tiles.
 const NEAR: f64 = 1.02;
 /// Stop after this many runs without a 1 % gain.
@@ -40,7 +51,7 @@ const NEVER: f64 = f64::INFINITY;
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// The key of a chosen tile: a product, and the arithmetic that computes it.
-type Key = (Arithmetic, Product);
+pub type Key = (Arithmetic, Product);
 
 /// The parts of an executor that tuning measures with.
 pub struct Tuner<'a> {
@@ -62,14 +73,17 @@ pub struct Tuner<'a> {
     pub submit_budget: Duration,
     /// Forces relay on or off. `None`: measured where it is tried, else off.
     pub relay: Option<bool>,
-    /// The kind of pass that the step state was written for. `None` until something is measured.
-    pub ready: Option<PassKind>,
+    /// The kind of pass that the step state was written for, and its depth. `None` until something is measured.
+    pub ready: Option<(PassKind, usize)>,
+    /// The tiles that were tried for passes of more rows, the fastest first. Keys have no rows.
+    pub ranked: HashMap<Key, Vec<Tile>>,
     /// Whether the device has been warmed up.
     pub warm: bool,
 }
 
 impl Tuner<'_> {
-    /// Fills `target` for passes of each of `kinds`: from the file of this device and driver, or by measuring.
+    /// Fills `target` for passes of each of `kinds`: from the file of this device and driver, or by measuring. Kinds of
+    /// more rows come before those of fewer, but for the kind of one row, which is the first.
     ///
     /// # Errors
     /// Device: a kernel cannot be compiled, or the device failed.
@@ -85,14 +99,12 @@ impl Tuner<'_> {
             if kind.rows == 1 && self.relay.is_none() && self.gpu.caps.tries_relay {
                 measured += self.choose_relay(target, kind, &mut choices)?;
             }
-            measured += self.choose_s8(target, kind, &mut choices)?;
-            measured += self.tune_products(target, kind, &mut choices)?;
+            measured += self.choose_arithmetic(target, kind, &mut choices)?;
+            measured += self.choose_attention(target, kind, &mut choices)?;
+            measured += self.time_kind(target, kind, &mut choices)?;
             if measured > 0 {
                 let seconds = start.elapsed().as_secs_f64();
-                log::info!(
-                    "made {measured} choices of kernels for {} rows by measurement in {seconds:.2} s",
-                    kind.rows
-                );
+                log::info!("made {measured} choices for passes of {kind} by measurement in {seconds:.2} s");
                 choices.save();
             }
         }
@@ -118,8 +130,8 @@ impl Tuner<'_> {
         self.schedule.arena.state.words()..(self.layout.scratch.attend / 4) as usize
     }
 
-    /// Fills the arena as before a pass of this kind.
-    fn prepare(&mut self, kind: PassKind) -> Result<()> {
+    /// Fills the arena as before a pass of this kind, whose rows begin at position `depth`.
+    fn prepare(&mut self, kind: PassKind, depth: usize) -> Result<()> {
         let (slots, state) = (self.slots(), self.schedule.arena.state);
         if self.ready.is_none() {
             // Multiplying zeros takes less power, and is therefore faster than multiplying a model's data.
@@ -130,11 +142,15 @@ impl Tuner<'_> {
                 }
             })?;
         }
-        if self.ready != Some(kind) {
-            let rows = vec![Row { token: 0, position: 0, sequence: 0 }; kind.rows];
+        if self.ready != Some((kind, depth)) {
+            let row = |i: usize| match kind.order {
+                RowOrder::Consecutive => Row { token: 0, position: (depth + i) as u32, sequence: 0 },
+                _ => Row { token: 0, position: depth as u32, sequence: (i % self.schedule.extent.sequences) as u32 },
+            };
+            let rows: Vec<Row> = (0..kind.rows).map(row).collect();
             let head = HeadRows { first: 0, count: kind.head_rows };
             self.edit(|words| executor::write_pass(words, state, &rows, Some(head)))?;
-            self.ready = Some(kind);
+            self.ready = Some((kind, depth));
         }
         Ok(())
     }
@@ -150,6 +166,7 @@ impl Tuner<'_> {
                     target.tuned.insert(key, tile);
                 }
                 None => {
+                    let tiles = self.promising(key, tiles);
                     let near = self.judge(target, kind, key, &tiles)?;
                     measured.push((key, name, near));
                 }
@@ -188,45 +205,114 @@ impl Tuner<'_> {
         Ok(1)
     }
 
-    /// Decides whether matrix units multiply s8 or f16, by whole passes. Does nothing if they cannot do both. Returns
-    /// the number of choices measured.
-    fn choose_s8(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
-        let can = |op: &Op| matches!(op, Op::Linear { weight, .. } if target.can_use_s8(weight.format, kind.rows));
-        if target.s8.contains_key(&kind.rows) || !self.schedule.steps.iter().any(|s| can(&s.op)) {
-            return Ok(0);
+    /// Of the tiles of a product, those that were good for more rows, or were not tried there.
+    fn promising(&self, key: Key, mut tiles: Vec<Tile>) -> Vec<Tile> {
+        if let Some(ranked) = self.ranked.get(&without_rows(key)) {
+            let kept = (ranked.len() / PROMISING).max(LEAST_PROMISING);
+            tiles.retain(|tile| ranked.iter().position(|r| r == tile).is_none_or(|at| at < kept));
         }
-        let weights = self.schedule.weights.bytes();
-        if let Some(s8) = choices.s8(weights, kind.rows) {
-            target.s8.insert(kind.rows, s8);
-            return Ok(0);
-        }
-        let set = |target: &mut Target, s8| {
-            target.s8.insert(kind.rows, s8);
+        tiles
+    }
+
+    /// Decides in which arithmetic products are computed, by passes, and tunes the products. Returns the number of
+    /// choices measured.
+    fn choose_arithmetic(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
+        let of = |op: &Op| match op {
+            Op::Linear { weight, .. } => target.arithmetics(weight.format, kind.rows),
+            _ => Vec::new(),
         };
-        // Compare each operand type with its own best tiles.
-        let mut measured = 1;
-        for s8 in [false, true] {
-            set(target, s8);
-            measured += self.tune_products(target, kind, choices)?;
+        let can = self.schedule.steps.iter().map(|s| of(&s.op)).max_by_key(Vec::len).unwrap_or_default();
+        let weights = self.schedule.weights.bytes();
+        if can.len() > 1 && !target.chosen.contains_key(&kind.rows) {
+            let Some(known) = choices.arithmetic(weights, kind.rows).filter(|a| can.contains(a)) else {
+                return self.measure_arithmetics(target, kind, &can, choices);
+            };
+            target.chosen.insert(kind.rows, known);
         }
-        let [f16, s8] = self.time_both(target, kind, set)?;
-        log::info!("a pass of {} rows takes {:.3} ms in f16, {:.3} ms in s8", kind.rows, f16 * 1e3, s8 * 1e3);
-        set(target, s8 < f16);
-        choices.set_s8(weights, kind.rows, s8 < f16);
+        self.tune_products(target, kind, choices)
+    }
+
+    /// Compares arithmetics, each with its own best tiles.
+    fn measure_arithmetics(
+        &mut self,
+        target: &mut Target,
+        kind: PassKind,
+        can: &[Arithmetic],
+        choices: &mut Choices,
+    ) -> Result<usize> {
+        let (mut measured, mut best) = (1, (NEVER, can[0]));
+        for &arithmetic in can {
+            target.chosen.insert(kind.rows, arithmetic);
+            measured += self.tune_products(target, kind, choices)?;
+            let seconds = self.estimate_pass(target, kind, 0)?;
+            log::info!("a pass of {kind} takes {:.3} ms in {arithmetic:?}", seconds * 1e3);
+            if seconds < best.0 {
+                best = (seconds, arithmetic);
+            }
+        }
+        target.chosen.insert(kind.rows, best.1);
+        choices.set_arithmetic(self.schedule.weights.bytes(), kind.rows, best.1);
         Ok(measured)
     }
 
-    /// Seconds of a pass with a setting off and on. Times whole passes or, if either takes too long, estimates both.
+    /// Decides how rows of one sequence attend. Returns the number of choices measured.
+    fn choose_attention(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
+        let ways = self.lowering(target, kind).attends();
+        if ways.len() < 2 {
+            return Ok(0);
+        }
+        let depth = self.depth(kind);
+        let name = pass_name(self.schedule.weights.bytes(), kind, depth);
+        if let Some(known) = choices.attend(&name).filter(|way| ways.contains(way)) {
+            target.attend.insert(kind.rows, known);
+            return Ok(0);
+        }
+        let mut best = (NEVER, ways[0]);
+        for way in ways {
+            target.attend.insert(kind.rows, way);
+            let seconds = self.estimate_pass(target, kind, depth)?;
+            log::debug!("{name}: {:.3} ms by {way:?}", seconds * 1e3);
+            if seconds < best.0 {
+                best = (seconds, way);
+            }
+        }
+        target.attend.insert(kind.rows, best.1);
+        log::info!("{name}: attention by {:?}", best.1);
+        choices.set_attend(name, best.1);
+        Ok(1)
+    }
+
+    /// Measures how long a pass takes, by which passes of fewer rows choose a kind. Returns the number of measurements.
+    fn time_kind(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
+        let depth = self.depth(kind);
+        let name = pass_name(self.schedule.weights.bytes(), kind, depth);
+        if let Some(known) = choices.seconds(&name) {
+            target.seconds.insert((kind.rows, kind.order), known);
+            return Ok(0);
+        }
+        let seconds = self.estimate_pass(target, kind, depth)?;
+        log::info!("{name}: a pass takes {:.3} ms", seconds * 1e3);
+        target.seconds.insert((kind.rows, kind.order), seconds);
+        choices.set_seconds(name, seconds);
+        Ok(1)
+    }
+
+    /// The position of the first row where attention is judged.
+    fn depth(&self, kind: PassKind) -> usize {
+        DEPTH.min(self.schedule.extent.context.saturating_sub(kind.rows))
+    }
+
+    /// Seconds of a whole pass with a setting off and on. Estimates both if either takes too long.
     fn time_both(&mut self, target: &mut Target, kind: PassKind, set: impl Fn(&mut Target, bool)) -> Result<[f64; 2]> {
         let mut seconds = [0.0; 2];
         for on in [false, true] {
             set(target, on);
-            seconds[usize::from(on)] = self.estimate_pass(target, kind)?;
+            seconds[usize::from(on)] = self.estimate_pass(target, kind, 0)?;
         }
         if seconds.iter().all(|&s| s <= PASS_SECONDS) {
             for on in [false, true] {
                 set(target, on);
-                seconds[usize::from(on)] = self.time_whole(target, kind, NEVER)?;
+                seconds[usize::from(on)] = self.time_sample(target, kind, NEVER)?;
             }
         }
         Ok(seconds)
@@ -259,17 +345,17 @@ impl Tuner<'_> {
 
     /// Sets the fastest tile of a product and returns the tiles that come near it.
     ///
-    /// Whole passes are timed, so that caches and address translation hold what the other steps left there. If passes
-    /// take too long, the product is timed alone and no tiles are returned.
+    /// Passes are timed, so that caches hold what the other steps left there. If passes take too long, the product is
+    /// timed alone and no tiles are returned.
     fn judge(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile]) -> Result<Vec<Tile>> {
-        let whole = self.estimate_pass(target, kind)? <= PASS_SECONDS;
+        let whole = self.estimate_pass(target, kind, 0)? <= PASS_SECONDS;
         self.compile(target, kind, key, tiles)?;
         let mut judged = Vec::with_capacity(tiles.len());
         let mut best = NEVER;
         for &tile in tiles {
             target.tuned.insert(key, tile);
             let seconds = match whole {
-                true => self.time_whole(target, kind, best)?,
+                true => self.time_sample(target, kind, best)?,
                 false => self.time_alone(target, kind, key, best)?,
             };
             best = best.min(seconds);
@@ -280,8 +366,22 @@ impl Tuner<'_> {
         judged.sort_by(|a, b| a.0.total_cmp(&b.0));
         let Some(&(_, tile)) = judged.first() else { return Ok(Vec::new()) };
         target.tuned.insert(key, tile);
+        self.rank(key, judged.iter().map(|j| j.1));
         let near = judged.iter().take_while(|j| whole && j.0 < NEAR * best);
         Ok(near.map(|j| j.1).collect())
+    }
+
+    /// Keeps the order of a product's tiles for fewer rows. One row's say nothing of more.
+    fn rank(&mut self, key: Key, judged: impl Iterator<Item = Tile>) {
+        if key.1.rows == 1 {
+            return;
+        }
+        let ranked = self.ranked.entry(without_rows(key)).or_default();
+        let mut all: Vec<Tile> = judged.collect();
+        // What was not tried again stays behind.
+        let rest: Vec<Tile> = ranked.iter().filter(|tile| !all.contains(tile)).copied().collect();
+        all.extend(rest);
+        *ranked = all;
     }
 
     /// Compiles the pipelines of a product's tiles in parallel.
@@ -299,22 +399,40 @@ impl Tuner<'_> {
         let own = self.dispatches(target, kind, key).into_iter().take(DISPATCHES);
         let dispatches: Vec<_> = own.map(|d| Dispatch { barrier: true, ..d }).collect();
         // One dispatch says how many fit the submit budget.
-        let one = self.time(kind, &[&dispatches[..1]], target.relay, NEVER)?;
+        let one = self.time(kind, 0, &[&dispatches[..1]], target.relay, NEVER)?;
         let count = ((self.submit_budget.as_secs_f64() / one.max(1e-9)) as usize).clamp(1, dispatches.len());
-        Ok(self.time(kind, &[&dispatches[..count]], target.relay, count as f64 * best)? / count as f64)
+        Ok(self.time(kind, 0, &[&dispatches[..count]], target.relay, count as f64 * best)? / count as f64)
     }
 
-    /// Estimated seconds of a pass: its first layer times the number of layers. A whole pass may exceed the submit
-    /// budget.
-    fn estimate_pass(&mut self, target: &Target, kind: PassKind) -> Result<f64> {
-        let first = self.lowering(target, kind).segment(Segment::Layer(0));
-        Ok(self.schedule.shape.layers.len() as f64 * self.time(kind, &[&first], target.relay, NEVER)?)
+    /// Estimated seconds of a pass whose rows begin at position `depth`: its sampled layers for all layers, and its
+    /// head. Of layers that take long, the first stands for all: a submit has a budget.
+    fn estimate_pass(&mut self, target: &Target, kind: PassKind, depth: usize) -> Result<f64> {
+        let layers = self.schedule.shape.layers.len();
+        let lower = |this: &Self, segment| this.lowering(target, kind).segment(segment);
+        let first = lower(self, Segment::Layer(0));
+        let mut layer = self.time(kind, depth, &[&first], target.relay, NEVER)?;
+        let sample = sampled(layers);
+        if layer * sample.len() as f64 <= PASS_SECONDS {
+            let sample: Vec<_> = sample.into_iter().map(|i| lower(self, Segment::Layer(i))).collect();
+            let parts: Vec<&[Dispatch]> = sample.iter().map(Vec::as_slice).collect();
+            layer = self.time(kind, depth, &parts, target.relay, NEVER)? / parts.len() as f64;
+        }
+        let head = lower(self, Segment::Head);
+        Ok(layers as f64 * layer + self.time(kind, depth, &[&head], target.relay, NEVER)?)
     }
 
-    /// Seconds of a whole pass, in one submit. `best`: see `others` of [`Tuner::time`].
-    fn time_whole(&mut self, target: &Target, kind: PassKind, best: f64) -> Result<f64> {
-        let segments = self.pass(target, kind);
-        self.time(kind, &segments.iter().map(Vec::as_slice).collect::<Vec<_>>(), target.relay, best)
+    /// Seconds of a pass in one submit: a whole one of one row, which most passes are, else one of the sampled layers.
+    /// `best`: see `others` of [`Tuner::time`].
+    fn time_sample(&mut self, target: &Target, kind: PassKind, best: f64) -> Result<f64> {
+        let sample = sampled(self.schedule.shape.layers.len());
+        let is_in = |segment: &Segment| match segment {
+            Segment::Layer(i) => kind.rows == 1 || sample.contains(i),
+            Segment::Embed | Segment::Head => true,
+        };
+        let segments = self.schedule.segments().filter(is_in);
+        let segments: Vec<_> = segments.map(|s| self.lowering(target, kind).segment(s)).collect();
+        let parts: Vec<&[Dispatch]> = segments.iter().map(Vec::as_slice).collect();
+        self.time(kind, 0, &parts, target.relay, best)
     }
 
     /// Whether a relayed dispatch gave up waiting. Clears the flag.
@@ -326,8 +444,8 @@ impl Tuner<'_> {
 
     /// Seconds of the fastest of several runs of a pass's dispatches. `others`: seconds of the best tile so far; a
     /// hopelessly slower tile gets only two runs.
-    fn time(&mut self, kind: PassKind, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<f64> {
-        self.prepare(kind)?;
+    fn time(&mut self, kind: PassKind, depth: usize, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<f64> {
+        self.prepare(kind, depth)?;
         let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(NEVER) };
         let relay = relay.then(|| Relay::new(self.arena, self.layout));
         let commands = self.queue.bake(parts, self.pipelines, relay, Some(stamps.span(0)), &[])?;
@@ -348,5 +466,29 @@ impl Tuner<'_> {
         self.warm = true;
         self.queue.free(&[commands]);
         Ok(best)
+    }
+}
+
+/// A product's key for any number of rows.
+fn without_rows((arithmetic, product): Key) -> Key {
+    (arithmetic, Product { rows: 0, ..product })
+}
+
+/// The layers that stand for `layers` layers.
+fn sampled(layers: usize) -> Vec<usize> {
+    let count = layers.min(SAMPLE);
+    (0..count).map(|i| i * layers / count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sampled;
+
+    #[test]
+    fn sampled_layers_are_spread_and_none_comes_twice() {
+        assert_eq!(sampled(62), [0, 7, 15, 23, 31, 38, 46, 54]);
+        assert_eq!(sampled(9), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(sampled(3), [0, 1, 2]);
+        assert!(sampled(0).is_empty());
     }
 }

@@ -34,6 +34,7 @@ use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::schedule::{Schedule, Segment};
 use crate::{Cancel, Error, Result};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -166,6 +167,7 @@ impl Vulkan {
                 submit_budget: self.options.submit_budget,
                 relay: self.options.relay,
                 ready: None,
+                ranked: HashMap::new(),
                 warm: false,
             };
             tuner.tune(&mut self.target, passes::tuned(&extent))?;

@@ -1,7 +1,7 @@
 //! Settings of the Vulkan executor alone. Users need only the defaults; tests force what they check.
 
 use crate::gpu::device::Gpu;
-use crate::gpu::lower::arithmetic::{Arithmetic, Operand};
+use crate::gpu::lower::arithmetic::Arithmetic;
 use crate::gpu::lower::target::{Target, Tile};
 use crate::gpu::memory::arena::ArenaSource;
 use ash::vk;
@@ -58,8 +58,8 @@ impl VulkanOptions {
         };
         let units = gpu.caps.matrix.filter(|_| matrix);
         let mut target = Target::new(gpu.caps.subgroup, dot, units);
-        if self.arithmetic == Some(Arithmetic::Matrix(Operand::S8)) {
-            target.s8.insert(usize::MAX, true);
+        if let Some(arithmetic @ Arithmetic::Matrix(_)) = self.arithmetic {
+            target.chosen.insert(usize::MAX, arithmetic);
         }
         Target { forced: self.tile, relay: self.relay == Some(true), ..target }
     }

@@ -63,6 +63,8 @@ impl Stamped {
 /// The command buffers of one kind of pass.
 pub(crate) struct BakedKind {
     pub kind: PassKind,
+    /// Seconds of a pass of all its rows, if tuning measured them.
+    pub seconds: Option<f64>,
     /// A whole pass in one command buffer, per [`Tail`]. Replayed where it keeps to the submit budget.
     pub whole: [Stamped; 3],
     /// The pass that follows one of this kind and takes its tokens from that pass's argmax, per slot of results. Its
@@ -97,16 +99,16 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// Index of the smallest kind that holds these rows.
+    /// Index of the kind that these rows run as: the smallest that holds them, or a larger one of the same order that
+    /// was measured to take less time. So no pass takes longer than one with more rows.
     ///
     /// # Errors
     /// Input: there is none.
     pub(crate) fn kind_for(&self, rows: &[Row]) -> Result<usize> {
-        let fits = |k: &BakedKind| k.kind.rows >= rows.len() && k.kind.order.holds(rows);
-        let fit = (0..self.kinds.len()).filter(|&i| fits(&self.kinds[i]));
-        // Among kinds of the same size, prefer one that is not mixed.
-        let smallest = fit.min_by_key(|&i| (self.kinds[i].kind.rows, self.kinds[i].kind.order == RowOrder::Mixed));
-        smallest.ok_or_else(|| {
+        let held = [RowOrder::Consecutive, RowOrder::Apart, RowOrder::Mixed].map(|order| (order, order.holds(rows)));
+        let fits = |k: &PassKind| k.rows >= rows.len() && held.contains(&(k.order, true));
+        let fit = (0..self.kinds.len()).filter(|&i| fits(&self.kinds[i].kind));
+        cheapest(fit, |i| (self.kinds[i].kind, self.kinds[i].seconds)).ok_or_else(|| {
             let what = "rows of one sequence that do not follow each other, in an executor for one sequence";
             Error::input(what, "give them in passes of their own, or load for several sequences")
         })
@@ -123,25 +125,47 @@ impl Passes {
     }
 }
 
-/// The kinds of pass that are baked: one row; prompts, by powers of eight; rows of different sequences, by powers of
-/// two; the largest pass of mixed rows.
+/// A larger kind is taken only if it takes less than this share of the smallest one's time: estimates differ by as much
+/// from run to run.
+const CHEAPER: f64 = 0.99;
+
+/// Of the kinds that hold some rows, the smallest, or one of the same order that takes less time. `of` gives a kind and
+/// its seconds, where they were measured.
+fn cheapest(fit: impl Iterator<Item = usize> + Clone, of: impl Fn(usize) -> (PassKind, Option<f64>)) -> Option<usize> {
+    // Among kinds of the same size, prefer one that is not mixed.
+    let smallest = fit.clone().min_by_key(|&i| (of(i).0.rows, of(i).0.order == RowOrder::Mixed))?;
+    let (kind, Some(seconds)) = of(smallest) else { return Some(smallest) };
+    // Of a single sequence, only one row can be started ahead.
+    if kind.rows == 1 {
+        return Some(smallest);
+    }
+    let cheaper = fit.filter(|&i| of(i).0.order == kind.order);
+    let cheaper = cheaper.filter_map(|i| Some((of(i).1.filter(|&s| s < CHEAPER * seconds)?, i)));
+    Some(cheaper.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(smallest, |(_, i)| i))
+}
+
+/// Powers of two below `most`, then `most`.
+fn sizes(most: usize) -> impl Iterator<Item = usize> {
+    (0..).map(|i| 1usize << i).take_while(move |&n| n < most).chain([most])
+}
+
+/// The kinds of pass that are baked, by powers of two: rows of one sequence, rows of different sequences; and the
+/// largest pass of mixed rows. Sequences that are no power of two run in the next kind, whose kernels are tuned anyway.
 pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
-    let prompts =
-        [1, 8, 64].into_iter().filter(|&n| n < e.max_rows).chain([e.max_rows]).map(|n| (n, RowOrder::Consecutive));
-    let powers = (1..).map(|i| 1usize << i).take_while(|&n| n < e.sequences);
-    let batches = powers.chain([e.sequences]).filter(|_| e.sequences > 1).map(|n| (n, RowOrder::Apart));
+    let prompts = sizes(e.max_rows).map(|n| (n, RowOrder::Consecutive));
+    let batches = sizes(e.sequences.next_power_of_two().min(e.max_rows)).filter(|&n| n > 1);
+    let batches = batches.filter(|_| e.sequences > 1).map(|n| (n, RowOrder::Apart));
     let any = [(e.max_rows, RowOrder::Mixed)].into_iter().filter(|_| e.sequences > 1);
     let kind = |(rows, order)| PassKind { rows, head_rows: e.head_rows, order, tokens: TokenSource::Host };
     prompts.chain(batches).chain(any).map(kind).collect()
 }
 
-/// The kinds of pass that are tuned: one row, rows of different sequences, and the largest prompt.
+/// The kinds of pass that are tuned: one row, then those that are not mixed, the largest first.
 pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = PassKind> {
-    let most = e.max_rows;
-    let counts = move |b: &PassKind| {
-        b.rows == 1 || b.order == RowOrder::Apart || b.order == RowOrder::Consecutive && b.rows == most
-    };
-    kinds(e).into_iter().filter(counts).map(|b| PassKind { head_rows: b.rows.min(b.head_rows), ..b })
+    let mut kinds = kinds(e);
+    kinds.retain(|k| k.order != RowOrder::Mixed);
+    kinds.sort_by_key(|k| (k.rows != 1, std::cmp::Reverse(k.rows)));
+    kinds.into_iter().map(|k| PassKind { head_rows: k.rows.min(k.head_rows), ..k })
 }
 
 /// The parts that passes are baked from.
@@ -196,14 +220,16 @@ impl Baking<'_> {
                 *stamped = self.commands(&whole_pass(&given, &layers, &heads[tail as usize]), copies)?;
             }
         }
-        let follows = most == kind.rows && (kind.rows == 1 || kind.order == RowOrder::Apart);
+        let rows = kind.rows.min(self.schedule.extent.sequences);
+        let follows = most >= rows && (kind.rows == 1 || kind.order == RowOrder::Apart);
         let following = follows.then(|| {
             let chosen = self.lower(Segment::Embed, embed(TokenSource::Argmax));
             let parts = whole_pass(&chosen, &layers, &heads[Tail::All as usize]);
             Ok::<_, Error>([self.commands(&parts, &[self.choices(0)])?, self.commands(&parts, &[self.choices(1)])?])
         });
         let segments = self.pieces(&whole_pass(&given, &layers, &[]))?;
-        Ok(BakedKind { kind, whole, following: following.transpose()?, segments, pace: Pace::default() })
+        let seconds = self.target.seconds.get(&(kind.rows, kind.order)).copied();
+        Ok(BakedKind { kind, seconds, whole, following: following.transpose()?, segments, pace: Pace::default() })
     }
 
     fn lower(&self, segment: Segment, kind: PassKind) -> Vec<Dispatch> {
@@ -244,4 +270,68 @@ impl Baking<'_> {
 fn whole_pass<'a>(embed: &'a [Dispatch], layers: &'a [Vec<Dispatch>], head: &'a [Dispatch]) -> Vec<&'a [Dispatch]> {
     let head = (!head.is_empty()).then_some(head);
     [embed].into_iter().chain(layers.iter().map(Vec::as_slice)).chain(head).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::KvType;
+
+    fn extent(max_rows: usize, sequences: usize) -> Extent {
+        Extent { context: 1024, max_rows, head_rows: sequences, sequences, kv: KvType::F16 }
+    }
+
+    fn rows_of(kinds: &[PassKind], order: RowOrder) -> Vec<usize> {
+        kinds.iter().filter(|k| k.order == order).map(|k| k.rows).collect()
+    }
+
+    /// Rows of the kind that a pass of `rows` rows runs as; `seconds` by the kind.
+    fn chosen(
+        kinds: &[PassKind],
+        seconds: impl Fn(&PassKind) -> Option<f64>,
+        rows: usize,
+        order: RowOrder,
+    ) -> PassKind {
+        let fit =
+            (0..kinds.len()).filter(|&i| kinds[i].rows >= rows && [order, RowOrder::Mixed].contains(&kinds[i].order));
+        kinds[cheapest(fit, |i| (kinds[i], seconds(&kinds[i]))).unwrap()]
+    }
+
+    #[test]
+    fn kinds_are_powers_of_two_and_the_largest_pass() {
+        let all = kinds(&extent(100, 5));
+        assert_eq!(rows_of(&all, RowOrder::Consecutive), [1, 2, 4, 8, 16, 32, 64, 100]);
+        assert_eq!(rows_of(&all, RowOrder::Apart), [2, 4, 8]);
+        assert_eq!(rows_of(&all, RowOrder::Mixed), [100]);
+        assert_eq!(rows_of(&kinds(&extent(5, 5)), RowOrder::Apart), [2, 4, 5], "no more rows than the slots have");
+        let alone = kinds(&extent(1, 1));
+        assert_eq!((alone.len(), alone[0].rows), (1, 1));
+        let tuned: Vec<usize> = tuned(&extent(100, 5)).map(|k| k.rows).collect();
+        assert_eq!(tuned, [1, 100, 64, 32, 16, 8, 8, 4, 4, 2, 2], "one row, then downwards");
+    }
+
+    /// The times of an H200, where three and four rows took longer than sixteen.
+    #[test]
+    fn no_pass_takes_longer_than_one_of_more_rows() {
+        let all = kinds(&extent(64, 64));
+        let times = [(1, 7.6), (2, 9.0), (4, 12.3), (8, 9.9), (16, 11.2), (32, 13.9), (64, 13.0)];
+        let seconds = |k: &PassKind| match k.order {
+            RowOrder::Apart => times.iter().find(|t| t.0 == k.rows).map(|t| t.1),
+            RowOrder::Consecutive => Some(1.0),
+            RowOrder::Mixed => None,
+        };
+        let run = |rows| chosen(&all, seconds, rows, RowOrder::Apart);
+        let rows: Vec<usize> = (2..=64).map(|rows| run(rows).rows).collect();
+        assert_eq!(rows[..8], [2, 8, 8, 8, 8, 8, 8, 16]);
+        assert_eq!(rows[32 - 2], 64);
+        let taken: Vec<f64> = (2..=64).map(|rows| seconds(&run(rows)).unwrap()).collect();
+        assert!(taken.is_sorted_by(|a, b| *b > CHEAPER * a), "{taken:?}");
+        // What takes as long to within the error is no reason to run more rows.
+        let alike = |k: &PassKind| Some(if k.rows == 8 { 0.995 } else { 1.0 });
+        assert_eq!(chosen(&all, alike, 3, RowOrder::Apart).rows, 4);
+        // One row can be started ahead, and two of a sequence cannot.
+        assert_eq!(chosen(&all, |k| Some(1.0 / k.rows as f64), 1, RowOrder::Consecutive).rows, 1);
+        let unmeasured = chosen(&all, |_| None, 33, RowOrder::Consecutive);
+        assert_eq!((unmeasured.rows, unmeasured.order), (64, RowOrder::Consecutive), "mixed only where it must be");
+    }
 }
