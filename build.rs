@@ -106,8 +106,9 @@ mod shaders {
     use std::fs;
 
     /// What shaders may include, in the order in which they do.
-    const INCLUDES: [&str; 7] = [
+    const INCLUDES: [&str; 8] = [
         "common.glsl",
+        "choice.glsl",
         "relay.glsl",
         "activation_layout.glsl",
         "rope.glsl",

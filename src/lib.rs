@@ -45,7 +45,10 @@
 //!   or 16-bit fixed point in two planes of int8.
 //! - **Arena**: the one allocation that holds the step state and every activation.
 //! - **Arithmetic**: in what a matrix product is computed: f32, packed integer dot products, or matrix units on f16 or s8.
+//! - **Ask**: what the host wants of a head row's logits where the row's token is not their argmax ([`schedule::choice`]).
 //! - **Chunk**: rows of a prompt that one pass takes; made in [`sequence::session::Session::propose`].
+//! - **Edit**: a token whose logit the sampler changes, by a penalty or a bias; the host reads its logit for itself.
+//! - **Eligible**: of a row's tokens those that are allowed, are no edits, and have a logit above −∞.
 //! - **Fragment**: the part of a matrix that one lane holds while its subgroup multiplies it.
 //! - **Head rows**: the rows of a pass whose logits are wanted.
 //! - **Kind of pass**: what is baked for: how many rows, how they stand to each other, and where their tokens come from.

@@ -8,8 +8,11 @@ use kiln::engine::Options;
 use kiln::engine::VulkanOptions;
 use kiln::executor::{HeadRows, Row};
 use kiln::sequence::session::Session;
+use kiln::sequence::{Batch, Chooser, Request};
+use kiln::text::{SamplerConfig, TokenSet};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Counts this thread's heap allocations.
@@ -68,6 +71,49 @@ fn decode_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     }
     let after = counts();
     assert_eq!(after, before, "[heap allocations, recordings, pipelines] during 40 decode passes");
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
+
+/// Neither does a batch that samples, with a penalty, a set of allowed tokens and draws from all tokens.
+#[test]
+fn sampling_records_nothing_makes_no_pipeline_and_allocates_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let options = Options {
+        device: common::vulkan(),
+        sequences: BATCH,
+        head_rows: BATCH,
+        context: Some(128),
+        ..Options::default()
+    };
+    let mut executor = load(&golden("tiny"), options);
+    let vocab = executor.schedule().shape.vocab;
+    let mut batch = Batch::new(executor.schedule());
+    for i in 0..BATCH as u32 {
+        let config = match i {
+            0 => SamplerConfig { top_k: 0, top_p: 1.0, ..SamplerConfig::default() },
+            1 => SamplerConfig { repeat_penalty: 1.3, ..SamplerConfig::greedy() },
+            _ => SamplerConfig::default(),
+        };
+        let mut chooser = Chooser::new(SamplerConfig { seed: Some(i.into()), ..config }, vocab).unwrap();
+        if i == 2 {
+            let mut allowed = TokenSet::new(vocab);
+            (0..vocab as u32).step_by(2).for_each(|id| allowed.insert(id));
+            chooser.allow(allowed).unwrap();
+        }
+        let request = Request { prompt: vec![2, 17 + i], chooser, stops: Vec::new(), limit: 60 };
+        batch.join(executor.schedule(), request).unwrap();
+    }
+    let mut steps = |count| {
+        for _ in 0..count {
+            batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+            assert!(batch.take_ended().is_none());
+        }
+    };
+    // The prompts, and a pass of each kind that follows.
+    steps(2 * BATCH + 2);
+    let before = counts();
+    steps(40);
+    assert_eq!(counts(), before, "[heap allocations, recordings, pipelines] during 40 sampled passes");
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 

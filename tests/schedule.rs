@@ -91,7 +91,7 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
         for rows in [1, 3, 8, 64] {
             let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };
             let mut covered = 0;
-            for segment in schedule.segments() {
+            for segment in schedule.segments().chain([Segment::Choice]) {
                 let range = schedule.steps_of(segment);
                 let dispatches =
                     Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind }
@@ -158,7 +158,7 @@ fn large_heads_stay_within_the_dispatch_limit() {
                     let kind = PassKind { rows: 1, head_rows, order: RowOrder::Consecutive, tokens: TokenSource::Host };
                     let target = Target::new(subgroup, dot, None);
                     Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind }
-                        .segment(Segment::Head)
+                        .lower(schedule.steps_of(Segment::Head).start..schedule.steps.len())
                         .iter()
                         .for_each(assert_limits);
                 }

@@ -44,6 +44,9 @@ pub struct BenchArgs {
     /// Timed repetitions of each line
     #[arg(long, value_name = "N", default_value_t = 5, allow_negative_numbers = true)]
     reps: usize,
+    /// Let sequences that decode sample with the default settings, where each takes its likeliest token otherwise
+    #[arg(long)]
+    sampled: bool,
     /// Time every kernel of each line's pass as well
     #[arg(long)]
     kernels: bool,
@@ -155,6 +158,9 @@ fn measure(
 ) -> Result<Measured> {
     let matrix = gpu.map_or(Ok(None), crate::gpu::measure::ceiling::measure_matrix_rate)?;
     let mut bench = Bench::new(executor, matrix, progress)?;
+    if args.sampled {
+        bench.sample()?;
+    }
     let (mut lines, mut layers) = (Vec::new(), Vec::new());
     for case in settings.cases() {
         let mut line = bench.measure(case, settings.repetitions)?;

@@ -60,6 +60,7 @@ impl ReplyArgs {
             min_p: self.min_p,
             repeat_penalty: self.repeat_penalty,
             seed: self.seed,
+            ..SamplerConfig::default()
         }
     }
 

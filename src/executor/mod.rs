@@ -7,6 +7,7 @@ pub mod weights;
 
 pub use measure::{Measure, Timed};
 
+use crate::schedule::choice::{Ask, Found};
 use crate::schedule::layout::StateLayout;
 use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
@@ -35,6 +36,9 @@ pub struct HeadRows {
 /// Called after each segment of a watched pass with the residual stream of the pass's last row, `[hidden]`. After the head
 /// it is the final norm's output for the first head row.
 pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
+
+/// Called with each head row of a pass and its ask, to be filled in where the row's token is not its argmax.
+pub type Asks<'a> = &'a mut dyn FnMut(usize, &mut Ask<'_>);
 
 /// Runs a schedule.
 ///
@@ -71,6 +75,23 @@ pub trait Executor {
     /// As [`Executor::forward`].
     fn forward_ahead(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
         self.forward(rows, Some(head))
+    }
+
+    /// As [`Executor::forward`], and finds in the head rows' logits what `asks` asks for ([`Executor::found`]). An executor
+    /// that finds nothing only runs the pass.
+    ///
+    /// # Errors
+    /// As [`Executor::forward`].
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+        let _ = asks;
+        self.forward(rows, Some(head))
+    }
+
+    /// What was found in head row `row` of the last pass. `None` if nothing was asked of it, or if this executor finds
+    /// nothing: the logits have it.
+    fn found(&self, row: usize) -> Option<Found<'_>> {
+        let _ = row;
+        None
     }
 
     /// Runs the head over other rows of the last pass.
@@ -185,6 +206,20 @@ pub fn write_head(words: &mut [u32], head: HeadRows) {
     words[StateLayout::HEAD_ROWS] = head.count as u32;
 }
 
+/// Lets `asks` write what the head rows ask for; `asked` says which of them do. `words` is the whole arena.
+pub fn write_asks(words: &mut [u32], schedule: &Schedule, head: HeadRows, asks: Asks<'_>, asked: &mut [bool]) {
+    let (ask, allowed) = (schedule.ask, schedule.allowed);
+    let (before, from_allowed) = words.split_at_mut((allowed.offset / 4) as usize);
+    asked.fill(false);
+    for (row, asked) in asked.iter_mut().enumerate().take(head.count) {
+        let words = &mut before[(ask.row(row) / 4) as usize..][..ask.width];
+        let allowed = &mut from_allowed[((allowed.row(row) - allowed.offset) / 4) as usize..][..allowed.width];
+        let mut ask = Ask::new(words, allowed);
+        asks(row, &mut ask);
+        *asked = ask.is_set();
+    }
+}
+
 /// A slot's row within the arena seen as f32.
 pub fn slot_row(arena: &[f32], slot: Slot, row: usize) -> &[f32] {
     let at = (slot.row(row) / 4) as usize;
@@ -196,7 +231,7 @@ pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
     let buffer = match segment {
         Segment::Embed => WeightBuffer::Embedding,
         Segment::Layer(i) => WeightBuffer::Layer(i),
-        Segment::Head => schedule.weights.head.buffer,
+        Segment::Head | Segment::Choice => schedule.weights.head.buffer,
     };
     schedule.weights.index(buffer)
 }
@@ -204,7 +239,7 @@ pub fn segment_buffer(schedule: &Schedule, segment: Segment) -> usize {
 /// The row that a [`Watch`] sees after `segment`.
 pub fn watched_row<'a>(schedule: &Schedule, arena: &'a [f32], segment: Segment, rows: usize) -> &'a [f32] {
     match segment {
-        Segment::Head => slot_row(arena, schedule.normed, 0),
+        Segment::Head | Segment::Choice => slot_row(arena, schedule.normed, 0),
         _ => slot_row(arena, schedule.residual, rows - 1),
     }
 }

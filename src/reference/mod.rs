@@ -1,12 +1,14 @@
 //! The reference executor: interprets the schedule on the CPU in plain f32, KV included. Other executors are compared
 //! with it, so each step reads like its formula.
 
+mod choice;
 mod ops;
 
 use crate::error::{Setting, text};
 use crate::executor::weights::{self, Progress};
-use crate::executor::{self, Executor, HeadRows, Measure, Row, Timed, Watch};
+use crate::executor::{self, Asks, Executor, HeadRows, Measure, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
+use crate::schedule::choice::Found;
 use crate::schedule::layout::{StateLayout, WeightLayout};
 use crate::schedule::step::{Matrix, Ring, Rows, Vector, WeightBuffer};
 use crate::schedule::{Schedule, Segment, Step};
@@ -51,6 +53,8 @@ pub struct Reference {
     kv: Vec<Vec<f32>>,
     rows: usize,
     head_rows: usize,
+    /// Head rows of the last pass that asked for something.
+    asked: Vec<bool>,
     device: String,
     cancel: Cancel,
 }
@@ -79,7 +83,8 @@ impl Reference {
         let device = format!("CPU reference, {threads} thread{}", if threads == 1 { "" } else { "s" });
         let weights = Weights { buffers, layout };
         let cancel = progress.cancel.clone();
-        Ok(Reference { schedule, weights, arena, kv, rows: 0, head_rows: 0, device, cancel })
+        let asked = vec![false; schedule.extent.head_rows];
+        Ok(Reference { schedule, weights, arena, kv, rows: 0, head_rows: 0, asked, device, cancel })
     }
 
     fn run(&mut self, segment: Segment) -> Result<()> {
@@ -100,6 +105,7 @@ impl Reference {
         executor::check_pass(&self.schedule, rows, head)?;
         self.rows = rows.len();
         self.head_rows = head.map_or(0, |h| h.count);
+        self.asked.fill(false);
         executor::write_pass(bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state, rows, head);
         Ok(())
     }
@@ -180,9 +186,25 @@ impl Executor for Reference {
         self.forward_watched(rows, head, &mut |_, _| {})
     }
 
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+        self.forward(rows, Some(head))?;
+        let words = bytemuck::cast_slice_mut(&mut self.arena);
+        executor::write_asks(words, &self.schedule, head, asks, &mut self.asked);
+        match self.asked.contains(&true) {
+            true => self.run(Segment::Choice),
+            false => Ok(()),
+        }
+    }
+
+    fn found(&self, row: usize) -> Option<Found<'_>> {
+        let found = || executor::slot_row(&self.arena, self.schedule.found, row);
+        self.asked.get(row).is_some_and(|asked| *asked).then(|| Found::new(bytemuck::cast_slice(found())))
+    }
+
     fn project(&mut self, head: HeadRows) -> Result<()> {
         executor::check_head(&self.schedule, self.rows, head)?;
         self.head_rows = head.count;
+        self.asked.fill(false);
         executor::write_head(bytemuck::cast_slice_mut(&mut self.arena), head);
         self.run(Segment::Head)
     }
@@ -224,7 +246,7 @@ impl Measure for Reference {
 
     fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
         self.begin(rows, Some(head))?;
-        let steps = self.schedule.steps.iter().enumerate();
+        let steps = self.schedule.steps.iter().enumerate().filter(|(_, s)| s.segment != Segment::Choice);
         let timed = |(i, s): (usize, &Step)| Timed {
             segment: s.segment,
             steps: i..i + 1,

@@ -1,6 +1,6 @@
 //! Each step's arithmetic, in f32, as `gemma3.md` states it.
 
-use super::{StepState, Weights, ring_at};
+use super::{StepState, Weights, choice, ring_at};
 use crate::schedule::step::{Matrix, Op, Ring, Slot};
 use rayon::prelude::*;
 
@@ -71,6 +71,12 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
                 arena[state.finite + r] = f32::from_bits(u32::from(best.1.is_finite()));
             }
         }
+        Op::BlockSums { x, ask, allowed, sums, tops } => {
+            (0..state.rows).for_each(|r| choice::block_sums(arena, [x, ask, allowed], sums, tops, r));
+        }
+        Op::Candidates { x, ask, allowed, sums, tops, found } => {
+            (0..state.rows).for_each(|r| choice::candidates(arena, [x, ask, allowed], sums, tops, found, r));
+        }
     }
 }
 
@@ -78,7 +84,7 @@ fn row(arena: &[f32], slot: Slot, r: usize) -> &[f32] {
     crate::executor::slot_row(arena, slot, r)
 }
 
-fn row_mut(arena: &mut [f32], slot: Slot, r: usize) -> &mut [f32] {
+pub(super) fn row_mut(arena: &mut [f32], slot: Slot, r: usize) -> &mut [f32] {
     let at = (slot.row(r) / 4) as usize;
     &mut arena[at..at + slot.width]
 }

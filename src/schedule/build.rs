@@ -1,5 +1,6 @@
 //! From a model's shape to its schedule: the steps of `gemma3.md`'s forward pass, layer by layer.
 
+use super::choice;
 use super::layout::{ArenaLayout, StateLayout, WeightLayout};
 use super::step::{AccessRange, KvType, Op, Ring, Rows, Segment, Slot, Step};
 use crate::model::{LayerKind, Shape, TensorId, WeightFormat};
@@ -38,6 +39,12 @@ pub struct Schedule {
     pub normed: Slot,
     /// `[head_rows, vocab]`.
     pub logits: Slot,
+    /// What the host asks of each head row's logits ([`choice::Ask`]), `[head_rows, ASK_WORDS]` of u32.
+    pub ask: Slot,
+    /// The tokens that each head row allows, a bit each, `[head_rows, vocab / 32]` of u32.
+    pub allowed: Slot,
+    /// What is found in each head row's logits ([`choice::Found`]), `[head_rows, found_words]` of u32.
+    pub found: Slot,
     /// All steps, in an order that satisfies `after`; a segment's steps are contiguous.
     pub steps: Vec<Step>,
 }
@@ -60,6 +67,11 @@ struct Slots {
     /// Final norm's output, head rows only.
     head_in: Slot,
     logits: Slot,
+    ask: Slot,
+    allowed: Slot,
+    /// The largest logit of each part of a block.
+    tops: Slot,
+    found: Slot,
 }
 
 impl Slots {
@@ -76,6 +88,10 @@ impl Slots {
             gated: arena.add("gated", rows, f),
             head_in: arena.add("head_in", extent.head_rows, h),
             logits: arena.add("logits", extent.head_rows, shape.vocab),
+            ask: arena.add("ask", extent.head_rows, choice::ASK_WORDS),
+            allowed: arena.add("allowed", extent.head_rows, choice::set_words(shape.vocab)),
+            tops: arena.add("tops", extent.head_rows, choice::PARTS * choice::blocks(shape.vocab)),
+            found: arena.add("found", extent.head_rows, choice::found_words(shape.vocab)),
         }
     }
 }
@@ -147,6 +163,7 @@ impl Schedule {
             push_ffn(&mut b, shape, &weights, ring.layer, &slots);
         }
         push_head(&mut b, shape, &weights, &slots);
+        push_choice(&mut b, &slots);
 
         Schedule {
             shape: shape.clone(),
@@ -157,11 +174,14 @@ impl Schedule {
             residual: slots.residual,
             normed: slots.head_in,
             logits: slots.logits,
+            ask: slots.ask,
+            allowed: slots.allowed,
+            found: slots.found,
             steps: b.steps,
         }
     }
 
-    /// All segments in order: embed, each layer, head.
+    /// The segments of every pass in order: embed, each layer, head.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + use<> {
         let layers = self.shape.layers.len();
         std::iter::once(Segment::Embed).chain((0..layers).map(Segment::Layer)).chain([Segment::Head])
@@ -184,7 +204,8 @@ fn order(segment: Segment) -> usize {
     match segment {
         Segment::Embed => 0,
         Segment::Layer(i) => 1 + i,
-        Segment::Head => usize::MAX,
+        Segment::Head => usize::MAX - 1,
+        Segment::Choice => usize::MAX,
     }
 }
 
@@ -239,4 +260,13 @@ fn push_head(b: &mut Builder, shape: &Shape, weights: &WeightLayout, s: &Slots) 
     push("final_norm", Op::RmsNorm { x: s.residual, weight, eps: shape.eps, out: s.head_in });
     push("head", Op::Linear { weight: weights.head, x: s.head_in, out: s.logits });
     push("argmax", Op::Argmax { x: s.logits });
+}
+
+fn push_choice(b: &mut Builder, s: &Slots) {
+    let mut push = |label, op| b.push(Segment::Choice, label, Rows::Head, op);
+    let Slots { logits: x, ask, allowed, tops, .. } = *s;
+    let sums = s.found.columns(choice::SUMS, s.found.width - choice::SUMS);
+    let found = s.found.columns(0, choice::SUMS);
+    push("block_sums", Op::BlockSums { x, ask, allowed, sums, tops });
+    push("candidates", Op::Candidates { x, ask, allowed, sums, tops, found });
 }

@@ -1,7 +1,8 @@
 //! The bytes that a step moves and the operations that it computes; the roofline is drawn from them.
 
 use super::build::Schedule;
-use super::step::{Op, Rows, Step};
+use super::choice;
+use super::step::{Op, Rows, Segment, Step};
 
 /// Bytes and operations of one step (or of a sum of steps).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -132,15 +133,20 @@ pub fn step_cost(step: &Step, pass: Pass) -> Cost {
         }
         Op::GatedGelu { gate, up, out } => c.activation_bytes = f32s(gate.width + up.width + out.width),
         Op::Argmax { x } => c.activation_bytes = f32s(x.width),
+        Op::BlockSums { x, sums, tops, .. } => c.activation_bytes = f32s(x.width + sums.width + tops.width),
+        // The parts that hold the candidates, and what is written.
+        Op::Candidates { tops, found, .. } => {
+            c.activation_bytes = f32s(tops.width + choice::MOST_WANTED * choice::BLOCK / choice::PARTS + found.width);
+        }
     }
     c
 }
 
 impl Schedule {
-    /// Cost of a whole pass, head included.
+    /// Cost of a whole pass, head included, in which every row takes its argmax.
     pub fn cost(&self, pass: Pass) -> Cost {
         let mut sum = Cost::default();
-        for s in &self.steps {
+        for s in self.steps.iter().filter(|s| s.segment != Segment::Choice) {
             sum += step_cost(s, pass);
         }
         sum

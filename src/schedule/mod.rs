@@ -1,6 +1,7 @@
 //! The schedule: the fixed list of steps of one forward pass, as data that every executor consumes.
 
 pub mod build;
+pub mod choice;
 pub mod cost;
 pub mod layout;
 pub mod step;

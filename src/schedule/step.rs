@@ -239,6 +239,36 @@ pub enum Op {
         /// `[rows, vocab]`.
         x: Slot,
     },
+    /// For each block of `x[r]`: the largest eligible logit and the sum of `exp(scale * (logit - largest))`, as
+    /// [`super::choice::Found::sums`] says, and the largest of each of its parts. Rows that ask for nothing are left out.
+    BlockSums {
+        /// `[rows, vocab]`.
+        x: Slot,
+        /// `[rows, ASK_WORDS]` of u32: what is asked.
+        ask: Slot,
+        /// `[rows, vocab / 32]` of u32: the set of allowed tokens.
+        allowed: Slot,
+        /// `[rows, blocks, 2]`: largest and sum.
+        sums: Slot,
+        /// `[rows, blocks, PARTS]`: largest of a part; −∞ where none is eligible.
+        tops: Slot,
+    },
+    /// The list, the edited tokens' logits and the picked block of `x[r]` ([`super::choice::Found`]). The list's floor is the
+    /// `want`-th largest part; where that lists too many, the `want`-th largest logit.
+    Candidates {
+        /// `[rows, vocab]`.
+        x: Slot,
+        /// As in [`Op::BlockSums`].
+        ask: Slot,
+        /// As in [`Op::BlockSums`].
+        allowed: Slot,
+        /// As in [`Op::BlockSums`].
+        sums: Slot,
+        /// As in [`Op::BlockSums`].
+        tops: Slot,
+        /// `[rows, SUMS]` of u32: what is found, but for the sums.
+        found: Slot,
+    },
 }
 
 /// A range that a step reads or writes. Dependencies between steps are derived from these.
@@ -289,6 +319,8 @@ impl Op {
             Op::NormAdd { .. } => "norm_add",
             Op::GatedGelu { .. } => "gated_gelu",
             Op::Argmax { .. } => "argmax",
+            Op::BlockSums { .. } => "block_sums",
+            Op::Candidates { .. } => "candidates",
         }
     }
 
@@ -297,9 +329,11 @@ impl Op {
         let matrix = |m: &Matrix| format!("{} [{}, {}]", m.format.name(), m.rows, m.cols);
         match self {
             Op::Embed { table, .. } => matrix(table),
-            Op::RmsNorm { x, .. } | Op::NormAdd { x, .. } | Op::Argmax { x } => {
-                format!("f32 [{}]", x.width)
-            }
+            Op::RmsNorm { x, .. }
+            | Op::NormAdd { x, .. }
+            | Op::Argmax { x }
+            | Op::BlockSums { x, .. }
+            | Op::Candidates { x, .. } => format!("f32 [{}]", x.width),
             Op::Linear { weight, .. } => matrix(weight),
             Op::HeadNormRope { x, heads, .. } => format!("f32 [{heads}, {}]", x.width / heads),
             Op::KvWrite { ring, .. } => format!("{} 2 x [{}, {}]", ring.element.name(), ring.kv_heads, ring.head_dim),
@@ -321,6 +355,8 @@ impl Op {
             Op::Attend { q, ring, .. } => vec![s(q), AccessRange::Kv(ring.layer)],
             Op::NormAdd { x, residual, .. } => vec![s(x), s(residual)],
             Op::GatedGelu { gate, up, .. } => vec![s(gate), s(up)],
+            Op::BlockSums { x, ask, allowed, .. } => vec![s(x), s(ask), s(allowed)],
+            Op::Candidates { x, ask, allowed, sums, tops, .. } => vec![s(x), s(ask), s(allowed), s(sums), s(tops)],
         }
     }
 
@@ -337,6 +373,8 @@ impl Op {
             Op::KvWrite { ring, .. } => vec![AccessRange::Kv(ring.layer)],
             Op::NormAdd { residual, .. } => vec![s(residual)],
             Op::Argmax { .. } => vec![AccessRange::Next],
+            Op::BlockSums { sums, tops, .. } => vec![s(sums), s(tops)],
+            Op::Candidates { found, .. } => vec![s(found)],
         }
     }
 }
@@ -350,6 +388,9 @@ pub enum Segment {
     Layer(usize),
     /// Final norm to argmax, on the rows whose logits are wanted.
     Head,
+    /// What the host needs to choose a token otherwise than by argmax. Only passes with a row that asks for it run it, so
+    /// it is none of [`super::Schedule::segments`].
+    Choice,
 }
 
 impl std::fmt::Display for Segment {
@@ -358,6 +399,7 @@ impl std::fmt::Display for Segment {
             Segment::Embed => f.write_str("embed"),
             Segment::Layer(i) => write!(f, "layer {i}"),
             Segment::Head => f.write_str("head"),
+            Segment::Choice => f.write_str("choice"),
         }
     }
 }

@@ -170,6 +170,11 @@ impl Batch {
         self.end(schedule, slot, Ok(Finish::Interrupted))
     }
 
+    /// The chooser of a sequence that runs, to change what it allows between passes.
+    pub fn chooser(&mut self, slot: usize) -> Option<&mut Chooser> {
+        self.slots.get_mut(slot)?.member.as_mut().map(|member| &mut member.chooser)
+    }
+
     /// Runs one pass and chooses a token for each of its head rows. [`Batch::take_ended`] gives
     /// the sequences that have ended by it. Does nothing if the batch is empty.
     ///
@@ -251,7 +256,15 @@ impl Batch {
         let Slot { session, member } = &mut self.slots[slot];
         let count = session.propose(executor.prefill_rows(), false, &mut self.rows);
         let last = count == session.pending();
-        executor.forward(&self.rows, last.then_some(HeadRows { first: count - 1, count: 1 }))?;
+        let chooser = member.as_mut().filter(|_| last).map(|member| &mut member.chooser);
+        match chooser {
+            None => executor.forward(&self.rows, None)?,
+            Some(Chooser::Greedy) => executor.forward(&self.rows, Some(HeadRows { first: count - 1, count: 1 }))?,
+            Some(chooser) => {
+                let head = HeadRows { first: count - 1, count: 1 };
+                executor.forward_choosing(&self.rows, head, &mut |_, ask| chooser.ask(ask))?;
+            }
+        }
         counts::count_prefilled(count);
         session.commit(count);
         if last {
@@ -271,11 +284,20 @@ impl Batch {
             self.choose_rows(executor.schedule());
         }
         let head = HeadRows { first: 0, count: self.rows.len() };
+        let Batch { slots, heads, rows, .. } = self;
         // Where each sequence takes its argmax and nobody comes or goes, the next pass starts before the host has it.
-        match self.steady && self.goes_on {
-            true => executor.forward_ahead(&self.rows, head)?,
-            false if head.count == 0 => return Ok(()),
-            false => executor.forward(&self.rows, Some(head))?,
+        if self.steady && self.goes_on {
+            executor.forward_ahead(rows, head)?;
+        } else if rows.is_empty() {
+            return Ok(());
+        } else if slots.iter().filter_map(|slot| slot.member.as_ref()).all(Member::is_greedy) {
+            executor.forward(rows, Some(head))?;
+        } else {
+            executor.forward_choosing(rows, head, &mut |row, ask| {
+                if let Some(member) = &mut slots[heads[row]].member {
+                    member.chooser.ask(ask);
+                }
+            })?;
         }
         counts::count_decoded(head.count);
         Ok(())
@@ -377,9 +399,14 @@ impl Member {
         self.so_far.tokens.reserve(self.limit.min(1 << 20));
     }
 
+    /// Whether each token is the argmax.
+    fn is_greedy(&self) -> bool {
+        matches!(self.chooser, Chooser::Greedy)
+    }
+
     /// Whether the token after the next is certain to be the argmax, and wanted.
     fn goes_on(&self) -> bool {
-        matches!(self.chooser, Chooser::Greedy) && self.so_far.tokens.len() + 1 < self.limit
+        self.is_greedy() && self.so_far.tokens.len() + 1 < self.limit
     }
 
     /// Chooses the next token from head row `head`.

@@ -2,7 +2,8 @@
 
 use crate::error::{Setting, Text, text};
 use crate::executor::Executor;
-use crate::text::{Sampler, SamplerConfig};
+use crate::schedule::choice::Ask;
+use crate::text::{Sampler, SamplerConfig, TokenSet};
 use crate::{Error, Result};
 
 /// Chooses the next token from a head row of the executor.
@@ -10,7 +11,7 @@ use crate::{Error, Result};
 pub enum Chooser {
     /// Takes the device's argmax. No logits are fetched.
     Greedy,
-    /// Samples from the logits.
+    /// Samples from what the pass has found in the logits, or else from the logits.
     Sample(Box<Sampler>),
 }
 
@@ -21,7 +22,7 @@ impl Chooser {
     /// Input: a setting out of range.
     pub fn new(config: SamplerConfig, vocab: usize) -> Result<Chooser> {
         config.validate()?;
-        if config.temperature == 0.0 && config.repeat_penalty == 1.0 {
+        if config.is_argmax() {
             return Ok(Chooser::Greedy);
         }
         let sampler = Sampler::new(config, vocab)?;
@@ -34,6 +35,35 @@ impl Chooser {
         match self {
             Chooser::Greedy => None,
             Chooser::Sample(sampler) => Some(sampler.seed()),
+        }
+    }
+
+    /// Lets only the tokens of a set be chosen from now on. What is greedy stays so among them.
+    ///
+    /// # Errors
+    /// None for a chooser that samples already; else as [`Chooser::new`].
+    pub fn allow(&mut self, allowed: TokenSet) -> Result<()> {
+        if let Chooser::Greedy = self {
+            *self = Chooser::Sample(Box::new(Sampler::new(SamplerConfig::greedy(), allowed.vocab())?));
+        }
+        if let Chooser::Sample(sampler) = self {
+            sampler.allow(Some(allowed));
+        }
+        Ok(())
+    }
+
+    /// The set of allowed tokens, to be changed between passes; `None` if all are allowed.
+    pub fn allowed_mut(&mut self) -> Option<&mut TokenSet> {
+        match self {
+            Chooser::Greedy => None,
+            Chooser::Sample(sampler) => sampler.allowed_mut(),
+        }
+    }
+
+    /// Asks the next pass for what [`Chooser::choose`] needs of it beside the argmax.
+    pub fn ask(&mut self, ask: &mut Ask<'_>) {
+        if let Chooser::Sample(sampler) = self {
+            sampler.ask(ask);
         }
     }
 
@@ -53,7 +83,11 @@ impl Chooser {
         match self {
             Chooser::Greedy if executor.is_finite(row) => Ok(executor.next(row)),
             Chooser::Greedy => Err(not_finite(executor)),
-            Chooser::Sample(s) => s.sample(executor.logits(row)?),
+            Chooser::Sample(s) => match executor.found(row).and_then(|found| s.sample_found(found)) {
+                Some(token) => Ok(token),
+                // What was found does not decide it.
+                None => s.sample(executor.logits(row)?),
+            },
         }
     }
 }

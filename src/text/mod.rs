@@ -14,7 +14,7 @@ pub mod tokenizer;
 mod windows;
 
 pub use chat::{ChatTemplate, ContentPart, Message, MessageContent, Rendered};
-pub use sampler::{Sampler, SamplerConfig};
+pub use sampler::{Sampler, SamplerConfig, TokenSet};
 pub use stop::{StopMatcher, Stopped};
 pub use stream::StreamDecoder;
 pub use tokenizer::{TextEncoder, Tokenizer, parse_id, parse_ids};

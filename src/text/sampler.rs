@@ -1,8 +1,13 @@
 //! From logits to the next token id.
 //!
-//! The steps and their order are llama.cpp's, so that settings carry over: repetition penalty, top-k, top-p, min-p,
+//! The steps and their order are llama.cpp's, so that settings carry over: bias, repetition penalty, top-k, top-p, min-p,
 //! temperature, draw. Each filter sees what the previous one left. So top-p's probabilities are those among the top-k,
 //! and temperature affects neither top-p nor min-p.
+//!
+//! A sampler takes all logits, or what a pass has found in them ([`Found`]): the likeliest tokens and the sums of blocks.
+//! Both give the same token, within the rounding of those sums. So where nothing limits the tokens, a draw has three
+//! stages: whether one whose logit the sampler changes, which block, which token of the block. Each takes a number of its
+//! own, so that the rounding of a sum moves the bounds between blocks only.
 //!
 //! A seed gives the same tokens on every machine. The random numbers are SplitMix64's. Exponentials come from the
 //! `libm` crate, since C libraries differ in the last bit.
@@ -12,6 +17,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
 
 use crate::error::{Setting, text};
+use crate::schedule::choice::{Ask, BLOCK, Found, MOST_EDITS, MOST_LISTED, MOST_WANTED, blocks, set_words};
 use crate::{Error, Result};
 
 /// Latest tokens that the repetition penalty applies to, as in llama.cpp and Ollama.
@@ -31,13 +37,15 @@ pub struct SamplerConfig {
     /// For tokens among the last 64 of the sequence, positive logits are divided by this and others multiplied. Finite,
     /// above 0; 1 changes nothing.
     pub repeat_penalty: f32,
+    /// Added to the logits of these tokens; −∞ forbids one. Of several for one token, all are added.
+    pub bias: Vec<(u32, f32)>,
     /// The seed of the draws. `None`: each sampler picks a random one.
     pub seed: Option<u64>,
 }
 
 impl Default for SamplerConfig {
     fn default() -> Self {
-        Self { temperature: 1.0, top_k: 64, top_p: 0.95, min_p: 0.0, repeat_penalty: 1.0, seed: None }
+        Self { temperature: 1.0, top_k: 64, top_p: 0.95, min_p: 0.0, repeat_penalty: 1.0, bias: Vec::new(), seed: None }
     }
 }
 
@@ -84,8 +92,77 @@ impl SamplerConfig {
             Setting::RepeatPenalty,
             repeat_penalty,
             "a number above 0, with 1 for none",
-        )
+        )?;
+        match self.bias.iter().find(|(_, bias)| bias.is_nan() || *bias == f32::INFINITY) {
+            Some((id, bias)) => {
+                Err(Error::input(format!("the bias of token {id} is {bias}"), "give a number, or -inf"))
+            }
+            None => Ok(()),
+        }
     }
+
+    /// Whether the token is always that of the largest logit.
+    pub fn is_argmax(&self) -> bool {
+        self.temperature == 0.0 && self.repeat_penalty == 1.0 && self.bias.is_empty()
+    }
+}
+
+/// A set of tokens, a bit each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenSet {
+    vocab: usize,
+    words: Vec<u32>,
+}
+
+impl TokenSet {
+    /// None of a vocabulary's tokens.
+    pub fn new(vocab: usize) -> TokenSet {
+        TokenSet { vocab, words: vec![0; set_words(vocab)] }
+    }
+
+    /// Adds a token. One outside of the vocabulary changes nothing.
+    pub fn insert(&mut self, id: u32) {
+        if (id as usize) < self.vocab {
+            self.words[id as usize / 32] |= 1 << (id % 32);
+        }
+    }
+
+    /// Removes all tokens.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
+    /// Whether it has a token.
+    pub fn contains(&self, id: u32) -> bool {
+        self.words.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 != 0)
+    }
+
+    /// The size of the vocabulary.
+    pub fn vocab(&self) -> usize {
+        self.vocab
+    }
+}
+
+/// A token whose logit the sampler changes.
+#[derive(Debug, Clone, Copy)]
+struct Edit {
+    id: u32,
+    /// Whether the repetition penalty applies.
+    repeated: bool,
+    bias: f32,
+    /// The changed logit.
+    logit: f32,
+}
+
+/// What the filters leave depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// This many of the likeliest tokens.
+    Top(usize),
+    /// The sum of all tokens, or the largest logit.
+    Nucleus,
+    /// Every token may be drawn.
+    Open,
 }
 
 /// Chooses the tokens of one sequence. It allocates nothing after construction.
@@ -95,10 +172,17 @@ pub struct Sampler {
     vocab: usize,
     seed: u64,
     random: SplitMix64,
+    reach: Reach,
     /// The latest tokens, at most [`REPEAT_WINDOW`].
     history: VecDeque<u32>,
-    /// The distinct ids of `history` with their penalised logits, by ascending id.
-    penalised: Vec<(u32, f32)>,
+    /// The tokens that may be chosen; `None` for all.
+    allowed: Option<TokenSet>,
+    /// The tokens that the penalty or a bias applies to, by ascending id.
+    edits: Vec<Edit>,
+    /// The edits that may be drawn, with their weights; then a block's tokens.
+    drawn: Vec<(u32, f64)>,
+    /// Each block's largest eligible logit and sum, then weight.
+    sums: Vec<(f32, f64)>,
     candidates: Candidates,
 }
 
@@ -106,24 +190,49 @@ impl Sampler {
     /// A sampler for logits of `vocab` entries.
     ///
     /// # Errors
-    /// [`Error::Input`] as [`SamplerConfig::validate`].
+    /// [`Error::Input`] as [`SamplerConfig::validate`], or for a bias of a token outside of the vocabulary.
     pub fn new(config: SamplerConfig, vocab: usize) -> Result<Self> {
         config.validate()?;
+        if let Some((id, _)) = config.bias.iter().find(|(id, _)| *id as usize >= vocab) {
+            let what = format!("a bias is given for token {id}, outside of the vocabulary of {vocab}");
+            return Err(Error::input(what, "use ids from this model's tokenizer"));
+        }
         let seed = config.seed.unwrap_or_else(draw_seed);
         let keep = match (config.temperature == 0.0, config.top_k as usize) {
             (true, _) => 1,
             (false, 0) => vocab,
             (false, top_k) => top_k.min(vocab),
         };
+        let reach = match (keep < vocab || keep == 1, config.top_p < 1.0 || config.min_p > 0.0) {
+            (true, _) => Reach::Top(keep),
+            (false, true) => Reach::Nucleus,
+            (false, false) => Reach::Open,
+        };
+        let edits = REPEAT_WINDOW + config.bias.len();
         Ok(Self {
             vocab,
             seed,
             random: SplitMix64(seed),
+            reach,
             history: VecDeque::with_capacity(REPEAT_WINDOW),
-            penalised: Vec::with_capacity(REPEAT_WINDOW),
-            candidates: Candidates::new(keep, vocab),
+            allowed: None,
+            edits: Vec::with_capacity(edits),
+            drawn: Vec::with_capacity(edits.max(BLOCK)),
+            sums: Vec::with_capacity(blocks(vocab)),
+            candidates: Candidates::new(keep, vocab, edits),
             config,
         })
+    }
+
+    /// Lets only the tokens of `allowed` be chosen; `None`: all. Of a set for another vocabulary, ids beyond this one's are
+    /// never chosen.
+    pub fn allow(&mut self, allowed: Option<TokenSet>) {
+        self.allowed = allowed;
+    }
+
+    /// The set of allowed tokens, to be changed between draws.
+    pub fn allowed_mut(&mut self) -> Option<&mut TokenSet> {
+        self.allowed.as_mut()
     }
 
     /// The seed in use, configured or random.
@@ -144,51 +253,262 @@ impl Sampler {
     ///
     /// # Errors
     /// [`Error::Failed`] when there are not `vocab` logits, any is NaN or +∞, or all are −∞: the model's computation
-    /// has gone wrong.
+    /// has gone wrong. Also when no token is left by the biases and the set of allowed tokens.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
         if logits.len() != self.vocab {
             return Err(unusable(&format!("{} in number where the vocabulary has {}", logits.len(), self.vocab)));
         }
-        let sound = |logit: f32| logit < f32::INFINITY; // and so not NaN
         // No branch per element, so that the compiler can vectorise it.
-        if !logits.iter().fold(true, |all, &logit| all & sound(logit))
-            && let Some(id) = logits.iter().position(|&logit| !sound(logit))
+        if !logits.iter().fold(true, |all, &logit| all & is_sound(logit))
+            && let Some(id) = logits.iter().position(|&logit| !is_sound(logit))
         {
             return Err(unusable(&format!("{} for token {id}", logits[id])));
         }
-        self.penalise(logits);
-        self.candidates.collect(logits, &self.penalised);
-        let id = self.choose().ok_or_else(|| unusable("-inf for every token"))?;
+        self.mark();
+        self.edit(|_, id| logits[id as usize]);
+        let id = match self.reach {
+            Reach::Open => {
+                let temperature = f64::from(self.config.temperature);
+                self.sums.clear();
+                for (block, part) in logits.chunks(BLOCK).enumerate() {
+                    collect_block(&mut self.drawn, block, part, &self.edits, self.allowed.as_ref());
+                    let peak = self.drawn.iter().map(|(_, logit)| *logit).fold(f64::NEG_INFINITY, f64::max);
+                    let sum = self.drawn.iter().map(|(_, logit)| libm::exp((logit - peak) / temperature)).sum();
+                    self.sums.push((peak as f32, sum));
+                }
+                self.draw_open(|block| Some(&logits[block * BLOCK..((block + 1) * BLOCK).min(logits.len())]))
+            }
+            _ => {
+                self.candidates.collect(logits, &self.edits, self.allowed.as_ref());
+                self.choose(None)
+            }
+        };
+        let id = id.ok_or_else(|| unusable("-inf for every token"))?;
         self.accept(id);
         Ok(id)
     }
 
-    /// Fills `penalised` from `history`.
-    fn penalise(&mut self, logits: &[f32]) {
-        self.penalised.clear();
-        let penalty = self.config.repeat_penalty;
-        if penalty == 1.0 {
+    /// Asks a pass for what [`Sampler::sample_found`] needs. Asks for nothing if that could not decide.
+    pub fn ask(&mut self, ask: &mut Ask<'_>) {
+        self.mark();
+        let want = match self.reach {
+            Reach::Top(keep) => keep,
+            Reach::Nucleus => MOST_WANTED,
+            Reach::Open => 1,
+        };
+        let scale = match self.reach {
+            Reach::Open => 1.0 / self.config.temperature,
+            _ => 1.0,
+        };
+        if want > MOST_WANTED || self.edits.len() > MOST_EDITS || !scale.is_finite() {
             return;
         }
-        for &id in &self.history {
-            if let Some(&logit) = logits.get(id as usize) {
-                let logit = if logit > 0.0 { logit / penalty } else { logit * penalty };
-                self.penalised.push((id, logit.min(f32::MAX)));
-            }
-        }
-        self.penalised.sort_unstable_by_key(|&(id, _)| id);
-        self.penalised.dedup_by_key(|&mut (id, _)| id);
+        let unit = (self.reach == Reach::Open).then(|| {
+            let mut random = self.random.clone();
+            random.next_unit();
+            random.next_unit() as f32
+        });
+        let allowed = self.allowed.as_ref().map(|allowed| &allowed.words[..]);
+        ask.set(want, scale, unit, self.edits.iter().map(|edit| edit.id), allowed);
     }
 
-    fn choose(&mut self) -> Option<u32> {
-        let Self { config, candidates, random, .. } = self;
+    /// Chooses the next token from what a pass has found for [`Sampler::ask`], and records it: the token that
+    /// [`Sampler::sample`] chooses. `None`, and nothing is drawn, if that does not decide it or if a logit is unsound.
+    pub fn sample_found(&mut self, found: Found<'_>) -> Option<u32> {
+        if !found.sums().take(blocks(self.vocab)).all(|(peak, sum)| is_sound(peak) && sum < f32::INFINITY) {
+            return None;
+        }
+        self.mark();
+        self.edit(|i, _| found.edited(i));
+        let random = self.random.clone();
+        let id = match self.reach {
+            Reach::Open => {
+                self.sums.clear();
+                self.sums.extend(found.sums().take(blocks(self.vocab)).map(|(peak, sum)| (peak, f64::from(sum))));
+                let (block, logits) = found.picked()?;
+                let len = self.vocab.saturating_sub(block * BLOCK).min(BLOCK);
+                self.draw_open(|wanted| (wanted == block).then_some(&logits[..len]))
+            }
+            _ => {
+                let limits = self.gather(found)?;
+                self.choose(Some(limits))
+            }
+        };
+        match id {
+            Some(id) => self.accept(id),
+            None => self.random = random,
+        }
+        id
+    }
+
+    /// Fills `edits` from the history and the biases, without their logits.
+    fn mark(&mut self) {
+        let Self { config, history, edits, vocab, .. } = self;
+        edits.clear();
+        if config.repeat_penalty == 1.0 && config.bias.is_empty() {
+            return;
+        }
+        if config.repeat_penalty != 1.0 {
+            let known = history.iter().filter(|id| (**id as usize) < *vocab);
+            edits.extend(known.map(|&id| Edit { id, repeated: true, bias: 0.0, logit: 0.0 }));
+            edits.sort_unstable_by_key(|edit| edit.id);
+            edits.dedup_by_key(|edit| edit.id);
+        }
+        edits.extend(config.bias.iter().map(|&(id, bias)| Edit { id, repeated: false, bias, logit: 0.0 }));
+        edits.sort_unstable_by_key(|edit| edit.id);
+        edits.dedup_by(|later, first| {
+            let same = later.id == first.id;
+            if same {
+                first.repeated |= later.repeated;
+                first.bias += later.bias;
+            }
+            same
+        });
+    }
+
+    /// Changes the edits' logits; `logit` gives that of edit `i` with its id.
+    fn edit(&mut self, logit: impl Fn(usize, u32) -> f32) {
+        let penalty = self.config.repeat_penalty;
+        for (i, edit) in self.edits.iter_mut().enumerate() {
+            let biased = (logit(i, edit.id) + edit.bias).min(f32::MAX);
+            let changed = match (edit.repeated, biased > 0.0) {
+                (false, _) => biased,
+                (true, true) => biased / penalty,
+                (true, false) => biased * penalty,
+            };
+            edit.logit = changed.min(f32::MAX);
+        }
+    }
+
+    /// Fills the candidates from what was found and the edits, sorted. `None` if they cannot decide the choice.
+    fn gather(&mut self, found: Found<'_>) -> Option<Limits> {
+        let (vocab, floor) = (self.vocab, found.floor());
+        let list = &mut self.candidates.list;
+        list.clear();
+        for (id, logit) in found.list()? {
+            if id as usize >= vocab || !is_sound(logit) {
+                return None;
+            }
+            list.push(Candidate { id, logit, weight: 0.0 });
+        }
+        let edits = eligible(&self.edits, self.allowed.as_ref());
+        list.extend(edits.map(|edit| Candidate { id: edit.id, logit: edit.logit, weight: 0.0 }));
+        list.sort_unstable_by(likelier);
+        // Below the floor an edited token may stand before one that is not listed.
+        list.truncate(list.partition_point(|c| c.logit >= floor));
+        let complete = floor == f32::NEG_INFINITY;
+        let peak = list.first()?.logit;
+        match self.reach {
+            Reach::Top(keep) => {
+                let enough = complete || list.len() >= keep;
+                list.truncate(keep);
+                enough.then_some(Limits { total: None, complete: true, floor })
+            }
+            _ => {
+                let weight = |logit: f32| libm::exp(f64::from(logit) - f64::from(peak));
+                let sums = found.sums().take(blocks(vocab)).filter(|(_, sum)| *sum > 0.0);
+                let total: f64 = sums.map(|(largest, sum)| f64::from(sum) * weight(largest)).sum();
+                let edits = eligible(&self.edits, self.allowed.as_ref());
+                let edited: f64 = edits.map(|edit| weight(edit.logit)).sum();
+                Some(Limits { total: Some(total + edited), complete, floor })
+            }
+        }
+    }
+
+    /// Filters the candidates and draws one. `None` if there is none, or if more than `limits` gives would be needed.
+    fn choose(&mut self, limits: Option<Limits>) -> Option<u32> {
+        let Self { config, candidates, random, reach, .. } = self;
         if config.temperature == 0.0 {
             return candidates.list.first().map(|c| c.id);
         }
-        candidates.keep_top_p(config.top_p);
-        candidates.keep_min_p(config.min_p);
+        let limits = limits.unwrap_or(Limits { total: None, complete: true, floor: f32::NEG_INFINITY });
+        let is_cut = candidates.keep_top_p(config.top_p, limits.total);
+        let least = candidates.keep_min_p(config.min_p);
+        if !(is_cut || limits.complete || least > f64::from(limits.floor)) {
+            return None;
+        }
+        if *reach == Reach::Nucleus && config.top_p >= 1.0 {
+            // The order that all logits have.
+            candidates.list.sort_unstable_by_key(|c| c.id);
+        }
         candidates.draw(config.temperature, random)
     }
+
+    /// Draws from all tokens by the blocks' sums; `logits` gives those of the block that is drawn. `None` if there is no
+    /// token, or if `logits` has not got the block.
+    fn draw_open<'a>(&mut self, logits: impl FnOnce(usize) -> Option<&'a [f32]>) -> Option<u32> {
+        let Self { sums, edits, drawn, allowed, random, config, .. } = self;
+        let units = [random.next_unit(), random.next_unit(), random.next_unit()];
+        let temperature = f64::from(config.temperature);
+        let allowed = allowed.as_ref();
+        let peak = sums.iter().map(|(peak, _)| *peak).chain(eligible(edits, allowed).map(|edit| edit.logit));
+        let peak = f64::from(peak.fold(f32::NEG_INFINITY, f32::max));
+        let weight = |logit: f64| libm::exp((logit - peak) / temperature);
+        for (largest, sum) in sums.iter_mut() {
+            *sum = if *sum > 0.0 { *sum * weight(f64::from(*largest)) } else { 0.0 };
+        }
+        drawn.clear();
+        drawn.extend(eligible(edits, allowed).map(|edit| (edit.id, weight(f64::from(edit.logit)))));
+        let edited: f64 = drawn.iter().map(|(_, weight)| weight).sum();
+        let total: f64 = sums.iter().map(|(_, sum)| sum).sum();
+        if units[0] * (edited + total) < edited {
+            return draw_by_weight(drawn.iter().copied(), units[1] * edited);
+        }
+        let block = draw_by_weight(sums.iter().enumerate().map(|(block, (_, sum))| (block, *sum)), units[1] * total)?;
+        collect_block(drawn, block, logits(block)?, edits, allowed);
+        let peak = drawn.iter().map(|(_, logit)| *logit).fold(f64::NEG_INFINITY, f64::max);
+        drawn.iter_mut().for_each(|(_, logit)| *logit = libm::exp((*logit - peak) / temperature));
+        let total: f64 = drawn.iter().map(|(_, weight)| weight).sum();
+        draw_by_weight(drawn.iter().copied(), units[2] * total)
+    }
+}
+
+/// What is known of the tokens that are no candidates.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// The sum of all tokens' probabilities, as multiples of the likeliest's; `None` if it is that of the candidates.
+    total: Option<f64>,
+    /// Whether the filters need no other tokens.
+    complete: bool,
+    /// Every other token's logit is below this.
+    floor: f32,
+}
+
+/// Whether a logit is a number or −∞.
+fn is_sound(logit: f32) -> bool {
+    logit < f32::INFINITY // and so not NaN
+}
+
+/// The edits that may be chosen.
+fn eligible<'a>(edits: &'a [Edit], allowed: Option<&'a TokenSet>) -> impl Iterator<Item = &'a Edit> {
+    let is_allowed = move |id: u32| allowed.is_none_or(|allowed| allowed.contains(id));
+    edits.iter().filter(move |edit| edit.logit > f32::NEG_INFINITY && is_allowed(edit.id))
+}
+
+/// Fills `out` with a block's tokens that may be drawn and their logits, without the edits.
+fn collect_block(out: &mut Vec<(u32, f64)>, block: usize, logits: &[f32], edits: &[Edit], allowed: Option<&TokenSet>) {
+    out.clear();
+    let mut edits = edits[edits.partition_point(|edit| (edit.id as usize) < block * BLOCK)..].iter().peekable();
+    for (id, &logit) in ((block * BLOCK) as u32..).zip(logits) {
+        let is_edited = edits.next_if(|edit| edit.id == id).is_some();
+        if !is_edited && logit > f32::NEG_INFINITY && allowed.is_none_or(|allowed| allowed.contains(id)) {
+            out.push((id, f64::from(logit)));
+        }
+    }
+}
+
+/// The item in which the running sum of weights passes `left`; `None` if no weight is above 0.
+fn draw_by_weight<T>(items: impl Iterator<Item = (T, f64)>, mut left: f64) -> Option<T> {
+    let mut drawn = None;
+    for (item, weight) in items.filter(|(_, weight)| *weight > 0.0) {
+        // If rounding leaves a remainder at the end, the last one is drawn.
+        drawn = Some(item);
+        left -= weight;
+        if left < 0.0 {
+            break;
+        }
+    }
+    drawn
 }
 
 /// A random seed of 53 bits: many readers of JSON keep no more of a number. The standard library's hash keys come from the
@@ -221,27 +541,29 @@ struct Candidates {
     list: Vec<Candidate>,
     /// How many to keep at most.
     keep: usize,
+    /// How many to hold before thinning.
+    limit: usize,
     /// Whether `keep` is the whole vocabulary.
     all: bool,
 }
 
 impl Candidates {
-    fn new(keep: usize, vocab: usize) -> Self {
+    /// `edits`: most tokens that join those that a pass has found.
+    fn new(keep: usize, vocab: usize, edits: usize) -> Self {
         let all = keep == vocab;
         // Room beyond `keep`, so that the list rarely needs thinning.
         let capacity = if all { vocab } else { (2 * keep).max(256).min(vocab.max(1)) };
-        Self { list: Vec::with_capacity(capacity), keep, all }
+        Self { list: Vec::with_capacity(capacity.max(MOST_LISTED + edits)), keep, limit: capacity, all }
     }
 
-    /// Takes the `keep` likeliest of `logits`. Those in `penalised` (ascending ids) replace the originals.
-    fn collect(&mut self, logits: &[f32], penalised: &[(u32, f32)]) {
+    /// Takes the `keep` likeliest of `logits` that are allowed. The edits replace the originals.
+    fn collect(&mut self, logits: &[f32], edits: &[Edit], allowed: Option<&TokenSet>) {
         self.list.clear();
-        let limit = self.list.capacity();
-        let (list, keep) = (&mut self.list, self.keep);
+        let (list, keep, limit) = (&mut self.list, self.keep, self.limit);
         // A logit must exceed this to be kept. Ids ascend, so an equal one with a later id loses.
         let mut floor = f32::NEG_INFINITY;
         let mut offer = |id: u32, logit: f32| {
-            if logit > floor {
+            if logit > floor && allowed.is_none_or(|allowed| allowed.contains(id)) {
                 if list.len() == limit {
                     floor = thin_out(list, keep);
                     if logit <= floor {
@@ -252,7 +574,7 @@ impl Candidates {
             }
         };
         let mut next = 0;
-        for &(id, logit) in penalised {
+        for &Edit { id, logit, .. } in edits {
             (next..id).for_each(|id| offer(id, logits[id as usize]));
             offer(id, logit);
             next = id + 1;
@@ -271,18 +593,19 @@ impl Candidates {
         self.list.iter().fold(f32::NEG_INFINITY, |peak, c| peak.max(c.logit))
     }
 
-    /// Keeps the fewest likeliest tokens whose probabilities reach the sum `top_p`.
-    fn keep_top_p(&mut self, top_p: f32) {
+    /// Keeps the fewest likeliest tokens whose probabilities reach `top_p` of their sum: that of the list, or `total`. Returns
+    /// whether they do.
+    fn keep_top_p(&mut self, top_p: f32, total: Option<f64>) -> bool {
         if top_p >= 1.0 || self.list.is_empty() {
-            return;
+            return false;
         }
         let peak = f64::from(self.peak());
-        let mut total = 0.0;
+        let mut sum = 0.0;
         for candidate in &mut self.list {
             candidate.weight = libm::exp(f64::from(candidate.logit) - peak);
-            total += candidate.weight;
+            sum += candidate.weight;
         }
-        let enough = f64::from(top_p) * total;
+        let enough = f64::from(top_p) * total.unwrap_or(sum);
         let (mut sum, mut sorted) = (0.0, 0);
         // The nucleus is usually small: sort the head of the list, then more only as needed.
         while sorted < self.list.len() {
@@ -297,18 +620,21 @@ impl Candidates {
                 sorted += 1;
                 if sum >= enough {
                     self.list.truncate(sorted);
-                    return;
+                    return true;
                 }
             }
         }
+        false
     }
 
-    /// Keeps tokens with at least a fraction `min_p` of the largest probability.
-    fn keep_min_p(&mut self, min_p: f32) {
-        if min_p > 0.0 {
-            let least = f64::from(self.peak()) + libm::log(f64::from(min_p));
-            self.list.retain(|c| f64::from(c.logit) >= least);
+    /// Keeps tokens with at least a fraction `min_p` of the largest probability. Returns the least logit that stays.
+    fn keep_min_p(&mut self, min_p: f32) -> f64 {
+        if min_p == 0.0 {
+            return f64::NEG_INFINITY;
         }
+        let least = f64::from(self.peak()) + libm::log(f64::from(min_p));
+        self.list.retain(|c| f64::from(c.logit) >= least);
+        least
     }
 
     /// Draws a token by its probability at `temperature`; `None` if there is none.
@@ -319,17 +645,7 @@ impl Candidates {
             candidate.weight = libm::exp((f64::from(candidate.logit) - peak) / f64::from(temperature));
             total += candidate.weight;
         }
-        let mut left = random.next_unit() * total;
-        let mut drawn = None;
-        for candidate in self.list.iter().filter(|c| c.weight > 0.0) {
-            // If rounding leaves a remainder at the end, the last one is drawn.
-            drawn = Some(candidate.id);
-            left -= candidate.weight;
-            if left < 0.0 {
-                break;
-            }
-        }
-        drawn
+        draw_by_weight(self.list.iter().map(|c| (c.id, c.weight)), random.next_unit() * total)
     }
 }
 

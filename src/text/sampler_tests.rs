@@ -5,20 +5,31 @@ use super::*;
 
 /// No filter, no penalty, temperature 1.
 fn open(seed: u64) -> SamplerConfig {
-    SamplerConfig { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, repeat_penalty: 1.0, seed: Some(seed) }
+    SamplerConfig {
+        temperature: 1.0,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        repeat_penalty: 1.0,
+        bias: Vec::new(),
+        seed: Some(seed),
+    }
 }
 
 /// The ids that may be drawn, by the definition: everything sorted, every step over the whole list.
-fn survivors(config: &SamplerConfig, logits: &[f32], history: &[u32]) -> Vec<u32> {
+fn survivors(config: &SamplerConfig, logits: &[f32], history: &[u32], allowed: Option<&TokenSet>) -> Vec<u32> {
     let mut list: Vec<(f64, u32)> = Vec::new();
     for (id, &logit) in logits.iter().enumerate() {
         let repeated = history[history.len().saturating_sub(64)..].contains(&(id as u32));
+        let logit = logit + config.bias.iter().filter(|b| b.0 == id as u32).map(|b| b.1).sum::<f32>();
         let logit = match (repeated, logit > 0.0) {
             (false, _) => logit,
             (true, true) => logit / config.repeat_penalty,
             (true, false) => logit * config.repeat_penalty,
         };
-        list.push((f64::from(logit), id as u32));
+        if allowed.is_none_or(|allowed| allowed.contains(id as u32)) {
+            list.push((f64::from(logit), id as u32));
+        }
     }
     list.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     list.retain(|c| c.0 > f64::NEG_INFINITY);
@@ -67,19 +78,32 @@ fn the_filters_leave_what_their_definition_leaves_and_nothing_is_allocated() {
             top_p: [0.1, 0.9, 1.0][random.below(3) as usize],
             min_p: [0.0, 0.05, 0.3][random.below(3) as usize],
             repeat_penalty: [0.8, 1.0, 1.3][random.below(3) as usize],
+            bias: (0..random.below(4)).map(|i| (random.below(vocab as u32), [1.5, -3.0, 0.25][i as usize])).collect(),
             seed: Some(round),
         };
         let mut sampler = Sampler::new(config.clone(), vocab).unwrap();
+        let mut allowed = TokenSet::new(vocab);
+        allowed.insert(0);
+        (0..vocab / 2).for_each(|_| allowed.insert(random.below(vocab as u32)));
+        let allowed = (round % 5 == 0).then_some(allowed);
+        sampler.allow(allowed.clone());
         let mut history: Vec<u32> = (0..random.below(100)).map(|_| random.below(vocab as u32)).collect();
         history.iter().for_each(|&id| sampler.accept(id));
-        let room = |s: &Sampler| (s.candidates.list.capacity(), s.penalised.capacity(), s.history.capacity());
+        let room = |s: &Sampler| {
+            let lists = [s.edits.capacity(), s.drawn.capacity(), s.sums.capacity(), s.history.capacity()];
+            (lists, s.candidates.list.capacity())
+        };
         let before = room(&sampler);
         for _ in 0..3 {
             let id = sampler.sample(&logits).unwrap();
-            let mut left: Vec<u32> = sampler.candidates.list.iter().map(|c| c.id).collect();
-            left.sort_unstable();
-            assert_eq!(left, survivors(&config, &logits, &history), "{config:?}, vocabulary {vocab}");
-            assert!(left.contains(&id));
+            let expected = survivors(&config, &logits, &history, allowed.as_ref());
+            // A draw from all tokens makes no list of them.
+            if sampler.reach != Reach::Open {
+                let mut left: Vec<u32> = sampler.candidates.list.iter().map(|c| c.id).collect();
+                left.sort_unstable();
+                assert_eq!(left, expected, "{config:?}, vocabulary {vocab}");
+            }
+            assert!(expected.contains(&id), "{config:?}, vocabulary {vocab}");
             history.push(id);
         }
         assert_eq!(room(&sampler), before);
@@ -194,5 +218,27 @@ fn options_out_of_range_are_named() {
         let error = Sampler::new(config, 8).unwrap_err();
         assert!(error.names(setting) && error.exit_code() == 2, "{error}");
     }
+    for bias in [(8, 0.0), (1, f32::NAN), (1, f32::INFINITY)] {
+        let error = Sampler::new(SamplerConfig { bias: vec![bias], ..good() }, 8).unwrap_err();
+        assert!(error.to_string().contains("bias") && error.exit_code() == 2, "{error}");
+    }
     assert!(SamplerConfig { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 1.0, ..good() }.validate().is_ok());
+}
+
+#[test]
+fn biases_are_added_and_only_allowed_tokens_are_drawn() {
+    let config = SamplerConfig { bias: vec![(3, 2.0), (1, f32::NEG_INFINITY), (3, 2.5)], ..SamplerConfig::greedy() };
+    let mut sampler = Sampler::new(config, 5).unwrap();
+    let logits = [1.0, 9.0, 2.0, -1.0, 3.0];
+    assert_eq!(sampler.sample(&logits).unwrap(), 3, "-1 and 4.5 are 3.5; token 1 is forbidden");
+    let mut allowed = TokenSet::new(5);
+    [0, 1, 2, 77].iter().for_each(|&id| allowed.insert(id));
+    sampler.allow(Some(allowed));
+    assert_eq!(sampler.sample(&logits).unwrap(), 2);
+    sampler.allowed_mut().unwrap().clear();
+    assert_eq!(sampler.sample(&logits).unwrap_err().exit_code(), 1);
+    // Half of the draws from all tokens fall on a biased one, as its probability says.
+    let mut open = Sampler::new(SamplerConfig { bias: vec![(0, 3f32.ln())], ..open(9) }, 4).unwrap();
+    let draws = (0..8000).filter(|_| open.sample(&[0.0; 4]).unwrap() == 0).count();
+    assert!((3800..4200).contains(&draws), "{draws} of 8000");
 }

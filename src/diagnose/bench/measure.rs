@@ -11,7 +11,8 @@ use crate::executor::{Executor, HeadRows, Measure, Row};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Cost, Pass, Schedule, Segment};
 use crate::sequence::chooser::not_finite;
-use crate::sequence::{Session, counts};
+use crate::sequence::{Chooser, Session, counts};
+use crate::text::SamplerConfig;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -58,7 +59,11 @@ impl Line {
 /// Bytes and operations of a pass, with the head or without.
 pub fn pass_cost(schedule: &Schedule, pass: Pass, head: bool) -> Cost {
     let mut sum = Cost::default();
-    let steps = schedule.steps.iter().filter(|s| head || s.segment != Segment::Head);
+    let is_run = |segment| match segment {
+        Segment::Head => head,
+        segment => segment != Segment::Choice,
+    };
+    let steps = schedule.steps.iter().filter(|s| is_run(s.segment));
     steps.for_each(|s| sum += step_cost(s, pass));
     sum
 }
@@ -69,6 +74,8 @@ pub struct Bench<'a> {
     pub(super) ceilings: Ceilings,
     /// Positions of each sequence that a prefill has filled with keys and values.
     filled: Vec<usize>,
+    /// The choosers of sequences that sample; empty where each takes its argmax.
+    choosers: Vec<Chooser>,
     /// Called with a description of each measurement, for a person who waits.
     pub(super) progress: &'a dyn Fn(&str),
 }
@@ -90,7 +97,19 @@ impl<'a> Bench<'a> {
         progress("measuring the read ceiling");
         let ceilings = Ceilings { read: executor.measure_read_ceiling()?, matrix };
         let filled = vec![0; executor.schedule().extent.sequences];
-        Ok(Bench { executor, ceilings, filled, progress })
+        Ok(Bench { executor, ceilings, filled, choosers: Vec::new(), progress })
+    }
+
+    /// Lets every sequence that decodes sample by the default settings, each with its own seed.
+    ///
+    /// # Errors
+    /// None that the default settings have.
+    pub fn sample(&mut self) -> Result<()> {
+        let vocab = self.executor.schedule().shape.vocab;
+        let config = |seed| SamplerConfig { seed: Some(seed), ..SamplerConfig::default() };
+        let seeds = 0..self.filled.len() as u64;
+        self.choosers = seeds.map(|seed| Chooser::new(config(seed), vocab)).collect::<Result<_>>()?;
+        Ok(())
     }
 
     /// The ceilings that lines are judged by.
@@ -271,22 +290,31 @@ impl<'a> Bench<'a> {
                 let head = HeadRows { first: 0, count: sequences };
                 let row = |s: usize| Row { token: 0, position: 0, sequence: s as u32 };
                 let mut rows: Vec<Row> = (0..sequences).map(row).collect();
-                self.timed(|executor| {
+                let mut choosers = std::mem::take(&mut self.choosers);
+                let done = self.timed(|executor| {
                     for i in 0..tokens {
                         for (row, &token) in rows.iter_mut().zip(next.iter()) {
                             (row.token, row.position) = (token, (case.depth + i) as u32);
                         }
                         match i + 1 < tokens {
+                            _ if !choosers.is_empty() => {
+                                executor.forward_choosing(&rows, head, &mut |row, ask| choosers[row].ask(ask))?;
+                            }
                             true => executor.forward_ahead(&rows, head)?,
                             false => executor.forward(&rows, Some(head))?,
                         }
                         counts::count_decoded(sequences);
                         for (s, token) in next.iter_mut().enumerate().take(sequences) {
-                            *token = executor.next(s);
+                            *token = match choosers.get_mut(s) {
+                                Some(chooser) => chooser.choose(executor, s)?,
+                                None => executor.next(s),
+                            };
                         }
                     }
                     Ok(())
-                })
+                });
+                self.choosers = choosers;
+                done
             }
         }
     }

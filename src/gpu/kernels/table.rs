@@ -120,6 +120,16 @@ macro_rules! spirv_modules {
                 name: "argmax", source: "argmax", defines: [],
                 constants: ArgmaxConstants, push: ArgmaxPush, relay: Never, matrix_units: false,
             }
+            /// Each block's largest logit and sum, for a choice other than argmax.
+            BlockSums {
+                name: "block_sums", source: "block_sums", defines: [],
+                constants: NoConstants, push: BlockSumsPush, relay: Never, matrix_units: false,
+            }
+            /// The likeliest tokens, for a choice other than argmax.
+            Candidates {
+                name: "candidates", source: "candidates", defines: [],
+                constants: NoConstants, push: CandidatesPush, relay: Never, matrix_units: false,
+            }
             /// The read ceiling.
             Read {
                 name: "read", source: "read", defines: [],

@@ -6,6 +6,7 @@
 pub mod arithmetic;
 mod attend;
 pub mod attend_tile;
+mod choice;
 pub mod dispatch;
 pub mod fragment;
 mod heads;
@@ -135,6 +136,10 @@ impl Lowering<'_> {
             }
             Op::GatedGelu { gate, up, out } => self.gated_gelu(at, rows, gate, up, out),
             Op::Argmax { x } => self.argmax(rows, x),
+            Op::BlockSums { x, ask, allowed, sums, tops } => self.block_sums(rows, [x, ask, allowed], sums, tops),
+            Op::Candidates { x, ask, allowed, sums, tops, found } => {
+                self.candidates(rows, [x, ask, allowed], sums, tops, found)
+            }
         }
     }
 }

@@ -163,9 +163,13 @@ impl Lowering<'_> {
             }
             Op::NormAdd { residual, .. } => residual,
             Op::HeadNormRope { x, .. } => x,
-            Op::RmsNorm { .. } | Op::Attend { .. } | Op::GatedGelu { .. } | Op::KvWrite { .. } | Op::Argmax { .. } => {
-                return None;
-            }
+            Op::RmsNorm { .. }
+            | Op::Attend { .. }
+            | Op::GatedGelu { .. }
+            | Op::KvWrite { .. }
+            | Op::Argmax { .. }
+            | Op::BlockSums { .. }
+            | Op::Candidates { .. } => return None,
         };
         let (layout, packed) = self.written(at, out, step.rows);
         let packed = packed?;

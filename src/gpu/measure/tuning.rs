@@ -428,6 +428,8 @@ impl Tuner<'_> {
         let is_in = |segment: &Segment| match segment {
             Segment::Layer(i) => kind.rows == 1 || sample.contains(i),
             Segment::Embed | Segment::Head => true,
+            // Asked for by few passes.
+            Segment::Choice => false,
         };
         let segments = self.schedule.segments().filter(is_in);
         let segments: Vec<_> = segments.map(|s| self.lowering(target, kind).segment(s)).collect();

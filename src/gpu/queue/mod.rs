@@ -19,7 +19,7 @@ use ash::vk;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 static RECORDINGS: AtomicU64 = AtomicU64::new(0);
 
@@ -33,6 +33,10 @@ pub fn recordings() -> u64 {
 /// large model. A GPU's own lockup timeout is seconds.
 const GPU_DEADLINE: Duration = Duration::from_secs(20);
 const CPU_DEADLINE: Duration = Duration::from_secs(600);
+
+/// A wait may wake up this long after its fence. So [`Queue::wait_promptly`] looks at the fence itself for this long
+/// before the expected end, and after it.
+const WAKING: Duration = Duration::from_micros(300);
 
 /// Most fences under way at a time: one for the pass that is waited for, one for the pass after it.
 const FENCES: usize = 2;
@@ -273,6 +277,26 @@ impl Queue {
         }
         self.waits.set(self.waits.get() + 1);
         Ok(())
+    }
+
+    /// As [`Queue::wait`], where the device idles until the host has seen the end: what was just submitted takes about
+    /// `expected`. Sleeps for most of that time.
+    ///
+    /// # Errors
+    /// As [`Queue::wait`].
+    pub fn wait_promptly(&self, expected: Duration) -> Result<()> {
+        // A CPU driver needs the processor itself.
+        if self.gpu.caps.kind != vk::PhysicalDeviceType::CPU && !self.gpu.hung.get() {
+            let start = Instant::now();
+            std::thread::sleep(expected.saturating_sub(WAKING));
+            let fence = self.fences[self.waits.get() % FENCES];
+            // SAFETY: the fence is this device's.
+            let is_done = || unsafe { self.gpu.device.get_fence_status(fence) };
+            while start.elapsed() < expected + WAKING && !is_done().map_err(failure("finish its work"))? {
+                std::hint::spin_loop();
+            }
+        }
+        self.wait()
     }
 
     /// Copies between buffers and waits.

@@ -1,6 +1,10 @@
 //! The Vulkan executor: every pass replays command buffers that were baked when the model was loaded. A pass writes the
 //! step state, submits, and waits. Nothing is recorded, bound or allocated.
 //!
+//! Where a head row's token is not its argmax, one more command buffer follows the head in the same submit: it finds what
+//! the host needs to choose the token, and copies that to memory that the host reads through its caches. Passes in which
+//! every row takes its argmax are replayed without it.
+//!
 //! For greedy decoding, the next pass is submitted before the wait. It takes its tokens from the argmax of the pass
 //! before.
 
@@ -10,7 +14,7 @@ mod passes;
 pub mod results;
 
 use crate::executor::weights::Progress;
-use crate::executor::{self, Executor, HeadRows, Measure, Row, Timed, Watch};
+use crate::executor::{self, Asks, Executor, HeadRows, Measure, Row, Timed, Watch};
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::lower::dispatch::Addresses;
@@ -32,8 +36,10 @@ use crate::gpu::replay::passes::{Baking, Passes, Tail};
 use crate::gpu::replay::results::Results;
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
+use crate::schedule::choice::Found;
 use crate::schedule::{Schedule, Segment};
 use crate::{Cancel, Error, Result};
+use ash::vk;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -60,6 +66,8 @@ pub struct Vulkan {
     fetched: usize,
     /// Head rows of the last pass.
     head_rows: usize,
+    /// Which of them asked for something.
+    asked: Vec<bool>,
     /// The read ceiling's command buffers, and its result once measured.
     ceiling: Ceiling,
     bytes_per_second: Option<f64>,
@@ -117,6 +125,7 @@ impl Vulkan {
             results,
             fetched: 0,
             head_rows: 0,
+            asked: vec![false; schedule.extent.head_rows],
             ceiling,
             bytes_per_second: None,
             rows: Vec::with_capacity(schedule.extent.max_rows),
@@ -198,15 +207,17 @@ impl Vulkan {
 
     /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for before
     /// the next is submitted, so that a pass can be cancelled between them. The device idles for some tens of
-    /// microseconds then; a piece takes up to the budget.
+    /// microseconds then; a piece takes up to the budget. Where a head row asks for something, what finds it follows the
+    /// head in the same submit.
     fn submit(&mut self, kind: usize, head: Option<HeadRows>) -> Result<()> {
         let k = &self.passes.kinds[kind];
         let per_submit = k.per_submit(&self.rows);
         if k.is_whole(&self.rows) {
             self.submits += 1;
+            let whole = &k.whole[Tail::of(head) as usize].commands;
             // SAFETY: baked command buffers live as long as the executor. Each pass is waited for before the next of
             // its kind.
-            return unsafe { self.queue.submit(&k.whole[Tail::of(head) as usize].commands, true) };
+            return unsafe { self.queue.submit(self.with_choice(whole, head).as_slice(), true) };
         }
         for piece in k.segments.commands.chunks(per_submit) {
             self.queue.drain()?;
@@ -222,8 +233,15 @@ impl Vulkan {
 
     fn submit_head(&mut self, head: HeadRows) -> Result<()> {
         self.submits += 1;
+        let alone = &self.passes.head(head).commands;
         // SAFETY: as in `submit`.
-        unsafe { self.queue.submit(&self.passes.head(head).commands, true) }
+        unsafe { self.queue.submit(self.with_choice(alone, Some(head)).as_slice(), true) }
+    }
+
+    /// The one command buffer that ends with a head, and what follows it.
+    fn with_choice(&self, commands: &[vk::CommandBuffer], head: Option<HeadRows>) -> Followed {
+        let choice = head.filter(|_| self.asked.contains(&true)).map(|head| self.passes.choice(head));
+        Followed { commands: [commands[0], choice.unwrap_or_default()], count: 1 + usize::from(choice.is_some()) }
     }
 
     /// Runs a pass, or only waits for it if it was submitted ahead. With `on`, submits the next pass before the wait.
@@ -246,7 +264,10 @@ impl Vulkan {
         if on {
             self.submit_ahead(kind)?;
         }
-        self.queue.wait()?;
+        match on || foreseen.is_some() {
+            true => self.queue.wait()?,
+            false => self.queue.wait_promptly(self.passes.kinds[kind].last)?,
+        }
         self.check_order()?;
         self.measure(kind, head, foreseen.is_some())
     }
@@ -295,6 +316,7 @@ impl Vulkan {
     fn forget(&mut self) {
         self.rows.clear();
         (self.head_rows, self.fetched) = (0, 0);
+        self.asked.fill(false);
     }
 
     /// Reads a pass's times, and derives from the slowest segment how many fit one submit.
@@ -312,6 +334,7 @@ impl Vulkan {
         };
         let Some((slowest, sum)) = stamped.seconds()? else { return Ok(()) };
         self.busy += sum;
+        k.last = if whole { Duration::from_secs_f64(sum) } else { Duration::ZERO };
         if !whole && let Some(head) = head {
             self.measure_head(head)?;
         }
@@ -328,7 +351,7 @@ impl Vulkan {
 
     /// Adds the time of a separately submitted head to the busy time.
     fn measure_head(&mut self, head: HeadRows) -> Result<()> {
-        self.busy += self.passes.head(head).seconds()?.map_or(0.0, |(_, sum)| sum);
+        self.busy += self.passes.head_mut(head).seconds()?.map_or(0.0, |(_, sum)| sum);
         Ok(())
     }
 
@@ -366,6 +389,7 @@ impl Vulkan {
     /// Starts a new head: earlier logits are no longer valid.
     fn new_head(&mut self, head: Option<HeadRows>) {
         self.head_rows = head.map_or(0, |h| h.count);
+        self.asked.fill(false);
         self.results.slot = 0;
         self.fetched = if self.results.are_apart() { 0 } else { self.head_rows };
     }
@@ -391,6 +415,18 @@ impl Vulkan {
             Some(_) => Err(Error::failed("the pass after the one that is asked about has begun", "report this")),
             None => Ok(()),
         }
+    }
+}
+
+/// A command buffer, and perhaps one that follows it.
+struct Followed {
+    commands: [vk::CommandBuffer; 2],
+    count: usize,
+}
+
+impl Followed {
+    fn as_slice(&self) -> &[vk::CommandBuffer] {
+        &self.commands[..self.count]
     }
 }
 
@@ -444,6 +480,24 @@ impl Executor for Vulkan {
 
     fn forward_ahead(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
         self.run(rows, Some(head), head == all_rows(rows))
+    }
+
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+        self.cancel.check()?;
+        // What the asks are written beside is in use while a pass that was submitted ahead runs.
+        let kind = self.begin(rows, Some(head))?;
+        let (schedule, asked) = (&self.schedule, &mut self.asked);
+        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
+        unsafe { self.arena.edit(|words| executor::write_asks(words, schedule, head, asks, asked)) }?;
+        self.submit(kind, Some(head)).inspect_err(|_| self.forget())?;
+        self.queue.wait_promptly(self.passes.kinds[kind].last)?;
+        self.check_order()?;
+        self.measure(kind, Some(head), false)
+    }
+
+    fn found(&self, row: usize) -> Option<Found<'_>> {
+        let is_asked = self.ahead.is_none() && self.asked.get(row).is_some_and(|asked| *asked);
+        is_asked.then(|| self.results.found(&self.schedule, row))
     }
 
     fn project(&mut self, head: HeadRows) -> Result<()> {

@@ -17,6 +17,7 @@ use crate::schedule::{Extent, Schedule, Segment};
 use crate::{Error, Result};
 use ash::vk;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What follows the layers in one submit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub(crate) struct BakedKind {
     /// The pass in pieces: embedding, then each layer. Used while its time is unknown or exceeds the submit budget.
     pub segments: Stamped,
     pub pace: Pace,
+    /// How long the last pass took, if it was a whole one; else 0.
+    pub last: Duration,
 }
 
 impl BakedKind {
@@ -96,6 +99,8 @@ pub(crate) struct Passes {
     /// Copies of the logits to memory that the host reads, for one row and for `head_rows`. `None` if the host reads
     /// the arena.
     fetches: [Option<vk::CommandBuffer>; 2],
+    /// What a choice other than argmax needs, for one row and for `head_rows`: submitted behind a head where a row asks.
+    choices: [vk::CommandBuffer; 2],
 }
 
 impl Passes {
@@ -115,8 +120,18 @@ impl Passes {
     }
 
     /// The head alone.
-    pub(crate) fn head(&mut self, head: HeadRows) -> &mut Stamped {
+    pub(crate) fn head(&self, head: HeadRows) -> &Stamped {
+        &self.heads[usize::from(head.count > 1)]
+    }
+
+    /// As [`Passes::head`], to read its stamps.
+    pub(crate) fn head_mut(&mut self, head: HeadRows) -> &mut Stamped {
         &mut self.heads[usize::from(head.count > 1)]
+    }
+
+    /// The command buffer that finds what head rows ask for.
+    pub(crate) fn choice(&self, head: HeadRows) -> vk::CommandBuffer {
+        self.choices[usize::from(head.count > 1)]
     }
 
     /// The command buffer that copies the logits of `rows` rows to the host. `None` if the host reads the arena.
@@ -196,6 +211,9 @@ impl Baking<'_> {
         for (i, rows) in [1, extent.head_rows].into_iter().enumerate() {
             let head = self.head(rows);
             passes.heads[i] = self.commands(&[&head], &[self.choices(0)])?;
+            let choice = self.of_head(Segment::Choice, rows);
+            let found = self.results.found_copy(self.arena, self.schedule, rows);
+            passes.choices[i] = self.queue.bake(&[&choice], self.pipelines, None, None, &[found])?;
             let logits = self.results.logits_copy(self.arena, self.schedule, rows);
             let fetch = |copy| self.queue.bake(&[], self.pipelines, None, None, &[copy]);
             passes.fetches[i] = logits.map(fetch).transpose()?;
@@ -229,7 +247,15 @@ impl Baking<'_> {
         });
         let segments = self.pieces(&whole_pass(&given, &layers, &[]))?;
         let seconds = self.target.seconds.get(&(kind.rows, kind.order)).copied();
-        Ok(BakedKind { kind, seconds, whole, following: following.transpose()?, segments, pace: Pace::default() })
+        Ok(BakedKind {
+            kind,
+            seconds,
+            whole,
+            following: following.transpose()?,
+            segments,
+            pace: Pace::default(),
+            last: Duration::ZERO,
+        })
     }
 
     fn lower(&self, segment: Segment, kind: PassKind) -> Vec<Dispatch> {
@@ -238,8 +264,12 @@ impl Baking<'_> {
     }
 
     fn head(&self, rows: usize) -> Vec<Dispatch> {
+        self.of_head(Segment::Head, rows)
+    }
+
+    fn of_head(&self, segment: Segment, rows: usize) -> Vec<Dispatch> {
         let kind = PassKind { rows: 1, head_rows: rows, order: RowOrder::Consecutive, tokens: TokenSource::Host };
-        self.lower(Segment::Head, kind)
+        self.lower(segment, kind)
     }
 
     fn choices(&self, slot: usize) -> Copy {

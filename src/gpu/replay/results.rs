@@ -11,6 +11,7 @@ use crate::gpu::memory::{Buffer, HostAccess};
 use crate::gpu::queue::upload::STAGING_BYTES;
 use crate::plan::Needs;
 use crate::schedule::Schedule;
+use crate::schedule::choice::Found;
 use crate::schedule::layout::{ALIGN, StateLayout};
 use ash::vk;
 use std::rc::Rc;
@@ -28,6 +29,8 @@ pub(crate) struct Results {
     choices: [Buffer; SLOTS],
     /// Copies of rows of logits. `None` if the host reads the arena through its caches.
     logits: Option<Buffer>,
+    /// Copy of what a choice found.
+    found: Buffer,
     /// The slot of the pass that the host reads.
     pub slot: usize,
 }
@@ -43,6 +46,7 @@ impl Results {
             state: schedule.arena.state,
             choices: [buffer(state_bytes(schedule))?, buffer(state_bytes(schedule))?],
             logits: apart.then(|| buffer(logits_bytes(schedule, schedule.extent.head_rows))).transpose()?,
+            found: buffer(found_bytes(schedule, schedule.extent.head_rows))?,
             slot: 0,
         })
     }
@@ -61,6 +65,19 @@ impl Results {
     pub(crate) fn logits_copy(&self, arena: &Buffer, schedule: &Schedule, rows: usize) -> Option<Copy> {
         let region = vk::BufferCopy::default().src_offset(schedule.logits.offset).size(logits_bytes(schedule, rows));
         self.logits.as_ref().map(|l| (arena.handle, l.handle, region))
+    }
+
+    /// The copy of what a choice found in `rows` head rows.
+    pub(crate) fn found_copy(&self, arena: &Buffer, schedule: &Schedule, rows: usize) -> Copy {
+        let region = vk::BufferCopy::default().src_offset(schedule.found.offset).size(found_bytes(schedule, rows));
+        (arena.handle, self.found.handle, region)
+    }
+
+    /// What the last choice found in a head row.
+    pub(crate) fn found(&self, schedule: &Schedule, row: usize) -> Found<'_> {
+        // SAFETY: the executor waits for a choice before it looks at it, and runs no other while the slice borrows it.
+        let words: &[u32] = bytemuck::cast_slice(unsafe { self.found.bytes() }.unwrap_or_default());
+        Found::new(&words[row * schedule.found.stride..][..schedule.found.width])
     }
 
     fn word(&self, i: usize) -> u32 {
@@ -106,10 +123,14 @@ fn logits_bytes(schedule: &Schedule, rows: usize) -> u64 {
     4 * (rows * schedule.logits.stride) as u64
 }
 
+fn found_bytes(schedule: &Schedule, rows: usize) -> u64 {
+    4 * (rows * schedule.found.stride) as u64
+}
+
 /// Memory to plan for beside weights and KV cache. `staged`: the host cannot map the device's memory, or not through
 /// its caches; uploads and later logits then pass through staging. The step state always does.
 pub fn needs(schedule: &Schedule, staged: bool) -> Needs {
     let passing = if staged { STAGING_BYTES.max(logits_bytes(schedule, schedule.extent.head_rows)) } else { 0 };
-    let staging = passing + SLOTS as u64 * state_bytes(schedule);
+    let staging = passing + SLOTS as u64 * state_bytes(schedule) + found_bytes(schedule, schedule.extent.head_rows);
     Needs { arena: GpuLayout::new(schedule).bytes, staging }
 }

@@ -378,6 +378,70 @@ push_blocks! {
         stride: u32,
     }
 
+    /// block_sums.comp.
+    BlockSumsPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`.
+        x: u64,
+        /// u32 `[rows, ask_stride]`: what is asked ([`crate::schedule::choice`]).
+        ask: u64,
+        /// `[rows, allowed_stride]`: the allowed tokens, a bit each.
+        allowed: u64,
+        /// f32 `[rows, sums_stride]`: each block's largest eligible logit and sum.
+        sums: u64,
+        /// f32 `[rows, tops_stride]`: each part's largest eligible logit.
+        tops: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Elements of a row.
+        width: u32,
+        /// Elements from row to row of x.
+        stride: u32,
+        /// Words from row to row.
+        ask_stride: u32,
+        /// Words from row to row.
+        allowed_stride: u32,
+        /// Words from row to row.
+        sums_stride: u32,
+        /// Elements from row to row.
+        tops_stride: u32,
+    }
+
+    /// candidates.comp.
+    CandidatesPush {
+        /// The step state.
+        state: u64,
+        /// f32 `[rows, stride]`.
+        x: u64,
+        /// u32 `[rows, ask_stride]`: what is asked ([`crate::schedule::choice`]).
+        ask: u64,
+        /// `[rows, allowed_stride]`: the allowed tokens, a bit each.
+        allowed: u64,
+        /// f32 `[rows, sums_stride]`: each block's largest eligible logit and sum.
+        sums: u64,
+        /// f32 `[rows, tops_stride]`: each part's largest eligible logit.
+        tops: u64,
+        /// u32 `[rows, found_stride]`: what is found.
+        found: u64,
+        /// State word that counts the live rows.
+        which: u32,
+        /// Elements of a row.
+        width: u32,
+        /// Elements from row to row of x.
+        stride: u32,
+        /// Words from row to row.
+        ask_stride: u32,
+        /// Words from row to row.
+        allowed_stride: u32,
+        /// Words from row to row.
+        sums_stride: u32,
+        /// Elements from row to row.
+        tops_stride: u32,
+        /// Words from row to row.
+        found_stride: u32,
+    }
+
     /// read.comp.
     ReadPush {
         /// The bytes to read.

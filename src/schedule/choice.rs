@@ -1,0 +1,154 @@
+//! What passes between the host and a pass when the host chooses tokens otherwise than by argmax: for each head row, what
+//! the host asks of the logits, and what the pass finds in them. Both lie in the arena, as u32 words.
+//!
+//! A row's tokens are divided into those that the host reads for itself (it changes their logits, by a penalty or a bias)
+//! and the *eligible* ones: the others, if they are allowed and their logit is above −∞. What is found covers the eligible
+//! tokens; the edited ones' logits come beside it.
+
+/// Logits of a block. A block is what a draw over all tokens picks first.
+pub const BLOCK: usize = 1024;
+/// Parts of a block: part `g` has its elements `g, g + PARTS, …`. The candidates are found among the parts with the largest
+/// maxima.
+pub const PARTS: usize = 16;
+/// Most tokens that a row can be asked for.
+pub const MOST_WANTED: usize = 256;
+/// Most tokens that are listed: a bound that lets the wanted ones through lets a few more through.
+pub const MOST_LISTED: usize = 512;
+/// Most tokens of a row whose logits the host reads for itself.
+pub const MOST_EDITS: usize = 384;
+
+/// Word of an ask: how many of the likeliest tokens are wanted; 0 where the row takes its argmax, and nothing is found.
+pub const WANT: usize = 0;
+/// Word of an ask: f32, multiplies the logits in the sums.
+pub const SCALE: usize = 1;
+/// Word of an ask: f32 in [0, 1], where in the sum of all blocks the picked block lies; negative for none.
+pub const UNIT: usize = 2;
+/// Word of an ask: 1 where only the tokens in the row's set are allowed.
+pub const MASKED: usize = 3;
+/// Word of an ask: number of edits.
+pub const EDITS: usize = 4;
+/// Word of an ask: the edits' first token id.
+pub const EDIT_IDS: usize = 8;
+/// Words of an ask.
+pub const ASK_WORDS: usize = EDIT_IDS + MOST_EDITS;
+
+/// Word of what is found: how many tokens are listed. More than [`MOST_LISTED`]: there was no room, and none is.
+pub const COUNT: usize = 0;
+/// Word of what is found: f32; every eligible token of at least this logit is listed. −∞: all are.
+pub const FLOOR: usize = 1;
+/// Word of what is found: the picked block; `u32::MAX` for none.
+pub const PICKED: usize = 2;
+/// Word of what is found: the list's first entry, each a token id and its logit, in any order.
+pub const LIST: usize = 4;
+/// Word of what is found: the first edit's logit.
+pub const EDITED: usize = LIST + 2 * MOST_LISTED;
+/// Word of what is found: the first logit of the picked block.
+pub const PICKED_LOGITS: usize = EDITED + MOST_EDITS;
+/// Word of what is found: block 0's largest eligible logit, then its sum; the other blocks follow.
+pub const SUMS: usize = PICKED_LOGITS + BLOCK;
+
+/// Blocks of a vocabulary.
+pub fn blocks(vocab: usize) -> usize {
+    vocab.div_ceil(BLOCK)
+}
+
+/// Words of what is found in a row.
+pub fn found_words(vocab: usize) -> usize {
+    SUMS + 2 * blocks(vocab)
+}
+
+/// Words of a set of tokens.
+pub fn set_words(vocab: usize) -> usize {
+    vocab.div_ceil(32)
+}
+
+/// A head row's ask, to be filled in. It may lie in memory that the host should not read.
+pub struct Ask<'a> {
+    words: &'a mut [u32],
+    allowed: &'a mut [u32],
+    is_set: bool,
+}
+
+impl<'a> Ask<'a> {
+    /// An ask for nothing. `words`: [`ASK_WORDS`]; `allowed`: [`set_words`].
+    pub fn new(words: &'a mut [u32], allowed: &'a mut [u32]) -> Ask<'a> {
+        words[WANT] = 0;
+        Ask { words, allowed, is_set: false }
+    }
+
+    /// Whether anything is asked for.
+    pub fn is_set(&self) -> bool {
+        self.is_set
+    }
+
+    /// Asks for the `want` likeliest tokens, at most [`MOST_WANTED`], and for each block's sum of `exp(scale * logit)`; with
+    /// `unit`, for the logits of the block in which that part of all sums ends. `edits`, at most [`MOST_EDITS`], are the
+    /// tokens that the host reads for itself; `allowed` is the set of allowed tokens, a bit each.
+    pub fn set(
+        &mut self,
+        want: usize,
+        scale: f32,
+        unit: Option<f32>,
+        edits: impl Iterator<Item = u32>,
+        allowed: Option<&[u32]>,
+    ) {
+        self.is_set = want > 0;
+        self.words[WANT] = want.min(MOST_WANTED) as u32;
+        self.words[SCALE] = scale.to_bits();
+        self.words[UNIT] = unit.unwrap_or(-1.0).to_bits();
+        self.words[MASKED] = u32::from(allowed.is_some());
+        let mut count = 0;
+        for (word, id) in self.words[EDIT_IDS..].iter_mut().zip(edits) {
+            *word = id;
+            count += 1;
+        }
+        self.words[EDITS] = count;
+        if let Some(allowed) = allowed {
+            let words = self.allowed.len().min(allowed.len());
+            self.allowed[..words].copy_from_slice(&allowed[..words]);
+        }
+    }
+}
+
+/// What was found in a head row's logits.
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    words: &'a [u32],
+}
+
+impl<'a> Found<'a> {
+    /// What is found in a row, [`found_words`].
+    pub fn new(words: &'a [u32]) -> Found<'a> {
+        Found { words }
+    }
+
+    /// The listed tokens with their logits, in any order: every eligible token of at least [`Found::floor`]. `None` if there
+    /// were too many.
+    pub fn list(self) -> Option<impl Iterator<Item = (u32, f32)> + 'a> {
+        let count = self.words[COUNT] as usize;
+        let entries = self.words[LIST..EDITED].chunks_exact(2).take(count);
+        (count <= MOST_LISTED).then(|| entries.map(|entry| (entry[0], f32::from_bits(entry[1]))))
+    }
+
+    /// The least logit of which every eligible token is listed; −∞ if all are.
+    pub fn floor(self) -> f32 {
+        f32::from_bits(self.words[FLOOR])
+    }
+
+    /// The logit of edit `i`.
+    pub fn edited(self, i: usize) -> f32 {
+        f32::from_bits(self.words[EDITED..PICKED_LOGITS][i])
+    }
+
+    /// Each block's largest eligible logit, and the sum of `exp(scale * (logit - largest))` over the eligible tokens. −∞ and
+    /// 0 where there is none. NaN where any logit of the block is NaN or +∞.
+    pub fn sums(self) -> impl Iterator<Item = (f32, f32)> + 'a {
+        self.words[SUMS..].chunks_exact(2).map(|block| (f32::from_bits(block[0]), f32::from_bits(block[1])))
+    }
+
+    /// The picked block and its logits. `None` if no block was picked.
+    pub fn picked(self) -> Option<(usize, &'a [f32])> {
+        let block = self.words[PICKED];
+        (block != u32::MAX).then(|| (block as usize, bytemuck::cast_slice(&self.words[PICKED_LOGITS..SUMS])))
+    }
+}
