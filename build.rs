@@ -106,8 +106,9 @@ mod shaders {
     use std::fs;
 
     /// What shaders may include, in the order in which they do.
-    const INCLUDES: [&str; 8] = [
+    const INCLUDES: [&str; 9] = [
         "common.glsl",
+        "kv.glsl",
         "choice.glsl",
         "relay.glsl",
         "activation_layout.glsl",

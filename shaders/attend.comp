@@ -1,28 +1,30 @@
 // attend: out[r][h] = softmax(q[r][h] . K * scale) V over the visible positions of sequence[r], for few rows (flash decoding).
-// q f32 [rows, heads * DIM]; ring f16 or f32, [sequence][K, V][kv_heads][capacity][DIM padded to 8]; visible are
+// q f32 [rows, heads * DIM]; keys and values f16 or f32, in pages (kv.glsl); visible are
 // max(0, p - window + 1) ..= p; query head h reads KV head h / (heads / kv_heads). out [rows, heads * DIM] in F32, or in
 // Int16Block or F16Row (activation_layout.glsl) where DIM is a multiple of 16. DIM is even and at most 256; GROUP divides
 // heads / kv_heads.
-// With FUSED it also does what head_prepare.comp does: q = rope(norm(q; wq)), k = rope(norm(k; wk)), and k and v into the KV
-// ring. A workgroup makes the keys of the pass that its row sees by itself, so that they never pass through memory: with 1,
-// for rows that are each of a sequence of their own, the row's own key; with n > 1, for up to n rows at consecutive positions
-// of one sequence, those of the rows before it too.
+// With FUSED it also does what head_prepare.comp does: q = rope(norm(q; wq)), k = rope(norm(k; wk)), and k and v into the
+// row's page. A workgroup makes the keys of the pass that its row sees by itself, so that they never pass through memory:
+// with 1, for rows that are each of a sequence of their own, the row's own key; with n > 1, for up to n rows at consecutive
+// positions of one sequence, those of the rows before it too.
 // A workgroup takes GROUP query heads of one KV head, for one part of the row's keys; the grid's z counts the parts. Of n
 // subgroups each takes every n-th tile of keys, by an online softmax. The workgroup that finishes a row's heads last adds up
 // the parts.
 // LANES invocations read a key or a value together, eight elements each. All of a tile's keys and values are asked for before
 // any is used, with FUSED before the dispatch waits for the step before it: for up to some thousand keys a row its time is
 // latency, not bytes.
+// Few waves: 7 with keys in f32 and several rows of one sequence, since a tile's addresses are at hand a tile ahead.
 // Bytes per row: keys * kv_heads * 2 * DIM * (2 or 4) for each GROUP of query heads; operations: 4 * keys * heads * DIM.
 #define RELAY_COHERENT
 #include "common.glsl"
+#include "kv.glsl"
 #include "relay.glsl"
 #include "activation_layout.glsl"
 #include "rope.glsl"
 #extension GL_KHR_shader_subgroup_shuffle : require
 layout(constant_id = 1) const uint DIM = 128;
 layout(constant_id = 2) const uint GROUP = 2;
-layout(constant_id = 3) const uint FUSED = 0;     // most keys of the pass that a row sees; 0: all come from the ring
+layout(constant_id = 3) const uint FUSED = 0;     // most keys of the pass that a row sees; 0: all come from pages
 layout(constant_id = 4) const uint FORM = 0;
 layout(constant_id = 5) const uint SUBGROUP = 32;  // invocations of a subgroup
 
@@ -34,7 +36,7 @@ layout(push_constant) uniform Push {
     Floats wq;
     Floats wk;
     Floats frequencies;
-    Words ring;
+    PageTables table;  // u64 [sequence][entries]
     uint64_t y_out;
     uint64_t scratch;  // counters u32 [rows][heads / GROUP], then parts f32 [rows][heads][parts][DIM padded to 8, 4]
     uint position;     // word index of position[0]
@@ -43,7 +45,7 @@ layout(push_constant) uniform Push {
     uint kv_heads;
     uint stride;       // of q, k and v: elements
     uint out_stride;   // F32: elements; other layouts: bytes
-    uint capacity;
+    uint paging;       // kv.glsl
     uint window;       // 0: all
     float scale;
     float eps;
@@ -60,7 +62,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Cou
 // Turns of a workgroup over its keys up to which one part has them all: adding parts up takes longer.
 #define ALONE 2
 
-// Eight elements of an entry of the ring, as they lie there.
+// Eight elements of a key or a value, as they lie in a page.
 #ifdef KV_F16
 #define ELEMENT_BYTES 2
 struct Octet { uvec4 all; };
@@ -72,8 +74,8 @@ void widen8(Octet x, out vec4 a, out vec4 b) {
 void store8(uint64_t entry, uint o, vec4 a, vec4 b) {
     PackedOut(entry).at[o] = uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
 }
-// What the ring gives back of an element.
-vec2 through_ring(vec2 x) { return unpackHalf2x16(packHalf2x16(clamp(x, -65504.0, 65504.0))); }
+// What a page gives back of an element.
+vec2 through_page(vec2 x) { return unpackHalf2x16(packHalf2x16(clamp(x, -65504.0, 65504.0))); }
 #else
 #define ELEMENT_BYTES 4
 struct Octet { uvec4 low, high; };
@@ -86,7 +88,7 @@ void store8(uint64_t entry, uint o, vec4 a, vec4 b) {
     PackedOut(entry).at[2 * o] = floatBitsToUint(a);
     PackedOut(entry).at[2 * o + 1] = floatBitsToUint(b);
 }
-vec2 through_ring(vec2 x) { return x; }
+vec2 through_page(vec2 x) { return x; }
 #endif
 
 const uint PADDED = (DIM + 7) / 8 * 8;
@@ -123,9 +125,6 @@ uint place(uint slot, uint e) { return slot * WIDTH + e % 8 * (WIDTH / 8) + e / 
 
 shared vec4 found[SUBGROUPS * GROUP * FOUND];
 shared uint finished;
-
-// An entry of the ring: no more than `capacity` positions are visible, so at most one turn is passed.
-uint wrap(uint entry) { return min(entry, entry - capacity); }
 
 // The sum over invocations that differ in the bits of their number from `from` up to `to`. On an H200 two subgroupAdd
 // in its place in `leave` took 450 cycles more.
@@ -164,16 +163,21 @@ void prepare(Floats x, uint at, uint slot, float factor, bool round_off) {
         if (j >= DIM / 2) continue;
         vec2 a = e[i] * norm * (1.0 + norm_weight[i]);
         vec2 y = vec2(a.x * angle[i].y - a.y * angle[i].x, a.y * angle[i].y + a.x * angle[i].x);
-        if (round_off) y = through_ring(y);
+        if (round_off) y = through_page(y);
         query[place(slot, j)] = y.x * factor;
         query[place(slot, j + DIM / 2)] = y.y * factor;
     }
 }
 
-// Where the keys lie that this workgroup reads, in bytes and entries.
-uint64_t keys, values;
-uint start, end;
+// The keys that this workgroup reads: of positions first + i, i < end. `in_page`: bytes from a page's start to the layer's
+// keys of the head; its values lie half_bytes behind them.
+uint of_sequence, first, end, in_page, half_bytes;
 const uint ENTRY_BYTES = PADDED * ELEMENT_BYTES;
+
+// Where the key of a position lies.
+uint64_t key_at(uint p) {
+    return table.at[entry_of(paging, of_sequence, p)] + in_page + p % PAGE * ENTRY_BYTES;
+}
 
 // This invocation among those that share a key, and which of the keys of one load that is.
 uint octet, together;
@@ -182,21 +186,26 @@ Octet key[LOADS * TURNS], value[LOADS * TURNS];
 vec4 q8[GROUP * TURNS * 2], acc[GROUP * TURNS * 2];
 float highest[GROUP], total[GROUP];
 
-uint64_t entry_of(uint i) {
-    return uint64_t(wrap(start + min(i, end - 1))) * ENTRY_BYTES;
+// Where the keys lie of the tile that was found last.
+uint64_t entry[LOADS];
+
+// Asks the page table for a tile's keys: a tile ahead, so that their loads need not wait for it.
+void find(uint base) {
+    [[unroll]] for (uint i = 0; i < LOADS; ++i) entry[i] = key_at(first + min(base + i * TOGETHER + together, end - 1));
 }
 
-void load_keys(uint base) {
+// Of the tile that was found last.
+void load_keys() {
     [[unroll]] for (uint i = 0; i < LOADS; ++i) {
-        uint64_t entry = keys + entry_of(base + i * TOGETHER + together);
-        [[unroll]] for (uint t = 0; t < TURNS; ++t) key[i * TURNS + t] = load8(entry, min(octet + t * LANES, OCTETS - 1));
+        [[unroll]] for (uint t = 0; t < TURNS; ++t) key[i * TURNS + t] = load8(entry[i], min(octet + t * LANES, OCTETS - 1));
     }
 }
 
-void load_values(uint base) {
+// Of the tile that was found last.
+void load_values() {
     [[unroll]] for (uint i = 0; i < LOADS; ++i) {
-        uint64_t entry = values + entry_of(base + i * TOGETHER + together);
-        [[unroll]] for (uint t = 0; t < TURNS; ++t) value[i * TURNS + t] = load8(entry, min(octet + t * LANES, OCTETS - 1));
+        uint64_t from = entry[i] + half_bytes;
+        [[unroll]] for (uint t = 0; t < TURNS; ++t) value[i * TURNS + t] = load8(from, min(octet + t * LANES, OCTETS - 1));
     }
 }
 
@@ -289,7 +298,7 @@ void add_values() {
     }
 }
 
-// A value of the pass, as the ring would give it back: that of row r.
+// A value of the pass, as a page would give it back: that of row r.
 vec4 own_value[TURNS * 2];
 
 void load_own_value(uint r, uint kv_head) {
@@ -299,12 +308,12 @@ void load_own_value(uint r, uint kv_head) {
         uint a = own + min(e, DIM - 2), b = own + min(e + 2, DIM - 2);
         vec2 low = mix(vec2(0), vec2(v.at[a], v.at[a + 1]), bvec2(e < DIM));
         vec2 high = mix(vec2(0), vec2(v.at[b], v.at[b + 1]), bvec2(e + 2 < DIM));
-        own_value[i] = vec4(through_ring(low), through_ring(high));
+        own_value[i] = vec4(through_page(low), through_page(high));
     }
 }
 
-// The scores of a key of the pass, which is in shared memory; with `write`, it and its value also go to the ring.
-void score_own(uint key_slot, bool write, uint64_t entry, out float scores[GROUP]) {
+// The scores of a key of the pass, which is in shared memory; with `write`, it and its value also go to `own`, in the row's page.
+void score_own(uint key_slot, bool write, uint64_t own, out float scores[GROUP]) {
     [[unroll]] for (uint g = 0; g < GROUP; ++g) scores[g] = 0;
     [[unroll]] for (uint t = 0; t < TURNS; ++t) {
         vec4 a, b;
@@ -314,8 +323,8 @@ void score_own(uint key_slot, bool write, uint64_t entry, out float scores[GROUP
         }
         uint o = octet + t * LANES;
         if (write && together == 0 && o < OCTETS) {
-            store8(keys + entry, o, a, b);
-            store8(values + entry, o, own_value[2 * t], own_value[2 * t + 1]);
+            store8(own, o, a, b);
+            store8(own + half_bytes, o, own_value[2 * t], own_value[2 * t + 1]);
         }
     }
     [[unroll]] for (uint g = 0; g < GROUP; ++g) scores[g] = add_across(scores[g], 1, LANES);
@@ -418,7 +427,7 @@ void put(uint r, uint i, vec4 v) {
         return;
     }
     uint padded = (heads * DIM + 31) / 32 * 32;
-    // Values lie within f16's range, since the ring's do: no scale is needed.
+    // Values lie within f16's range, since a page's do: no scale is needed.
     if (FORM == FORM_INT16_BLOCK) write_planes4(row, padded, h0 * QUADS + i, v);
     else write_half4(row, padded, h0 * QUADS + i, v, 1.0);
     if (FORM == FORM_F16_ROW && gl_WorkGroupID.x == 0 && i == 0) {
@@ -438,7 +447,7 @@ void attend_row() {
     if (prepares) prepare_for(gl_SubgroupID < GROUP ? wq : wk);
     uint h0 = gl_WorkGroupID.x * GROUP, kv_head = h0 / (heads / kv_heads);
     uint p = state.at[position + r], slot = state.at[sequence + r];
-    uint first = window == 0 || p + 1 < window ? 0 : p + 1 - window;
+    first = window == 0 || p + 1 < window ? 0 : p + 1 - window;
     // Rows of the pass whose keys this row sees and the workgroup makes: `owns` of them, the last is the row itself.
     uint owns = FUSED, own_from = r;
     if (FUSED > 1) {
@@ -456,24 +465,27 @@ void attend_row() {
     if (split >= parts) return;
     bool last_part = split == parts - 1;
     end = min(count, split * part + part);
-    start = first % capacity;
     octet = lane % LANES;
     together = lane / LANES;
-    uint64_t half_bytes = uint64_t(kv_heads) * capacity * ENTRY_BYTES;
-    keys = uint64_t(ring) + 2 * half_bytes * slot + uint64_t(kv_head) * capacity * ENTRY_BYTES;
-    values = keys + half_bytes;
+    half_bytes = kv_heads * PAGE * ENTRY_BYTES;
+    in_page = 2 * half_bytes * layer_place(paging) + kv_head * PAGE * ENTRY_BYTES;
+    of_sequence = slot;
     // From gl_SubgroupID itself: with the subgroups in another order a token took 4 to 6 % longer on an H200, probably because
     // the compiler no longer saw that a subgroup branches as one.
     uint base = split * part + gl_SubgroupID * TILE;
+    if (base < end) find(base);
+    uint64_t own_at = FUSED != 0 ? key_at(p) : 0;
     if (FUSED != 0 && base < end) {
-        load_keys(base);
-        load_values(base);
+        load_keys();
+        load_values();
+        find(base + BLOCK);
     }
     if (prepares) turn_to(position_of(gl_SubgroupID, p, owns));
     relay_wait(state, turn, before);
     if (FUSED == 0 && base < end) {
-        load_keys(base);
-        load_values(base);
+        load_keys();
+        load_values();
+        find(base + BLOCK);
     }
 
     // By the subgroup that has the fewest keys.
@@ -510,20 +522,22 @@ void attend_row() {
     }
     [[unroll]] for (uint i = 0; i < GROUP * TURNS * 2; ++i) acc[i] = vec4(0);
     bool writes = h0 % (heads / kv_heads) == 0;
-    uint64_t own_entry = uint64_t(p % capacity) * ENTRY_BYTES;
-    if (has_own) begin_with_own(writes, own_entry);
+    if (has_own) begin_with_own(writes, own_at);
     if (FUSED > 1 && last_part) {
         for (uint i = SUBGROUPS - 1 - gl_SubgroupID; i < owns; i += SUBGROUPS) {
             load_own_value(own_from + i, kv_head);
-            add_own(GROUP + i, writes && i == owns - 1, own_entry);
+            add_own(GROUP + i, writes && i == owns - 1, own_at);
         }
     }
     while (base < end) {
         uint next = base + BLOCK;
         score(base);
-        if (next < end) load_keys(next);
+        if (next < end) load_keys();
         add_values();
-        if (next < end) load_values(next);
+        if (next < end) {
+            load_values();
+            find(next + BLOCK);
+        }
         base = next;
     }
     leave();

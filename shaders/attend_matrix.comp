@@ -1,6 +1,6 @@
 // attend_matrix: out[r][h] = softmax(q[r][h] . K * scale) V by matrix units, for rows at consecutive positions of one
 // sequence: row r is at position[0] + r. Flash attention: an online softmax over tiles of KT keys.
-// q [rows, heads * DIM] f32; ring f16, [sequence][K, V][kv_heads][capacity][DIM]; visible are max(0, p - window + 1) ..= p.
+// q [rows, heads * DIM] f32; keys and values f16, in pages (kv.glsl); visible are max(0, p - window + 1) ..= p.
 // out in F16Row (activation_layout.glsl): per row f16[P], P = heads * DIM padded to 32 with zeros, then the f32 scale 1 at
 // byte 2P, rows out_stride bytes apart. DIM is a multiple of the matrix units' shape and at most 256.
 // A workgroup takes QT queries: `group` heads of one KV head for QT / group rows; a subgroup M of them. A subgroup's scores
@@ -14,13 +14,14 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
+#include "kv.glsl"
 
 layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer Packed4 { uvec4 at[]; };
 
 layout(push_constant) uniform Push {
     Words state;
     Float4s q;
-    uint64_t ring;
+    PageTables table;
     uint64_t y_out;
     uint position;   // word index of position[0]
     uint sequence;   // word index of sequence[0]
@@ -29,7 +30,7 @@ layout(push_constant) uniform Push {
     uint group;      // query heads of a workgroup, a divisor of heads / kv_heads
     uint q_stride;   // elements
     uint out_stride; // bytes
-    uint capacity;
+    uint paging;     // kv.glsl
     uint window;     // 0: all
     float scale;
 };
@@ -66,9 +67,6 @@ const uint EACH = (LOADS + WORKGROUP - 1) / WORKGROUP;
 const uint MATS_S = KT / N;
 const uint MATS_O = DIM / N;
 
-// An entry of the ring: no more than `capacity` positions are visible, so at most one turn is passed.
-uint wrap(uint entry) { return entry >= capacity ? entry - capacity : entry; }
-
 void main() {
     uint live = live_rows(state, STATE_ROWS);
     uint tile_rows = QT / group;
@@ -83,22 +81,23 @@ void main() {
     uint p_first = p0 + r0, p_last = p0 + min(r0 + tile_rows, live) - 1;
     uint first = window == 0 || p_first + 1 < window ? 0 : p_first + 1 - window;
     uint count = p_last - first + 1;
-    uint start = first % capacity;
     const uint entry_bytes = DIM * 2;
-    uint64_t half_bytes = uint64_t(kv_heads) * capacity * entry_bytes;
-    uint64_t keys = ring + 2 * half_bytes * state.at[sequence]
-                    + uint64_t(h0 / (heads / kv_heads)) * capacity * entry_bytes;
-    uint64_t values = keys + half_bytes;
+    uint half_bytes = kv_heads * PAGE * entry_bytes;
+    uint keys = 2 * half_bytes * layer_place(paging) + h0 / (heads / kv_heads) * PAGE * entry_bytes;
+    uint values = keys + half_bytes;
+    uint of_sequence = state.at[sequence];
 
     uvec4 k_next[EACH];
     uvec4 v_next[EACH];
-    // Behind the last key all reads as zero: what the ring holds there may be no number, which no weight would cancel.
+    // Behind the last key all reads as zero: what a page holds there may be no number, which no weight would cancel.
 #define FETCH(next, from, base)                                                                                        \
     [[unroll]] for (uint i = 0; i < EACH; ++i) {                                                                       \
         uint load = id + i * WORKGROUP, key = (base) + load / PARTS;                                                   \
         next[i] = uvec4(0);                                                                                            \
         if (key < count && load < LOADS) {                                                                             \
-            next[i] = Words4(from + uint64_t(wrap(start + key)) * entry_bytes + load % PARTS * 16).at[0];              \
+            uint p = first + key;                                                                                      \
+            uint64_t page = table.at[entry_of(paging, of_sequence, p)];                                                \
+            next[i] = Words4(page + from + p % PAGE * entry_bytes + load % PARTS * 16).at[0];                          \
         }                                                                                                              \
     }
 #define STORE(next, to)                                                                                                \

@@ -1,13 +1,14 @@
 // head_prepare: what stands between the QKV product and attention, one workgroup a head of a row:
 //   heads 0 .. heads:               q = rope(norm(q; wq)), in place
-//   heads .. heads + kv_heads:      k = rope(norm(k; wk)), in place and into the KV ring
-//   heads + kv_heads .. + kv_heads: v, into the KV ring
+//   heads .. heads + kv_heads:      k = rope(norm(k; wk)), in place and into the row's page
+//   heads + kv_heads .. + kv_heads: v, into the row's page
 // norm is RMSNorm over the head's dim with (1 + w); rope is rotate-half at position[r], frequencies [dim / 2].
-// q [rows, heads * dim], k, v [rows, kv_heads * dim] f32; ring f16 or f32, [sequence][K, V][kv_heads][capacity][dim padded
-// to 8]. dim is even and at most 256.
-// Bytes per head and row: 4 * dim read, 4 * dim written (q, k), 2 or 4 * dim into the ring (k, v). Operations: about 8 for
+// q [rows, heads * dim], k, v [rows, kv_heads * dim] f32; keys and values f16 or f32, in pages (kv.glsl). dim is even and
+// at most 256.
+// Bytes per head and row: 4 * dim read, 4 * dim written (q, k), 2 or 4 * dim into the page (k, v). Operations: about 8 for
 // each element of q and k, and a sine and a cosine for each two.
 #include "common.glsl"
+#include "kv.glsl"
 #include "rope.glsl"
 
 layout(push_constant) uniform Push {
@@ -19,14 +20,14 @@ layout(push_constant) uniform Push {
     Floats wk;
     Floats frequencies_q;
     Floats frequencies_k;
-    Words ring;
+    PageTables table;
     uint position;   // word index of position[0]
     uint sequence;   // word index of sequence[0]
     uint heads;
     uint kv_heads;
     uint dim;
     uint stride;     // of q, k and v: elements
-    uint capacity;
+    uint paging;     // kv.glsl
     uint norm_k;     // 0: k comes normed and rotated
     float eps_q;
     float eps_k;
@@ -74,18 +75,17 @@ void main() {
     if (is_q) return;
 
     uint padded = (dim + 7) / 8 * 8;
-    uint sequence_index = state.at[sequence + r];
-    uint64_t entry = (uint64_t(2 * sequence_index + (is_v ? 1 : 0)) * kv_heads + kv_head) * capacity + p % capacity;
-    uint64_t first_element = entry * padded;
+    uint64_t page = table.at[entry_of(paging, state.at[sequence + r], p)];
+    uint64_t first_element = uint64_t(((2 * layer_place(paging) + (is_v ? 1 : 0)) * kv_heads + kv_head) * PAGE + p % PAGE) * padded;
 #ifdef KV_F16
-    Words to = Words(uint64_t(ring) + first_element * 2);
+    Words to = Words(page + first_element * 2);
     for (uint i = id; i < padded / 2; i += WORKGROUP) {
         // Keys are normed, but values are not: one past the range of f16 must not become an infinity.
         vec2 pair = 2 * i < dim ? clamp(vec2(head[2 * i], head[2 * i + 1]), -65504.0, 65504.0) : vec2(0);
         to.at[i] = packHalf2x16(pair);
     }
 #else
-    Floats to = Floats(uint64_t(ring) + first_element * 4);
+    Floats to = Floats(page + first_element * 4);
     for (uint i = id; i < padded; i += WORKGROUP) to.at[i] = i < dim ? head[i] : 0.0;
 #endif
 }

@@ -57,7 +57,8 @@
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
 //! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, asks for its weights,
 //!   and waits for the one before it by a counter in the arena (shaders/relay.glsl, `gpu::queue::record`).
-//! - **Ring**: a layer's keys and values; position `p` lies at entry `p % capacity`. Its layout is [`schedule::step::Ring`].
+//! - **Page**: keys and values of 64 positions of a sequence, for all local or all global layers ([`schedule::kv`]). A
+//!   sequence's *page table* says which page holds which positions; sequences that begin alike share pages.
 //! - **Row**: a token at a position of a sequence.
 //! - **Segment**: the part of a pass that one layer, the embedding or the head makes.
 //! - **Slot**: an activation's place in the arena: `[rows, width]` of f32.

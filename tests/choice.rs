@@ -5,7 +5,7 @@ mod common;
 
 use common::{Random, golden, load};
 use kiln::engine::{Device, Options};
-use kiln::executor::{self, Executor, HeadRows, Row, Watch};
+use kiln::executor::{self, Executor, HeadRows, Pages, Row, Watch};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::{Plan, Purpose};
 use kiln::schedule::choice::{Found, MOST_LISTED};
@@ -39,7 +39,8 @@ impl Choice {
     fn new(vocab: usize) -> Choice {
         let full = presets::preset("gemma3-1b").unwrap();
         let shape = Shape { layers: full.layers[..1].to_vec(), vocab, hidden: 32, ffn: 64, ..full };
-        let extent = Extent { context: 16, max_rows: ROWS, head_rows: ROWS, sequences: ROWS, kv: KvType::F32 };
+        let extent =
+            Extent { context: 16, max_rows: ROWS, head_rows: ROWS, sequences: ROWS, kv: KvType::F32, kv_tokens: None };
         let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
         let gpu = Rc::new(common::open_gpu());
         let plan = Plan::place(&schedule, &heaps::describe(&gpu), results::needs(&schedule, true)).unwrap();
@@ -47,7 +48,7 @@ impl Choice {
         let heap = plan.heap(Purpose::Arena).unwrap();
         let arena = Buffer::new(&gpu, layout.bytes, heap, HostAccess::Host).unwrap();
         let (queue, mut pipelines) = (Queue::new(&gpu).unwrap(), Pipelines::new(&gpu).unwrap());
-        let addresses = Addresses { arena: arena.address, weights: vec![0; 8], kv: vec![0; 8] };
+        let addresses = Addresses { arena: arena.address, weights: vec![0; 8] };
         let target = Target::new(gpu.caps.subgroup, false, None);
         let kind = PassKind { rows: ROWS, head_rows: ROWS, order: RowOrder::Apart, tokens: TokenSource::Host };
         let lowering = Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind };
@@ -209,6 +210,14 @@ impl Executor for Blind {
         self.0.device()
     }
 
+    fn pages(&self) -> &Pages {
+        self.0.pages()
+    }
+
+    fn pages_mut(&mut self) -> &mut Pages {
+        self.0.pages_mut()
+    }
+
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
         self.0.forward(rows, head)
     }
@@ -253,7 +262,7 @@ fn replies(executor: &mut dyn Executor) -> Vec<Vec<u32>> {
             chooser.allow(allowed).unwrap();
         }
         let prompt = (0..4 + i as u32).map(|p| 2 + 31 * i as u32 + 7 * p).collect();
-        batch.join(executor.schedule(), Request { prompt, chooser, stops: Vec::new(), limit: 24 }).unwrap();
+        batch.join(executor, Request { prompt, chooser, stops: Vec::new(), limit: 24 }).unwrap();
     }
     let mut replies = vec![Vec::new(); 5];
     while !batch.is_empty() {

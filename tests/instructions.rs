@@ -2,7 +2,7 @@
 //! text. The device waits while they run. Callgrind counts them, with the same result on any machine for the same
 //! compiler. tools/test prints the counts and fails if one has grown.
 
-use kiln::executor::{self, Asks, Executor, HeadRows, Row, Watch};
+use kiln::executor::{self, Asks, Executor, HeadRows, Pages, Row, Watch};
 use kiln::model::presets;
 use kiln::schedule::choice::{self, Found};
 use kiln::schedule::{Extent, KvType, Schedule};
@@ -61,6 +61,7 @@ fn cases() -> [Case; 6] {
 /// that differs between passes.
 struct Free {
     schedule: Schedule,
+    pages: Pages,
     state: Vec<u32>,
     noise: Vec<f32>,
     /// The arena, for what is asked, and what is found.
@@ -79,7 +80,7 @@ impl Free {
             Vocab::Gemma27b => presets::preset("gemma3-27b").unwrap(),
         };
         let weights = kiln::model::WeightFormat::Int8;
-        let extent = Extent { context: 512, max_rows: 8, head_rows: 1, sequences: 1, kv: KvType::F16 };
+        let extent = Extent { context: 512, max_rows: 8, head_rows: 1, sequences: 1, kv: KvType::F16, kv_tokens: None };
         let mut bits = 1u32;
         let noise = (0..shape.vocab + PERIOD).map(|_| {
             bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -89,7 +90,8 @@ impl Free {
         let schedule = Schedule::build(&shape, extent, |_| weights);
         let arena = vec![0; schedule.arena.bytes as usize / 4];
         let found = Free::find(&noise, schedule.shape.vocab);
-        Free { state: vec![0; schedule.arena.state.words()], schedule, noise, arena, found, passes: 0 }
+        let pages = Pages::new(&schedule);
+        Free { state: vec![0; schedule.arena.state.words()], schedule, pages, noise, arena, found, passes: 0 }
     }
 
     /// What a device finds in noise: some more tokens than are wanted by default, and blocks with equal sums.
@@ -118,8 +120,17 @@ impl Executor for Free {
         "none"
     }
 
+    fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
-        executor::check_pass(&self.schedule, rows, head)?;
+        executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
+        executor::write_tables(&mut self.arena, &self.schedule.arena, &mut self.pages, |_, page| page as u64);
         executor::write_pass(&mut self.state, self.schedule.arena.state, rows, head);
         self.passes += 1;
         Ok(())

@@ -6,6 +6,7 @@ mod common;
 use common::Random;
 use half::f16;
 use kiln::model::WeightFormat;
+use kiln::schedule::kv::PAGE;
 use kiln::testing::gpu::Gpu;
 use kiln::testing::gpu::device::units::Units;
 use kiln::testing::gpu::kernels::pipelines::Pipelines;
@@ -331,7 +332,6 @@ struct Attention {
     /// Position of row 0.
     position: usize,
     window: Option<usize>,
-    capacity: usize,
 }
 
 impl Attention {
@@ -341,25 +341,30 @@ impl Attention {
 
     /// Runs every tile on a pass of which `live` rows are live.
     fn check(&self, bench: &mut Bench, live: usize, seed: u64) {
-        let Attention { heads, kv_heads, dim, rows, position, window, capacity } = *self;
+        let Attention { heads, kv_heads, dim, rows, position, window } = *self;
         let mut random = Random(seed);
         let q_stride = heads * dim + 20;
         let q: Vec<f32> = (0..rows * q_stride).map(|_| 3.0 * random.real()).collect();
-        // Two sequences, of which the second one is read. NaN where nothing was written.
+        // Pages for the second of two layers of the second of two sequences, the last first. NaN where nothing was written; of
+        // what is never read too, which has the last page.
         let nan = f16::from_bits(0x7e11);
-        let half = kv_heads * capacity * dim;
-        let mut ring = vec![nan; 4 * half];
-        let end = position + live;
-        let kept = self.first_visible(position);
-        assert!(end - kept <= capacity);
+        let (end, kept) = (position + live, self.first_visible(position));
+        let numbers = kept / PAGE..end.div_ceil(PAGE);
+        let entries = numbers.len().next_power_of_two();
+        let half = kv_heads * PAGE * dim;
+        let mut pages = vec![nan; (numbers.len() + 1) * 4 * half];
+        let place = |number: usize| numbers.end - 1 - number;
+        let index = |plane: usize, p: usize, d: usize| {
+            4 * half * place(p / PAGE) + 2 * half + (plane * PAGE + p % PAGE) * dim + d
+        };
         for p in kept..end {
             for plane in 0..2 * kv_heads {
-                let at = 2 * half + (plane * capacity + p % capacity) * dim;
-                ring[at..at + dim].fill_with(|| f16::from_f32(random.real()));
+                let at = index(plane, p, 0);
+                pages[at..at + dim].fill_with(|| f16::from_f32(random.real()));
             }
         }
         let scale = 1.5 / (dim as f32).sqrt();
-        let element = |plane: usize, p: usize, d: usize| ring[2 * half + (plane * capacity + p % capacity) * dim + d];
+        let element = |plane: usize, p: usize, d: usize| pages[index(plane, p, d)];
         let mut want = Vec::with_capacity(live * heads * dim);
         for r in 0..live {
             let p = position + r;
@@ -386,8 +391,12 @@ impl Attention {
 
         let state = bench.buffer(bytemuck::cast_slice(&[live as u32, 0, 0, 0, position as u32, 1]));
         let q = bench.buffer(bytemuck::cast_slice(&q));
-        let bits: Vec<u16> = ring.iter().map(|x| x.to_bits()).collect();
-        let ring = bench.buffer(bytemuck::cast_slice(&bits));
+        let bits: Vec<u16> = pages.iter().map(|x| x.to_bits()).collect();
+        let in_pages = bench.buffer(bytemuck::cast_slice(&bits));
+        let address = |place: usize| in_pages.address + (place * 4 * half * 2) as u64;
+        let mut table = vec![address(numbers.len()); 2 * entries];
+        numbers.clone().for_each(|number| table[entries + number % entries] = address(place(number)));
+        let table = bench.buffer(bytemuck::cast_slice(&table));
         let width = heads * dim;
         let padded = width.next_multiple_of(32);
         let out_stride = (2 * padded + 4).next_multiple_of(64);
@@ -401,7 +410,7 @@ impl Attention {
             let push = AttendMatrixPush {
                 state: state.address,
                 q: q.address,
-                ring: ring.address,
+                table: table.address,
                 y_out: out.address,
                 position: 4,
                 sequence: 5,
@@ -410,7 +419,7 @@ impl Attention {
                 group: variant.group,
                 q_stride: word(q_stride),
                 out_stride: word(out_stride),
-                capacity: word(capacity),
+                paging: entries.trailing_zeros() | 1 << 8,
                 window: word(window.unwrap_or(0)),
                 scale,
             };
@@ -443,10 +452,7 @@ impl Attention {
 #[test]
 fn attention_variants_compute_their_softmax() {
     let Some(mut bench) = Bench::open("attention_variants_compute_their_softmax") else { return };
-    let at = |heads, kv_heads, dim, rows, position, window: Option<usize>| {
-        let capacity = window.map_or(position + rows + 3, |w| w + rows - 1);
-        Attention { heads, kv_heads, dim, rows, position, window, capacity }
-    };
+    let at = |heads, kv_heads, dim, rows, position, window| Attention { heads, kv_heads, dim, rows, position, window };
     for (i, (attention, live)) in [
         (at(2, 2, 128, 1, 0, None), 1),
         (at(2, 1, 128, 17, 0, None), 17),
@@ -454,7 +460,7 @@ fn attention_variants_compute_their_softmax() {
         (at(4, 1, 32, 100, 37, None), 71),
         // Ratio 3 does not divide a tile.
         (at(3, 1, 64, 33, 5, Some(40)), 33),
-        // A ring that has wrapped several times.
+        // Positions far behind the first page.
         (at(2, 1, 128, 70, 911, Some(100)), 70),
         (at(1, 1, 64, 40, 500, Some(1)), 40),
         // A window shorter than a tile, and 24 elements beyond a padded row's.

@@ -101,7 +101,7 @@ fn sampling_records_nothing_makes_no_pipeline_and_allocates_nothing() {
             chooser.allow(allowed).unwrap();
         }
         let request = Request { prompt: vec![2, 17 + i], chooser, stops: Vec::new(), limit: 60 };
-        batch.join(executor.schedule(), request).unwrap();
+        batch.join(executor.as_mut(), request).unwrap();
     }
     let mut steps = |count| {
         for _ in 0..count {

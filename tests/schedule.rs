@@ -10,8 +10,9 @@ use kiln::executor::weights::Progress;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::model::{Shape, TensorId, WeightFormat, presets};
 use kiln::plan::Plan;
+use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
-use kiln::schedule::{Extent, KvType, Op, Pass, Schedule, Segment};
+use kiln::schedule::{Extent, KvLayout, KvType, Op, Pass, Pool, Schedule, Segment};
 use kiln::sequence::session::Session;
 use kiln::testing::gpu::Vulkan;
 use kiln::testing::gpu::kernels::Module;
@@ -25,7 +26,7 @@ use kiln::testing::reference::Reference;
 use std::rc::Rc;
 
 fn extent(rows: usize) -> Extent {
-    Extent { context: 256, max_rows: rows, head_rows: 1, sequences: 1, kv: KvType::F32 }
+    Extent { context: 256, max_rows: rows, head_rows: 1, sequences: 1, kv: KvType::F32, kv_tokens: None }
 }
 
 fn int8(_: TensorId) -> WeightFormat {
@@ -68,12 +69,25 @@ fn a_27b_token_reads_27_gigabytes() {
 }
 
 #[test]
-fn a_local_ring_holds_the_window_and_the_chunk() {
+fn a_sequence_holds_its_context_and_of_local_layers_the_window_and_the_chunk() {
+    let most = |kv: &KvLayout| Pool::ALL.map(|pool| kv.pool(pool).most);
     let schedule = Schedule::build(&gemma_27b(), Extent { context: 4096, ..extent(512) }, int8);
-    assert_eq!(schedule.rings[0].capacity, 1024 + 512 - 1);
-    assert_eq!(schedule.rings[5].capacity, 4096);
+    assert_eq!(most(&schedule.kv), [4096 / PAGE, (1024 + 512) / PAGE + 1]);
     let short = Schedule::build(&gemma_27b(), Extent { context: 100, ..extent(64) }, int8);
-    assert!(short.rings.iter().all(|r| r.capacity == 100));
+    assert_eq!(most(&short.kv), [2, 2]);
+    // K and V of 16 heads of 128 in f32, for 10 and 52 layers.
+    let token = 4 * 2 * 16 * 128;
+    assert_eq!(
+        Pool::ALL.map(|pool| schedule.kv.pool(pool).page_bytes),
+        [10, 52].map(|layers| layers * token * PAGE as u64)
+    );
+    // As many tokens as are asked for, and never more than the sequences can have.
+    let of = |kv_tokens| {
+        let extent = Extent { context: 4096, sequences: 8, kv_tokens, ..extent(512) };
+        Pool::ALL.map(|pool| KvLayout::new(&gemma_27b(), &extent).pool(pool).pages)
+    };
+    assert_eq!((of(None), of(Some(usize::MAX))), ([512, 200], [512, 200]));
+    assert_eq!((of(Some(8192)), of(Some(9999))), ([128, 128], [157, 157]));
 }
 
 #[test]
@@ -83,7 +97,6 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
     let addresses = Addresses {
         arena: 1 << 40,
         weights: (0..schedule.weights.buffers.len() as u64).map(|i| (i + 2) << 40).collect(),
-        kv: (0..62).map(|i| (i + 100) << 40).collect(),
     };
     let layout = GpuLayout::new(&schedule);
     for (subgroup, dot) in [(8, false), (8, true), (32, true), (64, true)] {
@@ -130,7 +143,7 @@ fn assert_limits(d: &Dispatch) {
 fn a_packed_input_is_waited_for() {
     let shape = Shape { head_dim: 34, ..gemma_27b() };
     let schedule = Schedule::build(&shape, extent(64), int8);
-    let addresses = Addresses { arena: 0, weights: vec![0; 64], kv: vec![0; 62] };
+    let addresses = Addresses { arena: 0, weights: vec![0; 64] };
     let (layout, target) = (GpuLayout::new(&schedule), Target::new(32, true, None));
     for rows in [1, 3, 8] {
         let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };
@@ -150,7 +163,7 @@ fn large_heads_stay_within_the_dispatch_limit() {
     for vocab in [3, 262_208, 1 << 24] {
         let shape = Shape { vocab, ..gemma_27b() };
         let schedule = Schedule::build(&shape, extent(16), int8);
-        let addresses = Addresses { arena: 0, weights: vec![0; 64], kv: vec![0; 62] };
+        let addresses = Addresses { arena: 0, weights: vec![0; 64] };
         let layout = GpuLayout::new(&schedule);
         for head_rows in [1, 2, 3, 5, 8, 16] {
             for subgroup in [4, 8, 32, 64] {

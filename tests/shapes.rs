@@ -169,24 +169,26 @@ fn a_stage_may_lack_blocks() {
 fn a_rewound_session_continues_as_a_new_one() {
     let shape = small_shape();
     let model = Forged::new(&shape, WeightFormat::Int8);
-    let tokens = prompt(&shape, 60);
-    let options = Options { context: Some(100), chunk: Some(8), ..Options::default() };
+    let tokens = prompt(&shape, 270);
+    let options = Options { context: Some(300), chunk: Some(8), ..Options::default() };
     let mut executor = model.load(common::vulkan(), options);
-    // Rewinds twice. The furthest position ever written decides.
-    let mut twice = Session::new(0, 100);
-    twice.prefill(executor.as_mut(), &tokens[..30]).unwrap();
-    assert_eq!(twice.rewind(executor.schedule(), 22), 22);
-    assert_eq!(twice.rewind(executor.schedule(), 14), 0, "positions 6 to 13 are overwritten");
-    // Ring capacity: window 9 + chunk 8 - 1 = 16. Once the ring has wrapped, a rewind can go back by at most 8.
-    for (length, keep, kept) in [(60, 52, 52), (60, 51, 0), (16, 1, 1), (17, 8, 0), (30, 30, 30)] {
-        let mut session = Session::new(0, 100);
+    // Rewinds twice. Local layers hold two pages at most.
+    let mut twice = Session::new(0, 300);
+    twice.prefill(executor.as_mut(), &tokens[..260]).unwrap();
+    assert_eq!(twice.rewind(executor.as_mut(), 210), 210);
+    assert_eq!(twice.rewind(executor.as_mut(), 150), 0, "the page of positions 128 to 191 is gone");
+    // The window is 9: behind position 256 a rewind can go back to 192 + 8.
+    for (length, keep, kept) in
+        [(260, 200, 200), (260, 199, 0), (250, 136, 136), (250, 135, 0), (17, 8, 8), (30, 30, 30)]
+    {
+        let mut session = Session::new(0, 300);
         session.prefill(executor.as_mut(), &tokens[..length]).unwrap();
-        assert_eq!(session.rewind(executor.schedule(), keep), kept, "back from {length} to {keep}");
-        let more: Vec<u32> = tokens[kept..].iter().take(10).map(|t| t ^ 1).collect();
+        assert_eq!(session.rewind(executor.as_mut(), keep), kept, "back from {length} to {keep}");
+        let more: Vec<u32> = tokens[kept..].iter().take(10).map(|t| (t + 1) % shape.vocab as u32).collect();
         session.prefill(executor.as_mut(), &more).unwrap();
         let got = executor.logits(0).unwrap().to_vec();
 
-        let mut fresh = Session::new(0, 100);
+        let mut fresh = Session::new(0, 300);
         fresh.prefill(executor.as_mut(), &[&tokens[..kept], &more[..]].concat()).unwrap();
         assert!(max_abs(&got, executor.logits(0).unwrap()) < 1e-3, "back from {length} to {keep}");
     }

@@ -47,6 +47,9 @@ pub struct BatchArgs {
     /// Most sequences at once [default: up to 32, as many as fit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
+    /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or what fits]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    kv_tokens: Option<usize>,
     #[command(flatten)]
     reply: ReplyArgs,
 }
@@ -66,7 +69,7 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         false => None,
     };
     let name = files.name();
-    let options = args.model.options();
+    let options = Options { kv_tokens: args.kv_tokens, ..args.model.options() };
     let context = options.extent(&shape)?.context;
 
     let identity = Identity::new(&files, &args.model, &args.reply, context)?;
@@ -164,9 +167,9 @@ impl Work {
         }
     }
 
-    fn begin(&mut self, executor: &dyn Measure, index: usize, request: String, asked: Asked) -> Result<()> {
+    fn begin(&mut self, executor: &mut dyn Measure, index: usize, request: String, asked: Asked) -> Result<()> {
         let prompt = asked.request.prompt.clone();
-        let slot = self.batch.join(executor.schedule(), asked.request)?;
+        let slot = self.batch.join(executor, asked.request)?;
         self.slots[slot] = Some(Running { index, request, prompt, reply: asked.reply });
         Ok(())
     }

@@ -178,7 +178,7 @@ impl Chat<'_> {
             note(&format!("(the context is full: {dropped} of {exchanges} forgotten, the oldest first)"));
         }
         let stops = self.args.stops(limits.shape, Some(self.tokenizer));
-        let held = self.batch.shared(schedule, &ids);
+        let held = self.batch.shared(self.executor, &ids);
         let bar = LiveBar::prefill(ids.len() - held, false);
         let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true, bar)?;
         let request = Request { prompt: ids, chooser: self.chooser.clone(), stops, limit: self.args.limit() };

@@ -24,6 +24,7 @@ fn argument(setting: Setting) -> String {
     let name = match setting {
         Setting::Context => "--ctx",
         Setting::Batch => "--batch",
+        Setting::KvTokens => "--kv-tokens",
         Setting::Chunk => "--chunk",
         Setting::Cpu => "`--device cpu`",
         Setting::VulkanIndex => "`--device vulkan:N`",

@@ -30,6 +30,9 @@ pub struct PlanArgs {
     /// Sequences at once
     #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true)]
     batch: usize,
+    /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or what fits]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    kv_tokens: Option<usize>,
     /// Print every step of a decode pass with its operands' sizes, bytes and operations
     #[arg(long)]
     schedule: bool,
@@ -49,14 +52,33 @@ pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
     let shape = read_shape(args)?;
     let target = PlannedMachine::find(args)?;
-    let options = engine::Options { sequences: args.batch, head_rows: args.batch, ..args.model.options() };
-    let schedule = Schedule::build(&shape, options.extent(&shape)?, options.formats());
-    let needs = target.staged.map_or(Needs::of(&schedule), |staged| gpu::replay::results::needs(&schedule, staged));
+    let of_batch = |batch| engine::Options {
+        sequences: batch,
+        head_rows: batch,
+        kv_tokens: args.kv_tokens,
+        ..args.model.options()
+    };
+    let options = of_batch(args.batch);
+    let extent = options.extent(&shape)?;
+    let build = |extent| {
+        let schedule = Schedule::build(&shape, extent, options.formats());
+        let needs = target.staged.map_or(Needs::of(&schedule), |staged| gpu::replay::results::needs(&schedule, staged));
+        (schedule, needs)
+    };
+    let (schedule, placed) = match Plan::fit(extent, &target.memory, build) {
+        Ok((schedule, plan)) => (schedule, Ok(plan)),
+        Err(e) => (build(extent).0, Err(e)),
+    };
+    let room = |batch: usize| {
+        let extent = engine::Options { context: Some(shape.max_context), ..of_batch(batch) }.extent(&shape).ok()?;
+        Some((batch, Plan::room(extent, &target.memory, build)))
+    };
     let view = View {
         args,
+        wanted: Plan::wanted(&schedule, build(schedule.extent).1),
         schedule: &schedule,
-        wanted: Plan::wanted(&schedule, needs),
-        placed: Plan::place(&schedule, &target.memory, needs),
+        placed,
+        room: BATCHES.into_iter().filter_map(room).collect(),
         target: &target,
     };
     // The figures are printed even for a model that does not fit.
@@ -73,6 +95,8 @@ struct View<'a> {
     schedule: &'a Schedule,
     wanted: Vec<(Purpose, u64)>,
     placed: Result<Plan>,
+    /// By sequences: the most tokens of KV that there is room for, of all of them together.
+    room: Vec<(usize, usize)>,
     target: &'a PlannedMachine,
 }
 
@@ -204,7 +228,12 @@ impl View<'_> {
                 writeln!(t)?;
             }
         }
-        writeln!(t, "roofline at a short context: {:.1} GB/s ({})", target.bandwidth / 1e9, target.source)?;
+        writeln!(t, "room for tokens of KV beside the model")?;
+        writeln!(t, "{:>9} {:>12} {:>12}", "sequences", "tokens", "of each")?;
+        for (sequences, tokens) in &self.room {
+            writeln!(t, "{sequences:>9} {tokens:>12} {:>12}", tokens / sequences)?;
+        }
+        writeln!(t, "\nroofline at a short context: {:.1} GB/s ({})", target.bandwidth / 1e9, target.source)?;
         writeln!(t, "{:>6} {:>14} {:>12}  bound by", "batch", "bytes a pass", "tokens/s")?;
         let roofs = roofs(s, target, 0);
         let write = column(roofs.iter().map(|r| r.bytes));
@@ -247,6 +276,8 @@ impl View<'_> {
             "reason": self.placed.as_ref().err().map(|e| face::words(e.parts().0)),
             "bytes": self.total(),
             "sums": self.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),
+            "kv_tokens": s.kv.tokens(),
+            "kv_room": self.room.iter().map(|(n, tokens)| json!({"sequences": n, "tokens": tokens})).collect::<Vec<_>>(),
             "heaps": heaps,
             "pool": target.memory.pool.map(|p| {
                 json!({
@@ -298,7 +329,8 @@ fn write_model(t: &mut String, args: &PlanArgs, s: &Schedule) -> std::fmt::Resul
         s.weights.format().name()
     )?;
     let (sequences, tokens) = (counted(e.sequences, "sequence"), counted(e.context, "token"));
-    writeln!(t, "for {sequences} of {tokens}, prefill in chunks of {}\n", e.max_rows)
+    let kv = counted(s.kv.tokens(), "token");
+    writeln!(t, "for {sequences} of up to {tokens}, {kv} of KV in all, prefill in chunks of {}\n", e.max_rows)
 }
 
 fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {

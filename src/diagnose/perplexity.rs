@@ -127,6 +127,7 @@ fn loss(logits: &[f32], wanted: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::executor::Pages;
     use crate::executor::{Row, Watch};
     use crate::model::{Shape, WeightFormat, presets};
     use crate::schedule::{Extent, KvType, Schedule};
@@ -136,6 +137,7 @@ mod tests {
     /// Predicts that the next token is the position's token plus one, by `margin` above all others.
     struct Counting {
         schedule: Schedule,
+        pages: Pages,
         margin: f32,
         rows: Vec<Row>,
         head: usize,
@@ -149,10 +151,12 @@ mod tests {
         fn new(context: usize, chunk: usize, margin: f32) -> Counting {
             let full = presets::preset("gemma3-1b").unwrap();
             let shape = Shape { layers: full.layers[..1].to_vec(), vocab: VOCAB, hidden: 32, ffn: 64, ..full };
-            let extent = Extent { context, max_rows: chunk, head_rows: 3, sequences: 1, kv: KvType::F16 };
+            let extent =
+                Extent { context, max_rows: chunk, head_rows: 3, sequences: 1, kv: KvType::F16, kv_tokens: None };
             let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
             let logits = vec![0.0; VOCAB];
-            Counting { schedule, margin, rows: Vec::new(), head: 0, logits, ran: Vec::new(), asked: Vec::new() }
+            let pages = Pages::new(&schedule);
+            Counting { schedule, pages, margin, rows: Vec::new(), head: 0, logits, ran: Vec::new(), asked: Vec::new() }
         }
     }
 
@@ -163,6 +167,14 @@ mod tests {
 
         fn device(&self) -> &str {
             "counting"
+        }
+
+        fn pages(&self) -> &Pages {
+            &self.pages
+        }
+
+        fn pages_mut(&mut self) -> &mut Pages {
+            &mut self.pages
         }
 
         fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {

@@ -67,6 +67,9 @@ pub struct Options {
     pub head_rows: usize,
     /// Element type of the KV cache on a device.
     pub kv: KvType,
+    /// Tokens that the KV cache has room for, of all sequences together. Default: as many as their contexts have, or as fit
+    /// the device if those are fewer.
+    pub kv_tokens: Option<usize>,
     /// Settings of the Vulkan executor.
     pub vulkan: VulkanOptions,
 }
@@ -81,6 +84,7 @@ impl Default for Options {
             sequences: 1,
             head_rows: 1,
             kv: KvType::F16,
+            kv_tokens: None,
             vulkan: VulkanOptions::default(),
         }
     }
@@ -121,6 +125,12 @@ impl Options {
                 text!("choose another ", Setting::Batch),
             ));
         }
+        if let Some(tokens) = self.kv_tokens.filter(|&tokens| tokens < context) {
+            return Err(Error::input(
+                format!("a KV cache of {tokens} tokens has no room for a context of {context}"),
+                text!("choose a larger ", Setting::KvTokens, ", or a smaller ", Setting::Context),
+            ));
+        }
         let chunk = self.chunk.unwrap_or(DEFAULT_CHUNK).min(context).min(MAX_ROWS);
         let max_rows = chunk.max(self.sequences);
         Ok(Extent {
@@ -129,6 +139,7 @@ impl Options {
             head_rows: self.head_rows.max(1).min(max_rows),
             sequences: self.sequences,
             kv: self.kv,
+            kv_tokens: self.kv_tokens,
         })
     }
 }
@@ -236,13 +247,14 @@ pub(crate) fn load_on(
     };
     let (seconds, loaded) = (start.elapsed().as_secs_f64(), progress.done());
     log::info!(
-        "loaded {} of weights in {seconds:.2} s ({:.2} GB/s) on {}; context {}, chunks of {}, KV {}",
+        "loaded {} of weights in {seconds:.2} s ({:.2} GB/s) on {}; context {}, chunks of {}, KV {} for {}",
         display::bytes(loaded),
         loaded as f64 / 1e9 / seconds,
         executor.device(),
         extent.context,
         extent.max_rows,
         display::bytes(executor.schedule().kv_bytes()),
+        display::counted(executor.schedule().kv.tokens(), "token"),
     );
     if let Some(Fallback::Unusable(why)) = &opened.fallback {
         log::warn!("running on the CPU reference executor: {why}");
@@ -295,20 +307,20 @@ fn or_without_vulkan(e: Error) -> Error {
 /// # Errors
 /// Refused: it does not fit.
 fn place(opened: &Opened, shape: &Shape, extent: Extent, options: &Options) -> Result<(Schedule, Plan)> {
-    let (schedule, memory, needs) = match &opened.gpu {
+    match &opened.gpu {
         Some(gpu) => {
-            let schedule = Schedule::build(shape, extent, options.formats());
             let staged = gpu::memory::heaps::needs_staging(gpu) || options.vulkan.staged;
-            let needs = gpu::replay::results::needs(&schedule, staged);
-            (schedule, gpu::memory::heaps::describe(gpu), needs)
+            Plan::fit(extent, &gpu::memory::heaps::describe(gpu), |extent| {
+                let schedule = Schedule::build(shape, extent, options.formats());
+                let needs = gpu::replay::results::needs(&schedule, staged);
+                (schedule, needs)
+            })
         }
-        None => {
-            // The reference executor keeps its KV cache in f32.
-            let schedule = Schedule::build(shape, Extent { kv: KvType::F32, ..extent }, options.formats());
+        // The reference executor keeps its KV cache in f32.
+        None => Plan::fit(Extent { kv: KvType::F32, ..extent }, &heaps::host_memory(), |extent| {
+            let schedule = Schedule::build(shape, extent, options.formats());
             let needs = Needs::of(&schedule);
-            (schedule, heaps::host_memory(), needs)
-        }
-    };
-    let plan = Plan::place(&schedule, &memory, needs)?;
-    Ok((schedule, plan))
+            (schedule, needs)
+        }),
+    }
 }

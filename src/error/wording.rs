@@ -12,6 +12,8 @@ pub enum Setting {
     Context,
     /// The number of sequences decoded together.
     Batch,
+    /// The tokens that the KV cache has room for.
+    KvTokens,
     /// Rows of a prompt that one pass takes.
     Chunk,
     /// Running on the CPU instead of a Vulkan device.
@@ -60,6 +62,7 @@ impl Setting {
         let words = match self {
             Setting::Context => "context",
             Setting::Batch => "batch",
+            Setting::KvTokens => "KV cache",
             Setting::Chunk => "chunk",
             Setting::Cpu => "the CPU",
             Setting::VulkanIndex => "its Vulkan index",

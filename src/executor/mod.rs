@@ -3,12 +3,16 @@
 //! agree to within rounding. Only benchmarks and tuning use [`measure`].
 
 pub mod measure;
+pub mod pages;
 pub mod weights;
 
 pub use measure::{Measure, Timed};
+pub use pages::Pages;
 
+use crate::error::{Setting, text};
 use crate::schedule::choice::{Ask, Found};
-use crate::schedule::layout::StateLayout;
+use crate::schedule::kv::Pool;
+use crate::schedule::layout::{ArenaLayout, StateLayout};
 use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
@@ -20,7 +24,7 @@ pub struct Row {
     pub token: u32,
     /// Position in the sequence, from 0, below the context's size.
     pub position: u32,
-    /// The sequence's KV slot.
+    /// The sequence, which has a page table of its own.
     pub sequence: u32,
 }
 
@@ -57,11 +61,17 @@ pub trait Executor {
         false
     }
 
-    /// Runs every layer over `rows`, then the head over `head` where given.
+    /// The pages of the KV cache.
+    fn pages(&self) -> &Pages;
+
+    /// The pages of the KV cache, to truncate a sequence or to make it begin as another one.
+    fn pages_mut(&mut self) -> &mut Pages;
+
+    /// Runs every layer over `rows`, then the head over `head` where given. Takes pages for the rows' positions.
     ///
     /// # Errors
-    /// Input: rows or head rows outside of the schedule's extent. Interrupted: it was cancelled. Device: the device
-    /// failed or was lost.
+    /// Input: rows or head rows outside of the schedule's extent. Refused: no page is free. Interrupted: it was cancelled.
+    /// Device: the device failed or was lost.
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
 
     /// Runs this pass and may start the next one, feeding back each row's argmax. If the next call asks for anything else,
@@ -198,6 +208,63 @@ pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Op
         words[sequence + i] = r.sequence;
     }
     write_head(words, head.unwrap_or(HeadRows { first: 0, count: 0 }));
+}
+
+/// Checks a pass as [`check_pass`] does, and takes the pages that its rows lack.
+///
+/// # Errors
+/// As [`check_pass`]. Refused, naming the sequence: no page is free.
+#[inline]
+pub fn admit_pass(schedule: &Schedule, pages: &mut Pages, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+    // A position that has a page is within the context, and its sequence is one of the executor's.
+    let is_ready = |row: &Row| {
+        (row.token as usize) < schedule.shape.vocab && pages.is_ready(row.sequence as usize, row.position as usize)
+    };
+    match (1..=schedule.extent.max_rows).contains(&rows.len()) && rows.iter().all(is_ready) {
+        true => head.map_or(Ok(()), |h| check_head(schedule, rows.len(), h)),
+        false => check_pass(schedule, rows, head).and_then(|()| take_missing_pages(pages, rows)),
+    }
+}
+
+#[cold]
+fn take_missing_pages(pages: &mut Pages, rows: &[Row]) -> Result<()> {
+    // Rows of one sequence together: a page that an early one sees is not given back for a later one.
+    for run in rows.chunk_by(|a, b| a.sequence == b.sequence && a.position + 1 == b.position) {
+        let (sequence, position) = (run[0].sequence as usize, run[0].position as usize);
+        pages.extend(sequence, position..position + run.len()).map_err(|_| {
+            Error::refused(
+                format!("no page of the KV cache is free for position {position} of sequence {sequence}"),
+                text!("end another sequence, or use a smaller ", Setting::Context),
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes an entry for each page of each table, so that a kernel that is measured before any page is taken reads memory
+/// that there is. `words` and `start` as for [`write_tables`].
+pub fn fill_tables(words: &mut [u32], schedule: &Schedule, start: impl Fn(Pool, usize) -> u64) {
+    for pool in Pool::ALL {
+        let (table, pages) = (schedule.arena.tables[pool as usize], schedule.kv.pool(pool).pages);
+        for entry in 0..schedule.extent.sequences * table.entries {
+            let at = table.word(entry / table.entries, entry % table.entries);
+            let start = start(pool, entry % pages.max(1));
+            (words[at], words[at + 1]) = (start as u32, (start >> 32) as u32);
+        }
+    }
+}
+
+/// Writes what has changed of the page tables. `words` is the arena from its start; `start` says where a page begins.
+#[inline]
+pub fn write_tables(words: &mut [u32], arena: &ArenaLayout, pages: &mut Pages, start: impl Fn(Pool, usize) -> u64) {
+    if !pages.have_changed() {
+        return;
+    }
+    for change in pages.take_changes() {
+        let at = arena.tables[change.pool as usize].word(change.sequence, change.number);
+        let start = start(change.pool, change.page as usize);
+        (words[at], words[at + 1]) = (start as u32, (start >> 32) as u32);
+    }
 }
 
 /// Writes the wanted head rows into the step state.

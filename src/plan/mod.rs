@@ -7,9 +7,10 @@ mod tests;
 use crate::display::{bytes, excess};
 use crate::error::{Setting, Text, text};
 use crate::machine::heaps::Memory;
-use crate::schedule::Schedule;
+use crate::schedule::kv::PAGE;
 use crate::schedule::layout::BufferLayout;
 use crate::schedule::step::WeightBuffer;
+use crate::schedule::{Extent, Pool, Schedule};
 use crate::{Error, Result};
 
 /// What a region of memory is for.
@@ -17,8 +18,8 @@ use crate::{Error, Result};
 pub enum Purpose {
     /// One of the weight buffers.
     Weights(WeightBuffer),
-    /// A layer's KV ring, all sequences.
-    Kv(usize),
+    /// An allocation of KV pages: its pool, and its number among the pool's.
+    Kv(Pool, usize),
     /// Activations and step state.
     Arena,
     /// Host-mapped memory for uploads, and for logits where the host cannot read the arena at speed.
@@ -31,7 +32,8 @@ impl std::fmt::Display for Purpose {
             Purpose::Weights(WeightBuffer::Embedding) => f.write_str("embedding"),
             Purpose::Weights(WeightBuffer::Layer(i)) => write!(f, "layer {i}"),
             Purpose::Weights(WeightBuffer::Head) => f.write_str("head"),
-            Purpose::Kv(i) => write!(f, "KV of layer {i}"),
+            Purpose::Kv(Pool::Global, i) => write!(f, "KV pages of the global layers, {i}"),
+            Purpose::Kv(Pool::Local, i) => write!(f, "KV pages of the local layers, {i}"),
             Purpose::Arena | Purpose::Staging => f.write_str(self.kind()),
         }
     }
@@ -42,7 +44,7 @@ impl Purpose {
     pub fn kind(self) -> &'static str {
         match self {
             Purpose::Weights(_) => "weights",
-            Purpose::Kv(_) => "KV cache",
+            Purpose::Kv(..) => "KV cache",
             Purpose::Arena => "arena",
             Purpose::Staging => "staging",
         }
@@ -93,13 +95,16 @@ impl Plan {
     /// Every step reads and writes the arena. Staging comes next, then the weights that a pass reads once. The KV cache
     /// is read only up to a sequence's position. An untied embedding comes last: a pass reads one row of it per token.
     pub fn wanted(schedule: &Schedule, needs: Needs) -> Vec<(Purpose, u64)> {
-        let sequences = schedule.extent.sequences as u64;
         let is_cold = |b: WeightBuffer| b == WeightBuffer::Embedding && !schedule.shape.tied;
         let weights = |cold: bool| {
             let of = move |b: &&BufferLayout| is_cold(b.buffer) == cold;
             schedule.weights.buffers.iter().filter(of).map(|b| (Purpose::Weights(b.buffer), b.bytes))
         };
-        let kv = schedule.rings.iter().map(|r| (Purpose::Kv(r.layer), r.sequence_bytes().saturating_mul(sequences)));
+        let kv = Pool::ALL.into_iter().flat_map(|pool| {
+            let layout = *schedule.kv.pool(pool);
+            let bytes = move |pages: usize| layout.page_bytes.saturating_mul(pages as u64);
+            layout.blocks().enumerate().map(move |(i, pages)| (Purpose::Kv(pool, i), bytes(pages)))
+        });
         let mut wanted = vec![(Purpose::Arena, needs.arena)];
         if needs.staging > 0 {
             wanted.push((Purpose::Staging, needs.staging));
@@ -130,6 +135,44 @@ impl Plan {
         Ok(Plan { memory: memory.clone(), regions })
     }
 
+    /// The schedule for `extent` that fits `memory`, and its plan: with the whole KV cache, or where that does not fit and
+    /// `extent` leaves its size open, with the largest that does. That holds one sequence of the whole context at least, so
+    /// that nobody's context is cut short where he is alone.
+    ///
+    /// # Errors
+    /// As [`Plan::place`].
+    pub fn fit(
+        extent: Extent,
+        memory: &Memory,
+        build: impl Fn(Extent) -> (Schedule, Needs),
+    ) -> Result<(Schedule, Plan)> {
+        let place = |kv_tokens| {
+            let (schedule, needs) = build(Extent { kv_tokens, ..extent });
+            Plan::place(&schedule, memory, needs).map(|plan| (schedule, plan))
+        };
+        let whole = place(extent.kv_tokens);
+        if whole.is_ok() || extent.kv_tokens.is_some() || extent.sequences == 1 {
+            return whole;
+        }
+        let one = extent.context.div_ceil(PAGE);
+        let mut fits = place(Some(one * PAGE))?;
+        most_pages(one, one.saturating_mul(extent.sequences), |pages| {
+            place(Some(pages * PAGE)).map(|placed| fits = placed).is_ok()
+        });
+        Ok(fits)
+    }
+
+    /// The most tokens of KV, of all sequences together, with which the schedule for `extent` fits `memory`; 0 if it fits
+    /// with none.
+    pub fn room(extent: Extent, memory: &Memory, build: impl Fn(Extent) -> (Schedule, Needs)) -> usize {
+        let fits = |pages: usize| {
+            let (schedule, needs) = build(Extent { kv_tokens: Some(pages * PAGE), ..extent });
+            Plan::place(&schedule, memory, needs).is_ok()
+        };
+        let all = extent.context.div_ceil(PAGE).saturating_mul(extent.sequences);
+        if fits(all) { all * PAGE } else { most_pages(0, all, fits) * PAGE }
+    }
+
     /// Index of a region's heap.
     pub fn heap(&self, purpose: Purpose) -> Option<usize> {
         self.regions.iter().find(|r| r.purpose == purpose).map(|r| r.heap)
@@ -144,6 +187,18 @@ impl Plan {
     pub fn sums(&self) -> Vec<(&'static str, u64)> {
         self::sums(self.regions.iter().map(|r| (r.purpose, r.bytes)))
     }
+}
+
+/// The most of `few..many` pages that fit, if more never fit where fewer do not. `few` do or are taken to, `many` do not.
+fn most_pages(mut few: usize, mut many: usize, mut fits: impl FnMut(usize) -> bool) -> usize {
+    while many - few > 1 {
+        let middle = few + (many - few) / 2;
+        match fits(middle) {
+            true => few = middle,
+            false => many = middle,
+        }
+    }
+    few
 }
 
 /// The heap of each allocation; `None` if they do not fit.
@@ -201,11 +256,9 @@ pub fn kernel_parameters(wanted: &[(Purpose, u64)], memory: &Memory) -> Option<S
 }
 
 fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory: &Memory) -> Error {
-    let e = &schedule.extent;
     let what = match purpose {
         Purpose::Weights(WeightBuffer::Layer(i)) => format!("the weights of layer {i}"),
         Purpose::Weights(_) => "the weights of the embedding or the head".into(),
-        Purpose::Kv(i) => format!("the KV cache of layer {i} for {} x {} tokens", e.sequences, e.context),
         p => format!("the {}", p.kind()),
     };
     let remedy = match (purpose, schedule.weights.format().smaller()) {
@@ -230,18 +283,6 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
     )
 }
 
-/// How many sequences about fit, as an aside; empty if not even one would, or there is no more than one. All but their
-/// KV cache is taken to stay as it is.
-fn fitting_batch(total: u64, schedule: &Schedule, memory: &Memory) -> String {
-    let sequences = schedule.extent.sequences as u64;
-    let each = schedule.rings.iter().fold(0u64, |sum, r| sum.saturating_add(r.sequence_bytes())).max(1);
-    let others = total.saturating_sub(each.saturating_mul(sequences));
-    match memory.available().saturating_sub(others) / each {
-        fit if 0 < fit && fit < sequences => format!(" (now {sequences}; about {fit} fit)"),
-        _ => String::new(),
-    }
-}
-
 fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
     let total = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.1));
     let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
@@ -253,8 +294,10 @@ fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -
     let format = schedule.weights.format().smaller();
     let format = format.map_or_else(Text::default, |smaller| text!(Setting::Weights(smaller.name()), ", "));
     let context = text!(Setting::Context, format!(" (now {})", schedule.extent.context));
-    let batch = text!(Setting::Batch, fitting_batch(total, schedule, memory));
-    let smaller = Text::any_of([context, batch, "model".into()]);
+    let is_more = schedule.kv.tokens() > schedule.extent.context.next_multiple_of(PAGE);
+    let kv = is_more.then(|| text!(Setting::KvTokens, format!(" (now {})", schedule.kv.tokens())));
+    let others = [Setting::Batch.into(), Text::from("model")];
+    let smaller = Text::any_of([context].into_iter().chain(kv).chain(others));
     let smaller = text!(format, "a smaller ", smaller, ", or free some memory");
     let remedy = match kernel_parameters(wanted, memory) {
         Some(parameters) => text!(format!("boot the kernel with {parameters}, or use "), smaller),

@@ -6,11 +6,12 @@ mod ops;
 
 use crate::error::{Setting, text};
 use crate::executor::weights::{self, Progress};
-use crate::executor::{self, Asks, Executor, HeadRows, Measure, Row, Timed, Watch};
+use crate::executor::{self, Asks, Executor, HeadRows, Measure, Pages, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::schedule::choice::Found;
-use crate::schedule::layout::{StateLayout, WeightLayout};
-use crate::schedule::step::{Matrix, Ring, Rows, Vector, WeightBuffer};
+use crate::schedule::kv::{KvLayer, PAGE, Pool};
+use crate::schedule::layout::{ArenaLayout, StateLayout, TableLayout, WeightLayout};
+use crate::schedule::step::{Matrix, Rows, Vector, WeightBuffer};
 use crate::schedule::{Schedule, Segment, Step};
 use crate::{Cancel, Error, Result};
 use std::time::{Duration, Instant};
@@ -49,8 +50,9 @@ pub struct Reference {
     schedule: Schedule,
     weights: Weights,
     arena: Vec<f32>,
-    /// One per layer: K and V of all sequences.
-    kv: Vec<Vec<f32>>,
+    /// The pools of KV pages.
+    kv: [Vec<f32>; 2],
+    pages: Pages,
     rows: usize,
     head_rows: usize,
     /// Head rows of the last pass that asked for something.
@@ -72,19 +74,19 @@ impl Reference {
             buffers.push(buffer);
         }
         let layout = schedule.weights.clone();
-        let sequences = schedule.extent.sequences;
-        let kv = schedule
-            .rings
-            .iter()
-            .map(|r| zeroed(2 * r.half_elements() * sequences, "KV cache"))
-            .collect::<Result<_>>()?;
+        let pool = |pool| {
+            let layout = schedule.kv.pool(pool);
+            zeroed(layout.pages * (layout.page_bytes / 4) as usize, "KV cache")
+        };
+        let kv = [pool(Pool::Global)?, pool(Pool::Local)?];
+        let pages = Pages::new(&schedule);
         let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
         let threads = rayon::current_num_threads();
         let device = format!("CPU reference, {threads} thread{}", if threads == 1 { "" } else { "s" });
         let weights = Weights { buffers, layout };
         let cancel = progress.cancel.clone();
         let asked = vec![false; schedule.extent.head_rows];
-        Ok(Reference { schedule, weights, arena, kv, rows: 0, head_rows: 0, asked, device, cancel })
+        Ok(Reference { schedule, weights, arena, kv, pages, rows: 0, head_rows: 0, asked, device, cancel })
     }
 
     fn run(&mut self, segment: Segment) -> Result<()> {
@@ -97,16 +99,19 @@ impl Reference {
 
     fn run_step(&mut self, i: usize) {
         let step = &self.schedule.steps[i];
-        let state = StepState::read(&self.arena, self.schedule.arena.state, step.rows);
+        let state = StepState::read(&self.arena, &self.schedule.arena, step.rows);
         ops::run(&step.op, &state, &self.weights, &mut self.arena, &mut self.kv);
     }
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
-        executor::check_pass(&self.schedule, rows, head)?;
+        executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
         self.rows = rows.len();
         self.head_rows = head.map_or(0, |h| h.count);
         self.asked.fill(false);
-        executor::write_pass(bytemuck::cast_slice_mut(&mut self.arena), self.schedule.arena.state, rows, head);
+        let words = bytemuck::cast_slice_mut(&mut self.arena);
+        executor::write_pass(words, self.schedule.arena.state, rows, head);
+        let start = |pool, page| page as u64 * (self.schedule.kv.pool(pool).page_bytes / 4);
+        executor::write_tables(words, &self.schedule.arena, &mut self.pages, start);
         Ok(())
     }
 }
@@ -140,10 +145,13 @@ pub(crate) struct StepState {
     pub next: usize,
     /// Word index of the flags that say whether each argmax is finite.
     pub finite: usize,
+    /// The sequences' page tables, by pool.
+    pub tables: [TableLayout; 2],
 }
 
 impl StepState {
-    fn read(arena: &[f32], layout: StateLayout, rows: Rows) -> StepState {
+    fn read(arena: &[f32], arena_layout: &ArenaLayout, rows: Rows) -> StepState {
+        let (layout, tables) = (arena_layout.state, arena_layout.tables);
         let words: &[u32] = bytemuck::cast_slice(&arena[..layout.words()]);
         let live = words[StateLayout::ROWS] as usize;
         let array = |at: usize| words[at..at + live].to_vec();
@@ -159,14 +167,16 @@ impl StepState {
             sequence: array(layout.sequence()),
             next: layout.next(),
             finite: layout.finite(),
+            tables,
         }
     }
-}
 
-/// Index of position `p`'s first element of K (half 0) or V (half 1) in a layer's KV.
-pub(crate) fn ring_at(ring: &Ring, sequence: usize, half: usize, head: usize, p: usize) -> usize {
-    let entry = head * ring.capacity + p % ring.capacity;
-    (2 * sequence + half) * ring.half_elements() + entry * ring.dim_stride()
+    /// Index in the layer's pool of row `r`'s sequence's K (`half` 0) or V (1) of a head at position `p`.
+    pub fn kv_at(&self, arena: &[f32], kv: &KvLayer, r: usize, half: usize, head: usize, p: usize) -> usize {
+        let word = self.tables[kv.pool as usize].word(self.sequence[r] as usize, p / PAGE);
+        let page = u64::from(arena[word].to_bits()) | u64::from(arena[word + 1].to_bits()) << 32;
+        page as usize + kv.element_at(half, head, p)
+    }
 }
 
 impl Executor for Reference {
@@ -180,6 +190,14 @@ impl Executor for Reference {
 
     fn is_reference(&self) -> bool {
         true
+    }
+
+    fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
     }
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
@@ -299,7 +317,8 @@ mod tests {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny");
         let checkpoint = Checkpoint::open(&golden).unwrap();
         let logits = |formats: &dyn Fn(TensorId) -> WeightFormat| {
-            let extent = Extent { context: 16, max_rows: 4, head_rows: 1, sequences: 1, kv: KvType::F32 };
+            let extent =
+                Extent { context: 16, max_rows: 4, head_rows: 1, sequences: 1, kv: KvType::F32, kv_tokens: None };
             let schedule = Schedule::build(checkpoint.shape(), extent, formats);
             let mut reference = Reference::load(&checkpoint, schedule, &Progress::default()).unwrap();
             let rows: Vec<Row> = (0..4).map(|i| Row { token: 2 + 7 * i, position: i, sequence: 0 }).collect();

@@ -1,11 +1,11 @@
 //! Each step's arithmetic, in f32, as `gemma3.md` states it.
 
-use super::{StepState, Weights, choice, ring_at};
-use crate::schedule::step::{Matrix, Op, Ring, Slot};
+use super::{StepState, Weights, choice};
+use crate::schedule::step::{Matrix, Op, Slot};
 use rayon::prelude::*;
 
 /// Runs one step over the state's rows.
-pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f32], kv: &mut [Vec<f32>]) {
+pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f32], pools: &mut [Vec<f32>; 2]) {
     match *op {
         Op::Embed { table, scale, out } => {
             for r in 0..state.rows {
@@ -31,20 +31,25 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
                 }
             }
         }
-        Op::KvWrite { k, v, ring } => {
+        Op::KvWrite { k, v, kv } => {
             for r in 0..state.rows {
                 for (half, slot) in [(0, k), (1, v)] {
                     let x = row(arena, slot, r);
-                    for (head, values) in x.chunks_exact(ring.head_dim).enumerate() {
-                        let at = ring_at(&ring, state.sequence[r] as usize, half, head, state.position[r] as usize);
-                        kv[ring.layer][at..at + ring.head_dim].copy_from_slice(values);
+                    for (head, values) in x.chunks_exact(kv.head_dim).enumerate() {
+                        let at = state.kv_at(arena, &kv, r, half, head, state.position[r] as usize);
+                        pools[kv.pool as usize][at..at + kv.head_dim].copy_from_slice(values);
                     }
                 }
             }
         }
-        Op::Attend { q, ring, out, heads, scale, window } => {
+        Op::Attend { q, kv, out, heads, scale, window } => {
             for r in 0..state.rows {
-                let o = attend(row(arena, q, r), &kv[ring.layer], &ring, state, r, heads, scale, window);
+                let entry = |half, head, p| {
+                    let at = state.kv_at(arena, &kv, r, half, head, p);
+                    &pools[kv.pool as usize][at..at + kv.head_dim]
+                };
+                let group = heads / kv.kv_heads;
+                let o = attend(row(arena, q, r), entry, group, state.position[r] as usize, scale, window);
                 row_mut(arena, out, r).copy_from_slice(&o);
             }
         }
@@ -138,26 +143,19 @@ fn linear(weight: Matrix, x: Slot, out: Slot, rows: usize, weights: &Weights, ar
     }
 }
 
-/// One row's attention, all heads: two-pass softmax over the visible positions.
-#[allow(clippy::too_many_arguments)]
-fn attend(
+/// One row's attention, all heads: two-pass softmax over the visible positions. `entry(half, kv_head, p)` is the key (0) or
+/// the value (1) at position p, `[dim]`; `group` query heads share a KV head.
+fn attend<'a>(
     q: &[f32],
-    kv: &[f32],
-    ring: &Ring,
-    state: &StepState,
-    r: usize,
-    heads: usize,
+    entry: impl Fn(usize, usize, usize) -> &'a [f32] + Sync,
+    group: usize,
+    position: usize,
     scale: f32,
     window: Option<usize>,
 ) -> Vec<f32> {
-    let (dim, group) = (ring.head_dim, heads / ring.kv_heads);
-    let (sequence, position) = (state.sequence[r] as usize, state.position[r] as usize);
     let first = window.map_or(0, |w| (position + 1).saturating_sub(w));
-    let entry = |half, head, p| {
-        let at = ring_at(ring, sequence, half, head, p);
-        &kv[at..at + dim]
-    };
-    let mut out = vec![0f32; heads * dim];
+    let dim = entry(0, 0, position).len();
+    let mut out = vec![0f32; q.len()];
     out.par_chunks_mut(dim).enumerate().for_each(|(head, out)| {
         let q = &q[head * dim..][..dim];
         let scores: Vec<f32> = (first..=position).map(|p| dot(q, entry(0, head / group, p)) * scale).collect();

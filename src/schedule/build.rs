@@ -1,8 +1,9 @@
 //! From a model's shape to its schedule: the steps of `gemma3.md`'s forward pass, layer by layer.
 
 use super::choice;
+use super::kv::{KvLayer, KvLayout};
 use super::layout::{ArenaLayout, StateLayout, WeightLayout};
-use super::step::{AccessRange, KvType, Op, Ring, Rows, Segment, Slot, Step};
+use super::step::{AccessRange, KvType, Op, Rows, Segment, Slot, Step};
 use crate::model::{LayerKind, Shape, TensorId, WeightFormat};
 
 /// The sizes, besides the model's own, that a schedule is built for.
@@ -14,10 +15,12 @@ pub struct Extent {
     pub max_rows: usize,
     /// Rows of logits that one replay of the head makes.
     pub head_rows: usize,
-    /// Number of sequences; each has its own part of the KV cache.
+    /// Number of sequences; each has its own pages of the KV cache.
     pub sequences: usize,
     /// Element type of the KV cache on a device.
     pub kv: KvType,
+    /// Tokens that the KV cache has room for, of all sequences together. `None`: as many as all contexts have.
+    pub kv_tokens: Option<usize>,
 }
 
 /// The fixed list of steps of one forward pass, and where its operands lie. Every executor runs this same list.
@@ -31,8 +34,10 @@ pub struct Schedule {
     pub weights: WeightLayout,
     /// Where activations and step state lie.
     pub arena: ArenaLayout,
-    /// KV rings, one per layer.
-    pub rings: Vec<Ring>,
+    /// The pools of KV pages.
+    pub kv: KvLayout,
+    /// Each layer's part of its pool's pages.
+    pub kv_layers: Vec<KvLayer>,
     /// The residual stream, `[max_rows, hidden]`: after a segment it holds that segment's output.
     pub residual: Slot,
     /// After the final norm, `[head_rows, hidden]`.
@@ -128,39 +133,21 @@ impl Builder {
     }
 }
 
-/// Positions in a layer's ring. Global layers keep the whole context. Local layers keep `window + max_rows - 1`, so
-/// that a pass can write all of its keys before its first row attends.
-pub fn ring_capacity(shape: &Shape, kind: LayerKind, extent: &Extent) -> usize {
-    match kind {
-        LayerKind::Global => extent.context,
-        LayerKind::Local => (shape.window + extent.max_rows - 1).min(extent.context),
-    }
-}
-
 impl Schedule {
     /// The schedule of `shape` for `extent`. `formats` gives each tensor's weight format (see [`WeightLayout::new`]).
     pub fn build(shape: &Shape, extent: Extent, formats: impl Fn(TensorId) -> WeightFormat) -> Schedule {
         let weights = WeightLayout::new(shape, formats);
-        let mut arena = ArenaLayout::new(StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows });
+        let kv = KvLayout::new(shape, &extent);
+        let state = StateLayout { max_rows: extent.max_rows, head_rows: extent.head_rows };
+        let mut arena = ArenaLayout::new(state, &kv, extent.sequences);
         let slots = Slots::place(&mut arena, shape, &extent);
-        let rings: Vec<Ring> = shape
-            .layers
-            .iter()
-            .enumerate()
-            .map(|(layer, &kind)| Ring {
-                layer,
-                capacity: ring_capacity(shape, kind, &extent),
-                kv_heads: shape.kv_heads,
-                head_dim: shape.head_dim,
-                element: extent.kv,
-            })
-            .collect();
+        let kv_layers = KvLayer::all(shape, &extent, &kv);
 
         let mut b = Builder { steps: Vec::with_capacity(14 * shape.layers.len() + 8) };
         push_embed(&mut b, shape, &weights, &slots);
-        for &ring in &rings {
-            push_attention(&mut b, shape, &weights, ring, &slots);
-            push_ffn(&mut b, shape, &weights, ring.layer, &slots);
+        for &layer in &kv_layers {
+            push_attention(&mut b, shape, &weights, layer, &slots);
+            push_ffn(&mut b, shape, &weights, layer.layer, &slots);
         }
         push_head(&mut b, shape, &weights, &slots);
         push_choice(&mut b, &slots);
@@ -170,7 +157,8 @@ impl Schedule {
             extent,
             weights,
             arena,
-            rings,
+            kv,
+            kv_layers,
             residual: slots.residual,
             normed: slots.head_in,
             logits: slots.logits,
@@ -196,7 +184,7 @@ impl Schedule {
 
     /// Bytes of the KV cache on a device, all sequences.
     pub fn kv_bytes(&self) -> u64 {
-        self.rings.iter().map(|r| r.sequence_bytes() * self.extent.sequences as u64).sum()
+        self.kv.bytes()
     }
 }
 
@@ -217,13 +205,13 @@ fn push_embed(b: &mut Builder, shape: &Shape, weights: &WeightLayout, s: &Slots)
     b.push(Segment::Embed, "input_norm", Rows::Pass, op);
 }
 
-fn push_attention(b: &mut Builder, shape: &Shape, weights: &WeightLayout, ring: Ring, s: &Slots) {
-    let w = &weights.layers[ring.layer];
-    let segment = Segment::Layer(ring.layer);
+fn push_attention(b: &mut Builder, shape: &Shape, weights: &WeightLayout, kv: KvLayer, s: &Slots) {
+    let w = &weights.layers[kv.layer];
+    let segment = Segment::Layer(kv.layer);
     let mut push = |label, op| b.push(segment, label, Rows::Pass, op);
     let (qw, kvw, eps) = (shape.q_width(), shape.kv_width(), shape.eps);
     let (q, k, v) = (s.qkv.columns(0, qw), s.qkv.columns(qw, kvw), s.qkv.columns(qw + kvw, kvw));
-    let (inv_freq, window) = match shape.layers[ring.layer] {
+    let (inv_freq, window) = match shape.layers[kv.layer] {
         LayerKind::Local => (weights.rope_local, Some(shape.window)),
         LayerKind::Global => (weights.rope_global, None),
     };
@@ -231,9 +219,9 @@ fn push_attention(b: &mut Builder, shape: &Shape, weights: &WeightLayout, ring: 
     push("qkv", Op::Linear { weight: w.qkv, x: s.normed, out: s.qkv });
     push("q_norm_rope", Op::HeadNormRope { x: q, weight: w.q_norm, eps, inv_freq, heads: shape.heads });
     push("k_norm_rope", Op::HeadNormRope { x: k, weight: w.k_norm, eps, inv_freq, heads: shape.kv_heads });
-    push("kv_write", Op::KvWrite { k, v, ring });
+    push("kv_write", Op::KvWrite { k, v, kv });
     let scale = shape.query_pre_attn_scalar.powf(-0.5);
-    push("attend", Op::Attend { q, ring, out: s.attended, heads: shape.heads, scale, window });
+    push("attend", Op::Attend { q, kv, out: s.attended, heads: shape.heads, scale, window });
     push("attention_out", Op::Linear { weight: w.o, x: s.attended, out: s.sublayer });
     push("post_attention", Op::NormAdd { x: s.sublayer, weight: w.post_attention_norm, eps, residual: s.residual });
     push("pre_ffn_norm", Op::RmsNorm { x: s.residual, weight: w.pre_ffn_norm, eps, out: s.normed });

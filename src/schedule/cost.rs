@@ -117,15 +117,15 @@ pub fn step_cost(step: &Step, pass: Pass) -> Cost {
             c.weight_bytes = 4 * (weight.len + inv_freq.len) as u64;
             c.activation_bytes = f32s(2 * x.width);
         }
-        Op::KvWrite { k, v, ring } => {
+        Op::KvWrite { k, v, kv } => {
             c.activation_bytes = f32s(k.width + v.width);
-            c.kv_bytes = (2 * ring.kv_heads * ring.dim_stride() * ring.element.bytes()) as u64 * rows;
+            c.kv_bytes = (2 * kv.kv_heads * kv.dim_stride() * kv.element.bytes()) as u64 * rows;
         }
-        Op::Attend { q, ring, out, heads, window, .. } => {
+        Op::Attend { q, kv, out, heads, window, .. } => {
             let (pairs, entries) = pass.keys(*window);
             c.activation_bytes = f32s(q.width + out.width);
-            c.kv_bytes = entries * (2 * ring.kv_heads * ring.dim_stride() * ring.element.bytes()) as u64;
-            c.operations = pairs * 4 * (heads * ring.head_dim) as u64;
+            c.kv_bytes = entries * (2 * kv.kv_heads * kv.dim_stride() * kv.element.bytes()) as u64;
+            c.operations = pairs * 4 * (heads * kv.head_dim) as u64;
         }
         Op::NormAdd { x, weight, residual, .. } => {
             c.weight_bytes = 4 * weight.len as u64;

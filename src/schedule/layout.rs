@@ -1,5 +1,6 @@
 //! Where the schedule's operands lie: tensors in weight buffers, activations and step state in the arena.
 
+use super::kv::{KvLayout, Pool};
 use super::step::{Matrix, Slot, Vector, WeightBuffer};
 use crate::model::{Role, Shape, TensorId, WeightFormat};
 
@@ -64,11 +65,31 @@ impl StateLayout {
     }
 }
 
-/// The arena: the step state, then every activation slot. No two share bytes.
+/// Sequences' page tables of a pool: u64 `[sequences][entries]`. An entry says where a page begins: on a device its
+/// address, in the reference executor its first element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableLayout {
+    /// Bytes from the arena's start.
+    pub offset: u64,
+    /// Entries of a sequence, a power of two.
+    pub entries: usize,
+}
+
+impl TableLayout {
+    /// Word index, from the arena's start, of the lower word of the entry for page `number` of a sequence. The higher word
+    /// follows it.
+    pub fn word(self, sequence: usize, number: usize) -> usize {
+        self.offset as usize / 4 + 2 * (sequence * self.entries + (number & (self.entries - 1)))
+    }
+}
+
+/// The arena: the step state, the page tables, then every activation slot. No two share bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArenaLayout {
     /// The step state, at offset 0.
     pub state: StateLayout,
+    /// The page tables, by pool.
+    pub tables: [TableLayout; 2],
     /// Every slot with its name, by ascending offset.
     pub slots: Vec<(&'static str, Slot)>,
     /// Bytes in all.
@@ -76,9 +97,15 @@ pub struct ArenaLayout {
 }
 
 impl ArenaLayout {
-    /// An arena with only the step state.
-    pub fn new(state: StateLayout) -> Self {
-        ArenaLayout { state, slots: Vec::new(), bytes: (4 * state.words() as u64).next_multiple_of(ALIGN) }
+    /// An arena with only the step state and the page tables of `sequences` sequences.
+    pub fn new(state: StateLayout, kv: &KvLayout, sequences: usize) -> Self {
+        let mut bytes = (4 * state.words() as u64).next_multiple_of(ALIGN);
+        let tables = Pool::ALL.map(|pool| {
+            let table = TableLayout { offset: bytes, entries: kv.pool(pool).entries() };
+            bytes += (8 * (sequences * table.entries) as u64).next_multiple_of(ALIGN);
+            table
+        });
+        ArenaLayout { state, tables, slots: Vec::new(), bytes }
     }
 
     /// Adds a slot of `rows` rows of `width` f32. Rows are padded as weight rows are. The pad columns stay zero, so

@@ -3,9 +3,11 @@
 pub mod build;
 pub mod choice;
 pub mod cost;
+pub mod kv;
 pub mod layout;
 pub mod step;
 
 pub use build::{Extent, Schedule};
 pub use cost::{Cost, Pass};
+pub use kv::{KvLayout, Pool};
 pub use step::{KvType, Op, Segment, Step};

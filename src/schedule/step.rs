@@ -1,8 +1,9 @@
 //! The steps of a forward pass, as plain data.
 //!
-//! A step names its kernel (the [`Op`]) and its operands: slots of the arena, weights, a KV ring. What changes from
+//! A step names its kernel (the [`Op`]) and its operands: slots of the arena, weights, a layer's KV. What changes from
 //! token to token (token ids, positions, the number of live rows) lies in the arena's step state instead.
 
+use super::kv::KvLayer;
 use crate::model::WeightFormat;
 
 /// One of the weight buffers.
@@ -102,39 +103,6 @@ impl KvType {
     }
 }
 
-/// A layer's keys and values: `[sequence][K, V][kv_heads][capacity][padded head_dim]`, position p at entry `p % capacity`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ring {
-    /// Index of its layer. Each layer has one ring, in one buffer.
-    pub layer: usize,
-    /// Positions kept per sequence.
-    pub capacity: usize,
-    /// Key (and value) heads.
-    pub kv_heads: usize,
-    /// Elements of one head, without padding.
-    pub head_dim: usize,
-    /// Element type on a device.
-    pub element: KvType,
-}
-
-impl Ring {
-    /// Elements from one position to the next: `head_dim` padded to a multiple of 8, so that kernels can load 16 bytes
-    /// at a time.
-    pub fn dim_stride(&self) -> usize {
-        self.head_dim.next_multiple_of(8)
-    }
-
-    /// Elements of one sequence's K (or V).
-    pub fn half_elements(&self) -> usize {
-        self.kv_heads * self.capacity * self.dim_stride()
-    }
-
-    /// Bytes of one sequence's K and V.
-    pub fn sequence_bytes(&self) -> u64 {
-        2 * (self.half_elements() * self.element.bytes()) as u64
-    }
-}
-
 /// Which of the pass's rows a step works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
@@ -196,15 +164,15 @@ pub enum Op {
         k: Slot,
         /// `[rows, kv_heads * head_dim]`.
         v: Slot,
-        /// The ring to write.
-        ring: Ring,
+        /// Where.
+        kv: KvLayer,
     },
     /// `out[r] = softmax(q[r] · K * scale) V` per head over the visible positions of `sequence[r]`, up to `position[r]`.
     Attend {
         /// `[rows, heads * head_dim]`.
         q: Slot,
         /// Keys and values.
-        ring: Ring,
+        kv: KvLayer,
         /// `[rows, heads * head_dim]`.
         out: Slot,
         /// Query heads; query head j reads KV head `j / (heads / kv_heads)`.
@@ -276,7 +244,7 @@ pub enum Op {
 pub enum AccessRange {
     /// Columns of an arena slot: byte offset of row 0, row stride in bytes, width in bytes.
     Arena(u64, u64, u64),
-    /// A layer's KV ring.
+    /// A layer's keys and values.
     Kv(usize),
     /// The step state's `next` words.
     Next,
@@ -336,10 +304,10 @@ impl Op {
             | Op::Candidates { x, .. } => format!("f32 [{}]", x.width),
             Op::Linear { weight, .. } => matrix(weight),
             Op::HeadNormRope { x, heads, .. } => format!("f32 [{heads}, {}]", x.width / heads),
-            Op::KvWrite { ring, .. } => format!("{} 2 x [{}, {}]", ring.element.name(), ring.kv_heads, ring.head_dim),
-            Op::Attend { ring, window, heads, .. } => {
-                let keys = window.map_or_else(|| format!("all of {}", ring.capacity), |w| format!("{w}"));
-                format!("{heads} heads x {}, keys {keys}", ring.head_dim)
+            Op::KvWrite { kv, .. } => format!("{} 2 x [{}, {}]", kv.element.name(), kv.kv_heads, kv.head_dim),
+            Op::Attend { kv, window, heads, .. } => {
+                let keys = window.map_or_else(|| "all".into(), |w| format!("{w}"));
+                format!("{heads} heads x {}, keys {keys}", kv.head_dim)
             }
             Op::GatedGelu { out, .. } => format!("f32 2 x [{}]", out.width),
         }
@@ -352,7 +320,7 @@ impl Op {
             Op::Embed { .. } => vec![],
             Op::RmsNorm { x, .. } | Op::Linear { x, .. } | Op::HeadNormRope { x, .. } | Op::Argmax { x } => vec![s(x)],
             Op::KvWrite { k, v, .. } => vec![s(k), s(v)],
-            Op::Attend { q, ring, .. } => vec![s(q), AccessRange::Kv(ring.layer)],
+            Op::Attend { q, kv, .. } => vec![s(q), AccessRange::Kv(kv.layer)],
             Op::NormAdd { x, residual, .. } => vec![s(x), s(residual)],
             Op::GatedGelu { gate, up, .. } => vec![s(gate), s(up)],
             Op::BlockSums { x, ask, allowed, .. } => vec![s(x), s(ask), s(allowed)],
@@ -370,7 +338,7 @@ impl Op {
             | Op::Attend { out, .. }
             | Op::GatedGelu { out, .. } => vec![s(out)],
             Op::HeadNormRope { x, .. } => vec![s(x)],
-            Op::KvWrite { ring, .. } => vec![AccessRange::Kv(ring.layer)],
+            Op::KvWrite { kv, .. } => vec![AccessRange::Kv(kv.layer)],
             Op::NormAdd { residual, .. } => vec![s(residual)],
             Op::Argmax { .. } => vec![AccessRange::Next],
             Op::BlockSums { sums, tops, .. } => vec![s(sums), s(tops)],

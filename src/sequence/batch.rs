@@ -4,15 +4,21 @@
 //! so that a long prompt holds up nobody by more than a chunk.
 
 use crate::executor::{Executor, HeadRows, Row};
-use crate::schedule::{Pass, Schedule};
+use crate::schedule::kv::{PAGE, Pool};
+use crate::schedule::{Extent, Pass, Schedule};
 use crate::sequence::chooser::Chooser;
 use crate::sequence::counts;
 use crate::sequence::generate::{Finish, Generation};
+use crate::sequence::prompt::Limits;
 use crate::sequence::session::Session;
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Instant;
+
+/// Pages for so many positions more are taken along with those for a decoding sequence's next row, where there are enough:
+/// while all have the pages that they need, passes follow each other without a look at them.
+const AHEAD: usize = PAGE;
 
 /// What a sequence is to do.
 #[derive(Clone)]
@@ -69,6 +75,8 @@ pub struct Batch {
     steady: bool,
     /// Whether each of them is certain to take its argmax next, and the one after it.
     goes_on: bool,
+    /// How many sequences have ended.
+    endings: usize,
 }
 
 /// A KV slot.
@@ -77,6 +85,8 @@ struct Slot {
     session: Session,
     /// The sequence that runs in it. `None`: it is free.
     member: Option<Member>,
+    /// How many sequences had ended when it became free.
+    ended: usize,
 }
 
 /// A sequence that runs.
@@ -85,6 +95,8 @@ struct Member {
     stops: Vec<u32>,
     limit: usize,
     so_far: Generation,
+    /// How many sequences had ended when it was put off. Until one more has, it would only take the pages that it gave.
+    put_off: Option<usize>,
     /// Since when it decodes. `None`: its prompt is not done.
     decoding: Option<Instant>,
     joined: Instant,
@@ -96,7 +108,7 @@ impl Batch {
         let extent = &schedule.extent;
         Batch {
             slots: (0..extent.sequences)
-                .map(|i| Slot { session: Session::new(i as u32, extent.context), member: None })
+                .map(|i| Slot { session: Session::new(i as u32, extent.context), member: None, ended: 0 })
                 .collect(),
             ended: VecDeque::new(),
             prompt_turn: 0,
@@ -106,6 +118,7 @@ impl Batch {
             heads: Vec::with_capacity(extent.sequences),
             steady: false,
             goes_on: false,
+            endings: 0,
         }
     }
 
@@ -132,18 +145,30 @@ impl Batch {
     }
 
     /// How many of a prompt's tokens a free slot holds already.
-    pub fn shared(&self, schedule: &Schedule, prompt: &[u32]) -> usize {
-        self.best_slot(schedule, prompt).map_or(0, |slot| self.slots[slot].session.shared(schedule, prompt))
+    pub fn shared(&self, executor: &dyn Executor, prompt: &[u32]) -> usize {
+        self.best_slot(executor, prompt).map_or(0, |slot| self.slots[slot].session.shared(executor, prompt))
     }
 
     /// The free slot that holds the longest prefix of `prompt`. Among equals that with the fewest tokens: the others may
     /// yet be somebody's prefix.
-    fn best_slot(&self, schedule: &Schedule, prompt: &[u32]) -> Option<usize> {
+    fn best_slot(&self, executor: &dyn Executor, prompt: &[u32]) -> Option<usize> {
         let free = (0..self.slots.len()).filter(|&slot| self.slots[slot].member.is_none());
         free.min_by_key(|&slot| {
             let session = &self.slots[slot].session;
-            (std::cmp::Reverse(session.shared(schedule, prompt)), session.tokens().len())
+            (std::cmp::Reverse(session.shared(executor, prompt)), session.tokens().len())
         })
+    }
+
+    /// Makes a free slot begin as another one, if that holds a page more of `prompt` than this one.
+    fn take_prefix(&mut self, executor: &mut dyn Executor, slot: usize, prompt: &[u32]) {
+        let own = self.slots[slot].session.shared(executor, prompt);
+        let of = |other: usize| self.slots[other].session.shareable(executor, prompt);
+        let others = (0..self.slots.len()).filter(|&other| other != slot).map(|other| (of(other), other));
+        let Some((_, best)) = others.max().filter(|(shared, _)| *shared > own) else { return };
+        if let Ok([slot, other]) = self.slots.get_disjoint_mut([slot, best]) {
+            slot.session.rewind(executor, 0);
+            slot.session.begin_as(executor, &other.session, prompt);
+        }
     }
 
     /// Takes in a sequence. Returns its slot. Nothing is run.
@@ -151,23 +176,25 @@ impl Batch {
     /// # Errors
     /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Refused: no slot
     /// is free.
-    pub fn join(&mut self, schedule: &Schedule, request: Request) -> Result<usize> {
+    pub fn join(&mut self, executor: &mut dyn Executor, request: Request) -> Result<usize> {
         let Request { prompt, mut chooser, stops, limit } = request;
-        let slot = self.best_slot(schedule, &prompt).ok_or_else(|| {
+        let slot = self.best_slot(executor, &prompt).ok_or_else(|| {
             Error::refused(format!("all {} sequences are in use", self.slots.len()), "wait until one has ended")
         })?;
-        let kept = self.slots[slot].session.replace(schedule, &prompt)?;
+        Limits::of(executor.schedule()).check(0, &prompt)?;
+        self.take_prefix(executor, slot, &prompt);
+        let kept = self.slots[slot].session.replace(executor, &prompt)?;
         chooser.accept(&prompt[kept..]);
         self.steady = false;
         let so_far = Generation::new(prompt.len(), kept);
         self.slots[slot].member =
-            Some(Member { chooser, stops, limit, so_far, decoding: None, joined: Instant::now() });
+            Some(Member { chooser, stops, limit, so_far, put_off: None, decoding: None, joined: Instant::now() });
         Ok(slot)
     }
 
     /// Ends a sequence before its time. `None`: the slot is free.
-    pub fn leave(&mut self, schedule: &Schedule, slot: usize) -> Option<Ended> {
-        self.end(schedule, slot, Ok(Finish::Interrupted))
+    pub fn leave(&mut self, executor: &mut dyn Executor, slot: usize) -> Option<Ended> {
+        self.end(executor, slot, Ok(Finish::Interrupted))
     }
 
     /// The chooser of a sequence that runs, to change what it allows between passes.
@@ -203,10 +230,9 @@ impl Batch {
     // Inlined with what it calls: the device waits for this path once a token.
     #[inline(always)]
     fn run_pass(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<()> {
-        let prompt = if self.steady { None } else { self.next_prompt() };
-        let run = match prompt {
-            Some(slot) => self.run_chunk(executor, slot),
-            None => self.run_decode(executor),
+        let run = match self.steady {
+            true => self.run_decode(executor),
+            false => self.run_next(executor),
         };
         if let Err(e) = run {
             return self.end_all(executor, e);
@@ -217,7 +243,7 @@ impl Batch {
 
     /// Ends every sequence after a pass that failed or was cancelled.
     #[cold]
-    fn end_all(&mut self, executor: &dyn Executor, e: Error) -> Result<()> {
+    fn end_all(&mut self, executor: &mut dyn Executor, e: Error) -> Result<()> {
         (0..self.slots.len()).for_each(|slot| self.put_out(executor, slot, Ok(Finish::Interrupted)));
         if matches!(e, Error::Interrupted { .. }) {
             return Ok(());
@@ -231,12 +257,65 @@ impl Batch {
         if self.ended.is_empty() { None } else { self.ended.pop_front() }
     }
 
+    /// Runs the pass whose turn it is, if there are pages for its rows.
+    fn run_next(&mut self, executor: &mut dyn Executor) -> Result<()> {
+        loop {
+            let most = executor.prefill_rows();
+            match self.next_prompt() {
+                Some(slot) if self.make_room(executor, slot, most) => return self.run_chunk(executor, slot),
+                _ => self.choose_rows(executor),
+            }
+            if !self.heads.is_empty() {
+                return self.run_decode(executor);
+            }
+            if self.is_empty() {
+                return Ok(());
+            }
+            // Nobody has room for a row.
+            self.make_way(executor);
+        }
+    }
+
+    /// Takes pages for the next rows of a slot, `most` at most. Where there are none, free slots give back theirs, the one
+    /// that ended first before the others. Returns whether there are enough.
+    fn make_room(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) -> bool {
+        let positions = self.slots[slot].session.next_positions(most);
+        loop {
+            if executor.pages().has_room(slot, &positions) {
+                return executor.pages_mut().extend(slot, positions).is_ok();
+            }
+            let gives = |slot: &&mut Slot| slot.member.is_none() && !slot.session.tokens().is_empty();
+            let Some(oldest) = self.slots.iter_mut().filter(gives).min_by_key(|slot| slot.ended) else { return false };
+            oldest.session.rewind(executor, 0);
+        }
+    }
+
+    /// Makes the sequence that joined last of those that have pages give them back; it runs again from its first token when
+    /// there is room. If no other has pages, it ends: there is no room for it at all.
+    fn make_way(&mut self, executor: &mut dyn Executor) {
+        self.heads.clear();
+        let joined = |slot: &usize| self.slots[*slot].member.as_ref().map(|member| member.joined);
+        let running = || (0..self.slots.len()).filter(|slot| joined(slot).is_some());
+        let with_pages = || running().filter(|&slot| !self.slots[slot].session.tokens().is_empty());
+        let Some(last) = with_pages().max_by_key(joined).or_else(|| running().next()) else { return };
+        if with_pages().count() < 2 {
+            let error = no_room(executor);
+            return self.put_out(executor, last, Err(error));
+        }
+        self.slots[last].session.put_off(executor);
+        if let Some(member) = &mut self.slots[last].member {
+            member.put_off = Some(self.endings);
+        }
+    }
+
     /// The slot whose prompt's chunk is the next pass. `None`: it is the decoding sequences' turn.
     fn next_prompt(&self) -> Option<usize> {
-        let is_prompt = |slot: &usize| self.slots[*slot].member.as_ref().is_some_and(|m| m.decoding.is_none());
-        let decoding = self.members().any(|m| m.decoding.is_some());
+        let decodes = |slot: &usize| self.slots[*slot].decodes();
+        let alone = self.room() + 1 == self.slots.len();
+        let waits = |member: &Member| !alone && member.put_off == Some(self.endings);
+        let is_prompt = |slot: &usize| self.slots[*slot].member.as_ref().is_some_and(|m| !waits(m)) && !decodes(slot);
         let first = self.slots_from(self.prompt_turn).find(is_prompt);
-        first.filter(|_| !decoding || !self.after_chunk)
+        first.filter(|_| !self.after_chunk || !(0..self.slots.len()).any(|slot| decodes(&slot)))
     }
 
     /// All slots, from `first` on.
@@ -253,8 +332,8 @@ impl Batch {
         self.rows.clear();
         self.heads.clear();
         self.after_chunk = true;
-        let Slot { session, member } = &mut self.slots[slot];
-        let count = session.propose(executor.prefill_rows(), false, &mut self.rows);
+        let Slot { session, member, .. } = &mut self.slots[slot];
+        let count = session.propose(executor.prefill_rows(), &mut self.rows);
         let last = count == session.pending();
         let chooser = member.as_mut().filter(|_| last).map(|member| &mut member.chooser);
         match chooser {
@@ -280,9 +359,6 @@ impl Batch {
     #[inline(always)]
     fn run_decode(&mut self, executor: &mut dyn Executor) -> Result<()> {
         self.after_chunk = false;
-        if !self.steady {
-            self.choose_rows(executor.schedule());
-        }
         let head = HeadRows { first: 0, count: self.rows.len() };
         let Batch { slots, heads, rows, .. } = self;
         // Where each sequence takes its argmax and nobody comes or goes, the next pass starts before the host has it.
@@ -303,19 +379,30 @@ impl Batch {
         Ok(())
     }
 
-    /// Chooses the rows of a decode pass.
-    fn choose_rows(&mut self, schedule: &Schedule) {
+    /// Chooses the rows of a decode pass: those of the sequences for which there are pages.
+    fn choose_rows(&mut self, executor: &mut dyn Executor) {
         self.rows.clear();
         self.heads.clear();
-        let most = schedule.extent.max_rows.min(schedule.extent.head_rows);
-        let decoding = |slot: &usize| self.slots[*slot].member.as_ref().is_some_and(|m| m.decoding.is_some());
-        let slots = self.slots_from(self.decode_turn).filter(decoding).take(most);
-        self.heads.extend(slots);
+        let Extent { max_rows, head_rows, context, .. } = executor.schedule().extent;
+        let most = max_rows.min(head_rows);
+        for slot in self.slots_from(self.decode_turn) {
+            if self.heads.len() < most && self.slots[slot].decodes() && self.make_room(executor, slot, 1) {
+                self.heads.push(slot);
+            }
+        }
+        for &slot in &self.heads {
+            let next = self.slots[slot].session.next_positions(1).start;
+            let ahead = next..(next + 1 + AHEAD.min(max_rows - 1)).min(context);
+            if executor.pages().has_room(slot, &ahead) {
+                // What it finds no page for now, it finds one for when it comes there, or waits.
+                let _ = executor.pages_mut().extend(slot, ahead);
+            }
+        }
         self.decode_turn = self.heads.last().map_or(0, |last| last + 1);
         // The rows stand in the order of their slots, so that the next pass has them in the same order.
         self.heads.sort_unstable();
         for &slot in &self.heads {
-            self.slots[slot].session.propose(1, true, &mut self.rows);
+            self.slots[slot].session.propose(1, &mut self.rows);
         }
         self.steady = !self.heads.is_empty() && self.members().count() == self.heads.len();
         let goes_on = self.members().all(Member::goes_on);
@@ -328,7 +415,7 @@ impl Batch {
         let (mut steady, mut goes_on) = (self.steady, true);
         let mut head = 0;
         while let Some(&slot) = self.heads.get(head) {
-            let Slot { session, member: Some(member) } = &mut self.slots[slot] else { return };
+            let Slot { session, member: Some(member), .. } = &mut self.slots[slot] else { return };
             if session.pending() > 0 {
                 session.commit(1);
                 member.so_far.passes += 1;
@@ -337,6 +424,11 @@ impl Batch {
                 Chosen::Token(token) => {
                     goes_on &= member.goes_on();
                     let row = session.push_chosen(token);
+                    let position = row.position as usize;
+                    // Pages are taken where the rows are chosen anew.
+                    if position.is_multiple_of(PAGE) {
+                        steady &= executor.pages().is_ready(slot, position);
+                    }
                     if steady {
                         self.rows[head] = row;
                     }
@@ -357,20 +449,27 @@ impl Batch {
     }
 
     #[cold]
-    fn put_out(&mut self, executor: &dyn Executor, slot: usize, end: Result<Finish>) {
-        let ended = self.end(executor.schedule(), slot, end);
+    fn put_out(&mut self, executor: &mut dyn Executor, slot: usize, end: Result<Finish>) {
+        let ended = self.end(executor, slot, end);
         self.ended.extend(ended);
     }
 
-    fn end(&mut self, schedule: &Schedule, slot: usize, end: Result<Finish>) -> Option<Ended> {
+    fn end(&mut self, executor: &mut dyn Executor, slot: usize, end: Result<Finish>) -> Option<Ended> {
         self.steady = false;
-        self.slots[slot].end(schedule, slot, end)
+        self.endings += 1;
+        self.slots[slot].ended = self.endings;
+        self.slots[slot].end(executor, slot, end)
     }
 }
 
 impl Slot {
+    /// Whether its sequence goes on by one row at a time. One that was put off has more to run.
+    fn decodes(&self) -> bool {
+        self.member.as_ref().is_some_and(|m| m.decoding.is_some()) && self.session.pending() == 1
+    }
+
     /// Ends the sequence that runs. `None`: none does.
-    fn end(&mut self, schedule: &Schedule, slot: usize, end: Result<Finish>) -> Option<Ended> {
+    fn end(&mut self, executor: &mut dyn Executor, slot: usize, end: Result<Finish>) -> Option<Ended> {
         let Member { decoding, joined, mut so_far, chooser, .. } = self.member.take()?;
         match decoding {
             Some(since) => so_far.decode = since.elapsed(),
@@ -378,19 +477,32 @@ impl Slot {
         }
         // A chunk without a head may have failed unnoticed, so nothing of a prompt that was not finished is trusted.
         let trusted = if decoding.is_some() { self.session.tokens().len() } else { so_far.kept };
-        self.session.rewind(schedule, trusted);
+        self.session.rewind(executor, trusted);
         let reply = end.map(|finish| {
             so_far.finish = finish;
-            so_far.full = finish == Finish::Length && self.session.room(schedule) == 0;
+            so_far.full = finish == Finish::Length && self.session.room(executor.schedule()) == 0;
             so_far
         });
         Some(Ended { slot, reply, chooser })
     }
 }
 
+/// The error of a sequence that is alone and finds no page.
+fn no_room(executor: &dyn Executor) -> Error {
+    let tokens = executor.schedule().kv.pool(Pool::Global).pages * PAGE;
+    Error::refused(
+        format!("the KV cache holds {tokens} tokens, and the sequence needs more"),
+        "use a shorter prompt, or a device with more memory",
+    )
+}
+
 impl Member {
     /// The prompt is done: its last token's logits are there. The context has room for `room` tokens more.
     fn begin_reply(&mut self, depth: usize, room: usize) {
+        if self.decoding.is_some() {
+            // It was put off, and goes on.
+            return;
+        }
         self.so_far.prefill = self.joined.elapsed();
         self.so_far.depth = depth;
         self.decoding = Some(Instant::now());

@@ -40,13 +40,7 @@ fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
         executor.cancelled_after = after;
         let go_on = &mut |_| ControlFlow::Continue(());
         let (g, _) = generate(&mut executor, &mut batch, request(prompt, limit), go_on).unwrap();
-        (
-            g.kept,
-            g.tokens.len(),
-            g.finish,
-            executor.passes.len(),
-            batch.shared(&executor.schedule, &(0..40).collect::<Vec<_>>()),
-        )
+        (g.kept, g.tokens.len(), g.finish, executor.passes.len(), batch.shared(&executor, &(0..40).collect::<Vec<_>>()))
     };
     assert_eq!(reply(usize::MAX, &prompt[..3], 0), (0, 0, Finish::Length, 1, 3));
     assert_eq!(reply(1, &prompt, 9), (3, 0, Finish::Interrupted, 1, 3));
@@ -59,10 +53,10 @@ fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
 fn chunks_of_prompts_and_passes_of_all_that_decode_take_turns() {
     let mut executor = Noting::new();
     let mut batch = Batch::new(&executor.schedule);
-    let first = batch.join(&executor.schedule, request(&[1; 2], 20)).unwrap();
+    let first = batch.join(&mut executor, request(&[1; 2], 20)).unwrap();
     batch.step(&mut executor, &mut go_on).unwrap();
-    let long = batch.join(&executor.schedule, request(&[2; 2 * CHUNK], 20)).unwrap();
-    let short = batch.join(&executor.schedule, request(&[3; CHUNK], 20)).unwrap();
+    let long = batch.join(&mut executor, request(&[2; 2 * CHUNK], 20)).unwrap();
+    let short = batch.join(&mut executor, request(&[3; CHUNK], 20)).unwrap();
     assert_eq!((first, long, short, batch.room()), (0, 1, 2, 1));
     for _ in 0..6 {
         batch.step(&mut executor, &mut go_on).unwrap();
@@ -88,7 +82,7 @@ fn chunks_of_prompts_and_passes_of_all_that_decode_take_turns() {
 fn each_ends_for_itself_and_the_others_go_on() {
     let mut executor = Noting::new();
     let mut batch = Batch::new(&executor.schedule);
-    let mut join = |request| batch.join(&executor.schedule, request).unwrap();
+    let mut join = |request| batch.join(&mut executor, request).unwrap();
     let stopped = join(Request { stops: vec![14], ..request(&[10], 9) });
     let limited = join(request(&[20], 3));
     let broken = join(request(&[30], 9));
@@ -105,8 +99,8 @@ fn each_ends_for_itself_and_the_others_go_on() {
         batch.step(&mut executor, on_token).unwrap();
         ended.extend(std::iter::from_fn(|| batch.take_ended()));
     }
-    ended.extend(batch.leave(&executor.schedule, left));
-    assert!(batch.leave(&executor.schedule, left).is_none() && batch.is_empty());
+    ended.extend(batch.leave(&mut executor, left));
+    assert!(batch.leave(&mut executor, left).is_none() && batch.is_empty());
     let mut replies: Vec<_> = ended.into_iter().map(|e| (e.slot, e.reply.unwrap())).collect();
     replies.sort_by_key(|(slot, _)| *slot);
     let brief: Vec<_> = replies.iter().map(|(slot, g)| (*slot, &g.tokens[..], g.finish, g.full)).collect();
@@ -126,12 +120,12 @@ fn a_request_takes_the_slot_that_holds_its_prefix() {
     let mut executor = Noting::new();
     let mut batch = Batch::new(&executor.schedule);
     for first in [1, 2, 3] {
-        batch.join(&executor.schedule, request(&[first; 6], 0)).unwrap();
+        batch.join(&mut executor, request(&[first; 6], 0)).unwrap();
     }
     finish(&mut batch, &mut executor);
-    assert_eq!(batch.join(&executor.schedule, request(&[2, 2, 2, 9], 0)).unwrap(), 1);
+    assert_eq!(batch.join(&mut executor, request(&[2, 2, 2, 9], 0)).unwrap(), 1);
     // No slot holds anything of this one. The slot without tokens loses nobody's prefix.
-    assert_eq!(batch.join(&executor.schedule, request(&[8], 0)).unwrap(), 3);
+    assert_eq!(batch.join(&mut executor, request(&[8], 0)).unwrap(), 3);
     let mut kept: Vec<_> = finish(&mut batch, &mut executor).into_iter().map(|(slot, g)| (slot, g.kept)).collect();
     kept.sort_unstable();
     assert_eq!(kept, [(1, 3), (3, 0)]);
@@ -139,14 +133,14 @@ fn a_request_takes_the_slot_that_holds_its_prefix() {
 
 #[test]
 fn who_cannot_join_changes_nothing() {
-    let executor = Noting::new();
+    let mut executor = Noting::new();
     let mut batch = Batch::new(&executor.schedule);
-    let mut refused = |prompt: &[u32]| batch.join(&executor.schedule, request(prompt, 1)).unwrap_err().exit_code();
+    let mut refused = |prompt: &[u32]| batch.join(&mut executor, request(prompt, 1)).unwrap_err().exit_code();
     assert_eq!((refused(&[]), refused(&[64]), refused(&[2; CONTEXT + 1])), (2, 2, 2));
     for _ in 0..4 {
-        batch.join(&executor.schedule, request(&[1], 1)).unwrap();
+        batch.join(&mut executor, request(&[1], 1)).unwrap();
     }
-    let e = batch.join(&executor.schedule, request(&[1], 1)).unwrap_err();
+    let e = batch.join(&mut executor, request(&[1], 1)).unwrap_err();
     assert!(e.exit_code() == 3 && e.to_string().contains("all 4 sequences"), "{e}");
 }
 
@@ -155,7 +149,7 @@ fn who_cannot_join_changes_nothing() {
 fn a_full_context_ends_a_reply() {
     let mut executor = Noting::new();
     let mut batch = Batch::new(&executor.schedule);
-    batch.join(&executor.schedule, request(&[1; CONTEXT - 2], 99)).unwrap();
+    batch.join(&mut executor, request(&[1; CONTEXT - 2], 99)).unwrap();
     let (_, g) = finish(&mut batch, &mut executor).remove(0);
     assert_eq!((g.tokens.len(), g.finish, g.full), (3, Finish::Length, true));
 }
@@ -165,11 +159,74 @@ fn a_full_context_ends_a_reply() {
 fn a_device_that_fails_ends_all_and_a_prompt_in_part_is_not_a_prefix() {
     let mut executor = Noting::new();
     let mut batch = Batch::new(&executor.schedule);
-    batch.join(&executor.schedule, request(&[1; 20], 9)).unwrap();
-    batch.join(&executor.schedule, request(&[2; 3], 9)).unwrap();
+    batch.join(&mut executor, request(&[1; 20], 9)).unwrap();
+    batch.join(&mut executor, request(&[2; 3], 9)).unwrap();
     batch.step(&mut executor, &mut go_on).unwrap();
     executor.fails = true;
     assert_eq!(batch.step(&mut executor, &mut go_on).err().map(|e| e.exit_code()), Some(4));
     assert!(batch.is_empty());
-    assert_eq!((batch.shared(&executor.schedule, &[1; 20]), batch.shared(&executor.schedule, &[2; 3])), (0, 0));
+    assert_eq!((batch.shared(&executor, &[1; 20]), batch.shared(&executor, &[2; 3])), (0, 0));
+}
+
+/// Four sequences where there are pages for one of the whole context: whoever finds none waits, and its reply is whole.
+#[test]
+fn a_sequence_without_a_page_waits_and_nobody_else_suffers() {
+    let mut executor = Noting::of(4 * PAGE, Some(4 * PAGE));
+    let mut batch = Batch::new(&executor.schedule);
+    let long = 2 * PAGE;
+    for first in 0..4u32 {
+        batch.join(&mut executor, request(&[16 * first; 40], long)).unwrap();
+    }
+    let mut waited = 0;
+    let mut replies = Vec::new();
+    while !batch.is_empty() {
+        batch.step(&mut executor, &mut go_on).unwrap();
+        executor.pages.check();
+        waited = waited.max(batch.members().filter(|member| member.put_off.is_some()).count());
+        replies.extend(std::iter::from_fn(|| batch.take_ended()).map(|e| (e.slot, e.reply.unwrap())));
+    }
+    assert!(waited > 0, "there was room for all");
+    assert!(replies[0].0 == 0, "the first that joined is the first that ends");
+    for (slot, reply) in replies {
+        let tokens: Vec<u32> = (1..=long as u32).map(|i| (16 * slot as u32 + i) % 64).collect();
+        assert_eq!((reply.tokens, reply.finish), (tokens, Finish::Length));
+    }
+    // One that waited has run its tokens again, no more than once for each that has ended.
+    let rows: usize = executor.passes.iter().map(|(rows, _)| rows.len()).sum();
+    assert!(rows < 4 * (40 + long) + 4 * 3 * (40 + long), "{rows}");
+}
+
+/// A sequence that joins begins as another one that runs does, by whole pages.
+#[test]
+fn a_prefix_of_a_sequence_that_runs_is_shared() {
+    let mut executor = Noting::of(4 * PAGE, None);
+    let mut batch = Batch::new(&executor.schedule);
+    let prompt: Vec<u32> = (0..PAGE as u32 + 20).map(|i| i % 64).collect();
+    batch.join(&mut executor, request(&prompt, 90)).unwrap();
+    while batch.slots[0].session.tokens().len() < prompt.len() {
+        batch.step(&mut executor, &mut go_on).unwrap();
+    }
+    let slot = batch.join(&mut executor, request(&prompt, 9)).unwrap();
+    assert_eq!((slot, batch.slots[slot].session.tokens().len()), (1, PAGE));
+    assert_eq!(executor.pages.shared(), 2);
+    let kept: Vec<(usize, usize)> = finish(&mut batch, &mut executor).into_iter().map(|(s, g)| (s, g.kept)).collect();
+    assert_eq!(kept, [(1, PAGE), (0, 0)]);
+}
+
+/// With pages for fewer tokens than one sequence asks for, it ends with an error that says so, and others go on.
+#[test]
+fn a_sequence_for_which_there_is_no_room_at_all_is_refused() {
+    let mut executor = Noting::of(4 * PAGE, Some(2 * PAGE));
+    let mut batch = Batch::new(&executor.schedule);
+    batch.join(&mut executor, request(&[1; 3 * PAGE], 1)).unwrap();
+    batch.join(&mut executor, request(&[2; 10], 5)).unwrap();
+    let mut ended = Vec::new();
+    while !batch.is_empty() {
+        batch.step(&mut executor, &mut go_on).unwrap();
+        ended.extend(std::iter::from_fn(|| batch.take_ended()));
+    }
+    ended.sort_by_key(|ended| ended.slot);
+    let said = ended[0].reply.as_ref().err().unwrap();
+    assert!(said.exit_code() == 3 && said.to_string().contains("holds 128 tokens"), "{said}");
+    assert_eq!(ended[1].reply.as_ref().unwrap().tokens, [3, 4, 5, 6, 7]);
 }

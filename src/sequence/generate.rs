@@ -108,7 +108,7 @@ pub fn generate(
     request: Request,
     on_token: &mut dyn FnMut(u32) -> ControlFlow<Finish>,
 ) -> Result<(Generation, Chooser)> {
-    let slot = batch.join(executor.schedule(), request)?;
+    let slot = batch.join(executor, request)?;
     let mut on_token = |_, token| on_token(token);
     loop {
         match batch.run(executor, &mut on_token)? {

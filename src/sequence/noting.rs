@@ -1,6 +1,6 @@
 //! An executor that only records the passes that it is asked to run.
 
-use crate::executor::{Executor, HeadRows, Row, Watch};
+use crate::executor::{Executor, HeadRows, Pages, Row, Watch, admit_pass};
 use crate::model::{Shape, WeightFormat, presets};
 use crate::schedule::{Extent, KvType, Schedule};
 use crate::{Cancel, Error, Result};
@@ -8,6 +8,7 @@ use crate::{Cancel, Error, Result};
 /// Computes nothing: the argmax of a row is its token and 1 more, modulo the vocabulary.
 pub struct Noting {
     pub schedule: Schedule,
+    pub pages: Pages,
     /// The rows of each pass, and whether it had a head.
     pub passes: Vec<(Vec<Row>, bool)>,
     /// Whether a pass with a head fails, as on a device that is lost.
@@ -18,19 +19,26 @@ pub struct Noting {
     next: Vec<u32>,
 }
 
-/// Window of the local layers. Their ring of 9 + 8 - 1 positions wraps past it.
+/// Window of the local layers. With a chunk it spans two pages at most.
 pub const WINDOW: usize = 9;
 pub const CHUNK: usize = 8;
 pub const CONTEXT: usize = 64;
 
 impl Noting {
     pub fn new() -> Noting {
+        Noting::of(CONTEXT, None)
+    }
+
+    /// With another context, and with a KV cache of so many tokens.
+    pub fn of(context: usize, kv_tokens: Option<usize>) -> Noting {
         let full = presets::preset("gemma3-1b").unwrap();
         let layers = full.layers[..2].to_vec();
         let shape = Shape { layers, vocab: 64, hidden: 32, ffn: 64, window: WINDOW, ..full };
-        let extent = Extent { context: CONTEXT, max_rows: CHUNK, head_rows: 4, sequences: 4, kv: KvType::F16 };
+        let extent = Extent { context, max_rows: CHUNK, head_rows: 4, sequences: 4, kv: KvType::F16, kv_tokens };
+        let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
         Noting {
-            schedule: Schedule::build(&shape, extent, |_| WeightFormat::Int8),
+            pages: Pages::new(&schedule),
+            schedule,
             passes: Vec::new(),
             fails: false,
             cancelled_after: usize::MAX,
@@ -53,13 +61,21 @@ impl Executor for Noting {
         "noting"
     }
 
+    fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
-        crate::executor::check_pass(&self.schedule, rows, head)?;
         if self.passes.len() >= self.cancelled_after {
             let cancel = Cancel::default();
             cancel.set();
             cancel.check()?;
         }
+        admit_pass(&self.schedule, &mut self.pages, rows, head)?;
         self.passes.push((rows.to_vec(), head.is_some()));
         let heads = head.map_or(&[][..], |h| &rows[h.first..][..h.count]);
         self.next = heads.iter().map(|row| (row.token + 1) % self.schedule.shape.vocab as u32).collect();

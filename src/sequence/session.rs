@@ -5,6 +5,7 @@ use crate::executor::{Executor, HeadRows, Row};
 use crate::schedule::Schedule;
 use crate::sequence::counts;
 use crate::sequence::prompt::Limits;
+use std::ops::Range;
 
 /// Runs one chunk of a prompt: the executor, the chunk's rows, and whether it is the last chunk.
 pub type RunChunk<'a> = &'a mut dyn FnMut(&mut dyn Executor, &[Row], bool) -> Result<()>;
@@ -21,20 +22,17 @@ pub struct Session {
     tokens: Vec<u32>,
     /// How many of `tokens` are in the cache.
     held: usize,
-    /// One past the furthest position ever written to the KV rings. A ring of capacity c holds only the last c
-    /// positions before it.
-    written: usize,
 }
 
 impl Session {
-    /// An empty sequence in KV slot `sequence`, with room for `context` tokens.
+    /// An empty sequence, `sequence` of an executor's, with room for `context` tokens.
     pub fn new(sequence: u32, context: usize) -> Session {
-        Session { sequence, tokens: Vec::with_capacity(context), held: 0, written: 0 }
+        Session { sequence, tokens: Vec::with_capacity(context), held: 0 }
     }
 
     /// A sequence in KV slot `sequence` whose cache holds exactly `tokens`.
     pub(crate) fn resume(sequence: u32, tokens: Vec<u32>) -> Session {
-        Session { sequence, held: tokens.len(), written: tokens.len(), tokens }
+        Session { sequence, held: tokens.len(), tokens }
     }
 
     /// The tokens whose keys and values are in the cache.
@@ -57,17 +55,17 @@ impl Session {
     ///
     /// # Errors
     /// Input: there are no tokens, one is outside of the vocabulary, or they exceed the context; nothing is changed then.
-    pub fn replace(&mut self, schedule: &Schedule, tokens: &[u32]) -> Result<usize> {
-        Limits::of(schedule).check(0, tokens)?;
-        let kept = self.rewind(schedule, self.shared(schedule, tokens));
+    pub fn replace(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<usize> {
+        Limits::of(executor.schedule()).check(0, tokens)?;
+        let shared = self.shared(executor, tokens);
+        let kept = self.rewind(executor, shared);
         self.tokens.extend_from_slice(&tokens[kept..]);
         Ok(kept)
     }
 
     /// How many of `tokens` [`Session::replace`] would keep.
-    pub fn shared(&self, schedule: &Schedule, tokens: &[u32]) -> usize {
-        let same = self.tokens().iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
-        self.rewound(schedule, same.min(tokens.len().saturating_sub(1)))
+    pub fn shared(&self, executor: &dyn Executor, tokens: &[u32]) -> usize {
+        executor.pages().kept(self.sequence as usize, self.in_common(tokens))
     }
 
     /// Appends a token, which waits for a pass.
@@ -84,23 +82,26 @@ impl Session {
         Ok(())
     }
 
-    /// Appends to `rows` those of the next waiting tokens, `most` at most. Returns how many. With `ahead` the pass may
-    /// be followed by one that the executor starts by itself ([`Executor::forward_ahead`]).
-    pub fn propose(&mut self, most: usize, ahead: bool, rows: &mut Vec<Row>) -> usize {
-        let count = self.pending().min(most);
-        let positions = self.held..self.held + count;
-        // The pass that is started ahead writes one position more, even if it is discarded.
-        self.written = self.written.max(positions.end + usize::from(ahead));
-        rows.extend(positions.map(|at| Row { token: self.tokens[at], position: at as u32, sequence: self.sequence }));
-        count
+    /// Appends to `rows` those of the next waiting tokens, `most` at most. Returns how many.
+    pub fn propose(&mut self, most: usize, rows: &mut Vec<Row>) -> usize {
+        let positions = self.next_positions(most);
+        rows.extend(positions.clone().map(|at| Row {
+            token: self.tokens[at],
+            position: at as u32,
+            sequence: self.sequence,
+        }));
+        positions.len()
     }
 
-    /// Appends a token that an executor chose, where there is room for it. Returns the row that runs it, which may be
-    /// started ahead.
+    /// The positions of the rows that [`Session::propose`] gives.
+    pub fn next_positions(&self, most: usize) -> Range<usize> {
+        self.held..self.held + self.pending().min(most)
+    }
+
+    /// Appends a token that an executor chose, where there is room for it. Returns the row that runs it.
     pub(crate) fn push_chosen(&mut self, token: u32) -> Row {
         let position = self.tokens.len();
         self.tokens.push(token);
-        self.written = self.written.max(position + 2);
         Row { token, position: position as u32, sequence: self.sequence }
     }
 
@@ -109,27 +110,38 @@ impl Session {
         self.held += count;
     }
 
-    /// Drops all but the first `keep` tokens of those in the cache. Returns how many are left: `keep` or fewer, and 0 if
-    /// the ring of a local layer has lost keys that the next token would see.
-    pub fn rewind(&mut self, schedule: &Schedule, keep: usize) -> usize {
-        self.held = self.rewound(schedule, keep);
+    /// Drops all but the first `keep` tokens of those in the cache. Returns how many are left: `keep`, or fewer if the next
+    /// token would write to a page that others share, or 0 if a local layer has lost keys that the next token would see.
+    pub fn rewind(&mut self, executor: &mut dyn Executor, keep: usize) -> usize {
+        let pages = executor.pages_mut();
+        self.held = pages.kept(self.sequence as usize, keep.min(self.held));
+        pages.truncate(self.sequence as usize, self.held);
         self.tokens.truncate(self.held);
-        if self.held == 0 {
-            self.written = 0;
-        }
         self.held
     }
 
-    /// What [`Session::rewind`] would return.
-    fn rewound(&self, schedule: &Schedule, keep: usize) -> usize {
-        let keep = keep.min(self.held);
-        let window = schedule.shape.window;
-        // A ring of capacity c holds the last c positions; position `keep` sees `window - 1` before it.
-        let ring = schedule.rings.iter().map(|r| r.capacity).min().unwrap_or(0);
-        // No pass is started ahead past the context's end.
-        let written = self.written.min(schedule.extent.context);
-        let enough = written <= ring || written - keep + window <= ring + 1;
-        if enough { keep } else { 0 }
+    /// Gives back the sequence's pages: all of its tokens wait for passes again.
+    pub fn put_off(&mut self, executor: &mut dyn Executor) {
+        executor.pages_mut().truncate(self.sequence as usize, 0);
+        self.held = 0;
+    }
+
+    /// How many of `tokens` another sequence can share with this one ([`Session::begin_as`]).
+    pub fn shareable(&self, executor: &dyn Executor, tokens: &[u32]) -> usize {
+        executor.pages().shareable(self.sequence as usize, self.in_common(tokens))
+    }
+
+    /// Makes the sequence, which must be empty, begin as another one does, as far as `tokens` do and by whole pages.
+    pub fn begin_as(&mut self, executor: &mut dyn Executor, other: &Session, tokens: &[u32]) {
+        let most = other.in_common(tokens);
+        self.held = executor.pages_mut().share(other.sequence as usize, self.sequence as usize, most);
+        self.tokens.extend_from_slice(&tokens[..self.held]);
+    }
+
+    /// How many of the first of `tokens` this sequence holds too, at most all but the last.
+    fn in_common(&self, tokens: &[u32]) -> usize {
+        let same = self.tokens().iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
+        same.min(tokens.len().saturating_sub(1))
     }
 
     /// [`Session::replace`], and runs what waits. The executor's head row 0 then has the last token's logits. Returns how
@@ -139,7 +151,7 @@ impl Session {
     /// As [`Session::replace`]. Interrupted: it was cancelled. Device: the device failed. After an error the session holds
     /// no more than the prefix that was kept.
     pub fn sync(&mut self, executor: &mut dyn Executor, tokens: &[u32]) -> Result<usize> {
-        let kept = self.replace(executor.schedule(), tokens)?;
+        let kept = self.replace(executor, tokens)?;
         self.run_waiting(executor, &mut run_chunk)?;
         Ok(kept)
     }
@@ -169,9 +181,9 @@ impl Session {
         let mut rows = Vec::new();
         while self.pending() > 0 {
             rows.clear();
-            let count = self.propose(executor.prefill_rows(), false, &mut rows);
+            let count = self.propose(executor.prefill_rows(), &mut rows);
             if let Err(e) = run(executor, &rows, count == self.pending()) {
-                self.rewind(executor.schedule(), held);
+                self.rewind(executor, held);
                 return Err(e);
             }
             counts::count_prefilled(count);
@@ -199,7 +211,6 @@ impl Session {
     fn step(&mut self, executor: &mut dyn Executor, token: u32, ahead: bool) -> Result<()> {
         self.push(executor.schedule(), token)?;
         let row = Row { token, position: self.held as u32, sequence: self.sequence };
-        self.written = self.written.max(self.held + 1 + usize::from(ahead));
         let head = HeadRows { first: 0, count: 1 };
         let run = match ahead {
             true => executor.forward_ahead(&[row], head),

@@ -1,7 +1,8 @@
 //! Sessions on an executor that only records the passes that it is asked to run.
 
 use super::*;
-use crate::sequence::noting::{CHUNK, CONTEXT, Noting, WINDOW, at};
+use crate::schedule::kv::PAGE;
+use crate::sequence::noting::{CONTEXT, Noting, WINDOW, at};
 
 #[test]
 fn a_prompt_is_run_in_chunks_and_only_its_last_row_has_a_head() {
@@ -68,14 +69,15 @@ fn a_prompt_that_fails_is_not_a_prefix() {
     assert_eq!(executor.take(), at(kept as u32, &prompt[kept..]));
 }
 
-/// The ring of a local layer has lost the keys that the first new token would see.
+/// A local layer has given back the page with the keys that the first new token would see.
 #[test]
-fn a_prefix_that_a_ring_has_lost_is_run_again() {
-    let mut executor = Noting::new();
-    let ring = WINDOW + CHUNK - 1;
-    let tokens: Vec<u32> = (0..60).collect();
-    for (keep, kept) in [(60 + WINDOW - 1 - ring, 60 + WINDOW - 1 - ring), (60 + WINDOW - 2 - ring, 0)] {
-        let mut session = Session::new(0, CONTEXT);
+fn a_prefix_that_a_local_layer_has_lost_is_run_again() {
+    let mut executor = Noting::of(5 * PAGE, None);
+    let tokens: Vec<u32> = (0..4 * PAGE as u32 + 4).map(|i| i % 60).collect();
+    // It holds two pages: those of the last tokens and those before them.
+    let least = 3 * PAGE + WINDOW - 1;
+    for (keep, kept) in [(least, least), (least - 1, 0)] {
+        let mut session = Session::new(0, 5 * PAGE);
         session.sync(&mut executor, &tokens).unwrap();
         executor.take();
         let other = [&tokens[..keep], &[63]].concat();

@@ -17,6 +17,8 @@ pub struct Isa {
     pub coherent_wide: usize,
     /// Global loads through that cache behind the first past it: 16 bytes.
     pub cached_wide: usize,
+    /// The same: 8 bytes.
+    pub cached_pairs: usize,
     /// The same, narrower.
     pub cached_narrow: usize,
 }
@@ -32,6 +34,7 @@ impl Isa {
         let wide = || wide.iter().filter_map(|&at| own(at));
         let narrow = (0..lines.len()).filter(loads).filter(|&at| !lines[at].contains("_b128"));
         let is_wide = |line: &&&str| line.contains("_b128");
+        let is_pair = |line: &&&str| line.contains("_b64");
         // The relay's look at a counter is the first coherent load.
         let behind = lines.iter().filter(|l| is_global_load(l)).skip_while(|l| !is_coherent(l));
         let [coherent, cached] = [true, false].map(|c| behind.clone().filter(move |l| is_coherent(l) == c));
@@ -42,7 +45,8 @@ impl Isa {
             dot4: lines.iter().filter(|l| l.starts_with("v_dot4_i32_iu8")).count(),
             coherent_wide: coherent.filter(is_wide).count(),
             cached_wide: cached.clone().filter(is_wide).count(),
-            cached_narrow: cached.filter(|l| !is_wide(l)).count(),
+            cached_pairs: cached.clone().filter(is_pair).count(),
+            cached_narrow: cached.filter(|l| !is_wide(l) && !is_pair(l)).count(),
         }
     }
 }
@@ -109,7 +113,8 @@ fn loads_behind_the_first_coherent_one_count_by_the_cache_they_take() {
         global_load_b128 v[8:11], v[10:11], off                     ; 00000000
         global_load_b32 v5, v[80:81], off offset:12 glc             ; 00000000
         global_load_u8 v9, v[6:7], off                              ; 00000000
+        global_load_b64 v[8:9], v[6:7], off                         ; 00000000
         ds_load_b128 v[8:11], v6";
-    let counted = Isa { coherent_wide: 1, cached_wide: 1, cached_narrow: 1, ..Isa::default() };
+    let counted = Isa { coherent_wide: 1, cached_wide: 1, cached_pairs: 1, cached_narrow: 1, ..Isa::default() };
     assert_eq!(Isa::read(listing), counted);
 }

@@ -48,16 +48,13 @@ fn a_model_that_does_not_fit_is_refused_with_the_sum() {
     let at_one = plan["roofline"][0]["tokens_s"].as_f64().unwrap();
     assert!((3.2..3.4).contains(&at_one), "89.6 GB/s over 27.0 GB: {at_one}");
     let long = ["plan", "-m", path(&dir), "--machine", "780m", "--ctx", "131072", "--batch", "3"];
-    does_not_fit(&long, &["KV cache", "VRAM", "GTT", "--batch"]);
-    // A layer's KV is larger than any allocation, so no kernel parameter would help.
-    let cap = ["plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "4"];
-    does_not_fit(
-        &cap,
-        &["KV cache of layer 5", "4.3 GB (4.1 kB too much) needed", "allows 4.3 GB in one allocation", "--batch"],
-    );
-    let plan = kiln(&[&cap[..], &["--json"]].concat());
-    let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
-    assert!(plan["kernel_parameters"].is_null() && !kiln(&cap).stdout.contains("would fit"), "{plan}");
+    let whole = [&long[..], &["--kv-tokens", "393216"]].concat();
+    does_not_fit(&whole, &["KV cache", "VRAM", "GTT", "--kv-tokens (now 393216)", "--batch"]);
+    // Without that the KV cache is as large as fits, and holds one whole sequence at least.
+    let plan = kiln(&[&long[..], &["--json"]].concat()).json();
+    let tokens = plan["kv_tokens"].as_u64().unwrap();
+    assert!((131_072..393_216).contains(&tokens), "{tokens}");
+    kiln(&[&long[..], &["--kv-tokens", "131071"]].concat()).refused(2, &["--kv-tokens", "--ctx"]);
     // BF16 weights fit an 890M's 64 GiB if the kernel lets the GPU use more of them. They fit a 780M's 96 GiB as they
     // are.
     let bf16 = ["plan", "--shape", "gemma3-27b", "--weights", "bf16", "--machine"];
@@ -95,7 +92,8 @@ fn does_not_fit(arguments: &[&str], words: &[&str]) {
 #[test]
 fn a_table_has_one_unit() {
     let fits = ["plan", "--shape", "gemma3-27b", "--machine", "780m", "--schedule"];
-    let refused = ["plan", "--shape", "gemma3-27b", "--machine", "780m", "--ctx", "131072", "--batch", "3"];
+    let refused = ["plan", "--shape", "gemma3-27b", "--machine", "890m", "--ctx", "131072", "--kv-tokens", "262144"];
+    let refused = [&refused[..], &["--batch", "2"]].concat();
     for arguments in [&fits[..], &refused] {
         let shown = kiln(arguments).stdout;
         // A heap's use was in bytes where it came close to what is free.
@@ -122,5 +120,27 @@ fn a_table_has_one_unit() {
                 |line: &str| line.get(..6).is_some_and(|l| l.trim().parse::<usize>().is_ok() && l.ends_with(' '));
             assert_eq!(units(&|line| is_step(line) && line.contains("layer")).len(), 1, "{shown}");
         }
+    }
+}
+
+/// The tokens of KV that each machine has room for, of so many sequences together: in the table and in JSON.
+#[test]
+fn a_plan_says_how_many_tokens_there_is_room_for() {
+    for (machine, of_one, of_32) in [("780m", 131_072, 107_328), ("890m", 131_072, 26_368), ("8060s", 131_072, 631_616)]
+    {
+        let arguments = ["plan", "--shape", "gemma3-27b", "--machine", machine];
+        let plan = kiln(&[&arguments[..], &["--json"]].concat()).json();
+        let room = |sequences: u64| {
+            let rooms = plan["kv_room"].as_array().unwrap();
+            rooms.iter().find(|room| room["sequences"] == sequences).unwrap()["tokens"].as_u64().unwrap()
+        };
+        assert_eq!((room(1), room(32)), (of_one, of_32), "{machine}");
+        let text = kiln(&arguments).stdout;
+        let row = |words: &[String]| text.lines().any(|l| l.split_whitespace().eq(words.iter().map(String::as_str)));
+        assert!(row(&[32.to_string(), of_32.to_string(), (of_32 / 32).to_string()]), "{text}");
+        // What there is room for fits.
+        let tokens = room(32).to_string();
+        let batch = [&arguments[..], &["--batch", "32", "--ctx", "16384", "--kv-tokens", &tokens, "--json"]].concat();
+        assert_eq!(kiln(&batch).json()["fits"], true, "{machine}");
     }
 }

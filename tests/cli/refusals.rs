@@ -64,7 +64,19 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     ran.refused(2, &["generation_config.json: eos_token_id", "take generation_config.json from"]);
     assert!(!ran.stderr.contains("take config.json"), "{}", ran.stderr);
     // Smaller weights are no remedy for a KV cache that is too large, nor INT8 for a model that is INT8.
-    let cap = ["plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "4"];
+    let cap = [
+        "plan",
+        "--shape",
+        "gemma3-27b",
+        "--machine",
+        "8060s:0.5",
+        "--ctx",
+        "131072",
+        "--batch",
+        "9",
+        "--kv-tokens",
+        "1179648",
+    ];
     assert!(!kiln(&cap).stderr.contains("--weights"), "{}", kiln(&cap).stderr);
 
     // An INT8 source cannot become BF16.
@@ -192,7 +204,19 @@ fn under_json_an_error_is_an_object_as_well() {
         assert!(text("message").contains(message) && text("remedy").contains(remedy), "{error}");
         kiln(arguments).refused(code, &[message, remedy]);
     }
-    let large = ["plan", "--shape", "gemma3-27b", "--machine", "8060s:0.5", "--ctx", "131072", "--batch", "4"];
+    let large = [
+        "plan",
+        "--shape",
+        "gemma3-27b",
+        "--machine",
+        "8060s:0.5",
+        "--ctx",
+        "131072",
+        "--batch",
+        "9",
+        "--kv-tokens",
+        "1179648",
+    ];
     let refused = kiln(&[&large[..], &["--json"]].concat());
     assert_eq!((refused.code, &refused.object()["fits"]), (3, &Value::Bool(false)));
 }

@@ -2,7 +2,7 @@
 
 use super::super::Settings;
 use super::*;
-use crate::executor::{Timed, Watch};
+use crate::executor::{Pages, Timed, Watch};
 use crate::model::{Shape, WeightFormat, presets};
 use crate::schedule::{Extent, KvType, Step};
 use std::time::Duration;
@@ -12,6 +12,7 @@ type PassCounter = Vec<(Vec<Row>, Option<HeadRows>)>;
 
 struct NotingBench {
     schedule: Schedule,
+    pages: Pages,
     passes: PassCounter,
     ceiling: f64,
     /// Rows of logits that are finite.
@@ -25,9 +26,11 @@ impl NotingBench {
         let full = presets::preset("gemma3-1b").unwrap();
         let shape = Shape { layers: full.layers[..2].to_vec(), vocab: 64, hidden: 32, ffn: 64, ..full };
         let kv = KvType::F16;
-        let extent = Extent { context: 64, max_rows, head_rows: sequences, sequences, kv };
+        let extent = Extent { context: 64, max_rows, head_rows: sequences, sequences, kv, kv_tokens: None };
+        let schedule = Schedule::build(&shape, extent, |_| WeightFormat::Int8);
         NotingBench {
-            schedule: Schedule::build(&shape, extent, |_| WeightFormat::Int8),
+            pages: Pages::new(&schedule),
+            schedule,
             passes: Vec::new(),
             ceiling,
             finite: usize::MAX,
@@ -48,6 +51,14 @@ impl Executor for NotingBench {
 
     fn device(&self) -> &str {
         "noting"
+    }
+
+    fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
     }
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {

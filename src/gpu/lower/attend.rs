@@ -3,7 +3,7 @@
 
 use super::arithmetic::ActivationLayout;
 use super::attend_tile::{self, AttendTile};
-use super::heads::{Heads, by_kv};
+use super::heads::{Heads, by_kv, paging};
 use super::layout::{COUNTER_BYTES, PackedSlot, SPLIT_ROWS};
 use super::lowering::{Lowered, Lowering, RowOrder};
 use super::row::whole_blocks;
@@ -12,7 +12,8 @@ use crate::gpu::device::units::Units;
 use crate::gpu::kernels::constants::AttendConstants;
 use crate::gpu::kernels::push::{AttendMatrixPush, AttendPush, Push, word};
 use crate::gpu::kernels::{Kernel, Module};
-use crate::schedule::step::{KvType, Op, Ring, Rows, Slot};
+use crate::schedule::kv::KvLayer;
+use crate::schedule::step::{KvType, Op, Rows, Slot};
 
 /// Most subgroups in a workgroup. More would keep more keys in flight than the registers hold.
 const SUBGROUPS: u32 = 16;
@@ -40,7 +41,7 @@ const MOST_ROWS: usize = 128;
 /// The operands of an [`crate::schedule::Op::Attend`].
 pub(super) struct AttendOperands {
     pub(super) q: Slot,
-    pub(super) ring: Ring,
+    pub(super) kv: KvLayer,
     pub(super) out: Slot,
     pub(super) heads: usize,
     pub(super) scale: f32,
@@ -59,7 +60,7 @@ struct Division {
 
 /// Query heads of a workgroup.
 fn group(a: &AttendOperands) -> usize {
-    let sharing = a.heads / a.ring.kv_heads;
+    let sharing = a.heads / a.kv.kv_heads;
     (1..=GROUP).rev().find(|g| sharing.is_multiple_of(*g)).unwrap_or(1)
 }
 
@@ -67,16 +68,17 @@ impl Division {
     fn new(a: &AttendOperands, rows: usize, subgroup: u32) -> Division {
         let group = group(a);
         // Per head: its sums, then four floats that hold the highest score and the sum of weights.
-        let found = |subgroups: u32| subgroups as usize * group * (a.ring.dim_stride() / 4 + 1) * 16;
+        let found = |subgroups: u32| subgroups as usize * group * (a.kv.dim_stride() / 4 + 1) * 16;
         let mut subgroups = SUBGROUPS;
         while found(subgroups) > FOUND_BYTES && subgroups > 1 {
             subgroups /= 2;
         }
         let workgroup = subgroups * subgroup;
-        let lanes = (a.ring.dim_stride() / 8).next_power_of_two().min(subgroup as usize);
+        let lanes = (a.kv.dim_stride() / 8).next_power_of_two().min(subgroup as usize);
         // A part has at least the keys of one turn of a workgroup. Further parts would be empty.
         let turn = workgroup as usize / lanes * LOADS;
-        let keys = a.window.map_or(a.ring.capacity, |w| w.min(a.ring.capacity));
+        let context = a.kv.context;
+        let keys = a.window.map_or(context, |w| w.min(context));
         let most = keys.div_ceil(turn).clamp(1, MAX_SPLITS);
         let alone = rows * a.heads / group;
         let counted = (alone * 4) as u64 <= COUNTER_BYTES;
@@ -96,7 +98,7 @@ impl Lowering<'_> {
         taken: usize,
     ) -> Lowered {
         let state = self.schedule.arena.state;
-        let (layout, packed) = match whole_blocks(a.ring.head_dim) {
+        let (layout, packed) = match whole_blocks(a.kv.head_dim) {
             true => self.written(at, a.out, Rows::Pass),
             false => (ActivationLayout::F32, None),
         };
@@ -106,7 +108,7 @@ impl Lowering<'_> {
         let rows = self.kind.rows;
         let Division { group, workgroup, splits } = Division::new(&a, rows, self.target.subgroup);
         let constants = AttendConstants {
-            dim: a.ring.head_dim as u32,
+            dim: a.kv.head_dim as u32,
             group: group as u32,
             fused: if prepare.is_some() { self.fused_keys(&a) as u32 } else { 0 },
             form: layout as u32,
@@ -122,21 +124,21 @@ impl Lowering<'_> {
             wq: q.map_or(0, |q| self.vector(q.weight)),
             wk: k.map_or(0, |k| self.vector(k.weight)),
             frequencies: q.map_or(0, |q| self.vector(q.inv_freq)),
-            ring: self.addresses.kv[a.ring.layer],
+            table: self.table(a.kv.pool),
             y_out: packed.map_or(self.slot(a.out), |p| self.addresses.arena + p.offset),
             scratch: self.addresses.arena + self.layout.scratch.attend,
             position: word(state.position()),
             sequence: word(state.sequence()),
             heads: word(a.heads),
-            kv_heads: word(a.ring.kv_heads),
+            kv_heads: word(a.kv.kv_heads),
             stride: word(a.q.stride),
             out_stride: word(packed.map_or(a.out.stride, |p| p.stride)),
-            capacity: word(a.ring.capacity),
+            paging: paging(&a.kv),
             window: word(a.window.unwrap_or(0)),
             scale: a.scale,
             eps: q.map_or(0.0, |q| q.eps),
         };
-        let module = by_kv(a.ring.element, Module::AttendF16, Module::AttendF32);
+        let module = by_kv(a.kv.element, Module::AttendF16, Module::AttendF32);
         let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
         Lowered {
             kernel: Kernel::new(module, workgroup, constants),
@@ -152,8 +154,8 @@ impl Lowering<'_> {
         let fits = layout == ActivationLayout::F16Row
             && self.kind.order == RowOrder::Consecutive
             && self.kind.rows >= MATRIX_QUERIES
-            && a.ring.element == KvType::F16;
-        if fits { attend_tile::tiles(units, a.heads, a.ring.kv_heads, a.ring.head_dim) } else { Vec::new() }
+            && a.kv.element == KvType::F16;
+        if fits { attend_tile::tiles(units, a.heads, a.kv.kv_heads, a.kv.head_dim) } else { Vec::new() }
     }
 
     /// The tile in which matrix units attend: the tuned one, else the best on most devices. `None`: row by row.
@@ -171,7 +173,7 @@ impl Lowering<'_> {
     /// Most keys of the pass that one of its rows sees, if they are few enough for attention to make them all by itself;
     /// else 0.
     fn fused_keys(&self, a: &AttendOperands) -> usize {
-        let fits = |keys: &usize| 4 * (group(a) + keys) * a.ring.dim_stride().next_power_of_two() <= VECTOR_BYTES;
+        let fits = |keys: &usize| 4 * (group(a) + keys) * a.kv.dim_stride().next_power_of_two() <= VECTOR_BYTES;
         match self.kind.order {
             _ if self.kind.rows == 1 => 1,
             RowOrder::Apart => 1,
@@ -191,13 +193,13 @@ impl Lowering<'_> {
     pub fn attends(&self) -> Vec<AttendBy> {
         let steps = self.schedule.steps.iter().enumerate();
         let mut attends = steps.filter_map(|(at, s)| match s.op {
-            Op::Attend { q, ring, out, heads, scale, window } => {
-                Some((at, AttendOperands { q, ring, out, heads, scale, window }))
+            Op::Attend { q, kv, out, heads, scale, window } => {
+                Some((at, AttendOperands { q, kv, out, heads, scale, window }))
             }
             _ => None,
         });
         let (Some(units), Some((at, a))) = (self.target.units, attends.next()) else { return Vec::new() };
-        if !whole_blocks(a.ring.head_dim) || self.kind.rows > MOST_ROWS {
+        if !whole_blocks(a.kv.head_dim) || self.kind.rows > MOST_ROWS {
             return Vec::new();
         }
         let layout = self.written(at, a.out, Rows::Pass).0;
@@ -211,16 +213,16 @@ impl Lowering<'_> {
         let push = AttendMatrixPush {
             state: self.addresses.arena,
             q: self.slot(a.q),
-            ring: self.addresses.kv[a.ring.layer],
+            table: self.table(a.kv.pool),
             y_out: self.addresses.arena + out.offset,
             position: word(state.position()),
             sequence: word(state.sequence()),
             heads: word(a.heads),
-            kv_heads: word(a.ring.kv_heads),
+            kv_heads: word(a.kv.kv_heads),
             group: attend.group,
             q_stride: word(a.q.stride),
             out_stride: word(out.stride),
-            capacity: word(a.ring.capacity),
+            paging: paging(&a.kv),
             window: word(a.window.unwrap_or(0)),
             scale: a.scale,
         };

@@ -13,8 +13,6 @@ pub struct Addresses {
     pub arena: u64,
     /// The weight buffers, in the layout's order.
     pub weights: Vec<u64>,
-    /// The KV rings, one a layer.
-    pub kv: Vec<u64>,
 }
 
 /// One dispatch of a baked command buffer.

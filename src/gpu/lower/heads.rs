@@ -4,7 +4,8 @@ use super::lowering::{Lowered, Lowering};
 use crate::gpu::kernels::constants::NoConstants;
 use crate::gpu::kernels::push::{HeadPreparePush, Push, word};
 use crate::gpu::kernels::{Kernel, Module};
-use crate::schedule::step::{KvType, Op, Ring, Rows, Slot, Vector};
+use crate::schedule::kv::KvLayer;
+use crate::schedule::step::{KvType, Op, Rows, Slot, Vector};
 
 /// Lanes of a workgroup that works on one head of a row.
 const HEAD_WORKGROUP: u32 = 128;
@@ -44,7 +45,7 @@ impl Lowering<'_> {
         rows: Rows,
         q: Option<Heads>,
         k: Option<Heads>,
-        write: Option<(Slot, Slot, Ring)>,
+        write: Option<(Slot, Slot, KvLayer)>,
         taken: usize,
     ) -> Lowered {
         // No workgroup touches an operand that is not given. Any valid address fills its field.
@@ -64,14 +65,14 @@ impl Lowering<'_> {
             wk: vector(k, |h| h.weight),
             frequencies_q: vector(q, |h| h.inv_freq),
             frequencies_k: vector(k, |h| h.inv_freq),
-            ring: write.map_or(0, |w| self.addresses.kv[w.2.layer]),
+            table: write.map_or(0, |w| self.table(w.2.pool)),
             position: word(state.position()),
             sequence: word(state.sequence()),
             heads: word(heads),
             kv_heads: word(kv_heads),
             dim: word(dim),
             stride: word(stride),
-            capacity: write.map_or(1, |w| word(w.2.capacity)),
+            paging: write.map_or(0, |w| paging(&w.2)),
             norm_k: u32::from(k.is_some()),
             eps_q: q.map_or(0.0, |q| q.eps),
             eps_k: k.map_or(0.0, |k| k.eps),
@@ -82,4 +83,9 @@ impl Lowering<'_> {
         let kernel = Kernel::new(module, HEAD_WORKGROUP, NoConstants {});
         Lowered { kernel, push: Push::new(&push), groups, taken, product: None }
     }
+}
+
+/// What a push block says of a layer's pages: see shaders/kv.glsl.
+pub(crate) fn paging(kv: &KvLayer) -> u32 {
+    kv.entries.trailing_zeros() | word(kv.place) << 8
 }

@@ -7,9 +7,9 @@ use super::target::{Product, Target};
 use crate::executor::Row;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::push::{Push, word};
-use crate::schedule::Schedule;
 use crate::schedule::layout::StateLayout;
 use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector, WeightBuffer};
+use crate::schedule::{Pool, Schedule};
 
 /// A kind of pass: every kind is baked once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +108,11 @@ pub(super) struct Lowered {
 impl Lowering<'_> {
     pub(super) fn slot(&self, s: Slot) -> u64 {
         self.addresses.arena + s.offset
+    }
+
+    /// The address of a pool's page tables.
+    pub(super) fn table(&self, pool: Pool) -> u64 {
+        self.addresses.arena + self.schedule.arena.tables[pool as usize].offset
     }
 
     pub(super) fn weight(&self, buffer: WeightBuffer, offset: u64) -> u64 {

@@ -95,21 +95,21 @@ impl Lowering<'_> {
     /// Fuses norm and RoPE of Q and of K with the KV write. Attention joins if a row sees few keys of its own pass.
     fn fuse_heads(&self, at: usize, steps: &[Step], with_attend: bool) -> Option<Lowered> {
         let (q, k) = (Heads::of(&steps[0].op)?, Heads::of(&steps[1].op)?);
-        let Op::KvWrite { k: written, v, ring } = steps[2].op else { return None };
-        if k.x != written || q.x.stride != k.x.stride || q.x.stride != v.stride || k.heads != ring.kv_heads {
+        let Op::KvWrite { k: written, v, kv } = steps[2].op else { return None };
+        if k.x != written || q.x.stride != k.x.stride || q.x.stride != v.stride || k.heads != kv.kv_heads {
             return None;
         }
         if with_attend
             && (q.eps, q.inv_freq) == (k.eps, k.inv_freq)
-            && let Op::Attend { q: q2, ring: r2, out, heads: h2, scale, window } = steps[3].op
-            && (q2, r2, h2) == (q.x, ring, q.heads)
+            && let Op::Attend { q: q2, kv: kv2, out, heads: h2, scale, window } = steps[3].op
+            && (q2, kv2, h2) == (q.x, kv, q.heads)
         {
-            let attend = AttendOperands { q: q2, ring, out, heads: h2, scale, window };
+            let attend = AttendOperands { q: q2, kv, out, heads: h2, scale, window };
             if self.fuses_attention(at + 3, &attend) {
                 return Some(self.attend(at + 3, attend, Some((q, k, v)), 4));
             }
         }
-        Some(self.head_prepare(steps[0].rows, Some(q), Some(k), Some((written, v, ring)), 3))
+        Some(self.head_prepare(steps[0].rows, Some(q), Some(k), Some((written, v, kv)), 3))
     }
 
     /// A single step; `at` is its index.
@@ -130,9 +130,9 @@ impl Lowering<'_> {
                 let q = Heads { x, weight, eps, inv_freq, heads };
                 self.head_prepare(rows, Some(q), None, None, 1)
             }
-            Op::KvWrite { k, v, ring } => self.head_prepare(rows, None, None, Some((k, v, ring)), 1),
-            Op::Attend { q, ring, out, heads, scale, window } => {
-                self.attend(at, AttendOperands { q, ring, out, heads, scale, window }, None, 1)
+            Op::KvWrite { k, v, kv } => self.head_prepare(rows, None, None, Some((k, v, kv)), 1),
+            Op::Attend { q, kv, out, heads, scale, window } => {
+                self.attend(at, AttendOperands { q, kv, out, heads, scale, window }, None, 1)
             }
             Op::GatedGelu { gate, up, out } => self.gated_gelu(at, rows, gate, up, out),
             Op::Argmax { x } => self.argmax(rows, x),

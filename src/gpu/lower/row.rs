@@ -155,7 +155,7 @@ impl Lowering<'_> {
         let mut parts = 1;
         let out = match step.op {
             Op::Embed { out, .. } | Op::Linear { out, .. } => out,
-            Op::Attend { out, ring, .. } if !whole_blocks(ring.head_dim) => out,
+            Op::Attend { out, kv, .. } if !whole_blocks(kv.head_dim) => out,
             Op::GatedGelu { out, .. } if writes_f32_only(kernel.module) => out,
             Op::GatedGelu { out, .. } if self.gelu_parts(at, step.rows, out) > 1 => {
                 parts = self.gelu_parts(at, step.rows, out);

@@ -127,7 +127,8 @@ impl Tuner<'_> {
 
     /// The arena's words that hold slots and packed slots.
     fn slots(&self) -> Range<usize> {
-        self.schedule.arena.state.words()..(self.layout.scratch.attend / 4) as usize
+        let first = self.schedule.arena.slots.iter().map(|(_, slot)| slot.offset).min().unwrap_or(0);
+        (first / 4) as usize..(self.layout.scratch.attend / 4) as usize
     }
 
     /// Fills the arena as before a pass of this kind, whose rows begin at position `depth`.

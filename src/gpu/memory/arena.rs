@@ -1,5 +1,6 @@
 //! The arena's memory: one allocation, seen by the GPU, by the host and, as a dma-buf, by other drivers.
 
+use crate::display;
 use crate::error::{Setting, text};
 use crate::gpu::device::Gpu;
 use crate::gpu::memory::{Backing, Buffer, HostAccess};
@@ -36,22 +37,14 @@ pub struct Allocator {
 /// # Errors
 /// Device: the driver refuses, or cannot share memory in this way. Any error of the allocator.
 pub fn allocate(gpu: &Rc<Gpu>, source: ArenaSource, bytes: u64, heap: usize) -> Result<Buffer> {
-    let backed = |backing| Buffer::backed(gpu, bytes, heap, HostAccess::Host, backing);
     let mut arena = match source {
-        ArenaSource::Ordinary => backed(Backing::Driver)?,
-        ArenaSource::Exported => backed(Backing::Exported)?,
         ArenaSource::Imported(allocator) => {
-            let arena = backed(Backing::Imported((allocator.allocate)(bytes)?))?;
+            let backing = Backing::Imported((allocator.allocate)(bytes)?);
+            let arena = Buffer::backed(gpu, bytes, heap, HostAccess::Host, backing)?;
             log::info!("the arena is a dma-buf of {}", allocator.name);
             arena
         }
-        ArenaSource::Auto if gpu.caps.sharing.exports && gpu.caps.kind == vk::PhysicalDeviceType::INTEGRATED_GPU => {
-            backed(Backing::Exported).or_else(|e| {
-                log::warn!("the arena is no dma-buf, and no other device can share it: {e}");
-                backed(Backing::Driver)
-            })?
-        }
-        ArenaSource::Auto => backed(Backing::Driver)?,
+        source => shareable(gpu, source, bytes, heap, HostAccess::Host)?,
     };
     // SAFETY: no command buffer knows the arena yet.
     let cleared = unsafe { arena.bytes_mut() }.map(|bytes| bytes.fill(0));
@@ -59,4 +52,28 @@ pub fn allocate(gpu: &Rc<Gpu>, source: ArenaSource, bytes: u64, heap: usize) -> 
         Error::device("the arena's memory is not mapped", text!("update the driver, or use ", Setting::Cpu))
     })?;
     Ok(arena)
+}
+
+/// Memory of the Vulkan driver that other devices can share as far as `source` wants that: the arena, and the KV cache that
+/// an NPU would read.
+///
+/// # Errors
+/// Device: the driver refuses, or cannot share memory. Refused: it has none left.
+pub(super) fn shareable(
+    gpu: &Rc<Gpu>,
+    source: ArenaSource,
+    bytes: u64,
+    heap: usize,
+    access: HostAccess,
+) -> Result<Buffer> {
+    let backed = |backing| Buffer::backed(gpu, bytes, heap, access, backing);
+    let shares = gpu.caps.sharing.exports && gpu.caps.kind == vk::PhysicalDeviceType::INTEGRATED_GPU;
+    match source {
+        ArenaSource::Exported => backed(Backing::Exported),
+        ArenaSource::Auto if shares => backed(Backing::Exported).or_else(|e| {
+            log::warn!("{} is no dma-buf, and no other device can share it: {e}", display::bytes(bytes));
+            backed(Backing::Driver)
+        }),
+        ArenaSource::Auto | ArenaSource::Ordinary | ArenaSource::Imported(_) => backed(Backing::Driver),
+    }
 }

@@ -83,10 +83,10 @@ impl Buffer {
         match backing {
             Backing::Imported(dma_buf) => buffer.view(dma_buf)?,
             Backing::Exported => {
-                buffer.map(index)?;
+                buffer.map(index, access)?;
                 buffer.dma_buf = Some(DmaBuf::from_fd(gpu.dma_bufs()?.export(buffer.memory)?)?);
             }
-            Backing::Driver => buffer.map(index)?,
+            Backing::Driver => buffer.map(index, access)?,
         }
         Ok(buffer)
     }
@@ -149,8 +149,11 @@ impl Buffer {
         Ok(())
     }
 
-    /// Maps the driver's memory, if the host can see it.
-    fn map(&mut self, index: u32) -> Result<()> {
+    /// Maps the driver's memory, if the host can see it and ever will.
+    fn map(&mut self, index: u32, access: HostAccess) -> Result<()> {
+        if access == HostAccess::None {
+            return Ok(());
+        }
         let properties = self.gpu.memory.memory_types[index as usize].property_flags;
         self.cached = properties.contains(vk::MemoryPropertyFlags::HOST_CACHED);
         if properties.contains(vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT) {

@@ -11,14 +11,17 @@ use std::path::Path;
 /// Which access the host needs to a buffer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
-    /// None. The memory is mapped all the same where that costs nothing.
+    /// None ever. The memory is not mapped, and takes nothing of the device's window for the host where it can do without:
+    /// that may be smaller than the device's memory.
+    None,
+    /// None is needed. The memory is mapped all the same where that costs nothing.
     Device,
     /// The host must be able to write and read the memory.
     Host,
 }
 
 /// The memory type for a buffer in `heap`, among those in the bit set `allowed`. Prefers types that are mapped and
-/// cached, then mapped ones, then the first.
+/// cached, then mapped ones, then the first; for [`HostAccess::None`] those that cannot be mapped.
 pub(crate) fn memory_type(gpu: &Gpu, heap: usize, allowed: u32, access: HostAccess) -> Option<u32> {
     use vk::MemoryPropertyFlags as F;
     let mapped = F::HOST_VISIBLE | F::HOST_COHERENT;
@@ -28,9 +31,12 @@ pub(crate) fn memory_type(gpu: &Gpu, heap: usize, allowed: u32, access: HostAcce
         t.heap_index as usize == heap
             && allowed & (1 << i) != 0
             && !flags.intersects(F::PROTECTED | F::LAZILY_ALLOCATED | F::DEVICE_COHERENT_AMD)
-            && (access == HostAccess::Device || flags.contains(mapped))
+            && (access != HostAccess::Host || flags.contains(mapped))
     });
-    let worth = |flags: F| u32::from(flags.contains(mapped)) + u32::from(flags.contains(mapped | F::HOST_CACHED));
+    let worth = |flags: F| match access {
+        HostAccess::None => u32::from(!flags.contains(F::HOST_VISIBLE)),
+        _ => u32::from(flags.contains(mapped)) + u32::from(flags.contains(mapped | F::HOST_CACHED)),
+    };
     fit.max_by_key(|(i, t)| (worth(t.property_flags), std::cmp::Reverse(*i))).map(|(i, _)| i as u32)
 }
 

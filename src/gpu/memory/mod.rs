@@ -5,6 +5,7 @@ pub mod allocators;
 pub mod arena;
 pub mod buffer;
 pub mod heaps;
+pub mod kv;
 
 pub use buffer::{Backing, Buffer};
 pub use heaps::HostAccess;

@@ -14,7 +14,7 @@ mod passes;
 pub mod results;
 
 use crate::executor::weights::Progress;
-use crate::executor::{self, Asks, Executor, HeadRows, Measure, Row, Timed, Watch};
+use crate::executor::{self, Asks, Executor, HeadRows, Measure, Pages, Row, Timed, Watch};
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::lower::dispatch::Addresses;
@@ -25,8 +25,8 @@ use crate::gpu::measure::ceiling::Ceiling;
 use crate::gpu::measure::fragment;
 use crate::gpu::measure::profile::Profiler;
 use crate::gpu::measure::tuning::Tuner;
-use crate::gpu::memory::arena;
 use crate::gpu::memory::{Buffer, HostAccess};
+use crate::gpu::memory::{arena, kv};
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::record::Relay;
 use crate::gpu::queue::upload::{self, STAGING_BYTES};
@@ -37,7 +37,7 @@ use crate::gpu::replay::results::Results;
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::schedule::choice::Found;
-use crate::schedule::{Schedule, Segment};
+use crate::schedule::{Pool, Schedule, Segment};
 use crate::{Cancel, Error, Result};
 use ash::vk;
 use std::collections::HashMap;
@@ -59,7 +59,9 @@ pub struct Vulkan {
     pipelines: Pipelines,
     passes: Passes,
     weights: Vec<Buffer>,
-    kv: Vec<Buffer>,
+    /// The allocations of KV pages, those of the global layers first.
+    kv: [Vec<Buffer>; 2],
+    pages: Pages,
     arena: Buffer,
     results: Results,
     /// Head rows of the last pass whose logits the host can read.
@@ -92,24 +94,20 @@ impl Vulkan {
     pub fn load(
         gpu: &Rc<Gpu>,
         checkpoint: &Checkpoint,
-        schedule: Schedule,
+        mut schedule: Schedule,
         plan: &Plan,
         options: VulkanOptions,
         progress: &Progress,
     ) -> Result<Vulkan> {
         let queue = Queue::new(gpu)?;
         let weights = load_weights(gpu, checkpoint, &schedule, plan, options, &queue, progress)?;
-        let kv = plan
-            .regions
-            .iter()
-            .filter(|r| matches!(r.purpose, Purpose::Kv(_)))
-            .map(|r| Buffer::new(gpu, r.bytes, r.heap, HostAccess::Device))
-            .collect::<Result<Vec<_>>>()?;
         let layout = GpuLayout::new(&schedule);
         let heap = planned(plan, Purpose::Arena)?;
         let arena = arena::allocate(gpu, options.arena, layout.bytes, heap)?;
         let apart = !arena.cached || options.staged;
         let results = Results::new(gpu, &schedule, planned(plan, Purpose::Staging)?, apart)?;
+        // Last, since it can do with less.
+        let kv = kv::allocate(gpu, plan, &mut schedule.kv, options.arena)?;
         let mut pipelines = Pipelines::new(gpu)?;
         let ceiling = Ceiling::bake(gpu, &queue, &mut pipelines, &weights, arena.address)?;
         let mut vulkan = Vulkan {
@@ -121,6 +119,7 @@ impl Vulkan {
             passes: Passes::default(),
             weights,
             kv,
+            pages: Pages::new(&schedule),
             arena,
             results,
             fetched: 0,
@@ -137,6 +136,7 @@ impl Vulkan {
             gpu: gpu.clone(),
             schedule,
         };
+        vulkan.fill_tables()?;
         vulkan.bake()?;
         vulkan.pipelines.save();
         Ok(vulkan)
@@ -152,11 +152,14 @@ impl Vulkan {
     }
 
     fn addresses(&self) -> Addresses {
-        Addresses {
-            arena: self.arena.address,
-            weights: self.weights.iter().map(|b| b.address).collect(),
-            kv: self.kv.iter().map(|b| b.address).collect(),
-        }
+        Addresses { arena: self.arena.address, weights: self.weights.iter().map(|b| b.address).collect() }
+    }
+
+    fn fill_tables(&mut self) -> Result<()> {
+        let (schedule, kv) = (&self.schedule, &self.kv);
+        let start = |pool, page| page_address(schedule, kv, pool, page);
+        // SAFETY: nothing was submitted yet that uses the arena.
+        unsafe { self.arena.edit(|words| executor::fill_tables(words, schedule, start)) }
     }
 
     fn bake(&mut self) -> Result<()> {
@@ -203,6 +206,13 @@ impl Vulkan {
     #[cfg(feature = "testing")]
     pub fn arena(&self) -> Option<&crate::sys::dma_buf::DmaBuf> {
         self.arena.dma_buf()
+    }
+
+    /// Bytes of weights, KV cache and arena.
+    #[cfg(feature = "testing")]
+    pub fn allocated(&self) -> u64 {
+        let buffers = self.weights.iter().chain(self.kv.iter().flatten()).chain([&self.arena]);
+        buffers.map(|buffer| buffer.size).sum()
     }
 
     /// Submits a pass: whole if it is known to keep to the budget, else in pieces that do. Each piece is waited for before
@@ -283,10 +293,12 @@ impl Vulkan {
     }
 
     /// Submits the next pass with the last one's argmax as tokens. It takes the other slot of results. Does nothing if
-    /// no such pass is baked, if the pass takes several submits, or if the context is full.
+    /// no such pass is baked, if the pass takes several submits, if the context is full, or if a row comes to a page that
+    /// it does not have: tables are written only while the device is idle.
     fn submit_ahead(&mut self, kind: usize) -> Result<()> {
         let k = &self.passes.kinds[kind];
-        let room = self.rows.iter().all(|r| (r.position as usize) + 1 < self.schedule.extent.context);
+        let has_page = |r: &Row| self.pages.is_ready(r.sequence as usize, r.position as usize + 1);
+        let room = self.rows.iter().all(has_page);
         if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.rows) && room) {
             // SAFETY: as in `submit`; this pass and the one before it use different slots of results.
             unsafe { self.queue.submit(&following[1 - self.results.slot].commands, true) }?;
@@ -374,15 +386,19 @@ impl Vulkan {
     }
 
     fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<usize> {
-        executor::check_pass(&self.schedule, rows, head)?;
+        executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
         let kind = self.passes.kind_for(rows)?;
         self.settle()?;
         self.rows.clear();
         self.rows.extend_from_slice(rows);
         self.new_head(head);
-        let layout = self.schedule.arena.state;
+        let (schedule, kv, pages) = (&self.schedule, &self.kv, &mut self.pages);
+        let write = |words: &mut [u32]| {
+            executor::write_pass(words, schedule.arena.state, rows, head);
+            executor::write_tables(words, &schedule.arena, pages, |pool, page| page_address(schedule, kv, pool, page));
+        };
         // SAFETY: everything submitted has been waited for, so the device does not use the arena.
-        unsafe { self.arena.edit(|words| executor::write_pass(words, layout, rows, head)) }?;
+        unsafe { self.arena.edit(write) }?;
         Ok(kind)
     }
 
@@ -428,6 +444,13 @@ impl Followed {
     fn as_slice(&self) -> &[vk::CommandBuffer] {
         &self.commands[..self.count]
     }
+}
+
+/// The address of a page.
+fn page_address(schedule: &Schedule, kv: &[Vec<Buffer>; 2], pool: Pool, page: usize) -> u64 {
+    let layout = schedule.kv.pool(pool);
+    let (block, page) = (page / layout.block_pages(), page % layout.block_pages());
+    kv[pool as usize][block].address + page as u64 * layout.page_bytes
 }
 
 /// Every row's logits.
@@ -561,6 +584,14 @@ impl Executor for Vulkan {
 
     fn prefill_rows(&self) -> usize {
         self.prefill_rows
+    }
+
+    fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
     }
 }
 

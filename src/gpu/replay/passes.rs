@@ -308,7 +308,7 @@ mod tests {
     use crate::schedule::KvType;
 
     fn extent(max_rows: usize, sequences: usize) -> Extent {
-        Extent { context: 1024, max_rows, head_rows: sequences, sequences, kv: KvType::F16 }
+        Extent { context: 1024, max_rows, head_rows: sequences, sequences, kv: KvType::F16, kv_tokens: None }
     }
 
     fn rows_of(kinds: &[PassKind], order: RowOrder) -> Vec<usize> {

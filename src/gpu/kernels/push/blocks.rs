@@ -234,8 +234,8 @@ push_blocks! {
         frequencies_q: u64,
         /// f32 `[dim / 2]`: RoPE's frequencies for k.
         frequencies_k: u64,
-        /// The layer's KV ring `[sequence][K, V][kv_heads][capacity][dim padded to 8]`.
-        ring: u64,
+        /// The sequences' page tables, u64 `[sequence][entries]`.
+        table: u64,
         /// State word of row 0's position.
         position: u32,
         /// State word of row 0's sequence.
@@ -248,8 +248,8 @@ push_blocks! {
         dim: u32,
         /// Elements from row to row of q, k and v.
         stride: u32,
-        /// Entries of the ring.
-        capacity: u32,
+        /// How page tables are read, and the layer's place in a page: shaders/kv.glsl.
+        paging: u32,
         /// 0: k comes normed and rotated.
         norm_k: u32,
         /// Of q's norm.
@@ -274,8 +274,8 @@ push_blocks! {
         wk: u64,
         /// f32 `[DIM / 2]`: RoPE's frequencies.
         frequencies: u64,
-        /// The layer's KV ring `[sequence][K, V][kv_heads][capacity][DIM padded to 8]`.
-        ring: u64,
+        /// The sequences' page tables, u64 `[sequence][entries]`.
+        table: u64,
         /// `[rows]` of heads * DIM, in f32 or a packed activation layout.
         y_out: u64,
         /// Counters u32 `[rows][heads / GROUP]`, then the sums of each part of the keys.
@@ -292,8 +292,8 @@ push_blocks! {
         stride: u32,
         /// From row to row of the output: elements in f32, bytes in a packed layout.
         out_stride: u32,
-        /// Entries of the ring.
-        capacity: u32,
+        /// How page tables are read, and the layer's place in a page: shaders/kv.glsl.
+        paging: u32,
         /// Positions in view; 0: all.
         window: u32,
         /// Factor of the scores.
@@ -308,8 +308,8 @@ push_blocks! {
         state: u64,
         /// f32 `[rows, q_stride]`, normed and rotated; a multiple of 16.
         q: u64,
-        /// f16 `[sequence][K, V][kv_heads][capacity][DIM]`; a multiple of 16.
-        ring: u64,
+        /// The sequences' page tables, u64 `[sequence][entries]`.
+        table: u64,
         /// F16Row `[rows]`: heads * DIM padded to 32, then the f32 scale 1; a multiple of 16.
         y_out: u64,
         /// State word of row 0's position; the other rows follow it.
@@ -326,8 +326,8 @@ push_blocks! {
         q_stride: u32,
         /// Bytes from row to row of the output, a multiple of 16.
         out_stride: u32,
-        /// Entries of the ring.
-        capacity: u32,
+        /// How page tables are read, and the layer's place in a page: shaders/kv.glsl.
+        paging: u32,
         /// Positions in view; 0: all.
         window: u32,
         /// Factor of the scores.

@@ -1,0 +1,330 @@
+//! The pages of the KV cache: which each sequence has, and which are free.
+//!
+//! A page holds the keys and values of [`PAGE`] consecutive positions of a sequence, for all layers of a pool. Global layers
+//! have one pool, local layers another: a local layer needs a page no longer once its window has moved past it. A
+//! sequence's page table says which page holds which positions. Sequences that begin alike share whole pages, which are
+//! counted. Nobody writes to a shared page: a sequence that goes on within one runs its positions of that page again,
+//! on a page of its own.
+//!
+//! An executor takes pages as rows come ([`Pages::extend`]), and writes what has changed of the tables to where its kernels
+//! read them ([`Pages::take_changes`]).
+
+use crate::schedule::Schedule;
+use crate::schedule::kv::{PAGE, Pool};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// A page's index in its pool.
+pub type PageId = u32;
+
+/// A new entry of a sequence's page table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// The sequence.
+    pub sequence: usize,
+    /// The pool of the page.
+    pub pool: Pool,
+    /// The positions that the page holds are `PAGE * number ..`.
+    pub number: usize,
+    /// The page.
+    pub page: PageId,
+}
+
+/// A pool has no free page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exhausted;
+
+/// How many tables hold each page of a pool, and which pages none holds.
+#[derive(Debug, Clone)]
+struct Counted {
+    counts: Vec<u32>,
+    free: Vec<PageId>,
+}
+
+impl Counted {
+    fn new(pages: usize) -> Counted {
+        // The first page is taken first.
+        Counted { counts: vec![0; pages], free: (0..pages as PageId).rev().collect() }
+    }
+
+    fn take(&mut self) -> Result<PageId, Exhausted> {
+        let page = self.free.pop().ok_or(Exhausted)?;
+        self.counts[page as usize] = 1;
+        Ok(page)
+    }
+
+    fn hold(&mut self, page: PageId) {
+        self.counts[page as usize] += 1;
+    }
+
+    fn give_back(&mut self, page: PageId) {
+        let count = &mut self.counts[page as usize];
+        *count -= 1;
+        if *count == 0 {
+            self.free.push(page);
+        }
+    }
+
+    fn is_shared(&self, page: PageId) -> bool {
+        self.counts[page as usize] > 1
+    }
+}
+
+/// A sequence's pages in one pool.
+#[derive(Debug, Clone, Default)]
+struct Table {
+    /// Number of the first page in `pages`. Those before it were given back.
+    first: usize,
+    pages: VecDeque<PageId>,
+}
+
+impl Table {
+    /// One past the number of the last page.
+    fn end(&self) -> usize {
+        self.first + self.pages.len()
+    }
+
+    fn page(&self, number: usize) -> Option<PageId> {
+        number.checked_sub(self.first).and_then(|at| self.pages.get(at)).copied()
+    }
+
+    /// Gives back the first page, which must come before `oldest`.
+    fn drop_first(&mut self, counted: &mut Counted, oldest: usize) -> Result<(), Exhausted> {
+        let page = if self.first < oldest { self.pages.pop_front() } else { None };
+        counted.give_back(page.ok_or(Exhausted)?);
+        self.first += 1;
+        Ok(())
+    }
+}
+
+/// The pages of an executor.
+#[derive(Debug, Clone)]
+pub struct Pages {
+    /// By pool.
+    pools: [Counted; 2],
+    /// Of each sequence, by pool.
+    tables: Vec<[Table; 2]>,
+    /// Of each sequence, positions that a pass may write: pages are there for them and for what they see, and they are
+    /// nobody else's. The first, and how many; there may be more.
+    ready: Vec<(usize, usize)>,
+    /// Most pages of a sequence, by pool: its page table has as many entries, or more.
+    most: [usize; 2],
+    /// Positions that a local layer sees, the row's own included.
+    window: usize,
+    /// Most positions of a sequence.
+    context: usize,
+    changes: Vec<Change>,
+}
+
+impl Pages {
+    /// All pages of a schedule's pools, free.
+    pub fn new(schedule: &Schedule) -> Pages {
+        let kv = &schedule.kv;
+        let most = Pool::ALL.map(|pool| kv.pool(pool).most);
+        let table = |pool: Pool| Table { first: 0, pages: VecDeque::with_capacity(most[pool as usize]) };
+        let sequences = schedule.extent.sequences;
+        Pages {
+            pools: Pool::ALL.map(|pool| Counted::new(kv.pool(pool).pages)),
+            ready: vec![(0, 0); sequences],
+            tables: (0..sequences).map(|_| Pool::ALL.map(table)).collect(),
+            most,
+            window: schedule.shape.window,
+            context: schedule.extent.context,
+            changes: Vec::with_capacity(sequences * (most[0] + most[1])),
+        }
+    }
+
+    /// Free pages of a pool.
+    pub fn free(&self, pool: Pool) -> usize {
+        self.pools[pool as usize].free.len()
+    }
+
+    /// Pages of a pool.
+    pub fn total(&self, pool: Pool) -> usize {
+        self.pools[pool as usize].counts.len()
+    }
+
+    /// Whether [`Pages::extend`] would find pages for `positions` of a sequence.
+    pub fn has_room(&self, sequence: usize, positions: &Range<usize>) -> bool {
+        Pool::ALL.into_iter().all(|pool| {
+            let table = &self.tables[sequence][pool as usize];
+            let end = positions.end.div_ceil(PAGE);
+            // Pages behind the window would be given back first, as far as nobody else holds them.
+            let behind = table.first..self.oldest(pool, positions.start).min(table.end());
+            let counted = &self.pools[pool as usize];
+            let own = behind.filter(|&n| table.page(n).is_some_and(|page| !counted.is_shared(page)));
+            end.saturating_sub(table.end()) <= counted.free.len() + own.count()
+        })
+    }
+
+    /// Number of the oldest page of a pool that position `at` and those after it see.
+    fn oldest(&self, pool: Pool, at: usize) -> usize {
+        match pool {
+            Pool::Global => 0,
+            Pool::Local => (at + 1).saturating_sub(self.window) / PAGE,
+        }
+    }
+
+    /// Gets pages for `positions` of a sequence, which the next pass writes. They begin where the sequence ends, or before
+    /// that at what [`Pages::kept`] gave. Local pages behind the window stay for a sequence that goes back, until the table
+    /// has no entry left for them or the pool no other page.
+    ///
+    /// # Errors
+    /// A pool has no free page. Pages that were taken before that stay with the sequence.
+    pub fn extend(&mut self, sequence: usize, positions: Range<usize>) -> Result<(), Exhausted> {
+        if self.shares(sequence, &positions) {
+            // It begins anew without having been truncated.
+            self.truncate(sequence, positions.start / PAGE * PAGE);
+        }
+        if self.holds(sequence, &positions) {
+            self.set_ready(sequence, &positions);
+            return Ok(());
+        }
+        if self.tables[sequence][Pool::Local as usize].first > self.oldest(Pool::Local, positions.start) {
+            // It begins anew without having been truncated.
+            self.truncate(sequence, 0);
+        }
+        self.ready[sequence] = (0, 0);
+        for pool in Pool::ALL {
+            let oldest = self.oldest(pool, positions.start);
+            let (counted, table) = (&mut self.pools[pool as usize], &mut self.tables[sequence][pool as usize]);
+            while table.end() < positions.end.div_ceil(PAGE) {
+                let is_full = table.pages.len() == self.most[pool as usize];
+                if is_full || counted.free.is_empty() {
+                    table.drop_first(counted, oldest)?;
+                    continue;
+                }
+                let page = counted.take()?;
+                self.changes.push(Change { sequence, pool, number: table.end(), page });
+                table.pages.push_back(page);
+            }
+        }
+        self.set_ready(sequence, &positions);
+        Ok(())
+    }
+
+    /// Notes that a pass may write `positions`, and what is left of their last page.
+    fn set_ready(&mut self, sequence: usize, positions: &Range<usize>) {
+        let end = positions.end.next_multiple_of(PAGE).min(self.context);
+        self.ready[sequence] = (positions.start, end.saturating_sub(positions.start));
+    }
+
+    /// Whether a pass may write a position of a sequence, as the last [`Pages::extend`] left it.
+    #[inline]
+    pub fn is_ready(&self, sequence: usize, position: usize) -> bool {
+        self.ready.get(sequence).is_some_and(|&(first, count)| position.wrapping_sub(first) < count)
+    }
+
+    /// Whether others hold a page of `positions` too.
+    fn shares(&self, sequence: usize, positions: &Range<usize>) -> bool {
+        let mut numbers = positions.start / PAGE..positions.end.div_ceil(PAGE);
+        let [global, local] = &self.tables[sequence];
+        let [of_global, of_local] = &self.pools;
+        numbers.any(|n| {
+            global.page(n).is_some_and(|page| of_global.is_shared(page))
+                || local.page(n).is_some_and(|page| of_local.is_shared(page))
+        })
+    }
+
+    /// Whether a sequence has pages for `positions` and for what a row there sees.
+    pub fn holds(&self, sequence: usize, positions: &Range<usize>) -> bool {
+        let [global, local] = &self.tables[sequence];
+        let end = positions.end.div_ceil(PAGE);
+        global.end() >= end && local.end() >= end && local.first <= self.oldest(Pool::Local, positions.start)
+    }
+
+    /// How many of its first `keep` positions a sequence can go on after: `keep`, or fewer where it would write to a page
+    /// that others hold, or 0 where a local layer's window reaches back to pages that were given back.
+    pub fn kept(&self, sequence: usize, keep: usize) -> usize {
+        let shares = |pool: Pool| {
+            let page = self.tables[sequence][pool as usize].page(keep / PAGE);
+            page.is_some_and(|page| self.pools[pool as usize].is_shared(page))
+        };
+        let keep = if Pool::ALL.into_iter().any(shares) { keep / PAGE * PAGE } else { keep };
+        let [global, local] = &self.tables[sequence];
+        let is_there = keep <= global.end() * PAGE && keep <= local.end() * PAGE;
+        if is_there && local.first <= self.oldest(Pool::Local, keep) { keep } else { 0 }
+    }
+
+    /// Gives back the pages of a sequence behind its first `keep` positions.
+    pub fn truncate(&mut self, sequence: usize, keep: usize) {
+        self.ready[sequence] = (0, 0);
+        for (counted, table) in self.pools.iter_mut().zip(&mut self.tables[sequence]) {
+            while table.end() > keep.div_ceil(PAGE) && !table.pages.is_empty() {
+                table.pages.pop_back().into_iter().for_each(|page| counted.give_back(page));
+            }
+            if table.pages.is_empty() {
+                table.first = 0;
+            }
+        }
+    }
+
+    /// How many of its first `most` positions another sequence can share: whole pages.
+    pub fn shareable(&self, sequence: usize, most: usize) -> usize {
+        let positions = most / PAGE * PAGE;
+        if self.kept(sequence, positions) == positions { positions } else { 0 }
+    }
+
+    /// Makes an empty sequence begin as another one, by what is [`Pages::shareable`] of its first `most` positions. Returns
+    /// how many positions that are.
+    pub fn share(&mut self, from: usize, to: usize, most: usize) -> usize {
+        let positions = self.shareable(from, most);
+        if positions == 0 || from == to {
+            return 0;
+        }
+        self.ready[from] = (0, 0);
+        for pool in Pool::ALL {
+            let numbers = self.tables[from][pool as usize].first.max(self.oldest(pool, positions))..positions / PAGE;
+            self.tables[to][pool as usize].first = numbers.start;
+            for number in numbers {
+                let Some(page) = self.tables[from][pool as usize].page(number) else { continue };
+                self.pools[pool as usize].hold(page);
+                self.tables[to][pool as usize].pages.push_back(page);
+                self.changes.push(Change { sequence: to, pool, number, page });
+            }
+        }
+        positions
+    }
+
+    /// Whether [`Pages::take_changes`] would give any.
+    #[inline]
+    pub fn have_changed(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// What has changed of the page tables since the last call, the oldest first.
+    pub fn take_changes(&mut self) -> std::vec::Drain<'_, Change> {
+        self.changes.drain(..)
+    }
+
+    /// How many pages more than one sequence has.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn shared(&self) -> usize {
+        self.pools.iter().flat_map(|pool| &pool.counts).filter(|count| **count > 1).count()
+    }
+
+    /// Checks that each page is free or held by as many tables as it counts, and that no table has a page twice.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn check(&self) {
+        for pool in Pool::ALL {
+            let counted = &self.pools[pool as usize];
+            let mut held = vec![0; counted.counts.len()];
+            for tables in &self.tables {
+                let pages = &tables[pool as usize].pages;
+                assert!(pages.len() <= self.most[pool as usize], "{pool:?}: more pages than entries");
+                pages.iter().for_each(|&page| held[page as usize] += 1);
+                let distinct: std::collections::BTreeSet<_> = pages.iter().collect();
+                assert_eq!(distinct.len(), pages.len(), "{pool:?}: a table has a page twice");
+            }
+            assert_eq!(held, counted.counts, "{pool:?}: counts");
+            let mut free = counted.free.clone();
+            free.sort_unstable();
+            let unheld: Vec<PageId> = (0..held.len() as PageId).filter(|&page| held[page as usize] == 0).collect();
+            assert_eq!(free, unheld, "{pool:?}: free pages");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "pages_tests.rs"]
+mod tests;

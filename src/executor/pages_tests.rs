@@ -1,0 +1,226 @@
+//! Pages under random use, against what each sequence must see.
+
+use super::*;
+use crate::model::{Shape, WeightFormat, presets};
+use crate::schedule::{Extent, KvType};
+use std::collections::HashMap;
+
+const CONTEXT: usize = 20 * PAGE;
+const WINDOW: usize = 100;
+const ROWS: usize = 70;
+
+fn schedule(sequences: usize) -> Schedule {
+    let full = presets::preset("gemma3-1b").unwrap();
+    let shape = Shape { layers: full.layers[..6].to_vec(), vocab: 64, hidden: 32, ffn: 64, window: WINDOW, ..full };
+    let extent = Extent { context: CONTEXT, max_rows: ROWS, head_rows: 1, sequences, kv: KvType::F16, kv_tokens: None };
+    Schedule::build(&shape, extent, |_| WeightFormat::Int8)
+}
+
+/// Numbers below a bound, the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n.max(1)
+    }
+}
+
+/// Page tables as a device has them, and what was written through them: the history of a position names all tokens up
+/// to it.
+struct Device {
+    tables: HashMap<(usize, usize, usize), PageId>,
+    content: HashMap<(usize, PageId, usize), u64>,
+    entries: [usize; 2],
+}
+
+impl Device {
+    fn apply(&mut self, pages: &mut Pages) {
+        for change in pages.take_changes() {
+            let entry = change.number % self.entries[change.pool as usize];
+            self.tables.insert((change.sequence, change.pool as usize, entry), change.page);
+        }
+    }
+
+    fn at(&self, sequence: usize, pool: Pool, position: usize) -> (usize, PageId, usize) {
+        let entry = position / PAGE % self.entries[pool as usize];
+        (pool as usize, self.tables[&(sequence, pool as usize, entry)], position % PAGE)
+    }
+}
+
+#[test]
+fn every_position_in_view_keeps_what_its_sequence_wrote_there() {
+    for seed in 1..=20 {
+        let schedule = schedule(5);
+        let mut pages = Pages::new(&schedule);
+        let entries = Pool::ALL.map(|pool| schedule.kv.pool(pool).entries());
+        let mut device = Device { tables: HashMap::new(), content: HashMap::new(), entries };
+        let mut numbers = Numbers(seed);
+        // What each sequence wrote, by position.
+        let mut histories: Vec<Vec<u64>> = vec![Vec::new(); 5];
+        let (mut rewound, mut shared) = (0, 0);
+        for step in 0..400 {
+            let sequence = numbers.below(5);
+            let length = histories[sequence].len();
+            match numbers.below(8) {
+                0 => {
+                    let kept = pages.kept(sequence, numbers.below(length + 1));
+                    pages.truncate(sequence, kept);
+                    histories[sequence].truncate(kept);
+                    rewound += usize::from(kept > 0);
+                }
+                1 => {
+                    let other = numbers.below(5);
+                    pages.truncate(sequence, 0);
+                    histories[sequence].clear();
+                    let most = numbers.below(histories[other].len() + 1);
+                    let kept = pages.share(other, sequence, most);
+                    assert!(kept <= most && kept.is_multiple_of(PAGE));
+                    histories[sequence] = histories[other][..kept].to_vec();
+                    shared += usize::from(kept > 0);
+                }
+                _ => {
+                    let rows = (1 + numbers.below(ROWS)).min(CONTEXT - length);
+                    if rows == 0 {
+                        pages.truncate(sequence, 0);
+                        histories[sequence].clear();
+                        continue;
+                    }
+                    assert_eq!(pages.extend(sequence, length..length + rows), Ok(()), "the pools hold all sequences");
+                    device.apply(&mut pages);
+                    for position in length..length + rows {
+                        let value = (step * 1000 + position) as u64;
+                        histories[sequence].push(value);
+                        for pool in Pool::ALL {
+                            device.content.insert(device.at(sequence, pool, position), value);
+                        }
+                    }
+                    // What the first and the last row see.
+                    for (row, pool) in
+                        [length, length + rows - 1].into_iter().flat_map(|row| Pool::ALL.map(|p| (row, p)))
+                    {
+                        let first = if pool == Pool::Global { 0 } else { (row + 1).saturating_sub(WINDOW) };
+                        for (position, wrote) in histories[sequence].iter().enumerate().take(row + 1).skip(first) {
+                            let there = device.content.get(&device.at(sequence, pool, position));
+                            assert_eq!(there, Some(wrote), "seed {seed}, step {step}, {pool:?}");
+                        }
+                    }
+                }
+            }
+            device.apply(&mut pages);
+            pages.check();
+        }
+        assert!(rewound > 0 && shared > 0, "both must come up");
+        (0..5).for_each(|sequence| pages.truncate(sequence, 0));
+        pages.check();
+        assert!(Pool::ALL.into_iter().all(|pool| pages.free(pool) == pages.total(pool)));
+    }
+}
+
+#[test]
+fn a_shared_page_is_never_written() {
+    let schedule = schedule(2);
+    let mut pages = Pages::new(&schedule);
+    pages.extend(0, 0..2 * PAGE + 5).unwrap();
+    assert_eq!(pages.share(0, 1, 2 * PAGE + 3), 2 * PAGE);
+    // Both go on behind the pages that they share; within them they begin with the page.
+    assert_eq!(
+        (pages.kept(0, 2 * PAGE + 1), pages.kept(0, PAGE + 9), pages.kept(1, PAGE + 9)),
+        (2 * PAGE + 1, PAGE, PAGE)
+    );
+    pages.truncate(1, 0);
+    assert_eq!(pages.kept(0, PAGE + 9), PAGE + 9);
+    pages.check();
+}
+
+/// A local layer's pages are given back behind the window, and a sequence cannot go back beyond them.
+#[test]
+fn the_local_pool_holds_a_window_of_each_sequence() {
+    let schedule = schedule(1);
+    let most = schedule.kv.pool(Pool::Local).most;
+    let mut pages = Pages::new(&schedule);
+    for position in 0..CONTEXT {
+        pages.extend(0, position..position + 1).unwrap();
+        assert!(pages.total(Pool::Local) - pages.free(Pool::Local) <= most);
+    }
+    let held = (1..CONTEXT).filter(|&keep| pages.kept(0, keep) == keep).min().unwrap();
+    assert_eq!(pages.kept(0, held - 1), 0);
+    assert!(held + most * PAGE <= CONTEXT + WINDOW + PAGE, "{held}");
+}
+
+#[test]
+fn a_pool_without_a_free_page_says_so_and_loses_none() {
+    let schedule = schedule(2);
+    let mut pages = Pages::new(&schedule);
+    // Sequence 0 takes all there is, one page after the other, of both sequences' share.
+    pages.pools[Pool::Global as usize].free.truncate(3);
+    let taken = (0..).take_while(|n| pages.extend(0, n * PAGE..(n + 1) * PAGE).is_ok()).count();
+    assert_eq!(taken, 3);
+    assert!(!pages.has_room(0, &(3 * PAGE..3 * PAGE + 1)) && pages.has_room(0, &(2 * PAGE..3 * PAGE)));
+    pages.truncate(0, 0);
+    assert_eq!(pages.free(Pool::Global), 3);
+    assert!(pages.has_room(1, &(0..PAGE)));
+}
+
+#[test]
+fn a_page_of_three_stays_until_the_last_of_them_gives_it_back() {
+    let schedule = schedule(3);
+    let mut pages = Pages::new(&schedule);
+    pages.extend(0, 0..2 * PAGE).unwrap();
+    assert_eq!((pages.share(0, 1, 2 * PAGE), pages.share(1, 2, 2 * PAGE)), (2 * PAGE, 2 * PAGE));
+    let free = pages.free(Pool::Global);
+    assert_eq!((free + 2, pages.shared()), (pages.total(Pool::Global), 4));
+    // One goes back into a page that the others still have, and goes on from its beginning on a page of its own.
+    assert_eq!(pages.kept(1, PAGE + 3), PAGE);
+    pages.truncate(1, PAGE);
+    pages.extend(1, PAGE..PAGE + 1).unwrap();
+    assert_eq!((pages.free(Pool::Global), pages.shared()), (free - 1, 4));
+    let page = |pages: &Pages, sequence: usize| pages.tables[sequence][Pool::Global as usize].page(1);
+    assert!(page(&pages, 1) != page(&pages, 0) && page(&pages, 2) == page(&pages, 0));
+    pages.truncate(0, 0);
+    assert_eq!((pages.kept(2, PAGE + 3), pages.shared()), (PAGE + 3, 2), "the second page is the third's alone");
+    pages.truncate(1, 0);
+    pages.truncate(2, 0);
+    assert_eq!(pages.free(Pool::Global), pages.total(Pool::Global));
+    pages.check();
+}
+
+/// Whoever begins anew without a word writes from position 0: not to what others read.
+#[test]
+fn a_sequence_that_begins_anew_leaves_shared_pages_alone() {
+    let schedule = schedule(2);
+    let mut pages = Pages::new(&schedule);
+    pages.extend(0, 0..2 * PAGE).unwrap();
+    pages.share(0, 1, 2 * PAGE);
+    pages.extend(0, 0..5).unwrap();
+    assert_eq!(pages.shared(), 0);
+    assert!(pages.holds(0, &(0..5)) && pages.kept(1, 2 * PAGE) == 2 * PAGE);
+    pages.check();
+}
+
+#[test]
+fn a_sequence_has_no_more_pages_than_its_context() {
+    let schedule = schedule(2);
+    let mut pages = Pages::new(&schedule);
+    (0..CONTEXT / PAGE).for_each(|n| pages.extend(0, n * PAGE..(n + 1) * PAGE).unwrap());
+    let before = pages.clone();
+    assert_eq!(pages.total(Pool::Global) - pages.free(Pool::Global), schedule.kv.pool(Pool::Global).most);
+    // There are free pages, but no entry for another one.
+    assert_eq!(pages.extend(0, CONTEXT..CONTEXT + 1), Err(Exhausted));
+    assert_eq!(pages.free(Pool::Global), before.free(Pool::Global));
+    assert_eq!(pages.kept(0, CONTEXT), before.kept(0, CONTEXT));
+    pages.check();
+}
+
+/// A sequence that lacks a page gives back its own local pages behind the window before it asks for more.
+#[test]
+fn pages_behind_the_window_serve_first() {
+    let schedule = schedule(1);
+    let mut pages = Pages::new(&schedule);
+    pages.extend(0, 0..3 * PAGE).unwrap();
+    pages.pools[Pool::Local as usize].free.clear();
+    // Position 192 sees 93 and later ones, which begin in the second page.
+    assert!(pages.has_room(0, &(3 * PAGE..3 * PAGE + 1)) && !pages.has_room(0, &(3 * PAGE..4 * PAGE + 1)));
+    pages.extend(0, 3 * PAGE..3 * PAGE + 1).unwrap();
+    assert_eq!(pages.tables[0][Pool::Local as usize].first, 1);
+}
