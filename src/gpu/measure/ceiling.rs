@@ -110,8 +110,8 @@ fn seconds(queue: &Queue, commands: vk::CommandBuffer, stamps: Option<&mut Stamp
 /// Device: the memory cannot be had, or the driver fails.
 pub fn measure_alone(gpu: &Rc<Gpu>, bytes: u64, heap: usize) -> Result<f64> {
     let queue = Queue::new(gpu)?;
-    let sink = Buffer::new(gpu, 64, heap, HostAccess::Device)?;
-    let buffers = [Buffer::new(gpu, bytes, heap, HostAccess::Device)?];
+    let sink = Buffer::new(gpu, 64, heap, HostAccess::None)?;
+    let buffers = [Buffer::new(gpu, bytes, heap, HostAccess::None)?];
     let mut pipelines = Pipelines::new(gpu)?;
     Ceiling::bake(gpu, &queue, &mut pipelines, &buffers, sink.address)?.measure(&queue)
 }
@@ -142,7 +142,7 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
         .iter()
         .find(|t| t.property_flags.contains(vk::MemoryPropertyFlags::DEVICE_LOCAL))
         .map_or(0, |t| t.heap_index as usize);
-    let sink = Buffer::new(gpu, 64, heap, HostAccess::Device)?;
+    let sink = Buffer::new(gpu, 64, heap, HostAccess::None)?;
     let mut pipelines = Pipelines::new(gpu)?;
     let kernel = matrix_rate_kernel(units);
     let mut stamps = StampPool::new(gpu, 1)?;

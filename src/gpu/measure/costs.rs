@@ -37,7 +37,7 @@ pub struct Costs {
 pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
     let queue = Queue::new(gpu)?;
     let mut pipelines = Pipelines::new(gpu)?;
-    let data = Buffer::new(gpu, 4096, heaps::best_heap(gpu), HostAccess::Device)?;
+    let data = Buffer::new(gpu, 4096, heaps::best_heap(gpu), HostAccess::None)?;
     // One workgroup that reads one cache line, so that the dispatch itself dominates.
     let dispatch = |barrier| {
         let push = Push::new(&ReadPush { data: data.address, sink: data.address, words: 1 });

@@ -1,6 +1,6 @@
 //! The device's layout of fragments, found by running a small kernel: shaders/fragment.comp.
 
-use crate::error::{Setting, text};
+use crate::Result;
 use crate::gpu::device::Gpu;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::constants::FragmentConstants;
@@ -10,7 +10,6 @@ use crate::gpu::kernels::{Kernel, Module};
 use crate::gpu::lower::dispatch::Dispatch;
 use crate::gpu::memory::{Buffer, HostAccess, heaps};
 use crate::gpu::queue::Queue;
-use crate::{Error, Result};
 use std::rc::Rc;
 
 /// The kernel that finds the layout of fragments.
@@ -39,9 +38,7 @@ pub fn find(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Unit
 }
 
 fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) -> Result<Option<u32>> {
-    let heap = heaps::describe(gpu).heaps.iter().position(|h| h.host_visible);
-    let heap = heap.ok_or_else(|| Error::device("no memory that host and device see", text!("use ", Setting::Cpu)))?;
-    let mut found = Buffer::new(gpu, 4, heap, HostAccess::Host)?;
+    let mut found = Buffer::new(gpu, 4, heaps::host_heap(gpu)?, HostAccess::Host)?;
     found.copy_from(&[0; 4])?;
     let push = Push::new(&FragmentPush { found: found.address });
     let dispatch =

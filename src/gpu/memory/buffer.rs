@@ -3,7 +3,7 @@
 use crate::error::{Setting, text};
 use crate::gpu::device::sharing;
 use crate::gpu::device::{Gpu, failure};
-use crate::gpu::memory::heaps::{HostAccess, memory_type};
+use crate::gpu::memory::heaps::{HostAccess, memory_types};
 use crate::sys::dma_buf::{self, DmaBuf, Mapping};
 use crate::{Error, Result};
 use ash::vk;
@@ -91,31 +91,39 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Gives the buffer memory; returns its type.
+    /// Gives the buffer memory; returns its type. Where the driver has no memory of the best type left, it is of the next.
     fn allocate(&mut self, heap: usize, access: HostAccess, backing: &Backing) -> Result<u32> {
-        let (gpu, device) = (&self.gpu, &self.gpu.device);
         // SAFETY: the buffer was just made by this device and is not in use.
-        let needs = unsafe { device.get_buffer_memory_requirements(self.handle) };
-        let index = match backing {
+        let needs = unsafe { self.gpu.device.get_buffer_memory_requirements(self.handle) };
+        let types = match backing {
             Backing::Imported(dma_buf) => {
-                let allowed = needs.memory_type_bits & gpu.dma_bufs()?.memory_types(dma_buf.as_fd())?;
-                memory_type(gpu, heap, allowed, HostAccess::Device).or((allowed != 0).then(|| allowed.trailing_zeros()))
+                let allowed = needs.memory_type_bits & self.gpu.dma_bufs()?.memory_types(dma_buf.as_fd())?;
+                let mut types = memory_types(&self.gpu, heap, allowed, HostAccess::Device);
+                types.truncate(1);
+                if types.is_empty() && allowed != 0 { vec![allowed.trailing_zeros()] } else { types }
             }
-            _ => memory_type(gpu, heap, needs.memory_type_bits, access),
+            _ => memory_types(&self.gpu, heap, needs.memory_type_bits, access),
         };
-        let index = index.ok_or_else(|| {
-            Error::device(
-                format!("heap {heap} has no memory type for a buffer"),
-                text!("update the driver or use ", Setting::Cpu),
-            )
-        })?;
+        let mut result = Err(Error::device(
+            format!("heap {heap} has no memory type for a buffer"),
+            text!("update the driver or use ", Setting::Cpu),
+        ));
+        for index in types {
+            result = self.allocate_of(index, needs.size, backing).map(|()| index);
+            if !matches!(result, Err(Error::Refused { .. })) {
+                break;
+            }
+        }
+        result
+    }
+
+    fn allocate_of(&mut self, index: u32, size: u64, backing: &Backing) -> Result<()> {
+        let device = &self.gpu.device;
         let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
         let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(self.handle);
         let (mut export, mut import);
-        let mut info = vk::MemoryAllocateInfo::default()
-            .allocation_size(needs.size)
-            .memory_type_index(index)
-            .push_next(&mut flags);
+        let mut info =
+            vk::MemoryAllocateInfo::default().allocation_size(size).memory_type_index(index).push_next(&mut flags);
         match backing {
             Backing::Driver => {}
             Backing::Exported => {
@@ -123,7 +131,7 @@ impl Buffer {
                 info = info.push_next(&mut dedicated).push_next(&mut export);
             }
             Backing::Imported(dma_buf) => {
-                check_size(dma_buf.size(), needs.size)?;
+                check_size(dma_buf.size(), size)?;
                 let own = dma_buf.as_fd().try_clone_to_owned();
                 import = sharing::import_info(own.map_err(|e| no_descriptor(&e))?);
                 info = info.push_next(&mut dedicated).push_next(&mut import);
@@ -131,11 +139,11 @@ impl Buffer {
         }
         // SAFETY: the memory type is one the buffer allows; all structures live through the call.
         self.memory = unsafe { device.allocate_memory(&info, None) }.map_err(|r| match backing {
-            Backing::Driver => no_memory(needs.size, r),
+            Backing::Driver => no_memory(size, r),
             Backing::Exported => failure("allocate memory to export as a dma-buf")(r),
             Backing::Imported(_) => failure("import a dma-buf")(r),
         })?;
-        Ok(index)
+        Ok(())
     }
 
     fn bind(&mut self) -> Result<()> {

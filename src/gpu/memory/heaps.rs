@@ -20,31 +20,39 @@ pub enum HostAccess {
     Host,
 }
 
-/// The memory type for a buffer in `heap`, among those in the bit set `allowed`. Prefers types that are mapped and
-/// cached, then mapped ones, then the first; for [`HostAccess::None`] those that cannot be mapped.
-pub(crate) fn memory_type(gpu: &Gpu, heap: usize, allowed: u32, access: HostAccess) -> Option<u32> {
+/// The memory types for a buffer in `heap`, among those in the bit set `allowed`, the best first: those that are mapped and
+/// cached, then those that are mapped; for [`HostAccess::None`] those that cannot be mapped.
+///
+/// A driver may have less memory of one type than its heap has. NVIDIA's of 2026 takes twice a buffer's bytes from the heap's
+/// budget for a type that the host sees, and refuses a further one where other types still get all that is left.
+pub(crate) fn memory_types(gpu: &Gpu, heap: usize, allowed: u32, access: HostAccess) -> Vec<u32> {
+    fitting(&gpu.memory.memory_types[..gpu.memory.memory_type_count as usize], heap, allowed, access)
+}
+
+fn fitting(types: &[vk::MemoryType], heap: usize, allowed: u32, access: HostAccess) -> Vec<u32> {
     use vk::MemoryPropertyFlags as F;
     let mapped = F::HOST_VISIBLE | F::HOST_COHERENT;
-    let types = &gpu.memory.memory_types[..gpu.memory.memory_type_count as usize];
-    let fit = types.iter().enumerate().filter(|(i, t)| {
-        let flags = t.property_flags;
-        t.heap_index as usize == heap
+    let fits = |i: &u32| {
+        let vk::MemoryType { property_flags: flags, heap_index, .. } = types[*i as usize];
+        heap_index as usize == heap
             && allowed & (1 << i) != 0
             && !flags.intersects(F::PROTECTED | F::LAZILY_ALLOCATED | F::DEVICE_COHERENT_AMD)
             && (access != HostAccess::Host || flags.contains(mapped))
-    });
+    };
     let worth = |flags: F| match access {
         HostAccess::None => u32::from(!flags.contains(F::HOST_VISIBLE)),
         _ => u32::from(flags.contains(mapped)) + u32::from(flags.contains(mapped | F::HOST_CACHED)),
     };
-    fit.max_by_key(|(i, t)| (worth(t.property_flags), std::cmp::Reverse(*i))).map(|(i, _)| i as u32)
+    let mut fit: Vec<u32> = (0..types.len() as u32).filter(fits).collect();
+    fit.sort_by_key(|&i| std::cmp::Reverse(worth(types[i as usize].property_flags)));
+    fit
 }
 
 /// Whether host access to device memory must pass through a staging buffer: some heap cannot be mapped, or not through
 /// the host's caches.
 pub fn needs_staging(gpu: &Gpu) -> bool {
     (0..gpu.memory.memory_heap_count as usize).any(|heap| {
-        memory_type(gpu, heap, u32::MAX, HostAccess::Device).is_some_and(|t| {
+        memory_types(gpu, heap, u32::MAX, HostAccess::Device).first().is_some_and(|&t| {
             let flags = gpu.memory.memory_types[t as usize].property_flags;
             !flags.contains(vk::MemoryPropertyFlags::HOST_COHERENT | vk::MemoryPropertyFlags::HOST_CACHED)
         })
@@ -128,4 +136,25 @@ pub fn host_heap(gpu: &Gpu) -> Result<usize> {
     let best = mapped.max_by_key(|t| t.property_flags.contains(F::HOST_CACHED));
     best.map(|t| t.heap_index as usize)
         .ok_or_else(|| Error::device("the device has no memory that the host can map", "update the driver"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vk::MemoryPropertyFlags as F;
+
+    /// The types of NVIDIA's driver for an H200: heap 0 is the device's memory, heap 1 the host's.
+    #[test]
+    fn types_for_the_host_come_first_only_where_the_host_needs_them() {
+        let local = F::DEVICE_LOCAL;
+        let mapped = F::HOST_VISIBLE | F::HOST_COHERENT;
+        let types = [(F::empty(), 1), (local, 0), (mapped, 1), (mapped | F::HOST_CACHED, 1), (local | mapped, 0)];
+        let types = types.map(|(property_flags, heap_index)| vk::MemoryType { property_flags, heap_index });
+        let fit = |heap, access| fitting(&types, heap, u32::MAX, access);
+        assert_eq!(fit(0, HostAccess::None), [1, 4]);
+        assert_eq!(fit(0, HostAccess::Device), [4, 1]);
+        assert_eq!(fit(0, HostAccess::Host), [4]);
+        assert_eq!(fit(1, HostAccess::Host), [3, 2]);
+        assert_eq!(fitting(&types, 0, 0b1, HostAccess::Device), [0u32; 0]);
+    }
 }
