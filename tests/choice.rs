@@ -116,7 +116,8 @@ fn draw_case(random: &mut Random, vocab: usize, plain: bool) -> (SamplerConfig, 
         seed: Some(random.bits()),
     };
     let mut sampler = Sampler::new(config.clone(), vocab).unwrap();
-    (0..random.below(80)).for_each(|_| sampler.accept(random.below(vocab) as u32));
+    let prompt: Vec<u32> = (0..random.below(80)).map(|_| random.below(vocab) as u32).collect();
+    sampler.begin(&prompt);
     if random.below(4) == 0 {
         let mut allowed = TokenSet::new(vocab);
         allowed.insert(0);

@@ -184,7 +184,7 @@ impl Batch {
         Limits::of(executor.schedule()).check(0, &prompt)?;
         self.take_prefix(executor, slot, &prompt);
         let kept = self.slots[slot].session.replace(executor, &prompt)?;
-        chooser.accept(&prompt[kept..]);
+        chooser.begin(&prompt);
         self.steady = false;
         let so_far = Generation::new(prompt.len(), kept);
         self.slots[slot].member =

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::sequence::generate;
-use crate::sequence::noting::{CHUNK, CONTEXT, Noting};
+use crate::sequence::noting::{CHUNK, CONTEXT, Noting, VOCAB};
+use crate::text::SamplerConfig;
 
 /// Greedy, without stop tokens.
 fn request(prompt: &[u32], limit: usize) -> Request {
@@ -129,6 +130,21 @@ fn a_request_takes_the_slot_that_holds_its_prefix() {
     let mut kept: Vec<_> = finish(&mut batch, &mut executor).into_iter().map(|(slot, g)| (slot, g.kept)).collect();
     kept.sort_unstable();
     assert_eq!(kept, [(1, 3), (3, 0)]);
+}
+
+/// Whether a prompt's tokens were run or kept, the penalty counts them.
+#[test]
+fn a_penalty_counts_the_whole_prompt_once() {
+    let mut executor = Noting::new();
+    let mut batch = Batch::new(&executor.schedule);
+    let config = SamplerConfig { repeat_penalty: 2.0, ..SamplerConfig::greedy() };
+    let mut chooser = Chooser::new(config, VOCAB).unwrap();
+    for (prompt, reply) in [(&[0, 1, 2, 3][..], [4, 5]), (&[0, 1, 2, 4], [3, 5]), (&[9, 1], [0, 2])] {
+        batch.join(&mut executor, Request { chooser, ..request(prompt, 2) }).unwrap();
+        let ended = batch.run(&mut executor, &mut go_on).unwrap().unwrap();
+        assert_eq!(ended.reply.unwrap().tokens, reply, "the lowest ids that are not in {prompt:?}");
+        chooser = ended.chooser;
+    }
 }
 
 #[test]

@@ -67,10 +67,11 @@ impl Chooser {
         }
     }
 
-    /// Adds the prompt's tokens, for the repetition penalty.
-    pub fn accept(&mut self, tokens: &[u32]) {
+    /// Begins a reply to a prompt, whose tokens count for the repetition penalty. Those of earlier replies do not, unless
+    /// they are part of the prompt.
+    pub fn begin(&mut self, prompt: &[u32]) {
         if let Chooser::Sample(s) = self {
-            tokens.iter().for_each(|&t| s.accept(t));
+            s.begin(prompt);
         }
     }
 

@@ -240,8 +240,13 @@ impl Sampler {
         self.seed
     }
 
-    /// Records a token that was not sampled, such as the prompt's, for the repetition penalty.
-    pub fn accept(&mut self, id: u32) {
+    /// Forgets the tokens so far, and records a prompt's, for the repetition penalty.
+    pub fn begin(&mut self, prompt: &[u32]) {
+        self.history.clear();
+        prompt[prompt.len().saturating_sub(REPEAT_WINDOW)..].iter().for_each(|&id| self.accept(id));
+    }
+
+    fn accept(&mut self, id: u32) {
         if self.history.len() == REPEAT_WINDOW {
             self.history.pop_front();
         }

@@ -88,7 +88,7 @@ fn the_filters_leave_what_their_definition_leaves_and_nothing_is_allocated() {
         let allowed = (round % 5 == 0).then_some(allowed);
         sampler.allow(allowed.clone());
         let mut history: Vec<u32> = (0..random.below(100)).map(|_| random.below(vocab as u32)).collect();
-        history.iter().for_each(|&id| sampler.accept(id));
+        sampler.begin(&history);
         let room = |s: &Sampler| {
             let lists = [s.edits.capacity(), s.drawn.capacity(), s.sums.capacity(), s.history.capacity()];
             (lists, s.candidates.list.capacity())
@@ -174,12 +174,12 @@ fn the_penalty_counts_prompt_and_sampled_tokens_for_64_tokens() {
     let config = SamplerConfig { repeat_penalty: 2.0, ..SamplerConfig::greedy() };
     let mut sampler = Sampler::new(config, 4).unwrap();
     let logits = [3.0, 2.0, 1.9, -1.0];
-    sampler.accept(0);
+    sampler.begin(&[0]);
     assert_eq!(sampler.sample(&logits).unwrap(), 1, "3 is halved to 1.5");
     assert_eq!(sampler.sample(&logits).unwrap(), 2);
     assert_eq!(sampler.sample(&logits).unwrap(), 0, "all are halved");
     // Tokens past the vocabulary only use up the window.
-    (0..64).for_each(|_| sampler.accept(1_000_000));
+    sampler.begin(&[&[0][..], &[1_000_000; 64]].concat());
     assert_eq!(sampler.sample(&logits).unwrap(), 0);
 }
 
@@ -196,7 +196,7 @@ fn logits_that_mean_nothing_are_an_error() {
         assert!(error.to_string().contains(what) && error.exit_code() == 1, "{error}");
     }
     let mut extreme = Sampler::new(SamplerConfig { temperature: 1e-38, repeat_penalty: 1e-38, ..open(1) }, 2).unwrap();
-    extreme.accept(0);
+    extreme.begin(&[0]);
     assert_eq!(extreme.sample(&[f32::MAX, f32::MIN]).unwrap(), 0);
 }
 
