@@ -27,6 +27,30 @@ fn lasting(line: &Value) -> Value {
     line
 }
 
+/// The arguments with which `kiln run` is asked the same as by a line.
+fn arguments_of(asked: &Value) -> Vec<String> {
+    let mut arguments: Vec<String> = Vec::new();
+    for (key, value) in asked.as_object().unwrap() {
+        let option = if key == "n" { "-n".into() } else { format!("--{key}") };
+        match value {
+            Value::Bool(_) => arguments.push(option),
+            Value::String(text) => arguments.extend([option, text.clone()]),
+            Value::Array(words) if key == "stop" => {
+                arguments.extend(words.iter().flat_map(|w| [option.clone(), w.as_str().unwrap().into()]));
+            }
+            Value::Array(ids) if key == "tokens" => {
+                arguments.extend([option, ids.iter().map(Value::to_string).collect::<Vec<_>>().join(",")]);
+            }
+            // One message is what -p makes of its text.
+            Value::Array(messages) => {
+                arguments.extend(["-p".into(), messages[0]["content"].as_str().unwrap().into()]);
+            }
+            number => arguments.extend([option, number.to_string()]),
+        }
+    }
+    arguments
+}
+
 #[test]
 fn each_line_gets_what_run_answers() {
     let model = tiny_with_text();
@@ -48,23 +72,7 @@ fn each_line_gets_what_run_answers() {
     let answered = lines(&std::fs::read_to_string(&output).unwrap());
     assert_eq!(answered.len(), asked.len());
     for (i, (asked, got)) in asked.iter().zip(&answered).enumerate() {
-        let mut arguments: Vec<String> = Vec::new();
-        for (key, value) in asked.as_object().unwrap() {
-            let option = if key == "n" { "-n".into() } else { format!("--{key}") };
-            match value {
-                Value::Bool(_) => arguments.push(option),
-                Value::String(text) => arguments.extend([option, text.clone()]),
-                Value::Array(words) if key == "stop" => {
-                    arguments.extend(words.iter().flat_map(|w| [option.clone(), w.as_str().unwrap().into()]));
-                }
-                Value::Array(ids) if key == "tokens" => {
-                    arguments.extend([option, ids.iter().map(Value::to_string).collect::<Vec<_>>().join(",")]);
-                }
-                // One message is what -p makes of its text.
-                Value::Array(_) => arguments.extend(["-p".into(), "hello".into()]),
-                number => arguments.extend([option, number.to_string()]),
-            }
-        }
+        let arguments = arguments_of(asked);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let alone = kiln(&[&["run", "--json"], &base[..], &arguments].concat()).json();
         assert_eq!(got["index"], i);
@@ -75,6 +83,84 @@ fn each_line_gets_what_run_answers() {
             assert!(got.get(key).is_some(), "`run --json` has {key}");
         }
     }
+}
+
+/// Lines of many kinds: short and long, alike at their beginnings, greedy and with every setting of the sampler.
+fn mixed(count: usize) -> Vec<Value> {
+    let words =
+        ["Where", "is", "the", "aquarium", "?", "I", "have", "two", "children", "with", "me", ".", "When", "does"];
+    let line = |i: usize| {
+        let length = 1 + i * 7 % 60;
+        let text: Vec<&str> = (0..length).map(|at| words[(at + i % 5 * (at / 9)) % words.len()]).collect();
+        let mut line = match i % 3 {
+            0 => json!({"messages": [{"role": "user", "content": text.join(" ")}]}),
+            1 => json!({"prompt": text.join(" "), "system": "You are the guide of a museum."}),
+            _ => json!({"prompt": text.join(" "), "raw": true}),
+        };
+        line["n"] = json!(1 + i * 5 % 23);
+        if i % 2 == 1 {
+            line["ignore-eos"] = json!(true);
+        }
+        let settings = match i % 7 {
+            1 => json!({"temp": 1.0, "seed": i}),
+            2 => json!({"temp": 0.8, "top-k": 0, "top-p": 1.0, "seed": i}),
+            3 => json!({"temp": 1.3, "top-k": 5, "seed": i, "repeat-penalty": 1.2}),
+            4 => json!({"temp": 0.6, "top-k": 0, "top-p": 0.7, "min-p": 0.05, "seed": i}),
+            5 => json!({"repeat-penalty": 1.4, "temp": 0, "seed": i}),
+            6 => json!({"stop": ["the"], "temp": 0}),
+            _ => json!({"temp": 0}),
+        };
+        settings.as_object().unwrap().iter().for_each(|(key, value)| line[key] = value.clone());
+        line
+    };
+    (0..count).map(line).collect()
+}
+
+/// The built-in model's answers to lines, `sequences` at once, without what depends on the time.
+fn answers(directory: &tempfile::TempDir, asked: &[Value], sequences: usize) -> Vec<Value> {
+    let input = write(directory, "in.jsonl", asked);
+    let done = kiln(&["batch", &input, "-o", "-", "--device", "cpu", "--batch", &sequences.to_string()]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    lines(&done.stdout).iter().map(lasting).collect()
+}
+
+#[test]
+fn fifty_lines_get_what_run_answers_each_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let asked = mixed(50);
+    for (asked, got) in asked.iter().zip(answers(&directory, &asked, 16)) {
+        let arguments = arguments_of(asked);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let alone = kiln(&[&["run", "--json", "--device", "cpu"], &arguments[..]].concat()).json();
+        for key in ["prompt_tokens", "tokens", "text", "finish", "seed"] {
+            assert_eq!(got[key], alone[key], "{key} of {asked}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_thousand_lines_get_the_same_answers_together_killed_and_each_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let asked = mixed(1000);
+    let together = answers(&directory, &asked, 32);
+    assert_eq!(together, answers(&directory, &asked, 1));
+    let (input, output) = (directory.path().join("in.jsonl"), directory.path().join("out.jsonl"));
+    let written = || std::fs::read_to_string(&output).unwrap_or_default();
+    for kept in [100, 500, 900] {
+        let arguments = [Path::new("batch"), &input, Path::new("-o"), &output];
+        let mut child = program().args(arguments).args(["--device", "cpu", "--batch", "32"]).spawn().unwrap();
+        while written().lines().count() < kept {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let done =
+        kiln(&["batch", input.to_str().unwrap(), "-o", output.to_str().unwrap(), "--device", "cpu", "--batch", "32"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(lines(&written()).iter().map(lasting).collect::<Vec<_>>(), together);
 }
 
 #[test]
