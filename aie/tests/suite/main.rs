@@ -1,0 +1,6 @@
+//! The assembler's tests. Encodings are held against vectors, hazards against distances, both of independent source.
+
+mod distances;
+mod encoding;
+mod hazards;
+mod vectors;
