@@ -32,12 +32,6 @@ pub struct Program {
     pub flow: Flow,
 }
 
-impl Program {
-    pub fn label_at(&self, address: u32) -> Option<&str> {
-        self.labels.iter().find(|(_, at)| **at == address).map(|(name, _)| name.as_str())
-    }
-}
-
 /// A bundle on its way to a place.
 struct Draft {
     written: Vec<Written>,

@@ -94,7 +94,10 @@ fn constant_count(isa: &Isa, program: &Program, found: &HardwareLoop) -> Option<
 }
 
 fn describe(isa: &Isa, program: &Program, loops: &[Loop], found: &Loop) -> String {
-    let name = program.label_at(program.bundles[found.start].address).unwrap_or("without a name");
+    let address = program.bundles[found.start].address;
+    let names: Vec<&str> =
+        program.labels.iter().filter(|label| *label.1 == address).map(|label| label.0.as_str()).collect();
+    let name = names.join(", ");
     let pass = measure(isa, program, loops, found.start, found.end);
     let kind = if found.hardware { "hardware loop" } else { "loop" };
     let mut text = format!("{kind} {name}: {} cycles a pass", pass.cycles);
@@ -102,7 +105,8 @@ fn describe(isa: &Isa, program: &Program, loops: &[Loop], found: &Loop) -> Strin
         let _ = write!(text, ", {count} passes");
     }
     if pass.open {
-        text.push_str(", and a loop within that has no constant count");
+        text.push_str(" and more: a loop within counts as one pass, its count is no constant");
+        return text;
     }
     for ((name, _, peak), macs) in PEAKS.iter().zip(pass.macs) {
         if macs > 0 {
@@ -119,16 +123,16 @@ fn describe(isa: &Isa, program: &Program, loops: &[Loop], found: &Loop) -> Strin
 fn measure(isa: &Isa, program: &Program, loops: &[Loop], start: usize, end: usize) -> Pass {
     let mut pass = Pass::default();
     for index in start..=end {
-        let within = |found: &&Loop| {
-            found.hardware && (found.start..=found.end).contains(&index) && (start..=end) != (found.start..=found.end)
-        };
-        let times = match loops.iter().find(within) {
-            None => 1,
-            Some(inner) => inner.count.unwrap_or_else(|| {
-                pass.open = true;
-                1
-            }),
-        };
+        let inner = loops
+            .iter()
+            .filter(|found| (found.start..=found.end).contains(&index) && start <= found.start && found.end <= end);
+        let mut times = 1;
+        for found in inner.filter(|found| (found.start, found.end) != (start, end)) {
+            match found.count {
+                Some(count) => times *= count,
+                None => pass.open = true,
+            }
+        }
         pass.cycles += times;
         for instruction in &program.bundles[index].bundle.instructions {
             let mnemonic = isa.op(instruction).mnemonic.as_str();
