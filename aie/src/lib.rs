@@ -9,7 +9,7 @@
 //!
 //! # Flow
 //!
-//! [`source`] reads lines into instructions whose immediates may name labels. [`assemble`] chooses the width of each
+//! [`source`] reads lines into instructions whose immediates may name labels. [`assemble()`] chooses the width of each
 //! bundle, gives labels their addresses and encodes by [`isa`]. [`flow`] follows branches and hardware loops, [`hazard`]
 //! checks what can meet in the pipeline along them. [`listing`] writes what came out; [`disassemble`] reads it back.
 //!

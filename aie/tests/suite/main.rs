@@ -3,4 +3,7 @@
 mod distances;
 mod encoding;
 mod hazards;
+mod kernels;
+mod language;
+mod mutations;
 mod vectors;
