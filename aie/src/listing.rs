@@ -112,8 +112,11 @@ fn describe(isa: &Isa, program: &Program, loops: &[Loop], found: &Loop) -> Strin
         if macs > 0 {
             let rate = (macs * peak) as f64 / pass.cycles as f64;
             let share = 100.0 * rate / *peak as f64;
-            let _ =
-                write!(text, "; {} {name} MACs: {rate:.1} a cycle, {share:.1} % of the peak of {peak}", macs * peak);
+            let _ = write!(
+                text,
+                "; {} {name} MACs: {rate:.1} a cycle, {share:.1} % of the peak of {peak} (AM020)",
+                macs * peak
+            );
         }
     }
     text
