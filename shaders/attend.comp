@@ -3,6 +3,7 @@
 // max(0, p - window + 1) ..= p; query head h reads KV head h / (heads / kv_heads). out [rows, heads * DIM] in F32, or in
 // Int16Block or F16Row (activation_layout.glsl) where DIM is a multiple of 16. DIM is even and at most 256; GROUP divides
 // heads / kv_heads.
+// With BEHIND it takes only the rows behind the pass's chunk: beside it attend_matrix.comp takes the chunk.
 // With FUSED it also does what head_prepare.comp does: q = rope(norm(q; wq)), k = rope(norm(k; wk)), and k and v into the
 // row's page. A workgroup makes the keys of the pass that its row sees by itself, so that they never pass through memory:
 // with 1, for rows that are each of a sequence of their own, the row's own key; with n > 1, for up to n rows at consecutive
@@ -27,6 +28,7 @@ layout(constant_id = 2) const uint GROUP = 2;
 layout(constant_id = 3) const uint FUSED = 0;     // most keys of the pass that a row sees; 0: all come from pages
 layout(constant_id = 4) const uint FORM = 0;
 layout(constant_id = 5) const uint SUBGROUP = 32;  // invocations of a subgroup
+layout(constant_id = 6) const uint BEHIND = 0;     // 1: rows begin behind the chunk
 
 layout(push_constant) uniform Push {
     Words state;
@@ -38,7 +40,7 @@ layout(push_constant) uniform Push {
     Floats frequencies;
     PageTables table;  // u64 [sequence][entries]
     uint64_t y_out;
-    uint64_t scratch;  // counters u32 [rows][heads / GROUP], then parts f32 [rows][heads][parts][DIM padded to 8, 4]
+    uint64_t scratch;  // for each of the grid's rows: counters u32 [heads / GROUP], then parts f32 [heads][parts][DIM padded to 8, 4]
     uint position;     // word index of position[0]
     uint sequence;     // word index of sequence[0]
     uint heads;
@@ -441,6 +443,7 @@ uint position_of(uint j, uint p, uint owns) { return FUSED <= 1 || j < GROUP ? p
 
 void attend_row() {
     uint r = gl_WorkGroupID.y, id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+    if (BEHIND != 0) r += state.at[STATE_CHUNK];
     if (r >= live_rows(state, STATE_ROWS)) return;
     // What does not hang on the step before is asked for ahead of it.
     bool prepares = FUSED == 1 && gl_SubgroupID <= GROUP;
@@ -543,7 +546,7 @@ void attend_row() {
     leave();
     barrier();
 
-    uint64_t all_parts = scratch + COUNTER_BYTES + 16 * uint64_t((r * heads + h0) * splits) * FOUND;
+    uint64_t all_parts = scratch + COUNTER_BYTES + 16 * uint64_t((gl_WorkGroupID.y * heads + h0) * splits) * FOUND;
     for (uint i = id; i < GROUP * QUADS; i += WORKGROUP) {
         uint g = i / QUADS, e = i % QUADS;
         float top, weights;
@@ -559,7 +562,7 @@ void attend_row() {
     if (parts == 1) return;
 
     // Parts into one, by the workgroup that comes last.
-    Counters counter = Counters(scratch + 4 * (uint64_t(r) * (heads / GROUP) + gl_WorkGroupID.x));
+    Counters counter = Counters(scratch + 4 * (uint64_t(gl_WorkGroupID.y) * (heads / GROUP) + gl_WorkGroupID.x));
     relay_barrier();
     if (id == 0) {
         relay_release();

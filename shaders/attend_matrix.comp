@@ -1,5 +1,5 @@
-// attend_matrix: out[r][h] = softmax(q[r][h] . K * scale) V by matrix units, for rows at consecutive positions of one
-// sequence: row r is at position[0] + r. Flash attention: an online softmax over tiles of KT keys.
+// attend_matrix: out[r][h] = softmax(q[r][h] . K * scale) V by matrix units, for the pass's chunk: its first rows, at
+// consecutive positions of one sequence. Row r is at position[0] + r. Flash attention: an online softmax over tiles of KT keys.
 // q [rows, heads * DIM] f32; keys and values f16, in pages (kv.glsl); visible are max(0, p - window + 1) ..= p.
 // out in F16Row (activation_layout.glsl): per row f16[P], P = heads * DIM padded to 32 with zeros, then the f32 scale 1 at
 // byte 2P, rows out_stride bytes apart. DIM is a multiple of the matrix units' shape and at most 256.
@@ -68,7 +68,7 @@ const uint MATS_S = KT / N;
 const uint MATS_O = DIM / N;
 
 void main() {
-    uint live = live_rows(state, STATE_ROWS);
+    uint live = live_rows(state, STATE_CHUNK);
     uint tile_rows = QT / group;
     // The last rows first: they see the most keys.
     uint r0 = (gl_NumWorkGroups.y - 1 - gl_WorkGroupID.y) * tile_rows;

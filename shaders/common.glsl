@@ -35,6 +35,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Wo
 #define STATE_ROWS 0
 #define STATE_HEAD_FIRST 1
 #define STATE_HEAD_ROWS 2
+#define STATE_CHUNK 4
 
 // 1 in passes of one row, which is always live: nothing waits for the state to say so.
 layout(constant_id = 8) const uint SINGLE = 0;

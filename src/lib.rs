@@ -52,6 +52,7 @@
 //! - **Fragment**: the part of a matrix that one lane holds while its subgroup multiplies it.
 //! - **Head rows**: the rows of a pass whose logits are wanted.
 //! - **Kind of pass**: what is baked for: how many rows, how they stand to each other, and where their tokens come from.
+//! - **Mixed pass**: a pass with a chunk of one sequence, and behind it rows of others that decode.
 //! - **Packed slot**: a copy of a slot in the activation layout of the linear step that reads it.
 //! - **Pass**: one run of the schedule over some rows.
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.

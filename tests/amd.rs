@@ -186,8 +186,8 @@ fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
 fn kinds() -> impl Iterator<Item = PassKind> {
     let prompts = [1, 2, 4, 8, 16, 64, 512].map(|rows| (rows, RowOrder::Consecutive));
     let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, RowOrder::Apart));
-    let mixed = [(512, RowOrder::Mixed)];
-    let given = prompts.into_iter().chain(batches).chain(mixed).map(|(rows, order)| (rows, order, TokenSource::Host));
+    let others = [(64, RowOrder::Mixed), (512, RowOrder::Mixed), (512, RowOrder::Any)];
+    let given = prompts.into_iter().chain(batches).chain(others).map(|(rows, order)| (rows, order, TokenSource::Host));
     let all = given.chain([(1, RowOrder::Consecutive, TokenSource::Argmax)]);
     all.map(|(rows, order, tokens)| PassKind { rows, head_rows: rows.min(8), order, tokens })
 }

@@ -7,6 +7,7 @@ use common::Random;
 use half::f16;
 use kiln::model::WeightFormat;
 use kiln::schedule::kv::PAGE;
+use kiln::schedule::layout::StateLayout;
 use kiln::testing::gpu::Gpu;
 use kiln::testing::gpu::device::units::Units;
 use kiln::testing::gpu::kernels::pipelines::Pipelines;
@@ -339,7 +340,8 @@ impl Attention {
         self.window.map_or(0, |w| (p + 1).saturating_sub(w))
     }
 
-    /// Runs every tile on a pass of which `live` rows are live.
+    /// Runs every tile on a pass of which `live` rows are the chunk. The others are other sequences' or dead, and not its own
+    /// to write.
     fn check(&self, bench: &mut Bench, live: usize, seed: u64) {
         let Attention { heads, kv_heads, dim, rows, position, window } = *self;
         let mut random = Random(seed);
@@ -389,7 +391,11 @@ impl Attention {
             }
         }
 
-        let state = bench.buffer(bytemuck::cast_slice(&[live as u32, 0, 0, 0, position as u32, 1]));
+        let mut state = [0; 10];
+        state[StateLayout::ROWS] = rows as u32;
+        state[StateLayout::CHUNK] = live as u32;
+        state[8..].copy_from_slice(&[position as u32, 1]);
+        let state = bench.buffer(bytemuck::cast_slice(&state));
         let q = bench.buffer(bytemuck::cast_slice(&q));
         let bits: Vec<u16> = pages.iter().map(|x| x.to_bits()).collect();
         let in_pages = bench.buffer(bytemuck::cast_slice(&bits));
@@ -412,8 +418,8 @@ impl Attention {
                 q: q.address,
                 table: table.address,
                 y_out: out.address,
-                position: 4,
-                sequence: 5,
+                position: 8,
+                sequence: 9,
                 heads: word(heads),
                 kv_heads: word(kv_heads),
                 group: variant.group,
@@ -433,7 +439,7 @@ impl Attention {
             }]);
             let got = words(&out);
             let (alive, dead) = got.split_at(live * out_stride / 4);
-            assert!(dead.iter().all(|&w| w == POISON), "{name}: a dead row was written");
+            assert!(dead.iter().all(|&w| w == POISON), "{name}: a row behind the chunk was written");
             let mut results = Vec::with_capacity(want.len());
             for row in alive.chunks_exact(out_stride / 4) {
                 let halves: &[u16] = bytemuck::cast_slice(&row[..padded / 2]);
@@ -456,7 +462,7 @@ fn attention_variants_compute_their_softmax() {
     for (i, (attention, live)) in [
         (at(2, 2, 128, 1, 0, None), 1),
         (at(2, 1, 128, 17, 0, None), 17),
-        // Ratio 4; a whole number of tiles, and more; dead rows.
+        // Ratio 4; a whole number of tiles, and more; rows behind the chunk.
         (at(4, 1, 32, 100, 37, None), 71),
         // Ratio 3 does not divide a tile.
         (at(3, 1, 64, 33, 5, Some(40)), 33),

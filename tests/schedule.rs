@@ -15,7 +15,9 @@ use kiln::schedule::layout::StateLayout;
 use kiln::schedule::{Extent, KvLayout, KvType, Op, Pass, Pool, Schedule, Segment};
 use kiln::sequence::session::Session;
 use kiln::testing::gpu::Vulkan;
+use kiln::testing::gpu::device::units::Units;
 use kiln::testing::gpu::kernels::Module;
+use kiln::testing::gpu::kernels::constants::{AttendConstants, Specialization};
 use kiln::testing::gpu::lower::arithmetic::ActivationLayout;
 use kiln::testing::gpu::lower::arithmetic::Arithmetic;
 use kiln::testing::gpu::lower::dispatch::{Addresses, Dispatch};
@@ -66,6 +68,23 @@ fn a_27b_token_reads_27_gigabytes() {
     // A batch reads the weights once.
     let batch = schedule.cost(Pass::Decode { sequences: 32, depth: 0 });
     assert_eq!(batch.weight_bytes, weights + 31 * embedding_row);
+}
+
+/// A mixed pass reads the weights once, and of keys and values what both parts read.
+#[test]
+fn a_mixed_pass_costs_what_its_parts_cost_but_the_weights() {
+    let schedule = Schedule::build(&gemma_27b(), Extent { context: 8192, ..extent(512) }, int8);
+    let chunk = schedule.cost(Pass::Prefill { rows: 480, depth: 900 });
+    let beside = schedule.cost(Pass::Decode { sequences: 31, depth: 2000 });
+    let mixed = |ends| schedule.cost(Pass::Mixed { chunk: 480, depth: 900, ends, sequences: 31, beside: 2000 });
+    let (whole, part) = (mixed(true), mixed(false));
+    assert_eq!(whole.kv_bytes, chunk.kv_bytes + beside.kv_bytes);
+    assert_eq!(whole.operations, chunk.operations + beside.operations);
+    assert_eq!(whole.activation_bytes, chunk.activation_bytes + beside.activation_bytes);
+    assert_eq!(whole.weight_bytes, chunk.weight_bytes + 31 * (5376 + 4), "and the other rows' embeddings");
+    // Without a head row of the chunk.
+    assert_eq!(whole.operations - part.operations, 2 * 262_208 * 5376);
+    assert_eq!((part.kv_bytes, part.weight_bytes), (whole.kv_bytes, whole.weight_bytes));
 }
 
 #[test]
@@ -131,6 +150,59 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
             }
             assert_eq!(covered, schedule.steps.len());
         }
+    }
+}
+
+/// The matrix units of recent NVIDIA GPUs.
+fn units() -> Units {
+    Units {
+        m: 16,
+        n: 16,
+        k: 16,
+        least_n: 8,
+        row_lanes: Some(4),
+        s8_k: Some(32),
+        subgroup: 32,
+        shared_bytes: 48 << 10,
+        max_workgroup: 1024,
+        sum_bytes: 512,
+        unrolled_steps: 8,
+    }
+}
+
+/// In a mixed pass, each part takes the kernel that suits it, side by side; the others are those of consecutive rows.
+/// Where matrix units cannot attend, all rows attend one by one.
+#[test]
+fn a_chunk_and_the_rows_behind_it_attend_side_by_side() {
+    let addresses = Addresses { arena: 0, weights: vec![0; 64] };
+    for (kv, units, rows, sequences) in [
+        (KvType::F16, Some(units()), 32, 64),
+        (KvType::F16, Some(units()), 512, 20),
+        (KvType::F32, Some(units()), 512, 20),
+        (KvType::F16, None, 64, 20),
+    ] {
+        let extent = Extent { sequences, head_rows: sequences, kv, ..extent(512) };
+        let schedule = Schedule::build(&gemma_27b(), extent, int8);
+        let (layout, target) = (GpuLayout::new(&schedule), Target::new(32, true, units));
+        let layer = |order| {
+            let kind = PassKind { rows, head_rows: sequences, order, tokens: TokenSource::Host };
+            Lowering { schedule: &schedule, layout: &layout, addresses: &addresses, target: &target, kind }
+                .segment(Segment::Layer(5))
+        };
+        let (mut mixed, consecutive) = (layer(RowOrder::Mixed), layer(RowOrder::Consecutive));
+        let attends = |d: &Dispatch| d.kernel.module == Module::AttendF16 || d.kernel.module == Module::AttendF32;
+        let at = mixed.iter().position(attends).unwrap();
+        let behind = AttendConstants::of(&mixed[at].kernel.constants).behind;
+        if kv == KvType::F16 && units.is_some() {
+            let beside = mixed.remove(at);
+            assert_eq!((behind, beside.barrier, beside.steps.len()), (1, false, 0));
+            assert_eq!(beside.groups[1] as usize, (rows - 1).min(sequences - 1), "a row of each other sequence");
+            assert_eq!(mixed[at - 1].kernel.module, Module::AttendMatrixF16);
+            assert!(mixed[at].barrier, "what reads both waits for both");
+        } else {
+            assert_eq!((behind, mixed[at].groups[1] as usize), (0, rows));
+        }
+        assert_eq!(mixed, consecutive, "{kv:?}, {rows} rows");
     }
 }
 
@@ -304,6 +376,7 @@ fn shaders_and_layout_agree() {
         (common, define("STATE_ROWS", StateLayout::ROWS as u64)),
         (common, define("STATE_HEAD_FIRST", StateLayout::HEAD_FIRST as u64)),
         (common, define("STATE_HEAD_ROWS", StateLayout::HEAD_ROWS as u64)),
+        (common, define("STATE_CHUNK", StateLayout::CHUNK as u64)),
         (relay, define("STATE_STALLED", STALLED as u64)),
         (relay, define("RELAY_STRIDE", RELAY_STRIDE / 4)),
         (include_str!("../shaders/argmax.comp"), define("COUNTER_BYTES", COUNTER_BYTES)),

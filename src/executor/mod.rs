@@ -133,6 +133,13 @@ pub trait Executor {
     fn prefill_rows(&self) -> usize {
         self.schedule().extent.max_rows
     }
+
+    /// How many of a prompt's next rows a pass should take beside `beside` rows of other sequences, `most` at most: as many
+    /// as make it run the most rows a second. At least 1.
+    fn chunk_rows(&self, most: usize, beside: usize) -> usize {
+        let _ = beside;
+        most
+    }
 }
 
 /// Checks a pass against the schedule's extent.
@@ -201,6 +208,7 @@ pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
 /// `layout.words()` long.
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
     words[StateLayout::ROWS] = rows.len() as u32;
+    words[StateLayout::CHUNK] = leading_run(rows) as u32;
     let (token, position, sequence) = (layout.token(), layout.position(), layout.sequence());
     for (i, r) in rows.iter().enumerate() {
         words[token + i] = r.token;
@@ -208,6 +216,16 @@ pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Op
         words[sequence + i] = r.sequence;
     }
     write_head(words, head.unwrap_or(HeadRows { first: 0, count: 0 }));
+}
+
+/// How many rows stand at consecutive positions of one sequence, from the first row on.
+pub fn leading_run(rows: &[Row]) -> usize {
+    rows.len().min(1) + rows.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
+}
+
+/// Whether `next` is the row behind `row` in its sequence.
+fn follows(row: Row, next: Row) -> bool {
+    row.sequence == next.sequence && row.position + 1 == next.position
 }
 
 /// Checks a pass as [`check_pass`] does, and takes the pages that its rows lack.
@@ -229,7 +247,7 @@ pub fn admit_pass(schedule: &Schedule, pages: &mut Pages, rows: &[Row], head: Op
 #[cold]
 fn take_missing_pages(pages: &mut Pages, rows: &[Row]) -> Result<()> {
     // Rows of one sequence together: a page that an early one sees is not given back for a later one.
-    for run in rows.chunk_by(|a, b| a.sequence == b.sequence && a.position + 1 == b.position) {
+    for run in rows.chunk_by(|a, b| follows(*a, *b)) {
         let (sequence, position) = (run[0].sequence as usize, run[0].position as usize);
         pages.extend(sequence, position..position + run.len()).map_err(|_| {
             Error::refused(

@@ -56,6 +56,19 @@ pub enum Pass {
         /// Position of each row.
         depth: usize,
     },
+    /// A chunk of a prompt, as in `Prefill`, and beside it one row in each of `sequences` sequences.
+    Mixed {
+        /// Rows of the chunk.
+        chunk: usize,
+        /// Position of the chunk's first row.
+        depth: usize,
+        /// Whether the chunk's last row is a head row.
+        ends: bool,
+        /// Sequences beside it.
+        sequences: usize,
+        /// Position of each of their rows.
+        beside: usize,
+    },
 }
 
 impl Pass {
@@ -63,6 +76,7 @@ impl Pass {
         match self {
             Pass::Prefill { rows, .. } => rows as u64,
             Pass::Decode { sequences, .. } => sequences as u64,
+            Pass::Mixed { chunk, sequences, .. } => (chunk + sequences) as u64,
         }
     }
 
@@ -71,6 +85,7 @@ impl Pass {
         match self {
             Pass::Prefill { .. } => 1,
             Pass::Decode { sequences, .. } => sequences as u64,
+            Pass::Mixed { ends, sequences, .. } => sequences as u64 + u64::from(ends),
         }
     }
 
@@ -86,6 +101,11 @@ impl Pass {
                 let pairs = (depth..depth + rows).map(seen).sum();
                 let oldest = window.map_or(0, |w| (depth + 1).saturating_sub(w));
                 (pairs, (depth + rows - oldest) as u64)
+            }
+            Pass::Mixed { chunk, depth, sequences, beside, .. } => {
+                let of_chunk = Pass::Prefill { rows: chunk, depth }.keys(window);
+                let of_others = Pass::Decode { sequences, depth: beside }.keys(window);
+                (of_chunk.0 + of_others.0, of_chunk.1 + of_others.1)
             }
         }
     }

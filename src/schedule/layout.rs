@@ -7,8 +7,9 @@ use crate::model::{Role, Shape, TensorId, WeightFormat};
 /// Alignment of offsets within buffers: the widest load of any kernel, and enough for a cache line of the CPU and NPU.
 pub const ALIGN: u64 = 128;
 
-/// Words of the step state before its arrays: `rows`, `head_first`, `head_rows`, and one for the executor's own use.
-const STATE_HEADER: usize = 4;
+/// Words of the step state before its arrays: `rows`, `head_first`, `head_rows`, one for the executor's own use, `chunk`, and
+/// padding.
+const STATE_HEADER: usize = 8;
 
 /// The step state: what changes from token to token, as u32 words at the arena's start. The host writes it before a
 /// replay. Kernels read it.
@@ -29,6 +30,8 @@ impl StateLayout {
     pub const HEAD_ROWS: usize = 2;
     /// Word index: for the executor's own use.
     pub const EXECUTOR: usize = 3;
+    /// Word index: how many rows the pass begins with that stand at consecutive positions of one sequence.
+    pub const CHUNK: usize = 4;
 
     fn array(self, i: usize) -> usize {
         STATE_HEADER + i * self.max_rows.next_multiple_of(4)

@@ -206,6 +206,8 @@ constants! {
         form = 4,
         /// Lanes of a subgroup.
         subgroup = 5,
+        /// 1: only the rows behind the pass's chunk.
+        behind = 6,
     }
 
     /// attend_matrix.comp.

@@ -1,5 +1,5 @@
 //! Lowering of attention: dividing heads, rows and keys among workgroups. shaders/attend.comp takes few rows;
-//! shaders/attend_matrix.comp takes prompts on matrix units.
+//! shaders/attend_matrix.comp takes prompts on matrix units. In a mixed pass each takes its part, side by side.
 
 use super::arithmetic::ActivationLayout;
 use super::attend_tile::{self, AttendTile};
@@ -12,6 +12,7 @@ use crate::gpu::device::units::Units;
 use crate::gpu::kernels::constants::AttendConstants;
 use crate::gpu::kernels::push::{AttendMatrixPush, AttendPush, Push, word};
 use crate::gpu::kernels::{Kernel, Module};
+use crate::schedule::Step;
 use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op, Rows, Slot};
 
@@ -46,6 +47,18 @@ pub(super) struct AttendOperands {
     pub(super) heads: usize,
     pub(super) scale: f32,
     pub(super) window: Option<usize>,
+}
+
+impl AttendOperands {
+    /// The operands of an Attend; `None` for any other op.
+    pub(super) fn of(op: &Op) -> Option<AttendOperands> {
+        match *op {
+            Op::Attend { q, kv, out, heads, scale, window } => {
+                Some(AttendOperands { q, kv, out, heads, scale, window })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// How attend.comp divides its work.
@@ -97,15 +110,37 @@ impl Lowering<'_> {
         prepare: Option<(Heads, Heads, Slot)>,
         taken: usize,
     ) -> Lowered {
-        let state = self.schedule.arena.state;
-        let (layout, packed) = match whole_blocks(a.kv.head_dim) {
-            true => self.written(at, a.out, Rows::Pass),
-            false => (ActivationLayout::F32, None),
-        };
+        let (layout, packed) = self.attended(at, &a);
         if let (Some(p), None, Some((units, tile))) = (packed, prepare, self.attend_tile(&a, layout)) {
             return self.attend_matrix(&a, tile, units, p);
         }
-        let rows = self.kind.rows;
+        self.attend_rows(at, a, prepare, taken, false)
+    }
+
+    /// What attends beside the dispatch of the step at `at`: where that takes the chunk of a pass alone, the rows behind it.
+    /// Both write rows of their own.
+    pub(super) fn attend_behind(&self, at: usize, step: &Step) -> Option<Lowered> {
+        let a = AttendOperands::of(&step.op).filter(|_| self.kind.order == RowOrder::Mixed)?;
+        self.attend_tile(&a, self.written(at, a.out, Rows::Pass).0)?;
+        Some(self.attend_rows(at, a, None, 0, true))
+    }
+
+    /// Attention row by row: all rows of a pass, or only those behind its chunk.
+    fn attend_rows(
+        &self,
+        at: usize,
+        a: AttendOperands,
+        prepare: Option<(Heads, Heads, Slot)>,
+        taken: usize,
+        behind: bool,
+    ) -> Lowered {
+        let state = self.schedule.arena.state;
+        let (layout, packed) = self.attended(at, &a);
+        let rows = match behind {
+            // Each is of another sequence, and so is the chunk.
+            true => (self.kind.rows - 1).min(self.schedule.extent.sequences - 1),
+            false => self.kind.rows,
+        };
         let Division { group, workgroup, splits } = Division::new(&a, rows, self.target.subgroup);
         let constants = AttendConstants {
             dim: a.kv.head_dim as u32,
@@ -113,6 +148,7 @@ impl Lowering<'_> {
             fused: if prepare.is_some() { self.fused_keys(&a) as u32 } else { 0 },
             form: layout as u32,
             subgroup: self.target.subgroup,
+            behind: u32::from(behind),
         };
         let q = prepare.map(|p| p.0);
         let k = prepare.map(|p| p.1);
@@ -149,10 +185,18 @@ impl Lowering<'_> {
         }
     }
 
+    /// The activation layout that attention writes, and where its packed slot lies.
+    fn attended(&self, at: usize, a: &AttendOperands) -> (ActivationLayout, Option<PackedSlot>) {
+        match whole_blocks(a.kv.head_dim) {
+            true => self.written(at, a.out, Rows::Pass),
+            false => (ActivationLayout::F32, None),
+        }
+    }
+
     /// The tiles in which matrix units can attend.
     fn attend_tiles(&self, units: Units, a: &AttendOperands, layout: ActivationLayout) -> Vec<AttendTile> {
         let fits = layout == ActivationLayout::F16Row
-            && self.kind.order == RowOrder::Consecutive
+            && matches!(self.kind.order, RowOrder::Consecutive | RowOrder::Mixed)
             && self.kind.rows >= MATRIX_QUERIES
             && a.kv.element == KvType::F16;
         if fits { attend_tile::tiles(units, a.heads, a.kv.kv_heads, a.kv.head_dim) } else { Vec::new() }
@@ -180,7 +224,7 @@ impl Lowering<'_> {
             RowOrder::Consecutive => {
                 FUSED_ROWS.into_iter().find(fits).filter(|&most| self.kind.rows <= most).unwrap_or(0)
             }
-            RowOrder::Mixed => 0,
+            RowOrder::Mixed | RowOrder::Any => 0,
         }
     }
 
@@ -192,12 +236,7 @@ impl Lowering<'_> {
     /// The ways to attend that are worth measuring. Every layer takes the same.
     pub fn attends(&self) -> Vec<AttendBy> {
         let steps = self.schedule.steps.iter().enumerate();
-        let mut attends = steps.filter_map(|(at, s)| match s.op {
-            Op::Attend { q, kv, out, heads, scale, window } => {
-                Some((at, AttendOperands { q, kv, out, heads, scale, window }))
-            }
-            _ => None,
-        });
+        let mut attends = steps.filter_map(|(at, s)| Some((at, AttendOperands::of(&s.op)?)));
         let (Some(units), Some((at, a))) = (self.target.units, attends.next()) else { return Vec::new() };
         if !whole_blocks(a.kv.head_dim) || self.kind.rows > MOST_ROWS {
             return Vec::new();
@@ -207,7 +246,7 @@ impl Lowering<'_> {
         tiles.chain([AttendBy::Row]).collect()
     }
 
-    /// Attention of consecutive rows by matrix units.
+    /// Attention of the chunk by matrix units.
     fn attend_matrix(&self, a: &AttendOperands, attend: AttendTile, units: Units, out: PackedSlot) -> Lowered {
         let state = self.schedule.arena.state;
         let push = AttendMatrixPush {

@@ -18,7 +18,8 @@ pub struct Addresses {
 /// One dispatch of a baked command buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
-    /// The steps that it runs, as indices into the schedule. Empty for one that only packs a slot or measures.
+    /// The steps that it runs, as indices into the schedule. Empty for one that packs a slot, shares the
+    /// step of the dispatch before it, or measures.
     pub steps: Range<usize>,
     /// Its pipeline.
     pub kernel: Kernel,

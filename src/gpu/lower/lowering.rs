@@ -4,7 +4,7 @@ use super::arithmetic::{ActivationLayout, Arithmetic};
 use super::dispatch::Addresses;
 use super::layout::{GpuLayout, PackedSlot};
 use super::target::{Product, Target};
-use crate::executor::Row;
+use crate::executor::{self, Row};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::push::{Push, word};
 use crate::schedule::layout::StateLayout;
@@ -40,19 +40,21 @@ pub enum RowOrder {
     Consecutive,
     /// Each row is of another sequence, so no row sees another's keys.
     Apart,
-    /// Any.
+    /// A chunk of one sequence at consecutive positions, then rows that are each of another sequence.
     Mixed,
+    /// Any.
+    Any,
 }
 
 impl RowOrder {
     /// Whether `rows` stand in this order.
     pub fn holds(self, rows: &[Row]) -> bool {
-        let follows = |w: &[Row]| w[0].sequence == w[1].sequence && w[0].position + 1 == w[1].position;
         let is_new = |i: usize| rows[..i].iter().all(|r| r.sequence != rows[i].sequence);
         match self {
-            RowOrder::Consecutive => rows.windows(2).all(follows),
+            RowOrder::Consecutive => executor::leading_run(rows) == rows.len(),
             RowOrder::Apart => (1..rows.len()).all(is_new),
-            RowOrder::Mixed => true,
+            RowOrder::Mixed => RowOrder::Apart.holds(&rows[executor::leading_run(rows).saturating_sub(1)..]),
+            RowOrder::Any => true,
         }
     }
 }
@@ -64,6 +66,7 @@ impl std::fmt::Display for PassKind {
             RowOrder::Consecutive => "of one sequence",
             RowOrder::Apart => "apart",
             RowOrder::Mixed => "mixed",
+            RowOrder::Any => "in any order",
         };
         write!(f, "{} rows {order}", self.rows)
     }

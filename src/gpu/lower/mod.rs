@@ -56,6 +56,9 @@ impl Lowering<'_> {
             }
             out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier, product });
             at += taken;
+            if let Some(Lowered { kernel, push, groups, .. }) = self.attend_behind(at - 1, &steps[taken - 1]) {
+                out.push(Dispatch { steps: at..at, kernel, push, groups, barrier: false, product: None });
+            }
             if let Some(Lowered { kernel, push, groups, .. }) = self.pack(at - 1, &steps[taken - 1], kernel) {
                 // No barrier follows the pack yet, so readers of the step still need one.
                 settled = at - 1;
@@ -101,13 +104,11 @@ impl Lowering<'_> {
         }
         if with_attend
             && (q.eps, q.inv_freq) == (k.eps, k.inv_freq)
-            && let Op::Attend { q: q2, kv: kv2, out, heads: h2, scale, window } = steps[3].op
-            && (q2, kv2, h2) == (q.x, kv, q.heads)
+            && let Some(attend) = AttendOperands::of(&steps[3].op)
+            && (attend.q, attend.kv, attend.heads) == (q.x, kv, q.heads)
+            && self.fuses_attention(at + 3, &attend)
         {
-            let attend = AttendOperands { q: q2, kv, out, heads: h2, scale, window };
-            if self.fuses_attention(at + 3, &attend) {
-                return Some(self.attend(at + 3, attend, Some((q, k, v)), 4));
-            }
+            return Some(self.attend(at + 3, attend, Some((q, k, v)), 4));
         }
         Some(self.head_prepare(steps[0].rows, Some(q), Some(k), Some((written, v, kv)), 3))
     }

@@ -586,6 +586,10 @@ impl Executor for Vulkan {
         self.prefill_rows
     }
 
+    fn chunk_rows(&self, most: usize, beside: usize) -> usize {
+        self.passes.chunk_rows(most, beside)
+    }
+
     fn pages(&self) -> &Pages {
         &self.pages
     }

@@ -64,7 +64,7 @@ impl Stamped {
 /// The command buffers of one kind of pass.
 pub(crate) struct BakedKind {
     pub kind: PassKind,
-    /// Seconds of a pass of all its rows, if tuning measured them.
+    /// Seconds of a pass of all its rows, if tuning measured them. Of a mixed kind, those of consecutive rows.
     pub seconds: Option<f64>,
     /// A whole pass in one command buffer, per [`Tail`]. Replayed where it keeps to the submit budget.
     pub whole: [Stamped; 3],
@@ -104,19 +104,25 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// Index of the kind that these rows run as: the smallest that holds them, or a larger one of the same order that
-    /// was measured to take less time. So no pass takes longer than one with more rows.
+    /// Index of the kind that these rows run as: of the first order that they stand in, the smallest that holds them, or a
+    /// larger one that was measured to take less time. So no pass takes longer than one with more rows.
     ///
     /// # Errors
     /// Input: there is none.
     pub(crate) fn kind_for(&self, rows: &[Row]) -> Result<usize> {
-        let held = [RowOrder::Consecutive, RowOrder::Apart, RowOrder::Mixed].map(|order| (order, order.holds(rows)));
-        let fits = |k: &PassKind| k.rows >= rows.len() && held.contains(&(k.order, true));
-        let fit = (0..self.kinds.len()).filter(|&i| fits(&self.kinds[i].kind));
-        cheapest(fit, |i| (self.kinds[i].kind, self.kinds[i].seconds)).ok_or_else(|| {
+        let held = ORDERS.into_iter().filter(|order| order.holds(rows));
+        let of = |i: usize| (self.kinds[i].kind, self.kinds[i].seconds);
+        held.filter_map(|order| cheapest(self.kinds.len(), of, order, rows.len())).next().ok_or_else(|| {
             let what = "rows of one sequence that do not follow each other, in an executor for one sequence";
             Error::input(what, "give them in passes of their own, or load for several sequences")
         })
+    }
+
+    /// Of the next rows of a prompt, `most` at most, how many make the pass that runs the most rows a second beside
+    /// `beside` rows of other sequences: all of them, or half of them or more that fill a smaller kind.
+    pub(crate) fn chunk_rows(&self, most: usize, beside: usize) -> usize {
+        let of = |i: usize| (self.kinds[i].kind, self.kinds[i].seconds);
+        chunk_rows(self.kinds.len(), of, most, beside)
     }
 
     /// The head alone.
@@ -144,19 +150,45 @@ impl Passes {
 /// from run to run.
 const CHEAPER: f64 = 0.99;
 
-/// Of the kinds that hold some rows, the smallest, or one of the same order that takes less time. `of` gives a kind and
-/// its seconds, where they were measured.
-fn cheapest(fit: impl Iterator<Item = usize> + Clone, of: impl Fn(usize) -> (PassKind, Option<f64>)) -> Option<usize> {
-    // Among kinds of the same size, prefer one that is not mixed.
-    let smallest = fit.clone().min_by_key(|&i| (of(i).0.rows, of(i).0.order == RowOrder::Mixed))?;
+/// The orders of rows, those with kernels of their own first.
+const ORDERS: [RowOrder; 4] = [RowOrder::Consecutive, RowOrder::Apart, RowOrder::Mixed, RowOrder::Any];
+
+/// Fewest rows of a mixed kind, where passes may have as many: fewer take hardly less time.
+const LEAST_MIXED: usize = 32;
+/// Rows that take as long as what a pass takes beside its rows, if nothing was measured.
+const UNMEASURED: usize = 64;
+
+/// Of `count` kinds those of an order that hold `rows` rows: the smallest, or one that takes less time. `of` gives a kind
+/// and its seconds, where they were measured.
+fn cheapest(
+    count: usize,
+    of: impl Fn(usize) -> (PassKind, Option<f64>),
+    order: RowOrder,
+    rows: usize,
+) -> Option<usize> {
+    let fit = (0..count).filter(|&i| of(i).0.order == order && of(i).0.rows >= rows);
+    let smallest = fit.clone().min_by_key(|&i| of(i).0.rows)?;
     let (kind, Some(seconds)) = of(smallest) else { return Some(smallest) };
     // Of a single sequence, only one row can be started ahead.
     if kind.rows == 1 {
         return Some(smallest);
     }
-    let cheaper = fit.filter(|&i| of(i).0.order == kind.order);
-    let cheaper = cheaper.filter_map(|i| Some((of(i).1.filter(|&s| s < CHEAPER * seconds)?, i)));
+    let cheaper = fit.filter_map(|i| Some((of(i).1.filter(|&s| s < CHEAPER * seconds)?, i)));
     Some(cheaper.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(smallest, |(_, i)| i))
+}
+
+/// As [`Passes::chunk_rows`]; `count` and `of` as for [`cheapest`].
+fn chunk_rows(count: usize, of: impl Fn(usize) -> (PassKind, Option<f64>), most: usize, beside: usize) -> usize {
+    let sizes = (0..count).map(|i| of(i).0).filter(|kind| kind.order == RowOrder::Mixed).map(|kind| kind.rows);
+    let filled = sizes.filter_map(|rows| rows.checked_sub(beside)).filter(|&chunk| chunk < most && most <= 2 * chunk);
+    let rate = |chunk: usize| {
+        let rows = chunk + beside;
+        let (kind, seconds) = of(cheapest(count, &of, RowOrder::Mixed, rows)?);
+        // All kinds are measured, or none is.
+        Some(rows as f64 / seconds.unwrap_or((kind.rows + UNMEASURED) as f64))
+    };
+    let better = |best: usize, chunk: usize| if rate(chunk) > rate(best) { chunk } else { best };
+    filled.fold(most, better)
 }
 
 /// Powers of two below `most`, then `most`.
@@ -164,21 +196,24 @@ fn sizes(most: usize) -> impl Iterator<Item = usize> {
     (0..).map(|i| 1usize << i).take_while(move |&n| n < most).chain([most])
 }
 
-/// The kinds of pass that are baked, by powers of two: rows of one sequence, rows of different sequences; and the
-/// largest pass of mixed rows. Sequences that are no power of two run in the next kind, whose kernels are tuned anyway.
+/// The kinds of pass that are baked, by powers of two: rows of one sequence, rows of different sequences, both mixed; and
+/// the largest pass of rows in any order. Sequences that are no power of two run in the next kind, whose
+/// kernels are tuned anyway.
 pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
     let prompts = sizes(e.max_rows).map(|n| (n, RowOrder::Consecutive));
     let batches = sizes(e.sequences.next_power_of_two().min(e.max_rows)).filter(|&n| n > 1);
     let batches = batches.filter(|_| e.sequences > 1).map(|n| (n, RowOrder::Apart));
-    let any = [(e.max_rows, RowOrder::Mixed)].into_iter().filter(|_| e.sequences > 1);
+    let mixed = sizes(e.max_rows).filter(|&n| n >= LEAST_MIXED.min(e.max_rows)).map(|n| (n, RowOrder::Mixed));
+    let several = mixed.chain([(e.max_rows, RowOrder::Any)]).filter(|_| e.sequences > 1);
     let kind = |(rows, order)| PassKind { rows, head_rows: e.head_rows, order, tokens: TokenSource::Host };
-    prompts.chain(batches).chain(any).map(kind).collect()
+    prompts.chain(batches).chain(several).map(kind).collect()
 }
 
-/// The kinds of pass that are tuned: one row, then those that are not mixed, the largest first.
+/// The kinds of pass that are tuned: one row, then those of consecutive rows and of rows apart, the largest first. A mixed
+/// one has the products of consecutive rows.
 pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = PassKind> {
     let mut kinds = kinds(e);
-    kinds.retain(|k| k.order != RowOrder::Mixed);
+    kinds.retain(|k| matches!(k.order, RowOrder::Consecutive | RowOrder::Apart));
     kinds.sort_by_key(|k| (k.rows != 1, std::cmp::Reverse(k.rows)));
     kinds.into_iter().map(|k| PassKind { head_rows: k.rows.min(k.head_rows), ..k })
 }
@@ -246,7 +281,8 @@ impl Baking<'_> {
             Ok::<_, Error>([self.commands(&parts, &[self.choices(0)])?, self.commands(&parts, &[self.choices(1)])?])
         });
         let segments = self.pieces(&whole_pass(&given, &layers, &[]))?;
-        let seconds = self.target.seconds.get(&(kind.rows, kind.order)).copied();
+        let order = if kind.order == RowOrder::Mixed { RowOrder::Consecutive } else { kind.order };
+        let seconds = self.target.seconds.get(&(kind.rows, order)).copied();
         Ok(BakedKind {
             kind,
             seconds,
@@ -315,16 +351,14 @@ mod tests {
         kinds.iter().filter(|k| k.order == order).map(|k| k.rows).collect()
     }
 
-    /// Rows of the kind that a pass of `rows` rows runs as; `seconds` by the kind.
+    /// The kind that a pass of `rows` rows runs as; `seconds` by the kind.
     fn chosen(
         kinds: &[PassKind],
         seconds: impl Fn(&PassKind) -> Option<f64>,
         rows: usize,
         order: RowOrder,
     ) -> PassKind {
-        let fit =
-            (0..kinds.len()).filter(|&i| kinds[i].rows >= rows && [order, RowOrder::Mixed].contains(&kinds[i].order));
-        kinds[cheapest(fit, |i| (kinds[i], seconds(&kinds[i]))).unwrap()]
+        kinds[cheapest(kinds.len(), |i| (kinds[i], seconds(&kinds[i])), order, rows).unwrap()]
     }
 
     #[test]
@@ -332,8 +366,10 @@ mod tests {
         let all = kinds(&extent(100, 5));
         assert_eq!(rows_of(&all, RowOrder::Consecutive), [1, 2, 4, 8, 16, 32, 64, 100]);
         assert_eq!(rows_of(&all, RowOrder::Apart), [2, 4, 8]);
-        assert_eq!(rows_of(&all, RowOrder::Mixed), [100]);
-        assert_eq!(rows_of(&kinds(&extent(5, 5)), RowOrder::Apart), [2, 4, 5], "no more rows than the slots have");
+        assert_eq!((rows_of(&all, RowOrder::Mixed), rows_of(&all, RowOrder::Any)), (vec![32, 64, 100], vec![100]));
+        let few = kinds(&extent(5, 5));
+        assert_eq!(rows_of(&few, RowOrder::Apart), [2, 4, 5], "no more rows than the slots have");
+        assert_eq!(rows_of(&few, RowOrder::Mixed), [5]);
         let alone = kinds(&extent(1, 1));
         assert_eq!((alone.len(), alone[0].rows), (1, 1));
         let tuned: Vec<usize> = tuned(&extent(100, 5)).map(|k| k.rows).collect();
@@ -348,7 +384,7 @@ mod tests {
         let seconds = |k: &PassKind| match k.order {
             RowOrder::Apart => times.iter().find(|t| t.0 == k.rows).map(|t| t.1),
             RowOrder::Consecutive => Some(1.0),
-            RowOrder::Mixed => None,
+            RowOrder::Mixed | RowOrder::Any => None,
         };
         let run = |rows| chosen(&all, seconds, rows, RowOrder::Apart);
         let rows: Vec<usize> = (2..=64).map(|rows| run(rows).rows).collect();
@@ -361,7 +397,49 @@ mod tests {
         assert_eq!(chosen(&all, alike, 3, RowOrder::Apart).rows, 4);
         // One row can be started ahead, and two of a sequence cannot.
         assert_eq!(chosen(&all, |k| Some(1.0 / k.rows as f64), 1, RowOrder::Consecutive).rows, 1);
-        let unmeasured = chosen(&all, |_| None, 33, RowOrder::Consecutive);
-        assert_eq!((unmeasured.rows, unmeasured.order), (64, RowOrder::Consecutive), "mixed only where it must be");
+        assert_eq!(chosen(&all, |_| None, 33, RowOrder::Consecutive).rows, 64);
+    }
+
+    /// A chunk is cut where the rest of it would nearly double a pass, and not where a pass takes as long either way.
+    #[test]
+    fn a_chunk_fills_a_kind_or_goes_on_to_the_next_for_enough_rows() {
+        let all = kinds(&extent(512, 32));
+        let run = |seconds: &dyn Fn(usize) -> Option<f64>, most, beside| {
+            chunk_rows(all.len(), |i| (all[i], seconds(all[i].rows)), most, beside)
+        };
+        for (most, beside, taken) in [
+            (480, 32, 480),
+            (481, 31, 481),
+            (100, 32, 96),
+            (4, 32, 4),
+            (300, 20, 236),
+            (450, 20, 450),
+            (200, 32, 200),
+            (10, 31, 10),
+            (1, 31, 1),
+        ] {
+            assert_eq!(run(&|_| None, most, beside), taken, "{most} rows beside {beside}");
+        }
+        // As long whatever the rows, and twice as long for each doubling.
+        assert_eq!((run(&|_| Some(0.1), 100, 32), run(&|_| Some(0.1), 7, 30)), (100, 7));
+        let linear = |rows| Some(rows as f64 * 1e-3);
+        assert_eq!((run(&linear, 400, 32), run(&linear, 100, 32), run(&linear, 480, 32)), (224, 96, 480));
+    }
+
+    #[test]
+    fn rows_run_as_the_first_kind_of_order_that_they_stand_in() {
+        let row = |sequence, position| Row { token: 0, position, sequence };
+        let chunk = |sequence, count| (0..count).map(move |i| row(sequence, 60 + i));
+        let of = |rows: &[Row]| ORDERS.into_iter().find(|order| order.holds(rows)).unwrap();
+        let then = |first: Vec<Row>, rows: &[Row]| [first, rows.to_vec()].concat();
+        assert_eq!(of(&[row(3, 9)]), RowOrder::Consecutive);
+        assert_eq!(of(&chunk(1, 5).collect::<Vec<_>>()), RowOrder::Consecutive);
+        assert_eq!(of(&[row(1, 5), row(0, 6), row(2, 7)]), RowOrder::Apart);
+        assert_eq!(of(&then(chunk(1, 2).collect(), &[row(0, 0)])), RowOrder::Mixed);
+        assert_eq!(of(&then(chunk(1, 7).collect(), &[row(2, 3), row(0, 3), row(3, 70)])), RowOrder::Mixed);
+        // A row of the chunk's sequence behind it, two of another's, and a chunk that is not first.
+        assert_eq!(of(&then(chunk(1, 7).collect(), &[row(2, 3), row(1, 67)])), RowOrder::Any);
+        assert_eq!(of(&then(chunk(1, 7).collect(), &[row(2, 3), row(2, 4)])), RowOrder::Any);
+        assert_eq!(of(&then(vec![row(0, 3)], &chunk(1, 7).collect::<Vec<_>>())), RowOrder::Any);
     }
 }

@@ -278,7 +278,7 @@ push_blocks! {
         table: u64,
         /// `[rows]` of heads * DIM, in f32 or a packed activation layout.
         y_out: u64,
-        /// Counters u32 `[rows][heads / GROUP]`, then the sums of each part of the keys.
+        /// Counters u32 `[rows of the grid][heads / GROUP]`, then the sums of each part of the keys.
         scratch: u64,
         /// State word of row 0's position.
         position: u32,
@@ -312,9 +312,9 @@ push_blocks! {
         table: u64,
         /// F16Row `[rows]`: heads * DIM padded to 32, then the f32 scale 1; a multiple of 16.
         y_out: u64,
-        /// State word of row 0's position; the other rows follow it.
+        /// State word of row 0's position; the rows of the chunk follow it.
         position: u32,
-        /// State word of row 0's sequence, which all rows share.
+        /// State word of row 0's sequence, which all rows of the chunk share.
         sequence: u32,
         /// Query heads.
         heads: u32,
