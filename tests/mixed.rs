@@ -156,8 +156,7 @@ fn check_vulkan(arithmetic: Option<Arithmetic>, kv: KvType, tolerance: f32) {
 #[test]
 fn a_mixed_pass_makes_what_its_parts_make_alone() {
     check_vulkan(F32, KvType::F32, 2e-5);
-    check_vulkan(F32, KvType::F16, 2e-3);
-    check_vulkan(DOT, KvType::F16, 5e-3);
+    check_vulkan(DOT, KvType::F16, 1e-3);
 }
 
 #[test]
@@ -169,7 +168,7 @@ fn a_mixed_pass_on_matrix_units_makes_what_its_parts_make_alone() {
         return;
     }
     // Weights of attention are rounded to f16 for the units, and one row alone is not computed on them.
-    check_vulkan(MATRIX_F16, KvType::F16, 1e-2);
+    check_vulkan(MATRIX_F16, KvType::F16, 4e-3);
     // Attention of an f32 cache is row by row.
-    check_vulkan(MATRIX_F16, KvType::F32, 1e-2);
+    check_vulkan(MATRIX_F16, KvType::F32, 4e-3);
 }

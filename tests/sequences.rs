@@ -11,7 +11,7 @@ use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Row};
 use kiln::model::Checkpoint;
 use kiln::plan::Plan;
-use kiln::schedule::{KvType, Pool, Schedule};
+use kiln::schedule::{KvType, Pass, Pool, Schedule};
 use kiln::sequence::{Batch, Chooser, Ended, Finish, Request};
 use kiln::testing::gpu::Vulkan;
 use kiln::testing::gpu::memory::heaps;
@@ -96,6 +96,9 @@ struct Seen {
     shared: usize,
     /// Fewest free pages of the global layers.
     free: usize,
+    /// Mixed passes, and most decoding rows beside a chunk.
+    mixed: usize,
+    beside: usize,
 }
 
 /// Runs `passes` passes with sequences that come and go, then those that are left to their end.
@@ -125,6 +128,10 @@ fn run(executor: &mut dyn Executor, traffic: &mut Traffic, passes: usize) -> (Ve
         seen.running = seen.running.max(slots - batch.room());
         batch.step(executor, on_token).unwrap();
         executor.pages().check();
+        if let Some(Pass::Mixed { sequences, .. }) = batch.last_pass() {
+            seen.mixed += 1;
+            seen.beside = seen.beside.max(sequences);
+        }
         seen.shared = seen.shared.max(executor.pages().shared());
         seen.free = seen.free.min(executor.pages().free(Pool::Global));
         ended.extend(std::iter::from_fn(|| batch.take_ended()));
@@ -205,6 +212,7 @@ fn check_traffic(
     assert!(seen.running > slots / 2, "{seen:?}");
     // A few sequences may fit where many do not, and may have nothing in common.
     assert!(slots < SLOTS || seen.shared > 0 && (seen.free == 0) == (room == Room::Scarce), "{seen:?}");
+    assert!(seen.mixed > passes / 10 && seen.beside > 2, "{seen:?}");
 }
 
 #[test]

@@ -258,7 +258,7 @@ impl Work {
     }
 }
 
-/// Tokens, bytes and time of the decode passes.
+/// Decoded tokens, and bytes and time of the passes that they come from, with what a prompt's chunk takes of a mixed one.
 #[derive(Default)]
 struct Meter {
     tokens: usize,
@@ -270,7 +270,7 @@ struct Meter {
 
 impl Meter {
     fn add(&mut self, batch: &Batch, executor: &dyn Measure, start: Instant) {
-        if let Some(pass @ Pass::Decode { sequences, .. }) = batch.last_pass() {
+        if let Some(pass @ (Pass::Decode { sequences, .. } | Pass::Mixed { sequences, .. })) = batch.last_pass() {
             self.tokens += sequences;
             self.bytes += executor.schedule().cost(pass).memory_bytes();
             self.seconds += start.elapsed().as_secs_f64();

@@ -208,7 +208,7 @@ pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
 /// `layout.words()` long.
 pub fn write_pass(words: &mut [u32], layout: StateLayout, rows: &[Row], head: Option<HeadRows>) {
     words[StateLayout::ROWS] = rows.len() as u32;
-    words[StateLayout::CHUNK] = leading_run(rows) as u32;
+    words[StateLayout::CHUNK] = if rows.len() == 1 { 1 } else { leading_run(rows) as u32 };
     let (token, position, sequence) = (layout.token(), layout.position(), layout.sequence());
     for (i, r) in rows.iter().enumerate() {
         words[token + i] = r.token;

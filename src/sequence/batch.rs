@@ -1,7 +1,8 @@
 //! Sequences that run together. They join and leave between passes, each with its own chooser, stop tokens and limit.
 //!
-//! A pass holds either a chunk of one prompt, or the next row of every sequence that decodes. The two kinds take turns,
-//! so that a long prompt holds up nobody by more than a chunk.
+//! A pass holds the next row of every sequence that decodes, and a chunk of one prompt if one waits. So the weights are read
+//! once for both, and a long prompt holds up nobody by more than a chunk ([`Batch::set_chunk`]). Where so many decode that
+//! they would leave a chunk less than half of a pass, the two take turns.
 
 use crate::executor::{Executor, HeadRows, Row};
 use crate::schedule::kv::{PAGE, Pool};
@@ -66,10 +67,12 @@ pub struct Batch {
     prompt_turn: usize,
     /// The slot that comes first where not all that decode can have a row.
     decode_turn: usize,
-    /// Whether the last pass was a prompt's chunk.
-    after_chunk: bool,
-    /// The last pass's rows, and the slots of those that have logits.
+    /// Most rows of a prompt's chunk while other sequences decode.
+    most_chunk: usize,
+    /// The last pass's rows: `chunk` of a prompt, then one of each sequence that decodes. And the slots of those that have
+    /// logits, which are its last rows.
     rows: Vec<Row>,
+    chunk: usize,
     heads: Vec<usize>,
     /// Whether every sequence decodes and has one of `rows`, which are then those of the next pass.
     steady: bool,
@@ -113,7 +116,8 @@ impl Batch {
             ended: VecDeque::new(),
             prompt_turn: 0,
             decode_turn: 0,
-            after_chunk: false,
+            most_chunk: usize::MAX,
+            chunk: 0,
             rows: Vec::with_capacity(extent.max_rows),
             heads: Vec::with_capacity(extent.sequences),
             steady: false,
@@ -127,15 +131,24 @@ impl Batch {
         self.slots.iter().filter(|slot| slot.member.is_none()).count()
     }
 
-    /// What the last [`Batch::step`] ran; the depth of a decode pass is the mean of its rows'.
+    /// Bounds a prompt's chunk to `rows` rows, at least 1, while other sequences decode: the time between two of their tokens
+    /// grows with it. Without a bound it has as many as a pass takes.
+    pub fn set_chunk(&mut self, rows: usize) {
+        self.most_chunk = rows.max(1);
+    }
+
+    /// What the last [`Batch::step`] ran; the depth of decoding rows is their mean.
     pub fn last_pass(&self) -> Option<Pass> {
-        let rows = self.rows.len();
-        let first = self.rows.first()?.position as usize;
-        let positions: usize = self.rows.iter().map(|row| row.position as usize).sum();
-        Some(match self.after_chunk {
-            true => Pass::Prefill { rows, depth: first },
-            // Steady rows are a position further.
-            false => Pass::Decode { sequences: rows, depth: positions / rows - usize::from(self.steady) },
+        let depth = self.rows.first()?.position as usize;
+        let (chunk, decoding) = (self.chunk, &self.rows[self.chunk..]);
+        let sequences = decoding.len();
+        let positions: usize = decoding.iter().map(|row| row.position as usize).sum();
+        // Steady rows are a position further.
+        let mean = || positions / sequences - usize::from(self.steady);
+        Some(match (chunk, sequences) {
+            (_, 0) => Pass::Prefill { rows: chunk, depth },
+            (0, _) => Pass::Decode { sequences, depth: mean() },
+            _ => Pass::Mixed { chunk, depth, ends: self.heads.len() > sequences, sequences, beside: mean() },
         })
     }
 
@@ -231,7 +244,7 @@ impl Batch {
     #[inline(always)]
     fn run_pass(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) -> Result<()> {
         let run = match self.steady {
-            true => self.run_decode(executor),
+            true => self.run_steady(executor),
             false => self.run_next(executor),
         };
         if let Err(e) = run {
@@ -257,16 +270,15 @@ impl Batch {
         if self.ended.is_empty() { None } else { self.ended.pop_front() }
     }
 
-    /// Runs the pass whose turn it is, if there are pages for its rows.
+    /// Chooses the rows of the next pass and runs it.
     fn run_next(&mut self, executor: &mut dyn Executor) -> Result<()> {
         loop {
-            let most = executor.prefill_rows();
-            match self.next_prompt() {
-                Some(slot) if self.make_room(executor, slot, most) => return self.run_chunk(executor, slot),
-                _ => self.choose_rows(executor),
+            self.choose_rows(executor);
+            if self.steady {
+                return self.run_steady(executor);
             }
-            if !self.heads.is_empty() {
-                return self.run_decode(executor);
+            if !self.rows.is_empty() {
+                return self.run_rows(executor);
             }
             if self.is_empty() {
                 return Ok(());
@@ -293,7 +305,6 @@ impl Batch {
     /// Makes the sequence that joined last of those that have pages give them back; it runs again from its first token when
     /// there is room. If no other has pages, it ends: there is no room for it at all.
     fn make_way(&mut self, executor: &mut dyn Executor) {
-        self.heads.clear();
         let joined = |slot: &usize| self.slots[*slot].member.as_ref().map(|member| member.joined);
         let running = || (0..self.slots.len()).filter(|slot| joined(slot).is_some());
         let with_pages = || running().filter(|&slot| !self.slots[slot].session.tokens().is_empty());
@@ -308,14 +319,12 @@ impl Batch {
         }
     }
 
-    /// The slot whose prompt's chunk is the next pass. `None`: it is the decoding sequences' turn.
+    /// The slot whose prompt comes next.
     fn next_prompt(&self) -> Option<usize> {
-        let decodes = |slot: &usize| self.slots[*slot].decodes();
         let alone = self.room() + 1 == self.slots.len();
         let waits = |member: &Member| !alone && member.put_off == Some(self.endings);
-        let is_prompt = |slot: &usize| self.slots[*slot].member.as_ref().is_some_and(|m| !waits(m)) && !decodes(slot);
-        let first = self.slots_from(self.prompt_turn).find(is_prompt);
-        first.filter(|_| !self.after_chunk || !(0..self.slots.len()).any(|slot| decodes(&slot)))
+        let is_prompt = |slot: &Slot| slot.member.as_ref().is_some_and(|m| !waits(m)) && !slot.decodes();
+        self.slots_from(self.prompt_turn).find(|&slot| is_prompt(&self.slots[slot]))
     }
 
     /// All slots, from `first` on.
@@ -328,45 +337,27 @@ impl Batch {
         self.slots.iter().filter_map(|slot| slot.member.as_ref())
     }
 
-    fn run_chunk(&mut self, executor: &mut dyn Executor, slot: usize) -> Result<()> {
-        self.rows.clear();
-        self.heads.clear();
-        self.after_chunk = true;
-        let Slot { session, member, .. } = &mut self.slots[slot];
-        let count = session.propose(executor.prefill_rows(), &mut self.rows);
-        let last = count == session.pending();
-        let chooser = member.as_mut().filter(|_| last).map(|member| &mut member.chooser);
-        match chooser {
-            None => executor.forward(&self.rows, None)?,
-            Some(Chooser::Greedy) => executor.forward(&self.rows, Some(HeadRows { first: count - 1, count: 1 }))?,
-            Some(chooser) => {
-                let head = HeadRows { first: count - 1, count: 1 };
-                executor.forward_choosing(&self.rows, head, &mut |_, ask| chooser.ask(ask))?;
-            }
+    /// Runs a pass of the sequences of the one before. Where each takes its argmax and none ends, the next pass starts before
+    /// the host has it.
+    #[inline(always)]
+    fn run_steady(&mut self, executor: &mut dyn Executor) -> Result<()> {
+        if !self.goes_on {
+            return self.run_rows(executor);
         }
-        counts::count_prefilled(count);
-        session.commit(count);
-        if last {
-            self.heads.push(slot);
-            if let Some(member) = member {
-                member.begin_reply(session.tokens().len(), session.room(executor.schedule()));
-            }
-        }
-        self.prompt_turn = slot + 1;
+        let head = HeadRows { first: 0, count: self.rows.len() };
+        executor.forward_ahead(&self.rows, head)?;
+        counts::count_decoded(head.count);
         Ok(())
     }
 
-    #[inline(always)]
-    fn run_decode(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        self.after_chunk = false;
-        let head = HeadRows { first: 0, count: self.rows.len() };
+    /// Runs a pass of the rows that are chosen.
+    fn run_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let Batch { slots, heads, rows, .. } = self;
-        // Where each sequence takes its argmax and nobody comes or goes, the next pass starts before the host has it.
-        if self.steady && self.goes_on {
-            executor.forward_ahead(rows, head)?;
-        } else if rows.is_empty() {
-            return Ok(());
-        } else if slots.iter().filter_map(|slot| slot.member.as_ref()).all(Member::is_greedy) {
+        let count = heads.len();
+        let head = HeadRows { first: rows.len() - count, count };
+        if count == 0 {
+            executor.forward(rows, None)?;
+        } else if heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).all(Member::is_greedy) {
             executor.forward(rows, Some(head))?;
         } else {
             executor.forward_choosing(rows, head, &mut |row, ask| {
@@ -375,21 +366,90 @@ impl Batch {
                 }
             })?;
         }
-        counts::count_decoded(head.count);
+        if self.chunk > 0 {
+            self.commit_chunk(executor);
+        }
+        if self.rows.len() > self.chunk {
+            counts::count_decoded(self.rows.len() - self.chunk);
+        }
         Ok(())
     }
 
-    /// Chooses the rows of a decode pass: those of the sequences for which there are pages.
+    /// The chunk of the last pass is in the cache. If it was the prompt's last one, its reply begins.
+    fn commit_chunk(&mut self, executor: &dyn Executor) {
+        let slot = self.rows[0].sequence as usize;
+        let Slot { session, member, .. } = &mut self.slots[slot];
+        counts::count_prefilled(self.chunk);
+        session.commit(self.chunk);
+        if let Some(member) = member.as_mut().filter(|_| session.pending() == 0) {
+            member.begin_reply(session.tokens().len(), session.room(executor.schedule()));
+        }
+        self.prompt_turn = slot + 1;
+    }
+
+    /// Chooses the rows of the next pass: a chunk of the prompt that comes next, and a row of each sequence that decodes, as
+    /// far as there are pages for them.
     fn choose_rows(&mut self, executor: &mut dyn Executor) {
+        let prompt = self.next_prompt();
+        let decoding = self.slots.iter().filter(|slot| slot.decodes()).count();
+        // A prompt's last row has logits too.
+        let together = 2 * decoding <= executor.prefill_rows() && decoding < executor.schedule().extent.head_rows;
+        // Those that decode take pages first: they are nearer to giving theirs back.
+        let decoding_first = together || self.chunk > 0;
         self.rows.clear();
         self.heads.clear();
-        let Extent { max_rows, head_rows, context, .. } = executor.schedule().extent;
+        self.chunk = 0;
+        if decoding_first {
+            self.choose_decoding(executor);
+        }
+        if let Some(slot) = prompt.filter(|_| together || self.heads.is_empty()) {
+            self.choose_chunk(executor, slot, if decoding > 0 { self.most_chunk } else { usize::MAX });
+        }
+        if !decoding_first && self.chunk == 0 {
+            self.choose_decoding(executor);
+        }
+        let ends = self.chunk > 0 && prompt.is_some_and(|slot| self.slots[slot].session.pending() == self.chunk);
+        for &slot in &self.heads {
+            self.slots[slot].session.propose(1, &mut self.rows);
+        }
+        if self.chunk == 0 {
+            self.take_ahead(executor);
+        }
+        self.steady = self.chunk == 0 && !self.heads.is_empty() && self.members().count() == self.heads.len();
+        let goes_on = self.members().all(Member::goes_on);
+        self.goes_on = goes_on;
+        if let Some(slot) = prompt.filter(|_| ends) {
+            self.heads.insert(0, slot);
+        }
+    }
+
+    /// Chooses a prompt's chunk of `most` rows at most, if there are pages for it. The rows beside it are chosen.
+    fn choose_chunk(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) {
+        let beside = self.heads.len();
+        let most = self.slots[slot].session.pending().min(executor.prefill_rows() - beside).min(most);
+        let most = if beside > 0 { executor.chunk_rows(most, beside) } else { most };
+        if self.make_room(executor, slot, most) {
+            self.chunk = self.slots[slot].session.propose(most, &mut self.rows);
+        }
+    }
+
+    /// Chooses the sequences that decode in a pass: those for which there are pages.
+    fn choose_decoding(&mut self, executor: &mut dyn Executor) {
+        let Extent { max_rows, head_rows, .. } = executor.schedule().extent;
         let most = max_rows.min(head_rows);
         for slot in self.slots_from(self.decode_turn) {
             if self.heads.len() < most && self.slots[slot].decodes() && self.make_room(executor, slot, 1) {
                 self.heads.push(slot);
             }
         }
+        self.decode_turn = self.heads.last().map_or(0, |last| last + 1);
+        // The rows stand in the order of their slots, so that the next pass has them in the same order.
+        self.heads.sort_unstable();
+    }
+
+    /// Takes pages ahead for the sequences of a decode pass.
+    fn take_ahead(&mut self, executor: &mut dyn Executor) {
+        let Extent { max_rows, context, .. } = executor.schedule().extent;
         for &slot in &self.heads {
             let next = self.slots[slot].session.next_positions(1).start;
             let ahead = next..(next + 1 + AHEAD.min(max_rows - 1)).min(context);
@@ -398,15 +458,6 @@ impl Batch {
                 let _ = executor.pages_mut().extend(slot, ahead);
             }
         }
-        self.decode_turn = self.heads.last().map_or(0, |last| last + 1);
-        // The rows stand in the order of their slots, so that the next pass has them in the same order.
-        self.heads.sort_unstable();
-        for &slot in &self.heads {
-            self.slots[slot].session.propose(1, &mut self.rows);
-        }
-        self.steady = !self.heads.is_empty() && self.members().count() == self.heads.len();
-        let goes_on = self.members().all(Member::goes_on);
-        self.goes_on = goes_on;
     }
 
     /// Chooses a token for each head row of the last pass. Where the next pass has the same sequences, its rows are made.

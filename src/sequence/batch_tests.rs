@@ -50,33 +50,89 @@ fn a_generation_that_is_cancelled_ends_there_and_the_prefix_stays() {
     assert_eq!(reply(usize::MAX, &prompt, 9), (12, 9, Finish::Length, 9, 21));
 }
 
-#[test]
-fn chunks_of_prompts_and_passes_of_all_that_decode_take_turns() {
-    let mut executor = Noting::new();
+/// A batch of which slot 0 decodes, a token behind a prompt of two; what it ran is forgotten.
+fn decoding(executor: &mut Noting) -> Batch {
     let mut batch = Batch::new(&executor.schedule);
-    let first = batch.join(&mut executor, request(&[1; 2], 20)).unwrap();
-    batch.step(&mut executor, &mut go_on).unwrap();
+    batch.join(executor, request(&[1; 2], 40)).unwrap();
+    batch.step(executor, &mut go_on).unwrap();
+    executor.passes.clear();
+    batch
+}
+
+/// The sequences of each pass's rows over so many passes.
+fn run(batch: &mut Batch, executor: &mut Noting, count: usize) -> Vec<Vec<u32>> {
+    (0..count).for_each(|_| batch.step(executor, &mut go_on).unwrap());
+    passes(executor).into_iter().map(|(sequences, _)| sequences).collect()
+}
+
+#[test]
+fn a_pass_holds_a_chunk_of_one_prompt_and_a_row_of_each_that_decodes() {
+    let mut executor = Noting::new();
+    let mut batch = decoding(&mut executor);
     let long = batch.join(&mut executor, request(&[2; 2 * CHUNK], 20)).unwrap();
     let short = batch.join(&mut executor, request(&[3; CHUNK], 20)).unwrap();
-    assert_eq!((first, long, short, batch.room()), (0, 1, 2, 1));
-    for _ in 0..6 {
+    assert_eq!((long, short, batch.room()), (1, 2, 1));
+    let mut step = || {
         batch.step(&mut executor, &mut go_on).unwrap();
+        (passes(&mut executor).remove(0).0, batch.last_pass().unwrap())
+    };
+    let chunk = |slot: usize, rows: usize, others: &[u32]| [&vec![slot as u32; rows], others].concat();
+    let mixed = |chunk, depth, ends, sequences, beside| Pass::Mixed { chunk, depth, ends, sequences, beside };
+    let most = CHUNK - 1;
+    assert_eq!(step(), (chunk(long, most, &[0]), mixed(most, 0, false, 1, 2)));
+    assert_eq!(step(), (chunk(short, most, &[0]), mixed(most, 0, false, 1, 3)));
+    assert_eq!(step(), (chunk(long, most, &[0]), mixed(most, most, false, 1, 4)));
+    assert_eq!(step(), (chunk(short, 1, &[0]), mixed(1, most, true, 1, 5)));
+    assert_eq!(step(), (chunk(long, 2, &[0, 2]), mixed(2, 2 * most, true, 2, (6 + CHUNK) / 2)));
+    assert_eq!(step(), (vec![0, 1, 2], Pass::Decode { sequences: 3, depth: (7 + 2 * CHUNK + CHUNK + 1) / 3 }));
+    // Each has the replies of its own rows.
+    let replies = [1, 2, 3].map(|first: u32| (first + 1..).take(20).collect::<Vec<u32>>());
+    for (slot, reply) in finish(&mut batch, &mut executor) {
+        assert_eq!(reply.tokens[..20], replies[slot], "slot {slot}");
     }
-    let chunk = |slot: usize, head| (vec![slot as u32; CHUNK], head);
+}
+
+#[test]
+fn a_chunk_beside_decoding_rows_is_bounded_and_one_alone_is_not() {
+    let mut executor = Noting::new();
+    let mut batch = decoding(&mut executor);
+    batch.set_chunk(3);
+    batch.join(&mut executor, request(&[2; CHUNK], 20)).unwrap();
+    assert_eq!(run(&mut batch, &mut executor, 4), [vec![1, 1, 1, 0], vec![1, 1, 1, 0], vec![1, 1, 0], vec![0, 1]]);
+    for slot in [0, 1] {
+        batch.leave(&mut executor, slot);
+    }
+    batch.join(&mut executor, request(&[5; CHUNK], 20)).unwrap();
+    assert_eq!(run(&mut batch, &mut executor, 1)[0].len(), CHUNK);
+}
+
+/// An executor may want fewer rows of a prompt, beside others only.
+#[test]
+fn the_executor_says_how_many_rows_fill_a_pass() {
+    let mut executor = Noting::new();
+    executor.chunk_rows = |most, beside| most.min(4 - beside);
+    let mut batch = decoding(&mut executor);
+    batch.join(&mut executor, request(&[2; CHUNK - 2], 20)).unwrap();
+    assert_eq!(run(&mut batch, &mut executor, 3), [vec![1, 1, 1, 0], vec![1, 1, 1, 0], vec![0, 1]]);
+    batch.leave(&mut executor, 0);
+    batch.leave(&mut executor, 1);
+    batch.join(&mut executor, request(&[5; CHUNK], 20)).unwrap();
+    assert_eq!(run(&mut batch, &mut executor, 1)[0].len(), CHUNK);
+}
+
+/// Rows of sequences that decode may leave hardly any to a prompt.
+#[test]
+fn where_half_of_a_pass_decodes_prompts_take_turns_with_it() {
+    let mut executor = Noting::new();
+    let mut batch = decoding(&mut executor);
+    batch.join(&mut executor, request(&[2], 20)).unwrap();
+    assert_eq!(run(&mut batch, &mut executor, 2), [vec![1, 0], vec![0, 1]]);
+    executor.prefill_rows = 3;
+    batch.join(&mut executor, request(&[3; 7], 20)).unwrap();
     assert_eq!(
-        passes(&mut executor),
-        [
-            (vec![0; 2], true),
-            (vec![0], true),
-            chunk(long, false),
-            (vec![0], true),
-            chunk(short, true),
-            (vec![0, 2], true),
-            chunk(long, true),
-        ]
+        run(&mut batch, &mut executor, 6),
+        [vec![2; 3], vec![0, 1], vec![2; 3], vec![0, 1], vec![2], vec![0, 1, 2]]
     );
-    batch.step(&mut executor, &mut go_on).unwrap();
-    assert_eq!(passes(&mut executor), [(vec![0, 1, 2], true)]);
 }
 
 #[test]

@@ -15,6 +15,9 @@ pub struct Noting {
     pub fails: bool,
     /// Set by the caller after this many passes.
     pub cancelled_after: usize,
+    /// Prompt rows of a pass at most, and how many it takes of `(most, beside)`.
+    pub prefill_rows: usize,
+    pub chunk_rows: fn(usize, usize) -> usize,
     /// The next token of each head row.
     next: Vec<u32>,
     /// Of any head row.
@@ -45,6 +48,8 @@ impl Noting {
             passes: Vec::new(),
             fails: false,
             cancelled_after: usize::MAX,
+            prefill_rows: CHUNK,
+            chunk_rows: |most, _| most,
             next: Vec::new(),
             logits: [1.0; VOCAB],
         }
@@ -107,6 +112,14 @@ impl Executor for Noting {
 
     fn logits(&mut self, _: usize) -> Result<&[f32]> {
         Ok(&self.logits)
+    }
+
+    fn prefill_rows(&self) -> usize {
+        self.prefill_rows
+    }
+
+    fn chunk_rows(&self, most: usize, beside: usize) -> usize {
+        (self.chunk_rows)(most, beside)
     }
 }
 
