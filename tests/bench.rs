@@ -85,8 +85,27 @@ fn passes_are_timed_by_their_rows() {
         check_line(line, &report, 3);
         close(number(line, "ms_per_pass"), 1e3 * number(&line["seconds"], "median") / 2.0);
     }
-    let clash = bench_once(&["--rows", "2", "--batch", "1"]);
-    assert_eq!(clash.ran.code, 2, "{}", clash.ran.stderr);
+    for clash in [["--rows", "2", "--batch", "1"], ["--prefill", "2", "--beside", "1"]] {
+        let clash = bench_once(&clash);
+        assert_eq!(clash.ran.code, 2, "{}", clash.ran.stderr);
+    }
+}
+
+/// A mixed pass beside the passes of its parts.
+#[test]
+fn mixed_passes_are_timed_beside_their_parts() {
+    let arguments = ["--rows", "7", "--beside", "2", "--depth", "40", "--decode", "1", "--reps", "3", "--json"];
+    let report = bench(&[&["--device", "vulkan"][..], &arguments].concat()).json();
+    let lines = list(&report, "lines");
+    let names: Vec<&str> = lines.iter().map(|l| l["name"].as_str().unwrap()).collect();
+    let expected = ["decode x 2", "7 rows of one sequence", "7 rows of one sequence beside 2"];
+    assert_eq!(names, expected.map(|name| format!("{name} at depth 40")));
+    assert_eq!(report["sequences"], 3);
+    let [others, chunk, mixed] = &lines[..] else { panic!("{names:?}") };
+    check_line(mixed, &report, 3);
+    for sum in ["kv_bytes", "operations", "tokens"] {
+        close(number(mixed, sum), number(others, sum) + number(chunk, sum));
+    }
 }
 
 #[test]

@@ -37,6 +37,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N,N..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     rows: Vec<usize>,
+    /// Of --rows, time those of one sequence without and with a row of each of N others beside them, and the others alone
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "rows", allow_negative_numbers = true)]
+    beside: usize,
     /// Positions in the cache before what is timed; every prefill and every decode is measured at each
     #[arg(long, value_name = "N,N..", default_value = "0", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(default_value_if("rows", clap::builder::ArgPredicate::IsPresent, "1024"))]
@@ -65,9 +68,14 @@ impl BenchArgs {
         Settings {
             prefill,
             decode: self.decode,
-            batch: if by_rows { self.rows.clone() } else { self.batch.clone() },
+            batch: match by_rows {
+                true if self.beside > 0 => vec![self.beside],
+                true => self.rows.clone(),
+                false => self.batch.clone(),
+            },
             // A pass of one row is a decode already.
             rows: self.rows.iter().copied().filter(|&rows| rows != 1).collect(),
+            beside: self.beside,
             depth: self.depth.clone(),
             repetitions: self.reps,
         }
@@ -95,7 +103,11 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     options.sequences = settings.sequences();
     options.head_rows = settings.sequences();
     // No pass is longer than the longest prefill, measured or up to a depth. A larger chunk would only take memory.
-    let longest = settings.longest_prefill().max(settings.depth.iter().copied().max().unwrap_or(0)).max(1);
+    let longest = settings
+        .longest_prefill()
+        .max(settings.largest_pass())
+        .max(settings.depth.iter().copied().max().unwrap_or(0))
+        .max(1);
     options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(longest));
     options.extent(shape)?;
 
@@ -222,7 +234,7 @@ impl BenchReport {
     fn line_json(&self, l: &Line) -> Value {
         let (kind, sequences, length) = match l.case.work {
             Work::Prefill(tokens) => ("prefill", 1, tokens),
-            Work::Rows { rows, .. } => ("rows", 1, rows),
+            Work::Rows { rows, beside, .. } => ("rows", 1 + beside, rows),
             Work::Decode { sequences, tokens } => ("decode", sequences, tokens),
         };
         let mut value = json!({

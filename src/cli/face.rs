@@ -78,8 +78,15 @@ mod tests {
         let shape = presets::preset("gemma3-1b").unwrap();
         let sampler = |config: SamplerConfig| config.validate().unwrap_err();
         let extent = |options: Options| options.extent(&shape).unwrap_err();
-        let bench =
-            Settings { prefill: vec![16], decode: 8, batch: vec![1], rows: vec![], depth: vec![32], repetitions: 1 };
+        let bench = Settings {
+            prefill: vec![16],
+            decode: 8,
+            batch: vec![1],
+            rows: vec![],
+            beside: 0,
+            depth: vec![32],
+            repetitions: 1,
+        };
         let device = Error::device("the GPU hangs", crate::error::text!("use ", Setting::Cpu));
         for (e, here) in [
             (

@@ -68,6 +68,14 @@ pub fn pass_cost(schedule: &Schedule, pass: Pass, head: bool) -> Cost {
     sum
 }
 
+/// A pass of `rows` rows of one sequence and of one of each of `beside` others, with the logits of the last and of these.
+fn of_rows(rows: usize, beside: usize, depth: usize) -> Pass {
+    match beside {
+        0 => Pass::Prefill { rows, depth },
+        sequences => Pass::Mixed { chunk: rows, depth, ends: true, sequences, beside: depth },
+    }
+}
+
 /// A bench on a loaded model.
 pub struct Bench<'a> {
     pub(super) executor: &'a mut dyn Measure,
@@ -134,8 +142,8 @@ impl<'a> Bench<'a> {
                     break;
                 }
             },
-            Work::Rows { rows, passes } => {
-                let work = Work::Rows { rows, passes: passes.min(WARM_UP_TOKENS) };
+            Work::Rows { rows, beside, passes } => {
+                let work = Work::Rows { rows, beside, passes: passes.min(WARM_UP_TOKENS) };
                 self.run_once(Case { work, ..case }, &mut next)?;
             }
             Work::Decode { sequences, tokens } => {
@@ -194,11 +202,11 @@ impl<'a> Bench<'a> {
                 }
                 (tokens, tokens.div_ceil(chunk), cost)
             }
-            Work::Rows { rows, passes } => {
+            Work::Rows { rows, beside, passes } => {
                 for _ in 0..passes {
-                    cost += pass_cost(schedule, Pass::Prefill { rows, depth: case.depth }, true);
+                    cost += pass_cost(schedule, of_rows(rows, beside, case.depth), true);
                 }
-                (rows * passes, passes, cost)
+                ((rows + beside) * passes, passes, cost)
             }
             Work::Decode { sequences, tokens } => {
                 for i in 0..tokens {
@@ -250,14 +258,24 @@ impl<'a> Bench<'a> {
         positions.map(row).collect()
     }
 
+    /// `rows` rows of the first sequence and one of each of `beside` others, at a depth.
+    fn mixed_rows(&self, rows: usize, beside: usize, depth: usize) -> Vec<Row> {
+        let others = (1..=beside).flat_map(|sequence| self.rows(sequence, depth..depth + 1));
+        self.rows(0, depth..depth + rows).into_iter().chain(others).collect()
+    }
+
     /// A pass of the case's kind and its head rows, to time single kernels with.
     pub(super) fn pass_of(&self, case: Case) -> (Vec<Row>, HeadRows, Pass) {
         let depth = case.depth;
         match case.work {
-            Work::Prefill(tokens) | Work::Rows { rows: tokens, .. } => {
+            Work::Prefill(tokens) => {
                 let rows = tokens.min(self.executor.prefill_rows());
                 let head = HeadRows { first: rows - 1, count: 1 };
                 (self.rows(0, depth..depth + rows), head, Pass::Prefill { rows, depth })
+            }
+            Work::Rows { rows, beside, .. } => {
+                let head = HeadRows { first: rows - 1, count: 1 + beside };
+                (self.mixed_rows(rows, beside, depth), head, of_rows(rows, beside, depth))
             }
             Work::Decode { sequences, .. } => {
                 let rows = (0..sequences).flat_map(|s| self.rows(s, depth..depth + 1)).collect();
@@ -275,9 +293,8 @@ impl<'a> Bench<'a> {
                 let tokens = self.tokens(0, case.depth..case.depth + tokens);
                 self.timed(|executor| session.prefill(executor, &tokens))
             }
-            Work::Rows { rows, passes } => {
-                let head = HeadRows { first: rows - 1, count: 1 };
-                let rows = self.rows(0, case.depth..case.depth + rows);
+            Work::Rows { passes, .. } => {
+                let (rows, head, _) = self.pass_of(case);
                 self.timed(|executor| {
                     for _ in 0..passes {
                         executor.forward(&rows, Some(head))?;

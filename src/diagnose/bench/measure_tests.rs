@@ -138,7 +138,7 @@ const DECODE: Work = Work::Decode { sequences: 2, tokens: 12 };
 #[test]
 fn rows_of_one_sequence_run_at_one_depth() {
     let mut executor = NotingBench::new(1, 8, 1e15);
-    let case = Case { work: Work::Rows { rows: 5, passes: 3 }, depth: 10 };
+    let case = Case { work: Work::Rows { rows: 5, beside: 0, passes: 3 }, depth: 10 };
     let line = measure(&mut executor, case, 2).unwrap();
     assert_eq!((line.tokens, line.passes), (15, 3));
     let once = pass_cost(&executor.schedule, Pass::Prefill { rows: 5, depth: 10 }, true);
@@ -147,6 +147,24 @@ fn rows_of_one_sequence_run_at_one_depth() {
     for (rows, head) in timed {
         let positions: Vec<u32> = rows.iter().map(|r| r.position).collect();
         assert_eq!((positions, *head), (vec![10, 11, 12, 13, 14], Some(HeadRows { first: 4, count: 1 })));
+    }
+}
+
+/// A chunk of one sequence first, then a row of each other one, each at the depth to which it was filled.
+#[test]
+fn mixed_rows_run_at_one_depth() {
+    let mut executor = NotingBench::new(3, 8, 1e15);
+    let case = Case { work: Work::Rows { rows: 5, beside: 2, passes: 3 }, depth: 10 };
+    let line = measure(&mut executor, case, 2).unwrap();
+    assert_eq!((line.tokens, line.passes), (21, 3));
+    let pass = Pass::Mixed { chunk: 5, depth: 10, ends: true, sequences: 2, beside: 10 };
+    assert_eq!(line.cost.operations, 3 * executor.schedule.cost(pass).operations);
+    let (filling, timed) = executor.passes.split_at(executor.passes.len() - 2 * 3);
+    assert_eq!(filling.iter().filter(|(_, head)| head.is_none()).map(|(rows, _)| rows.len()).sum::<usize>(), 3 * 10);
+    for (rows, head) in timed {
+        let rows: Vec<(u32, u32)> = rows.iter().map(|r| (r.sequence, r.position)).collect();
+        assert_eq!(rows, [(0, 10), (0, 11), (0, 12), (0, 13), (0, 14), (1, 10), (2, 10)]);
+        assert_eq!(*head, Some(HeadRows { first: 4, count: 3 }));
     }
 }
 
@@ -183,8 +201,15 @@ fn a_decode_feeds_each_sequence_its_own_choice_and_rewinds_between_repetitions()
 #[test]
 fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further() {
     let mut executor = NotingBench::new(1, 8, f64::MAX);
-    let settings =
-        Settings { prefill: vec![20], decode: 0, batch: vec![1], rows: vec![], depth: vec![0, 5, 12], repetitions: 1 };
+    let settings = Settings {
+        prefill: vec![20],
+        decode: 0,
+        batch: vec![1],
+        rows: vec![],
+        beside: 0,
+        depth: vec![0, 5, 12],
+        repetitions: 1,
+    };
     let mut bench = Bench::new(&mut executor, None, &|_| {}).unwrap();
     let lines: Vec<Line> = settings.cases().into_iter().map(|c| bench.measure(c, 1).unwrap()).collect();
     assert!(lines.iter().all(|l| (l.tokens, l.passes) == (20, 3)));

@@ -31,6 +31,8 @@ pub struct Settings {
     pub batch: Vec<usize>,
     /// Rows of passes of one sequence; `decode` passes in a repetition.
     pub rows: Vec<usize>,
+    /// Sequences with a row in further passes of these rows.
+    pub beside: usize,
     /// Positions already in the cache when timing starts.
     pub depth: Vec<usize>,
     /// Timed repetitions of each line.
@@ -42,11 +44,14 @@ pub struct Settings {
 pub enum Work {
     /// A prompt of this many tokens, in chunks.
     Prefill(usize),
-    /// Passes that each run `rows` rows of one sequence, over and over the same ones, with the logits of the last: how
-    /// long a chunk of a prompt, or a check of a draft, takes at a depth.
+    /// Passes that each run `rows` rows of one sequence and one row of each of `beside` others, over and over the same
+    /// ones, with the logits of the last and of the others: how long a chunk of a prompt, a check of a draft, or a mixed
+    /// pass takes at a depth.
     Rows {
-        /// Rows of a pass.
+        /// Rows of one sequence.
         rows: usize,
+        /// Other sequences.
+        beside: usize,
         /// Passes.
         passes: usize,
     },
@@ -74,7 +79,8 @@ impl Case {
         let depth = if self.depth > 0 { format!(" at depth {}", self.depth) } else { String::new() };
         match self.work {
             Work::Prefill(tokens) => format!("prefill {tokens}{depth}"),
-            Work::Rows { rows, .. } => format!("{rows} rows of one sequence{depth}"),
+            Work::Rows { rows, beside: 0, .. } => format!("{rows} rows of one sequence{depth}"),
+            Work::Rows { rows, beside, .. } => format!("{rows} rows of one sequence beside {beside}{depth}"),
             Work::Decode { sequences: 1, .. } => format!("decode{depth}"),
             Work::Decode { sequences, .. } => format!("decode x {sequences}{depth}"),
         }
@@ -83,7 +89,8 @@ impl Case {
     /// Sequences; each has one row of logits.
     fn sequences(&self) -> usize {
         match self.work {
-            Work::Prefill(_) | Work::Rows { .. } => 1,
+            Work::Prefill(_) => 1,
+            Work::Rows { beside, .. } => 1 + beside,
             Work::Decode { sequences, .. } => sequences,
         }
     }
@@ -103,15 +110,23 @@ impl Settings {
         let decode = ascending(&self.batch).into_iter().filter(|_| tokens > 0);
         let decode: Vec<Work> = decode.map(|sequences| Work::Decode { sequences, tokens }).collect();
         let rows = ascending(&self.rows).into_iter().filter(|_| tokens > 0);
-        let rows: Vec<Work> = rows.map(|rows| Work::Rows { rows, passes: tokens }).collect();
+        let beside = [0].into_iter().chain((self.beside > 0).then_some(self.beside));
+        let rows = rows.flat_map(|rows| beside.clone().map(move |beside| Work::Rows { rows, beside, passes: tokens }));
+        let rows: Vec<Work> = rows.collect();
         let at = |depth: usize| prefill.iter().chain(&decode).chain(&rows).map(move |&work| Case { work, depth });
         ascending(&self.depth).into_iter().flat_map(at).collect()
     }
 
     /// The most sequences at once.
     pub fn sequences(&self) -> usize {
-        let most = self.batch.iter().copied().max();
+        let mixed = if self.rows.is_empty() { 0 } else { self.beside.saturating_add(1) };
+        let most = self.batch.iter().copied().max().map(|most| most.max(mixed));
         most.filter(|_| self.decode > 0).unwrap_or(1)
+    }
+
+    /// Rows of the largest pass that is no part of a prefill.
+    pub fn largest_pass(&self) -> usize {
+        self.rows.iter().max().map_or(0, |rows| rows.saturating_add(self.beside))
     }
 
     /// The longest prefill, or rows of one sequence.
@@ -177,6 +192,7 @@ mod tests {
             decode: 8,
             batch: vec![4, 1, 4],
             rows: vec![],
+            beside: 0,
             depth: vec![32, 0],
             repetitions: 2,
         }
@@ -192,7 +208,11 @@ mod tests {
         let rows = Settings { prefill: vec![], rows: vec![40, 2], depth: vec![0], ..settings() };
         let names: Vec<String> = rows.cases().iter().map(Case::name).collect();
         assert_eq!(names, ["decode", "decode x 4", "2 rows of one sequence", "40 rows of one sequence"]);
-        assert_eq!(rows.context(), 40);
+        assert_eq!((rows.context(), rows.sequences(), rows.largest_pass()), (40, 4, 40));
+        let mixed = Settings { rows: vec![40], beside: 6, batch: vec![6], depth: vec![0], ..rows };
+        let names: Vec<String> = mixed.cases().iter().map(Case::name).collect();
+        assert_eq!(names, ["decode x 6", "40 rows of one sequence", "40 rows of one sequence beside 6"]);
+        assert_eq!((mixed.context(), mixed.sequences(), mixed.largest_pass()), (40, 7, 46));
         let none = Settings { decode: 0, prefill: vec![], ..settings() };
         assert_eq!((none.cases().len(), none.context(), none.sequences()), (0, 33, 1));
     }
