@@ -1,4 +1,4 @@
-//! The assembler of Kiln's NPU programs: AIE2, the core of XDNA 1 (Phoenix, Hawk Point).
+//! The assembler and packer of Kiln's NPU programs: AIE2, the array of XDNA 1 (Phoenix, Hawk Point).
 //!
 //! # Principles
 //!
@@ -6,12 +6,20 @@
 //! - The core has no interlocks, so a hazard is an error of assembly, never a wrong result of a run.
 //! - What the machine is stands in one table, `data/aie2.isa`. Bytes of independent source hold it to account.
 //! - Instructions are data: what is encoded can be decoded, walked and executed by whoever has the table.
+//! - What surrounds a kernel stands beside it: which tiles, which buffers and locks, which routes. Nothing is laid out
+//!   elsewhere.
+//! - Packed bytes are run before hardware sees them: a model of the array, written from the documents alone (tests/model),
+//!   takes them as the firmware does.
 //!
 //! # Flow
 //!
 //! [`source`] reads lines into instructions whose immediates may name labels. [`assemble()`] chooses the width of each
 //! bundle, gives labels their addresses and encodes by [`isa`]. [`flow`] follows branches and hardware loops, [`hazard`]
 //! checks what can meet in the pipeline along them. [`listing`] writes what came out; [`disassemble`] reads it back.
+//!
+//! A [`pack::Design`] ([`designs`]) places programs on tiles. It becomes [commands](pack::command), which are writes of the
+//! array's registers, and [operations](pack::sequence) of a run. The commands go into a partition's
+//! [image](pack::image), which the driver takes, and that into a [container](pack::container), which libxrt takes.
 //!
 //! # Glossary
 //!
@@ -21,8 +29,13 @@
 //! - Hardware loop: bundles from `ls` to `le`, repeated `lc` times with no branch.
 //! - `x`, `w`: vector registers of 512 bits and their halves. `cm`, `bm`, `am`: accumulators of 1024 bits, their halves
 //!   and quarters.
+//! - Shim: the tile through which a column reaches the host's memory. Memory tile: 512 KiB between it and the cores.
+//! - Descriptor: what a DMA channel moves in one go, in a walk of up to four dimensions; its locks say when.
+//! - Input, output: a channel that writes a tile's memory from a stream (S2MM), or reads it into one (MM2S).
+//! - Token: what a shim's channel sends the firmware when a task is done.
 
 pub mod assemble;
+pub mod designs;
 pub mod disassemble;
 pub mod error;
 pub mod expression;
@@ -30,6 +43,7 @@ pub mod flow;
 pub mod hazard;
 pub mod isa;
 pub mod listing;
+pub mod pack;
 pub mod register;
 pub mod source;
 pub mod table;

@@ -1,10 +1,13 @@
-//! Assembles the kernels: `aie/kernels/NAME.s` to `aie/out/NAME.bin`, what program memory holds, and `NAME.lst`, the
-//! listing. With `--check` it writes nothing and fails where a file is not what its source makes.
+//! Makes what is in `aie/out`. Of a kernel, `aie/kernels/NAME.s`: `NAME.bin`, what program memory holds, and `NAME.lst`,
+//! the listing. Of a design, `aie/kernels/NAME.rs`: `NAME.pdi`, the partition's image for the driver; `NAME.xclbin`, the
+//! same for libxrt; `NAME.txn`, the instruction stream of a run; `NAME.map`, what is where. With `--check` it writes
+//! nothing and fails where a file is not what its source makes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kiln_aie::{Isa, assemble, listing};
+use kiln_aie::{Isa, assemble, designs, listing};
 
 fn main() -> ExitCode {
     let check = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
@@ -17,7 +20,7 @@ fn main() -> ExitCode {
     };
     match run(Path::new(env!("CARGO_MANIFEST_DIR")), check) {
         Ok(count) => {
-            println!("{count} kernels {}", if check { "are as their sources make them" } else { "assembled" });
+            println!("{count} files {}", if check { "are as their sources make them" } else { "written" });
             ExitCode::SUCCESS
         }
         Err(messages) => {
@@ -27,7 +30,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Assembles every kernel under `root`, and says how many there are.
+/// Makes every file of `root`/out, and says how many there are.
 fn run(root: &Path, check: bool) -> Result<usize, Vec<String>> {
     let isa = Isa::aie2();
     let kernels = root.join("kernels");
@@ -38,8 +41,10 @@ fn run(root: &Path, check: bool) -> Result<usize, Vec<String>> {
         .collect();
     sources.sort();
     let mut messages = Vec::new();
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut programs: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for path in &sources {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) => {
@@ -47,17 +52,32 @@ fn run(root: &Path, check: bool) -> Result<usize, Vec<String>> {
                 continue;
             }
         };
-        match assemble(&isa, &format!("kernels/{name}"), &text) {
+        match assemble(&isa, &format!("kernels/{name}.s"), &text) {
             Err(errors) => messages.extend(errors.iter().map(|error| format!("aie/{error}"))),
             Ok(program) => {
-                let out = root.join("out").join(&name);
-                let files = [("bin", program.code.clone()), ("lst", listing::write(&isa, &program).into_bytes())];
-                let results = files.iter().map(|(extension, bytes)| put(&out.with_extension(extension), bytes, check));
-                messages.extend(results.filter_map(Result::err));
+                files.push((format!("{name}.bin"), program.code.clone()));
+                files.push((format!("{name}.lst"), listing::write(&isa, &program).into_bytes()));
+                programs.insert(name, program.code);
             }
         }
     }
-    if messages.is_empty() { Ok(sources.len()) } else { Err(messages) }
+    // A design whose kernel has mistakes would only say so again.
+    let designs = if messages.is_empty() { designs::all() } else { Vec::new() };
+    for design in designs {
+        match design.pack(|kernel| programs.get(kernel).cloned()) {
+            Err(error) => messages.push(format!("aie/kernels/{}.rs: {error}", design.name)),
+            Ok(packed) => {
+                let name = design.name;
+                let listing = packed.listing.into_bytes();
+                let outputs =
+                    [("pdi", packed.image), ("txn", packed.sequence), ("xclbin", packed.container), ("map", listing)];
+                files.extend(outputs.map(|(extension, bytes)| (format!("{name}.{extension}"), bytes)));
+            }
+        }
+    }
+    let out = root.join("out");
+    messages.extend(files.iter().filter_map(|(name, bytes)| put(&out.join(name), bytes, check).err()));
+    if messages.is_empty() { Ok(files.len()) } else { Err(messages) }
 }
 
 /// Writes a file, or checks that it holds this already.

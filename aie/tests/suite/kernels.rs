@@ -1,10 +1,11 @@
 //! The kernels: what is checked in is what their sources make, and it can be read back.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use kiln_aie::disassemble::{decode, disassemble};
 use kiln_aie::isa::Isa;
-use kiln_aie::{Program, assemble, listing};
+use kiln_aie::{Program, assemble, designs, listing};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -14,6 +15,7 @@ fn root() -> &'static Path {
 pub fn kernels(isa: &Isa) -> Vec<(String, Program)> {
     let entries = std::fs::read_dir(root().join("kernels")).expect("the kernels");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "s"));
     paths.sort();
     let named = paths.iter().map(|path| {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
@@ -32,6 +34,23 @@ fn outputs_are_current() {
         assert_eq!(read("bin").expect("an output"), program.code, "{name}.bin is stale: run kiln-aie");
         let listing = listing::write(&isa, &program).into_bytes();
         assert_eq!(read("lst").expect("an output"), listing, "{name}.lst is stale: run kiln-aie");
+    }
+}
+
+#[test]
+fn packed_outputs_are_current() {
+    let programs: BTreeMap<String, Program> = kernels(&Isa::aie2()).into_iter().collect();
+    let designs = designs::all();
+    assert_eq!(designs.len(), programs.len(), "a design for each kernel");
+    for design in designs {
+        let packed = design.pack(|kernel| Some(programs.get(kernel)?.code.clone()));
+        let packed = packed.unwrap_or_else(|error| panic!("{error}"));
+        let listing = packed.listing.into_bytes();
+        let outputs = [("pdi", packed.image), ("txn", packed.sequence), ("xclbin", packed.container), ("map", listing)];
+        for (extension, bytes) in outputs {
+            let held = std::fs::read(root().join("out").join(design.name).with_extension(extension));
+            assert_eq!(held.expect("an output"), bytes, "{}.{extension} is stale: run kiln-aie", design.name);
+        }
     }
 }
 

@@ -1,0 +1,12 @@
+//! The designs: each lies beside its kernel, `kernels/NAME.rs` by `kernels/NAME.s`.
+
+use crate::pack::Design;
+
+#[path = "../kernels/matmul_bf16.rs"]
+pub mod matmul_bf16;
+#[path = "../kernels/vector_add_bf16.rs"]
+pub mod vector_add_bf16;
+
+pub fn all() -> Vec<Design> {
+    vec![matmul_bf16::design(), vector_add_bf16::design()]
+}

@@ -1,0 +1,108 @@
+//! Designs: what is wrong with one is one line that names the tile.
+
+use kiln_aie::pack::array::Tile;
+use kiln_aie::pack::{Buffer, Design, Dimension};
+
+const SHIM: Tile = Tile::new(0, 0);
+const MEMORY: Tile = Tile::new(0, 1);
+const CORE: Tile = Tile::new(0, 2);
+
+fn buffer(address: u32, bytes: u32, empty: u8) -> Buffer {
+    Buffer { tile: CORE, address, bytes, empty, full: empty + 1 }
+}
+
+fn walk<const N: usize>(dimensions: [(u32, u32); N]) -> [Dimension; N] {
+    dimensions.map(|(count, step)| Dimension { count, step })
+}
+
+fn error(describe: impl Fn(&mut Design)) -> String {
+    let mut design = Design::new("test", 1);
+    let argument = design.argument("a", 64);
+    let held = design.buffer(buffer(0x100, 64, 0));
+    design.run(CORE, "kernel");
+    design.fill(held, 0, &[]);
+    design.route(SHIM.output(0), CORE.input(0));
+    design.send(SHIM.output(0), argument, 0, 64);
+    design.pack(|_| Some(vec![1, 0])).unwrap_or_else(|error| panic!("{error}"));
+    describe(&mut design);
+    design.pack(|kernel| (kernel == "kernel").then(|| vec![1, 0])).err().unwrap_or_default()
+}
+
+#[test]
+fn mistakes_are_named_with_their_tile() {
+    let far = Tile::new(1, 2);
+    let cases: [(&str, String); 23] = [
+        ("a partition has 1 to 4 columns, not 5", error(|design| design.columns = 5)),
+        ("core (1, 2) is outside of 1 columns and 6 rows", error(|design| design.run(far, "kernel"))),
+        ("core (0, 6) is outside of 1 columns and 6 rows", error(|design| design.run(Tile::new(0, 6), "kernel"))),
+        ("memory tile (0, 1) runs no program", error(|design| design.run(MEMORY, "kernel"))),
+        ("core (0, 2) has two programs", error(|design| design.run(CORE, "kernel"))),
+        ("there is no kernel other", error(|design| design.run(Tile::new(0, 3), "other"))),
+        (
+            "core (0, 2): the buffers at 0x100 and 0x13c overlap",
+            error(|design| design.buffers.push(buffer(0x13C, 4, 2))),
+        ),
+        (
+            "core (0, 2): 64 bytes at 0xffd0: words within 0x10000 bytes are a buffer",
+            error(|design| design.buffers.push(buffer(0xFFD0, 64, 2))),
+        ),
+        (
+            "core (0, 2): 6 bytes at 0x0: words within 0x10000 bytes are a buffer",
+            error(|design| design.buffers.push(buffer(0, 6, 2))),
+        ),
+        ("core (0, 2) has no lock 16: 0 to 15", error(|design| design.buffers.push(buffer(0, 4, 15)))),
+        ("core (0, 2): lock 1 is given twice", error(|design| design.buffers.push(buffer(0, 4, 1)))),
+        (
+            "output 0 of core (0, 2): the walk has 12 words up to word 11, the buffer 64 bytes",
+            error(|design| design.drain(design.buffers[0], 0, &walk([(12, 1)]))),
+        ),
+        (
+            "output 0 of core (0, 2): a descriptor has 4 dimensions, and at most 3 here",
+            error(|design| design.drain(design.buffers[0], 0, &walk([(2, 1), (2, 2), (2, 4), (2, 8)]))),
+        ),
+        (
+            "output 0 of core (0, 2): the walk has 16 words up to word 30, the buffer 64 bytes",
+            error(|design| design.drain(design.buffers[0], 0, &walk([(16, 2)]))),
+        ),
+        (
+            "output 0 of core (0, 2): a descriptor's step less one is 8192, and at most 8191 here",
+            error(|design| {
+                let large = design.buffer(buffer(0x1000, 0xC000, 2));
+                design.drain(large, 0, &walk([(1, 8193), (12288, 1)]));
+            }),
+        ),
+        ("input 0 of core (0, 2) has two tasks", error(|design| design.fill(design.buffers[0], 0, &[]))),
+        ("there is no input 2 of core (0, 2)", error(|design| design.fill(design.buffers[0], 2, &[]))),
+        (
+            "input 0 of shim (0, 0) to input 0 of core (0, 2): a route goes from an output to an input",
+            error(|design| design.route(SHIM.input(0), CORE.input(0))),
+        ),
+        (
+            "output 0 of shim (0, 0) to input 0 of core (1, 2): a route goes from tile to tile of one column",
+            error(|design| design.route(SHIM.output(0), far.input(0))),
+        ),
+        (
+            "core (0, 2): dma 0 takes both south 0 and south 1",
+            error(|design| design.route(SHIM.output(1), CORE.input(0))),
+        ),
+        (
+            "output 0 of shim (0, 0): 32 bytes from 48 are no words of a, which has 64",
+            error(|design| design.send(SHIM.output(0), 0, 48, 32)),
+        ),
+        ("input 0 of shim (0, 0): outputs send, inputs receive", error(|design| design.send(SHIM.input(0), 0, 0, 64))),
+        ("output 1 of shim (0, 0) has no route", error(|design| design.send(SHIM.output(1), 0, 0, 64))),
+    ];
+    for (message, error) in cases {
+        assert_eq!(error, message);
+    }
+}
+
+#[test]
+fn descriptors_and_wires_run_out() {
+    let many = |design: &mut Design| (0..16).for_each(|_| design.send(SHIM.output(0), 0, 0, 64));
+    assert_eq!(error(many), "output 0 of shim (0, 0): shim (0, 0) has no descriptor left");
+    // A memory tile's even channels share half of its descriptors, and a shim has six wires up.
+    let wires = |design: &mut Design| (0..6).for_each(|number| design.route(SHIM.output(0), MEMORY.input(number)));
+    let message = "output 0 of shim (0, 0) to input 5 of memory tile (0, 1): shim (0, 0) has no free wire";
+    assert_eq!(error(wires), message);
+}
