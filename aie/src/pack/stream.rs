@@ -1,6 +1,8 @@
 //! Stream switches: each tile has one; a master port takes the words of one slave port.
 //!
 //! A route goes through the switches of one column, tile to tile, by wires that no other route has.
+//!
+//! Source: AM025 (ports in the order of their registers); Xilinx/mlir-aie, AIETargetModel.cpp (what a switch can join).
 
 use std::fmt;
 
@@ -21,8 +23,11 @@ pub enum Port {
     East(u8),
 }
 
+/// Ports of a side, by number.
+type Wires = fn(u8) -> Port;
+
 /// A port's name and how many there are, in the order of their registers.
-type Ports = &'static [(fn(u8) -> Port, u8)];
+type Ports = &'static [(Wires, u8)];
 
 const CORE_MASTERS: Ports = &[
     (|_| Port::Core, 1),
@@ -90,6 +95,23 @@ impl Port {
     }
 }
 
+/// Whether the switch of a kind of tile can join a slave port to a master port.
+fn can_join(kind: Kind, from: Port, to: Port) -> bool {
+    use Port::{Control, Core, Dma, East, North, South, West};
+    match (kind, from, to) {
+        (Kind::Memory, Dma(slave), Dma(master))
+        | (Kind::Memory, South(slave) | North(slave), South(master) | North(master))
+        | (Kind::Core, Dma(slave), Dma(master))
+        | (Kind::Core, South(slave), South(master))
+        | (_, North(slave), North(master))
+        | (_, West(slave), West(master))
+        | (_, East(slave), East(master)) => slave == master,
+        (_, Control, Control) | (_, Core, Core) | (Kind::Core, Control, Dma(_)) => false,
+        (Kind::Memory, Control, Dma(master)) => master == 5,
+        _ => true,
+    }
+}
+
 /// A master port of a tile's switch and the slave port whose words it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connection {
@@ -100,12 +122,15 @@ pub struct Connection {
 
 impl Connection {
     /// # Errors
-    /// One line, where the switch has no such port.
+    /// One line, where the switch has no such port or cannot join the two.
     pub fn commands(self) -> Result<[Command; 2], String> {
         let kind = self.tile.kind();
         let none = |role: &str, port: Port| format!("{} has no {role} port {port}", self.tile);
         let slave = self.from.slave(kind).ok_or_else(|| none("slave", self.from))?;
         let master = self.to.master(kind).ok_or_else(|| none("master", self.to))?;
+        if !can_join(kind, self.from, self.to) {
+            return Err(format!("{} cannot join {} to {}", self.tile, self.from, self.to));
+        }
         let map = kind.map();
         let enable = 1 << 31;
         Ok([
@@ -147,24 +172,38 @@ pub fn route(from: Channel, to: Channel, taken: &[Connection]) -> Result<Vec<Con
     if from.tile.column != to.tile.column || from.tile == to.tile {
         return Err(format!("{from} to {to}: a route goes from tile to tile of one column"));
     }
-    let upward = to.tile.row > from.tile.row;
     let mut hops = Vec::new();
-    let (mut tile, mut entry) = (from.tile, port(from));
-    while tile != to.tile {
-        let wires: fn(u8) -> Port = if upward { Port::North } else { Port::South };
-        let next = Tile::new(tile.column, if upward { tile.row + 1 } else { tile.row - 1 });
-        let arrival: fn(u8) -> Port = if upward { Port::South } else { Port::North };
-        let free = |wire: &u8| {
-            wires(*wire).master(tile.kind()).is_some()
-                && arrival(*wire).slave(next.kind()).is_some()
-                && !taken.iter().any(|other| (other.tile, other.to) == (tile, wires(*wire)))
-        };
-        let wire = (0..8).find(free).ok_or_else(|| format!("{from} to {to}: {tile} has no free wire"))?;
-        hops.push(Connection { tile, from: entry, to: wires(wire) });
-        (tile, entry) = (next, arrival(wire));
+    if !lead(from.tile, port(from), to, taken, &mut hops) {
+        return Err(format!("{from} to {to}: no wires are free"));
     }
-    hops.push(Connection { tile, from: entry, to: port(to) });
     Ok(hops)
+}
+
+/// Leads what enters a tile at a port on to a channel; whether it could.
+fn lead(tile: Tile, entry: Port, to: Channel, taken: &[Connection], hops: &mut Vec<Connection>) -> bool {
+    if tile == to.tile {
+        hops.push(Connection { tile, from: entry, to: port(to) });
+        return can_join(tile.kind(), entry, port(to));
+    }
+    let upward = to.tile.row > tile.row;
+    let (wire, arrival): (Wires, Wires) = if upward { (Port::North, Port::South) } else { (Port::South, Port::North) };
+    let next = Tile::new(tile.column, if upward { tile.row + 1 } else { tile.row - 1 });
+    (0..8).any(|number| {
+        let free = wire(number).master(tile.kind()).is_some()
+            && arrival(number).slave(next.kind()).is_some()
+            && can_join(tile.kind(), entry, wire(number))
+            && !taken.iter().any(|other| (other.tile, other.to) == (tile, wire(number)));
+        if !free {
+            return false;
+        }
+        let before = hops.len();
+        hops.push(Connection { tile, from: entry, to: wire(number) });
+        let led = lead(next, arrival(number), to, taken, hops);
+        if !led {
+            hops.truncate(before);
+        }
+        led
+    })
 }
 
 impl fmt::Display for Port {

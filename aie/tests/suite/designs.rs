@@ -1,6 +1,7 @@
 //! Designs: what is wrong with one is one line that names the tile.
 
 use kiln_aie::pack::array::Tile;
+use kiln_aie::pack::stream::{Connection, Port};
 use kiln_aie::pack::{Buffer, Design, Dimension};
 
 const SHIM: Tile = Tile::new(0, 0);
@@ -97,12 +98,26 @@ fn mistakes_are_named_with_their_tile() {
     }
 }
 
+/// A memory tile passes a stream on by the wire of the same number, so the whole way must be free.
+#[test]
+fn routes_pass_a_memory_tile_by_wires_of_one_number() {
+    let mut design = Design::new("test", 1);
+    design.route(MEMORY.output(0), CORE.input(0));
+    design.route(SHIM.output(0), CORE.input(1));
+    let hops: Vec<String> = design.connections[2..].iter().map(|hop| format!("{} -> {}", hop.from, hop.to)).collect();
+    assert_eq!(hops, ["south 3 -> north 1", "south 1 -> north 1", "south 1 -> dma 1"]);
+
+    design.connections.push(Connection { tile: MEMORY, from: Port::South(2), to: Port::North(3) });
+    let error = design.pack(|_| None).err();
+    assert_eq!(error.as_deref(), Some("memory tile (0, 1) cannot join south 2 to north 3"));
+}
+
 #[test]
 fn descriptors_and_wires_run_out() {
     let many = |design: &mut Design| (0..16).for_each(|_| design.send(SHIM.output(0), 0, 0, 64));
     assert_eq!(error(many), "output 0 of shim (0, 0): shim (0, 0) has no descriptor left");
     // A memory tile's even channels share half of its descriptors, and a shim has six wires up.
     let wires = |design: &mut Design| (0..6).for_each(|number| design.route(SHIM.output(0), MEMORY.input(number)));
-    let message = "output 0 of shim (0, 0) to input 5 of memory tile (0, 1): shim (0, 0) has no free wire";
+    let message = "output 0 of shim (0, 0) to input 5 of memory tile (0, 1): no wires are free";
     assert_eq!(error(wires), message);
 }
