@@ -1,0 +1,8 @@
+//! The packed programs on a functional model of the array: right on it, and wrong with one thing changed.
+
+mod faults;
+mod kernels;
+mod latencies;
+mod machine;
+mod mutations;
+mod program;
