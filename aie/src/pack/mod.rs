@@ -2,6 +2,7 @@
 
 pub mod array;
 mod bytes;
+mod check;
 pub mod command;
 pub mod container;
 pub mod descriptor;

@@ -32,7 +32,7 @@ fn error(describe: impl Fn(&mut Design)) -> String {
 #[test]
 fn mistakes_are_named_with_their_tile() {
     let far = Tile::new(1, 2);
-    let cases: [(&str, String); 23] = [
+    let cases: [(&str, String); 24] = [
         ("a partition has 1 to 4 columns, not 5", error(|design| design.columns = 5)),
         ("core (1, 2) is outside of 1 columns and 6 rows", error(|design| design.run(far, "kernel"))),
         ("core (0, 6) is outside of 1 columns and 6 rows", error(|design| design.run(Tile::new(0, 6), "kernel"))),
@@ -59,7 +59,10 @@ fn mistakes_are_named_with_their_tile() {
         ),
         (
             "output 0 of core (0, 2): a descriptor has 4 dimensions, and at most 3 here",
-            error(|design| design.drain(design.buffers[0], 0, &walk([(2, 1), (2, 2), (2, 4), (2, 8)]))),
+            error(|design| {
+                design.drain(design.buffers[0], 0, &walk([(2, 1), (2, 2), (2, 4), (2, 8)]));
+                design.route(CORE.output(0), SHIM.input(0));
+            }),
         ),
         (
             "output 0 of core (0, 2): the walk has 16 words up to word 30, the buffer 64 bytes",
@@ -70,6 +73,7 @@ fn mistakes_are_named_with_their_tile() {
             error(|design| {
                 let large = design.buffer(buffer(0x1000, 0xC000, 2));
                 design.drain(large, 0, &walk([(1, 8193), (12288, 1)]));
+                design.route(CORE.output(0), SHIM.input(0));
             }),
         ),
         ("input 0 of core (0, 2) has two tasks", error(|design| design.fill(design.buffers[0], 0, &[]))),
@@ -91,6 +95,7 @@ fn mistakes_are_named_with_their_tile() {
             error(|design| design.send(SHIM.output(0), 0, 48, 32)),
         ),
         ("input 0 of shim (0, 0): outputs send, inputs receive", error(|design| design.send(SHIM.input(0), 0, 0, 64))),
+        ("output 1 of core (0, 2) has no route", error(|design| design.drain(design.buffers[0], 1, &[]))),
         ("output 1 of shim (0, 0) has no route", error(|design| design.send(SHIM.output(1), 0, 0, 64))),
     ];
     for (message, error) in cases {
