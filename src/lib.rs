@@ -29,6 +29,7 @@
 //! | `gpu` | the Vulkan executor |
 //! | [`engine`] | from a model's files and [`engine::Options`] to a loaded executor |
 //! | [`sequence`] | sessions, prompts, choosing tokens, replies, conversations |
+//! | [`serve`] | answers other programs over HTTP (feature `serve`, on by default) |
 //! | [`text`] | tokenizer, chat template, sampler, streaming of text |
 //! | [`diagnose`] | what a machine is and reaches: probe, bench, the live view |
 //! | [`cancel`] | a flag that ends long work early |
@@ -85,6 +86,8 @@ pub mod plan;
 mod reference;
 pub mod schedule;
 pub mod sequence;
+#[cfg(feature = "serve")]
+pub mod serve;
 // Until attention runs on the NPU, tests alone drive some of it.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod sys;

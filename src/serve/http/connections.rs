@@ -1,0 +1,210 @@
+//! The connections that are open: how many there may be, and how they end when the server stops.
+
+use super::error::ApiError;
+use super::limits::Limits;
+use super::request::Peer;
+use super::socket::Socket;
+use std::collections::HashMap;
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// The connections that are open.
+#[derive(Debug)]
+pub(super) struct Connections {
+    state: Mutex<State>,
+    /// Told when a connection ends or the deadline moves.
+    changed: Condvar,
+    draining: AtomicBool,
+    /// Readable once the server stops, and from then on.
+    woken: PipeReader,
+    waker: PipeWriter,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: HashMap<u64, Open>,
+    /// The number of the next connection.
+    next: u64,
+    /// When requests under way are ended.
+    deadline: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Open {
+    socket: Weak<Socket>,
+    origin: Origin,
+}
+
+/// Which peers count as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// An IPv4 address, or an IPv6 network of 64 bits, which is what one customer of a provider has.
+    Address(IpAddr),
+    /// A user of this machine.
+    User(u32),
+}
+
+impl Origin {
+    fn of(peer: &Peer) -> Origin {
+        match peer {
+            Peer::Unix { user, .. } => Origin::User(*user),
+            Peer::Tcp(address) => Origin::Address(match address.ip().to_canonical() {
+                IpAddr::V6(ip) if !ip.is_loopback() => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+                ip => ip,
+            }),
+        }
+    }
+
+    /// How many connections it may have at once.
+    fn allowed(self, limits: &Limits) -> usize {
+        /// Browsers open six to a server, and several machines may share an address.
+        const DEFAULT: usize = 64;
+        let is_local = match self {
+            Origin::Address(ip) => ip.is_loopback(),
+            Origin::User(_) => true,
+        };
+        limits.connections_per_peer.unwrap_or(if is_local { usize::MAX } else { DEFAULT })
+    }
+}
+
+/// A connection's place among those that are open. Its drop frees the place.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    connections: Arc<Connections>,
+    number: u64,
+}
+
+impl Connections {
+    /// # Errors
+    /// The system's: there is no pipe to be had.
+    pub fn new() -> io::Result<Connections> {
+        let (woken, waker) = io::pipe()?;
+        Ok(Connections { state: Mutex::default(), changed: Condvar::new(), draining: false.into(), woken, waker })
+    }
+
+    /// Gives a connection a place.
+    ///
+    /// # Errors
+    /// 503: all places are taken, or all that the peer may have.
+    pub fn admit(self: &Arc<Self>, socket: &Arc<Socket>, peer: &Peer, limits: &Limits) -> Result<Ticket, ApiError> {
+        let origin = Origin::of(peer);
+        let mut state = self.state();
+        if state.open.len() >= limits.connections {
+            return Err(ApiError::overloaded("the server has as many connections as it takes; try again soon"));
+        }
+        let of_peer = state.open.values().filter(|open| open.origin == origin).count();
+        if of_peer >= origin.allowed(limits) {
+            return Err(ApiError::overloaded("this peer has as many connections as one may have; close some"));
+        }
+        let number = state.next;
+        state.next += 1;
+        state.open.insert(number, Open { socket: Arc::downgrade(socket), origin });
+        Ok(Ticket { connections: self.clone(), number })
+    }
+
+    /// See [`Drainer::drain`].
+    fn drain(&self, grace: Duration) {
+        let mut state = self.state();
+        let deadline = Instant::now() + grace;
+        state.deadline = Some(state.deadline.map_or(deadline, |before| before.min(deadline)));
+        if !self.draining.swap(true, Ordering::Relaxed) {
+            // Never read, so that every wait ends. A byte always fits into an empty pipe.
+            let _ = (&self.waker).write(&[0]);
+        }
+        self.changed.notify_all();
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Readable once the server stops.
+    pub fn woken(&self) -> BorrowedFd<'_> {
+        self.woken.as_fd()
+    }
+
+    /// Waits until all connections have ended, and ends them once the deadline of the drain has passed.
+    pub fn wait_for_end(&self) {
+        let mut state = self.state();
+        while !state.open.is_empty() {
+            let left = state.deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                log::info!("ending {} connections whose requests take too long", state.open.len());
+                state.open.values().filter_map(|open| open.socket.upgrade()).for_each(|socket| socket.cut());
+                return;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.connections.state().open.remove(&self.number);
+        self.connections.changed.notify_all();
+    }
+}
+
+/// Stops a server, from any thread. Clones stop the same one.
+#[derive(Debug, Clone)]
+pub struct Drainer(pub(super) Arc<Connections>);
+
+impl Drainer {
+    /// Stops accepting connections, ends those without a request, and lets requests under way take another `grace`. Their
+    /// connections are then cut, and their [`super::Watch`]es say that the peer is gone. A request whose first byte was not
+    /// read by now is answered 503.
+    ///
+    /// A second call can make the grace end earlier, and no later. Takes a lock: call it from a thread that waits for
+    /// signals, not from a signal's handler.
+    pub fn drain(&self, grace: Duration) {
+        self.0.drain(grace);
+    }
+
+    /// Whether [`Drainer::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.0.is_draining()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn peers_that_share_an_address_or_a_network_or_a_user_count_as_one_and_this_machine_is_free_unless_set() {
+        let peers = |text: &str| Peer::Tcp(text.parse().unwrap());
+        let user = |user| Peer::Unix { pid: 1, user, group: 1 };
+        let cases = [
+            (peers("192.0.2.1:1"), peers("192.0.2.1:2"), peers("192.0.2.2:1"), 64),
+            (peers("[::ffff:192.0.2.1]:1"), peers("192.0.2.1:2"), peers("[::ffff:192.0.2.2]:1"), 64),
+            (peers("[2001:db8::1]:1"), peers("[2001:db8::ffff:1]:1"), peers("[2001:db8:0:1::1]:1"), 64),
+            (peers("127.0.0.1:1"), peers("127.0.0.1:2"), peers("192.0.2.2:1"), usize::MAX),
+            (peers("[::1]:1"), peers("[::1]:2"), peers("[::2]:2"), usize::MAX),
+            (user(1), user(1), user(2), usize::MAX),
+        ];
+        for (one, same, other, allowed) in cases {
+            assert_eq!(Origin::of(&one), Origin::of(&same));
+            assert_ne!(Origin::of(&one), Origin::of(&other));
+            let mut limits = Limits::default();
+            assert_eq!(Origin::of(&one).allowed(&limits), allowed, "{one}");
+            limits.connections_per_peer = Some(2);
+            let connections = Arc::new(Connections::new().unwrap());
+            let socket = Arc::new(Socket::new(UnixStream::pair().unwrap().0.into()));
+            let admit = |peer| connections.admit(&socket, peer, &limits);
+            let (first, _second) = (admit(&one).unwrap(), admit(&same).unwrap());
+            assert_eq!(admit(&one).unwrap_err().status, 503);
+            let _other = admit(&other).unwrap();
+            drop(first);
+            let _again = admit(&same).unwrap();
+        }
+    }
+}

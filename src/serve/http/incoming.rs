@@ -1,0 +1,254 @@
+//! What a peer sends, as heads and bodies. Reads from a socket, and in tests from bytes.
+
+use super::error::ApiError;
+use super::limits::Limits;
+use super::parse::{Framing, Head, Scan, line_before, too_large};
+use super::request::{Peer, Request};
+use super::socket::{Socket, Stop};
+use std::time::Instant;
+
+/// Where bytes come from.
+pub(super) trait Source {
+    /// Reads what is there, waiting for some of it until `deadline`. 0 is the end.
+    fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, Stop>;
+}
+
+impl Source for &Socket {
+    fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, Stop> {
+        Socket::read(self, into, deadline)
+    }
+}
+
+impl Source for &[u8] {
+    fn read(&mut self, into: &mut [u8], _: Instant) -> Result<usize, Stop> {
+        let length = into.len().min(self.len());
+        into[..length].copy_from_slice(&self[..length]);
+        *self = &self[length..];
+        Ok(length)
+    }
+}
+
+/// Why there is no request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// None was begun.
+    Nothing,
+    /// The connection failed.
+    Gone,
+    /// It cannot be served. The connection cannot go on, since it is not known where the next request starts.
+    Refused(ApiError),
+}
+
+impl From<ApiError> for Unread {
+    fn from(e: ApiError) -> Unread {
+        Unread::Refused(e)
+    }
+}
+
+/// The requests of one connection, one after the other.
+#[derive(Debug)]
+pub(super) struct Incoming<S> {
+    source: S,
+    /// What was read. The first `taken` bytes have been used.
+    buffer: Vec<u8>,
+    taken: usize,
+}
+
+/// How much is read at once.
+const PIECE: usize = 8 << 10;
+
+/// The longest line before a chunk, with its extensions. They are ignored, but may hold a signature.
+const CHUNK_LINE: usize = 256;
+
+impl<S: Source> Incoming<S> {
+    pub fn new(source: S) -> Incoming<S> {
+        Incoming { source, buffer: Vec::new(), taken: 0 }
+    }
+
+    /// What was read and belongs to what comes next.
+    pub fn rest(&self) -> &[u8] {
+        &self.buffer[self.taken..]
+    }
+
+    /// Reads more. Returns the number of bytes.
+    fn fill(&mut self, deadline: Instant) -> Result<usize, Stop> {
+        self.buffer.drain(..self.taken);
+        self.taken = 0;
+        let before = self.buffer.len();
+        self.buffer.resize(before + PIECE, 0);
+        let read = self.source.read(&mut self.buffer[before..], deadline);
+        self.buffer.truncate(before + read.unwrap_or(0));
+        read
+    }
+
+    /// As [`Incoming::fill`], within `part` of a request.
+    fn fill_within(&mut self, part: &str, deadline: Instant) -> Result<usize, Unread> {
+        match self.fill(deadline) {
+            Ok(0) => Err(ApiError::bad(format!("the connection ended within the {part}")).into()),
+            Ok(length) => Ok(length),
+            Err(Stop::Deadline) => Err(ApiError::new(408, format!("the {part} came too slowly")).into()),
+            Err(_) => Err(Unread::Gone),
+        }
+    }
+
+    /// The next request's head, complete at `deadline`.
+    pub fn head(&mut self, limits: &Limits, deadline: Instant) -> Result<Head, Unread> {
+        let mut scan = Scan::default();
+        loop {
+            if let Some(range) = scan.end(self.rest(), limits)? {
+                let head = Head::parse(&self.rest()[range.clone()], limits)?;
+                self.taken += range.end;
+                return Ok(head);
+            }
+            match self.fill_within("headers", deadline) {
+                Ok(_) => {}
+                Err(_) if self.rest().iter().all(|b| b"\r\n".contains(b)) => return Err(Unread::Nothing),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// The body after a head, whole and within limits.
+    pub fn body(&mut self, framing: Framing, limits: &Limits) -> Result<Vec<u8>, Unread> {
+        let start = Instant::now();
+        // The time that a body may take grows with what has come of it.
+        let deadline = |received: usize| start + limits.body_time + limits.time_of(received);
+        let mut body = Vec::new();
+        match framing {
+            Framing::None => {}
+            Framing::Length(length) => self.take(length, &mut body, &deadline)?,
+            Framing::Chunked => self.chunks(&mut body, limits, &deadline)?,
+        }
+        Ok(body)
+    }
+
+    /// Appends `length` bytes to `body`. Memory grows with what comes, not with what is announced.
+    fn take(&mut self, length: usize, body: &mut Vec<u8>, deadline: &dyn Fn(usize) -> Instant) -> Result<(), Unread> {
+        let end = body.len() + length;
+        loop {
+            let length = self.rest().len().min(end - body.len());
+            body.extend_from_slice(&self.rest()[..length]);
+            self.taken += length;
+            if body.len() == end {
+                return Ok(());
+            }
+            self.fill_within("body", deadline(body.len()))?;
+        }
+    }
+
+    /// Appends the data of all chunks to `body`, and drops the trailers.
+    fn chunks(
+        &mut self,
+        body: &mut Vec<u8>,
+        limits: &Limits,
+        deadline: &dyn Fn(usize) -> Instant,
+    ) -> Result<(), Unread> {
+        let mut extensions = 0;
+        loop {
+            let line = self.line(CHUNK_LINE, deadline(body.len()))?;
+            let (length, extension) = chunk(&line)?;
+            extensions += extension;
+            if extensions > limits.head_bytes {
+                return Err(ApiError::bad("the chunks' extensions are too long").into());
+            }
+            let room = limits.body_bytes - body.len();
+            let length = usize::try_from(length).ok().filter(|&length| length <= room);
+            match length.ok_or_else(|| too_large(limits))? {
+                0 => return self.trailers(limits, deadline(body.len())),
+                length => self.take(length, body, deadline)?,
+            }
+            if !self.line(CHUNK_LINE, deadline(body.len()))?.is_empty() {
+                return Err(ApiError::bad("a chunk is longer than it says").into());
+            }
+        }
+    }
+
+    /// Drops the trailers: none of them means anything here.
+    fn trailers(&mut self, limits: &Limits, deadline: Instant) -> Result<(), Unread> {
+        let too_many = || ApiError::new(431, "too many trailers").code("headers_too_large");
+        let mut trailers = Vec::new();
+        for _ in 0..=limits.fields {
+            let line = self.line(limits.head_bytes, deadline)?;
+            trailers.extend_from_slice(&line);
+            trailers.extend_from_slice(b"\r\n");
+            if trailers.len() > limits.head_bytes {
+                return Err(too_many().into());
+            }
+            if line.is_empty() {
+                let mut fields = vec![httparse::EMPTY_HEADER; limits.fields];
+                return match httparse::parse_headers(&trailers, &mut fields) {
+                    Ok(httparse::Status::Complete(_)) => Ok(()),
+                    _ => Err(ApiError::bad("a trailer is no header").into()),
+                };
+            }
+        }
+        Err(too_many().into())
+    }
+
+    /// A line of at most `most` bytes, without its CR LF.
+    fn line(&mut self, most: usize, deadline: Instant) -> Result<Vec<u8>, Unread> {
+        let mut at = 0;
+        loop {
+            if let Some(length) = self.rest()[at..].iter().position(|&b| b == b'\n') {
+                let end = at + length;
+                let line = line_before(self.rest(), 0, end)?.to_vec();
+                self.taken += end + 1;
+                return if line.len() <= most { Ok(line) } else { Err(too_long().into()) };
+            }
+            at = self.rest().len();
+            if at > most + 1 {
+                return Err(too_long().into());
+            }
+            self.fill_within("body", deadline)?;
+        }
+    }
+}
+
+/// The requests of a connection on which `peer` sends `bytes` and ends. The last is an error if the connection could not go
+/// on after it. What a server does with a connection, without one.
+pub fn requests(bytes: &[u8], peer: &Peer, limits: &Limits) -> Vec<Result<Request, ApiError>> {
+    requests_of(&mut Incoming::new(bytes), peer, limits)
+}
+
+pub(super) fn requests_of<S: Source>(
+    incoming: &mut Incoming<S>,
+    peer: &Peer,
+    limits: &Limits,
+) -> Vec<Result<Request, ApiError>> {
+    let mut all = Vec::new();
+    loop {
+        let head = incoming.head(limits, Instant::now() + limits.head_time);
+        let keep = head.as_ref().is_ok_and(|head| head.keep);
+        let read = head.and_then(|head| {
+            let body = incoming.body(head.framing, limits)?;
+            Ok(Request::new(head, body, peer.clone()))
+        });
+        match read {
+            Ok(request) => all.push(Ok(request)),
+            Err(Unread::Refused(e)) => all.push(Err(e)),
+            Err(Unread::Nothing | Unread::Gone) => {}
+        }
+        if !keep || !matches!(all.last(), Some(Ok(_))) {
+            return all;
+        }
+    }
+}
+
+fn too_long() -> ApiError {
+    ApiError::bad("a line of the chunked body is too long")
+}
+
+/// The length in the line before a chunk, and the bytes of its extensions.
+fn chunk(line: &[u8]) -> Result<(u64, usize), ApiError> {
+    let size = line.split(|&b| b == b';').next().unwrap_or_default();
+    let refused = || ApiError::bad("a chunk's length is no number");
+    // httparse takes an empty length for 0.
+    if !size.first().is_some_and(u8::is_ascii_hexdigit) {
+        return Err(refused());
+    }
+    let ended = [line, b"\r\n"].concat();
+    match httparse::parse_chunk_size(&ended) {
+        Ok(httparse::Status::Complete((_, length))) => Ok((length, line.len() - size.len())),
+        _ => Err(refused()),
+    }
+}

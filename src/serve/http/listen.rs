@@ -1,0 +1,252 @@
+//! Where connections come from: TCP, a Unix socket, or what the service manager opened.
+
+use super::guard::Guard;
+use super::request::Peer;
+use crate::{Error, Result};
+use listenfd::ListenFd;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, getsockopt, listen, socket, sockopt,
+};
+use std::fs::{File, Permissions};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Where to wait for connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// An address. Port 0 takes any that is free.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix {
+        /// Its path. A socket that nobody listens on any more is replaced.
+        path: PathBuf,
+        /// Who may connect: the permission bits, such as `0o660`.
+        mode: u32,
+    },
+    /// The sockets that the service manager opened (`LISTEN_FDS`, systemd's socket activation).
+    ///
+    /// Looks at the environment and removes what it used: listen before other threads read the environment.
+    Activated,
+}
+
+/// `127.0.0.1:8080`.
+impl Default for Listen {
+    fn default() -> Listen {
+        Listen::Tcp((Ipv4Addr::LOCALHOST, 8080).into())
+    }
+}
+
+/// A socket that takes connections.
+#[derive(Debug)]
+pub(super) struct Listener {
+    socket: Kind,
+    _path: Option<OwnPath>,
+    /// Whoever opened it keeps it, and what waits there is for the next server.
+    pub is_inherited: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Opens what `at` names.
+    ///
+    /// # Errors
+    /// Input: the address or path cannot be had, is not this machine's, or can be reached from others and nothing guards it.
+    pub fn open(at: &Listen, guard: &Guard) -> Result<Vec<Listener>> {
+        let opened = match at {
+            Listen::Tcp(address) => {
+                check_exposure(*address, guard)?;
+                let listener = TcpListener::bind(address).map_err(|e| unbound(&address.to_string(), &e))?;
+                vec![Listener { socket: Kind::Tcp(listener), _path: None, is_inherited: false }]
+            }
+            Listen::Unix { path, mode } => {
+                let (listener, path) = open_unix(path, *mode)?;
+                vec![Listener { socket: Kind::Unix(listener), _path: Some(path), is_inherited: false }]
+            }
+            Listen::Activated => activated(guard)?,
+        };
+        for listener in &opened {
+            // Between the wait for a connection and its taking the peer may have left.
+            let prepared = match &listener.socket {
+                Kind::Tcp(socket) => socket.set_nonblocking(true),
+                Kind::Unix(socket) => socket.set_nonblocking(true),
+            };
+            // As many as the system allows may wait: std's 128 are few for a burst.
+            let prepared = prepared.and_then(|()| Ok(listen(&listener.as_fd(), Backlog::MAXALLOWABLE)?));
+            prepared.map_err(|e| Error::failed(format!("cannot listen on {}: {e}", listener.name()), "report this"))?;
+        }
+        Ok(opened)
+    }
+
+    /// Takes a connection that waits.
+    ///
+    /// # Errors
+    /// The system's: none waits, or there is no room for one more file.
+    pub fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
+        match &self.socket {
+            Kind::Tcp(listener) => listener.accept().map(|(stream, address)| (stream.into(), Peer::Tcp(address))),
+            Kind::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                let of = getsockopt(&stream, sockopt::PeerCredentials)?;
+                let peer = Peer::Unix { pid: of.pid(), user: of.uid(), group: of.gid() };
+                log::info!("connection of {peer}");
+                Ok((stream.into(), peer))
+            }
+        }
+    }
+
+    /// The address, if it has one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Kind::Tcp(listener) => listener.local_addr().ok(),
+            Kind::Unix(_) => None,
+        }
+    }
+
+    /// What a user calls it.
+    pub fn name(&self) -> String {
+        match &self.socket {
+            Kind::Tcp(_) => self.address().map_or_else(|| "a TCP socket".into(), |address| address.to_string()),
+            Kind::Unix(listener) => {
+                let path = listener.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
+                path.map_or_else(|| "a Unix socket".into(), |path| path.display().to_string())
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Kind::Tcp(listener) => listener.as_fd(),
+            Kind::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// Refuses an address that others reach unless keys guard it, or the user wants it so.
+fn check_exposure(address: SocketAddr, guard: &Guard) -> Result<()> {
+    match address.ip().to_canonical().is_loopback() || guard.open_to_all || !guard.keys.is_empty() {
+        true => Ok(()),
+        false => Err(Error::input(
+            format!("{address} can be reached from other machines, and no API keys guard it"),
+            format!("set API keys, allow it explicitly, or listen on 127.0.0.1:{}", address.port()),
+        )),
+    }
+}
+
+/// An address or path that cannot be had.
+fn unbound(what: &str, e: &io::Error) -> Error {
+    let remedy = match e.kind() {
+        ErrorKind::AddrInUse => "choose another, or end what listens there",
+        ErrorKind::AddrNotAvailable => "choose an address of this machine, such as 127.0.0.1",
+        ErrorKind::PermissionDenied => "choose another, or run as a user who may (ports below 1024 are for root)",
+        ErrorKind::NotFound => "create its directory",
+        _ => "choose another",
+    };
+    Error::input(format!("cannot listen on {what}: {e}"), remedy)
+}
+
+/// Opens a Unix socket at `path`, in place of one that nobody listens on.
+fn open_unix(path: &Path, mode: u32) -> Result<(UnixListener, OwnPath)> {
+    let name = path.display().to_string();
+    let failed = |e: io::Error| unbound(&name, &e);
+    // Two servers that start at once must not both take the socket of a third for abandoned.
+    let _lock = lock_directory(path).map_err(failed)?;
+    match path.symlink_metadata() {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(Error::input(format!("{name} is not a socket"), "choose another path, or remove it"));
+        }
+        Ok(_) => match UnixStream::connect(path) {
+            Err(e) if e.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(failed)?,
+            // Whether it is taken or may not be asked, it is not ours to remove.
+            Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(failed(e)),
+            _ => return Err(failed(Errno::EADDRINUSE.into())),
+        },
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(failed(e)),
+    }
+    let opened = || -> io::Result<OwnedFd> {
+        let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
+        // Nobody can connect before the mode holds, since nobody listens yet.
+        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+        listen(&fd, Backlog::MAXALLOWABLE)?;
+        Ok(fd)
+    };
+    let listener = UnixListener::from(opened().map_err(failed)?);
+    let path = OwnPath::new(path).map_err(failed)?;
+    Ok((listener, path))
+}
+
+/// Keeps other servers from opening sockets in a path's directory until it is dropped.
+fn lock_directory(path: &Path) -> io::Result<Flock<File>> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Flock::lock(File::open(directory)?, FlockArg::LockExclusive).map_err(|(_, e)| e.into())
+}
+
+/// A socket's path, removed when it is dropped if the file there is still the one that was made.
+#[derive(Debug)]
+struct OwnPath {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl OwnPath {
+    fn new(path: &Path) -> io::Result<OwnPath> {
+        let found = path.symlink_metadata()?;
+        // The server may change its directory later.
+        Ok(OwnPath { path: std::path::absolute(path)?, device: found.dev(), inode: found.ino() })
+    }
+}
+
+impl Drop for OwnPath {
+    fn drop(&mut self) {
+        let _lock = lock_directory(&self.path);
+        let is_own = |found: std::fs::Metadata| (found.dev(), found.ino()) == (self.device, self.inode);
+        if self.path.symlink_metadata().is_ok_and(is_own) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The sockets that the service manager opened.
+fn activated(guard: &Guard) -> Result<Vec<Listener>> {
+    let mut given = ListenFd::from_env();
+    let mut opened = Vec::new();
+    for index in 0..given.len() {
+        let tcp = given.take_tcp_listener(index).ok().flatten().map(Kind::Tcp);
+        let unix = || given.take_unix_listener(index).ok().flatten().map(Kind::Unix);
+        let Some(socket) = tcp.or_else(unix) else {
+            let cause = format!("socket {} of the service manager is no TCP or Unix stream socket", index + 1);
+            return Err(Error::input(cause, "use ListenStream= in its socket unit"));
+        };
+        let listener = Listener { socket, _path: None, is_inherited: true };
+        if !getsockopt(&listener.as_fd(), sockopt::AcceptConn).unwrap_or(false) {
+            let cause = format!("the service manager's socket {} is a connection", listener.name());
+            return Err(Error::input(cause, "use Accept=no in its socket unit"));
+        }
+        if let Some(address) = listener.address() {
+            check_exposure(address, guard)?;
+        }
+        opened.push(listener);
+    }
+    match opened.is_empty() {
+        true => Err(Error::input(
+            "no sockets were handed over (LISTEN_FDS)",
+            "start it by its socket unit (`systemctl start`), or name an address",
+        )),
+        false => Ok(opened),
+    }
+}

@@ -1,0 +1,70 @@
+//! HTTP/1.1 over std's sockets: one thread a connection, every wait with a deadline, and nothing of models.
+//!
+//! [`Server::bind`] opens sockets, [`Server::run`] answers with a [`Handler`] until a [`Drainer`] stops it. A request reaches
+//! the handler whole and within [`Limits`], and allowed by the [`Guard`]. Its [`Reply`] is one answer or a [`Stream`], and a
+//! [`Watch`] says whether the peer still waits for it.
+//!
+//! ```no_run
+//! use kiln::serve::http::{ApiError, EVENTS, Gone, Guard, Limits, Listen, Method, Reply, Request, Server};
+//!
+//! fn answer(request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+//!     match (request.method, request.path.as_str()) {
+//!         (Method::Get, "/count") => {
+//!             let mut stream = reply.stream(EVENTS)?;
+//!             (0..3).try_for_each(|i| stream.write(format!("data: {i}\n\n").as_bytes()))?;
+//!             stream.finish()
+//!         }
+//!         (_, "/count") => reply.error(&ApiError::method_not_allowed(&[Method::Get])),
+//!         (_, path) => reply.error(&ApiError::not_found(path)),
+//!     }
+//! }
+//!
+//! let server = Server::bind(&[Listen::default()], Limits::default(), Guard::default())?;
+//! let drainer = server.drainer(); // for the thread that waits for SIGTERM
+//! server.run(&answer);
+//! # Ok::<(), kiln::Error>(())
+//! ```
+
+mod connection;
+mod connections;
+mod error;
+mod guard;
+mod incoming;
+mod limits;
+mod listen;
+mod parse;
+mod reply;
+mod request;
+mod server;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+pub use connections::Drainer;
+pub use error::ApiError;
+pub use guard::{Guard, Keys};
+pub use incoming::requests;
+pub use limits::{JSON_DEPTH, Limits};
+pub use listen::Listen;
+pub use reply::{EVENTS, JSON, Reply, Stream};
+pub use request::{Headers, Method, Peer, Request};
+pub use server::Server;
+pub use socket::{Gone, Watch};
+
+/// Answers requests, many at once.
+///
+/// It runs on the connection's thread, whose stack is small ([`Limits::stack_bytes`]). A panic costs its request a 500, or
+/// ends its stream with an error. A handler that returns without an answer, and without [`Gone`], costs a 500 as well.
+pub trait Handler: Sync {
+    /// Answers `request` by `reply`.
+    ///
+    /// # Errors
+    /// The peer is gone: the connection is closed.
+    fn handle(&self, request: Request, reply: Reply<'_>) -> Result<(), Gone>;
+}
+
+impl<F: Fn(Request, Reply<'_>) -> Result<(), Gone> + Sync> Handler for F {
+    fn handle(&self, request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+        self(request, reply)
+    }
+}

@@ -1,0 +1,371 @@
+//! The answer to a request: whole, or as a stream.
+
+use super::connections::Connections;
+use super::error::ApiError;
+use super::limits::Limits;
+use super::socket::{Gone, Socket, Watch};
+use serde_json::Value;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+/// One request's answer, on the connection's side.
+pub(super) struct Exchange {
+    socket: Arc<Socket>,
+    limits: Arc<Limits>,
+    connections: Arc<Connections>,
+    /// What the request's head says of its answer.
+    pub form: Form,
+    /// Headers that any answer to this request carries.
+    pub shared: Vec<(&'static str, String)>,
+    pub state: State,
+    /// Of the answer, once it has begun.
+    pub status: Option<u16>,
+}
+
+/// What the request's head says of its answer. Before one is read: that of HTTP/1.1, on a connection that ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    pub is_1_1: bool,
+    /// The answer is headers alone.
+    pub is_head: bool,
+    /// The connection goes on.
+    pub keep: bool,
+}
+
+/// How far an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has not begun.
+    Due,
+    /// A stream has begun.
+    Streaming { ending: Ending, is_events: bool },
+    /// A stream ended with an error, and must not end cleanly.
+    Failed(Ending),
+    /// It is complete.
+    Done,
+    /// The peer is gone.
+    Gone,
+}
+
+/// How the peer finds a stream's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// By the last chunk.
+    Chunk,
+    /// By the connection's end (HTTP/1.0).
+    Connection,
+    /// It has only headers (HEAD).
+    Headers,
+}
+
+impl Exchange {
+    pub fn new(socket: Arc<Socket>, limits: Arc<Limits>, connections: Arc<Connections>) -> Exchange {
+        let form = Form { is_1_1: true, is_head: false, keep: false };
+        Exchange { socket, limits, connections, form, shared: Vec::new(), state: State::Due, status: None }
+    }
+
+    pub fn reply(&mut self) -> Reply<'_> {
+        Reply { exchange: self }
+    }
+
+    /// From here on the socket may send the answer's first bytes ahead.
+    pub fn expect_answer(&self) {
+        self.socket.expect_answer();
+    }
+
+    /// Asks a peer that waits for it to send the body.
+    pub fn proceed(&mut self) -> Result<(), Gone> {
+        self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    }
+
+    /// Writes within the time that a peer may take.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Gone> {
+        if self.state == State::Gone {
+            return Err(Gone);
+        }
+        let deadline = Instant::now() + self.limits.write_time + self.limits.time_of(bytes.len());
+        self.socket.write(bytes, deadline).inspect_err(|_| self.state = State::Gone)
+    }
+
+    /// Writes the first bytes of an answer, which start with the status line.
+    fn begin(&mut self, status: u16, bytes: &[u8]) -> Result<(), Gone> {
+        self.status = Some(status);
+        let sent_ahead = self.socket.begin_answer();
+        self.write(bytes.get(sent_ahead..).unwrap_or_default())
+    }
+
+    /// The status line and headers up to those that say where the body ends.
+    fn head(&mut self, status: u16, content_type: Option<&str>, headers: &[(&str, &str)]) -> String {
+        // The answer tells the peer not to send more, and a server that stops wants none.
+        self.form.keep &= !self.connections.is_draining();
+        let mut head = format!("HTTP/1.1 {status} {}\r\n", reason(status));
+        field(&mut head, "Date", &httpdate::fmt_http_date(SystemTime::now()));
+        if let Some(content_type) = content_type {
+            field(&mut head, "Content-Type", content_type);
+        }
+        for (name, value) in &self.shared {
+            field(&mut head, name, value);
+        }
+        for (name, value) in headers {
+            field(&mut head, name, value);
+        }
+        head
+    }
+
+    /// Ends the headers.
+    fn end_head(&self, head: &mut String) {
+        match self.form {
+            Form { keep: false, .. } => field(head, "Connection", "close"),
+            Form { is_1_1: false, .. } => field(head, "Connection", "keep-alive"),
+            _ => {}
+        }
+        head.push_str("\r\n");
+    }
+
+    /// Writes a chunk of a stream. Nothing for HEAD, and nothing where there is nothing, since an empty chunk is the last.
+    fn write_part(&mut self, ending: Ending, bytes: &[u8]) -> Result<(), Gone> {
+        match ending {
+            _ if bytes.is_empty() => Ok(()),
+            Ending::Headers => Ok(()),
+            Ending::Connection => self.write(bytes),
+            Ending::Chunk => {
+                let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+                chunk.extend_from_slice(bytes);
+                chunk.extend_from_slice(b"\r\n");
+                self.write(&chunk)
+            }
+        }
+    }
+
+    /// Ends an answer that the handler left unfinished: an error where none has begun, and an error event where events were
+    /// streaming.
+    pub fn give_up(&mut self) {
+        match self.state {
+            State::Due => {
+                let _ = self.reply().error(&ApiError::internal());
+            }
+            State::Streaming { ending, is_events } => {
+                let event = if is_events { ApiError::internal().to_event() } else { String::new() };
+                if self.write_part(ending, event.as_bytes()).is_ok() {
+                    self.state = State::Failed(ending);
+                }
+            }
+            State::Failed(_) | State::Done | State::Gone => {}
+        }
+    }
+}
+
+/// Adds a header. A value stays within its line, whatever it quotes.
+fn field(head: &mut String, name: &str, value: &str) {
+    let value = value.replace(|c: char| c.is_control(), " ");
+    // Writing to a string cannot fail.
+    let _ = write!(head, "{name}: {value}\r\n");
+}
+
+/// Answers one request: by [`Reply::send`], [`Reply::json`], [`Reply::error`] or [`Reply::stream`].
+///
+/// Each fails with [`Gone`] where the peer does not take the answer. The handler then stops, and returns that.
+pub struct Reply<'a> {
+    exchange: &'a mut Exchange,
+}
+
+impl<'a> Reply<'a> {
+    /// Looks after the peer, from any thread.
+    pub fn watch(&self) -> Watch {
+        self.exchange.watch()
+    }
+
+    /// Sends a whole answer.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub fn send(self, status: u16, content_type: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<(), Gone> {
+        self.exchange.send(status, Some(content_type), headers, body)
+    }
+
+    /// Sends a whole answer without a body.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub fn send_empty(self, status: u16, headers: &[(&str, &str)]) -> Result<(), Gone> {
+        self.exchange.send(status, None, headers, b"")
+    }
+
+    /// Sends `value`.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub fn json(self, status: u16, value: &Value) -> Result<(), Gone> {
+        self.send(status, JSON, &[], value.to_string().as_bytes())
+    }
+
+    /// Sends an error.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub fn error(self, e: &ApiError) -> Result<(), Gone> {
+        let headers: Vec<(&str, &str)> = e.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        self.send(e.status, JSON, &headers, e.to_json().to_string().as_bytes())
+    }
+
+    /// Begins a stream with status 200, and sends its headers.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub fn stream(self, content_type: &str) -> Result<Stream<'a>, Gone> {
+        let exchange = self.exchange;
+        let ending = match exchange.form {
+            Form { is_head: true, .. } => Ending::Headers,
+            Form { is_1_1: true, .. } => Ending::Chunk,
+            _ => Ending::Connection,
+        };
+        exchange.form.keep &= ending != Ending::Connection;
+        // A proxy passes each write on at once, and keeps none.
+        let headers = [("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
+        let mut head = exchange.head(200, Some(content_type), &headers);
+        match ending {
+            Ending::Chunk => field(&mut head, "Transfer-Encoding", "chunked"),
+            Ending::Connection => exchange.socket.ends_answer(),
+            Ending::Headers => {}
+        }
+        exchange.end_head(&mut head);
+        exchange.begin(200, head.as_bytes())?;
+        exchange.state = State::Streaming { ending, is_events: content_type.starts_with(EVENTS) };
+        Ok(Stream { exchange, ending })
+    }
+}
+
+/// The content type of JSON.
+pub const JSON: &str = "application/json";
+/// The content type of server-sent events.
+pub const EVENTS: &str = "text/event-stream";
+
+impl Exchange {
+    fn watch(&self) -> Watch {
+        Watch::new(Arc::downgrade(&self.socket))
+    }
+
+    fn send(
+        &mut self,
+        status: u16,
+        content_type: Option<&str>,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(), Gone> {
+        let mut head = self.head(status, content_type, headers);
+        // RFC 9110, 8.6: these have no body, and so no length.
+        let has_body = status >= 200 && !matches!(status, 204 | 304);
+        if has_body {
+            field(&mut head, "Content-Length", &body.len().to_string());
+        }
+        self.end_head(&mut head);
+        let mut answer = head.into_bytes();
+        if has_body && !self.form.is_head {
+            answer.extend_from_slice(body);
+        }
+        self.begin(status, &answer)?;
+        self.state = State::Done;
+        Ok(())
+    }
+}
+
+/// An answer that is sent as it is made. Each write goes out at once.
+///
+/// [`Stream::finish`] ends it. A stream that is dropped without it is aborted when the handler returns or panics: one of
+/// events gets an error event, and the connection ends so that the peer sees the stream cut off (HTTP/1.1: no last chunk;
+/// HTTP/1.0 over TCP: a reset).
+pub struct Stream<'a> {
+    exchange: &'a mut Exchange,
+    ending: Ending,
+}
+
+impl Stream<'_> {
+    /// Looks after the peer, from any thread.
+    pub fn watch(&self) -> Watch {
+        self.exchange.watch()
+    }
+
+    /// Sends `bytes` in one write. Waits for a slow reader, [`Limits::write_time`] at most and its share by rate.
+    ///
+    /// # Errors
+    /// The peer is gone, or reads too slowly.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Gone> {
+        self.exchange.write_part(self.ending, bytes)
+    }
+
+    /// Sends an event's comment, which readers of events skip, so that neither they nor a proxy take silence for an end. When
+    /// is up to the caller.
+    ///
+    /// # Errors
+    /// The peer is gone, or reads too slowly.
+    pub fn heartbeat(&mut self) -> Result<(), Gone> {
+        self.write(b":\n\n")
+    }
+
+    /// Ends the stream.
+    ///
+    /// # Errors
+    /// The peer is gone, or reads too slowly.
+    pub fn finish(self) -> Result<(), Gone> {
+        if self.ending == Ending::Chunk {
+            self.exchange.write(b"0\r\n\r\n")?;
+        }
+        self.exchange.state = State::Done;
+        Ok(())
+    }
+
+    /// Ends the stream after `last`, the caller's words for what went wrong, as a stream that was cut off.
+    ///
+    /// # Errors
+    /// The peer is gone, or reads too slowly.
+    pub fn fail(mut self, last: &[u8]) -> Result<(), Gone> {
+        self.write(last)?;
+        self.exchange.state = State::Failed(self.ending);
+        Ok(())
+    }
+}
+
+/// The words beside a status. HTTP/1.1 wants some, and nobody reads them.
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        304 => "Not Modified",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        411 => "Length Required",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        417 => "Expectation Failed",
+        422 => "Unprocessable Content",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "Answer",
+    }
+}
+
+/// An error as a whole answer, for a connection that is turned away.
+pub(super) fn error_answer(e: &ApiError) -> Vec<u8> {
+    let body = e.to_json().to_string();
+    let mut answer = format!("HTTP/1.1 {} {}\r\n", e.status, reason(e.status));
+    for (name, value) in &e.headers {
+        field(&mut answer, name, value);
+    }
+    let length = body.len();
+    let _ = write!(answer, "Content-Type: {JSON}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+    answer.into_bytes()
+}

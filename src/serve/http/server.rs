@@ -1,0 +1,258 @@
+//! Takes connections and gives each a thread, until told to stop.
+
+use super::Handler;
+use super::connection::Service;
+use super::connections::{Connections, Drainer, Ticket};
+use super::error::ApiError;
+use super::guard::Guard;
+use super::limits::Limits;
+use super::listen::{Listen, Listener};
+use super::reply::error_answer;
+use super::request::Peer;
+use super::socket::{Socket, timeout};
+use crate::{Error, Result};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+/// A server that is bound to its addresses, and runs with [`Server::run`].
+#[derive(Debug)]
+pub struct Server {
+    listeners: Vec<Listener>,
+    limits: Arc<Limits>,
+    guard: Guard,
+    connections: Arc<Connections>,
+}
+
+/// How long no connection is taken after the system had no room for one.
+const REST: Duration = Duration::from_millis(50);
+
+impl Server {
+    /// Opens every place of `listen`.
+    ///
+    /// # Errors
+    /// Input: a place cannot be had, or can be reached from other machines without keys. Failed: the system has no room.
+    pub fn bind(listen: &[Listen], limits: Limits, guard: Guard) -> Result<Server> {
+        let opened = listen.iter().map(|at| Listener::open(at, &guard)).collect::<Result<Vec<_>>>()?;
+        let connections = Connections::new().map_err(|e| {
+            Error::failed(format!("cannot open a pipe: {e}"), "raise the limit of open files (`ulimit -n`)")
+        })?;
+        let listeners = opened.into_iter().flatten().collect();
+        Ok(Server { listeners, limits: Arc::new(limits), guard, connections: Arc::new(connections) })
+    }
+
+    /// The TCP addresses that it listens on.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(Listener::address).collect()
+    }
+
+    /// What it listens on, in words.
+    pub fn names(&self) -> Vec<String> {
+        self.listeners.iter().map(Listener::name).collect()
+    }
+
+    /// Stops the server from any thread, also before it runs.
+    pub fn drainer(&self) -> Drainer {
+        Drainer(self.connections.clone())
+    }
+
+    /// Answers requests until the server is told to stop, and returns once all connections have ended and the handler has
+    /// returned from each. A handler that looks at its [`super::Watch`] does so soon after the drain's grace.
+    pub fn run<H: Handler + ?Sized>(self, handler: &H) {
+        let Server { listeners, limits, guard, connections } = self;
+        let service = Service { limits, guard: &guard, connections, handler };
+        thread::scope(|scope| {
+            let mut door =
+                Door { scope, service: &service, spare: spare(), has_complained: false, leaving: Leaving::default() };
+            door.keep(&listeners);
+            for listener in listeners.iter().filter(|listener| !listener.is_inherited) {
+                door.turn_all_away(listener);
+            }
+            drop(listeners);
+            service.connections.wait_for_end();
+        });
+    }
+}
+
+/// Where connections are taken or turned away.
+struct Door<'scope, 'env, H: ?Sized> {
+    scope: &'scope Scope<'scope, 'env>,
+    service: &'env Service<'env, H>,
+    /// A file that is closed when there is room for no other, so that a connection can be taken and turned away.
+    spare: Option<File>,
+    /// Since a connection was last taken, it was said that there is no room for one.
+    has_complained: bool,
+    leaving: Leaving,
+}
+
+/// Any file. `None` where there is no room for one.
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+impl<H: Handler + ?Sized> Door<'_, '_, H> {
+    /// Takes connections until the server stops.
+    fn keep(&mut self, listeners: &[Listener]) {
+        let connections = &self.service.connections;
+        let mut rest = None;
+        while !connections.is_draining() {
+            let mut fds = vec![PollFd::new(connections.woken(), PollFlags::POLLIN)];
+            if rest.is_none() {
+                fds.extend(listeners.iter().map(|listener| PollFd::new(listener.as_fd(), PollFlags::POLLIN)));
+            }
+            let until = rest.or(self.leaving.next_look).map(|at: Instant| at.saturating_duration_since(Instant::now()));
+            let polled = poll(&mut fds, until.map_or(PollTimeout::NONE, timeout));
+            rest = rest.filter(|&at| Instant::now() < at);
+            self.leaving.look();
+            match polled {
+                Ok(_) => {}
+                Err(Errno::EINTR) => continue,
+                // There is no memory for the wait itself.
+                Err(_) => {
+                    thread::sleep(REST);
+                    continue;
+                }
+            }
+            let is_ready = |fd: &PollFd<'_>| fd.any() == Some(true);
+            for (listener, _) in listeners.iter().zip(fds.iter().skip(1)).filter(|(_, fd)| is_ready(fd)) {
+                if let Err(e) = self.take(listener) {
+                    self.complain(&format!("cannot take connections on {}: {e}", listener.name()));
+                    rest = Some(Instant::now() + REST);
+                }
+            }
+        }
+    }
+
+    /// Takes the connection that waits, if it still does.
+    ///
+    /// # Errors
+    /// There is no room for it, and it waits on.
+    fn take(&mut self, listener: &Listener) -> io::Result<()> {
+        let (fd, peer) = match listener.accept() {
+            Ok(taken) => taken,
+            Err(e) => match Errno::from_raw(e.raw_os_error().unwrap_or(0)) {
+                Errno::EMFILE | Errno::ENFILE => return self.take_in_place_of_the_spare(listener),
+                Errno::ENOMEM | Errno::ENOBUFS | Errno::EBADF | Errno::EINVAL | Errno::ENOTSOCK => return Err(e),
+                // The peer left, or accept(2) reports an error of the network.
+                _ => return Ok(()),
+            },
+        };
+        self.has_complained = false;
+        let socket = Arc::new(Socket::new(fd));
+        if matches!(peer, Peer::Tcp(_)) {
+            socket.prepare_tcp(self.service.limits.write_time);
+        }
+        match self.service.connections.admit(&socket, &peer, &self.service.limits) {
+            Err(e) => self.turn_away(socket, &peer, &e),
+            Ok(ticket) => self.start(socket, peer, ticket),
+        }
+        Ok(())
+    }
+
+    /// Starts a connection's thread.
+    fn start(&mut self, socket: Arc<Socket>, peer: Peer, ticket: Ticket) {
+        let service = self.service;
+        let answered = (socket.clone(), peer.clone());
+        let serve = move || {
+            service.serve(&answered.0, &answered.1);
+            drop(answered);
+            drop(ticket);
+        };
+        let thread = thread::Builder::new().name("http".into()).stack_size(service.limits.stack_bytes);
+        if let Err(e) = thread.spawn_scoped(self.scope, serve) {
+            log::warn!("cannot start a thread for a connection: {e}");
+            self.turn_away(socket, &peer, &ApiError::overloaded("the server has no thread for this connection"));
+        }
+    }
+
+    /// Answers with `e`, without waiting for the peer.
+    fn turn_away(&mut self, socket: Arc<Socket>, peer: &Peer, e: &ApiError) {
+        log::debug!("{peer} turned away: {}", e.message);
+        socket.write_some(&error_answer(e));
+        socket.end();
+        self.leaving.add(socket);
+    }
+
+    /// Warns, once until there is room again: peers decide how often there is a reason.
+    fn complain(&mut self, about: &str) {
+        if !std::mem::replace(&mut self.has_complained, true) {
+            log::warn!("{about}");
+        }
+    }
+
+    /// Turns a connection away when there is no room for one more file.
+    ///
+    /// # Errors
+    /// There is no room even so.
+    fn take_in_place_of_the_spare(&mut self, listener: &Listener) -> io::Result<()> {
+        self.leaving.sockets.clear();
+        self.spare = None;
+        let taken = listener.accept();
+        if let Ok((fd, peer)) = taken {
+            let socket = Arc::new(Socket::new(fd));
+            self.complain(&format!("{peer} turned away: there are too many open files"));
+            socket.write_some(&error_answer(&ApiError::overloaded("the server has too many files open")));
+            socket.end();
+            // The peer's request is there by now, or never read: the spare's place is needed.
+            socket.discard(64 << 10, Instant::now());
+        }
+        self.spare = spare();
+        match self.spare {
+            Some(_) => Ok(()),
+            None => Err(Errno::EMFILE.into()),
+        }
+    }
+
+    /// Turns away what waits when the server stops.
+    fn turn_all_away(&mut self, listener: &Listener) {
+        while let Ok((fd, peer)) = listener.accept() {
+            self.turn_away(Arc::new(Socket::new(fd)), &peer, &ApiError::stopping());
+        }
+    }
+}
+
+/// Connections that were turned away, until their peers have read the answer. One that is closed at once, with a request
+/// unread or on its way, is reset, and the reset may overtake the answer.
+#[derive(Default)]
+struct Leaving {
+    /// Each until its time.
+    sockets: VecDeque<(Instant, Arc<Socket>)>,
+    /// When to look at them.
+    next_look: Option<Instant>,
+}
+
+impl Leaving {
+    /// Connections kept at once.
+    const MOST: usize = 256;
+    /// How long one is kept.
+    const TIME: Duration = Duration::from_secs(1);
+    /// How often they are looked at.
+    const PAUSE: Duration = Duration::from_millis(20);
+    /// Bytes dropped of one at a time.
+    const PIECE: usize = 64 << 10;
+
+    fn add(&mut self, socket: Arc<Socket>) {
+        if self.sockets.len() == Self::MOST {
+            self.sockets.pop_front();
+        }
+        let now = Instant::now();
+        self.sockets.push_back((now + Self::TIME, socket));
+        self.next_look.get_or_insert(now + Self::PAUSE);
+    }
+
+    /// Drops what they sent, and those that have ended or whose time is over.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if self.next_look.is_some_and(|at| at <= now) {
+            self.sockets.retain(|(until, socket)| now < *until && !socket.discard(Self::PIECE, now));
+            self.next_look = self.sockets.front().map(|_| now + Self::PAUSE);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A connected socket whose reads and writes have deadlines, and which knows whether its peer is gone.
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, Shutdown, recv, send, setsockopt, shutdown, sockopt};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// What every answer begins with, whatever its status.
+const PREFIX: &[u8] = b"HTTP/1.1 ";
+
+/// How often a wait looks whether the socket was cut.
+const SLICE: Duration = Duration::from_millis(250);
+
+/// The peer is gone, or takes too long: nothing that is written reaches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the peer is gone")]
+pub struct Gone;
+
+/// Why nothing was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The deadline passed.
+    Deadline,
+    /// The server stops, and there was nothing to read.
+    Draining,
+    /// The connection failed.
+    Gone,
+}
+
+/// A connected TCP or Unix socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: OwnedFd,
+    /// While an answer is due: how many bytes of [`PREFIX`] are sent already.
+    due: Mutex<Option<usize>>,
+    /// The server ended the connection.
+    is_cut: AtomicBool,
+    /// A clean end of the connection would be a clean end of the answer.
+    ends_answer: AtomicBool,
+}
+
+impl Socket {
+    pub fn new(fd: OwnedFd) -> Socket {
+        Socket { fd, due: Mutex::default(), is_cut: AtomicBool::new(false), ends_answer: AtomicBool::new(false) }
+    }
+
+    /// Sends what is written at once, and finds a peer that vanished without a word within `patience`.
+    ///
+    /// A connection that has not these options still works.
+    pub fn prepare_tcp(&self, patience: Duration) {
+        let seconds = u32::try_from(patience.as_secs()).unwrap_or(u32::MAX).max(1);
+        let _ = setsockopt(&self.fd, sockopt::TcpNoDelay, &true);
+        let _ = setsockopt(&self.fd, sockopt::TcpUserTimeout, &seconds.saturating_mul(1000));
+        let _ = setsockopt(&self.fd, sockopt::KeepAlive, &true);
+        let _ = setsockopt(&self.fd, sockopt::TcpKeepIdle, &seconds);
+        let _ = setsockopt(&self.fd, sockopt::TcpKeepInterval, &seconds.div_ceil(3));
+        let _ = setsockopt(&self.fd, sockopt::TcpKeepCount, &3);
+    }
+
+    /// Reads what is there, waiting for some of it until `deadline`. 0 is the end of what the peer sends.
+    pub fn read(&self, into: &mut [u8], deadline: Instant) -> Result<usize, Stop> {
+        loop {
+            match recv(self.fd.as_raw_fd(), into, MsgFlags::MSG_DONTWAIT) {
+                Err(Errno::EAGAIN) => self.wait(PollFlags::POLLIN, deadline, None)?,
+                Err(Errno::EINTR) => {}
+                Err(_) => return Err(Stop::Gone),
+                Ok(_) if self.is_cut() => return Err(Stop::Gone),
+                Ok(length) => return Ok(length),
+            }
+        }
+    }
+
+    /// Waits until there is something to read, or until `wake` is readable.
+    pub fn wait_for_request(&self, deadline: Instant, wake: BorrowedFd<'_>) -> Result<(), Stop> {
+        self.wait(PollFlags::POLLIN, deadline, Some(wake))
+    }
+
+    /// Writes all of `bytes` until `deadline`.
+    pub fn write(&self, mut bytes: &[u8], deadline: Instant) -> Result<(), Gone> {
+        while !bytes.is_empty() {
+            match self.send(bytes) {
+                Err(Errno::EAGAIN) => self.wait(PollFlags::POLLOUT, deadline, None).map_err(|_| Gone)?,
+                Err(Errno::EINTR) => {}
+                Err(_) => return Err(Gone),
+                Ok(_) if self.is_cut() => return Err(Gone),
+                Ok(sent) => bytes = &bytes[sent..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what goes out without waiting.
+    pub fn write_some(&self, bytes: &[u8]) {
+        let _ = self.send(bytes);
+    }
+
+    fn send(&self, bytes: &[u8]) -> nix::Result<usize> {
+        send(self.fd.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)
+    }
+
+    fn wait(&self, events: PollFlags, deadline: Instant, wake: Option<BorrowedFd<'_>>) -> Result<(), Stop> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut fds = vec![PollFd::new(self.fd.as_fd(), events)];
+            fds.extend(wake.map(|wake| PollFd::new(wake, PollFlags::POLLIN)));
+            match poll(&mut fds, timeout(left.min(SLICE))) {
+                Err(Errno::EINTR) => {}
+                Err(_) => return Err(Stop::Gone),
+                Ok(_) if self.is_cut() => return Err(Stop::Gone),
+                Ok(0) if left.is_zero() => return Err(Stop::Deadline),
+                Ok(0) => {}
+                Ok(_) if fds[0].any() == Some(true) => return Ok(()),
+                Ok(_) => return Err(Stop::Draining),
+            }
+        }
+    }
+
+    /// From here on an answer is due, so that [`Socket::is_gone`] may send its first bytes.
+    pub fn expect_answer(&self) {
+        *self.due() = Some(0);
+    }
+
+    /// Ends what [`Socket::expect_answer`] began. Returns how many bytes of the answer are sent already.
+    pub fn begin_answer(&self) -> usize {
+        self.due().take().unwrap_or(0)
+    }
+
+    fn due(&self) -> MutexGuard<'_, Option<usize>> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing that is written reaches the peer any more. Takes a system call, and reads nothing.
+    ///
+    /// A peer that has shut its sending side may still read. One that has closed its socket looks the same over TCP, until
+    /// something is sent to it: its system then resets the connection. So the answer's first bytes, which are the same for
+    /// any answer, are sent ahead. Once an answer has begun, it is the next write that tells.
+    fn is_gone(&self) -> bool {
+        let half_closed = PollFlags::from_bits_retain(libc::POLLRDHUP);
+        match self.happened(half_closed) {
+            // nix names no POLLRDHUP, and gives `None` for a flag that it does not know.
+            None => {}
+            Some(events) if events.contains(half_closed) => {}
+            Some(events) => return self.is_cut() || !events.is_empty(),
+        }
+        let is_closed = || self.is_cut() || self.happened(PollFlags::empty()) != Some(PollFlags::empty());
+        is_closed() || {
+            self.send_ahead();
+            is_closed()
+        }
+    }
+
+    /// Which of `events` have happened, and whether the connection has failed or ended on both sides.
+    fn happened(&self, events: PollFlags) -> Option<PollFlags> {
+        let mut fds = [PollFd::new(self.fd.as_fd(), events)];
+        match poll(&mut fds, PollTimeout::ZERO) {
+            Ok(_) => fds[0].revents(),
+            Err(_) => Some(PollFlags::empty()),
+        }
+    }
+
+    fn send_ahead(&self) {
+        if let Some(sent) = self.due().as_mut() {
+            *sent += self.send(&PREFIX[*sent..]).unwrap_or(0);
+        }
+    }
+
+    /// Nothing more is sent: the peer reads its end.
+    pub fn end(&self) {
+        let _ = shutdown(self.fd.as_raw_fd(), Shutdown::Write);
+    }
+
+    /// Reads and drops what arrives until `deadline`, the end, or `most` bytes. Returns whether the end was reached.
+    pub fn discard(&self, most: usize, deadline: Instant) -> bool {
+        let mut dropped = vec![0; 16 << 10];
+        let mut left = most;
+        loop {
+            match self.read(&mut dropped, deadline) {
+                Ok(0) | Err(Stop::Gone) => return true,
+                Err(_) => return false,
+                Ok(length) => left = left.saturating_sub(length),
+            }
+            if left == 0 || Instant::now() >= deadline {
+                return false;
+            }
+        }
+    }
+
+    /// A clean end of this connection would be a clean end of its answer.
+    pub fn ends_answer(&self) {
+        self.ends_answer.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes the last owner's drop reset the connection, where it would end it cleanly. A Unix socket has no reset.
+    pub fn reset_when_dropped(&self) {
+        let _ = setsockopt(&self.fd, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 });
+    }
+
+    /// Ends the connection, and reads and writes under way with it.
+    pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        // Otherwise the thread that answers resets the connection; its waits look at the flag.
+        if !self.ends_answer.load(Ordering::Relaxed) {
+            let _ = shutdown(self.fd.as_raw_fd(), Shutdown::Both);
+        }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
+    }
+}
+
+/// A wait for poll, rounded up, so that it does not end before `time` has passed.
+pub(super) fn timeout(time: Duration) -> PollTimeout {
+    PollTimeout::try_from(time + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
+}
+
+/// Looks after the peer of a request, from any thread and for as long as one likes.
+#[derive(Debug, Clone)]
+pub struct Watch(Weak<Socket>);
+
+impl Watch {
+    pub(super) fn new(socket: Weak<Socket>) -> Watch {
+        Watch(socket)
+    }
+
+    /// Whether the work on the request is in vain: its connection has ended, or nobody reads the answer. Takes a system call
+    /// or two, waits for nothing, and leaves pipelined requests where they are.
+    ///
+    /// **A peer that only shut its sending side is not gone**, since it may still read: `nc -N` and `socat` do so. curl,
+    /// browsers, Python's and Node's clients never do, but a client that gives up closes its socket, which over TCP looks the
+    /// same at first. So the first look at such a peer sends the answer's first bytes, `HTTP/1.1 `, ahead. The system of a
+    /// peer that closed its socket resets the connection then, and this or a later look, a round trip after, finds it gone.
+    /// Once a [`super::Stream`] has begun, its writes have that effect.
+    pub fn is_gone(&self) -> bool {
+        self.0.upgrade().is_none_or(|socket| socket.is_gone())
+    }
+}

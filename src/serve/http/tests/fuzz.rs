@@ -1,0 +1,135 @@
+//! Valid requests with random damage. `KILN_FUZZ_ROUNDS` sets how many, `KILN_FUZZ_SEED` which.
+
+use super::super::incoming::{Incoming, Source, requests_of};
+use super::super::socket::Stop;
+use super::*;
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+const VALID: [&str; 6] = [
+    "GET /v1/models?a=b%20c&d HTTP/1.1\r\nHost: localhost:8080\r\nAccept: */*\r\n\r\n",
+    "POST /v1/chat HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 13\r\nExpect: 100-continue\r\n\r\n{\"a\": [1, 2]}",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\na\r\n, worldly!\r\n0\r\nT: 1\r\n\r\n",
+    "HEAD http://127.0.0.1/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nOrigin: http://a\r\nAccess-Control-Request-Method: GET\r\n\r\n",
+    "DELETE /%C3%A9 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+];
+const PIECES: [&str; 16] = [
+    "\r\n",
+    "\n",
+    "\r",
+    " ",
+    "\0",
+    ":",
+    ",",
+    "chunked",
+    "Transfer-Encoding: chunked\r\n",
+    "Content-Length: 3\r\n",
+    "Host: a\r\n",
+    "\r\n\r\n",
+    "ffffffffffffffff",
+    "-1",
+    "%",
+    "\u{e9}",
+];
+
+/// One or several valid requests in a row, damaged in a few places.
+fn damaged(random: &mut Random) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..1 + random.below(3) {
+        bytes.extend_from_slice(VALID[random.below(VALID.len())].as_bytes());
+    }
+    for _ in 0..random.below(5) {
+        let at = random.below(bytes.len());
+        let end = (at + random.below(20)).min(bytes.len());
+        match random.below(5) {
+            0 => bytes[at] = random.below(256) as u8,
+            1 => drop(bytes.drain(at..end)),
+            2 => drop(bytes.splice(at..at, PIECES[random.below(PIECES.len())].bytes())),
+            3 => {
+                let copied = bytes[at..end].to_vec();
+                bytes.splice(at..at, copied.repeat(1 + random.below(3)));
+            }
+            _ => bytes.truncate(at.max(1)),
+        }
+        if bytes.is_empty() {
+            bytes.push(b'\n');
+        }
+    }
+    bytes
+}
+
+/// Bytes that come in pieces of random lengths.
+struct Pieces<'a>(&'a [u8], Random);
+
+impl Source for Pieces<'_> {
+    fn read(&mut self, into: &mut [u8], deadline: Instant) -> Result<usize, Stop> {
+        let most = 1 + self.1.below(12);
+        let length = into.len().min(most);
+        Source::read(&mut self.0, &mut into[..length], deadline)
+    }
+}
+
+#[test]
+fn damaged_requests_are_read_or_refused_in_one_way_however_they_are_cut_into_pieces() {
+    let seed = setting("KILN_FUZZ_SEED", 1);
+    let mut random = Random(seed | 1 << 40);
+    let limits = Limits { head_bytes: 300, line_bytes: 100, fields: 5, body_bytes: 40, ..patient() };
+    let peer = Peer::Tcp(([127, 0, 0, 1], 1).into());
+    let (mut read, mut refused) = (0, 0);
+    for round in 0..setting("KILN_FUZZ_ROUNDS", 20_000) {
+        let bytes = damaged(&mut random);
+        let whole = requests(&bytes, &peer, &limits);
+        let mut pieces = Incoming::new(Pieces(&bytes, Random(seed + round)));
+        let cut = requests_of(&mut pieces, &peer, &limits);
+        // Which of several faults is found first may depend on the cuts, but not that there is one, and what came before.
+        let shape = |all: &[Result<Request, ApiError>]| -> Vec<Option<Request>> {
+            all.iter().map(|one| one.clone().ok()).collect()
+        };
+        let name = || format!("seed {seed}, round {round}: {:?}", String::from_utf8_lossy(&bytes));
+        assert_eq!(shape(&whole), shape(&cut), "{}", name());
+        for one in &whole {
+            match one {
+                Ok(request) => {
+                    assert!(request.body.len() <= limits.body_bytes && request.headers.0.len() <= limits.fields);
+                    read += 1;
+                }
+                Err(e) => {
+                    assert!((400..=505).contains(&e.status) && e.status != 408 && e.status != 500, "{}: {e:?}", name());
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(read > 100 && refused > 100, "{read} read, {refused} refused");
+}
+
+#[test]
+fn a_server_answers_damaged_requests_or_closes_and_goes_on() {
+    let seed = setting("KILN_FUZZ_SEED", 1);
+    let mut random = Random(seed | 1 << 41);
+    let server = Running::echo();
+    for round in 0..setting("KILN_FUZZ_ROUNDS", 20_000) / 100 {
+        let bytes = damaged(&mut random);
+        let mut client = server.connect();
+        client.send(&bytes).half_close();
+        while client.more() {}
+        let answered = client.read.is_empty() || client.read.starts_with(b"HTTP/1.1 ");
+        assert!(answered, "seed {seed}, round {round}: {:?}", String::from_utf8_lossy(&bytes));
+    }
+    assert_eq!(server.connect().get("/").status, 200);
+}

@@ -1,0 +1,128 @@
+//! Where a server listens.
+
+use super::*;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+
+fn refusal(at: Listen, guard: Guard) -> String {
+    let e = Server::bind(&[at], patient(), guard).unwrap_err();
+    assert_eq!(e.exit_code(), 2);
+    e.to_string()
+}
+
+#[test]
+fn an_address_that_others_reach_is_refused_unless_keys_guard_it_or_the_user_wants_it() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+        let said = refusal(Listen::Tcp(address.parse().unwrap()), Guard::default());
+        assert!(said.contains("no API keys guard it; set API keys"), "{said}");
+    }
+    let everywhere = Listen::Tcp("0.0.0.0:0".parse().unwrap());
+    let keys = Guard { keys: Keys::parse("a"), ..Guard::default() };
+    assert!(Server::bind(std::slice::from_ref(&everywhere), patient(), keys).is_ok());
+    assert!(Server::bind(&[everywhere], patient(), Guard { open_to_all: true, ..Guard::default() }).is_ok());
+    let running = Running::echo();
+    let said = refusal(Listen::Tcp(running.address), Guard::default());
+    assert!(
+        said.starts_with(&format!("cannot listen on {}: ", running.address)) && said.contains("; choose"),
+        "{said}"
+    );
+    assert_eq!(Listen::default(), Listen::Tcp("127.0.0.1:8080".parse().unwrap()));
+}
+
+#[test]
+fn a_unix_socket_has_its_mode_and_knows_its_peer_and_goes_away_with_the_server_unless_another_took_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let at = Listen::Unix { path: path.clone(), mode: 0o640 };
+    let peer = |request: Request, reply: Reply<'_>| {
+        reply.send(200, "text/plain", &[], format!("{:?}", request.peer).as_bytes())
+    };
+    let server = Running::at(std::slice::from_ref(&at), patient(), Guard::default(), peer);
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    let answer = Client::new(UnixStream::connect(&path).unwrap()).get("/");
+    let user = std::fs::metadata("/proc/self").unwrap().uid();
+    assert!(answer.text().starts_with(&format!("Unix {{ pid: {}, user: {user}, ", std::process::id())), "{answer:?}");
+    // It is taken while somebody listens.
+    let said = refusal(at.clone(), Guard::default());
+    assert!(said.contains("choose another, or end what listens there"), "{said}");
+    assert_eq!(Client::new(UnixStream::connect(&path).unwrap()).get("/").status, 200);
+    drop(server);
+    assert!(!path.exists());
+
+    // One that was left behind is replaced, and a file of another kind is not.
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let server = Running::at(std::slice::from_ref(&at), patient(), Guard::default(), echo);
+    assert_eq!(Client::new(UnixStream::connect(&path).unwrap()).get("/").status, 200);
+    std::fs::remove_file(&path).unwrap();
+    let _other = UnixListener::bind(&path).unwrap();
+    drop(server);
+    assert!(path.exists());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    assert!(refusal(at, Guard::default()).contains("is not a socket"));
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    let nowhere = Listen::Unix { path: directory.path().join("none/socket"), mode: 0o600 };
+    assert!(refusal(nowhere, Guard::default()).ends_with("; create its directory"));
+}
+
+/// Runs this test alone in processes that are started as a service manager would.
+#[test]
+fn sockets_of_the_service_manager_are_taken_and_stay_open_and_their_exposure_is_checked() {
+    const VARIABLE: &str = "KILN_TEST_ACTIVATED";
+    if std::env::var_os(VARIABLE).is_some() {
+        match Server::bind(&[Listen::Activated], patient(), Guard::default()) {
+            Err(e) => println!("\nrefused: {e}"),
+            Ok(server) => {
+                let drainer = server.drainer();
+                let once = move |request: Request, reply: Reply<'_>| {
+                    drainer.drain(PATIENCE);
+                    echo(request, reply)
+                };
+                server.run(&once);
+                println!("\nserved");
+            }
+        }
+        return;
+    }
+    let this = "sockets_of_the_service_manager_are_taken_and_stay_open_and_their_exposure_is_checked";
+    let module = module_path!().split_once("::").unwrap().1;
+    // The shell keeps its process id when it becomes the program.
+    let start = |socket: Stdio, given: &str| {
+        let mut command = Command::new("sh");
+        let script = format!("exec 3<&0 </dev/null; {given} exec \"$0\" --exact \"$1\" --nocapture");
+        command.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).arg(format!("{module}::{this}"));
+        command.env(VARIABLE, "1").stdin(socket).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let said = |process: std::process::Child| String::from_utf8(process.wait_with_output().unwrap().stdout).unwrap();
+    const GIVEN: &str = "LISTEN_PID=$$ LISTEN_FDS=1";
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    for _ in 0..2 {
+        // It waits in the listener before there is a server, as it does with systemd.
+        let mut client = Client::new(TcpStream::connect(address).unwrap());
+        client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let process = start(std::os::fd::OwnedFd::from(listener.try_clone().unwrap()).into(), GIVEN);
+        assert_eq!(client.answer().status, 200);
+        assert!(said(process).contains("\nserved"));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let unix = UnixListener::bind(&path).unwrap();
+    let process = start(std::os::fd::OwnedFd::from(unix).into(), GIVEN);
+    assert_eq!(Client::new(UnixStream::connect(&path).unwrap()).get("/").status, 200);
+    assert!(said(process).contains("\nserved"));
+    assert!(path.exists(), "the service manager's socket is not the server's to remove");
+
+    let exposed = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let refused = said(start(std::os::fd::OwnedFd::from(exposed).into(), GIVEN));
+    assert!(refused.contains("refused: ") && refused.contains("no API keys guard it"), "{refused}");
+    let connected = TcpStream::connect(address).unwrap();
+    let refused = said(start(std::os::fd::OwnedFd::from(connected).into(), GIVEN));
+    assert!(refused.contains("is a connection; use Accept=no"), "{refused}");
+    assert!(said(start(Stdio::null(), GIVEN)).contains("is no TCP or Unix stream socket"));
+    assert!(said(start(Stdio::null(), "LISTEN_PID=1 LISTEN_FDS=1")).contains("no sockets were handed over"));
+    assert!(said(start(Stdio::null(), "")).contains("no sockets were handed over"));
+}

@@ -1,0 +1,3 @@
+//! Serving: what answers requests from other programs.
+
+pub mod http;
