@@ -110,6 +110,8 @@ fn draw_case(random: &mut Random, vocab: usize, plain: bool) -> (SamplerConfig, 
         top_p: [0.5, 0.95, 1.0][random.below(3)],
         min_p: [0.0, 0.0, 0.1][random.below(3)],
         repeat_penalty: [1.0, 1.2, 0.8][random.below(3)],
+        presence_penalty: [0.0, 0.0, 1.0][random.below(3)],
+        frequency_penalty: [0.0, 0.0, 0.5][random.below(3)],
         bias: (0..if few { random.below(6) } else { 0 })
             .map(|_| (random.below(vocab) as u32, 9.0 * random.real()))
             .collect(),
@@ -263,7 +265,7 @@ fn replies(executor: &mut dyn Executor) -> Vec<Vec<u32>> {
             chooser.allow(allowed).unwrap();
         }
         let prompt = (0..4 + i as u32).map(|p| 2 + 31 * i as u32 + 7 * p).collect();
-        batch.join(executor, Request { prompt, chooser, stops: Vec::new(), limit: 24 }).unwrap();
+        batch.join(executor, Request { prompt, chooser, stops: Vec::new(), limit: 24, reuse: true }).unwrap();
     }
     let mut replies = vec![Vec::new(); 5];
     while !batch.is_empty() {

@@ -199,7 +199,7 @@ fn decode(case: &Case, tokens: usize) {
     let mut executor = Free::new(case.vocab);
     let mut batch = Batch::new(&executor.schedule);
     let chooser = Chooser::new(case.sampler.clone(), executor.schedule.shape.vocab).unwrap();
-    let request = Request { prompt: vec![2], chooser, stops: Vec::new(), limit: tokens };
+    let request = Request { prompt: vec![2], chooser, stops: Vec::new(), limit: tokens, reuse: true };
     let mut stream = case.text.then(|| kiln::engine::demo::tokenizer().unwrap().stream(true));
     let mut bytes = 0;
     let done = counted(&mut executor, &mut batch, request, &mut |id| {

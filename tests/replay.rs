@@ -100,7 +100,7 @@ fn sampling_records_nothing_makes_no_pipeline_and_allocates_nothing() {
             (0..vocab as u32).step_by(2).for_each(|id| allowed.insert(id));
             chooser.allow(allowed).unwrap();
         }
-        let request = Request { prompt: vec![2, 17 + i], chooser, stops: Vec::new(), limit: 60 };
+        let request = Request { prompt: vec![2, 17 + i], chooser, stops: Vec::new(), limit: 60, reuse: true };
         batch.join(executor.as_mut(), request).unwrap();
     }
     let mut steps = |count| {

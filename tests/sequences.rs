@@ -76,6 +76,7 @@ impl Traffic {
             chooser: Chooser::Greedy,
             stops: (0..VOCAB as u32).step_by(24).collect(),
             limit,
+            reuse: true,
         }
     }
 }

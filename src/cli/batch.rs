@@ -14,7 +14,7 @@ use crate::diagnose::status::Reporter;
 use crate::display::counted;
 use crate::engine::{self, Options};
 use crate::executor::Measure;
-use crate::schedule::Pass;
+use crate::sequence::meter::Meter;
 use crate::sequence::{Batch, Ended, Finish, Limits, Reply};
 use crate::text::{StopMatcher, Stopped};
 use crate::{Error, Result};
@@ -107,9 +107,9 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     let slots = (0..sequences).map(|_| None).collect();
     let bar = progress::bar(None, "{msg}", json);
     let mut work =
-        Work { batch: Batch::new(executor.schedule()), slots, output, meter: Meter::default(), model: name, bar };
+        Work { batch: Batch::new(executor.schedule()), slots, output, gauge: Gauge::default(), model: name, bar };
     if !work.bar.is_hidden() {
-        work.meter.ceiling = executor.measure_read_ceiling().ok();
+        work.gauge.ceiling = executor.measure_read_ceiling().ok();
     }
     work.run(&mut input, &reader, &identity, executor.as_mut())?;
     work.bar.finish_and_clear();
@@ -130,7 +130,7 @@ struct Work {
     /// Per slot of the batch.
     slots: Vec<Option<Running>>,
     output: Output,
-    meter: Meter,
+    gauge: Gauge,
     model: String,
     bar: ProgressBar,
 }
@@ -184,10 +184,10 @@ impl Work {
                 _ => ControlFlow::Continue(()),
             }
         })?;
-        self.meter.add(&self.batch, executor, start);
+        self.gauge.meter.add(&self.batch, executor, start.elapsed());
         if !self.bar.is_hidden() {
             let (done, failed) = (self.output.written(), self.output.failed());
-            self.bar.set_message(format!("{}, {failed} failed; {}", counted(done, "line"), self.meter.line()));
+            self.bar.set_message(format!("{}, {failed} failed; {}", counted(done, "line"), self.gauge.line()));
         }
         Ok(())
     }
@@ -238,10 +238,10 @@ impl Work {
         let (done, failed) = (self.output.written(), self.output.failed());
         let interrupted = signals::cancel().is_set();
         // Whoever interrupts it does not wait for a measurement.
-        if self.meter.ceiling.is_none() && self.meter.tokens > 0 && !interrupted {
-            self.meter.ceiling = executor.measure_read_ceiling().ok();
+        if self.gauge.ceiling.is_none() && self.gauge.meter.tokens > 0 && !interrupted {
+            self.gauge.ceiling = executor.measure_read_ceiling().ok();
         }
-        let rate = self.meter.line();
+        let rate = self.gauge.line();
         note(&format!("[{}, {failed} failed; {rate}, {}]", counted(done, "line"), executor.device()));
         if interrupted {
             note(match self.output.is_kept() {
@@ -258,36 +258,21 @@ impl Work {
     }
 }
 
-/// Decoded tokens, and bytes and time of the passes that they come from, with what a prompt's chunk takes of a mixed one.
+/// A meter and what the device reads at best, in bytes per second; `None`: not measured.
 #[derive(Default)]
-struct Meter {
-    tokens: usize,
-    bytes: u64,
-    seconds: f64,
-    /// What the device reads, in bytes per second; `None`: not measured.
+struct Gauge {
+    meter: Meter,
     ceiling: Option<f64>,
 }
 
-impl Meter {
-    fn add(&mut self, batch: &Batch, executor: &dyn Measure, start: Instant) {
-        if let Some(pass @ (Pass::Decode { sequences, .. } | Pass::Mixed { sequences, .. })) = batch.last_pass() {
-            self.tokens += sequences;
-            self.bytes += executor.schedule().cost(pass).memory_bytes();
-            self.seconds += start.elapsed().as_secs_f64();
-        }
-    }
-
-    /// Tokens per second, with the share of what the device's memory allows. A share above 1 is not given: one of the
-    /// two rates is wrong.
+impl Gauge {
+    /// Tokens per second, with the share of what the device's memory allows.
     fn line(&self) -> String {
-        if self.tokens == 0 {
-            return "no token decoded".into();
-        }
-        let rate =
-            format!("{} decoded, {:.1} tokens/s", counted(self.tokens, "token"), self.tokens as f64 / self.seconds);
-        match self.ceiling.map(|ceiling| self.bytes as f64 / self.seconds / ceiling) {
-            Some(share) if share <= 1.0 => format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share),
-            _ => rate,
+        let Some(rate) = self.meter.rate() else { return "no token decoded".into() };
+        let rate = format!("{} decoded, {rate:.1} tokens/s", counted(self.meter.tokens, "token"));
+        match self.ceiling.and_then(|ceiling| self.meter.share(ceiling)) {
+            Some(share) => format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share),
+            None => rate,
         }
     }
 }

@@ -181,7 +181,8 @@ impl Chat<'_> {
         let held = self.batch.shared(self.executor, &ids);
         let bar = LiveBar::prefill(ids.len() - held, false);
         let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true, bar)?;
-        let request = Request { prompt: ids, chooser: self.chooser.clone(), stops, limit: self.args.limit() };
+        let request =
+            Request { prompt: ids, chooser: self.chooser.clone(), stops, limit: self.args.limit(), reuse: true };
         let (g, chooser) = generate(self.executor, &mut self.batch, request, &mut |id| printer.push(id))?;
         self.chooser = chooser;
         printer.finish()?;

@@ -19,6 +19,8 @@ mod progress;
 pub mod quantize;
 mod reply;
 pub mod run;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod signals;
 mod terminal;
 pub mod tokenize;
@@ -60,6 +62,9 @@ pub enum Command {
     Run(run::RunArgs),
     /// Answer the prompts of a file, many at once
     Batch(batch::BatchArgs),
+    /// Answer other programs over HTTP
+    #[cfg(feature = "serve")]
+    Serve(serve::ServeArgs),
     /// Print the logits behind a list of tokens
     Logits(logits::LogitsArgs),
     /// Measure how well a model predicts a text
@@ -146,6 +151,8 @@ fn run_command(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Run(args) => run::run(&args, cli.json),
         Command::Batch(args) => batch::run(&args, cli.json),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(&args, cli.json),
         Command::Logits(args) => logits::run(&args, cli.json),
         Command::Perplexity(args) => perplexity::run(&args, cli.json),
         Command::Tokenize(args) => tokenize::run(&args),

@@ -153,6 +153,7 @@ fn answer(
         chooser: Chooser::new(args.reply.sampler(), schedule.shape.vocab)?,
         stops: args.reply.stops(&schedule.shape, tokenizer),
         limit: args.reply.limit(),
+        reuse: true,
     };
     let bar = LiveBar::prefill(ids.len(), json.is_some());
     let mut printer = Printer::new(tokenizer, &args.reply.stop, json.is_none(), bar)?;

@@ -13,6 +13,7 @@ Examples:
   kiln run                                       a chat with the built-in model
   kiln run -m DIR -p \"Why is the sky blue?\"      an answer from the model in DIR
   kiln run -m DIR -p \"Summarise:\" < text         standard input follows the prompt
+  kiln serve -m DIR                              an OpenAI-compatible server at http://127.0.0.1:8080
   kiln plan --shape gemma3-27b --machine 780m    where each byte goes, and what the memory allows
   kiln bench -m DIR                              a model's rates beside what this device can reach
   kiln probe                                     what this machine is, and what is wrong with it
@@ -51,6 +52,19 @@ A line of OUT is the object of `kiln run --json` with `index`, the line's number
 for a line that fails, its `error`.
 Started again after an interruption, the same command goes on where it was.
 The exit code is 1 if any line failed.";
+
+/// What follows `kiln serve --help`.
+#[cfg(feature = "serve")]
+pub(super) const SERVE: &str = "\
+Examples:
+  kiln serve -m DIR                         at http://127.0.0.1:8080; a chat for a browser is at /
+  kiln serve -m DIR --unix /run/kiln.sock   for programs of this machine
+  kiln serve -m DIR --listen 0.0.0.0:8080 --api-key-file keys --host kiosk.example.org
+
+  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Why?\"}]}'
+
+/openapi.json describes the interface. /readyz says whether the model answers, /metrics what it has done.
+SIGTERM or Ctrl-C stops the server once replies under way are complete; SIGHUP loads the model's files anew.";
 
 /// What follows `kiln perplexity --help`.
 pub(super) const PERPLEXITY: &str = "\

@@ -266,7 +266,7 @@ pub(crate) fn load_on(
 ///
 /// # Errors
 /// Input: the options are wrong.
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) fn most_sequences(
     opened: &Opened,
     checkpoint: &Checkpoint,

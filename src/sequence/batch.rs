@@ -32,6 +32,8 @@ pub struct Request {
     pub stops: Vec<u32>,
     /// Most tokens of the reply.
     pub limit: usize,
+    /// Takes over what the cache holds of the prompt. Otherwise all of it is run.
+    pub reuse: bool,
 }
 
 /// What comes of a head row.
@@ -190,12 +192,17 @@ impl Batch {
     /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Refused: no slot
     /// is free.
     pub fn join(&mut self, executor: &mut dyn Executor, request: Request) -> Result<usize> {
-        let Request { prompt, mut chooser, stops, limit } = request;
-        let slot = self.best_slot(executor, &prompt).ok_or_else(|| {
+        let Request { prompt, mut chooser, stops, limit, reuse } = request;
+        let slot = self.best_slot(executor, if reuse { &prompt } else { &[] }).ok_or_else(|| {
             Error::refused(format!("all {} sequences are in use", self.slots.len()), "wait until one has ended")
         })?;
         Limits::of(executor.schedule()).check(0, &prompt)?;
-        self.take_prefix(executor, slot, &prompt);
+        match reuse {
+            true => self.take_prefix(executor, slot, &prompt),
+            false => {
+                self.slots[slot].session.rewind(executor, 0);
+            }
+        }
         let kept = self.slots[slot].session.replace(executor, &prompt)?;
         chooser.begin(&prompt);
         self.steady = false;

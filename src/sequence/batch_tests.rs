@@ -7,7 +7,7 @@ use crate::text::SamplerConfig;
 
 /// Greedy, without stop tokens.
 fn request(prompt: &[u32], limit: usize) -> Request {
-    Request { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit }
+    Request { prompt: prompt.to_vec(), chooser: Chooser::Greedy, stops: Vec::new(), limit, reuse: true }
 }
 
 fn go_on(_: usize, _: u32) -> ControlFlow<Finish> {

@@ -1,5 +1,6 @@
 //! Chooses the next token of one sequence.
 
+use super::likelihood::{Likelihood, Reported};
 use crate::error::{Setting, Text, text};
 use crate::executor::Executor;
 use crate::schedule::choice::Ask;
@@ -13,6 +14,8 @@ pub enum Chooser {
     Greedy,
     /// Samples from what the pass has found in the logits, or else from the logits.
     Sample(Box<Sampler>),
+    /// Chooses as another one, and reports how likely the token was. Fetches the logits of each.
+    Report(Box<Reported>),
 }
 
 impl Chooser {
@@ -35,6 +38,20 @@ impl Chooser {
         match self {
             Chooser::Greedy => None,
             Chooser::Sample(sampler) => Some(sampler.seed()),
+            Chooser::Report(reported) => reported.chooser.seed(),
+        }
+    }
+
+    /// The same choices, with a report of each: its likelihood, and those of the `top` likeliest tokens.
+    pub fn reporting(self, top: usize) -> Chooser {
+        Chooser::Report(Box::new(Reported { chooser: self, top, last: None }))
+    }
+
+    /// The likelihood of the last token chosen, once. `None` without reports.
+    pub fn take_likelihood(&mut self) -> Option<Likelihood> {
+        match self {
+            Chooser::Report(reported) => reported.last.take(),
+            Chooser::Greedy | Chooser::Sample(_) => None,
         }
     }
 
@@ -46,8 +63,10 @@ impl Chooser {
         if let Chooser::Greedy = self {
             *self = Chooser::Sample(Box::new(Sampler::new(SamplerConfig::greedy(), allowed.vocab())?));
         }
-        if let Chooser::Sample(sampler) = self {
-            sampler.allow(Some(allowed));
+        match self {
+            Chooser::Greedy => {}
+            Chooser::Sample(sampler) => sampler.allow(Some(allowed)),
+            Chooser::Report(reported) => reported.chooser.allow(allowed)?,
         }
         Ok(())
     }
@@ -57,21 +76,26 @@ impl Chooser {
         match self {
             Chooser::Greedy => None,
             Chooser::Sample(sampler) => sampler.allowed_mut(),
+            Chooser::Report(reported) => reported.chooser.allowed_mut(),
         }
     }
 
     /// Asks the next pass for what [`Chooser::choose`] needs of it beside the argmax.
     pub fn ask(&mut self, ask: &mut Ask<'_>) {
-        if let Chooser::Sample(sampler) = self {
-            sampler.ask(ask);
+        match self {
+            Chooser::Greedy => {}
+            Chooser::Sample(sampler) => sampler.ask(ask),
+            Chooser::Report(reported) => reported.chooser.ask(ask),
         }
     }
 
     /// Begins a reply to a prompt, whose tokens count for the repetition penalty. Those of earlier replies do not, unless
     /// they are part of the prompt.
     pub fn begin(&mut self, prompt: &[u32]) {
-        if let Chooser::Sample(s) = self {
-            s.begin(prompt);
+        match self {
+            Chooser::Greedy => {}
+            Chooser::Sample(s) => s.begin(prompt),
+            Chooser::Report(reported) => reported.chooser.begin(prompt),
         }
     }
 
@@ -89,6 +113,7 @@ impl Chooser {
                 // What was found does not decide it.
                 None => s.sample(executor.logits(row)?),
             },
+            Chooser::Report(reported) => reported.choose(executor, row),
         }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! [`prompt`] turns text or messages into token ids, and [`conversation`] keeps messages within a context. A [`session`]
 //! knows what the KV cache holds of one sequence, and which rows come next. A [`batch`] makes passes of the rows of many,
-//! and [`chooser`] picks each one's next token from the logits; [`generate()`] does that for one sequence alone. [`reply`]
-//! turns the tokens into text. [`counts`] counts the tokens of all sequences.
+//! and [`chooser`] picks each one's next token from the logits; [`generate()`] does that for one sequence alone.
+//! [`likelihood`] says how likely its choices were. [`reply`] turns the tokens into text. [`counts`] counts the tokens of
+//! all sequences, and [`meter`] how fast a batch decodes.
 //!
 //! Session, chooser and reply belong to one sequence each. None of them owns the executor: each call borrows it.
 
@@ -12,6 +13,8 @@ pub mod chooser;
 pub mod conversation;
 pub mod counts;
 pub mod generate;
+pub mod likelihood;
+pub mod meter;
 #[cfg(test)]
 mod noting;
 pub mod prompt;
@@ -22,6 +25,7 @@ pub use batch::{Batch, Ended, Request};
 pub use chooser::Chooser;
 pub use conversation::Conversation;
 pub use generate::{Finish, Generation, generate};
+pub use likelihood::Likelihood;
 pub use prompt::Limits;
 pub use reply::Reply;
 pub use session::Session;

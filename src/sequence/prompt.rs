@@ -90,9 +90,41 @@ pub fn encode_messages(
     messages: &[Message],
     limits: Limits<'_>,
 ) -> Result<Vec<u32>> {
-    // Templates trim messages and keep the rest of them.
-    messages.iter().flat_map(Message::texts).try_for_each(|text| limits.check_text(tokenizer, text.trim()))?;
-    let ids = tokenizer.encode_rendered(&template.render_for(tokenizer, messages, true)?)?;
+    let ids = encode_rendered(tokenizer, template, messages, limits, true)?;
     limits.check(0, &ids)?;
     Ok(ids)
+}
+
+/// As [`encode_messages`], up to the end of the last message, which the model goes on with.
+///
+/// # Errors
+/// As [`encode_messages`], or the template does not end turns by `<end_of_turn>`.
+pub fn encode_unfinished(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    messages: &[Message],
+    limits: Limits<'_>,
+) -> Result<Vec<u32>> {
+    let mut ids = encode_rendered(tokenizer, template, messages, limits, false)?;
+    // Those that a message spells are text, so the last one is the template's.
+    let end = tokenizer.end_of_turn().and_then(|end| ids.iter().rposition(|&id| id == end));
+    let end = end.ok_or_else(|| {
+        Error::input("the chat template has no <end_of_turn> before which an answer could go on", "end with a question")
+    })?;
+    ids.truncate(end);
+    limits.check(0, &ids)?;
+    Ok(ids)
+}
+
+/// The ids of messages, with or without the opening of the model's turn.
+fn encode_rendered(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    messages: &[Message],
+    limits: Limits<'_>,
+    open_answer: bool,
+) -> Result<Vec<u32>> {
+    // Templates trim messages and keep the rest of them.
+    messages.iter().flat_map(Message::texts).try_for_each(|text| limits.check_text(tokenizer, text.trim()))?;
+    tokenizer.encode_rendered(&template.render_for(tokenizer, messages, open_answer)?)
 }

@@ -1,3 +1,21 @@
-//! Serving: what answers requests from other programs.
+//! Serving: answers requests from other programs, many at once, with one loaded model.
+//!
+//! [`http`] hands each request to a handler on its connection's thread. The handler turns it into an [`job::Ask`] and puts that
+//! into the queue ([`service`]). The engine's thread ([`worker`]) takes jobs into the slots of a [`crate::sequence::Batch`],
+//! runs passes, and sends each job's events back to the connection, which writes them. Nothing but the engine's thread waits
+//! for the device, so [`health`] and [`metrics`] answer while it works.
 
+pub mod api;
+pub mod health;
 pub mod http;
+pub mod job;
+mod manager;
+pub mod metrics;
+pub mod model;
+mod pace;
+mod queue;
+pub mod server;
+pub mod service;
+#[cfg(test)]
+mod tests;
+mod worker;

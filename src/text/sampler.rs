@@ -1,6 +1,6 @@
 //! From logits to the next token id.
 //!
-//! The steps and their order are llama.cpp's, so that settings carry over: bias, repetition penalty, top-k, top-p, min-p,
+//! The steps and their order are llama.cpp's, so that settings carry over: bias, penalties, top-k, top-p, min-p,
 //! temperature, draw. Each filter sees what the previous one left. So top-p's probabilities are those among the top-k,
 //! and temperature affects neither top-p nor min-p.
 //!
@@ -37,6 +37,10 @@ pub struct SamplerConfig {
     /// For tokens among the last 64 of the sequence, positive logits are divided by this and others multiplied. Finite,
     /// above 0; 1 changes nothing.
     pub repeat_penalty: f32,
+    /// Subtracted from the logits of tokens that the reply has. Finite; 0 changes nothing.
+    pub presence_penalty: f32,
+    /// Subtracted from the logits of tokens that the reply has, once for each time. Finite; 0 changes nothing.
+    pub frequency_penalty: f32,
     /// Added to the logits of these tokens; −∞ forbids one. Of several for one token, all are added.
     pub bias: Vec<(u32, f32)>,
     /// The seed of the draws. `None`: each sampler picks a random one.
@@ -45,7 +49,17 @@ pub struct SamplerConfig {
 
 impl Default for SamplerConfig {
     fn default() -> Self {
-        Self { temperature: 1.0, top_k: 64, top_p: 0.95, min_p: 0.0, repeat_penalty: 1.0, bias: Vec::new(), seed: None }
+        Self {
+            temperature: 1.0,
+            top_k: 64,
+            top_p: 0.95,
+            min_p: 0.0,
+            repeat_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            bias: Vec::new(),
+            seed: None,
+        }
     }
 }
 
@@ -93,6 +107,11 @@ impl SamplerConfig {
             repeat_penalty,
             "a number above 0, with 1 for none",
         )?;
+        for (name, value) in [("presence", self.presence_penalty), ("frequency", self.frequency_penalty)] {
+            if !value.is_finite() {
+                return Err(Error::input(format!("the {name} penalty is {value}"), "give a number, with 0 for none"));
+            }
+        }
         match self.bias.iter().find(|(_, bias)| bias.is_nan() || *bias == f32::INFINITY) {
             Some((id, bias)) => {
                 Err(Error::input(format!("the bias of token {id} is {bias}"), "give a number, or -inf"))
@@ -103,7 +122,12 @@ impl SamplerConfig {
 
     /// Whether the token is always that of the largest logit.
     pub fn is_argmax(&self) -> bool {
-        self.temperature == 0.0 && self.repeat_penalty == 1.0 && self.bias.is_empty()
+        self.temperature == 0.0 && self.repeat_penalty == 1.0 && self.bias.is_empty() && !self.counts()
+    }
+
+    /// Whether what the reply has counts.
+    fn counts(&self) -> bool {
+        self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }
 }
 
@@ -150,6 +174,8 @@ struct Edit {
     /// Whether the repetition penalty applies.
     repeated: bool,
     bias: f32,
+    /// What the presence and frequency penalties subtract.
+    said: f32,
     /// The changed logit.
     logit: f32,
 }
@@ -165,7 +191,7 @@ enum Reach {
     Open,
 }
 
-/// Chooses the tokens of one sequence. It allocates nothing after construction.
+/// Chooses the tokens of one sequence. It allocates nothing after construction, unless the whole reply counts for a penalty.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     config: SamplerConfig,
@@ -175,6 +201,8 @@ pub struct Sampler {
     reach: Reach,
     /// The latest tokens, at most [`REPEAT_WINDOW`].
     history: VecDeque<u32>,
+    /// The reply's tokens by ascending id, with how often each came; empty where they do not count.
+    said: Vec<(u32, u32)>,
     /// The tokens that may be chosen; `None` for all.
     allowed: Option<TokenSet>,
     /// The tokens that the penalty or a bias applies to, by ascending id.
@@ -215,6 +243,7 @@ impl Sampler {
             random: SplitMix64(seed),
             reach,
             history: VecDeque::with_capacity(REPEAT_WINDOW),
+            said: Vec::new(),
             allowed: None,
             edits: Vec::with_capacity(edits),
             drawn: Vec::with_capacity(edits.max(BLOCK)),
@@ -243,10 +272,22 @@ impl Sampler {
     /// Forgets the tokens so far, and records a prompt's, for the repetition penalty.
     pub fn begin(&mut self, prompt: &[u32]) {
         self.history.clear();
-        prompt[prompt.len().saturating_sub(REPEAT_WINDOW)..].iter().for_each(|&id| self.accept(id));
+        self.said.clear();
+        prompt[prompt.len().saturating_sub(REPEAT_WINDOW)..].iter().for_each(|&id| self.remember(id));
     }
 
+    /// Records a chosen token.
     fn accept(&mut self, id: u32) {
+        self.remember(id);
+        if self.config.counts() {
+            match self.said.binary_search_by_key(&id, |(id, _)| *id) {
+                Ok(at) => self.said[at].1 += 1,
+                Err(at) => self.said.insert(at, (id, 1)),
+            }
+        }
+    }
+
+    fn remember(&mut self, id: u32) {
         if self.history.len() == REPEAT_WINDOW {
             self.history.pop_front();
         }
@@ -348,24 +389,30 @@ impl Sampler {
 
     /// Fills `edits` from the history and the biases, without their logits.
     fn mark(&mut self) {
-        let Self { config, history, edits, vocab, .. } = self;
+        let Self { config, history, said, edits, vocab, .. } = self;
         edits.clear();
-        if config.repeat_penalty == 1.0 && config.bias.is_empty() {
+        if config.repeat_penalty == 1.0 && config.bias.is_empty() && said.is_empty() {
             return;
         }
+        let unchanged = Edit { id: 0, repeated: false, bias: 0.0, said: 0.0, logit: 0.0 };
         if config.repeat_penalty != 1.0 {
             let known = history.iter().filter(|id| (**id as usize) < *vocab);
-            edits.extend(known.map(|&id| Edit { id, repeated: true, bias: 0.0, logit: 0.0 }));
+            edits.extend(known.map(|&id| Edit { id, repeated: true, ..unchanged }));
             edits.sort_unstable_by_key(|edit| edit.id);
             edits.dedup_by_key(|edit| edit.id);
         }
-        edits.extend(config.bias.iter().map(|&(id, bias)| Edit { id, repeated: false, bias, logit: 0.0 }));
+        edits.extend(config.bias.iter().map(|&(id, bias)| Edit { id, bias, ..unchanged }));
+        edits.extend(said.iter().map(|&(id, times)| {
+            let said = config.presence_penalty + config.frequency_penalty * times as f32;
+            Edit { id, said, ..unchanged }
+        }));
         edits.sort_unstable_by_key(|edit| edit.id);
         edits.dedup_by(|later, first| {
             let same = later.id == first.id;
             if same {
                 first.repeated |= later.repeated;
                 first.bias += later.bias;
+                first.said += later.said;
             }
             same
         });
@@ -381,7 +428,7 @@ impl Sampler {
                 (true, true) => biased / penalty,
                 (true, false) => biased * penalty,
             };
-            edit.logit = changed.min(f32::MAX);
+            edit.logit = (changed - edit.said).min(f32::MAX);
         }
     }
 

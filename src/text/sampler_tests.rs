@@ -5,15 +5,7 @@ use super::*;
 
 /// No filter, no penalty, temperature 1.
 fn open(seed: u64) -> SamplerConfig {
-    SamplerConfig {
-        temperature: 1.0,
-        top_k: 0,
-        top_p: 1.0,
-        min_p: 0.0,
-        repeat_penalty: 1.0,
-        bias: Vec::new(),
-        seed: Some(seed),
-    }
+    SamplerConfig { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: Some(seed), ..SamplerConfig::default() }
 }
 
 /// The ids that may be drawn, by the definition: everything sorted, every step over the whole list.
@@ -80,6 +72,7 @@ fn the_filters_leave_what_their_definition_leaves_and_nothing_is_allocated() {
             repeat_penalty: [0.8, 1.0, 1.3][random.below(3) as usize],
             bias: (0..random.below(4)).map(|i| (random.below(vocab as u32), [1.5, -3.0, 0.25][i as usize])).collect(),
             seed: Some(round),
+            ..SamplerConfig::default()
         };
         let mut sampler = Sampler::new(config.clone(), vocab).unwrap();
         let mut allowed = TokenSet::new(vocab);
@@ -181,6 +174,26 @@ fn the_penalty_counts_prompt_and_sampled_tokens_for_64_tokens() {
     // Tokens past the vocabulary only use up the window.
     sampler.begin(&[&[0][..], &[1_000_000; 64]].concat());
     assert_eq!(sampler.sample(&logits).unwrap(), 0);
+}
+
+#[test]
+fn presence_and_frequency_count_the_reply_and_not_the_prompt() {
+    let greedy = SamplerConfig::greedy;
+    let mut once = Sampler::new(SamplerConfig { presence_penalty: 1.5, ..greedy() }, 3).unwrap();
+    let logits = [3.0, 2.0, 1.0];
+    once.begin(&[0, 0, 1]);
+    let take = |sampler: &mut Sampler, count| (0..count).map(|_| sampler.sample(&logits).unwrap()).collect::<Vec<_>>();
+    assert_eq!(take(&mut once, 4), [0, 1, 0, 0], "1.5 and 0.5 from there on, however often");
+    once.begin(&[]);
+    assert_eq!(take(&mut once, 1), [0], "an earlier reply counts no more");
+    let mut often = Sampler::new(SamplerConfig { frequency_penalty: 0.75, ..greedy() }, 3).unwrap();
+    assert_eq!(take(&mut often, 7), [0, 0, 1, 0, 1, 2, 0], "each time counts: 3 - 0.75 n, 2 - 0.75 n, 1");
+    // Less is more likely; and the repetition penalty comes first.
+    let both = SamplerConfig { presence_penalty: -3.0, repeat_penalty: 2.0, ..greedy() };
+    let mut both = Sampler::new(both, 3).unwrap();
+    both.begin(&[0]);
+    assert_eq!(take(&mut both, 3), [1, 1, 1], "1.5, 2, 1; then 2 / 2 + 3");
+    assert_eq!(both.edits.iter().map(|edit| (edit.id, edit.logit)).collect::<Vec<_>>(), [(0, 1.5), (1, 4.0)]);
 }
 
 #[test]

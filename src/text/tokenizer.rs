@@ -12,7 +12,7 @@ use serde_json::json;
 use tokenizers::{AddedVocabulary, Model as _, OffsetType, PreTokenizer as _};
 
 use super::chat::Rendered;
-use super::pieces::Pieces;
+use super::pieces::{Piece, Pieces};
 use super::spellings::Spellings;
 use super::stream::StreamDecoder;
 use super::windows::{Encoded, LONGEST_TOKEN, WINDOW, Windows};
@@ -207,6 +207,15 @@ impl Tokenizer {
         }
         text.push_str(stream.finish());
         Ok(text)
+    }
+
+    /// The bytes that a token stands for: its text in UTF-8, or the one byte of a byte token. Empty for an id without a token.
+    pub fn bytes(&self, id: u32) -> Vec<u8> {
+        match self.pieces.get(id) {
+            Some((Piece::Text(text), _)) => text.into(),
+            Some((Piece::Byte(byte), _)) => vec![byte],
+            None => Vec::new(),
+        }
     }
 
     /// A decoder for ids that come one at a time. It keeps the tokenizer's table alive, but not the tokenizer.

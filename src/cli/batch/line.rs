@@ -81,6 +81,7 @@ impl Reader<'_> {
             chooser: Chooser::new(options.sampler(), self.limits.shape.vocab)?,
             stops: options.stops(self.limits.shape, tokenizer),
             limit: options.limit(),
+            reuse: true,
         };
         Ok(Asked { request, reply })
     }

@@ -46,7 +46,7 @@ impl ApiError {
     }
 
     /// 400.
-    pub(super) fn bad(message: impl Into<String>) -> ApiError {
+    pub fn bad(message: impl Into<String>) -> ApiError {
         ApiError::new(400, message)
     }
 
@@ -63,18 +63,23 @@ impl ApiError {
     }
 
     /// 500: the server failed, and its own log says why.
-    pub(super) fn internal() -> ApiError {
+    pub fn internal() -> ApiError {
         ApiError::new(500, "the server failed while it answered; its log says why").code("internal_error")
+    }
+
+    /// 503: not now, but perhaps after `retry` seconds.
+    pub fn unavailable(message: impl Into<String>, retry: u64) -> ApiError {
+        ApiError::new(503, message).header("Retry-After", retry.to_string())
     }
 
     /// 503: no room for one more now.
     pub(super) fn overloaded(message: &str) -> ApiError {
-        ApiError::new(503, message).code("overloaded").header("Retry-After", "1")
+        ApiError::unavailable(message, 1).code("overloaded")
     }
 
     /// 503: the server is stopping.
-    pub(super) fn stopping() -> ApiError {
-        ApiError::new(503, "the server is stopping").code("stopping").header("Retry-After", "1")
+    pub fn stopping() -> ApiError {
+        ApiError::unavailable("the server is stopping", 1).code("stopping")
     }
 
     /// OpenAI's object.

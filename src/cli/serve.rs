@@ -1,0 +1,219 @@
+//! `kiln serve`: one loaded model that answers other programs over HTTP.
+
+use super::model::ModelArgs;
+use super::{note, print_json, read_file, signals};
+use crate::engine::Options;
+use crate::executor::weights::Progress;
+use crate::serve::api::Api;
+use crate::serve::http::{Guard, Keys, Limits, Listen};
+use crate::serve::server::{self, Notice, Order, Setup};
+use crate::serve::service::Settings;
+use crate::{Error, Result};
+use serde_json::json;
+use signal_hook::consts::SIGHUP;
+use signal_hook::iterator::Signals;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Replies at once where --batch does not say.
+const MOST_SEQUENCES: usize = 32;
+
+/// Answers other programs over HTTP, with OpenAI's and Ollama's interfaces.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = super::usage::SERVE)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Address to listen at; may be given several times [default: 127.0.0.1:8080, unless --unix or a service manager says
+    /// otherwise]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    listen: Vec<SocketAddr>,
+    /// Unix socket to listen at; may be given several times
+    #[arg(long, value_name = "PATH")]
+    unix: Vec<PathBuf>,
+    /// Who may connect to the Unix sockets, as permission bits
+    #[arg(long, value_name = "BITS", default_value = "660", value_parser = mode)]
+    unix_mode: u32,
+    /// Most replies made at once [default: up to 32, as many as fit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+    /// Tokens that the KV cache has room for, of all replies together [default: all of their contexts, or what fits]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    kv_tokens: Option<usize>,
+    /// Replies that may wait for a place; more are answered 503
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    queue: u32,
+    /// Another name of the model; may be given several times
+    #[arg(long, value_name = "NAME")]
+    alias: Vec<String>,
+    /// A file with the system message of conversations that bring none
+    #[arg(long, value_name = "FILE")]
+    system_prompt: Option<PathBuf>,
+    /// A file of API keys, one on each line, of which requests need one
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+    /// Let other machines ask without a key
+    #[arg(long)]
+    allow_all: bool,
+    /// A name of this machine that requests may be meant for, beside localhost and its addresses; may be given several times
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// A site whose pages may call the server from a browser, such as https://example.org; may be given several times
+    #[arg(long, value_name = "ORIGIN")]
+    cors_origin: Vec<String>,
+    /// Longest time in milliseconds that prompts hold up other replies' next tokens
+    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..))]
+    max_gap: u64,
+    /// Longest time in seconds that a reply may take, waiting included [default: any]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: Option<u64>,
+    /// Seconds that replies under way may take once the server is told to stop
+    #[arg(long, value_name = "S", default_value_t = 30)]
+    drain: u64,
+    /// Largest request in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..1024))]
+    max_body: u64,
+    /// Most connections at once
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    connections: u32,
+    /// Load the model, answer once, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+/// Parses an address to listen at. A name is looked up.
+fn address(text: &str) -> std::result::Result<SocketAddr, String> {
+    let found = text.to_socket_addrs().map_err(|e| format!("{e}; give ADDRESS:PORT, such as 127.0.0.1:8080"))?;
+    found.into_iter().next().ok_or_else(|| "the name has no address".into())
+}
+
+/// Parses permission bits, in octal.
+fn mode(text: &str) -> std::result::Result<u32, String> {
+    let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o777);
+    bits.ok_or_else(|| "give three octal digits, such as 660".into())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Input: the model or the arguments are wrong. Refused: it does not fit. Device: there is none, or it failed.
+pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
+    args.model.check_npu()?;
+    let setup = args.setup()?;
+    if args.check {
+        return check(&setup, json);
+    }
+    let orders = orders()?;
+    server::serve(&setup, orders, Api::new, &mut |notice| say(&notice, json))
+}
+
+impl ServeArgs {
+    fn setup(&self) -> Result<Setup> {
+        let most = self.batch.map_or(MOST_SEQUENCES, |n| n as usize);
+        let system = self.system_prompt.as_deref().map(read_file).transpose()?;
+        let system = system.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let keys = self.api_key_file.as_deref().map(Keys::read).transpose()?.unwrap_or_default();
+        let files = self.model.files();
+        let options = Options { sequences: most, head_rows: most, kv_tokens: self.kv_tokens, ..self.model.options() };
+        options.extent(&files.shape()?)?;
+        Ok(Setup {
+            load: server::loader(files.clone(), options, self.batch.is_none()),
+            files,
+            settings: Settings {
+                queue: self.queue as usize,
+                deadline: self.deadline.map(Duration::from_secs),
+                gap: Duration::from_millis(self.max_gap),
+                aliases: self.alias.clone(),
+                system,
+                ..Settings::default()
+            },
+            listen: self.places(),
+            limits: Limits {
+                connections: self.connections as usize,
+                body_bytes: (self.max_body as usize) << 20,
+                ..Limits::default()
+            },
+            guard: Guard {
+                names: self.host.clone(),
+                origins: self.cors_origin.clone(),
+                keys,
+                open_paths: Api::open_paths(),
+                open_to_all: self.allow_all,
+            },
+            drain: Duration::from_secs(self.drain),
+        })
+    }
+
+    /// Where to listen: as asked, else what a service manager opened, else the default.
+    fn places(&self) -> Vec<Listen> {
+        let tcp = self.listen.iter().map(|&address| Listen::Tcp(address));
+        let unix = self.unix.iter().map(|path| Listen::Unix { path: path.clone(), mode: self.unix_mode });
+        let mut places: Vec<Listen> = tcp.chain(unix).collect();
+        if std::env::var_os("LISTEN_FDS").is_some() {
+            places.push(Listen::Activated);
+        }
+        if places.is_empty() {
+            places.push(Listen::default());
+        }
+        places
+    }
+}
+
+/// The orders that signals give. SIGHUP loads the model anew; the others stop the server, and a second one ends it at once.
+///
+/// # Errors
+/// Failed: signals cannot be caught.
+fn orders() -> Result<Receiver<Order>> {
+    let failed = |e| Error::failed(format!("signals cannot be caught: {e}"), "report this");
+    let mut signals = Signals::new(signals::stops()).map_err(failed)?;
+    let (give, orders) = channel();
+    std::thread::spawn(move || {
+        let mut stops = false;
+        for signal in signals.forever() {
+            let order = if signal == SIGHUP { Order::Reload } else { Order::Stop };
+            if order == Order::Stop && std::mem::replace(&mut stops, true) {
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+            if give.send(order).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(orders)
+}
+
+fn check(setup: &Setup, json: bool) -> Result<()> {
+    let (model, time) = server::check(setup, &Arc::new(Progress::new(signals::cancel())))?;
+    let seconds = time.as_secs_f64();
+    if json {
+        return print_json(&json!({
+            "model": model.name, "device": model.device, "context": model.context, "slots": model.slots, "first_token_s": seconds,
+        }));
+    }
+    note(&format!(
+        "kiln serve: {} answers on {} after {seconds:.1} s; {} replies at once, a context of {} tokens",
+        model.name, model.device, model.slots, model.context
+    ));
+    Ok(())
+}
+
+/// Says on standard error how it goes; with `json` as objects.
+fn say(notice: &Notice, json: bool) {
+    let (event, text) = match notice {
+        Notice::Listening(at) => ("listening", format!("listening at {}; loading the model", at.join(", "))),
+        Notice::Ready(boot) => ("ready", format!("ready, {:.1} s after the start", boot.as_secs_f64())),
+        Notice::Reloaded => ("reloaded", "the model was loaded anew and answers".into()),
+        Notice::NotReloaded(e) => (
+            "not_reloaded",
+            format!("the model was not loaded anew, and the old one answers on: {}", super::face::line(e)),
+        ),
+        Notice::Draining => ("draining", "stopping; completing what is under way".into()),
+    };
+    match json {
+        true => note(&json!({"event": event, "message": text}).to_string()),
+        false => note(&format!("kiln serve: {text}")),
+    }
+}

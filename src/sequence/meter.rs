@@ -1,0 +1,40 @@
+//! How fast a batch decodes, and how much it reads for that.
+
+use super::batch::Batch;
+use crate::executor::Executor;
+use crate::schedule::Pass;
+use std::time::Duration;
+
+/// Decoded tokens, and bytes and time of the passes that they come from, with what a prompt's chunk takes of a mixed one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Meter {
+    /// Decoded tokens.
+    pub tokens: usize,
+    /// Bytes that the device read or wrote for them.
+    pub bytes: u64,
+    /// Time.
+    pub time: Duration,
+}
+
+impl Meter {
+    /// Adds the batch's last pass, which took `time`.
+    pub fn add(&mut self, batch: &Batch, executor: &dyn Executor, time: Duration) {
+        if let Some(pass @ (Pass::Decode { sequences, .. } | Pass::Mixed { sequences, .. })) = batch.last_pass() {
+            self.tokens += sequences;
+            self.bytes += executor.schedule().cost(pass).memory_bytes();
+            self.time += time;
+        }
+    }
+
+    /// Tokens per second; `None`: none was decoded.
+    pub fn rate(&self) -> Option<f64> {
+        (self.tokens > 0).then(|| self.tokens as f64 / self.time.as_secs_f64())
+    }
+
+    /// Bytes per second as a share of `ceiling`, what the device reads at best. `None` without a token, or where it is above
+    /// 1: one of the two rates is wrong then.
+    pub fn share(&self, ceiling: f64) -> Option<f64> {
+        let share = self.bytes as f64 / self.time.as_secs_f64() / ceiling;
+        (self.tokens > 0 && share <= 1.0).then_some(share)
+    }
+}

@@ -1,0 +1,184 @@
+//! `/v1/chat/completions`.
+
+use super::fields::Fields;
+use super::run::{self, Asked, Usage, Wording, event, unique};
+use super::tools::{self, Layout, Listener, Said};
+use super::{Call, form, logprobs, messages, options};
+use crate::sequence::Finish;
+use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
+use crate::serve::job::{End, Token};
+use crate::serve::model::Model;
+use crate::serve::service::Whole;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Answers a request.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn complete(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    match read(call) {
+        Ok((asked, mut chat)) => run::answer(call, reply, asked, &mut chat),
+        Err(e) => call.refuse(reply, &e),
+    }
+}
+
+fn read(call: &Call<'_>) -> Result<(Asked, Chat), ApiError> {
+    let model = call.service.model()?;
+    let body = call.body()?;
+    let fields = Fields::of_body(&body)?;
+    fields.text("model")?;
+    let tools = tools::read(&fields, Layout::Nested)?;
+    let mut ask = options::read(&fields, &["max_completion_tokens", "max_tokens"], model.shape.vocab)?;
+    ask.choices = options::choices(&fields)?;
+    ask.likelihoods = logprobs::read(&fields)?;
+    let (stream, with_usage) = options::stream(&fields)?;
+    let form = tools::form_with(tools.as_ref(), form::read(&fields)?)?;
+    let mut dialogue = messages::read(&fields)?;
+    dialogue.complete_system(&call.service.settings, tools.as_ref());
+    ask.prompt = dialogue.encode(&model, "messages")?;
+    let chat = Chat {
+        id: unique("chatcmpl-"),
+        created: run::seconds(SystemTime::now()),
+        listeners: vec![Listener::new(tools.is_some()); ask.choices],
+        with_logprobs: ask.likelihoods.is_some(),
+        with_usage,
+        usage: Usage::default(),
+        model: model.clone(),
+    };
+    Ok((Asked { model, asks: vec![ask], form, stream }, chat))
+}
+
+/// Words a chat completion.
+struct Chat {
+    id: String,
+    created: u64,
+    model: Arc<Model>,
+    /// One for each choice.
+    listeners: Vec<Listener>,
+    with_logprobs: bool,
+    /// A stream ends in a chunk with the usage.
+    with_usage: bool,
+    usage: Usage,
+}
+
+impl Chat {
+    fn object(&self, kind: &str, choices: Vec<Value>) -> Value {
+        json!({
+            "id": self.id, "object": kind, "created": self.created, "model": self.model.name,
+            "system_fingerprint": null, "choices": choices,
+        })
+    }
+
+    /// A chunk of a stream as an event.
+    fn chunk(&self, choices: Vec<Value>) -> String {
+        let mut chunk = self.object("chat.completion.chunk", choices);
+        if self.with_usage {
+            chunk["usage"] = Value::Null;
+        }
+        event(&chunk)
+    }
+
+    /// A token's likelihood, where it is wanted.
+    fn logprobs<'t>(&self, tokens: impl IntoIterator<Item = &'t Token>) -> Value {
+        if !self.with_logprobs {
+            return Value::Null;
+        }
+        let entry = |token: &'t Token| Some(logprobs::entry(&self.model.tokenizer, token, token.likelihood.as_ref()?));
+        let content: Vec<Value> = tokens.into_iter().filter_map(entry).collect();
+        json!({"content": content, "refusal": null})
+    }
+
+    /// Why a choice ended.
+    fn reason(&self, choice: usize, finish: Finish) -> &'static str {
+        match finish {
+            Finish::Stop if self.listeners[choice].calls > 0 => "tool_calls",
+            finish => finish.name(),
+        }
+    }
+
+    /// A choice of a whole answer.
+    fn choice(&mut self, index: usize, reply: Whole) -> Option<Value> {
+        let end = reply.end?;
+        self.usage.add(index, self.listeners.len(), &end);
+        let listener = &mut self.listeners[index];
+        let Said { mut text, calls } = listener.push(&reply.text);
+        text.push_str(&listener.finish());
+        let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
+        let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+        if !calls.is_empty() {
+            message["tool_calls"] = calls.iter().map(tools::ToolCall::to_json).collect();
+        }
+        Some(json!({
+            "index": index, "message": message, "logprobs": self.logprobs(&reply.tokens),
+            "finish_reason": self.reason(index, end.finish),
+        }))
+    }
+}
+
+fn delta(index: usize, delta: Value, logprobs: Value) -> Value {
+    json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": null})
+}
+
+impl Wording for Chat {
+    fn whole(&mut self, replies: Vec<Whole>) -> Value {
+        let choices = replies.into_iter().enumerate().filter_map(|(i, reply)| self.choice(i, reply)).collect();
+        let mut answer = self.object("chat.completion", choices);
+        answer["usage"] = self.usage.to_json();
+        answer
+    }
+
+    fn content_type(&self) -> &'static str {
+        EVENTS
+    }
+
+    fn begin(&mut self) -> String {
+        let first = json!({"role": "assistant", "content": ""});
+        (0..self.listeners.len()).map(|i| self.chunk(vec![delta(i, first.clone(), Value::Null)])).collect()
+    }
+
+    fn token(&mut self, choice: usize, token: Token) -> String {
+        let before = self.listeners[choice].calls;
+        let Said { text, calls } = self.listeners[choice].push(&token.text);
+        let mut said = json!({});
+        if !text.is_empty() {
+            said["content"] = text.into();
+        }
+        if !calls.is_empty() {
+            let numbered = calls.iter().enumerate().map(|(i, call)| {
+                let mut call = call.to_json();
+                call["index"] = (before + i).into();
+                call
+            });
+            said["tool_calls"] = numbered.collect();
+        }
+        if said == json!({}) && !self.with_logprobs {
+            return String::new();
+        }
+        let logprobs = self.logprobs([&token]);
+        self.chunk(vec![delta(choice, said, logprobs)])
+    }
+
+    fn end(&mut self, choice: usize, end: End) -> String {
+        self.usage.add(choice, self.listeners.len(), &end);
+        let mut rest = self.listeners[choice].push(&end.text).text;
+        rest.push_str(&self.listeners[choice].finish());
+        let said = if rest.is_empty() { json!({}) } else { json!({"content": rest}) };
+        let mut last = delta(choice, said, Value::Null);
+        last["finish_reason"] = self.reason(choice, end.finish).into();
+        self.chunk(vec![last])
+    }
+
+    fn finish(&mut self) -> String {
+        run::done(self.with_usage.then(|| self.object("chat.completion.chunk", Vec::new())), self.usage)
+    }
+
+    fn fail(&mut self, e: &ApiError) -> String {
+        e.to_event()
+    }
+
+    fn idle(&mut self) -> String {
+        run::HEARTBEAT.into()
+    }
+}

@@ -1,0 +1,220 @@
+//! `/v1/completions`: text goes on where a prompt ends, without a chat template.
+
+use super::fields::Fields;
+use super::logprobs::Table;
+use super::run::{self, Asked, Usage, Wording, event, unique};
+use super::{Call, form, messages, options};
+use crate::sequence::prompt::encode_text;
+use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
+use crate::serve::job::{Ask, End, MOST_CHOICES, Token};
+use crate::serve::model::Model;
+use crate::serve::service::Whole;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Most of the likeliest tokens that a completion lists.
+const MOST_TOP: i64 = 5;
+
+/// Answers a request.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn complete(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    match read(call) {
+        Ok((asked, mut completion)) => run::answer(call, reply, asked, &mut completion),
+        Err(e) => call.refuse(reply, &e),
+    }
+}
+
+fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
+    let model = call.service.model()?;
+    let body = call.body()?;
+    let fields = Fields::of_body(&body)?;
+    fields.text("model")?;
+    fields.refuse_unserved(&[("suffix", "")])?;
+    let mut ask = options::read(&fields, &["max_tokens", "max_completion_tokens"], model.shape.vocab)?;
+    ask.choices = options::choices(&fields)?;
+    ask.likelihoods = fields.integer("logprobs", 0..=MOST_TOP)?.map(|top| top as usize);
+    let (stream, with_usage) = options::stream(&fields)?;
+    let echo = fields.boolean("echo")?.unwrap_or(false);
+    if echo && ask.likelihoods.is_some() {
+        return Err(fields.unserved("echo", "it goes without logprobs only"));
+    }
+    let form = form::read(&fields)?;
+    let prompts = read_prompts(&fields, &model)?;
+    if prompts.len() * ask.choices > MOST_CHOICES {
+        let (count, n) = (prompts.len(), ask.choices);
+        let what = format!("has {count} texts with {n} replies each, and at most {MOST_CHOICES} replies are made");
+        return Err(fields.wrong("prompt", what));
+    }
+    let completion = Completion {
+        id: unique("cmpl-"),
+        created: run::seconds(SystemTime::now()),
+        echoes: prompts.iter().map(|prompt| if echo { prompt.text(&model) } else { String::new() }).collect(),
+        tables: ask.likelihoods.map(|_| vec![Table::default(); prompts.len() * ask.choices]),
+        each: ask.choices,
+        with_usage,
+        usage: Usage::default(),
+        model: model.clone(),
+    };
+    let asks = prompts.into_iter().map(|prompt| Ask { prompt: prompt.tokens, ..ask.clone() }).collect();
+    Ok((Asked { model, asks, form, stream }, completion))
+}
+
+struct Prompt {
+    /// As it was given; `None` for tokens.
+    text: Option<String>,
+    tokens: Vec<u32>,
+}
+
+impl Prompt {
+    fn of_text(text: &str, model: &Model) -> Result<Prompt, ApiError> {
+        let tokens = encode_text(&model.tokenizer, text, model.limits());
+        let tokens = tokens.map_err(|e| messages::refusal(&e, model, "prompt"))?;
+        Ok(Prompt { text: Some(text.to_owned()), tokens })
+    }
+
+    fn of_tokens(values: &[Value], model: &Model) -> Result<Prompt, ApiError> {
+        let tokens = options::tokens(values, "prompt", model.shape.vocab)?;
+        model.limits().check(0, &tokens).map_err(|e| messages::refusal(&e, model, "prompt"))?;
+        Ok(Prompt { text: None, tokens })
+    }
+
+    fn text(&self, model: &Model) -> String {
+        let decode = || {
+            let mut stream = model.tokenizer.stream(false);
+            let mut text: String = self.tokens.iter().map(|&id| stream.push(id).to_owned()).collect();
+            text.push_str(stream.finish());
+            text
+        };
+        self.text.clone().unwrap_or_else(decode)
+    }
+}
+
+/// A text, tokens, or a list of either.
+fn read_prompts(fields: &Fields<'_>, model: &Model) -> Result<Vec<Prompt>, ApiError> {
+    const NAME: &str = "prompt";
+    let one = |value: &Value| match value {
+        Value::String(text) => Prompt::of_text(text, model),
+        Value::Array(values) => Prompt::of_tokens(values, model),
+        _ => Err(fields.wrong(NAME, "mixes tokens with texts")),
+    };
+    match fields.get(NAME) {
+        None => Err(fields.missing(NAME)),
+        Some(text @ Value::String(_)) => one(text).map(|prompt| vec![prompt]),
+        Some(Value::Array(values)) if values.is_empty() => Err(fields.wrong(NAME, "is an empty list")),
+        Some(tokens @ Value::Array(values)) if values[0].is_number() => one(tokens).map(|prompt| vec![prompt]),
+        // More than are served would be encoded for nothing.
+        Some(Value::Array(values)) if values.len() > MOST_CHOICES => {
+            Err(fields.wrong(NAME, format!("has {} texts, and at most {MOST_CHOICES} are taken", values.len())))
+        }
+        Some(Value::Array(values)) => values.iter().map(one).collect(),
+        Some(value) => Err(super::fields::wrong_kind(NAME, value, "a text, tokens, or a list of either")),
+    }
+}
+
+/// Words a completion.
+struct Completion {
+    id: String,
+    created: u64,
+    model: Arc<Model>,
+    /// Each prompt's text, to be said before its replies; empty where it is not wanted.
+    echoes: Vec<String>,
+    /// One for each choice, where likelihoods are wanted.
+    tables: Option<Vec<Table>>,
+    /// Choices of each prompt.
+    each: usize,
+    /// A stream ends in a chunk with the usage.
+    with_usage: bool,
+    usage: Usage,
+}
+
+impl Completion {
+    fn object(&self, choices: Vec<Value>) -> Value {
+        json!({
+            "id": self.id, "object": "text_completion", "created": self.created, "model": self.model.name,
+            "system_fingerprint": null, "choices": choices,
+        })
+    }
+
+    fn chunk(&self, choice: Value) -> String {
+        let mut chunk = self.object(vec![choice]);
+        if self.with_usage {
+            chunk["usage"] = Value::Null;
+        }
+        event(&chunk)
+    }
+
+    /// Notes a token's likelihood.
+    fn note(&mut self, choice: usize, token: &Token) {
+        if let (Some(tables), Some(likelihood)) = (&mut self.tables, &token.likelihood) {
+            tables[choice].add(&self.model.tokenizer, token, likelihood);
+        }
+    }
+
+    /// The likelihoods that were noted since the last call.
+    fn take_logprobs(&mut self, choice: usize) -> Value {
+        self.tables.as_mut().map_or(Value::Null, |tables| tables[choice].take())
+    }
+
+    fn choice(&mut self, index: usize, reply: Whole) -> Option<Value> {
+        let end = reply.end?;
+        self.usage.add(index, self.each, &end);
+        reply.tokens.iter().for_each(|token| self.note(index, token));
+        let text = self.echoes[index / self.each].clone() + &reply.text;
+        let logprobs = self.take_logprobs(index);
+        Some(json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": end.finish.name()}))
+    }
+}
+
+fn piece(index: usize, text: &str, logprobs: Value) -> Value {
+    json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": null})
+}
+
+impl Wording for Completion {
+    fn whole(&mut self, replies: Vec<Whole>) -> Value {
+        let choices = replies.into_iter().enumerate().filter_map(|(i, reply)| self.choice(i, reply)).collect();
+        let mut answer = self.object(choices);
+        answer["usage"] = self.usage.to_json();
+        answer
+    }
+
+    fn content_type(&self) -> &'static str {
+        EVENTS
+    }
+
+    fn begin(&mut self) -> String {
+        let choices = 0..self.echoes.len() * self.each;
+        let echoed = choices.map(|i| (i, &self.echoes[i / self.each])).filter(|(_, echo)| !echo.is_empty());
+        echoed.map(|(i, echo)| self.chunk(piece(i, echo, Value::Null))).collect()
+    }
+
+    fn token(&mut self, choice: usize, token: Token) -> String {
+        if token.text.is_empty() && self.tables.is_none() {
+            return String::new();
+        }
+        self.note(choice, &token);
+        let logprobs = self.take_logprobs(choice);
+        self.chunk(piece(choice, &token.text, logprobs))
+    }
+
+    fn end(&mut self, choice: usize, end: End) -> String {
+        self.usage.add(choice, self.each, &end);
+        let mut last = piece(choice, &end.text, Value::Null);
+        last["finish_reason"] = end.finish.name().into();
+        self.chunk(last)
+    }
+
+    fn finish(&mut self) -> String {
+        run::done(self.with_usage.then(|| self.object(Vec::new())), self.usage)
+    }
+
+    fn fail(&mut self, e: &ApiError) -> String {
+        e.to_event()
+    }
+
+    fn idle(&mut self) -> String {
+        run::HEARTBEAT.into()
+    }
+}

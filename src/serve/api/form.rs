@@ -1,0 +1,155 @@
+//! What form a reply has to have: the grammars of `response_format`, `text.format`, `format`, `json_schema`, `grammar` and of
+//! tools.
+
+use super::fields::Fields;
+use crate::serve::http::ApiError;
+use serde_json::{Value, json};
+
+/// A grammar that a reply follows.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Grammar {
+    /// Any JSON object.
+    JsonObject,
+    /// JSON that a schema allows.
+    JsonSchema(Value),
+    /// What a grammar in Lark's notation derives.
+    Lark(String),
+}
+
+/// A grammar, and the request's field that asks for it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Form {
+    pub grammar: Grammar,
+    pub param: String,
+}
+
+impl Form {
+    fn new(grammar: Grammar, param: String) -> Form {
+        Form { grammar, param }
+    }
+}
+
+/// Reads the form that a chat completion or a completion asks for. `None`: free text.
+///
+/// # Errors
+/// 400: a field is wrong, or two ask for different forms.
+pub(super) fn read(fields: &Fields<'_>) -> Result<Option<Form>, ApiError> {
+    let format = match fields.object("response_format")? {
+        Some(format) => read_format(&format, Nested::Yes)?,
+        None => None,
+    };
+    let schema = fields.get("json_schema").map(|schema| read_schema(schema, fields.path("json_schema")));
+    let lark = fields.text("grammar")?.map(|text| Form::new(Grammar::Lark(text.into()), fields.path("grammar")));
+    let mut forms = [format, schema.transpose()?, lark].into_iter().flatten();
+    match (forms.next(), forms.next()) {
+        (_, Some(second)) => {
+            let message = format!("{} asks for one form, and another field for another", second.param);
+            Err(ApiError::bad(message).param(second.param).code("invalid_value"))
+        }
+        (form, None) => Ok(form),
+    }
+}
+
+/// Whether a schema lies within `json_schema`, as in `response_format`, or beside the type, as in Responses' `text.format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nested {
+    Yes,
+    No,
+}
+
+/// Reads `{"type": "text" | "json_object" | "json_schema", ..}`.
+///
+/// # Errors
+/// 400: it is something else.
+pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<Form>, ApiError> {
+    match format.text("type")?.ok_or_else(|| format.missing("type"))? {
+        "text" => Ok(None),
+        "json_object" => Ok(Some(Form::new(Grammar::JsonObject, format.at().to_owned()))),
+        "json_schema" => {
+            let holder = match nested {
+                Nested::Yes => format.object("json_schema")?.ok_or_else(|| format.missing("json_schema"))?,
+                Nested::No => format.clone(),
+            };
+            let schema = holder.get("schema").ok_or_else(|| holder.missing("schema"))?;
+            read_schema(schema, holder.path("schema")).map(Some)
+        }
+        other => {
+            Err(format.wrong("type", format!("is {}, and has to be text, json_object or json_schema", json!(other))))
+        }
+    }
+}
+
+/// Reads Ollama's `format`: `"json"`, or a schema.
+///
+/// # Errors
+/// 400: it is something else.
+pub(super) fn read_ollama(fields: &Fields<'_>) -> Result<Option<Form>, ApiError> {
+    match fields.get("format") {
+        None => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
+        Some(Value::String(text)) if text == "json" => Ok(Some(Form::new(Grammar::JsonObject, fields.path("format")))),
+        Some(schema) => read_schema(schema, fields.path("format")).map(Some),
+    }
+}
+
+fn read_schema(schema: &Value, path: String) -> Result<Form, ApiError> {
+    match schema {
+        Value::Object(_) | Value::Bool(true) => Ok(Form::new(Grammar::JsonSchema(schema.clone()), path)),
+        _ => Err(super::fields::wrong_kind(&path, schema, "a JSON schema")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(body: Value) -> Result<Option<(Grammar, String)>, String> {
+        let form = read(&Fields::of_body(&body).unwrap()).map_err(|e| e.param.unwrap())?;
+        Ok(form.map(|form| (form.grammar, form.param)))
+    }
+
+    #[test]
+    fn a_form_is_read_from_where_clients_put_it() {
+        assert_eq!(form(json!({})), Ok(None));
+        assert_eq!(form(json!({"response_format": {"type": "text"}})), Ok(None));
+        let object = json!({"response_format": {"type": "json_object"}});
+        assert_eq!(form(object), Ok(Some((Grammar::JsonObject, "response_format".into()))));
+        let schema = json!({"type": "array"});
+        let nested =
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}});
+        let param = "response_format.json_schema.schema".to_owned();
+        assert_eq!(form(nested), Ok(Some((Grammar::JsonSchema(schema.clone()), param))));
+        let plain = form(json!({"json_schema": schema}));
+        assert_eq!(plain, Ok(Some((Grammar::JsonSchema(schema.clone()), "json_schema".into()))));
+        let lark = form(json!({"grammar": "start: \"a\""}));
+        assert_eq!(lark, Ok(Some((Grammar::Lark("start: \"a\"".into()), "grammar".into()))));
+        let body = json!({"format": "json", "none": null});
+        assert_eq!(read_ollama(&Fields::of_body(&body).unwrap()).unwrap().unwrap().grammar, Grammar::JsonObject);
+        let body = json!({"format": schema});
+        assert_eq!(
+            read_ollama(&Fields::of_body(&body).unwrap()).unwrap().unwrap().grammar,
+            Grammar::JsonSchema(schema)
+        );
+    }
+
+    #[test]
+    fn each_wrong_form_is_named() {
+        for (body, param) in [
+            (json!({"response_format": "json"}), "response_format"),
+            (json!({"response_format": {}}), "response_format.type"),
+            (json!({"response_format": {"type": "xml"}}), "response_format.type"),
+            (json!({"response_format": {"type": "json_schema"}}), "response_format.json_schema"),
+            (
+                json!({"response_format": {"type": "json_schema", "json_schema": {}}}),
+                "response_format.json_schema.schema",
+            ),
+            (json!({"json_schema": "x"}), "json_schema"),
+            (json!({"grammar": {}}), "grammar"),
+            (json!({"grammar": "start: \"a\"", "json_schema": {}}), "grammar"),
+        ] {
+            assert_eq!(form(body.clone()), Err(param.into()), "{body}");
+        }
+        let body = json!({"format": 1});
+        assert_eq!(read_ollama(&Fields::of_body(&body).unwrap()).unwrap_err().param.unwrap(), "format");
+    }
+}

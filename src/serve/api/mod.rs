@@ -1,0 +1,127 @@
+//! The paths that the server answers: OpenAI's, and its own.
+//!
+//! A request for text goes one way: [`fields`] reads its JSON strictly, [`options`], [`messages`], [`form`] and [`tools`] make
+//! an [`Ask`](super::job::Ask) of it, and [`run`] puts that into the queue and answers with what comes of it, in the words of
+//! its API ([`run::Wording`]).
+
+mod chat;
+mod completions;
+mod fields;
+mod form;
+mod logprobs;
+mod messages;
+mod models;
+mod options;
+mod page;
+mod probes;
+mod run;
+#[cfg(test)]
+mod tests;
+mod tokenize;
+mod tools;
+
+use super::http::{ApiError, Gone, Handler, Method, Reply, Request};
+use super::service::Service;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Answers requests for one [`Service`].
+pub struct Api {
+    service: Arc<Service>,
+}
+
+impl Api {
+    /// The paths that need no key: what supervisors ask, and the page's files.
+    pub fn open_paths() -> Vec<String> {
+        ["/livez", "/readyz", "/health"].into_iter().chain(page::paths()).map(str::to_owned).collect()
+    }
+
+    /// The paths of a service.
+    pub fn new(service: Arc<Service>) -> Api {
+        Api { service }
+    }
+}
+
+/// A path, its method, and what answers it. A path that ends in `{}` takes any rest.
+type Route = (Method, &'static str, fn(&Call<'_>, Reply<'_>) -> Result<(), Gone>);
+
+const ROUTES: [Route; 11] = [
+    (Method::Post, "/v1/chat/completions", chat::complete),
+    (Method::Post, "/v1/completions", completions::complete),
+    (Method::Get, "/v1/models", models::list),
+    (Method::Get, "/v1/models/{}", models::show),
+    (Method::Post, "/tokenize", tokenize::tokenize),
+    (Method::Post, "/detokenize", tokenize::detokenize),
+    (Method::Get, "/livez", probes::live),
+    (Method::Get, "/readyz", probes::ready),
+    (Method::Get, "/health", probes::health),
+    (Method::Get, "/metrics", probes::metrics),
+    (Method::Get, "/status", probes::status),
+];
+
+impl Handler for Api {
+    fn handle(&self, request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+        let path = request.path.as_str();
+        let of_path = || ROUTES.iter().filter_map(|route| Some((route, rest(route.1, path)?)));
+        let call = |rest| Call { service: &self.service, request: &request, rest };
+        if let Some(((_, _, answer), rest)) = of_path().find(|((method, ..), _)| *method == request.method) {
+            return answer(&call(rest), reply);
+        }
+        let mut allowed: Vec<Method> = of_path().map(|((method, ..), _)| *method).collect();
+        if page::has(path) {
+            if request.method == Method::Get {
+                return page::send(&call(""), reply);
+            }
+            allowed.push(Method::Get);
+        }
+        let e = match allowed.is_empty() {
+            true => ApiError::not_found(path),
+            false => ApiError::method_not_allowed(&allowed),
+        };
+        call("").refuse(reply, &e)
+    }
+}
+
+/// What a path has in the place of a route's `{}`; empty where the route has none. `None`: it is another path.
+fn rest<'p>(route: &str, path: &'p str) -> Option<&'p str> {
+    match route.strip_suffix("{}") {
+        Some(start) => path.strip_prefix(start).filter(|rest| !rest.is_empty()),
+        None => (route == path).then_some(""),
+    }
+}
+
+/// A request on its way to an answer.
+struct Call<'a> {
+    service: &'a Service,
+    request: &'a Request,
+    /// What the path has in the place of the route's `{}`.
+    rest: &'a str,
+}
+
+impl Call<'_> {
+    /// The body, which is JSON.
+    fn body(&self) -> Result<Value, ApiError> {
+        self.request.json()
+    }
+
+    /// Sends a value, or says why there is none.
+    fn answer(&self, reply: Reply<'_>, value: Result<Value, ApiError>) -> Result<(), Gone> {
+        match value {
+            Ok(value) => reply.json(200, &value),
+            Err(e) => self.refuse(reply, &e),
+        }
+    }
+
+    /// Says what is wrong.
+    fn refuse(&self, reply: Reply<'_>, e: &ApiError) -> Result<(), Gone> {
+        self.note_failure(e);
+        reply.error(e)
+    }
+
+    /// Counts an error that is the server's.
+    fn note_failure(&self, e: &ApiError) {
+        if e.status >= 500 {
+            self.service.metrics.errors.inc();
+        }
+    }
+}

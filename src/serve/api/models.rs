@@ -1,0 +1,43 @@
+//! `/v1/models`: the model that is loaded, under its name and its aliases.
+
+use super::{Call, run};
+use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::model::Model;
+use serde_json::{Value, json};
+
+/// Lists the names.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn list(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    let list = call.service.model().map(|model| {
+        let names = std::iter::once(&model.name).chain(&call.service.settings.aliases);
+        json!({"object": "list", "data": names.map(|name| describe(&model, name)).collect::<Vec<Value>>()})
+    });
+    call.answer(reply, list)
+}
+
+/// Describes the model by one of its names.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn show(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    let name = call.rest;
+    let shown = call.service.model().and_then(|model| {
+        match model.name == name || call.service.settings.aliases.iter().any(|alias| alias == name) {
+            true => Ok(describe(&model, name)),
+            false => {
+                let message = format!("there is no model {}; {} is loaded", json!(name), model.name);
+                Err(ApiError::new(404, message).param("model").code("model_not_found"))
+            }
+        }
+    });
+    call.answer(reply, shown)
+}
+
+fn describe(model: &Model, name: &str) -> Value {
+    json!({
+        "id": name, "object": "model", "created": run::seconds(model.loaded), "owned_by": "kiln",
+        "root": model.name, "parent": null, "max_model_len": model.context,
+    })
+}

@@ -1,0 +1,285 @@
+//! Reads how a reply is made: the options that all APIs share, under the names that OpenAI, llama.cpp and vLLM give them.
+
+use super::fields::{Fields, as_integer, shown, wrong_kind};
+use crate::serve::http::ApiError;
+use crate::serve::job::{Ask, MOST_CHOICES};
+use crate::text::SamplerConfig;
+use serde_json::Value;
+
+/// Most stop texts. OpenAI takes 4.
+const MOST_STOPS: usize = 16;
+/// Most bytes of a stop text.
+const LONGEST_STOP: usize = 1024;
+/// Most tokens of `logit_bias`.
+const MOST_BIASES: usize = 1024;
+/// Largest repetition penalty.
+const MOST_REPEAT: f32 = 10.0;
+/// The bias that forbids a token.
+const FORBIDS: f32 = -100.0;
+
+/// Options of other servers that would change the reply, each with the value that changes nothing.
+const UNSERVED: [(&str, &str); 42] = [
+    ("add_generation_prompt", "true"),
+    ("allowed_token_ids", "[]"),
+    ("audio", "null"),
+    ("bad_words", "[]"),
+    ("chat_template", "null"),
+    ("chat_template_kwargs", "{}"),
+    ("documents", "[]"),
+    ("dry_multiplier", "0"),
+    ("dynatemp_range", "0"),
+    ("function_call", "none"),
+    ("functions", "[]"),
+    ("guided_choice", "[]"),
+    ("guided_grammar", "null"),
+    ("guided_json", "null"),
+    ("guided_regex", "null"),
+    ("include_stop_str_in_output", "false"),
+    ("length_penalty", "1"),
+    ("min_tokens", "0"),
+    ("mirostat", "0"),
+    ("modalities", "[\"text\"]"),
+    ("n_keep", "0"),
+    ("n_predict", "-1"),
+    ("n_probs", "0"),
+    ("penalize_newline", "false"),
+    ("penalize_nl", "false"),
+    ("prompt_logprobs", "0"),
+    ("reasoning_effort", "none"),
+    ("repeat_last_n", "64"),
+    ("samplers", "[]"),
+    ("skip_special_tokens", "true"),
+    ("stop_token_ids", "[]"),
+    ("structured_outputs", "null"),
+    ("tfs_z", "1"),
+    ("top_a", "0"),
+    ("top_n_sigma", "-1"),
+    ("truncate_prompt_tokens", "null"),
+    ("typical_p", "1"),
+    ("use_beam_search", "false"),
+    ("verbosity", "medium"),
+    ("web_search_options", "null"),
+    ("xtc_probability", "0"),
+    ("guided_decoding_backend", "null"),
+];
+
+/// Reads the options. `limits` are the names of the most tokens of a reply, the first that is given counts. The result has
+/// no prompt yet.
+///
+/// # Errors
+/// 400: a value is wrong, or an option that would change the reply is not served.
+pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize) -> Result<Ask, ApiError> {
+    fields.refuse_unserved(&UNSERVED)?;
+    let mut ask = Ask::new(Vec::new());
+    for name in limits.iter().rev() {
+        if let Some(limit) = fields.integer(name, 1..=i64::from(i32::MAX))? {
+            ask.limit = limit as usize;
+        }
+    }
+    ask.sampler = sampler(fields, vocab)?;
+    ask.stop = stops(fields)?;
+    ask.ignore_eos = fields.boolean("ignore_eos")?.unwrap_or(ask.ignore_eos);
+    ask.reuse = fields.boolean("cache_prompt")?.unwrap_or(ask.reuse);
+    Ok(ask)
+}
+
+fn sampler(fields: &Fields<'_>, vocab: usize) -> Result<SamplerConfig, ApiError> {
+    let d = SamplerConfig::default();
+    Ok(SamplerConfig {
+        temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(d.temperature),
+        // vLLM's -1 keeps all tokens, as 0 does.
+        top_k: fields.integer("top_k", -1..=i64::from(i32::MAX))?.map_or(d.top_k, |k| k.max(0) as u32),
+        top_p: fields.positive("top_p", 1.0)?.unwrap_or(d.top_p),
+        min_p: fields.number("min_p", 0.0..=1.0)?.unwrap_or(d.min_p),
+        repeat_penalty: repeat_penalty(fields)?.unwrap_or(d.repeat_penalty),
+        presence_penalty: fields.number("presence_penalty", -2.0..=2.0)?.unwrap_or(d.presence_penalty),
+        frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0)?.unwrap_or(d.frequency_penalty),
+        bias: biases(fields, vocab)?,
+        seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map(|seed| seed as u64),
+    })
+}
+
+/// llama.cpp's and vLLM's name for one and the same.
+fn repeat_penalty(fields: &Fields<'_>) -> Result<Option<f32>, ApiError> {
+    let [theirs, other] = ["repetition_penalty", "repeat_penalty"];
+    match (fields.positive(theirs, MOST_REPEAT)?, fields.positive(other, MOST_REPEAT)?) {
+        (Some(a), Some(b)) if a != b => Err(fields.wrong(theirs, format!("is not {other}, which means the same"))),
+        (a, b) => Ok(a.or(b)),
+    }
+}
+
+fn stops(fields: &Fields<'_>) -> Result<Vec<String>, ApiError> {
+    let stops = fields.texts("stop")?;
+    if stops.len() > MOST_STOPS {
+        return Err(fields.wrong("stop", format!("has {} texts, and at most {MOST_STOPS} are taken", stops.len())));
+    }
+    if let Some(stop) = stops.iter().find(|stop| stop.len() > LONGEST_STOP) {
+        let what = format!("has a text of {} bytes, and at most {LONGEST_STOP} are taken", stop.len());
+        return Err(fields.wrong("stop", what));
+    }
+    // An empty text would end every reply before its first character.
+    Ok(stops.into_iter().filter(|stop| !stop.is_empty()).map(str::to_owned).collect())
+}
+
+fn biases(fields: &Fields<'_>, vocab: usize) -> Result<Vec<(u32, f32)>, ApiError> {
+    const NAME: &str = "logit_bias";
+    let Some(given) = fields.object(NAME)? else { return Ok(Vec::new()) };
+    let mut biases = Vec::new();
+    for (key, _) in given.entries() {
+        let Some(id) = key.parse().ok().filter(|id| (*id as usize) < vocab) else {
+            let key = shown(&key.into());
+            return Err(fields.wrong(NAME, format!("names {key}, and has to name token ids below {vocab}")));
+        };
+        // A path for each token would make as many params as there are tokens.
+        let wrong = |e: ApiError| e.param(fields.path(NAME));
+        let Some(bias) = given.number(key, FORBIDS..=-FORBIDS).map_err(wrong)? else { continue };
+        biases.push((id, if bias == FORBIDS { f32::NEG_INFINITY } else { bias }));
+    }
+    if biases.len() > MOST_BIASES {
+        let what = format!("names {} tokens, and at most {MOST_BIASES} are taken", biases.len());
+        return Err(fields.wrong(NAME, what));
+    }
+    Ok(biases)
+}
+
+/// Reads how many replies are wanted.
+///
+/// # Errors
+/// 400: it is not in `1..=`[`MOST_CHOICES`], or the best of more are wanted.
+pub(super) fn choices(fields: &Fields<'_>) -> Result<usize, ApiError> {
+    let n = fields.integer("n", 1..=MOST_CHOICES as i64)?.unwrap_or(1);
+    if fields.integer("best_of", 1..=i64::from(i32::MAX))?.is_some_and(|best_of| best_of != n) {
+        return Err(fields.unserved("best_of", "all replies of n are returned"));
+    }
+    Ok(n as usize)
+}
+
+/// Whether the answer is a stream, and whether that ends in a chunk with the usage.
+///
+/// # Errors
+/// 400: a value is wrong.
+pub(super) fn stream(fields: &Fields<'_>) -> Result<(bool, bool), ApiError> {
+    let stream = fields.boolean("stream")?.unwrap_or(false);
+    let Some(options) = fields.object("stream_options")? else { return Ok((stream, false)) };
+    Ok((stream, options.boolean("include_usage")?.unwrap_or(false)))
+}
+
+/// Reads token ids.
+///
+/// # Errors
+/// 400: one is no token of the vocabulary.
+pub(super) fn tokens(values: &[Value], path: &str, vocab: usize) -> Result<Vec<u32>, ApiError> {
+    let read = |value: &Value| {
+        let id = as_integer(value).ok_or_else(|| wrong_kind(path, value, "token ids"))?;
+        u32::try_from(id).ok().filter(|&id| (id as usize) < vocab).ok_or_else(|| {
+            let message = format!("{path} has the token {}, and the vocabulary ends below {vocab}", shown(value));
+            ApiError::bad(message).param(path).code("invalid_value")
+        })
+    };
+    values.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn ask(body: Value) -> Result<Ask, ApiError> {
+        read(&Fields::of_body(&body).unwrap(), &["max_completion_tokens", "max_tokens"], 100)
+    }
+
+    fn param(body: Value) -> String {
+        let e = ask(body.clone()).unwrap_err();
+        assert_eq!((e.status, e.code.is_some()), (400, true), "{body}");
+        e.param.unwrap()
+    }
+
+    #[test]
+    fn nothing_and_null_give_the_defaults() {
+        let default = ask(json!({})).unwrap();
+        assert_eq!((default.sampler.clone(), default.limit), (SamplerConfig::default(), usize::MAX));
+        assert!(default.reuse && !default.ignore_eos && default.stop.is_empty());
+        let null = json!({
+            "temperature": null, "top_p": null, "top_k": null, "seed": null, "stop": null, "logit_bias": null,
+            "max_tokens": null, "cache_prompt": null, "mirostat": null,
+        });
+        assert_eq!(ask(null).unwrap().sampler, default.sampler);
+    }
+
+    #[test]
+    fn options_arrive_under_all_their_names() {
+        let ask = ask(json!({
+            "temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0.25, "seed": -1, "presence_penalty": -2,
+            "frequency_penalty": 2.0, "repeat_penalty": 1.5, "max_tokens": 7, "max_completion_tokens": 5.0,
+            "stop": ["a", "", "b"], "ignore_eos": true, "cache_prompt": false, "typical_p": 1.0, "repeat_last_n": 64,
+            "logit_bias": {"3": -100, "4": 0.5, "5": null}, "user": 5, "metadata": [],
+        }))
+        .unwrap();
+        let expected = SamplerConfig {
+            temperature: 0.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.25,
+            seed: Some(u64::MAX),
+            presence_penalty: -2.0,
+            frequency_penalty: 2.0,
+            repeat_penalty: 1.5,
+            bias: vec![(3, f32::NEG_INFINITY), (4, 0.5)],
+        };
+        assert_eq!((ask.sampler, ask.limit, ask.stop), (expected, 5, vec!["a".to_owned(), "b".to_owned()]));
+        assert!(ask.ignore_eos && !ask.reuse);
+    }
+
+    #[test]
+    fn each_wrong_option_is_named() {
+        for (name, values) in [
+            ("temperature", vec![json!(-0.1), json!(2.1), json!("1"), json!(true)]),
+            ("top_p", vec![json!(0), json!(1.01), json!(1e-60)]),
+            ("top_k", vec![json!(-2), json!(1.5), json!(1e12)]),
+            ("min_p", vec![json!(-0.1), json!(1.1)]),
+            ("seed", vec![json!("1"), json!(0.5), json!(1e30)]),
+            ("presence_penalty", vec![json!(2.5)]),
+            ("frequency_penalty", vec![json!(-2.5), json!([])]),
+            ("repeat_penalty", vec![json!(0), json!(10.5)]),
+            ("repetition_penalty", vec![json!(-1)]),
+            ("max_tokens", vec![json!(0), json!(-1), json!("5")]),
+            ("max_completion_tokens", vec![json!(0)]),
+            ("stop", vec![json!(1), json!([1]), json!({}), json!(vec!["a"; 17]), json!("a".repeat(1025))]),
+            ("logit_bias", vec![json!([]), json!({"a": 1}), json!({"100": 1}), json!({"1": 101}), json!({"1": "1"})]),
+            ("ignore_eos", vec![json!(1)]),
+            ("cache_prompt", vec![json!("no")]),
+        ] {
+            for value in values {
+                assert_eq!(param(json!({name: value})), name, "{value}");
+            }
+        }
+        assert_eq!(param(json!({"repeat_penalty": 1.5, "repetition_penalty": 1.25})), "repetition_penalty");
+        for (name, neutral) in UNSERVED {
+            assert_eq!(param(json!({name: "something else"})), name);
+            let neutral = serde_json::from_str(neutral).unwrap_or_else(|_| json!(neutral));
+            assert!(ask(json!({name: neutral})).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn many_replies_are_counted_and_the_best_of_more_is_refused() {
+        let of = |body: Value| choices(&Fields::of_body(&body).unwrap()).map_err(|e| e.param.unwrap());
+        assert_eq!(
+            (of(json!({})), of(json!({"n": 128.0})), of(json!({"n": 2, "best_of": 2}))),
+            (Ok(1), Ok(128), Ok(2))
+        );
+        for n in [json!(0), json!(129), json!("2")] {
+            assert_eq!(of(json!({"n": n})), Err("n".into()));
+        }
+        assert_eq!(of(json!({"n": 2, "best_of": 3})), Err("best_of".into()));
+    }
+
+    #[test]
+    fn tokens_are_those_of_the_vocabulary() {
+        let of = |body: Value| tokens(body.as_array().unwrap(), "prompt", 100).map_err(|e| e.param.unwrap());
+        assert_eq!(of(json!([0, 99.0])), Ok(vec![0, 99]));
+        for bad in [json!([100]), json!([-1]), json!([0.5]), json!(["a"]), json!([null]), json!([1e40])] {
+            assert_eq!(of(bad), Err("prompt".into()));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Runs what a request asks, and answers with it whole or as a stream. How the answer is worded is up to each API.
+
+use super::Call;
+use super::form::Form;
+use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::job::{Ask, End, Event, Token};
+use crate::serve::model::Model;
+use crate::serve::service::{Answers, Step, Whole};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A request that was read.
+pub(super) struct Asked {
+    /// The model that its tokens are of.
+    pub model: Arc<Model>,
+    /// One for each prompt, all with as many choices.
+    pub asks: Vec<Ask>,
+    /// The form of each reply.
+    pub form: Option<Form>,
+    /// Whether the answer is a stream.
+    pub stream: bool,
+}
+
+/// How an API words its answers. Choices are numbered through all prompts. A stream's parts are texts that go out in one
+/// write each; an empty one is left out.
+pub(super) trait Wording {
+    /// The whole answer.
+    fn whole(&mut self, replies: Vec<Whole>) -> serde_json::Value;
+    /// The content type of a stream.
+    fn content_type(&self) -> &'static str;
+    /// What a stream begins with.
+    fn begin(&mut self) -> String;
+    /// A reply has one token more.
+    fn token(&mut self, choice: usize, token: Token) -> String;
+    /// A reply is complete.
+    fn end(&mut self, choice: usize, end: End) -> String;
+    /// All replies are complete.
+    fn finish(&mut self) -> String;
+    /// The stream ends here, with an error.
+    fn fail(&mut self, e: &ApiError) -> String;
+    /// Nothing has happened for a while.
+    fn idle(&mut self) -> String;
+}
+
+/// Runs what is asked, and answers.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn answer(call: &Call<'_>, reply: Reply<'_>, asked: Asked, wording: &mut dyn Wording) -> Result<(), Gone> {
+    let watch = reply.watch();
+    let choices = asked.asks.iter().map(|ask| ask.choices).sum();
+    let stream = asked.stream;
+    let answers = match start(call, &asked, &reply) {
+        Ok(answers) => answers,
+        Err(e) => return call.refuse(reply, &e),
+    };
+    if stream {
+        return send_stream(call, reply, answers, wording);
+    }
+    match answers.collect(choices) {
+        Ok(replies) => reply.json(200, &wording.whole(replies)),
+        // The engine gives up what nobody waits for.
+        Err(_) if watch.is_gone() => Err(Gone),
+        Err(e) => call.refuse(reply, &e),
+    }
+}
+
+/// Puts what is asked into the queue. All that needs a grammar passes here.
+fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<Answers<'s>, ApiError> {
+    if let Some(Form { param, .. }) = &asked.form {
+        let message = format!("{param} asks for a reply of a given form, which this server cannot make");
+        return Err(ApiError::new(501, message).param(param.clone()).code("not_supported"));
+    }
+    call.service.start_all(&asked.model, &asked.asks, (&call.request.peer).into(), reply.watch())
+}
+
+fn send_stream(
+    call: &Call<'_>,
+    reply: Reply<'_>,
+    mut answers: Answers<'_>,
+    wording: &mut dyn Wording,
+) -> Result<(), Gone> {
+    let mut stream = reply.stream(wording.content_type())?;
+    stream.write(wording.begin().as_bytes())?;
+    while let Some(step) = answers.next() {
+        let part = match step {
+            Step::Event(choice, Event::Token(token)) => wording.token(choice, token),
+            Step::Event(choice, Event::End(end)) => wording.end(choice, end),
+            Step::Event(_, Event::Failed(e)) => {
+                call.note_failure(&e);
+                return stream.fail(wording.fail(&e).as_bytes());
+            }
+            Step::Idle => wording.idle(),
+        };
+        stream.write(part.as_bytes())?;
+    }
+    stream.write(wording.finish().as_bytes())?;
+    stream.finish()
+}
+
+/// Tokens that a request took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub prompt: usize,
+    /// Those of the prompt that the cache held.
+    pub cached: usize,
+    pub reply: usize,
+}
+
+impl Usage {
+    /// Adds a reply. `each` replies have one prompt, which counts once.
+    pub fn add(&mut self, choice: usize, each: usize, end: &End) {
+        if choice.is_multiple_of(each.max(1)) {
+            self.prompt += end.prompt_tokens;
+            self.cached += end.cached_tokens;
+        }
+        self.reply += end.tokens;
+    }
+
+    /// As OpenAI's completions have it.
+    pub fn to_json(self) -> serde_json::Value {
+        serde_json::json!({
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.reply,
+            "total_tokens": self.prompt + self.reply,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
+            "completion_tokens_details": {"reasoning_tokens": 0},
+        })
+    }
+}
+
+/// An id that no other answer has, of this process or another.
+pub(super) fn unique(prefix: &str) -> String {
+    // Rust seeds each hasher from the system's entropy.
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| std::hash::RandomState::new().build_hasher().finish());
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{prefix}{:016x}{:08x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Seconds since 1970.
+pub(super) fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// A server-sent event without a name.
+pub(super) fn event(data: &serde_json::Value) -> String {
+    format!("data: {data}\n\n")
+}
+
+/// An event's comment, which readers skip, so that neither they nor a proxy take silence for an end.
+pub(super) const HEARTBEAT: &str = ":\n\n";
+
+/// The last events of a completion's stream: where it is wanted, `chunk` with the usage, and then the mark of a clean end.
+pub(super) fn done(chunk: Option<serde_json::Value>, usage: Usage) -> String {
+    let with_usage = chunk.map(|mut chunk| {
+        chunk["usage"] = usage.to_json();
+        event(&chunk)
+    });
+    with_usage.unwrap_or_default() + "data: [DONE]\n\n"
+}

@@ -1,0 +1,166 @@
+//! Replies: what a model says alone, it says here, whole and in streams.
+
+use super::*;
+
+const CHAT: &str = "/v1/chat/completions";
+const PLAIN: &str = "/v1/completions";
+
+/// The tokens of a request's prompt, as the server has them.
+fn prompt_of(messages: &Value) -> Vec<u32> {
+    let tokens = DEMO.well("/tokenize", &json!({"messages": messages}));
+    tokens["tokens"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+fn content(answer: &Value, choice: usize) -> String {
+    answer["choices"][choice]["message"]["content"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_greedy_reply_is_what_the_model_says_alone_and_its_stream_adds_up_to_it() {
+    let messages = question("When do you open on Sunday?");
+    let prompt = prompt_of(&messages);
+    let expected = alone(&prompt, 24);
+    let text = DEMO.service.model().unwrap().tokenizer.decode(&expected.tokens, true).unwrap();
+    let body = json!({"model": "any", "messages": messages, "temperature": 0, "max_tokens": 24});
+
+    let first = DEMO.well(CHAT, &body);
+    assert_eq!(
+        (content(&first, 0), &first["choices"][0]["finish_reason"]),
+        (text.clone(), &json!(expected.finish.name()))
+    );
+    assert_eq!(
+        (&first["object"], &first["model"], &first["choices"][0]["index"]),
+        (&json!("chat.completion"), &json!("demo"), &json!(0))
+    );
+    let usage = |answer: &Value, name: &str| answer["usage"][name].as_u64().unwrap() as usize;
+    assert_eq!(usage(&first, "prompt_tokens"), prompt.len());
+    assert_eq!(usage(&first, "completion_tokens"), expected.tokens.len());
+    assert_eq!(usage(&first, "total_tokens"), prompt.len() + expected.tokens.len());
+
+    // The cache holds all of the prompt but the token whose logits are wanted.
+    let again = DEMO.well(CHAT, &body);
+    let cached = |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap() as usize;
+    assert_eq!((content(&again, 0), again["id"] == first["id"]), (text.clone(), false));
+    assert!((1..prompt.len()).contains(&cached(&again)), "{again}");
+    let mut afresh = body.clone();
+    afresh["cache_prompt"] = false.into();
+    assert_eq!(cached(&DEMO.well(CHAT, &afresh)), 0);
+
+    let mut streamed = body.clone();
+    streamed["stream_options"] = json!({"include_usage": true});
+    let events = DEMO.events(CHAT, &streamed);
+    let (last, events) = events.split_last().unwrap();
+    assert_eq!((&last["choices"], usage(last, "completion_tokens")), (&json!([]), expected.tokens.len()));
+    assert!(events.iter().all(|event| event["usage"].is_null() && event["id"] == last["id"]));
+    let pieces = events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str());
+    assert_eq!(pieces.collect::<String>(), text);
+    assert_eq!(events[0]["choices"][0]["delta"]["role"], "assistant");
+    let reasons: Vec<&Value> = events.iter().map(|event| &event["choices"][0]["finish_reason"]).collect();
+    assert_eq!(reasons.iter().filter(|reason| !reason.is_null()).count(), 1);
+    assert_eq!(*reasons.last().unwrap(), &json!(expected.finish.name()));
+    assert!(DEMO.events(CHAT, &body).iter().all(|event| event.get("usage").is_none()));
+
+    // The same prompt, as text and as tokens.
+    let rest = |prompt: Value| DEMO.well(PLAIN, &json!({"prompt": prompt, "temperature": 0, "max_tokens": 24}));
+    let whole = DEMO.well("/detokenize", &json!({"tokens": prompt}))["prompt"].as_str().unwrap().to_owned();
+    assert_eq!(rest(json!(prompt))["choices"][0]["text"], json!(text));
+    assert_eq!(rest(json!(whole))["choices"][0]["text"], json!(text));
+}
+
+#[test]
+fn each_of_several_replies_is_drawn_with_a_seed_of_its_own() {
+    let body = |n: usize, seed: i64| json!({"messages": question("Tell me about the museum."), "n": n, "seed": seed, "max_tokens": 8, "temperature": 1.5});
+    let several = DEMO.well(CHAT, &body(3, 7));
+    let texts: Vec<String> = (0..3).map(|i| content(&several, i)).collect();
+    for (i, text) in texts.iter().enumerate() {
+        assert_eq!(&content(&DEMO.well(CHAT, &body(1, 7 + i as i64)), 0), text, "{i}");
+    }
+    assert!(texts.iter().any(|text| *text != texts[0]), "{texts:?}");
+    // A stream's pieces belong to their choices.
+    let mut streamed = vec![String::new(); 3];
+    for event in DEMO.events(CHAT, &body(3, 7)) {
+        let choice = &event["choices"][0];
+        streamed[choice["index"].as_u64().unwrap() as usize] += choice["delta"]["content"].as_str().unwrap_or_default();
+    }
+    assert_eq!(streamed, texts);
+    assert!(several["usage"]["completion_tokens"].as_u64().unwrap() > 8, "of all replies: {several}");
+}
+
+#[test]
+fn a_stop_text_and_a_limit_end_a_reply() {
+    let ask = |more: Value| {
+        let mut body = json!({"messages": question("When do you open on Sunday?"), "temperature": 0, "max_tokens": 24});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = DEMO.well(CHAT, &body);
+        (content(&answer, 0), answer["choices"][0]["finish_reason"].as_str().unwrap().to_owned())
+    };
+    let (whole, _) = ask(json!({}));
+    let middle: String = whole.chars().skip(4).take(3).collect();
+    let before = whole.split(&middle).next().unwrap().to_owned();
+    assert_eq!(ask(json!({"stop": ["nowhere~", middle]})), (before, "stop".into()));
+    let (short, reason) = ask(json!({"max_completion_tokens": 2}));
+    assert!(whole.starts_with(&short) && short.len() < whole.len() && reason == "length", "{short}");
+    // A forbidden first token makes another reply.
+    let first = DEMO.well("/tokenize", &json!({"content": whole}))["tokens"][0].to_string();
+    assert_ne!(ask(json!({"logit_bias": {first: -100}})).0, whole);
+}
+
+#[test]
+fn likelihoods_come_with_each_token() {
+    let messages = question("When do you open on Sunday?");
+    let mut body =
+        json!({"messages": messages, "temperature": 0, "max_tokens": 6, "logprobs": true, "top_logprobs": 3});
+    let answer = DEMO.well(CHAT, &body);
+    let entries = answer["choices"][0]["logprobs"]["content"].as_array().unwrap();
+    assert_eq!(entries.len() as u64, answer["usage"]["completion_tokens"].as_u64().unwrap());
+    let text: String = entries.iter().map(|entry| entry["token"].as_str().unwrap()).collect();
+    assert_eq!(text, content(&answer, 0));
+    for entry in entries {
+        let top = entry["top_logprobs"].as_array().unwrap();
+        assert_eq!((top.len(), &top[0]["token"], &top[0]["logprob"]), (3, &entry["token"], &entry["logprob"]));
+        assert!(entry["logprob"].as_f64().unwrap() <= 0.0 && top[0]["logprob"].as_f64() >= top[1]["logprob"].as_f64());
+        let bytes: Vec<u8> = serde_json::from_value(entry["bytes"].clone()).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), entry["token"].as_str().unwrap());
+    }
+    let streamed = DEMO.events(CHAT, &body);
+    let of = |event: &Value| event["choices"][0]["logprobs"]["content"].as_array().cloned().unwrap_or_default();
+    let streamed: Vec<Value> = streamed.iter().flat_map(of).collect();
+    assert_eq!(streamed.len(), entries.len());
+    assert!(streamed.iter().zip(entries).all(|(a, b)| a["token"] == b["token"]));
+    body["logprobs"] = false.into();
+    assert_eq!(DEMO.post(CHAT, &body).error(), (400, "top_logprobs".into(), "invalid_value".into()));
+
+    let plain = DEMO.well(PLAIN, &json!({"prompt": "We open at", "temperature": 0, "max_tokens": 4, "logprobs": 2}));
+    let choice = &plain["choices"][0];
+    let tokens: Vec<String> = serde_json::from_value(choice["logprobs"]["tokens"].clone()).unwrap();
+    assert_eq!(tokens.concat(), choice["text"].as_str().unwrap());
+    let offsets: Vec<usize> = serde_json::from_value(choice["logprobs"]["text_offset"].clone()).unwrap();
+    let expected = tokens.iter().scan(0, |at, token| {
+        let here = *at;
+        *at += token.chars().count();
+        Some(here)
+    });
+    assert_eq!(offsets, expected.collect::<Vec<usize>>());
+    for (i, token) in tokens.iter().enumerate() {
+        let top = &choice["logprobs"]["top_logprobs"][i];
+        assert_eq!((top.as_object().unwrap().len(), &top[token]), (2, &choice["logprobs"]["token_logprobs"][i]));
+    }
+}
+
+#[test]
+fn several_prompts_have_their_replies_in_order() {
+    let body = json!({"prompt": ["We open at", "The museum"], "n": 2, "temperature": 0, "max_tokens": 5, "echo": true});
+    let answer = DEMO.well(PLAIN, &body);
+    let texts: Vec<&str> = (0..4).map(|i| answer["choices"][i]["text"].as_str().unwrap()).collect();
+    assert!(texts[0].starts_with("We open at") && texts[2].starts_with("The museum"), "{texts:?}");
+    assert_eq!((texts[0], texts[2]), (texts[1], texts[3]));
+    let mut streamed = vec![String::new(); 4];
+    for event in DEMO.events(PLAIN, &body) {
+        let choice = &event["choices"][0];
+        streamed[choice["index"].as_u64().unwrap() as usize] += choice["text"].as_str().unwrap();
+    }
+    assert_eq!(streamed, texts);
+    // Each prompt counts once.
+    let one = |text: &str| DEMO.well("/tokenize", &json!({"prompt": text}))["count"].as_u64().unwrap();
+    assert_eq!(answer["usage"]["prompt_tokens"].as_u64().unwrap(), one("We open at") + one("The museum"));
+}

@@ -1,0 +1,192 @@
+//! The API over loopback sockets, answered by the demo model on the CPU.
+
+mod completions;
+mod refusals;
+mod text;
+
+use super::Api;
+
+use crate::engine::{self, Device, ModelFiles, Options};
+use crate::executor::weights::Progress;
+use crate::schedule::Schedule;
+use crate::sequence::{Batch, Chooser, Generation, Request, generate};
+use crate::serve::health::Phase;
+use crate::serve::http::{Guard, Limits, Listen, Server};
+use crate::serve::model::Model;
+use crate::serve::service::{Service, Settings};
+use crate::serve::worker::Worker;
+use crate::text::SamplerConfig;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::ops::ControlFlow;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what has to happen, on however loaded a machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A server that runs until the tests end.
+pub(super) struct Served {
+    pub service: Arc<Service>,
+    address: SocketAddr,
+}
+
+/// The demo model on the CPU, four sequences at once. All tests share it.
+pub(super) static DEMO: LazyLock<Served> = LazyLock::new(|| {
+    let served = Served::new(Settings { aliases: vec!["alias".into()], ..Settings::default() });
+    let service = served.service.clone();
+    // The executor stays in the thread that made it.
+    std::thread::spawn(move || {
+        let executor =
+            engine::load(&ModelFiles::BuiltIn.checkpoint().unwrap(), &options(), &Progress::default()).unwrap();
+        let model = Arc::new(open(executor.schedule()));
+        let mut worker = Worker::new(&service, &model, executor).unwrap();
+        service.set_model(model.clone());
+        service.health.enter(Phase::Ready);
+        worker.run().unwrap();
+    });
+    wait("the model is loaded", || served.service.model().is_ok());
+    served
+});
+
+/// A server whose model has no engine: what it takes in waits.
+pub(super) fn without_engine(settings: Settings) -> Served {
+    let served = Served::new(settings);
+    let shape = ModelFiles::BuiltIn.shape().unwrap();
+    let schedule = Schedule::build(&shape, options().extent(&shape).unwrap(), options().formats());
+    served.service.set_model(Arc::new(open(&schedule)));
+    served.service.health.enter(Phase::Ready);
+    served
+}
+
+fn options() -> Options {
+    Options { device: Device::Cpu, context: Some(256), sequences: 4, head_rows: 4, ..Options::default() }
+}
+
+fn open(schedule: &Schedule) -> Model {
+    Model::open(1, &ModelFiles::BuiltIn, schedule, "the CPU").unwrap()
+}
+
+/// Looks until `what` holds.
+pub(super) fn wait(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Served {
+    pub fn new(settings: Settings) -> Served {
+        let service = Arc::new(Service::new(settings));
+        let server =
+            Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], Limits::default(), Guard::default()).unwrap();
+        let address = server.addresses()[0];
+        let api = Api::new(service.clone());
+        std::thread::spawn(move || server.run(&api));
+        Served { service, address }
+    }
+
+    /// Sends a request, and returns the connection that the answer comes on. It is HTTP/1.0: the answer's end is the
+    /// connection's.
+    pub fn ask(&self, method: &str, path: &str, body: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+        stream
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        Answer::read(self.ask("GET", path, b""))
+    }
+
+    pub fn post_bytes(&self, path: &str, body: &[u8]) -> Answer {
+        Answer::read(self.ask("POST", path, body))
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        self.post_bytes(path, body.to_string().as_bytes())
+    }
+
+    /// The answer to a request that is in order.
+    pub fn well(&self, path: &str, body: &Value) -> Value {
+        let answer = self.post(path, body);
+        assert_eq!(answer.status, 200, "{body}: {answer:?}");
+        answer.json()
+    }
+
+    /// The parts of the answer to a request for a stream, which ends cleanly.
+    pub fn events(&self, path: &str, body: &Value) -> Vec<Value> {
+        let mut body = body.clone();
+        body["stream"] = true.into();
+        let answer = self.post(path, &body);
+        assert!(answer.is_whole && answer.status == 200, "{answer:?}");
+        let mut events: Vec<&str> = answer.body.split("\n\n").filter(|part| !part.is_empty() && *part != ":").collect();
+        assert_eq!(events.pop(), Some("data: [DONE]"));
+        events.iter().map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap()).collect()
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+    /// The connection ended in order.
+    pub is_whole: bool,
+}
+
+impl Answer {
+    pub fn read(mut stream: TcpStream) -> Answer {
+        let mut bytes = Vec::new();
+        let mut piece = [0; 4096];
+        let is_whole = loop {
+            match stream.read(&mut piece) {
+                Ok(0) => break true,
+                Ok(length) => bytes.extend_from_slice(&piece[..length]),
+                Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => break false,
+                Err(e) => panic!("{e}"),
+            }
+        };
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_owned(), body: body.to_owned(), is_whole }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().filter_map(|line| line.split_once(": ")).find(|(n, _)| *n == name).map(|(_, value)| value)
+    }
+
+    /// The status, `param` and `code` of an error.
+    pub fn error(&self) -> (u16, String, String) {
+        let error = &self.json()["error"];
+        assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{self:?}");
+        let word = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        (self.status, word("param"), word("code"))
+    }
+}
+
+/// The greedy reply that the model makes alone, without a server.
+fn alone(prompt: &[u32], limit: usize) -> Generation {
+    let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
+    let mut executor = engine::load(&checkpoint, &options(), &Progress::default()).unwrap();
+    let model = open(executor.schedule());
+    let mut batch = Batch::new(executor.schedule());
+    let chooser = Chooser::new(SamplerConfig::greedy(), model.shape.vocab).unwrap();
+    let request = Request { prompt: prompt.to_vec(), chooser, stops: model.stops().to_vec(), limit, reuse: true };
+    generate(executor.as_mut(), &mut batch, request, &mut |_| ControlFlow::Continue(())).unwrap().0
+}
+
+/// A user's question.
+fn question(text: &str) -> Value {
+    json!([{"role": "user", "content": text}])
+}

@@ -1,0 +1,188 @@
+//! What is refused, and how a server that cannot answer says so.
+
+use super::*;
+use std::io::Read;
+
+const CHAT: &str = "/v1/chat/completions";
+const PLAIN: &str = "/v1/completions";
+
+fn refused(status: u16, param: &str, code: &str) -> (u16, String, String) {
+    (status, param.into(), code.into())
+}
+
+#[test]
+fn a_body_that_is_no_json_object_is_refused() {
+    let served = without_engine(Settings::default());
+    for path in [CHAT, PLAIN, "/tokenize", "/detokenize"] {
+        for body in [
+            &b""[..],
+            b"{",
+            b"{} x",
+            b"[]",
+            b"3",
+            b"{\"a\":\"\xff\"}",
+            br#"{"a":"\ud800"}"#,
+            b"{\"a\":1e999}",
+            b"{\"a\":NaN}",
+        ] {
+            assert_eq!(served.post_bytes(path, body).error(), refused(400, "", "invalid_json"), "{path} {body:?}");
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(served.post_bytes(path, deep.as_bytes()).error(), refused(400, "", "invalid_json"));
+    }
+}
+
+#[test]
+fn wrong_fields_are_named_by_each_path() {
+    let served = without_engine(Settings::default());
+    let ask = |path: &str, name: &str, value: Value| {
+        let mut body = json!({"messages": question("hi"), "prompt": "hi"});
+        body[name] = value;
+        served.post(path, &body).error()
+    };
+    for path in [CHAT, PLAIN] {
+        for (name, value, code) in [
+            ("model", json!(1), "invalid_type"),
+            ("temperature", json!(2.5), "invalid_value"),
+            ("max_tokens", json!(0), "invalid_value"),
+            ("n", json!(129), "invalid_value"),
+            ("best_of", json!(5), "unsupported_parameter"),
+            ("stream", json!("yes"), "invalid_type"),
+            ("stream_options", json!(1), "invalid_type"),
+            ("mirostat", json!(2), "unsupported_parameter"),
+        ] {
+            assert_eq!(ask(path, name, value), refused(400, name, code), "{path}");
+        }
+        assert_eq!(
+            ask(path, "response_format", json!({"type": "json_object"})),
+            refused(501, "response_format", "not_supported")
+        );
+    }
+    assert_eq!(ask(CHAT, "top_logprobs", json!(21)).1, "top_logprobs");
+    assert_eq!(ask(CHAT, "messages", json!(null)), refused(400, "messages", "missing_required_parameter"));
+    assert_eq!(ask(CHAT, "messages", json!([{"role": "assistant", "content": "I begin"}])).1, "messages");
+    for (name, value) in [("logprobs", json!(6)), ("suffix", json!("x"))] {
+        assert_eq!(ask(PLAIN, name, value).1, name);
+    }
+    for prompt in [
+        json!(null),
+        json!(1),
+        json!([]),
+        json!([[]]),
+        json!([1536]),
+        json!([-1]),
+        json!([[1], 2]),
+        json!(["a", 1]),
+        json!(vec!["a"; 129]),
+    ] {
+        assert_eq!(ask(PLAIN, "prompt", prompt.clone()).1, "prompt", "{prompt}");
+    }
+    let both = json!({"prompt": "a", "echo": true, "logprobs": 1});
+    assert_eq!(served.post(PLAIN, &both).error(), refused(400, "echo", "unsupported_parameter"));
+    let many = json!({"prompt": ["a", "b"], "n": 65});
+    assert_eq!(served.post(PLAIN, &many).error().1, "prompt");
+    assert_eq!(served.post("/detokenize", &json!({"tokens": [99999]})).error().1, "tokens");
+    assert_eq!(served.post("/tokenize", &json!({})).error().1, "prompt");
+}
+
+#[test]
+fn a_prompt_past_the_context_is_refused_with_both_numbers() {
+    let served = without_engine(Settings::default());
+    for (path, param, body) in [
+        (CHAT, "messages", json!({"messages": question(&"word ".repeat(300))})),
+        (CHAT, "messages", json!({"messages": question(&"word ".repeat(100_000))})),
+        (PLAIN, "prompt", json!({"prompt": vec![5; 300]})),
+        (PLAIN, "prompt", json!({"prompt": "word ".repeat(300)})),
+    ] {
+        let answer = served.post(path, &body);
+        assert_eq!(answer.error(), refused(400, param, "context_length_exceeded"), "{answer:?}");
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        let numbers: Vec<usize> = message.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+        assert!(numbers.contains(&256) && numbers.iter().any(|&n| n > 256), "{message}");
+    }
+}
+
+#[test]
+fn paths_and_methods_that_there_are_not_are_refused() {
+    let served = without_engine(Settings::default());
+    for path in ["/v1", "/v1/chat", "/v1/models/", "/nothing", "/v1/chat/completions/"] {
+        assert_eq!(served.get(path).error(), refused(404, "", "not_found"), "{path}");
+    }
+    let answer = served.get(CHAT);
+    assert_eq!((answer.error(), answer.header("Allow")), (refused(405, "", "method_not_allowed"), Some("POST")));
+    let answer = served.post("/v1/models", &json!({}));
+    assert_eq!((answer.status, answer.header("Allow")), (405, Some("GET, HEAD")));
+}
+
+#[test]
+fn a_server_without_a_model_says_so_and_tells_how_it_does() {
+    let served = Served::new(Settings::default());
+    let answer = served.post(CHAT, &json!({"messages": question("hi")}));
+    assert_eq!((answer.error(), answer.header("Retry-After")), (refused(503, "", "loading"), Some("5")));
+    assert_eq!(
+        (served.get("/livez").status, served.get("/readyz").status, served.get("/health").status),
+        (200, 503, 503)
+    );
+    let ready = served.get("/readyz").json();
+    assert_eq!((&ready["ready"], &ready["phase"]), (&json!(false), &json!("loading")));
+    assert!(ready["reason"].as_str().unwrap().contains("loading"));
+    let status = served.get("/status").json();
+    assert_eq!(
+        (&status["phase"], &status["model"], &status["ready"]),
+        (&json!("loading"), &json!(null), &json!(false))
+    );
+    let metrics = served.get("/metrics");
+    assert!(metrics.header("Content-Type").unwrap().starts_with("application/openmetrics-text"));
+    assert!(metrics.body.contains("kiln_errors_total 1") && metrics.body.ends_with("# EOF\n"), "{metrics:?}");
+
+    let served = without_engine(Settings::default());
+    assert_eq!(
+        (served.get("/livez").status, served.get("/readyz").status, served.get("/health").status),
+        (200, 200, 200)
+    );
+    let status = served.get("/status").json();
+    assert_eq!(
+        (&status["phase"], &status["model"], &status["context"]),
+        (&json!("ready"), &json!("demo"), &json!(256))
+    );
+    served.service.fail("the GPU hangs");
+    assert_eq!((served.get("/livez").status, served.get("/readyz").status), (503, 503));
+    assert_eq!(served.post(CHAT, &json!({"messages": question("hi")})).error(), refused(500, "", "engine_failed"));
+}
+
+#[test]
+fn a_stream_that_waits_has_heartbeats_and_one_that_fails_ends_in_an_error() {
+    let settings = Settings { heartbeat: Duration::from_millis(10), ..Settings::default() };
+    let served = without_engine(settings.clone());
+    let mut stream =
+        served.ask("POST", CHAT, json!({"messages": question("hi"), "stream": true}).to_string().as_bytes());
+    let whole = served.ask("POST", CHAT, json!({"messages": question("hi")}).to_string().as_bytes());
+    let mut begun = Vec::new();
+    while !String::from_utf8_lossy(&begun).contains("\n\n:\n\n:\n\n") {
+        let mut piece = [0; 256];
+        let length = stream.read(&mut piece).unwrap();
+        assert!(length > 0, "{:?}", String::from_utf8_lossy(&begun));
+        begun.extend_from_slice(&piece[..length]);
+    }
+    wait("both are in the queue", || served.service.queue.len() == 2);
+    served.service.fail("the GPU hangs");
+    assert_eq!(Answer::read(whole).error(), refused(500, "", "engine_failed"));
+    let mut rest = String::new();
+    let ended = stream.read_to_string(&mut rest);
+    let last = rest.split("\n\n").filter(|part| !part.is_empty() && *part != ":").last().unwrap();
+    let error: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!(error["error"]["code"], "engine_failed");
+    assert!(ended.is_err(), "the connection is cut off");
+}
+
+#[test]
+fn a_request_that_finds_the_queue_full_is_asked_to_come_again() {
+    let served = without_engine(Settings { queue: 1, ..Settings::default() });
+    let waiting = served.ask("POST", CHAT, json!({"messages": question("hi")}).to_string().as_bytes());
+    wait("it is in the queue", || served.service.queue.len() == 1);
+    let body = json!({"prompt": ["a", "b"], "stream": true});
+    let answer = served.post(PLAIN, &body);
+    assert_eq!((answer.error(), answer.header("Retry-After")), (refused(503, "", "queue_full"), Some("1")));
+    assert_eq!(served.service.queue.len(), 1, "of several prompts all are taken, or none");
+    drop(waiting);
+}

@@ -1,0 +1,59 @@
+//! `/tokenize` and `/detokenize`, in the words of vLLM and of llama.cpp.
+
+use super::fields::Fields;
+use super::{Call, messages, options};
+use crate::serve::http::{ApiError, Gone, Reply};
+use serde_json::{Value, json};
+
+/// Turns text or messages into tokens.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn tokenize(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    call.answer(reply, tokens(call))
+}
+
+fn tokens(call: &Call<'_>) -> Result<Value, ApiError> {
+    let model = call.service.model()?;
+    let body = call.body()?;
+    let fields = Fields::of_body(&body)?;
+    fields.refuse_unserved(&[
+        ("add_generation_prompt", "true"),
+        ("return_token_strs", "false"),
+        ("with_pieces", "false"),
+    ])?;
+    let tokens = match (fields.text("prompt")?, fields.text("content")?) {
+        // vLLM puts <bos> before a prompt, and llama.cpp none before content, unless they are told otherwise.
+        (Some(text), None) => model.tokenizer.encode(text, fields.boolean("add_special_tokens")?.unwrap_or(true)),
+        (None, Some(text)) => model.tokenizer.encode(text, fields.boolean("add_special")?.unwrap_or(false)),
+        (None, None) if fields.get("messages").is_some() => {
+            let mut dialogue = messages::read(&fields)?;
+            dialogue.complete_system(&call.service.settings, None);
+            Ok(dialogue.encode(&model, "messages")?)
+        }
+        (None, None) => return Err(fields.missing("prompt")),
+        (Some(_), Some(_)) => return Err(fields.wrong("content", "is given beside prompt")),
+    };
+    let tokens = tokens.map_err(|e| ApiError::from(&e).param("prompt").code("invalid_value"))?;
+    Ok(json!({"count": tokens.len(), "max_model_len": model.context, "tokens": tokens}))
+}
+
+/// Turns tokens into text.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn detokenize(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    call.answer(reply, text(call))
+}
+
+fn text(call: &Call<'_>) -> Result<Value, ApiError> {
+    let model = call.service.model()?;
+    let body = call.body()?;
+    let fields = Fields::of_body(&body)?;
+    let tokens = fields.list("tokens")?.ok_or_else(|| fields.missing("tokens"))?;
+    let tokens = options::tokens(tokens, "tokens", model.tokenizer.vocab_size())?;
+    let text =
+        model.tokenizer.decode(&tokens, false).map_err(|e| ApiError::from(&e).param("tokens").code("invalid_value"))?;
+    // vLLM's name for it, and llama.cpp's.
+    Ok(json!({"prompt": text, "content": text}))
+}

@@ -1,0 +1,394 @@
+//! Tools: functions that the model may ask the client to call.
+//!
+//! Gemma 3 has no tokens for calls. The functions are described in the system text, and a call is JSON, one object a line:
+//! `{"name": "..", "parameters": {..}}`. A grammar keeps replies to that: either calls, which begin with `{`, or text, which
+//! does not.
+
+use super::fields::Fields;
+use super::form::{Form, Grammar};
+use super::run::unique;
+use crate::serve::http::ApiError;
+use serde_json::{Map, Value, json};
+
+/// Most functions of a request.
+const MOST: usize = 128;
+
+/// The functions of a request, and whether the model has to call them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Tools {
+    functions: Vec<Function>,
+    choice: Choice,
+    /// Several calls in one reply.
+    parallel: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Function {
+    name: String,
+    description: Option<String>,
+    /// The schema of its arguments.
+    parameters: Value,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Choice {
+    /// Calls or text, as the model likes.
+    Auto,
+    /// One call or more.
+    Required,
+    /// A call of this function.
+    Named(String),
+}
+
+/// Where a function's name and parameters lie: within `function`, as in chat completions, or beside the type, as in responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    Nested,
+    Flat,
+}
+
+/// Reads `tools`, `tool_choice` and `parallel_tool_calls`. `None`: there are none to be called.
+///
+/// # Errors
+/// 400: one is not understood.
+pub(super) fn read(fields: &Fields<'_>, layout: Layout) -> Result<Option<Tools>, ApiError> {
+    let tools = fields.objects("tools")?.unwrap_or_default();
+    if tools.len() > MOST {
+        return Err(fields.wrong("tools", format!("has {} functions, and at most {MOST} are taken", tools.len())));
+    }
+    let functions = tools.iter().map(|tool| Function::read(tool, layout)).collect::<Result<Vec<_>, _>>()?;
+    let parallel = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
+    let choice = match fields.get("tool_choice") {
+        None => Some(Choice::Auto),
+        Some(Value::String(word)) => match word.as_str() {
+            "none" => None,
+            "auto" => Some(Choice::Auto),
+            "required" => Some(Choice::Required),
+            _ => return Err(fields.wrong("tool_choice", "has to be none, auto, required, or name a function")),
+        },
+        Some(_) => Some(Choice::Named(read_named(fields, layout)?)),
+    };
+    match choice {
+        Some(Choice::Named(name)) if !functions.iter().any(|function| function.name == name) => {
+            Err(fields.wrong("tool_choice", format!("names {}, and no tool has that name", json!(name))))
+        }
+        Some(Choice::Required) if functions.is_empty() => Err(fields.wrong("tool_choice", "is required without tools")),
+        Some(choice) if !functions.is_empty() => Ok(Some(Tools { functions, choice, parallel })),
+        _ => Ok(None),
+    }
+}
+
+/// The name in `{"type": "function", "function": {"name": ".."}}`.
+fn read_named(fields: &Fields<'_>, layout: Layout) -> Result<String, ApiError> {
+    let Some(choice) = fields.object("tool_choice")? else { return Err(fields.missing("tool_choice")) };
+    check_type(&choice)?;
+    let holder = match layout {
+        Layout::Nested => choice.object("function")?.ok_or_else(|| choice.missing("function"))?,
+        Layout::Flat => choice,
+    };
+    Ok(holder.text("name")?.ok_or_else(|| holder.missing("name"))?.to_owned())
+}
+
+fn check_type(tool: &Fields<'_>) -> Result<(), ApiError> {
+    match tool.text("type")? {
+        // Ollama's clients may leave it out.
+        None | Some("function") => Ok(()),
+        Some(kind) => Err(tool.unserved("type", &format!("{} is no function", json!(kind)))),
+    }
+}
+
+impl Function {
+    fn read(tool: &Fields<'_>, layout: Layout) -> Result<Function, ApiError> {
+        check_type(tool)?;
+        let holder = match layout {
+            Layout::Nested => tool.object("function")?.ok_or_else(|| tool.missing("function"))?,
+            Layout::Flat => tool.clone(),
+        };
+        let name = holder.text("name")?.ok_or_else(|| holder.missing("name"))?;
+        if name.is_empty() {
+            return Err(holder.wrong("name", "is empty"));
+        }
+        let any = || Value::Object(Map::from_iter([("type".to_owned(), json!("object"))]));
+        let parameters = holder.object("parameters")?.and_then(|_| holder.get("parameters")).cloned();
+        Ok(Function {
+            name: name.to_owned(),
+            description: holder.text("description")?.map(str::to_owned),
+            parameters: parameters.filter(|schema| schema != &json!({})).unwrap_or_else(any),
+        })
+    }
+
+    /// The schema of a call. Definitions move to its root, which references start from.
+    fn call_schema(&self) -> Value {
+        let mut parameters = self.parameters.clone();
+        let mut schema = json!({
+            "type": "object",
+            "properties": {"name": {"const": self.name}},
+            "required": ["name", "parameters"],
+            "additionalProperties": false,
+        });
+        for name in ["$defs", "definitions"] {
+            if let Some(definitions) = parameters.as_object_mut().and_then(|map| map.remove(name)) {
+                schema[name] = definitions;
+            }
+        }
+        schema["properties"]["parameters"] = parameters;
+        schema
+    }
+
+    fn description(&self) -> Value {
+        json!({"name": self.name, "description": self.description, "parameters": self.parameters})
+    }
+}
+
+impl Tools {
+    /// What the model is told, in the words that Gemma 3's makers recommend.
+    pub fn instructions(&self) -> String {
+        let functions: Vec<Value> = self.functions.iter().map(Function::description).collect();
+        let several = if self.is_parallel() { " To invoke several, write each on a line of its own." } else { "" };
+        let duty = match &self.choice {
+            Choice::Auto => "If you decide to invoke any of the functions, you".to_owned(),
+            Choice::Required => "You MUST invoke at least one of the functions. You".to_owned(),
+            Choice::Named(name) => format!("You MUST invoke the function {name}. You"),
+        };
+        format!(
+            "You have access to functions. {duty} MUST put it in the format of\n\
+             {{\"name\": function name, \"parameters\": dictionary of argument name and its value}}\n\n\
+             You SHOULD NOT include any other text in the response if you call a function.{several}\n{}",
+            Value::Array(functions)
+        )
+    }
+
+    fn is_parallel(&self) -> bool {
+        self.parallel && !matches!(self.choice, Choice::Named(_))
+    }
+
+    /// The form of a reply.
+    pub fn form(&self) -> Form {
+        let callable = |function: &&Function| match &self.choice {
+            Choice::Named(name) => function.name == *name,
+            Choice::Auto | Choice::Required => true,
+        };
+        let schemas: Vec<Value> = self.functions.iter().filter(callable).map(Function::call_schema).collect();
+        let calls = if self.is_parallel() { "call (\"\\n\" call)*" } else { "call" };
+        let start = match self.choice {
+            Choice::Auto => format!("start: TEXT | {calls}\nTEXT: /[^{{\\s](.|\\n)*/\n"),
+            Choice::Required | Choice::Named(_) => format!("start: {calls}\n"),
+        };
+        let names: Vec<String> = (0..schemas.len()).map(|i| format!("call_{i}")).collect();
+        let rules: String =
+            schemas.iter().zip(&names).map(|(schema, name)| format!("{name}: %json {schema}\n")).collect();
+        let lark = format!("{start}call: {}\n{rules}", names.join(" | "));
+        Form { grammar: Grammar::Lark(lark), param: "tools".into() }
+    }
+}
+
+/// Joins the form of tools with the one that the request asks for elsewhere.
+///
+/// # Errors
+/// 400: there are both.
+pub(super) fn form_with(tools: Option<&Tools>, form: Option<Form>) -> Result<Option<Form>, ApiError> {
+    match (tools, form) {
+        (Some(_), Some(form)) => {
+            let message = format!("{} goes without tools only: a call has a form of its own", form.param);
+            Err(ApiError::bad(message).param(form.param).code("invalid_value"))
+        }
+        (Some(tools), None) => Ok(Some(tools.form())),
+        (None, form) => Ok(form),
+    }
+}
+
+/// A call of a function.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// An object.
+    pub arguments: Value,
+}
+
+impl ToolCall {
+    /// As chat completions have it.
+    pub fn to_json(&self) -> Value {
+        let function = json!({"name": self.name, "arguments": self.arguments.to_string()});
+        json!({"id": self.id, "type": "function", "function": function})
+    }
+}
+
+/// What a reply says with a piece of its text.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Said {
+    pub text: String,
+    pub calls: Vec<ToolCall>,
+}
+
+/// Tells calls from text in a reply that comes in pieces. Without tools, all is text.
+#[derive(Debug, Clone)]
+pub(super) struct Listener {
+    state: State,
+    /// Text of a call that is not complete, or blanks before it is known what comes.
+    held: String,
+    /// Calls so far.
+    pub calls: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Undecided,
+    Text,
+    Calls,
+}
+
+impl Listener {
+    pub fn new(has_tools: bool) -> Listener {
+        let state = if has_tools { State::Undecided } else { State::Text };
+        Listener { state, held: String::new(), calls: 0 }
+    }
+
+    /// Takes the next piece of text.
+    pub fn push(&mut self, piece: &str) -> Said {
+        if self.state == State::Text {
+            return Said { text: piece.to_owned(), calls: Vec::new() };
+        }
+        self.held.push_str(piece);
+        if self.state == State::Undecided {
+            match self.held.trim_start().chars().next() {
+                None => return Said::default(),
+                Some('{') => self.state = State::Calls,
+                Some(_) => self.state = State::Text,
+            }
+        }
+        match self.state {
+            State::Calls if piece.contains('}') => self.take_calls(),
+            State::Calls => Said::default(),
+            _ => Said { text: std::mem::take(&mut self.held), calls: Vec::new() },
+        }
+    }
+
+    /// Takes the complete calls of what is held. What is no call is text, and so is all that follows.
+    fn take_calls(&mut self) -> Said {
+        let mut said = Said::default();
+        let mut values = serde_json::Deserializer::from_str(&self.held).into_iter::<Value>();
+        let mut done = 0;
+        while let Some(Ok(value)) = values.next() {
+            let Some(call) = as_call(&value) else {
+                self.state = State::Text;
+                break;
+            };
+            said.calls.push(call);
+            done = values.byte_offset();
+        }
+        self.held.drain(..done);
+        if self.state == State::Text {
+            said.text = std::mem::take(&mut self.held);
+        }
+        self.calls += said.calls.len();
+        said
+    }
+
+    /// The end of the reply: what is held and became no call is text.
+    pub fn finish(&mut self) -> String {
+        let held = std::mem::take(&mut self.held);
+        if self.calls > 0 && held.trim().is_empty() { String::new() } else { held }
+    }
+}
+
+fn as_call(value: &Value) -> Option<ToolCall> {
+    let name = value.get("name")?.as_str()?.to_owned();
+    let arguments = value.get("parameters").filter(|arguments| arguments.is_object())?.clone();
+    Some(ToolCall { id: unique("call_"), name, arguments })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weather() -> Value {
+        json!({"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": {
+            "type": "object", "properties": {"city": {"$ref": "#/$defs/city"}}, "required": ["city"],
+            "$defs": {"city": {"type": "string"}}}}})
+    }
+
+    fn tools(body: Value) -> Result<Option<Tools>, String> {
+        read(&Fields::of_body(&body).unwrap(), Layout::Nested).map_err(|e| e.param.unwrap())
+    }
+
+    #[test]
+    fn a_choice_decides_what_a_reply_may_be() {
+        let time = json!({"type": "function", "function": {"name": "time"}});
+        let lark = |choice: Value, parallel: bool| {
+            let body = json!({"tools": [weather(), time], "tool_choice": choice, "parallel_tool_calls": parallel});
+            tools(body).unwrap().map(|tools| match tools.form().grammar {
+                Grammar::Lark(lark) => lark,
+                other => panic!("{other:?}"),
+            })
+        };
+        let start = |lark: Option<String>| lark.unwrap().lines().next().unwrap().to_owned();
+        assert_eq!(lark(json!("none"), true), None);
+        assert_eq!(start(lark(json!(null), true)), "start: TEXT | call (\"\\n\" call)*");
+        assert_eq!(start(lark(json!("auto"), false)), "start: TEXT | call");
+        assert_eq!(start(lark(json!("required"), true)), "start: call (\"\\n\" call)*");
+        let named = lark(json!({"type": "function", "function": {"name": "time"}}), true).unwrap();
+        assert!(named.starts_with("start: call\ncall: call_0\ncall_0: %json") && !named.contains("weather"), "{named}");
+        // References start from the root of a call's schema.
+        let all = lark(json!("auto"), true).unwrap();
+        let schema: Value =
+            serde_json::from_str(all.lines().find_map(|line| line.strip_prefix("call_0: %json ")).unwrap()).unwrap();
+        assert_eq!(schema["$defs"]["city"]["type"], "string");
+        assert_eq!(schema["properties"]["parameters"]["properties"]["city"]["$ref"], "#/$defs/city");
+        assert_eq!(schema["properties"]["name"]["const"], "weather");
+        let told = tools(json!({"tools": [weather()]})).unwrap().unwrap().instructions();
+        assert!(told.contains("\"name\":\"weather\"") && told.contains("The weather."), "{told}");
+    }
+
+    #[test]
+    fn each_wrong_tool_is_named() {
+        for (body, param) in [
+            (json!({"tools": {}}), "tools"),
+            (json!({"tools": [1]}), "tools[0]"),
+            (json!({"tools": [{"type": "web_search"}]}), "tools[0].type"),
+            (json!({"tools": [{"type": "function"}]}), "tools[0].function"),
+            (json!({"tools": [{"type": "function", "function": {}}]}), "tools[0].function.name"),
+            (json!({"tools": [{"function": {"name": "f", "parameters": 1}}]}), "tools[0].function.parameters"),
+            (json!({"tool_choice": "required"}), "tool_choice"),
+            (json!({"tools": [weather()], "tool_choice": "maybe"}), "tool_choice"),
+            (json!({"tools": [weather()], "tool_choice": 1}), "tool_choice"),
+            (json!({"tools": [weather()], "tool_choice": {"type": "function"}}), "tool_choice.function"),
+            (json!({"tools": [weather()], "tool_choice": {"function": {"name": "f"}}}), "tool_choice"),
+            (json!({"parallel_tool_calls": "no"}), "parallel_tool_calls"),
+        ] {
+            assert_eq!(tools(body.clone()), Err(param.into()), "{body}");
+        }
+        assert_eq!(tools(json!({"tools": [], "tool_choice": "auto"})), Ok(None));
+    }
+
+    /// Hears `text` in pieces of `length` bytes: the text, and the calls' names and arguments.
+    fn hear(text: &str, length: usize) -> (String, Vec<(String, String)>) {
+        let mut listener = Listener::new(true);
+        let (mut heard, mut calls) = (String::new(), Vec::new());
+        for piece in text.as_bytes().chunks(length) {
+            let said = listener.push(std::str::from_utf8(piece).unwrap());
+            heard.push_str(&said.text);
+            calls.extend(said.calls.into_iter().map(|call| (call.name, call.arguments.to_string())));
+        }
+        heard.push_str(&listener.finish());
+        assert_eq!(listener.calls, calls.len());
+        (heard, calls)
+    }
+
+    #[test]
+    fn calls_are_heard_in_any_pieces_and_text_stays_text() {
+        let call = |name: &str, arguments: &str| (name.to_owned(), arguments.to_owned());
+        let two = "{\"name\":\"f\",\"parameters\":{\"a\":{\"b\":\"}\"}}}\n{\"name\":\"g\",\"parameters\":{}}";
+        for length in [1, 3, 7, 1000] {
+            let calls = vec![call("f", "{\"a\":{\"b\":\"}\"}}"), call("g", "{}")];
+            assert_eq!(hear(two, length), (String::new(), calls));
+            for text in ["Hello {you}", "  hi", "", " \n", "{\"name\":\"f\",\"para", "{\"no\":1} call", "{no}"] {
+                assert_eq!(hear(text, length), (text.to_owned(), vec![]), "{length}");
+            }
+            // A second call that the limit of tokens cuts off.
+            let (text, calls) = hear("{\"name\":\"f\",\"parameters\":{}}\n{\"na", length);
+            assert_eq!((text.trim_start(), calls.len()), ("{\"na", 1));
+        }
+        assert_eq!(Listener::new(false).push("{\"name\":\"f\",\"parameters\":{}}").calls, []);
+    }
+}

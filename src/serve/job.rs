@@ -1,0 +1,159 @@
+//! What a request asks of the engine, and what comes back.
+
+use super::http::{ApiError, Peer};
+use crate::sequence::{Chooser, Finish, Likelihood, Reply};
+use crate::text::SamplerConfig;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// Most replies that one request asks for.
+pub const MOST_CHOICES: usize = 128;
+
+/// What a request asks: one or more replies to a prompt.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// The prompt's tokens, which fit the context ([`crate::sequence::Limits::check`]).
+    pub prompt: Vec<u32>,
+    /// How the tokens are chosen. With a seed, reply `i` draws with `seed + i`.
+    pub sampler: SamplerConfig,
+    /// Most tokens of a reply.
+    pub limit: usize,
+    /// Texts that end a reply and are not part of it. None is empty.
+    pub stop: Vec<String>,
+    /// Goes on past the model's own stop tokens.
+    pub ignore_eos: bool,
+    /// Reports each token's likelihood, and those of so many likeliest tokens.
+    pub likelihoods: Option<usize>,
+    /// Takes over what the cache holds of the prompt.
+    pub reuse: bool,
+    /// How many replies, at least 1 and at most [`MOST_CHOICES`].
+    pub choices: usize,
+}
+
+impl Ask {
+    /// One reply to a prompt, as long as the model makes it, with the default sampler.
+    pub fn new(prompt: Vec<u32>) -> Ask {
+        Ask {
+            prompt,
+            sampler: SamplerConfig::default(),
+            limit: usize::MAX,
+            stop: Vec::new(),
+            ignore_eos: false,
+            likelihoods: None,
+            reuse: true,
+            choices: 1,
+        }
+    }
+}
+
+/// What happens to a reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// It has one token more.
+    Token(Token),
+    /// It is complete.
+    End(End),
+    /// It will not be completed. What came before is not the whole reply.
+    Failed(ApiError),
+}
+
+/// A token of a reply.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Token {
+    /// Its id.
+    pub id: u32,
+    /// The text that is final with it. May be empty: a character may take several tokens, and what may begin a stop text is
+    /// held back.
+    pub text: String,
+    /// How likely it was, if that was asked for.
+    pub likelihood: Option<Likelihood>,
+}
+
+/// How a reply ended, and what it cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct End {
+    /// Text that was held back.
+    pub text: String,
+    /// Why it ended: [`Finish::Stop`] or [`Finish::Length`].
+    pub finish: Finish,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Those that were taken from the cache.
+    pub cached_tokens: usize,
+    /// Tokens of the reply. One that ended it is not among them.
+    pub tokens: usize,
+    /// Time in the queue.
+    pub queued: Duration,
+    /// Time from there to the first token.
+    pub prefill: Duration,
+    /// Time from the first token to the last.
+    pub decode: Duration,
+}
+
+/// Who shares a turn: the address of a peer, or the user of a Unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// A machine.
+    Address(IpAddr),
+    /// A user of this machine.
+    User(u32),
+}
+
+impl From<&Peer> for Client {
+    fn from(peer: &Peer) -> Client {
+        match peer {
+            Peer::Tcp(address) => Client::Address(address.ip()),
+            Peer::Unix { user, .. } => Client::User(*user),
+        }
+    }
+}
+
+/// Says whether nobody waits for a job any more. Any thread asks it, often.
+pub(super) type Abandoned = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// One reply to be made.
+pub(super) struct Job {
+    /// The model that its tokens are of.
+    pub model: u64,
+    /// Which reply of its request it is.
+    pub choice: usize,
+    pub prompt: Vec<u32>,
+    pub chooser: Chooser,
+    /// Tokens that end the reply.
+    pub stops: Vec<u32>,
+    pub limit: usize,
+    pub reuse: bool,
+    pub reply: Reply,
+    pub client: Client,
+    pub abandoned: Abandoned,
+    pub since: Instant,
+    /// When it is given up.
+    pub deadline: Option<Instant>,
+    pub events: Sender<(usize, Event)>,
+}
+
+impl Job {
+    /// Tells whoever waits. A receiver that is gone does not matter: [`Job::is_abandoned`] will say so.
+    pub fn tell(&self, event: Event) {
+        let _ = self.events.send((self.choice, event));
+    }
+
+    /// Whether nobody waits for it any more.
+    pub fn is_abandoned(&self) -> bool {
+        (self.abandoned)()
+    }
+
+    /// Whether its time is over at `now`.
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Tells that its time is over.
+    pub fn tell_late(&self) {
+        let seconds = self.since.elapsed().as_secs();
+        let message = format!("the reply was not complete after {seconds} s, the longest that this server takes");
+        self.tell(Event::Failed(ApiError::new(504, message).code("deadline_exceeded")));
+    }
+}

@@ -1,0 +1,193 @@
+//! What the server has done, as counters, gauges and histograms for Prometheus.
+
+use crate::executor::Pages;
+use crate::schedule::kv::Pool;
+use crate::schedule::{Pass, Schedule};
+use crate::sequence::Generation;
+use crate::sequence::meter::Meter;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// A gauge of a rate or a share.
+type Real = Gauge<f64, AtomicU64>;
+
+/// The server's metrics. Any thread reads and writes them.
+pub struct Metrics {
+    registry: Registry,
+    /// Prompt tokens that were run.
+    prompt_tokens: Counter,
+    /// Prompt tokens that the cache held.
+    cached_tokens: Counter,
+    /// Tokens of replies.
+    reply_tokens: Counter,
+    /// Replies that were completed.
+    replies: Counter,
+    /// Replies that their clients gave up, or whose time was over.
+    pub(super) cancelled: Counter,
+    /// Requests for which there was no room.
+    pub(super) refused: Counter,
+    /// Answers with a status of 500 or above, or streams that ended in an error.
+    pub(super) errors: Counter,
+    passes: Counter,
+    mixed_passes: Counter,
+    device_seconds: Counter<f64, AtomicU64>,
+    /// Jobs that wait.
+    pub(super) waiting: Gauge,
+    running: Gauge,
+    slots: Gauge,
+    kv_pages: Gauge,
+    kv_pages_used: Gauge,
+    kv_bytes: Gauge,
+    weight_bytes: Gauge,
+    tokens_per_second: Real,
+    bytes_per_second: Real,
+    read_ceiling: Real,
+    roofline_share: Real,
+    /// Seconds in the queue.
+    pub(super) queued: Histogram,
+    /// Seconds from a request's arrival to the first token.
+    pub(super) first_token: Histogram,
+    /// Seconds between two tokens of a reply.
+    pub(super) gap: Histogram,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        // From a millisecond to four minutes.
+        let seconds = || Histogram::new(exponential_buckets(0.001, 2.0, 19));
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix("kiln"),
+            prompt_tokens: Counter::default(),
+            cached_tokens: Counter::default(),
+            reply_tokens: Counter::default(),
+            replies: Counter::default(),
+            cancelled: Counter::default(),
+            refused: Counter::default(),
+            errors: Counter::default(),
+            passes: Counter::default(),
+            mixed_passes: Counter::default(),
+            device_seconds: Counter::default(),
+            waiting: Gauge::default(),
+            running: Gauge::default(),
+            slots: Gauge::default(),
+            kv_pages: Gauge::default(),
+            kv_pages_used: Gauge::default(),
+            kv_bytes: Gauge::default(),
+            weight_bytes: Gauge::default(),
+            tokens_per_second: Real::default(),
+            bytes_per_second: Real::default(),
+            read_ceiling: Real::default(),
+            roofline_share: Real::default(),
+            queued: seconds(),
+            first_token: seconds(),
+            gap: seconds(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let Metrics { registry: r, .. } = self;
+        r.register("prompt_tokens", "Prompt tokens that were run", self.prompt_tokens.clone());
+        r.register("cached_tokens", "Prompt tokens that the KV cache held already", self.cached_tokens.clone());
+        r.register("reply_tokens", "Tokens of replies", self.reply_tokens.clone());
+        r.register("replies", "Replies that were completed", self.replies.clone());
+        r.register("replies_cancelled", "Replies given up by their clients, or late", self.cancelled.clone());
+        r.register("requests_refused", "Requests for which there was no room", self.refused.clone());
+        r.register("errors", "Answers that failed by the server's fault", self.errors.clone());
+        r.register("passes", "Passes over the model", self.passes.clone());
+        r.register("passes_mixed", "Passes with a prompt's chunk and decoding rows", self.mixed_passes.clone());
+        r.register_with_unit("pass", "Time of all passes", Unit::Seconds, self.device_seconds.clone());
+        r.register("queue_length", "Replies that wait for a place", self.waiting.clone());
+        r.register("sequences_running", "Replies that are being made", self.running.clone());
+        r.register("sequences_limit", "Replies that can be made at once", self.slots.clone());
+        r.register("kv_pages", "Pages of the KV cache", self.kv_pages.clone());
+        r.register("kv_pages_used", "Pages of the KV cache that hold tokens", self.kv_pages_used.clone());
+        r.register_with_unit("kv_memory", "Device memory of the KV cache", Unit::Bytes, self.kv_bytes.clone());
+        r.register_with_unit("weight_memory", "Device memory of the weights", Unit::Bytes, self.weight_bytes.clone());
+        r.register("decode_tokens_per_second", "Decoded tokens a second of work", self.tokens_per_second.clone());
+        r.register("decode_bytes_per_second", "Bytes a second that decoding moves", self.bytes_per_second.clone());
+        r.register("read_ceiling_bytes_per_second", "Most that the device reads", self.read_ceiling.clone());
+        r.register("roofline_share", "Share of that which decoding uses", self.roofline_share.clone());
+        r.register_with_unit("queue_time", "Time in the queue", Unit::Seconds, self.queued.clone());
+        r.register_with_unit("time_to_first_token", "Arrival to first token", Unit::Seconds, self.first_token.clone());
+        r.register_with_unit("time_between_tokens", "From token to token", Unit::Seconds, self.gap.clone());
+    }
+
+    /// All metrics in Prometheus' text format (OpenMetrics).
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    /// Notes what was loaded, and how many bytes a second the device reads.
+    pub(super) fn set_model(&self, schedule: &Schedule, ceiling: f64) {
+        self.slots.set(schedule.extent.head_rows as i64);
+        self.kv_bytes.set(schedule.kv_bytes() as i64);
+        self.weight_bytes.set(schedule.weights.bytes() as i64);
+        self.read_ceiling.set(ceiling);
+    }
+
+    /// Notes a pass.
+    pub(super) fn note_pass(&self, pass: Pass, time: Duration) {
+        self.passes.inc();
+        self.device_seconds.inc_by(time.as_secs_f64());
+        if let Pass::Mixed { .. } = pass {
+            self.mixed_passes.inc();
+        }
+    }
+
+    /// Notes a complete reply.
+    pub(super) fn note_end(&self, g: &Generation) {
+        self.replies.inc();
+        self.prompt_tokens.inc_by((g.prompt - g.kept) as u64);
+        self.cached_tokens.inc_by(g.kept as u64);
+        self.reply_tokens.inc_by(g.tokens.len() as u64);
+    }
+
+    /// Publishes the rates of the last second, and what is in use.
+    pub(super) fn publish(&self, meter: &Meter, running: usize, pages: &Pages) {
+        self.running.set(running as i64);
+        let (total, free) = (pages.total(Pool::Global), pages.free(Pool::Global));
+        self.kv_pages.set(total as i64);
+        self.kv_pages_used.set((total - free) as i64);
+        self.tokens_per_second.set(meter.rate().unwrap_or(0.0));
+        let bytes = if meter.tokens > 0 { meter.bytes as f64 / meter.time.as_secs_f64() } else { 0.0 };
+        self.bytes_per_second.set(bytes);
+        self.roofline_share.set(meter.share(self.read_ceiling.get()).unwrap_or(0.0));
+    }
+
+    /// What the page shows.
+    pub(super) fn rates(&self) -> Rates {
+        Rates {
+            tokens_per_s: self.tokens_per_second.get(),
+            roofline_share: self.roofline_share.get(),
+            running: self.running.get(),
+            queued: self.waiting.get(),
+            slots: self.slots.get(),
+            pages: self.kv_pages.get(),
+            pages_used: self.kv_pages_used.get(),
+        }
+    }
+}
+
+/// A few of the gauges.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rates {
+    pub tokens_per_s: f64,
+    pub roofline_share: f64,
+    pub running: i64,
+    pub queued: i64,
+    pub slots: i64,
+    pub pages: i64,
+    pub pages_used: i64,
+}

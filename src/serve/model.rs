@@ -1,0 +1,87 @@
+//! What connections know of a loaded model: all but its weights.
+
+use super::http::ApiError;
+use crate::engine::ModelFiles;
+use crate::error::Error;
+use crate::model::Shape;
+use crate::schedule::Schedule;
+use crate::sequence::Limits;
+use crate::sequence::reply::stop_tokens;
+use crate::text::{ChatTemplate, Tokenizer};
+use std::time::SystemTime;
+
+/// The text side of a loaded model.
+#[derive(Debug)]
+pub struct Model {
+    /// Which one of this process's models it is.
+    pub(super) id: u64,
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Shape,
+    /// Positions of a sequence.
+    pub context: usize,
+    /// The tokenizer.
+    pub tokenizer: Tokenizer,
+    /// The chat template.
+    pub template: ChatTemplate,
+    /// The device that it runs on.
+    pub device: String,
+    /// Sequences at once.
+    pub slots: usize,
+    /// When it was loaded.
+    pub loaded: SystemTime,
+    /// Tokens that end a reply.
+    stops: Vec<u32>,
+}
+
+impl Model {
+    /// The text side of what an executor with this schedule has loaded from `files`.
+    ///
+    /// # Errors
+    /// Input: there is no tokenizer, or a file is damaged.
+    pub(super) fn open(id: u64, files: &ModelFiles, schedule: &Schedule, device: &str) -> crate::Result<Model> {
+        let shape = schedule.shape.clone();
+        if !files.has_tokenizer() {
+            let cause = format!("the model {} has no tokenizer, and a server speaks text", files.name());
+            return Err(Error::input(cause, "put its tokenizer.json beside config.json"));
+        }
+        let tokenizer = files.tokenizer_for(shape.vocab)?;
+        tokenizer.require_bos()?;
+        Ok(Model {
+            id,
+            name: files.name(),
+            stops: stop_tokens(&shape, Some(&tokenizer)),
+            template: files.template()?,
+            tokenizer,
+            context: schedule.extent.context,
+            slots: schedule.extent.head_rows,
+            device: device.to_owned(),
+            loaded: SystemTime::now(),
+            shape,
+        })
+    }
+
+    /// The limits of a sequence.
+    pub fn limits(&self) -> Limits<'_> {
+        Limits { shape: &self.shape, context: self.context }
+    }
+
+    /// The tokens that end a reply.
+    pub fn stops(&self) -> &[u32] {
+        &self.stops
+    }
+}
+
+/// 400, or 500 where the server and not the request is at fault. The text is the error's.
+impl From<&Error> for ApiError {
+    fn from(e: &Error) -> ApiError {
+        match e {
+            Error::Input { .. } => ApiError::bad(e.to_string()),
+            Error::Refused { .. } => ApiError::unavailable(e.to_string(), 1),
+            Error::Failed { .. } | Error::Interrupted { .. } | Error::Device { .. } => {
+                ApiError::new(500, e.to_string()).code("internal_error")
+            }
+        }
+    }
+}

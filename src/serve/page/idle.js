@@ -1,0 +1,38 @@
+// A kiosk's next visitor finds a new conversation: `?idle=SECONDS` in the page's address says after how long without a
+// touch.
+
+/** The most seconds for which the page asks whether somebody is still there. */
+const WARNING_S = 20;
+
+/**
+ * Calls `renew` where `hasSomething` and nobody has done anything for that long, nor the server said anything to a
+ * question (`heard`, by `performance.now()`). Without `?idle` it never does.
+ */
+export function watchIdle({ hasSomething, heard, renew }) {
+  const limit = Number(new URLSearchParams(location.search).get('idle')) * 1000;
+  if (!(limit > 0)) return;
+  const dialog = document.getElementById('idle-dialog');
+  const seconds = document.getElementById('idle-seconds');
+  let touched = performance.now();
+  const touch = () => {
+    touched = performance.now();
+    if (dialog.open) dialog.close();
+  };
+  for (const sign of ['pointerdown', 'pointermove', 'keydown', 'wheel', 'input']) {
+    addEventListener(sign, touch, { passive: true });
+  }
+
+  const look = () => {
+    const left = Math.max(touched, heard()) + limit - performance.now();
+    seconds.textContent = Math.max(Math.ceil(left / 1000), 0);
+    if (left <= 0 && hasSomething()) {
+      for (const open of document.querySelectorAll('dialog[open]')) open.close();
+      renew();
+    } else if (left > Math.min(WARNING_S * 1000, limit / 2)) {
+      if (dialog.open) dialog.close();
+    } else if (hasSomething() && !dialog.open) {
+      dialog.showModal();
+    }
+  };
+  setInterval(look, 250);
+}

@@ -1,0 +1,141 @@
+//! Jobs that wait for a place among the running sequences: bounded, and fair among clients.
+
+use super::http::ApiError;
+use super::job::{Client, Job};
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest time after which a client that found the queue full is told to come back.
+const LONGEST_RETRY: f64 = 120.0;
+
+/// Jobs that wait. Connections push; the engine's thread takes.
+pub(super) struct Queue {
+    most: usize,
+    state: Mutex<State>,
+    /// Told when a job arrives, the queue closes, or another model takes over.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// In the order of their arrival.
+    waiting: VecDeque<Job>,
+    /// Nothing is taken in any more, and why.
+    closed: Option<ApiError>,
+    /// The model that jobs are made for now. One before it does those that were made for it, and ends.
+    current: u64,
+    /// Seconds between the ends of two jobs while some wait, smoothed; 0 before.
+    pace: f64,
+    last_end: Option<Instant>,
+}
+
+/// What the engine's thread finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// There are jobs, or the time is over.
+    Jobs,
+    /// No more will come for this model.
+    Nothing,
+}
+
+impl Queue {
+    /// An empty queue for `most` jobs, at least 1.
+    pub fn new(most: usize) -> Queue {
+        Queue { most: most.max(1), state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing is left half done by a panic: each call changes one field.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.state().waiting.len()
+    }
+
+    /// Adds all of a request's jobs, or none.
+    ///
+    /// # Errors
+    /// 503: there is no room, or the server stops.
+    pub fn push(&self, jobs: Vec<Job>) -> Result<(), ApiError> {
+        let mut state = self.state();
+        if let Some(e) = &state.closed {
+            return Err(e.clone());
+        }
+        // One request may be larger than the queue: it waits alone.
+        if !state.waiting.is_empty() && state.waiting.len() + jobs.len() > self.most {
+            let retry = (state.waiting.len() as f64 * state.pace).clamp(1.0, LONGEST_RETRY).ceil();
+            let message = format!("{} replies wait already, as many as may", state.waiting.len());
+            return Err(ApiError::unavailable(message, retry as u64).code("queue_full"));
+        }
+        state.waiting.extend(jobs);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Takes the next job for `model`: the oldest of the client with the fewest running ones, which `running` counts.
+    pub fn take(&self, model: u64, running: impl Fn(Client) -> usize) -> Option<Job> {
+        let mut state = self.state();
+        let own = state.waiting.iter().enumerate().filter(|(_, job)| job.model == model);
+        let (at, _) = own.min_by_key(|(_, job)| running(job.client))?;
+        state.waiting.remove(at)
+    }
+
+    /// Removes the jobs for which nobody waits any more, and those whose time is over. The latter are told.
+    pub fn sweep(&self) {
+        let now = Instant::now();
+        self.state().waiting.retain(|job| {
+            if job.is_late(now) {
+                job.tell_late();
+                return false;
+            }
+            !job.is_abandoned()
+        });
+    }
+
+    /// Waits until there are jobs for `model` or `time` has passed.
+    pub fn wait(&self, model: u64, time: Duration) -> Found {
+        let deadline = Instant::now() + time;
+        let mut state = self.state();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.waiting.iter().any(|job| job.model == model) {
+                return Found::Jobs;
+            }
+            if state.current != model || state.closed.is_some() {
+                return Found::Nothing;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Notes that a running job has ended: how often that happens says when there will be room.
+    pub fn note_end(&self) {
+        let mut state = self.state();
+        let now = Instant::now();
+        if let Some(last) = state.last_end.filter(|_| !state.waiting.is_empty()) {
+            let seconds = (now - last).as_secs_f64();
+            state.pace = if state.pace == 0.0 { seconds } else { 0.9 * state.pace + 0.1 * seconds };
+        }
+        state.last_end = Some(now);
+    }
+
+    /// From here on jobs are made for `model`.
+    pub fn hand_to(&self, model: u64) {
+        self.state().current = model;
+        self.changed.notify_all();
+    }
+
+    /// Takes in nothing more: a push is answered by `e`. The jobs that wait stay.
+    pub fn close(&self, e: ApiError) {
+        self.state().closed.get_or_insert(e);
+        self.changed.notify_all();
+    }
+
+    /// Takes all jobs that wait, to be told why they are not run.
+    pub fn drain(&self) -> Vec<Job> {
+        self.state().waiting.drain(..).collect()
+    }
+}

@@ -1,0 +1,327 @@
+//! The server from its start to its end: loads the model while connections are answered already, watches over the engine's
+//! thread, loads again on demand, and stops in good order.
+
+use super::health::Phase;
+use super::http::{ApiError, Drainer, Guard, Handler, Limits, Listen, Server};
+use super::job::{Ask, Event};
+use super::manager::Manager;
+use super::model::Model;
+use super::service::{Service, Settings, Step};
+use super::worker::Worker;
+use crate::diagnose::status::Reporter;
+use crate::engine::{self, ModelFiles, Options};
+use crate::executor::Measure;
+use crate::executor::weights::Progress;
+use crate::sequence::prompt;
+use crate::text::{Message, SamplerConfig};
+use crate::{Cancel, Error, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What to serve, where, and to whom.
+pub struct Setup {
+    /// The model's files, of which its tokenizer is read.
+    pub files: ModelFiles,
+    /// Loads the model on the engine's thread.
+    pub load: Load,
+    /// How requests are treated.
+    pub settings: Settings,
+    /// Where connections come from.
+    pub listen: Vec<Listen>,
+    /// What a peer may cost.
+    pub limits: Limits,
+    /// Who may ask.
+    pub guard: Guard,
+    /// How long requests under way may take once the server is told to stop.
+    pub drain: Duration,
+}
+
+/// Loads a model, and ends early as the progress says.
+pub type Load = Box<dyn Fn(&Progress) -> Result<Box<dyn Measure>> + Send + Sync>;
+
+/// Loads the model of `files` for as many sequences as `options` says, or with `fewer` for as many of them as fit.
+pub fn loader(files: ModelFiles, options: Options, fewer: bool) -> Load {
+    Box::new(move |progress| {
+        let checkpoint = files.checkpoint()?;
+        let opened = engine::open_for(&checkpoint, &options)?;
+        let sequences = match fewer {
+            true => engine::most_sequences(&opened, &checkpoint, &options, options.sequences)?,
+            false => options.sequences,
+        };
+        let options = Options { sequences, head_rows: sequences, ..options };
+        engine::load_on(&opened, &checkpoint, &options, progress)
+    })
+}
+
+/// What a server is told from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Stop: complete what is under way, take nothing new.
+    Stop,
+    /// Load the model's files anew, and answer with the old ones until the new ones do.
+    Reload,
+}
+
+/// What the server says as it goes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    /// It takes connections at these places.
+    Listening(Vec<String>),
+    /// It answers, after so much time.
+    Ready(Duration),
+    /// A model that was loaded anew answers from here on.
+    Reloaded,
+    /// A model could not be loaded anew; the old one answers on.
+    NotReloaded(Error),
+    /// It completes what is under way.
+    Draining,
+}
+
+/// What the threads tell the one that watches over them.
+enum Told {
+    Order(Order),
+    /// The model answers.
+    Ready(u64),
+    /// An engine's thread has ended.
+    Ended(u64, Result<()>),
+    /// All connections have ended.
+    Closed,
+}
+
+/// How often the watching thread looks around.
+const TICK: Duration = Duration::from_millis(500);
+/// How long connections may take to read why the engine has failed.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// What the service manager is asked to wait on while the model loads.
+const EXTENSION: Duration = Duration::from_secs(60);
+/// How long a device may be measured for a model.
+const LONGEST_TUNING: Duration = Duration::from_secs(600);
+
+/// Serves until told to stop. `handler` makes the handler of requests; `say` is told how it goes.
+///
+/// # Errors
+/// Input: a place to listen at cannot be had, or the model is damaged. Refused: it does not fit. Device: there is no device,
+/// it failed, or the engine's thread panicked.
+pub fn serve<H: Handler + Send>(
+    setup: &Setup,
+    orders: Receiver<Order>,
+    handler: impl FnOnce(Arc<Service>) -> H,
+    say: &mut dyn FnMut(Notice),
+) -> Result<()> {
+    let server = Server::bind(&setup.listen, setup.limits.clone(), setup.guard.clone())?;
+    let service = Arc::new(Service::new(setup.settings.clone()));
+    let handler = handler(service.clone());
+    let (tell, messages) = channel();
+    say(Notice::Listening(server.names()));
+    let drainer = server.drainer();
+    thread::scope(|scope| {
+        let closed = tell.clone();
+        scope.spawn(move || {
+            server.run(&handler);
+            let _ = closed.send(Told::Closed);
+        });
+        let told = tell.clone();
+        // Not part of the scope: it ends when nobody gives orders any more, which may be never.
+        thread::spawn(move || orders.iter().map(Told::Order).try_for_each(|order| told.send(order)));
+        let mut watch = Watching {
+            setup,
+            service: &service,
+            drainer,
+            manager: Manager::from_environment(),
+            progress: Arc::default(),
+            loading: None,
+            answering: None,
+            last: 0,
+            fed: Instant::now(),
+            seen: (0, Instant::now()),
+        };
+        let start = |watch: &mut Watching<'_>| {
+            let (id, progress, tell) = (watch.begin(), watch.progress.clone(), tell.clone());
+            let service = &service;
+            scope.spawn(move || {
+                let run = || run_engine(id, setup, service, &progress, &tell);
+                // What the panic left unfinished is dropped with the thread.
+                let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+                    Err(Error::device("the engine's thread panicked", "start it again, and report what it said"))
+                });
+                let _ = tell.send(Told::Ended(id, done));
+            });
+        };
+        start(&mut watch);
+        watch.run(&messages, &mut |watch| start(watch), say)
+    })
+}
+
+/// The thread that watches over the others.
+struct Watching<'a> {
+    setup: &'a Setup,
+    service: &'a Service,
+    drainer: Drainer,
+    manager: Manager,
+    /// Of the model that is loading.
+    progress: Arc<Progress>,
+    loading: Option<u64>,
+    answering: Option<u64>,
+    /// The last model's number.
+    last: u64,
+    /// When the manager's watchdog was last fed.
+    fed: Instant,
+    /// How far the load was, and since when.
+    seen: (u64, Instant),
+}
+
+impl Watching<'_> {
+    /// Numbers the next model.
+    fn begin(&mut self) -> u64 {
+        self.last += 1;
+        self.progress = Arc::new(Progress::new(Cancel::default()));
+        self.loading = Some(self.last);
+        self.seen = (0, Instant::now());
+        self.last
+    }
+
+    fn run(
+        mut self,
+        messages: &Receiver<Told>,
+        start: &mut dyn FnMut(&mut Self),
+        say: &mut dyn FnMut(Notice),
+    ) -> Result<()> {
+        let mut failure = Ok(());
+        loop {
+            match messages.recv_timeout(TICK) {
+                Ok(Told::Order(Order::Stop)) => self.stop(self.setup.drain, say),
+                Ok(Told::Order(Order::Reload)) if self.loading.is_none() && !self.drainer.is_draining() => {
+                    log::info!("loading the model anew");
+                    self.manager.tell(&reloading());
+                    start(&mut self);
+                }
+                Ok(Told::Order(Order::Reload)) => log::warn!("a model is loading already, or the server stops"),
+                Ok(Told::Ready(id)) => self.note_ready(id, say),
+                Ok(Told::Ended(id, done)) => {
+                    let was_loading = self.loading.take_if(|loading| *loading == id).is_some();
+                    match done {
+                        Ok(()) => {}
+                        Err(Error::Interrupted { .. }) if self.drainer.is_draining() => {}
+                        Err(e) if was_loading && self.answering.is_some() => {
+                            self.manager.tell("READY=1");
+                            say(Notice::NotReloaded(e));
+                        }
+                        // A model that was replaced fails alone: its clients were told.
+                        Err(e) if !was_loading && self.answering != Some(id) => log::error!("{e}"),
+                        Err(e) => {
+                            self.service.fail(&e.to_string());
+                            failure = failure.and(Err(e));
+                            self.stop(LAST_WORDS, say);
+                        }
+                    }
+                }
+                // Without connections nobody waits for anything.
+                Ok(Told::Closed) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.tick();
+        }
+        self.progress.cancel.set();
+        self.service.queue.close(ApiError::stopping());
+        failure
+    }
+
+    fn note_ready(&mut self, id: u64, say: &mut dyn FnMut(Notice)) {
+        self.loading.take_if(|loading| *loading == id);
+        let is_first = self.answering.replace(id).is_none();
+        self.manager.tell("READY=1\nSTATUS=answering");
+        say(match is_first {
+            true => Notice::Ready(self.service.health.boot().unwrap_or_default()),
+            false => Notice::Reloaded,
+        });
+    }
+
+    fn stop(&mut self, grace: Duration, say: &mut dyn FnMut(Notice)) {
+        if !self.drainer.is_draining() {
+            say(Notice::Draining);
+            self.manager.tell("STOPPING=1\nSTATUS=completing what is under way");
+        }
+        self.service.health.enter(Phase::Draining);
+        // A flag that ends a load ends the passes of what it loaded too.
+        if self.loading.is_some() {
+            self.progress.cancel.set();
+        }
+        self.drainer.drain(grace);
+    }
+
+    /// Feeds the manager's watchdog as long as the engine makes progress, and asks for time while a model loads.
+    fn tick(&mut self) {
+        let done = self.progress.done();
+        if done != self.seen.0 {
+            self.seen = (done, Instant::now());
+        }
+        let is_fresh = |patience| self.seen.1.elapsed() < patience;
+        if self.loading.is_some() && self.answering.is_none() && is_fresh(LONGEST_TUNING) {
+            self.manager.tell(&format!("EXTEND_TIMEOUT_USEC={}\nSTATUS=loading the model", EXTENSION.as_micros()));
+        }
+        let Some(watchdog) = self.manager.watchdog else { return };
+        let health = &self.service.health;
+        let is_well = health.stalled() < watchdog || self.answering.is_none();
+        if is_well && self.fed.elapsed() >= watchdog / 4 {
+            self.fed = Instant::now();
+            self.manager.tell("WATCHDOG=1");
+        }
+    }
+}
+
+/// The notice of a reload, with the time that systemd wants beside it.
+fn reloading() -> String {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+    format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros())
+}
+
+/// Loads a model, makes a first token, takes over the queue, and runs jobs until there are no more.
+fn run_engine(id: u64, setup: &Setup, service: &Service, progress: &Arc<Progress>, tell: &Sender<Told>) -> Result<()> {
+    let executor = (setup.load)(progress)?;
+    let _status = Reporter::start("serve", &setup.files.name(), executor.device());
+    let model = Arc::new(Model::open(id, &setup.files, executor.schedule(), executor.device())?);
+    let answers_first = service.model().is_err();
+    if answers_first {
+        service.health.enter(Phase::Tuning);
+    }
+    let mut worker = Worker::new(service, &model, executor)?;
+    warm_up(service, &model, &mut worker)?;
+    service.set_model(model.clone());
+    service.health.enter(Phase::Ready);
+    let _ = tell.send(Told::Ready(id));
+    worker.run()
+}
+
+/// Loads a model and answers once, without taking connections. Returns what it loaded.
+///
+/// # Errors
+/// As [`serve`].
+pub fn check(setup: &Setup, progress: &Arc<Progress>) -> Result<(Arc<Model>, Duration)> {
+    let start = Instant::now();
+    let service = Service::new(setup.settings.clone());
+    let executor = (setup.load)(progress)?;
+    let model = Arc::new(Model::open(1, &setup.files, executor.schedule(), executor.device())?);
+    warm_up(&service, &model, &mut Worker::new(&service, &model, executor)?)?;
+    Ok((model, start.elapsed()))
+}
+
+/// Answers a first question with one token, so that the system prompt is in the cache and everything has run once.
+fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<()> {
+    let system = service.settings.system.as_deref().map(|text| Message::new("system", text));
+    let messages: Vec<Message> = system.into_iter().chain([Message::new("user", "Hello")]).collect();
+    let prompt = prompt::encode_messages(&model.tokenizer, &model.template, &messages, model.limits())?;
+    let ask = Ask { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Ask::new(prompt) };
+    let failed = |e: ApiError| Error::failed(format!("the first question failed: {}", e.message), "report this");
+    let mut answers = service.start_own(model, ask).map_err(failed)?;
+    worker.run_out()?;
+    while let Some(step) = answers.next() {
+        if let Step::Event(_, Event::Failed(e)) = step {
+            return Err(failed(e));
+        }
+    }
+    Ok(())
+}

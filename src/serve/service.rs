@@ -1,0 +1,282 @@
+//! What all connections share: the model, the queue to the engine, and the server's health.
+
+use super::health::{Health, Phase};
+use super::http::{ApiError, Watch};
+use super::job::{Abandoned, Ask, Client, End, Event, Job, MOST_CHOICES};
+use super::metrics::Metrics;
+use super::model::Model;
+use super::queue::Queue;
+use crate::sequence::{Chooser, Reply};
+use crate::text::SamplerConfig;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// How the server treats requests.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Replies that may wait for a place.
+    pub queue: usize,
+    /// Longest time that a reply may take, waiting included.
+    pub deadline: Option<Duration>,
+    /// Longest time that a prompt may hold up the others' next tokens, where a pass of a few rows is not longer.
+    pub gap: Duration,
+    /// Names of the model beside its own.
+    pub aliases: Vec<String>,
+    /// A stream without events for so long sends a comment, so that nothing on the way takes it for dead.
+    pub heartbeat: Duration,
+    /// The system message of conversations that bring none. It is in the cache before the first request.
+    pub system: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            queue: 256,
+            deadline: None,
+            gap: Duration::from_millis(250),
+            aliases: Vec::new(),
+            heartbeat: Duration::from_secs(10),
+            system: None,
+        }
+    }
+}
+
+/// What all connections share.
+pub struct Service {
+    /// How requests are treated.
+    pub settings: Settings,
+    /// How the server does.
+    pub health: Health,
+    /// What it has done.
+    pub metrics: Metrics,
+    pub(super) queue: Queue,
+    model: RwLock<Option<Arc<Model>>>,
+}
+
+/// What comes of an [`Ask`].
+pub struct Answers<'a> {
+    service: &'a Service,
+    events: Receiver<(usize, Event)>,
+    /// Replies that have not ended.
+    left: usize,
+}
+
+/// How often somebody who waits for the engine looks whether it has failed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What [`Answers::next`] finds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Something has happened to reply `.0`.
+    Event(usize, Event),
+    /// Nothing has happened for a while: a stream sends a heartbeat.
+    Idle,
+}
+
+impl Service {
+    /// A service without a model.
+    pub fn new(settings: Settings) -> Service {
+        Service {
+            queue: Queue::new(settings.queue),
+            health: Health::default(),
+            metrics: Metrics::default(),
+            model: RwLock::new(None),
+            settings,
+        }
+    }
+
+    /// The model that answers now.
+    ///
+    /// # Errors
+    /// 503: it is still loading.
+    pub fn model(&self) -> Result<Arc<Model>, ApiError> {
+        let model = self.model.read().unwrap_or_else(PoisonError::into_inner).clone();
+        model.ok_or_else(|| {
+            let why = self.health.ready().err().unwrap_or_else(|| "the model is loading".into());
+            ApiError::unavailable(why, 5).code("loading")
+        })
+    }
+
+    /// Makes `model` the one that answers.
+    pub(super) fn set_model(&self, model: Arc<Model>) {
+        self.queue.hand_to(model.id);
+        *self.model.write().unwrap_or_else(PoisonError::into_inner) = Some(model);
+    }
+
+    /// Puts what is asked into the queue. `watch` says how long somebody waits for it.
+    ///
+    /// # Errors
+    /// 400: a setting is wrong. 503: no room is left, or the server stops.
+    pub fn start(&self, model: &Model, ask: Ask, client: Client, watch: Watch) -> Result<Answers<'_>, ApiError> {
+        self.submit(model, ask, client, Arc::new(move || watch.is_gone()))
+    }
+
+    /// As [`Service::start`], for several prompts, all or none. Their replies are numbered on from prompt to prompt.
+    ///
+    /// # Errors
+    /// As [`Service::start`].
+    pub fn start_all(
+        &self,
+        model: &Model,
+        asks: &[Ask],
+        client: Client,
+        watch: Watch,
+    ) -> Result<Answers<'_>, ApiError> {
+        self.submit_all(model, asks, client, Arc::new(move || watch.is_gone()))
+    }
+
+    /// As [`Service::start`], for the server itself.
+    ///
+    /// # Errors
+    /// As [`Service::start`].
+    pub(super) fn start_own(&self, model: &Model, ask: Ask) -> Result<Answers<'_>, ApiError> {
+        self.submit(model, ask, Client::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), Arc::new(|| false))
+    }
+
+    pub(super) fn submit(
+        &self,
+        model: &Model,
+        ask: Ask,
+        client: Client,
+        abandoned: Abandoned,
+    ) -> Result<Answers<'_>, ApiError> {
+        self.submit_all(model, &[ask], client, abandoned)
+    }
+
+    fn submit_all(
+        &self,
+        model: &Model,
+        asks: &[Ask],
+        client: Client,
+        abandoned: Abandoned,
+    ) -> Result<Answers<'_>, ApiError> {
+        let replies: usize = asks.iter().map(|ask| ask.choices).sum();
+        if !(1..=MOST_CHOICES).contains(&replies) {
+            return Err(ApiError::bad(format!("{replies} replies are not in 1..={MOST_CHOICES}")).param("n"));
+        }
+        for ask in asks {
+            model.limits().check(0, &ask.prompt).map_err(|e| ApiError::from(&e).code("context_length_exceeded"))?;
+        }
+        let (events_in, events) = channel();
+        let since = Instant::now();
+        let job = |choice: usize, (ask, own): (&Ask, usize)| {
+            let seed = ask.sampler.seed.map(|seed| seed.wrapping_add(own as u64));
+            let chooser = Chooser::new(SamplerConfig { seed, ..ask.sampler.clone() }, model.shape.vocab)?;
+            Ok(Job {
+                model: model.id,
+                choice,
+                prompt: ask.prompt.clone(),
+                chooser: match ask.likelihoods {
+                    Some(top) => chooser.reporting(top),
+                    None => chooser,
+                },
+                stops: if ask.ignore_eos { Vec::new() } else { model.stops().to_vec() },
+                limit: ask.limit,
+                reuse: ask.reuse,
+                reply: Reply::new(&model.tokenizer, &ask.stop)?,
+                client,
+                abandoned: abandoned.clone(),
+                since,
+                deadline: self.settings.deadline.map(|deadline| since + deadline),
+                events: events_in.clone(),
+            })
+        };
+        let all = asks.iter().flat_map(|ask| (0..ask.choices).map(move |own| (ask, own)));
+        let jobs = all.enumerate().map(|(choice, of)| job(choice, of)).collect::<crate::Result<Vec<Job>>>();
+        self.queue.push(jobs.map_err(|e| ApiError::from(&e))?).inspect_err(|_| {
+            self.metrics.refused.inc();
+        })?;
+        Ok(Answers { service: self, events, left: replies })
+    }
+
+    /// The engine has failed: nothing more is answered, and whoever waits is told.
+    pub(super) fn fail(&self, why: &str) {
+        self.health.enter(Phase::Failed(why.to_owned()));
+        let e = self.failure();
+        self.queue.close(e.clone());
+        self.queue.drain().iter().for_each(|job| job.tell(Event::Failed(e.clone())));
+    }
+
+    /// What a client is told when the engine has failed.
+    fn failure(&self) -> ApiError {
+        match self.health.phase() {
+            Phase::Failed(why) => ApiError::new(500, format!("the engine has failed: {why}")).code("engine_failed"),
+            _ => ApiError::internal(),
+        }
+    }
+}
+
+impl Answers<'_> {
+    /// Waits for the next event of any reply. `None`: all have ended.
+    pub fn next(&mut self) -> Option<Step> {
+        if self.left == 0 {
+            return None;
+        }
+        let mut quiet = Duration::ZERO;
+        loop {
+            let wait = LOOK.min(self.service.settings.heartbeat);
+            match self.events.recv_timeout(wait) {
+                Ok((choice, event)) => {
+                    self.left -= usize::from(!matches!(event, Event::Token(_)));
+                    return Some(Step::Event(choice, event));
+                }
+                Err(RecvTimeoutError::Timeout) if !matches!(self.service.health.phase(), Phase::Failed(_)) => {
+                    quiet += wait;
+                    if quiet >= self.service.settings.heartbeat {
+                        return Some(Step::Idle);
+                    }
+                }
+                // The engine has failed, or dropped the job without a word.
+                Err(_) => {
+                    self.left = 0;
+                    return Some(Step::Event(0, Event::Failed(self.service.failure())));
+                }
+            }
+        }
+    }
+
+    /// Waits for all replies to end. Returns the tokens and the end of each.
+    ///
+    /// # Errors
+    /// The first reply that failed.
+    pub fn collect(mut self, choices: usize) -> Result<Vec<Whole>, ApiError> {
+        let mut whole: Vec<Whole> = (0..choices).map(|_| Whole::default()).collect();
+        while let Some(step) = self.next() {
+            match step {
+                Step::Idle => {}
+                Step::Event(_, Event::Failed(e)) => return Err(e),
+                Step::Event(choice, event) => whole[choice].add(event),
+            }
+        }
+        Ok(whole)
+    }
+}
+
+/// A complete reply.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Whole {
+    /// Its text.
+    pub text: String,
+    /// Its tokens, with the text that became final with each.
+    pub tokens: Vec<super::job::Token>,
+    /// How it ended.
+    pub end: Option<End>,
+}
+
+impl Whole {
+    fn add(&mut self, event: Event) {
+        match event {
+            Event::Token(token) => {
+                self.text.push_str(&token.text);
+                self.tokens.push(token);
+            }
+            Event::End(end) => {
+                self.text.push_str(&end.text);
+                self.end = Some(end);
+            }
+            Event::Failed(_) => {}
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Tests of the engine's side: jobs of many clients on the demo model, on the CPU, and what happens when the engine fails.
+
+use super::http::{ApiError, Gone, Guard, Limits, Listen, Reply, Request};
+use super::job::{Ask, Client, Event};
+use super::server::{Notice, Order, Setup, loader, serve};
+use super::service::{Answers, Service, Settings, Step, Whole};
+use crate::engine::{self, Device, ModelFiles, Options};
+use crate::executor::measure::{Measure, Timed};
+use crate::executor::weights::Progress;
+use crate::executor::{Asks, Executor, HeadRows, Pages, Row, Watch};
+use crate::schedule::choice::Found;
+use crate::schedule::{Schedule, Segment};
+use crate::sequence::{Batch, Chooser, Finish, generate, prompt};
+use crate::text::{Message, SamplerConfig};
+use crate::{Error, Result, sequence};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SLOTS: usize = 4;
+/// How long a test waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn options(slots: usize) -> Options {
+    Options {
+        device: Device::Cpu,
+        context: Some(256),
+        chunk: Some(64),
+        sequences: slots,
+        head_rows: slots,
+        ..Options::default()
+    }
+}
+
+/// A server whose requests the tests make themselves.
+struct Served {
+    service: Arc<Service>,
+    orders: Sender<Order>,
+    notices: Receiver<Notice>,
+    done: thread::JoinHandle<Result<()>>,
+}
+
+/// Starts a server that `load` loads a model for, and waits until it answers.
+fn start(settings: Settings, load: super::server::Load) -> Served {
+    let (orders, taken) = channel();
+    let (say, notices) = channel();
+    let (give, given) = channel();
+    let done = thread::spawn(move || {
+        let setup = Setup {
+            files: ModelFiles::BuiltIn,
+            load,
+            settings,
+            listen: vec![Listen::Tcp((Ipv4Addr::LOCALHOST, 0).into())],
+            limits: Limits::default(),
+            guard: Guard::default(),
+            drain: Duration::from_secs(60),
+        };
+        let handler = |service: Arc<Service>| {
+            give.send(service).unwrap();
+            |_: Request, reply: Reply<'_>| -> std::result::Result<(), Gone> { reply.error(&ApiError::not_found("/")) }
+        };
+        serve(&setup, taken, handler, &mut |notice| drop(say.send(notice)))
+    });
+    let service = given.recv_timeout(PATIENCE).unwrap();
+    let served = Served { service, orders, notices, done };
+    served.wait_for(|notice| matches!(notice, Notice::Ready(_)));
+    served
+}
+
+impl Served {
+    fn wait_for(&self, is: impl Fn(&Notice) -> bool) -> Notice {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let notice = self.notices.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap();
+            if is(&notice) {
+                return notice;
+            }
+        }
+    }
+
+    fn ask(&self, ask: Ask) -> Answers<'_> {
+        self.service.submit(&self.service.model().unwrap(), ask, client(1), Arc::new(|| false)).unwrap()
+    }
+
+    fn stop(self) -> Result<()> {
+        self.orders.send(Order::Stop).unwrap();
+        self.done.join().unwrap()
+    }
+}
+
+fn client(n: u8) -> Client {
+    Client::Address(IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)))
+}
+
+fn wait_until(what: &str, is: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is() {
+        assert!(Instant::now() < until, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn question(text: &str) -> Vec<u32> {
+    let files = ModelFiles::BuiltIn;
+    let (tokenizer, template, shape) = (files.tokenizer().unwrap(), files.template().unwrap(), files.shape().unwrap());
+    let limits = sequence::Limits { shape: &shape, context: 256 };
+    prompt::encode_messages(&tokenizer, &template, &[Message::new("user", text)], limits).unwrap()
+}
+
+fn greedy(prompt: Vec<u32>, limit: usize) -> Ask {
+    Ask { sampler: SamplerConfig::greedy(), limit, ..Ask::new(prompt) }
+}
+
+fn ids(whole: &Whole) -> Vec<u32> {
+    whole.tokens.iter().map(|token| token.id).collect()
+}
+
+#[test]
+fn replies_made_together_are_those_made_alone() {
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(SLOTS), false));
+    let sampled = |seed| SamplerConfig { seed: Some(seed), ..SamplerConfig::default() };
+    let texts =
+        ["Who are you?", "What is a fence?", "Why is the sky blue?", "Hello", "Who are you, and what can you do?"];
+    let asks: Vec<Ask> = texts
+        .iter()
+        .enumerate()
+        .flat_map(|(i, text)| {
+            let prompt = question(text);
+            let seeded = Ask { sampler: sampled(i as u64), choices: 2, limit: 20, ..Ask::new(prompt.clone()) };
+            [greedy(prompt, 5 + 7 * i), seeded]
+        })
+        .collect();
+    let started: Vec<(Ask, Answers<'_>)> = asks.iter().map(|ask| (ask.clone(), served.ask(ask.clone()))).collect();
+
+    let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
+    let mut executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
+    let stops = served.service.model().unwrap().stops().to_vec();
+    for (ask, answers) in started {
+        let whole = answers.collect(ask.choices).unwrap();
+        for (i, whole) in whole.iter().enumerate() {
+            let seed = ask.sampler.seed.map(|seed| seed + i as u64);
+            let vocab = executor.schedule().shape.vocab;
+            let request = sequence::Request {
+                prompt: ask.prompt.clone(),
+                chooser: Chooser::new(SamplerConfig { seed, ..ask.sampler.clone() }, vocab).unwrap(),
+                stops: stops.clone(),
+                limit: ask.limit,
+                reuse: false,
+            };
+            let mut batch = Batch::new(executor.schedule());
+            let (g, _) = generate(executor.as_mut(), &mut batch, request, &mut |_| ControlFlow::Continue(())).unwrap();
+            let end = whole.end.as_ref().unwrap();
+            assert_eq!((ids(whole), end.tokens, end.finish), (g.tokens.clone(), g.tokens.len(), g.finish));
+            assert_eq!(end.prompt_tokens, ask.prompt.len());
+        }
+    }
+    // The second time most of the prompt is in the cache, unless that is not wanted.
+    let prompt = question(texts[4]);
+    let cached = |reuse| {
+        let ask = Ask { reuse, ..greedy(prompt.clone(), 3) };
+        served.ask(ask).collect(1).unwrap()[0].end.as_ref().unwrap().cached_tokens
+    };
+    assert_eq!((cached(true), cached(false)), (prompt.len() - 1, 0));
+    served.stop().unwrap();
+}
+
+#[test]
+fn likelihoods_and_stop_texts_come_with_the_tokens() {
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(2), false));
+    let prompt = question("Who are you?");
+    let plain = served.ask(greedy(prompt.clone(), 12)).collect(1).unwrap().remove(0);
+    let reported = served.ask(Ask { likelihoods: Some(3), ..greedy(prompt.clone(), 12) }).collect(1).unwrap().remove(0);
+    assert_eq!(ids(&reported), ids(&plain));
+    for token in &reported.tokens {
+        let likelihood = token.likelihood.as_ref().unwrap();
+        assert_eq!((likelihood.top.len(), likelihood.top[0]), (3, (token.id, likelihood.logprob)), "greedy");
+        assert!(likelihood.logprob <= 0.0 && likelihood.top[2].1 <= likelihood.top[1].1);
+    }
+    let stop: String = plain.text.chars().skip(3).take(4).collect();
+    let stopped = served.ask(Ask { stop: vec![stop.clone()], ..greedy(prompt, 12) }).collect(1).unwrap().remove(0);
+    let end = stopped.end.unwrap();
+    assert_eq!((stopped.text.as_str(), end.finish), (plain.text.split(&stop).next().unwrap(), Finish::Stop));
+    served.stop().unwrap();
+}
+
+#[test]
+fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(1), false));
+    let model = served.service.model().unwrap();
+    let flags: Vec<Arc<AtomicBool>> = (0..2).map(|_| Arc::default()).collect();
+    let long = || Ask { ignore_eos: true, ..greedy(question("Hello"), 200) };
+    let submit = |flag: &Arc<AtomicBool>| {
+        let flag = flag.clone();
+        served.service.submit(&model, long(), client(1), Arc::new(move || flag.load(Ordering::SeqCst))).unwrap()
+    };
+    let (mut runs, mut waits) = (submit(&flags[0]), submit(&flags[1]));
+    assert!(matches!(runs.next(), Some(Step::Event(0, Event::Token(_)))));
+    flags[1].store(true, Ordering::SeqCst);
+    wait_until("the one that waits is gone", || served.service.queue.len() == 0);
+    flags[0].store(true, Ordering::SeqCst);
+    wait_until("the one that runs is gone", || served.service.metrics.cancelled.get() == 1);
+    let mut tokens = 1;
+    // No event but tokens, then the end of the channel.
+    while let Some(Step::Event(_, event)) = runs.next() {
+        match event {
+            Event::Token(_) => tokens += 1,
+            event => assert!(matches!(event, Event::Failed(_)), "{event:?}"),
+        }
+    }
+    assert!(tokens < 200, "{tokens}");
+    assert!(matches!(waits.next(), Some(Step::Event(0, Event::Failed(_)))));
+    // The place is free.
+    assert_eq!(served.ask(greedy(question("Hello"), 4)).collect(1).unwrap()[0].end.as_ref().unwrap().tokens, 4);
+    served.stop().unwrap();
+}
+
+#[test]
+fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
+    let settings = Settings { queue: 2, deadline: Some(Duration::from_millis(1)), ..Settings::default() };
+    // No engine takes anything.
+    let service = Service::new(settings);
+    let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
+    let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
+    let model = super::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
+    let submit = |n, choices| {
+        let ask = Ask { choices, ..greedy(question("Hello"), 4) };
+        service.submit(&model, ask, client(n), Arc::new(|| false))
+    };
+    let mut first = submit(1, 2).unwrap();
+    let full = submit(2, 1).err().unwrap();
+    let retry: u64 = full.headers.iter().find(|(name, _)| *name == "Retry-After").unwrap().1.parse().unwrap();
+    assert!(full.status == 503 && (1..=120).contains(&retry), "{full:?}");
+    assert!(submit(2, 0).is_err() && submit(2, 129).is_err());
+    wait_until("they are late", || {
+        service.queue.sweep();
+        service.queue.len() == 0
+    });
+    for choice in 0..2 {
+        let Some(Step::Event(of, Event::Failed(e))) = first.next() else { panic!("no failure") };
+        assert_eq!((of, e.status, e.code), (choice, 504, Some("deadline_exceeded")));
+    }
+    assert_eq!(first.next(), None);
+    // One request may be larger than the queue.
+    assert!(submit(3, 9).is_ok());
+    service.fail("the GPU hangs");
+    assert_eq!(submit(1, 1).err().unwrap().code, Some("engine_failed"));
+}
+
+#[test]
+fn the_client_with_the_fewest_running_replies_comes_first() {
+    let service = Service::new(Settings::default());
+    let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
+    let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
+    let model = super::model::Model::open(7, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
+    for (n, limit) in [(1, 1), (1, 2), (1, 3), (2, 4), (3, 5), (2, 6)] {
+        service.submit(&model, greedy(question("Hello"), limit), client(n), Arc::new(|| false)).unwrap();
+    }
+    let mut taken: Vec<(Client, usize)> = Vec::new();
+    while let Some(job) = service.queue.take(7, |client| taken.iter().filter(|(of, _)| *of == client).count()) {
+        taken.push((job.client, job.limit));
+    }
+    assert_eq!(taken.iter().map(|(_, limit)| *limit).collect::<Vec<_>>(), [1, 4, 5, 2, 6, 3]);
+    assert!(service.queue.take(8, |_| 0).is_none(), "another model's");
+}
+
+/// An executor that fails, or panics, at a pass.
+struct Faulty {
+    inner: Box<dyn Measure>,
+    /// Passes until then.
+    left: Arc<AtomicUsize>,
+    panics: bool,
+}
+
+impl Faulty {
+    fn count(&self) -> Result<()> {
+        match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(_) => Ok(()),
+            Err(_) if self.panics => panic!("an injected fault"),
+            Err(_) => Err(Error::device("the GPU does not answer", "look at the kernel's log")),
+        }
+    }
+}
+
+impl Executor for Faulty {
+    fn schedule(&self) -> &Schedule {
+        self.inner.schedule()
+    }
+    fn device(&self) -> &str {
+        self.inner.device()
+    }
+    fn pages(&self) -> &Pages {
+        self.inner.pages()
+    }
+    fn pages_mut(&mut self) -> &mut Pages {
+        self.inner.pages_mut()
+    }
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        self.count()?;
+        self.inner.forward(rows, head)
+    }
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+        self.count()?;
+        self.inner.forward_choosing(rows, head, asks)
+    }
+    fn found(&self, row: usize) -> Option<Found<'_>> {
+        self.inner.found(row)
+    }
+    fn project(&mut self, head: HeadRows) -> Result<()> {
+        self.inner.project(head)
+    }
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
+        self.inner.forward_watched(rows, head, watch)
+    }
+    fn next(&self, row: usize) -> u32 {
+        self.inner.next(row)
+    }
+    fn is_finite(&self, row: usize) -> bool {
+        self.inner.is_finite(row)
+    }
+    fn logits(&mut self, row: usize) -> Result<&[f32]> {
+        self.inner.logits(row)
+    }
+}
+
+impl Measure for Faulty {
+    fn submits(&self) -> u64 {
+        self.inner.submits()
+    }
+    fn busy(&self) -> Duration {
+        self.inner.busy()
+    }
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+        self.inner.time_steps(rows, head, repetitions)
+    }
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
+        self.inner.time_segment(segment, rows, head, replays)
+    }
+    fn measure_read_ceiling(&mut self) -> Result<f64> {
+        self.inner.measure_read_ceiling()
+    }
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
+        self.inner.measure_segment_ceiling(segment)
+    }
+}
+
+#[test]
+fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() {
+    for panics in [false, true] {
+        let left = Arc::new(AtomicUsize::new(usize::MAX));
+        let (load, shared) = (loader(ModelFiles::BuiltIn, options(2), false), left.clone());
+        let faulty = move |progress: &Progress| -> Result<Box<dyn Measure>> {
+            Ok(Box::new(Faulty { inner: load(progress)?, left: shared.clone(), panics }))
+        };
+        let served = start(Settings::default(), Box::new(faulty));
+        let long = || Ask { ignore_eos: true, ..greedy(question("Hello"), 200) };
+        let mut answers: Vec<Answers<'_>> = (0..3).map(|_| served.ask(long())).collect();
+        assert!(matches!(answers[0].next(), Some(Step::Event(0, Event::Token(_)))));
+        left.store(3, Ordering::SeqCst);
+        for answers in &mut answers {
+            let last = std::iter::from_fn(|| answers.next()).last().unwrap();
+            let Step::Event(_, Event::Failed(e)) = last else { panic!("{last:?}") };
+            assert_eq!(e.status, 500, "{e:?}");
+        }
+        assert!(served.service.health.ready().is_err());
+        let e = served.done.join().unwrap().unwrap_err();
+        assert_eq!(e.exit_code(), 4, "{e}");
+    }
+}
+
+#[test]
+fn a_model_is_loaded_anew_while_the_old_one_answers_and_a_damaged_one_is_not_taken() {
+    let load = loader(ModelFiles::BuiltIn, options(2), false);
+    let failure: Arc<Mutex<Option<Error>>> = Arc::default();
+    let next = failure.clone();
+    let served = start(
+        Settings::default(),
+        Box::new(move |progress| match next.lock().unwrap().take() {
+            Some(e) => Err(e),
+            None => load(progress),
+        }),
+    );
+    let reply = |limit| ids(&served.ask(greedy(question("Who are you?"), limit)).collect(1).unwrap()[0]);
+    let before = reply(9);
+    let long = served.ask(Ask { ignore_eos: true, ..greedy(question("Hello"), 150) });
+    served.orders.send(Order::Reload).unwrap();
+    served.wait_for(|notice| *notice == Notice::Reloaded);
+    assert_eq!(long.collect(1).unwrap()[0].end.as_ref().unwrap().tokens, 150, "the old model ends what it has begun");
+    assert_eq!(reply(9), before);
+    *failure.lock().unwrap() = Some(Error::refused("it does not fit", "use a smaller one"));
+    served.orders.send(Order::Reload).unwrap();
+    assert!(
+        matches!(served.wait_for(|notice| *notice != Notice::Reloaded), Notice::NotReloaded(e) if e.exit_code() == 3)
+    );
+    assert_eq!(reply(9), before);
+    served.stop().unwrap();
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_completes_what_is_under_way_and_one_that_loads_stops_at_once() {
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(1), false));
+    served.orders.send(Order::Stop).unwrap();
+    served.wait_for(|notice| *notice == Notice::Draining);
+    assert!(served.service.health.ready().is_err());
+    served.done.join().unwrap().unwrap();
+
+    let (orders, taken) = channel();
+    let load = |progress: &Progress| -> Result<Box<dyn Measure>> {
+        loop {
+            progress.cancel.check()?;
+            thread::yield_now();
+        }
+    };
+    let setup = Setup {
+        files: ModelFiles::BuiltIn,
+        load: Box::new(load),
+        settings: Settings::default(),
+        listen: vec![Listen::Tcp((Ipv4Addr::LOCALHOST, 0).into())],
+        limits: Limits::default(),
+        guard: Guard::default(),
+        drain: Duration::from_secs(60),
+    };
+    let handler = |_| |_: Request, reply: Reply<'_>| reply.error(&ApiError::not_found("/"));
+    let mut notices = Vec::new();
+    orders.send(Order::Stop).unwrap();
+    serve(&setup, taken, handler, &mut |notice| notices.push(notice)).unwrap();
+    assert!(notices.contains(&Notice::Draining) && !notices.iter().any(|n| matches!(n, Notice::Ready(_))));
+}

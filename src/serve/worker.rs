@@ -1,0 +1,237 @@
+//! The engine's thread: takes jobs from the queue, runs passes over all of them, and tells each what comes of it.
+
+use super::job::{Client, End, Event, Job, Token};
+use super::model::Model;
+use super::pace::Pace;
+use super::queue::Found;
+use super::service::Service;
+use crate::executor::Measure;
+use crate::sequence::meter::Meter;
+use crate::sequence::{Batch, Ended, Finish, Generation, Reply, Request};
+use crate::text::Stopped;
+use crate::{Error, Result};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// How long an idle worker waits before it says again that it is well.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Runs the jobs of one model.
+pub(super) struct Worker<'a> {
+    service: &'a Service,
+    model: &'a Model,
+    executor: Box<dyn Measure>,
+    batch: Batch,
+    /// Per slot of the batch.
+    running: Vec<Option<Running>>,
+    /// Tokens of the pass that just ran, each with its slot, and with its text in the slot's reply.
+    chosen: Vec<(usize, u32, String)>,
+    pace: Pace,
+    meter: Meter,
+    /// When the rates of `meter` were last published.
+    published: Instant,
+}
+
+/// A job in a slot.
+struct Running {
+    job: Job,
+    began: Instant,
+    first_token: Option<Instant>,
+    last_token: Instant,
+}
+
+impl<'a> Worker<'a> {
+    /// A worker without jobs.
+    ///
+    /// # Errors
+    /// Device: it failed as its read rate was measured.
+    pub fn new(service: &'a Service, model: &'a Model, mut executor: Box<dyn Measure>) -> Result<Worker<'a>> {
+        let ceiling = executor.measure_read_ceiling()?;
+        let schedule = executor.schedule();
+        service.metrics.set_model(schedule, ceiling);
+        Ok(Worker {
+            batch: Batch::new(schedule),
+            running: (0..schedule.extent.sequences).map(|_| None).collect(),
+            chosen: Vec::with_capacity(schedule.extent.head_rows),
+            pace: Pace::new(service.settings.gap, executor.prefill_rows()),
+            meter: Meter::default(),
+            published: Instant::now(),
+            service,
+            model,
+            executor,
+        })
+    }
+
+    /// Runs jobs until no more will come for this model.
+    ///
+    /// # Errors
+    /// Device: it failed. Whoever waits is told.
+    pub fn run(&mut self) -> Result<()> {
+        let queue = &self.service.queue;
+        loop {
+            queue.sweep();
+            self.admit();
+            if self.batch.is_empty() {
+                self.service.health.progress(false);
+                self.publish();
+                if queue.wait(self.model.id, IDLE) == Found::Nothing {
+                    return Ok(());
+                }
+                continue;
+            }
+            self.drop_abandoned();
+            self.run_pass().inspect_err(|e| self.fail_all(e))?;
+        }
+    }
+
+    /// Runs the jobs that there are to their end.
+    ///
+    /// # Errors
+    /// As [`Worker::run`].
+    pub fn run_out(&mut self) -> Result<()> {
+        self.admit();
+        while !self.batch.is_empty() {
+            self.run_pass().inspect_err(|e| self.fail_all(e))?;
+        }
+        Ok(())
+    }
+
+    /// Takes jobs into free slots.
+    fn admit(&mut self) {
+        while self.batch.room() > 0 {
+            let of = |client: Client| self.running.iter().flatten().filter(|r| r.job.client == client).count();
+            let Some(job) = self.service.queue.take(self.model.id, of) else { break };
+            self.begin(job);
+        }
+        self.service.metrics.waiting.set(self.service.queue.len() as i64);
+    }
+
+    fn begin(&mut self, mut job: Job) {
+        let request = Request {
+            prompt: std::mem::take(&mut job.prompt),
+            chooser: std::mem::replace(&mut job.chooser, crate::sequence::Chooser::Greedy),
+            stops: std::mem::take(&mut job.stops),
+            limit: job.limit,
+            reuse: job.reuse,
+        };
+        let now = Instant::now();
+        self.service.metrics.queued.observe((now - job.since).as_secs_f64());
+        match self.batch.join(self.executor.as_mut(), request) {
+            Ok(slot) => self.running[slot] = Some(Running { job, began: now, first_token: None, last_token: now }),
+            Err(e) => job.tell(Event::Failed((&e).into())),
+        }
+    }
+
+    /// Ends the jobs that nobody waits for, and those whose time is over.
+    fn drop_abandoned(&mut self) {
+        let now = Instant::now();
+        for slot in 0..self.running.len() {
+            let Some(Running { job, .. }) = &self.running[slot] else { continue };
+            let is_late = job.is_late(now);
+            if is_late {
+                job.tell_late();
+            }
+            if is_late || job.is_abandoned() {
+                self.service.metrics.cancelled.inc();
+                self.running[slot] = None;
+                self.batch.leave(self.executor.as_mut(), slot);
+            }
+        }
+    }
+
+    /// Runs one pass and tells what came of it.
+    fn run_pass(&mut self) -> Result<()> {
+        let Worker { running, chosen, batch, executor, .. } = self;
+        self.service.health.progress(true);
+        batch.set_chunk(self.pace.rows());
+        let start = Instant::now();
+        batch.step(executor.as_mut(), &mut |slot, id| {
+            let Some(Running { job, .. }) = &mut running[slot] else { return ControlFlow::Break(Finish::Interrupted) };
+            let (text, stopped) = job.reply.push(id);
+            chosen.push((slot, id, text.to_owned()));
+            match stopped {
+                Stopped::Yes => ControlFlow::Break(Finish::Stop),
+                Stopped::No => ControlFlow::Continue(()),
+            }
+        })?;
+        let time = start.elapsed();
+        self.service.health.progress(true);
+        self.meter.add(&self.batch, self.executor.as_ref(), time);
+        if let Some(pass) = self.batch.last_pass() {
+            self.pace.note(pass, time);
+            self.service.metrics.note_pass(pass, time);
+        }
+        self.tell();
+        if self.published.elapsed() >= IDLE {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Tells the tokens of the last pass, and the ends that came with it.
+    fn tell(&mut self) {
+        let now = Instant::now();
+        // A sequence's chooser leaves the batch with it.
+        let mut ended: Vec<Ended> = std::iter::from_fn(|| self.batch.take_ended()).collect();
+        for (slot, id, text) in self.chosen.drain(..) {
+            let Some(running) = &mut self.running[slot] else { continue };
+            let leaving = ended.iter_mut().find(|ended| ended.slot == slot).map(|ended| &mut ended.chooser);
+            let likelihood = leaving.or_else(|| self.batch.chooser(slot)).and_then(|chooser| chooser.take_likelihood());
+            match running.first_token {
+                None => {
+                    self.service.metrics.first_token.observe((now - running.job.since).as_secs_f64());
+                    self.service.health.note_first_token();
+                    running.first_token = Some(now);
+                }
+                Some(_) => self.service.metrics.gap.observe((now - running.last_token).as_secs_f64()),
+            }
+            running.last_token = now;
+            running.job.tell(Event::Token(Token { id, text, likelihood }));
+        }
+        for ended in ended {
+            self.end(ended);
+        }
+    }
+
+    fn end(&mut self, ended: Ended) {
+        let Some(running) = self.running[ended.slot].take() else { return };
+        self.service.queue.note_end();
+        let event = match ended.reply {
+            // Only a failure that ends the process interrupts a sequence, and is told to all.
+            Ok(Generation { finish: Finish::Interrupted, .. }) => return,
+            Ok(generation) => Event::End(self.end_of(&running, generation)),
+            Err(e) => Event::Failed((&e).into()),
+        };
+        running.job.tell(event);
+    }
+
+    fn end_of(&self, running: &Running, g: Generation) -> End {
+        let mut reply: Reply = running.job.reply.clone();
+        let first = running.first_token.unwrap_or(running.last_token);
+        let metrics = &self.service.metrics;
+        metrics.note_end(&g);
+        End {
+            text: reply.finish().to_owned(),
+            finish: g.finish,
+            prompt_tokens: g.prompt,
+            cached_tokens: g.kept,
+            tokens: g.tokens.len(),
+            queued: running.began - running.job.since,
+            prefill: first - running.began,
+            decode: running.last_token - first,
+        }
+    }
+
+    /// Tells all that run that the engine has failed.
+    fn fail_all(&mut self, e: &Error) {
+        self.running.iter_mut().filter_map(Option::take).for_each(|r| r.job.tell(Event::Failed(e.into())));
+    }
+
+    /// Publishes the rates since the last time, and what is in use.
+    fn publish(&mut self) {
+        let running = self.running.iter().flatten().count();
+        self.service.metrics.publish(&self.meter, running, self.executor.pages());
+        self.meter = Meter::default();
+        self.published = Instant::now();
+    }
+}

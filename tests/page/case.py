@@ -1,0 +1,93 @@
+"""What every test of the page begins with: a browser, the front before the server, and a page that is ready."""
+import json
+import os
+import unittest
+import urllib.error
+import urllib.request
+
+from browser import Browser
+from front import Front
+
+browser: Browser
+front: Front
+
+
+def begin(url):
+    global browser, front
+    try:
+        urllib.request.urlopen(url, timeout=10).close()
+    except (urllib.error.URLError, ValueError) as error:
+        raise SystemExit(f"kiln: no page at {url}: {error}; start a server and give its address by --url")
+    browser, front = Browser(), Front(url)
+
+
+def end():
+    browser.close()
+    front.down()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.front = front
+        front.reset()
+        self.pages = []
+
+    def tearDown(self):
+        for page in self.pages:
+            page.close()
+            self.assertEqual(page.complaints, [], "errors on the console")
+            foreign = [url for url in page.requests if not url.startswith((front.url, "data:"))]
+            self.assertEqual(foreign, [], "requests to another origin")
+
+    def open(self, query="", health="Ready", **settings):
+        page = browser.open(front.url + query, **settings)
+        self.pages.append(page)
+        if health:
+            page.until_text("#health", health)
+        return page
+
+    def write(self, page, text):
+        page.click("#question")
+        page.type(text)
+
+    def ask(self, page, text):
+        self.write(page, text)
+        page.click("#send")
+
+    def until_answered(self, page, count=1):
+        """Waits for the end of this many answers."""
+        page.until(f"document.querySelectorAll('.turn[aria-busy=false]').length === {count}")
+
+    def question_asked(self, index=-1):
+        """The messages of a question as the server got them."""
+        return [(message["role"], message["content"]) for message in front.questions[index][1]["messages"]]
+
+
+def turn(number, part):
+    """The selector of a part of a turn; turns count from 1."""
+    return f".turn:nth-child({number}) {part}"
+
+
+def status(phase="ready", **changed):
+    """An answer of /status."""
+    said = {"model": "gemma-3-27b-it", "device": "AMD Radeon 780M", "phase": phase,
+            "uptime_s": 93784, "tokens_per_s": 61.4, "running": 6, "queued": 2, "slots": 8, "kv_tokens": 32768,
+            "kv_tokens_used": 21880, "roofline_share": 0.71, **changed}
+    return lambda exchange: exchange.send(200, said)
+
+
+def axe():
+    path = os.path.join(os.environ.get("CARGO_TARGET_DIR", "target"), "axe-core", "axe.min.js")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise AssertionError(f"{error}; run tools/fetch-axe first")
+
+
+def faults(page):
+    """What axe-core finds on the page that is serious."""
+    page.run(axe() + "; 0")
+    found = page.run("axe.run().then((result) => JSON.stringify(result.violations))")
+    return [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in json.loads(found)
+            if fault["impact"] in ("serious", "critical")]

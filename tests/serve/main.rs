@@ -1,0 +1,78 @@
+//! `kiln serve` as a service manager and other programs see it: its sockets, signals, notices and exit codes. The model is the
+//! built-in one, on the CPU.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod client;
+mod load;
+mod manager;
+mod refusals;
+
+use client::Server;
+use common::program::kiln;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn check_answers_once_and_exits() {
+    let checked = kiln(&["serve", "--check", "--device", "cpu", "--batch", "2", "--ctx", "256", "--json"]).json();
+    assert_eq!((&checked["model"], &checked["slots"], &checked["context"]), (&json!("demo"), &json!(2), &json!(256)));
+    assert!(checked["first_token_s"].as_f64().unwrap() > 0.0, "{checked}");
+}
+
+#[test]
+fn it_answers_at_its_socket_until_it_is_told_to_stop() {
+    let mut server = Server::start(&[]);
+    assert_eq!(server.path.metadata().unwrap().permissions().mode() & 0o777, 0o660);
+    let (status, health) = server.get("/readyz");
+    assert_eq!(status, 200, "{health}");
+    let question =
+        json!({"messages": [{"role": "user", "content": "Who are you?"}], "temperature": 0, "max_tokens": 8});
+    let (status, answer) = server.post("/v1/chat/completions", &question);
+    let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
+    assert!(status == 200 && !text.is_empty(), "{answer}");
+    let alone = kiln(&["run", "-p", "Who are you?", "--device", "cpu", "--ctx", "256", "-n", "8", "--json"]).json();
+    assert_eq!(json!(text), alone["text"]);
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.wait().code(), Some(0), "{}", server.said());
+    assert!(!server.path.exists(), "the socket is left behind");
+}
+
+#[test]
+fn one_that_was_killed_leaves_its_socket_to_the_next() {
+    let mut server = Server::start(&[]);
+    server.signal(Signal::SIGKILL);
+    server.wait();
+    assert!(server.path.exists());
+    let again = Server::start_at(server.directory.clone(), &[]);
+    assert_eq!(again.get("/readyz").0, 200);
+}
+
+#[test]
+fn a_hangup_loads_the_model_anew() {
+    let server = Server::start(&[]);
+    server.signal(Signal::SIGHUP);
+    server.wait_to_say("was loaded anew");
+    assert_eq!(server.get("/readyz").0, 200);
+}
+
+#[test]
+fn the_system_prompt_is_in_the_cache_before_the_first_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let system = "You are the voice of a museum's information desk. Answer briefly and kindly.";
+    std::fs::write(directory.path().join("system"), system).unwrap();
+    let file = directory.path().join("system").display().to_string();
+    let server = Server::start_at(directory, &["--system-prompt", &file]);
+    let ask = |messages| {
+        let (_, answer) =
+            server.post("/v1/chat/completions", &json!({"messages": messages, "temperature": 0, "max_tokens": 4}));
+        let cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+        (answer["usage"]["prompt_tokens"].as_u64().unwrap(), cached)
+    };
+    let (with, cached) = ask(json!([{"role": "user", "content": "Where is the exit?"}]));
+    assert!(cached > 10, "{cached} of {with}");
+    let own = [json!({"role": "system", "content": "Hi"}), json!({"role": "user", "content": "Where is the exit?"})];
+    assert!(ask(json!(own)).0 < with, "a system message of its own takes its place");
+}
