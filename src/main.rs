@@ -5,6 +5,7 @@ use clap::error::ErrorKind;
 use kiln::Error;
 use kiln::cli::{self, Cli, usage};
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -15,10 +16,6 @@ fn main() -> ExitCode {
 
 /// `json` is whether an error that comes before the arguments are understood is an object too.
 fn run(arguments: &[OsString], json: bool) -> ExitCode {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
-        .format_timestamp(None)
-        .format_target(false)
-        .init();
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
@@ -28,7 +25,20 @@ fn run(arguments: &[OsString], json: bool) -> ExitCode {
         Err(e) => return fail(&usage::error(&e, arguments), json),
     };
     let json = cli.json;
+    log(cli.command.logs_objects() && json);
     exit(cli::main(cli), json)
+}
+
+/// Sends log records to standard error, with `objects` each as a JSON object with its time.
+fn log(objects: bool) {
+    let mut builder = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"));
+    builder.format_timestamp(None).format_target(false);
+    if objects {
+        builder.format(|out, record| {
+            writeln!(out, "{}", cli::log_object(record.level().as_str(), &record.args().to_string()))
+        });
+    }
+    builder.init();
 }
 
 fn exit(done: kiln::Result<()>, json: bool) -> ExitCode {

@@ -34,12 +34,14 @@ use crate::sys::output;
 use crate::{Error, Result};
 use clap::{Parser, Subcommand};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::{Value, json};
 use signal_hook::consts::SIGPIPE;
 use std::fs::File;
 use std::io::{ErrorKind, Read, StdoutLock, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Gemma 3 on Vulkan: a model is baked once, and replayed for every token.
 #[derive(Debug, Parser)]
@@ -87,6 +89,23 @@ pub enum Command {
     Completions(completions::CompletionsArgs),
     /// Write the manual's pages
     Man(completions::ManArgs),
+}
+
+impl Command {
+    /// Whether `--json` makes objects of what it logs: a server's log is for programs then.
+    pub fn logs_objects(&self) -> bool {
+        #[cfg(feature = "serve")]
+        if let Command::Serve(_) = self {
+            return true;
+        }
+        false
+    }
+}
+
+/// A log record as a JSON object: its time in seconds since 1970, its level, and what it says.
+pub fn log_object(level: &str, message: &str) -> Value {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    json!({"time": time, "level": level.to_lowercase(), "message": message})
 }
 
 /// Runs the command. If the reader of standard output has gone, SIGPIPE ends the process, except for commands that

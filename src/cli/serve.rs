@@ -213,7 +213,11 @@ fn say(notice: &Notice, json: bool) {
         Notice::Draining => ("draining", "stopping; completing what is under way".into()),
     };
     match json {
-        true => note(&json!({"event": event, "message": text}).to_string()),
+        true => {
+            let mut object = super::log_object("info", &text);
+            object["event"] = event.into();
+            note(&object.to_string());
+        }
         false => note(&format!("kiln serve: {text}")),
     }
 }

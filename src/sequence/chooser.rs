@@ -1,5 +1,6 @@
 //! Chooses the next token of one sequence.
 
+use super::guide::{Guide, Guided};
 use super::likelihood::{Likelihood, Reported};
 use crate::error::{Setting, Text, text};
 use crate::executor::Executor;
@@ -16,6 +17,8 @@ pub enum Chooser {
     Sample(Box<Sampler>),
     /// Chooses as another one, and reports how likely the token was. Fetches the logits of each.
     Report(Box<Reported>),
+    /// Chooses as another one, among what a guide allows.
+    Guide(Box<Guided>),
 }
 
 impl Chooser {
@@ -39,6 +42,24 @@ impl Chooser {
             Chooser::Greedy => None,
             Chooser::Sample(sampler) => Some(sampler.seed()),
             Chooser::Report(reported) => reported.chooser.seed(),
+            Chooser::Guide(guided) => guided.chooser.seed(),
+        }
+    }
+
+    /// The same choices among what `guide` allows, for a vocabulary of `vocab` tokens.
+    ///
+    /// # Errors
+    /// As [`Chooser::allow`].
+    pub fn guided(self, guide: impl Guide + 'static, vocab: usize) -> Result<Chooser> {
+        Ok(Chooser::Guide(Box::new(Guided::new(self, guide, vocab)?)))
+    }
+
+    /// Whether a guide ended the reply before its time, or chose a part of it.
+    pub fn is_cut(&self) -> bool {
+        match self {
+            Chooser::Greedy | Chooser::Sample(_) => false,
+            Chooser::Report(reported) => reported.chooser.is_cut(),
+            Chooser::Guide(guided) => guided.is_cut(),
         }
     }
 
@@ -51,6 +72,7 @@ impl Chooser {
     pub fn take_likelihood(&mut self) -> Option<Likelihood> {
         match self {
             Chooser::Report(reported) => reported.last.take(),
+            Chooser::Guide(guided) => guided.chooser.take_likelihood(),
             Chooser::Greedy | Chooser::Sample(_) => None,
         }
     }
@@ -67,6 +89,7 @@ impl Chooser {
             Chooser::Greedy => {}
             Chooser::Sample(sampler) => sampler.allow(Some(allowed)),
             Chooser::Report(reported) => reported.chooser.allow(allowed)?,
+            Chooser::Guide(guided) => guided.chooser.allow(allowed)?,
         }
         Ok(())
     }
@@ -77,6 +100,7 @@ impl Chooser {
             Chooser::Greedy => None,
             Chooser::Sample(sampler) => sampler.allowed_mut(),
             Chooser::Report(reported) => reported.chooser.allowed_mut(),
+            Chooser::Guide(guided) => guided.chooser.allowed_mut(),
         }
     }
 
@@ -86,6 +110,7 @@ impl Chooser {
             Chooser::Greedy => {}
             Chooser::Sample(sampler) => sampler.ask(ask),
             Chooser::Report(reported) => reported.chooser.ask(ask),
+            Chooser::Guide(guided) => guided.ask(ask),
         }
     }
 
@@ -96,6 +121,7 @@ impl Chooser {
             Chooser::Greedy => {}
             Chooser::Sample(s) => s.begin(prompt),
             Chooser::Report(reported) => reported.chooser.begin(prompt),
+            Chooser::Guide(guided) => guided.chooser.begin(prompt),
         }
     }
 
@@ -114,6 +140,7 @@ impl Chooser {
                 None => s.sample(executor.logits(row)?),
             },
             Chooser::Report(reported) => reported.choose(executor, row),
+            Chooser::Guide(guided) => guided.choose(executor, row),
         }
     }
 }

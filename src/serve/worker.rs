@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 /// How long an idle worker waits before it says again that it is well.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// How often jobs in the queue are asked whether somebody waits for them: each costs a system call. One that is not asked in
+/// time is asked when its turn comes.
+const SWEEP: Duration = Duration::from_millis(100);
+
 /// Runs the jobs of one model.
 pub(super) struct Worker<'a> {
     service: &'a Service,
@@ -30,6 +34,8 @@ pub(super) struct Worker<'a> {
     meter: Meter,
     /// When the rates of `meter` were last published.
     published: Instant,
+    /// When the queue was last swept.
+    swept: Instant,
 }
 
 /// A job in a slot.
@@ -56,6 +62,7 @@ impl<'a> Worker<'a> {
             pace: Pace::new(service.settings.gap, executor.prefill_rows()),
             meter: Meter::default(),
             published: Instant::now(),
+            swept: Instant::now(),
             service,
             model,
             executor,
@@ -69,7 +76,10 @@ impl<'a> Worker<'a> {
     pub fn run(&mut self) -> Result<()> {
         let queue = &self.service.queue;
         loop {
-            queue.sweep();
+            if self.swept.elapsed() >= SWEEP {
+                self.swept = Instant::now();
+                queue.sweep();
+            }
             self.admit();
             if self.batch.is_empty() {
                 self.service.health.progress(false);
@@ -101,7 +111,9 @@ impl<'a> Worker<'a> {
         while self.batch.room() > 0 {
             let of = |client: Client| self.running.iter().flatten().filter(|r| r.job.client == client).count();
             let Some(job) = self.service.queue.take(self.model.id, of) else { break };
-            self.begin(job);
+            if !job.is_abandoned() {
+                self.begin(job);
+            }
         }
         self.service.metrics.waiting.set(self.service.queue.len() as i64);
     }

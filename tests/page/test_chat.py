@@ -1,4 +1,5 @@
 """A question's ordinary way: asked, answered, stopped, forgotten."""
+import time
 import urllib.request
 
 from browser import SHIFT
@@ -129,11 +130,14 @@ class Chat(Case):
         self.front.take(answer_of("A secret"))
         self.ask(page, "one")
         self.until_answered(page)
+        self.write(page, "unsent")
         page.until("document.getElementById('idle-dialog').open")
         page.click("#idle-dialog button")  # somebody is there
+        touched = time.monotonic()
         page.until("!document.getElementById('idle-dialog').open")
+        page.until("document.getElementById('idle-dialog').open")
+        self.assertGreater(time.monotonic() - touched, 4)
         self.assertEqual(page.text(".answer").strip(), "A secret")
-        self.write(page, "unsent")
         page.until("document.querySelectorAll('.turn').length === 0")
         self.assertEqual(page.run("question.value"), "")
         self.assertFalse(page.run("document.querySelector('dialog').open"))

@@ -82,7 +82,7 @@ class Looks(Case):
         blanks = " " * 20000
         page = self.open()
         answers = [
-            f"# {blanks} x", f"| a |\n|-{blanks}x", f"```{blanks}`", f"-{blanks}x", "> " * 3000 + "x", "**a " * 3000]
+            f"# x{blanks}x", f"| a |\n|-{blanks}x", f"```{blanks}`", f"-{blanks}x", "> " * 3000 + "x", "**a " * 3000]
         for count, line in enumerate(answers, 1):
             self.front.take(answer_of(line))
             self.ask(page, "Show me")

@@ -41,6 +41,23 @@ fn it_answers_at_its_socket_until_it_is_told_to_stop() {
 }
 
 #[test]
+fn with_json_all_that_it_says_is_objects() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut serve = client::command(directory.path(), &[&client::SMALL[..], &["--json"]].concat());
+    serve.env("RUST_LOG", "info");
+    let mut server = Server::spawn(serve, directory);
+    server.wait_to_say("\"event\":\"ready\"");
+    assert_eq!(server.get("/readyz").0, 200);
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.wait().code(), Some(0));
+    server.wait_to_say("\"event\":\"draining\"");
+    for line in server.said().lines() {
+        let object: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert!(object["time"].as_f64().unwrap() > 1e9 && object["message"].is_string(), "{line}");
+    }
+}
+
+#[test]
 fn one_that_was_killed_leaves_its_socket_to_the_next() {
     let mut server = Server::start(&[]);
     server.signal(Signal::SIGKILL);

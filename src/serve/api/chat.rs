@@ -182,3 +182,53 @@ impl Wording for Chat {
         run::HEARTBEAT.into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::api::tests::{end, token, without_engine};
+    use crate::serve::service::Settings;
+
+    const CALLS: [&str; 3] = ["{\"name\":\"f\",", "\"parameters\":{\"a\":1}}", "\n{\"name\":\"g\",\"parameters\":{}}"];
+
+    fn chat() -> Chat {
+        Chat {
+            id: "chatcmpl-1".into(),
+            created: 0,
+            model: without_engine(Settings::default()).service.model().unwrap(),
+            listeners: vec![Listener::new(true)],
+            with_logprobs: false,
+            with_usage: false,
+            usage: Usage::default(),
+        }
+    }
+
+    #[test]
+    fn calls_of_tools_are_no_content() {
+        let mut chat = chat();
+        let mut events = chat.begin();
+        CALLS.iter().for_each(|piece| events += &chat.token(0, token(piece)));
+        events += &chat.end(0, end());
+        let events = events.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
+        let events: Vec<Value> = events.map(|event| serde_json::from_str(event).unwrap()).collect();
+        let calls: Vec<&Value> =
+            events.iter().filter_map(|event| event["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
+        assert_eq!((calls.len(), &calls[0]["index"], &calls[1]["index"]), (2, &json!(0), &json!(1)));
+        assert_eq!(calls[0]["function"], json!({"name": "f", "arguments": "{\"a\":1}"}));
+        assert_ne!(calls[0]["id"], calls[1]["id"]);
+        assert!(
+            events.iter().all(|event| event["choices"][0]["delta"]["content"].as_str().unwrap_or_default().is_empty())
+        );
+        assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
+
+        let mut chat = self::chat();
+        let reply = Whole { text: CALLS.concat(), tokens: Vec::new(), end: Some(end()) };
+        let choice = &chat.whole(vec![reply])["choices"][0];
+        assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!(null), &json!("tool_calls")));
+        assert_eq!(choice["message"]["tool_calls"][1]["function"]["name"], "g");
+        let mut chat = self::chat();
+        let reply = Whole { text: "{no call}".into(), tokens: Vec::new(), end: Some(end()) };
+        let choice = &chat.whole(vec![reply])["choices"][0];
+        assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("{no call}"), &json!("stop")));
+    }
+}

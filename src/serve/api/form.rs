@@ -64,7 +64,11 @@ pub(super) enum Nested {
 pub(super) fn read_format(format: &Fields<'_>, nested: Nested) -> Result<Option<Form>, ApiError> {
     match format.text("type")?.ok_or_else(|| format.missing("type"))? {
         "text" => Ok(None),
-        "json_object" => Ok(Some(Form::new(Grammar::JsonObject, format.at().to_owned()))),
+        // llama.cpp takes a schema here too.
+        "json_object" => match format.get("schema") {
+            Some(schema) => read_schema(schema, format.path("schema")).map(Some),
+            None => Ok(Some(Form::new(Grammar::JsonObject, format.at().to_owned()))),
+        },
         "json_schema" => {
             let holder = match nested {
                 Nested::Yes => format.object("json_schema")?.ok_or_else(|| format.missing("json_schema"))?,
@@ -94,7 +98,7 @@ pub(super) fn read_ollama(fields: &Fields<'_>) -> Result<Option<Form>, ApiError>
 
 fn read_schema(schema: &Value, path: String) -> Result<Form, ApiError> {
     match schema {
-        Value::Object(_) | Value::Bool(true) => Ok(Form::new(Grammar::JsonSchema(schema.clone()), path)),
+        Value::Object(_) => Ok(Form::new(Grammar::JsonSchema(schema.clone()), path)),
         _ => Err(super::fields::wrong_kind(&path, schema, "a JSON schema")),
     }
 }
@@ -119,6 +123,8 @@ mod tests {
             json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}});
         let param = "response_format.json_schema.schema".to_owned();
         assert_eq!(form(nested), Ok(Some((Grammar::JsonSchema(schema.clone()), param))));
+        let llama = form(json!({"response_format": {"type": "json_object", "schema": schema}}));
+        assert_eq!(llama, Ok(Some((Grammar::JsonSchema(schema.clone()), "response_format.schema".into()))));
         let plain = form(json!({"json_schema": schema}));
         assert_eq!(plain, Ok(Some((Grammar::JsonSchema(schema.clone()), "json_schema".into()))));
         let lark = form(json!({"grammar": "start: \"a\""}));

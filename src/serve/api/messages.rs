@@ -101,14 +101,17 @@ impl Dialogue {
         if self.turns.is_empty() {
             return system.map(|text| Message::new("user", text)).into_iter().collect();
         }
-        let turns = self.turns.into_iter().map(|(speaker, text)| Message::new(speaker.role(), text));
+        // It begins with the user. Some clients let the assistant greet first.
+        let opens = self.turns.first().is_some_and(|(speaker, _)| *speaker == Speaker::Assistant);
+        let greeted = opens.then(|| (Speaker::User, String::new()));
+        let turns = greeted.into_iter().chain(self.turns).map(|(speaker, text)| Message::new(speaker.role(), text));
         system.map(|text| Message::new("system", text)).into_iter().chain(turns).collect()
     }
 
     /// The prompt's tokens, up to where the reply begins.
     ///
     /// # Errors
-    /// 400 for `param`: the conversation is empty, exceeds the context, or does not begin with the user.
+    /// 400 for `param`: the conversation exceeds the context, or the template refuses it.
     pub fn encode(self, model: &Model, param: &str) -> Result<Vec<u32>, ApiError> {
         let messages = self.into_messages();
         let is_unfinished = messages.last().is_some_and(|message| message.role == Speaker::Assistant.role());
@@ -173,19 +176,23 @@ fn read_call(call: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError>
     let function = call.object("function")?.ok_or_else(|| call.missing("function"))?;
     let name = function.text("name")?.ok_or_else(|| function.missing("name"))?;
     let arguments = function.get("arguments").ok_or_else(|| function.missing("arguments"))?;
-    let arguments = read_arguments(arguments).ok_or_else(|| function.wrong("arguments", "is no JSON object"))?;
+    let arguments =
+        read_arguments(arguments).ok_or_else(|| function.wrong("arguments", "has to be a text or an object"))?;
     dialogue.add_call(call.text("id")?.unwrap_or_default(), name, arguments);
     Ok(())
 }
 
-/// The arguments of a call: an object, or as OpenAI has it, the text of one.
+/// The arguments of a call: an object, or as OpenAI has it, the text of one. A text that is none stays as it is: it is what
+/// some model has written.
 pub(super) fn read_arguments(value: &Value) -> Option<Value> {
-    let object = match value {
-        Value::String(text) if text.trim().is_empty() => json!({}),
-        Value::String(text) => serde_json::from_str(text).ok()?,
-        _ => value.clone(),
-    };
-    object.is_object().then_some(object)
+    match value {
+        Value::String(text) => {
+            let object = serde_json::from_str(text).ok().filter(Value::is_object);
+            Some(object.unwrap_or_else(|| value.clone()))
+        }
+        Value::Object(_) => Some(value.clone()),
+        _ => None,
+    }
 }
 
 /// Reads content: text, or parts of text. Parts are joined as they are.
@@ -240,6 +247,8 @@ mod tests {
         ]);
         let expected = [("system", "S\n\nD"), ("user", "a\n\nb\n\ncd"), ("assistant", "x"), ("user", "")];
         assert_eq!(messages(given), pairs(&expected));
+        let greeted = json!([{"role": "system", "content": "S"}, {"role": "assistant", "content": "Hello"}]);
+        assert_eq!(messages(greeted), pairs(&[("system", "S"), ("user", ""), ("assistant", "Hello")]));
         let alone = json!([{"role": "system", "content": "S"}, {"role": "system", "content": "T"}]);
         assert_eq!(messages(alone), pairs(&[("user", "S\n\nT")]));
     }
@@ -287,7 +296,7 @@ mod tests {
             (json!([{"role": "user", "content": "a", "images": ["x"]}]), "messages[0].images"),
             (json!([{"role": "assistant", "tool_calls": [{}]}]), "messages[0].tool_calls[0].function"),
             (
-                json!([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "no"}}]}]),
+                json!([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 1}}]}]),
                 "messages[0].tool_calls[0].function.arguments",
             ),
         ] {

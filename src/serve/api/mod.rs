@@ -1,8 +1,8 @@
-//! The paths that the server answers: OpenAI's, and its own.
+//! The paths that the server answers: OpenAI's, Ollama's, and its own.
 //!
-//! A request for text goes one way: [`fields`] reads its JSON strictly, [`options`], [`messages`], [`form`] and [`tools`] make
-//! an [`Ask`](super::job::Ask) of it, and [`run`] puts that into the queue and answers with what comes of it, in the words of
-//! its API ([`run::Wording`]).
+//! A request for text goes one way: `fields` reads its JSON strictly, `options`, `messages`, `form` and `tools` make an
+//! [`Ask`](super::job::Ask) of it, and `run` puts that into the queue and answers with what comes of it, in the words of its
+//! API (`run::Wording`).
 
 mod chat;
 mod completions;
@@ -11,18 +11,21 @@ mod form;
 mod logprobs;
 mod messages;
 mod models;
+mod ollama;
+mod openapi;
 mod options;
 mod page;
 mod probes;
+mod responses;
 mod run;
 #[cfg(test)]
 mod tests;
 mod tokenize;
 mod tools;
 
-use super::http::{ApiError, Gone, Handler, Method, Reply, Request};
+use super::http::{ApiError, Gone, Handler, JSON, Method, Reply, Request};
 use super::service::Service;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Answers requests for one [`Service`].
@@ -45,18 +48,26 @@ impl Api {
 /// A path, its method, and what answers it. A path that ends in `{}` takes any rest.
 type Route = (Method, &'static str, fn(&Call<'_>, Reply<'_>) -> Result<(), Gone>);
 
-const ROUTES: [Route; 11] = [
+const ROUTES: [Route; 19] = [
     (Method::Post, "/v1/chat/completions", chat::complete),
     (Method::Post, "/v1/completions", completions::complete),
+    (Method::Post, "/v1/responses", responses::respond),
     (Method::Get, "/v1/models", models::list),
     (Method::Get, "/v1/models/{}", models::show),
     (Method::Post, "/tokenize", tokenize::tokenize),
     (Method::Post, "/detokenize", tokenize::detokenize),
+    (Method::Post, "/api/chat", ollama::chat),
+    (Method::Post, "/api/generate", ollama::generate),
+    (Method::Get, "/api/tags", ollama::tags),
+    (Method::Post, "/api/show", ollama::show),
+    (Method::Get, "/api/version", ollama::version),
     (Method::Get, "/livez", probes::live),
     (Method::Get, "/readyz", probes::ready),
     (Method::Get, "/health", probes::health),
     (Method::Get, "/metrics", probes::metrics),
     (Method::Get, "/status", probes::status),
+    (Method::Get, "/openapi.json", openapi::send),
+    (Method::Get, "/", page::send),
 ];
 
 impl Handler for Api {
@@ -112,10 +123,14 @@ impl Call<'_> {
         }
     }
 
-    /// Says what is wrong.
+    /// Says what is wrong, as Ollama does on its paths.
     fn refuse(&self, reply: Reply<'_>, e: &ApiError) -> Result<(), Gone> {
         self.note_failure(e);
-        reply.error(e)
+        if !self.request.path.starts_with("/api/") {
+            return reply.error(e);
+        }
+        let headers: Vec<(&str, &str)> = e.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        reply.send(e.status, JSON, &headers, json!({"error": e.message}).to_string().as_bytes())
     }
 
     /// Counts an error that is the server's.

@@ -5,20 +5,21 @@ use crate::serve::http::ApiError;
 use crate::serve::job::{Ask, MOST_CHOICES};
 use crate::text::SamplerConfig;
 use serde_json::Value;
+use std::ops::RangeInclusive;
 
 /// Most stop texts. OpenAI takes 4.
 const MOST_STOPS: usize = 16;
-/// Most bytes of a stop text.
+/// Most characters of a stop text.
 const LONGEST_STOP: usize = 1024;
 /// Most tokens of `logit_bias`.
 const MOST_BIASES: usize = 1024;
-/// Largest repetition penalty.
-const MOST_REPEAT: f32 = 10.0;
+/// The range of repetition penalties.
+const REPEAT: RangeInclusive<f32> = 0.01..=10.0;
 /// The bias that forbids a token.
 const FORBIDS: f32 = -100.0;
 
 /// Options of other servers that would change the reply, each with the value that changes nothing.
-const UNSERVED: [(&str, &str); 42] = [
+const UNSERVED: [(&str, &str); 41] = [
     ("add_generation_prompt", "true"),
     ("allowed_token_ids", "[]"),
     ("audio", "null"),
@@ -60,7 +61,6 @@ const UNSERVED: [(&str, &str); 42] = [
     ("verbosity", "medium"),
     ("web_search_options", "null"),
     ("xtc_probability", "0"),
-    ("guided_decoding_backend", "null"),
 ];
 
 /// Reads the options. `limits` are the names of the most tokens of a reply, the first that is given counts. The result has
@@ -102,7 +102,7 @@ fn sampler(fields: &Fields<'_>, vocab: usize) -> Result<SamplerConfig, ApiError>
 /// llama.cpp's and vLLM's name for one and the same.
 fn repeat_penalty(fields: &Fields<'_>) -> Result<Option<f32>, ApiError> {
     let [theirs, other] = ["repetition_penalty", "repeat_penalty"];
-    match (fields.positive(theirs, MOST_REPEAT)?, fields.positive(other, MOST_REPEAT)?) {
+    match (fields.number(theirs, REPEAT)?, fields.number(other, REPEAT)?) {
         (Some(a), Some(b)) if a != b => Err(fields.wrong(theirs, format!("is not {other}, which means the same"))),
         (a, b) => Ok(a.or(b)),
     }
@@ -113,9 +113,8 @@ fn stops(fields: &Fields<'_>) -> Result<Vec<String>, ApiError> {
     if stops.len() > MOST_STOPS {
         return Err(fields.wrong("stop", format!("has {} texts, and at most {MOST_STOPS} are taken", stops.len())));
     }
-    if let Some(stop) = stops.iter().find(|stop| stop.len() > LONGEST_STOP) {
-        let what = format!("has a text of {} bytes, and at most {LONGEST_STOP} are taken", stop.len());
-        return Err(fields.wrong("stop", what));
+    if stops.iter().any(|stop| stop.chars().count() > LONGEST_STOP) {
+        return Err(fields.wrong("stop", format!("has a text of more than {LONGEST_STOP} characters")));
     }
     // An empty text would end every reply before its first character.
     Ok(stops.into_iter().filter(|stop| !stop.is_empty()).map(str::to_owned).collect())
@@ -234,7 +233,7 @@ mod tests {
     fn each_wrong_option_is_named() {
         for (name, values) in [
             ("temperature", vec![json!(-0.1), json!(2.1), json!("1"), json!(true)]),
-            ("top_p", vec![json!(0), json!(1.01), json!(1e-60)]),
+            ("top_p", vec![json!(0), json!(1.01)]),
             ("top_k", vec![json!(-2), json!(1.5), json!(1e12)]),
             ("min_p", vec![json!(-0.1), json!(1.1)]),
             ("seed", vec![json!("1"), json!(0.5), json!(1e30)]),

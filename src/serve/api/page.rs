@@ -26,15 +26,14 @@ const FILES: [File; 9] = [
 ];
 
 /// What a browser may do with the page: nothing but with this server.
-const HEADERS: [(&str, &str); 5] = [
-    ("Cache-Control", "no-cache"),
+const HEADERS: [(&str, &str); 4] = [
+    ("Cache-Control", "no-store"),
     (
         "Content-Security-Policy",
-        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; require-trusted-types-for 'script'",
     ),
     ("Referrer-Policy", "no-referrer"),
     ("X-Content-Type-Options", "nosniff"),
-    ("X-Frame-Options", "DENY"),
 ];
 
 /// The paths of the files.

@@ -14,10 +14,7 @@ export function watchIdle({ hasSomething, heard, renew }) {
   const dialog = document.getElementById('idle-dialog');
   const seconds = document.getElementById('idle-seconds');
   let touched = performance.now();
-  const touch = () => {
-    touched = performance.now();
-    if (dialog.open) dialog.close();
-  };
+  const touch = () => (touched = performance.now());
   for (const sign of ['pointerdown', 'pointermove', 'keydown', 'wheel', 'input']) {
     addEventListener(sign, touch, { passive: true });
   }

@@ -1,7 +1,9 @@
 //! The API over loopback sockets, answered by the demo model on the CPU.
 
 mod completions;
+mod ollama;
 mod refusals;
+mod responses;
 mod text;
 
 use super::Api;
@@ -9,9 +11,10 @@ use super::Api;
 use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::weights::Progress;
 use crate::schedule::Schedule;
-use crate::sequence::{Batch, Chooser, Generation, Request, generate};
+use crate::sequence::{Batch, Chooser, Finish, Generation, Request, generate};
 use crate::serve::health::Phase;
 use crate::serve::http::{Guard, Limits, Listen, Server};
+use crate::serve::job::{End, Token};
 use crate::serve::model::Model;
 use crate::serve::service::{Service, Settings};
 use crate::serve::worker::Worker;
@@ -189,4 +192,23 @@ fn alone(prompt: &[u32], limit: usize) -> Generation {
 /// A user's question.
 fn question(text: &str) -> Value {
     json!([{"role": "user", "content": text}])
+}
+
+/// A token of this text.
+pub(super) fn token(text: &str) -> Token {
+    Token { id: 0, text: text.into(), likelihood: None }
+}
+
+/// The end of a reply.
+pub(super) fn end() -> End {
+    End {
+        text: String::new(),
+        finish: Finish::Stop,
+        prompt_tokens: 3,
+        cached_tokens: 1,
+        tokens: 2,
+        queued: Duration::ZERO,
+        prefill: Duration::ZERO,
+        decode: Duration::ZERO,
+    }
 }

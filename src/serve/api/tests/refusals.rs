@@ -60,7 +60,6 @@ fn wrong_fields_are_named_by_each_path() {
     }
     assert_eq!(ask(CHAT, "top_logprobs", json!(21)).1, "top_logprobs");
     assert_eq!(ask(CHAT, "messages", json!(null)), refused(400, "messages", "missing_required_parameter"));
-    assert_eq!(ask(CHAT, "messages", json!([{"role": "assistant", "content": "I begin"}])).1, "messages");
     for (name, value) in [("logprobs", json!(6)), ("suffix", json!("x"))] {
         assert_eq!(ask(PLAIN, name, value).1, name);
     }

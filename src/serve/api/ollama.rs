@@ -1,0 +1,303 @@
+//! Ollama's API, as Home Assistant and Ollama's own clients call it. Streams are lines of JSON.
+
+use super::fields::Fields;
+use super::messages::{self, Dialogue, Speaker};
+use super::run::{self, Asked, Wording};
+use super::tools::{self, Layout, Listener, Said};
+use super::{Call, form, options};
+use crate::sequence::prompt::encode_text;
+use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::job::{Ask, End, Token};
+use crate::serve::model::Model;
+use crate::serve::service::Whole;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The content type of lines of JSON.
+const LINES: &str = "application/x-ndjson";
+
+/// Options that would change the reply, each with the value that changes nothing.
+const UNSERVED: [(&str, &str); 7] = [
+    ("think", "false"),
+    ("template", ""),
+    ("suffix", ""),
+    ("context", "[]"),
+    ("images", "[]"),
+    ("logprobs", "false"),
+    ("top_logprobs", "0"),
+];
+
+/// Says which version this is: Kiln's.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn version(_: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    reply.json(200, &json!({"version": env!("CARGO_PKG_VERSION")}))
+}
+
+/// Lists the model, under its name and its aliases.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn tags(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    let list = call.service.model().map(|model| {
+        let names = std::iter::once(&model.name).chain(&call.service.settings.aliases);
+        let describe = |name: &String| {
+            json!({
+                "name": name, "model": name, "modified_at": written(model.loaded), "size": bytes(&model), "digest": "",
+                "details": details(&model),
+            })
+        };
+        json!({"models": names.map(describe).collect::<Vec<Value>>()})
+    });
+    call.answer(reply, list)
+}
+
+/// Describes the model, by whatever name.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn show(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    call.answer(reply, describe(call))
+}
+
+fn describe(call: &Call<'_>) -> Result<Value, ApiError> {
+    let model = call.service.model()?;
+    let body = call.body()?;
+    let fields = Fields::of_body(&body)?;
+    fields.text("model")?;
+    let shape = &model.shape;
+    Ok(json!({
+        "modelfile": "", "parameters": "", "template": "", "license": "", "modified_at": written(model.loaded),
+        "details": details(&model),
+        "model_info": {
+            "general.architecture": "gemma3",
+            "general.basename": model.name,
+            "general.parameter_count": shape.matrix_elements_per_token(),
+            "gemma3.attention.head_count": shape.heads,
+            "gemma3.attention.head_count_kv": shape.kv_heads,
+            "gemma3.attention.key_length": shape.head_dim,
+            "gemma3.attention.sliding_window": shape.window,
+            "gemma3.block_count": shape.layers.len(),
+            // What this server takes, not what the model was made for.
+            "gemma3.context_length": model.context,
+            "gemma3.embedding_length": shape.hidden,
+            "gemma3.feed_forward_length": shape.ffn,
+        },
+        "capabilities": ["completion", "tools"],
+    }))
+}
+
+fn details(model: &Model) -> Value {
+    let millions = model.shape.matrix_elements_per_token() as f64 / 1e6;
+    let size = if millions < 1e3 { format!("{millions:.1}M") } else { format!("{:.1}B", millions / 1e3) };
+    json!({
+        "parent_model": "", "format": "safetensors", "family": "gemma3", "families": ["gemma3"],
+        "parameter_size": size, "quantization_level": "",
+    })
+}
+
+/// Bytes of the model as its makers publish it, in bf16.
+fn bytes(model: &Model) -> u64 {
+    2 * model.shape.matrix_elements_per_token()
+}
+
+/// A time as RFC 3339 writes it.
+fn written(time: SystemTime) -> String {
+    Timestamp::try_from(time).unwrap_or_default().to_string()
+}
+
+/// Answers `/api/chat`.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn chat(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    answer(call, reply, Kind::Chat)
+}
+
+/// Answers `/api/generate`.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn generate(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    answer(call, reply, Kind::Generate)
+}
+
+fn answer(call: &Call<'_>, reply: Reply<'_>, kind: Kind) -> Result<(), Gone> {
+    match read(call, kind) {
+        Ok(Read::Ask(asked, mut said)) => run::answer(call, reply, asked, &mut said),
+        // Whoever sends nothing wants the model loaded, and it is.
+        Ok(Read::Nothing(said)) => reply.json(200, &said.object("", &json!({"done": true, "done_reason": "load"}))),
+        Err(e) => call.refuse(reply, &e),
+    }
+}
+
+/// Which of the two requests it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Chat,
+    Generate,
+}
+
+/// What a request asks for.
+enum Read {
+    Ask(Asked, Words),
+    Nothing(Words),
+}
+
+fn read(call: &Call<'_>, kind: Kind) -> Result<Read, ApiError> {
+    let start = Instant::now();
+    let model = call.service.model()?;
+    let body = call.body()?;
+    let fields = Fields::of_body(&body)?;
+    fields.refuse_unserved(&UNSERVED)?;
+    let tools = if kind == Kind::Chat { tools::read(&fields, Layout::Nested)? } else { None };
+    let stream = fields.boolean("stream")?.unwrap_or(true);
+    let form = tools::form_with(tools.as_ref(), form::read_ollama(&fields)?)?;
+    let name = fields.text("model")?.unwrap_or(&model.name).to_owned();
+    let ask = read_options(&fields, &model)?;
+    let words = Words { kind, model: name, start, listener: Listener::new(tools.is_some()) };
+    let prompt = match kind {
+        Kind::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
+        Kind::Chat => {
+            let mut dialogue = messages::read(&fields)?;
+            dialogue.complete_system(&call.service.settings, tools.as_ref());
+            Some(dialogue.encode(&model, "messages")?)
+        }
+        Kind::Generate => read_prompt(&fields, call, &model)?,
+    };
+    let Some(prompt) = prompt else { return Ok(Read::Nothing(words)) };
+    Ok(Read::Ask(Asked { model, asks: vec![Ask { prompt, ..ask }], form, stream }, words))
+}
+
+/// The tokens of `prompt`, in the chat template unless it is `raw`. `None`: there is no text.
+fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Result<Option<Vec<u32>>, ApiError> {
+    let (text, system) = (fields.text("prompt")?.unwrap_or_default(), fields.text("system")?);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if fields.boolean("raw")?.unwrap_or(false) {
+        let tokens = encode_text(&model.tokenizer, text, model.limits());
+        return tokens.map(Some).map_err(|e| messages::refusal(&e, model, "prompt"));
+    }
+    let mut dialogue = Dialogue::default();
+    if let Some(system) = system {
+        dialogue.add_system(system);
+    }
+    dialogue.add(Speaker::User, text);
+    dialogue.complete_system(&call.service.settings, None);
+    dialogue.encode(model, "prompt").map(Some)
+}
+
+/// Reads `options`. Those of memory and threads, such as `num_ctx`, are the server's own.
+fn read_options(fields: &Fields<'_>, model: &Model) -> Result<Ask, ApiError> {
+    let Some(given) = fields.object("options")? else { return Ok(Ask::new(Vec::new())) };
+    let mut ask = options::read(&given, &[], model.shape.vocab)?;
+    match given.integer("num_predict", -2..=i64::from(i32::MAX))? {
+        Some(0) => return Err(given.wrong("num_predict", "has to be 1 or more, or -1 for no limit")),
+        // Ollama's -1 and -2: without a limit, and to the end of the context.
+        Some(..0) | None => {}
+        Some(limit) => ask.limit = limit as usize,
+    }
+    Ok(ask)
+}
+
+/// Words an answer of Ollama's.
+struct Words {
+    kind: Kind,
+    /// The model as the request names it.
+    model: String,
+    start: Instant,
+    listener: Listener,
+}
+
+impl Words {
+    /// An answer, or a line of one, that says `text`.
+    fn object(&self, text: &str, more: &Value) -> Value {
+        let mut object = json!({"model": self.model, "created_at": written(SystemTime::now())});
+        match self.kind {
+            Kind::Chat => object["message"] = json!({"role": "assistant", "content": text}),
+            Kind::Generate => object["response"] = text.into(),
+        }
+        if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+            object.extend(more.clone());
+        }
+        object
+    }
+
+    fn said(&self, said: &Said, more: &Value) -> Value {
+        let mut object = self.object(&said.text, more);
+        if !said.calls.is_empty() {
+            let call = |call: &tools::ToolCall| json!({"function": {"name": call.name, "arguments": call.arguments}});
+            object["message"]["tool_calls"] = said.calls.iter().map(call).collect();
+        }
+        object
+    }
+
+    /// What the last line has more than others.
+    fn ending(&self, end: &End) -> Value {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        json!({
+            "done": true, "done_reason": end.finish.name(), "total_duration": nanos(self.start.elapsed()),
+            "load_duration": 0, "prompt_eval_count": end.prompt_tokens, "prompt_eval_duration": nanos(end.prefill),
+            "eval_count": end.tokens, "eval_duration": nanos(end.decode),
+        })
+    }
+
+    /// The reply's last words.
+    fn last(&mut self, text: &str) -> Said {
+        let mut said = self.listener.push(text);
+        said.text.push_str(&self.listener.finish());
+        said
+    }
+}
+
+fn line(value: &Value) -> String {
+    format!("{value}\n")
+}
+
+impl Wording for Words {
+    fn whole(&mut self, replies: Vec<Whole>) -> Value {
+        let Some((text, end)) = replies.into_iter().find_map(|reply| Some((reply.text, reply.end?))) else {
+            return Value::Null;
+        };
+        let said = self.last(&text);
+        self.said(&said, &self.ending(&end))
+    }
+
+    fn content_type(&self) -> &'static str {
+        LINES
+    }
+
+    fn begin(&mut self) -> String {
+        String::new()
+    }
+
+    fn token(&mut self, _: usize, token: Token) -> String {
+        let said = self.listener.push(&token.text);
+        match said == Said::default() {
+            true => String::new(),
+            false => line(&self.said(&said, &json!({"done": false}))),
+        }
+    }
+
+    fn end(&mut self, _: usize, end: End) -> String {
+        let said = self.last(&end.text);
+        line(&self.said(&said, &self.ending(&end)))
+    }
+
+    fn finish(&mut self) -> String {
+        String::new()
+    }
+
+    fn fail(&mut self, e: &ApiError) -> String {
+        line(&json!({"error": e.message}))
+    }
+
+    /// Lines have no comments: one that says nothing.
+    fn idle(&mut self) -> String {
+        line(&self.object("", &json!({"done": false})))
+    }
+}

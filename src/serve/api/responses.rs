@@ -1,0 +1,382 @@
+//! `/v1/responses`, without a memory: each request brings its whole conversation.
+
+use super::fields::Fields;
+use super::messages::{self, Dialogue, Speaker};
+use super::run::{self, Asked, Usage, Wording, unique};
+use super::tools::{self, Layout, Listener, Said, ToolCall};
+use super::{Call, form, options};
+use crate::sequence::Finish;
+use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
+use crate::serve::job::{End, Token};
+use crate::serve::service::Whole;
+use crate::text::SamplerConfig;
+use serde_json::{Map, Value, json};
+use std::time::SystemTime;
+
+/// Options that would change the response, each with the value that changes nothing.
+const UNSERVED: [(&str, &str); 6] = [
+    ("previous_response_id", "null"),
+    ("conversation", "null"),
+    ("background", "false"),
+    ("prompt", "null"),
+    ("truncation", "disabled"),
+    ("top_logprobs", "0"),
+];
+
+/// Answers a request.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn respond(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    match read(call) {
+        Ok((asked, mut response)) => run::answer(call, reply, asked, &mut response),
+        Err(e) => call.refuse(reply, &e),
+    }
+}
+
+fn read(call: &Call<'_>) -> Result<(Asked, Response), ApiError> {
+    let model = call.service.model()?;
+    let body = call.body()?;
+    let fields = Fields::of_body(&body)?;
+    fields.text("model")?;
+    fields.refuse_unserved(&UNSERVED)?;
+    if let Some(reasoning) = fields.object("reasoning")? {
+        reasoning.refuse_unserved(&[("effort", "none")])?;
+    }
+    if fields.list("include")?.unwrap_or_default().contains(&json!("message.output_text.logprobs")) {
+        return Err(fields.unserved("include", "a response has no logprobs; chat completions have"));
+    }
+    let tools = tools::read(&fields, Layout::Flat)?;
+    let mut ask = options::read(&fields, &["max_output_tokens"], model.shape.vocab)?;
+    let (stream, _) = options::stream(&fields)?;
+    let text = fields.object("text")?;
+    let mut form = None;
+    if let Some(text) = &text {
+        text.refuse_unserved(&[("verbosity", "medium")])?;
+        if let Some(format) = text.object("format")? {
+            form = form::read_format(&format, form::Nested::No)?;
+        }
+    }
+    let form = tools::form_with(tools.as_ref(), form)?;
+    let mut dialogue = read_input(&fields)?;
+    dialogue.complete_system(&call.service.settings, tools.as_ref());
+    ask.prompt = dialogue.encode(&model, "input")?;
+    let response = Response {
+        id: unique("resp_"),
+        created: run::seconds(SystemTime::now()),
+        model: model.name.clone(),
+        settings: settings(&fields, &ask.sampler),
+        listener: Listener::new(tools.is_some()),
+        output: Vec::new(),
+        open: None,
+        usage: Usage::default(),
+        finish: Finish::Stop,
+        sequence: 0,
+    };
+    Ok((Asked { model, asks: vec![ask], form, stream }, response))
+}
+
+/// Reads `instructions` and `input`.
+fn read_input(fields: &Fields<'_>) -> Result<Dialogue, ApiError> {
+    let mut dialogue = Dialogue::default();
+    if let Some(text) = fields.text("instructions")? {
+        dialogue.add_system(text);
+    }
+    match fields.get("input") {
+        None => return Err(fields.missing("input")),
+        Some(Value::String(text)) => dialogue.add(Speaker::User, text),
+        Some(Value::Array(items)) if items.is_empty() => return Err(fields.wrong("input", "is empty")),
+        Some(Value::Array(_)) => {
+            fields.objects("input")?.unwrap_or_default().iter().try_for_each(|item| read_item(item, &mut dialogue))?;
+        }
+        Some(value) => {
+            return Err(super::fields::wrong_kind(&fields.path("input"), value, "a text, or a list of items"));
+        }
+    }
+    Ok(dialogue)
+}
+
+fn read_item(item: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
+    let text = |name: &str| item.text(name)?.ok_or_else(|| item.missing(name));
+    match item.text("type")?.unwrap_or("message") {
+        "message" => {
+            let content = messages::content(item, "content")?.ok_or_else(|| item.missing("content"))?;
+            dialogue.add_message(text("role")?, &content, item)
+        }
+        "function_call" => {
+            let arguments = item.get("arguments").ok_or_else(|| item.missing("arguments"))?;
+            let arguments = messages::read_arguments(arguments);
+            let arguments = arguments.ok_or_else(|| item.wrong("arguments", "has to be a text or an object"))?;
+            dialogue.add_call(item.text("call_id")?.unwrap_or_default(), text("name")?, arguments);
+            Ok(())
+        }
+        "function_call_output" => {
+            let output = messages::content(item, "output")?.ok_or_else(|| item.missing("output"))?;
+            dialogue.add_result(item.text("call_id")?.unwrap_or_default(), None, &output);
+            Ok(())
+        }
+        // What another model thought is not said to this one.
+        "reasoning" => Ok(()),
+        kind => {
+            Err(item.unserved("type", &format!("{} is no message, function_call or function_call_output", json!(kind))))
+        }
+    }
+}
+
+/// What the response repeats of its request.
+fn settings(fields: &Fields<'_>, sampler: &SamplerConfig) -> Map<String, Value> {
+    let given = |name: &str, default: Value| (name.to_owned(), fields.get(name).cloned().unwrap_or(default));
+    Map::from_iter([
+        given("instructions", Value::Null),
+        given("max_output_tokens", Value::Null),
+        given("metadata", json!({})),
+        given("parallel_tool_calls", json!(true)),
+        given("temperature", shortest(sampler.temperature)),
+        given("top_p", shortest(sampler.top_p)),
+        given("tool_choice", json!("auto")),
+        given("tools", json!([])),
+        given("user", Value::Null),
+        ("text".to_owned(), {
+            let format = fields.get("text").and_then(|text| text.get("format")).filter(|format| !format.is_null());
+            json!({"format": format.cloned().unwrap_or_else(|| json!({"type": "text"}))})
+        }),
+        ("background".to_owned(), json!(false)),
+        ("previous_response_id".to_owned(), Value::Null),
+        ("reasoning".to_owned(), json!({"effort": null, "summary": null})),
+        ("store".to_owned(), json!(false)),
+        ("truncation".to_owned(), json!("disabled")),
+    ])
+}
+
+/// A number with as few digits as tell it apart; as f64 it would have the digits of f32's rounding.
+fn shortest(number: f32) -> Value {
+    number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
+}
+
+/// Words a response.
+struct Response {
+    id: String,
+    created: u64,
+    model: String,
+    settings: Map<String, Value>,
+    listener: Listener,
+    /// Complete items.
+    output: Vec<Value>,
+    /// The message that is being said: its id, and its text so far.
+    open: Option<(String, String)>,
+    usage: Usage,
+    finish: Finish,
+    /// Events so far.
+    sequence: u64,
+}
+
+impl Response {
+    fn object(&self, status: &str, error: Value) -> Value {
+        let is_done = matches!(status, "completed" | "incomplete");
+        let incomplete = if status == "incomplete" { json!({"reason": "max_output_tokens"}) } else { Value::Null };
+        let mut object = json!({
+            "id": self.id, "object": "response", "created_at": self.created, "status": status, "error": error,
+            "incomplete_details": incomplete, "model": self.model, "output": self.output,
+        });
+        let usage = json!({
+            "input_tokens": self.usage.prompt,
+            "input_tokens_details": {"cached_tokens": self.usage.cached},
+            "output_tokens": self.usage.reply,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": self.usage.prompt + self.usage.reply,
+        });
+        object["usage"] = if is_done { usage } else { Value::Null };
+        if let Value::Object(map) = &mut object {
+            map.extend(self.settings.clone());
+        }
+        object
+    }
+
+    /// How the response ends.
+    fn status(&self) -> &'static str {
+        if self.finish == Finish::Length { "incomplete" } else { "completed" }
+    }
+
+    fn event(&mut self, kind: &str, mut data: Value) -> String {
+        data["type"] = kind.into();
+        data["sequence_number"] = self.sequence.into();
+        self.sequence += 1;
+        format!("event: {kind}\ndata: {data}\n\n")
+    }
+
+    /// Says text within a message, which it begins where none is open.
+    fn say(&mut self, text: &str) -> String {
+        let index = self.output.len();
+        let mut events = String::new();
+        let id = match &mut self.open {
+            Some((id, said)) => {
+                said.push_str(text);
+                id.clone()
+            }
+            None => {
+                let id = unique("msg_");
+                self.open = Some((id.clone(), text.to_owned()));
+                let item = message(&id, "in_progress", json!([]));
+                events += &self.event("response.output_item.added", json!({"output_index": index, "item": item}));
+                let part = json!({"item_id": id, "output_index": index, "content_index": 0, "part": part("")});
+                events += &self.event("response.content_part.added", part);
+                id
+            }
+        };
+        if !text.is_empty() {
+            let delta =
+                json!({"item_id": id, "output_index": index, "content_index": 0, "delta": text, "logprobs": []});
+            events += &self.event("response.output_text.delta", delta);
+        }
+        events
+    }
+
+    /// Ends the message that is open.
+    fn close(&mut self) -> String {
+        let Some((id, text)) = self.open.take() else { return String::new() };
+        let index = self.output.len();
+        let at = json!({"item_id": id, "output_index": index, "content_index": 0});
+        let with = |name: &str, value: Value| {
+            let mut data = at.clone();
+            data[name] = value;
+            data
+        };
+        let mut done = with("text", json!(text));
+        done["logprobs"] = json!([]);
+        let mut events = self.event("response.output_text.done", done);
+        events += &self.event("response.content_part.done", with("part", part(&text)));
+        let item = message(&id, self.status(), json!([part(&text)]));
+        self.output.push(item.clone());
+        events += &self.event("response.output_item.done", json!({"output_index": index, "item": item}));
+        events
+    }
+
+    /// Adds a call of a function.
+    fn call(&mut self, call: &ToolCall) -> String {
+        let mut events = self.close();
+        let (index, id, arguments) = (self.output.len(), unique("fc_"), call.arguments.to_string());
+        let item = |status: &str, arguments: &str| {
+            json!({
+                "type": "function_call", "id": id, "call_id": call.id, "name": call.name, "arguments": arguments,
+                "status": status,
+            })
+        };
+        let added = json!({"output_index": index, "item": item("in_progress", "")});
+        events += &self.event("response.output_item.added", added);
+        let delta = json!({"item_id": id, "output_index": index, "delta": arguments});
+        events += &self.event("response.function_call_arguments.delta", delta);
+        let done = json!({"item_id": id, "output_index": index, "name": call.name, "arguments": arguments});
+        events += &self.event("response.function_call_arguments.done", done);
+        let whole = item("completed", &arguments);
+        self.output.push(whole.clone());
+        events += &self.event("response.output_item.done", json!({"output_index": index, "item": whole}));
+        events
+    }
+
+    fn add(&mut self, said: &Said) -> String {
+        let mut events: String = said.calls.iter().map(|call| self.call(call)).collect();
+        if !said.text.is_empty() {
+            events += &self.say(&said.text);
+        }
+        events
+    }
+}
+
+fn message(id: &str, status: &str, content: Value) -> Value {
+    json!({"type": "message", "id": id, "status": status, "role": "assistant", "content": content})
+}
+
+fn part(text: &str) -> Value {
+    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+}
+
+impl Wording for Response {
+    fn whole(&mut self, replies: Vec<Whole>) -> Value {
+        for reply in replies {
+            for token in reply.tokens {
+                self.token(0, token);
+            }
+            if let Some(end) = reply.end {
+                self.end(0, end);
+            }
+        }
+        self.object(self.status(), Value::Null)
+    }
+
+    fn content_type(&self) -> &'static str {
+        EVENTS
+    }
+
+    fn begin(&mut self) -> String {
+        let response = json!({"response": self.object("in_progress", Value::Null)});
+        self.event("response.created", response.clone()) + &self.event("response.in_progress", response)
+    }
+
+    fn token(&mut self, _: usize, token: Token) -> String {
+        let said = self.listener.push(&token.text);
+        self.add(&said)
+    }
+
+    fn end(&mut self, choice: usize, end: End) -> String {
+        self.usage.add(choice, 1, &end);
+        self.finish = end.finish;
+        let mut said = self.listener.push(&end.text);
+        said.text.push_str(&self.listener.finish());
+        let mut events = self.add(&said);
+        // A reply of nothing is a message without text.
+        if self.output.is_empty() && self.open.is_none() {
+            events += &self.say("");
+        }
+        events + &self.close()
+    }
+
+    fn finish(&mut self) -> String {
+        let status = self.status();
+        let response = json!({"response": self.object(status, Value::Null)});
+        self.event(&format!("response.{status}"), response)
+    }
+
+    fn fail(&mut self, e: &ApiError) -> String {
+        let error = json!({"code": "server_error", "message": e.message});
+        let response = json!({"response": self.object("failed", error)});
+        self.event("response.failed", response)
+    }
+
+    fn idle(&mut self) -> String {
+        run::HEARTBEAT.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::api::tests::{end, token};
+
+    #[test]
+    fn calls_are_items_of_their_own() {
+        let mut response = Response {
+            id: "resp_1".into(),
+            created: 0,
+            model: "demo".into(),
+            settings: Map::new(),
+            listener: Listener::new(true),
+            output: Vec::new(),
+            open: None,
+            usage: Usage::default(),
+            finish: Finish::Stop,
+            sequence: 0,
+        };
+        let mut events = response.begin();
+        for piece in ["{\"name\":\"f\",", "\"parameters\":{\"a\":1}}", "\n{\"name\":\"g\",\"parameters\":{}}"] {
+            events += &response.token(0, token(piece));
+        }
+        events += &(response.end(0, end()) + &response.finish());
+        let names: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("event: response.")).collect();
+        let call =
+            ["output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"];
+        assert_eq!(names, [&["created", "in_progress"][..], &call, &call, &["completed"]].concat());
+        let items: Vec<(&Value, &Value)> =
+            response.output.iter().map(|item| (&item["name"], &item["arguments"])).collect();
+        assert_eq!(items, [(&json!("f"), &json!("{\"a\":1}")), (&json!("g"), &json!("{}"))]);
+    }
+}

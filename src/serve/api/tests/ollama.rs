@@ -1,0 +1,104 @@
+//! Ollama's API.
+
+use super::*;
+
+/// The lines of a stream, which ends cleanly.
+fn lines(path: &str, body: &Value) -> Vec<Value> {
+    let answer = DEMO.post(path, body);
+    assert!(answer.is_whole && answer.header("Content-Type") == Some("application/x-ndjson"), "{answer:?}");
+    answer.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn chat_and_generate_say_what_a_chat_completion_says() {
+    let messages = question("When do you open on Sunday?");
+    let chat = DEMO.well("/v1/chat/completions", &json!({"messages": messages, "temperature": 0, "max_tokens": 24}));
+    let expected = &chat["choices"][0]["message"]["content"];
+    let options = json!({"temperature": 0, "num_predict": 24, "num_ctx": 8192});
+    let body = json!({"model": "gemma3", "messages": messages, "options": options, "keep_alive": "5m"});
+
+    let streamed = lines("/api/chat", &body);
+    let (last, parts) = streamed.split_last().unwrap();
+    let text: String = streamed.iter().map(|line| line["message"]["content"].as_str().unwrap()).collect();
+    assert_eq!(&json!(text), expected);
+    assert!(parts.iter().all(|line| line["done"] == json!(false) && line["model"] == "gemma3"));
+    assert_eq!((&last["done"], &last["done_reason"]), (&json!(true), &chat["choices"][0]["finish_reason"]));
+    assert_eq!(
+        (&last["eval_count"], &last["prompt_eval_count"]),
+        (&chat["usage"]["completion_tokens"], &chat["usage"]["prompt_tokens"])
+    );
+    assert!(last["total_duration"].as_u64().unwrap() >= last["eval_duration"].as_u64().unwrap());
+    assert!(last["created_at"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{last}");
+
+    let mut whole = body.clone();
+    whole["stream"] = false.into();
+    assert_eq!(&DEMO.well("/api/chat", &whole)["message"]["content"], expected);
+    let body = json!({"prompt": messages[0]["content"], "options": options, "stream": false});
+    let whole = DEMO.well("/api/generate", &body);
+    assert_eq!((&whole["response"], &whole["done"]), (expected, &json!(true)));
+    // Raw is the prompt alone.
+    let raw = json!({"prompt": "We open at", "raw": true, "options": options, "stream": false});
+    let plain = json!({"prompt": "We open at", "temperature": 0, "max_tokens": 24});
+    assert_eq!(
+        DEMO.well("/api/generate", &raw)["response"],
+        DEMO.well("/v1/completions", &plain)["choices"][0]["text"]
+    );
+}
+
+#[test]
+fn the_server_and_its_model_are_described() {
+    let served = without_engine(Settings { aliases: vec!["gemma3:27b".into()], ..Settings::default() });
+    assert_eq!(served.get("/api/version").json()["version"], env!("CARGO_PKG_VERSION"));
+    let tags = served.get("/api/tags").json();
+    let names: Vec<&str> =
+        tags["models"].as_array().unwrap().iter().map(|model| model["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["demo", "gemma3:27b"]);
+    assert_eq!(tags["models"][0]["details"]["family"], "gemma3");
+    let shown = served.well("/api/show", &json!({"model": "anything"}));
+    assert_eq!(shown["model_info"]["gemma3.context_length"], json!(256));
+    // Nothing to say: the model is loaded.
+    for (path, body) in
+        [("/api/chat", json!({"model": "demo"})), ("/api/generate", json!({"prompt": "", "keep_alive": 0}))]
+    {
+        let answer = served.well(path, &body);
+        assert_eq!((&answer["done"], &answer["done_reason"]), (&json!(true), &json!("load")), "{answer}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_as_ollama_says_it() {
+    let served = without_engine(Settings::default());
+    let error = |path: &str, body: Value| {
+        let answer = served.post(path, &body);
+        (answer.status, answer.json()["error"].as_str().unwrap().to_owned())
+    };
+    let talk = |more: Value| {
+        let mut body = json!({"messages": question("hi")});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    for (body, what) in [
+        (json!({"messages": question("hi"), "stream": 1}), "stream"),
+        (talk(json!({"options": {"temperature": 9}})), "options.temperature"),
+        (talk(json!({"options": {"num_predict": 0}})), "options.num_predict"),
+        (talk(json!({"options": {"mirostat": 2}})), "options.mirostat"),
+        (talk(json!({"options": []})), "options"),
+        (talk(json!({"think": true})), "think"),
+        (talk(json!({"format": 3})), "format"),
+        (json!({"messages": [{"role": "user", "content": "hi", "images": ["aaaa"]}]}), "messages[0].images"),
+    ] {
+        let (status, message) = error("/api/chat", body.clone());
+        assert!(status == 400 && message.contains(what), "{body}: {message}");
+    }
+    assert_eq!(error("/api/chat", talk(json!({"format": "json"}))).0, 501);
+    assert_eq!(error("/api/generate", json!({"prompt": "hi", "suffix": "x"})).0, 400);
+    assert_eq!(error("/api/nothing", json!({})).0, 404);
+    assert_eq!(served.get("/api/chat").status, 405);
+    // A stream that fails ends in a line that says so, and is cut off.
+    let stream = served.ask("POST", "/api/chat", talk(json!({})).to_string().as_bytes());
+    wait("it is in the queue", || served.service.queue.len() == 1);
+    served.service.fail("the GPU hangs");
+    let answer = Answer::read(stream);
+    let last: Value = serde_json::from_str(answer.body.lines().last().unwrap()).unwrap();
+    assert!(last["error"].as_str().unwrap().contains("the GPU hangs") && !answer.is_whole);
+}
