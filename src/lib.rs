@@ -30,6 +30,7 @@
 //! | [`engine`] | from a model's files and [`engine::Options`] to a loaded executor |
 //! | [`sequence`] | sessions, prompts, choosing tokens, replies, conversations |
 //! | [`serve`] | answers other programs over HTTP (feature `serve`, on by default) |
+//! | [`grammar`] | what an answer may be: JSON schemas and grammars (feature `serve`) |
 //! | [`text`] | tokenizer, chat template, sampler, streaming of text |
 //! | [`diagnose`] | what a machine is and reaches: probe, bench, the live view |
 //! | [`cancel`] | a flag that ends long work early |
@@ -48,6 +49,7 @@
 //! - **Arithmetic**: in what a matrix product is computed: f32, packed integer dot products, or matrix units on f16 or s8.
 //! - **Ask**: what the host wants of a head row's logits where the row's token is not their argmax ([`schedule::choice`]).
 //! - **Chunk**: rows of a prompt that one pass takes; made in [`sequence::session::Session::propose`].
+//! - **Closing**: the way from a place in a document to its end, in tokens ([`grammar`]).
 //! - **Edit**: a token whose logit the sampler changes, by a penalty or a bias; the host reads its logit for itself.
 //! - **Eligible**: of a row's tokens those that are allowed, are no edits, and have a logit above −∞.
 //! - **Fragment**: the part of a matrix that one lane holds while its subgroup multiplies it.
@@ -80,6 +82,8 @@ pub mod engine;
 pub mod error;
 pub mod executor;
 mod gpu;
+#[cfg(feature = "serve")]
+pub mod grammar;
 pub mod machine;
 pub mod model;
 pub mod plan;

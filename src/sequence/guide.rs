@@ -23,7 +23,7 @@ pub trait Guide: Send {
     fn take(&mut self, token: u32) -> Result<u32>;
 
     /// Whether the budget ended the reply, or chose a part of it.
-    fn is_cut(&self) -> bool;
+    fn is_cut(&mut self) -> bool;
 }
 
 /// A chooser whose tokens a guide allows. A clone follows the same reply.

@@ -1,6 +1,7 @@
 //! What a request asks of the engine, and what comes back.
 
 use super::http::{ApiError, Peer};
+use crate::grammar::Compiled;
 use crate::sequence::{Chooser, Finish, Likelihood, Reply};
 use crate::text::SamplerConfig;
 use std::net::IpAddr;
@@ -26,6 +27,8 @@ pub struct Ask {
     pub ignore_eos: bool,
     /// Reports each token's likelihood, and those of so many likeliest tokens.
     pub likelihoods: Option<usize>,
+    /// What the replies may be. They end where it does, whatever `ignore_eos` says.
+    pub grammar: Option<Arc<Compiled>>,
     /// Takes over what the cache holds of the prompt.
     pub reuse: bool,
     /// How many replies, at least 1 and at most [`MOST_CHOICES`].
@@ -42,6 +45,7 @@ impl Ask {
             stop: Vec::new(),
             ignore_eos: false,
             likelihoods: None,
+            grammar: None,
             reuse: true,
             choices: 1,
         }

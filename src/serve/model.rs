@@ -3,15 +3,16 @@
 use super::http::ApiError;
 use crate::engine::ModelFiles;
 use crate::error::Error;
+use crate::grammar::Grammars;
 use crate::model::Shape;
 use crate::schedule::Schedule;
 use crate::sequence::Limits;
 use crate::sequence::reply::stop_tokens;
 use crate::text::{ChatTemplate, Tokenizer};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The text side of a loaded model.
-#[derive(Debug)]
 pub struct Model {
     /// Which one of this process's models it is.
     pub(super) id: u64,
@@ -22,7 +23,9 @@ pub struct Model {
     /// Positions of a sequence.
     pub context: usize,
     /// The tokenizer.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
+    /// Grammars over its tokens.
+    pub grammars: Grammars,
     /// The chat template.
     pub template: ChatTemplate,
     /// The device that it runs on.
@@ -46,12 +49,14 @@ impl Model {
             let cause = format!("the model {} has no tokenizer, and a server speaks text", files.name());
             return Err(Error::input(cause, "put its tokenizer.json beside config.json"));
         }
-        let tokenizer = files.tokenizer_for(shape.vocab)?;
+        let tokenizer = Arc::new(files.tokenizer_for(shape.vocab)?);
         tokenizer.require_bos()?;
+        let stops = stop_tokens(&shape, Some(&tokenizer));
         Ok(Model {
             id,
             name: files.name(),
-            stops: stop_tokens(&shape, Some(&tokenizer)),
+            grammars: Grammars::new(tokenizer.clone(), stops.clone()),
+            stops,
             template: files.template()?,
             tokenizer,
             context: schedule.extent.context,

@@ -316,9 +316,9 @@ fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<
     let prompt = prompt::encode_messages(&model.tokenizer, &model.template, &messages, model.limits())?;
     let ask = Ask { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Ask::new(prompt) };
     let failed = |e: ApiError| Error::failed(format!("the first question failed: {}", e.message), "report this");
-    let mut answers = service.start_own(model, ask).map_err(failed)?;
+    let answers = service.start_own(model, ask).map_err(failed)?;
     worker.run_out()?;
-    while let Some(step) = answers.next() {
+    for step in answers {
         if let Step::Event(_, Event::Failed(e)) = step {
             return Err(failed(e));
         }

@@ -6,11 +6,13 @@ use super::job::{Abandoned, Ask, Client, End, Event, Job, MOST_CHOICES};
 use super::metrics::Metrics;
 use super::model::Model;
 use super::queue::Queue;
+use crate::grammar::{self, Constraint, Masks};
 use crate::sequence::{Chooser, Reply};
 use crate::text::SamplerConfig;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How the server treats requests.
@@ -52,6 +54,8 @@ pub struct Service {
     /// What it has done.
     pub metrics: Metrics,
     pub(super) queue: Queue,
+    /// Threads that say what replies of a given form may be next.
+    masks: Masks,
     model: RwLock<Option<Arc<Model>>>,
 }
 
@@ -63,6 +67,8 @@ pub struct Answers<'a> {
     left: usize,
 }
 
+/// Most threads that compute what replies of a given form may be next.
+const MOST_MASKS: usize = 4;
 /// How often somebody who waits for the engine looks whether it has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -80,6 +86,7 @@ impl Service {
     pub fn new(settings: Settings) -> Service {
         Service {
             queue: Queue::new(settings.queue),
+            masks: Masks::start(thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2)).min(MOST_MASKS)),
             health: Health::default(),
             metrics: Metrics::default(),
             model: RwLock::new(None),
@@ -163,7 +170,15 @@ impl Service {
         let since = Instant::now();
         let job = |choice: usize, (ask, own): (&Ask, usize)| {
             let seed = ask.sampler.seed.map(|seed| seed.wrapping_add(own as u64));
-            let chooser = Chooser::new(SamplerConfig { seed, ..ask.sampler.clone() }, model.shape.vocab)?;
+            let vocab = model.shape.vocab;
+            let mut chooser = Chooser::new(SamplerConfig { seed, ..ask.sampler.clone() }, vocab)?;
+            // The last token needs no position.
+            let limit = ask.limit.min(model.context - ask.prompt.len() + 1);
+            if let Some(grammar) = &ask.grammar {
+                let constraint = Constraint::new(grammar.clone(), limit)?;
+                chooser = chooser.guided(grammar::Step::new(&self.masks, constraint, vocab), vocab)?;
+            }
+            let goes_on = ask.ignore_eos && ask.grammar.is_none();
             Ok(Job {
                 model: model.id,
                 choice,
@@ -172,8 +187,8 @@ impl Service {
                     Some(top) => chooser.reporting(top),
                     None => chooser,
                 },
-                stops: if ask.ignore_eos { Vec::new() } else { model.stops().to_vec() },
-                limit: ask.limit,
+                stops: if goes_on { Vec::new() } else { model.stops().to_vec() },
+                limit,
                 reuse: ask.reuse,
                 reply: Reply::new(&model.tokenizer, &ask.stop)?,
                 client,
@@ -208,9 +223,11 @@ impl Service {
     }
 }
 
-impl Answers<'_> {
-    /// Waits for the next event of any reply. `None`: all have ended.
-    pub fn next(&mut self) -> Option<Step> {
+/// Waits for the next event of any reply. `None`: all have ended.
+impl Iterator for Answers<'_> {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
         if self.left == 0 {
             return None;
         }
@@ -236,14 +253,16 @@ impl Answers<'_> {
             }
         }
     }
+}
 
+impl Answers<'_> {
     /// Waits for all replies to end. Returns the tokens and the end of each.
     ///
     /// # Errors
     /// The first reply that failed.
-    pub fn collect(mut self, choices: usize) -> Result<Vec<Whole>, ApiError> {
+    pub fn gather(self, choices: usize) -> Result<Vec<Whole>, ApiError> {
         let mut whole: Vec<Whole> = (0..choices).map(|_| Whole::default()).collect();
-        while let Some(step) = self.next() {
+        for step in self {
             match step {
                 Step::Idle => {}
                 Step::Event(_, Event::Failed(e)) => return Err(e),

@@ -8,11 +8,13 @@ use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::measure::{Measure, Timed};
 use crate::executor::weights::Progress;
 use crate::executor::{Asks, Executor, HeadRows, Pages, Row, Watch};
+use crate::grammar::Grammar;
 use crate::schedule::choice::Found;
 use crate::schedule::{Schedule, Segment};
 use crate::sequence::{Batch, Chooser, Finish, generate, prompt};
 use crate::text::{Message, SamplerConfig};
 use crate::{Error, Result, sequence};
+use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -140,7 +142,7 @@ fn replies_made_together_are_those_made_alone() {
     let mut executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let stops = served.service.model().unwrap().stops().to_vec();
     for (ask, answers) in started {
-        let whole = answers.collect(ask.choices).unwrap();
+        let whole = answers.gather(ask.choices).unwrap();
         for (i, whole) in whole.iter().enumerate() {
             let seed = ask.sampler.seed.map(|seed| seed + i as u64);
             let vocab = executor.schedule().shape.vocab;
@@ -162,7 +164,7 @@ fn replies_made_together_are_those_made_alone() {
     let prompt = question(texts[4]);
     let cached = |reuse| {
         let ask = Ask { reuse, ..greedy(prompt.clone(), 3) };
-        served.ask(ask).collect(1).unwrap()[0].end.as_ref().unwrap().cached_tokens
+        served.ask(ask).gather(1).unwrap()[0].end.as_ref().unwrap().cached_tokens
     };
     assert_eq!((cached(true), cached(false)), (prompt.len() - 1, 0));
     served.stop().unwrap();
@@ -172,8 +174,8 @@ fn replies_made_together_are_those_made_alone() {
 fn likelihoods_and_stop_texts_come_with_the_tokens() {
     let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(2), false));
     let prompt = question("Who are you?");
-    let plain = served.ask(greedy(prompt.clone(), 12)).collect(1).unwrap().remove(0);
-    let reported = served.ask(Ask { likelihoods: Some(3), ..greedy(prompt.clone(), 12) }).collect(1).unwrap().remove(0);
+    let plain = served.ask(greedy(prompt.clone(), 12)).gather(1).unwrap().remove(0);
+    let reported = served.ask(Ask { likelihoods: Some(3), ..greedy(prompt.clone(), 12) }).gather(1).unwrap().remove(0);
     assert_eq!(ids(&reported), ids(&plain));
     for token in &reported.tokens {
         let likelihood = token.likelihood.as_ref().unwrap();
@@ -181,9 +183,53 @@ fn likelihoods_and_stop_texts_come_with_the_tokens() {
         assert!(likelihood.logprob <= 0.0 && likelihood.top[2].1 <= likelihood.top[1].1);
     }
     let stop: String = plain.text.chars().skip(3).take(4).collect();
-    let stopped = served.ask(Ask { stop: vec![stop.clone()], ..greedy(prompt, 12) }).collect(1).unwrap().remove(0);
+    let stopped = served.ask(Ask { stop: vec![stop.clone()], ..greedy(prompt, 12) }).gather(1).unwrap().remove(0);
     let end = stopped.end.unwrap();
     assert_eq!((stopped.text.as_str(), end.finish), (plain.text.split(&stop).next().unwrap(), Finish::Stop));
+    served.stop().unwrap();
+}
+
+#[test]
+fn replies_of_a_given_form_have_it_and_end_within_their_budget() {
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(SLOTS), false));
+    let model = served.service.model().unwrap();
+    let schema = json!({
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "ages": {"type": "array", "items": {"type": "integer"}, "minItems": 2}},
+        "required": ["name", "ages"],
+        "additionalProperties": false,
+    });
+    let compiled = model.grammars.compile(&Grammar::JsonSchema(schema), &|| false).unwrap();
+    let shortest = compiled.shortest();
+    let ask = |i: usize, limit| Ask {
+        grammar: Some(compiled.clone()),
+        sampler: SamplerConfig {
+            temperature: (i % 3) as f32,
+            top_k: 0,
+            top_p: 1.0,
+            seed: Some(i as u64),
+            ..SamplerConfig::default()
+        },
+        // A document ends all the same.
+        ignore_eos: true,
+        likelihoods: i.is_multiple_of(2).then_some(2),
+        limit,
+        ..Ask::new(question("Who are you?"))
+    };
+    let started: Vec<(usize, Answers<'_>)> =
+        (0..12).map(|i| (shortest + 4 * i, served.ask(ask(i, shortest + 4 * i)))).collect();
+    for (limit, answers) in started {
+        let whole = answers.gather(1).unwrap().remove(0);
+        let document: serde_json::Value =
+            serde_json::from_str(&whole.text).unwrap_or_else(|e| panic!("{e}: {}", whole.text));
+        let ages = document["ages"].as_array().unwrap();
+        assert!(document["name"].is_string() && ages.len() >= 2 && ages.iter().all(serde_json::Value::is_number));
+        let end = whole.end.unwrap();
+        assert!(end.tokens <= limit && [Finish::Stop, Finish::Length].contains(&end.finish), "{end:?}");
+        assert!(limit > shortest || end.finish == Finish::Length, "the budget chose all of it");
+    }
+    let short = served.service.submit(&model, ask(0, shortest - 1), client(1), Arc::new(|| false)).err().unwrap();
+    assert!(short.status == 400 && short.message.contains(&shortest.to_string()), "{}", short.message);
     served.stop().unwrap();
 }
 
@@ -214,7 +260,7 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     assert!(tokens < 200, "{tokens}");
     assert!(matches!(waits.next(), Some(Step::Event(0, Event::Failed(_)))));
     // The place is free.
-    assert_eq!(served.ask(greedy(question("Hello"), 4)).collect(1).unwrap()[0].end.as_ref().unwrap().tokens, 4);
+    assert_eq!(served.ask(greedy(question("Hello"), 4)).gather(1).unwrap()[0].end.as_ref().unwrap().tokens, 4);
     served.stop().unwrap();
 }
 
@@ -383,12 +429,12 @@ fn a_model_is_loaded_anew_while_the_old_one_answers_and_a_damaged_one_is_not_tak
             None => load(progress),
         }),
     );
-    let reply = |limit| ids(&served.ask(greedy(question("Who are you?"), limit)).collect(1).unwrap()[0]);
+    let reply = |limit| ids(&served.ask(greedy(question("Who are you?"), limit)).gather(1).unwrap()[0]);
     let before = reply(9);
     let long = served.ask(Ask { ignore_eos: true, ..greedy(question("Hello"), 150) });
     served.orders.send(Order::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
-    assert_eq!(long.collect(1).unwrap()[0].end.as_ref().unwrap().tokens, 150, "the old model ends what it has begun");
+    assert_eq!(long.gather(1).unwrap()[0].end.as_ref().unwrap().tokens, 150, "the old model ends what it has begun");
     assert_eq!(reply(9), before);
     *failure.lock().unwrap() = Some(Error::refused("it does not fit", "use a smaller one"));
     served.orders.send(Order::Reload).unwrap();

@@ -211,7 +211,12 @@ impl<'a> Worker<'a> {
         let event = match ended.reply {
             // Only a failure that ends the process interrupts a sequence, and is told to all.
             Ok(Generation { finish: Finish::Interrupted, .. }) => return,
-            Ok(generation) => Event::End(self.end_of(&running, generation)),
+            Ok(mut generation) => {
+                if ended.chooser.is_cut() {
+                    generation.finish = Finish::Length;
+                }
+                Event::End(self.end_of(&running, generation))
+            }
             Err(e) => Event::Failed((&e).into()),
         };
         running.job.tell(event);

@@ -156,6 +156,17 @@ impl TokenSet {
         self.words.fill(0);
     }
 
+    /// Has the tokens whose bits are set in `words`, and no others: bit `i` of word `w` is token `32 w + i`. Words that are
+    /// missing count as 0; bits outside of the vocabulary change nothing.
+    pub fn copy_from_words(&mut self, words: &[u32]) {
+        let given = words.len().min(self.words.len());
+        self.words[..given].copy_from_slice(&words[..given]);
+        self.words[given..].fill(0);
+        if let (Some(last), rest @ 1..) = (self.words.last_mut(), self.vocab % 32) {
+            *last &= (1 << rest) - 1;
+        }
+    }
+
     /// Whether it has a token.
     pub fn contains(&self, id: u32) -> bool {
         self.words.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 != 0)

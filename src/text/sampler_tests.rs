@@ -255,3 +255,20 @@ fn biases_are_added_and_only_allowed_tokens_are_drawn() {
     let draws = (0..8000).filter(|_| open.sample(&[0.0; 4]).unwrap() == 0).count();
     assert!((3800..4200).contains(&draws), "{draws} of 8000");
 }
+
+#[test]
+fn a_set_takes_over_words_and_no_token_outside_of_its_vocabulary() {
+    let mut set = TokenSet::new(70);
+    set.copy_from_words(&[1 << 31, 1, u32::MAX, u32::MAX]);
+    let tokens: Vec<u32> = (0..200).filter(|&id| set.contains(id)).collect();
+    assert_eq!(tokens, [31, 32, 64, 65, 66, 67, 68, 69]);
+    let mut same = TokenSet::new(70);
+    tokens.iter().for_each(|&id| same.insert(id));
+    assert_eq!(set, same);
+    // Words that are missing have no tokens.
+    set.copy_from_words(&[2]);
+    assert_eq!((0..200).filter(|&id| set.contains(id)).collect::<Vec<_>>(), [1]);
+    let mut whole = TokenSet::new(64);
+    whole.copy_from_words(&[u32::MAX; 2]);
+    assert!(whole.contains(63) && !whole.contains(64));
+}

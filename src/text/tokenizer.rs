@@ -235,6 +235,13 @@ impl Tokenizer {
         Err(Error::input(format!("token id {id} is not one of the tokenizer's"), format!("use ids from 0 to {last}")))
     }
 
+    /// The bytes that `id` stands for in a text, spaces restored. `None` where no token has this id, and for special tokens:
+    /// they stand for no text.
+    pub fn bytes_of(&self, id: u32) -> Option<Vec<u8>> {
+        let (_, is_special) = self.pieces.get(id)?;
+        (!is_special).then(|| self.bytes(id))
+    }
+
     /// The number of ids, added tokens included: the largest id plus one (262,145 for Gemma 3). The model's vocabulary
     /// may be padded past it.
     pub fn vocab_size(&self) -> usize {
@@ -613,6 +620,16 @@ mod tests {
         assert_ne!(doubled, text);
         let error = Tokenizer::from_bytes(doubled.as_bytes()).unwrap_err();
         assert!(error.to_string().contains("tokenizer: <pad> is there twice at line"), "{error}");
+    }
+
+    #[test]
+    fn a_token_stands_for_its_bytes_and_a_special_one_for_none() {
+        let t = small_tokenizer();
+        let text = "Hé \n▁x\u{1f600}";
+        let bytes: Vec<u8> = t.encode(text, false).unwrap().iter().flat_map(|&id| t.bytes_of(id).unwrap()).collect();
+        // A decoder makes spaces of both.
+        assert_eq!(String::from_utf8(bytes).unwrap(), text.replace('▁', " "));
+        assert_eq!((t.bytes_of(t.bos().unwrap()), t.bytes_of(u32::MAX)), (None, None));
     }
 
     #[test]

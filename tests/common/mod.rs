@@ -6,6 +6,7 @@ pub mod check;
 mod compare;
 mod device;
 mod forged;
+mod gemma3;
 mod golden;
 pub mod program;
 mod random;
@@ -16,5 +17,6 @@ pub use device::{
     AUTO, DOT, F32, MATRIX_F16, MATRIX_S8, forced, listen, load, open_gpu, units, vulkan, worth_compiling,
 };
 pub use forged::{Forged, small_shape};
+pub use gemma3::gemma3_tokenizer;
 pub use golden::{Case, floats, golden, ids};
 pub use random::Random;

@@ -215,11 +215,12 @@ pub(super) fn wrong_kind(path: &str, value: &Value, wanted: &str) -> ApiError {
     ApiError::bad(format!("{path} is {}, and has to be {wanted}", kind(value))).param(path).code("invalid_type")
 }
 
-/// Whether a value is the one written as `text`; numbers count as numbers.
+/// Whether a value is the one that `text` writes, as JSON or as the words of a text. Numbers count as numbers.
 fn is_same(value: &Value, text: &str) -> bool {
-    match (value.as_f64(), text.parse::<f64>()) {
-        (Some(a), Ok(b)) => a == b,
-        _ => value.as_str().map_or_else(|| value.to_string() == text, |value| value == text),
+    let Ok(other) = serde_json::from_str::<Value>(text) else { return value.as_str() == Some(text) };
+    match (value.as_f64(), other.as_f64()) {
+        (Some(value), Some(other)) => value == other,
+        _ => *value == other || value.as_str() == Some(text),
     }
 }
 

@@ -2,19 +2,9 @@
 //! tools.
 
 use super::fields::Fields;
+use crate::grammar::Grammar;
 use crate::serve::http::ApiError;
 use serde_json::{Value, json};
-
-/// A grammar that a reply follows.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Grammar {
-    /// Any JSON object.
-    JsonObject,
-    /// JSON that a schema allows.
-    JsonSchema(Value),
-    /// What a grammar in Lark's notation derives.
-    Lark(String),
-}
 
 /// A grammar, and the request's field that asks for it.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +29,11 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Option<Form>, ApiError> {
         None => None,
     };
     let schema = fields.get("json_schema").map(|schema| read_schema(schema, fields.path("json_schema")));
-    let lark = fields.text("grammar")?.map(|text| Form::new(Grammar::Lark(text.into()), fields.path("grammar")));
-    let mut forms = [format, schema.transpose()?, lark].into_iter().flatten();
+    let lark = fields.text("grammar")?.map(|text| {
+        let grammar = Grammar::from_text(text.into()).map_err(|e| ApiError::from(&e).param(fields.path("grammar")))?;
+        Ok::<_, ApiError>(Form::new(grammar, fields.path("grammar")))
+    });
+    let mut forms = [format, schema.transpose()?, lark.transpose()?].into_iter().flatten();
     match (forms.next(), forms.next()) {
         (_, Some(second)) => {
             let message = format!("{} asks for one form, and another field for another", second.param);

@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn param(body: Value) -> String {
-        let e = ask(body.clone()).unwrap_err();
+        let Err(e) = ask(body.clone()) else { panic!("{body} is taken") };
         assert_eq!((e.status, e.code.is_some()), (400, true), "{body}");
         e.param.unwrap()
     }

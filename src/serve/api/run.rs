@@ -59,7 +59,7 @@ pub(super) fn answer(call: &Call<'_>, reply: Reply<'_>, asked: Asked, wording: &
     if stream {
         return send_stream(call, reply, answers, wording);
     }
-    match answers.collect(choices) {
+    match answers.gather(choices) {
         Ok(replies) => reply.json(200, &wording.whole(replies)),
         // The engine gives up what nobody waits for.
         Err(_) if watch.is_gone() => Err(Gone),
@@ -69,22 +69,20 @@ pub(super) fn answer(call: &Call<'_>, reply: Reply<'_>, asked: Asked, wording: &
 
 /// Puts what is asked into the queue. All that needs a grammar passes here.
 fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<Answers<'s>, ApiError> {
-    if let Some(Form { param, .. }) = &asked.form {
-        let message = format!("{param} asks for a reply of a given form, which this server cannot make");
-        return Err(ApiError::new(501, message).param(param.clone()).code("not_supported"));
-    }
-    call.service.start_all(&asked.model, &asked.asks, (&call.request.peer).into(), reply.watch())
+    let start = |asks: &[Ask]| call.service.start_all(&asked.model, asks, (&call.request.peer).into(), reply.watch());
+    let Some(Form { grammar, param }) = &asked.form else { return start(&asked.asks) };
+    let refuse = |e: ApiError| if e.status == 400 && e.param.is_none() { e.param(param.clone()) } else { e };
+    let watch = reply.watch();
+    let compiled = asked.model.grammars.compile(grammar, &|| watch.is_gone()).map_err(|e| refuse((&e).into()))?;
+    let mut asks = asked.asks.clone();
+    asks.iter_mut().for_each(|ask| ask.grammar = Some(compiled.clone()));
+    start(&asks).map_err(refuse)
 }
 
-fn send_stream(
-    call: &Call<'_>,
-    reply: Reply<'_>,
-    mut answers: Answers<'_>,
-    wording: &mut dyn Wording,
-) -> Result<(), Gone> {
+fn send_stream(call: &Call<'_>, reply: Reply<'_>, answers: Answers<'_>, wording: &mut dyn Wording) -> Result<(), Gone> {
     let mut stream = reply.stream(wording.content_type())?;
     stream.write(wording.begin().as_bytes())?;
-    while let Some(step) = answers.next() {
+    for step in answers {
         let part = match step {
             Step::Event(choice, Event::Token(token)) => wording.token(choice, token),
             Step::Event(choice, Event::End(end)) => wording.end(choice, end),

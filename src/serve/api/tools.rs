@@ -5,8 +5,9 @@
 //! does not.
 
 use super::fields::Fields;
-use super::form::{Form, Grammar};
+use super::form::Form;
 use super::run::unique;
+use crate::grammar::Grammar;
 use crate::serve::http::ApiError;
 use serde_json::{Map, Value, json};
 

@@ -58,12 +58,14 @@ pub enum Method {
     Delete,
     /// OPTIONS.
     Options,
+    /// TRACE, which no path takes: it is answered 405 and not 501, since it is no unknown method.
+    Trace,
 }
 
 impl Method {
     /// All methods.
-    pub const ALL: [Method; 6] =
-        [Method::Get, Method::Post, Method::Put, Method::Patch, Method::Delete, Method::Options];
+    pub const ALL: [Method; 7] =
+        [Method::Get, Method::Post, Method::Put, Method::Patch, Method::Delete, Method::Options, Method::Trace];
 
     /// The names that arrive as this method.
     pub(super) fn names(self) -> &'static [&'static str] {
@@ -74,6 +76,7 @@ impl Method {
             Method::Patch => &["PATCH"],
             Method::Delete => &["DELETE"],
             Method::Options => &["OPTIONS"],
+            Method::Trace => &["TRACE"],
         }
     }
 

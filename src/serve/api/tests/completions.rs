@@ -69,22 +69,20 @@ fn a_greedy_reply_is_what_the_model_says_alone_and_its_stream_adds_up_to_it() {
 
 #[test]
 fn each_of_several_replies_is_drawn_with_a_seed_of_its_own() {
-    // The demo model is sure of itself: among all tokens, at a high temperature, draws differ.
-    let body = |n: usize, seed: i64| {
-        let messages = question("Tell me about the museum.");
-        json!({"messages": messages, "n": n, "seed": seed, "max_tokens": 8, "temperature": 2, "top_p": 1, "top_k": 0})
-    };
-    let several = DEMO.well(CHAT, &body(3, 7));
-    let texts: Vec<String> = (0..3).map(|i| content(&several, i)).collect();
-    for (i, text) in texts.iter().enumerate() {
-        assert_eq!(&content(&DEMO.well(CHAT, &body(1, 7 + i as i64)), 0), text, "{i}");
+    // The demo model is sure of its answers, and of a text it is not.
+    let body = |n: usize, seed: i64| json!({"prompt": "The", "n": n, "seed": seed, "max_tokens": 8, "temperature": 2, "top_p": 1, "top_k": 0});
+    let several = DEMO.well(PLAIN, &body(3, 7));
+    let text = |answer: &Value, choice: usize| answer["choices"][choice]["text"].as_str().unwrap().to_owned();
+    let texts: Vec<String> = (0..3).map(|i| text(&several, i)).collect();
+    for (i, expected) in texts.iter().enumerate() {
+        assert_eq!(&text(&DEMO.well(PLAIN, &body(1, 7 + i as i64)), 0), expected, "{i}");
     }
     assert!(texts.iter().any(|text| *text != texts[0]), "{texts:?}");
     // A stream's pieces belong to their choices.
     let mut streamed = vec![String::new(); 3];
-    for event in DEMO.events(CHAT, &body(3, 7)) {
+    for event in DEMO.events(PLAIN, &body(3, 7)) {
         let choice = &event["choices"][0];
-        streamed[choice["index"].as_u64().unwrap() as usize] += choice["delta"]["content"].as_str().unwrap_or_default();
+        streamed[choice["index"].as_u64().unwrap() as usize] += choice["text"].as_str().unwrap();
     }
     assert_eq!(streamed, texts);
     assert!(several["usage"]["completion_tokens"].as_u64().unwrap() > 8, "of all replies: {several}");

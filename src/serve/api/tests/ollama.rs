@@ -90,7 +90,7 @@ fn what_is_wrong_is_said_as_ollama_says_it() {
         let (status, message) = error("/api/chat", body.clone());
         assert!(status == 400 && message.contains(what), "{body}: {message}");
     }
-    assert_eq!(error("/api/chat", talk(json!({"format": "json"}))).0, 501);
+    assert_eq!(error("/api/chat", talk(json!({"format": {"not": {"type": "null"}}}))).0, 400);
     assert_eq!(error("/api/generate", json!({"prompt": "hi", "suffix": "x"})).0, 400);
     assert_eq!(error("/api/nothing", json!({})).0, 404);
     assert_eq!(served.get("/api/chat").status, 405);

@@ -53,10 +53,11 @@ fn wrong_fields_are_named_by_each_path() {
         ] {
             assert_eq!(ask(path, name, value), refused(400, name, code), "{path}");
         }
-        assert_eq!(
-            ask(path, "response_format", json!({"type": "json_object"})),
-            refused(501, "response_format", "not_supported")
-        );
+        let schema = json!({"type": "json_schema", "json_schema": {"schema": {"not": {"type": "null"}}}});
+        let (status, param, _) = ask(path, "response_format", schema);
+        assert_eq!((status, param.as_str()), (400, "response_format.json_schema.schema"));
+        let (status, param, _) = ask(path, "grammar", json!("root ::= \"a\""));
+        assert_eq!((status, param.as_str()), (400, "grammar"), "GBNF");
     }
     assert_eq!(ask(CHAT, "top_logprobs", json!(21)).1, "top_logprobs");
     assert_eq!(ask(CHAT, "messages", json!(null)), refused(400, "messages", "missing_required_parameter"));

@@ -1,0 +1,168 @@
+//! Threads that compute what may come next while the device computes the logits it is chosen from.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Constraint;
+use crate::sequence::guide::Guide;
+use crate::text::TokenSet;
+use crate::{Error, Result};
+
+/// Threads that fill sets. They end when this and all [`Step`]s are dropped.
+#[derive(Clone)]
+pub struct Masks {
+    /// `None` where no thread could be started: then sets are filled at once.
+    jobs: Option<Sender<Job>>,
+}
+
+struct Job {
+    work: Box<Work>,
+    done: Sender<Box<Work>>,
+}
+
+/// What goes to a thread and comes back.
+struct Work {
+    constraint: Constraint,
+    set: TokenSet,
+    filled: Result<()>,
+}
+
+impl Masks {
+    /// Starts `threads` threads, or as many as the system grants.
+    pub fn start(threads: usize) -> Masks {
+        let (jobs, queue) = channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        let start = |i: usize| {
+            let queue = queue.clone();
+            std::thread::Builder::new().name(format!("mask {i}")).spawn(move || serve(&queue)).is_ok()
+        };
+        let started = (0..threads).take_while(|&i| start(i)).count();
+        Masks { jobs: (started > 0).then_some(jobs) }
+    }
+}
+
+/// Fills sets until nobody can ask for one.
+fn serve(queue: &Mutex<Receiver<Job>>) {
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { mut work, done }) = next else { return };
+        work.fill();
+        // Nobody waits for a sequence that has ended.
+        let _ = done.send(work);
+    }
+}
+
+impl Work {
+    fn fill(&mut self) {
+        self.filled = self.constraint.fill(&mut self.set);
+    }
+}
+
+/// The steps of one sequence: a token is given, and the set of the next is taken.
+pub struct Step {
+    masks: Masks,
+    work: Place,
+}
+
+/// Where a sequence's work is.
+enum Place {
+    Here(Box<Work>),
+    /// With a thread, which sends it back.
+    Away(Receiver<Box<Work>>),
+    /// With a thread that has ended.
+    Lost,
+}
+
+impl Step {
+    /// Begins a document, and asks for the first token's set. `vocab`: tokens of the model's vocabulary.
+    pub fn new(masks: &Masks, constraint: Constraint, vocab: usize) -> Step {
+        let work = Box::new(Work { constraint, set: TokenSet::new(vocab), filled: Ok(()) });
+        let mut step = Step { masks: masks.clone(), work: Place::Lost };
+        step.send(work);
+        step
+    }
+
+    /// Takes the chosen token, and asks for the next one's set. Returns the token that stands in its place, as
+    /// [`Constraint::accept`] does. After a stop token no set is asked for.
+    ///
+    /// # Errors
+    /// As [`Constraint::accept`].
+    pub fn begin(&mut self, token: u32) -> Result<u32> {
+        let mut work = self.fetch()?;
+        match work.constraint.accept(token) {
+            Ok(token) if !work.constraint.is_finished() => {
+                self.send(work);
+                Ok(token)
+            }
+            ended => {
+                self.work = Place::Here(work);
+                ended
+            }
+        }
+    }
+
+    /// Waits for the set that was asked for, and exchanges it for `set`, which is for the same vocabulary.
+    ///
+    /// # Errors
+    /// As [`Constraint::fill`].
+    pub fn wait(&mut self, set: &mut TokenSet) -> Result<()> {
+        let mut work = self.fetch()?;
+        std::mem::swap(&mut work.set, set);
+        let filled = work.filled.clone();
+        self.work = Place::Here(work);
+        filled
+    }
+
+    /// Waits for the constraint, and lends it.
+    ///
+    /// # Errors
+    /// Failed: the thread that had it has ended.
+    pub fn constraint(&mut self) -> Result<&Constraint> {
+        self.work = Place::Here(self.fetch()?);
+        match &self.work {
+            Place::Here(work) => Ok(&work.constraint),
+            _ => Err(lost()),
+        }
+    }
+
+    fn send(&mut self, work: Box<Work>) {
+        let (done, back) = channel();
+        let unsent = match &self.masks.jobs {
+            Some(jobs) => jobs.send(Job { work, done }).err().map(|unsent| unsent.0.work),
+            None => Some(work),
+        };
+        self.work = match unsent {
+            Some(mut work) => {
+                work.fill();
+                Place::Here(work)
+            }
+            None => Place::Away(back),
+        };
+    }
+
+    fn fetch(&mut self) -> Result<Box<Work>> {
+        match std::mem::replace(&mut self.work, Place::Lost) {
+            Place::Here(work) => Ok(work),
+            Place::Away(back) => back.recv().map_err(|_| lost()),
+            Place::Lost => Err(lost()),
+        }
+    }
+}
+
+impl Guide for Step {
+    fn fill(&mut self, set: &mut TokenSet) -> Result<()> {
+        self.wait(set)
+    }
+
+    fn take(&mut self, token: u32) -> Result<u32> {
+        self.begin(token)
+    }
+
+    fn is_cut(&mut self) -> bool {
+        self.constraint().is_ok_and(Constraint::is_cut)
+    }
+}
+
+fn lost() -> Error {
+    Error::failed("a thread for grammars has ended", "report this")
+}
