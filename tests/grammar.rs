@@ -36,21 +36,24 @@ fn gemma_3s_vocabulary_spells_documents_in_every_budget() {
     let compiled = grammars.compile(&Grammar::JsonSchema(entry()), &|| false).unwrap();
     println!("a second grammar: {:?}; its shortest document has {} tokens", start.elapsed(), compiled.shortest());
 
+    // JSON's own tokens are among those of a byte.
+    let is_short = |id: &u32| tokenizer.bytes_of(*id).is_some_and(|bytes| bytes.len() == 1);
+    let short: Vec<u32> = (0..tokenizer.vocab_size() as u32).filter(is_short).collect();
     let (mut random, mut set) = (Random(4), TokenSet::new(vocab));
     let (mut fills, mut accepts) = (Vec::new(), Vec::new());
-    for extra in (0..16).map(|i| i * i) {
+    for extra in (0..12).map(|i| i * i) {
         let limit = compiled.shortest() + extra;
         let mut constraint = Constraint::new(compiled.clone(), limit).unwrap();
         let mut tokens = Vec::new();
         loop {
             timed(&mut fills, || constraint.fill(&mut set)).unwrap();
-            let allowed: Vec<u32> = (0..vocab as u32).filter(|&id| set.contains(id)).collect();
-            // Among the few short ones are those of JSON itself.
-            let short =
-                allowed.iter().copied().filter(|&id| tokenizer.bytes_of(id).is_some_and(|bytes| bytes.len() == 1));
-            let short: Vec<u32> = short.collect();
-            let from = if short.is_empty() || random.below(3) > 0 { &allowed } else { &short };
-            let chosen = from[random.below(from.len())];
+            let from = random.below(vocab) as u32;
+            let any = (from..vocab as u32).chain(0..from).find(|&id| set.contains(id));
+            let short: Vec<u32> = short.iter().copied().filter(|&id| set.contains(id)).collect();
+            let chosen = match short.len() {
+                count if count > 0 && random.below(3) == 0 => short[random.below(count)],
+                _ => any.unwrap(),
+            };
             let token = timed(&mut accepts, || constraint.accept(chosen)).unwrap();
             if constraint.is_finished() {
                 break;
@@ -63,10 +66,6 @@ fn gemma_3s_vocabulary_spells_documents_in_every_budget() {
         assert!(entry["title"].is_string() && entry["price"].is_number(), "{text}");
         assert!(["book", "record", "map"].map(Value::from).contains(&entry["kind"]), "{text}");
         assert!(entry["items"].as_array().is_some_and(|items| !items.is_empty()), "{text}");
-        assert!(
-            entry["items"].as_array().unwrap().iter().all(|item| item["id"].is_i64() || item["id"].is_number()),
-            "{text}"
-        );
     }
     print("a set", &mut fills);
     print("a token taken", &mut accepts);

@@ -61,7 +61,7 @@ pub struct ServeArgs {
     /// A name of this machine that requests may be meant for, beside localhost and its addresses; may be given several times
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// A site whose pages may call the server from a browser, such as https://example.org; may be given several times
+    /// A site whose pages may call the server from a browser, such as `https://example.org`; may be given several times
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<String>,
     /// Longest time in milliseconds that prompts hold up other replies' next tokens

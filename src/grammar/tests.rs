@@ -312,6 +312,21 @@ fn what_the_grammar_does_not_allow_is_refused() {
     assert!(constraint.accept(stop).is_err());
 }
 
+#[test]
+fn a_stop_that_is_text_is_no_content() {
+    let of = |text: &str| TOKENIZER.encode(text, false).unwrap()[0];
+    let (stop, quote) = (of("x"), of("\""));
+    let grammars = Grammars::new(TOKENIZER.clone(), vec![stop]);
+    let compiled = grammars.compile(&Grammar::JsonSchema(json!({"type": "string"})), &|| false).unwrap();
+    let mut constraint = Constraint::new(compiled, 20).unwrap();
+    let mut set = TokenSet::new(TOKENIZER.vocab_size());
+    for may_end in [false, true] {
+        constraint.accept(quote).unwrap();
+        constraint.fill(&mut set).unwrap();
+        assert_eq!(set.contains(stop), may_end);
+    }
+}
+
 /// The longest run of `wanted` in a document that has as many of them as it may; the first of them are preferred.
 fn longest_run(schema: Value, wanted: &[u8]) -> usize {
     let compiled = compile(Grammar::JsonSchema(schema)).unwrap();
@@ -443,6 +458,7 @@ fn a_grammar_is_compiled_once_however_many_ask_for_it() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(all.iter().all(|compiled| Arc::ptr_eq(compiled, &all[0])));
+    assert_eq!(grammars.uses(), 1 + 8, "one compilation, and eight uses");
     // What is kept is bounded: what was not asked for since makes room.
     for length in 0..70 {
         grammars.compile(&Grammar::JsonSchema(json!({"type": "string", "maxLength": length})), &|| false).unwrap();

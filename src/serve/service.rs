@@ -65,6 +65,8 @@ pub struct Answers<'a> {
     events: Receiver<(usize, Event)>,
     /// Replies that have not ended.
     left: usize,
+    /// Its end says that nobody waits for those any more.
+    _waits: Arc<()>,
 }
 
 /// Most threads that compute what replies of a given form may be next.
@@ -166,6 +168,9 @@ impl Service {
         for ask in asks {
             model.limits().check(0, &ask.prompt).map_err(|e| ApiError::from(&e).code("context_length_exceeded"))?;
         }
+        let waits = Arc::new(());
+        let held = Arc::downgrade(&waits);
+        let abandoned: Abandoned = Arc::new(move || held.strong_count() == 0 || abandoned());
         let (events_in, events) = channel();
         let since = Instant::now();
         let job = |choice: usize, (ask, own): (&Ask, usize)| {
@@ -203,7 +208,7 @@ impl Service {
         self.queue.push(jobs.map_err(|e| ApiError::from(&e))?).inspect_err(|_| {
             self.metrics.refused.inc();
         })?;
-        Ok(Answers { service: self, events, left: replies })
+        Ok(Answers { service: self, events, left: replies, _waits: waits })
     }
 
     /// The engine has failed: nothing more is answered, and whoever waits is told.

@@ -259,6 +259,11 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     }
     assert!(tokens < 200, "{tokens}");
     assert!(matches!(waits.next(), Some(Step::Event(0, Event::Failed(_)))));
+    // Whoever drops the answers does not wait for them either.
+    let mut dropped = served.ask(long());
+    assert!(matches!(dropped.next(), Some(Step::Event(0, Event::Token(_)))));
+    drop(dropped);
+    wait_until("the one that was dropped is gone", || served.service.metrics.cancelled.get() == 2);
     // The place is free.
     assert_eq!(served.ask(greedy(question("Hello"), 4)).gather(1).unwrap()[0].end.as_ref().unwrap().tokens, 4);
     served.stop().unwrap();

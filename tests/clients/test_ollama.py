@@ -1,5 +1,6 @@
 """Ollama's Python client."""
 
+import json
 import os
 
 import ollama
@@ -26,8 +27,6 @@ def test_generate():
 
 def test_a_format_is_kept():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
-    import json
-
     text = client.chat(model="demo", messages=QUESTION, options={**OPTIONS, "num_predict": 40}, format=schema).message.content
     assert isinstance(json.loads(text)["n"], int)
 
