@@ -39,6 +39,8 @@ pub struct BenchArgs {
     rows: Vec<usize>,
     /// Of --rows, time those of one sequence without and with a row of each of N others beside them, and the others alone
     #[arg(long, value_name = "N", default_value_t = 0, requires = "rows", allow_negative_numbers = true)]
+    // clap asks for no --rows beside what excludes it.
+    #[arg(conflicts_with_all = ["prefill", "batch"])]
     beside: usize,
     /// Positions in the cache before what is timed; every prefill and every decode is measured at each
     #[arg(long, value_name = "N,N..", default_value = "0", value_delimiter = ',', allow_negative_numbers = true)]
