@@ -129,10 +129,18 @@ impl Chooser {
     ///
     /// # Errors
     /// Failed: the logits are not finite. Device: it failed.
-    #[inline]
+    #[inline(always)]
     pub fn choose(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
         match self {
             Chooser::Greedy if executor.is_finite(row) => Ok(executor.next(row)),
+            _ => self.choose_by_logits(executor, row),
+        }
+    }
+
+    // Out of line, so that the device waits for the argmax alone.
+    #[inline(never)]
+    fn choose_by_logits(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
+        match self {
             Chooser::Greedy => Err(not_finite(executor)),
             Chooser::Sample(s) => match executor.found(row).and_then(|found| s.sample_found(found)) {
                 Some(token) => Ok(token),
