@@ -23,6 +23,7 @@ mod vocabulary;
 pub use compile::{Compiled, Grammars};
 pub use constraint::Constraint;
 pub use masks::{Masks, Step};
+pub use schema::bound_blanks;
 
 use crate::{Error, Result};
 use llguidance::api::ParserLimits;

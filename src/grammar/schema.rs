@@ -37,10 +37,15 @@ pub(super) fn prepare(schema: &Value) -> Result<Value> {
             "use a smaller schema",
         ));
     }
+    bound_blanks(&mut prepared);
+    Ok(prepared)
+}
+
+/// Bounds the white space between two parts of a schema's documents. A Lark grammar that embeds a schema bounds none by itself.
+pub fn bound_blanks(schema: &mut Value) {
     let options = JsonCompileOptions { whitespace_pattern: Some(BLANKS.into()), ..JsonCompileOptions::default() };
     // In place of options that the schema itself may bring.
-    options.apply_to(&mut prepared);
-    Ok(prepared)
+    options.apply_to(schema);
 }
 
 fn count_references(schema: &Value) -> usize {

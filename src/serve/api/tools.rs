@@ -7,7 +7,7 @@
 use super::fields::Fields;
 use super::form::Form;
 use super::run::unique;
-use crate::grammar::Grammar;
+use crate::grammar::{Grammar, bound_blanks};
 use crate::serve::http::ApiError;
 use serde_json::{Map, Value, json};
 
@@ -133,6 +133,7 @@ impl Function {
             }
         }
         schema["properties"]["parameters"] = parameters;
+        bound_blanks(&mut schema);
         schema
     }
 
@@ -334,6 +335,7 @@ mod tests {
         let all = lark(json!("auto"), true).unwrap();
         let schema: Value =
             serde_json::from_str(all.lines().find_map(|line| line.strip_prefix("call_0: %json ")).unwrap()).unwrap();
+        assert!(schema["x-guidance"]["whitespace_pattern"].is_string(), "blanks without end: {schema}");
         assert_eq!(schema["$defs"]["city"]["type"], "string");
         assert_eq!(schema["properties"]["parameters"]["properties"]["city"]["$ref"], "#/$defs/city");
         assert_eq!(schema["properties"]["name"]["const"], "weather");
