@@ -98,6 +98,25 @@ impl Chat {
         }
     }
 
+    /// What a stream says of the next piece of a choice's text.
+    fn said(&mut self, choice: usize, piece: &str) -> Value {
+        let before = self.listeners[choice].calls;
+        let Said { text, calls } = self.listeners[choice].push(piece);
+        let mut said = json!({});
+        if !text.is_empty() {
+            said["content"] = text.into();
+        }
+        if !calls.is_empty() {
+            let numbered = calls.iter().enumerate().map(|(i, call)| {
+                let mut call = call.to_json();
+                call["index"] = (before + i).into();
+                call
+            });
+            said["tool_calls"] = numbered.collect();
+        }
+        said
+    }
+
     /// A choice of a whole answer.
     fn choice(&mut self, index: usize, reply: Whole) -> Option<Value> {
         let end = reply.end?;
@@ -139,20 +158,7 @@ impl Wording for Chat {
     }
 
     fn token(&mut self, choice: usize, token: Token) -> String {
-        let before = self.listeners[choice].calls;
-        let Said { text, calls } = self.listeners[choice].push(&token.text);
-        let mut said = json!({});
-        if !text.is_empty() {
-            said["content"] = text.into();
-        }
-        if !calls.is_empty() {
-            let numbered = calls.iter().enumerate().map(|(i, call)| {
-                let mut call = call.to_json();
-                call["index"] = (before + i).into();
-                call
-            });
-            said["tool_calls"] = numbered.collect();
-        }
+        let said = self.said(choice, &token.text);
         if said == json!({}) && !self.with_logprobs {
             return String::new();
         }
@@ -162,9 +168,12 @@ impl Wording for Chat {
 
     fn end(&mut self, choice: usize, end: End) -> String {
         self.usage.add(choice, self.listeners.len(), &end);
-        let mut rest = self.listeners[choice].push(&end.text).text;
-        rest.push_str(&self.listeners[choice].finish());
-        let said = if rest.is_empty() { json!({}) } else { json!({"content": rest}) };
+        // The last call may be complete with the text that was held back only.
+        let mut said = self.said(choice, &end.text);
+        let rest = self.listeners[choice].finish();
+        if !rest.is_empty() {
+            said["content"] = (said["content"].as_str().unwrap_or_default().to_owned() + &rest).into();
+        }
         let mut last = delta(choice, said, Value::Null);
         last["finish_reason"] = self.reason(choice, end.finish).into();
         self.chunk(vec![last])
@@ -207,8 +216,9 @@ mod tests {
     fn calls_of_tools_are_no_content() {
         let mut chat = chat();
         let mut events = chat.begin();
-        CALLS.iter().for_each(|piece| events += &chat.token(0, token(piece)));
-        events += &chat.end(0, end());
+        CALLS[..2].iter().for_each(|piece| events += &chat.token(0, token(piece)));
+        // Text that was held back comes with the end.
+        events += &chat.end(0, End { text: CALLS[2].into(), ..end() });
         let events = events.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
         let events: Vec<Value> = events.map(|event| serde_json::from_str(event).unwrap()).collect();
         let calls: Vec<&Value> =
