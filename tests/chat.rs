@@ -205,8 +205,10 @@ fn control_characters_of_a_reply_do_not_reach_a_terminal() {
     let model = model_of_escapes();
     assert_eq!(answer_of(model.path()).output().unwrap().stdout, b"\x1b\n");
     let shown = spawn_command(answer_of(model.path()), Some(60_000)).unwrap().exp_eof().unwrap();
-    assert!(shown.starts_with("\\u{1b}\r\n"), "{shown:?}");
-    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    // A busy machine shows the prompt's progress first, and erases it.
+    let reply = shown.rsplit("\r\u{1b}[2K").next().unwrap_or_default();
+    assert!(reply.starts_with("\\u{1b}\r\n"), "{shown:?}");
+    assert!(!reply.contains('\u{1b}'), "{shown:?}");
 }
 
 /// The prompt's reader took in what was typed ahead, and lost it with each line that it gave back.
