@@ -130,7 +130,6 @@ fn requests_of_another_driver_are_refused_in_words() {
         ask("NPU buffer", npu_program::allocate(&node, kind, page_size()).map(drop));
     }
     ask("NPU buffer's place", npu_program::locate(&node, &gem).map(drop));
-    ask("NPU buffer's caches", npu_program::sync(&node, &gem, npu_program::Direction::ToDevice, 0, SIZE));
     ask("NPU set power mode", npu_program::set_power_mode(&node, 0));
     ask("NPU context", npu_program::HardwareContext::new(&node, 4).map(drop));
     for (name, failure) in &answers {

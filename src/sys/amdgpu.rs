@@ -226,7 +226,7 @@ pub fn sensor(node: &Node, sensor: GpuSensor) -> Result<u32> {
 ///
 /// # Errors
 /// ENOMEM: GTT is full. EINVAL: `size` is 0 or not a multiple of the page size.
-pub fn allocate_gtt(node: &Node, size: u64) -> Result<Gem<'_>> {
+pub fn allocate_gtt(node: &Node, size: u64) -> Result<Gem> {
     let what = "allocate GTT memory";
     if size == 0 || !size.is_multiple_of(page_size()) {
         return Err(Failure::new(what, Errno::EINVAL));

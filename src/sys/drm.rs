@@ -8,12 +8,14 @@ use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// An open render or accel node.
-#[derive(Debug)]
+/// An open render or accel node. A clone is the same open file: it stays open as long as one of them, or a handle of
+/// its driver, lives.
+#[derive(Debug, Clone)]
 pub struct Node {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
 }
 
 /// A driver's name and version.
@@ -29,15 +31,15 @@ pub struct Version {
 
 /// A driver's handle of a buffer, closed when dropped.
 #[derive(Debug)]
-pub struct Gem<'a> {
-    node: &'a Node,
+pub struct Gem {
+    node: Node,
     handle: u32,
 }
 
 /// A driver's timeline fence, destroyed when dropped.
 #[derive(Debug)]
-pub struct Syncobj<'a> {
-    node: &'a Node,
+pub struct Syncobj {
+    node: Node,
     handle: u32,
 }
 
@@ -50,7 +52,7 @@ impl Node {
     /// # Errors
     /// ENOENT, EACCES, ENODEV, ….
     pub fn open(path: &Path) -> Result<Node> {
-        Ok(Node { fd: open_node(path)? })
+        Ok(Node { fd: Arc::new(open_node(path)?) })
     }
 
     pub(super) fn raw(&self) -> RawFd {
@@ -81,7 +83,7 @@ impl Node {
     ///
     /// # Errors
     /// The driver's answer for a buffer that it cannot access.
-    pub fn import(&self, buffer: BorrowedFd<'_>) -> Result<Gem<'_>> {
+    pub fn import(&self, buffer: BorrowedFd<'_>) -> Result<Gem> {
         let mut data = b::drm_prime_handle { fd: buffer.as_raw_fd(), ..Default::default() };
         // SAFETY: the structure is valid for the call.
         retry("import a dma-buf", || unsafe { raw::drm_prime_fd_to_handle(self.raw(), &mut data) })?;
@@ -89,19 +91,24 @@ impl Node {
     }
 
     /// Takes ownership of a handle that this node's driver has just given.
-    pub(super) fn own(&self, handle: u32) -> Gem<'_> {
-        Gem { node: self, handle }
+    pub(super) fn own(&self, handle: u32) -> Gem {
+        Gem { node: self.clone(), handle }
+    }
+
+    /// Takes ownership of a timeline fence that this node's driver has just given.
+    pub(super) fn own_timeline(&self, handle: u32) -> Syncobj {
+        Syncobj { node: self.clone(), handle }
     }
 
     /// A new timeline fence.
     ///
     /// # Errors
     /// EOPNOTSUPP: the driver has no timeline fences.
-    pub fn new_timeline(&self) -> Result<Syncobj<'_>> {
+    pub fn new_timeline(&self) -> Result<Syncobj> {
         let mut data = b::drm_syncobj_create::default();
         // SAFETY: the structure is valid for the call.
         retry("make a timeline fence", || unsafe { raw::drm_syncobj_create(self.raw(), &mut data) })?;
-        Ok(Syncobj { node: self, handle: data.handle })
+        Ok(self.own_timeline(data.handle))
     }
 
     /// Waits until the timeline `handle` of this node passes `point`, whether or not that point is submitted yet.
@@ -139,7 +146,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
 }
 
-impl Gem<'_> {
+impl Gem {
     /// The handle.
     pub fn handle(&self) -> u32 {
         self.handle
@@ -162,7 +169,7 @@ impl Gem<'_> {
     }
 }
 
-impl Drop for Gem<'_> {
+impl Drop for Gem {
     fn drop(&mut self) {
         let data = b::drm_gem_close { handle: self.handle, pad: 0 };
         // SAFETY: the structure is valid for the call, and the handle is this value's own.
@@ -170,7 +177,7 @@ impl Drop for Gem<'_> {
     }
 }
 
-impl Syncobj<'_> {
+impl Syncobj {
     /// The handle.
     pub fn handle(&self) -> u32 {
         self.handle
@@ -193,7 +200,7 @@ impl Syncobj<'_> {
     }
 }
 
-impl Drop for Syncobj<'_> {
+impl Drop for Syncobj {
     fn drop(&mut self) {
         let mut data = b::drm_syncobj_destroy { handle: self.handle, pad: 0 };
         // SAFETY: the structure is valid for the call, and the handle is this value's own.

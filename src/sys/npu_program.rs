@@ -2,10 +2,14 @@
 
 use super::bindings as b;
 use super::dma_buf::Mapping;
-use super::drm::{Gem, Node};
+use super::drm::{Gem, Node, Syncobj};
 use super::failure::{Failure, Result, retry};
 use super::raw;
 use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::time::Duration;
 
 /// What a buffer is for.
@@ -13,7 +17,7 @@ use std::time::Duration;
 pub enum BufferKind {
     /// Data: ordinary memory, shared with the CPU, and with other drivers by dma-buf.
     Shared,
-    /// The device heap: 64 MiB, one per process. It is mapped, aligned to its size, before any other buffer is made.
+    /// The device heap: 64 MiB, one per open node. It is mapped, aligned to its size, before any other buffer is made.
     DeviceHeap,
     /// Instructions and programs, allocated from the device heap.
     Device,
@@ -32,28 +36,29 @@ pub struct Place {
     pub device_address: Option<u64>,
 }
 
-/// The direction of a synchronisation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// Makes the CPU's writes visible to the NPU.
-    ToDevice,
-    /// Makes the NPU's writes visible to the CPU.
-    FromDevice,
+/// The device heap, mapped at a multiple of its size, as the driver requires. [`BufferKind::Device`] buffers lie in it.
+#[derive(Debug)]
+pub struct Heap {
+    /// Twice the heap's size: some part of that is aligned.
+    reserved: NonNull<c_void>,
+    /// The aligned part.
+    mapped: NonNull<c_void>,
+    _buffer: Gem,
 }
 
 /// A hardware context: it holds columns of the array until dropped.
 #[derive(Debug)]
-pub struct HardwareContext<'a> {
-    node: &'a Node,
+pub struct HardwareContext {
+    node: Node,
     handle: u32,
-    timeline: u32,
+    timeline: Syncobj,
 }
 
 /// Makes a buffer of `size` bytes.
 ///
 /// # Errors
 /// ENOMEM: the locked-memory limit is reached, or memory is full. EINVAL: the driver rejects the size.
-pub fn allocate(node: &Node, kind: BufferKind, size: u64) -> Result<Gem<'_>> {
+pub fn allocate(node: &Node, kind: BufferKind, size: u64) -> Result<Gem> {
     let kind = match kind {
         BufferKind::Shared => b::AMDXDNA_BO_SHMEM,
         BufferKind::DeviceHeap => b::AMDXDNA_BO_DEV_HEAP,
@@ -70,7 +75,7 @@ pub fn allocate(node: &Node, kind: BufferKind, size: u64) -> Result<Gem<'_>> {
 ///
 /// # Errors
 /// EINVAL, ENOENT: the buffer is not this node's.
-pub fn locate(node: &Node, buffer: &Gem<'_>) -> Result<Place> {
+pub fn locate(node: &Node, buffer: &Gem) -> Result<Place> {
     let mut data = b::amdxdna_drm_get_bo_info { handle: buffer.handle(), ..Default::default() };
     // SAFETY: the structure is valid for the call.
     retry("ask where an NPU buffer lies", || unsafe { raw::amdxdna_get_bo_info(node.raw(), &mut data) })?;
@@ -83,23 +88,30 @@ pub fn locate(node: &Node, buffer: &Gem<'_>) -> Result<Place> {
 ///
 /// # Errors
 /// As [`locate`]. ENOMEM, EINVAL: `size` exceeds the buffer.
-pub fn map(node: &Node, buffer: &Gem<'_>, size: u64) -> Result<Option<Mapping>> {
+pub fn map(node: &Node, buffer: &Gem, size: u64) -> Result<Option<Mapping>> {
     let offset = locate(node, buffer)?.map_offset;
     offset.map(|offset| Mapping::new("map an NPU buffer", node, offset, size)).transpose()
 }
 
-/// Makes `size` bytes of a buffer from `offset` on visible to the other side.
-///
-/// # Errors
-/// EOPNOTSUPP: an imported buffer. Flush the CPU's cache lines by hand instead.
-pub fn sync(node: &Node, buffer: &Gem<'_>, direction: Direction, offset: u64, size: u64) -> Result<()> {
-    let direction = match direction {
-        Direction::ToDevice => b::AMDXDNA_SYNC_TO_DEVICE,
-        Direction::FromDevice => b::AMDXDNA_SYNC_FROM_DEVICE,
-    };
-    let mut data = b::amdxdna_drm_sync_bo { handle: buffer.handle(), direction, offset, size };
-    // SAFETY: the structure is valid for the call.
-    retry("synchronise an NPU buffer", || unsafe { raw::amdxdna_sync_bo(node.raw(), &mut data) }).map(drop)
+/// Writes the CPU's cached copies of `bytes` back to memory and drops them. The NPU does not see the CPU's caches, and
+/// the driver's own request for this (SYNC_BO) refuses imported buffers: before a run this shows the NPU what the host
+/// wrote, and after a run the host what the NPU wrote.
+pub fn flush(bytes: &[u8]) {
+    // The driver exists for x86-64 alone: elsewhere there is no NPU to show anything to.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has these instructions, and each line holds at least one of the bytes.
+    unsafe {
+        use std::arch::x86_64::{_mm_clflush, _mm_mfence};
+        const LINE: usize = 64;
+        let before = bytes.as_ptr() as usize % LINE;
+        _mm_mfence();
+        for at in (0..bytes.len() + before).step_by(LINE) {
+            _mm_clflush(bytes.as_ptr().wrapping_sub(before).wrapping_add(at));
+        }
+        _mm_mfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
 }
 
 /// Sets the power mode by its number in the interface (0 default … 4 turbo). Only root may.
@@ -117,12 +129,64 @@ pub fn set_power_mode(node: &Node, mode: u8) -> Result<()> {
     retry("set the NPU's power mode", || unsafe { raw::amdxdna_set_state(node.raw(), &mut data) }).map(drop)
 }
 
-impl<'a> HardwareContext<'a> {
+impl Heap {
+    /// Bytes of a heap.
+    pub const BYTES: usize = 64 << 20;
+
+    /// Allocates and maps the heap of an open node.
+    ///
+    /// # Errors
+    /// ENOMEM: the locked-memory limit is reached, or memory is full. EBUSY, EINVAL: the node has a heap already.
+    pub fn new(node: &Node) -> Result<Heap> {
+        const WHAT: &str = "map the NPU's heap";
+        const ONCE: NonZeroUsize = NonZeroUsize::new(Heap::BYTES).unwrap();
+        const TWICE: NonZeroUsize = NonZeroUsize::new(2 * Heap::BYTES).unwrap();
+        let failure = |errno| Failure::new(WHAT, errno);
+        let buffer = allocate(node, BufferKind::DeviceHeap, Heap::BYTES as u64)?;
+        let offset = locate(node, &buffer)?.map_offset.and_then(|offset| i64::try_from(offset).ok());
+        let offset = offset.ok_or_else(|| failure(Errno::ENODEV))?;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+        // SAFETY: at no address of its own, this mapping replaces none.
+        let reserved = unsafe { mmap_anonymous(None, TWICE, ProtFlags::PROT_NONE, flags) }.map_err(failure)?;
+        // From here on, what fails unmaps the reservation.
+        let mut heap = Heap { reserved, mapped: reserved, _buffer: buffer };
+        let aligned = NonZeroUsize::new(reserved.addr().get().next_multiple_of(Heap::BYTES));
+        let (access, flags) =
+            (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED | MapFlags::MAP_FIXED);
+        // SAFETY: the aligned part lies in the reservation, which is this value's own and holds nothing.
+        heap.mapped = unsafe { mmap(aligned, ONCE, access, flags, node, offset) }.map_err(failure)?;
+        Ok(heap)
+    }
+
+    /// Writes `bytes` where a [`BufferKind::Device`] buffer lies in this process, and shows them to the NPU.
+    ///
+    /// # Errors
+    /// EFAULT: the address is not the heap's.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
+        let start = usize::try_from(address).ok().and_then(|a| a.checked_sub(self.mapped.addr().get()));
+        let start = start.filter(|start| start.checked_add(bytes.len()).is_some_and(|end| end <= Heap::BYTES));
+        let start = start.ok_or_else(|| Failure::new("write to the NPU's heap", Errno::EFAULT))?;
+        // SAFETY: the mapping holds the range, lives as long as this value, and is this process's only one.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.mapped.cast::<u8>().as_ptr().add(start), bytes.len()) };
+        to.copy_from_slice(bytes);
+        flush(to);
+        Ok(())
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        // SAFETY: the reservation, with the heap in it, is this value's own.
+        let _ = unsafe { munmap(self.reserved, 2 * Heap::BYTES) };
+    }
+}
+
+impl HardwareContext {
     /// Reserves `tiles` compute tiles: whole columns of four.
     ///
     /// # Errors
     /// ENOSPC, EAGAIN: no columns are free. EINVAL: the heap is missing or unmapped, or `tiles` exceeds the array.
-    pub fn new(node: &'a Node, tiles: u32) -> Result<HardwareContext<'a>> {
+    pub fn new(node: &Node, tiles: u32) -> Result<HardwareContext> {
         let qos = b::amdxdna_qos_info::default();
         let mut data = b::amdxdna_drm_create_hwctx {
             qos_p: (&raw const qos) as u64,
@@ -133,14 +197,18 @@ impl<'a> HardwareContext<'a> {
         };
         // SAFETY: the structure and the one that it points to are valid for the call.
         retry("make an NPU context", || unsafe { raw::amdxdna_create_hwctx(node.raw(), &mut data) })?;
-        Ok(HardwareContext { node, handle: data.handle, timeline: data.syncobj_handle })
+        Ok(HardwareContext {
+            node: node.clone(),
+            handle: data.handle,
+            timeline: node.own_timeline(data.syncobj_handle),
+        })
     }
 
     /// Loads `program`, a [`BufferKind::Device`] buffer that holds a partition image, as the context's one compute unit.
     ///
     /// # Errors
     /// EINVAL: the driver rejects it.
-    pub fn load(&self, program: &Gem<'_>) -> Result<()> {
+    pub fn load(&self, program: &Gem) -> Result<()> {
         let config = b::amdxdna_config_one_cu {
             num_cus: 1,
             cu: b::amdxdna_cu_config { cu_bo: program.handle(), ..Default::default() },
@@ -161,7 +229,7 @@ impl<'a> HardwareContext<'a> {
     ///
     /// # Errors
     /// EINVAL: the command is malformed. EIO, ETIME: the array does not answer.
-    pub fn submit(&self, command: &Gem<'_>, buffers: &[&Gem<'_>]) -> Result<u64> {
+    pub fn submit(&self, command: &Gem, buffers: &[&Gem]) -> Result<u64> {
         let what = "submit an NPU command";
         let handles: Vec<u32> = buffers.iter().map(|b| b.handle()).collect();
         let mut data = b::amdxdna_drm_exec_cmd {
@@ -183,11 +251,11 @@ impl<'a> HardwareContext<'a> {
     /// # Errors
     /// ETIME: `timeout` is over.
     pub fn wait(&self, number: u64, timeout: Duration) -> Result<()> {
-        self.node.wait_timeline(self.timeline, number, timeout)
+        self.node.wait_timeline(self.timeline.handle(), number, timeout)
     }
 }
 
-impl Drop for HardwareContext<'_> {
+impl Drop for HardwareContext {
     fn drop(&mut self) {
         let mut data = b::amdxdna_drm_destroy_hwctx { handle: self.handle, pad: 0 };
         // SAFETY: the structure is valid for the call, and the handle is this value's own.

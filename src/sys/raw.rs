@@ -47,7 +47,6 @@ ioctl_readwrite!(amdxdna_destroy_hwctx, b'd', amdxdna(b::DRM_AMDXDNA_DESTROY_HWC
 ioctl_readwrite!(amdxdna_config_hwctx, b'd', amdxdna(b::DRM_AMDXDNA_CONFIG_HWCTX), b::amdxdna_drm_config_hwctx);
 ioctl_readwrite!(amdxdna_create_bo, b'd', amdxdna(b::DRM_AMDXDNA_CREATE_BO), b::amdxdna_drm_create_bo);
 ioctl_readwrite!(amdxdna_get_bo_info, b'd', amdxdna(b::DRM_AMDXDNA_GET_BO_INFO), b::amdxdna_drm_get_bo_info);
-ioctl_readwrite!(amdxdna_sync_bo, b'd', amdxdna(b::DRM_AMDXDNA_SYNC_BO), b::amdxdna_drm_sync_bo);
 ioctl_readwrite!(amdxdna_exec_cmd, b'd', amdxdna(b::DRM_AMDXDNA_EXEC_CMD), b::amdxdna_drm_exec_cmd);
 ioctl_readwrite!(amdxdna_get_info, b'd', amdxdna(b::DRM_AMDXDNA_GET_INFO), b::amdxdna_drm_get_info);
 ioctl_readwrite!(amdxdna_set_state, b'd', amdxdna(b::DRM_AMDXDNA_SET_STATE), b::amdxdna_drm_set_state);

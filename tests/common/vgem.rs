@@ -84,7 +84,7 @@ fn raw(node: &Node) -> RawFd {
 
 /// Puts a fence on a buffer, as if a device were writing to it. Returns its number for [`signal`]. The fence fails by
 /// itself after ten seconds.
-pub fn attach(node: &Node, buffer: &Gem<'_>) -> nix::Result<u32> {
+pub fn attach(node: &Node, buffer: &Gem) -> nix::Result<u32> {
     let mut attach = Attach { handle: buffer.handle(), flags: WRITE, ..Default::default() };
     // SAFETY: the structure is that of the kernel's header.
     unsafe { fence_attach(raw(node), &mut attach) }?;
