@@ -19,7 +19,8 @@
 //!
 //! A [`pack::Design`] ([`designs`]) places programs on tiles. It becomes [commands](pack::command), which are writes of the
 //! array's registers, and [operations](pack::sequence) of a run. The commands go into a partition's
-//! [image](pack::image), which the driver takes, and that into a [container](pack::container), which libxrt takes.
+//! [image](pack::image), which the driver takes, and that into a [container](pack::container), which libxrt takes. A table
+//! in Rust ([`host`]) embeds them in the executable.
 //!
 //! # Glossary
 //!
@@ -41,6 +42,7 @@ pub mod error;
 pub mod expression;
 pub mod flow;
 pub mod hazard;
+pub mod host;
 pub mod isa;
 pub mod listing;
 pub mod pack;

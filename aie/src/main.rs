@@ -1,13 +1,17 @@
-//! Makes what is in `aie/out`. Of a kernel, `aie/kernels/NAME.s`: `NAME.bin`, what program memory holds, and `NAME.lst`,
-//! the listing. Of a design, `aie/kernels/NAME.rs`: `NAME.pdi`, the partition's image for the driver; `NAME.xclbin`, the
-//! same for libxrt; `NAME.txn`, the instruction stream of a run; `NAME.map`, what is where. With `--check` it writes
-//! nothing and fails where a file is not what its source makes.
+//! Makes what the sources in `aie/kernels` come to. For a reader, in `aie/out`: of a kernel, `NAME.s`, what program memory
+//! holds as `NAME.bin` and the listing `NAME.lst`; of a design, `NAME.rs`, what is where as `NAME.map`. For the executable,
+//! in `src/npu/programs`: the partition's image for the driver, `NAME.pdi`, the same for libxrt, `NAME.xclbin`, the
+//! instruction stream of a run, `NAME.txn`, and the table of them all, `mod.rs`. With `--check` it writes nothing and fails
+//! where a file is not what its source makes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kiln_aie::{Isa, assemble, designs, listing};
+use kiln_aie::{Isa, assemble, designs, host, listing};
+
+/// What the executable embeds, from this crate's folder.
+const HOST: &str = "../src/npu/programs";
 
 fn main() -> ExitCode {
     let check = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
@@ -30,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes every file of `root`/out, and says how many there are.
+/// Makes every file of the sources in `root`, and says how many there are.
 fn run(root: &Path, check: bool) -> Result<usize, Vec<String>> {
     let isa = Isa::aie2();
     let kernels = root.join("kernels");
@@ -55,28 +59,27 @@ fn run(root: &Path, check: bool) -> Result<usize, Vec<String>> {
         match assemble(&isa, &format!("kernels/{name}.s"), &text) {
             Err(errors) => messages.extend(errors.iter().map(|error| format!("aie/{error}"))),
             Ok(program) => {
-                files.push((format!("{name}.bin"), program.code.clone()));
-                files.push((format!("{name}.lst"), listing::write(&isa, &program).into_bytes()));
+                files.push((format!("out/{name}.bin"), program.code.clone()));
+                files.push((format!("out/{name}.lst"), listing::write(&isa, &program).into_bytes()));
                 programs.insert(name, program.code);
             }
         }
     }
     // A design whose kernel has mistakes would only say so again.
     let designs = if messages.is_empty() { designs::all() } else { Vec::new() };
+    files.push((format!("{HOST}/mod.rs"), host::write(&designs).into_bytes()));
     for design in designs {
         match design.pack(|kernel| programs.get(kernel).cloned()) {
             Err(error) => messages.push(format!("aie/kernels/{}.rs: {error}", design.name)),
             Ok(packed) => {
                 let name = design.name;
-                let listing = packed.listing.into_bytes();
-                let outputs =
-                    [("pdi", packed.image), ("txn", packed.sequence), ("xclbin", packed.container), ("map", listing)];
-                files.extend(outputs.map(|(extension, bytes)| (format!("{name}.{extension}"), bytes)));
+                files.push((format!("out/{name}.map"), packed.listing.into_bytes()));
+                let outputs = [("pdi", packed.image), ("txn", packed.sequence), ("xclbin", packed.container)];
+                files.extend(outputs.map(|(extension, bytes)| (format!("{HOST}/{name}.{extension}"), bytes)));
             }
         }
     }
-    let out = root.join("out");
-    messages.extend(files.iter().filter_map(|(name, bytes)| put(&out.join(name), bytes, check).err()));
+    messages.extend(files.iter().filter_map(|(name, bytes)| put(&root.join(name), bytes, check).err()));
     if messages.is_empty() { Ok(files.len()) } else { Err(messages) }
 }
 

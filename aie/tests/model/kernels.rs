@@ -5,7 +5,7 @@ use crate::program::{Program, Random, matmul, to_bytes, vector_add};
 
 /// A checked-in output.
 fn output(name: &str, extension: &str) -> Vec<u8> {
-    let path = format!("{}/out/{name}.{extension}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../src/npu/programs/{name}.{extension}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 

@@ -45,10 +45,15 @@ fn packed_outputs_are_current() {
     for design in designs {
         let packed = design.pack(|kernel| Some(programs.get(kernel)?.code.clone()));
         let packed = packed.unwrap_or_else(|error| panic!("{error}"));
-        let listing = packed.listing.into_bytes();
-        let outputs = [("pdi", packed.image), ("txn", packed.sequence), ("xclbin", packed.container), ("map", listing)];
-        for (extension, bytes) in outputs {
-            let held = std::fs::read(root().join("out").join(design.name).with_extension(extension));
+        let (out, host) = ("out", "../src/npu/programs");
+        let outputs = [
+            (out, "map", packed.listing.into_bytes()),
+            (host, "pdi", packed.image),
+            (host, "txn", packed.sequence),
+            (host, "xclbin", packed.container),
+        ];
+        for (folder, extension, bytes) in outputs {
+            let held = std::fs::read(root().join(folder).join(design.name).with_extension(extension));
             assert_eq!(held.expect("an output"), bytes, "{}.{extension} is stale: run kiln-aie", design.name);
         }
     }

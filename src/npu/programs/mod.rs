@@ -1,0 +1,32 @@
+//! The programs that the executable carries. `aie/` makes this file and those beside it from its kernels: see
+//! aie/src/main.rs.
+
+use super::program::{Argument, Program};
+
+/// aie/kernels/matmul_bf16.rs
+pub const MATMUL_BF16: Program = Program {
+    name: "matmul_bf16",
+    columns: 1,
+    arguments: &[
+        Argument { name: "a", bytes: 16384 },
+        Argument { name: "b", bytes: 16384 },
+        Argument { name: "c", bytes: 16384 },
+    ],
+    image: include_bytes!("matmul_bf16.pdi"),
+    sequence: include_bytes!("matmul_bf16.txn"),
+    container: include_bytes!("matmul_bf16.xclbin"),
+};
+
+/// aie/kernels/vector_add_bf16.rs
+pub const VECTOR_ADD_BF16: Program = Program {
+    name: "vector_add_bf16",
+    columns: 4,
+    arguments: &[
+        Argument { name: "a", bytes: 8192 },
+        Argument { name: "b", bytes: 8192 },
+        Argument { name: "c", bytes: 8192 },
+    ],
+    image: include_bytes!("vector_add_bf16.pdi"),
+    sequence: include_bytes!("vector_add_bf16.txn"),
+    container: include_bytes!("vector_add_bf16.xclbin"),
+};
