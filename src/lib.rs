@@ -35,6 +35,7 @@
 //! | [`diagnose`] | what a machine is and reaches: probe, bench, the live view |
 //! | [`cancel`] | a flag that ends long work early |
 //! | [`error`] | causes and remedies, as values that each face words for itself |
+//! | `npu` | programs of `aie/` on the NPU: loads and runs them through the kernel's driver or libxrt |
 //! | `sys` | the kernel's and libxrt's interfaces |
 //! | `cli` | the command line (feature `cli`, on by default) |
 //!
@@ -86,13 +87,16 @@ mod gpu;
 pub mod grammar;
 pub mod machine;
 pub mod model;
+// Until attention runs on the NPU, the probe and tests alone drive it.
+#[cfg_attr(not(feature = "testing"), allow(dead_code))]
+mod npu;
 pub mod plan;
 mod reference;
 pub mod schedule;
 pub mod sequence;
 #[cfg(feature = "serve")]
 pub mod serve;
-// Until attention runs on the NPU, tests alone drive some of it.
+// Some of it only tests drive.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod sys;
 #[cfg(feature = "testing")]

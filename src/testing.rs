@@ -5,6 +5,11 @@ pub mod gpu {
     pub use crate::gpu::*;
 }
 
+/// Programs on the NPU.
+pub mod npu {
+    pub use crate::npu::*;
+}
+
 /// The CPU executor.
 pub mod reference {
     pub use crate::reference::*;

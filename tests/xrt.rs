@@ -5,7 +5,9 @@
 #[path = "../ffi/xrt/compile.rs"]
 mod compile;
 
-use kiln::testing::sys::dma_buf::sealed_memfd;
+use kiln::testing::npu::trial::VECTOR_ADD;
+use kiln::testing::npu::{BufferId, Context};
+use kiln::testing::sys::dma_buf::{DmaBuf, sealed_memfd};
 use kiln::testing::sys::xrt::{Library, Missing, NAME, Program, Run, XrtBuffer, XrtBufferKind, XrtDevice, XrtKernel};
 use kiln::{Error, Result};
 use libloading::os::unix::Library as Object;
@@ -164,6 +166,72 @@ fn memory_is_imported_and_exported_and_no_descriptor_is_lost() {
         assert_eq!(&bytes, b"seen");
     }
     assert_eq!(descriptors(), before);
+}
+
+/// The vector add through libxrt, with its buffers.
+fn vector_add(fake: &Fake) -> (Context<'_>, [BufferId; 3]) {
+    let mut context = Context::through_xrt(&fake.library, SLOT, VECTOR_ADD.program).unwrap();
+    let buffers = [0; 3].map(|_| context.allocate(8192).unwrap());
+    (context, buffers)
+}
+
+#[test]
+fn a_program_runs_on_own_and_on_imported_buffers_and_all_go_in_the_end() {
+    let fake = Fake::new();
+    let (mut context, _) = vector_add(&fake);
+    VECTOR_ADD.run(&mut context, None, SECOND).unwrap();
+    let shared = [0; 3].map(|_| DmaBuf::from_fd(sealed_memfd(8192).unwrap()).unwrap());
+    VECTOR_ADD.run(&mut context, Some(&shared), SECOND).unwrap();
+    fake.fail(9);
+    let wrong = VECTOR_ADD.run(&mut context, None, SECOND).unwrap_err();
+    fake.fail(0);
+    assert_line(&wrong, "1 of 2048 words of the NPU's vector add");
+    drop(context);
+    assert_eq!(fake.alive(), 0);
+}
+
+#[test]
+fn a_program_that_hangs_or_fails_answers_nothing_until_it_is_restarted() {
+    let fake = Fake::new();
+    for (how, words) in [(7, "did not end within 1.0 s"), (8, "libxrt failed to finish a run: kernel aborted")] {
+        let (mut context, buffers) = vector_add(&fake);
+        context.write(buffers[0], &[1; 8192]).unwrap();
+        fake.fail(how);
+        assert_line(&context.run(&buffers, SECOND).unwrap_err(), words);
+        fake.fail(0);
+        assert_line(&context.run(&buffers, SECOND).unwrap_err(), "failed before");
+        // The NPU does not come back at once.
+        fake.fail(1);
+        assert_line(&context.restart().unwrap_err(), "libxrt failed to load a program");
+        fake.fail(0);
+        assert_line(&context.run(&buffers, SECOND).unwrap_err(), "failed before");
+        context.restart().unwrap();
+        context.run(&buffers, SECOND).unwrap();
+        drop(context);
+        assert_eq!(fake.alive(), 0);
+    }
+}
+
+#[test]
+fn what_is_thrown_at_any_step_of_a_program_is_an_error() {
+    let fake = Fake::new();
+    let (mut context, buffers) = vector_add(&fake);
+    let shared = DmaBuf::from_fd(sealed_memfd(8192).unwrap()).unwrap();
+    fake.fail(1);
+    let failures = [
+        Context::through_xrt(&fake.library, SLOT, VECTOR_ADD.program).map(drop),
+        context.allocate(8192).map(drop),
+        context.import(&shared).map(drop),
+        context.write(buffers[0], &[0]),
+        context.read(buffers[0], &mut [0]),
+        context.run(&buffers, SECOND).map(drop),
+    ];
+    fake.fail(0);
+    for failure in failures {
+        assert_line(&failure.unwrap_err(), "the fake fails");
+    }
+    drop(context);
+    assert_eq!(fake.alive(), 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::model::WeightFormat;
 use crate::model::checkpoint::Checkpoint;
+use crate::npu::Api;
 use crate::schedule::layout::WeightLayout;
 use crate::{Error, Result};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -28,10 +29,10 @@ pub struct ModelArgs {
     /// Longest sequence, in tokens [default: 4096, or the model's maximum if smaller]
     #[arg(long, alias = "context", value_name = "N", allow_negative_numbers = true)]
     pub ctx: Option<usize>,
-    /// Whether attention runs on the NPU (this build drives none: auto takes the GPU)
+    /// Whether attention runs on the NPU (none does in this build: auto takes the GPU); off: probe runs nothing on it
     #[arg(long, default_value = "auto", value_enum)]
     pub npu: Npu,
-    /// How the NPU is reached (of no effect while this build drives none)
+    /// How the NPU is reached, which is probe's matter alone in this build
     #[arg(long, default_value = "kernel", value_enum)]
     pub npu_api: NpuApi,
 }
@@ -75,6 +76,16 @@ pub enum NpuApi {
     Xrt,
 }
 
+impl NpuApi {
+    /// The library's name of it.
+    pub fn api(self) -> Api {
+        match self {
+            NpuApi::Kernel => Api::Kernel,
+            NpuApi::Xrt => Api::Xrt,
+        }
+    }
+}
+
 /// Models of at least this size show a progress bar while they load.
 const SHOW_PROGRESS_BYTES: u64 = 256 << 20;
 
@@ -89,13 +100,15 @@ impl ModelArgs {
         Options { device: self.device, weights: self.weights, context: self.ctx, ..Options::default() }
     }
 
-    /// Refuses `--npu require`: this build drives no NPU.
+    /// Refuses `--npu require`: this build runs no attention on an NPU.
     ///
     /// # Errors
     /// Device: an NPU is required.
     pub fn check_npu(&self) -> Result<()> {
         match self.npu {
-            Npu::Require => Err(Error::device("this build of Kiln drives no NPU", "use --npu auto or off")),
+            Npu::Require => {
+                Err(Error::device("this build of Kiln runs no attention on the NPU", "use --npu auto or off"))
+            }
             Npu::Auto | Npu::Off => Ok(()),
         }
     }

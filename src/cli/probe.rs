@@ -1,6 +1,6 @@
 //! `kiln probe`: describes this machine, finds what is wrong with it, and measures it.
 
-use super::model::ModelArgs;
+use super::model::{ModelArgs, Npu};
 use super::progress::{self, LiveBar};
 use super::{face, print, print_json};
 use crate::diagnose::probe::{Check, Report, Request, Verdict, Wanted, run as probe};
@@ -44,6 +44,7 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
         },
         auto: args.model.device == Device::Auto,
         measure: !args.quick,
+        npu: (args.model.npu != Npu::Off).then_some(args.model.npu_api.api()),
         model: shape.as_ref().map(|shape| Wanted { name: &name, shape, options: args.model.options() }),
     };
     let bar = progress::is_shown(json).then(LiveBar::spinner);

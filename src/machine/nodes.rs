@@ -7,6 +7,8 @@ use super::files::Files;
 pub const AMD_GPU: u64 = 0x1002;
 /// PCI vendor id of AMD's processors and NPUs.
 const AMD: u64 = 0x1022;
+/// PCI vendor and device id of the first generation of NPUs.
+const XDNA_1: (u64, u64) = (AMD, 0x1502);
 
 /// A device node of a DRM or accel driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +67,11 @@ impl DeviceNode {
     /// Whether its driver is amdxdna.
     pub fn is_amdxdna(&self) -> bool {
         self.driver.starts_with("amdxdna")
+    }
+
+    /// Whether it is an NPU of the generation that Kiln's programs are for.
+    pub fn is_xdna1(&self) -> bool {
+        self.id == XDNA_1
     }
 
     /// Path of a file in the device's sysfs directory.
@@ -152,7 +159,7 @@ impl Nvidia {
 /// An NPU's generation by PCI ids and revision; `None` for other devices.
 pub fn npu_generation(id: (u64, u64), revision: u64) -> Option<&'static str> {
     Some(match (id, revision) {
-        ((AMD, 0x1502), _) => "XDNA 1 (Phoenix, Hawk Point)",
+        (XDNA_1, _) => "XDNA 1 (Phoenix, Hawk Point)",
         ((AMD, 0x17f0), 0x10) => "XDNA 2 (Strix Point)",
         ((AMD, 0x17f0), 0x11) => "XDNA 2 (Strix Halo)",
         ((AMD, 0x17f0), 0x20) => "XDNA 2 (Krackan Point)",

@@ -2,6 +2,7 @@
 //! the real code runs right down to the system call.
 
 use super::bindings as b;
+use crate::npu::fake::Npu;
 use nix::errno::Errno;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_ulong, c_void};
@@ -99,6 +100,8 @@ pub struct Driver {
     pub answers: Answers,
     /// Offset of the NPU's buffers in the file that stands for the node; 0 if they cannot be mapped.
     pub map_offset: u64,
+    /// The array that runs the NPU's programs.
+    pub array: Option<Npu>,
 }
 
 pub const AMDGPU_INFO: u8 = (b::DRM_COMMAND_BASE + b::DRM_AMDGPU_INFO) as u8;
@@ -134,6 +137,9 @@ impl Driver {
     fn answer(&self, request: c_ulong, argument: *mut c_void) -> Result<c_int, Errno> {
         let (_, size, kind, number) = decode(request);
         assert_eq!(kind, b'd');
+        if let Some(answer) = self.array.as_ref().and_then(|array| array.answer(number, argument)) {
+            return answer;
+        }
         // SAFETY: the wrappers pass the structure that the request's number and size stand for.
         unsafe {
             match number {

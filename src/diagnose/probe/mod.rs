@@ -20,6 +20,7 @@ use crate::engine;
 use crate::error::Text;
 use crate::gpu::Choice;
 use crate::machine::files::Files;
+use crate::npu::Api;
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -183,6 +184,8 @@ pub struct Request<'a> {
     pub auto: bool,
     /// Whether to measure rates, which takes some seconds.
     pub measure: bool,
+    /// How to reach the NPU; `None` for running no program on it.
+    pub npu: Option<Api>,
     /// A model that should run here.
     pub model: Option<Wanted<'a>>,
 }
@@ -202,7 +205,7 @@ pub fn run(request: &Request<'_>, progress: &dyn Fn(&str)) -> Report {
         checks.extend(measure::check(files, gpu, progress));
     }
     progress("NPU");
-    checks.extend(npu::check(files, &npu::ask_xrt()));
+    checks.extend(npu::check(files, &npu::ask_xrt(), request.npu));
     progress("dma-buf");
     checks.extend(share::check(files, opened.as_ref()));
     let on_cpu = request.auto && opened.as_ref().is_some_and(|gpu| !engine::takes_vulkan(files, gpu));

@@ -1,18 +1,24 @@
 //! The NPU: its driver's answers, and what the system must allow for it to work.
 
 use super::gpu::{check_driver, open};
-use super::{Check, Checks};
-use crate::Result;
+use super::{Check, Checks, share};
 use crate::display::{bytes, counted};
 use crate::error::text;
 use crate::machine::files::{Fault, Files};
 use crate::machine::nodes::{DeviceNode, PciDevice, kernel_parameter, npu_generation};
+use crate::npu::trial::{self, Trial};
+use crate::npu::{Api, Context};
+use crate::sys::dma_buf::DmaBuf;
 use crate::sys::xrt::{Library, Missing};
 use crate::sys::{amdxdna, drm};
+use crate::{Result, sys};
 use nix::sys::resource::{Resource, getrlimit};
+use std::time::Duration;
 
 /// Least memory that a program on the NPU locks: its heap, and an arena.
 const LOCKED_BYTES: u64 = 128 << 20;
+/// Longest time for a run, which takes a fraction of a millisecond.
+const DEADLINE: Duration = Duration::from_secs(5);
 /// More devices than any machine has.
 const MOST_DEVICES: u32 = 16;
 
@@ -26,12 +32,12 @@ pub(super) struct Xrt {
 }
 
 /// Checks every NPU, and the settings of the system that it needs.
-pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>) -> Vec<Check> {
+pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>, api: Option<Api>) -> Vec<Check> {
     let npus: Vec<DeviceNode> = DeviceNode::accelerators(files).into_iter().filter(DeviceNode::is_amdxdna).collect();
     let mut all = Vec::new();
     for (i, node) in npus.iter().enumerate() {
         let mut checks = Checks::of(format!("npu{i}"));
-        check_npu(&mut checks, files, node);
+        check_npu(&mut checks, files, node, api);
         all.extend(checks.all);
     }
     let mut checks = Checks::of("npu");
@@ -50,8 +56,8 @@ pub(super) fn check(files: &Files, xrt: &std::result::Result<Xrt, Missing>) -> V
             false => checks.skip("", "there is none: attention runs on the GPU"),
         }
     } else {
-        // What is checked above is the machine's. Nothing of it is wrong for what this build runs.
-        checks.skip("use", "this build of Kiln drives no NPU: attention runs on the GPU");
+        // What is checked above is the machine's. Nothing of it is wrong for what a model needs.
+        checks.skip("use", "this build of Kiln runs no part of a model on the NPU: attention runs on the GPU");
         check_locked_memory(&mut checks);
     }
     check_xrt(&mut checks, xrt, &npus);
@@ -69,7 +75,7 @@ fn check_undriven(checks: &mut Checks, files: &Files, slot: &PciDevice) {
     checks.fail(&format!("driver.{}", slot.name), format!("{generation} has no driver"), remedy);
 }
 
-fn check_npu(checks: &mut Checks, files: &Files, node: &DeviceNode) {
+fn check_npu(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<Api>) {
     let opened = open(checks, files, node);
     check_driver(checks, node, opened.as_ref());
     check_identity(checks, files, node);
@@ -77,6 +83,7 @@ fn check_npu(checks: &mut Checks, files: &Files, node: &DeviceNode) {
     let Some(opened) = opened else { return };
     check_array(checks, &opened);
     check_contexts(checks, &opened);
+    check_programs(checks, files, node, api);
 }
 
 fn check_identity(checks: &mut Checks, files: &Files, node: &DeviceNode) {
@@ -188,6 +195,45 @@ fn check_locked_memory(checks: &mut Checks) {
     }
 }
 
+/// Runs programs on the NPU, in its own memory and in imported dma-bufs, and compares every value.
+fn check_programs(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Option<Api>) {
+    let Some(api) = api else { return checks.skip("program", "nothing is run on the NPU, as was asked for") };
+    if !node.is_xdna1() {
+        return checks.skip("program", "Kiln's programs are for XDNA 1");
+    }
+    for (name, trial) in [("add", trial::VECTOR_ADD), ("product", trial::PRODUCT)] {
+        match try_program(files, node, api, &trial) {
+            Ok(how) => checks.ok(name, format!("{} through {}: exact, {how}", trial.what, api.name())),
+            Err(e) => {
+                let (cause, remedy) = e.parts();
+                checks.fail(name, text!(format!("{}: ", trial.what), cause.clone()), remedy.clone());
+                // What holds the array up once does so again.
+                return;
+            }
+        }
+    }
+}
+
+/// Where the program ran, and in what time.
+fn try_program(files: &Files, node: &DeviceNode, api: Api, trial: &Trial) -> Result<String> {
+    let mut context = match api {
+        Api::Kernel => Context::through_kernel(drm::Node::open(&files.at(&node.path))?, trial.program)?,
+        Api::Xrt => Context::through_xrt(Library::load()?, &node.slot, trial.program)?,
+    };
+    let own = trial.run(&mut context, None, DEADLINE)?;
+    let dma_bufs = || -> sys::Result<[DmaBuf; 3]> {
+        Ok([share::any_dma_buf(files)?, share::any_dma_buf(files)?, share::any_dma_buf(files)?])
+    };
+    let took = |took: Duration| format!("{:.2} ms a run", 1e3 * took.as_secs_f64());
+    match dma_bufs() {
+        Ok(shared) => {
+            let imported = trial.run(&mut context, Some(&shared), DEADLINE)?;
+            Ok(format!("{} in its own memory, {} in imported dma-bufs", took(own), took(imported)))
+        }
+        Err(_) => Ok(format!("{}; nothing here makes a dma-buf to import", took(own))),
+    }
+}
+
 /// Loads libxrt if it is installed, and lists its devices.
 pub(super) fn ask_xrt() -> std::result::Result<Xrt, Missing> {
     let library = Library::load()?;
@@ -204,7 +250,7 @@ pub(super) fn ask_xrt() -> std::result::Result<Xrt, Missing> {
 
 /// Checks whether libxrt is usable, and whether it finds the NPUs that the kernel shows.
 fn check_xrt(checks: &mut Checks, xrt: &std::result::Result<Xrt, Missing>, npus: &[DeviceNode]) {
-    const WITHOUT: &str = "nothing needs it, since this build of Kiln drives no NPU";
+    const WITHOUT: &str = "nothing needs it: the kernel's driver does without";
     let xrt = match xrt {
         Ok(xrt) => xrt,
         Err(e @ Missing::Unloadable(_)) => return checks.warn("xrt", format!("{e}; {WITHOUT}"), e.remedy()),

@@ -62,6 +62,11 @@ pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
     checks.all
 }
 
+/// A dma-buf of [`BYTES`], by whatever makes one here.
+pub(super) fn any_dma_buf(files: &Files) -> sys::Result<DmaBuf> {
+    from_udmabuf(files).or_else(|_| from_heap(files))
+}
+
 /// Makes a dma-buf of a memfd, and checks that both show the same bytes.
 fn from_udmabuf(files: &Files) -> sys::Result<DmaBuf> {
     let device = open_node(&files.at(UDMABUF))?;
@@ -211,7 +216,7 @@ fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode) 
         exchange(npu_program::map(&opened, &own, BYTES)?, &made)
     });
     report_npu(checks, &export, "a buffer of the NPU as a dma-buf", seen);
-    let Ok(made) = from_udmabuf(files).or_else(|_| from_heap(files)) else {
+    let Ok(made) = any_dma_buf(files) else {
         return checks.skip(&import, "nothing here makes a dma-buf to import");
     };
     let taken = opened.import(made.as_fd());

@@ -2,6 +2,7 @@
 //! formats that the kernel documents. Neither was recorded on such a machine.
 
 use crate::machine::files::Files;
+use crate::npu::fake::Npu;
 use crate::sys::bindings as b;
 use crate::sys::fake::{AMDGPU_INFO, Driver, Fake, XDNA_ARRAY, XDNA_INFO, bytes};
 use std::fs;
@@ -72,6 +73,12 @@ impl TestMachine {
             .with(AMDGPU_INFO, b::AMDGPU_INFO_SENSOR, b::AMDGPU_INFO_SENSOR_GPU_TEMP, sensor(43_000))
             .with(AMDGPU_INFO, b::AMDGPU_INFO_SENSOR, b::AMDGPU_INFO_SENSOR_GPU_AVG_POWER, sensor(9));
         TestMachine { npu: npu(columns), dir, files, gpu }
+    }
+
+    /// Gives the NPU an array that runs programs.
+    pub fn with_array(mut self) -> TestMachine {
+        self.npu.array = Some(Npu::new(&self.files.at("/dev/accel/accel0")));
+        self
     }
 
     /// Makes the drivers answer.

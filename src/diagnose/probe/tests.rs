@@ -6,6 +6,8 @@ use crate::display::is_obeyed;
 use crate::error::Text;
 use crate::gpu::Choice;
 use crate::machine::files::Files;
+use crate::npu::Api;
+use crate::npu::fake::Behaviour;
 use crate::sys::bindings as b;
 use crate::sys::fake::Fake;
 use crate::sys::xrt::Missing;
@@ -17,7 +19,7 @@ fn checks(files: &Files) -> Vec<Check> {
     [
         system::check(files),
         gpu::check(files, false),
-        npu::check(files, &Err(Missing::NotInstalled)),
+        npu::check(files, &Err(Missing::NotInstalled), Some(Api::Kernel)),
         share::check(files, None),
     ]
     .concat()
@@ -98,7 +100,7 @@ fn a_whole_machine_is_described_and_found_sound() {
         ),
     ];
     for (name, facts) in expected {
-        let machine = TestMachine::new(name);
+        let machine = TestMachine::new(name).with_array();
         let _drivers = machine.drive();
         let checks = checks(&machine.files);
         assert_sound(&checks, name);
@@ -110,10 +112,10 @@ fn a_whole_machine_is_described_and_found_sound() {
                 "{name} {check}"
             );
         }
-        // An NPU is described, and nobody is led to think that this build uses it.
+        // An NPU is described and tried, and nobody is led to think that a model uses it.
         let unused = find(&checks, "npu.use");
         assert_eq!(unused.verdict, Verdict::Skip);
-        assert!(unused.evidence.to_string().contains("drives no NPU"), "{unused:?}");
+        assert!(unused.evidence.to_string().contains("no part of a model on the NPU"), "{unused:?}");
         // The limit of locked memory is that of this process, not of the test machine.
         let wrong: Vec<&Check> = checks
             .iter()
@@ -511,7 +513,7 @@ fn libxrt_is_said_to_be_left_out_absent_broken_blind_or_of_a_version() {
         (&here, found(Err(failed())), Verdict::Warn, "libxrt 2.25.0: libxrt failed to open device 0: no  [1mmemory"),
     ];
     for (files, xrt, verdict, words) in cases {
-        let checks = npu::check(files, &xrt);
+        let checks = npu::check(files, &xrt, None);
         assert_sound(&checks, words);
         let found = find(&checks, "npu.xrt");
         assert!(found.verdict == verdict && found.evidence.to_string().contains(words), "{words}: {found:?}");
@@ -543,5 +545,52 @@ fn an_npu_that_shares_only_by_name_fails() {
         let check = find(&checks, name);
         assert_eq!(check.verdict, Verdict::Fail, "{check:?}");
         assert!(check.evidence.to_string().contains("bytes of its own"), "{check:?}");
+    }
+}
+
+#[test]
+fn programs_are_run_on_an_npu_that_they_are_for() {
+    let checks_of = |machine: &TestMachine, api| npu::check(&machine.files, &Err(Missing::NotInstalled), api);
+    let machine = TestMachine::new("8945hs").with_array();
+    let _drivers = machine.drive();
+    let checks = checks_of(&machine, Some(Api::Kernel));
+    for (name, words) in
+        [("npu0.add", "vector add of 4,096 bf16 on four"), ("npu0.product", "bf16 block product of 64 x 128")]
+    {
+        let check = find(&checks, name);
+        let evidence = check.evidence.to_string();
+        assert_eq!(check.verdict, Verdict::Ok, "{check:?}");
+        assert!(evidence.starts_with(words) && evidence.contains("through the kernel's driver: exact, "), "{evidence}");
+    }
+    let skipped = checks_of(&machine, None);
+    assert_eq!(find(&skipped, "npu0.program").verdict, Verdict::Skip);
+    assert!(!skipped.iter().any(|c| c.name == "npu0.add"));
+    // libxrt is asked for, and is not there or finds no device.
+    let through_xrt = checks_of(&machine, Some(Api::Xrt));
+    assert_eq!(find(&through_xrt, "npu0.add").verdict, Verdict::Fail);
+    assert_sound(&through_xrt, "xrt");
+
+    let strix = TestMachine::new("890m").with_array();
+    let _drivers = strix.drive();
+    assert_eq!(find(&checks_of(&strix, Some(Api::Kernel)), "npu0.program").verdict, Verdict::Skip);
+}
+
+#[test]
+fn an_npu_that_computes_wrongly_or_not_at_all_fails() {
+    for (behaviour, words) in [
+        (Behaviour::Wrong, "vector add of 4,096 bf16 on four columns: 1 of 2048 words of the NPU's vector add"),
+        (Behaviour::Late, "vector add of 4,096 bf16 on four columns: vector_add_bf16 on the NPU did not end within"),
+        (Behaviour::State(5), "vector add of 4,096 bf16 on four columns: the NPU reports an error"),
+    ] {
+        let machine = TestMachine::new("8945hs").with_array();
+        let array = machine.npu.array.clone().unwrap();
+        array.state().behaviour = behaviour;
+        let _drivers = machine.drive();
+        let checks = checks(&machine.files);
+        assert_sound(&checks, words);
+        let check = find(&checks, "npu0.add");
+        assert!(check.verdict == Verdict::Fail && check.evidence.to_string().starts_with(words), "{check:?}");
+        assert!(!checks.iter().any(|c| c.name == "npu0.product"));
+        assert_eq!(array.state().held(), 0);
     }
 }

@@ -1,5 +1,6 @@
 // A FAKE of libxrt: not AMD's (fake.h). One device; memory has a host's side and a device's, which only `sync` makes equal;
-// the kernel `add` adds argument 2 (a u32) to the bytes of argument 0 and puts them into argument 1.
+// the kernel `add` adds argument 2 (a u32) to the bytes of argument 0 and puts them into argument 1. `vector_add_bf16` is
+// Kiln's program of that name, by what it computes: operation, instruction stream and its words, then three buffers.
 
 #include "xrt/fake.h"
 
@@ -12,7 +13,7 @@
 
 namespace {
 
-// What the next calls throw; 0: nothing.
+// What the next calls throw; 0: nothing. What runs of `vector_add_bf16` do: 7: never end, 8: fail, 9: compute wrongly.
 int failure = 0;
 int alive = 0;
 
@@ -74,7 +75,7 @@ hw_context::hw_context(const device &, const uuid &id) : number(id.number)
 kernel::kernel(const hw_context &context, const std::string &which) : name(which)
 {
     step();
-    const bool known = which == "add" || which == "slow" || which == "broken";
+    const bool known = which == "add" || which == "slow" || which == "broken" || which == "vector_add_bf16";
     if (context.number != 5 || !known) throw std::runtime_error("No such kernel '" + which + "'");
 }
 
@@ -103,7 +104,7 @@ struct fake_memory {
 bo::bo(const device &, size_t size, flags kind, memory_group group)
 {
     step();
-    if (size == 0 || group != (kind == flags::cacheable ? 11u : 10u)) throw std::runtime_error("Invalid argument");
+    if (size == 0 || (group == 11u) != (kind == flags::cacheable)) throw std::runtime_error("Invalid argument");
     const int fd = memfd_create("fake", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, static_cast<off_t>(size)) != 0) throw std::bad_alloc();
     memory = std::make_shared<fake_memory>(size, fd);
@@ -131,9 +132,30 @@ void bo::sync(xclBOSyncDirection direction, size_t size, size_t offset)
 
 struct fake_run {
     std::string kernel;
-    fake_memory *memory[2] = {nullptr, nullptr}; // not owned: the bridge must keep them
-    uint32_t number = 0;
+    fake_memory *memory[6] = {}; // not owned: the bridge must keep them
+    uint64_t numbers[3] = {};
     bool started = false;
+
+    bool adds_vectors() const { return kernel == "vector_add_bf16"; }
+
+    void add_vectors()
+    {
+        const size_t count = 4096;
+        if (numbers[0] != 3 || numbers[2] * 4 != memory[1]->size) throw std::runtime_error("not a run of a stream");
+        float sums[count] = {};
+        for (int argument : {3, 4}) {
+            for (size_t i = 0; i < count; i++) {
+                uint16_t value;
+                std::memcpy(&value, &memory[argument]->device.at(2 * i), sizeof value);
+                const uint32_t bits = static_cast<uint32_t>(value) << 16;
+                float wide;
+                std::memcpy(&wide, &bits, sizeof wide);
+                sums[i] += wide;
+            }
+        }
+        for (size_t i = 0; i < count; i++) std::memcpy(&memory[5]->device.at(2 * i), reinterpret_cast<char *>(&sums[i]) + 2, 2);
+        if (failure == 9) memory[5]->device[5] ^= 1;
+    }
 };
 
 run::run(const kernel &of) : state(std::make_shared<fake_run>()) { step(); state->kernel = of.name; }
@@ -141,15 +163,17 @@ run::run(const kernel &of) : state(std::make_shared<fake_run>()) { step(); state
 void run::set_arg(int argument, const bo &buffer)
 {
     step();
-    if (argument < 0 || argument > 1) throw std::out_of_range("no such argument");
+    const bool known = state->adds_vectors() ? argument == 1 || (argument > 2 && argument < 6) : argument == 0 || argument == 1;
+    if (!known) throw std::out_of_range("no such argument");
     state->memory[argument] = buffer.memory.get();
 }
 
 void run::set_arg(int argument, const void *number, size_t size)
 {
     step();
-    if (argument != 2 || size != sizeof state->number) throw std::out_of_range("no such argument");
-    std::memcpy(&state->number, number, size);
+    const bool known = argument == 2 ? size == 4 : state->adds_vectors() && argument == 0 && size == 8;
+    if (!known) throw std::out_of_range("no such argument");
+    std::memcpy(&state->numbers[argument], number, size);
 }
 
 void run::start()
@@ -157,7 +181,8 @@ void run::start()
     step();
     if (state->kernel == "add")
         for (size_t i = 0; i < state->memory[0]->size; i++)
-            state->memory[1]->device[i] = static_cast<char>(state->memory[0]->device[i] + static_cast<char>(state->number));
+            state->memory[1]->device[i] = static_cast<char>(state->memory[0]->device[i] + static_cast<char>(state->numbers[2]));
+    if (state->adds_vectors()) state->add_vectors();
     state->started = true;
 }
 
@@ -165,8 +190,8 @@ std::cv_status run::wait2(const std::chrono::milliseconds &timeout) const
 {
     step();
     if (timeout.count() == 0) throw std::logic_error("a wait for ever");
-    if (state->kernel == "broken") throw std::runtime_error("kernel aborted: ERT_CMD_STATE_ERROR");
-    return state->started && state->kernel == "add" ? std::cv_status::no_timeout : std::cv_status::timeout;
+    if (state->kernel == "broken" || failure == 8) throw std::runtime_error("kernel aborted: ERT_CMD_STATE_ERROR");
+    return state->started && state->kernel != "slow" && failure != 7 ? std::cv_status::no_timeout : std::cv_status::timeout;
 }
 
 }

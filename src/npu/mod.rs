@@ -1,0 +1,41 @@
+//! Programs on the NPU: what `aie/` packs ([`programs`]), loaded and run.
+//!
+//! A [`Context`] holds columns of the array with one program on them, and the buffers that the program works on. A run
+//! ends within its deadline, or the context is of no use until it is restarted.
+//!
+//! Two ways lead to the NPU: the kernel's driver (`kernel`) and libxrt (`xrt`). Which one a context takes shows nowhere
+//! else.
+
+mod context;
+#[cfg(test)]
+pub(crate) mod fake;
+mod kernel;
+mod packet;
+pub mod program;
+pub mod programs;
+#[cfg(test)]
+mod tests;
+pub mod trial;
+mod xrt;
+
+pub use context::{BufferId, Context};
+pub use program::Program;
+
+/// A way to the NPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// The kernel's driver, amdxdna.
+    Kernel,
+    /// libxrt.
+    Xrt,
+}
+
+impl Api {
+    /// Its name in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Api::Kernel => "the kernel's driver",
+            Api::Xrt => "libxrt",
+        }
+    }
+}

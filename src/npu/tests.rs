@@ -1,0 +1,263 @@
+//! The host side against a fake of the driver's interface: right where it answers, and whatever it refuses at whatever
+//! step, one line with a remedy, nothing left behind, and no wait past the deadline.
+
+use super::fake::{Array, Behaviour, Npu};
+use super::trial::{self, Trial};
+use super::{BufferId, Context};
+use crate::Result;
+use crate::sys::dma_buf::{DmaBuf, sealed_memfd};
+use crate::sys::drm::Node;
+use crate::sys::fake::Fake;
+use nix::errno::Errno;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::NamedTempFile;
+
+const DEADLINE: Duration = Duration::from_secs(2);
+
+struct Machine {
+    file: NamedTempFile,
+    npu: Npu,
+    _fake: Fake,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        // In memory where that is possible: thousands of files with mapped pages keep a disk busy for minutes.
+        let file = NamedTempFile::new_in("/dev/shm").or_else(|_| NamedTempFile::new()).unwrap();
+        let npu = Npu::new(file.path());
+        Machine { _fake: npu.at(file.path()), npu, file }
+    }
+
+    fn load(&self, trial: &Trial) -> Result<Context<'static>> {
+        Context::through_kernel(open(self.file.path())?, trial.program)
+    }
+
+    /// Loads, runs on own buffers and on imported ones.
+    fn try_all(&self, trial: &Trial) -> Result<()> {
+        let mut context = self.load(trial)?;
+        trial.run(&mut context, None, DEADLINE)?;
+        trial.run(&mut context, Some(&dma_bufs()), DEADLINE).map(drop)
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Array) -> T) -> T {
+        change(&mut self.npu.state())
+    }
+
+    #[track_caller]
+    fn assert_clean(&self) {
+        self.with(|array| {
+            assert_eq!(array.held(), 0, "{array:?}");
+            assert!(array.violations.is_empty(), "{:?}", array.violations);
+        });
+    }
+}
+
+fn open(path: &Path) -> Result<Node> {
+    Ok(Node::open(path)?)
+}
+
+fn dma_bufs() -> [DmaBuf; 3] {
+    [0; 3].map(|_| DmaBuf::from_fd(sealed_memfd(16384).unwrap()).unwrap())
+}
+
+#[test]
+fn programs_run_on_own_and_on_imported_buffers_and_all_is_given_back() {
+    for trial in [trial::VECTOR_ADD, trial::PRODUCT] {
+        let machine = Machine::new();
+        machine.try_all(&trial).unwrap();
+        assert_eq!(machine.with(|array| array.log.iter().filter(|&&n| n == 0x46).count()), 6, "runs");
+        machine.assert_clean();
+    }
+}
+
+#[test]
+fn a_wrong_value_is_found() {
+    for trial in [trial::VECTOR_ADD, trial::PRODUCT] {
+        let machine = Machine::new();
+        machine.with(|array| array.behaviour = Behaviour::Wrong);
+        let e = machine.try_all(&trial).unwrap_err();
+        assert!(e.to_string().starts_with("1 of "), "{e}");
+        assert_eq!(e.exit_code(), 4);
+        machine.assert_clean();
+    }
+}
+
+/// Refuses each request in turn: once with each error, and with EIO from there on whenever it is made.
+#[test]
+fn whatever_is_refused_at_whatever_step_is_one_line_and_leaves_nothing() {
+    let counted = Machine::new();
+    counted.try_all(&trial::VECTOR_ADD).unwrap();
+    let log = counted.with(|array| array.log.clone());
+    // Handles are closed whatever the driver says of it.
+    let cleans = |number: u8| matches!(number, 0x09 | 0x41 | 0xc0);
+    let errnos = [
+        Errno::EPERM,
+        Errno::ENOENT,
+        Errno::EIO,
+        Errno::ENXIO,
+        Errno::EBADF,
+        Errno::ENOMEM,
+        Errno::EACCES,
+        Errno::EFAULT,
+        Errno::EBUSY,
+        Errno::ENODEV,
+        Errno::EINVAL,
+        Errno::ENFILE,
+        Errno::EMFILE,
+        Errno::ENOTTY,
+        Errno::ENOSPC,
+        Errno::ERANGE,
+        Errno::ENOSYS,
+        Errno::ETIME,
+        Errno::EOVERFLOW,
+        Errno::EOPNOTSUPP,
+        Errno::ETIMEDOUT,
+        Errno::EAGAIN,
+    ];
+    assert!(log.len() > 30 && log.iter().filter(|n| !cleans(**n)).count() > 20, "{log:x?}");
+    for (index, &number) in log.iter().enumerate() {
+        for errno in errnos {
+            for always in [false, true] {
+                // A driver that stays busy is asked a thousand times: at one step, for each takes seconds under load.
+                let submits = number == 0x46;
+                if always && !(errno == Errno::EIO || errno == Errno::EAGAIN && submits) {
+                    continue;
+                }
+                let machine = Machine::new();
+                machine.with(|array| array.refuse = Some((index, errno, always)));
+                let answer = machine.try_all(&trial::VECTOR_ADD);
+                let what = format!("request {number:#x}, number {index}, {errno}, always: {always}");
+                // What a driver is too busy for is asked again.
+                let passes = cleans(number) || errno == Errno::EAGAIN && !always;
+                match answer {
+                    Ok(()) => assert!(passes, "{what}: nothing was said"),
+                    Err(e) => {
+                        assert!(!passes, "{what}: {e}");
+                        let line = e.to_string();
+                        assert!(line.contains("; ") && !line.contains('\n'), "{what}: {line}");
+                        assert!([3, 4].contains(&e.exit_code()), "{what}: {line}");
+                    }
+                }
+                // A handle whose closing was refused is the driver's.
+                if !cleans(number) {
+                    machine.assert_clean();
+                }
+                machine.with(|array| assert!(array.violations.is_empty(), "{what}: {:?}", array.violations));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_signal_at_any_step_changes_nothing() {
+    let counted = Machine::new();
+    counted.try_all(&trial::VECTOR_ADD).unwrap();
+    for index in 0..counted.with(|array| array.log.len()) {
+        let machine = Machine::new();
+        machine.with(|array| array.refuse = Some((index, Errno::EINTR, false)));
+        machine.try_all(&trial::VECTOR_ADD).unwrap();
+        machine.assert_clean();
+    }
+}
+
+/// A context of the vector add with its buffers, whose last run failed in this way.
+fn failed(machine: &Machine, behaviour: Behaviour) -> (Context<'static>, [BufferId; 3], crate::Error) {
+    let mut context = machine.load(&trial::VECTOR_ADD).unwrap();
+    let buffers = [0; 3].map(|_| context.allocate(8192).unwrap());
+    context.write(buffers[0], &[1; 8192]).unwrap();
+    context.run(&buffers, DEADLINE).unwrap();
+    machine.with(|array| array.behaviour = behaviour);
+    let e = context.run(&buffers, DEADLINE).unwrap_err();
+    machine.with(|array| array.behaviour = Behaviour::Right);
+    (context, buffers, e)
+}
+
+#[test]
+fn after_a_failed_run_nothing_is_answered_until_a_restart() {
+    let cases = [
+        (Behaviour::Late, "vector_add_bf16 on the NPU did not end within 2.0 s"),
+        (Behaviour::State(5), "the NPU reports an error in the program"),
+        (Behaviour::State(8), "the program on the NPU timed out"),
+        (Behaviour::State(1), "the program on the NPU ended in state 1"),
+    ];
+    for (behaviour, words) in cases {
+        let machine = Machine::new();
+        let (mut context, buffers, e) = failed(&machine, behaviour);
+        assert!(e.to_string().starts_with(words), "{e}");
+        for refused in [
+            context.run(&buffers, DEADLINE).map(drop),
+            context.write(buffers[0], &[0]),
+            context.read(buffers[2], &mut [0]),
+        ] {
+            assert!(refused.unwrap_err().to_string().contains("failed before"));
+        }
+        context.restart().unwrap();
+        let mut seen = [0; 8192];
+        context.read(buffers[0], &mut seen).unwrap();
+        assert_eq!(seen, [1; 8192], "a restart keeps the buffers");
+        context.run(&buffers, DEADLINE).unwrap();
+        trial::VECTOR_ADD.run(&mut context, None, DEADLINE).unwrap();
+        drop(context);
+        machine.assert_clean();
+    }
+}
+
+#[test]
+fn an_npu_that_does_not_come_back_can_be_asked_again() {
+    let machine = Machine::new();
+    let (mut context, buffers, _) = failed(&machine, Behaviour::Late);
+    // The old context ends; the new one is refused.
+    for _ in 0..2 {
+        machine
+            .with(|array| array.refuse = Some((array.log.iter().position(|&n| n == 0x40).unwrap(), Errno::EIO, true)));
+        context.restart().unwrap_err();
+        assert!(context.run(&buffers, DEADLINE).is_err());
+    }
+    machine.with(|array| array.refuse = None);
+    context.restart().unwrap();
+    context.run(&buffers, DEADLINE).unwrap();
+    drop(context);
+    machine.assert_clean();
+}
+
+#[test]
+fn a_late_context_ends_before_the_memory_that_its_run_uses() {
+    let machine = Machine::new();
+    let (context, ..) = failed(&machine, Behaviour::Late);
+    drop(context);
+    machine.assert_clean();
+}
+
+#[test]
+fn only_the_buffers_that_a_program_takes_are_taken() {
+    let machine = Machine::new();
+    let mut context = machine.load(&trial::VECTOR_ADD).unwrap();
+    let [a, b, c] = [0; 3].map(|_| context.allocate(8192).unwrap());
+    let short = context.allocate(4096).unwrap();
+    let cases: [&[BufferId]; 5] = [&[], &[a, b], &[a, b, c, c], &[a, b, short], &[short, b, c]];
+    for arguments in cases {
+        assert_eq!(context.run(arguments, DEADLINE).unwrap_err().exit_code(), 2, "{arguments:?}");
+    }
+    assert_eq!(context.write(a, &[0; 8193]).unwrap_err().exit_code(), 2);
+    assert_eq!(context.read(short, &mut [0; 4097]).unwrap_err().exit_code(), 2);
+    context.run(&[a, b, c], DEADLINE).unwrap();
+}
+
+#[test]
+fn addresses_outside_of_the_heap_are_not_written_to() {
+    let machine = Machine::new();
+    for shift in [1 << 26, 1 << 40, u64::MAX - (1 << 30), 0u64.wrapping_sub(4096)] {
+        machine.with(|array| array.shift = shift);
+        let e = machine.load(&trial::VECTOR_ADD).unwrap_err();
+        assert!(e.to_string().contains("write to the NPU's heap"), "{e}");
+        machine.assert_clean();
+    }
+}
+
+#[test]
+fn a_node_that_is_no_npu_is_refused_in_words() {
+    let file = NamedTempFile::new().unwrap();
+    let e = Context::through_kernel(open(file.path()).unwrap(), trial::VECTOR_ADD.program).unwrap_err();
+    assert!(e.to_string().contains("allocate an NPU buffer"), "{e}");
+}
