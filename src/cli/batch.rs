@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Most sequences at once where --batch does not say.
-const MOST_SEQUENCES: usize = 32;
+pub(super) const MOST_SEQUENCES: usize = 32;
 /// Bytes of an input line.
 const MAX_LINE: u64 = 64 << 20;
 

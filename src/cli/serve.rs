@@ -1,5 +1,6 @@
 //! `kiln serve`: one loaded model that answers other programs over HTTP.
 
+use super::batch::MOST_SEQUENCES;
 use super::model::ModelArgs;
 use super::{note, print_json, read_file, signals};
 use crate::engine::Options;
@@ -14,12 +15,8 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-
-/// Replies at once where --batch does not say.
-const MOST_SEQUENCES: usize = 32;
 
 /// Answers other programs over HTTP, with OpenAI's and Ollama's interfaces.
 #[derive(Debug, Clone, clap::Args)]
@@ -186,7 +183,7 @@ fn orders() -> Result<Receiver<Order>> {
 }
 
 fn check(setup: &Setup, json: bool) -> Result<()> {
-    let (model, time) = server::check(setup, &Arc::new(Progress::new(signals::cancel())))?;
+    let (model, time) = server::check(setup, &Progress::new(signals::cancel()))?;
     let seconds = time.as_secs_f64();
     if json {
         return print_json(&json!({

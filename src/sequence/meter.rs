@@ -31,10 +31,14 @@ impl Meter {
         (self.tokens > 0).then(|| self.tokens as f64 / self.time.as_secs_f64())
     }
 
+    /// Bytes per second that the device read or wrote; `None`: no token was decoded.
+    pub fn bytes_per_second(&self) -> Option<f64> {
+        (self.tokens > 0).then(|| self.bytes as f64 / self.time.as_secs_f64())
+    }
+
     /// Bytes per second as a share of `ceiling`, what the device reads at best. `None` without a token, or where it is above
     /// 1: one of the two rates is wrong then.
     pub fn share(&self, ceiling: f64) -> Option<f64> {
-        let share = self.bytes as f64 / self.time.as_secs_f64() / ceiling;
-        (self.tokens > 0 && share <= 1.0).then_some(share)
+        self.bytes_per_second().map(|rate| rate / ceiling).filter(|share| *share <= 1.0)
     }
 }

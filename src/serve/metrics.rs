@@ -9,7 +9,8 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Unit::{self, Bytes, Seconds};
+use prometheus_client::registry::{Metric, Registry};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -58,69 +59,63 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        // From a millisecond to four minutes.
-        let seconds = || Histogram::new(exponential_buckets(0.001, 2.0, 19));
-        let mut metrics = Metrics {
-            registry: Registry::with_prefix("kiln"),
-            prompt_tokens: Counter::default(),
-            cached_tokens: Counter::default(),
-            reply_tokens: Counter::default(),
-            replies: Counter::default(),
-            cancelled: Counter::default(),
-            refused: Counter::default(),
-            errors: Counter::default(),
-            passes: Counter::default(),
-            mixed_passes: Counter::default(),
-            device_seconds: Counter::default(),
-            waiting: Gauge::default(),
-            running: Gauge::default(),
-            slots: Gauge::default(),
-            kv_pages: Gauge::default(),
-            kv_pages_used: Gauge::default(),
-            kv_bytes: Gauge::default(),
-            weight_bytes: Gauge::default(),
-            tokens_per_second: Real::default(),
-            bytes_per_second: Real::default(),
-            read_ceiling: Real::default(),
-            roofline_share: Real::default(),
-            queued: seconds(),
-            first_token: seconds(),
-            gap: seconds(),
-        };
-        metrics.register();
-        metrics
+        let mut registry = Registry::with_prefix("kiln");
+        let r = &mut registry;
+        Metrics {
+            prompt_tokens: register(r, "prompt_tokens", "Prompt tokens that were run"),
+            cached_tokens: register(r, "cached_tokens", "Prompt tokens that the KV cache held already"),
+            reply_tokens: register(r, "reply_tokens", "Tokens of replies"),
+            replies: register(r, "replies", "Replies that were completed"),
+            cancelled: register(r, "replies_cancelled", "Replies given up by their clients, or late"),
+            refused: register(r, "requests_refused", "Requests for which there was no room"),
+            errors: register(r, "errors", "Answers that failed by the server's fault"),
+            passes: register(r, "passes", "Passes over the model"),
+            mixed_passes: register(r, "passes_mixed", "Passes with a prompt's chunk and decoding rows"),
+            device_seconds: register_with_unit(r, "pass", "Time of all passes", Seconds, Counter::default()),
+            waiting: register(r, "queue_length", "Replies that wait for a place"),
+            running: register(r, "sequences_running", "Replies that are being made"),
+            slots: register(r, "sequences_limit", "Replies that can be made at once"),
+            kv_pages: register(r, "kv_pages", "Pages of the KV cache"),
+            kv_pages_used: register(r, "kv_pages_used", "Pages of the KV cache that hold tokens"),
+            kv_bytes: register_with_unit(r, "kv_memory", "Device memory of the KV cache", Bytes, Gauge::default()),
+            weight_bytes: register_with_unit(
+                r,
+                "weight_memory",
+                "Device memory of the weights",
+                Bytes,
+                Gauge::default(),
+            ),
+            tokens_per_second: register(r, "decode_tokens_per_second", "Decoded tokens a second of work"),
+            bytes_per_second: register(r, "decode_bytes_per_second", "Bytes a second that decoding moves"),
+            read_ceiling: register(r, "read_ceiling_bytes_per_second", "Most that the device reads"),
+            roofline_share: register(r, "roofline_share", "Share of that which decoding uses"),
+            queued: register_with_unit(r, "queue_time", "Time in the queue", Seconds, times()),
+            first_token: register_with_unit(r, "time_to_first_token", "Arrival to first token", Seconds, times()),
+            gap: register_with_unit(r, "time_between_tokens", "From token to token", Seconds, times()),
+            registry,
+        }
     }
 }
 
-impl Metrics {
-    fn register(&mut self) {
-        let Metrics { registry: r, .. } = self;
-        r.register("prompt_tokens", "Prompt tokens that were run", self.prompt_tokens.clone());
-        r.register("cached_tokens", "Prompt tokens that the KV cache held already", self.cached_tokens.clone());
-        r.register("reply_tokens", "Tokens of replies", self.reply_tokens.clone());
-        r.register("replies", "Replies that were completed", self.replies.clone());
-        r.register("replies_cancelled", "Replies given up by their clients, or late", self.cancelled.clone());
-        r.register("requests_refused", "Requests for which there was no room", self.refused.clone());
-        r.register("errors", "Answers that failed by the server's fault", self.errors.clone());
-        r.register("passes", "Passes over the model", self.passes.clone());
-        r.register("passes_mixed", "Passes with a prompt's chunk and decoding rows", self.mixed_passes.clone());
-        r.register_with_unit("pass", "Time of all passes", Unit::Seconds, self.device_seconds.clone());
-        r.register("queue_length", "Replies that wait for a place", self.waiting.clone());
-        r.register("sequences_running", "Replies that are being made", self.running.clone());
-        r.register("sequences_limit", "Replies that can be made at once", self.slots.clone());
-        r.register("kv_pages", "Pages of the KV cache", self.kv_pages.clone());
-        r.register("kv_pages_used", "Pages of the KV cache that hold tokens", self.kv_pages_used.clone());
-        r.register_with_unit("kv_memory", "Device memory of the KV cache", Unit::Bytes, self.kv_bytes.clone());
-        r.register_with_unit("weight_memory", "Device memory of the weights", Unit::Bytes, self.weight_bytes.clone());
-        r.register("decode_tokens_per_second", "Decoded tokens a second of work", self.tokens_per_second.clone());
-        r.register("decode_bytes_per_second", "Bytes a second that decoding moves", self.bytes_per_second.clone());
-        r.register("read_ceiling_bytes_per_second", "Most that the device reads", self.read_ceiling.clone());
-        r.register("roofline_share", "Share of that which decoding uses", self.roofline_share.clone());
-        r.register_with_unit("queue_time", "Time in the queue", Unit::Seconds, self.queued.clone());
-        r.register_with_unit("time_to_first_token", "Arrival to first token", Unit::Seconds, self.first_token.clone());
-        r.register_with_unit("time_between_tokens", "From token to token", Unit::Seconds, self.gap.clone());
-    }
+/// A new metric, registered.
+fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
 
+/// `metric`, registered with its unit.
+fn register_with_unit<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, unit: Unit, metric: M) -> M {
+    registry.register_with_unit(name, help, unit, metric.clone());
+    metric
+}
+
+/// A histogram of times from a millisecond to four minutes.
+fn times() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 19))
+}
+
+impl Metrics {
     /// All metrics in Prometheus' text format (OpenMetrics).
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -161,8 +156,7 @@ impl Metrics {
         self.kv_pages.set(total as i64);
         self.kv_pages_used.set((total - free) as i64);
         self.tokens_per_second.set(meter.rate().unwrap_or(0.0));
-        let bytes = if meter.tokens > 0 { meter.bytes as f64 / meter.time.as_secs_f64() } else { 0.0 };
-        self.bytes_per_second.set(bytes);
+        self.bytes_per_second.set(meter.bytes_per_second().unwrap_or(0.0));
         self.roofline_share.set(meter.share(self.read_ceiling.get()).unwrap_or(0.0));
     }
 

@@ -219,9 +219,8 @@ impl Watching<'_> {
                     }
                 }
                 // Without connections nobody waits for anything.
-                Ok(Told::Closed) => break,
+                Ok(Told::Closed) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
             }
             self.tick();
         }
@@ -280,7 +279,7 @@ fn reloading() -> String {
 }
 
 /// Loads a model, makes a first token, takes over the queue, and runs jobs until there are no more.
-fn run_engine(id: u64, setup: &Setup, service: &Service, progress: &Arc<Progress>, tell: &Sender<Told>) -> Result<()> {
+fn run_engine(id: u64, setup: &Setup, service: &Service, progress: &Progress, tell: &Sender<Told>) -> Result<()> {
     let executor = (setup.load)(progress)?;
     let _status = Reporter::start("serve", &setup.files.name(), executor.device());
     let model = Arc::new(Model::open(id, &setup.files, executor.schedule(), executor.device())?);
@@ -300,7 +299,7 @@ fn run_engine(id: u64, setup: &Setup, service: &Service, progress: &Arc<Progress
 ///
 /// # Errors
 /// As [`serve`].
-pub fn check(setup: &Setup, progress: &Arc<Progress>) -> Result<(Arc<Model>, Duration)> {
+pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration)> {
     let start = Instant::now();
     let service = Service::new(setup.settings.clone());
     let executor = (setup.load)(progress)?;

@@ -114,26 +114,18 @@ impl Service {
         *self.model.write().unwrap_or_else(PoisonError::into_inner) = Some(model);
     }
 
-    /// Puts what is asked into the queue. `watch` says how long somebody waits for it.
+    /// The names that `model` goes by: its own, then the aliases.
+    pub fn names<'n>(&'n self, model: &'n Model) -> impl Iterator<Item = &'n str> {
+        std::iter::once(&model.name).chain(&self.settings.aliases).map(String::as_str)
+    }
+
+    /// Puts what is asked into the queue, all or none. Replies are numbered on from ask to ask. `watch` says how long
+    /// somebody waits for them.
     ///
     /// # Errors
     /// 400: a setting is wrong. 503: no room is left, or the server stops.
-    pub fn start(&self, model: &Model, ask: Ask, client: Client, watch: Watch) -> Result<Answers<'_>, ApiError> {
-        self.submit(model, ask, client, Arc::new(move || watch.is_gone()))
-    }
-
-    /// As [`Service::start`], for several prompts, all or none. Their replies are numbered on from prompt to prompt.
-    ///
-    /// # Errors
-    /// As [`Service::start`].
-    pub fn start_all(
-        &self,
-        model: &Model,
-        asks: &[Ask],
-        client: Client,
-        watch: Watch,
-    ) -> Result<Answers<'_>, ApiError> {
-        self.submit_all(model, asks, client, Arc::new(move || watch.is_gone()))
+    pub fn start(&self, model: &Model, asks: &[Ask], client: Client, watch: Watch) -> Result<Answers<'_>, ApiError> {
+        self.submit(model, asks, client, Arc::new(move || watch.is_gone()))
     }
 
     /// As [`Service::start`], for the server itself.
@@ -141,20 +133,10 @@ impl Service {
     /// # Errors
     /// As [`Service::start`].
     pub(super) fn start_own(&self, model: &Model, ask: Ask) -> Result<Answers<'_>, ApiError> {
-        self.submit(model, ask, Client::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), Arc::new(|| false))
+        self.submit(model, &[ask], Client::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), Arc::new(|| false))
     }
 
     pub(super) fn submit(
-        &self,
-        model: &Model,
-        ask: Ask,
-        client: Client,
-        abandoned: Abandoned,
-    ) -> Result<Answers<'_>, ApiError> {
-        self.submit_all(model, &[ask], client, abandoned)
-    }
-
-    fn submit_all(
         &self,
         model: &Model,
         asks: &[Ask],
@@ -261,12 +243,12 @@ impl Iterator for Answers<'_> {
 }
 
 impl Answers<'_> {
-    /// Waits for all replies to end. Returns the tokens and the end of each.
+    /// Waits for all replies to end, before anything was heard of them. Returns the tokens and the end of each.
     ///
     /// # Errors
     /// The first reply that failed.
-    pub fn gather(self, choices: usize) -> Result<Vec<Whole>, ApiError> {
-        let mut whole: Vec<Whole> = (0..choices).map(|_| Whole::default()).collect();
+    pub fn gather(self) -> Result<Vec<Whole>, ApiError> {
+        let mut whole = vec![Whole::default(); self.left];
         for step in self {
             match step {
                 Step::Idle => {}

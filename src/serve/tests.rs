@@ -46,21 +46,25 @@ struct Served {
     done: thread::JoinHandle<Result<()>>,
 }
 
+fn setup(settings: Settings, load: super::server::Load) -> Setup {
+    Setup {
+        files: ModelFiles::BuiltIn,
+        load,
+        settings,
+        listen: vec![Listen::Tcp((Ipv4Addr::LOCALHOST, 0).into())],
+        limits: Limits::default(),
+        guard: Guard::default(),
+        drain: Duration::from_secs(60),
+    }
+}
+
 /// Starts a server that `load` loads a model for, and waits until it answers.
 fn start(settings: Settings, load: super::server::Load) -> Served {
     let (orders, taken) = channel();
     let (say, notices) = channel();
     let (give, given) = channel();
     let done = thread::spawn(move || {
-        let setup = Setup {
-            files: ModelFiles::BuiltIn,
-            load,
-            settings,
-            listen: vec![Listen::Tcp((Ipv4Addr::LOCALHOST, 0).into())],
-            limits: Limits::default(),
-            guard: Guard::default(),
-            drain: Duration::from_secs(60),
-        };
+        let setup = setup(settings, load);
         let handler = |service: Arc<Service>| {
             give.send(service).unwrap();
             |_: Request, reply: Reply<'_>| -> std::result::Result<(), Gone> { reply.error(&ApiError::not_found("/")) }
@@ -85,7 +89,7 @@ impl Served {
     }
 
     fn ask(&self, ask: Ask) -> Answers<'_> {
-        self.service.submit(&self.service.model().unwrap(), ask, client(1), Arc::new(|| false)).unwrap()
+        self.service.submit(&self.service.model().unwrap(), &[ask], client(1), Arc::new(|| false)).unwrap()
     }
 
     fn stop(self) -> Result<()> {
@@ -142,7 +146,7 @@ fn replies_made_together_are_those_made_alone() {
     let mut executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let stops = served.service.model().unwrap().stops().to_vec();
     for (ask, answers) in started {
-        let whole = answers.gather(ask.choices).unwrap();
+        let whole = answers.gather().unwrap();
         for (i, whole) in whole.iter().enumerate() {
             let seed = ask.sampler.seed.map(|seed| seed + i as u64);
             let vocab = executor.schedule().shape.vocab;
@@ -164,7 +168,7 @@ fn replies_made_together_are_those_made_alone() {
     let prompt = question(texts[4]);
     let cached = |reuse| {
         let ask = Ask { reuse, ..greedy(prompt.clone(), 3) };
-        served.ask(ask).gather(1).unwrap()[0].end.as_ref().unwrap().cached_tokens
+        served.ask(ask).gather().unwrap()[0].end.as_ref().unwrap().cached_tokens
     };
     assert_eq!((cached(true), cached(false)), (prompt.len() - 1, 0));
     served.stop().unwrap();
@@ -174,8 +178,8 @@ fn replies_made_together_are_those_made_alone() {
 fn likelihoods_and_stop_texts_come_with_the_tokens() {
     let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(2), false));
     let prompt = question("Who are you?");
-    let plain = served.ask(greedy(prompt.clone(), 12)).gather(1).unwrap().remove(0);
-    let reported = served.ask(Ask { likelihoods: Some(3), ..greedy(prompt.clone(), 12) }).gather(1).unwrap().remove(0);
+    let plain = served.ask(greedy(prompt.clone(), 12)).gather().unwrap().remove(0);
+    let reported = served.ask(Ask { likelihoods: Some(3), ..greedy(prompt.clone(), 12) }).gather().unwrap().remove(0);
     assert_eq!(ids(&reported), ids(&plain));
     for token in &reported.tokens {
         let likelihood = token.likelihood.as_ref().unwrap();
@@ -183,7 +187,7 @@ fn likelihoods_and_stop_texts_come_with_the_tokens() {
         assert!(likelihood.logprob <= 0.0 && likelihood.top[2].1 <= likelihood.top[1].1);
     }
     let stop: String = plain.text.chars().skip(3).take(4).collect();
-    let stopped = served.ask(Ask { stop: vec![stop.clone()], ..greedy(prompt, 12) }).gather(1).unwrap().remove(0);
+    let stopped = served.ask(Ask { stop: vec![stop.clone()], ..greedy(prompt, 12) }).gather().unwrap().remove(0);
     let end = stopped.end.unwrap();
     assert_eq!((stopped.text.as_str(), end.finish), (plain.text.split(&stop).next().unwrap(), Finish::Stop));
     served.stop().unwrap();
@@ -219,7 +223,7 @@ fn replies_of_a_given_form_have_it_and_end_within_their_budget() {
     let started: Vec<(usize, Answers<'_>)> =
         (0..12).map(|i| (shortest + 4 * i, served.ask(ask(i, shortest + 4 * i)))).collect();
     for (limit, answers) in started {
-        let whole = answers.gather(1).unwrap().remove(0);
+        let whole = answers.gather().unwrap().remove(0);
         let document: serde_json::Value =
             serde_json::from_str(&whole.text).unwrap_or_else(|e| panic!("{e}: {}", whole.text));
         let ages = document["ages"].as_array().unwrap();
@@ -228,7 +232,7 @@ fn replies_of_a_given_form_have_it_and_end_within_their_budget() {
         assert!(end.tokens <= limit && [Finish::Stop, Finish::Length].contains(&end.finish), "{end:?}");
         assert!(limit > shortest || end.finish == Finish::Length, "the budget chose all of it");
     }
-    let short = served.service.submit(&model, ask(0, shortest - 1), client(1), Arc::new(|| false)).err().unwrap();
+    let short = served.service.submit(&model, &[ask(0, shortest - 1)], client(1), Arc::new(|| false)).err().unwrap();
     assert!(short.status == 400 && short.message.contains(&shortest.to_string()), "{}", short.message);
     served.stop().unwrap();
 }
@@ -241,7 +245,7 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     let long = || Ask { ignore_eos: true, ..greedy(question("Hello"), 200) };
     let submit = |flag: &Arc<AtomicBool>| {
         let flag = flag.clone();
-        served.service.submit(&model, long(), client(1), Arc::new(move || flag.load(Ordering::SeqCst))).unwrap()
+        served.service.submit(&model, &[long()], client(1), Arc::new(move || flag.load(Ordering::SeqCst))).unwrap()
     };
     let (mut runs, mut waits) = (submit(&flags[0]), submit(&flags[1]));
     assert!(matches!(runs.next(), Some(Step::Event(0, Event::Token(_)))));
@@ -265,7 +269,7 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     drop(dropped);
     wait_until("the one that was dropped is gone", || served.service.metrics.cancelled.get() == 2);
     // The place is free.
-    assert_eq!(served.ask(greedy(question("Hello"), 4)).gather(1).unwrap()[0].end.as_ref().unwrap().tokens, 4);
+    assert_eq!(served.ask(greedy(question("Hello"), 4)).gather().unwrap()[0].end.as_ref().unwrap().tokens, 4);
     served.stop().unwrap();
 }
 
@@ -279,7 +283,7 @@ fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
     let model = super::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
     let submit = |n, choices| {
         let ask = Ask { choices, ..greedy(question("Hello"), 4) };
-        service.submit(&model, ask, client(n), Arc::new(|| false))
+        service.submit(&model, &[ask], client(n), Arc::new(|| false))
     };
     let mut first = submit(1, 2).unwrap();
     let full = submit(2, 1).err().unwrap();
@@ -308,7 +312,7 @@ fn the_client_with_the_fewest_running_replies_comes_first() {
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
     let model = super::model::Model::open(7, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
     for (n, limit) in [(1, 1), (1, 2), (1, 3), (2, 4), (3, 5), (2, 6)] {
-        service.submit(&model, greedy(question("Hello"), limit), client(n), Arc::new(|| false)).unwrap();
+        service.submit(&model, &[greedy(question("Hello"), limit)], client(n), Arc::new(|| false)).unwrap();
     }
     let mut taken: Vec<(Client, usize)> = Vec::new();
     while let Some(job) = service.queue.take(7, |client| taken.iter().filter(|(of, _)| *of == client).count()) {
@@ -434,12 +438,12 @@ fn a_model_is_loaded_anew_while_the_old_one_answers_and_a_damaged_one_is_not_tak
             None => load(progress),
         }),
     );
-    let reply = |limit| ids(&served.ask(greedy(question("Who are you?"), limit)).gather(1).unwrap()[0]);
+    let reply = |limit| ids(&served.ask(greedy(question("Who are you?"), limit)).gather().unwrap()[0]);
     let before = reply(9);
     let long = served.ask(Ask { ignore_eos: true, ..greedy(question("Hello"), 150) });
     served.orders.send(Order::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
-    assert_eq!(long.gather(1).unwrap()[0].end.as_ref().unwrap().tokens, 150, "the old model ends what it has begun");
+    assert_eq!(long.gather().unwrap()[0].end.as_ref().unwrap().tokens, 150, "the old model ends what it has begun");
     assert_eq!(reply(9), before);
     *failure.lock().unwrap() = Some(Error::refused("it does not fit", "use a smaller one"));
     served.orders.send(Order::Reload).unwrap();
@@ -465,15 +469,7 @@ fn a_server_that_is_told_to_stop_completes_what_is_under_way_and_one_that_loads_
             thread::yield_now();
         }
     };
-    let setup = Setup {
-        files: ModelFiles::BuiltIn,
-        load: Box::new(load),
-        settings: Settings::default(),
-        listen: vec![Listen::Tcp((Ipv4Addr::LOCALHOST, 0).into())],
-        limits: Limits::default(),
-        guard: Guard::default(),
-        drain: Duration::from_secs(60),
-    };
+    let setup = setup(Settings::default(), Box::new(load));
     let handler = |_| |_: Request, reply: Reply<'_>| reply.error(&ApiError::not_found("/"));
     let mut notices = Vec::new();
     orders.send(Order::Stop).unwrap();

@@ -7,7 +7,7 @@ use super::queue::Found;
 use super::service::Service;
 use crate::executor::Measure;
 use crate::sequence::meter::Meter;
-use crate::sequence::{Batch, Ended, Finish, Generation, Reply, Request};
+use crate::sequence::{Batch, Ended, Finish, Generation, Request};
 use crate::text::Stopped;
 use crate::{Error, Result};
 use std::ops::ControlFlow;
@@ -206,7 +206,7 @@ impl<'a> Worker<'a> {
     }
 
     fn end(&mut self, ended: Ended) {
-        let Some(running) = self.running[ended.slot].take() else { return };
+        let Some(mut running) = self.running[ended.slot].take() else { return };
         self.service.queue.note_end();
         let event = match ended.reply {
             // Only a failure that ends the process interrupts a sequence, and is told to all.
@@ -215,20 +215,18 @@ impl<'a> Worker<'a> {
                 if ended.chooser.is_cut() {
                     generation.finish = Finish::Length;
                 }
-                Event::End(self.end_of(&running, generation))
+                Event::End(self.end_of(&mut running, generation))
             }
             Err(e) => Event::Failed((&e).into()),
         };
         running.job.tell(event);
     }
 
-    fn end_of(&self, running: &Running, g: Generation) -> End {
-        let mut reply: Reply = running.job.reply.clone();
+    fn end_of(&self, running: &mut Running, g: Generation) -> End {
         let first = running.first_token.unwrap_or(running.last_token);
-        let metrics = &self.service.metrics;
-        metrics.note_end(&g);
+        self.service.metrics.note_end(&g);
         End {
-            text: reply.finish().to_owned(),
+            text: running.job.reply.finish().to_owned(),
             finish: g.finish,
             prompt_tokens: g.prompt,
             cached_tokens: g.kept,

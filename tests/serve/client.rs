@@ -90,26 +90,41 @@ impl Server {
     }
 
     pub fn get(&self, path: &str) -> (u16, Value) {
-        self.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+        as_json(answer(self.ask("GET", path, "")))
     }
 
     pub fn post(&self, path: &str, body: &Value) -> (u16, Value) {
-        let body = body.to_string();
-        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-        self.send(&format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+        as_json(answer(self.ask("POST", path, &body.to_string())))
     }
 
-    /// Sends a request. Returns the answer's status and JSON.
-    fn send(&self, request: &str) -> (u16, Value) {
+    /// The value of a metric.
+    pub fn metric(&self, name: &str) -> f64 {
+        let (_, text) = answer(self.ask("GET", "/metrics", ""));
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
+    }
+
+    /// Sends a request. Returns the connection, which ends with the answer.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> UnixStream {
         let mut stream = UnixStream::connect(&self.path).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let fields = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        stream.write_all(format!("{head}{fields}\r\n{body}").as_bytes()).unwrap();
+        stream
     }
+}
+
+/// An answer's status and body.
+fn answer(mut stream: UnixStream) -> (u16, String) {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+fn as_json((status, body): (u16, String)) -> (u16, Value) {
+    (status, serde_json::from_str(&body).unwrap_or(Value::Null))
 }
 
 impl Drop for Server {

@@ -5,8 +5,7 @@ use super::client::{PATIENCE, Server, command};
 use super::common::Random;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -27,13 +26,7 @@ struct Asked {
 
 /// Opens a stream of the answer to `body`.
 fn open(server: &Server, body: &Value) -> BufReader<UnixStream> {
-    let mut stream = UnixStream::connect(&server.path).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let body = body.to_string();
-    let mut request = String::from("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-    write!(request, "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut stream = BufReader::new(stream);
+    let mut stream = BufReader::new(server.ask("POST", "/v1/chat/completions", &body.to_string()));
     let mut status = String::new();
     stream.read_line(&mut status).unwrap();
     assert!(status.starts_with("HTTP/1.1 200 "), "{status}{body}");
@@ -77,17 +70,6 @@ fn memory(server: &Server) -> u64 {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     };
     field("RssAnon:") + field("VmSwap:")
-}
-
-/// The value of a metric.
-fn metric(server: &Server, name: &str) -> f64 {
-    let mut stream = UnixStream::connect(&server.path).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let line =
-        text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("no {name}: {text}"));
-    line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
 /// What one client does until `end`, or until there are enough answers: asks, and stays for two answers of three. Counts whole answers.
@@ -174,7 +156,7 @@ fn run(device: &str, exact: bool, time: Duration) {
     println!("{device}: {whole} whole answers of {CLIENTS} clients; {half} bytes half way, {end} at the end");
     // Nothing is left running of those who left, and no page either but those of prefixes.
     let until = Instant::now() + PATIENCE;
-    while metric(&server, "kiln_sequences_running") + metric(&server, "kiln_queue_length") > 0.0 {
+    while server.metric("kiln_sequences_running") + server.metric("kiln_queue_length") > 0.0 {
         assert!(Instant::now() < until, "sequences go on for nobody");
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -5,7 +5,7 @@ use super::run::{self, Asked, Usage, Wording, event, unique};
 use super::tools::{self, Layout, Listener, Said};
 use super::{Call, form, logprobs, messages, options};
 use crate::sequence::Finish;
-use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
+use crate::serve::http::{ApiError, Gone, Reply};
 use crate::serve::job::{End, Token};
 use crate::serve::model::Model;
 use crate::serve::service::Whole;
@@ -18,10 +18,7 @@ use std::time::SystemTime;
 /// # Errors
 /// The peer is gone.
 pub(super) fn complete(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
-    match read(call) {
-        Ok((asked, mut chat)) => run::answer(call, reply, asked, &mut chat),
-        Err(e) => call.refuse(reply, &e),
-    }
+    run::answer(call, reply, read(call))
 }
 
 fn read(call: &Call<'_>) -> Result<(Asked, Chat), ApiError> {
@@ -98,10 +95,10 @@ impl Chat {
         }
     }
 
-    /// What a stream says of the next piece of a choice's text.
-    fn said(&mut self, choice: usize, piece: &str) -> Value {
+    /// What a stream says of a piece of a choice's text, which `hear` gives to its listener.
+    fn said(&mut self, choice: usize, hear: impl FnOnce(&mut Listener) -> Said) -> Value {
         let before = self.listeners[choice].calls;
-        let Said { text, calls } = self.listeners[choice].push(piece);
+        let Said { text, calls } = hear(&mut self.listeners[choice]);
         let mut said = json!({});
         if !text.is_empty() {
             said["content"] = text.into();
@@ -121,9 +118,7 @@ impl Chat {
     fn choice(&mut self, index: usize, reply: Whole) -> Option<Value> {
         let end = reply.end?;
         self.usage.add(index, self.listeners.len(), &end);
-        let listener = &mut self.listeners[index];
-        let Said { mut text, calls } = listener.push(&reply.text);
-        text.push_str(&listener.finish());
+        let Said { text, calls } = self.listeners[index].push_last(&reply.text);
         let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
         let mut message = json!({"role": "assistant", "content": content, "refusal": null});
         if !calls.is_empty() {
@@ -148,17 +143,13 @@ impl Wording for Chat {
         answer
     }
 
-    fn content_type(&self) -> &'static str {
-        EVENTS
-    }
-
     fn begin(&mut self) -> String {
         let first = json!({"role": "assistant", "content": ""});
         (0..self.listeners.len()).map(|i| self.chunk(vec![delta(i, first.clone(), Value::Null)])).collect()
     }
 
     fn token(&mut self, choice: usize, token: Token) -> String {
-        let said = self.said(choice, &token.text);
+        let said = self.said(choice, |listener| listener.push(&token.text));
         if said == json!({}) && !self.with_logprobs {
             return String::new();
         }
@@ -169,11 +160,7 @@ impl Wording for Chat {
     fn end(&mut self, choice: usize, end: End) -> String {
         self.usage.add(choice, self.listeners.len(), &end);
         // The last call may be complete with the text that was held back only.
-        let mut said = self.said(choice, &end.text);
-        let rest = self.listeners[choice].finish();
-        if !rest.is_empty() {
-            said["content"] = (said["content"].as_str().unwrap_or_default().to_owned() + &rest).into();
-        }
+        let said = self.said(choice, |listener| listener.push_last(&end.text));
         let mut last = delta(choice, said, Value::Null);
         last["finish_reason"] = self.reason(choice, end.finish).into();
         self.chunk(vec![last])
@@ -181,14 +168,6 @@ impl Wording for Chat {
 
     fn finish(&mut self) -> String {
         run::done(self.with_usage.then(|| self.object("chat.completion.chunk", Vec::new())), self.usage)
-    }
-
-    fn fail(&mut self, e: &ApiError) -> String {
-        e.to_event()
-    }
-
-    fn idle(&mut self) -> String {
-        run::HEARTBEAT.into()
     }
 }
 

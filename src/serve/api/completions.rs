@@ -5,7 +5,7 @@ use super::logprobs::Table;
 use super::run::{self, Asked, Usage, Wording, event, unique};
 use super::{Call, form, messages, options};
 use crate::sequence::prompt::encode_text;
-use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
+use crate::serve::http::{ApiError, Gone, Reply};
 use crate::serve::job::{Ask, End, MOST_CHOICES, Token};
 use crate::serve::model::Model;
 use crate::serve::service::Whole;
@@ -21,10 +21,7 @@ const MOST_TOP: i64 = 5;
 /// # Errors
 /// The peer is gone.
 pub(super) fn complete(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
-    match read(call) {
-        Ok((asked, mut completion)) => run::answer(call, reply, asked, &mut completion),
-        Err(e) => call.refuse(reply, &e),
-    }
+    run::answer(call, reply, read(call))
 }
 
 fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
@@ -180,10 +177,6 @@ impl Wording for Completion {
         answer
     }
 
-    fn content_type(&self) -> &'static str {
-        EVENTS
-    }
-
     fn begin(&mut self) -> String {
         let choices = 0..self.echoes.len() * self.each;
         let echoed = choices.map(|i| (i, &self.echoes[i / self.each])).filter(|(_, echo)| !echo.is_empty());
@@ -208,13 +201,5 @@ impl Wording for Completion {
 
     fn finish(&mut self) -> String {
         run::done(self.with_usage.then(|| self.object(Vec::new())), self.usage)
-    }
-
-    fn fail(&mut self, e: &ApiError) -> String {
-        e.to_event()
-    }
-
-    fn idle(&mut self) -> String {
-        run::HEARTBEAT.into()
     }
 }

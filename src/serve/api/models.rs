@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// The peer is gone.
 pub(super) fn list(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
     let list = call.service.model().map(|model| {
-        let names = std::iter::once(&model.name).chain(&call.service.settings.aliases);
+        let names = call.service.names(&model);
         json!({"object": "list", "data": names.map(|name| describe(&model, name)).collect::<Vec<Value>>()})
     });
     call.answer(reply, list)
@@ -23,13 +23,11 @@ pub(super) fn list(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 /// The peer is gone.
 pub(super) fn show(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
     let name = call.rest;
-    let shown = call.service.model().and_then(|model| {
-        match model.name == name || call.service.settings.aliases.iter().any(|alias| alias == name) {
-            true => Ok(describe(&model, name)),
-            false => {
-                let message = format!("there is no model {}; {} is loaded", json!(name), model.name);
-                Err(ApiError::new(404, message).param("model").code("model_not_found"))
-            }
+    let shown = call.service.model().and_then(|model| match call.service.names(&model).any(|own| own == name) {
+        true => Ok(describe(&model, name)),
+        false => {
+            let message = format!("there is no model {}; {} is loaded", json!(name), model.name);
+            Err(ApiError::new(404, message).param("model").code("model_not_found"))
         }
     });
     call.answer(reply, shown)

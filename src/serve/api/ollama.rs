@@ -43,14 +43,13 @@ pub(super) fn version(_: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 /// The peer is gone.
 pub(super) fn tags(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
     let list = call.service.model().map(|model| {
-        let names = std::iter::once(&model.name).chain(&call.service.settings.aliases);
-        let describe = |name: &String| {
+        let describe = |name: &str| {
             json!({
                 "name": name, "model": name, "modified_at": written(model.loaded), "size": bytes(&model), "digest": "",
                 "details": details(&model),
             })
         };
-        json!({"models": names.map(describe).collect::<Vec<Value>>()})
+        json!({"models": call.service.names(&model).map(describe).collect::<Vec<Value>>()})
     });
     call.answer(reply, list)
 }
@@ -127,9 +126,9 @@ pub(super) fn generate(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 
 fn answer(call: &Call<'_>, reply: Reply<'_>, kind: Kind) -> Result<(), Gone> {
     match read(call, kind) {
-        Ok(Read::Ask(asked, mut said)) => run::answer(call, reply, asked, &mut said),
+        Ok(Read::Ask(asked, words)) => run::answer(call, reply, Ok((asked, words))),
         // Whoever sends nothing wants the model loaded, and it is.
-        Ok(Read::Nothing(said)) => reply.json(200, &said.object("", &json!({"done": true, "done_reason": "load"}))),
+        Ok(Read::Nothing(words)) => reply.json(200, &words.object("", &json!({"done": true, "done_reason": "load"}))),
         Err(e) => call.refuse(reply, &e),
     }
 }
@@ -245,13 +244,6 @@ impl Words {
             "eval_count": end.tokens, "eval_duration": nanos(end.decode),
         })
     }
-
-    /// The reply's last words.
-    fn last(&mut self, text: &str) -> Said {
-        let mut said = self.listener.push(text);
-        said.text.push_str(&self.listener.finish());
-        said
-    }
 }
 
 fn line(value: &Value) -> String {
@@ -263,7 +255,7 @@ impl Wording for Words {
         let Some((text, end)) = replies.into_iter().find_map(|reply| Some((reply.text, reply.end?))) else {
             return Value::Null;
         };
-        let said = self.last(&text);
+        let said = self.listener.push_last(&text);
         self.said(&said, &self.ending(&end))
     }
 
@@ -284,7 +276,7 @@ impl Wording for Words {
     }
 
     fn end(&mut self, _: usize, end: End) -> String {
-        let said = self.last(&end.text);
+        let said = self.listener.push_last(&end.text);
         line(&self.said(&said, &self.ending(&end)))
     }
 

@@ -6,7 +6,7 @@ use super::run::{self, Asked, Usage, Wording, unique};
 use super::tools::{self, Layout, Listener, Said, ToolCall};
 use super::{Call, form, options};
 use crate::sequence::Finish;
-use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
+use crate::serve::http::{ApiError, Gone, Reply};
 use crate::serve::job::{End, Token};
 use crate::serve::service::Whole;
 use crate::text::SamplerConfig;
@@ -28,10 +28,7 @@ const UNSERVED: [(&str, &str); 6] = [
 /// # Errors
 /// The peer is gone.
 pub(super) fn respond(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
-    match read(call) {
-        Ok((asked, mut response)) => run::answer(call, reply, asked, &mut response),
-        Err(e) => call.refuse(reply, &e),
-    }
+    run::answer(call, reply, read(call))
 }
 
 fn read(call: &Call<'_>) -> Result<(Asked, Response), ApiError> {
@@ -303,10 +300,6 @@ impl Wording for Response {
         self.object(self.status(), Value::Null)
     }
 
-    fn content_type(&self) -> &'static str {
-        EVENTS
-    }
-
     fn begin(&mut self) -> String {
         let response = json!({"response": self.object("in_progress", Value::Null)});
         self.event("response.created", response.clone()) + &self.event("response.in_progress", response)
@@ -320,8 +313,7 @@ impl Wording for Response {
     fn end(&mut self, choice: usize, end: End) -> String {
         self.usage.add(choice, 1, &end);
         self.finish = end.finish;
-        let mut said = self.listener.push(&end.text);
-        said.text.push_str(&self.listener.finish());
+        let said = self.listener.push_last(&end.text);
         let mut events = self.add(&said);
         // A reply of nothing is a message without text.
         if self.output.is_empty() && self.open.is_none() {
@@ -340,10 +332,6 @@ impl Wording for Response {
         let error = json!({"code": "server_error", "message": e.message});
         let response = json!({"response": self.object("failed", error)});
         self.event("response.failed", response)
-    }
-
-    fn idle(&mut self) -> String {
-        run::HEARTBEAT.into()
     }
 }
 

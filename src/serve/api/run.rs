@@ -2,7 +2,7 @@
 
 use super::Call;
 use super::form::Form;
-use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
 use crate::serve::job::{Ask, End, Event, Token};
 use crate::serve::model::Model;
 use crate::serve::service::{Answers, Step, Whole};
@@ -29,7 +29,9 @@ pub(super) trait Wording {
     /// The whole answer.
     fn whole(&mut self, replies: Vec<Whole>) -> serde_json::Value;
     /// The content type of a stream.
-    fn content_type(&self) -> &'static str;
+    fn content_type(&self) -> &'static str {
+        EVENTS
+    }
     /// What a stream begins with.
     fn begin(&mut self) -> String;
     /// A reply has one token more.
@@ -39,27 +41,34 @@ pub(super) trait Wording {
     /// All replies are complete.
     fn finish(&mut self) -> String;
     /// The stream ends here, with an error.
-    fn fail(&mut self, e: &ApiError) -> String;
-    /// Nothing has happened for a while.
-    fn idle(&mut self) -> String;
+    fn fail(&mut self, e: &ApiError) -> String {
+        e.to_event()
+    }
+    /// Nothing has happened for a while: a comment, so that neither readers nor a proxy take silence for an end.
+    fn idle(&mut self) -> String {
+        ":\n\n".into()
+    }
 }
 
-/// Runs what is asked, and answers.
+/// Runs what was read of a request, and answers.
 ///
 /// # Errors
 /// The peer is gone.
-pub(super) fn answer(call: &Call<'_>, reply: Reply<'_>, asked: Asked, wording: &mut dyn Wording) -> Result<(), Gone> {
+pub(super) fn answer<W: Wording>(
+    call: &Call<'_>,
+    reply: Reply<'_>,
+    read: Result<(Asked, W), ApiError>,
+) -> Result<(), Gone> {
     let watch = reply.watch();
-    let choices = asked.asks.iter().map(|ask| ask.choices).sum();
-    let stream = asked.stream;
-    let answers = match start(call, &asked, &reply) {
-        Ok(answers) => answers,
+    let started = read.and_then(|(asked, wording)| Ok((asked.stream, start(call, &asked, &reply)?, wording)));
+    let (stream, answers, mut wording) = match started {
+        Ok(started) => started,
         Err(e) => return call.refuse(reply, &e),
     };
     if stream {
-        return send_stream(call, reply, answers, wording);
+        return send_stream(call, reply, answers, &mut wording);
     }
-    match answers.gather(choices) {
+    match answers.gather() {
         Ok(replies) => reply.json(200, &wording.whole(replies)),
         // The engine gives up what nobody waits for.
         Err(_) if watch.is_gone() => Err(Gone),
@@ -69,7 +78,7 @@ pub(super) fn answer(call: &Call<'_>, reply: Reply<'_>, asked: Asked, wording: &
 
 /// Puts what is asked into the queue. All that needs a grammar passes here.
 fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<Answers<'s>, ApiError> {
-    let start = |asks: &[Ask]| call.service.start_all(&asked.model, asks, (&call.request.peer).into(), reply.watch());
+    let start = |asks: &[Ask]| call.service.start(&asked.model, asks, (&call.request.peer).into(), reply.watch());
     let Some(Form { grammar, param }) = &asked.form else { return start(&asked.asks) };
     let refuse = |e: ApiError| if e.status == 400 && e.param.is_none() { e.param(param.clone()) } else { e };
     let watch = reply.watch();
@@ -146,9 +155,6 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 pub(super) fn event(data: &serde_json::Value) -> String {
     format!("data: {data}\n\n")
 }
-
-/// An event's comment, which readers skip, so that neither they nor a proxy take silence for an end.
-pub(super) const HEARTBEAT: &str = ":\n\n";
 
 /// The last events of a completion's stream: where it is wanted, `chunk` with the usage, and then the mark of a clean end.
 pub(super) fn done(chunk: Option<serde_json::Value>, usage: Usage) -> String {

@@ -287,10 +287,14 @@ impl Listener {
         said
     }
 
-    /// The end of the reply: what is held and became no call is text.
-    pub fn finish(&mut self) -> String {
+    /// Takes the last piece of text: what is held and became no call is text.
+    pub fn push_last(&mut self, piece: &str) -> Said {
+        let mut said = self.push(piece);
         let held = std::mem::take(&mut self.held);
-        if self.calls > 0 && held.trim().is_empty() { String::new() } else { held }
+        if self.calls == 0 || !held.trim().is_empty() {
+            said.text.push_str(&held);
+        }
+        said
     }
 }
 
@@ -368,12 +372,15 @@ mod tests {
     fn hear(text: &str, length: usize) -> (String, Vec<(String, String)>) {
         let mut listener = Listener::new(true);
         let (mut heard, mut calls) = (String::new(), Vec::new());
-        for piece in text.as_bytes().chunks(length) {
-            let said = listener.push(std::str::from_utf8(piece).unwrap());
+        let pieces: Vec<&str> =
+            text.as_bytes().chunks(length).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
+        let (last, first) = pieces.split_last().unwrap_or((&"", &[]));
+        let mut all: Vec<Said> = first.iter().map(|piece| listener.push(piece)).collect();
+        all.push(listener.push_last(last));
+        for said in all {
             heard.push_str(&said.text);
             calls.extend(said.calls.into_iter().map(|call| (call.name, call.arguments.to_string())));
         }
-        heard.push_str(&listener.finish());
         assert_eq!(listener.calls, calls.len());
         (heard, calls)
     }
