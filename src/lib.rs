@@ -60,6 +60,7 @@
 //! - **Packed slot**: a copy of a slot in the activation layout of the linear step that reads it.
 //! - **Pass**: one run of the schedule over some rows.
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
+//! - **Prefix**: what a KV slot that is free keeps of its last sequence, for prompts that begin alike.
 //! - **Relay**: dispatches that depend on each other without a barrier between them: each starts early, asks for its weights,
 //!   and waits for the one before it by a counter in the arena (shaders/relay.glsl, `gpu::queue::record`).
 //! - **Page**: keys and values of 64 positions of a sequence, for all local or all global layers ([`schedule::kv`]). A

@@ -4,18 +4,20 @@
 
 mod common;
 
-use common::{Random, golden, load, rms};
+use common::{Forged, Random, golden, load, rms, small_shape};
 use kiln::Cancel;
 use kiln::engine::{Device, Options};
 use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Row};
-use kiln::model::Checkpoint;
+use kiln::model::{Checkpoint, WeightFormat};
 use kiln::plan::Plan;
+use kiln::schedule::kv::PAGE;
 use kiln::schedule::{KvType, Pass, Pool, Schedule};
-use kiln::sequence::{Batch, Chooser, Ended, Finish, Request};
+use kiln::sequence::{Batch, Chooser, Ended, Finish, Request, generate};
 use kiln::testing::gpu::Vulkan;
 use kiln::testing::gpu::memory::heaps;
 use kiln::testing::gpu::replay::results;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
@@ -262,5 +264,63 @@ fn the_plans_bytes_are_the_bytes_that_are_taken() {
             "{sequences} sequences, {kv_tokens:?} tokens"
         );
         assert_eq!((of(&["KV cache"]), vulkan.schedule().kv.bytes()), (wanted, wanted));
+    }
+}
+
+/// The reply to a prompt, how much of it the cache held, and the bits of the last logits.
+fn reply(executor: &mut dyn Executor, batch: &mut Batch, prompt: Vec<u32>) -> (Vec<u32>, usize, Vec<u32>) {
+    let request = Request { prompt, chooser: Chooser::Greedy, stops: Vec::new(), limit: 5, reuse: true };
+    let (reply, _) = generate(executor, batch, request, &mut |_| ControlFlow::Continue(())).unwrap();
+    let logits = executor.logits(0).unwrap().iter().map(|logit| logit.to_bits()).collect();
+    (reply.tokens, reply.kept, logits)
+}
+
+/// Keys and values that were read from one executor and written to another are as good as its own, bit for bit.
+#[test]
+fn a_prefix_goes_from_one_executor_to_another() {
+    let model = Forged::new(&small_shape(), WeightFormat::Int8);
+    let random = |seed: u64, length: usize| -> Vec<u32> {
+        let mut random = Random(seed);
+        (0..length).map(|_| random.below(small_shape().vocab) as u32).collect()
+    };
+    for (device, kv) in [(Device::Cpu, KvType::F32), (common::vulkan(), KvType::F32), (common::vulkan(), KvType::F16)] {
+        let options = Options { context: Some(512), ..options(device, kv, 2) };
+        let [mut from, mut to] = [(); 2].map(|()| model.load(device, options));
+        let [mut batch, mut other] = [(); 2].map(|()| Batch::new(from.schedule()));
+        // Less than a page, whole pages, and more than a local layer's window in pages and rows.
+        for length in [9, 128, 300] {
+            let prompt = random(length as u64, length);
+            reply(from.as_mut(), &mut batch, prompt.clone());
+            let prefixes = batch.prefixes(from.as_ref(), &[&prompt[..], &[0]].concat());
+            let [prefix] = &prefixes[..] else { panic!("{} prefixes", prefixes.len()) };
+            assert!(prefix.tokens.starts_with(&prompt));
+            let mut pages = HashMap::new();
+            for pool in Pool::ALL {
+                let found: Vec<_> = prefix.pages(from.as_ref(), pool).collect();
+                for (number, page) in found {
+                    let layout = *from.schedule().kv.pool(pool);
+                    let mut bytes = vec![0; layout.page_bytes as usize];
+                    from.read_page(pool, page, &mut bytes).unwrap();
+                    assert!(bytes.iter().any(|byte| *byte != 0));
+                    layout.clear_behind(&mut bytes, prefix.tokens.len() - number * PAGE);
+                    pages.insert((pool, number), bytes);
+                }
+            }
+            let tokens = prefix.tokens.to_vec();
+            // Its pages are others than there.
+            reply(to.as_mut(), &mut other, random(1, 70));
+            let mut read = |pool: Pool, number: usize, bytes: &mut [u8]| -> kiln::Result<()> {
+                bytes.copy_from_slice(&pages[&(pool, number)]);
+                Ok(())
+            };
+            assert!(other.restore(to.as_mut(), &tokens, &mut read).unwrap());
+            let question = [&tokens[..], &random(2, 20)].concat();
+            let there = reply(from.as_mut(), &mut batch, question.clone());
+            assert_eq!(there.1, tokens.len());
+            assert_eq!(reply(to.as_mut(), &mut other, question), there, "{device:?}, {kv:?}, {length} tokens");
+            to.pages().check();
+            batch.forget(from.as_mut());
+            other.forget(to.as_mut());
+        }
     }
 }

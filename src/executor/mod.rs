@@ -7,7 +7,7 @@ pub mod pages;
 pub mod weights;
 
 pub use measure::{Measure, Timed};
-pub use pages::Pages;
+pub use pages::{PageId, Pages};
 
 use crate::error::{Setting, text};
 use crate::schedule::choice::{Ask, Found};
@@ -66,6 +66,23 @@ pub trait Executor {
 
     /// The pages of the KV cache, to truncate a sequence or to make it begin as another one.
     fn pages_mut(&mut self) -> &mut Pages;
+
+    /// Copies a page of the KV cache to `bytes`, which are [`crate::schedule::kv::PoolLayout::page_bytes`] long, once what
+    /// is under way is done. The results of the last pass may be lost then.
+    ///
+    /// # Errors
+    /// Input: there is no such page, or `bytes` are not as long as one. Device: the device failed or was lost.
+    fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
+        check_page(self.schedule(), pool, page, bytes.len()).and(Err(no_content()))
+    }
+
+    /// Makes `bytes`, as [`Executor::read_page`] gave them, the content of a page.
+    ///
+    /// # Errors
+    /// As [`Executor::read_page`].
+    fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
+        check_page(self.schedule(), pool, page, bytes.len()).and(Err(no_content()))
+    }
 
     /// Runs every layer over `rows`, then the head over `head` where given. Takes pages for the rows' positions.
     ///
@@ -202,6 +219,27 @@ pub fn check_logits(row: usize, head_rows: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::input(format!("the last pass made {head_rows} rows of logits, not row {row}"), "ask for one of them"))
+}
+
+/// Checks that a pool has a page, and that `bytes` are as many as it has.
+///
+/// # Errors
+/// Input, naming both.
+pub fn check_page(schedule: &Schedule, pool: Pool, page: PageId, bytes: usize) -> Result<()> {
+    let layout = schedule.kv.pool(pool);
+    if (page as usize) < layout.pages && bytes as u64 == layout.page_bytes {
+        return Ok(());
+    }
+    let cause = format!(
+        "{bytes} B of page {page} are asked for, and the pool has {} pages of {} B",
+        layout.pages, layout.page_bytes
+    );
+    Err(Error::input(cause, "report this"))
+}
+
+/// The error of an executor that computes nothing.
+fn no_content() -> Error {
+    Error::failed("this executor keeps no keys and values", "report this")
 }
 
 /// Writes a pass's rows and head rows into the step state. `words` is the arena from its start, at least

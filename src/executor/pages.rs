@@ -286,6 +286,53 @@ impl Pages {
         positions
     }
 
+    /// The pages that position `at` of a sequence and those after it see of the positions before it, with their numbers.
+    pub fn seen(&self, pool: Pool, sequence: usize, at: usize) -> impl Iterator<Item = (usize, PageId)> {
+        let table = &self.tables[sequence][pool as usize];
+        self.numbers(pool, at).filter_map(|number| Some((number, table.page(number)?)))
+    }
+
+    /// The numbers of the pages that position `at` of a sequence and those after it see of the positions before it.
+    pub fn numbers(&self, pool: Pool, at: usize) -> Range<usize> {
+        self.oldest(pool, at)..at.div_ceil(PAGE)
+    }
+
+    /// Makes a sequence that holds whole pages hold all that position `end` and those after it see of the positions before
+    /// it. The content of the new pages comes from elsewhere.
+    ///
+    /// # Errors
+    /// A pool has no free page. Pages that were taken before that stay with the sequence.
+    pub fn restore(&mut self, sequence: usize, end: usize) -> Result<(), Exhausted> {
+        self.ready[sequence] = (0, 0);
+        for pool in Pool::ALL {
+            let oldest = self.oldest(pool, end);
+            let (counted, table) = (&mut self.pools[pool as usize], &mut self.tables[sequence][pool as usize]);
+            while table.first < oldest && !table.pages.is_empty() {
+                table.drop_first(counted, oldest)?;
+            }
+            table.first = table.first.max(oldest);
+            while table.end() < end.div_ceil(PAGE) {
+                let page = counted.take()?;
+                self.changes.push(Change { sequence, pool, number: table.end(), page });
+                table.pages.push_back(page);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many pages of each pool are held by such sequences alone as `is` says.
+    pub fn held_only_by(&self, is: impl Fn(usize) -> bool) -> [usize; 2] {
+        Pool::ALL.map(|pool| {
+            let mut counts = self.pools[pool as usize].counts.clone();
+            let own = self.tables.iter().enumerate().filter(|(sequence, _)| is(*sequence));
+            for page in own.flat_map(|(_, tables)| &tables[pool as usize].pages) {
+                counts[*page as usize] -= 1;
+            }
+            let held = self.pools[pool as usize].counts.iter().zip(counts);
+            held.filter(|(before, left)| **before > 0 && *left == 0).count()
+        })
+    }
+
     /// Whether [`Pages::take_changes`] would give any.
     #[inline]
     pub fn have_changed(&self) -> bool {

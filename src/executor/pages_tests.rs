@@ -58,11 +58,11 @@ fn every_position_in_view_keeps_what_its_sequence_wrote_there() {
         let mut numbers = Numbers(seed);
         // What each sequence wrote, by position.
         let mut histories: Vec<Vec<u64>> = vec![Vec::new(); 5];
-        let (mut rewound, mut shared) = (0, 0);
+        let (mut rewound, mut shared, mut restored) = (0, 0, 0);
         for step in 0..400 {
             let sequence = numbers.below(5);
             let length = histories[sequence].len();
-            match numbers.below(8) {
+            match numbers.below(9) {
                 0 => {
                     let kept = pages.kept(sequence, numbers.below(length + 1));
                     pages.truncate(sequence, kept);
@@ -78,6 +78,24 @@ fn every_position_in_view_keeps_what_its_sequence_wrote_there() {
                     assert!(kept <= most && kept.is_multiple_of(PAGE));
                     histories[sequence] = histories[other][..kept].to_vec();
                     shared += usize::from(kept > 0);
+                }
+                2 => {
+                    let other = numbers.below(5);
+                    let history = histories[other][..numbers.below(histories[other].len() + 1)].to_vec();
+                    pages.truncate(sequence, 0);
+                    let kept = pages.share(other, sequence, history.len());
+                    assert_eq!(pages.restore(sequence, history.len()), Ok(()), "the pools hold all sequences");
+                    device.apply(&mut pages);
+                    for pool in Pool::ALL {
+                        let numbers = pages.seen(pool, sequence, history.len()).map(|(number, _)| number);
+                        let new = numbers.filter(|number| number * PAGE >= kept);
+                        for at in new.flat_map(|number| number * PAGE..((number + 1) * PAGE).min(history.len())) {
+                            device.content.insert(device.at(sequence, pool, at), history[at]);
+                        }
+                    }
+                    assert_eq!(pages.kept(sequence, history.len()), history.len());
+                    restored += usize::from(history.len() > kept);
+                    histories[sequence] = history;
                 }
                 _ => {
                     let rows = (1 + numbers.below(ROWS)).min(CONTEXT - length);
@@ -110,7 +128,7 @@ fn every_position_in_view_keeps_what_its_sequence_wrote_there() {
             device.apply(&mut pages);
             pages.check();
         }
-        assert!(rewound > 0 && shared > 0, "both must come up");
+        assert!(rewound > 0 && shared > 0 && restored > 0, "all must come up");
         (0..5).for_each(|sequence| pages.truncate(sequence, 0));
         pages.check();
         assert!(Pool::ALL.into_iter().all(|pool| pages.free(pool) == pages.total(pool)));
@@ -160,6 +178,30 @@ fn a_pool_without_a_free_page_says_so_and_loses_none() {
     pages.truncate(0, 0);
     assert_eq!(pages.free(Pool::Global), 3);
     assert!(pages.has_room(1, &(0..PAGE)));
+}
+
+#[test]
+fn pages_that_some_sequences_alone_hold_are_counted_once() {
+    let schedule = schedule(3);
+    let mut pages = Pages::new(&schedule);
+    pages.extend(0, 0..2 * PAGE).unwrap();
+    pages.share(0, 1, 2 * PAGE);
+    pages.extend(2, 0..1).unwrap();
+    let held = |pages: &Pages, sequences: &[usize]| pages.held_only_by(|sequence| sequences.contains(&sequence));
+    assert_eq!([&[][..], &[0], &[1, 2], &[0, 1], &[0, 1, 2]].map(|of| held(&pages, of)[0]), [0, 0, 1, 2, 3]);
+    pages.truncate(1, 0);
+    assert_eq!(held(&pages, &[0]), [2, 2]);
+}
+
+#[test]
+fn a_sequence_that_finds_no_page_to_come_back_to_can_give_back_what_it_took() {
+    let schedule = schedule(2);
+    let mut pages = Pages::new(&schedule);
+    pages.pools[Pool::Global as usize].free.truncate(3);
+    pages.extend(0, 0..2 * PAGE).unwrap();
+    assert_eq!(pages.restore(1, 2 * PAGE), Err(Exhausted));
+    pages.truncate(1, 0);
+    assert_eq!((pages.free(Pool::Global), pages.restore(1, PAGE)), (1, Ok(())));
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod ops;
 
 use crate::error::{Setting, text};
 use crate::executor::weights::{self, Progress};
-use crate::executor::{self, Asks, Executor, HeadRows, Measure, Pages, Row, Timed, Watch};
+use crate::executor::{self, Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Timed, Watch};
 use crate::model::checkpoint::Checkpoint;
 use crate::schedule::choice::Found;
 use crate::schedule::kv::{KvLayer, PAGE, Pool};
@@ -114,6 +114,12 @@ impl Reference {
         executor::write_tables(words, &self.schedule.arena, &mut self.pages, start);
         Ok(())
     }
+
+    /// A page's bytes.
+    fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8] {
+        let bytes = self.schedule.kv.pool(pool).page_bytes as usize;
+        &mut bytemuck::cast_slice_mut(&mut self.kv[pool as usize])[page as usize * bytes..][..bytes]
+    }
 }
 
 /// A zeroed vector. Refused if it cannot be allocated.
@@ -212,6 +218,18 @@ impl Executor for Reference {
             true => self.run(Segment::Choice),
             false => Ok(()),
         }
+    }
+
+    fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
+        executor::check_page(&self.schedule, pool, page, bytes.len())?;
+        bytes.copy_from_slice(self.page(pool, page));
+        Ok(())
+    }
+
+    fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
+        executor::check_page(&self.schedule, pool, page, bytes.len())?;
+        self.page(pool, page).copy_from_slice(bytes);
+        Ok(())
     }
 
     fn found(&self, row: usize) -> Option<Found<'_>> {

@@ -92,6 +92,8 @@ pub struct PoolLayout {
     pub most: usize,
     /// Bytes of a page.
     pub page_bytes: u64,
+    /// Bytes of a position's part of it for one head's keys, or values.
+    pub position_bytes: usize,
 }
 
 impl PoolLayout {
@@ -109,6 +111,13 @@ impl PoolLayout {
     pub fn blocks(&self) -> impl Iterator<Item = usize> + use<> {
         let (pages, block) = (self.pages, self.block_pages());
         (0..pages.div_ceil(block)).map(move |i| block.min(pages - i * block))
+    }
+
+    /// Clears what a page's bytes hold of positions behind its first `positions`.
+    pub fn clear_behind(&self, page: &mut [u8], positions: usize) {
+        for head in page.chunks_exact_mut(PAGE * self.position_bytes) {
+            head[positions.min(PAGE) * self.position_bytes..].fill(0);
+        }
     }
 }
 
@@ -131,7 +140,9 @@ impl KvLayout {
                 Pool::Local => ((shape.window + extent.max_rows).div_ceil(PAGE) + 1).min(whole),
             };
             let page_bytes = (layers * layer.elements() * extent.kv.bytes()) as u64;
-            PoolLayout { pool, pages: most.saturating_mul(extent.sequences).min(wanted), most, page_bytes }
+            let position_bytes = layer.dim_stride() * extent.kv.bytes();
+            let pages = most.saturating_mul(extent.sequences).min(wanted);
+            PoolLayout { pool, pages, most, page_bytes, position_bytes }
         }))
     }
 

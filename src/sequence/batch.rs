@@ -3,6 +3,10 @@
 //! A pass holds the next row of every sequence that decodes, and a chunk of one prompt if one waits. So the weights are read
 //! once for both, and a long prompt holds up nobody by more than a chunk ([`Batch::set_chunk`]). Where so many decode that
 //! they would leave a chunk less than half of a pass, the two take turns.
+//!
+//! A slot that is free keeps what the cache holds of its last sequence, for the prompts that begin as that did.
+
+mod prefixes;
 
 use crate::executor::{Executor, HeadRows, Row};
 use crate::schedule::kv::{PAGE, Pool};
@@ -16,6 +20,8 @@ use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Instant;
+
+pub use prefixes::{Prefix, ReadPage};
 
 /// Pages for so many positions more are taken along with those for a decoding sequence's next row, where there are enough:
 /// while all have the pages that they need, passes follow each other without a look at them.
@@ -82,6 +88,8 @@ pub struct Batch {
     goes_on: bool,
     /// How many sequences have ended.
     endings: usize,
+    /// Most bytes of pages that free slots alone hold.
+    most_kept: u64,
 }
 
 /// A KV slot.
@@ -92,6 +100,8 @@ struct Slot {
     member: Option<Member>,
     /// How many sequences had ended when it became free.
     ended: usize,
+    /// How many sequences have begun with what it holds.
+    uses: usize,
 }
 
 /// A sequence that runs.
@@ -113,7 +123,7 @@ impl Batch {
         let extent = &schedule.extent;
         Batch {
             slots: (0..extent.sequences)
-                .map(|i| Slot { session: Session::new(i as u32, extent.context), member: None, ended: 0 })
+                .map(|i| Slot { session: Session::new(i as u32, extent.context), member: None, ended: 0, uses: 0 })
                 .collect(),
             ended: VecDeque::new(),
             prompt_turn: 0,
@@ -125,6 +135,7 @@ impl Batch {
             steady: false,
             goes_on: false,
             endings: 0,
+            most_kept: u64::MAX,
         }
     }
 
@@ -174,16 +185,17 @@ impl Batch {
         })
     }
 
-    /// Makes a free slot begin as another one, if that holds a page more of `prompt` than this one.
-    fn take_prefix(&mut self, executor: &mut dyn Executor, slot: usize, prompt: &[u32]) {
+    /// Makes a free slot begin as another one, if that holds a page more of `prompt` than this one. Returns which.
+    fn take_prefix(&mut self, executor: &mut dyn Executor, slot: usize, prompt: &[u32]) -> Option<usize> {
         let own = self.slots[slot].session.shared(executor, prompt);
         let of = |other: usize| self.slots[other].session.shareable(executor, prompt);
         let others = (0..self.slots.len()).filter(|&other| other != slot).map(|other| (of(other), other));
-        let Some((_, best)) = others.max().filter(|(shared, _)| *shared > own) else { return };
+        let (_, best) = others.max().filter(|(shared, _)| *shared > own)?;
         if let Ok([slot, other]) = self.slots.get_disjoint_mut([slot, best]) {
             slot.session.rewind(executor, 0);
             slot.session.begin_as(executor, &other.session, prompt);
         }
+        Some(best)
     }
 
     /// Takes in a sequence. Returns its slot. Nothing is run.
@@ -197,13 +209,15 @@ impl Batch {
             Error::refused(format!("all {} sequences are in use", self.slots.len()), "wait until one has ended")
         })?;
         Limits::of(executor.schedule()).check(0, &prompt)?;
-        match reuse {
+        let other = match reuse {
             true => self.take_prefix(executor, slot, &prompt),
             false => {
                 self.slots[slot].session.rewind(executor, 0);
+                None
             }
-        }
+        };
         let kept = self.slots[slot].session.replace(executor, &prompt)?;
+        self.note_use(slot, other, kept);
         chooser.begin(&prompt);
         self.steady = false;
         let so_far = Generation::new(prompt.len(), kept);
@@ -303,9 +317,9 @@ impl Batch {
             if executor.pages().has_room(slot, &positions) {
                 return executor.pages_mut().extend(slot, positions).is_ok();
             }
-            let gives = |slot: &&mut Slot| slot.member.is_none() && !slot.session.tokens().is_empty();
-            let Some(oldest) = self.slots.iter_mut().filter(gives).min_by_key(|slot| slot.ended) else { return false };
-            oldest.session.rewind(executor, 0);
+            if !self.give_way(executor, slot) {
+                return false;
+            }
         }
     }
 
@@ -321,6 +335,7 @@ impl Batch {
             return self.put_out(executor, last, Err(error));
         }
         self.slots[last].session.put_off(executor);
+        self.trim(executor);
         if let Some(member) = &mut self.slots[last].member {
             member.put_off = Some(self.endings);
         }
@@ -516,7 +531,9 @@ impl Batch {
         self.steady = false;
         self.endings += 1;
         self.slots[slot].ended = self.endings;
-        self.slots[slot].end(executor, slot, end)
+        let ended = self.slots[slot].end(executor, slot, end);
+        self.trim(executor);
+        ended
     }
 }
 

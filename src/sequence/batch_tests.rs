@@ -302,3 +302,27 @@ fn a_sequence_for_which_there_is_no_room_at_all_is_refused() {
     assert!(said.exit_code() == 3 && said.to_string().contains("holds 128 tokens"), "{said}");
     assert_eq!(ended[1].reply.as_ref().unwrap().tokens, [3, 4, 5, 6, 7]);
 }
+
+#[test]
+fn what_free_slots_keep_stays_within_its_bound_and_the_newest_stays_longest() {
+    let mut executor = Noting::of(4 * PAGE, None);
+    let mut batch = Batch::new(&executor.schedule);
+    let page: u64 = Pool::ALL.map(|pool| executor.schedule.kv.pool(pool).page_bytes).iter().sum();
+    let mut run = |batch: &mut Batch, token: u32, length: usize| {
+        batch.join(&mut executor, request(&vec![token; length], 0)).unwrap();
+        let running = batch.kept_bytes(&executor);
+        finish(batch, &mut executor);
+        let shared = [1, 2, 3, 4].map(|token| batch.shared(&executor, &[token; 3 * PAGE]) / PAGE);
+        (running / page, batch.kept_bytes(&executor) / page, shared)
+    };
+    run(&mut batch, 1, 2 * PAGE);
+    run(&mut batch, 2, 2 * PAGE);
+    assert_eq!(run(&mut batch, 3, 2 * PAGE), (4, 6, [2, 2, 2, 0]));
+    batch.set_kept(4 * page);
+    // What runs does not count.
+    assert_eq!(run(&mut batch, 4, 2 * PAGE), (6, 4, [0, 0, 2, 2]));
+    // The last pages go first.
+    assert_eq!(run(&mut batch, 5, 1), (4, 4, [0, 0, 1, 2]));
+    batch.set_kept(0);
+    assert_eq!(run(&mut batch, 3, PAGE + 1), (3, 0, [0; 4]));
+}

@@ -138,6 +138,13 @@ impl Session {
         self.tokens.extend_from_slice(&tokens[..self.held]);
     }
 
+    /// The cache holds `tokens`, at most as many as the context has room for, and nothing waits.
+    pub(crate) fn adopt(&mut self, tokens: &[u32]) {
+        self.tokens.clear();
+        self.tokens.extend_from_slice(tokens);
+        self.held = tokens.len();
+    }
+
     /// How many of the first of `tokens` this sequence holds too, at most all but the last.
     fn in_common(&self, tokens: &[u32]) -> usize {
         let same = self.tokens().iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();

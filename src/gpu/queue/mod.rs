@@ -299,14 +299,17 @@ impl Queue {
         self.wait()
     }
 
-    /// Copies between buffers and waits.
+    /// Copies between buffers, behind everything submitted before, and waits. The host sees what was copied.
     ///
     /// # Errors
     /// Device: the device was lost.
     pub fn copy(&self, from: &Buffer, to: &Buffer, regions: &[vk::BufferCopy]) -> Result<()> {
+        use vk::PipelineStageFlags2 as Stage;
         let commands = self.record(|device, commands| {
+            barrier(device, commands, Stage::COMPUTE_SHADER | Stage::TRANSFER, Stage::TRANSFER);
             // SAFETY: the regions lie within both buffers, which outlive the wait below.
             unsafe { device.cmd_copy_buffer(commands, from.handle, to.handle, regions) };
+            barrier(device, commands, Stage::TRANSFER, Stage::HOST);
         })?;
         self.run_once(commands)
     }

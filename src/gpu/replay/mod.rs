@@ -14,7 +14,7 @@ mod passes;
 pub mod results;
 
 use crate::executor::weights::Progress;
-use crate::executor::{self, Asks, Executor, HeadRows, Measure, Pages, Row, Timed, Watch};
+use crate::executor::{self, Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Timed, Watch};
 use crate::gpu::device::Gpu;
 use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::lower::dispatch::Addresses;
@@ -448,9 +448,15 @@ impl Followed {
 
 /// The address of a page.
 fn page_address(schedule: &Schedule, kv: &[Vec<Buffer>; 2], pool: Pool, page: usize) -> u64 {
+    let (block, offset) = page_in(schedule, kv, pool, page);
+    block.address + offset
+}
+
+/// The allocation that a page lies in, and the bytes from its start to the page.
+fn page_in<'a>(schedule: &Schedule, kv: &'a [Vec<Buffer>; 2], pool: Pool, page: usize) -> (&'a Buffer, u64) {
     let layout = schedule.kv.pool(pool);
     let (block, page) = (page / layout.block_pages(), page % layout.block_pages());
-    kv[pool as usize][block].address + page as u64 * layout.page_bytes
+    (&kv[pool as usize][block], page as u64 * layout.page_bytes)
 }
 
 /// Every row's logits.
@@ -516,6 +522,32 @@ impl Executor for Vulkan {
         self.queue.wait_promptly(self.passes.kinds[kind].last)?;
         self.check_order()?;
         self.measure(kind, Some(head), false)
+    }
+
+    fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
+        executor::check_page(&self.schedule, pool, page, bytes.len())?;
+        self.settle()?;
+        let (block, mut at) = page_in(&self.schedule, &self.kv, pool, page as usize);
+        for piece in bytes.chunks_mut(self.results.pages.size as usize) {
+            let region = vk::BufferCopy::default().src_offset(at).size(piece.len() as u64);
+            self.queue.copy(block, &self.results.pages, &[region])?;
+            self.results.pages.copy_to(piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
+        executor::check_page(&self.schedule, pool, page, bytes.len())?;
+        self.settle()?;
+        let (block, mut at) = page_in(&self.schedule, &self.kv, pool, page as usize);
+        for piece in bytes.chunks(self.results.pages.size as usize) {
+            self.results.pages.copy_from(piece)?;
+            let region = vk::BufferCopy::default().dst_offset(at).size(piece.len() as u64);
+            self.queue.copy(&self.results.pages, block, &[region])?;
+            at += piece.len() as u64;
+        }
+        Ok(())
     }
 
     fn found(&self, row: usize) -> Option<Found<'_>> {

@@ -12,6 +12,7 @@ use crate::gpu::queue::upload::STAGING_BYTES;
 use crate::plan::Needs;
 use crate::schedule::Schedule;
 use crate::schedule::choice::Found;
+use crate::schedule::kv::Pool;
 use crate::schedule::layout::{ALIGN, StateLayout};
 use ash::vk;
 use std::rc::Rc;
@@ -22,6 +23,9 @@ pub(crate) type Copy = (vk::Buffer, vk::Buffer, vk::BufferCopy);
 /// Slots of results: one for the pass that is done, one for the pass that runs.
 pub(crate) const SLOTS: usize = 2;
 
+/// Most bytes of a page that are copied at a time. A copy takes some tens of microseconds beside the time of its bytes.
+const PIECE_BYTES: u64 = 4 << 20;
+
 /// The results of passes as the host reads them.
 pub(crate) struct Results {
     state: StateLayout,
@@ -31,6 +35,8 @@ pub(crate) struct Results {
     logits: Option<Buffer>,
     /// Copy of what a choice found.
     found: Buffer,
+    /// What pages of the KV cache pass through, piece by piece.
+    pub pages: Buffer,
     /// The slot of the pass that the host reads.
     pub slot: usize,
 }
@@ -47,6 +53,7 @@ impl Results {
             choices: [buffer(state_bytes(schedule))?, buffer(state_bytes(schedule))?],
             logits: apart.then(|| buffer(logits_bytes(schedule, schedule.extent.head_rows))).transpose()?,
             found: buffer(found_bytes(schedule, schedule.extent.head_rows))?,
+            pages: buffer(piece_bytes(schedule))?,
             slot: 0,
         })
     }
@@ -127,10 +134,20 @@ fn found_bytes(schedule: &Schedule, rows: usize) -> u64 {
     4 * (rows * schedule.found.stride) as u64
 }
 
+/// Bytes of a page that are copied at a time.
+fn piece_bytes(schedule: &Schedule) -> u64 {
+    Pool::ALL.map(|pool| schedule.kv.pool(pool).page_bytes).into_iter().fold(0, u64::max).min(PIECE_BYTES)
+}
+
 /// Memory to plan for beside weights and KV cache. `staged`: the host cannot map the device's memory, or not through
-/// its caches; uploads and later logits then pass through staging. The step state always does.
+/// its caches; uploads and later logits then pass through staging. The step state and pages of the KV cache always do.
 pub fn needs(schedule: &Schedule, staged: bool) -> Needs {
-    let passing = if staged { STAGING_BYTES.max(logits_bytes(schedule, schedule.extent.head_rows)) } else { 0 };
+    let piece = piece_bytes(schedule);
+    // Uploads are over before there are results.
+    let passing = match staged {
+        true => STAGING_BYTES.max(logits_bytes(schedule, schedule.extent.head_rows) + piece),
+        false => piece,
+    };
     let staging = passing + SLOTS as u64 * state_bytes(schedule) + found_bytes(schedule, schedule.extent.head_rows);
     Needs { arena: GpuLayout::new(schedule).bytes, staging }
 }

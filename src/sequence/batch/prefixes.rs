@@ -1,0 +1,169 @@
+//! What free slots keep for the prompts that come next: how much of it, and how it comes back from elsewhere.
+
+use super::{Batch, Slot};
+use crate::Error;
+use crate::executor::{Executor, PageId};
+use crate::schedule::kv::{PAGE, Pool};
+use crate::sequence::prompt::Limits;
+
+/// Tokens that a free slot holds, with their keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix<'a> {
+    slot: usize,
+    /// The tokens.
+    pub tokens: &'a [u32],
+}
+
+impl Prefix<'_> {
+    /// The pages of a pool that what goes on behind the prefix sees, each with the number that says which positions it
+    /// holds: `PAGE * number ..`. The last one may hold more than the prefix.
+    pub fn pages(&self, executor: &dyn Executor, pool: Pool) -> impl Iterator<Item = (usize, PageId)> {
+        executor.pages().seen(pool, self.slot, self.tokens.len())
+    }
+}
+
+/// Fills in the content of a page of a pool, by its number.
+pub type ReadPage<'a, E> = &'a mut dyn FnMut(Pool, usize, &mut [u8]) -> Result<(), E>;
+
+impl Batch {
+    /// Bounds what free slots keep to `bytes` of pages that no sequence which runs has too. Without a bound they keep all
+    /// that nobody else needs.
+    pub fn set_kept(&mut self, bytes: u64) {
+        self.most_kept = bytes;
+    }
+
+    /// Bytes of the pages that free slots alone hold.
+    pub fn kept_bytes(&self, executor: &dyn Executor) -> u64 {
+        let pages = executor.pages().held_only_by(|slot| self.slots[slot].member.is_none());
+        let bytes = |pool: Pool| pages[pool as usize] as u64 * executor.schedule().kv.pool(pool).page_bytes;
+        Pool::ALL.into_iter().map(bytes).sum()
+    }
+
+    /// Gives back pages of free slots, of the one that ended first before the others, the last ones of each first, until
+    /// what they keep is within the bound.
+    pub(super) fn trim(&mut self, executor: &mut dyn Executor) {
+        if self.most_kept == u64::MAX {
+            return;
+        }
+        let each: u64 = Pool::ALL.map(|pool| executor.schedule().kv.pool(pool).page_bytes).iter().sum();
+        loop {
+            let excess = self.kept_bytes(executor).saturating_sub(self.most_kept);
+            let Some(oldest) = self.slots.iter_mut().filter(|slot| slot.keeps()).min_by_key(|slot| slot.ended) else {
+                return;
+            };
+            if excess == 0 {
+                return;
+            }
+            let behind = oldest.session.tokens().len().saturating_sub(1) / PAGE * PAGE;
+            let pages = excess.div_ceil(each.max(1)) as usize - 1;
+            oldest.session.rewind(executor, behind.saturating_sub(pages * PAGE));
+        }
+    }
+
+    /// Makes the free slot that ended first give back its pages. Returns whether there was one beside `slot`.
+    pub(super) fn give_way(&mut self, executor: &mut dyn Executor, slot: usize) -> bool {
+        let others = self.slots.iter_mut().enumerate().filter(|(other, s)| *other != slot && s.keeps());
+        let Some((_, oldest)) = others.min_by_key(|(_, other)| other.ended) else { return false };
+        oldest.session.rewind(executor, 0);
+        true
+    }
+
+    /// Notes that the sequence of `slot` begins with `kept` tokens of what that held, or `other`.
+    pub(super) fn note_use(&mut self, slot: usize, other: Option<usize>, kept: usize) {
+        // All prompts have their first tokens in common.
+        let uses = if other.is_none() && kept >= PAGE { self.slots[slot].uses + 1 } else { 0 };
+        self.slots[slot].uses = uses;
+        if let Some(other) = other {
+            self.slots[other].uses += 1;
+        }
+    }
+
+    /// The prefixes that are worth keeping, the best last: what free slots hold that sequences began with, the most used
+    /// last, and then what is there of `first`.
+    pub fn prefixes(&self, executor: &dyn Executor, first: &[u32]) -> Vec<Prefix<'_>> {
+        let free = || (0..self.slots.len()).filter(|&slot| self.slots[slot].keeps());
+        let tokens = |slot: usize| self.slots[slot].session.tokens();
+        let mut used: Vec<usize> = free().filter(|&slot| self.slots[slot].uses > 0).collect();
+        used.sort_by_key(|&slot| (self.slots[slot].uses, self.slots[slot].ended));
+        let of_first = |slot: usize| self.slots[slot].session.shared(executor, first);
+        let best = free().max_by_key(|&slot| of_first(slot)).filter(|slot| !used.contains(slot));
+        let all = used.iter().map(|&slot| (slot, executor.pages().kept(slot, tokens(slot).len())));
+        let all = all.chain(best.map(|slot| (slot, of_first(slot)))).filter(|(_, length)| *length > 0);
+        all.map(|(slot, length)| Prefix { slot, tokens: &tokens(slot)[..length] }).collect()
+    }
+
+    /// Makes a free slot hold `tokens` as if they had been run: `read` fills in the pages that it does not share with
+    /// another slot. It counts as the one that ended last. Where pages are short, free slots give back theirs. Returns
+    /// whether there was room.
+    ///
+    /// # Errors
+    /// Input: the tokens are no prompt for this model. Device: it failed. Those of `read`. The slot is empty then.
+    pub fn restore<E: From<Error>>(
+        &mut self,
+        executor: &mut dyn Executor,
+        tokens: &[u32],
+        read: ReadPage<'_, E>,
+    ) -> Result<bool, E> {
+        Limits::of(executor.schedule()).check(0, tokens)?;
+        let free = (0..self.slots.len()).filter(|&slot| self.slots[slot].member.is_none());
+        let Some(slot) = free.min_by_key(|&slot| (self.slots[slot].keeps(), self.slots[slot].ended)) else {
+            return Ok(false);
+        };
+        self.slots[slot].empty(executor);
+        // A prompt shares all but its last token.
+        self.take_prefix(executor, slot, &[tokens, &[0]].concat());
+        let shared = self.slots[slot].session.tokens().len();
+        while executor.pages_mut().restore(slot, tokens.len()).is_err() {
+            executor.pages_mut().truncate(slot, shared);
+            if !self.give_way(executor, slot) {
+                self.slots[slot].empty(executor);
+                return Ok(false);
+            }
+        }
+        if let Err(e) = fill(executor, slot, tokens.len(), shared / PAGE, read) {
+            self.slots[slot].empty(executor);
+            return Err(e);
+        }
+        self.slots[slot].session.adopt(tokens);
+        self.endings += 1;
+        self.slots[slot].ended = self.endings;
+        self.trim(executor);
+        Ok(true)
+    }
+
+    /// Empties all free slots.
+    pub fn forget(&mut self, executor: &mut dyn Executor) {
+        self.slots.iter_mut().filter(|slot| slot.member.is_none()).for_each(|slot| slot.empty(executor));
+    }
+}
+
+/// Writes the pages of a slot from the one of number `first` on.
+fn fill<E: From<Error>>(
+    executor: &mut dyn Executor,
+    slot: usize,
+    end: usize,
+    first: usize,
+    read: ReadPage<'_, E>,
+) -> Result<(), E> {
+    for pool in Pool::ALL {
+        let mut bytes = vec![0; executor.schedule().kv.pool(pool).page_bytes as usize];
+        let pages: Vec<(usize, PageId)> = executor.pages().seen(pool, slot, end).collect();
+        for (number, page) in pages.into_iter().filter(|(number, _)| *number >= first) {
+            read(pool, number, &mut bytes)?;
+            executor.write_page(pool, page, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+impl Slot {
+    /// Whether it is free and holds a prefix.
+    pub(super) fn keeps(&self) -> bool {
+        self.member.is_none() && !self.session.tokens().is_empty()
+    }
+
+    fn empty(&mut self, executor: &mut dyn Executor) {
+        self.session.rewind(executor, 0);
+        self.uses = 0;
+    }
+}
