@@ -27,9 +27,9 @@ class TestChat(ChatModelIntegrationTests):
         return {"model": "demo", "base_url": url, "api_key": "none", "stream_usage": True, **limits}
 
     @property
-    def supports_model_override(self):
-        # The server has one model, and its answers say which, whatever name was asked for.
-        return False
+    def model_override_value(self):
+        # An alias of the server's one model.
+        return "gpt-4o"
 
     @property
     def supports_json_mode(self):

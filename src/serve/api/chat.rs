@@ -25,7 +25,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Chat), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
-    fields.text("model")?;
+    let name = call.model_name(&fields, &model)?;
     let tools = tools::read(&fields, Layout::Nested)?;
     let mut ask = options::read(&fields, &["max_completion_tokens", "max_tokens"], model.shape.vocab)?;
     ask.choices = options::choices(&fields)?;
@@ -38,6 +38,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Chat), ApiError> {
     let chat = Chat {
         id: unique("chatcmpl-"),
         created: run::seconds(SystemTime::now()),
+        name,
         listeners: vec![Listener::new(tools.is_some()); ask.choices],
         with_logprobs: ask.likelihoods.is_some(),
         with_usage,
@@ -51,6 +52,8 @@ fn read(call: &Call<'_>) -> Result<(Asked, Chat), ApiError> {
 struct Chat {
     id: String,
     created: u64,
+    /// What the model is called.
+    name: String,
     model: Arc<Model>,
     /// One for each choice.
     listeners: Vec<Listener>,
@@ -63,7 +66,7 @@ struct Chat {
 impl Chat {
     fn object(&self, kind: &str, choices: Vec<Value>) -> Value {
         json!({
-            "id": self.id, "object": kind, "created": self.created, "model": self.model.name,
+            "id": self.id, "object": kind, "created": self.created, "model": self.name,
             "system_fingerprint": null, "choices": choices,
         })
     }
@@ -183,6 +186,7 @@ mod tests {
         Chat {
             id: "chatcmpl-1".into(),
             created: 0,
+            name: "demo".into(),
             model: without_engine(Settings::default()).service.model().unwrap(),
             listeners: vec![Listener::new(true)],
             with_logprobs: false,

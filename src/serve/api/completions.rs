@@ -28,7 +28,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
-    fields.text("model")?;
+    let name = call.model_name(&fields, &model)?;
     fields.refuse_unserved(&[("suffix", "")])?;
     let mut ask = options::read(&fields, &["max_tokens", "max_completion_tokens"], model.shape.vocab)?;
     ask.choices = options::choices(&fields)?;
@@ -48,6 +48,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
     let completion = Completion {
         id: unique("cmpl-"),
         created: run::seconds(SystemTime::now()),
+        name,
         echoes: prompts.iter().map(|prompt| if echo { prompt.text(&model) } else { String::new() }).collect(),
         tables: ask.likelihoods.map(|_| vec![Table::default(); prompts.len() * ask.choices]),
         each: ask.choices,
@@ -115,6 +116,8 @@ fn read_prompts(fields: &Fields<'_>, model: &Model) -> Result<Vec<Prompt>, ApiEr
 struct Completion {
     id: String,
     created: u64,
+    /// What the model is called.
+    name: String,
     model: Arc<Model>,
     /// Each prompt's text, to be said before its replies; empty where it is not wanted.
     echoes: Vec<String>,
@@ -130,7 +133,7 @@ struct Completion {
 impl Completion {
     fn object(&self, choices: Vec<Value>) -> Value {
         json!({
-            "id": self.id, "object": "text_completion", "created": self.created, "model": self.model.name,
+            "id": self.id, "object": "text_completion", "created": self.created, "model": self.name,
             "system_fingerprint": null, "choices": choices,
         })
     }

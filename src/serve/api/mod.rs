@@ -24,7 +24,9 @@ mod tokenize;
 mod tools;
 
 use super::http::{ApiError, Gone, Handler, JSON, Method, Reply, Request};
+use super::model::Model;
 use super::service::Service;
+use fields::Fields;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -113,6 +115,12 @@ impl Call<'_> {
     /// The body, which is JSON.
     fn body(&self) -> Result<Value, ApiError> {
         self.request.json()
+    }
+
+    /// What the answer calls the model: the name that it is asked by, where that is one of its own.
+    fn model_name(&self, fields: &Fields<'_>, model: &Model) -> Result<String, ApiError> {
+        let asked = fields.text("model")?.filter(|asked| self.service.names(model).any(|name| name == *asked));
+        Ok(asked.unwrap_or(&model.name).to_owned())
     }
 
     /// Sends a value, or says why there is none.

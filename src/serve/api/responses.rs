@@ -35,7 +35,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Response), ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
-    fields.text("model")?;
+    let name = call.model_name(&fields, &model)?;
     fields.refuse_unserved(&UNSERVED)?;
     if let Some(reasoning) = fields.object("reasoning")? {
         reasoning.refuse_unserved(&[("effort", "none")])?;
@@ -61,7 +61,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Response), ApiError> {
     let response = Response {
         id: unique("resp_"),
         created: run::seconds(SystemTime::now()),
-        model: model.name.clone(),
+        model: name,
         settings: settings(&fields, &ask.sampler),
         listener: Listener::new(tools.is_some()),
         output: Vec::new(),

@@ -166,3 +166,20 @@ fn several_prompts_have_their_replies_in_order() {
     let one = |text: &str| DEMO.well("/tokenize", &json!({"prompt": text}))["count"].as_u64().unwrap();
     assert_eq!(answer["usage"]["prompt_tokens"].as_u64().unwrap(), one("We open at") + one("The museum"));
 }
+
+#[test]
+fn an_answer_calls_the_model_as_the_request_does() {
+    for (path, mut body) in [
+        (CHAT, json!({"messages": question("Hi")})),
+        (PLAIN, json!({"prompt": "Hi"})),
+        ("/v1/responses", json!({"input": "Hi"})),
+    ] {
+        for (asked, said) in [(json!("alias"), "alias"), (json!("other"), "demo"), (json!(null), "demo")] {
+            body["model"] = asked;
+            body[if path == "/v1/responses" { "max_output_tokens" } else { "max_tokens" }] = json!(1);
+            assert_eq!(DEMO.well(path, &body)["model"], said, "{path}");
+        }
+    }
+    let body = json!({"messages": question("Hi"), "max_tokens": 1, "model": "alias"});
+    assert!(DEMO.events(CHAT, &body).iter().all(|event| event["model"] == "alias"));
+}
