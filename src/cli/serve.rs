@@ -49,6 +49,12 @@ pub struct ServeArgs {
     /// A file with the system message of conversations that bring none
     #[arg(long, value_name = "FILE")]
     system_prompt: Option<PathBuf>,
+    /// Most memory in MiB of the KV cache for prefixes that no reply under way has [default: what the KV cache has left]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(..1 << 40))]
+    prefix_cache: Option<u64>,
+    /// A file that keeps the system prompt's part of the KV cache, and that of the prefixes used most, for the next start
+    #[arg(long, value_name = "FILE")]
+    prefix_file: Option<PathBuf>,
     /// A file of API keys, one on each line, of which requests need one
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
@@ -125,6 +131,8 @@ impl ServeArgs {
                 gap: Duration::from_millis(self.max_gap),
                 aliases: self.alias.clone(),
                 system,
+                prefix_bytes: self.prefix_cache.map(|mib| mib << 20),
+                prefix_file: self.prefix_file.clone(),
                 ..Settings::default()
             },
             listen: self.places(),

@@ -60,6 +60,7 @@ Examples:
   kiln serve -m DIR                         at http://127.0.0.1:8080; a chat for a browser is at /
   kiln serve -m DIR --unix /run/kiln.sock   for programs of this machine
   kiln serve -m DIR --listen 0.0.0.0:8080 --api-key-file keys --host kiosk.example.org
+  kiln serve -m DIR --system-prompt FILE --prefix-file /var/cache/kiln/prefixes
 
   curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Why?\"}]}'
 

@@ -3,6 +3,8 @@
 
 pub mod demo;
 mod files;
+#[cfg(any(feature = "cli", feature = "serve"))]
+mod identity;
 
 pub use crate::gpu::replay::options::VulkanOptions;
 pub use files::ModelFiles;

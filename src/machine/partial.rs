@@ -103,8 +103,22 @@ fn builder(mode: u32) -> Builder<'static, 'static> {
     builder
 }
 
-/// Says that a process is alive that writes a file or directory.
-type Lock = Flock<File>;
+/// Says that a process is alive that writes a file or directory, or uses it alone.
+pub(crate) type Lock = Flock<File>;
+
+/// The lock of a file that only one process is to use, on `PATH.lock` beside it, which stays there. It ends with the process.
+///
+/// # Errors
+/// The system's; `WouldBlock` if another process has it.
+#[cfg(feature = "serve")]
+pub(crate) fn lock_for(path: &Path) -> Result<Lock> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(name)?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e): (File, Errno)| e.into())
+}
 
 /// What `make` creates, locked. It has no lock on a file system without locks; there nothing is taken for left over.
 fn create_locked<T>(make: impl Fn() -> Result<T>, path: impl Fn(&T) -> &Path) -> Result<(T, Option<Lock>)> {

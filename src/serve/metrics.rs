@@ -44,6 +44,8 @@ pub struct Metrics {
     kv_pages: Gauge,
     kv_pages_used: Gauge,
     kv_bytes: Gauge,
+    prefix_bytes: Gauge,
+    prefix_limit: Gauge,
     weight_bytes: Gauge,
     tokens_per_second: Real,
     bytes_per_second: Real,
@@ -78,6 +80,14 @@ impl Default for Metrics {
             kv_pages: register(r, "kv_pages", "Pages of the KV cache"),
             kv_pages_used: register(r, "kv_pages_used", "Pages of the KV cache that hold tokens"),
             kv_bytes: register_with_unit(r, "kv_memory", "Device memory of the KV cache", Bytes, Gauge::default()),
+            prefix_bytes: register_with_unit(
+                r,
+                "prefix_memory",
+                "Memory of the KV cache that is kept for prompts to come alone",
+                Bytes,
+                Gauge::default(),
+            ),
+            prefix_limit: register_with_unit(r, "prefix_memory_limit", "Most that is kept so", Bytes, Gauge::default()),
             weight_bytes: register_with_unit(
                 r,
                 "weight_memory",
@@ -124,10 +134,12 @@ impl Metrics {
         text
     }
 
-    /// Notes what was loaded, and how many bytes a second the device reads.
-    pub(super) fn set_model(&self, schedule: &Schedule, ceiling: f64) {
+    /// Notes what was loaded, how many bytes a second the device reads, and how many are kept for prompts to come.
+    pub(super) fn set_model(&self, schedule: &Schedule, ceiling: f64, prefix_bytes: Option<u64>) {
+        let all = schedule.kv_bytes();
+        self.prefix_limit.set(prefix_bytes.map_or(all, |bytes| bytes.min(all)) as i64);
         self.slots.set(schedule.extent.head_rows as i64);
-        self.kv_bytes.set(schedule.kv_bytes() as i64);
+        self.kv_bytes.set(all as i64);
         self.weight_bytes.set(schedule.weights.bytes() as i64);
         self.read_ceiling.set(ceiling);
     }
@@ -150,7 +162,8 @@ impl Metrics {
     }
 
     /// Publishes the rates of the last second, and what is in use.
-    pub(super) fn publish(&self, meter: &Meter, running: usize, pages: &Pages) {
+    pub(super) fn publish(&self, meter: &Meter, running: usize, pages: &Pages, kept: u64) {
+        self.prefix_bytes.set(kept as i64);
         self.running.set(running as i64);
         let (total, free) = (pages.total(Pool::Global), pages.free(Pool::Global));
         self.kv_pages.set(total as i64);

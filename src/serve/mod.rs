@@ -13,6 +13,7 @@ mod manager;
 pub mod metrics;
 pub mod model;
 mod pace;
+mod prefixes;
 mod queue;
 pub mod server;
 pub mod service;

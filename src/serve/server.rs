@@ -3,10 +3,11 @@
 
 use super::health::Phase;
 use super::http::{ApiError, Drainer, Guard, Handler, Limits, Listen, Server};
-use super::job::{Ask, Event};
+use super::job::Ask;
 use super::manager::Manager;
 use super::model::Model;
-use super::service::{Service, Settings, Step};
+use super::prefixes::{Identity, PrefixFile};
+use super::service::{Service, Settings};
 use super::worker::Worker;
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, ModelFiles, Options};
@@ -115,6 +116,8 @@ pub fn serve<H: Handler + Send>(
     let service = Arc::new(Service::new(setup.settings.clone()));
     let handler = handler(service.clone());
     let (tell, messages) = channel();
+    let prefix_file = setup.settings.prefix_file.as_deref().and_then(PrefixFile::take);
+    let prefix_file = prefix_file.as_ref();
     say(Notice::Listening(server.names()));
     let drainer = server.drainer();
     thread::scope(|scope| {
@@ -142,7 +145,7 @@ pub fn serve<H: Handler + Send>(
             let (id, progress, tell) = (watch.begin(), watch.progress.clone(), tell.clone());
             let service = &service;
             scope.spawn(move || {
-                let run = || run_engine(id, setup, service, &progress, &tell);
+                let run = || run_engine(id, setup, service, prefix_file, &progress, &tell);
                 // What the panic left unfinished is dropped with the thread.
                 let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
                     Err(Error::device("the engine's thread panicked", "start it again, and report what it said"))
@@ -278,8 +281,16 @@ fn reloading() -> String {
     format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros())
 }
 
-/// Loads a model, makes a first token, takes over the queue, and runs jobs until there are no more.
-fn run_engine(id: u64, setup: &Setup, service: &Service, progress: &Progress, tell: &Sender<Told>) -> Result<()> {
+/// Loads a model, makes a first token, takes over the queue, and runs jobs until there are no more. What is worth keeping of
+/// the cache comes from a file, and goes there.
+fn run_engine(
+    id: u64,
+    setup: &Setup,
+    service: &Service,
+    prefix_file: Option<&PrefixFile>,
+    progress: &Progress,
+    tell: &Sender<Told>,
+) -> Result<()> {
     let executor = (setup.load)(progress)?;
     let _status = Reporter::start("serve", &setup.files.name(), executor.device());
     let model = Arc::new(Model::open(id, &setup.files, executor.schedule(), executor.device())?);
@@ -288,11 +299,27 @@ fn run_engine(id: u64, setup: &Setup, service: &Service, progress: &Progress, te
         service.health.enter(Phase::Tuning);
     }
     let mut worker = Worker::new(service, &model, executor)?;
-    warm_up(service, &model, &mut worker)?;
+    let prefix_file = match prefix_file {
+        Some(file) => Some((file, Identity::new(&setup.files, worker.executor())?)),
+        None => None,
+    };
+    if let Some((file, identity)) = prefix_file {
+        worker.load_prefixes(file, identity)?;
+    }
+    let (first, is_new) = warm_up(service, &model, &mut worker)?;
+    if let Some((file, identity)) = prefix_file.filter(|_| is_new) {
+        worker.save_prefixes(file, identity, &first)?;
+    }
     service.set_model(model.clone());
     service.health.enter(Phase::Ready);
     let _ = tell.send(Told::Ready(id));
-    worker.run()
+    worker.run()?;
+    // A model that was replaced leaves the file to the one that answers now.
+    let is_current = service.model().is_ok_and(|current| current.id == id);
+    match prefix_file.filter(|_| is_current) {
+        Some((file, identity)) => worker.save_prefixes(file, identity, &first),
+        None => Ok(()),
+    }
 }
 
 /// Loads a model and answers once, without taking connections. Returns what it loaded.
@@ -308,19 +335,29 @@ pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration
     Ok((model, start.elapsed()))
 }
 
-/// Answers a first question with one token, so that the system prompt is in the cache and everything has run once.
-fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<()> {
+/// Answers a first question with one token, so that the system prompt is in the cache and everything has run once. Returns
+/// what prompts behind a system prompt begin with, and one token more, and whether it was new to the cache.
+fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<(Vec<u32>, bool)> {
     let system = service.settings.system.as_deref().map(|text| Message::new("system", text));
-    let messages: Vec<Message> = system.into_iter().chain([Message::new("user", "Hello")]).collect();
-    let prompt = prompt::encode_messages(&model.tokenizer, &model.template, &messages, model.limits())?;
+    let encode = |question: &str| {
+        let messages: Vec<Message> = system.iter().cloned().chain([Message::new("user", question)]).collect();
+        prompt::encode_messages(&model.tokenizer, &model.template, &messages, model.limits())
+    };
+    let prompt = encode("Hello")?;
+    let first = match &system {
+        Some(_) => {
+            let other = encode("Why?")?;
+            let common = prompt.iter().zip(&other).take_while(|(a, b)| a == b).count();
+            prompt[..prompt.len().min(common + 1)].to_vec()
+        }
+        None => Vec::new(),
+    };
     let ask = Ask { limit: 1, sampler: SamplerConfig::greedy(), ignore_eos: true, ..Ask::new(prompt) };
     let failed = |e: ApiError| Error::failed(format!("the first question failed: {}", e.message), "report this");
     let answers = service.start_own(model, ask).map_err(failed)?;
     worker.run_out()?;
-    for step in answers {
-        if let Step::Event(_, Event::Failed(e)) = step {
-            return Err(failed(e));
-        }
-    }
-    Ok(())
+    let ends = answers.gather().map_err(failed)?.into_iter().filter_map(|whole| whole.end);
+    let cached: usize = ends.map(|end| end.cached_tokens).sum();
+    let is_new = cached + 1 < first.len();
+    Ok((first, is_new))
 }

@@ -10,6 +10,7 @@ use crate::grammar::{self, Constraint, Masks};
 use crate::sequence::{Chooser, Reply};
 use crate::text::SamplerConfig;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
@@ -30,6 +31,10 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// The system message of conversations that bring none. It is in the cache before the first request.
     pub system: Option<String>,
+    /// Most bytes of the cache that are kept for prompts to come and that no running reply has. `None`: what others leave.
+    pub prefix_bytes: Option<u64>,
+    /// A file that keeps prefixes from one run to the next.
+    pub prefix_file: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -41,6 +46,8 @@ impl Default for Settings {
             aliases: Vec::new(),
             heartbeat: Duration::from_secs(10),
             system: None,
+            prefix_bytes: None,
+            prefix_file: None,
         }
     }
 }

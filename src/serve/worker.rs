@@ -3,9 +3,10 @@
 use super::job::{Client, End, Event, Job, Token};
 use super::model::Model;
 use super::pace::Pace;
+use super::prefixes::{Identity, PrefixFile};
 use super::queue::Found;
 use super::service::Service;
-use crate::executor::Measure;
+use crate::executor::{Executor, Measure};
 use crate::sequence::meter::Meter;
 use crate::sequence::{Batch, Ended, Finish, Generation, Request};
 use crate::text::Stopped;
@@ -54,9 +55,11 @@ impl<'a> Worker<'a> {
     pub fn new(service: &'a Service, model: &'a Model, mut executor: Box<dyn Measure>) -> Result<Worker<'a>> {
         let ceiling = executor.measure_read_ceiling()?;
         let schedule = executor.schedule();
-        service.metrics.set_model(schedule, ceiling);
+        service.metrics.set_model(schedule, ceiling, service.settings.prefix_bytes);
+        let mut batch = Batch::new(schedule);
+        batch.set_kept(service.settings.prefix_bytes.unwrap_or(u64::MAX));
         Ok(Worker {
-            batch: Batch::new(schedule),
+            batch,
             running: (0..schedule.extent.sequences).map(|_| None).collect(),
             chosen: Vec::with_capacity(schedule.extent.head_rows),
             pace: Pace::new(service.settings.gap, executor.prefill_rows()),
@@ -104,6 +107,27 @@ impl<'a> Worker<'a> {
             self.run_pass().inspect_err(|e| self.fail_all(e))?;
         }
         Ok(())
+    }
+
+    /// What runs the model.
+    pub fn executor(&self) -> &dyn Executor {
+        self.executor.as_ref()
+    }
+
+    /// Takes what a file of prefixes has.
+    ///
+    /// # Errors
+    /// Device: it failed.
+    pub fn load_prefixes(&mut self, file: &PrefixFile, identity: Identity) -> Result<()> {
+        file.load(identity, &mut self.batch, self.executor.as_mut())
+    }
+
+    /// Writes the prefixes that are worth keeping to a file, `first` before the others.
+    ///
+    /// # Errors
+    /// Device: it failed.
+    pub fn save_prefixes(&mut self, file: &PrefixFile, identity: Identity, first: &[u32]) -> Result<()> {
+        file.save(identity, &self.batch, first, self.executor.as_mut())
     }
 
     /// Takes jobs into free slots.
@@ -245,7 +269,8 @@ impl<'a> Worker<'a> {
     /// Publishes the rates since the last time, and what is in use.
     fn publish(&mut self) {
         let running = self.running.iter().flatten().count();
-        self.service.metrics.publish(&self.meter, running, self.executor.pages());
+        let kept = self.batch.kept_bytes(self.executor.as_ref());
+        self.service.metrics.publish(&self.meter, running, self.executor.pages(), kept);
         self.meter = Meter::default();
         self.published = Instant::now();
     }

@@ -7,6 +7,7 @@ mod common;
 mod client;
 mod load;
 mod manager;
+mod prefixes;
 mod refusals;
 
 use client::Server;

@@ -1,17 +1,10 @@
 //! Tells whether a line of the output answers the same line of the input, with the same model and options.
 
+use crate::Result;
 use crate::cli::model::ModelArgs;
 use crate::cli::reply::ReplyArgs;
-use crate::engine::{ModelFiles, demo};
-use crate::machine::regular::{self, Links};
-use crate::{Error, Result};
+use crate::engine::ModelFiles;
 use sha2::{Digest, Sha256};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-
-/// Bytes of a file that are read at a time. A larger one is known by its length and three such parts: at its beginning,
-/// middle and end.
-const PART: u64 = 1 << 20;
 
 /// A hash over the model and the options.
 pub(super) struct Identity(Sha256);
@@ -25,14 +18,7 @@ impl Identity {
         // Where the model lies does not matter, and what is in it does.
         let place = ModelArgs { model: None, ..model.clone() };
         let mut hash = Sha256::new().chain_update(format!("{place:?} {reply:?} {context}"));
-        match files {
-            ModelFiles::BuiltIn => hash.update(demo::WEIGHTS_FILE),
-            ModelFiles::Directory(directory) => {
-                for path in model_files(directory)? {
-                    add_file(&mut hash, &path)?;
-                }
-            }
-        }
+        files.add_to(&mut hash)?;
         Ok(Identity(hash))
     }
 
@@ -43,40 +29,11 @@ impl Identity {
     }
 }
 
-/// The files of a model directory that a reply depends on, by name.
-fn model_files(directory: &Path) -> Result<Vec<PathBuf>> {
-    let unreadable = |e| Error::unreadable(directory, &e);
-    let mut paths = Vec::new();
-    for entry in directory.read_dir().map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if ["json", "jinja", "safetensors"].iter().any(|kind| path.extension().is_some_and(|e| e == *kind)) {
-            paths.push(path);
-        }
-    }
-    paths.sort_unstable();
-    Ok(paths)
-}
-
-fn add_file(hash: &mut Sha256, path: &Path) -> Result<()> {
-    // What is no regular file is nothing that the model was loaded from.
-    let Ok((file, length)) = regular::open(path, Links::Follow) else { return Ok(()) };
-    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    hash.update((name.len() as u64).to_le_bytes());
-    hash.update(name);
-    hash.update(length.to_le_bytes());
-    let mut part = vec![0; length.min(PART) as usize];
-    let last = length - part.len() as u64;
-    for at in [0, last / 2, last] {
-        file.read_exact_at(&mut part, at).map_err(|e| Error::unreadable(path, &e))?;
-        hash.update(&part);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::path::Path;
 
     #[derive(Parser)]
     struct Arguments {

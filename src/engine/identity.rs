@@ -1,0 +1,60 @@
+//! What tells one model's files from another's without reading all of them.
+
+use super::{ModelFiles, demo};
+use crate::machine::regular::{self, Links};
+use crate::{Error, Result};
+use sha2::{Digest, Sha256};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file that are read at a time. A larger one is known by its length and three such parts: at its beginning,
+/// middle and end.
+const PART: u64 = 1 << 20;
+
+impl ModelFiles {
+    /// Adds to `hash` what the model's replies depend on. Where the files lie does not matter.
+    ///
+    /// # Errors
+    /// Input: a file cannot be read.
+    pub(crate) fn add_to(&self, hash: &mut Sha256) -> Result<()> {
+        match self {
+            ModelFiles::BuiltIn => hash.update(demo::WEIGHTS_FILE),
+            ModelFiles::Directory(directory) => {
+                for path in model_files(directory)? {
+                    add_file(hash, &path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The files of a model directory that a reply depends on, by name.
+fn model_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = |e| Error::unreadable(directory, &e);
+    let mut paths = Vec::new();
+    for entry in directory.read_dir().map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if ["json", "jinja", "safetensors"].iter().any(|kind| path.extension().is_some_and(|e| e == *kind)) {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+fn add_file(hash: &mut Sha256, path: &Path) -> Result<()> {
+    // What is no regular file is nothing that the model was loaded from.
+    let Ok((file, length)) = regular::open(path, Links::Follow) else { return Ok(()) };
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    hash.update((name.len() as u64).to_le_bytes());
+    hash.update(name);
+    hash.update(length.to_le_bytes());
+    let mut part = vec![0; length.min(PART) as usize];
+    let last = length - part.len() as u64;
+    for at in [0, last / 2, last] {
+        file.read_exact_at(&mut part, at).map_err(|e| Error::unreadable(path, &e))?;
+        hash.update(&part);
+    }
+    Ok(())
+}
