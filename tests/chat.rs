@@ -8,6 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+/// Milliseconds for each thing that is waited for: against a hang, since a busy machine may need minutes for a reply.
+const PATIENCE: Option<u64> = Some(600_000);
+
 /// A chat on a terminal of some size, at its first prompt. Signals are as a terminal has them, whatever this process
 /// ignores.
 fn start(arguments: &[&str], cache: &Path) -> PtySession {
@@ -20,7 +23,7 @@ fn start(arguments: &[&str], cache: &Path) -> PtySession {
         .env("TERM", "xterm")
         .env_remove("RUST_LOG")
         .env_remove("KILN_MODEL");
-    let mut chat = spawn_command(command, Some(30_000)).unwrap();
+    let mut chat = spawn_command(command, PATIENCE).unwrap();
     chat.exp_string("/bye the chat").unwrap();
     chat.exp_string("> ").unwrap();
     chat
@@ -119,7 +122,7 @@ fn a_signal_at_the_prompt_gives_the_terminal_back() {
             .env("TERM", "xterm")
             .env_remove("RUST_LOG")
             .env_remove("KILN_MODEL");
-        let mut shell = spawn_command(command, Some(30_000)).unwrap();
+        let mut shell = spawn_command(command, PATIENCE).unwrap();
         let (_, pid) = shell.exp_regex(r"pid \d+").unwrap();
         shell.exp_string("> ").unwrap();
         // The terminal is raw once the prompt shows.
@@ -204,7 +207,7 @@ fn answer_of(model: &Path) -> Command {
 fn control_characters_of_a_reply_do_not_reach_a_terminal() {
     let model = model_of_escapes();
     assert_eq!(answer_of(model.path()).output().unwrap().stdout, b"\x1b\n");
-    let shown = spawn_command(answer_of(model.path()), Some(60_000)).unwrap().exp_eof().unwrap();
+    let shown = spawn_command(answer_of(model.path()), PATIENCE).unwrap().exp_eof().unwrap();
     // A busy machine shows the prompt's progress first, and erases it.
     let reply = shown.rsplit("\r\u{1b}[2K").next().unwrap_or_default();
     assert!(reply.starts_with("\\u{1b}\r\n"), "{shown:?}");
@@ -341,7 +344,7 @@ fn the_terminal_is_left_as_it_was() {
     let mut command = Command::new("sh");
     command.args(["-c", "\"$0\" run --device cpu -n 1; stty -a", env!("CARGO_BIN_EXE_kiln")]);
     command.env("KILN_CACHE_DIR", cache.path()).env("TERM", "xterm").env_remove("RUST_LOG").env_remove("KILN_MODEL");
-    let mut chat = spawn_command(command, Some(30_000)).unwrap();
+    let mut chat = spawn_command(command, PATIENCE).unwrap();
     chat.exp_string("> ").unwrap();
     say(&mut chat, "Who are you?");
     chat.exp_string("prompt tokens new").unwrap();

@@ -14,6 +14,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Milliseconds for each thing that is waited for: against a hang, since a busy machine may be slow.
+const PATIENCE: Option<u64> = Some(600_000);
+
 fn kiln(directory: &Path) -> Command {
     let mut command = program();
     command.env("KILN_RUNTIME_DIR", directory).env("TERM", "xterm");
@@ -154,7 +157,7 @@ fn live_it_draws_and_gives_the_terminal_back() {
         let mut command = Command::new("env");
         command.args(["--default-signal=TERM,HUP,INT,QUIT", env!("CARGO_BIN_EXE_kiln"), "top", "--interval", "0.1"]);
         command.env("KILN_RUNTIME_DIR", dir.path()).env_remove("RUST_LOG").env("TERM", "xterm");
-        let mut session = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
+        let mut session = rexpect::session::spawn_command(command, PATIENCE).unwrap();
         // This terminal does not report its size. The first drawing leaves out spaces.
         session.exp_string("\u{1b}[?1049h").unwrap();
         session.exp_regex("no.*Kiln.*is.*running").unwrap();
@@ -184,7 +187,7 @@ fn a_terminal_that_cannot_be_drawn_on_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = kiln(dir.path());
     command.arg("top").env("TERM", "dumb");
-    let mut session = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
+    let mut session = rexpect::session::spawn_command(command, PATIENCE).unwrap();
     assert_eq!(session.exp_string("kiln: a dumb terminal cannot be drawn on; use --once").unwrap(), "");
     session.exp_eof().unwrap();
 }
@@ -276,7 +279,7 @@ fn a_terminal_may_say_any_size() {
         let script = format!("stty {size} && exec \"$0\" top --interval 0.1");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_kiln")]).env("KILN_RUNTIME_DIR", dir.path());
         command.env("TERM", "xterm");
-        let mut session = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
+        let mut session = rexpect::session::spawn_command(command, PATIENCE).unwrap();
         session.exp_string("\u{1b}[?1049h").unwrap();
         session.send("q").unwrap();
         session.flush().unwrap();

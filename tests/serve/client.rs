@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must happen.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A small server.
 pub const SMALL: [&str; 6] = ["--device", "cpu", "--ctx", "256", "--batch", "2"];
