@@ -178,14 +178,15 @@ fn vector_add(fake: &Fake) -> (Context<'_>, [BufferId; 3]) {
 #[test]
 fn a_program_runs_on_own_and_on_imported_buffers_and_all_go_in_the_end() {
     let fake = Fake::new();
-    let (mut context, _) = vector_add(&fake);
-    VECTOR_ADD.run(&mut context, None, SECOND).unwrap();
+    let (mut context, buffers) = vector_add(&fake);
+    VECTOR_ADD.run(&mut context, &buffers, SECOND).unwrap();
     let shared = [0; 3].map(|_| DmaBuf::from_fd(sealed_memfd(8192).unwrap()).unwrap());
-    VECTOR_ADD.run(&mut context, Some(&shared), SECOND).unwrap();
+    let imported = VECTOR_ADD.import(&mut context, &shared).unwrap();
+    VECTOR_ADD.run(&mut context, &imported, SECOND).unwrap();
     fake.fail(9);
-    let wrong = VECTOR_ADD.run(&mut context, None, SECOND).unwrap_err();
+    let wrong = VECTOR_ADD.run(&mut context, &buffers, SECOND).unwrap_err();
     fake.fail(0);
-    assert_line(&wrong, "1 of 2048 words of the NPU's vector add");
+    assert_line(&wrong, "1 of 4096 values of the NPU's vector add");
     drop(context);
     assert_eq!(fake.alive(), 0);
 }

@@ -298,7 +298,10 @@ impl Array {
         let result: Vec<u8> = match add {
             true => (0..4096).flat_map(|i| bf16::from_f32(a[i] + b[i]).to_le_bytes()).collect(),
             false => (0..4096)
-                .flat_map(|at| (0..128).map(|k| a[at / 64 * 128 + k] * b[64 * k + at % 64]).sum::<f32>().to_le_bytes())
+                .flat_map(|at| {
+                    let product = |k: usize| f64::from(a[at / 64 * 128 + k]) * f64::from(b[64 * k + at % 64]);
+                    ((0..128).map(product).sum::<f64>() as f32).to_le_bytes()
+                })
                 .collect(),
         };
         let wrong = self.behaviour == Behaviour::Wrong;

@@ -36,8 +36,10 @@ impl Machine {
     /// Loads, runs on own buffers and on imported ones.
     fn try_all(&self, trial: &Trial) -> Result<()> {
         let mut context = self.load(trial)?;
-        trial.run(&mut context, None, DEADLINE)?;
-        trial.run(&mut context, Some(&dma_bufs()), DEADLINE).map(drop)
+        let own = trial.allocate(&mut context)?;
+        trial.run(&mut context, &own, DEADLINE)?;
+        let imported = trial.import(&mut context, &dma_bufs())?;
+        trial.run(&mut context, &imported, DEADLINE).map(drop)
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Array) -> T) -> T {
@@ -197,7 +199,7 @@ fn after_a_failed_run_nothing_is_answered_until_a_restart() {
         context.read(buffers[0], &mut seen).unwrap();
         assert_eq!(seen, [1; 8192], "a restart keeps the buffers");
         context.run(&buffers, DEADLINE).unwrap();
-        trial::VECTOR_ADD.run(&mut context, None, DEADLINE).unwrap();
+        trial::VECTOR_ADD.run(&mut context, &buffers, DEADLINE).unwrap();
         drop(context);
         machine.assert_clean();
     }

@@ -1,4 +1,4 @@
-//! Whether the NPU computes: programs run on numbers whose results are exact, and every value is compared.
+//! Whether the NPU computes: programs run on numbers whose results are known, and every value is compared.
 
 use super::{BufferId, Context, Program, programs};
 use crate::sys::dma_buf::DmaBuf;
@@ -13,52 +13,75 @@ pub struct Trial {
     pub what: &'static str,
     /// The program. It takes two buffers of bf16 and gives a third.
     pub program: &'static Program,
-    /// The least and the most integer of its inputs.
-    range: (i32, i32),
-    /// Its result, from inputs of integers.
-    expect: fn(&[f32], &[f32]) -> Vec<u8>,
+    /// The largest integer of its inputs: with integers every result is exact.
+    largest: i32,
+    /// With other inputs, how far a value may be from the exact one, as a share of the sum of magnitudes.
+    tolerance: f64,
+    /// Its result.
+    expect: fn(&[f32], &[f32]) -> Vec<Value>,
+    /// The values in the bytes of its result.
+    decode: fn(&[u8]) -> Vec<f64>,
 }
 
-/// c = a + b: 4,096 bf16, each sum an integer of 8 bits, which bf16 holds exactly. 24 KB are moved.
+/// A value of a result, and the sum of magnitudes that it comes from.
+type Value = (f64, f64);
+
+/// c = a + b: 4,096 bf16. Sums are rounded to the nearest bf16, which is exact for integers of 8 bits. 24 KB are moved.
 pub const VECTOR_ADD: Trial = Trial {
     what: "vector add of 4,096 bf16 on four columns",
     program: &programs::VECTOR_ADD_BF16,
-    range: (-128, 127),
-    expect: |a, b| a.iter().zip(b).flat_map(|(a, b)| bf16::from_f32(a + b).to_le_bytes()).collect(),
+    largest: 127,
+    tolerance: 0.0,
+    expect: |a, b| a.iter().zip(b).map(|(a, b)| (bf16::from_f32(a + b).to_f64(), 0.0)).collect(),
+    decode: |bytes| bytes.chunks_exact(2).map(|v| bf16::from_le_bytes([v[0], v[1]]).to_f64()).collect(),
 };
 
-/// C = A B: A of 64 x 128 bf16, B of 128 x 64 bf16, C of 64 x 64 f32; 524,288 products, each sum below 2^24, which f32
-/// holds exactly in any order of summation. 48 KB are moved.
+/// C = A B: A of 64 x 128 bf16, B of 128 x 64 bf16, C of 64 x 64 f32; 524,288 products. Sums of integers are below 2^24,
+/// which f32 holds exactly in any order. Each of 16 steps of another sum rounds once, by at most half a unit in the last
+/// place of what is summed up by then. 48 KB are moved.
 pub const PRODUCT: Trial = Trial {
     what: "bf16 block product of 64 x 128 by 128 x 64 on one core",
     program: &programs::MATMUL_BF16,
-    range: (-255, 255),
+    largest: 255,
+    tolerance: 16.0 / (1u32 << 24) as f64,
     expect: |a, b| {
-        let element = |i: usize, j: usize| (0..128).map(|k| a[128 * i + k] * b[64 * k + j]).sum::<f32>();
-        (0..64 * 64).flat_map(|at| element(at / 64, at % 64).to_le_bytes()).collect()
+        let product = |i: usize, j: usize, k: usize| f64::from(a[128 * i + k]) * f64::from(b[64 * k + j]);
+        let element =
+            |i, j| (0..128).map(|k| product(i, j, k)).fold((0.0, 0.0), |(sum, most), p| (sum + p, most + f64::abs(p)));
+        (0..64 * 64).map(|at| element(at / 64, at % 64)).collect()
     },
+    decode: |bytes| bytes.chunks_exact(4).map(|v| f32::from_le_bytes([v[0], v[1], v[2], v[3]]).into()).collect(),
 };
 
 /// Runs of a trial on the same buffers: a second one shows that locks and descriptors are as they were.
 const RUNS: u32 = 3;
 
 impl Trial {
-    /// Runs the program on its own buffers, or on the dma-bufs `shared`, three times with other numbers. Returns the
-    /// shortest time of a run.
+    /// Buffers of the context's own for the program.
     ///
     /// # Errors
-    /// Device: a result is wrong. Otherwise as [`Context::run`], [`Context::allocate`] and [`Context::import`].
-    pub fn run(&self, context: &mut Context<'_>, shared: Option<&[DmaBuf; 3]>, deadline: Duration) -> Result<Duration> {
-        let mut buffers: Vec<BufferId> = Vec::new();
-        for (i, argument) in self.program.arguments.iter().enumerate() {
-            buffers.push(match shared {
-                Some(shared) => context.import(&shared[i])?,
-                None => context.allocate(argument.bytes)?,
-            });
-        }
+    /// As [`Context::allocate`].
+    pub fn allocate(&self, context: &mut Context<'_>) -> Result<Vec<BufferId>> {
+        self.program.arguments.iter().map(|argument| context.allocate(argument.bytes)).collect()
+    }
+
+    /// Dma-bufs as buffers for the program.
+    ///
+    /// # Errors
+    /// As [`Context::import`].
+    pub fn import(&self, context: &mut Context<'_>, shared: &[DmaBuf; 3]) -> Result<Vec<BufferId>> {
+        shared.iter().map(|shared| context.import(shared)).collect()
+    }
+
+    /// Runs the program three times on `buffers`: twice on integers, then on other numbers. Returns the shortest time of
+    /// a run.
+    ///
+    /// # Errors
+    /// Device: a result is wrong. Otherwise as [`Context::run`].
+    pub fn run(&self, context: &mut Context<'_>, buffers: &[BufferId], deadline: Duration) -> Result<Duration> {
         let mut shortest = Duration::MAX;
         for round in 0..RUNS {
-            shortest = shortest.min(self.run_once(context, &buffers, round, deadline)?);
+            shortest = shortest.min(self.run_once(context, buffers, round, deadline)?);
         }
         Ok(shortest)
     }
@@ -70,34 +93,42 @@ impl Trial {
         round: u32,
         deadline: Duration,
     ) -> Result<Duration> {
-        let [a, b] = [0, 1].map(|i| self.numbers(i, 2 * round + i as u32));
+        let with_integers = round + 1 < RUNS;
+        let [a, b] = [0, 1].map(|i| self.numbers(i, 2 * round + i as u32, with_integers));
         for (values, buffer) in [&a, &b].into_iter().zip(buffers) {
             let bytes: Vec<u8> = values.iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes()).collect();
             context.write(*buffer, &bytes)?;
         }
         let expected = (self.expect)(&a, &b);
-        let mut found = vec![0xff; expected.len()]; // no number: what is not written shows
+        let mut found = vec![0xff; self.program.arguments[2].bytes as usize]; // no number: what is not written shows
         context.write(buffers[2], &found)?;
         let took = context.run(buffers, deadline)?;
         context.read(buffers[2], &mut found)?;
-        match expected.chunks(4).zip(found.chunks(4)).filter(|(e, f)| e != f).count() {
+        let tolerance = if with_integers { 0.0 } else { self.tolerance };
+        // No number is never within.
+        let is_within = |value: f64, most: f64, found: f64| (found - value).abs() <= tolerance * most;
+        let values = expected.iter().zip((self.decode)(&found));
+        match values.filter(|((value, most), found)| !is_within(*value, *most, *found)).count() {
             0 => Ok(took),
             wrong => Err(Error::device(
-                format!("{wrong} of {} words of the NPU's {} are wrong", expected.len() / 4, self.what),
+                format!("{wrong} of {} values of the NPU's {} are wrong", expected.len(), self.what),
                 "do not use this NPU: look for newer firmware, a BIOS update or a newer kernel, and report this",
             )),
         }
     }
 
-    /// Integers for an argument, in a mixed order that follows from `seed`.
-    fn numbers(&self, argument: usize, seed: u32) -> Vec<f32> {
-        let (least, most) = self.range;
+    /// Numbers of bf16 for an argument, in a mixed order that follows from `seed`: integers, or of many magnitudes.
+    fn numbers(&self, argument: usize, seed: u32, with_integers: bool) -> Vec<f32> {
         let count = self.program.arguments[argument].bytes / 2;
         let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
         let mut next = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            least + ((state >> 16) % (most - least + 1) as u32) as i32
+            state >> 16
         };
-        (0..count).map(|_| next() as f32).collect()
+        let mut number = || match with_integers {
+            true => ((next() % (2 * self.largest as u32 + 1)) as i32 - self.largest) as f32,
+            false => bf16::from_f32((next() as f32 - 32767.5) * 2f32.powi((next() % 16) as i32 - 20)).to_f32(),
+        };
+        (0..count).map(|_| number()).collect()
     }
 }

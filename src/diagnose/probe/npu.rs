@@ -2,16 +2,15 @@
 
 use super::gpu::{check_driver, open};
 use super::{Check, Checks, share};
+use crate::Result;
 use crate::display::{bytes, counted};
 use crate::error::text;
 use crate::machine::files::{Fault, Files};
 use crate::machine::nodes::{DeviceNode, PciDevice, kernel_parameter, npu_generation};
 use crate::npu::trial::{self, Trial};
 use crate::npu::{Api, Context};
-use crate::sys::dma_buf::DmaBuf;
 use crate::sys::xrt::{Library, Missing};
 use crate::sys::{amdxdna, drm};
-use crate::{Result, sys};
 use nix::sys::resource::{Resource, getrlimit};
 use std::time::Duration;
 
@@ -202,36 +201,48 @@ fn check_programs(checks: &mut Checks, files: &Files, node: &DeviceNode, api: Op
         return checks.skip("program", "Kiln's programs are for XDNA 1");
     }
     for (name, trial) in [("add", trial::VECTOR_ADD), ("product", trial::PRODUCT)] {
-        match try_program(files, node, api, &trial) {
-            Ok(how) => checks.ok(name, format!("{} through {}: exact, {how}", trial.what, api.name())),
-            Err(e) => {
-                let (cause, remedy) = e.parts();
-                checks.fail(name, text!(format!("{}: ", trial.what), cause.clone()), remedy.clone());
-                // What holds the array up once does so again.
-                return;
-            }
+        if let Err(e) = check_program(checks, name, files, node, api, &trial) {
+            let (cause, remedy) = e.parts();
+            checks.fail(name, text!(format!("{}: ", trial.what), cause.clone()), remedy.clone());
+            // What holds the array up once does so again.
+            return;
         }
     }
 }
 
-/// Where the program ran, and in what time.
-fn try_program(files: &Files, node: &DeviceNode, api: Api, trial: &Trial) -> Result<String> {
+fn check_program(
+    checks: &mut Checks,
+    name: &str,
+    files: &Files,
+    node: &DeviceNode,
+    api: Api,
+    trial: &Trial,
+) -> Result<()> {
     let mut context = match api {
         Api::Kernel => Context::through_kernel(drm::Node::open(&files.at(&node.path))?, trial.program)?,
         Api::Xrt => Context::through_xrt(Library::load()?, &node.slot, trial.program)?,
     };
-    let own = trial.run(&mut context, None, DEADLINE)?;
-    let dma_bufs = || -> sys::Result<[DmaBuf; 3]> {
-        Ok([share::any_dma_buf(files)?, share::any_dma_buf(files)?, share::any_dma_buf(files)?])
-    };
-    let took = |took: Duration| format!("{:.2} ms a run", 1e3 * took.as_secs_f64());
-    match dma_bufs() {
-        Ok(shared) => {
-            let imported = trial.run(&mut context, Some(&shared), DEADLINE)?;
-            Ok(format!("{} in its own memory, {} in imported dma-bufs", took(own), took(imported)))
+    let milliseconds = |took: Duration| format!("{:.2} ms a run", 1e3 * took.as_secs_f64());
+    let own = trial.allocate(&mut context)?;
+    let took = milliseconds(trial.run(&mut context, &own, DEADLINE)?);
+    let exact = format!("{} through {}: exact, {took} in its own memory", trial.what, api.name());
+    let mut refused = None;
+    for (source, shared) in share::dma_bufs(files) {
+        match trial.import(&mut context, &shared) {
+            Ok(imported) => {
+                let took = milliseconds(trial.run(&mut context, &imported, DEADLINE)?);
+                checks.ok(name, format!("{exact}, {took} in dma-bufs of {source}"));
+                return Ok(());
+            }
+            // A driver without address translation takes contiguous memory alone: another source may have it.
+            Err(e) => refused = Some(e),
         }
-        Err(_) => Ok(format!("{}; nothing here makes a dma-buf to import", took(own))),
     }
+    match refused {
+        Some(e) => checks.warn(name, text!(format!("{exact}; "), e.parts().0.clone()), e.parts().1.clone()),
+        None => checks.ok(name, format!("{exact}; nothing here makes a dma-buf to import")),
+    }
+    Ok(())
 }
 
 /// Loads libxrt if it is installed, and lists its devices.

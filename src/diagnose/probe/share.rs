@@ -62,9 +62,12 @@ pub(super) fn check(files: &Files, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
     checks.all
 }
 
-/// A dma-buf of [`BYTES`], by whatever makes one here.
-pub(super) fn any_dma_buf(files: &Files) -> sys::Result<DmaBuf> {
-    from_udmabuf(files).or_else(|_| from_heap(files))
+/// Three dma-bufs of [`BYTES`] from each source that makes them here, with the source's name.
+pub(super) fn dma_bufs(files: &Files) -> Vec<(&'static str, [DmaBuf; 3])> {
+    let three =
+        |make: fn(&Files) -> sys::Result<DmaBuf>| Some([make(files).ok()?, make(files).ok()?, make(files).ok()?]);
+    let sources = [("udmabuf", three(from_udmabuf)), ("the system's DMA heap", three(from_heap))];
+    sources.into_iter().filter_map(|(name, made)| Some((name, made?))).collect()
 }
 
 /// Makes a dma-buf of a memfd, and checks that both show the same bytes.
@@ -216,12 +219,21 @@ fn check_npu(checks: &mut Checks, name: &str, files: &Files, node: &DeviceNode) 
         exchange(npu_program::map(&opened, &own, BYTES)?, &made)
     });
     report_npu(checks, &export, "a buffer of the NPU as a dma-buf", seen);
-    let Ok(made) = any_dma_buf(files) else {
-        return checks.skip(&import, "nothing here makes a dma-buf to import");
-    };
-    let taken = opened.import(made.as_fd());
-    let seen = taken.and_then(|taken| exchange(npu_program::map(&opened, &taken, BYTES)?, &made));
-    report_npu(checks, &import, "another driver's dma-buf on the NPU", seen);
+    let mut refused = None;
+    for made in [from_udmabuf(files), from_heap(files)].into_iter().flatten() {
+        match opened.import(made.as_fd()) {
+            Ok(taken) => {
+                let seen = npu_program::map(&opened, &taken, BYTES).and_then(|view| exchange(view, &made));
+                return report_npu(checks, &import, "another driver's dma-buf on the NPU", seen);
+            }
+            // A driver without address translation takes contiguous memory alone: the next source may have it.
+            Err(e) => refused = Some(e),
+        }
+    }
+    match refused {
+        Some(e) => report_npu(checks, &import, "", Err(e)),
+        None => checks.skip(&import, "nothing here makes a dma-buf to import"),
+    }
 }
 
 /// Whether a driver's mapping of a dma-buf and the dma-buf's own have the same bytes; `None` where the driver has no

@@ -578,7 +578,7 @@ fn programs_are_run_on_an_npu_that_they_are_for() {
 #[test]
 fn an_npu_that_computes_wrongly_or_not_at_all_fails() {
     for (behaviour, words) in [
-        (Behaviour::Wrong, "vector add of 4,096 bf16 on four columns: 1 of 2048 words of the NPU's vector add"),
+        (Behaviour::Wrong, "vector add of 4,096 bf16 on four columns: 1 of 4096 values of the NPU's vector add"),
         (Behaviour::Late, "vector add of 4,096 bf16 on four columns: vector_add_bf16 on the NPU did not end within"),
         (Behaviour::State(5), "vector add of 4,096 bf16 on four columns: the NPU reports an error"),
     ] {

@@ -153,7 +153,12 @@ struct fake_run {
                 sums[i] += wide;
             }
         }
-        for (size_t i = 0; i < count; i++) std::memcpy(&memory[5]->device.at(2 * i), reinterpret_cast<char *>(&sums[i]) + 2, 2);
+        for (size_t i = 0; i < count; i++) {
+            uint32_t bits;
+            std::memcpy(&bits, &sums[i], sizeof bits);
+            const uint16_t nearest = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+            std::memcpy(&memory[5]->device.at(2 * i), &nearest, sizeof nearest);
+        }
         if (failure == 9) memory[5]->device[5] ^= 1;
     }
 };
