@@ -1,7 +1,10 @@
 // linear_tile: out[r][n] = sum_k weight[n][k] * x[r][k], for many rows r, without matrix units.
-// weight [N, K] int8 with one f32 scale a row, or bf16; x [rows, K], out [rows, N] f32; K padded to 16 with zeros.
-// A workgroup of 64 invocations makes a 32 x 32 tile of out; each invocation 4 x 4 of it, from f32 tiles of 16 inputs in
-// shared memory (4 KiB). Bytes: N * K * (1 or 2) * rows / 32 from caches or memory; operations: 2 * N * K * rows.
+// weight [N, K] int8 with one f32 scale a row, int4 with one f16 scale per 32 inputs, or bf16; x [rows, K], out [rows, N]
+// f32; K padded to 16 with zeros.
+// A workgroup of 64 invocations makes a 32 x 32 tile of out; each invocation 4 x 4 of it, from f32 tiles of 16 inputs, with
+// int4 of 32, in shared memory (4 or 8 KiB).
+// Bytes: N * K * (1, 0.5625 or 2) * rows / 32 from caches or memory; operations: 2 * N * K * rows.
+// Narrow loads: the f16 scale of each int4 load.
 #include "common.glsl"
 
 layout(push_constant) uniform Push {
@@ -18,7 +21,11 @@ layout(push_constant) uniform Push {
 };
 
 #define TILE 32
+#ifdef WEIGHT_INT4
+#define DEPTH 32
+#else
 #define DEPTH 16
+#endif
 // One load's weights as this many vec4; loads that a tile of DEPTH inputs takes per weight row.
 #define VECS (WEIGHTS_PER_LOAD / 4)
 #define LOADS (DEPTH / WEIGHTS_PER_LOAD)
@@ -44,8 +51,14 @@ void compute(uint n0, uint r0, uint live) {
             uint column = i / LOADS, part = i % LOADS;
             uint row = min(n0 + column, n - 1);
             uvec4 w = Words4(weight + (uint64_t(row) * (k / WEIGHTS_PER_LOAD) + k0 / WEIGHTS_PER_LOAD + part) * 16).at[0];
+#ifdef WEIGHT_INT4
+            float scale = group_scale(Words(uint64_t(scales)), (row * k + k0) / WEIGHTS_PER_LOAD + part);
+#endif
             [[unroll]] for (uint q = 0; q < VECS; ++q) {
                 vec4 v = widen(w, q);
+#ifdef WEIGHT_INT4
+                v *= scale;
+#endif
                 [[unroll]] for (uint e = 0; e < 4; ++e) put(true, part * WEIGHTS_PER_LOAD + q * 4 + e, column, v[e]);
             }
         }

@@ -252,7 +252,7 @@ fn the_plans_bytes_are_the_bytes_that_are_taken() {
     for (sequences, kv_tokens) in [(1, None), (64, None), (64, Some(CONTEXT)), (64, Some(100_000))] {
         let options = Options { kv_tokens, ..options(common::vulkan(), KvType::F16, sequences) };
         let extent = options.extent(checkpoint.shape()).unwrap();
-        let schedule = Schedule::build(checkpoint.shape(), extent, options.formats());
+        let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(options.weights));
         let plan = Plan::place(&schedule, &heaps::describe(&gpu), results::needs(&schedule, false)).unwrap();
         let wanted: u64 = schedule.kv.bytes();
         let progress = Progress::new(Cancel::default());

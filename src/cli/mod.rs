@@ -73,7 +73,7 @@ pub enum Command {
     Perplexity(perplexity::PerplexityArgs),
     /// Turn text into token ids, or ids into text
     Tokenize(tokenize::TokenizeArgs),
-    /// Convert a checkpoint to INT8
+    /// Convert a checkpoint to INT8 or INT4
     Quantize(quantize::QuantizeArgs),
     /// Write a synthetic checkpoint of a given shape
     Forge(forge::ForgeArgs),

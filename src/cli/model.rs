@@ -137,7 +137,7 @@ impl ModelArgs {
         self.check_npu()?;
         let progress = Arc::new(Progress::new(signals::cancel()));
         let bar = (checkpoint.stored_bytes() >= SHOW_PROGRESS_BYTES && progress::is_shown(json)).then(|| {
-            let total = WeightLayout::new(checkpoint.shape(), options.formats()).bytes();
+            let total = WeightLayout::new(checkpoint.shape(), checkpoint.formats(options.weights)).bytes();
             let style = "loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}";
             let loaded = progress.clone();
             LiveBar::start(progress::bar(Some(total), style, json), move |bar| bar.set_position(loaded.done()))

@@ -8,7 +8,7 @@ use crate::engine::{self, Device};
 use crate::gpu;
 use crate::machine::heaps::{Heap, Memory, host_memory};
 use crate::machine::profile::{Profile, profile};
-use crate::model::Shape;
+use crate::model::{Shape, TensorId, WeightFormat};
 use crate::plan::{Needs, Plan, Purpose, kernel_parameters, sums};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Plans a model for a machine; of a model directory only config.json is read.
+/// Plans a model for a machine; of a model directory, config.json and the headers of the weights are read.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PlanArgs {
     #[command(flatten)]
@@ -60,8 +60,9 @@ pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     };
     let options = of_batch(args.batch);
     let extent = options.extent(&shape)?;
+    let formats = read_formats(args, &shape);
     let build = |extent| {
-        let schedule = Schedule::build(&shape, extent, options.formats());
+        let schedule = Schedule::build(&shape, extent, &formats);
         let needs = target.staged.map_or(Needs::of(&schedule), |staged| gpu::replay::results::needs(&schedule, staged));
         (schedule, needs)
     };
@@ -104,6 +105,15 @@ fn read_shape(args: &PlanArgs) -> Result<Shape> {
     match &args.shape {
         Some(word) => super::forge::find_shape(word),
         None => args.model.files().shape(),
+    }
+}
+
+/// The format of each matrix: by name there are no files that could have them in another.
+fn read_formats(args: &PlanArgs, shape: &Shape) -> Box<dyn Fn(TensorId) -> WeightFormat> {
+    let (asked, shape) = (args.model.options().weights, shape.clone());
+    match args.shape {
+        Some(_) => Box::new(move |id| asked.of_matrix(id, &shape, None)),
+        None => Box::new(args.model.files().formats(asked, &shape)),
     }
 }
 

@@ -31,7 +31,8 @@ pub struct ProbeArgs {
 pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
     let shape = read_shape(&args.model)?;
-    let name = args.model.files().name();
+    let model = args.model.files();
+    let name = model.name();
     // Settings that are wrong on any machine are refused before this one is checked.
     shape.as_ref().map(|shape| args.model.options().extent(shape)).transpose()?;
     let files = Files::system();
@@ -45,7 +46,7 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
         auto: args.model.device == Device::Auto,
         measure: !args.quick,
         npu: (args.model.npu != Npu::Off).then_some(args.model.npu_api.api()),
-        model: shape.as_ref().map(|shape| Wanted { name: &name, shape, options: args.model.options() }),
+        model: shape.as_ref().map(|shape| Wanted { name: &name, shape, files: &model, options: args.model.options() }),
     };
     let bar = progress::is_shown(json).then(LiveBar::spinner);
     let report = probe(&request, &|what| bar.iter().for_each(|bar| bar.say(what)));

@@ -1,4 +1,4 @@
-//! `kiln quantize`: a native INT8 model directory from any checkpoint.
+//! `kiln quantize`: a native INT8 or INT4 model directory from any checkpoint.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::model::WeightFormat;
 use crate::model::write::quantize;
 use crate::{Error, Result};
 
-/// Write a native INT8 model directory.
+/// Write a native INT8 or INT4 model directory.
 #[derive(Debug, clap::Args)]
 pub struct QuantizeArgs {
     /// Model directory to read (config.json, *.safetensors) [default: $KILN_MODEL]

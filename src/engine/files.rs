@@ -3,7 +3,7 @@
 use crate::display;
 use crate::engine::demo;
 use crate::model::checkpoint::Checkpoint;
-use crate::model::{Shape, config};
+use crate::model::{Shape, TensorId, WeightFormat, config};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 use std::path::PathBuf;
@@ -49,6 +49,16 @@ impl ModelFiles {
         match self {
             ModelFiles::Directory(dir) => config::read(&dir.join("config.json")),
             ModelFiles::BuiltIn => Ok(demo::checkpoint()?.shape().clone()),
+        }
+    }
+
+    /// The format of each matrix where `asked` is asked for, as far as it is known: without the weights' files, or where
+    /// they are not sound, as if they were not quantised.
+    pub fn formats(&self, asked: WeightFormat, shape: &Shape) -> impl Fn(TensorId) -> WeightFormat + use<> {
+        let (checkpoint, shape) = (self.checkpoint().ok(), shape.clone());
+        move |id| match &checkpoint {
+            Some(checkpoint) => checkpoint.formats(asked)(id),
+            None => asked.of_matrix(id, &shape, None),
         }
     }
 

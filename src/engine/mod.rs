@@ -17,7 +17,7 @@ use crate::gpu::{self, Choice, Gpu, Vulkan};
 use crate::machine::files::Files;
 use crate::machine::{heaps, nodes, threads};
 use crate::model::checkpoint::Checkpoint;
-use crate::model::{Shape, TensorId, WeightFormat};
+use crate::model::{Shape, WeightFormat};
 use crate::plan::{Needs, Plan};
 use crate::reference::Reference;
 use crate::schedule::{Extent, KvType, Schedule};
@@ -57,7 +57,7 @@ impl std::str::FromStr for Device {
 pub struct Options {
     /// The device to run on.
     pub device: Device,
-    /// Weight format of the matrices on the device.
+    /// Weight format of the matrices on the device, or what that makes of each ([`WeightFormat::of_matrix`]).
     pub weights: WeightFormat,
     /// Positions of a sequence. Default: 4096, or the model's maximum if smaller.
     pub context: Option<usize>,
@@ -100,12 +100,6 @@ pub const MAX_ROWS: usize = gpu::device::limits::MAX_GROUPS;
 pub const DEFAULT_CHUNK: usize = 512;
 
 impl Options {
-    /// The weight format of each matrix, for building a schedule.
-    pub fn formats(&self) -> impl Fn(TensorId) -> WeightFormat + use<> {
-        let format = self.weights;
-        move |_| format
-    }
-
     /// The sizes to build the schedule for.
     ///
     /// # Errors
@@ -228,13 +222,16 @@ pub(crate) fn load_on(
     options: &Options,
     progress: &Progress,
 ) -> Result<Box<dyn Measure>> {
-    let (shape, extent) = (checkpoint.shape(), check(checkpoint, options)?);
+    let extent = check(checkpoint, options)?;
+    if let Some(exceptions) = options.weights.exceptions(checkpoint.shape()) {
+        log::warn!("{exceptions}");
+    }
     threads::start()?;
     let start = Instant::now();
     let executor: Box<dyn Measure> = match &opened.gpu {
         Some(gpu) => {
             let load = || {
-                let (schedule, plan) = place(opened, shape, extent, options)?;
+                let (schedule, plan) = place(opened, checkpoint, extent, options)?;
                 for (kind, bytes) in plan.sums() {
                     log::info!("{kind}: {}", display::bytes(bytes));
                 }
@@ -243,7 +240,7 @@ pub(crate) fn load_on(
             Box::new(load().map_err(|e| if gpu.is_cpu() { or_without_vulkan(e) } else { e })?)
         }
         None => {
-            let (schedule, _) = place(opened, shape, extent, options)?;
+            let (schedule, _) = place(opened, checkpoint, extent, options)?;
             Box::new(Reference::load(checkpoint, schedule, progress)?)
         }
     };
@@ -278,7 +275,7 @@ pub(crate) fn most_sequences(
     let fits = |sequences| {
         let options = Options { sequences, head_rows: sequences, ..*options };
         let extent = check(checkpoint, &options)?;
-        Ok::<_, Error>(place(opened, checkpoint.shape(), extent, &options).is_ok())
+        Ok::<_, Error>(place(opened, checkpoint, extent, &options).is_ok())
     };
     if fits(most)? {
         return Ok(most);
@@ -308,19 +305,20 @@ fn or_without_vulkan(e: Error) -> Error {
 ///
 /// # Errors
 /// Refused: it does not fit.
-fn place(opened: &Opened, shape: &Shape, extent: Extent, options: &Options) -> Result<(Schedule, Plan)> {
+fn place(opened: &Opened, checkpoint: &Checkpoint, extent: Extent, options: &Options) -> Result<(Schedule, Plan)> {
+    let build = |extent| Schedule::build(checkpoint.shape(), extent, checkpoint.formats(options.weights));
     match &opened.gpu {
         Some(gpu) => {
             let staged = gpu::memory::heaps::needs_staging(gpu) || options.vulkan.staged;
             Plan::fit(extent, &gpu::memory::heaps::describe(gpu), |extent| {
-                let schedule = Schedule::build(shape, extent, options.formats());
+                let schedule = build(extent);
                 let needs = gpu::replay::results::needs(&schedule, staged);
                 (schedule, needs)
             })
         }
         // The reference executor keeps its KV cache in f32.
         None => Plan::fit(Extent { kv: KvType::F32, ..extent }, &heaps::host_memory(), |extent| {
-            let schedule = Schedule::build(shape, extent, options.formats());
+            let schedule = build(extent);
             let needs = Needs::of(&schedule);
             (schedule, needs)
         }),

@@ -20,7 +20,7 @@ pub enum Setting {
     Cpu,
     /// Choosing a Vulkan device by its index.
     VulkanIndex,
-    /// The format of the weights on the device, by name: `int8`, `bf16`.
+    /// The format of the weights on the device, by name: `int8`, `int4`, `bf16`.
     Weights(&'static str),
     /// Leaving the NPU unused.
     NoNpu,

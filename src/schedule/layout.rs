@@ -237,10 +237,15 @@ impl Packer {
         v
     }
 
-    /// Stacks the tensors' rows into one matrix: all rows, then all scales. The first tensor's format applies to all.
+    /// Stacks the tensors' rows into one matrix: all rows, then all scales. The largest of the tensors' formats applies to
+    /// all.
+    ///
+    /// # Panics
+    /// If that format does not hold the rows ([`WeightFormat::holds`]).
     fn matrix(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, ids: &[TensorId]) -> Matrix {
-        let format = formats(ids[0]);
+        let format = ids.iter().fold(formats(ids[0]), |format, &id| format.or_larger(formats(id)));
         let cols = ids[0].dims(shape)[1];
+        assert!(format.holds(cols), "{format:?} does not hold rows of {cols}, as {:?} has", ids[0]);
         let rows = ids.iter().map(|id| id.dims(shape)[0]).sum();
         let offset = self.take((rows * format.row_bytes(cols)) as u64);
         let scales = self.take((rows * format.scale_bytes(cols)) as u64);
@@ -263,7 +268,10 @@ impl Packer {
 
 impl WeightLayout {
     /// Places every tensor of `shape`. `formats` gives each tensor's weight format. Stacked tensors (Q, K and V; gate
-    /// and up) all take the format of the first.
+    /// and up) all take the largest of theirs.
+    ///
+    /// # Panics
+    /// If a format does not hold its tensor's rows ([`WeightFormat::holds`]).
     pub fn new(shape: &Shape, formats: impl Fn(TensorId) -> WeightFormat) -> Self {
         let formats: &dyn Fn(TensorId) -> WeightFormat = &formats;
         let mut buffers = Vec::with_capacity(shape.layers.len() + 2);
@@ -337,11 +345,31 @@ mod tests {
     use super::*;
     use crate::model::presets;
 
+    /// 16 bytes and a scale of 2 for each 32 weights of the layers, a byte for each of the embedding.
     #[test]
-    fn each_matrix_has_the_format_of_its_first_tensor() {
+    fn a_27b_in_int4_takes_15_8_gb() {
+        let shape = presets::preset("27b").unwrap();
+        let layout = WeightLayout::new(&shape, |id| WeightFormat::Int4.of_matrix(id, &shape, None));
+        assert_eq!((layout.format(), layout.head.format), (WeightFormat::Int4, WeightFormat::Int8));
+        let layer = (8192 + 4096 + 3 * 21504) * 5376 / 32 * 18 + 4 * (4 * 5376 + 2 * 128);
+        let embedding = 262_208 * (5376 + 4) + 4 * (5376 + 2 * 64);
+        assert_eq!((layout.buffers[1].bytes, layout.buffers[0].bytes), (layer, embedding));
+        assert_eq!(layout.bytes(), 15_815_175_936);
+    }
+
+    #[test]
+    #[should_panic(expected = "does not hold rows of 1000")]
+    fn a_format_that_does_not_hold_a_row_is_a_mistake() {
+        let shape = Shape { hidden: 1000, ..presets::preset("1b").unwrap() };
+        WeightLayout::new(&shape, |_| WeightFormat::Int4);
+    }
+
+    #[test]
+    fn each_matrix_has_the_largest_format_of_its_tensors() {
         let shape = presets::preset("1b").unwrap();
         let mixed = |id| match id {
-            TensorId::Embedding | TensorId::Layer(3, Role::Q | Role::Up) => WeightFormat::Bf16,
+            TensorId::Embedding | TensorId::Layer(3, Role::Q) => WeightFormat::Bf16,
+            TensorId::Layer(3, Role::Gate) => WeightFormat::Int4,
             _ => WeightFormat::Int8,
         };
         let layout = WeightLayout::new(&shape, mixed);

@@ -125,7 +125,10 @@ fn an_unknown_or_unreadable_type_is_refused() {
     let line = refused_file(|f| {
         f.tensors.insert(Q.into(), Tensor::new("I32", &[128, 128], vec![0; 128 * 128 * 4]));
     });
-    assert!(line.contains(Q) && line.contains("is I32; wanted BF16, F16, F32 or I8"), "{line}");
+    assert!(
+        line.contains(Q) && line.contains("is I32; wanted BF16, F16, F32, I8 with scales or U8 with scales"),
+        "{line}"
+    );
     let line = refused_file(|f| drop(f.tensors.insert(NORM.into(), Tensor::new("I8", &[128], vec![0; 128]))));
     assert!(line.contains(NORM) && line.contains("is I8; wanted BF16, F16 or F32"), "{line}");
 }

@@ -9,5 +9,6 @@ mod bad_files;
 mod earlier_engine;
 mod files;
 mod golden;
+mod int4;
 mod mutations;
 mod write;

@@ -122,7 +122,7 @@ fn small_file(form: &str) -> Vec<u8> {
     file.bytes()
 }
 
-/// Reads everything in a checkpoint, in both formats.
+/// Reads everything in a checkpoint, in every format.
 fn read_all(c: &Checkpoint) -> kiln::Result<()> {
     let ids: Vec<TensorId> = TensorId::all(c.shape()).collect();
     for id in ids {
@@ -131,7 +131,7 @@ fn read_all(c: &Checkpoint) -> kiln::Result<()> {
             continue;
         }
         let [rows, cols] = id.dims(c.shape());
-        for format in [WeightFormat::Int8, WeightFormat::Bf16] {
+        for format in WeightFormat::ALL {
             let mut data = vec![0; rows * format.row_bytes(cols)];
             let mut scales = vec![0; rows * format.scale_bytes(cols)];
             let result = c.read_rows(id, 0..rows, format, &mut data, &mut scales);

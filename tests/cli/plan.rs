@@ -65,6 +65,11 @@ fn a_model_that_does_not_fit_is_refused_with_the_sum() {
     assert_eq!(plan["kernel_parameters"], "amdgpu.gttsize=38912 ttm.pages_limit=9961472 ttm.page_pool_size=9961472");
     let plan = kiln(&[&bf16[..], &["780m", "--json"]].concat()).json();
     assert!(plan["kernel_parameters"].is_null() && plan["heaps"][0]["reserved"].as_u64() > Some(0), "{plan}");
+    let int4 = ["plan", "--shape", "gemma3-27b", "--weights", "int4", "--machine", "780m", "--json"];
+    let plan = kiln(&int4).json();
+    assert_eq!(plan["sums"]["weights"], 15_815_175_936u64);
+    let at_one = plan["roofline"][0]["tokens_s"].as_f64().unwrap();
+    assert!((5.6..5.7).contains(&at_one), "89.6 GB/s over 15.8 GB: {at_one}");
     kiln(&["plan", "--machine", "780m:3"]).refused(2, &["780m", "0.5, 1, 2, 4, 8, 16"]);
     kiln(&["plan", "-m", path(&dir), "--batch", "4611686018427387904"]).refused(2, &["--batch"]);
     kiln(&["plan", "-m", path(&dir), "--batch", "0"]).refused(2, &["--batch"]);
@@ -143,4 +148,20 @@ fn a_plan_says_how_many_tokens_there_is_room_for() {
         let batch = [&arguments[..], &["--batch", "32", "--ctx", "16384", "--kv-tokens", &tokens, "--json"]].concat();
         assert_eq!(kiln(&batch).json()["fits"], true, "{machine}");
     }
+}
+
+/// A directory in INT4 is planned in INT4, also where INT8 is asked for.
+#[test]
+fn what_the_files_have_in_int4_is_planned_so() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("int4");
+    let dir = dir.to_str().unwrap();
+    let weights = |args: &[&str]| {
+        let plan = kiln(&[&["plan", "--device", "cpu", "--json", "-m"], args].concat()).json();
+        plan["sums"]["weights"].as_u64().unwrap()
+    };
+    kiln(&["quantize", "-m", &tiny(), "-o", dir, "--weights", "int4", "--json"]).json();
+    let [bf16, int8, int4] = ["bf16", "int8", "int4"].map(|format| weights(&[&tiny(), "--weights", format]));
+    assert!(bf16 > int8 && int8 > int4, "{bf16}, {int8}, {int4}");
+    assert_eq!([weights(&[dir]), weights(&[dir, "--weights", "int4"])], [int4; 2]);
 }

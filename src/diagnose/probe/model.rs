@@ -2,7 +2,7 @@
 
 use super::{Check, Checks, Verdict};
 use crate::display::bytes;
-use crate::engine::Options;
+use crate::engine::{ModelFiles, Options};
 use crate::gpu::{self, Gpu};
 use crate::machine::heaps::host_memory;
 use crate::model::Shape;
@@ -17,6 +17,8 @@ pub struct Wanted<'a> {
     pub name: &'a str,
     /// Its shape.
     pub shape: &'a Shape,
+    /// Its files.
+    pub files: &'a ModelFiles,
     /// Options that it will be loaded with.
     pub options: Options,
 }
@@ -33,7 +35,8 @@ pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
     };
     // The CPU keeps its KV cache in f32.
     let kv = if gpu.is_some() { extent.kv } else { KvType::F32 };
-    let schedule = Schedule::build(model.shape, Extent { kv, ..extent }, model.options.formats());
+    let schedule =
+        Schedule::build(model.shape, Extent { kv, ..extent }, model.files.formats(model.options.weights, model.shape));
     let (memory, needs) = match gpu {
         Some(gpu) => {
             let staged = gpu::memory::heaps::needs_staging(gpu);

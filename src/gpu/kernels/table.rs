@@ -20,6 +20,11 @@ macro_rules! spirv_modules {
                 name: "embed_int8", source: "embed", defines: ["WEIGHT_INT8"],
                 constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
             }
+            /// Token embedding from INT4 rows.
+            EmbedInt4 {
+                name: "embed_int4", source: "embed", defines: ["WEIGHT_INT4"],
+                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
+            }
             /// Token embedding from BF16 rows.
             EmbedBf16 {
                 name: "embed_bf16", source: "embed", defines: ["WEIGHT_BF16"],
@@ -45,6 +50,11 @@ macro_rules! spirv_modules {
                 name: "linear_int8", source: "linear", defines: ["WEIGHT_INT8"],
                 constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
+            /// Matrix product of few rows in f32, INT4.
+            LinearInt4 {
+                name: "linear_int4", source: "linear", defines: ["WEIGHT_INT4"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
             /// Matrix product of few rows in f32, BF16.
             LinearBf16 {
                 name: "linear_bf16", source: "linear", defines: ["WEIGHT_BF16"],
@@ -53,6 +63,11 @@ macro_rules! spirv_modules {
             /// Gate and up products of few rows in f32 with their gated GELU, INT8.
             LinearGeluInt8 {
                 name: "linear_gelu_int8", source: "linear", defines: ["WEIGHT_INT8", "GELU"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Gate and up products of few rows in f32 with their gated GELU, INT4.
+            LinearGeluInt4 {
+                name: "linear_gelu_int4", source: "linear", defines: ["WEIGHT_INT4", "GELU"],
                 constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
             /// Gate and up products of few rows in f32 with their gated GELU, BF16.
@@ -78,6 +93,11 @@ macro_rules! spirv_modules {
             /// Matrix product of many rows in f32, INT8.
             LinearTileInt8 {
                 name: "linear_tile_int8", source: "linear_tile", defines: ["WEIGHT_INT8"],
+                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows in f32, INT4.
+            LinearTileInt4 {
+                name: "linear_tile_int4", source: "linear_tile", defines: ["WEIGHT_INT4"],
                 constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
             /// Matrix product of many rows in f32, BF16.

@@ -116,6 +116,14 @@ pub fn modules(format: WeightFormat) -> &'static FormatModules {
                 fragment_tall: Module::LinearFragmentTallInt8,
             }),
         },
+        WeightFormat::Int4 => &FormatModules {
+            embed: Module::EmbedInt4,
+            linear: Module::LinearInt4,
+            linear_gelu: Module::LinearGeluInt4,
+            linear_tile: Module::LinearTileInt4,
+            dot: None,
+            matrix: None,
+        },
         WeightFormat::Bf16 => &FormatModules {
             embed: Module::EmbedBf16,
             linear: Module::LinearBf16,

@@ -15,7 +15,7 @@ pub struct VulkanOptions {
     /// Uploads and results pass through staging even where the host maps the device's memory. Lets this path be tested
     /// on drivers that map everything.
     pub staged: bool,
-    /// The arithmetic of products with INT8 weights. `None`: the fastest that the device has instructions for.
+    /// The arithmetic of products with quantised weights. `None`: the fastest that the device has instructions for.
     ///
     /// Matrix units take passes with enough rows; other passes are in f32. s8 takes products whose inputs are written
     /// in whole rows; other products are in f16.

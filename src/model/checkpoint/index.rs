@@ -132,7 +132,7 @@ impl<'a> Names<'a> {
         let [rows, cols] = id.dims(shape);
         let dtype = self.dtype(at)?;
         let scheme = self.scheme(at)?;
-        let native = WeightFormat::from_file_dtype(dtype).filter(|_| scheme.is_none() && !id.is_vector());
+        let native = native_format(dtype, cols).filter(|_| scheme.is_none() && !id.is_vector());
         let wanted = match native {
             Some(format) => format.file_shape(rows, cols),
             None if id.is_vector() => vec![cols],
@@ -153,14 +153,14 @@ impl<'a> Names<'a> {
 
     /// Checks a tensor without a scheme, and returns its encoding.
     fn check_plain(&self, id: TensorId, at: At, dtype: Dtype, [rows, cols]: [usize; 2]) -> Result<Encoding> {
-        match (dtype, WeightFormat::from_file_dtype(dtype)) {
+        match (dtype, native_format(dtype, cols)) {
             (Dtype::F16, _) => Ok(Encoding::F16),
             (Dtype::F32, _) => Ok(Encoding::F32),
             (_, Some(format)) if !(id.is_vector() && format.is_quantized()) => {
                 let scales = format.file_scales(rows, cols).map(|wanted| self.native_scales(at, wanted)).transpose()?;
                 Ok(Encoding::Native(format, scales))
             }
-            _ => Err(self.wrong(at, &format!("is {dtype}; wanted {}", readable_dtypes(id)))),
+            _ => Err(self.wrong(at, &format!("is {dtype}; wanted {}", readable_dtypes(id, cols)))),
         }
     }
 
@@ -252,10 +252,17 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The element types that a tensor of the model may have, as text for an error: `BF16, F16, F32 or I8 with scales`.
-fn readable_dtypes(id: TensorId) -> String {
+/// The format of a matrix whose elements have the type `dtype`, in rows of `cols`.
+fn native_format(dtype: Dtype, cols: usize) -> Option<WeightFormat> {
+    WeightFormat::from_file_dtype(dtype).filter(|format| format.holds(cols))
+}
+
+/// The element types that a tensor of the model may have, in rows of `cols`, as text for an error: `BF16, F16, F32 or I8
+/// with scales`.
+fn readable_dtypes(id: TensorId, cols: usize) -> String {
     let formats = |quantized: bool| {
-        let formats = WeightFormat::ALL.into_iter().filter(move |format| format.is_quantized() == quantized);
+        let is_such = move |format: &WeightFormat| format.is_quantized() == quantized && format.holds(cols);
+        let formats = WeightFormat::ALL.into_iter().filter(is_such);
         formats.map(move |format| format!("{}{}", format.file_dtype(), if quantized { " with scales" } else { "" }))
     };
     let mut names: Vec<String> = formats(false).chain(["F16".into(), "F32".into()]).collect();

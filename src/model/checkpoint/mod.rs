@@ -89,6 +89,19 @@ impl Checkpoint {
         self.source
     }
 
+    /// The format of a tensor in the files.
+    ///
+    /// # Panics
+    /// If the model has no such tensor.
+    pub fn stored_as(&self, id: TensorId) -> SourceFormat {
+        self.stored(id).encoding.source()
+    }
+
+    /// The format of each matrix where `asked` is asked for ([`WeightFormat::of_matrix`]).
+    pub fn formats(&self, asked: WeightFormat) -> impl Fn(TensorId) -> WeightFormat + '_ {
+        move |id| asked.of_matrix(id, &self.shape, Some(self.stored_as(id)))
+    }
+
     /// Bytes of the model's tensors in the files, scales included; a load reads this much.
     pub fn stored_bytes(&self) -> u64 {
         let scales = |t: &Stored| t.encoding.scales().map_or(0, |s| s.range.len());

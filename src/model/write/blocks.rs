@@ -78,7 +78,7 @@ fn cut_blocks<'a>(shard: &Shard, path: &'a Path, file: &'a File, matrices: &Matr
             Payload::Vector(_) => {}
             Payload::Elements(id) => {
                 let [height, cols] = id.dims(matrices.shape);
-                let step = (BLOCK_BYTES / matrices.format.row_bytes(cols)).max(1);
+                let step = (BLOCK_BYTES / matrices.format(id).row_bytes(cols)).max(1);
                 for first in (0..height).step_by(step) {
                     let rows = first..(first + step).min(height);
                     blocks.push(Block { path, file, id, rows, elements: start + item.offset(), scales: None });
@@ -103,7 +103,7 @@ struct BlockBuffers {
 impl Block<'_> {
     /// Fills and writes the block. Returns its bytes in the file.
     fn write(&self, matrices: &Matrices, buffers: &mut BlockBuffers) -> Result<u64> {
-        let (format, source) = (matrices.format, matrices.source);
+        let (format, source) = (matrices.format(self.id), matrices.source);
         let [_, cols] = self.id.dims(matrices.shape);
         let (stride, width, scale_bytes) =
             (format.row_bytes(cols), format.file_row_bytes(cols), format.scale_bytes(cols));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::model::format::WeightFormat;
+use crate::model::format::{SourceFormat, WeightFormat};
 use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
 use crate::{Cancel, Result};
@@ -11,6 +11,11 @@ use crate::{Cancel, Result};
 pub(crate) trait RowSource: Sync {
     /// A norm's weights.
     fn vector(&self, id: TensorId) -> Result<Vec<f32>>;
+
+    /// The format in which it has a matrix already, if it has.
+    fn stored_as(&self, _id: TensorId) -> Option<SourceFormat> {
+        None
+    }
 
     /// Reads rows of a matrix, as [`crate::model::Checkpoint::read_rows`] does.
     fn rows(
@@ -26,11 +31,19 @@ pub(crate) trait RowSource: Sync {
     fn done(&self, _id: TensorId, _rows: Range<usize>) {}
 }
 
-/// The matrices to write, all in one format.
+/// The matrices to write.
 pub(super) struct Matrices<'a> {
     pub(super) shape: &'a Shape,
-    pub(super) format: WeightFormat,
+    /// The format that is asked for.
+    pub(super) asked: WeightFormat,
     pub(super) source: &'a dyn RowSource,
+}
+
+impl Matrices<'_> {
+    /// The format of a matrix.
+    pub(super) fn format(&self, id: TensorId) -> WeightFormat {
+        self.asked.of_matrix(id, self.shape, self.source.stored_as(id))
+    }
 }
 
 /// Watches and stops a long write.

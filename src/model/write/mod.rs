@@ -44,8 +44,8 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes the checkpoint `shape` in `format` to the new directory `dst`, with the rows of `source`, and copies the
-/// files `extra` into it.
+/// Writes the checkpoint `shape` to the new directory `dst`, with the rows of `source`, and copies the files `extra` into
+/// it. Matrices have the format `asked`, or what that makes of them ([`WeightFormat::of_matrix`]).
 ///
 /// # Errors
 /// [`Error::Input`]: `dst` exists, or a row of the source is wrong. [`Error::Failed`]: there is not enough space, or a
@@ -53,13 +53,16 @@ pub struct Written {
 pub(crate) fn write_checkpoint(
     dst: &Path,
     shape: &Shape,
-    format: WeightFormat,
+    asked: WeightFormat,
     source: &dyn RowSource,
     extra: &[PathBuf],
     monitor: &WriteMonitor,
 ) -> Result<Written> {
     destination::check_destination(dst)?;
-    write_in_shards(dst, &Matrices { shape, format, source }, extra, monitor, SHARD_BYTES)
+    if let Some(exceptions) = asked.exceptions(shape) {
+        log::warn!("{exceptions}");
+    }
+    write_in_shards(dst, &Matrices { shape, asked, source }, extra, monitor, SHARD_BYTES)
 }
 
 fn write_in_shards(
@@ -70,7 +73,7 @@ fn write_in_shards(
     shard_bytes: u64,
 ) -> Result<Written> {
     let shape = matrices.shape;
-    let shards = shards::lay_out(shape, matrices.format, matrices.source, shard_bytes)?;
+    let shards = shards::lay_out(matrices, shard_bytes)?;
     let bytes = shards.iter().map(Shard::file_bytes).sum();
     threads::start()?;
     let partial = PartialDir::create(dst).map_err(|e| Error::unwritable(dst, &e.kind().into()))?;
@@ -105,7 +108,7 @@ mod tests {
         let dst = place.path().join("sharded");
         let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &Cancel::default() };
         let int8 = WeightFormat::Int8;
-        let matrices = Matrices { shape: from.shape(), format: int8, source: &from };
+        let matrices = Matrices { shape: from.shape(), asked: int8, source: &from };
         write_in_shards(&dst, &matrices, &[], &monitor, 300_000).unwrap();
         let shards = std::fs::read_dir(&dst).unwrap().map(|e| e.unwrap().path());
         let shards: Vec<_> = shards.filter(|p| p.extension().is_some_and(|e| e == "safetensors")).collect();

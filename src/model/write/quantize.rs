@@ -1,11 +1,11 @@
-//! Converts a checkpoint in any encoding to a model directory in one weight format.
+//! Converts a checkpoint in any encoding to a model directory in Kiln's weight formats.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::model::checkpoint::Checkpoint;
-use crate::model::format::WeightFormat;
+use crate::model::format::{SourceFormat, WeightFormat};
 use crate::model::tensor::TensorId;
 use crate::model::write::{self, RowSource, WriteMonitor, Written, destination};
 
@@ -19,8 +19,8 @@ const COMPANIONS: [&str; 6] = [
     "generation_config.json",
 ];
 
-/// Converts the model directory `src` to a new directory `dst` with its matrices in `format`, in blocks of rows on all
-/// cores. Source pages are dropped from the page cache once their rows are written, so that neither memory nor page
+/// Converts the model directory `src` to a new directory `dst` with its matrices in `format`, or what that makes of them
+/// ([`WeightFormat::of_matrix`]), in blocks of rows on all cores. Source pages are dropped from the page cache once their rows are written, so that neither memory nor page
 /// cache grow with the model.
 ///
 /// # Errors
@@ -37,6 +37,10 @@ pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMon
 impl RowSource for Checkpoint {
     fn vector(&self, id: TensorId) -> Result<Vec<f32>> {
         self.read_vector(id)
+    }
+
+    fn stored_as(&self, id: TensorId) -> Option<SourceFormat> {
+        Some(self.stored_as(id))
     }
 
     fn rows(

@@ -6,7 +6,7 @@ use safetensors::tensor::TensorInfo;
 use serde_json::{Map, Value, json};
 
 use super::header;
-use super::job::RowSource;
+use super::job::Matrices;
 use crate::Result;
 use crate::model::checkpoint::SCALE_SUFFIX;
 use crate::model::format::WeightFormat;
@@ -66,12 +66,12 @@ impl Shard {
 
 /// Places every tensor, in the order of the forward pass. A shard has at most `limit` bytes of data, or a single tensor
 /// that is larger, with its scales.
-pub(super) fn lay_out(shape: &Shape, format: WeightFormat, source: &dyn RowSource, limit: u64) -> Result<Vec<Shard>> {
+pub(super) fn lay_out(matrices: &Matrices, limit: u64) -> Result<Vec<Shard>> {
     let mut shards: Vec<(Vec<Item>, u64)> = vec![(Vec::new(), 0)];
-    for id in TensorId::all(shape) {
+    for id in TensorId::all(matrices.shape) {
         let items = match id.is_vector() {
-            true => vec![vector_item(id, &source.vector(id)?)],
-            false => matrix_items(id, shape, format),
+            true => vec![vector_item(id, &matrices.source.vector(id)?)],
+            false => matrix_items(id, matrices.shape, matrices.format(id)),
         };
         let bytes: u64 = items.iter().map(Item::bytes).sum();
         if shards.last().is_none_or(|(items, used)| !items.is_empty() && used + bytes > limit) {

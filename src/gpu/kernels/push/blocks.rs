@@ -50,9 +50,9 @@ push_blocks! {
     EmbedPush {
         /// The step state.
         state: u64,
-        /// INT8 or BF16 `[vocab, cols]`.
+        /// INT8, INT4 or BF16 `[vocab, cols]`.
         table: u64,
-        /// f32 `[vocab]`; INT8 only.
+        /// INT8: f32 `[vocab]`. INT4: f16 `[vocab, cols / 32]`.
         scales: u64,
         /// f32 `[rows, out_stride]`.
         x_out: u64,
@@ -114,9 +114,9 @@ push_blocks! {
     LinearPush {
         /// The step state.
         state: u64,
-        /// INT8 or BF16 `[n, k]`, with GELU `[2 n, k]`.
+        /// INT8, INT4 or BF16 `[n, k]`, with GELU `[2 n, k]`.
         weight: u64,
-        /// f32, one for each row of the weight; INT8 only.
+        /// INT8: f32, one for each row of the weight. INT4: f16, one for each 32 inputs of each row.
         scales: u64,
         /// f32 `[rows, x_stride]`.
         x: u64,

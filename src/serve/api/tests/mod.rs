@@ -56,8 +56,9 @@ pub(super) static DEMO: LazyLock<Served> = LazyLock::new(|| {
 /// A server whose model has no engine: what it takes in waits.
 pub(super) fn without_engine(settings: Settings) -> Served {
     let served = Served::new(settings);
-    let shape = ModelFiles::BuiltIn.shape().unwrap();
-    let schedule = Schedule::build(&shape, options().extent(&shape).unwrap(), options().formats());
+    let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
+    let extent = options().extent(checkpoint.shape()).unwrap();
+    let schedule = Schedule::build(checkpoint.shape(), extent, checkpoint.formats(options().weights));
     served.service.set_model(Arc::new(open(&schedule)));
     served.service.health.enter(Phase::Ready);
     served
