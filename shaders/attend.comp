@@ -430,7 +430,7 @@ void put(uint r, uint i, vec4 v) {
     }
     uint padded = (heads * DIM + 31) / 32 * 32;
     // Values lie within f16's range, since a page's do: no scale is needed.
-    if (FORM == FORM_INT16_BLOCK) write_planes4(row, padded, h0 * QUADS + i, v);
+    if (IS_BLOCKS(FORM)) write_planes4(FORM, row, padded, h0 * QUADS + i, v);
     else write_half4(row, padded, h0 * QUADS + i, v, 1.0);
     if (FORM == FORM_F16_ROW && gl_WorkGroupID.x == 0 && i == 0) {
         ScaleOut(row + 2 * padded).at[0] = 1.0;

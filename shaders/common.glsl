@@ -72,6 +72,9 @@ float workgroup_max(float x) {
     return subgroupMax(m);
 }
 
+// Of an INT4 group, whose elements 0 to 15 lie in the low halves of its bytes and 16 to 31 in the high ones, those that are its elements 4 i to 4 i + 3, as bytes 0 to 15, 8 of which mean 0.
+uint four_nibbles(uvec4 w, uint i) { return (w[i & 3] >> (i / 4 * 4)) & 0x0f0f0f0fu; }
+
 // The scale of an INT4 group, counted from the matrix's first: f16, two of them in a word.
 float group_scale(Words scales, uint group) { return unpackHalf2x16(scales.at[group / 2])[group % 2]; }
 
@@ -82,9 +85,8 @@ vec4 widen(uvec4 w, uint i) { return vec4(unpack8(int(w[i]))); }
 #endif
 #ifdef WEIGHT_INT4
 #define WEIGHTS_PER_LOAD 32
-// To be multiplied by the scale of the load, which is a group: elements 0 to 15 in the low halves of its bytes, 16 to 31 in
-// the high ones.
-vec4 widen(uvec4 w, uint i) { return vec4(unpack8((w[i & 3] >> (i / 4 * 4)) & 0x0f0f0f0fu)) - 8.0; }
+// To be multiplied by the scale of the load, which is a group.
+vec4 widen(uvec4 w, uint i) { return vec4(unpack8(four_nibbles(w, i))) - 8.0; }
 #endif
 #ifdef WEIGHT_BF16
 #define WEIGHTS_PER_LOAD 8

@@ -1,17 +1,22 @@
 // linear_dot: out[r][n] = sum_k weight[n][k] * x[r][k], for few rows r, by packed integer dot products.
 //   linear_dot:       out f32 [rows, N], weight [N, K]
-//   linear_dot_gelu:  out [rows, N] = gelu_tanh(gate) * up in Int16Block, weight [2N, K] with gate's rows before up's
-// weight int8 with one f32 scale a row; x in Int16Block (activation_layout.glsl); K padded to 16 with zeros in both.
+//   linear_dot_gelu:  out [rows, N] = gelu_tanh(gate) * up in Int16Block or Int16Sums, weight [2N, K] with gate's rows before
+//                     up's
+// Layouts: activation_layout.glsl. K padded to 16 with zeros in weight and x.
+//   weight int8 with one f32 scale a row, x in Int16Block
+//   weight int4 with one f16 scale per 32 inputs, x in Int16Sums: with weights as they lie, 0 to 15, the sum of w * x is
+//   8 times that of x too large
 // Products and sums of 16 are exact integers; blocks of 16 are added in f32, in an order that does not depend on the rows.
-// A subgroup computes ROWS outputs at a time. Each of its invocations has UNROLL loads of 16 weights of each output's row in
+// A subgroup computes ROWS outputs at a time. Each of its invocations has UNROLL loads of 16 bytes of each output's row in
 // flight: what has been added makes room for what comes next, of the same row or of the next output's, so that the registers
 // are always full of weights that are on their way, also while the step before is waited for.
 // A workgroup of linear_dot strides over the grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
 // Where a workgroup of linear_dot_gelu makes several blocks, each is a stage of the relay: block b is made in stage b over the
 // number of workgroups. A kernel that reads them as x waits for each stage when it comes to it.
-// Bytes: N * K + 4 * N + rows * (2.25 K + 4 N); operations: 2 * N * K * rows, as 8 packed dot products for 16 weights.
+// Bytes: N * K + 4 * N + rows * (2.25 K + 4 N), with int4 0.5625 * N * K + rows * (2.5 K + 4 N); operations: 2 * N * K * rows,
+// as 8 packed dot products for 16 weights.
 // Few waves: what covers memory's latency is loads in flight, and variants with up to 24 of them in fewer waves have no less.
-// Narrow loads: the f32 scale of each block of x, beside its 32 bytes.
+// Narrow loads: the f32 scale of each block of x, beside its 32 bytes; the f16 scale of each int4 load.
 #define RELAY
 #include "common.glsl"
 #include "relay.glsl"
@@ -20,9 +25,10 @@
 layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup
 layout(constant_id = 2) const uint COLUMNS = 1;  // rows of x that share a weight load
 layout(constant_id = 3) const uint UNROLL = 2;   // loads in flight for each output row
-layout(constant_id = 4) const uint BLOCKS = 1;   // K / 16
+layout(constant_id = 4) const uint BLOCKS = 1;   // loads of a row of weights, of 16 or 32 inputs each
 layout(constant_id = 5) const uint SUBGROUP = 32;
 layout(constant_id = 6) const uint STAGES = 1;   // linear_dot_gelu: blocks of a workgroup, if each is a stage
+layout(constant_id = 7) const uint FORM = FORM_INT16_BLOCK;  // linear_dot_gelu: of the output
 
 layout(push_constant) uniform Push {
     Words state;
@@ -34,8 +40,8 @@ layout(push_constant) uniform Push {
     uint n;          // outputs
     uint x_padded;   // P of x
     uint x_stride;   // bytes
-    uint out_stride; // elements of f32, or bytes of Int16Block
-    uint out_padded; // P of the output in Int16Block
+    uint out_stride; // elements of f32, or bytes of a packed layout
+    uint out_padded; // P of the output in that layout
     uint turn;       // relay.glsl
     uint before;
     uint stages;     // of the dispatch before
@@ -56,11 +62,22 @@ shared float gated[BLOCK * 8];
 const uint WIDTH = PARTS * ROWS;
 const uint SPAN = UNROLL * SUBGROUP;
 const uint ROUNDS = (BLOCKS + SPAN - 1) / SPAN;
+#ifdef WEIGHT_INT4
+const uint X_BLOCKS = 2;  // blocks of x of one load
+#else
+const uint X_BLOCKS = 1;
+#endif
 
 float sums[WIDTH * COLUMNS];
 uvec4 w[UNROLL * WIDTH];
 uint64_t rows[WIDTH];
+#ifdef WEIGHT_INT4
+// Scales on their way with the weights, two in a word; the first group of each row, of what is fetched and what is added.
+uint w_scale[UNROLL * WIDTH];
+uint next_group[WIDTH], group_of[WIDTH];
+#else
 float scale_of[WIDTH], next_scale[WIDTH];
+#endif
 
 // The block of a row that load u of a round is for, and whether there is such a block.
 uint block_of(uint round, uint u) { return (round * UNROLL + u) * SUBGROUP + gl_SubgroupInvocationID; }
@@ -71,6 +88,11 @@ bool is_block(uint round, uint u) {
 void fetch(uint round, uint u) {
     if (!is_block(round, u)) return;
     [[unroll]] for (uint j = 0; j < WIDTH; ++j) w[u * WIDTH + j] = Words4(rows[j]).at[block_of(round, u)];
+#ifdef WEIGHT_INT4
+    [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
+        w_scale[u * WIDTH + j] = Words(uint64_t(scales)).at[(next_group[j] + block_of(round, u)) / 2];
+    }
+#endif
 }
 
 // Adds the products of load u of a round.
@@ -79,6 +101,26 @@ void add_block(uint round, uint u, uint r0, uint live) {
     uint i = block_of(round, u);
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
         uint64_t row = x + uint64_t(min(r0 + c, live - 1)) * x_stride;
+#ifdef WEIGHT_INT4
+        uvec4 hi[2] = uvec4[2](Planes(row).at[2 * i], Planes(row).at[2 * i + 1]);
+        uvec4 lo[2] = uvec4[2](Planes(row + x_padded).at[2 * i], Planes(row + x_padded).at[2 * i + 1]);
+        uvec4 scale_sum = Planes(row + 2 * x_padded).at[i];
+        [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
+            float y = 0;
+            [[unroll]] for (uint b = 0; b < 2; ++b) {
+                int high = 0, low = 0;
+                [[unroll]] for (uint q = 0; q < 4; ++q) {
+                    int four = int(four_nibbles(w[u * WIDTH + j], 4 * b + q));
+                    high += dotPacked4x8EXT(four, int(hi[b][q]));
+                    low += dotPacked4x8EXT(four, int(lo[b][q]));
+                }
+                // At most 16 * 8 * 32512, which f32 holds exactly.
+                y += uintBitsToFloat(scale_sum[2 * b]) * float(high * 256 + low - 8 * int(scale_sum[2 * b + 1]));
+            }
+            uint odd = (BLOCKS % 2 == 0 ? gl_SubgroupInvocationID : group_of[j] + i) % 2;
+            sums[j * COLUMNS + c] += unpackHalf2x16(w_scale[u * WIDTH + j])[odd] * y;
+        }
+#else
         uvec4 hi = Planes(row).at[i], lo = Planes(row + x_padded).at[i];
         float scale = Floats(row + 2 * x_padded).at[i];
         [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
@@ -90,6 +132,7 @@ void add_block(uint round, uint u, uint r0, uint live) {
             // At most 16 * 128 * 127 * 256 + ...: well within 31 bits.
             sums[j * COLUMNS + c] += scale * float(high * 256 + low);
         }
+#endif
     }
 }
 
@@ -100,7 +143,11 @@ void turn_to(uint n0) {
             // Past the last output: read its row again, and do not store.
             uint o = min(n0 + j, n - 1) + p * n;
             rows[p * ROWS + j] = weight + uint64_t(o) * (BLOCKS * 16);
+#ifdef WEIGHT_INT4
+            next_group[p * ROWS + j] = o * BLOCKS;
+#else
             next_scale[p * ROWS + j] = scales.at[o];
+#endif
         }
     }
 }
@@ -127,9 +174,13 @@ void begin(uint n0) {
 // for the first round of outputs from `next` on.
 void add(bool more, uint next, uint r0, uint live) {
     [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = 0;
+#ifdef WEIGHT_INT4
+    [[unroll]] for (uint j = 0; j < WIDTH; ++j) group_of[j] = next_group[j];
+#else
     [[unroll]] for (uint j = 0; j < WIDTH; ++j) scale_of[j] = next_scale[j];
+#endif
     for (uint round = 0; round + 1 < ROUNDS; ++round) {
-        wait_for((round + 1) * SPAN);
+        wait_for((round + 1) * SPAN * X_BLOCKS);
         [[unroll]] for (uint u = 0; u < UNROLL; ++u) {
             add_block(round, u, r0, live);
             fetch(round + 1, u);
@@ -144,9 +195,13 @@ void add(bool more, uint next, uint r0, uint live) {
     }
 }
 
-// The invocations' parts together, times the scales of the weights' rows.
+// The invocations' parts together, times the scales of the weights' rows where they have one.
 void finish() {
+#ifdef WEIGHT_INT4
+    [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = subgroupAdd(sums[i]);
+#else
     [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = subgroupAdd(sums[i]) * scale_of[i / COLUMNS];
+#endif
 }
 
 #ifdef GELU
@@ -175,7 +230,7 @@ void run(uint r0, uint live) {
         if (c < COLUMNS && r0 + c < live) {
             vec4 v[4];
             [[unroll]] for (uint e = 0; e < 16; ++e) v[e / 4][e % 4] = gated[c * BLOCK + e];
-            write_planes(y_out + uint64_t(r0 + c) * out_stride, out_padded, block, v);
+            write_planes(FORM, y_out + uint64_t(r0 + c) * out_stride, out_padded, block, v);
         }
         if (STAGES > 1 && turn != 0) relay_pass(state, turn + stage++ * RELAY_STRIDE);
         else barrier();

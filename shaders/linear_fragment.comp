@@ -6,15 +6,18 @@
 // x_stride bytes apart; out f32 [rows, out_stride].
 // Which elements of a matrix an invocation holds is the device's choice, and is found out (shaders/fragment.comp): SHARERS
 // invocations share a row of A, and a column of B in the same way. A product does not change when its inputs change places in
-// weights and x alike: so an invocation takes 16 consecutive inputs of a row, one load, for its places in the next products.
+// weights and x alike: so an invocation takes 16 consecutive inputs of a row, with int4 32, one load, for its places in the next
+// products.
 // A subgroup makes OUTPUTS outputs; SUBS_N of them lie beside each other. PARTS more divide the rows (TALL), or share the same
 // outputs, each with its part of the inputs. While steps are multiplied, DEPTH more of weights are on their way from memory.
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
-// Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x: STAGES * BM * (32 * SPAN * SHARERS + 16), TALL only.
-// Bytes: n * k from memory, once where the row tiles of a weight tile run together; x from caches, n / OUTPUTS times, with TALL
+// Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x: STAGES * BM * (32 * SPAN * SHARERS + 16), with
+// int4 64 for 32, TALL only.
+// Bytes: n * k, with int4 0.5625 of that, from memory, once where the row tiles of a weight tile run together; x from caches, n / OUTPUTS times, with TALL
 // n / BN times, and weights rows / BM times, with TALL PARTS times that. Operations: 2 * n * k * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
+// Narrow loads: the f16 scale of each int4 load.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -54,9 +57,10 @@ const uint MATS_A = OUTPUTS / M, MATS_B = WM / N;
 const uint HELD_A = M * SHARERS > SUBGROUP ? M * SHARERS / SUBGROUP : 1;
 const uint HELD_B = N * SHARERS > SUBGROUP ? N * SHARERS / SUBGROUP : 1;
 const uint PLACES = K / SHARERS;
-// Inputs that the sharers of a row of weights load at once, and those of a step; of its sixteen, those that an invocation
-// multiplies at a time: as many as a load of x holds, or a product takes.
-const uint RUN = 16 * SHARERS, STEP = SPAN * RUN;
+// Inputs that the sharers of a row of weights load at once, and those of a step; of its sixteen or 32, those that an invocation
+// multiplies at a time: as many as a load of x holds, or a product takes; and loads of x for one of weights.
+const uint RUN = PER_LOAD * SHARERS, STEP = SPAN * RUN;
+const uint X_LOADS = PER_LOAD / 8;
 const uint TAKEN = PLACES > 8 ? PLACES : 8;
 const uint TAKEN_X = TAKEN / 8;
 const uint W_EACH = MATS_A * HELD_A * SPAN;
@@ -74,7 +78,7 @@ const uint X_PASS = WORKGROUP / X_UNITS;
 const uint X_EACH = (BM + X_PASS - 1) / X_PASS;
 shared uvec4 tiles[STAGES * STAGE > OUT_UNITS ? STAGES * STAGE : OUT_UNITS];
 #else
-const uint X_EACH = MATS_B * HELD_B * SPAN * 2;
+const uint X_EACH = MATS_B * HELD_B * SPAN * X_LOADS;
 shared uvec4 tiles[OUT_UNITS];
 #endif
 shared bool is_last;
@@ -93,7 +97,7 @@ void make_tile() {
     uint step_first = split * steps / splits, step_end = (split + 1) * steps / splits, last = step_end - 1;
 
     // Rows past the end repeat the last one, and inputs past the end others.
-    uint64_t w_tile = weight + uint64_t(n0) * k, x_tile = x + uint64_t(r0) * x_stride;
+    uint64_t w_tile = weight + uint64_t(n0) * ROW_BYTES, x_tile = x + uint64_t(r0) * x_stride;
     uint w_last = min(n - n0, BN) - 1, x_last = live - 1 - r0;
     uint scale_at = (k + 31) / 32 * 64;
     uint lane_row = gl_SubgroupInvocationID / SHARERS, lane_part = gl_SubgroupInvocationID % SHARERS;
@@ -103,21 +107,37 @@ void make_tile() {
     [[unroll]] for (uint i = 0; i < MATS_A * MATS_B; ++i) sums[i] = MatrixSum(0);
 
     // The first input that this invocation takes of a step's s-th run.
-#define FIRST(step, s) ((min(step, last) * KSPLIT + subgroup_k) * STEP + (s) * RUN + lane_part * 16)
+#define FIRST(step, s) ((min(step, last) * KSPLIT + subgroup_k) * STEP + (s) * RUN + lane_part * PER_LOAD)
     uvec4 w_next[DEPTH * W_EACH];
+#ifdef WEIGHT_INT4
+    // Their scales, two in a word, and the group that an invocation takes of the i-th row of weights in a step's s-th run.
+    uint w_scale[DEPTH * W_EACH];
+#define GROUP_OF(i, step, s)                                                                                           \
+    ((n0 + min(w_row + (i) * (M / HELD_A), w_last)) * (k / 32) + min(FIRST(step, s), k - 32) / 32)
+#define FETCH_SCALE(slot, i, step, s)                                                                                  \
+    w_scale[(slot) * W_EACH + i * SPAN + s] = Words(uint64_t(scales)).at[GROUP_OF(i, step, s) / 2];
+#define IN_ROW(first) (min(first, k - 32) / 2)
+#define WIDEN(i, step, s, from)                                                                                        \
+    widen_int4(four_nibbles(w_next[d % DEPTH * W_EACH + i * SPAN + s], from / 4), row_scale[i])
+#else
+#define FETCH_SCALE(slot, i, step, s)
+#define IN_ROW(first) min(first, k - 16)
+#define WIDEN(i, step, s, from) widen4(w_next[d % DEPTH * W_EACH + i * SPAN + s][from / 4], mask)
+#endif
 #define FETCH_W(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {                                                            \
         uint row = min(w_row + i * (M / HELD_A), w_last);                                                              \
         [[unroll]] for (uint s = 0; s < SPAN; ++s) {                                                                   \
-            w_next[(slot) * W_EACH + i * SPAN + s] = Words4(w_tile + (row * k + min(FIRST(step, s), k - 16))).at[0];   \
+            w_next[(slot) * W_EACH + i * SPAN + s] = Words4(w_tile + (row * ROW_BYTES + IN_ROW(FIRST(step, s)))).at[0]; \
+            FETCH_SCALE(slot, i, step, s)                                                                              \
         }                                                                                                              \
     }
     // The q-th eight of the sixteen inputs that this invocation takes of the s-th run, of its i-th row of the j-th matrix.
 #ifdef TALL
     uvec4 x_next[X_EACH];
     uint x_line = id / X_UNITS, x_part = id % X_UNITS;
-    uint x_from = (subgroup_m * WM + x_row) * UNITS + lane_part * 2;
-#define X_HELD(j, i, s, q) tiles[stage + x_from + ((j) * N + (i) * (N / HELD_B)) * UNITS + (s) * 2 * SHARERS + (q)]
+    uint x_from = (subgroup_m * WM + x_row) * UNITS + lane_part * X_LOADS;
+#define X_HELD(j, i, s, q) tiles[stage + x_from + ((j) * N + (i) * (N / HELD_B)) * UNITS + (s) * X_LOADS * SHARERS + (q)]
 #define FETCH_X(step)                                                                                                  \
     {                                                                                                                  \
         uint from = min(min(step, last) * STEP * 2 + x_part * 16, scale_at - 16);                                      \
@@ -132,14 +152,15 @@ void make_tile() {
     }
 #else
     uvec4 x_next[X_DEPTH * X_EACH];
-#define X_HELD(j, i, s, q) x_next[d % X_DEPTH * X_EACH + (((j) * HELD_B + (i)) * SPAN + (s)) * 2 + (q)]
+#define X_HELD(j, i, s, q) x_next[d % X_DEPTH * X_EACH + (((j) * HELD_B + (i)) * SPAN + (s)) * X_LOADS + (q)]
 #define FETCH_X(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < MATS_B * HELD_B; ++i) {                                                            \
         uint row = min(x_row + i * (N / HELD_B), x_last);                                                              \
         [[unroll]] for (uint s = 0; s < SPAN; ++s) {                                                                   \
-            uint64_t from = x_tile + (row * x_stride + 2 * min(FIRST(step, s), k - 16));                               \
-            x_next[(slot) * X_EACH + (i * SPAN + s) * 2] = Inputs4(from).at[0];                                        \
-            x_next[(slot) * X_EACH + (i * SPAN + s) * 2 + 1] = Inputs4(from).at[1];                                    \
+            uint64_t from = x_tile + (row * x_stride + 2 * min(FIRST(step, s), k - PER_LOAD));                         \
+            [[unroll]] for (uint q = 0; q < X_LOADS; ++q) {                                                            \
+                x_next[(slot) * X_EACH + (i * SPAN + s) * X_LOADS + q] = Inputs4(from).at[q];                          \
+            }                                                                                                          \
         }                                                                                                              \
     }
 #endif
@@ -172,20 +193,29 @@ void make_tile() {
             }
 #endif
             [[unroll]] for (uint s = 0; s < SPAN; ++s) {
+#ifdef WEIGHT_INT4
+                bool is_input = step <= last && FIRST(step, s) < k;
+                float16_t row_scale[MATS_A * HELD_A];
+                [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
+                    f16vec2 two = unpackFloat2x16(w_scale[d % DEPTH * W_EACH + i * SPAN + s]);
+                    row_scale[i] = is_input ? two[GROUP_OF(i, step, s) % 2] : 0.0hf;
+                }
+#else
                 uint mask = step <= last && FIRST(step, s) < k ? ALL_BYTES : 0;
-                [[unroll]] for (uint t = 0; t < 16 / TAKEN; ++t) {
+#endif
+                [[unroll]] for (uint t = 0; t < PER_LOAD / TAKEN; ++t) {
                     MatrixA a[TAKEN / PLACES * MATS_A];
                     [[unroll]] for (uint h = 0; h < TAKEN / PLACES; ++h) {
                         [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
                             [[unroll]] for (uint p = 0; p < PLACES; ++p) {
                                 const uint from = t * TAKEN + h * PLACES + p;
-                                uvec2 four = widen4(w_next[d % DEPTH * W_EACH + i * SPAN + s][from / 4], mask);
+                                uvec2 four = WIDEN(i, step, s, from);
                                 a[h * MATS_A + i / HELD_A][i % HELD_A * PLACES + p] =
                                     unpackFloat2x16(four[from / 2 % 2])[from % 2];
                             }
                         }
                     }
-                    if (s == SPAN - 1 && t == 16 / TAKEN - 1) FETCH_W(d % DEPTH, step + DEPTH)
+                    if (s == SPAN - 1 && t == PER_LOAD / TAKEN - 1) FETCH_W(d % DEPTH, step + DEPTH)
                     [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
                         uvec4 held[HELD_B * TAKEN_X];
                         [[unroll]] for (uint i = 0; i < HELD_B * TAKEN_X; ++i) {
@@ -220,7 +250,7 @@ void make_tile() {
     if (splits == 1 && r0 + BM <= live && n0 + BN <= n && out_stride % 4 == 0 && uint64_t(y_out) % 16 == 0) {
         barrier();
         for (uint i = id; i < BM + BN; i += WORKGROUP) {
-            float scale = i < BM ? Floats(x_tile + uint64_t(i) * x_stride + scale_at).at[0] : scales.at[n0 + i - BM];
+            float scale = i < BM ? Floats(x_tile + uint64_t(i) * x_stride + scale_at).at[0] : OUTPUT_SCALE(n0 + i - BM);
             tiles[i / 4][i % 4] = floatBitsToUint(scale);
         }
         barrier();

@@ -1,7 +1,8 @@
 // linear_matrix: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], by matrix units, in two arithmetics:
 //   plain: x in F16Row, f16 x f16 -> f32; weights become f16 between registers and shared memory
 //   BYTES: x in Int16Row, s8 x s8 -> s32; two products, of the high and of the low bytes, make one: sums are exact
-// weight int8 [N, K] with one f32 scale a row, K padded to 16 with zeros; x per row 2P bytes
+// weight [N, K] int8 with one f32 scale a row, or, in plain, int4 with one f16 scale per 32 inputs, by which f16 weights are
+// multiplied on their way to shared memory; K padded to 16 with zeros; x per row 2P bytes
 // (activation_layout.glsl), P = K padded to 32 with zeros, then one f32 scale, rows x_stride bytes apart; out f32
 // [rows, out_stride].
 // A workgroup makes a BM x BN tile of out (rows x outputs) in steps of BK inputs; a subgroup WM x WN of it, and of each
@@ -21,10 +22,11 @@
 // to finish adds them, always in the same order.
 // Shared memory: max(tile, subgroups * M * WN * 4) bytes; tile: (BM + BN) * (2 * BK + 16), with BYTES
 // (2 * BM + BN) * (BK + 16).
-// Bytes: N * K from memory, once where the row tiles of a weight tile run together; x from caches, N / BN times, and weights
+// Bytes: N * K, with int4 0.5625 of that, from memory, once where the row tiles of a weight tile run together; x from caches, N / BN times, and weights
 // rows / BM times.
 // Operations: 2 * N * K * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
+// Narrow loads: the f16 scale of each int4 load.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -89,7 +91,7 @@ const uint PIECE_WORDS = 4 / PIECES;
 shared bool is_last;
 
 // 16-byte loads of one step: of a row, in all, and of an invocation, one in each pass of the workgroup over the rows.
-const uint W_PARTS = BK / 16;
+const uint W_PARTS = BK / PER_LOAD;
 const uint X_PARTS = BK / PER_UNIT;
 const uint W_LOADS = BN * W_PARTS;
 const uint X_LOADS = X_ROWS * X_PARTS;
@@ -121,11 +123,11 @@ void make_tile() {
     uint padded = (k + 31) / 32 * 32, scale_at = 2 * padded, plane_bytes = scale_at / PLANES;
 
     // Rows past the end repeat the last one, and inputs past the end others.
-    uint64_t w_tile = weight + uint64_t(n0) * k, x_tile = x + uint64_t(r0) * x_stride;
+    uint64_t w_tile = weight + uint64_t(n0) * ROW_BYTES, x_tile = x + uint64_t(r0) * x_stride;
     uint w_last = min(n - n0, BN) - 1, x_last = live - 1 - r0, last = step_end - 1;
     uint w_part = id % W_PARTS, x_part = id % X_PARTS;
     uint w_row = order(id / W_PARTS, W_PARTS), x_row = order(id / X_PARTS, X_PARTS);
-    uint w_to = (X_ROWS + w_row) * UNITS + w_part * (16 / PER_UNIT), x_to = x_row * UNITS + x_part;
+    uint w_to = (X_ROWS + w_row) * UNITS + w_part * (PER_LOAD / PER_UNIT), x_to = x_row * UNITS + x_part;
 
     uint subgroup_k = gl_SubgroupID / (SUBS_M * SUBS_N);
     uint subgroup_m = gl_SubgroupID / SUBS_N % SUBS_M, subgroup_n = gl_SubgroupID % SUBS_N;
@@ -138,6 +140,18 @@ void make_tile() {
 
     // Steps on their way: the s-th is in slot s % DEPTH.
     uvec4 w_next[DEPTH * W_EACH];
+#ifdef WEIGHT_INT4
+    // Their scales, two in a word, and the group of which an invocation takes the i-th load of a step.
+    uint w_scale[DEPTH * W_EACH];
+#define STEP_BYTES (BK / 2)
+#define GROUP_OF(i, step)                                                                                              \
+    ((n0 + min(w_row + (i) * W_PASS, w_last)) * (k / 32) + min(min(step, last) * W_PARTS + w_part, k / 32 - 1))
+#define FETCH_SCALE(slot, i, step)                                                                                     \
+    w_scale[(slot) * W_EACH + i] = Words(uint64_t(scales)).at[GROUP_OF(i, step) / 2];
+#else
+#define STEP_BYTES BK
+#define FETCH_SCALE(slot, i, step)
+#endif
     uvec4 x_next[DEPTH * X_EACH];
 
     // Where a row of x begins, counted through its planes.
@@ -148,10 +162,11 @@ void make_tile() {
 #endif
 #define FETCH_W(slot, step)                                                                                            \
     {                                                                                                                  \
-        uint from = min(min(step, last) * BK + w_part * 16, k - 16);                                                   \
+        uint from = min(min(step, last) * STEP_BYTES + w_part * 16, ROW_BYTES - 16);                                   \
         [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                 \
             uint row = min(w_row + i * W_PASS, w_last);                                                                \
-            w_next[(slot) * W_EACH + i] = Words4(w_tile + (row * k + from)).at[0];                                     \
+            w_next[(slot) * W_EACH + i] = Words4(w_tile + (row * ROW_BYTES + from)).at[0];                             \
+            FETCH_SCALE(slot, i, step)                                                                                 \
         }                                                                                                              \
     }
 #define FETCH_X(slot, step)                                                                                            \
@@ -164,6 +179,10 @@ void make_tile() {
 #ifdef BYTES
 #define STORE_W(to, loaded, mask) STORE_UNIT(to, (loaded) & (mask))
 #define ALL 0xffffffffu
+#elif defined(WEIGHT_INT4)
+#define STORE_INT4(to, loaded, i, scale)                                                                               \
+    STORE_UNIT((to) + (i), uvec4(widen_int4(four_nibbles(loaded, 2 * (i)), scale),                                     \
+                                 widen_int4(four_nibbles(loaded, 2 * (i) + 1), scale)))
 #else
 #define STORE_W(to, loaded, mask)                                                                                      \
     STORE_UNIT(to, uvec4(widen4(loaded.x, mask), widen4(loaded.y, mask)))                                              \
@@ -178,10 +197,21 @@ void make_tile() {
         [[unroll]] for (uint d = 0; d < ROUND; ++d) {
             const uint slot = d % DEPTH;
             uint step = round + d;
+#ifdef WEIGHT_INT4
+            bool is_input = step <= last && step * BK + w_part * PER_LOAD < k;
+#else
             uint mask = step <= last && step * BK + w_part * 16 < k ? ALL : 0;
+#endif
             [[unroll]] for (uint i = 0; i < W_EACH; ++i) {
                 if (W_LOADS % WORKGROUP == 0 || id + i * WORKGROUP < W_LOADS) {
+#ifdef WEIGHT_INT4
+                    uint at = w_to + i * W_PASS * UNITS;
+                    f16vec2 two = unpackFloat2x16(w_scale[slot * W_EACH + i]);
+                    float16_t scale = is_input ? two[GROUP_OF(i, step) % 2] : 0.0hf;
+                    [[unroll]] for (uint u = 0; u < 4; ++u) STORE_INT4(at, w_next[slot * W_EACH + i], u, scale)
+#else
                     STORE_W(w_to + i * W_PASS * UNITS, w_next[slot * W_EACH + i], mask)
+#endif
                 }
             }
             [[unroll]] for (uint i = 0; i < X_EACH; ++i) {
@@ -222,7 +252,7 @@ void make_tile() {
     // Whole tiles go straight to memory, where rows are aligned as a matrix's must be.
     if (KSPLIT == 1 && splits == 1 && r0 + BM <= live && n0 + BN <= n && out_stride % 4 == 0 && uint64_t(y_out) % 16 == 0) {
         for (uint i = id; i < BM + BN; i += WORKGROUP) {
-            float scale = i < BM ? Floats(x_tile + uint64_t(i) * x_stride + scale_at).at[0] : scales.at[n0 + i - BM];
+            float scale = i < BM ? Floats(x_tile + uint64_t(i) * x_stride + scale_at).at[0] : OUTPUT_SCALE(n0 + i - BM);
             tiles[i / PIECE_WORDS][i % PIECE_WORDS] = floatBitsToUint(scale);
         }
         barrier();

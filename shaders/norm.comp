@@ -88,7 +88,7 @@ void norm_row(uint r) {
     }
     [[unroll]] for (uint i = 0; i < VECS; ++i) {
         if ((FORM == FORM_F32 || KEEP != 0) && inside(i)) y_out.at[r * out_stride / 4 + at(i)] = v[i];
-        if (FORM == FORM_INT16_BLOCK) write_planes4(row, padded, at(i), v[i]);
+        if (IS_BLOCKS(FORM)) write_planes4(FORM, row, padded, at(i), v[i]);
         if (FORM == FORM_F16_ROW || FORM == FORM_INT16_ROW) write_row4(FORM, row, padded, at(i), v[i], top);
     }
 #endif

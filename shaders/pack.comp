@@ -81,7 +81,7 @@ void pack_row(uint r) {
                 }
             }
         }
-        if (FORM == FORM_INT16_BLOCK) write_planes4(row, padded, at(i), v[i]);
+        if (IS_BLOCKS(FORM)) write_planes4(FORM, row, padded, at(i), v[i]);
         if (FORM == FORM_F16_ROW || FORM == FORM_INT16_ROW) write_row4(FORM, row, padded, at(i), v[i], top);
     }
 }

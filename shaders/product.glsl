@@ -2,7 +2,7 @@
 layout(push_constant) uniform Push {
     Words state;
     uint64_t weight;
-    Floats scales;
+    Floats scales;   // int8: f32, one an output; int4: f16, one for each 32 inputs of each
     uint64_t x;
     Floats y_out;
     Floats parts;    // [splits][rows padded to BM][N padded to BN], where splits > 1
@@ -20,11 +20,22 @@ layout(push_constant) uniform Push {
 // Not readonly, as nothing that a relay orders: RADV's acquire makes later loads skip the cache, those of readonly blocks not.
 layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED buffer Inputs4 { uvec4 at[]; };
 
+// Bytes of a row of weights, inputs of a load of them, and what is left to multiply an output's sum by.
+#ifdef WEIGHT_INT4
+#define ROW_BYTES (k / 2)
+#define PER_LOAD 32
+#define OUTPUT_SCALE(o) 1.0
+#else
+#define ROW_BYTES k
+#define PER_LOAD 16
+#define OUTPUT_SCALE(o) scales.at[o]
+#endif
+
 // Leaves the sum of output `o` of row `r`: beside the other splits' where there are several, else scaled where it belongs.
 #define LEAVE(r, o, sum)                                                                                               \
     if (splits > 1) {                                                                                                  \
         parts.at[(split * part_rows + (r)) * padded_n + (o)] = (sum);                                                  \
     } else if ((r) < live && (o) < n) {                                                                                \
         float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];                                           \
-        y_out.at[(r) * out_stride + (o)] = (sum) * scales.at[o] * x_scale;                                             \
+        y_out.at[(r) * out_stride + (o)] = (sum) * OUTPUT_SCALE(o) * x_scale;                                             \
     }

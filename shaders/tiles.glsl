@@ -10,6 +10,14 @@ uvec2 widen4(uint w, uint mask) {
     return uvec2(packFloat2x16(unpackFloat2x16(even) - offset), packFloat2x16(unpackFloat2x16(odd) - offset));
 }
 
+// Four INT4 weights, as bytes 0 to 15 of which 8 means 0, as f16 in the same order, times the scale of their group. With a
+// scale of 0 they become zeros.
+uvec2 widen_int4(uint four, float16_t scale) {
+    f16vec2 offset = f16vec2(1032.0hf), by = f16vec2(scale);
+    uint even = (four & ALL_BYTES) | 0x64006400u, odd = ((four >> 8) & ALL_BYTES) | 0x64006400u;
+    return uvec2(packFloat2x16((unpackFloat2x16(even) - offset) * by), packFloat2x16((unpackFloat2x16(odd) - offset) * by));
+}
+
 // Where rows have 4 units, 5 apart: the order of a tile's rows in which eight invocations that store together, two or four
 // a row, meet eight different banks.
 uint bank_order(uint i, uint parts) {

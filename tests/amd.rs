@@ -128,9 +128,11 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
     let demo = kiln::engine::demo::checkpoint().unwrap().shape().clone();
     for shape in [presets::preset("gemma3-27b").unwrap(), demo] {
         kernels.extend(matrix_kernels(&shape, units));
-        for (weights, kv) in [(WeightFormat::Int8, KvType::F16), (WeightFormat::Bf16, KvType::F32)] {
+        let formats =
+            [(WeightFormat::Int8, KvType::F16), (WeightFormat::Int4, KvType::F16), (WeightFormat::Bf16, KvType::F32)];
+        for (weights, kv) in formats {
             let extent = Extent { context: 4096, max_rows: 512, head_rows: 8, sequences: 64, kv, kv_tokens: None };
-            let schedule = Schedule::build(&shape, extent, |_| weights);
+            let schedule = Schedule::build(&shape, extent, |id| weights.of_matrix(id, &shape, None));
             for target in targets(subgroup, units, weights) {
                 for batch in kinds() {
                     kernels.extend(chosen(&schedule, batch, &target));
@@ -152,14 +154,19 @@ fn kernels(subgroup: u32, units: Units) -> Vec<Kernel> {
 /// Every tile for a pass's products and attention on matrix units.
 fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
     assert!(units.s8_k.is_some(), "these chips have matrices of bytes");
-    let rows = [8, 16, 32, 64, 512].into_iter();
-    let cases = rows.flat_map(|rows| [(Operand::F16, rows), (Operand::S8, rows)]);
-    let products = cases.map(|(o, rows)| matrix::tiles(units, o, rows, shape.hidden, shape.ffn));
+    let mut linear = Vec::new();
+    for format in WeightFormat::ALL {
+        let Some(modules) = &modules(format).matrix else { continue };
+        for operand in [Operand::F16, Operand::S8].into_iter().filter(|o| modules.multiply(*o)) {
+            for rows in [8, 16, 32, 64, 512] {
+                let tiles = matrix::tiles(units, format, operand, [rows, shape.hidden, shape.ffn]);
+                linear.extend(tiles.into_iter().filter_map(|t| t.kernel(units, format)));
+            }
+        }
+    }
     let attends = attend_tile::tiles(units, shape.heads, shape.kv_heads, shape.head_dim);
-    let matrix_modules = modules(WeightFormat::Int8).matrix.as_ref().unwrap();
-    let linear = products.flatten().map(|t| t.kernel(units, matrix_modules));
     let attend = attends.into_iter().map(|a| a.kernel(units));
-    linear.chain(attend).chain([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]).collect()
+    linear.into_iter().chain(attend).chain([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]).collect()
 }
 
 /// Targets with f32, with integer dot products and with matrix units. Then one for each tile that tuning may choose for
@@ -172,7 +179,7 @@ fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
     let [halves, bytes] =
         [Operand::F16, Operand::S8].map(|operand| Target { chosen: chosen(operand), ..matrix.clone() });
     let plain = [float, dot.clone(), matrix, halves, bytes];
-    if weights != WeightFormat::Int8 {
+    if modules(weights).dot.is_none() {
         return plain.to_vec();
     }
     let product = |rows, gelu| Product { format: weights, outputs: 5376, inputs: 5376, rows, gelu };

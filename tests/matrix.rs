@@ -12,7 +12,7 @@ use kiln::testing::gpu::Gpu;
 use kiln::testing::gpu::device::units::Units;
 use kiln::testing::gpu::kernels::pipelines::Pipelines;
 use kiln::testing::gpu::kernels::push::{AttendMatrixPush, LinearMatrixPush, Push, word};
-use kiln::testing::gpu::lower::arithmetic::{Operand, modules};
+use kiln::testing::gpu::lower::arithmetic::Operand;
 use kiln::testing::gpu::lower::attend_tile;
 use kiln::testing::gpu::lower::dispatch::Dispatch;
 use kiln::testing::gpu::lower::fragment::{FragmentTile, Inputs};
@@ -93,11 +93,14 @@ fn relative_rms(got: impl Iterator<Item = f32>, want: &[f64]) -> f64 {
 
 /// A matrix product with random operands.
 struct Product {
+    format: WeightFormat,
     n: usize,
     /// Padded to 16.
     k: usize,
     rows: usize,
+    /// Whole numbers: those of INT4 from -8 to 7.
     weights: Vec<i8>,
+    /// Of each output, or of each group.
     scales: Vec<f32>,
     /// f16 values, or integers that fit in 16 bits.
     x: Vec<f32>,
@@ -106,14 +109,16 @@ struct Product {
 }
 
 impl Product {
-    fn new(operand: Operand, rows: usize, n: usize, k: usize, seed: u64) -> Product {
+    fn new(format: WeightFormat, operand: Operand, [rows, n, k]: [usize; 3], seed: u64) -> Product {
         let mut random = Random(seed);
         let padded = k.next_multiple_of(16);
         let mut weights = vec![0; n * padded];
+        let is_int4 = format == WeightFormat::Int4;
         for row in weights.chunks_exact_mut(padded) {
-            row[..k].fill_with(|| random.bits() as i8);
+            row[..k].fill_with(|| random.bits() as i8 >> if is_int4 { 4 } else { 0 });
         }
-        let scales = (0..n).map(|_| 0.01 + 0.005 * random.real()).collect();
+        let count = if is_int4 { n * k / WeightFormat::GROUP } else { n };
+        let scales = (0..count).map(|_| f16::from_f32(0.01 + 0.005 * random.real()).to_f32()).collect();
         let x_stride = k.next_multiple_of(32);
         let mut x = vec![0.0; rows * x_stride];
         for row in x.chunks_exact_mut(x_stride) {
@@ -123,7 +128,30 @@ impl Product {
             });
         }
         let x_scales = (0..rows).map(|_| 1.0 + 0.9 * random.real()).collect();
-        Product { n, k: padded, rows, weights, scales, x, x_scales, operand }
+        Product { format, n, k: padded, rows, weights, scales, x, x_scales, operand }
+    }
+
+    /// Weights and scales as on a device.
+    fn stored(&self) -> [Vec<u8>; 2] {
+        if self.format == WeightFormat::Int8 {
+            return [bytemuck::cast_slice(&self.weights).to_vec(), bytemuck::cast_slice(&self.scales).to_vec()];
+        }
+        let byte = |group: &[i8], i: usize| (group[i] + 8) as u8 | ((group[16 + i] + 8) as u8) << 4;
+        let groups = self.weights.chunks_exact(WeightFormat::GROUP);
+        let bytes = groups.flat_map(|group| (0..16).map(move |i| byte(group, i)));
+        [bytes.collect(), self.scales.iter().flat_map(|s| f16::from_f32(*s).to_le_bytes()).collect()]
+    }
+
+    /// A weight as matrix units see it, and what its output is multiplied by.
+    fn weight(&self, n: usize, i: usize) -> [f64; 2] {
+        let w = f32::from(self.weights[n * self.k + i]);
+        match self.format {
+            WeightFormat::Int4 => {
+                let scale = self.scales[(n * self.k + i) / WeightFormat::GROUP];
+                [f16::from_f32(w * scale).to_f64(), 1.0]
+            }
+            _ => [f64::from(w), f64::from(self.scales[n])],
+        }
     }
 
     fn x_stride(&self) -> usize {
@@ -159,12 +187,11 @@ impl Product {
     fn expected(&self) -> Vec<f64> {
         let p = self.k.next_multiple_of(32);
         let x: Vec<f64> = self.x.iter().map(|&x| f64::from(x)).collect();
-        let w: Vec<f64> = self.weights.iter().map(|&w| f64::from(w)).collect();
         let mut out = Vec::with_capacity(self.rows * self.n);
         for r in 0..self.rows {
             for n in 0..self.n {
-                let sum: f64 = x[r * p..][..self.k].iter().zip(&w[n * self.k..][..self.k]).map(|(a, b)| a * b).sum();
-                out.push(sum * f64::from(self.scales[n]) * f64::from(self.x_scales[r]));
+                let products = x[r * p..][..self.k].iter().enumerate().map(|(i, x)| x * self.weight(n, i)[0]);
+                out.push(products.sum::<f64>() * self.weight(n, 0)[1] * f64::from(self.x_scales[r]));
             }
         }
         out
@@ -176,8 +203,7 @@ impl Product {
         let out_stride = self.n + if self.n.is_multiple_of(8) { 8 } else { 5 };
         // Words of the step state, with `live` at index 2.
         let state = bench.buffer(bytemuck::cast_slice(&[0u32, 0, live as u32, 0]));
-        let weight = bench.buffer(bytemuck::cast_slice(&self.weights));
-        let scales = bench.buffer(bytemuck::cast_slice(&self.scales));
+        let [weight, scales] = self.stored().map(|bytes| bench.buffer(&bytes));
         let x = bench.buffer(&self.form());
         let want = self.expected();
         for &variant in variants {
@@ -202,14 +228,15 @@ impl Product {
             };
             let dispatch = Dispatch {
                 steps: 0..0,
-                kernel: variant.kernel(bench.units, modules(WeightFormat::Int8).matrix.as_ref().unwrap()),
+                kernel: variant.kernel(bench.units, self.format).unwrap(),
                 push: Push::new(&push),
                 groups: variant.groups(self.rows, self.n),
                 barrier: true,
                 product: None,
             };
             let name = format!(
-                "{:?}, {live} of {} rows, {} x {}, {} in {} splits",
+                "{:?} {:?}, {live} of {} rows, {} x {}, {} in {} splits",
+                self.format,
                 self.operand,
                 self.rows,
                 self.n,
@@ -268,7 +295,13 @@ const SMALL_FRAGMENTS: [FragmentTile; 7] = {
 #[test]
 fn linear_variants_compute_their_product() {
     let Some(mut bench) = Bench::open("linear_variants_compute_their_product") else { return };
-    check_linear(&mut bench, Operand::F16);
+    check_linear(&mut bench, WeightFormat::Int8, Operand::F16);
+}
+
+#[test]
+fn linear_variants_with_int4_compute_their_product() {
+    let Some(mut bench) = Bench::open("linear_variants_with_int4_compute_their_product") else { return };
+    check_linear(&mut bench, WeightFormat::Int4, Operand::F16);
 }
 
 #[test]
@@ -278,10 +311,10 @@ fn linear_variants_of_bytes_compute_their_product() {
         println!("not checked here: {} has no matrices of bytes", bench.gpu.caps.name);
         return;
     }
-    check_linear(&mut bench, Operand::S8);
+    check_linear(&mut bench, WeightFormat::Int8, Operand::S8);
 }
 
-fn check_linear(bench: &mut Bench, operand: Operand) {
+fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
     let cases = [
         // rows, live, N, K
         (1, 1, 8, 16),
@@ -295,9 +328,10 @@ fn check_linear(bench: &mut Bench, operand: Operand) {
     ];
     let (mut checked, mut left_out) = (HashSet::new(), HashSet::new());
     for (i, (rows, live, n, k)) in cases.into_iter().enumerate() {
-        let all = matrix::tiles(bench.units, operand, rows, n, k);
+        let k = if format.holds(k) { k } else { k.next_multiple_of(WeightFormat::GROUP) };
+        let all = matrix::tiles(bench.units, format, operand, [rows, n, k]);
         let mut variants: Vec<MatrixTile> =
-            all.iter().copied().filter(|v| common::worth_compiling(&bench.gpu, bench.units, v)).collect();
+            all.iter().copied().filter(|v| common::worth_compiling(&bench.gpu, bench.units, format, v)).collect();
         if operand == Operand::F16 && rows > 64 {
             variants.extend([1, 3].map(|splits| MatrixTile {
                 operand,
@@ -308,12 +342,12 @@ fn check_linear(bench: &mut Bench, operand: Operand) {
         if operand == Operand::F16 && rows <= 160 {
             // As deep as no CPU driver unrolls what is not only tried.
             let units = Units { unrolled_steps: 2, ..bench.units };
-            let small = SMALL_FRAGMENTS.into_iter().filter(|t| t.fits(units)).map(MatrixShape::Fragment);
+            let small = SMALL_FRAGMENTS.into_iter().filter(|t| t.fits(units, format)).map(MatrixShape::Fragment);
             variants.extend(small.flat_map(|shape| [1, 3].map(|splits| MatrixTile { operand, shape, splits })));
         }
         left_out.extend(all.iter().map(|v| v.shape).filter(|t| variants.iter().all(|v| v.shape != *t)));
         assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
-        Product::new(operand, rows, n, k, 7 + i as u64).check(bench, live, &variants);
+        Product::new(format, operand, [rows, n, k], 7 + i as u64).check(bench, live, &variants);
         checked.extend(variants);
     }
     println!("{} variants checked; tiles too large for a CPU driver: {}", checked.len(), left_out.len());

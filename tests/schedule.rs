@@ -389,6 +389,7 @@ fn shaders_and_layout_agree() {
         ("INT16_BLOCK", ActivationLayout::Int16Block),
         ("F16_ROW", ActivationLayout::F16Row),
         ("INT16_ROW", ActivationLayout::Int16Row),
+        ("INT16_SUMS", ActivationLayout::Int16Sums),
     ];
     for (name, form) in forms {
         let text = define(&format!("FORM_{name}"), form as u64);

@@ -1,12 +1,13 @@
-//! Forces in turn every tile of the linear kernels that tuning may choose, and compares with a golden case. Tiles of
-//! integer dot products must give the same bits: they add blocks in the same order.
+//! Forces in turn every tile of the linear kernels that tuning may choose, and compares with a golden case, or in INT4 with
+//! the reference executor. Tiles of integer dot products must give the same bits: they add blocks in the same order.
 
 mod common;
 
 use common::{Case, DOT, F32, MATRIX_F16, MATRIX_S8, bits, golden, ids, load, relative_rms};
-use kiln::engine::Options;
 use kiln::engine::VulkanOptions;
+use kiln::engine::{Device, Options};
 use kiln::executor::{Executor, HeadRows, Measure, Row};
+use kiln::model::WeightFormat;
 use kiln::schedule::{Op, Schedule};
 use kiln::sequence::session::Session;
 use kiln::testing::gpu::Gpu;
@@ -52,13 +53,29 @@ fn variants(gpu: &Gpu, units: Option<Units>, schedule: &Schedule, family: Arithm
     all
 }
 
-/// Runs a golden prompt in chunks of the executor's size and compares its logits with the golden ones.
-fn check(case: &Case, executor: &mut dyn Executor, what: &str) -> Vec<f32> {
+/// The logits of a golden prompt, in chunks of the executor's size.
+fn logits(case: &Case, executor: &mut dyn Executor) -> Vec<f32> {
     let prompt = case.prompt(PROMPT);
     let mut session = Session::new(0, 64);
     session.prefill(executor, &ids(&prompt["ids"])).unwrap();
-    let got = executor.logits(0).unwrap().to_vec();
-    let error = relative_rms(&got, case.tensor(&format!("{PROMPT}.int8.logits")));
+    executor.logits(0).unwrap().to_vec()
+}
+
+/// What they should be.
+fn wanted(case: &Case, weights: WeightFormat) -> Vec<f32> {
+    match weights {
+        WeightFormat::Int8 => case.tensor(&format!("{PROMPT}.int8.logits")).to_vec(),
+        _ => logits(
+            case,
+            load(&golden(case.name), Options { device: Device::Cpu, weights, ..Options::default() }).as_mut(),
+        ),
+    }
+}
+
+/// Runs the prompt and compares.
+fn check(case: &Case, want: &[f32], executor: &mut dyn Executor, what: &str) -> Vec<f32> {
+    let got = logits(case, executor);
+    let error = relative_rms(&got, want);
     assert!(error < TOLERANCE, "{what}: {error:.1e} off, of {TOLERANCE:.1e}");
     got
 }
@@ -71,16 +88,18 @@ fn specialised(executor: &mut dyn Measure, rows: usize) -> HashSet<String> {
 }
 
 /// Runs the prompt with each tile forced, in chunks of `chunk` rows.
-fn check_family(arithmetic: Option<Arithmetic>, family: Arithmetic, chunk: usize) {
+fn check_family(weights: WeightFormat, arithmetic: Option<Arithmetic>, family: Arithmetic, chunk: usize) {
     let case = Case::open("tiny");
     let gpu = Rc::new(common::open_gpu());
-    let mut usual = load(&golden("tiny"), options(arithmetic, chunk, None));
-    check(&case, usual.as_mut(), "the usual variants");
+    let want = wanted(&case, weights);
+    let load = |tile| load(&golden("tiny"), Options { weights, ..options(arithmetic, chunk, tile) });
+    let mut usual = load(None);
+    check(&case, &want, usual.as_mut(), "the usual variants");
     let units = common::units(&gpu);
     let all = variants(&gpu, units, usual.schedule(), family, chunk);
     drop(usual);
     let wanted = |v: &&Tile| match (v, units) {
-        (Tile::Matrix(linear), Some(units)) => common::worth_compiling(&gpu, units, linear),
+        (Tile::Matrix(linear), Some(units)) => common::worth_compiling(&gpu, units, weights, linear),
         _ => true,
     };
     let checked: Vec<Tile> = all.iter().filter(wanted).copied().collect();
@@ -88,9 +107,9 @@ fn check_family(arithmetic: Option<Arithmetic>, family: Arithmetic, chunk: usize
     let mut seen = HashSet::new();
     let mut first = None;
     for &v in &checked {
-        let mut executor = load(&golden("tiny"), options(arithmetic, chunk, Some(v)));
-        let what = format!("{chunk} rows, {v:?}");
-        let got = check(&case, executor.as_mut(), &what);
+        let mut executor = load(Some(v));
+        let what = format!("{weights:?}, {chunk} rows, {v:?}");
+        let got = check(&case, &want, executor.as_mut(), &what);
         if family == Arithmetic::IntegerDot {
             // Tiles divide the outputs, not the sums.
             assert!(got == *first.get_or_insert_with(|| got.clone()), "{what}: other bits than the first variant");
@@ -107,7 +126,14 @@ fn check_family(arithmetic: Option<Arithmetic>, family: Arithmetic, chunk: usize
 #[test]
 fn variants_of_dot_products_match() {
     for chunk in [2, 4, 8] {
-        check_family(DOT, Arithmetic::IntegerDot, chunk);
+        check_family(WeightFormat::Int8, DOT, Arithmetic::IntegerDot, chunk);
+    }
+}
+
+#[test]
+fn variants_of_dot_products_with_int4_match() {
+    for chunk in [1, 2, 8] {
+        check_family(WeightFormat::Int4, DOT, Arithmetic::IntegerDot, chunk);
     }
 }
 
@@ -119,7 +145,8 @@ fn variants_of_matrix_products_match() {
         return;
     }
     for chunk in [8, 17, 33] {
-        check_family(MATRIX_F16, Arithmetic::Matrix(Operand::F16), chunk);
+        check_family(WeightFormat::Int8, MATRIX_F16, Arithmetic::Matrix(Operand::F16), chunk);
+        check_family(WeightFormat::Int4, MATRIX_F16, Arithmetic::Matrix(Operand::F16), chunk);
     }
 }
 
@@ -131,7 +158,7 @@ fn variants_of_matrix_products_of_bytes_match() {
         return;
     }
     for chunk in [8, 17, 33] {
-        check_family(MATRIX_S8, Arithmetic::Matrix(Operand::S8), chunk);
+        check_family(WeightFormat::Int8, MATRIX_S8, Arithmetic::Matrix(Operand::S8), chunk);
     }
 }
 
@@ -139,15 +166,17 @@ fn variants_of_matrix_products_of_bytes_match() {
 /// and of several sequences.
 #[test]
 fn relayed_dispatches_change_no_bit() {
-    for arithmetic in [DOT, F32, MATRIX_F16, MATRIX_S8] {
+    let int4 = [DOT, MATRIX_F16].map(|arithmetic| (WeightFormat::Int4, arithmetic));
+    let int8 = [DOT, F32, MATRIX_F16, MATRIX_S8].map(|arithmetic| (WeightFormat::Int8, arithmetic));
+    for (weights, arithmetic) in int8.into_iter().chain(int4) {
         for budget in [VulkanOptions::default().submit_budget, Duration::from_nanos(1)] {
             let [relayed, behind_barriers] = [true, false].map(|relay| {
                 let options = options(arithmetic, 8, None);
                 let vulkan = VulkanOptions { relay: Some(relay), submit_budget: budget, ..options.vulkan };
-                let options = Options { vulkan, sequences: 6, head_rows: 6, ..options };
+                let options = Options { weights, vulkan, sequences: 6, head_rows: 6, ..options };
                 logits_of_two_batches(load(&golden("tiny"), options).as_mut())
             });
-            assert!(relayed == behind_barriers, "{arithmetic:?}, submits of {budget:?}");
+            assert!(relayed == behind_barriers, "{weights:?}, {arithmetic:?}, submits of {budget:?}");
         }
     }
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
@@ -157,11 +186,13 @@ fn relayed_dispatches_change_no_bit() {
 #[test]
 fn stages_of_a_relay_change_no_bit() {
     let gpu = common::open_gpu();
-    for model in ["tiny", "wide_small"] {
+    for (model, weights) in
+        [("tiny", WeightFormat::Int8), ("wide_small", WeightFormat::Int8), ("tiny", WeightFormat::Int4)]
+    {
         let run = |relay, variant| {
             let options = options(DOT, 2, variant);
             let vulkan = VulkanOptions { relay: Some(relay), ..options.vulkan };
-            let options = Options { vulkan, sequences: 6, head_rows: 6, ..options };
+            let options = Options { weights, vulkan, sequences: 6, head_rows: 6, ..options };
             load(&golden(model), options)
         };
         let mut usual = run(false, None);
@@ -171,7 +202,7 @@ fn stages_of_a_relay_change_no_bit() {
         assert!(all.iter().filter(staged).count() > 1);
         for &variant in all.iter().filter(staged) {
             let got = logits_of_two_batches(run(true, Some(variant)).as_mut());
-            assert!(got == want, "{model}, {variant:?}");
+            assert!(got == want, "{model}, {weights:?}, {variant:?}");
         }
     }
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);

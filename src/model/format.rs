@@ -114,6 +114,11 @@ impl WeightFormat {
         }
     }
 
+    /// Elements in 16 bytes, which kernels load at a time.
+    pub fn per_load(self) -> usize {
+        16 * Self::GROUP / self.row_bytes(Self::GROUP)
+    }
+
     /// Bytes of a row's scales, on devices and in files; 0 without scales.
     pub fn scale_bytes(self, cols: usize) -> usize {
         match self {
@@ -161,8 +166,8 @@ impl WeightFormat {
 
     /// The format of a matrix where this one is asked for. `stored` is the matrix's format in its files, if there are any.
     ///
-    /// With INT4, the embedding and the head are INT8, and so is a matrix whose rows are not whole groups. Where a quantised
-    /// format is asked for, what a file has in a smaller one stays as it is: widening it would only take memory.
+    /// With INT4, the embedding and the head are INT8, and so is a matrix whose rows are not whole groups. What a file has
+    /// in a smaller quantised format stays as it is: widening it would only take memory.
     pub fn of_matrix(self, id: TensorId, shape: &Shape, stored: Option<SourceFormat>) -> WeightFormat {
         let is_table = matches!(id, TensorId::Embedding | TensorId::Head);
         let format = match self {
@@ -170,7 +175,7 @@ impl WeightFormat {
             format => format,
         };
         match stored {
-            Some(SourceFormat::Native(stored)) if self.is_quantized() && stored.size() < format.size() => stored,
+            Some(SourceFormat::Native(stored)) if stored.is_quantized() && stored.size() < format.size() => stored,
             _ => format,
         }
     }
@@ -542,10 +547,13 @@ mod tests {
             let q4_0: Vec<f32> = row.iter().map(|w| (w * by).round_ties_even().clamp(-8.0, 7.0) * scale).collect();
             let (a, b) = (error(&row, &through_int4(&row).2), error(&row, &q4_0));
             assert!(a <= b * 1.000_01, "{row:?}: {a} above {b}");
-            let size = error(&row, &[0.0; 32]);
-            (ours, plain) = (ours + a / size, plain + b / size);
+            // The smallest are zeros in either.
+            if i % 40 > 15 {
+                let size = error(&row, &[0.0; 32]);
+                (ours, plain) = (ours + a / size, plain + b / size);
+            }
         }
-        assert!(ours < 0.95 * plain, "{ours} of {plain}");
+        assert!(ours < 0.96 * plain, "{ours} of {plain}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use kiln::engine::VulkanOptions;
 use kiln::engine::{self, Device, Options};
 use kiln::executor::Measure;
 use kiln::executor::weights::Progress;
+use kiln::model::WeightFormat;
 use kiln::model::checkpoint::Checkpoint;
 use kiln::testing::gpu::device::units::Units;
 use kiln::testing::gpu::kernels::pipelines::Pipelines;
@@ -44,8 +45,8 @@ pub fn units(gpu: &Rc<Gpu>) -> Option<Units> {
 }
 
 /// Whether a tile compiles in seconds. A CPU driver takes minutes for a large tile, unrolled in matrices of 8 x 8.
-pub fn worth_compiling(gpu: &Gpu, units: Units, tile: &MatrixTile) -> bool {
-    gpu.caps.kind != vk::PhysicalDeviceType::CPU || tile.unrolled(units) <= 128
+pub fn worth_compiling(gpu: &Gpu, units: Units, format: WeightFormat, tile: &MatrixTile) -> bool {
+    gpu.caps.kind != vk::PhysicalDeviceType::CPU || tile.unrolled(units, format) <= 128
 }
 
 /// Loads a model with the validation layer on.

@@ -108,12 +108,14 @@ constants! {
         columns = 2,
         /// Loads in flight for each output.
         unroll = 3,
-        /// Inputs, in blocks of 16.
+        /// Inputs, in loads of weights: of 16 in INT8, of 32 in INT4.
         blocks = 4,
         /// Lanes of a subgroup.
         subgroup = 5,
         /// Relay stages of `linear_dot_gelu`; 1 without.
         stages = 6,
+        /// Layout of the output of `linear_dot_gelu` (activation_layout.glsl).
+        form = 7,
     }
 
     /// linear_matrix.comp.

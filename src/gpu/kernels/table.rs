@@ -80,14 +80,29 @@ macro_rules! spirv_modules {
                 name: "linear_dot_int8", source: "linear_dot", defines: [],
                 constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
             }
+            /// Matrix product of few rows by integer dot products, INT4.
+            LinearDotInt4 {
+                name: "linear_dot_int4", source: "linear_dot", defines: ["WEIGHT_INT4"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
             /// Gate and up products of few rows by integer dot products with their gated GELU, INT8.
             LinearDotGeluInt8 {
                 name: "linear_dot_gelu_int8", source: "linear_dot", defines: ["GELU"],
                 constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
             }
+            /// Gate and up products of few rows by integer dot products with their gated GELU, INT4.
+            LinearDotGeluInt4 {
+                name: "linear_dot_gelu_int4", source: "linear_dot", defines: ["WEIGHT_INT4", "GELU"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
             /// Matrix product of many rows by integer dot products, INT8.
             LinearDotTileInt8 {
                 name: "linear_dot_tile_int8", source: "linear_dot_tile", defines: [],
+                constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows by integer dot products, INT4.
+            LinearDotTileInt4 {
+                name: "linear_dot_tile_int4", source: "linear_dot_tile", defines: ["WEIGHT_INT4"],
                 constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
             }
             /// Matrix product of many rows in f32, INT8.
@@ -170,6 +185,11 @@ macro_rules! spirv_modules {
                 name: "linear_matrix_s8_narrow_int8", source: "linear_matrix", defines: ["BYTES", "NARROW"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
             }
+            /// Matrix product of many rows by matrix units that multiply f16, INT4.
+            LinearMatrixInt4 {
+                name: "linear_matrix_int4", source: "linear_matrix", defines: ["WEIGHT_INT4"],
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
             /// Finds the layout of fragments.
             Fragment {
                 name: "fragment", source: "fragment", defines: [],
@@ -183,6 +203,16 @@ macro_rules! spirv_modules {
             /// As above, of many rows, whose inputs come through shared memory.
             LinearFragmentTallInt8 {
                 name: "linear_fragment_tall_int8", source: "linear_fragment", defines: ["TALL"],
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// Matrix product of few rows by matrix units, INT4 weights and inputs from memory to registers.
+            LinearFragmentInt4 {
+                name: "linear_fragment_int4", source: "linear_fragment", defines: ["WEIGHT_INT4"],
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// As above, of many rows, whose inputs come through shared memory.
+            LinearFragmentTallInt4 {
+                name: "linear_fragment_tall_int4", source: "linear_fragment", defines: ["WEIGHT_INT4", "TALL"],
                 constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
             }
             /// Attention of consecutive rows by matrix units, f16 cache.

@@ -9,7 +9,7 @@ use crate::model::WeightFormat;
 pub enum Arithmetic {
     /// Weights widened to f32, f32 inputs and sums.
     F32,
-    /// Packed integer dot products: 8-bit weights times 16-bit inputs.
+    /// Packed integer dot products: 8-bit or 4-bit weights times 16-bit inputs.
     IntegerDot,
     /// Matrix units, on f16 or s8.
     Matrix(Operand),
@@ -18,22 +18,10 @@ pub enum Arithmetic {
 /// Element types of a product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Operand {
-    /// f16 × f16 + f32: weights widened to f16, f16 inputs.
+    /// f16 × f16 + f32: weights widened to f16, INT4 ones with their scales; f16 inputs.
     F16,
     /// s8 × s8 + s32: INT8 weights unconverted, 16-bit inputs as two planes of int8. One product of each plane.
     S8,
-}
-
-impl Arithmetic {
-    /// The activation layout that its kernels read.
-    pub fn inputs(self) -> ActivationLayout {
-        match self {
-            Arithmetic::F32 => ActivationLayout::F32,
-            Arithmetic::IntegerDot => ActivationLayout::Int16Block,
-            Arithmetic::Matrix(Operand::F16) => ActivationLayout::F16Row,
-            Arithmetic::Matrix(Operand::S8) => ActivationLayout::Int16Row,
-        }
-    }
 }
 
 /// How a row of activations lies in memory (shaders/activation_layout.glsl). The value is the FORM constant of the
@@ -48,12 +36,29 @@ pub enum ActivationLayout {
     F16Row = 2,
     /// 16-bit fixed point in two planes of int8, one f32 scale a row.
     Int16Row = 3,
+    /// As `Int16Block`, with the sum of the 16 whole numbers beside each scale.
+    Int16Sums = 4,
 }
 
 impl ActivationLayout {
     /// Whether it has one scale a row. Its writer then needs the row's largest element before it writes the first.
     pub fn is_scaled_by_row(self) -> bool {
         matches!(self, ActivationLayout::F16Row | ActivationLayout::Int16Row)
+    }
+
+    /// Whether it has one scale for 16 elements.
+    pub fn is_scaled_by_block(self) -> bool {
+        matches!(self, ActivationLayout::Int16Block | ActivationLayout::Int16Sums)
+    }
+
+    /// Bytes of a row of `padded` elements, a multiple of 32.
+    pub fn row_bytes(self, padded: usize) -> usize {
+        match self {
+            ActivationLayout::F32 => 4 * padded,
+            ActivationLayout::Int16Block => 2 * padded + padded / 4,
+            ActivationLayout::Int16Sums => 2 * padded + padded / 2,
+            ActivationLayout::F16Row | ActivationLayout::Int16Row => 2 * padded + 4,
+        }
     }
 }
 
@@ -73,8 +78,29 @@ pub struct FormatModules {
     pub matrix: Option<MatrixModules>,
 }
 
+impl FormatModules {
+    /// The activation layout that the kernels of an arithmetic read.
+    pub fn inputs(&self, arithmetic: Arithmetic) -> ActivationLayout {
+        match arithmetic {
+            Arithmetic::F32 => ActivationLayout::F32,
+            Arithmetic::IntegerDot => self.dot.as_ref().map_or(ActivationLayout::F32, |dot| dot.inputs),
+            Arithmetic::Matrix(Operand::F16) => ActivationLayout::F16Row,
+            Arithmetic::Matrix(Operand::S8) => ActivationLayout::Int16Row,
+        }
+    }
+
+    /// Bytes of a packed row of `padded` elements, whatever the arithmetic.
+    pub fn packed_bytes(&self, padded: usize) -> usize {
+        let dot = self.dot.iter().map(|dot| dot.inputs.row_bytes(padded));
+        // The other packed layouts have one scale a row, where these have one for 16 elements.
+        dot.fold(ActivationLayout::Int16Block.row_bytes(padded), usize::max)
+    }
+}
+
 /// The modules of [`Arithmetic::IntegerDot`].
 pub struct DotModules {
+    /// The activation layout that they read.
+    pub inputs: ActivationLayout,
     /// Few rows.
     pub linear: Module,
     /// Gate and up of few rows, with their gated GELU.
@@ -88,12 +114,20 @@ pub struct DotModules {
 pub struct MatrixModules {
     /// f16, tiles through shared memory.
     pub shared: Module,
-    /// s8, tiles through shared memory: for devices whose A has 8 columns, and for those with more.
-    pub shared_s8: [Module; 2],
+    /// s8, tiles through shared memory: for devices whose A has 8 columns, and for those with more. `None` if sums of s8
+    /// products are not whole numbers of one scale a row.
+    pub shared_s8: Option<[Module; 2]>,
     /// f16, weights and inputs from memory to registers.
     pub fragment: Module,
     /// f16, weights from memory to registers; inputs through shared memory.
     pub fragment_tall: Module,
+}
+
+impl MatrixModules {
+    /// Whether there are modules for products of these types.
+    pub fn multiply(&self, operand: Operand) -> bool {
+        operand == Operand::F16 || self.shared_s8.is_some()
+    }
 }
 
 /// The modules of a weight format.
@@ -105,13 +139,14 @@ pub fn modules(format: WeightFormat) -> &'static FormatModules {
             linear_gelu: Module::LinearGeluInt8,
             linear_tile: Module::LinearTileInt8,
             dot: Some(DotModules {
+                inputs: ActivationLayout::Int16Block,
                 linear: Module::LinearDotInt8,
                 linear_gelu: Module::LinearDotGeluInt8,
                 linear_tile: Module::LinearDotTileInt8,
             }),
             matrix: Some(MatrixModules {
                 shared: Module::LinearMatrixInt8,
-                shared_s8: [Module::LinearMatrixS8NarrowInt8, Module::LinearMatrixS8Int8],
+                shared_s8: Some([Module::LinearMatrixS8NarrowInt8, Module::LinearMatrixS8Int8]),
                 fragment: Module::LinearFragmentInt8,
                 fragment_tall: Module::LinearFragmentTallInt8,
             }),
@@ -121,8 +156,18 @@ pub fn modules(format: WeightFormat) -> &'static FormatModules {
             linear: Module::LinearInt4,
             linear_gelu: Module::LinearGeluInt4,
             linear_tile: Module::LinearTileInt4,
-            dot: None,
-            matrix: None,
+            dot: Some(DotModules {
+                inputs: ActivationLayout::Int16Sums,
+                linear: Module::LinearDotInt4,
+                linear_gelu: Module::LinearDotGeluInt4,
+                linear_tile: Module::LinearDotTileInt4,
+            }),
+            matrix: Some(MatrixModules {
+                shared: Module::LinearMatrixInt4,
+                shared_s8: None,
+                fragment: Module::LinearFragmentInt4,
+                fragment_tall: Module::LinearFragmentTallInt4,
+            }),
         },
         WeightFormat::Bf16 => &FormatModules {
             embed: Module::EmbedBf16,

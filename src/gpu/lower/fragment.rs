@@ -8,6 +8,7 @@ use super::shared_tile::SHARED_REST;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::constants::{LinearFragmentConstants, LinearFragmentTallConstants};
+use crate::model::WeightFormat;
 
 /// How a workgroup of `linear_fragment` cuts its product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -56,6 +57,16 @@ impl FragmentTile {
         FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Shared { row_parts, stages } }
     }
 
+    /// The tile with a single step of inputs in shared memory. INT4's steps are twice as long as INT8's.
+    fn in_one_stage(self) -> Self {
+        match self.inputs {
+            Inputs::Shared { row_parts, .. } => {
+                FragmentTile { inputs: Inputs::Shared { row_parts, stages: 1 }, ..self }
+            }
+            Inputs::Direct { .. } => self,
+        }
+    }
+
     /// Subgroups that divide the inputs or the rows.
     fn parts(self) -> u32 {
         let (Inputs::Direct { parts, .. } | Inputs::Shared { row_parts: parts, .. }) = self.inputs;
@@ -82,17 +93,17 @@ impl FragmentTile {
     }
 
     /// Lane loads per weight row and step. `row_lanes`: lanes per matrix row.
-    fn span(self, row_lanes: u32) -> u32 {
+    fn span(self, row_lanes: u32, format: WeightFormat) -> u32 {
         match self.inputs {
             Inputs::Direct { span, .. } => span,
-            Inputs::Shared { .. } => (STEP / (row_lanes * LOAD)).max(1),
+            Inputs::Shared { .. } => (STEP / (row_lanes * format.per_load() as u32)).max(1),
         }
     }
 
     /// Inputs per step, over all subgroups that share an output. `row_lanes`: lanes per matrix row.
-    pub fn inputs(self, row_lanes: u32) -> u32 {
+    pub fn inputs(self, row_lanes: u32, format: WeightFormat) -> u32 {
         let parts = if let Inputs::Direct { parts, .. } = self.inputs { parts } else { 1 };
-        parts * self.span(row_lanes) * row_lanes * LOAD
+        parts * self.span(row_lanes, format) * row_lanes * format.per_load() as u32
     }
 
     /// Steps that the loop is unrolled to.
@@ -101,44 +112,44 @@ impl FragmentTile {
     }
 
     /// Matrix products in one unrolled round of a subgroup's loop.
-    pub fn unrolled(self, units: Units) -> u32 {
+    pub fn unrolled(self, units: Units, format: WeightFormat) -> u32 {
         let row_lanes = units.row_lanes.unwrap_or(1);
-        let step = self.span(row_lanes) * row_lanes * LOAD;
+        let step = self.span(row_lanes, format) * row_lanes * format.per_load() as u32;
         (self.subgroup_rows() / units.least_n) * (self.outputs / units.m) * (step / units.k) * self.round()
     }
 
     /// Bytes of shared memory.
-    fn shared_bytes(self, units: Units, row_lanes: u32) -> u32 {
+    fn shared_bytes(self, units: Units, row_lanes: u32, format: WeightFormat) -> u32 {
         let step = match self.inputs {
             Inputs::Direct { .. } => 0,
-            Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes) + 16),
+            Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes, format) + 16),
         };
         step.max(self.subgroups() * self.outputs * units.least_n * 4) + SHARED_REST
     }
 
-    /// Whether a device with `units` can run it.
-    pub fn fits(self, units: Units) -> bool {
+    /// Whether a device with `units` can run it, with weights of `format`.
+    pub fn fits(self, units: Units, format: WeightFormat) -> bool {
         let Some(row_lanes) = units.row_lanes else { return false };
         let workgroup = self.subgroups() * units.subgroup;
         let shared = matches!(self.inputs, Inputs::Shared { .. });
         // One load feeds a whole number of products.
-        LOAD.is_multiple_of(units.k / row_lanes)
+        (format.per_load() as u32).is_multiple_of(units.k / row_lanes)
             && self.subgroup_rows().is_multiple_of(units.least_n)
             && self.outputs.is_multiple_of(units.m)
             && workgroup <= units.max_workgroup
             // Each turn of loads covers whole rows of x.
-            && (!shared || workgroup.is_multiple_of(self.inputs(row_lanes) / 8))
-            && self.shared_bytes(units, row_lanes) <= units.shared_bytes
+            && (!shared || workgroup.is_multiple_of(self.inputs(row_lanes, format) / 8))
+            && self.shared_bytes(units, row_lanes, format) <= units.shared_bytes
             && 4 * self.subgroup_rows() * self.outputs / units.subgroup <= units.sum_bytes
-            && self.unrolled(units) <= units.unrolled_steps.saturating_mul(PRODUCTS)
+            && self.unrolled(units, format) <= units.unrolled_steps.saturating_mul(PRODUCTS)
     }
 
     /// The pipeline.
-    pub(super) fn kernel(self, units: Units, modules: &MatrixModules) -> Kernel {
+    pub(super) fn kernel(self, units: Units, format: WeightFormat, modules: &MatrixModules) -> Kernel {
         let sharers = units.row_lanes.unwrap_or(1);
         let workgroup = self.subgroups() * units.subgroup;
         let FragmentTile { rows: bm, outputs, subgroups: subs_n, depth, .. } = self;
-        let span = self.span(sharers);
+        let span = self.span(sharers, format);
         let Units { m, least_n: n, k, .. } = units;
         match self.inputs {
             Inputs::Direct { parts, depth: x_depth, .. } => {
@@ -165,8 +176,6 @@ impl FragmentTile {
     }
 }
 
-/// Weights in one load.
-const LOAD: u32 = 16;
 /// Inputs of a step through shared memory. A step is longer only where one load of all lanes covers more.
 const STEP: u32 = 64;
 /// Products of this kernel that a CPU driver compiles in the time of one `linear_matrix` step. Their elements are
@@ -214,13 +223,14 @@ const _: () = {
 
 /// The tiles for passes of `rows` rows. With direct inputs: those of the smallest row count ≥ `rows`. With shared
 /// inputs: those from `min(rows, 64)` rows up to the next power of two.
-pub(super) fn tiles(units: Units, rows: usize) -> impl Iterator<Item = FragmentTile> {
+pub(super) fn tiles(units: Units, format: WeightFormat, rows: usize) -> impl Iterator<Item = FragmentTile> {
     let rows = rows as u32;
-    let direct = move |t: &&FragmentTile| matches!(t.inputs, Inputs::Direct { .. }) && t.rows >= rows && t.fits(units);
+    let direct =
+        move |t: &&FragmentTile| matches!(t.inputs, Inputs::Direct { .. }) && t.rows >= rows && t.fits(units, format);
     let least = TILES.iter().filter(direct).map(|t| t.rows).min();
     let direct = TILES.iter().filter(direct).filter(move |t| Some(t.rows) == least);
     let fit = rows.min(64)..=rows.next_power_of_two();
-    let shared =
-        move |t: &&FragmentTile| matches!(t.inputs, Inputs::Shared { .. }) && fit.contains(&t.rows) && t.fits(units);
-    direct.chain(TILES.iter().filter(shared)).copied()
+    let shared = move |t: &&FragmentTile| matches!(t.inputs, Inputs::Shared { .. }) && fit.contains(&t.rows);
+    let shared = TILES.iter().filter(shared).map(move |t| if t.fits(units, format) { *t } else { t.in_one_stage() });
+    direct.copied().chain(shared.filter(move |t| t.fits(units, format)))
 }

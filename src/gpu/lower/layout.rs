@@ -1,6 +1,7 @@
 //! The GPU's arena: the schedule's slots, then memory that only the kernels use. The schedule does not know of the
 //! latter.
 
+use super::arithmetic::modules;
 use crate::schedule::layout::{ALIGN, StateLayout};
 use crate::schedule::step::{Op, Rows, Slot};
 use crate::schedule::{Extent, Schedule};
@@ -109,8 +110,11 @@ fn place_packed(tail: &mut ArenaTail, schedule: &Schedule, slot: Slot, rows: Row
         Rows::Head => schedule.extent.head_rows,
     };
     let padded = slot.width.next_multiple_of(32);
-    // Int16Block is the largest layout: two bytes an element and an f32 scale for 16.
-    let stride = (2 * padded + padded / 4).next_multiple_of(64);
+    let readers = schedule.steps.iter().filter_map(|step| match step.op {
+        Op::Linear { weight, x, .. } if x == slot => Some(modules(weight.format).packed_bytes(padded)),
+        _ => None,
+    });
+    let stride = readers.max().unwrap_or(0).next_multiple_of(64);
     let offset = tail.take((rows * stride) as u64);
     // A workgroup of attention writes only some heads of a row.
     let by_heads = |op: &Op| matches!(op, Op::Attend { out, .. } if *out == slot);

@@ -1,6 +1,6 @@
 //! Lowering of matrix products.
 
-use super::arithmetic::{Arithmetic, modules};
+use super::arithmetic::{ActivationLayout, Arithmetic};
 use super::layout::PackedSlot;
 use super::lowering::{Lowered, Lowering};
 use super::matrix::MatrixTile;
@@ -38,8 +38,11 @@ impl Lowering<'_> {
 
     fn linear_dot(&self, at: usize, l: &Linear, x: PackedSlot, tile: DotTile) -> Option<Lowered> {
         let arena = self.addresses.arena;
-        let (kernel, groups) = self.target.dot(l.product, tile)?;
-        let to = if l.product.gelu { self.written(at + 1, l.out, l.rows).1 } else { None };
+        let (form, to) = match l.product.gelu {
+            true => self.written(at + 1, l.out, l.rows),
+            false => (ActivationLayout::F32, None),
+        };
+        let (kernel, groups) = self.target.dot(l.product, tile, form)?;
         let push = LinearDotPush {
             state: arena,
             weight: l.weight,
@@ -76,7 +79,7 @@ impl Lowering<'_> {
     }
 
     fn linear_matrix(&self, l: &Linear, x: PackedSlot, tile: MatrixTile) -> Option<Lowered> {
-        let (units, modules) = (self.target.units?, modules(l.product.format).matrix.as_ref()?);
+        let kernel = tile.kernel(self.target.units?, l.product.format)?;
         let [parts, arrived] = self.layout.scratch.product.map(|offset| self.addresses.arena + offset);
         let push = LinearMatrixPush {
             state: self.addresses.arena,
@@ -95,7 +98,7 @@ impl Lowering<'_> {
         };
         let groups = tile.groups(l.product.rows, l.product.outputs);
         let product = Some((Arithmetic::Matrix(tile.operand), l.product));
-        Some(Lowered { kernel: tile.kernel(units, modules), push: Push::new(&push), groups, taken: 1, product })
+        Some(Lowered { kernel, push: Push::new(&push), groups, taken: 1, product })
     }
 
     fn linear_f32(&self, l: &Linear) -> Lowered {

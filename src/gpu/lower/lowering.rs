@@ -1,6 +1,6 @@
 //! The inputs of lowering: the schedule, the device addresses of its operands, and the kind of pass.
 
-use super::arithmetic::{ActivationLayout, Arithmetic};
+use super::arithmetic::{ActivationLayout, Arithmetic, modules};
 use super::dispatch::Addresses;
 use super::layout::{GpuLayout, PackedSlot};
 use super::target::{Product, Target};
@@ -152,7 +152,7 @@ impl Lowering<'_> {
             Op::Linear { weight, x, .. } if x == slot => Some(weight),
             _ => None,
         });
-        match reader.map(|weight| self.arithmetic(weight, slot, rows).inputs()) {
+        match reader.map(|weight| modules(weight.format).inputs(self.arithmetic(weight, slot, rows))) {
             None | Some(ActivationLayout::F32) => (ActivationLayout::F32, None),
             Some(layout) => (layout, self.layout.packed(slot)),
         }

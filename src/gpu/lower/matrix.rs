@@ -1,7 +1,7 @@
 //! Tiles of products on matrix units. The units' `m`, `n` and `k` are specialization constants of the kernels, and a
 //! tile is a multiple of them.
 
-use super::arithmetic::{MatrixModules, Operand};
+use super::arithmetic::{Operand, modules};
 use super::fragment::{self, FragmentTile};
 use super::shared_tile::SharedTile;
 use crate::gpu::device::limits::MAX_GROUPS;
@@ -9,6 +9,7 @@ use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
 #[cfg(doc)]
 use crate::gpu::kernels::push::LinearMatrixPush;
+use crate::model::WeightFormat;
 
 /// The kernel of a product, and a workgroup's tile in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -29,10 +30,10 @@ impl MatrixShape {
     }
 
     /// Inputs of a step.
-    fn inputs(self, units: Units) -> u32 {
+    fn inputs(self, units: Units, format: WeightFormat) -> u32 {
         match self {
             MatrixShape::Shared(t) => t.inputs,
-            MatrixShape::Fragment(t) => t.inputs(units.row_lanes.unwrap_or(1)),
+            MatrixShape::Fragment(t) => t.inputs(units.row_lanes.unwrap_or(1), format),
         }
     }
 
@@ -57,17 +58,18 @@ pub struct MatrixTile {
 }
 
 impl MatrixTile {
-    /// The pipeline.
-    pub fn kernel(self, units: Units, modules: &MatrixModules) -> Kernel {
-        match self.shape {
+    /// The pipeline for weights of `format`; `None` if that has none on matrix units.
+    pub fn kernel(self, units: Units, format: WeightFormat) -> Option<Kernel> {
+        let modules = modules(format).matrix.as_ref()?;
+        Some(match self.shape {
             MatrixShape::Shared(t) => t.kernel(units, self.operand, modules),
-            MatrixShape::Fragment(t) => t.kernel(units, modules),
-        }
+            MatrixShape::Fragment(t) => t.kernel(units, format, modules),
+        })
     }
 
     /// Matrix products in one unrolled round of a subgroup's loop. A CPU driver's compile time grows with it; tests
     /// skip tiles that would take minutes.
-    pub fn unrolled(self, units: Units) -> u32 {
+    pub fn unrolled(self, units: Units, format: WeightFormat) -> u32 {
         match self.shape {
             MatrixShape::Shared(t) => {
                 let k = self.operand.k(units).unwrap_or(units.k);
@@ -75,7 +77,7 @@ impl MatrixTile {
                     (t.subgroup_rows / units.m) * (t.subgroup_outputs / units.n) * (t.inputs / t.input_parts / k);
                 self.operand.planes() * step * t.round
             }
-            MatrixShape::Fragment(t) => t.unrolled(units),
+            MatrixShape::Fragment(t) => t.unrolled(units, format),
         }
     }
 
@@ -98,19 +100,24 @@ impl MatrixTile {
     }
 }
 
-/// Tiles for a product of `rows` rows with an INT8 matrix `[outputs, inputs]`, the one expected to be fastest first.
-pub fn tiles(units: Units, operand: Operand, rows: usize, outputs: usize, inputs: usize) -> Vec<MatrixTile> {
+/// Tiles for a product of `rows` rows with a matrix `[outputs, inputs]` of `format`, the one expected to be fastest first.
+pub fn tiles(
+    units: Units,
+    format: WeightFormat,
+    operand: Operand,
+    [rows, outputs, inputs]: [usize; 3],
+) -> Vec<MatrixTile> {
     // For many rows, tiles of 128 rows and more. For few, the tiles that waste the fewest.
     let ideal = (rows as u32).next_power_of_two().clamp(16, 128).ilog2();
     let apart = |t: &SharedTile| t.rows.min(128).ilog2().abs_diff(ideal);
     let shared = || operand.tiles().iter().filter(|t| t.fits(units, operand));
     let nearest = shared().map(apart).min();
     let shared = shared().filter(|t| Some(apart(t)) == nearest).map(|&t| MatrixShape::Shared(t));
-    let fragments = fragment::tiles(units, rows).filter(|_| operand == Operand::F16).map(MatrixShape::Fragment);
+    let fragments = fragment::tiles(units, format, rows).filter(|_| operand == Operand::F16).map(MatrixShape::Fragment);
     let mut out = Vec::new();
     for shape in fragments.chain(shared) {
         for splits in [1, 2, 3] {
-            let steps = (inputs as u32).div_ceil(shape.inputs(units));
+            let steps = (inputs as u32).div_ceil(shape.inputs(units, format));
             let tile = MatrixTile { operand, shape, splits };
             let [x, y, _] = tile.groups(rows, outputs);
             if x.max(y) as usize <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {

@@ -20,6 +20,7 @@ pub mod target;
 
 pub use lowering::{Lowering, PassKind, RowOrder, TokenSource};
 
+use arithmetic::Arithmetic;
 use attend::AttendOperands;
 use dispatch::Dispatch;
 use heads::Heads;
@@ -27,7 +28,7 @@ use lowering::Lowered;
 use row::Norm;
 
 use crate::gpu::kernels::Module;
-use crate::schedule::step::{Op, Rows, Slot};
+use crate::schedule::step::{Matrix, Op, Rows, Slot};
 use crate::schedule::{Segment, Step};
 use std::ops::Range;
 
@@ -84,7 +85,7 @@ impl Lowering<'_> {
                 Some(self.norm(Module::NormAddNorm, rows, norm, at + 1, 2))
             }
             (&Op::Linear { weight, x, out }, &Op::GatedGelu { gate, up, out: gated })
-                if self.target.fuses_gelu(weight.format, self.count(rows)) && is_halves(out, gate, up) =>
+                if self.fuses_gelu(at, weight, x, gated, rows) && is_halves(out, gate, up) =>
             {
                 Some(self.linear(at, weight, x, gated, rows, true))
             }
@@ -93,6 +94,16 @@ impl Lowering<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Whether the product of gate and up at `at` is fused with their gated GELU, which goes to `gated`.
+    fn fuses_gelu(&self, at: usize, weight: Matrix, x: Slot, gated: Slot, rows: Rows) -> bool {
+        let is_readable = match self.arithmetic(weight, x, rows) {
+            // Its kernel writes blocks and nothing else.
+            Arithmetic::IntegerDot => self.written(at + 1, gated, rows).0.is_scaled_by_block(),
+            _ => true,
+        };
+        is_readable && self.target.fuses_gelu(weight.format, self.count(rows))
     }
 
     /// Fuses norm and RoPE of Q and of K with the KV write. Attention joins if a row sees few keys of its own pass.

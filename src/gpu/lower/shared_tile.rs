@@ -108,11 +108,10 @@ impl SharedTile {
             n: units.n,
             k: operand.k(units).unwrap_or(units.k),
         };
-        let [narrow, wide] = modules.shared_s8;
-        let module = match (operand, units.s8_k) {
-            (Operand::F16, _) => modules.shared,
-            (Operand::S8, Some(8)) => narrow,
-            (Operand::S8, _) => wide,
+        let module = match (operand, modules.shared_s8, units.s8_k) {
+            (Operand::F16, ..) | (_, None, _) => modules.shared,
+            (Operand::S8, Some([narrow, _]), Some(8)) => narrow,
+            (Operand::S8, Some([_, wide]), _) => wide,
         };
         Kernel::new(module, self.subgroups() * units.subgroup, constants)
     }

@@ -1,7 +1,7 @@
 //! Which kernel computes a product. The device and the number of rows decide which arithmetics can; measurements on the
 //! device choose among them, and decide the tile.
 
-use super::arithmetic::{Arithmetic, FormatModules, Operand, modules};
+use super::arithmetic::{ActivationLayout, Arithmetic, FormatModules, Operand, modules};
 use super::layout::PRODUCT_SCRATCH;
 use super::lowering::RowOrder;
 use super::matrix::{self, MatrixTile};
@@ -120,9 +120,9 @@ const DOT_TILE_OUTPUTS: usize = 64;
 const DOT_TILE_WORKGROUP: u32 = 128;
 /// Subgroups of a `linear` workgroup.
 const F32_SUBGROUPS: u32 = 4;
-/// Outputs that a `linear_dot_gelu` workgroup computes at a time: one block of Int16Block, which it writes.
+/// Outputs that a `linear_dot_gelu` workgroup computes at a time: one block of Int16Block or Int16Sums, which it writes.
 const GELU_BLOCK: u32 = 16;
-/// Weights in one load.
+/// Inputs in a block of Int16Block.
 pub const DOT_BLOCK: usize = 16;
 /// Choices for the loads that a lane of `linear_dot` has in flight. With more than two rows the sums take registers
 /// from them.
@@ -143,10 +143,11 @@ impl Target {
     pub fn arithmetics(&self, format: WeightFormat, rows: usize) -> Vec<Arithmetic> {
         let modules = modules(format);
         let units = self.units.filter(|_| modules.matrix.is_some() && rows >= MATRIX_ROWS);
+        let has_s8 = modules.matrix.as_ref().is_some_and(|matrix| matrix.multiply(Operand::S8));
         let few = if modules.dot.is_some() && self.dot { Arithmetic::IntegerDot } else { Arithmetic::F32 };
         let Some(units) = units else { return vec![few] };
         let mut all = vec![Arithmetic::Matrix(Operand::F16)];
-        if units.s8_k.is_some() && rows >= S8_ROWS {
+        if has_s8 && units.s8_k.is_some() && rows >= S8_ROWS {
             all.push(Arithmetic::Matrix(Operand::S8));
         }
         if rows < USUAL_MATRIX_ROWS {
@@ -195,13 +196,14 @@ impl Target {
         (kernel, [grid(groups), p.rows.div_ceil(columns) as u32, 1])
     }
 
-    /// The kernel and grid of a product of few rows in [`Arithmetic::IntegerDot`]; `None` for a format without one.
-    pub fn dot(&self, p: Product, t: DotTile) -> Option<(Kernel, [u32; 3])> {
+    /// The kernel and grid of a product of few rows in [`Arithmetic::IntegerDot`]; `None` for a format without one. With
+    /// gelu it writes `form`.
+    pub fn dot(&self, p: Product, t: DotTile, form: ActivationLayout) -> Option<(Kernel, [u32; 3])> {
         let modules = p.modules().dot.as_ref()?;
         let module = if p.gelu { modules.linear_gelu } else { modules.linear };
         let columns = p.rows.next_power_of_two().min(COLUMNS);
         let workgroup = self.subgroup * t.subgroups;
-        let blocks = (p.inputs / DOT_BLOCK) as u32;
+        let blocks = (p.inputs / p.format.per_load()) as u32;
         let each = if p.gelu { GELU_BLOCK } else { t.outputs * t.subgroups };
         let groups = [grid(p.outputs.div_ceil((each * t.turns) as usize)), p.rows.div_ceil(columns) as u32, 1];
         // A stage ends when the blocks of all rows are written. That can be counted only if one tile covers all rows.
@@ -214,6 +216,7 @@ impl Target {
             blocks,
             subgroup: self.subgroup,
             stages,
+            form: form as u32,
         };
         Some((Kernel::new(module, workgroup, constants), groups))
     }
@@ -256,7 +259,7 @@ impl Target {
     /// so that all rounds of the loop have nearly the same size.
     fn dot_unroll(&self, p: Product, outputs: usize, in_flight: usize) -> u32 {
         let width = p.weight_rows(outputs);
-        let loads = p.inputs.div_ceil(DOT_BLOCK * self.subgroup as usize);
+        let loads = p.inputs.div_ceil(p.format.per_load() * self.subgroup as usize);
         loads.div_ceil(loads.div_ceil((in_flight / width).max(1))) as u32
     }
 
@@ -267,8 +270,11 @@ impl Target {
             2 => (&IN_FLIGHT, &[4, 16], &[1, 2]),
             _ => (&IN_FLIGHT_OF_ROWS, &[4, 8], &[1, 2]),
         };
+        // Sums of a lane. A load of INT4 weights takes two blocks of x, which leave fewer registers for them.
+        let most = if p.format.per_load() > DOT_BLOCK { 32 } else { 64 };
+        let columns = p.rows.next_power_of_two().min(COLUMNS);
         let mut all = Vec::new();
-        for outputs in [1, 2, 4] {
+        for outputs in [1, 2, 4].into_iter().filter(|&n| p.weight_rows(n) * columns <= most) {
             let width = p.weight_rows(outputs);
             let fits = in_flight.iter().filter(|&&n| n >= width);
             let mut unrolls: Vec<_> = fits.map(|&n| self.dot_unroll(p, outputs, n)).collect();
@@ -282,7 +288,9 @@ impl Target {
                     }
                     let dot = |&turns: &u32| DotTile { outputs, unroll, subgroups, turns };
                     // More than two turns must leave a workgroup per processor of a large device.
-                    let enough = |t: &DotTile| t.turns <= 2 || self.dot(p, *t).is_some_and(|(_, g)| g[0] >= 128);
+                    let groups =
+                        |t: &DotTile| self.dot(p, *t, ActivationLayout::F32).map_or(0, |(_, groups)| groups[0]);
+                    let enough = |t: &DotTile| t.turns <= 2 || groups(t) >= 128;
                     all.extend(turns.iter().map(dot).filter(enough).map(Tile::Dot));
                 }
             }
@@ -293,7 +301,7 @@ impl Target {
 
 /// The tiles on matrix units whose partial sums the scratch has room for.
 fn matrix_tiles(units: Units, operand: Operand, p: Product) -> Vec<Tile> {
-    matrix::tiles(units, operand, p.rows, p.outputs, p.inputs)
+    matrix::tiles(units, p.format, operand, [p.rows, p.outputs, p.inputs])
         .into_iter()
         .filter(|t| t.scratch_bytes(p.rows, p.outputs).iter().zip(PRODUCT_SCRATCH).all(|(&b, most)| b <= most))
         .map(Tile::Matrix)

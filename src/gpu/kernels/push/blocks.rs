@@ -138,13 +138,13 @@ push_blocks! {
     LinearDotPush {
         /// The step state.
         state: u64,
-        /// INT8 `[n, 16 * BLOCKS]`, with GELU `[2 n, 16 * BLOCKS]`.
+        /// INT8 or INT4 `[n, K]`, with GELU `[2 n, K]`, in BLOCKS loads a row.
         weight: u64,
-        /// f32, one for each row of the weight.
+        /// INT8: f32, one for each row of the weight. INT4: f16, one for each load.
         scales: u64,
-        /// Int16Block `[rows, x_padded]`.
+        /// Int16Block, with INT4 Int16Sums `[rows, x_padded]`.
         x: u64,
-        /// f32 `[rows, out_stride]`, with GELU Int16Block `[rows, out_padded]`.
+        /// f32 `[rows, out_stride]`, with GELU Int16Block or Int16Sums `[rows, out_padded]`.
         y_out: u64,
         /// State word that counts the live rows.
         which: u32,
@@ -164,11 +164,11 @@ push_blocks! {
     LinearDotTilePush {
         /// The step state.
         state: u64,
-        /// INT8 `[n, 16 * blocks]`.
+        /// INT8 or INT4 `[n, 16 * blocks]`.
         weight: u64,
-        /// f32 `[n]`.
+        /// INT8: f32 `[n]`. INT4: f16 `[n, blocks / 2]`.
         scales: u64,
-        /// Int16Block `[rows, x_padded]`.
+        /// Int16Block, with INT4 Int16Sums `[rows, x_padded]`.
         x: u64,
         /// f32 `[rows, out_stride]`.
         y_out: u64,
@@ -190,9 +190,9 @@ push_blocks! {
     LinearMatrixPush {
         /// The step state.
         state: u64,
-        /// INT8 `[n, k]`; a multiple of 16.
+        /// INT8 or INT4 `[n, k]`; a multiple of 16.
         weight: u64,
-        /// f32 `[n]`; a multiple of 4.
+        /// INT8: f32 `[n]`. INT4: f16 `[n, k / 32]`. A multiple of 4.
         scales: u64,
         /// F16Row or Int16Row `[rows]`: 2 bytes for each of the inputs padded to 32, then one f32 scale.
         x: u64,
