@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Write a synthetic checkpoint, for tests and benchmarks.
 #[derive(Debug, clap::Args)]
 pub struct ForgeArgs {
-    /// gemma3-1b, gemma3-4b, gemma3-12b, gemma3-27b, or a config.json
+    /// gemma3-270m, gemma3-1b, gemma3-4b, gemma3-12b, gemma3-27b, or a config.json
     #[arg(long, value_name = "NAME|FILE")]
     pub shape: String,
     /// Model directory to create

@@ -3,23 +3,13 @@
 use crate::model::shape::{LayerKind, Shape};
 
 /// The names that [`preset`] knows.
-pub const NAMES: [&str; 4] = ["gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b"];
+pub const NAMES: [&str; 5] = ["gemma3-270m", "gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b"];
 
 /// The shape of a public model, by its name or in short: `gemma3-27b`, `27b`.
 pub fn preset(name: &str) -> Option<Shape> {
     let shape = match name.strip_prefix("gemma3-").unwrap_or(name) {
-        "1b" => Shape {
-            vocab: 262_144,
-            hidden: 1152,
-            ffn: 6912,
-            heads: 4,
-            kv_heads: 1,
-            layers: layers(26),
-            window: 512,
-            rope_factor_global: 1.0,
-            max_context: 32_768,
-            ..family()
-        },
+        "270m" => Shape { hidden: 640, ffn: 2048, layers: layers(18), ..small() },
+        "1b" => Shape { hidden: 1152, ffn: 6912, layers: layers(26), ..small() },
         "4b" => Shape { hidden: 2560, ffn: 10_240, heads: 8, kv_heads: 4, layers: layers(34), ..family() },
         "12b" => Shape { hidden: 3840, ffn: 15_360, heads: 16, kv_heads: 8, layers: layers(48), ..family() },
         "27b" => Shape {
@@ -35,6 +25,19 @@ pub fn preset(name: &str) -> Option<Shape> {
         _ => return None,
     };
     Some(shape)
+}
+
+/// The values that 270M and 1B share. The caller sets the sizes.
+fn small() -> Shape {
+    Shape {
+        vocab: 262_144,
+        heads: 4,
+        kv_heads: 1,
+        window: 512,
+        rope_factor_global: 1.0,
+        max_context: 32_768,
+        ..family()
+    }
 }
 
 /// The values that 4B, 12B and 27B share. The caller sets the sizes.
@@ -72,11 +75,11 @@ mod tests {
 
     #[test]
     fn presets_are_valid_configs_of_their_nominal_size() {
-        for (name, billions) in NAMES.iter().zip([1.0, 3.9, 11.8, 27.0]) {
+        for (name, billions) in NAMES.iter().zip([0.27, 1.0, 3.9, 11.8, 27.0]) {
             let shape = preset(name).unwrap();
             assert_eq!(config::parse(&config::to_json(&shape), None).unwrap(), shape, "{name}");
             let size = shape.matrix_elements_per_token() as f64 / 1e9;
-            assert!((size - billions).abs() < 0.1, "{name}: {size}");
+            assert!((size / billions - 1.0).abs() < 0.05, "{name}: {size}");
         }
         assert_eq!(preset("27b"), preset("gemma3-27b"));
         assert_eq!(preset("gemma3-2b"), None);
