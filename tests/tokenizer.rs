@@ -2,7 +2,9 @@
 
 mod common;
 
+use common::gguf::{GgufFile, Value, add_tokenizer};
 use common::{gemma3_tokenizer, golden};
+use kiln::model::checkpoint::gguf::Gguf;
 use kiln::text::{ChatTemplate, Message, Tokenizer};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -166,4 +168,128 @@ fn gemma_3s_tokenizer_agrees_with_transformers() {
     assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.end_of_turn()), (Some(2), Some(1), Some(106)));
     assert_text(&tokenizer, &golden);
     assert_chat(&tokenizer, &ChatTemplate::from_files(None, None).unwrap(), &golden);
+}
+
+/// The tokenizer of a GGUF file that was made of a tokenizer.json.
+fn from_gguf(tokenizer_json: &[u8], change: impl FnOnce(&mut GgufFile)) -> kiln::Result<Tokenizer> {
+    let mut file = GgufFile::default();
+    add_tokenizer(&mut file, tokenizer_json);
+    change(&mut file);
+    Tokenizer::from_tokens(&Gguf::from_bytes(file.bytes())?.tokens()?)
+}
+
+#[test]
+fn the_tokenizer_of_a_gguf_file_gives_the_same_ids() {
+    let golden = read("golden_tok_small.json");
+    let json = std::fs::read(golden_dir().join("tokenizer.json")).unwrap();
+    let (own, scored) = (Tokenizer::from_bytes(&json).unwrap(), from_gguf(&json, |_| {}).unwrap());
+    assert_eq!(scored.vocab_size(), 512);
+    assert_eq!((scored.bos(), scored.eos(), scored.end_of_turn()), (own.bos(), own.eos(), own.end_of_turn()));
+    assert_text(&scored, &golden);
+    assert_chat(&scored, &ChatTemplate::of_gguf(None).unwrap(), &golden);
+    let template = std::fs::read_to_string(golden_dir().join("tokenizer_config.json")).unwrap();
+    let template: serde_json::Value = serde_json::from_str(&template).unwrap();
+    assert_chat(&scored, &ChatTemplate::of_gguf(template["chat_template"].as_str()).unwrap(), &golden);
+    assert_random_text(&own, &scored);
+}
+
+#[test]
+fn gemma_3s_tokenizer_in_a_gguf_file_gives_the_same_ids() {
+    let golden = read("gemma3_cases.json");
+    let Some(json) = gemma3_tokenizer() else { return };
+    let (own, scored) = (Tokenizer::from_bytes(&json).unwrap(), from_gguf(&json, |_| {}).unwrap());
+    assert_eq!(scored.vocab_size(), 262_145);
+    assert_text(&scored, &golden);
+    assert_chat(&scored, &ChatTemplate::of_gguf(None).unwrap(), &golden);
+    assert_random_text(&own, &scored);
+}
+
+/// Text of words, runs of white space and of one letter, punctuation, spelled tokens and odd characters.
+fn assert_random_text(own: &Tokenizer, scored: &Tokenizer) {
+    let parts = [
+        "the",
+        "qu",
+        "ick",
+        "aaaa",
+        "AAAAAAA",
+        "ing",
+        " ",
+        "  ",
+        "        ",
+        "▁",
+        "▁▁▁",
+        "\n",
+        "\n\n\n",
+        "\t\t",
+        ".",
+        "...",
+        "<bos>",
+        "<mask>",
+        "<unused7>",
+        "<b>",
+        "</table>",
+        "<0x41>",
+        "é",
+        "ß",
+        "漢字",
+        "🙂",
+        "\u{e000}",
+        "\u{0}",
+        "123",
+        "))",
+        "==",
+    ];
+    let mut random = common::Random(0x7363_6f72_6564);
+    for _ in 0..400 {
+        let text: String = (0..1 + random.below(40)).map(|_| parts[random.below(parts.len())]).collect();
+        assert_eq!(scored.encode(&text, true).unwrap(), own.encode(&text, true).unwrap(), "{text:?}");
+        assert_eq!(scored.encode_verbatim(&text).unwrap(), own.encode_verbatim(&text).unwrap(), "{text:?}");
+    }
+    let ids: Vec<u32> = (0..4000).map(|_| random.below(own.vocab_size()) as u32).collect();
+    for skip in [false, true] {
+        let text =
+            |tokenizer: &Tokenizer| ids.iter().map(|id| tokenizer.decode(&[*id], skip).unwrap()).collect::<Vec<_>>();
+        assert_eq!(text(scored), text(own));
+    }
+}
+
+#[test]
+fn a_gguf_files_tokenizer_that_is_wrong_is_refused_by_name() {
+    let json = std::fs::read(golden_dir().join("tokenizer.json")).unwrap();
+    let refused = |change: &dyn Fn(&mut GgufFile)| {
+        let error = from_gguf(&json, change).unwrap_err();
+        assert_eq!((error.exit_code(), error.to_string().lines().count()), (2, 1), "{error}");
+        error.to_string()
+    };
+    let list = |kind: u32, count: usize, element: &[u8]| Value::list(kind, count as u64, &element.repeat(count));
+    let nan = f32::NAN.to_le_bytes();
+    for (key, value, words) in [
+        ("model", Value::text("gpt2"), "tokenizer.ggml.model is gpt2; wanted llama"),
+        ("scores", list(6, 511, &[0; 4]), "scores has 511 elements for 512 tokens"),
+        ("scores", list(6, 512, &nan), "the score of token 0, <pad>, is no finite number"),
+        ("scores", list(4, 512, &[0; 4]), "is no finite number"),
+        ("scores", Value::u32(3), "tokenizer.ggml.scores is no list"),
+        ("token_type", list(5, 512, &[7, 0, 0, 0]), "the type of token 0, <pad>, is 7"),
+        ("token_type", list(5, 512, &[0xFF; 4]), "is -1"),
+        ("tokens", list(8, 512, &[1, 0, 0, 0, 0, 0, 0, 0, b'a']), "begins with token 2, a"),
+        ("tokens", list(4, 512, &[0; 4]), "are not lists of texts and numbers"),
+        ("bos_token_id", Value::u32(1), "begins with token 1, <eos>"),
+    ] {
+        let line = refused(&|file| file.set(&format!("tokenizer.ggml.{key}"), value.clone()));
+        assert!(line.contains(words), "{key}: {line}");
+    }
+    assert!(refused(&|file| file.remove("tokenizer.ggml.model")).contains("it has no tokenizer"));
+    let twice = |file: &mut GgufFile| {
+        file.remove("tokenizer.ggml.bos_token_id");
+        file.set("tokenizer.ggml.tokens", list(8, 512, &[1, 0, 0, 0, 0, 0, 0, 0, b'a']));
+    };
+    assert!(refused(&twice).contains("the token a is there twice"));
+    let long = |file: &mut GgufFile| {
+        let texts: Vec<String> =
+            (0..512).map(|id| if id == 3 { "<unk>".into() } else { format!("{id:300}") }).collect();
+        file.remove("tokenizer.ggml.bos_token_id");
+        file.set("tokenizer.ggml.tokens", Value::texts(&texts));
+        file.set("tokenizer.ggml.token_type", list(5, 512, &[1, 0, 0, 0]));
+    };
+    assert!(refused(&long).contains("token 0 has 300 bytes"));
 }

@@ -160,7 +160,7 @@ pub(crate) fn open_for(checkpoint: &Checkpoint, options: &Options) -> Result<Ope
 
 /// Checks the options against the checkpoint before anything is opened or loaded.
 fn check(checkpoint: &Checkpoint, options: &Options) -> Result<Extent> {
-    options.weights.check_source(checkpoint.source(), || "the checkpoint".into())?;
+    checkpoint.check_format(options.weights)?;
     options.extent(checkpoint.shape())
 }
 

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 pub const MAX_CONFIG_BYTES: usize = 4 << 20;
 
 /// Largest accepted values: far above any Gemma 3, and small enough that no product of them overflows 64 bits.
-mod limit {
+pub(crate) mod limit {
     pub const VOCAB: usize = 1 << 24;
     pub const HIDDEN: usize = 1 << 17;
     pub const FFN: usize = 1 << 20;
@@ -199,27 +199,47 @@ fn parse_text(outer: &Keys, text: &Keys) -> Result<Shape> {
         },
         eos,
     };
-    check_shape(&shape)?;
+    const KEYS: ShapeKeys = ShapeKeys {
+        hidden: "hidden_size",
+        ffn: "intermediate_size",
+        heads: "num_attention_heads",
+        kv_heads: "num_key_value_heads",
+        head_dim: "head_dim",
+        bos: "bos_token_id",
+    };
+    check_shape(&shape, &KEYS).map_err(|cause| Error::input(format!("config.json: {cause}"), REMEDY_CONFIG))?;
     Ok(shape)
 }
 
+/// The keys of a file for the sizes that [`check_shape`] checks.
+pub(crate) struct ShapeKeys {
+    pub(crate) hidden: &'static str,
+    pub(crate) ffn: &'static str,
+    pub(crate) heads: &'static str,
+    pub(crate) kv_heads: &'static str,
+    pub(crate) head_dim: &'static str,
+    pub(crate) bos: &'static str,
+}
+
 /// Checks what single values cannot show: divisibility, and that the vocabulary has the first token.
-fn check_shape(shape: &Shape) -> Result<()> {
-    let refuse = |cause: String| Err(Error::input(format!("config.json: {cause}"), REMEDY_CONFIG));
-    for (key, size) in [("hidden_size", shape.hidden), ("intermediate_size", shape.ffn)] {
+///
+/// # Errors
+/// Says which key is wrong.
+pub(crate) fn check_shape(shape: &Shape, keys: &ShapeKeys) -> std::result::Result<(), String> {
+    for (key, size) in [(keys.hidden, shape.hidden), (keys.ffn, shape.ffn)] {
         if size % 8 != 0 {
-            return refuse(format!("{key} is {size}; Kiln needs a multiple of 8"));
+            return Err(format!("{key} is {size}; Kiln needs a multiple of 8"));
         }
     }
     if !shape.head_dim.is_multiple_of(2) {
-        return refuse(format!("head_dim is {}; RoPE needs an even number", shape.head_dim));
+        return Err(format!("{} is {}; RoPE needs an even number", keys.head_dim, shape.head_dim));
     }
     if !shape.heads.is_multiple_of(shape.kv_heads) {
         let (q, kv) = (shape.heads, shape.kv_heads);
-        return refuse(format!("num_key_value_heads is {kv}, which does not divide num_attention_heads, {q}"));
+        return Err(format!("{} is {kv}, which does not divide {}, {q}", keys.kv_heads, keys.heads));
     }
     if shape.bos as usize >= shape.vocab {
-        return refuse(format!("bos_token_id is {}, past the vocabulary of {}", shape.bos, shape.vocab));
+        return Err(format!("{} is {}, past the vocabulary of {}", keys.bos, shape.bos, shape.vocab));
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use half::{bf16, f16};
 use safetensors::Dtype;
 
 use crate::error::{Setting, text};
+use crate::model::blocks::BlockFormat;
 use crate::model::shape::Shape;
 use crate::model::tensor::{Role, TensorId};
 use crate::{Error, Result};
@@ -36,23 +37,30 @@ pub enum SourceFormat {
     F16,
     /// IEEE single.
     F32,
+    /// A quantised format of GGUF files.
+    Blocks(BlockFormat),
     /// One of Kiln's own formats. The quantisation schemes of the earlier engine count as INT8 and are converted to it.
     Native(WeightFormat),
 }
 
 impl SourceFormat {
-    /// `bf16`, `f16`, `f32`, `int8`, `int4`.
+    /// `bf16`, `f16`, `f32`, `int8`, `int4`, `q4_k`.
     pub fn name(self) -> &'static str {
         match self {
             SourceFormat::F16 => "f16",
             SourceFormat::F32 => "f32",
+            SourceFormat::Blocks(format) => format.name(),
             SourceFormat::Native(format) => format.name(),
         }
     }
 
     /// Whether making it lost precision.
     pub fn is_quantized(self) -> bool {
-        matches!(self, SourceFormat::Native(format) if format.is_quantized())
+        match self {
+            SourceFormat::F16 | SourceFormat::F32 => false,
+            SourceFormat::Blocks(_) => true,
+            SourceFormat::Native(format) => format.is_quantized(),
+        }
     }
 }
 
@@ -196,8 +204,12 @@ impl WeightFormat {
     ///
     /// # Errors
     /// [`Error::Input`]: the source is quantised and this format is not, so it would take more memory for the same
-    /// weights.
+    /// weights. Or it is a format that no executor has kernels for, and any other would lose some of it.
     pub fn check_source(self, source: SourceFormat, what: impl FnOnce() -> String) -> Result<()> {
+        if let SourceFormat::Blocks(format) = source {
+            let cause = format!("{} is {}, which Kiln cannot run yet", what(), format.name().to_uppercase());
+            return Err(Error::input(cause, "use a file with BF16, F16 or F32"));
+        }
         if self.is_quantized() || !source.is_quantized() {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! A model: its shape, its tensors, their weight formats, and reading and writing its files.
 
+pub mod blocks;
 pub mod checkpoint;
 pub mod config;
 pub mod format;
@@ -10,6 +11,7 @@ pub mod tensor;
 pub(crate) mod text_file;
 pub mod write;
 
+pub use blocks::BlockFormat;
 pub use checkpoint::Checkpoint;
 pub use format::{SourceFormat, WeightFormat};
 pub use shape::{LayerKind, Shape};

@@ -22,6 +22,10 @@ use crate::{Error, Result};
 /// Gemma 3's own format, for directories without a template.
 const GEMMA: &str = include_str!("gemma.jinja");
 
+/// The special tokens that a template sees by name, with Gemma's own.
+const SPECIAL_TOKENS: [(&str, &str); 4] =
+    [("bos_token", "<bos>"), ("eos_token", "<eos>"), ("pad_token", "<pad>"), ("unk_token", "<unk>")];
+
 /// Largest tokenizer_config.json that is read, in bytes. Gemma 3's has 1.2 MB.
 const MAX_CONFIG: usize = 16 << 20;
 
@@ -215,13 +219,25 @@ impl ChatTemplate {
             (None, Some(templates)) => ("tokenizer_config.json's chat_template", pick(templates)?),
             (None, None) => ("the built-in chat template", GEMMA.to_owned()),
         };
-        let token = |token: Option<SpecialToken>, gemma: &str| token.map_or(gemma.to_owned(), SpecialToken::into_text);
-        let special_tokens = BTreeMap::from([
-            ("bos_token", token(config.bos_token, "<bos>")),
-            ("eos_token", token(config.eos_token, "<eos>")),
-            ("pad_token", token(config.pad_token, "<pad>")),
-            ("unk_token", token(config.unk_token, "<unk>")),
-        ]);
+        let tokens = [config.bos_token, config.eos_token, config.pad_token, config.unk_token];
+        let special_tokens = SPECIAL_TOKENS
+            .into_iter()
+            .zip(tokens)
+            .map(|((name, gemmas), token)| (name, token.map_or(gemmas.to_owned(), SpecialToken::into_text)));
+        let special_tokens = special_tokens.collect();
+        Self::compile(name, &source, special_tokens)
+    }
+
+    /// The template of a GGUF file; without one, Gemma 3's own.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when it does not compile.
+    pub fn of_gguf(template: Option<&str>) -> Result<Self> {
+        let special_tokens = SPECIAL_TOKENS.map(|(name, gemmas)| (name, gemmas.to_owned())).into();
+        Self::compile("tokenizer.chat_template", template.unwrap_or(GEMMA), special_tokens)
+    }
+
+    fn compile(name: &str, source: &str, special_tokens: BTreeMap<&'static str, String>) -> Result<Self> {
         // Jinja itself turns every line end into "\n".
         let source = source.replace("\r\n", "\n");
         Program::compile(&source).map_err(|e| refuse(name, &e))?;

@@ -7,6 +7,7 @@
 pub mod chat;
 pub mod pieces;
 pub mod sampler;
+mod scored;
 mod spellings;
 pub mod stop;
 pub mod stream;

@@ -13,11 +13,13 @@ use tokenizers::{AddedVocabulary, Model as _, OffsetType, PreTokenizer as _};
 
 use super::chat::Rendered;
 use super::pieces::{Piece, Pieces};
+use super::scored;
 use super::spellings::Spellings;
 use super::stream::StreamDecoder;
 use super::windows::{Encoded, LONGEST_TOKEN, WINDOW, Windows};
 use crate::display::quote;
 use crate::error::{Setting, Text, text};
+use crate::model::checkpoint::gguf::Token;
 use crate::model::{json, text_file};
 use crate::{Error, Result};
 
@@ -87,6 +89,18 @@ impl Tokenizer {
         // A file's truncation and padding are for training batches. `encode` adds BOS itself.
         inner.with_padding(None).with_post_processor(None::<tokenizers::PostProcessorWrapper>);
         inner.with_truncation(None).map_err(|e| Error::input(format!("{name}: {e}"), REMEDY))?;
+        Self::of(inner)
+    }
+
+    /// Makes a tokenizer of a GGUF file's tokens, indexed by id. Its ids are those of the model's tokenizer.json.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when they are not a tokenizer of Gemma's kind.
+    pub fn from_tokens(tokens: &[Token]) -> Result<Self> {
+        Self::of(scored::assemble(tokens)?)
+    }
+
+    fn of(inner: tokenizers::Tokenizer) -> Result<Self> {
         let pieces = Arc::new(Pieces::gather(&inner)?);
         let can_cut = pieces.longest().is_some_and(|bytes| bytes <= LONGEST_TOKEN) && has_plain_tokens(&inner);
         Ok(Self { inner, pieces, can_cut, verbatim: OnceLock::new() })

@@ -244,7 +244,9 @@ fn a_directory_without_a_model_is_refused() {
     assert!(refusal(empty.path()).contains("no config.json"));
     assert!(refusal(dir_with_config("tiny").path()).contains("no *.safetensors"));
     assert!(refusal(Path::new("/nonexistent/model")).contains("/nonexistent/model does not exist"));
-    assert!(refusal(&golden("tiny/config.json")).contains("not a directory"));
+    assert!(
+        refusal(&golden("tiny/config.json")).contains("it is no GGUF file; give a GGUF file, or a model's directory")
+    );
     let odd = dir_with_config("tiny");
     std::fs::create_dir(odd.path().join("model.safetensors")).unwrap();
     assert!(refusal(odd.path()).contains("not a regular file"));

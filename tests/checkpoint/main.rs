@@ -8,6 +8,8 @@ mod bad_config;
 mod bad_files;
 mod earlier_engine;
 mod files;
+mod gguf;
+mod gguf_header;
 mod golden;
 mod int4;
 mod mutations;

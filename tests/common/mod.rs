@@ -7,6 +7,7 @@ mod compare;
 mod device;
 mod forged;
 mod gemma3;
+pub mod gguf;
 mod golden;
 pub mod program;
 mod random;

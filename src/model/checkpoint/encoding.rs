@@ -1,6 +1,7 @@
 //! The encodings of tensors in files, and decoding their rows to f32.
 //!
-//! There are Kiln's own weight formats ([`crate::model::format`]), plain floats, and the three schemes of the earlier
+//! There are Kiln's own weight formats ([`crate::model::format`]), plain floats, the quantised formats of GGUF files
+//! ([`crate::model::blocks`]), and the three schemes of the earlier
 //! engine's layer-by-layer files. In these files `<tensor>_scale` is stored beside the tensor, and the file's
 //! `__metadata__` gives the scheme under the tensor's name:
 //!
@@ -14,6 +15,7 @@ use std::ops::Range;
 
 use half::f16;
 
+use crate::model::blocks::BlockFormat;
 use crate::model::format::{BadRow, SourceFormat, WeightFormat};
 
 /// Elements that share a scale in `int4_grouped`.
@@ -60,6 +62,8 @@ pub(crate) enum Encoding {
     F16,
     /// IEEE single.
     F32,
+    /// A quantised format of GGUF files, with its scales among its values.
+    Blocks(BlockFormat),
     /// `int8_symmetric`, with its scale.
     Symmetric(f32),
     /// `int4_grouped`: one F32 scale per [`GROUP`] elements in these bytes.
@@ -80,6 +84,7 @@ impl Encoding {
             Encoding::Native(format, _) => SourceFormat::Native(*format),
             Encoding::F16 => SourceFormat::F16,
             Encoding::F32 => SourceFormat::F32,
+            Encoding::Blocks(format) => SourceFormat::Blocks(*format),
             Encoding::Symmetric(_) | Encoding::Grouped(_) | Encoding::Asymmetric { .. } => SCHEMES_COUNT_AS,
         }
     }
@@ -90,6 +95,7 @@ impl Encoding {
             Encoding::Native(format, _) => format.file_row_bytes(cols),
             Encoding::F16 => 2 * cols,
             Encoding::F32 => 4 * cols,
+            Encoding::Blocks(format) => format.row_bytes(cols),
             Encoding::Symmetric(_) | Encoding::Grouped(_) | Encoding::Asymmetric { .. } => cols,
         }
     }
@@ -138,6 +144,7 @@ impl Encoding {
                 let quads = out.iter_mut().zip(bytes.chunks_exact(4));
                 quads.for_each(|(o, b)| *o = f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
             }
+            Encoding::Blocks(format) => format.decode_row(bytes, out),
             Encoding::Symmetric(scale) => {
                 out.iter_mut().zip(bytes).for_each(|(o, &q)| *o = f32::from(q as i8) * scale);
             }

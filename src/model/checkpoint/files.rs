@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::display::quote;
 use crate::error::text;
 use crate::model::checkpoint::archive::Archive;
+use crate::model::checkpoint::gguf;
 use crate::model::shape::Shape;
 use crate::model::{config, json, text_file};
 use crate::{Error, Result};
@@ -24,12 +25,21 @@ pub(crate) fn read_shape(dir: &Path) -> Result<Shape> {
     let metadata = std::fs::metadata(dir).map_err(|e| Error::unreadable(dir, &e))?;
     if !metadata.is_dir() {
         let cause = format!("{} is not a directory", dir.display());
-        return Err(Error::input(cause, "give the model's directory, which holds config.json and *.safetensors"));
+        return Err(Error::input(
+            cause,
+            "give a GGUF file, or the model's directory, which holds config.json and *.safetensors",
+        ));
     }
     let path = dir.join("config.json");
     let Some(text) = text_file::read(&path, config::MAX_CONFIG_BYTES, TEXT_REMEDY)? else {
         let cause = format!("{} has no config.json", dir.display());
-        return Err(Error::input(cause, "give the model's directory, which holds config.json and *.safetensors"));
+        let models = gguf::list(dir).into_iter().take(4).map(|path| quote(&path.display().to_string()));
+        return Err(match models.collect::<Vec<_>>() {
+            none if none.is_empty() => {
+                Error::input(cause, "give the model's directory, which holds config.json and *.safetensors")
+            }
+            models => Error::input(cause, format!("give one of its GGUF files: {}", models.join(", "))),
+        });
     };
     let generation = text_file::read(&dir.join("generation_config.json"), config::MAX_CONFIG_BYTES, TEXT_REMEDY)?;
     config::parse(&text, generation.as_deref()).map_err(|e| within(dir, e))

@@ -66,7 +66,7 @@ fn identify_role(name: &str) -> Option<Role> {
 }
 
 /// A layer's index in plain decimal. No sign and no leading zero, so that each layer has one spelling.
-fn parse_index(digits: &str) -> Option<usize> {
+pub(super) fn parse_index(digits: &str) -> Option<usize> {
     let canonical = digits == "0" || (!digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit()));
     if canonical { digits.parse().ok() } else { None }
 }

@@ -1,4 +1,5 @@
-//! A checkpoint: validated tensors by role, from a model directory's files or from inside the executable.
+//! A checkpoint: validated tensors by role, from a model directory's files, from GGUF files, or from inside the
+//! executable.
 //!
 //! Opening checks everything except the weights: the config, every header, and that each tensor of the model is there
 //! once, with the right shape and in a known encoding. Reading returns rows in the layout of a [`WeightFormat`], from
@@ -8,6 +9,7 @@ pub mod archive;
 mod byte_source;
 mod encoding;
 pub(crate) mod files;
+pub mod gguf;
 mod index;
 mod keys;
 
@@ -21,6 +23,7 @@ use std::path::Path;
 use self::archive::Archive;
 use self::byte_source::ByteSource;
 use self::encoding::{Encoding, GROUP};
+use self::gguf::Gguf;
 use self::index::Stored;
 use crate::display::quote;
 use crate::model::config;
@@ -37,20 +40,41 @@ const READ: usize = 128 << 10;
 pub struct Checkpoint {
     shape: Shape,
     source: SourceFormat,
-    files: Vec<Archive>,
+    files: Vec<DataFile>,
     tensors: HashMap<TensorId, Stored>,
+    norms: Norms,
+}
+
+/// A file without its header.
+#[derive(Debug)]
+struct DataFile {
+    /// Its name in messages.
+    label: String,
+    bytes: ByteSource,
+}
+
+/// What files have of a norm's weights w, of which 1 + w is what RMSNorm multiplies by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Norms {
+    /// w, as in safetensors.
+    Weights,
+    /// 1 + w, as in GGUF.
+    OneAdded,
 }
 
 impl Checkpoint {
-    /// Opens a model directory: config.json, generation_config.json if there, and the weights. The weights are
-    /// model.safetensors, else the shards of model.safetensors.index.json, else every *.safetensors.
+    /// Opens a model: a GGUF file ([`Gguf::open`]), or a directory with config.json, generation_config.json if there, and the
+    /// weights. These are model.safetensors, else the shards of model.safetensors.index.json, else every *.safetensors.
     ///
     /// # Errors
     /// [`Error::Input`]: a directory or file is missing or wrong. The message names the file, the tensor, what was
     /// found and what was wanted.
-    pub fn open(dir: &Path) -> Result<Checkpoint> {
-        let shape = files::read_shape(dir)?;
-        let archives = files::open_archives(dir)?;
+    pub fn open(path: &Path) -> Result<Checkpoint> {
+        if path.is_file() {
+            return Checkpoint::from_gguf(Gguf::open(path)?);
+        }
+        let shape = files::read_shape(path)?;
+        let archives = files::open_archives(path)?;
         Checkpoint::assemble(shape, archives)
     }
 
@@ -74,8 +98,18 @@ impl Checkpoint {
 
     fn assemble(mut shape: Shape, files: Vec<Archive>) -> Result<Checkpoint> {
         let tensors = index::find_tensors(&mut shape, &files)?;
-        let source = dominant_source(&tensors);
-        Ok(Checkpoint { shape, source, files, tensors })
+        let files = files.into_iter().map(|file| DataFile { label: file.label, bytes: file.bytes }).collect();
+        Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms: Norms::Weights })
+    }
+
+    /// A checkpoint of opened GGUF files.
+    ///
+    /// # Errors
+    /// [`Error::Input`]: they are not a Gemma 3 text model, or a tensor is missing or wrong. The message names the file,
+    /// the key or tensor, and what was found and wanted.
+    pub fn from_gguf(gguf: Gguf) -> Result<Checkpoint> {
+        let (shape, tensors, files) = gguf.into_parts()?;
+        Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms: Norms::OneAdded })
     }
 
     /// The model's shape. [`Shape::tied`] is false if the files have a separate head, whatever the config says.
@@ -100,6 +134,18 @@ impl Checkpoint {
     /// The format of each matrix where `asked` is asked for ([`WeightFormat::of_matrix`]).
     pub fn formats(&self, asked: WeightFormat) -> impl Fn(TensorId) -> WeightFormat + '_ {
         move |id| asked.of_matrix(id, &self.shape, Some(self.stored_as(id)))
+    }
+
+    /// Refuses to read the matrices in `format` if one of them cannot be.
+    ///
+    /// # Errors
+    /// [`Error::Input`]: as [`WeightFormat::check_source`].
+    pub fn check_format(&self, format: WeightFormat) -> Result<()> {
+        format.check_source(self.source, || "the checkpoint".into())?;
+        TensorId::all(&self.shape).filter(|id| !id.is_vector()).try_for_each(|id| {
+            let tensor = self.stored(id);
+            format.check_source(tensor.encoding.source(), || format!("tensor {}", quote(&tensor.name)))
+        })
     }
 
     /// Bytes of the model's tensors in the files, scales included; a load reads this much.
@@ -156,6 +202,26 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// Reads rows of a matrix as f32, decoded from any encoding: what each other form of them approximates.
+    ///
+    /// # Errors
+    /// [`Error::Input`] naming the tensor and the row: a value or scale is not finite or out of range.
+    /// [`Error::Failed`]: the file was cut short, or its disk fails.
+    ///
+    /// # Panics
+    /// If `id` is a vector, `rows` is not within the matrix, or `out` does not have the length of the rows.
+    pub fn decode_rows(&self, id: TensorId, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
+        let [height, cols] = id.dims(&self.shape);
+        assert!(!id.is_vector(), "{id:?} is a vector");
+        assert!(rows.start <= rows.end && rows.end <= height, "rows {rows:?} of {height}");
+        assert_eq!(out.len(), rows.len() * cols, "values of {} rows of {id:?}", rows.len());
+        let mut buffers = ReadBuffers::default();
+        let run = self.read_run(self.stored(id), rows, cols, &mut buffers)?;
+        out.chunks_exact_mut(cols)
+            .enumerate()
+            .try_for_each(|(i, out)| run.decode_row(i, out).map_err(|what| self.bad_row(&run, i, &what)))
+    }
+
     /// A norm's weights w in f32 (RMSNorm multiplies by 1 + w), decoded from any encoding.
     ///
     /// # Errors
@@ -170,6 +236,10 @@ impl Checkpoint {
         let mut buffers = ReadBuffers::default();
         let run = self.read_run(self.stored(id), 0..1, len, &mut buffers)?;
         run.decode_row(0, &mut out).map_err(|what| self.bad_row(&run, 0, &what))?;
+        if self.norms == Norms::OneAdded {
+            // Where 1 was added in f32 without rounding, this gives w back without rounding.
+            out.iter_mut().for_each(|w| *w -= 1.0);
+        }
         Ok(out)
     }
 

@@ -1,0 +1,479 @@
+//! The header of one GGUF file, checked: magic, version, counts, metadata, tensors.
+//!
+//! ```text
+//! "GGUF"  version u32  tensors u64  keys u64
+//! keys × { name, type u32, value }
+//! tensors × { name, dimensions u32, dimensions × u64 (the row's length first), type u32, offset u64 }
+//! padding to the alignment, then each tensor's bytes, each padded to the alignment
+//! ```
+//!
+//! All numbers are little-endian. A text is its length as u64, then UTF-8. An array is its elements' type as u32, their
+//! count as u64, then the elements. The key `general.alignment` gives the alignment; without it, it is 32.
+//!
+//! A count or a length is believed only as far as the file has bytes for it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+
+use super::types::GgmlType;
+use crate::display::quote;
+use crate::model::checkpoint::byte_source::ByteSource;
+use crate::{Error, Result};
+
+/// The longest header that is read, in bytes. Gemma 3's has 6 MB, most of it the tokenizer.
+const MAX_HEADER: usize = 256 << 20;
+/// Bytes of a file that are read at first.
+const FIRST_READ: usize = 1 << 20;
+/// Most keys, and most tensors: far above any model's.
+const MAX_ENTRIES: u64 = 1 << 16;
+/// Bytes of the smallest key with its value, and of the smallest tensor's entry.
+const SMALLEST_KEY: u64 = 13;
+const SMALLEST_TENSOR: u64 = 24;
+const MAX_DIMENSIONS: u32 = 4;
+const DEFAULT_ALIGNMENT: u64 = 32;
+
+pub(super) const REMEDY: &str = "download the file again, or export the model anew";
+
+/// The type of a value, or of an array's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Unsigned, of this many bytes.
+    Unsigned(usize),
+    /// Signed, of this many bytes.
+    Signed(usize),
+    /// IEEE single.
+    F32,
+    /// IEEE double.
+    F64,
+    /// One byte, 0 or 1.
+    Bool,
+    /// UTF-8.
+    Text,
+}
+
+impl Kind {
+    /// The kind with this number; arrays have 9.
+    fn of(code: u32) -> Option<Kind> {
+        Some(match code {
+            0 => Kind::Unsigned(1),
+            1 => Kind::Signed(1),
+            2 => Kind::Unsigned(2),
+            3 => Kind::Signed(2),
+            4 => Kind::Unsigned(4),
+            5 => Kind::Signed(4),
+            6 => Kind::F32,
+            7 => Kind::Bool,
+            8 => Kind::Text,
+            10 => Kind::Unsigned(8),
+            11 => Kind::Signed(8),
+            12 => Kind::F64,
+            _ => return None,
+        })
+    }
+
+    /// Bytes of a value; of a text, those of its length.
+    fn bytes(self) -> usize {
+        match self {
+            Kind::Unsigned(bytes) | Kind::Signed(bytes) => bytes,
+            Kind::F32 => 4,
+            Kind::F64 | Kind::Text => 8,
+            Kind::Bool => 1,
+        }
+    }
+
+    /// The number in `bytes`, of which there are as many as the kind has. `None` for a text, and for a bool that is
+    /// neither 0 nor 1.
+    fn number(self, bytes: &[u8]) -> Option<Value> {
+        let mut eight = [0; 8];
+        eight[..bytes.len()].copy_from_slice(bytes);
+        let word = u64::from_le_bytes(eight);
+        Some(match self {
+            Kind::Unsigned(_) => Value::Unsigned(word),
+            Kind::Signed(bytes) => {
+                let unused = 64 - 8 * bytes as u32;
+                Value::Signed((word << unused) as i64 >> unused)
+            }
+            Kind::F32 => Value::Float(f64::from(f32::from_bits(word as u32))),
+            Kind::F64 => Value::Float(f64::from_bits(word)),
+            Kind::Bool if word <= 1 => Value::Bool(word == 1),
+            Kind::Bool | Kind::Text => return None,
+        })
+    }
+}
+
+/// The value of a key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// An unsigned integer of any size.
+    Unsigned(u64),
+    /// A signed integer of any size.
+    Signed(i64),
+    /// A float of either size.
+    Float(f64),
+    /// True or false.
+    Bool(bool),
+    /// Text.
+    Text(String),
+    /// Values of one kind.
+    Array(Array),
+}
+
+impl Value {
+    /// An integer that is not negative.
+    pub fn as_unsigned(&self) -> Option<u64> {
+        match self {
+            Value::Unsigned(n) => Some(*n),
+            Value::Signed(n) => u64::try_from(*n).ok(),
+            _ => None,
+        }
+    }
+
+    /// A float.
+    pub fn as_float(&self) -> Option<f64> {
+        match self {
+            Value::Float(x) => Some(*x),
+            _ => None,
+        }
+    }
+
+    /// Text.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// An array.
+    pub fn as_array(&self) -> Option<&Array> {
+        match self {
+            Value::Array(array) => Some(array),
+            _ => None,
+        }
+    }
+
+    /// The value as an error message quotes it.
+    pub(super) fn excerpt(&self) -> String {
+        match self {
+            Value::Unsigned(n) => n.to_string(),
+            Value::Signed(n) => n.to_string(),
+            Value::Float(x) => x.to_string(),
+            Value::Bool(b) => b.to_string(),
+            Value::Text(text) => quote(text),
+            Value::Array(array) => format!("a list of {}", array.len()),
+        }
+    }
+}
+
+/// Values of one kind, as the file has them. A tokenizer's arrays have hundreds of thousands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    kind: Kind,
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+impl Array {
+    /// The number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The numbers and bools; nothing of an array of texts.
+    pub fn numbers(&self) -> impl Iterator<Item = Value> {
+        let bytes = if self.kind == Kind::Text { &[][..] } else { &self.bytes };
+        bytes.chunks_exact(self.kind.bytes()).filter_map(|value| self.kind.number(value))
+    }
+
+    /// The texts; nothing of an array of another kind.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let mut rest = if self.kind == Kind::Text { &self.bytes[..] } else { &[] };
+        std::iter::from_fn(move || {
+            let (length, after) = rest.split_first_chunk::<8>()?;
+            let (text, after) = after.split_at_checked(u64::from_le_bytes(*length) as usize)?;
+            rest = after;
+            std::str::from_utf8(text).ok()
+        })
+    }
+}
+
+/// One tensor of a file. Its bytes lie within the file, and are as many as type and shape say.
+#[derive(Debug, Clone)]
+pub struct TensorInfo {
+    /// The tensor's name.
+    pub name: String,
+    /// Type of its elements.
+    pub dtype: GgmlType,
+    /// Dimensions, row-major.
+    pub shape: Vec<usize>,
+    /// Bytes, from the start of the file.
+    pub range: Range<usize>,
+}
+
+/// A checked header.
+#[derive(Debug)]
+pub struct Header {
+    /// Values by their keys.
+    pub metadata: HashMap<String, Value>,
+    /// Tensors in the order of their bytes, without overlap.
+    pub tensors: Vec<TensorInfo>,
+}
+
+impl Header {
+    /// Parses and checks the header of a file of `len` bytes. `head` is the start of the file and contains at least the
+    /// header. `label` names the file in errors.
+    ///
+    /// # Errors
+    /// [`Error::Input`] that names the file, the key or tensor where there is one, and what was found and wanted.
+    pub fn parse(label: &str, head: &[u8], len: usize) -> Result<Header> {
+        Self::try_parse(head, len.max(head.len())).map_err(|fault| fault.into_error(label))
+    }
+
+    /// Reads the header of `bytes`.
+    ///
+    /// # Errors
+    /// As [`Header::parse`]. [`Error::Failed`]: the file was cut short, or its disk fails.
+    pub(super) fn read(label: &str, bytes: &ByteSource) -> Result<Header> {
+        let most = bytes.len().min(MAX_HEADER);
+        let (mut size, mut buffer) = (most.min(FIRST_READ), Vec::new());
+        loop {
+            match Self::try_parse(bytes.read(0..size, &mut buffer)?, bytes.len()) {
+                Err(Fault::More) if size < most => size = most.min(4 * size),
+                parsed => return parsed.map_err(|fault| fault.into_error(label)),
+            }
+        }
+    }
+
+    fn try_parse(head: &[u8], len: usize) -> Parsed<Header> {
+        let mut cursor = Cursor { head, at: 0, len };
+        if cursor.take(4, || "its magic".into())? != b"GGUF" {
+            return Err(Fault::Foreign);
+        }
+        let version = cursor.u32(|| "its version".into())?;
+        match version {
+            2 | 3 => {}
+            _ if (1..=3).contains(&version.swap_bytes()) => {
+                return Err(Fault::Wrong("it is a big-endian GGUF file".into()));
+            }
+            _ => return Err(Fault::Wrong(format!("it is GGUF version {version}; versions 2 and 3 are read"))),
+        }
+        let tensors = cursor.u64(|| "its number of tensors".into())?;
+        let keys = cursor.u64(|| "its number of keys".into())?;
+        cursor.check_count(keys, SMALLEST_KEY, "keys")?;
+        let metadata = parse_metadata(&mut cursor, keys)?;
+        cursor.check_count(tensors, SMALLEST_TENSOR, "tensors")?;
+        let tensors = parse_tensors(&mut cursor, tensors, alignment(&metadata)?)?;
+        Ok(Header { metadata, tensors })
+    }
+}
+
+/// Why a header is not parsed.
+enum Fault {
+    /// It goes on behind the bytes that are there.
+    More,
+    /// The file is of another format.
+    Foreign,
+    /// What is wrong with it.
+    Wrong(String),
+}
+
+type Parsed<T> = std::result::Result<T, Fault>;
+
+impl Fault {
+    fn into_error(self, label: &str) -> Error {
+        let (what, remedy) = match self {
+            Fault::More => (format!("its header has more than {MAX_HEADER} bytes"), REMEDY),
+            Fault::Foreign => ("it is no GGUF file".into(), "give a GGUF file, or a model's directory"),
+            Fault::Wrong(what) => (what, REMEDY),
+        };
+        Error::input(format!("{label}: {what}"), remedy)
+    }
+}
+
+/// Reads a header front to back.
+struct Cursor<'a> {
+    /// The start of the file.
+    head: &'a [u8],
+    /// Where the next byte is.
+    at: usize,
+    /// Bytes of the file; at least those of `head`.
+    len: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn left(&self) -> u64 {
+        (self.len - self.at) as u64
+    }
+
+    /// The next bytes. `what` names them in errors.
+    fn take(&mut self, count: u64, what: impl Fn() -> String) -> Parsed<&'a [u8]> {
+        let left = self.left();
+        if count > left {
+            return Err(Fault::Wrong(format!("{} takes {count} bytes, but {left} are left; it is truncated", what())));
+        }
+        let end = self.at + count as usize;
+        let bytes = self.head.get(self.at..end).ok_or(Fault::More)?;
+        self.at = end;
+        Ok(bytes)
+    }
+
+    fn u32(&mut self, what: impl Fn() -> String) -> Parsed<u32> {
+        Ok(self.take(4, what)?.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte)))
+    }
+
+    fn u64(&mut self, what: impl Fn() -> String) -> Parsed<u64> {
+        Ok(self.take(8, what)?.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+    }
+
+    fn text(&mut self, what: impl Fn() -> String) -> Parsed<&'a str> {
+        let length = self.u64(&what)?;
+        let bytes = self.take(length, &what)?;
+        std::str::from_utf8(bytes).map_err(|e| Fault::Wrong(format!("{} is not UTF-8: {e}", what())))
+    }
+
+    /// Refuses a count that the rest of the file has no room for.
+    fn check_count(&self, count: u64, smallest: u64, what: &str) -> Parsed<()> {
+        let room = self.left() / smallest;
+        if count > room {
+            return Err(Fault::Wrong(format!("it claims {count} {what}, and has room for {room}; it is truncated")));
+        }
+        if count > MAX_ENTRIES {
+            return Err(Fault::Wrong(format!("it has {count} {what}; at most {MAX_ENTRIES} make sense")));
+        }
+        Ok(())
+    }
+}
+
+fn parse_metadata(cursor: &mut Cursor, keys: u64) -> Parsed<HashMap<String, Value>> {
+    let mut metadata = HashMap::new();
+    for i in 0..keys {
+        let key = cursor.text(|| format!("the name of key {i}"))?;
+        match metadata.entry(key.to_owned()) {
+            Entry::Vacant(slot) => {
+                slot.insert(parse_value(cursor, key)?);
+            }
+            Entry::Occupied(_) => return Err(Fault::Wrong(format!("the key {} is there twice", quote(key)))),
+        }
+    }
+    Ok(metadata)
+}
+
+fn parse_value(cursor: &mut Cursor, key: &str) -> Parsed<Value> {
+    const ARRAY: u32 = 9;
+    let what = || format!("the value of {}", quote(key));
+    let wrong = |of: &str, code: u32| Fault::Wrong(format!("{}{of} has the unknown type {code}", what()));
+    match cursor.u32(what)? {
+        ARRAY => match cursor.u32(what)? {
+            ARRAY => Err(Fault::Wrong(format!("{} is a list of lists, which no model has", what()))),
+            code => parse_array(cursor, Kind::of(code).ok_or_else(|| wrong(", a list,", code))?, what),
+        },
+        code => match Kind::of(code).ok_or_else(|| wrong("", code))? {
+            Kind::Text => Ok(Value::Text(cursor.text(what)?.to_owned())),
+            kind => {
+                let number = kind.number(cursor.take(kind.bytes() as u64, what)?);
+                number.ok_or_else(|| Fault::Wrong(format!("{} is neither true nor false", what())))
+            }
+        },
+    }
+}
+
+fn parse_array(cursor: &mut Cursor, kind: Kind, what: impl Fn() -> String) -> Parsed<Value> {
+    let count = cursor.u64(&what)?;
+    let least = count.checked_mul(kind.bytes() as u64).filter(|bytes| *bytes <= cursor.left());
+    let Some(least) = least else {
+        let left = cursor.left();
+        let cause = format!("{} claims {count} elements, but {left} bytes are left; it is truncated", what());
+        return Err(Fault::Wrong(cause));
+    };
+    let start = cursor.at;
+    if kind == Kind::Text {
+        for i in 0..count {
+            cursor.text(|| format!("element {i} of {}", what()))?;
+        }
+    } else {
+        cursor.take(least, &what)?;
+    }
+    let bytes = cursor.head[start..cursor.at].to_vec();
+    if kind == Kind::Bool && bytes.iter().any(|b| *b > 1) {
+        return Err(Fault::Wrong(format!("an element of {} is neither true nor false", what())));
+    }
+    Ok(Value::Array(Array { kind, len: count as usize, bytes }))
+}
+
+fn alignment(metadata: &HashMap<String, Value>) -> Parsed<u64> {
+    let Some(value) = metadata.get("general.alignment") else { return Ok(DEFAULT_ALIGNMENT) };
+    let power = value.as_unsigned().filter(|n| n.is_power_of_two() && *n <= 1 << 30);
+    power.ok_or_else(|| Fault::Wrong(format!("general.alignment is {}; wanted a power of two", value.excerpt())))
+}
+
+/// A tensor before its bytes are found.
+struct Claim {
+    name: String,
+    dtype: GgmlType,
+    shape: Vec<usize>,
+    /// Its size in bytes.
+    bytes: usize,
+    /// From the beginning of the tensors' bytes.
+    offset: u64,
+}
+
+fn parse_tensors(cursor: &mut Cursor, count: u64, alignment: u64) -> Parsed<Vec<TensorInfo>> {
+    let (mut claims, mut names) = (Vec::new(), HashMap::new());
+    for i in 0..count {
+        let claim = parse_tensor(cursor, i)?;
+        if names.insert(claim.name.clone(), ()).is_some() {
+            return Err(Fault::Wrong(format!("tensor {} is there twice", quote(&claim.name))));
+        }
+        claims.push(claim);
+    }
+    // No sum overflows: no file is as long as 2^63 bytes, and the alignment is small.
+    let base = (cursor.at as u64).next_multiple_of(alignment);
+    // Tensors follow one another, each padded to the alignment.
+    let (len, mut next) = (cursor.len as u64, 0u64);
+    let mut tensors = Vec::with_capacity(claims.len());
+    for Claim { name, dtype, shape, bytes, offset } in claims {
+        if offset != next {
+            let cause = format!("tensor {} lies at byte {offset} of the data; wanted {next}", quote(&name));
+            return Err(Fault::Wrong(cause));
+        }
+        let start = base + offset;
+        let Some(end) = start.checked_add(bytes as u64).filter(|end| *end <= len) else {
+            let cause = format!(
+                "tensor {} has {bytes} bytes from byte {offset} of the data, and the file has {} of data; it is truncated",
+                quote(&name),
+                len.saturating_sub(base)
+            );
+            return Err(Fault::Wrong(cause));
+        };
+        next = (offset + bytes as u64).next_multiple_of(alignment);
+        tensors.push(TensorInfo { name, dtype, shape, range: start as usize..end as usize });
+    }
+    Ok(tensors)
+}
+
+fn parse_tensor(cursor: &mut Cursor, index: u64) -> Parsed<Claim> {
+    let name = cursor.text(|| format!("the name of tensor {index}"))?;
+    let what = || format!("the entry of tensor {}", quote(name));
+    let wrong = |what: String| Fault::Wrong(format!("tensor {} {what}", quote(name)));
+    let dimensions = cursor.u32(what)?;
+    if dimensions > MAX_DIMENSIONS {
+        return Err(wrong(format!("has {dimensions} dimensions; at most {MAX_DIMENSIONS} make sense")));
+    }
+    let mut shape = Vec::new();
+    for _ in 0..dimensions {
+        let size = cursor.u64(what)?;
+        shape.push(usize::try_from(size).map_err(|_| wrong(format!("has a dimension of {size}")))?);
+    }
+    shape.reverse();
+    let code = cursor.u32(what)?;
+    let dtype = GgmlType::of(code).ok_or_else(|| wrong(format!("has the unknown type {code}")))?;
+    let bytes = dtype.bytes(&shape).map_err(wrong)?;
+    let offset = cursor.u64(what)?;
+    Ok(Claim { name: name.to_owned(), dtype, shape, bytes, offset })
+}

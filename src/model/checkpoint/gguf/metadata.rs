@@ -1,0 +1,225 @@
+//! A GGUF file's metadata → [`Shape`], as llama.cpp reads it: keys that a file leaves out have the values that they have
+//! there, and what its format has no key for follows from the number of layers.
+
+use std::collections::HashMap;
+
+use super::header::Value;
+use crate::model::config::{ShapeKeys, check_shape, limit};
+use crate::model::shape::{LayerKind, Shape};
+use crate::{Error, Result};
+
+/// The architecture that is read; its keys begin with it.
+const ARCHITECTURE: &str = "gemma3";
+/// Gemma 3 27B's layers. It alone divides scores by another root than that of a head's width.
+const LAYERS_OF_27B: usize = 62;
+/// Every so many layers one is global, if the file does not say.
+const PATTERN: usize = 6;
+/// The local layers' RoPE base, if the file does not say.
+const ROPE_BASE_LOCAL: f32 = 1e4;
+/// The global layers' RoPE base, if the file does not say.
+const ROPE_BASE: f32 = 1e4;
+/// The spelled tokens that end a reply, beside those that the file names.
+const ENDS: [&str; 2] = ["<eos>", "<end_of_turn>"];
+
+const REMEDY: &str = "use a GGUF file of a Gemma 3 text model";
+
+/// Reads the shape of a model whose embedding has `vocab` rows. `tied` is whether there is no other head. `label` names
+/// the file in errors.
+///
+/// # Errors
+/// [`Error::Input`] naming the key, its value and what is wanted: another architecture, a size that no Gemma 3 can have,
+/// or an unsupported feature that changes the forward pass.
+pub(super) fn read_shape(label: &str, metadata: &HashMap<String, Value>, vocab: usize, tied: bool) -> Result<Shape> {
+    let keys = Metadata { label, map: metadata };
+    keys.refuse_unsupported()?;
+    let hidden = keys.size("embedding_length", None, limit::HIDDEN)?;
+    let heads = keys.size("attention.head_count", None, limit::HEADS)?;
+    let even = Some(hidden / heads).filter(|width| (1..=limit::HEAD_DIM).contains(width));
+    let head_dim = keys.size("attention.key_length", even, limit::HEAD_DIM)?;
+    for same in ["attention.value_length", "rope.dimension_count"] {
+        let found = keys.size(same, Some(head_dim), limit::HIDDEN)?;
+        if found != head_dim {
+            return Err(keys.wrong(same, &Value::Unsigned(found as u64), &format!("{head_dim}, a head's width")));
+        }
+    }
+    let layers = keys.layers()?;
+    let max_context = keys.size("context_length", None, limit::POSITIONS)?;
+    let query_pre_attn_scalar = if layers.len() == LAYERS_OF_27B { hidden / heads } else { head_dim } as f32;
+    let shape = Shape {
+        vocab,
+        hidden,
+        ffn: keys.size("feed_forward_length", None, limit::FFN)?,
+        heads,
+        kv_heads: keys.size("attention.head_count_kv", Some(heads), limit::HEADS)?,
+        head_dim,
+        layers,
+        window: keys.window()?.unwrap_or(max_context),
+        eps: keys.positive("attention.layer_norm_rms_epsilon", None)?,
+        query_pre_attn_scalar,
+        rope_theta_local: keys.positive("rope.freq_base_swa", Some(ROPE_BASE_LOCAL))?,
+        rope_theta_global: keys.positive("rope.freq_base", Some(ROPE_BASE))?,
+        rope_factor_global: keys.rope_factor()?,
+        max_context,
+        tied,
+        bos: keys.token("tokenizer.ggml.bos_token_id", vocab)?.unwrap_or(2),
+        eos: keys.eos(vocab)?,
+    };
+    const KEYS: ShapeKeys = ShapeKeys {
+        hidden: "embedding_length",
+        ffn: "feed_forward_length",
+        heads: "attention.head_count",
+        kv_heads: "attention.head_count_kv",
+        head_dim: "attention.key_length",
+        bos: "tokenizer.ggml.bos_token_id",
+    };
+    check_shape(&shape, &KEYS).map_err(|cause| Error::input(format!("{label}: {cause}"), REMEDY))?;
+    Ok(shape)
+}
+
+/// Reads keys with their defaults. A key without one has to be there.
+struct Metadata<'a> {
+    label: &'a str,
+    map: &'a HashMap<String, Value>,
+}
+
+impl Metadata<'_> {
+    /// The value of a key of the architecture.
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.map.get(&format!("{ARCHITECTURE}.{key}"))
+    }
+
+    fn wrong(&self, key: &str, found: &Value, wanted: &str) -> Error {
+        Error::input(format!("{}: {ARCHITECTURE}.{key} is {}; wanted {wanted}", self.label, found.excerpt()), REMEDY)
+    }
+
+    fn missing(&self, key: &str) -> Error {
+        Error::input(format!("{} has no {ARCHITECTURE}.{key}", self.label), REMEDY)
+    }
+
+    /// A whole number from 1 to `max`; or a list of them, one for each layer, if all are the same.
+    fn size(&self, key: &str, default: Option<usize>, max: usize) -> Result<usize> {
+        let Some(value) = self.get(key) else { return default.ok_or_else(|| self.missing(key)) };
+        let listed = value.as_array().and_then(|list| {
+            let mut sizes = list.numbers().map(|n| n.as_unsigned());
+            let first = sizes.next().flatten();
+            first.filter(|first| list.len() <= limit::LAYERS && sizes.all(|n| n == Some(*first)))
+        });
+        let size = value.as_unsigned().or(listed).and_then(|n| usize::try_from(n).ok());
+        size.filter(|n| (1..=max).contains(n))
+            .ok_or_else(|| self.wrong(key, value, &format!("a whole number from 1 to {max}")))
+    }
+
+    /// A number that is finite and above zero, as given and as f32.
+    fn positive(&self, key: &str, default: Option<f32>) -> Result<f32> {
+        let Some(value) = self.get(key) else { return default.ok_or_else(|| self.missing(key)) };
+        let number = value.as_float().map(|x| x as f32).filter(|x| x.is_finite() && *x > 0.0);
+        number.ok_or_else(|| self.wrong(key, value, "a finite number above 0"))
+    }
+
+    /// Keys that a local layer sees; `None` if there are no local layers.
+    fn window(&self) -> Result<Option<usize>> {
+        const KEY: &str = "attention.sliding_window";
+        match self.get(KEY) {
+            None | Some(Value::Unsigned(0) | Value::Signed(0)) => Ok(None),
+            Some(_) => self.size(KEY, None, limit::POSITIONS).map(Some),
+        }
+    }
+
+    fn layers(&self) -> Result<Vec<LayerKind>> {
+        const PATTERN_KEY: &str = "attention.sliding_window_pattern";
+        let count = self.size("block_count", None, limit::LAYERS)?;
+        if self.window()?.is_none() {
+            return Ok(vec![LayerKind::Global; count]);
+        }
+        let kind = |local: bool| if local { LayerKind::Local } else { LayerKind::Global };
+        if let Some(list) = self.get(PATTERN_KEY).and_then(Value::as_array) {
+            // One for each layer: whether it is local.
+            let local: Option<Vec<bool>> = list.numbers().map(is_local).collect();
+            let layers = local.filter(|local| local.len() == count && list.len() == count);
+            let layers = layers.map(|local| local.into_iter().map(kind).collect());
+            let wanted = format!("a list of {count}, each true or false");
+            return layers.ok_or_else(|| self.wrong(PATTERN_KEY, &Value::Array(list.clone()), &wanted));
+        }
+        let pattern = self.size(PATTERN_KEY, Some(PATTERN), limit::LAYERS)?;
+        Ok((1..=count).map(|i| kind(!i.is_multiple_of(pattern))).collect())
+    }
+
+    /// What divides the global layers' inverse frequencies.
+    fn rope_factor(&self) -> Result<f32> {
+        const TYPE: &str = "rope.scaling.type";
+        match self.get(TYPE) {
+            None => {}
+            Some(Value::Text(kind)) if kind == "linear" => {}
+            Some(Value::Text(kind)) if kind == "none" => return Ok(1.0),
+            Some(other) => return Err(self.wrong(TYPE, other, "linear or none")),
+        }
+        // The second is an older spelling. Zero means that there is none.
+        let key = ["rope.scaling.factor", "rope.scale_linear"].into_iter().find(|key| self.get(key).is_some());
+        match key {
+            Some(key) if self.get(key).and_then(Value::as_float) != Some(0.0) => self.positive(key, None),
+            _ => Ok(1.0),
+        }
+    }
+
+    /// The token id that a key of the tokenizer gives.
+    fn token(&self, key: &str, vocab: usize) -> Result<Option<u32>> {
+        let Some(value) = self.map.get(key) else { return Ok(None) };
+        let id = value.as_unsigned().filter(|id| (*id as usize) < vocab).and_then(|id| u32::try_from(id).ok());
+        let cause = || format!("{}: {key} is {}; wanted a token id below {vocab}", self.label, value.excerpt());
+        id.map(Some).ok_or_else(|| Error::input(cause(), REMEDY))
+    }
+
+    /// The tokens that end a reply: those that the file names, and those that are spelled as Gemma's are.
+    fn eos(&self, vocab: usize) -> Result<Vec<u32>> {
+        let mut ids = Vec::new();
+        for key in ["eos", "eot"] {
+            ids.extend(self.token(&format!("tokenizer.ggml.{key}_token_id"), vocab)?);
+        }
+        if let Some(tokens) = self.map.get("tokenizer.ggml.tokens").and_then(Value::as_array) {
+            let spelled = tokens.texts().take(vocab).zip(0..).filter(|(text, _)| ENDS.contains(text));
+            ids.extend(spelled.map(|(_, id)| id));
+        }
+        if ids.is_empty() {
+            ids.push(1);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
+    }
+
+    /// Refuses another architecture, and keys that would change the forward pass in a way that Gemma 3 does not have.
+    fn refuse_unsupported(&self) -> Result<()> {
+        const KEY: &str = "general.architecture";
+        match self.map.get(KEY) {
+            Some(Value::Text(name)) if name == ARCHITECTURE => {}
+            Some(Value::Text(name)) if name == "clip" => {
+                let cause = format!("{} is a model's part for images", self.label);
+                return Err(Error::input(cause, "give the file of the text model, which is beside it"));
+            }
+            Some(other) => {
+                let cause = format!("{} is of another architecture, {}", self.label, other.excerpt());
+                return Err(Error::input(cause, REMEDY));
+            }
+            None => return Err(Error::input(format!("{} has no {KEY}", self.label), REMEDY)),
+        }
+        for key in ["attn_logit_softcapping", "final_logit_softcapping", "expert_count"] {
+            match self.get(key) {
+                None | Some(Value::Unsigned(0)) => {}
+                Some(Value::Float(x)) if *x == 0.0 => {}
+                Some(other) => return Err(self.wrong(key, other, "none: Kiln does not compute it")),
+            }
+        }
+        match self.get("attention.causal") {
+            None | Some(Value::Bool(true)) => Ok(()),
+            Some(other) => Err(self.wrong("attention.causal", other, "true: Kiln does not compute another")),
+        }
+    }
+}
+
+/// Whether an element of a list of layers says that its layer is local.
+fn is_local(value: Value) -> Option<bool> {
+    match value {
+        Value::Bool(local) => Some(local),
+        other => other.as_unsigned().filter(|n| *n <= 1).map(|n| n == 1),
+    }
+}

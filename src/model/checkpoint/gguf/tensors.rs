@@ -1,0 +1,145 @@
+//! Finds each tensor of a shape in GGUF files and checks its dimensions and type.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::header::{REMEDY, TensorInfo};
+use super::types::{BF16, F16, F32, GgmlType, Q4_0, Q4_K, Q6_K, Q8_0};
+use super::{GgufFile, REMEDY_TYPES};
+use crate::display::quote;
+use crate::model::blocks::BlockFormat;
+use crate::model::checkpoint::encoding::{ByteRange, Encoding};
+use crate::model::checkpoint::index::Stored;
+use crate::model::checkpoint::keys::parse_index;
+use crate::model::format::WeightFormat;
+use crate::model::shape::Shape;
+use crate::model::tensor::{Role, TensorId};
+use crate::{Error, Result};
+
+/// Beginnings of the names of what a file has beside the text model: the part for images.
+const OTHERS: [&str; 2] = ["v.", "mm."];
+
+/// Finds and checks every tensor of `shape`.
+///
+/// # Errors
+/// [`Error::Input`] naming the tensor: it is missing or twice there, has other dimensions or a type that Kiln does not
+/// read, or is none of Gemma 3's.
+pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<TensorId, Stored>> {
+    let mut tensors = HashMap::new();
+    for (file, GgufFile { label, header, .. }) in files.iter().enumerate() {
+        for tensor in &header.tensors {
+            let wrong = |what: &str, remedy: &str| {
+                Error::input(format!("{label}: tensor {} {what}", quote(&tensor.name)), remedy)
+            };
+            let Some(id) = identify(&tensor.name) else {
+                match OTHERS.iter().any(|other| tensor.name.starts_with(other)) {
+                    true => continue,
+                    false => return Err(wrong("is none of Gemma 3's", "use a GGUF file of a Gemma 3 text model")),
+                }
+            };
+            if matches!(id, TensorId::Layer(layer, _) if layer >= shape.layers.len()) {
+                return Err(wrong(&format!("is past the last of {} layers", shape.layers.len()), REMEDY));
+            }
+            match tensors.entry(id) {
+                Entry::Vacant(slot) => slot.insert(check(id, file, tensor, shape, wrong)?),
+                Entry::Occupied(_) => return Err(wrong("is in another file too", REMEDY)),
+            };
+        }
+    }
+    for id in TensorId::all(shape) {
+        if !tensors.contains_key(&id) {
+            let (name, label) = (name(id), &files[0].label);
+            let cause = format!("tensor {name} is missing from {label}");
+            return Err(Error::input(cause, REMEDY));
+        }
+    }
+    Ok(tensors)
+}
+
+fn check(
+    id: TensorId,
+    file: usize,
+    tensor: &TensorInfo,
+    shape: &Shape,
+    wrong: impl Fn(&str, &str) -> Error,
+) -> Result<Stored> {
+    let [rows, cols] = id.dims(shape);
+    let wanted = if id.is_vector() { vec![cols] } else { vec![rows, cols] };
+    if tensor.shape != wanted {
+        return Err(wrong(&format!("has shape {:?}; the file's keys want {wanted:?}", tensor.shape), REMEDY));
+    }
+    let encoding = encoding(tensor.dtype).filter(|e| !(id.is_vector() && matches!(e, Encoding::Blocks(_))));
+    let encoding =
+        encoding.ok_or_else(|| wrong(&format!("is {}, which Kiln does not read", tensor.dtype.name), REMEDY_TYPES))?;
+    Ok(Stored { name: tensor.name.clone(), elements: ByteRange { file, range: tensor.range.clone() }, encoding })
+}
+
+/// The encoding of a type that is read.
+fn encoding(dtype: GgmlType) -> Option<Encoding> {
+    Some(match dtype {
+        F32 => Encoding::F32,
+        F16 => Encoding::F16,
+        BF16 => Encoding::Native(WeightFormat::Bf16, None),
+        Q4_0 => Encoding::Blocks(BlockFormat::Q4_0),
+        Q8_0 => Encoding::Blocks(BlockFormat::Q8_0),
+        Q4_K => Encoding::Blocks(BlockFormat::Q4K),
+        Q6_K => Encoding::Blocks(BlockFormat::Q6K),
+        _ => return None,
+    })
+}
+
+/// The name of a tensor.
+pub(super) fn name(id: TensorId) -> String {
+    match id {
+        TensorId::Embedding => "token_embd.weight".into(),
+        TensorId::Head => "output.weight".into(),
+        TensorId::FinalNorm => "output_norm.weight".into(),
+        TensorId::Layer(layer, role) => format!("blk.{layer}.{}.weight", role_name(role)),
+    }
+}
+
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::InputNorm => "attn_norm",
+        Role::PostAttentionNorm => "post_attention_norm",
+        Role::PreFfnNorm => "ffn_norm",
+        Role::PostFfnNorm => "post_ffw_norm",
+        Role::QNorm => "attn_q_norm",
+        Role::KNorm => "attn_k_norm",
+        Role::Q => "attn_q",
+        Role::K => "attn_k",
+        Role::V => "attn_v",
+        Role::O => "attn_output",
+        Role::Gate => "ffn_gate",
+        Role::Up => "ffn_up",
+        Role::Down => "ffn_down",
+    }
+}
+
+/// The tensor that `name` means.
+fn identify(tensor: &str) -> Option<TensorId> {
+    let others = [TensorId::Embedding, TensorId::Head, TensorId::FinalNorm];
+    if let Some(id) = others.into_iter().find(|id| name(*id) == tensor) {
+        return Some(id);
+    }
+    let (layer, rest) = tensor.strip_prefix("blk.")?.split_once('.')?;
+    let role = rest.strip_suffix(".weight")?;
+    let role = Role::ALL.into_iter().find(|candidate| role_name(*candidate) == role)?;
+    Some(TensorId::Layer(parse_index(layer)?, role))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_means_the_tensor_that_has_it() {
+        let layers = Role::ALL.into_iter().map(|role| TensorId::Layer(11, role));
+        for id in layers.chain([TensorId::Embedding, TensorId::Head, TensorId::FinalNorm]) {
+            assert_eq!(identify(&name(id)), Some(id), "{id:?}");
+        }
+        for other in ["blk.01.attn_q.weight", "blk.1.attn_q.bias", "blk.x.attn_q.weight", "blk.1.attn_qkv.weight", ""] {
+            assert_eq!(identify(other), None, "{other}");
+        }
+    }
+}

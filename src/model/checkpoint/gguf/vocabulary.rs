@@ -1,0 +1,99 @@
+//! The tokenizer that a GGUF file holds: SentencePiece's tokens with their scores and types.
+
+use std::collections::HashMap;
+
+use super::header::{Array, Value};
+use crate::display::quote;
+use crate::{Error, Result};
+
+/// The only kind of tokenizer that is read: SentencePiece's byte-pair encoding.
+const MODEL: &str = "llama";
+
+const REMEDY: &str = "use a GGUF file that was made with the model's tokenizer.model";
+
+/// What a token is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenKind {
+    /// Text that merges make.
+    Normal,
+    /// What stands for text without a token.
+    Unknown,
+    /// A special token.
+    Control,
+    /// Text that is cut out before anything is merged.
+    UserDefined,
+    /// A place without a token.
+    Unused,
+    /// One byte of UTF-8.
+    Byte,
+}
+
+/// A token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Token {
+    /// Its text, "▁" for spaces.
+    pub text: String,
+    /// Of two merges, the one whose result has the higher score comes first. Finite.
+    pub score: f32,
+    /// What it is for.
+    pub kind: TokenKind,
+}
+
+/// Reads the tokens, indexed by id. `label` names the file in errors.
+///
+/// # Errors
+/// [`Error::Input`]: there is no tokenizer, it is of another kind, or its lists contradict each other.
+pub(super) fn read_tokens(label: &str, metadata: &HashMap<String, Value>) -> Result<Vec<Token>> {
+    let wrong = |what: String| Error::input(format!("{label}: {what}"), REMEDY);
+    let get = |key: &str| metadata.get(&format!("tokenizer.ggml.{key}"));
+    match get("model") {
+        Some(Value::Text(model)) if model == MODEL => {}
+        Some(other) => return Err(wrong(format!("tokenizer.ggml.model is {}; wanted {MODEL}", other.excerpt()))),
+        None => return Err(wrong("it has no tokenizer".into())),
+    }
+    let list = |key: &str| {
+        let list = get(key).and_then(Value::as_array);
+        list.ok_or_else(|| wrong(format!("tokenizer.ggml.{key} is no list, or is not there")))
+    };
+    let (texts, scores, kinds) = (list("tokens")?, list("scores")?, list("token_type")?);
+    let count = texts.len();
+    for (key, list) in [("scores", scores), ("token_type", kinds)] {
+        if list.len() != count {
+            return Err(wrong(format!("tokenizer.ggml.{key} has {} elements for {count} tokens", list.len())));
+        }
+    }
+    let mut tokens = Vec::with_capacity(count);
+    for (id, ((text, score), kind)) in texts.texts().zip(numbers(scores)).zip(kinds.numbers()).enumerate() {
+        let of = |what: &str, found: &str| wrong(format!("the {what} of token {id}, {}, is {found}", quote(text)));
+        let score = score.filter(|s| s.is_finite()).ok_or_else(|| of("score", "no finite number"))?;
+        let kind = kind.as_unsigned().and_then(kind_of).ok_or_else(|| of("type", &kind.excerpt()))?;
+        tokens.push(Token { text: text.to_owned(), score, kind });
+    }
+    if tokens.len() != count {
+        return Err(wrong("tokenizer.ggml.tokens, .scores and .token_type are not lists of texts and numbers".into()));
+    }
+    if let Some(id) = get("bos_token_id").and_then(Value::as_unsigned)
+        && let Some(token) = usize::try_from(id).ok().and_then(|id| tokens.get(id))
+        && token.text != "<bos>"
+    {
+        return Err(wrong(format!("a text begins with token {id}, {}; Gemma 3's with <bos>", quote(&token.text))));
+    }
+    Ok(tokens)
+}
+
+/// The scores as f32; `None` for what is no float.
+fn numbers(scores: &Array) -> impl Iterator<Item = Option<f32>> {
+    scores.numbers().map(|score| score.as_float().map(|x| x as f32))
+}
+
+fn kind_of(code: u64) -> Option<TokenKind> {
+    Some(match code {
+        1 => TokenKind::Normal,
+        2 => TokenKind::Unknown,
+        3 => TokenKind::Control,
+        4 => TokenKind::UserDefined,
+        5 => TokenKind::Unused,
+        6 => TokenKind::Byte,
+        _ => return None,
+    })
+}

@@ -1,0 +1,136 @@
+//! A tokenizer of SentencePiece's tokens, which have scores and no list of merges.
+//!
+//! SentencePiece joins the two neighbours whose joined text is the token with the highest score. The `tokenizers` crate
+//! goes by a list of pairs. So the pairs of each token are listed, in the order of the scores. Gemma 3's tokenizer.json
+//! was made so too, and ties are broken as there: the longer left part first, then the longer right part, then the
+//! smaller ids. Its list comes out the same.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use tokenizers::AddedToken;
+use tokenizers::models::bpe::{BPE, Merges, Vocab};
+use tokenizers::normalizers::Replace;
+
+use crate::display::quote;
+use crate::model::checkpoint::gguf::{Token, TokenKind};
+use crate::{Error, Result};
+
+/// Most bytes of a token that merges make. Gemma 3's longest has 93.
+const LONGEST: usize = 256;
+
+/// Gemma 3's special tokens. Some files give them another type.
+const SPECIAL: [&str; 9] = [
+    "<pad>",
+    "<eos>",
+    "<bos>",
+    "<unk>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<start_of_image>",
+    "<end_of_image>",
+    "<image_soft_token>",
+];
+
+/// Those that files give the type of special tokens, and tokenizer.json does not, beside `<unused0>` and so on.
+const ORDINARY: [&str; 3] = ["<mask>", "<2mass>", "[@BOS@]"];
+
+const REMEDY: &str = "use a GGUF file that was made with the model's tokenizer.model";
+
+/// Makes the crate's tokenizer of tokens that are indexed by id.
+///
+/// # Errors
+/// [`Error::Input`]: a token is there twice, is too long, or there is none for what has no token.
+pub(super) fn assemble(tokens: &[Token]) -> Result<tokenizers::Tokenizer> {
+    let wrong = |what: String| Error::input(format!("the file's tokenizer is wrong: {what}"), REMEDY);
+    let mut tokens: Vec<Token> = tokens.to_vec();
+    for token in &mut tokens {
+        match token.kind {
+            // Files have spaces here that stand for the literal "▁" of the vocabulary.
+            TokenKind::UserDefined => token.text = token.text.replace(' ', "▁"),
+            _ if SPECIAL.contains(&token.text.as_str()) => token.kind = TokenKind::Control,
+            _ => {}
+        }
+    }
+    // A vocabulary is padded to the number of the model's rows.
+    let is_padding = |id: u32, token: &Token| token.kind == TokenKind::Unused && token.text == format!("[PAD{id}]");
+    let mut ids: HashMap<&str, u32> = HashMap::with_capacity(tokens.len());
+    for (id, token) in (0..).zip(&tokens) {
+        if !is_padding(id, token) && ids.insert(&token.text, id).is_some() {
+            return Err(wrong(format!("the token {} is there twice", quote(&token.text))));
+        }
+    }
+    if !ids.contains_key("<unk>") {
+        return Err(wrong("it has no token <unk>".into()));
+    }
+    let merges = list_merges(&tokens, &ids).map_err(wrong)?;
+    let vocab: Vocab = ids.iter().map(|(text, id)| ((*text).to_owned(), *id)).collect();
+    let failed = |e: tokenizers::Error| wrong(e.to_string());
+    let builder = BPE::builder().vocab_and_merges(vocab, merges).unk_token("<unk>".into());
+    let model = builder.fuse_unk(true).byte_fallback(true).build().map_err(failed)?;
+    let mut tokenizer = tokenizers::Tokenizer::new(model);
+    tokenizer.with_normalizer(Some(Replace::new(" ", "▁").map_err(failed)?));
+    let added = tokens.iter().filter(|token| is_cut_out(token));
+    let (special, ordinary): (Vec<_>, Vec<_>) = added.partition(|token| is_special(token));
+    let list = |tokens: Vec<&Token>, special| -> Vec<AddedToken> {
+        tokens.into_iter().map(|token| AddedToken::from(token.text.as_str(), special).normalized(false)).collect()
+    };
+    tokenizer.add_special_tokens(&list(special, true));
+    tokenizer.add_tokens(&list(ordinary, false));
+    Ok(tokenizer)
+}
+
+/// Whether a token is cut out of a text before anything is merged.
+fn is_cut_out(token: &Token) -> bool {
+    let of_kind = matches!(token.kind, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined);
+    of_kind && !token.text.is_empty()
+}
+
+fn is_special(token: &Token) -> bool {
+    let unused = token.text.strip_prefix("<unused").and_then(|rest| rest.strip_suffix('>'));
+    let is_unused = unused.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
+    matches!(token.kind, TokenKind::Control | TokenKind::Unknown)
+        && !is_unused
+        && !ORDINARY.contains(&token.text.as_str())
+}
+
+/// A pair that is merged.
+struct Merge<'a> {
+    score: f32,
+    left: &'a str,
+    right: &'a str,
+    /// Characters of the left part and of the right one.
+    lengths: [usize; 2],
+    /// Ids of the result, the left part and the right one.
+    ids: [u32; 3],
+}
+
+/// Every pair of tokens whose joined text is a token that merges make, the first to be merged first.
+fn list_merges(tokens: &[Token], ids: &HashMap<&str, u32>) -> std::result::Result<Merges, String> {
+    let mut merges = Vec::new();
+    for (id, token) in (0..).zip(tokens) {
+        let score = match token.kind {
+            TokenKind::Normal => token.score,
+            // Runs of spaces among them are no literal "▁", so they are not cut out but merged, before all else.
+            TokenKind::UserDefined => 0.0,
+            _ => continue,
+        };
+        let text = token.text.as_str();
+        if text.len() > LONGEST {
+            return Err(format!("token {id} has {} bytes; at most {LONGEST} make sense", text.len()));
+        }
+        let characters = text.chars().count();
+        for (chars, (at, _)) in text.char_indices().enumerate().skip(1) {
+            let (left, right) = text.split_at(at);
+            if let (Some(&l), Some(&r)) = (ids.get(left), ids.get(right)) {
+                merges.push(Merge { score, left, right, lengths: [chars, characters - chars], ids: [id, l, r] });
+            }
+        }
+    }
+    // -0.0 and 0.0 are the same score.
+    merges.sort_by(|a, b| {
+        let order = |m: &Merge| (Reverse(m.lengths), m.ids);
+        (b.score + 0.0).total_cmp(&(a.score + 0.0)).then_with(|| order(a).cmp(&order(b)))
+    });
+    Ok(merges.into_iter().map(|m| (m.left.to_owned(), m.right.to_owned())).collect())
+}

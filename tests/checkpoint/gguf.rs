@@ -1,0 +1,339 @@
+//! Models as GGUF files: the same as from safetensors, in every type of matrix, whole and split; and wrong ones.
+
+use std::path::Path;
+
+use kiln::model::checkpoint::gguf::Gguf;
+use kiln::model::{BlockFormat, Checkpoint, LayerKind, Role, Shape, SourceFormat, TensorId, WeightFormat};
+use sha2::{Digest, Sha256};
+
+use crate::common::gguf::{Float, GgufFile, Tensor, Value, golden_model};
+use crate::files::{bad_input, decode_matrix, golden, read_matrix};
+
+fn open(file: &GgufFile) -> kiln::Result<Checkpoint> {
+    Checkpoint::from_gguf(Gguf::from_bytes(file.bytes())?)
+}
+
+fn refusal(file: &GgufFile) -> String {
+    bad_input(open(file).map(drop))
+}
+
+/// The error for tiny's file after a change.
+fn refused(change: impl FnOnce(&mut GgufFile)) -> String {
+    let mut file = golden_model("tiny", Float::Bf16);
+    change(&mut file);
+    refusal(&file)
+}
+
+/// The shape of a golden case, with the root that scores are divided by as it follows from the layers.
+fn golden_shape(case: &str) -> Shape {
+    let shape = Checkpoint::open(&golden(case)).unwrap().shape().clone();
+    let width = if shape.layers.len() == 62 { shape.hidden / shape.heads } else { shape.head_dim };
+    Shape { query_pre_attn_scalar: width as f32, ..shape }
+}
+
+#[test]
+fn a_gguf_file_is_the_model_that_it_was_made_of() {
+    for case in ["tiny", "deep62"] {
+        let wanted = Checkpoint::open(&golden(case)).unwrap();
+        for (float, source) in [
+            (Float::Bf16, SourceFormat::Native(WeightFormat::Bf16)),
+            (Float::F32, SourceFormat::F32),
+            (Float::F16, SourceFormat::F16),
+        ] {
+            let found = open(&golden_model(case, float)).unwrap();
+            assert_eq!((found.shape(), found.source()), (&golden_shape(case), source), "{case}");
+            for id in TensorId::all(wanted.shape()) {
+                if id.is_vector() {
+                    assert_eq!(found.read_vector(id).unwrap(), wanted.read_vector(id).unwrap(), "{case} {id:?}");
+                    continue;
+                }
+                let [rows, cols] = id.dims(wanted.shape());
+                let mut values = vec![0f32; rows * cols];
+                found.decode_rows(id, 0..rows, &mut values).unwrap();
+                let exact = decode_matrix(&wanted, id, WeightFormat::Bf16);
+                match float {
+                    // Small weights lose bits in F16.
+                    Float::F16 => assert!(values.iter().zip(&exact).all(|(a, b)| (a - b).abs() < 1e-6), "{id:?}"),
+                    _ => {
+                        assert_eq!(values, exact, "{case} {id:?}");
+                        for format in WeightFormat::ALL {
+                            let rows = |c| read_matrix(c, id, format).unwrap();
+                            assert_eq!(rows(&found), rows(&wanted), "{case} {id:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_type_is_decoded_to_the_bits_of_the_package_that_wrote_it() {
+    let checkpoint = Checkpoint::open(&golden("gguf/model.gguf")).unwrap();
+    let shape = checkpoint.shape();
+    assert_eq!(shape.layers, [LayerKind::Local, LayerKind::Global]);
+    assert_eq!((shape.vocab, shape.hidden, shape.window, shape.rope_factor_global), (96, 256, 4, 8.0));
+    assert_eq!((shape.rope_theta_local, shape.rope_theta_global, shape.query_pre_attn_scalar), (1e4, 1e6, 64.0));
+    let json = std::fs::read(golden("gguf/golden.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let names = [
+        (Role::Q, "attn_q"),
+        (Role::K, "attn_k"),
+        (Role::V, "attn_v"),
+        (Role::O, "attn_output"),
+        (Role::Gate, "ffn_gate"),
+        (Role::Up, "ffn_up"),
+        (Role::Down, "ffn_down"),
+    ];
+    let layers = names.iter().flat_map(|(role, name)| {
+        (0..2).map(move |layer| (TensorId::Layer(layer, *role), format!("blk.{layer}.{name}")))
+    });
+    for (id, name) in layers.chain([(TensorId::Embedding, "token_embd".into())]) {
+        let [rows, cols] = id.dims(shape);
+        let mut values = vec![0f32; rows * cols];
+        // In two parts, of which the second does not begin with the first row.
+        let (head, tail) = values.split_at_mut(5 * cols);
+        checkpoint.decode_rows(id, 0..5, head).unwrap();
+        checkpoint.decode_rows(id, 5..rows, tail).unwrap();
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(json["sha256"][&name], *digest, "{name}");
+    }
+    let norm = checkpoint.read_vector(TensorId::Layer(1, Role::QNorm)).unwrap();
+    let bytes: Vec<u8> = norm.iter().flat_map(|w| (w + 1.0).to_le_bytes()).collect();
+    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(json["sha256"]["blk.1.attn_q_norm"], *digest);
+}
+
+#[test]
+fn a_type_without_kernels_is_refused_by_name() {
+    let checkpoint = Checkpoint::open(&golden("gguf/model.gguf")).unwrap();
+    for format in WeightFormat::ALL {
+        let line = bad_input(read_matrix(&checkpoint, TensorId::Layer(0, Role::Q), format).map(drop));
+        assert!(
+            line.contains("tensor blk.0.attn_q.weight is Q4_K, which Kiln cannot run yet; use a file with"),
+            "{line}"
+        );
+        assert!(bad_input(checkpoint.check_format(format)).contains("cannot run yet"));
+    }
+    // One matrix of such a type among others.
+    let mut file = golden_model("tiny", Float::Bf16);
+    *file.tensor("blk.3.ffn_up.weight") = Tensor::new("blk.3.ffn_up.weight", &[512, 128], 8, vec![0; 512 * 4 * 34]);
+    let checkpoint = open(&file).unwrap();
+    assert_eq!(checkpoint.source(), SourceFormat::Native(WeightFormat::Bf16));
+    assert!(bad_input(checkpoint.check_format(WeightFormat::Bf16)).contains("blk.3.ffn_up.weight is Q8_0"));
+}
+
+#[test]
+fn a_scale_that_is_not_finite_is_refused_with_its_row() {
+    for (code, format) in
+        [(2, BlockFormat::Q4_0), (8, BlockFormat::Q8_0), (12, BlockFormat::Q4K), (14, BlockFormat::Q6K)]
+    {
+        for scale in [[0x00, 0x7E], [0x00, 0x7C]] {
+            let bytes = format.row_bytes(256);
+            let mut blocks = vec![1; 512 * bytes];
+            let at = if format == BlockFormat::Q6K { 208 } else { 0 };
+            blocks[7 * bytes + at..][..2].copy_from_slice(&scale);
+            let mut file = golden_model("tiny", Float::F32);
+            file.set("gemma3.feed_forward_length", Value::u32(256));
+            for i in 0..6 {
+                for (name, dims) in [("ffn_gate", [256, 128]), ("ffn_up", [256, 128]), ("ffn_down", [128, 256])] {
+                    let name = format!("blk.{i}.{name}.weight");
+                    *file.tensor(&name) = Tensor::f32(&name, &dims, &vec![0.0; 256 * 128]);
+                }
+            }
+            *file.tensor("blk.2.ffn_down.weight") =
+                Tensor::new("blk.2.ffn_down.weight", &[128, 256], code, blocks[..128 * bytes].to_vec());
+            let checkpoint = open(&file).unwrap();
+            let id = TensorId::Layer(2, Role::Down);
+            let mut values = vec![0f32; 128 * 256];
+            let line = bad_input(checkpoint.decode_rows(id, 0..128, &mut values));
+            assert!(line.contains("blk.2.ffn_down.weight holds the value") && line.contains("in row 7"), "{line}");
+        }
+    }
+}
+
+/// What keys that are left out mean, as in llama.cpp.
+#[test]
+fn keys_have_their_defaults() {
+    let shape = |change: &dyn Fn(&mut GgufFile)| {
+        let mut file = golden_model("tiny", Float::Bf16);
+        change(&mut file);
+        open(&file).unwrap().shape().clone()
+    };
+    let tiny = golden_shape("tiny");
+    for key in ["attention.key_length", "attention.value_length"] {
+        assert_eq!(shape(&|f| f.remove(&format!("gemma3.{key}"))), tiny);
+    }
+    let scaling = |f: &mut GgufFile| f.remove("gemma3.rope.scaling.type");
+    assert_eq!(shape(&scaling), tiny);
+    assert_eq!(shape(&|f| f.set("gemma3.rope.scaling.type", Value::text("none"))).rope_factor_global, 1.0);
+    assert_eq!(shape(&|f| f.remove("gemma3.rope.scaling.factor")).rope_factor_global, 1.0);
+    assert_eq!(shape(&|f| f.set("gemma3.rope.scaling.factor", Value::f32(0.0))).rope_factor_global, 1.0);
+    assert_eq!(shape(&|f| f.remove("gemma3.rope.freq_base")).rope_theta_global, 1e4);
+    assert_eq!(shape(&|f| f.set("gemma3.rope.freq_base_swa", Value::f32(500.0))).rope_theta_local, 500.0);
+    let global = shape(&|f| f.remove("gemma3.attention.sliding_window"));
+    assert_eq!(global.layers, [LayerKind::Global; 6]);
+    let pattern = |value: Value| shape(&|f| f.set("gemma3.attention.sliding_window_pattern", value.clone())).layers;
+    let (local, global) = (LayerKind::Local, LayerKind::Global);
+    assert_eq!(pattern(Value::u32(3)), [local, local, global, local, local, global]);
+    let listed = pattern(Value::list(7, 6, &[1, 0, 1, 1, 0, 1]));
+    assert_eq!(listed, [local, global, local, local, global, local]);
+    let heads = Value::list(4, 6, &[4u32; 6].map(u32::to_le_bytes).concat());
+    assert_eq!(shape(&|f| f.set("gemma3.attention.head_count", heads.clone())), tiny);
+    // What ends a reply.
+    let ends = |f: &mut GgufFile| {
+        f.set("tokenizer.ggml.eos_token_id", Value::u32(106));
+        f.set("tokenizer.ggml.eot_token_id", Value::u32(9));
+        f.set("tokenizer.ggml.tokens", Value::texts(&["<pad>", "<eos>", "<bos>", "<end_of_turn>"]));
+        f.set("tokenizer.ggml.bos_token_id", Value::u32(7));
+    };
+    assert_eq!((shape(&ends).eos, shape(&ends).bos), (vec![1, 3, 9, 106], 7));
+}
+
+#[test]
+fn a_head_of_its_own_unties_and_parts_for_images_are_left_alone() {
+    let mut file = golden_model("tiny", Float::Bf16);
+    let mut head = file.tensor("token_embd.weight").clone();
+    head.name = "output.weight".into();
+    head.bytes = half::bf16::from_f32(0.25).to_le_bytes().repeat(512 * 128);
+    file.tensors.push(head);
+    file.tensors.push(Tensor::f32("v.blk.0.attn_q.weight", &[2], &[1.0, 2.0]));
+    file.tensors.push(Tensor::new("mm.input_projection.weight", &[256], 10, vec![0; 84]));
+    let checkpoint = open(&file).unwrap();
+    assert!(!checkpoint.shape().tied);
+    assert!(decode_matrix(&checkpoint, TensorId::Head, WeightFormat::Bf16).iter().all(|w| *w == 0.25));
+}
+
+#[test]
+fn other_models_are_refused_by_name() {
+    let key = |key: &str, value: Value| refused(|f| f.set(key, value));
+    assert!(key("general.architecture", Value::text("llama")).contains("of another architecture, llama"));
+    assert!(key("general.architecture", Value::text("clip")).contains("part for images"));
+    assert!(key("general.architecture", Value::u32(3)).contains("of another architecture, 3"));
+    assert!(refused(|f| f.remove("general.architecture")).contains("has no general.architecture"));
+    // Another architecture's tensors do not matter.
+    let line = refused(|f| {
+        f.set("general.architecture", Value::text("mamba"));
+        f.tensors.clear();
+    });
+    assert!(line.contains("of another architecture, mamba"), "{line}");
+    assert!(refused(|f| f.tensors.clear()).contains("no tensor token_embd.weight"));
+    for key in ["context_length", "embedding_length", "block_count", "feed_forward_length", "attention.head_count"] {
+        assert!(refused(|f| f.remove(&format!("gemma3.{key}"))).contains(&format!("has no gemma3.{key}")));
+    }
+    for (name, value, words) in [
+        ("embedding_length", Value::u32(0), "embedding_length is 0; wanted a whole number from 1"),
+        ("embedding_length", Value::raw(10, &u64::MAX.to_le_bytes()), "embedding_length is 18446744073709551615"),
+        ("embedding_length", Value::text("128"), "embedding_length is 128; wanted a whole number"),
+        ("embedding_length", Value::u32(136), "; the file's keys want ["),
+        ("block_count", Value::u32(2000), "block_count is 2000"),
+        ("block_count", Value::u32(5), "is past the last of 5 layers"),
+        ("block_count", Value::u32(7), "tensor blk.6.attn_norm.weight is missing"),
+        ("attention.head_count", Value::list(4, 2, &[4, 0, 0, 0, 2, 0, 0, 0]), "head_count is a list of 2"),
+        ("attention.head_count_kv", Value::u32(3), "attention.head_count_kv is 3, which does not divide"),
+        ("attention.value_length", Value::u32(64), "attention.value_length is 64; wanted 32"),
+        ("rope.dimension_count", Value::u32(16), "rope.dimension_count is 16; wanted 32"),
+        ("attention.layer_norm_rms_epsilon", Value::f32(f32::NAN), "epsilon is NaN; wanted a finite number above 0"),
+        ("rope.freq_base", Value::f32(-1.0), "rope.freq_base is -1"),
+        ("rope.scaling.type", Value::text("yarn"), "rope.scaling.type is yarn; wanted linear or none"),
+        ("attention.sliding_window_pattern", Value::list(7, 5, &[1; 5]), "wanted a list of 6"),
+        ("final_logit_softcapping", Value::f32(30.0), "final_logit_softcapping is 30"),
+        ("attention.causal", Value::bool(false), "attention.causal is false"),
+    ] {
+        let line = key(&format!("gemma3.{name}"), value);
+        assert!(line.contains(words), "{name}: {line}");
+    }
+    for token in ["bos", "eos", "eot"] {
+        let line = key(&format!("tokenizer.ggml.{token}_token_id"), Value::u32(512));
+        assert!(line.contains(&format!("{token}_token_id is 512; wanted a token id below 512")), "{line}");
+    }
+}
+
+#[test]
+fn wrong_tensors_are_refused_by_name() {
+    for other in ["blk.0.attn_q.bias", "blk.0.ffn_gate_exps.weight", "rope_freqs.weight", "blk.01.attn_q.weight"] {
+        let line = refused(|f| f.tensors.push(Tensor::f32(other, &[1], &[0.0])));
+        assert!(line.contains(&format!("tensor {other} is none of Gemma 3's")), "{line}");
+    }
+    assert!(
+        refused(|f| f.tensors.retain(|t| t.name != "blk.4.attn_k.weight")).contains("blk.4.attn_k.weight is missing")
+    );
+    let name = "blk.1.attn_v.weight";
+    let line = refused(|f| *f.tensor(name) = Tensor::new(name, &[64, 128], 3, vec![0; 64 * 4 * 20]));
+    assert!(line.contains("blk.1.attn_v.weight is Q4_1, which Kiln does not read; use a file with BF16"), "{line}");
+    let name = "blk.1.attn_norm.weight";
+    let line = refused(|f| *f.tensor(name) = Tensor::new(name, &[128], 8, vec![0; 4 * 34]));
+    assert!(line.contains("blk.1.attn_norm.weight is Q8_0, which Kiln does not read"), "{line}");
+    assert!(refused(|f| f.tensor("blk.1.attn_q.weight").dims = vec![64, 256]).contains("has shape [64, 256]"));
+}
+
+/// Writes a model in `count` parts, and returns the first one's path.
+fn write_parts(dir: &Path, file: &GgufFile, count: usize) -> std::path::PathBuf {
+    let path = |i: usize| dir.join(format!("m-{:05}-of-{count:05}.gguf", i + 1));
+    let size = file.tensors.len().div_ceil(count);
+    for (i, tensors) in file.tensors.chunks(size).enumerate() {
+        let keys = if i == 0 { file.keys.clone() } else { Vec::new() };
+        let mut part = GgufFile { keys, tensors: tensors.to_vec(), ..GgufFile::default() };
+        part.set("split.no", Value::raw(2, &(i as u16).to_le_bytes()));
+        part.set("split.count", Value::raw(2, &(count as u16).to_le_bytes()));
+        part.set("split.tensors.count", Value::raw(5, &(file.tensors.len() as i32).to_le_bytes()));
+        std::fs::write(path(i), part.bytes()).unwrap();
+    }
+    path(0)
+}
+
+#[test]
+fn a_split_model_is_read_as_a_whole_one() {
+    let (dir, file) = (tempfile::tempdir().unwrap(), golden_model("tiny", Float::Bf16));
+    let first = write_parts(dir.path(), &file, 4);
+    let (split, whole) = (Checkpoint::open(&first).unwrap(), open(&file).unwrap());
+    assert_eq!(split.shape(), whole.shape());
+    for id in TensorId::all(whole.shape()).filter(|id| !id.is_vector()) {
+        let rows = |c| read_matrix(c, id, WeightFormat::Bf16).unwrap();
+        assert_eq!(rows(&split), rows(&whole), "{id:?}");
+    }
+    let part = |i: usize| dir.path().join(format!("m-{i:05}-of-00004.gguf"));
+    let refusal = |path: &Path| bad_input(Checkpoint::open(path).map(drop));
+    assert!(refusal(&part(3)).contains("part 3 of a split model; give the first: "));
+    std::fs::copy(part(2), part(3)).unwrap();
+    assert!(refusal(&first).contains("m-00003-of-00004.gguf is not part 3 of 4"));
+    std::fs::remove_file(part(3)).unwrap();
+    assert!(refusal(&first).contains("m-00003-of-00004.gguf does not exist"));
+    let alone = dir.path().join("alone.gguf");
+    std::fs::rename(&first, &alone).unwrap();
+    assert!(refusal(&alone).contains("the model has 4 parts"));
+    // One tensor less than the first part says.
+    let mut less = file.clone();
+    less.tensors.pop();
+    let first = write_parts(dir.path(), &less, 4);
+    let mut bytes = std::fs::read(&first).unwrap();
+    let at = bytes.windows(19).position(|w| w == b"split.tensors.count").unwrap() + 19 + 4;
+    bytes[at] += 1;
+    std::fs::write(&first, bytes).unwrap();
+    assert!(refusal(&first).contains("the model has 4 parts with 80 tensors, and there are 4 with 79"));
+}
+
+/// Random damage to a model's header is refused, or what is read lies within the file.
+#[test]
+fn a_damaged_model_is_refused_or_read() {
+    let mut random = crate::common::Random(0x6775_6600_0002);
+    let sound = std::fs::read(golden("gguf/model.gguf")).unwrap();
+    let header = 4096;
+    let mut refused = 0;
+    for _ in 0..300 {
+        let mut bytes = sound.clone();
+        for _ in 0..1 + random.below(2) {
+            bytes[random.below(header)] = random.bits() as u8;
+        }
+        let Ok(checkpoint) = Gguf::from_bytes(bytes).and_then(Checkpoint::from_gguf) else {
+            refused += 1;
+            continue;
+        };
+        for id in TensorId::all(checkpoint.shape()).filter(|id| !id.is_vector()) {
+            let [rows, cols] = id.dims(checkpoint.shape());
+            checkpoint.decode_rows(id, 0..rows, &mut vec![0.0; rows * cols]).unwrap();
+        }
+    }
+    assert!((100..300).contains(&refused), "{refused}");
+}

@@ -1,0 +1,262 @@
+//! GGUF files for the tests, written without Kiln's own code.
+
+use super::golden;
+
+/// A value of a key, as the file has it: its type and its bytes.
+#[derive(Clone)]
+pub struct Value(u32, Vec<u8>);
+
+impl Value {
+    pub fn u32(n: u32) -> Value {
+        Value(4, n.to_le_bytes().to_vec())
+    }
+
+    pub fn f32(x: f32) -> Value {
+        Value(6, x.to_le_bytes().to_vec())
+    }
+
+    pub fn bool(b: bool) -> Value {
+        Value(7, vec![b.into()])
+    }
+
+    pub fn text(text: &str) -> Value {
+        Value(8, length_and(text.as_bytes()))
+    }
+
+    /// A value of any type.
+    pub fn raw(kind: u32, bytes: &[u8]) -> Value {
+        Value(kind, bytes.to_vec())
+    }
+
+    /// A list of `count` elements of one type, whatever `bytes` has.
+    pub fn list(kind: u32, count: u64, bytes: &[u8]) -> Value {
+        Value(9, [&kind.to_le_bytes(), &count.to_le_bytes()[..], bytes].concat())
+    }
+
+    pub fn texts(texts: &[impl AsRef<str>]) -> Value {
+        let bytes: Vec<u8> = texts.iter().flat_map(|text| length_and(text.as_ref().as_bytes())).collect();
+        Value::list(8, texts.len() as u64, &bytes)
+    }
+
+    pub fn f32s(values: &[f32]) -> Value {
+        Value::list(6, values.len() as u64, &values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())
+    }
+
+    pub fn i32s(values: &[i32]) -> Value {
+        Value::list(5, values.len() as u64, &values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())
+    }
+}
+
+/// A text as the file has it.
+pub fn length_and(text: &[u8]) -> Vec<u8> {
+    [&(text.len() as u64).to_le_bytes(), text].concat()
+}
+
+/// One tensor: its dimensions are row-major, as safetensors have them.
+#[derive(Clone)]
+pub struct Tensor {
+    pub name: String,
+    pub dims: Vec<u64>,
+    pub kind: u32,
+    pub bytes: Vec<u8>,
+    /// The offset that the file claims, where it is another than the tensor's own.
+    pub offset: Option<u64>,
+}
+
+impl Tensor {
+    pub fn new(name: &str, dims: &[usize], kind: u32, bytes: Vec<u8>) -> Tensor {
+        Tensor { name: name.into(), dims: dims.iter().map(|n| *n as u64).collect(), kind, bytes, offset: None }
+    }
+
+    pub fn f32(name: &str, dims: &[usize], values: &[f32]) -> Tensor {
+        Tensor::new(name, dims, 0, values.iter().flat_map(|x| x.to_le_bytes()).collect())
+    }
+}
+
+/// A file.
+#[derive(Clone)]
+pub struct GgufFile {
+    pub version: u32,
+    pub alignment: usize,
+    pub keys: Vec<(String, Value)>,
+    pub tensors: Vec<Tensor>,
+    /// The counts that the file claims, where they are others than its own: of tensors, of keys.
+    pub claims: [Option<u64>; 2],
+}
+
+impl Default for GgufFile {
+    fn default() -> GgufFile {
+        GgufFile { version: 3, alignment: 32, keys: Vec::new(), tensors: Vec::new(), claims: [None, None] }
+    }
+}
+
+impl GgufFile {
+    /// Adds a key, or gives it another value.
+    pub fn set(&mut self, key: &str, value: Value) {
+        self.remove(key);
+        self.keys.push((key.into(), value));
+    }
+
+    pub fn remove(&mut self, key: &str) {
+        self.keys.retain(|(name, _)| name != key);
+    }
+
+    pub fn tensor(&mut self, name: &str) -> &mut Tensor {
+        self.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap_or_else(|| panic!("no tensor {name}"))
+    }
+
+    /// The header, and the bytes of the tensors.
+    pub fn parts(&self) -> (Vec<u8>, Vec<u8>) {
+        let padded = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(self.alignment), 0);
+        let (mut head, mut data) = (b"GGUF".to_vec(), Vec::new());
+        head.extend(self.version.to_le_bytes());
+        head.extend(self.claims[0].unwrap_or(self.tensors.len() as u64).to_le_bytes());
+        head.extend(self.claims[1].unwrap_or(self.keys.len() as u64).to_le_bytes());
+        for (key, Value(kind, bytes)) in &self.keys {
+            head.extend(length_and(key.as_bytes()));
+            head.extend(kind.to_le_bytes());
+            head.extend(bytes);
+        }
+        for tensor in &self.tensors {
+            head.extend(length_and(tensor.name.as_bytes()));
+            head.extend((tensor.dims.len() as u32).to_le_bytes());
+            tensor.dims.iter().rev().for_each(|n| head.extend(n.to_le_bytes()));
+            head.extend(tensor.kind.to_le_bytes());
+            head.extend(tensor.offset.unwrap_or(data.len() as u64).to_le_bytes());
+            data.extend(&tensor.bytes);
+            padded(&mut data);
+        }
+        padded(&mut head);
+        (head, data)
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let (head, data) = self.parts();
+        [head, data].concat()
+    }
+}
+
+/// The type of matrices.
+#[derive(Clone, Copy)]
+pub enum Float {
+    F32,
+    F16,
+    Bf16,
+}
+
+/// A golden case as a GGUF file, as a converter writes it: norms have 1 added and are F32.
+pub fn golden_model(case: &str, float: Float) -> GgufFile {
+    let config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(golden(case).join("config.json")).unwrap()).unwrap();
+    let number = |key: &str| Value::u32(config[key].as_u64().unwrap() as u32);
+    let full = &config["rope_parameters"]["full_attention"];
+    let real = |value: &serde_json::Value| Value::f32(value.as_f64().unwrap() as f32);
+    let mut file = GgufFile::default();
+    file.set("general.architecture", Value::text("gemma3"));
+    for (key, value) in [
+        ("context_length", number("max_position_embeddings")),
+        ("embedding_length", number("hidden_size")),
+        ("block_count", number("num_hidden_layers")),
+        ("feed_forward_length", number("intermediate_size")),
+        ("attention.head_count", number("num_attention_heads")),
+        ("attention.head_count_kv", number("num_key_value_heads")),
+        ("attention.key_length", number("head_dim")),
+        ("attention.value_length", number("head_dim")),
+        ("attention.layer_norm_rms_epsilon", real(&config["rms_norm_eps"])),
+        ("attention.sliding_window", number("sliding_window")),
+        ("rope.freq_base", real(&full["rope_theta"])),
+        ("rope.scaling.type", Value::text("linear")),
+        ("rope.scaling.factor", real(&full["factor"])),
+    ] {
+        file.set(&format!("gemma3.{key}"), value);
+    }
+    let bytes = std::fs::read(golden(case).join("model.safetensors")).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut tensors = tensors.tensors();
+    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (name, tensor) in tensors {
+        let values = tensor.data().chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32());
+        let (name, shape) = (renamed(&name), tensor.shape());
+        file.tensors.push(match float {
+            _ if shape.len() == 1 => Tensor::f32(&name, shape, &values.map(|w| w + 1.0).collect::<Vec<_>>()),
+            Float::F32 => Tensor::f32(&name, shape, &values.collect::<Vec<_>>()),
+            Float::F16 => {
+                Tensor::new(&name, shape, 1, values.flat_map(|w| half::f16::from_f32(w).to_le_bytes()).collect())
+            }
+            Float::Bf16 => Tensor::new(&name, shape, 30, tensor.data().to_vec()),
+        });
+    }
+    file
+}
+
+/// A tensor's name in GGUF files.
+fn renamed(name: &str) -> String {
+    let name = name.strip_prefix("model.").unwrap_or(name);
+    let whole = [("embed_tokens.weight", "token_embd.weight"), ("norm.weight", "output_norm.weight")];
+    if let Some((_, new)) = whole.iter().find(|(old, _)| *old == name) {
+        return (*new).into();
+    }
+    let parts = [
+        ("input_layernorm", "attn_norm"),
+        ("post_attention_layernorm", "post_attention_norm"),
+        ("pre_feedforward_layernorm", "ffn_norm"),
+        ("post_feedforward_layernorm", "post_ffw_norm"),
+        ("self_attn.q_norm", "attn_q_norm"),
+        ("self_attn.k_norm", "attn_k_norm"),
+        ("self_attn.q_proj", "attn_q"),
+        ("self_attn.k_proj", "attn_k"),
+        ("self_attn.v_proj", "attn_v"),
+        ("self_attn.o_proj", "attn_output"),
+        ("mlp.gate_proj", "ffn_gate"),
+        ("mlp.up_proj", "ffn_up"),
+        ("mlp.down_proj", "ffn_down"),
+    ];
+    let (layer, rest) = name.strip_prefix("layers.").unwrap().split_once('.').unwrap();
+    let (_, new) = parts.iter().find(|(old, _)| rest.strip_suffix(".weight") == Some(*old)).unwrap();
+    format!("blk.{layer}.{new}.weight")
+}
+
+/// Adds the tokenizer of a tokenizer.json, as SentencePiece has it: a token's score follows from the rank of its first
+/// merge, and the type of what is cut out of a text from whether it is special.
+pub fn add_tokenizer(file: &mut GgufFile, tokenizer_json: &[u8]) {
+    let json: serde_json::Value = serde_json::from_slice(tokenizer_json).unwrap();
+    let mut tokens: Vec<(String, f32, i32)> = Vec::new();
+    let mut put = |id: &serde_json::Value, text: &str, score: f32, kind: i32| {
+        let id = id.as_u64().unwrap() as usize;
+        tokens.resize(tokens.len().max(id + 1), (String::new(), 0.0, 5));
+        tokens[id] = (text.into(), score, kind);
+    };
+    let vocab = json["model"]["vocab"].as_object().unwrap();
+    for (text, id) in vocab {
+        let is_byte = text.len() == 6 && text.starts_with("<0x") && text.ends_with('>');
+        // Single characters come behind all that merges make.
+        put(id, text, if is_byte { 0.0 } else { -1e6 }, if is_byte { 6 } else { 1 });
+    }
+    let mut ranks = std::collections::HashMap::new();
+    for pair in json["model"]["merges"].as_array().unwrap() {
+        let joined = match pair.as_str() {
+            Some(pair) => pair.replacen(' ', "", 1),
+            None => pair.as_array().unwrap().iter().map(|part| part.as_str().unwrap()).collect(),
+        };
+        let next = ranks.len();
+        ranks.entry(joined).or_insert(next);
+    }
+    for (text, rank) in &ranks {
+        put(&vocab[text], text, -(*rank as f32), 1);
+    }
+    for token in json["added_tokens"].as_array().unwrap() {
+        let text = token["content"].as_str().unwrap();
+        let special = token["special"] == true || text.starts_with("<unused") || text == "<mask>" || text == "[@BOS@]";
+        match special {
+            true => put(&token["id"], text, -1000.0, 3),
+            false => put(&token["id"], &text.replace('▁', " "), -1000.0, 4),
+        }
+    }
+    file.set("tokenizer.ggml.model", Value::text("llama"));
+    file.set("tokenizer.ggml.tokens", Value::texts(&tokens.iter().map(|t| &t.0).collect::<Vec<_>>()));
+    file.set("tokenizer.ggml.scores", Value::f32s(&tokens.iter().map(|t| t.1).collect::<Vec<_>>()));
+    file.set("tokenizer.ggml.token_type", Value::i32s(&tokens.iter().map(|t| t.2).collect::<Vec<_>>()));
+    file.set("tokenizer.ggml.bos_token_id", Value::u32(2));
+    file.set("tokenizer.ggml.eos_token_id", Value::u32(1));
+    file.set("tokenizer.ggml.add_bos_token", Value::bool(true));
+}

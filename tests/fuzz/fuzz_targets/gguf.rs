@@ -1,0 +1,24 @@
+//! Any bytes as a GGUF file: the header alone, and as a model that is read to the end, with its tokenizer.
+#![no_main]
+
+use kiln::model::checkpoint::gguf::{Gguf, Header, Value};
+use kiln::model::{Checkpoint, TensorId};
+use kiln::text::Tokenizer;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Ok(header) = Header::parse("fuzz", bytes, bytes.len()) else { return };
+    assert!(header.tensors.iter().all(|tensor| tensor.range.end <= bytes.len()));
+    for list in header.metadata.values().filter_map(Value::as_array) {
+        assert_eq!(list.texts().count() + list.numbers().count(), list.len());
+    }
+    let Ok(gguf) = Gguf::from_bytes(bytes.to_vec()) else { return };
+    let _ = gguf.tokens().and_then(|tokens| Tokenizer::from_tokens(&tokens));
+    let Ok(checkpoint) = Checkpoint::from_gguf(gguf) else { return };
+    for id in TensorId::all(checkpoint.shape()) {
+        let [rows, cols] = id.dims(checkpoint.shape());
+        let _ = match id.is_vector() {
+            true => checkpoint.read_vector(id).map(drop),
+            false => checkpoint.decode_rows(id, 0..rows, &mut vec![0.0; rows * cols]),
+        };
+    }
+});
