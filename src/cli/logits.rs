@@ -5,6 +5,7 @@ use super::{print, print_json, signals};
 use crate::engine::ModelFiles;
 use crate::executor::{Executor, HeadRows, Row};
 use crate::machine::partial::PartialFile;
+use crate::model::checkpoint::gguf;
 use crate::model::write::header;
 use crate::sequence::chooser::not_finite;
 use crate::sequence::{Limits, Session};
@@ -138,13 +139,18 @@ fn replaced(path: &Path, model: &ModelFiles) -> Result<PathBuf> {
     }
 }
 
-/// Whether a file, under whatever name, is one of a model's directory.
+/// Whether a file, under whatever name, is one of a model's.
 fn is_part_of(model: &ModelFiles, file: &Path) -> bool {
-    let ModelFiles::Directory(directory) = model else { return false };
+    let files: Vec<PathBuf> = match model {
+        ModelFiles::Directory(directory) => {
+            std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+        }
+        ModelFiles::Gguf(first) => gguf::parts(first).unwrap_or_default(),
+        ModelFiles::BuiltIn => return false,
+    };
     let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let file = identity(file);
-    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    file.is_some() && files.map(|entry| identity(&entry.path())).any(|found| found == file)
+    file.is_some() && files.iter().any(|path| identity(path) == file)
 }
 
 /// A safetensors file, written front to back, so that not all logits have to be held at once. It gets its name only

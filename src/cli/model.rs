@@ -17,8 +17,9 @@ use std::sync::Arc;
 /// Which model, where, and in what form.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ModelArgs {
-    /// Model directory: config.json, *.safetensors, tokenizer.json [default: $KILN_MODEL, else the built-in demo model]
-    #[arg(short, long, value_name = "DIR")]
+    /// Model directory (config.json, *.safetensors, tokenizer.json), a GGUF file, or the id of a model that `hf download`
+    /// has left in its cache [default: $KILN_MODEL, else the built-in demo model]
+    #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
@@ -37,7 +38,7 @@ pub struct ModelArgs {
     pub npu_api: NpuApi,
 }
 
-/// The directory that -m gives, else `$KILN_MODEL`. Empty, the variable counts as unset.
+/// The model that -m gives, else `$KILN_MODEL`. Empty, the variable counts as unset.
 pub(super) fn chosen(model: Option<&Path>) -> Option<PathBuf> {
     let variable = || std::env::var_os("KILN_MODEL").filter(|v| !v.is_empty()).map(PathBuf::from);
     model.map(Path::to_owned).or_else(variable)

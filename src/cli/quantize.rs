@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
+use crate::Result;
+use crate::engine::ModelFiles;
 use crate::model::WeightFormat;
 use crate::model::write::quantize;
-use crate::{Error, Result};
 
 /// Write a native INT8 or INT4 model directory.
 #[derive(Debug, clap::Args)]
 pub struct QuantizeArgs {
-    /// Model directory to read (config.json, *.safetensors) [default: $KILN_MODEL]
+    /// Model directory to read (config.json, *.safetensors), or its id on the Hugging Face hub [default: $KILN_MODEL]
     #[arg(short, long, value_name = "SRC")]
     pub model: Option<PathBuf>,
     /// Model directory to create
@@ -25,9 +26,9 @@ pub struct QuantizeArgs {
 /// # Errors
 /// Input: there is no source; else as [`quantize::quantize`].
 pub fn run(args: &QuantizeArgs, json: bool) -> Result<()> {
-    let source = super::model::chosen(args.model.as_deref())
-        .ok_or_else(|| Error::input("there is no model to read", "give its directory with -m"))?;
+    let model = ModelFiles::from(super::model::chosen(args.model.as_deref()));
+    let source = model.directory()?;
     super::job::run(&source.display().to_string(), &args.output, &[], json, |watch| {
-        quantize::quantize(&source, &args.output, args.weights, watch)
+        quantize::quantize(source, &args.output, args.weights, watch)
     })
 }

@@ -16,9 +16,9 @@ use crate::{Error, Result};
 /// Turns text into token ids, or ids into text; prints one JSON object.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TokenizeArgs {
-    /// Model directory, of which only the tokenizer's files are read [default: $KILN_MODEL, else the built-in
+    /// Model directory, GGUF file or id, of which only the tokenizer is read [default: $KILN_MODEL, else the built-in
     /// demo model]
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Turn ids into {"text"}: separated by commas, or as this command prints them
     #[arg(long)]

@@ -13,13 +13,15 @@ Examples:
   kiln run                                       a chat with the built-in model
   kiln run -m DIR -p \"Why is the sky blue?\"      an answer from the model in DIR
   kiln run -m DIR -p \"Summarise:\" < text         standard input follows the prompt
+  kiln run -m FILE.gguf                          a chat with a model in GGUF
+  kiln run -m google/gemma-3-27b-it              one that `hf download` has left in its cache
   kiln serve -m DIR                              an OpenAI-compatible server at http://127.0.0.1:8080
   kiln plan --shape gemma3-27b --machine 780m    where each byte goes, and what the memory allows
   kiln bench -m DIR                              a model's rates beside what this device can reach
   kiln probe                                     what this machine is, and what is wrong with it
 
 Environment:
-  KILN_MODEL        the model's directory where -m is left out
+  KILN_MODEL        the model where -m is left out
   KILN_CACHE_DIR    caches and the chat's history [default: ~/.cache/kiln]
   KILN_RUNTIME_DIR  where running Kilns report themselves to `kiln top`
   KILN_VALIDATION   1 turns the Vulkan validation layer on

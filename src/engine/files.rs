@@ -1,53 +1,64 @@
-//! A model's files: a directory, or the built-in demo model.
+//! A model's files: a directory, a GGUF file, or the built-in demo model.
 
 use crate::display;
-use crate::engine::demo;
+use crate::engine::{demo, hub};
 use crate::model::checkpoint::Checkpoint;
+use crate::model::checkpoint::gguf::{self, Gguf};
 use crate::model::{Shape, TensorId, WeightFormat, config};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where a model's files are. Each method reads only the files that it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelFiles {
     /// A directory with config.json, *.safetensors and, for text, tokenizer.json.
     Directory(PathBuf),
+    /// A GGUF file, or the first of a split model.
+    Gguf(PathBuf),
     /// The demo model inside the executable.
     BuiltIn,
 }
 
+/// What a path names: a GGUF file, a directory, or by its id a model that the Hugging Face hub's cache has. A directory
+/// without config.json, and with one model as GGUF, is that. `None` is the built-in model.
 impl From<Option<PathBuf>> for ModelFiles {
-    fn from(directory: Option<PathBuf>) -> ModelFiles {
-        directory.map_or(ModelFiles::BuiltIn, ModelFiles::Directory)
+    fn from(path: Option<PathBuf>) -> ModelFiles {
+        let Some(path) = path else { return ModelFiles::BuiltIn };
+        let path = if path.exists() { path } else { hub::find(&path).unwrap_or(path) };
+        if path.is_file() {
+            return ModelFiles::Gguf(path);
+        }
+        match gguf::list(&path).as_mut_slice() {
+            [one] if !path.join("config.json").exists() => ModelFiles::Gguf(std::mem::take(one)),
+            _ => ModelFiles::Directory(path),
+        }
     }
 }
 
 impl ModelFiles {
-    /// The model's name in output: that of its directory, without what a terminal obeys.
+    /// The model's name in output: that of its directory or file, without what a terminal obeys.
     pub fn name(&self) -> String {
-        display::plain(&self.directory_name())
-    }
-
-    fn directory_name(&self) -> String {
-        match self {
-            ModelFiles::Directory(dir) => {
-                // `.` and `..` are names of places, not of models.
-                let found = dir.file_name().is_none().then(|| dir.canonicalize().ok()).flatten();
-                let named = found.as_ref().unwrap_or(dir);
-                named.file_name().map_or_else(|| dir.display().to_string(), |name| name.display().to_string())
+        display::plain(&match self {
+            ModelFiles::Directory(dir) => directory_name(dir),
+            ModelFiles::Gguf(file) => {
+                gguf::stem(&file.file_name().map_or_else(String::new, |name| name.display().to_string())).to_owned()
             }
             ModelFiles::BuiltIn => "demo".into(),
-        }
+        })
     }
 
-    /// Reads the model's shape from its config alone.
+    /// Reads the model's shape from its config, or from the headers of its GGUF files.
     ///
     /// # Errors
     /// Input: the config is missing, or is not that of a Gemma 3.
     pub fn shape(&self) -> Result<Shape> {
         match self {
-            ModelFiles::Directory(dir) => config::read(&dir.join("config.json")),
+            ModelFiles::Directory(dir) => {
+                hub::check(dir)?;
+                config::read(&dir.join("config.json"))
+            }
+            ModelFiles::Gguf(file) => Gguf::open(file)?.shape(),
             ModelFiles::BuiltIn => Ok(demo::checkpoint()?.shape().clone()),
         }
     }
@@ -68,8 +79,27 @@ impl ModelFiles {
     /// Input: it is not a sound Gemma 3 checkpoint.
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         match self {
-            ModelFiles::Directory(dir) => Checkpoint::open(dir),
+            ModelFiles::Directory(path) => {
+                hub::check(path)?;
+                Checkpoint::open(path)
+            }
+            ModelFiles::Gguf(file) => Checkpoint::open(file),
             ModelFiles::BuiltIn => demo::checkpoint(),
+        }
+    }
+
+    /// The model's directory, for what reads its files by itself.
+    ///
+    /// # Errors
+    /// Input: it is a GGUF file or the built-in model, or there is no such directory.
+    pub fn directory(&self) -> Result<&Path> {
+        match self {
+            ModelFiles::Directory(dir) => hub::check(dir).map(|()| dir.as_path()),
+            ModelFiles::Gguf(file) => Err(Error::input(
+                format!("{} is a GGUF file, and a model directory is read here", file.display()),
+                "give the directory that it was made from, or use the file as it is",
+            )),
+            ModelFiles::BuiltIn => Err(Error::input("there is no model to read", "give its directory with -m")),
         }
     }
 
@@ -77,6 +107,8 @@ impl ModelFiles {
     pub fn has_tokenizer(&self) -> bool {
         match self {
             ModelFiles::Directory(dir) => dir.join("tokenizer.json").exists(),
+            // A file that cannot be opened is refused where it is needed.
+            ModelFiles::Gguf(file) => Gguf::open(file).map_or(true, |gguf| gguf.has_tokenizer()),
             ModelFiles::BuiltIn => true,
         }
     }
@@ -87,7 +119,11 @@ impl ModelFiles {
     /// Input: there is none, or it is damaged.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         match self {
-            ModelFiles::Directory(dir) => Tokenizer::open(dir),
+            ModelFiles::Directory(dir) => {
+                hub::check(dir)?;
+                Tokenizer::open(dir)
+            }
+            ModelFiles::Gguf(file) => Tokenizer::from_tokens(&Gguf::open(file)?.tokens()?),
             ModelFiles::BuiltIn => demo::tokenizer(),
         }
     }
@@ -109,9 +145,21 @@ impl ModelFiles {
     pub fn template(&self) -> Result<ChatTemplate> {
         match self {
             ModelFiles::Directory(dir) => ChatTemplate::open(dir),
+            ModelFiles::Gguf(file) => ChatTemplate::of_gguf(Gguf::open(file)?.chat_template()),
             ModelFiles::BuiltIn => demo::template(),
         }
     }
+}
+
+/// The name of a directory, or of the model that the hub's cache keeps there.
+fn directory_name(dir: &Path) -> String {
+    if let Some(name) = hub::name(dir) {
+        return name;
+    }
+    // `.` and `..` are names of places, not of models.
+    let found = dir.file_name().is_none().then(|| dir.canonicalize().ok()).flatten();
+    let named = found.as_deref().unwrap_or(dir);
+    named.file_name().map_or_else(|| dir.display().to_string(), |name| name.display().to_string())
 }
 
 /// Most rows by which a vocabulary may exceed its tokenizer. Vocabularies are padded; Gemma 3's by 63 rows.

@@ -2,6 +2,7 @@
 
 use super::{ModelFiles, demo};
 use crate::machine::regular::{self, Links};
+use crate::model::checkpoint::gguf;
 use crate::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::os::unix::fs::FileExt;
@@ -18,14 +19,15 @@ impl ModelFiles {
     /// Input: a file cannot be read.
     pub(crate) fn add_to(&self, hash: &mut Sha256) -> Result<()> {
         match self {
-            ModelFiles::BuiltIn => hash.update(demo::WEIGHTS_FILE),
-            ModelFiles::Directory(directory) => {
-                for path in model_files(directory)? {
-                    add_file(hash, &path)?;
-                }
+            ModelFiles::BuiltIn => {
+                hash.update(demo::WEIGHTS_FILE);
+                Ok(())
             }
+            ModelFiles::Directory(directory) => {
+                model_files(directory)?.iter().try_for_each(|path| add_file(hash, path))
+            }
+            ModelFiles::Gguf(file) => gguf::parts(file)?.iter().try_for_each(|path| add_file(hash, path)),
         }
-        Ok(())
     }
 }
 

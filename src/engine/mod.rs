@@ -3,6 +3,7 @@
 
 pub mod demo;
 mod files;
+mod hub;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod identity;
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use kiln::engine::ModelFiles;
 use kiln::model::checkpoint::gguf::Gguf;
 use kiln::model::{BlockFormat, Checkpoint, LayerKind, Role, Shape, SourceFormat, TensorId, WeightFormat};
 use sha2::{Digest, Sha256};
@@ -293,6 +294,9 @@ fn a_split_model_is_read_as_a_whole_one() {
         let rows = |c| read_matrix(c, id, WeightFormat::Bf16).unwrap();
         assert_eq!(rows(&split), rows(&whole), "{id:?}");
     }
+    // A directory that has nothing else is this model.
+    let files = ModelFiles::from(Some(dir.path().to_owned()));
+    assert_eq!((&files, files.name()), (&ModelFiles::Gguf(first.clone()), "m".into()));
     let part = |i: usize| dir.path().join(format!("m-{i:05}-of-00004.gguf"));
     let refusal = |path: &Path| bad_input(Checkpoint::open(path).map(drop));
     assert!(refusal(&part(3)).contains("part 3 of a split model; give the first: "));
@@ -312,6 +316,22 @@ fn a_split_model_is_read_as_a_whole_one() {
     bytes[at] += 1;
     std::fs::write(&first, bytes).unwrap();
     assert!(refusal(&first).contains("the model has 4 parts with 80 tensors, and there are 4 with 79"));
+}
+
+#[test]
+fn a_directory_with_several_gguf_files_says_which() {
+    let (dir, file) = (tempfile::tempdir().unwrap(), golden_model("tiny", Float::Bf16));
+    for name in ["a.gguf", "b.gguf", "mmproj-a.gguf"] {
+        std::fs::write(dir.path().join(name), file.bytes()).unwrap();
+    }
+    let files = ModelFiles::from(Some(dir.path().to_owned()));
+    let line = bad_input(files.checkpoint().map(drop));
+    assert!(
+        line.contains("give one of its GGUF files: ") && line.contains("b.gguf") && !line.contains("mmproj"),
+        "{line}"
+    );
+    std::fs::remove_file(dir.path().join("b.gguf")).unwrap();
+    assert_eq!(ModelFiles::from(Some(dir.path().to_owned())), ModelFiles::Gguf(dir.path().join("a.gguf")));
 }
 
 /// Random damage to a model's header is refused, or what is read lies within the file.

@@ -5,6 +5,7 @@ mod common;
 
 mod batch;
 mod ends;
+mod gguf;
 mod logits;
 mod perplexity;
 mod plan;
