@@ -243,11 +243,12 @@ impl Watching<'_> {
     }
 
     fn stop(&mut self, grace: Duration, say: &mut dyn FnMut(Notice)) {
+        // Before anybody is told: who asks then finds it so.
+        self.service.health.enter(Phase::Draining);
         if !self.drainer.is_draining() {
             say(Notice::Draining);
             self.manager.tell("STOPPING=1\nSTATUS=completing what is under way");
         }
-        self.service.health.enter(Phase::Draining);
         // A flag that ends a load ends the passes of what it loaded too.
         if self.loading.is_some() {
             self.progress.cancel.set();
