@@ -292,11 +292,9 @@ fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -
         None => String::new(),
     };
     // Smaller weights are no remedy where all else alone is too large.
-    let heaps_together = || memory.heaps.iter().fold(0u64, |sum, h| sum.saturating_add(h.available));
-    let available = memory.pool.map_or_else(heaps_together, |pool| pool.available());
-    let is_weight = |purpose: &Purpose| matches!(purpose, Purpose::Weights(_));
-    let others = wanted.iter().filter(|w| !is_weight(&w.0)).fold(0u64, |sum, w| sum.saturating_add(w.1));
-    let format = schedule.weights.format().smaller().filter(|_| others < available);
+    let beside = wanted.iter().filter(|w| !matches!(w.0, Purpose::Weights(_)));
+    let beside = beside.fold(0u64, |sum, w| sum.saturating_add(w.1));
+    let format = schedule.weights.format().smaller().filter(|_| beside < memory.available());
     let format = format.map_or_else(Text::default, |smaller| text!(Setting::Weights(smaller.name()), ", "));
     let context = text!(Setting::Context, format!(" (now {})", schedule.extent.context));
     let is_more = schedule.kv.tokens() > schedule.extent.context.next_multiple_of(PAGE);
