@@ -29,8 +29,11 @@ impl From<Option<PathBuf>> for ModelFiles {
         if path.is_file() {
             return ModelFiles::Gguf(path);
         }
+        if path.join("config.json").exists() {
+            return ModelFiles::Directory(path);
+        }
         match gguf::list(&path).as_mut_slice() {
-            [one] if !path.join("config.json").exists() => ModelFiles::Gguf(std::mem::take(one)),
+            [one] => ModelFiles::Gguf(std::mem::take(one)),
             _ => ModelFiles::Directory(path),
         }
     }

@@ -20,8 +20,8 @@ const COMPANIONS: [&str; 6] = [
 ];
 
 /// Converts the model directory `src` to a new directory `dst` with its matrices in `format`, or what that makes of them
-/// ([`WeightFormat::of_matrix`]), in blocks of rows on all cores. Source pages are dropped from the page cache once their rows are written, so that neither memory nor page
-/// cache grow with the model.
+/// ([`WeightFormat::of_matrix`]), in blocks of rows on all cores. Source pages are dropped from the page cache once their
+/// rows are written, so that neither memory nor page cache grow with the model.
 ///
 /// # Errors
 /// [`crate::Error::Input`]: `dst` exists, `src` is not a model, a row of it is wrong, or `format` cannot be made from
