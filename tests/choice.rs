@@ -5,11 +5,12 @@ mod common;
 
 use common::{Random, golden, load};
 use kiln::engine::{Device, Options};
-use kiln::executor::{self, Executor, HeadRows, Pages, Row, Watch};
+use kiln::executor::{self, Asks, Executor, HeadRows, Pages, Row, Watch};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::{Plan, Purpose};
-use kiln::schedule::choice::{Found, MOST_LISTED};
+use kiln::schedule::choice::{Ask, Found, MOST_LISTED};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
+use kiln::sequence::guide::Guide;
 use kiln::sequence::{Batch, Chooser, Request};
 use kiln::testing::gpu::kernels::pipelines::Pipelines;
 use kiln::testing::gpu::lower::dispatch::Addresses;
@@ -70,7 +71,9 @@ impl Choice {
                 words[at..at + schedule.found.width].fill(0x7fc0_0000);
             }
             let mut asked = [false; ROWS];
-            executor::write_asks(words, schedule, head, &mut |row, ask| samplers[row].ask(ask), &mut asked);
+            let fill = &mut |row: usize, ask: &mut Ask<'_>| samplers[row].ask(ask);
+            let asks = Asks { fill, is_slow: false };
+            executor::write_asks(&mut words[executor::asks_in(schedule)], schedule, head, asks, &mut asked);
         };
         // SAFETY: everything submitted was waited for.
         unsafe {
@@ -246,7 +249,28 @@ impl Executor for Blind {
     }
 }
 
-/// Each slot's tokens of a batch of greedy and sampled sequences.
+/// Allows every fifth token, other ones after each.
+struct Fifths(u32);
+
+impl Guide for Fifths {
+    fn fill(&mut self, set: &mut TokenSet) -> kiln::Result<()> {
+        set.clear();
+        (self.0 % 5..set.vocab() as u32).step_by(5).for_each(|id| set.insert(id));
+        Ok(())
+    }
+
+    fn take(&mut self, token: u32) -> kiln::Result<u32> {
+        assert_eq!(token % 5, self.0 % 5);
+        self.0 += 1;
+        Ok(token)
+    }
+
+    fn is_cut(&mut self) -> bool {
+        false
+    }
+}
+
+/// Each slot's tokens of a batch of greedy, sampled and guided sequences.
 fn replies(executor: &mut dyn Executor) -> Vec<Vec<u32>> {
     let vocab = executor.schedule().shape.vocab;
     let configs = [
@@ -255,6 +279,7 @@ fn replies(executor: &mut dyn Executor) -> Vec<Vec<u32>> {
         SamplerConfig { seed: Some(2), top_k: 0, top_p: 1.0, ..SamplerConfig::default() },
         SamplerConfig { repeat_penalty: 1.5, bias: vec![(7, 2.0)], ..SamplerConfig::greedy() },
         SamplerConfig { seed: Some(3), top_k: 0, top_p: 0.6, temperature: 0.7, ..SamplerConfig::default() },
+        SamplerConfig { seed: Some(4), ..SamplerConfig::default() },
     ];
     let mut batch = Batch::new(executor.schedule());
     for (i, config) in configs.into_iter().enumerate() {
@@ -264,10 +289,14 @@ fn replies(executor: &mut dyn Executor) -> Vec<Vec<u32>> {
             (0..vocab as u32).step_by(3).for_each(|id| allowed.insert(id));
             chooser.allow(allowed).unwrap();
         }
+        // What it asks for is written while the pass runs already.
+        if i == 5 {
+            chooser = chooser.guided(Fifths(0), vocab).unwrap();
+        }
         let prompt = (0..4 + i as u32).map(|p| 2 + 31 * i as u32 + 7 * p).collect();
         batch.join(executor, Request { prompt, chooser, stops: Vec::new(), limit: 24, reuse: true }).unwrap();
     }
-    let mut replies = vec![Vec::new(); 5];
+    let mut replies = vec![Vec::new(); 6];
     while !batch.is_empty() {
         batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
         while let Some(ended) = batch.take_ended() {
@@ -280,7 +309,7 @@ fn replies(executor: &mut dyn Executor) -> Vec<Vec<u32>> {
 #[test]
 fn a_batch_chooses_the_same_with_and_without_what_passes_find() {
     for device in [Device::Cpu, common::vulkan()] {
-        let options = || Options { device, sequences: 5, head_rows: 5, context: Some(64), ..Options::default() };
+        let options = || Options { device, sequences: 6, head_rows: 6, context: Some(64), ..Options::default() };
         let want = replies(&mut Blind(load(&golden("tiny"), options())));
         assert!(want.iter().all(|reply| reply.len() == 24) && want[3].iter().all(|id| id % 3 == 0), "{want:?}");
         assert_eq!(replies(load(&golden("tiny"), options()).as_mut()), want, "{device:?}");

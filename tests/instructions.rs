@@ -138,7 +138,8 @@ impl Executor for Free {
 
     fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> kiln::Result<()> {
         self.forward(rows, Some(head))?;
-        executor::write_asks(&mut self.arena, &self.schedule, head, asks, &mut [false]);
+        let words = &mut self.arena[executor::asks_in(&self.schedule)];
+        executor::write_asks(words, &self.schedule, head, asks, &mut [false]);
         let vocab = self.schedule.shape.vocab;
         let unit = f32::from_bits(self.arena[self.schedule.ask.offset as usize / 4 + choice::UNIT]);
         if unit >= 0.0 {

@@ -16,6 +16,7 @@ use crate::schedule::layout::{ArenaLayout, StateLayout};
 use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
+use std::ops::Range;
 
 /// One row of a pass: a token at a position of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +42,13 @@ pub struct HeadRows {
 /// it is the final norm's output for the first head row.
 pub type Watch<'a> = &'a mut dyn FnMut(Segment, &[f32]);
 
-/// Called with each head row of a pass and its ask, to be filled in where the row's token is not its argmax.
-pub type Asks<'a> = &'a mut dyn FnMut(usize, &mut Ask<'_>);
+/// What a pass's head rows ask for.
+pub struct Asks<'a> {
+    /// Called with each head row and its ask, to be filled in where the row's token is not its argmax.
+    pub fill: &'a mut dyn FnMut(usize, &mut Ask<'_>),
+    /// Whether that takes so long that the pass should begin before it, for the price of one more submit.
+    pub is_slow: bool,
+}
 
 /// Runs a schedule.
 ///
@@ -329,16 +335,23 @@ pub fn write_head(words: &mut [u32], head: HeadRows) {
     words[StateLayout::HEAD_ROWS] = head.count as u32;
 }
 
-/// Lets `asks` write what the head rows ask for; `asked` says which of them do. `words` is the whole arena.
+/// The arena's words that hold what the head rows ask for. The choice alone reads them; no step writes them.
+pub fn asks_in(schedule: &Schedule) -> Range<usize> {
+    let (ask, allowed) = (schedule.ask, schedule.allowed);
+    (ask.offset / 4) as usize..(allowed.row(schedule.extent.head_rows - 1) / 4) as usize + allowed.width
+}
+
+/// Lets `asks` write what the head rows ask for; `asked` says which of them do. `words` is the part of the arena that
+/// [`asks_in`] names.
 pub fn write_asks(words: &mut [u32], schedule: &Schedule, head: HeadRows, asks: Asks<'_>, asked: &mut [bool]) {
     let (ask, allowed) = (schedule.ask, schedule.allowed);
-    let (before, from_allowed) = words.split_at_mut((allowed.offset / 4) as usize);
+    let (asks_words, sets) = words.split_at_mut(((allowed.offset - ask.offset) / 4) as usize);
     asked.fill(false);
     for (row, asked) in asked.iter_mut().enumerate().take(head.count) {
-        let words = &mut before[(ask.row(row) / 4) as usize..][..ask.width];
-        let allowed = &mut from_allowed[((allowed.row(row) - allowed.offset) / 4) as usize..][..allowed.width];
+        let words = &mut asks_words[((ask.row(row) - ask.offset) / 4) as usize..][..ask.width];
+        let allowed = &mut sets[((allowed.row(row) - allowed.offset) / 4) as usize..][..allowed.width];
         let mut ask = Ask::new(words, allowed);
-        asks(row, &mut ask);
+        (asks.fill)(row, &mut ask);
         *asked = ask.is_set();
     }
 }

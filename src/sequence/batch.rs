@@ -8,7 +8,8 @@
 
 mod prefixes;
 
-use crate::executor::{Executor, HeadRows, Row};
+use crate::executor::{Asks, Executor, HeadRows, Row};
+use crate::schedule::choice::Ask;
 use crate::schedule::kv::{PAGE, Pool};
 use crate::schedule::{Extent, Pass, Schedule};
 use crate::sequence::chooser::Chooser;
@@ -382,11 +383,13 @@ impl Batch {
         } else if heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).all(Member::is_greedy) {
             executor.forward(rows, Some(head))?;
         } else {
-            executor.forward_choosing(rows, head, &mut |row, ask| {
+            let is_slow = heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).any(Member::is_guided);
+            let fill = &mut |row: usize, ask: &mut Ask<'_>| {
                 if let Some(member) = &mut slots[heads[row]].member {
                     member.chooser.ask(ask);
                 }
-            })?;
+            };
+            executor.forward_choosing(rows, head, Asks { fill, is_slow })?;
         }
         if self.chunk > 0 {
             self.commit_chunk(executor);
@@ -589,6 +592,11 @@ impl Member {
     /// Whether each token is the argmax.
     fn is_greedy(&self) -> bool {
         matches!(self.chooser, Chooser::Greedy)
+    }
+
+    /// Whether a guide says which tokens may come, which it may not have done yet.
+    fn is_guided(&self) -> bool {
+        matches!(self.chooser, Chooser::Guide(_))
     }
 
     /// Whether the token after the next is certain to be the argmax, and wanted.

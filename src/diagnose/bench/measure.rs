@@ -7,7 +7,8 @@ use super::stats::Sample;
 use super::usage::CpuTime;
 use super::{Case, Work};
 use crate::Result;
-use crate::executor::{Executor, HeadRows, Measure, Row};
+use crate::executor::{Asks, Executor, HeadRows, Measure, Row};
+use crate::schedule::choice::Ask;
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Cost, Pass, Schedule, Segment};
 use crate::sequence::chooser::not_finite;
@@ -315,7 +316,8 @@ impl<'a> Bench<'a> {
                         }
                         match i + 1 < tokens {
                             _ if !choosers.is_empty() => {
-                                executor.forward_choosing(&rows, head, &mut |row, ask| choosers[row].ask(ask))?;
+                                let fill = &mut |row: usize, ask: &mut Ask<'_>| choosers[row].ask(ask);
+                                executor.forward_choosing(&rows, head, Asks { fill, is_slow: false })?;
                             }
                             true => executor.forward_ahead(&rows, head)?,
                             false => executor.forward(&rows, Some(head))?,

@@ -8,6 +8,7 @@ use crate::sys::dma_buf::{self, DmaBuf, Mapping};
 use crate::{Error, Result};
 use ash::vk;
 use std::cell::Cell;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -231,6 +232,29 @@ impl Buffer {
         // SAFETY: as the caller promises.
         edit(bytemuck::cast_slice_mut(unsafe { self.bytes_mut() }.ok_or_else(unmapped)?));
         self.to_device()
+    }
+
+    /// Whether the host has to say when it accesses the buffer, and when the device may.
+    pub fn is_handed_over(&self) -> bool {
+        self.view.is_some()
+    }
+
+    /// Words of a mapped buffer, for writing while the device uses others. What is written before a submit, that submit sees.
+    ///
+    /// # Errors
+    /// Device: it is not mapped, or is handed over ([`Buffer::is_handed_over`]).
+    ///
+    /// # Safety
+    /// The device neither reads nor writes these words while the slice lives.
+    ///
+    /// # Panics
+    /// The buffer has fewer words.
+    pub unsafe fn words_mut(&mut self, words: Range<usize>) -> Result<&mut [u32]> {
+        let start = self.mapped.filter(|_| self.view.is_none()).ok_or_else(unmapped)?;
+        assert!(words.start <= words.end && words.end as u64 * 4 <= self.size, "words of the buffer");
+        // SAFETY: they lie within the mapping, which is aligned to more than a word and lasts for the buffer's life; the
+        // device as the caller promises, and `&mut self` makes it the only host view.
+        Ok(unsafe { std::slice::from_raw_parts_mut(start.cast::<u32>().as_ptr().add(words.start), words.len()) })
     }
 
     /// Copies `data` to the buffer's start. Does not wait for the device.

@@ -42,7 +42,7 @@ use crate::{Cancel, Error, Result};
 use ash::vk;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Passes of at most this many rows are not divided, however long they take.
 const LEAST_PREFILL_ROWS: usize = 64;
@@ -239,6 +239,34 @@ impl Vulkan {
         let Some(head) = head else { return Ok(()) };
         self.queue.drain()?;
         self.submit_head(head)
+    }
+
+    /// Writes what the head rows ask for, and submits the pass. Returns when.
+    fn ask_and_submit(&mut self, kind: usize, head: HeadRows, asks: Asks<'_>) -> Result<Instant> {
+        let (schedule, asked) = (&self.schedule, &mut self.asked);
+        let write = |words: &mut [u32]| {
+            executor::write_asks(&mut words[executor::asks_in(schedule)], schedule, head, asks, asked);
+        };
+        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
+        unsafe { self.arena.edit(write) }?;
+        self.submit(kind, Some(head))?;
+        Ok(Instant::now())
+    }
+
+    /// Submits a pass, writes what its head rows ask for while it runs, and submits what finds that. Returns when it began.
+    fn submit_and_ask(&mut self, kind: usize, head: HeadRows, asks: Asks<'_>) -> Result<Instant> {
+        let whole = &self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].commands;
+        // SAFETY: as in `submit`. The fence of the second submit covers this one.
+        unsafe { self.queue.submit(whole, false) }?;
+        let begun = Instant::now();
+        // SAFETY: the pass does not use these words; what reads them is submitted after them.
+        let words = unsafe { self.arena.words_mut(executor::asks_in(&self.schedule)) }?;
+        executor::write_asks(words, &self.schedule, head, asks, &mut self.asked);
+        let choice = self.asked.contains(&true).then(|| self.passes.choice(head));
+        // SAFETY: as in `submit`.
+        unsafe { self.queue.submit(choice.as_slice(), true) }?;
+        self.submits += 2;
+        Ok(begun)
     }
 
     fn submit_head(&mut self, head: HeadRows) -> Result<()> {
@@ -513,13 +541,13 @@ impl Executor for Vulkan {
 
     fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
         self.cancel.check()?;
-        // What the asks are written beside is in use while a pass that was submitted ahead runs.
         let kind = self.begin(rows, Some(head))?;
-        let (schedule, asked) = (&self.schedule, &mut self.asked);
-        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
-        unsafe { self.arena.edit(|words| executor::write_asks(words, schedule, head, asks, asked)) }?;
-        self.submit(kind, Some(head)).inspect_err(|_| self.forget())?;
-        self.queue.wait_promptly(self.passes.kinds[kind].last)?;
+        let begun = match asks.is_slow && self.passes.kinds[kind].is_whole(&self.rows) && !self.arena.is_handed_over() {
+            true => self.submit_and_ask(kind, head, asks),
+            false => self.ask_and_submit(kind, head, asks),
+        };
+        let begun = begun.inspect_err(|_| self.forget())?;
+        self.queue.wait_promptly(self.passes.kinds[kind].last.saturating_sub(begun.elapsed()))?;
         self.check_order()?;
         self.measure(kind, Some(head), false)
     }
