@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Forged, Random, golden, load, rms, small_shape};
+use common::{AUTO, F32, Forged, Random, forced, golden, load, rms, small_shape};
 use kiln::Cancel;
 use kiln::engine::{Device, Options};
 use kiln::executor::weights::Progress;
@@ -26,9 +26,11 @@ const CONTEXT: usize = 4096;
 const CHUNK: usize = 64;
 const VOCAB: usize = 512;
 
+/// With a KV cache of f32, products are in f32 as well: matrix units would round their inputs to f16.
 fn options(device: Device, kv: KvType, sequences: usize) -> Options {
+    let vulkan = forced(if kv == KvType::F32 { F32 } else { AUTO });
     let context = Some(CONTEXT);
-    Options { device, kv, sequences, head_rows: sequences, context, chunk: Some(CHUNK), ..Options::default() }
+    Options { device, kv, sequences, head_rows: sequences, context, chunk: Some(CHUNK), vulkan, ..Options::default() }
 }
 
 /// How many tokens of KV there are.
