@@ -27,7 +27,7 @@ class Front:
         self.taken = []  # what answers the next questions instead of the server
         self.replaced = {}  # path: what answers it
         self.questions = []  # (headers, body) of each question
-        self.hold_after = None  # the events of a question's answer that pass before it is held
+        self.hold_after = None  # the events with text of the next answer that pass before it is held
         self.go_on = threading.Event()
         self.peer_left = threading.Event()
 
@@ -118,6 +118,8 @@ class Exchange(BaseHTTPRequestHandler):
             server.close()
 
     def pass_stream_on(self, answer, headers):
+        # This answer's alone: it may be cut off before it is held.
+        hold_after, self.front.hold_after = self.front.hold_after, None
         self.begin(headers)
         passed, event = 0, b""
         while line := answer.readline():
@@ -127,8 +129,8 @@ class Exchange(BaseHTTPRequestHandler):
             self.put(event)
             passed += has_text(event)
             event = b""
-            if passed == self.front.hold_after:
-                self.front.hold_after = None
+            if passed == hold_after:
+                hold_after = None
                 self.hold()
         self.end()
 
