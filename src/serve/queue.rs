@@ -25,6 +25,8 @@ struct State {
     closed: Option<ApiError>,
     /// The model that jobs are made for now. One before it does those that were made for it, and ends.
     current: u64,
+    /// Models whose engines have ended, and what their jobs are told.
+    ended: Vec<(u64, ApiError)>,
     /// Seconds between the ends of two jobs while some wait, smoothed; 0 before.
     pace: f64,
     last_end: Option<Instant>,
@@ -58,10 +60,11 @@ impl Queue {
     /// Adds all of a request's jobs, or none.
     ///
     /// # Errors
-    /// 503: there is no room, or the server stops.
+    /// 503: there is no room, or the server stops. What their model's jobs are told, where its engine has ended.
     pub fn push(&self, jobs: Vec<Job>) -> Result<(), ApiError> {
         let mut state = self.state();
-        if let Some(e) = &state.closed {
+        let ended = || state.ended.iter().find(|(model, _)| jobs.iter().any(|job| job.model == *model));
+        if let Some(e) = state.closed.as_ref().or_else(|| ended().map(|(_, e)| e)) {
             return Err(e.clone());
         }
         // One request may be larger than the queue: it waits alone.
@@ -83,16 +86,20 @@ impl Queue {
         state.waiting.remove(at)
     }
 
-    /// Removes the jobs for which nobody waits any more, and those whose time is over. The latter are told.
-    pub fn sweep(&self) {
+    /// Removes the jobs for which nobody waits any more, and those whose time is over. The latter are told. Returns how many
+    /// they were.
+    pub fn sweep(&self) -> usize {
         let now = Instant::now();
-        self.state().waiting.retain(|job| {
+        let mut state = self.state();
+        let before = state.waiting.len();
+        state.waiting.retain(|job| {
             if job.is_late(now) {
                 job.tell_late();
                 return false;
             }
             !job.is_abandoned()
         });
+        before - state.waiting.len()
     }
 
     /// Waits until there are jobs for `model` or `time` has passed.
@@ -126,6 +133,16 @@ impl Queue {
     pub fn hand_to(&self, model: u64) {
         self.state().current = model;
         self.changed.notify_all();
+    }
+
+    /// The engine of `model` has ended: a push for it is answered by `e` from here on. Returns the jobs that wait for it, to
+    /// be told. A request may be read with one model, and pushed once another has taken over.
+    pub fn end(&self, model: u64, e: ApiError) -> Vec<Job> {
+        let mut state = self.state();
+        state.ended.push((model, e));
+        let (of_it, others) = state.waiting.drain(..).partition::<VecDeque<Job>, _>(|job| job.model == model);
+        state.waiting = others;
+        of_it.into()
     }
 
     /// Takes in nothing more: a push is answered by `e`. The jobs that wait stay.

@@ -205,6 +205,7 @@ impl Watching<'_> {
                 Ok(Told::Ready(id)) => self.note_ready(id, say),
                 Ok(Told::Ended(id, done)) => {
                     let was_loading = self.loading.take_if(|loading| *loading == id).is_some();
+                    let why = done.as_ref().err().cloned();
                     match done {
                         Ok(()) => {}
                         Err(Error::Interrupted { .. }) if self.drainer.is_draining() => {}
@@ -220,6 +221,8 @@ impl Watching<'_> {
                             self.stop(LAST_WORDS, say);
                         }
                     }
+                    // After the server's health says so: who is told may look.
+                    self.service.end_model(id, why.as_ref());
                 }
                 // Without connections nobody waits for anything.
                 Ok(Told::Closed) | Err(RecvTimeoutError::Disconnected) => break,

@@ -6,6 +6,7 @@ use super::job::{Abandoned, Ask, Client, End, Event, Job, MOST_CHOICES};
 use super::metrics::Metrics;
 use super::model::Model;
 use super::queue::Queue;
+use crate::Error;
 use crate::grammar::{self, Constraint, Masks};
 use crate::sequence::{Chooser, Reply};
 use crate::text::SamplerConfig;
@@ -200,6 +201,17 @@ impl Service {
         Ok(Answers { service: self, events, left: replies, _waits: waits })
     }
 
+    /// The engine of `model` has ended, by `failure` or because another took over. Whoever waits for it, or comes for it yet,
+    /// is told.
+    pub(super) fn end_model(&self, model: u64, failure: Option<&Error>) {
+        let e = match failure {
+            Some(e) => engine_failed(&e.to_string()),
+            None => ApiError::unavailable("the model was loaded anew as the request came; ask again", 1)
+                .code("model_replaced"),
+        };
+        self.queue.end(model, e.clone()).iter().for_each(|job| job.tell(Event::Failed(e.clone())));
+    }
+
     /// The engine has failed: nothing more is answered, and whoever waits is told.
     pub(super) fn fail(&self, why: &str) {
         self.health.enter(Phase::Failed(why.to_owned()));
@@ -211,10 +223,14 @@ impl Service {
     /// What a client is told when the engine has failed.
     fn failure(&self) -> ApiError {
         match self.health.phase() {
-            Phase::Failed(why) => ApiError::new(500, format!("the engine has failed: {why}")).code("engine_failed"),
+            Phase::Failed(why) => engine_failed(&why),
             _ => ApiError::internal(),
         }
     }
+}
+
+fn engine_failed(why: &str) -> ApiError {
+    ApiError::new(500, format!("the engine has failed: {why}")).code("engine_failed")
 }
 
 /// Waits for the next event of any reply. `None`: all have ended.

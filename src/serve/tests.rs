@@ -102,7 +102,7 @@ fn client(n: u8) -> Client {
     Client::Address(IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)))
 }
 
-fn wait_until(what: &str, is: impl Fn() -> bool) {
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is() {
         assert!(Instant::now() < until, "waited in vain until {what}");
@@ -250,9 +250,10 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     let (mut runs, mut waits) = (submit(&flags[0]), submit(&flags[1]));
     assert!(matches!(runs.next(), Some(Step::Event(0, Event::Token(_)))));
     flags[1].store(true, Ordering::SeqCst);
-    wait_until("the one that waits is gone", || served.service.queue.len() == 0);
+    wait_until("the one that waits is gone", || served.service.metrics.cancelled.get() == 1);
+    assert_eq!(served.service.queue.len(), 0);
     flags[0].store(true, Ordering::SeqCst);
-    wait_until("the one that runs is gone", || served.service.metrics.cancelled.get() == 1);
+    wait_until("the one that runs is gone", || served.service.metrics.cancelled.get() == 2);
     let mut tokens = 1;
     // No event but tokens, then the end of the channel.
     while let Some(Step::Event(_, event)) = runs.next() {
@@ -267,7 +268,7 @@ fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
     let mut dropped = served.ask(long());
     assert!(matches!(dropped.next(), Some(Step::Event(0, Event::Token(_)))));
     drop(dropped);
-    wait_until("the one that was dropped is gone", || served.service.metrics.cancelled.get() == 2);
+    wait_until("the one that was dropped is gone", || served.service.metrics.cancelled.get() == 3);
     // The place is free.
     assert_eq!(served.ask(greedy(question("Hello"), 4)).gather().unwrap()[0].end.as_ref().unwrap().tokens, 4);
     served.stop().unwrap();
@@ -290,10 +291,12 @@ fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
     let retry: u64 = full.headers.iter().find(|(name, _)| *name == "Retry-After").unwrap().1.parse().unwrap();
     assert!(full.status == 503 && (1..=120).contains(&retry), "{full:?}");
     assert!(submit(2, 0).is_err() && submit(2, 129).is_err());
+    let mut late = 0;
     wait_until("they are late", || {
-        service.queue.sweep();
+        late += service.queue.sweep();
         service.queue.len() == 0
     });
+    assert_eq!(late, 2);
     for choice in 0..2 {
         let Some(Step::Event(of, Event::Failed(e))) = first.next() else { panic!("no failure") };
         assert_eq!((of, e.status, e.code), (choice, 504, Some("deadline_exceeded")));
@@ -451,6 +454,54 @@ fn a_model_is_loaded_anew_while_the_old_one_answers_and_a_damaged_one_is_not_tak
         matches!(served.wait_for(|notice| *notice != Notice::Reloaded), Notice::NotReloaded(e) if e.exit_code() == 3)
     );
     assert_eq!(reply(9), before);
+    served.stop().unwrap();
+}
+
+#[test]
+fn requests_for_a_model_whose_engine_has_ended_are_told() {
+    let service = Service::new(Settings::default());
+    let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
+    let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
+    let model = |id| super::model::Model::open(id, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap();
+    let submit = |id, n| service.submit(&model(id), &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false));
+    // Read with one model, and in the queue when its engine has gone by already.
+    let (mut replaced, mut failed, current) = (submit(1, 1).unwrap(), submit(2, 2).unwrap(), submit(3, 3).unwrap());
+    service.end_model(1, None);
+    service.end_model(2, Some(&Error::device("the GPU hangs", "restart")));
+    for (id, answers, status, code) in
+        [(1, &mut replaced, 503, "model_replaced"), (2, &mut failed, 500, "engine_failed")]
+    {
+        let Some(Step::Event(0, Event::Failed(e))) = answers.next() else { panic!("no failure") };
+        assert_eq!((e.status, e.code), (status, Some(code)));
+        // And as late as then.
+        let e = submit(id, 4).err().unwrap();
+        assert_eq!((e.status, e.code), (status, Some(code)));
+    }
+    assert_eq!((service.queue.len(), service.metrics.refused.get()), (1, 2));
+    drop(current);
+    assert_eq!(service.queue.sweep(), 1);
+    assert!(submit(3, 3).is_ok());
+}
+
+#[test]
+fn a_request_that_was_read_before_a_reload_is_answered_or_told_to_come_again() {
+    let settings = Settings { deadline: Some(PATIENCE), ..Settings::default() };
+    let served = start(settings, loader(ModelFiles::BuiltIn, options(1), false));
+    let old = served.service.model().unwrap();
+    served.orders.send(Order::Reload).unwrap();
+    served.wait_for(|notice| *notice == Notice::Reloaded);
+    let refused = loop {
+        // The old engine may be there yet.
+        match served.service.submit(&old, &[greedy(question("Hello"), 2)], client(1), Arc::new(|| false)) {
+            Ok(answers) => match answers.gather() {
+                Ok(whole) => assert_eq!(whole[0].tokens.len(), 2),
+                Err(e) => assert_eq!(e.code, Some("model_replaced")),
+            },
+            Err(e) => break e,
+        }
+    };
+    assert_eq!((refused.status, refused.code), (503, Some("model_replaced")));
+    assert!(refused.headers.iter().any(|(name, _)| *name == "Retry-After"));
     served.stop().unwrap();
 }
 

@@ -81,7 +81,7 @@ impl<'a> Worker<'a> {
         loop {
             if self.swept.elapsed() >= SWEEP {
                 self.swept = Instant::now();
-                queue.sweep();
+                self.service.metrics.cancelled.inc_by(queue.sweep() as u64);
             }
             self.admit();
             if self.batch.is_empty() {
@@ -135,7 +135,9 @@ impl<'a> Worker<'a> {
         while self.batch.room() > 0 {
             let of = |client: Client| self.running.iter().flatten().filter(|r| r.job.client == client).count();
             let Some(job) = self.service.queue.take(self.model.id, of) else { break };
-            if !job.is_abandoned() {
+            if job.is_abandoned() {
+                self.service.metrics.cancelled.inc();
+            } else {
                 self.begin(job);
             }
         }
