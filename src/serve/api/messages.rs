@@ -12,6 +12,7 @@ use crate::serve::model::Model;
 use crate::serve::service::Settings;
 use crate::text::Message;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 /// What stands between messages that become one.
 const JOINT: &str = "\n\n";
@@ -29,7 +30,7 @@ pub(super) struct Dialogue {
     system: Vec<String>,
     turns: Vec<(Speaker, String)>,
     /// Each call of a tool, by its id: the tool's name.
-    calls: Vec<(String, String)>,
+    calls: HashMap<String, String>,
 }
 
 impl Speaker {
@@ -58,7 +59,7 @@ impl Dialogue {
     /// Adds what somebody says.
     pub fn add(&mut self, speaker: Speaker, text: &str) {
         match self.turns.last_mut().filter(|(last, _)| *last == speaker) {
-            Some((_, said)) => *said = [said, text].join(JOINT),
+            Some((_, said)) => said.extend([JOINT, text]),
             None => self.turns.push((speaker, text.to_owned())),
         }
     }
@@ -82,14 +83,14 @@ impl Dialogue {
 
     /// Adds a call of a tool that the assistant has made, as the model writes calls.
     pub fn add_call(&mut self, id: &str, name: &str, arguments: Value) {
-        self.calls.push((id.to_owned(), name.to_owned()));
+        self.calls.insert(id.to_owned(), name.to_owned());
         self.add(Speaker::Assistant, &json!({"name": name, "parameters": arguments}).to_string());
     }
 
     /// Adds what a tool has returned, which the model reads in the user's turn. `name` is the tool's, where the request names
     /// it; else the call of `id` does.
     pub fn add_result(&mut self, id: &str, name: Option<&str>, text: &str) {
-        let called = || self.calls.iter().rev().find(|(call, _)| call == id).map(|(_, name)| name.as_str());
+        let called = || self.calls.get(id).map(String::as_str);
         let name = name.or_else(called).map(|name| format!(" of {name}")).unwrap_or_default();
         self.add(Speaker::User, &format!("Result{name}:\n{text}"));
     }
@@ -269,6 +270,22 @@ mod tests {
             ("user", "Result of g:\ntwo\n\nResult of f:\none"),
         ];
         assert_eq!(messages(given), pairs(&expected));
+    }
+
+    #[test]
+    fn as_many_messages_as_a_body_holds_take_no_more_time_each() {
+        let count = 50_000;
+        let mut given = vec![json!({"role": "user", "content": "a"}); count];
+        given.extend((0..count).map(|i| {
+            let function = json!({"name": "f", "arguments": {}});
+            json!({"role": "assistant", "tool_calls": [{"id": i.to_string(), "function": function}]})
+        }));
+        given.extend(vec![json!({"role": "tool", "tool_call_id": "none", "content": "b"}); count]);
+        let messages = messages(given.into()).unwrap();
+        let lengths: Vec<usize> = messages.iter().map(|(_, text)| text.len()).collect();
+        let call = "{\"name\":\"f\",\"parameters\":{}}";
+        let each = ["a", call, "Result:\nb"].map(|text| (text.len() + JOINT.len()) * count - JOINT.len());
+        assert_eq!(lengths, each);
     }
 
     #[test]
