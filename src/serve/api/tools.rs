@@ -9,7 +9,7 @@ use super::form::Form;
 use super::run::unique;
 use crate::grammar::{Grammar, bound_blanks};
 use crate::serve::http::ApiError;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Most functions of a request.
 const MOST: usize = 128;
@@ -109,12 +109,12 @@ impl Function {
         if name.is_empty() {
             return Err(holder.wrong("name", "is empty"));
         }
-        let any = || Value::Object(Map::from_iter([("type".to_owned(), json!("object"))]));
+        let none = || json!({"type": "object", "properties": {}});
         let parameters = holder.object("parameters")?.and_then(|_| holder.get("parameters")).cloned();
         Ok(Function {
             name: name.to_owned(),
             description: holder.text("description")?.map(str::to_owned),
-            parameters: parameters.filter(|schema| schema != &json!({})).unwrap_or_else(any),
+            parameters: parameters.filter(|schema| schema != &json!({})).unwrap_or_else(none),
         })
     }
 
@@ -132,6 +132,7 @@ impl Function {
                 schema[name] = definitions;
             }
         }
+        close(&mut parameters);
         schema["properties"]["parameters"] = parameters;
         bound_blanks(&mut schema);
         schema
@@ -139,6 +140,19 @@ impl Function {
 
     fn description(&self) -> Value {
         json!({"name": self.name, "description": self.description, "parameters": self.parameters})
+    }
+}
+
+/// Keeps a call to the arguments that its function's schema names. A JSON schema that says nothing of others allows any, and
+/// functions take none.
+fn close(parameters: &mut Value) {
+    const OTHERS: [&str; 7] =
+        ["additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref"];
+    if let Value::Object(schema) = parameters
+        && schema.contains_key("properties")
+        && !OTHERS.iter().any(|other| schema.contains_key(*other))
+    {
+        schema.insert("additionalProperties".to_owned(), false.into());
     }
 }
 
@@ -343,6 +357,23 @@ mod tests {
         assert_eq!(schema["$defs"]["city"]["type"], "string");
         assert_eq!(schema["properties"]["parameters"]["properties"]["city"]["$ref"], "#/$defs/city");
         assert_eq!(schema["properties"]["name"]["const"], "weather");
+        // A function takes the arguments that its schema names, and no others unless the schema says so.
+        let parameters = |name: &str| -> Value {
+            let schema = all.lines().find_map(|line| line.strip_prefix(&format!("{name}: %json "))).unwrap();
+            serde_json::from_str::<Value>(schema).unwrap()["properties"]["parameters"].clone()
+        };
+        assert_eq!(parameters("call_0")["additionalProperties"], false);
+        let none = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        assert_eq!(parameters("call_1"), none);
+        for open in [
+            json!({"type": "object"}),
+            json!({"properties": {}, "additionalProperties": true}),
+            json!({"properties": {}, "$ref": "#"}),
+        ] {
+            let mut same = open.clone();
+            close(&mut same);
+            assert_eq!(same, open);
+        }
         let told = tools(json!({"tools": [weather()]})).unwrap().unwrap().instructions();
         assert!(told.contains("\"name\":\"weather\"") && told.contains("The weather."), "{told}");
     }
