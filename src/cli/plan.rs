@@ -336,7 +336,7 @@ fn write_model(t: &mut String, args: &PlanArgs, s: &Schedule) -> std::fmt::Resul
         s.shape.kv_heads,
         s.shape.head_dim,
         s.shape.vocab,
-        s.weights.format().name()
+        s.weights.format_names()
     )?;
     let (sequences, tokens) = (counted(e.sequences, "sequence"), counted(e.context, "token"));
     let kv = counted(s.kv.tokens(), "token");

@@ -247,8 +247,9 @@ pub(crate) fn load_on(
     };
     let (seconds, loaded) = (start.elapsed().as_secs_f64(), progress.done());
     log::info!(
-        "loaded {} of weights in {seconds:.2} s ({:.2} GB/s) on {}; context {}, chunks of {}, KV {} for {}",
+        "loaded {} of weights ({}) in {seconds:.2} s ({:.2} GB/s) on {}; context {}, chunks of {}, KV {} for {}",
         display::bytes(loaded),
+        executor.schedule().weights.format_names(),
         loaded as f64 / 1e9 / seconds,
         executor.device(),
         extent.context,

@@ -3,7 +3,7 @@
 use super::choice;
 use super::kv::{KvLayer, KvLayout};
 use super::layout::{ArenaLayout, StateLayout, WeightLayout};
-use super::step::{AccessRange, KvType, Op, Rows, Segment, Slot, Step};
+use super::step::{AccessRange, KvType, Matrix, Op, Rows, Segment, Slot, Step};
 use crate::model::{LayerKind, Shape, TensorId, WeightFormat};
 
 /// The sizes, besides the model's own, that a schedule is built for.
@@ -216,7 +216,7 @@ fn push_attention(b: &mut Builder, shape: &Shape, weights: &WeightLayout, kv: Kv
         LayerKind::Global => (weights.rope_global, None),
     };
 
-    push("qkv", Op::Linear { weight: w.qkv, x: s.normed, out: s.qkv });
+    products(&w.qkv, s.normed, s.qkv).for_each(|op| push("qkv", op));
     push("q_norm_rope", Op::HeadNormRope { x: q, weight: w.q_norm, eps, inv_freq, heads: shape.heads });
     push("k_norm_rope", Op::HeadNormRope { x: k, weight: w.k_norm, eps, inv_freq, heads: shape.kv_heads });
     push("kv_write", Op::KvWrite { k, v, kv });
@@ -227,11 +227,20 @@ fn push_attention(b: &mut Builder, shape: &Shape, weights: &WeightLayout, kv: Kv
     push("pre_ffn_norm", Op::RmsNorm { x: s.residual, weight: w.pre_ffn_norm, eps, out: s.normed });
 }
 
+/// The products of stacked tensors: one, or where their formats differ one for each run of a format, into its columns.
+fn products(parts: &[Matrix], x: Slot, out: Slot) -> impl Iterator<Item = Op> + '_ {
+    parts.iter().scan(0, move |first, &weight| {
+        let out = out.columns(*first, weight.rows);
+        *first += weight.rows;
+        Some(Op::Linear { weight, x, out })
+    })
+}
+
 fn push_ffn(b: &mut Builder, shape: &Shape, weights: &WeightLayout, layer: usize, s: &Slots) {
     let mut push = |label, op| b.push(Segment::Layer(layer), label, Rows::Pass, op);
     let w = &weights.layers[layer];
     let (gate, up) = (s.gate_up.columns(0, shape.ffn), s.gate_up.columns(shape.ffn, shape.ffn));
-    push("gate_up", Op::Linear { weight: w.gate_up, x: s.normed, out: s.gate_up });
+    products(&w.gate_up, s.normed, s.gate_up).for_each(|op| push("gate_up", op));
     push("gated_gelu", Op::GatedGelu { gate, up, out: s.gated });
     push("down", Op::Linear { weight: w.down, x: s.gated, out: s.sublayer });
     push("post_ffn", Op::NormAdd { x: s.sublayer, weight: w.post_ffn_norm, eps: shape.eps, residual: s.residual });

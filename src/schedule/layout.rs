@@ -1,5 +1,8 @@
 //! Where the schedule's operands lie: tensors in weight buffers, activations and step state in the arena.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use super::kv::{KvLayout, Pool};
 use super::step::{Matrix, Slot, Vector, WeightBuffer};
 use crate::model::{Role, Shape, TensorId, WeightFormat};
@@ -162,7 +165,7 @@ pub struct BufferLayout {
 }
 
 /// A layer's weights, where they lie in its buffer.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LayerWeights {
     /// `[hidden]`.
     pub input_norm: Vector,
@@ -176,12 +179,12 @@ pub struct LayerWeights {
     pub q_norm: Vector,
     /// `[head_dim]`.
     pub k_norm: Vector,
-    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`.
-    pub qkv: Matrix,
+    /// Q, K and V stacked: `[q_width + 2 kv_width, hidden]`; a matrix for each run of them in one format.
+    pub qkv: Vec<Matrix>,
     /// `[hidden, q_width]`.
     pub o: Matrix,
-    /// Gate and up stacked: `[2 ffn, hidden]`.
-    pub gate_up: Matrix,
+    /// Gate and up stacked: `[2 ffn, hidden]`; two matrices where their formats differ.
+    pub gate_up: Vec<Matrix>,
     /// `[hidden, ffn]`.
     pub down: Matrix,
 }
@@ -237,13 +240,16 @@ impl Packer {
         v
     }
 
-    /// Stacks the tensors' rows into one matrix: all rows, then all scales. The largest of the tensors' formats applies to
-    /// all.
+    /// Stacks the rows of tensors next to each other that have one format.
+    fn stacked(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, ids: &[TensorId]) -> Vec<Matrix> {
+        ids.chunk_by(|a, b| formats(*a) == formats(*b)).map(|ids| self.matrix(shape, formats(ids[0]), ids)).collect()
+    }
+
+    /// Stacks the tensors' rows into one matrix: all rows, then all scales.
     ///
     /// # Panics
-    /// If that format does not hold the rows ([`WeightFormat::holds`]).
-    fn matrix(&mut self, shape: &Shape, formats: &dyn Fn(TensorId) -> WeightFormat, ids: &[TensorId]) -> Matrix {
-        let format = ids.iter().fold(formats(ids[0]), |format, &id| format.or_larger(formats(id)));
+    /// If the format does not hold the rows ([`WeightFormat::holds`]).
+    fn matrix(&mut self, shape: &Shape, format: WeightFormat, ids: &[TensorId]) -> Matrix {
         let cols = ids[0].dims(shape)[1];
         assert!(format.holds(cols), "{format:?} does not hold rows of {cols}, as {:?} has", ids[0]);
         let rows = ids.iter().map(|id| id.dims(shape)[0]).sum();
@@ -267,8 +273,8 @@ impl Packer {
 }
 
 impl WeightLayout {
-    /// Places every tensor of `shape`. `formats` gives each tensor's weight format. Stacked tensors (Q, K and V; gate
-    /// and up) all take the largest of theirs.
+    /// Places every tensor of `shape`. `formats` gives each tensor's weight format. Q, K and V are stacked, and gate and up,
+    /// but for those whose formats differ.
     ///
     /// # Panics
     /// If a format does not hold its tensor's rows ([`WeightFormat::holds`]).
@@ -276,7 +282,7 @@ impl WeightLayout {
         let formats: &dyn Fn(TensorId) -> WeightFormat = &formats;
         let mut buffers = Vec::with_capacity(shape.layers.len() + 2);
         let mut p = Packer::new(WeightBuffer::Embedding);
-        let embedding = p.matrix(shape, formats, &[TensorId::Embedding]);
+        let embedding = p.matrix(shape, formats(TensorId::Embedding), &[TensorId::Embedding]);
         let final_norm = p.vector(shape, TensorId::FinalNorm);
         let rope_local = p.frequencies(shape, Rope { theta: shape.rope_theta_local, factor: 1.0 });
         let global = Rope { theta: shape.rope_theta_global, factor: shape.rope_factor_global };
@@ -287,6 +293,7 @@ impl WeightLayout {
         for i in 0..shape.layers.len() {
             let mut p = Packer::new(WeightBuffer::Layer(i));
             let id = |role| TensorId::Layer(i, role);
+            let format = |role| formats(id(role));
             layers.push(LayerWeights {
                 input_norm: p.vector(shape, id(Role::InputNorm)),
                 post_attention_norm: p.vector(shape, id(Role::PostAttentionNorm)),
@@ -294,10 +301,10 @@ impl WeightLayout {
                 post_ffn_norm: p.vector(shape, id(Role::PostFfnNorm)),
                 q_norm: p.vector(shape, id(Role::QNorm)),
                 k_norm: p.vector(shape, id(Role::KNorm)),
-                qkv: p.matrix(shape, formats, &[id(Role::Q), id(Role::K), id(Role::V)]),
-                o: p.matrix(shape, formats, &[id(Role::O)]),
-                gate_up: p.matrix(shape, formats, &[id(Role::Gate), id(Role::Up)]),
-                down: p.matrix(shape, formats, &[id(Role::Down)]),
+                qkv: p.stacked(shape, formats, &[id(Role::Q), id(Role::K), id(Role::V)]),
+                o: p.matrix(shape, format(Role::O), &[id(Role::O)]),
+                gate_up: p.stacked(shape, formats, &[id(Role::Gate), id(Role::Up)]),
+                down: p.matrix(shape, format(Role::Down), &[id(Role::Down)]),
             });
             buffers.push(p.layout);
         }
@@ -305,7 +312,7 @@ impl WeightLayout {
             embedding
         } else {
             let mut p = Packer::new(WeightBuffer::Head);
-            let head = p.matrix(shape, formats, &[TensorId::Head]);
+            let head = p.matrix(shape, formats(TensorId::Head), &[TensorId::Head]);
             buffers.push(p.layout);
             head
         };
@@ -317,17 +324,27 @@ impl WeightLayout {
         self.buffers.iter().map(|b| b.bytes).sum()
     }
 
-    /// The format of most of the matrices' bytes. Each step's own format is [`Matrix::format`].
-    pub fn format(&self) -> WeightFormat {
-        let mut bytes = [0u64; WeightFormat::ALL.len()];
+    /// The formats of the matrices, those of more bytes first. Each step's own format is [`Matrix::format`].
+    pub fn formats(&self) -> Vec<WeightFormat> {
+        let mut bytes: BTreeMap<WeightFormat, u64> = BTreeMap::new();
         for tensor in self.buffers.iter().flat_map(|b| &b.tensors) {
             if let Placement::Matrix(_, m) = tensor {
-                let of_format = WeightFormat::ALL.iter().zip(&mut bytes).filter(|(format, _)| **format == m.format);
-                of_format.for_each(|(_, sum)| *sum += m.bytes(m.rows));
+                *bytes.entry(m.format).or_default() += m.bytes(m.rows);
             }
         }
-        let most = WeightFormat::ALL.iter().zip(bytes).max_by_key(|(_, sum)| *sum);
-        most.map_or(self.embedding.format, |(format, _)| *format)
+        let mut formats: Vec<WeightFormat> = bytes.keys().copied().collect();
+        formats.sort_by_key(|format| Reverse(bytes[format]));
+        formats
+    }
+
+    /// The format of most of the matrices' bytes.
+    pub fn format(&self) -> WeightFormat {
+        self.formats().first().copied().unwrap_or(self.embedding.format)
+    }
+
+    /// The formats of the matrices as text: `q4_k, q6_k`.
+    pub fn format_names(&self) -> String {
+        self.formats().into_iter().map(WeightFormat::name).collect::<Vec<_>>().join(", ")
     }
 
     /// Index of a buffer in [`WeightLayout::buffers`].
@@ -365,20 +382,35 @@ mod tests {
     }
 
     #[test]
-    fn each_matrix_has_the_largest_format_of_its_tensors() {
+    fn tensors_are_stacked_where_their_formats_agree() {
         let shape = presets::preset("1b").unwrap();
         let mixed = |id| match id {
             TensorId::Embedding | TensorId::Layer(3, Role::Q) => WeightFormat::Bf16,
-            TensorId::Layer(3, Role::Gate) => WeightFormat::Int4,
+            TensorId::Layer(3, Role::Gate) | TensorId::Layer(4, Role::K) => WeightFormat::Int4,
             _ => WeightFormat::Int8,
         };
         let layout = WeightLayout::new(&shape, mixed);
         assert_eq!(layout.head, layout.embedding);
         assert_eq!((layout.head.format, layout.format()), (WeightFormat::Bf16, WeightFormat::Int8));
         for (i, layer) in layout.layers.iter().enumerate() {
-            let qkv = if i == 3 { WeightFormat::Bf16 } else { WeightFormat::Int8 };
-            assert_eq!(layer.qkv.format, qkv);
-            assert_eq!([layer.o, layer.gate_up, layer.down].map(|m| m.format), [WeightFormat::Int8; 3]);
+            let (q, kv, int8) = (shape.q_width(), shape.kv_width(), WeightFormat::Int8);
+            let parts = |of: &[Matrix]| of.iter().map(|m| (m.format, m.rows)).collect::<Vec<_>>();
+            assert_eq!(
+                parts(&layer.qkv),
+                match i {
+                    3 => vec![(WeightFormat::Bf16, q), (int8, 2 * kv)],
+                    4 => vec![(int8, q), (WeightFormat::Int4, kv), (int8, kv)],
+                    _ => vec![(int8, q + 2 * kv)],
+                }
+            );
+            assert_eq!(
+                parts(&layer.gate_up),
+                match i {
+                    3 => vec![(WeightFormat::Int4, shape.ffn), (int8, shape.ffn)],
+                    _ => vec![(int8, 2 * shape.ffn)],
+                }
+            );
+            assert_eq!([layer.o, layer.down].map(|m| m.format), [int8; 2]);
         }
         for buffer in &layout.buffers {
             let ends = buffer.tensors.iter().filter_map(|tensor| match tensor {

@@ -53,8 +53,9 @@ pub(super) fn check(model: &Wanted<'_>, gpu: Option<&Rc<Gpu>>) -> Vec<Check> {
             checks.ok(
                 "memory",
                 format!(
-                    "{} needs {} ({}); free are {}",
+                    "{} ({}) needs {} ({}); free are {}",
                     model.name,
+                    schedule.weights.format_names(),
                     bytes(plan.bytes()),
                     parts.join(" + "),
                     heaps.join(" and ")

@@ -23,7 +23,7 @@ impl Lowering<'_> {
     /// The step at `at`. With `gelu`, `weight` holds gate's rows and up's, and `out` takes the gated product.
     pub(super) fn linear(&self, at: usize, weight: Matrix, x: Slot, out: Slot, rows: Rows, gelu: bool) -> Lowered {
         let product = Product::new(weight, self.count(rows), gelu);
-        let arithmetic = self.arithmetic(weight, x, rows);
+        let arithmetic = self.arithmetic(at, weight, x, rows);
         let (w, scales) = (self.weight(weight.buffer, weight.offset), self.weight(weight.buffer, weight.scales));
         let l = Linear { x, out, rows, product, weight: w, scales };
         let lowered =

@@ -9,7 +9,7 @@ use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::push::{Push, word};
 use crate::schedule::layout::StateLayout;
 use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector, WeightBuffer};
-use crate::schedule::{Pool, Schedule};
+use crate::schedule::{Pool, Schedule, Step};
 
 /// A kind of pass: every kind is baked once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,21 +138,35 @@ impl Lowering<'_> {
         })
     }
 
-    /// The arithmetic of a linear step that reads `slot`.
-    pub(super) fn arithmetic(&self, weight: Matrix, slot: Slot, rows: Rows) -> Arithmetic {
-        let of = |p: PackedSlot| self.target.arithmetic(weight.format, self.count(rows), p.whole_rows);
-        self.layout.packed(slot).map_or(Arithmetic::F32, of)
+    /// The arithmetic of the linear step at `at`, which reads `slot`. Where the steps beside it read the same slot with
+    /// matrices of other formats, and those want it in another activation layout, all of them compute in f32.
+    pub(super) fn arithmetic(&self, at: usize, weight: Matrix, slot: Slot, rows: Rows) -> Arithmetic {
+        let Some(packed) = self.layout.packed(slot) else { return Arithmetic::F32 };
+        let of = |weight: Matrix| self.target.arithmetic(weight.format, self.count(rows), packed.whole_rows);
+        let layout = |weight: Matrix| modules(weight.format).inputs(of(weight));
+        let is_shared = self.readers(at, slot).all(|other| layout(other) == layout(weight));
+        if is_shared { of(weight) } else { Arithmetic::F32 }
+    }
+
+    /// The matrices of the linear step at `at` and of those next to it that read the same slot.
+    fn readers(&self, at: usize, slot: Slot) -> impl Iterator<Item = Matrix> {
+        let reads = move |step: &Step| match step.op {
+            Op::Linear { weight, x, .. } if x == slot => Some(weight),
+            _ => None,
+        };
+        let (before, behind) = self.schedule.steps.split_at(at);
+        before.iter().rev().map_while(reads).chain(behind.iter().map_while(reads))
     }
 
     /// The activation layout that the step at `at` has to write for `slot`, and where its packed slot lies. f32 stays
-    /// in the slot. The next linear step that reads the slot decides. A slot has at most one such reader between two
-    /// writes.
+    /// in the slot. The next linear step that reads the slot decides; several of them between two writes stand next to each
+    /// other, and read one layout.
     pub(super) fn written(&self, at: usize, slot: Slot, rows: Rows) -> (ActivationLayout, Option<PackedSlot>) {
-        let reader = self.schedule.steps[at..].iter().find_map(|s| match s.op {
-            Op::Linear { weight, x, .. } if x == slot => Some(weight),
+        let reader = (at..).zip(&self.schedule.steps[at..]).find_map(|(at, s)| match s.op {
+            Op::Linear { weight, x, .. } if x == slot => Some((at, weight)),
             _ => None,
         });
-        match reader.map(|weight| modules(weight.format).inputs(self.arithmetic(weight, slot, rows))) {
+        match reader.map(|(at, weight)| modules(weight.format).inputs(self.arithmetic(at, weight, slot, rows))) {
             None | Some(ActivationLayout::F32) => (ActivationLayout::F32, None),
             Some(layout) => (layout, self.layout.packed(slot)),
         }

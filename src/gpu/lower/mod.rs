@@ -51,7 +51,12 @@ impl Lowering<'_> {
             if self.kind.count(steps[0].rows) == 1 {
                 kernel.constants.set_single_row();
             }
-            let barrier = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d));
+            // Products on matrix units leave partial sums in one place.
+            let takes_scratch = matches!(product, Some((Arithmetic::Matrix(_), _)));
+            let is_taken = |d: &Dispatch| matches!(d.product, Some((Arithmetic::Matrix(_), _)));
+            let unsettled = || out.iter().rev().take_while(|d| d.steps.start >= settled);
+            let barrier = steps[..taken].iter().flat_map(|s| &s.after).any(|&d| (settled..at).contains(&d))
+                || takes_scratch && unsettled().any(is_taken);
             if barrier {
                 settled = at;
             }
@@ -98,7 +103,7 @@ impl Lowering<'_> {
 
     /// Whether the product of gate and up at `at` is fused with their gated GELU, which goes to `gated`.
     fn fuses_gelu(&self, at: usize, weight: Matrix, x: Slot, gated: Slot, rows: Rows) -> bool {
-        let is_readable = match self.arithmetic(weight, x, rows) {
+        let is_readable = match self.arithmetic(at, weight, x, rows) {
             // Its kernel writes blocks and nothing else.
             Arithmetic::IntegerDot => self.written(at + 1, gated, rows).0.is_scaled_by_block(),
             _ => true,
