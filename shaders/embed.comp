@@ -1,14 +1,14 @@
 // embed: out[r][i] = table[token[r]][i] * scale, r < rows, i < hidden. With CHOSEN the pass follows one that has just made a
 // choice for each row: token[r] becomes next[r] first, and position[r] one more.
-// table [vocab, hidden] int8, int4 or bf16, out [rows, hidden] f32. One workgroup a row.
-// Bytes per row: hidden * (1, 0.5625 or 2) read, hidden * 4 written; operations: one product an element.
+// table [vocab, hidden] in any weight format, out [rows, hidden] f32. One workgroup a row.
+// Bytes per row: the table's row read, hidden * 4 written; operations: one product an element.
 #include "common.glsl"
 layout(constant_id = 1) const uint CHOSEN = 0;
 
 layout(push_constant) uniform Push {
     Words state;
     uint64_t table;   // row 0
-    Floats scales;    // int8: f32, one a row; int4: f16, one per 32 elements
+    Floats scales;    // int8: f32, one a row; else those of the format
     Float4s x_out;
     uint token;       // word index of token[0]
     uint position;    // and of position[0]
@@ -27,23 +27,25 @@ void main() {
         state.at[token + r] = id;
         state.at[position + r] += 1;
     }
+    uint loads = cols / WEIGHTS_PER_LOAD;
+    uint64_t row = table + uint64_t(id) * (loads * LOAD_BYTES);
 #ifdef WEIGHT_INT8
-    Words4 row = Words4(table + uint64_t(id) * cols);
     float s = scales.at[id] * scale;
-#elif defined(WEIGHT_INT4)
-    Words4 row = Words4(table + uint64_t(id) * (cols / 2));
 #else
-    Words4 row = Words4(table + uint64_t(id) * cols * 2);
     float s = scale;
 #endif
-    for (uint i = gl_LocalInvocationID.x; i < cols / WEIGHTS_PER_LOAD; i += WORKGROUP) {
-        uvec4 w = row.at[i];
-#ifdef WEIGHT_INT4
-        float s = group_scale(Words(uint64_t(scales)), id * (cols / WEIGHTS_PER_LOAD) + i) * scale;
+    for (uint i = gl_LocalInvocationID.x; i < loads; i += WORKGROUP) {
+        Weights w = fetch_weights(row, i, loads);
+#ifdef GROUPED
+        uint load = id * loads + i;
+        Factors f = factors(scale_of_load(uint64_t(scales), load, row, i, loads), place(load));
+#define WEIGHED(j) weigh(f, j, widen(w, j))
+#else
+#define WEIGHED(j) widen(w, j)
 #endif
         [[unroll]] for (uint j = 0; j < WEIGHTS_PER_LOAD / 4; ++j) {
             // Padding is zero in the table, so the slot's pad columns stay zero.
-            x_out.at[(r * out_stride + i * WEIGHTS_PER_LOAD) / 4 + j] = widen(w, j) * s;
+            x_out.at[(r * out_stride + i * WEIGHTS_PER_LOAD) / 4 + j] = WEIGHED(j) * s;
         }
     }
 }

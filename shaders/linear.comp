@@ -1,11 +1,10 @@
 // linear: out[r][n] = sum_k weight[n][k] * x[r][k], for few rows r: each weight is read once for COLUMNS rows.
 //   linear:       out [rows, N], weight [N, K]
 //   linear_gelu:  out [rows, N] = gelu_tanh(gate) * up, weight [2N, K] with gate's rows before up's
-// weight int8 with one f32 scale a row, int4 with one f16 scale per 32 inputs, or bf16; x, out f32; K padded to 16 with zeros
-// in weight and x.
+// weight in any weight format (common.glsl); x, out f32; K padded to 16 with zeros in weight and x.
 // A subgroup computes ROWS outputs at a time, striding over the grid; each invocation loads 16 bytes of a weight row at a time.
-// Bytes: N * K * (1, 0.5625 or 2) + 4 * (N + rows * (K + N)); operations: 2 * N * K * rows.
-// Narrow loads: the f16 scale of each int4 load.
+// Bytes: the weight's + 4 * rows * (K + N); operations: 2 * N * K * rows.
+// Narrow loads: the scales of each load of a format with scales of groups; of q5_0 and q6_k the high bits.
 #include "common.glsl"
 layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup
 layout(constant_id = 2) const uint COLUMNS = 1;  // rows of x that share a weight load
@@ -29,10 +28,10 @@ layout(push_constant) uniform Push {
 #define PARTS 1
 #endif
 
-#ifdef WEIGHT_INT4
-#define SCALED(j, sum) (load_scale[j] * (sum))
+#ifdef GROUPED
+#define SCALED(j, q, sum) weigh_sum(load_factors[j], q, sum, xv)
 #else
-#define SCALED(j, sum) (sum)
+#define SCALED(j, q, sum) (sum)
 #endif
 
 // Outputs n0 .. n0 + ROWS for rows r0 .. r0 + COLUMNS.
@@ -42,17 +41,19 @@ void compute(uint n0, uint r0, uint live) {
     [[unroll]] for (uint i = 0; i < PARTS * ROWS * COLUMNS; ++i) sums[i] = 0;
 
     for (uint i = gl_SubgroupInvocationID; i < loads; i += gl_SubgroupSize) {
-        uvec4 w[PARTS * ROWS];
-#ifdef WEIGHT_INT4
-        float load_scale[PARTS * ROWS];
+        Weights w[PARTS * ROWS];
+#ifdef GROUPED
+        Factors load_factors[PARTS * ROWS];
 #endif
         [[unroll]] for (uint p = 0; p < PARTS; ++p) {
             [[unroll]] for (uint j = 0; j < ROWS; ++j) {
                 // Past the last output: read its row again, and do not store.
                 uint row = min(n0 + j, n - 1) + p * n;
-                w[p * ROWS + j] = Words4(weight + (uint64_t(row) * loads) * 16).at[i];
-#ifdef WEIGHT_INT4
-                load_scale[p * ROWS + j] = group_scale(Words(uint64_t(scales)), row * loads + i);
+                uint64_t from = weight + (uint64_t(row) * loads) * LOAD_BYTES;
+                w[p * ROWS + j] = fetch_weights(from, i, loads);
+#ifdef GROUPED
+                uint load = row * loads + i;
+                load_factors[p * ROWS + j] = factors(scale_of_load(uint64_t(scales), load, from, i, loads), place(load));
 #endif
             }
         }
@@ -61,7 +62,7 @@ void compute(uint n0, uint r0, uint live) {
             [[unroll]] for (uint q = 0; q < WEIGHTS_PER_LOAD / 4; ++q) {
                 vec4 xv = x.at[xi + q];
                 [[unroll]] for (uint j = 0; j < PARTS * ROWS; ++j) {
-                    sums[j * COLUMNS + c] += SCALED(j, dot(widen(w[j], q), xv));
+                    sums[j * COLUMNS + c] += SCALED(j, q, dot(widen(w[j], q), xv));
                 }
             }
         }

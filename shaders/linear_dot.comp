@@ -4,8 +4,8 @@
 //                     up's
 // Layouts: activation_layout.glsl. K padded to 16 with zeros in weight and x.
 //   weight int8 with one f32 scale a row, x in Int16Block
-//   weight int4 with one f16 scale per 32 inputs, x in Int16Sums: with weights as they lie, 0 to 15, the sum of w * x is
-//   8 times that of x too large
+//   weight in another format with scales of groups (common.glsl), x in Int16Sums: with int4's weights as they lie, 0 to 15,
+//   the sum of w * x is 8 times that of x too large, and q4_k subtracts multiples of that sum
 // Products and sums of 16 are exact integers; blocks of 16 are added in f32, in an order that does not depend on the rows.
 // A subgroup computes ROWS outputs at a time. Each of its invocations has UNROLL loads of 16 bytes of each output's row in
 // flight: what has been added makes room for what comes next, of the same row or of the next output's, so that the registers
@@ -13,10 +13,11 @@
 // A workgroup of linear_dot strides over the grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
 // Where a workgroup of linear_dot_gelu makes several blocks, each is a stage of the relay: block b is made in stage b over the
 // number of workgroups. A kernel that reads them as x waits for each stage when it comes to it.
-// Bytes: N * K + 4 * N + rows * (2.25 K + 4 N), with int4 0.5625 * N * K + rows * (2.5 K + 4 N); operations: 2 * N * K * rows,
-// as 8 packed dot products for 16 weights.
+// Bytes: N * K + 4 * N + rows * (2.25 K + 4 N), with scales of groups the weight's + rows * (2.5 K + 4 N); operations:
+// 2 * N * K * rows, as 8 packed dot products for 16 weights.
 // Few waves: what covers memory's latency is loads in flight, and variants with up to 24 of them in fewer waves have no less.
-// Narrow loads: the f32 scale of each block of x, beside its 32 bytes; the f16 scale of each int4 load.
+// Narrow loads: the f32 scale of each block of x, beside its 32 bytes; the scales of each load of a format with scales of
+// groups, and of q5_0 and q6_k the high bits.
 #define RELAY
 #include "common.glsl"
 #include "relay.glsl"
@@ -62,35 +63,38 @@ shared float gated[BLOCK * 8];
 const uint WIDTH = PARTS * ROWS;
 const uint SPAN = UNROLL * SUBGROUP;
 const uint ROUNDS = (BLOCKS + SPAN - 1) / SPAN;
-#ifdef WEIGHT_INT4
-const uint X_BLOCKS = 2;  // blocks of x of one load
-#else
-const uint X_BLOCKS = 1;
+#ifndef WEIGHTS_PER_LOAD
+#define WEIGHTS_PER_LOAD 16
 #endif
+const uint X_BLOCKS = WEIGHTS_PER_LOAD / 16;  // blocks of x of one load
 
 float sums[WIDTH * COLUMNS];
-uvec4 w[UNROLL * WIDTH];
+Weights w[UNROLL * WIDTH];
 uint64_t rows[WIDTH];
-#ifdef WEIGHT_INT4
-// Scales on their way with the weights, two in a word; the first group of each row, of what is fetched and what is added.
-uint w_scale[UNROLL * WIDTH];
-uint next_group[WIDTH], group_of[WIDTH];
+#ifdef GROUPED
+// Scales on their way with the weights; the first load of each row, of what is fetched and what is added.
+Scale w_scale[UNROLL * WIDTH];
+uint next_load[WIDTH], load_of[WIDTH];
+// Where each row has the same scales' places, the lane alone says which they are.
+const bool LANE_SAYS = BLOCKS % SCALE_PERIOD == 0 && SUBGROUP % SCALE_PERIOD == 0;
+#define FACTORS(u, j) factors(w_scale[u * WIDTH + j], place(LANE_SAYS ? gl_SubgroupInvocationID : load_of[j] + i))
 #else
 float scale_of[WIDTH], next_scale[WIDTH];
 #endif
 
 // The block of a row that load u of a round is for, and whether there is such a block.
-uint block_of(uint round, uint u) { return (round * UNROLL + u) * SUBGROUP + gl_SubgroupInvocationID; }
+uint load_in_row(uint round, uint u) { return (round * UNROLL + u) * SUBGROUP + gl_SubgroupInvocationID; }
 bool is_block(uint round, uint u) {
-    return BLOCKS % SPAN == 0 || ROUNDS == 1 && (u + 1) * SUBGROUP <= BLOCKS || block_of(round, u) < BLOCKS;
+    return BLOCKS % SPAN == 0 || ROUNDS == 1 && (u + 1) * SUBGROUP <= BLOCKS || load_in_row(round, u) < BLOCKS;
 }
 
 void fetch(uint round, uint u) {
     if (!is_block(round, u)) return;
-    [[unroll]] for (uint j = 0; j < WIDTH; ++j) w[u * WIDTH + j] = Words4(rows[j]).at[block_of(round, u)];
-#ifdef WEIGHT_INT4
+    uint at = load_in_row(round, u);
+    [[unroll]] for (uint j = 0; j < WIDTH; ++j) w[u * WIDTH + j] = fetch_weights(rows[j], at, BLOCKS);
+#ifdef GROUPED
     [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
-        w_scale[u * WIDTH + j] = Words(uint64_t(scales)).at[(next_group[j] + block_of(round, u)) / 2];
+        w_scale[u * WIDTH + j] = scale_of_load(uint64_t(scales), next_load[j] + at, rows[j], at, BLOCKS);
     }
 #endif
 }
@@ -98,31 +102,37 @@ void fetch(uint round, uint u) {
 // Adds the products of load u of a round.
 void add_block(uint round, uint u, uint r0, uint live) {
     if (!is_block(round, u)) return;
-    uint i = block_of(round, u);
+    uint i = load_in_row(round, u);
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
         uint64_t row = x + uint64_t(min(r0 + c, live - 1)) * x_stride;
-#ifdef WEIGHT_INT4
+#if WEIGHTS_PER_LOAD == 32
         uvec4 hi[2] = uvec4[2](Planes(row).at[2 * i], Planes(row).at[2 * i + 1]);
         uvec4 lo[2] = uvec4[2](Planes(row + x_padded).at[2 * i], Planes(row + x_padded).at[2 * i + 1]);
         uvec4 scale_sum = Planes(row + 2 * x_padded).at[i];
+        vec2 x_scale = uintBitsToFloat(scale_sum.xz), x_sum = x_scale * vec2(ivec2(scale_sum.yw));
         [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
-            float y = 0;
+            vec2 y;
             [[unroll]] for (uint b = 0; b < 2; ++b) {
+                uvec4 four = block_of(w[u * WIDTH + j], b);
                 int high = 0, low = 0;
                 [[unroll]] for (uint q = 0; q < 4; ++q) {
-                    int four = int(four_nibbles(w[u * WIDTH + j], 4 * b + q));
-                    high += dotPacked4x8EXT(four, int(hi[b][q]));
-                    low += dotPacked4x8EXT(four, int(lo[b][q]));
+                    high += dotPacked4x8EXT(int(four[q]), int(hi[b][q]));
+                    low += dotPacked4x8EXT(int(four[q]), int(lo[b][q]));
                 }
-                // At most 16 * 8 * 32512, which f32 holds exactly.
-                y += uintBitsToFloat(scale_sum[2 * b]) * float(high * 256 + low - 8 * int(scale_sum[2 * b + 1]));
+                // At most 16 * 32 * 32512, which f32 holds exactly.
+                y[b] = x_scale[b] * float(high * 256 + low - ZERO * int(scale_sum[2 * b + 1]));
             }
-            uint odd = (BLOCKS % 2 == 0 ? gl_SubgroupInvocationID : group_of[j] + i) % 2;
-            sums[j * COLUMNS + c] += unpackHalf2x16(w_scale[u * WIDTH + j])[odd] * y;
+            sums[j * COLUMNS + c] += weigh_blocks(FACTORS(u, j), y, x_sum);
         }
 #else
         uvec4 hi = Planes(row).at[i], lo = Planes(row + x_padded).at[i];
+#ifdef GROUPED
+        float scale = Floats(row + 2 * x_padded).at[2 * i];
+#define SCALED(u, j, x) (FACTORS(u, j) * (x))
+#else
         float scale = Floats(row + 2 * x_padded).at[i];
+#define SCALED(u, j, x) (x)
+#endif
         [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
             int high = 0, low = 0;
             [[unroll]] for (uint q = 0; q < 4; ++q) {
@@ -130,7 +140,7 @@ void add_block(uint round, uint u, uint r0, uint live) {
                 low += dotPacked4x8EXT(int(w[u * WIDTH + j][q]), int(lo[q]));
             }
             // At most 16 * 128 * 127 * 256 + ...: well within 31 bits.
-            sums[j * COLUMNS + c] += scale * float(high * 256 + low);
+            sums[j * COLUMNS + c] += SCALED(u, j, scale * float(high * 256 + low));
         }
 #endif
     }
@@ -142,9 +152,9 @@ void turn_to(uint n0) {
         [[unroll]] for (uint j = 0; j < ROWS; ++j) {
             // Past the last output: read its row again, and do not store.
             uint o = min(n0 + j, n - 1) + p * n;
-            rows[p * ROWS + j] = weight + uint64_t(o) * (BLOCKS * 16);
-#ifdef WEIGHT_INT4
-            next_group[p * ROWS + j] = o * BLOCKS;
+            rows[p * ROWS + j] = weight + uint64_t(o) * (BLOCKS * LOAD_BYTES);
+#ifdef GROUPED
+            next_load[p * ROWS + j] = o * BLOCKS;
 #else
             next_scale[p * ROWS + j] = scales.at[o];
 #endif
@@ -174,8 +184,8 @@ void begin(uint n0) {
 // for the first round of outputs from `next` on.
 void add(bool more, uint next, uint r0, uint live) {
     [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = 0;
-#ifdef WEIGHT_INT4
-    [[unroll]] for (uint j = 0; j < WIDTH; ++j) group_of[j] = next_group[j];
+#ifdef GROUPED
+    [[unroll]] for (uint j = 0; j < WIDTH; ++j) load_of[j] = next_load[j];
 #else
     [[unroll]] for (uint j = 0; j < WIDTH; ++j) scale_of[j] = next_scale[j];
 #endif
@@ -197,7 +207,7 @@ void add(bool more, uint next, uint r0, uint live) {
 
 // The invocations' parts together, times the scales of the weights' rows where they have one.
 void finish() {
-#ifdef WEIGHT_INT4
+#ifdef GROUPED
     [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = subgroupAdd(sums[i]);
 #else
     [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = subgroupAdd(sums[i]) * scale_of[i / COLUMNS];

@@ -1,13 +1,14 @@
 // linear_dot_tile: out[r][n] = w_scale[n] * sum_k weight[n][k] * x[r][k], for many rows r, by packed integer dot products:
 // where there are no matrix units.
-// weight [N, K] int8 with one f32 scale a row, x in Int16Block; or int4 with one f16 scale per 32 inputs, x in Int16Sums
-// (activation_layout.glsl): with weights as they lie, 0 to 15, the sum of w * x is 8 times that of x too large. K padded to 16 with zeros; out [rows, N] f32.
+// weight [N, K] int8 with one f32 scale a row, x in Int16Block; or in another format with scales of groups (common.glsl), x
+// in Int16Sums (activation_layout.glsl). K padded to 16 with zeros; out [rows, N] f32.
 // Products and sums of 16 are exact integers; blocks of 16 are added in f32, in their order.
 // A workgroup of 128 invocations makes a tile of 64 outputs x 32 rows, each invocation 4 x 4 of it, in steps of two blocks
-// through shared memory (4.25 KiB, with int4 4.75), while the next step's are on their way to registers.
-// Bytes: N * K * rows / 32 from caches or memory, with int4 0.5625 of that, 2.25 * K * rows * N / 64 from caches; operations: 2 * N * K * rows, as 8
-// packed dot products for 16 weights of a row.
-// Narrow loads: the f32 scale of each block of x, beside its 32 bytes; the f16 scale of each int4 load.
+// through shared memory (4.25 KiB, with scales of groups up to 5), while the next step's are on their way to registers.
+// Bytes: the weight's * rows / 32 from caches or memory, 2.25 * K * rows * N / 64 from caches; operations: 2 * N * K * rows,
+// as 8 packed dot products for 16 weights of a row.
+// Narrow loads: the f32 scale of each block of x, beside its 32 bytes; the scales of each load of a format with scales of
+// groups, and of q5_0 and q6_k the high bits.
 #include "common.glsl"
 #extension GL_EXT_integer_dot_product : require
 
@@ -33,14 +34,20 @@ layout(push_constant) uniform Push {
 shared uvec4 w_tile[STEP * OUTPUTS];
 shared uvec4 x_tile[2 * STEP * ROWS];  // [plane][block][row]
 shared float scale_tile[STEP * ROWS];
-#ifdef WEIGHT_INT4
-shared float w_scale_tile[OUTPUTS];
+#ifdef GROUPED
+// Both blocks of a step are one group.
+shared Factors factors_tile[OUTPUTS];
 shared int sum_tile[STEP * ROWS];
-float w_scale_next;
+Factors factors_next;
 uvec4 pairs_next;  // scale and sum of both blocks of a row
 #endif
+#ifndef WEIGHTS_PER_LOAD
+#define WEIGHTS_PER_LOAD 16
+#endif
+#define X_BLOCKS (WEIGHTS_PER_LOAD / 16)
 
-uvec4 w_next, x_next;
+Weights w_next;
+uvec4 x_next;
 float scale_next;
 
 // Asks for the step from block b0 on. Each invocation has one block of an output's weights, one of a plane of a row and, of
@@ -48,18 +55,18 @@ float scale_next;
 void fetch(uint b0, uint n0, uint r0, uint live) {
     uint id = gl_LocalInvocationID.x;
     uint output_row = min(n0 + id / STEP, n - 1), block = min(b0 + id % STEP, blocks - 1);
-#ifdef WEIGHT_INT4
-    // Both blocks of a step are one load, of which each of two invocations takes one.
-    uint group = output_row * (blocks / STEP) + block / STEP;
-    w_next = Words4(weight + uint64_t(group) * 16).at[0];
-    w_scale_next = group_scale(Words(uint64_t(scales)), group);
-#else
-    w_next = Words4(weight + (uint64_t(output_row) * blocks + block) * 16).at[0];
+    // Where both blocks of a step are one load, each of two invocations takes one of it.
+    uint loads = blocks / X_BLOCKS, in_row = block / X_BLOCKS;
+    uint64_t w_row = weight + uint64_t(output_row) * (loads * LOAD_BYTES);
+    w_next = fetch_weights(w_row, in_row, loads);
+#ifdef GROUPED
+    uint load = output_row * loads + in_row;
+    factors_next = factors(scale_of_load(uint64_t(scales), load, w_row, in_row, loads), place(load));
 #endif
     uint plane = id % 2, x_block = min(b0 + id / 2 % STEP, blocks - 1), row = min(r0 + id / (2 * STEP), live - 1);
     uint64_t from = x + uint64_t(row) * x_stride;
     x_next = Words4(from + plane * x_padded).at[x_block];
-#ifdef WEIGHT_INT4
+#ifdef GROUPED
     pairs_next = Words4(from + 2 * x_padded).at[x_block / STEP];
 #else
     scale_next = plane == 0 ? Floats(from + 2 * x_padded).at[x_block] : 0.0;
@@ -68,20 +75,22 @@ void fetch(uint b0, uint n0, uint r0, uint live) {
 
 void store() {
     uint id = gl_LocalInvocationID.x, x_block = id / 2 % STEP, row = id / (2 * STEP);
-#ifdef WEIGHT_INT4
-    w_tile[id % STEP * OUTPUTS + id / STEP] = (w_next >> (4 * (id % STEP))) & 0x0f0f0f0fu;
-    if (id % STEP == 0) w_scale_tile[id / STEP] = w_scale_next;
+#if WEIGHTS_PER_LOAD == 32
+    w_tile[id % STEP * OUTPUTS + id / STEP] = block_of(w_next, id % STEP);
+#else
+    w_tile[id % STEP * OUTPUTS + id / STEP] = w_next;
+#endif
+#ifdef GROUPED
+    if (id % STEP == 0) factors_tile[id / STEP] = factors_next;
     if (id % (2 * STEP) == 0) {
         [[unroll]] for (uint b = 0; b < STEP; ++b) {
             scale_tile[b * ROWS + row] = uintBitsToFloat(pairs_next[2 * b]);
             sum_tile[b * ROWS + row] = int(pairs_next[2 * b + 1]);
         }
     }
-#else
-    w_tile[id % STEP * OUTPUTS + id / STEP] = w_next;
 #endif
     x_tile[(id % 2 * STEP + x_block) * ROWS + row] = x_next;
-#ifndef WEIGHT_INT4
+#ifndef GROUPED
     if (id % 2 == 0) scale_tile[x_block * ROWS + row] = scale_next;
 #endif
 }
@@ -101,19 +110,20 @@ void compute(uint n0, uint r0, uint live) {
             if (b0 + b >= blocks) break;
             uvec4 w[PER];
             [[unroll]] for (uint j = 0; j < PER; ++j) w[j] = w_tile[b * OUTPUTS + tn + j * (OUTPUTS / PER)];
-#ifdef WEIGHT_INT4
-            float w_scale[PER];
-            [[unroll]] for (uint j = 0; j < PER; ++j) w_scale[j] = w_scale_tile[tn + j * (OUTPUTS / PER)];
-#define SCALED(j, x) (w_scale[j] * (x))
-#define ZERO(row) (8 * sum_tile[b * ROWS + (row)])
+#ifdef GROUPED
+            Factors f[PER];
+            [[unroll]] for (uint j = 0; j < PER; ++j) f[j] = factors_tile[tn + j * (OUTPUTS / PER)];
+#define SCALED(j, y) weigh_block(f[j], b, scale * float((y) - ZERO * sum), scale * float(sum))
 #else
-#define SCALED(j, x) (x)
-#define ZERO(row) 0
+#define SCALED(j, y) (scale * float(y))
 #endif
             [[unroll]] for (uint e = 0; e < PER; ++e) {
                 uint row = tr + e * (ROWS / PER);
                 uvec4 hi = x_tile[b * ROWS + row], lo = x_tile[(STEP + b) * ROWS + row];
                 float scale = scale_tile[b * ROWS + row];
+#ifdef GROUPED
+                int sum = sum_tile[b * ROWS + row];
+#endif
                 [[unroll]] for (uint j = 0; j < PER; ++j) {
                     int high = 0, low = 0;
                     [[unroll]] for (uint q = 0; q < 4; ++q) {
@@ -121,7 +131,7 @@ void compute(uint n0, uint r0, uint live) {
                         low += dotPacked4x8EXT(int(w[j][q]), int(lo[q]));
                     }
                     // At most 16 * 128 * 127 * 256 + ...: well within 31 bits.
-                    sums[e * PER + j] += SCALED(j, scale * float(high * 256 + low - ZERO(row)));
+                    sums[e * PER + j] += SCALED(j, high * 256 + low);
                 }
             }
         }
@@ -130,7 +140,7 @@ void compute(uint n0, uint r0, uint live) {
         uint r = r0 + tr + e * (ROWS / PER);
         [[unroll]] for (uint j = 0; j < PER; ++j) {
             uint o = n0 + tn + j * (OUTPUTS / PER);
-#ifdef WEIGHT_INT4
+#ifdef GROUPED
             if (r < live && o < n) y_out.at[r * out_stride + o] = sums[e * PER + j];
 #else
             if (r < live && o < n) y_out.at[r * out_stride + o] = sums[e * PER + j] * scales.at[o];

@@ -2,22 +2,23 @@
 // matrices are made of weights in the registers that loads left them in:
 //   plain: for few rows, whose inputs are loaded in the same way; nobody waits for anybody
 //   TALL:  for many, whose inputs come through shared memory, STAGES steps of them
-// weight int8 [n, k] with one f32 scale a row, k padded to 16 with zeros; x in F16Row (activation_layout.glsl), rows
+// weight [n, k] int8 with one f32 scale a row, or a format with scales of groups (common.glsl), by which weights are
+// multiplied on their way: int4 in f16, others in f32; k padded to 16 with zeros; x in F16Row (activation_layout.glsl), rows
 // x_stride bytes apart; out f32 [rows, out_stride].
 // Which elements of a matrix an invocation holds is the device's choice, and is found out (shaders/fragment.comp): SHARERS
 // invocations share a row of A, and a column of B in the same way. A product does not change when its inputs change places in
-// weights and x alike: so an invocation takes 16 consecutive inputs of a row, with int4 32, one load, for its places in the next
+// weights and x alike: so an invocation takes the 16 or 32 consecutive inputs of a load of a row for its places in the next
 // products.
 // A subgroup makes OUTPUTS outputs; SUBS_N of them lie beside each other. PARTS more divide the rows (TALL), or share the same
 // outputs, each with its part of the inputs. While steps are multiplied, DEPTH more of weights are on their way from memory.
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
-// Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x: STAGES * BM * (32 * SPAN * SHARERS + 16), with
-// int4 64 for 32, TALL only.
-// Bytes: n * k, with int4 0.5625 of that, from memory, once where the row tiles of a weight tile run together; x from caches, n / OUTPUTS times, with TALL
+// Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x: STAGES * BM * (2 * inputs of a load * SPAN * SHARERS + 16),
+// TALL only.
+// Bytes: the weight's from memory, once where the row tiles of a weight tile run together; x from caches, n / OUTPUTS times, with TALL
 // n / BN times, and weights rows / BM times, with TALL PARTS times that. Operations: 2 * n * k * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
-// Narrow loads: the f16 scale of each int4 load.
+// Narrow loads: the scales of each load of a format with scales of groups; of q5_0 and q6_k the high bits.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -108,28 +109,37 @@ void make_tile() {
 
     // The first input that this invocation takes of a step's s-th run.
 #define FIRST(step, s) ((min(step, last) * KSPLIT + subgroup_k) * STEP + (s) * RUN + lane_part * PER_LOAD)
-    uvec4 w_next[DEPTH * W_EACH];
+    Weights w_next[DEPTH * W_EACH];
+#define IN_ROW(first) (min(first, k - PER_LOAD) / (PER_LOAD / 16))
+#ifdef GROUPED
+    // Their scales, and which of the matrix's loads an invocation takes of the i-th row of weights in a step's s-th run.
+    Scale w_scale[DEPTH * W_EACH];
+#define LOAD_IN_ROW(step, s) (min(FIRST(step, s), k - PER_LOAD) / PER_LOAD)
+#define LOAD_OF(i, step, s) ((n0 + min(w_row + (i) * (M / HELD_A), w_last)) * LOADS + LOAD_IN_ROW(step, s))
+#define FETCH_SCALE(slot, i, row, step, s)                                                                             \
+    w_scale[(slot) * W_EACH + i * SPAN + s] =                                                                          \
+        scale_of_load(uint64_t(scales), LOAD_OF(i, step, s), w_tile + (row) * ROW_BYTES, LOAD_IN_ROW(step, s), LOADS);
 #ifdef WEIGHT_INT4
-    // Their scales, two in a word, and the group that an invocation takes of the i-th row of weights in a step's s-th run.
-    uint w_scale[DEPTH * W_EACH];
-#define GROUP_OF(i, step, s)                                                                                           \
-    ((n0 + min(w_row + (i) * (M / HELD_A), w_last)) * (k / 32) + min(FIRST(step, s), k - 32) / 32)
-#define FETCH_SCALE(slot, i, step, s)                                                                                  \
-    w_scale[(slot) * W_EACH + i * SPAN + s] = Words(uint64_t(scales)).at[GROUP_OF(i, step, s) / 2];
-#define IN_ROW(first) (min(first, k - 32) / 2)
+#define Multiplier float16_t
+#define MULTIPLIER(i, step, s) unpackFloat2x16(w_scale[d % DEPTH * W_EACH + i * SPAN + s])[LOAD_OF(i, step, s) % 2]
 #define WIDEN(i, step, s, from)                                                                                        \
-    widen_int4(four_nibbles(w_next[d % DEPTH * W_EACH + i * SPAN + s], from / 4), row_scale[i])
+    widen_int4(four_nibbles(w_next[d % DEPTH * W_EACH + i * SPAN + s], from / 4), row_by[i])
 #else
-#define FETCH_SCALE(slot, i, step, s)
-#define IN_ROW(first) min(first, k - 16)
+#define Multiplier Factors
+#define MULTIPLIER(i, step, s) factors(w_scale[d % DEPTH * W_EACH + i * SPAN + s], place(LOAD_OF(i, step, s)))
+#define WIDEN(i, step, s, from)                                                                                        \
+    halves(weigh(row_by[i], from / 4, widen(w_next[d % DEPTH * W_EACH + i * SPAN + s], from / 4)))
+#endif
+#else
+#define FETCH_SCALE(slot, i, row, step, s)
 #define WIDEN(i, step, s, from) widen4(w_next[d % DEPTH * W_EACH + i * SPAN + s][from / 4], mask)
 #endif
 #define FETCH_W(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {                                                            \
         uint row = min(w_row + i * (M / HELD_A), w_last);                                                              \
         [[unroll]] for (uint s = 0; s < SPAN; ++s) {                                                                   \
-            w_next[(slot) * W_EACH + i * SPAN + s] = Words4(w_tile + (row * ROW_BYTES + IN_ROW(FIRST(step, s)))).at[0]; \
-            FETCH_SCALE(slot, i, step, s)                                                                              \
+            w_next[(slot) * W_EACH + i * SPAN + s] = WEIGHTS_AT(w_tile, row * ROW_BYTES, IN_ROW(FIRST(step, s)));      \
+            FETCH_SCALE(slot, i, row, step, s)                                                                         \
         }                                                                                                              \
     }
     // The q-th eight of the sixteen inputs that this invocation takes of the s-th run, of its i-th row of the j-th matrix.
@@ -193,12 +203,11 @@ void make_tile() {
             }
 #endif
             [[unroll]] for (uint s = 0; s < SPAN; ++s) {
-#ifdef WEIGHT_INT4
+#ifdef GROUPED
                 bool is_input = step <= last && FIRST(step, s) < k;
-                float16_t row_scale[MATS_A * HELD_A];
+                Multiplier row_by[MATS_A * HELD_A];
                 [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
-                    f16vec2 two = unpackFloat2x16(w_scale[d % DEPTH * W_EACH + i * SPAN + s]);
-                    row_scale[i] = is_input ? two[GROUP_OF(i, step, s) % 2] : 0.0hf;
+                    row_by[i] = is_input ? MULTIPLIER(i, step, s) : Multiplier(0);
                 }
 #else
                 uint mask = step <= last && FIRST(step, s) < k ? ALL_BYTES : 0;

@@ -1,8 +1,8 @@
 // linear_matrix: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], by matrix units, in two arithmetics:
 //   plain: x in F16Row, f16 x f16 -> f32; weights become f16 between registers and shared memory
 //   BYTES: x in Int16Row, s8 x s8 -> s32; two products, of the high and of the low bytes, make one: sums are exact
-// weight [N, K] int8 with one f32 scale a row, or, in plain, int4 with one f16 scale per 32 inputs, by which f16 weights are
-// multiplied on their way to shared memory; K padded to 16 with zeros; x per row 2P bytes
+// weight [N, K] int8 with one f32 scale a row, or, in plain, a format with scales of groups (common.glsl), by which weights
+// are multiplied on their way to shared memory: int4 in f16, others in f32; K padded to 16 with zeros; x per row 2P bytes
 // (activation_layout.glsl), P = K padded to 32 with zeros, then one f32 scale, rows x_stride bytes apart; out f32
 // [rows, out_stride].
 // A workgroup makes a BM x BN tile of out (rows x outputs) in steps of BK inputs; a subgroup WM x WN of it, and of each
@@ -22,11 +22,11 @@
 // to finish adds them, always in the same order.
 // Shared memory: max(tile, subgroups * M * WN * 4) bytes; tile: (BM + BN) * (2 * BK + 16), with BYTES
 // (2 * BM + BN) * (BK + 16).
-// Bytes: N * K, with int4 0.5625 of that, from memory, once where the row tiles of a weight tile run together; x from caches, N / BN times, and weights
+// Bytes: the weight's from memory, once where the row tiles of a weight tile run together; x from caches, N / BN times, and weights
 // rows / BM times.
 // Operations: 2 * N * K * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
-// Narrow loads: the f16 scale of each int4 load.
+// Narrow loads: the scales of each load of a format with scales of groups; of q5_0 and q6_k the high bits.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -139,19 +139,19 @@ void make_tile() {
     [[unroll]] for (uint i = 0; i < PLANES * MATS_M * MATS_N; ++i) sums[i] = MatrixSum(0);
 
     // Steps on their way: the s-th is in slot s % DEPTH.
-    uvec4 w_next[DEPTH * W_EACH];
-#ifdef WEIGHT_INT4
-    // Their scales, two in a word, and the group of which an invocation takes the i-th load of a step.
-    uint w_scale[DEPTH * W_EACH];
-#define STEP_BYTES (BK / 2)
-#define GROUP_OF(i, step)                                                                                              \
-    ((n0 + min(w_row + (i) * W_PASS, w_last)) * (k / 32) + min(min(step, last) * W_PARTS + w_part, k / 32 - 1))
-#define FETCH_SCALE(slot, i, step)                                                                                     \
-    w_scale[(slot) * W_EACH + i] = Words(uint64_t(scales)).at[GROUP_OF(i, step) / 2];
+    Weights w_next[DEPTH * W_EACH];
+#ifdef GROUPED
+    // Their scales, and which of the matrix's loads an invocation takes as its i-th of a step.
+    Scale w_scale[DEPTH * W_EACH];
+#define LOAD_IN_ROW(step) min(min(step, last) * W_PARTS + w_part, LOADS - 1)
+#define LOAD_OF(i, step) ((n0 + min(w_row + (i) * W_PASS, w_last)) * LOADS + LOAD_IN_ROW(step))
+#define FETCH_SCALE(slot, i, row, step)                                                                                \
+    w_scale[(slot) * W_EACH + i] =                                                                                     \
+        scale_of_load(uint64_t(scales), LOAD_OF(i, step), w_tile + (row) * ROW_BYTES, LOAD_IN_ROW(step), LOADS);
 #else
-#define STEP_BYTES BK
-#define FETCH_SCALE(slot, i, step)
+#define FETCH_SCALE(slot, i, row, step)
 #endif
+#define STEP_BYTES (W_PARTS * 16)
     uvec4 x_next[DEPTH * X_EACH];
 
     // Where a row of x begins, counted through its planes.
@@ -162,11 +162,11 @@ void make_tile() {
 #endif
 #define FETCH_W(slot, step)                                                                                            \
     {                                                                                                                  \
-        uint from = min(min(step, last) * STEP_BYTES + w_part * 16, ROW_BYTES - 16);                                   \
+        uint from = min(min(step, last) * STEP_BYTES + w_part * 16, LOADS * 16 - 16);                                  \
         [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                 \
             uint row = min(w_row + i * W_PASS, w_last);                                                                \
-            w_next[(slot) * W_EACH + i] = Words4(w_tile + (row * ROW_BYTES + from)).at[0];                             \
-            FETCH_SCALE(slot, i, step)                                                                                 \
+            w_next[(slot) * W_EACH + i] = WEIGHTS_AT(w_tile, row * ROW_BYTES, from);                                   \
+            FETCH_SCALE(slot, i, row, step)                                                                            \
         }                                                                                                              \
     }
 #define FETCH_X(slot, step)                                                                                            \
@@ -180,9 +180,17 @@ void make_tile() {
 #define STORE_W(to, loaded, mask) STORE_UNIT(to, (loaded) & (mask))
 #define ALL 0xffffffffu
 #elif defined(WEIGHT_INT4)
-#define STORE_INT4(to, loaded, i, scale)                                                                               \
+#define Multiplier float16_t
+#define MULTIPLIER(slot, i, step) unpackFloat2x16(w_scale[(slot) * W_EACH + i])[LOAD_OF(i, step) % 2]
+#define STORE_WEIGHED(to, loaded, i, scale)                                                                            \
     STORE_UNIT((to) + (i), uvec4(widen_int4(four_nibbles(loaded, 2 * (i)), scale),                                     \
                                  widen_int4(four_nibbles(loaded, 2 * (i) + 1), scale)))
+#elif defined(GROUPED)
+#define Multiplier Factors
+#define MULTIPLIER(slot, i, step) factors(w_scale[(slot) * W_EACH + i], place(LOAD_OF(i, step)))
+#define STORE_WEIGHED(to, loaded, i, f)                                                                                \
+    STORE_UNIT((to) + (i), uvec4(halves(weigh(f, 2 * (i), widen(loaded, 2 * (i)))),                                    \
+                                 halves(weigh(f, 2 * (i) + 1, widen(loaded, 2 * (i) + 1)))))
 #else
 #define STORE_W(to, loaded, mask)                                                                                      \
     STORE_UNIT(to, uvec4(widen4(loaded.x, mask), widen4(loaded.y, mask)))                                              \
@@ -197,18 +205,19 @@ void make_tile() {
         [[unroll]] for (uint d = 0; d < ROUND; ++d) {
             const uint slot = d % DEPTH;
             uint step = round + d;
-#ifdef WEIGHT_INT4
+#ifdef GROUPED
             bool is_input = step <= last && step * BK + w_part * PER_LOAD < k;
 #else
             uint mask = step <= last && step * BK + w_part * 16 < k ? ALL : 0;
 #endif
             [[unroll]] for (uint i = 0; i < W_EACH; ++i) {
                 if (W_LOADS % WORKGROUP == 0 || id + i * WORKGROUP < W_LOADS) {
-#ifdef WEIGHT_INT4
+#ifdef GROUPED
                     uint at = w_to + i * W_PASS * UNITS;
-                    f16vec2 two = unpackFloat2x16(w_scale[slot * W_EACH + i]);
-                    float16_t scale = is_input ? two[GROUP_OF(i, step) % 2] : 0.0hf;
-                    [[unroll]] for (uint u = 0; u < 4; ++u) STORE_INT4(at, w_next[slot * W_EACH + i], u, scale)
+                    Multiplier by = is_input ? MULTIPLIER(slot, i, step) : Multiplier(0);
+                    [[unroll]] for (uint u = 0; u < PER_LOAD / 8; ++u) {
+                        STORE_WEIGHED(at, w_next[slot * W_EACH + i], u, by)
+                    }
 #else
                     STORE_W(w_to + i * W_PASS * UNITS, w_next[slot * W_EACH + i], mask)
 #endif

@@ -1,10 +1,9 @@
 // linear_tile: out[r][n] = sum_k weight[n][k] * x[r][k], for many rows r, without matrix units.
-// weight [N, K] int8 with one f32 scale a row, int4 with one f16 scale per 32 inputs, or bf16; x [rows, K], out [rows, N]
-// f32; K padded to 16 with zeros.
-// A workgroup of 64 invocations makes a 32 x 32 tile of out; each invocation 4 x 4 of it, from f32 tiles of 16 inputs, with
-// int4 of 32, in shared memory (4 or 8 KiB).
-// Bytes: N * K * (1, 0.5625 or 2) * rows / 32 from caches or memory; operations: 2 * N * K * rows.
-// Narrow loads: the f16 scale of each int4 load.
+// weight [N, K] in any weight format (common.glsl); x [rows, K], out [rows, N] f32; K padded to 16 with zeros.
+// A workgroup of 64 invocations makes a 32 x 32 tile of out; each invocation 4 x 4 of it, from f32 tiles of 16 inputs, or
+// of 32 where a load of weights has as many, in shared memory (4 or 8 KiB).
+// Bytes: the weight's * rows / 32 from caches or memory; operations: 2 * N * K * rows.
+// Narrow loads: the scales of each load of a format with scales of groups; of q5_0 and q6_k the high bits.
 #include "common.glsl"
 
 layout(push_constant) uniform Push {
@@ -21,7 +20,7 @@ layout(push_constant) uniform Push {
 };
 
 #define TILE 32
-#ifdef WEIGHT_INT4
+#if WEIGHTS_PER_LOAD == 32
 #define DEPTH 32
 #else
 #define DEPTH 16
@@ -50,14 +49,17 @@ void compute(uint n0, uint r0, uint live) {
         for (uint i = id; i < TILE * LOADS; i += 64) {
             uint column = i / LOADS, part = i % LOADS;
             uint row = min(n0 + column, n - 1);
-            uvec4 w = Words4(weight + (uint64_t(row) * (k / WEIGHTS_PER_LOAD) + k0 / WEIGHTS_PER_LOAD + part) * 16).at[0];
-#ifdef WEIGHT_INT4
-            float scale = group_scale(Words(uint64_t(scales)), (row * k + k0) / WEIGHTS_PER_LOAD + part);
+            uint loads = k / WEIGHTS_PER_LOAD, at = k0 / WEIGHTS_PER_LOAD + part;
+            uint64_t from = weight + uint64_t(row) * (loads * LOAD_BYTES);
+            Weights w = fetch_weights(from, at, loads);
+#ifdef GROUPED
+            uint load = row * loads + at;
+            Factors f = factors(scale_of_load(uint64_t(scales), load, from, at, loads), place(load));
 #endif
             [[unroll]] for (uint q = 0; q < VECS; ++q) {
                 vec4 v = widen(w, q);
-#ifdef WEIGHT_INT4
-                v *= scale;
+#ifdef GROUPED
+                v = weigh(f, q, v);
 #endif
                 [[unroll]] for (uint e = 0; e < 4; ++e) put(true, part * WEIGHTS_PER_LOAD + q * 4 + e, column, v[e]);
             }

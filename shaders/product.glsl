@@ -2,7 +2,7 @@
 layout(push_constant) uniform Push {
     Words state;
     uint64_t weight;
-    Floats scales;   // int8: f32, one an output; int4: f16, one for each 32 inputs of each
+    Floats scales;   // int8: f32, one an output; else those of the format
     uint64_t x;
     Floats y_out;
     Floats parts;    // [splits][rows padded to BM][N padded to BN], where splits > 1
@@ -20,16 +20,19 @@ layout(push_constant) uniform Push {
 // Not readonly, as nothing that a relay orders: RADV's acquire makes later loads skip the cache, those of readonly blocks not.
 layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED buffer Inputs4 { uvec4 at[]; };
 
-// Bytes of a row of weights, inputs of a load of them, and what is left to multiply an output's sum by.
-#ifdef WEIGHT_INT4
-#define ROW_BYTES (k / 2)
-#define PER_LOAD 32
+// Inputs of a load of weights, loads of a row and their bytes, and what is left to multiply an output's sum by.
+#ifdef GROUPED
+#define PER_LOAD WEIGHTS_PER_LOAD
 #define OUTPUT_SCALE(o) 1.0
 #else
-#define ROW_BYTES k
 #define PER_LOAD 16
 #define OUTPUT_SCALE(o) scales.at[o]
 #endif
+#define LOADS (k / PER_LOAD)
+#define ROW_BYTES (LOADS * LOAD_BYTES)
+// The load whose first 16 bytes lie `from` bytes from the beginning of a row, which lies `row` bytes from `tile`.
+#define WEIGHTS_AT(tile, row, from)                                                                                    \
+    fetch_parts(tile + ((row) + (from)), tile + ((row) + LOADS * 16 + (from) / 16 * HIGH_BYTES), 0)
 
 // Leaves the sum of output `o` of row `r`: beside the other splits' where there are several, else scaled where it belongs.
 #define LEAVE(r, o, sum)                                                                                               \

@@ -18,6 +18,9 @@ uvec2 widen_int4(uint four, float16_t scale) {
     return uvec2(packFloat2x16((unpackFloat2x16(even) - offset) * by), packFloat2x16((unpackFloat2x16(odd) - offset) * by));
 }
 
+// Four weights in f32 as f16 in the same order.
+uvec2 halves(vec4 w) { return uvec2(packFloat2x16(f16vec2(w.xz)), packFloat2x16(f16vec2(w.yw))); }
+
 // Where rows have 4 units, 5 apart: the order of a tile's rows in which eight invocations that store together, two or four
 // a row, meet eight different banks.
 uint bank_order(uint i, uint parts) {

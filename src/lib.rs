@@ -54,7 +54,7 @@
 //! - **Edit**: a token whose logit the sampler changes, by a penalty or a bias; the host reads its logit for itself.
 //! - **Eligible**: of a row's tokens those that are allowed, are no edits, and have a logit above −∞.
 //! - **Fragment**: the part of a matrix that one lane holds while its subgroup multiplies it.
-//! - **Group**: the 32 weights of a row that share a scale in INT4 ([`model::WeightFormat`]).
+//! - **Group**: the 32 weights of a row that share a scale in INT4, Q8_0 and Q4_K ([`model::WeightFormat`]).
 //! - **Head rows**: the rows of a pass whose logits are wanted.
 //! - **Kind of pass**: what is baked for: how many rows, how they stand to each other, and where their tokens come from.
 //! - **Mixed pass**: a pass with a chunk of one sequence, and behind it rows of others that decode.

@@ -98,9 +98,11 @@ struct Product {
     /// Padded to 16.
     k: usize,
     rows: usize,
-    /// Whole numbers: those of INT4 from -8 to 7.
-    weights: Vec<i8>,
-    /// Of each output, or of each group.
+    /// Weights and scales as on a device.
+    stored: [Vec<u8>; 2],
+    /// Weights as matrix units see them, padded rows.
+    weights: Vec<f32>,
+    /// What each output is multiplied by.
     scales: Vec<f32>,
     /// f16 values, or integers that fit in 16 bits.
     x: Vec<f32>,
@@ -112,13 +114,44 @@ impl Product {
     fn new(format: WeightFormat, operand: Operand, [rows, n, k]: [usize; 3], seed: u64) -> Product {
         let mut random = Random(seed);
         let padded = k.next_multiple_of(16);
-        let mut weights = vec![0; n * padded];
-        let is_int4 = format == WeightFormat::Int4;
-        for row in weights.chunks_exact_mut(padded) {
-            row[..k].fill_with(|| random.bits() as i8 >> if is_int4 { 4 } else { 0 });
+        let (stride, scale_bytes) = (format.row_bytes(k), format.scale_bytes(k));
+        let mut data = vec![0; n * stride];
+        for row in data.chunks_exact_mut(stride) {
+            row[..format.file_row_bytes(k)].fill_with(|| random.bits() as u8);
         }
-        let count = if is_int4 { n * k / WeightFormat::GROUP } else { n };
-        let scales = (0..count).map(|_| f16::from_f32(0.01 + 0.005 * random.real()).to_f32()).collect();
+        let mut scale = |size: f32| size * (1.0 + 0.5 * random.real());
+        let scales: Vec<u8> = match format {
+            WeightFormat::Int8 => (0..n).flat_map(|_| scale(0.01).to_le_bytes()).collect(),
+            _ => {
+                let sizes: &[f32] = match format {
+                    WeightFormat::Int4 => &[0.01],
+                    WeightFormat::Q5_0 => &[5e-3],
+                    WeightFormat::Q8_0 => &[1e-3],
+                    // d and m, then what is multiplied by them.
+                    WeightFormat::Q4K => &[2e-4, 1.5e-3, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7],
+                    _ => &[2e-5],
+                };
+                let sizes = sizes.iter().cycle().take(n * scale_bytes / 2);
+                sizes.flat_map(|&size| f16::from_f32(scale(size)).to_le_bytes()).collect()
+            }
+        };
+        // INT8 goes to the units as it is; others are multiplied on the way, and rounded.
+        let mut weights = vec![0.0; n * padded];
+        for (i, row) in weights.chunks_exact_mut(padded).enumerate() {
+            let (data, scales) = (&data[i * stride..][..stride], &scales[i * scale_bytes..][..scale_bytes]);
+            match format {
+                WeightFormat::Int8 => row.iter_mut().zip(data).for_each(|(w, q)| *w = f32::from(*q as i8)),
+                _ => format.decode_row(data, scales, row),
+            }
+            row.iter_mut().for_each(|w| *w = f16::from_f32(*w).to_f32());
+        }
+        let stored = [data, scales.clone()];
+        let scales = match format {
+            WeightFormat::Int8 => {
+                scales.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+            }
+            _ => vec![1.0; n],
+        };
         let x_stride = k.next_multiple_of(32);
         let mut x = vec![0.0; rows * x_stride];
         for row in x.chunks_exact_mut(x_stride) {
@@ -128,30 +161,7 @@ impl Product {
             });
         }
         let x_scales = (0..rows).map(|_| 1.0 + 0.9 * random.real()).collect();
-        Product { format, n, k: padded, rows, weights, scales, x, x_scales, operand }
-    }
-
-    /// Weights and scales as on a device.
-    fn stored(&self) -> [Vec<u8>; 2] {
-        if self.format == WeightFormat::Int8 {
-            return [bytemuck::cast_slice(&self.weights).to_vec(), bytemuck::cast_slice(&self.scales).to_vec()];
-        }
-        let byte = |group: &[i8], i: usize| (group[i] + 8) as u8 | ((group[16 + i] + 8) as u8) << 4;
-        let groups = self.weights.chunks_exact(WeightFormat::GROUP);
-        let bytes = groups.flat_map(|group| (0..16).map(move |i| byte(group, i)));
-        [bytes.collect(), self.scales.iter().flat_map(|s| f16::from_f32(*s).to_le_bytes()).collect()]
-    }
-
-    /// A weight as matrix units see it, and what its output is multiplied by.
-    fn weight(&self, n: usize, i: usize) -> [f64; 2] {
-        let w = f32::from(self.weights[n * self.k + i]);
-        match self.format {
-            WeightFormat::Int4 => {
-                let scale = self.scales[(n * self.k + i) / WeightFormat::GROUP];
-                [f16::from_f32(w * scale).to_f64(), 1.0]
-            }
-            _ => [f64::from(w), f64::from(self.scales[n])],
-        }
+        Product { format, n, k: padded, rows, stored, weights, scales, x, x_scales, operand }
     }
 
     fn x_stride(&self) -> usize {
@@ -190,8 +200,9 @@ impl Product {
         let mut out = Vec::with_capacity(self.rows * self.n);
         for r in 0..self.rows {
             for n in 0..self.n {
-                let products = x[r * p..][..self.k].iter().enumerate().map(|(i, x)| x * self.weight(n, i)[0]);
-                out.push(products.sum::<f64>() * self.weight(n, 0)[1] * f64::from(self.x_scales[r]));
+                let weights = &self.weights[n * self.k..][..self.k];
+                let products = x[r * p..][..self.k].iter().zip(weights).map(|(x, w)| x * f64::from(*w));
+                out.push(products.sum::<f64>() * f64::from(self.scales[n]) * f64::from(self.x_scales[r]));
             }
         }
         out
@@ -203,7 +214,7 @@ impl Product {
         let out_stride = self.n + if self.n.is_multiple_of(8) { 8 } else { 5 };
         // Words of the step state, with `live` at index 2.
         let state = bench.buffer(bytemuck::cast_slice(&[0u32, 0, live as u32, 0]));
-        let [weight, scales] = self.stored().map(|bytes| bench.buffer(&bytes));
+        let [weight, scales] = self.stored.each_ref().map(|bytes| bench.buffer(bytes));
         let x = bench.buffer(&self.form());
         let want = self.expected();
         for &variant in variants {
@@ -256,7 +267,9 @@ impl Product {
                 }
                 let results = alive.chunks_exact(out_stride).flat_map(|r| &r[..self.n]).map(|&w| f32::from_bits(w));
                 let error = relative_rms(results, &want[..live * self.n]);
-                assert!(error < 1e-5, "{name}: {error:.1e}");
+                // A driver may cut what is converted from f32 to f16 off instead of rounding it.
+                let tolerance = if WeightFormat::MADE.contains(&self.format) { 1e-5 } else { 5e-4 };
+                assert!(error < tolerance, "{name}: {error:.1e}");
             }
             assert!(words(&arrived)[..counter_bytes as usize / 4].iter().all(|&w| w == 0), "{name}: counters stay");
         }
@@ -305,6 +318,14 @@ fn linear_variants_with_int4_compute_their_product() {
 }
 
 #[test]
+fn linear_variants_with_types_of_gguf_files_compute_their_product() {
+    let Some(mut bench) = Bench::open("linear_variants_with_types_of_gguf_files_compute_their_product") else { return };
+    for format in [WeightFormat::Q5_0, WeightFormat::Q8_0, WeightFormat::Q4K, WeightFormat::Q6K] {
+        check_linear(&mut bench, format, Operand::F16);
+    }
+}
+
+#[test]
 fn linear_variants_of_bytes_compute_their_product() {
     let Some(mut bench) = Bench::open("linear_variants_of_bytes_compute_their_product") else { return };
     if bench.units.s8_k.is_none() {
@@ -328,7 +349,8 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
     ];
     let (mut checked, mut left_out) = (HashSet::new(), HashSet::new());
     for (i, (rows, live, n, k)) in cases.into_iter().enumerate() {
-        let k = if format.holds(k) { k } else { k.next_multiple_of(WeightFormat::GROUP) };
+        let unit = [1, WeightFormat::GROUP, 128, WeightFormat::SUPER].into_iter().find(|n| format.holds(*n)).unwrap();
+        let k = usize::next_multiple_of(k, unit);
         let all = matrix::tiles(bench.units, format, operand, [rows, n, k]);
         let mut variants: Vec<MatrixTile> =
             all.iter().copied().filter(|v| common::worth_compiling(&bench.gpu, bench.units, format, v)).collect();

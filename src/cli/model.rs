@@ -53,7 +53,7 @@ pub(super) fn weights_parser(
         let value = PossibleValue::new(format.name());
         if describe { value.help(format.description()) } else { value }
     };
-    let formats = WeightFormat::ALL.into_iter().filter(|format| among(*format));
+    let formats = WeightFormat::MADE.into_iter().filter(|format| among(*format));
     PossibleValuesParser::new(formats.map(value)).try_map(|word| WeightFormat::parse(&word).ok_or("no such format"))
 }
 

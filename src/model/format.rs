@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use safetensors::Dtype;
 
 use crate::error::{Setting, text};
-use crate::model::blocks::BlockFormat;
+use crate::model::blocks::{self, BlockFormat};
 use crate::model::shape::Shape;
 use crate::model::tensor::{Role, TensorId};
 use crate::{Error, Result};
@@ -28,6 +28,23 @@ pub enum WeightFormat {
     Int4,
     /// bfloat16 per element, no scale.
     Bf16,
+    /// GGUF's Q5_0: 5 bits per element, one f16 scale per group: `w = scale * (q - 16)`. A row has two parts: the low 4 bits
+    /// in groups of the order of [`WeightFormat::Int4`], and 4 bytes for each group with the high bits, that of element 4 i +
+    /// j in bit i of byte j. Only for rows of whole fours of groups, so that each begins at 16 bytes.
+    Q5_0,
+    /// GGUF's Q8_0: i8 per element, one f16 scale per group: `w = q * scale`, q in -128..=127. Only for rows of whole
+    /// groups.
+    Q8_0,
+    /// GGUF's Q4_K: 4 bits per element, in groups of the order of [`WeightFormat::Int4`]: `w = d * s * q - m * n`, q in
+    /// 0..=15. Of each [`WeightFormat::SUPER`] elements the scales are 16 bytes: d and m in f16, then for the eight groups, 4
+    /// bits each in a u32, the low bits of s, the low bits of n, and the high two bits of s below those of n. Only for rows
+    /// of whole [`WeightFormat::SUPER`].
+    Q4K,
+    /// GGUF's Q6_K: 6 bits per element: `w = d * s * (q - 32)`, with an i8 s per 16 elements, and as its scale an f16 d per
+    /// [`WeightFormat::SUPER`]. A row has three parts: the low 4 bits in groups of the order of [`WeightFormat::Int4`]; 8
+    /// bytes for each group with the high 2 bits, of element 16 i + 4 j + k at bit 2 j of byte 4 i + k; every s. Only for
+    /// rows of whole [`WeightFormat::SUPER`].
+    Q6K,
 }
 
 /// The format of a tensor in a checkpoint's files, or of most of its matrices.
@@ -70,36 +87,59 @@ pub type BadRow = String;
 /// Names, sizes and what can be made from what.
 impl WeightFormat {
     /// Every format.
-    pub const ALL: [WeightFormat; 3] = [WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Bf16];
+    pub const ALL: [WeightFormat; 7] = [
+        WeightFormat::Int8,
+        WeightFormat::Int4,
+        WeightFormat::Bf16,
+        WeightFormat::Q5_0,
+        WeightFormat::Q8_0,
+        WeightFormat::Q4K,
+        WeightFormat::Q6K,
+    ];
+
+    /// Those that Kiln makes of other weights, and that can be asked for. The others are what GGUF files have.
+    pub const MADE: [WeightFormat; 3] = [WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Bf16];
 
     /// In every format, a row's padded length is a multiple of this many elements.
     pub const ALIGN: usize = 16;
 
-    /// Elements that share a scale in [`WeightFormat::Int4`].
+    /// Elements that share a scale in [`WeightFormat::Int4`] and in [`WeightFormat::Q8_0`].
     pub const GROUP: usize = 32;
 
-    /// Its word on the command line: `int8`, `int4`, `bf16`.
+    /// Elements whose scales share a scale in [`WeightFormat::Q4K`] and [`WeightFormat::Q6K`].
+    pub const SUPER: usize = 256;
+
+    /// Its name, which for [`WeightFormat::MADE`] is its word on the command line: `int8`, `int4`, `bf16`, `q4_k`.
     pub fn name(self) -> &'static str {
         match self {
             WeightFormat::Int8 => "int8",
             WeightFormat::Int4 => "int4",
             WeightFormat::Bf16 => "bf16",
+            WeightFormat::Q5_0 => BlockFormat::Q5_0.name(),
+            WeightFormat::Q8_0 => BlockFormat::Q8_0.name(),
+            WeightFormat::Q4K => BlockFormat::Q4K.name(),
+            WeightFormat::Q6K => BlockFormat::Q6K.name(),
         }
     }
 
     /// The format with this word on the command line.
     pub fn parse(word: &str) -> Option<WeightFormat> {
-        Self::ALL.into_iter().find(|format| format.name() == word)
+        Self::MADE.into_iter().find(|format| format.name() == word)
     }
 
     /// Its description in the command line's help.
     pub fn description(self) -> &'static str {
         match self {
-            WeightFormat::Int8 => "One byte an element, quantised while loading if need be; INT4 stays INT4",
+            WeightFormat::Int8 => {
+                "One byte an element, quantised while loading if need be; INT4 and a GGUF file's quantised types stay"
+            }
             WeightFormat::Int4 => {
                 "Half a byte an element in groups of 32 with a scale; the embedding and the head in INT8"
             }
             WeightFormat::Bf16 => "As the BF16 checkpoint has them",
+            WeightFormat::Q5_0 | WeightFormat::Q8_0 | WeightFormat::Q4K | WeightFormat::Q6K => {
+                "As the GGUF file has them"
+            }
         }
     }
 
@@ -116,23 +156,35 @@ impl WeightFormat {
     /// Bytes of the elements of a row without padding, as in files: the first bytes of the padded row.
     pub fn file_row_bytes(self, cols: usize) -> usize {
         match self {
-            WeightFormat::Int8 => cols,
+            WeightFormat::Int8 | WeightFormat::Q8_0 => cols,
             WeightFormat::Int4 => cols.div_ceil(Self::GROUP) * GROUP_BYTES,
             WeightFormat::Bf16 => 2 * cols,
+            WeightFormat::Q4K => cols / 2,
+            // 4 bits and 1.
+            WeightFormat::Q5_0 => cols / 8 * 5,
+            // 4 bits, 2 bits, and a byte for 16.
+            WeightFormat::Q6K => cols / 16 * 13,
         }
     }
 
-    /// Elements in 16 bytes, which kernels load at a time.
+    /// Elements in 16 bytes, which kernels load at a time; of [`WeightFormat::Q5_0`] and [`WeightFormat::Q6K`] in 16
+    /// bytes of low bits.
     pub fn per_load(self) -> usize {
-        16 * Self::GROUP / self.row_bytes(Self::GROUP)
+        match self {
+            WeightFormat::Bf16 => 8,
+            WeightFormat::Int8 | WeightFormat::Q8_0 => 16,
+            WeightFormat::Int4 | WeightFormat::Q5_0 | WeightFormat::Q4K | WeightFormat::Q6K => 32,
+        }
     }
 
     /// Bytes of a row's scales, on devices and in files; 0 without scales.
     pub fn scale_bytes(self, cols: usize) -> usize {
         match self {
             WeightFormat::Int8 => 4,
-            WeightFormat::Int4 => 2 * cols.div_ceil(Self::GROUP),
+            WeightFormat::Int4 | WeightFormat::Q5_0 | WeightFormat::Q8_0 => 2 * cols.div_ceil(Self::GROUP),
             WeightFormat::Bf16 => 0,
+            WeightFormat::Q4K => 16 * cols.div_ceil(Self::SUPER),
+            WeightFormat::Q6K => 2 * cols.div_ceil(Self::SUPER),
         }
     }
 
@@ -143,10 +195,7 @@ impl WeightFormat {
 
     /// Whether making it from floating-point weights loses more precision than a float's rounding.
     pub fn is_quantized(self) -> bool {
-        match self {
-            WeightFormat::Int8 | WeightFormat::Int4 => true,
-            WeightFormat::Bf16 => false,
-        }
+        self != WeightFormat::Bf16
     }
 
     /// Bytes of a long row: what orders the formats by size.
@@ -154,20 +203,18 @@ impl WeightFormat {
         self.matrix_bytes(1, 1 << 16)
     }
 
-    /// The next smaller format, to save memory.
+    /// The next smaller format, to save memory; `None` for what a GGUF file has, of which no other is made.
     pub fn smaller(self) -> Option<WeightFormat> {
-        Self::ALL.into_iter().filter(|format| format.size() < self.size()).max_by_key(|format| format.size())
-    }
-
-    /// The larger of two formats, which keeps what either holds.
-    pub fn or_larger(self, other: WeightFormat) -> WeightFormat {
-        if other.size() > self.size() { other } else { self }
+        let made = Self::MADE.into_iter().filter(|format| format.size() < self.size());
+        made.max_by_key(|format| format.size()).filter(|_| Self::MADE.contains(&self))
     }
 
     /// Whether rows of `cols` elements can be kept in it.
     pub fn holds(self, cols: usize) -> bool {
         match self {
-            WeightFormat::Int4 => cols.is_multiple_of(Self::GROUP),
+            WeightFormat::Int4 | WeightFormat::Q8_0 => cols.is_multiple_of(Self::GROUP),
+            WeightFormat::Q5_0 => cols.is_multiple_of(4 * Self::GROUP),
+            WeightFormat::Q4K | WeightFormat::Q6K => cols.is_multiple_of(Self::SUPER),
             WeightFormat::Int8 | WeightFormat::Bf16 => true,
         }
     }
@@ -175,7 +222,8 @@ impl WeightFormat {
     /// The format of a matrix where this one is asked for. `stored` is the matrix's format in its files, if there are any.
     ///
     /// With INT4, the embedding and the head are INT8, and so is a matrix whose rows are not whole groups. What a file has
-    /// in a smaller quantised format stays as it is: widening it would only take memory.
+    /// in a smaller quantised format stays as it is: widening it would only take memory. What a GGUF file has in a quantised
+    /// type always stays: another format would lose some of it.
     pub fn of_matrix(self, id: TensorId, shape: &Shape, stored: Option<SourceFormat>) -> WeightFormat {
         let is_table = matches!(id, TensorId::Embedding | TensorId::Head);
         let format = match self {
@@ -183,6 +231,7 @@ impl WeightFormat {
             format => format,
         };
         match stored {
+            Some(SourceFormat::Blocks(stored)) => stored.kept_as(),
             Some(SourceFormat::Native(stored)) if stored.is_quantized() && stored.size() < format.size() => stored,
             _ => format,
         }
@@ -204,11 +253,14 @@ impl WeightFormat {
     ///
     /// # Errors
     /// [`Error::Input`]: the source is quantised and this format is not, so it would take more memory for the same
-    /// weights. Or it is a format that no executor has kernels for, and any other would lose some of it.
+    /// weights. Or it is a GGUF file's quantised type, which is kept in another format.
     pub fn check_source(self, source: SourceFormat, what: impl FnOnce() -> String) -> Result<()> {
-        if let SourceFormat::Blocks(format) = source {
-            let cause = format!("{} is {}, which Kiln cannot run yet", what(), format.name().to_uppercase());
-            return Err(Error::input(cause, "use a file with BF16, F16 or F32"));
+        if let SourceFormat::Blocks(blocks) = source {
+            if self == blocks.kept_as() {
+                return Ok(());
+            }
+            let [from, to] = [blocks.name(), self.name()].map(str::to_uppercase);
+            return Err(Error::input(format!("{} is {from}, of which no {to} is made", what()), "use a BF16 file"));
         }
         if self.is_quantized() || !source.is_quantized() {
             return Ok(());
@@ -220,27 +272,29 @@ impl WeightFormat {
     }
 }
 
-/// A matrix of this format in a safetensors file.
+/// A matrix of this format, one of [`WeightFormat::MADE`], in a safetensors file.
 impl WeightFormat {
     /// Element type.
     pub fn file_dtype(self) -> Dtype {
         match self {
-            WeightFormat::Int8 => Dtype::I8,
-            WeightFormat::Int4 => Dtype::U8,
+            WeightFormat::Int8 | WeightFormat::Q8_0 => Dtype::I8,
+            WeightFormat::Int4 | WeightFormat::Q5_0 | WeightFormat::Q4K | WeightFormat::Q6K => Dtype::U8,
             WeightFormat::Bf16 => Dtype::BF16,
         }
     }
 
     /// The format whose elements have the type `dtype`.
     pub fn from_file_dtype(dtype: Dtype) -> Option<WeightFormat> {
-        Self::ALL.into_iter().find(|format| format.file_dtype() == dtype)
+        Self::MADE.into_iter().find(|format| format.file_dtype() == dtype)
     }
 
     /// Dimensions of the tensor that holds the elements of a `[rows, cols]` matrix.
     pub fn file_shape(self, rows: usize, cols: usize) -> Vec<usize> {
         match self {
-            WeightFormat::Int8 | WeightFormat::Bf16 => vec![rows, cols],
-            WeightFormat::Int4 => vec![rows, self.file_row_bytes(cols)],
+            WeightFormat::Int8 | WeightFormat::Q8_0 | WeightFormat::Bf16 => vec![rows, cols],
+            WeightFormat::Int4 | WeightFormat::Q5_0 | WeightFormat::Q4K | WeightFormat::Q6K => {
+                vec![rows, self.file_row_bytes(cols)]
+            }
         }
     }
 
@@ -248,7 +302,10 @@ impl WeightFormat {
     pub fn file_scales(self, rows: usize, cols: usize) -> Option<(Dtype, Vec<usize>)> {
         match self {
             WeightFormat::Int8 => Some((Dtype::F32, vec![rows])),
-            WeightFormat::Int4 => Some((Dtype::F16, vec![rows, cols.div_ceil(Self::GROUP)])),
+            WeightFormat::Int4 | WeightFormat::Q5_0 | WeightFormat::Q8_0 => {
+                Some((Dtype::F16, vec![rows, cols.div_ceil(Self::GROUP)]))
+            }
+            WeightFormat::Q4K | WeightFormat::Q6K => Some((Dtype::U8, vec![rows, self.scale_bytes(cols)])),
             WeightFormat::Bf16 => None,
         }
     }
@@ -259,7 +316,7 @@ impl WeightFormat {
     /// Encodes a row of finite values. `data` is [`WeightFormat::row_bytes`] long; padding becomes zero.
     ///
     /// # Errors
-    /// A value that the format cannot hold.
+    /// A value that the format cannot hold. The format is none of [`WeightFormat::MADE`].
     pub fn encode_row(self, row: &[f32], data: &mut [u8], scales: &mut [u8]) -> std::result::Result<(), BadRow> {
         match self {
             WeightFormat::Int8 => {
@@ -289,10 +346,14 @@ impl WeightFormat {
                 }
                 Ok(())
             }
+            WeightFormat::Q5_0 | WeightFormat::Q8_0 | WeightFormat::Q4K | WeightFormat::Q6K => {
+                Err(format!("weights of which no {} is made", self.name().to_uppercase()))
+            }
         }
     }
 
-    /// Decodes the first `out.len()` elements of a row, with padding or without.
+    /// Decodes the first `out.len()` elements of a row, with padding or without. Of the formats that
+    /// GGUF files have whole groups are decoded, and `data` is the whole row.
     pub fn decode_row(self, data: &[u8], scales: &[u8], out: &mut [f32]) {
         match self {
             WeightFormat::Int8 => {
@@ -313,6 +374,10 @@ impl WeightFormat {
                 let pairs = out.iter_mut().zip(data.chunks_exact(2));
                 pairs.for_each(|(o, b)| *o = bf16::from_le_bytes([b[0], b[1]]).to_f32());
             }
+            WeightFormat::Q5_0 => blocks::decode_q5_0(data, scales, out),
+            WeightFormat::Q8_0 => blocks::decode_q8_0(data, scales, out),
+            WeightFormat::Q4K => blocks::decode_q4_k(data, scales, out),
+            WeightFormat::Q6K => blocks::decode_q6_k(data, scales, out),
         }
     }
 
@@ -336,7 +401,7 @@ impl WeightFormat {
     }
 
     /// Loops look at every value before they decide: a loop that may stop early is not vectorised.
-    fn check_row(self, data: &[u8], scales: &[u8]) -> std::result::Result<(), BadRow> {
+    pub(super) fn check_row(self, data: &[u8], scales: &[u8]) -> std::result::Result<(), BadRow> {
         match self {
             WeightFormat::Int8 => {
                 let scale = int8_scale(scales);
@@ -360,6 +425,14 @@ impl WeightFormat {
                 let special = |b: &[u8]| u16::from_le_bytes([b[0], b[1]]) & 0x7F80 == 0x7F80;
                 if data.chunks_exact(2).fold(false, |any, b| any | special(b)) {
                     return Err("a value that is not finite".into());
+                }
+            }
+            WeightFormat::Q5_0 | WeightFormat::Q8_0 | WeightFormat::Q4K | WeightFormat::Q6K => {
+                let bounds = || blocks::block_bounds(self, scales);
+                let is_wrong = |bound: &f32| bound.is_nan() || *bound > LARGEST;
+                if bounds().fold(false, |any, bound| any | is_wrong(&bound)) {
+                    let bound = bounds().find(is_wrong).unwrap_or(f32::NAN);
+                    return Err(format!("the scale of weights of up to {bound}, where F16 has at most {LARGEST}"));
                 }
             }
         }
@@ -401,7 +474,9 @@ const GROUP_BYTES: usize = WeightFormat::GROUP / 2;
 /// The element that means zero in [`WeightFormat::Int4`], and the farthest from it.
 const INT4_ZERO: f32 = 8.0;
 /// The largest magnitude of a scale of [`WeightFormat::Int4`]: eight of it are the largest f16.
-const INT4_LARGEST: f32 = 65504.0 / INT4_ZERO;
+const INT4_LARGEST: f32 = LARGEST / INT4_ZERO;
+/// The largest f16: matrix units multiply weights in f16.
+const LARGEST: f32 = 65504.0;
 /// From zero to the weight of largest magnitude, in steps of the scales that [`quantize_group`] starts from beside
 /// -[`INT4_ZERO`]. More steps than there are cut that weight off and divide the others finer. Of normal weights these and
 /// one turn leave an error of 8.13 %, Q4_0 alone 8.39 %, and three times as many starts 8.12 %.
@@ -594,7 +669,7 @@ mod tests {
     fn every_format_keeps_its_promises() {
         let cols = 72;
         let row: Vec<f32> = (0..cols).map(|i| (i as f32 - 30.0) / 64.0).collect();
-        for format in WeightFormat::ALL {
+        for format in WeightFormat::MADE {
             assert_eq!(WeightFormat::parse(format.name()), Some(format));
             assert_eq!(WeightFormat::from_file_dtype(format.file_dtype()), Some(format));
             let bits = |(dtype, shape): (Dtype, Vec<usize>)| shape.iter().product::<usize>() * dtype.bitsize();
@@ -633,8 +708,26 @@ mod tests {
         assert_eq!(line, wanted);
         assert_eq!(WeightFormat::Bf16.smaller(), Some(WeightFormat::Int8));
         assert_eq!(WeightFormat::Int8.smaller(), Some(WeightFormat::Int4));
-        assert_eq!(WeightFormat::Int4.smaller(), None);
-        assert_eq!(WeightFormat::Int4.or_larger(WeightFormat::Int8), WeightFormat::Int8);
-        assert_eq!(WeightFormat::Bf16.or_larger(WeightFormat::Int8), WeightFormat::Bf16);
+        for format in WeightFormat::ALL.into_iter().filter(|f| ![WeightFormat::Int8, WeightFormat::Bf16].contains(f)) {
+            assert_eq!(format.smaller(), None);
+        }
+    }
+
+    /// Whatever is asked for, also of the embedding.
+    #[test]
+    fn a_gguf_files_quantised_types_stay() {
+        let shape = crate::model::presets::preset("27b").unwrap();
+        for blocks in BlockFormat::ALL {
+            let source = SourceFormat::Blocks(blocks);
+            for asked in WeightFormat::MADE {
+                assert_eq!(asked.of_matrix(TensorId::Embedding, &shape, Some(source)), blocks.kept_as());
+            }
+            for format in WeightFormat::ALL {
+                let result = format.check_source(source, || "x".into());
+                assert_eq!(result.is_ok(), format == blocks.kept_as(), "{format:?} of {blocks:?}");
+            }
+            let bf16 = WeightFormat::Bf16.check_source(source, || "x".into()).unwrap_err().to_string();
+            assert!(bf16.contains(", of which no BF16 is made; use a BF16 file"), "{bf16}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use kiln::engine::ModelFiles;
 use kiln::model::checkpoint::gguf::Gguf;
+use kiln::model::write::{WriteMonitor, quantize::quantize};
 use kiln::model::{BlockFormat, Checkpoint, LayerKind, Role, Shape, SourceFormat, TensorId, WeightFormat};
 use sha2::{Digest, Sha256};
 
@@ -57,7 +58,7 @@ fn a_gguf_file_is_the_model_that_it_was_made_of() {
                     Float::F16 => assert!(values.iter().zip(&exact).all(|(a, b)| (a - b).abs() < 1e-6), "{id:?}"),
                     _ => {
                         assert_eq!(values, exact, "{case} {id:?}");
-                        for format in WeightFormat::ALL {
+                        for format in WeightFormat::MADE {
                             let rows = |c| read_matrix(c, id, format).unwrap();
                             assert_eq!(rows(&found), rows(&wanted), "{case} {id:?}");
                         }
@@ -86,10 +87,11 @@ fn every_type_is_decoded_to_the_bits_of_the_package_that_wrote_it() {
         (Role::Up, "ffn_up"),
         (Role::Down, "ffn_down"),
     ];
+    let head = (TensorId::Head, "output".into());
     let layers = names.iter().flat_map(|(role, name)| {
         (0..2).map(move |layer| (TensorId::Layer(layer, *role), format!("blk.{layer}.{name}")))
     });
-    for (id, name) in layers.chain([(TensorId::Embedding, "token_embd".into())]) {
+    for (id, name) in layers.chain([(TensorId::Embedding, "token_embd".into()), head]) {
         let [rows, cols] = id.dims(shape);
         let mut values = vec![0f32; rows * cols];
         // In two parts, of which the second does not begin with the first row.
@@ -106,30 +108,58 @@ fn every_type_is_decoded_to_the_bits_of_the_package_that_wrote_it() {
     assert_eq!(json["sha256"]["blk.1.attn_q_norm"], *digest);
 }
 
+/// Each quantised type is read in the format with the same values, whatever is asked for, and in no other.
 #[test]
-fn a_type_without_kernels_is_refused_by_name() {
+fn quantised_types_stay_as_they_are() {
     let checkpoint = Checkpoint::open(&golden("gguf/model.gguf")).unwrap();
-    for format in WeightFormat::ALL {
-        let line = bad_input(read_matrix(&checkpoint, TensorId::Layer(0, Role::Q), format).map(drop));
-        assert!(
-            line.contains("tensor blk.0.attn_q.weight is Q4_K, which Kiln cannot run yet; use a file with"),
-            "{line}"
-        );
-        assert!(bad_input(checkpoint.check_format(format)).contains("cannot run yet"));
+    let mut types = 0;
+    for id in TensorId::all(checkpoint.shape()).filter(|id| !id.is_vector()) {
+        let SourceFormat::Blocks(blocks) = checkpoint.stored_as(id) else { continue };
+        types += 1;
+        let [rows, cols] = id.dims(checkpoint.shape());
+        let mut values = vec![0f32; rows * cols];
+        checkpoint.decode_rows(id, 0..rows, &mut values).unwrap();
+        for asked in WeightFormat::MADE {
+            checkpoint.check_format(asked).unwrap();
+            assert_eq!(checkpoint.formats(asked)(id), blocks.kept_as(), "{id:?}");
+        }
+        assert_eq!(decode_matrix(&checkpoint, id, blocks.kept_as()), values, "{id:?}");
+        for format in WeightFormat::ALL.into_iter().filter(|format| *format != blocks.kept_as()) {
+            let line = bad_input(read_matrix(&checkpoint, id, format).map(drop));
+            assert!(line.contains(&format!("is {}, of which no ", blocks.name().to_uppercase())), "{line}");
+        }
     }
+    assert_eq!(types, 13, "of 16 matrices");
     // One matrix of such a type among others.
     let mut file = golden_model("tiny", Float::Bf16);
     *file.tensor("blk.3.ffn_up.weight") = Tensor::new("blk.3.ffn_up.weight", &[512, 128], 8, vec![0; 512 * 4 * 34]);
     let checkpoint = open(&file).unwrap();
     assert_eq!(checkpoint.source(), SourceFormat::Native(WeightFormat::Bf16));
-    assert!(bad_input(checkpoint.check_format(WeightFormat::Bf16)).contains("blk.3.ffn_up.weight is Q8_0"));
+    checkpoint.check_format(WeightFormat::Bf16).unwrap();
+}
+
+/// A directory of such types would be read by nobody.
+#[test]
+fn no_directory_is_made_of_quantised_types() {
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("out");
+    let monitor = WriteMonitor { progress: &|_, _| {}, cancel: &kiln::Cancel::default() };
+    for format in [WeightFormat::Int8, WeightFormat::Int4] {
+        let line = bad_input(quantize(&golden("gguf/model.gguf"), &out, format, &monitor).map(drop));
+        assert!(line.contains("is Q6_K, which no model directory has; use a BF16 file"), "{line}");
+        assert!(!out.exists());
+    }
 }
 
 #[test]
 fn a_scale_that_is_not_finite_is_refused_with_its_row() {
-    for (code, format) in
-        [(2, BlockFormat::Q4_0), (8, BlockFormat::Q8_0), (12, BlockFormat::Q4K), (14, BlockFormat::Q6K)]
-    {
+    for (code, format) in [
+        (2, BlockFormat::Q4_0),
+        (6, BlockFormat::Q5_0),
+        (8, BlockFormat::Q8_0),
+        (12, BlockFormat::Q4K),
+        (14, BlockFormat::Q6K),
+    ] {
         for scale in [[0x00, 0x7E], [0x00, 0x7C]] {
             let bytes = format.row_bytes(256);
             let mut blocks = vec![1; 512 * bytes];
@@ -149,7 +179,9 @@ fn a_scale_that_is_not_finite_is_refused_with_its_row() {
             let id = TensorId::Layer(2, Role::Down);
             let mut values = vec![0f32; 128 * 256];
             let line = bad_input(checkpoint.decode_rows(id, 0..128, &mut values));
-            assert!(line.contains("blk.2.ffn_down.weight holds the value") && line.contains("in row 7"), "{line}");
+            assert!(line.contains("blk.2.ffn_down.weight holds the scale") && line.contains("in row 7"), "{line}");
+            let line = bad_input(read_matrix(&checkpoint, id, format.kept_as()).map(drop));
+            assert!(line.contains("blk.2.ffn_down.weight holds the scale") && line.contains("in row 7"), "{line}");
         }
     }
 }
@@ -262,7 +294,24 @@ fn wrong_tensors_are_refused_by_name() {
     );
     let name = "blk.1.attn_v.weight";
     let line = refused(|f| *f.tensor(name) = Tensor::new(name, &[64, 128], 3, vec![0; 64 * 4 * 20]));
-    assert!(line.contains("blk.1.attn_v.weight is Q4_1, which Kiln does not read; use a file with BF16"), "{line}");
+    assert!(
+        line.contains("blk.1.attn_v.weight is Q4_1, which Kiln does not read; use a file with Q4_0, Q5_0, Q8_0"),
+        "{line}"
+    );
+    // Whole blocks of a K type are 256 weights.
+    let line = refused(|f| *f.tensor(name) = Tensor::new(name, &[64, 128], 12, vec![0; 32 * 144]));
+    assert!(line.contains("is Q4_K in rows of 128, which are not whole blocks of 256"), "{line}");
+    // On devices rows of Q5_0 are whole fours of blocks.
+    let name = "blk.0.attn_output.weight";
+    let line = refused(|f| {
+        f.set("gemma3.attention.head_count", Value::u32(2));
+        for layer in 0..6 {
+            let name = format!("blk.{layer}.attn_q.weight");
+            *f.tensor(&name) = Tensor::new(&name, &[64, 128], 30, vec![0; 64 * 128 * 2]);
+        }
+        *f.tensor(name) = Tensor::new(name, &[128, 64], 6, vec![0; 128 * 2 * 22]);
+    });
+    assert!(line.contains("blk.0.attn_output.weight is Q5_0 in rows of 64, which Kiln does not run"), "{line}");
     let name = "blk.1.attn_norm.weight";
     let line = refused(|f| *f.tensor(name) = Tensor::new(name, &[128], 8, vec![0; 4 * 34]));
     assert!(line.contains("blk.1.attn_norm.weight is Q8_0, which Kiln does not read"), "{line}");
@@ -334,26 +383,39 @@ fn a_directory_with_several_gguf_files_says_which() {
     assert_eq!(ModelFiles::from(Some(dir.path().to_owned())), ModelFiles::Gguf(dir.path().join("a.gguf")));
 }
 
-/// Random damage to a model's header is refused, or what is read lies within the file.
+/// Random damage to a model's header is refused in one line, or what is read lies within the file. What cannot be decoded
+/// is not loaded either.
 #[test]
 fn a_damaged_model_is_refused_or_read() {
     let mut random = crate::common::Random(0x6775_6600_0002);
     let sound = std::fs::read(golden("gguf/model.gguf")).unwrap();
     let header = 4096;
-    let mut refused = 0;
+    let [mut refused, mut bad_rows] = [0; 2];
     for _ in 0..300 {
         let mut bytes = sound.clone();
         for _ in 0..1 + random.below(2) {
             bytes[random.below(header)] = random.bits() as u8;
         }
-        let Ok(checkpoint) = Gguf::from_bytes(bytes).and_then(Checkpoint::from_gguf) else {
-            refused += 1;
-            continue;
+        let checkpoint = match Gguf::from_bytes(bytes).and_then(Checkpoint::from_gguf) {
+            Ok(checkpoint) => checkpoint,
+            result => {
+                bad_input(result.map(drop));
+                refused += 1;
+                continue;
+            }
         };
+        let formats = checkpoint.formats(WeightFormat::Int8);
         for id in TensorId::all(checkpoint.shape()).filter(|id| !id.is_vector()) {
             let [rows, cols] = id.dims(checkpoint.shape());
-            checkpoint.decode_rows(id, 0..rows, &mut vec![0.0; rows * cols]).unwrap();
+            let decoded = checkpoint.decode_rows(id, 0..rows, &mut vec![0.0; rows * cols]);
+            // INT8 holds whatever can be decoded.
+            let read = read_matrix(&checkpoint, id, formats(id)).map(drop);
+            assert_eq!(decoded.is_ok(), read.is_ok(), "{id:?}");
+            if decoded.is_err() {
+                assert_eq!(bad_input(decoded), bad_input(read));
+                bad_rows += 1;
+            }
         }
     }
-    assert!((100..300).contains(&refused), "{refused}");
+    assert!((100..300).contains(&refused) && bad_rows > 0, "{refused} refused, {bad_rows} bad rows");
 }

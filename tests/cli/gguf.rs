@@ -87,7 +87,6 @@ fn what_a_gguf_file_is_not_good_for_is_said_in_one_line() {
     kiln(&["run", "-m", &weights, "--tokens", "2"]).refused(2, &["it is no GGUF file; give a GGUF file, or a model's"]);
     kiln(&["run", "-m", &format!("{gguf}x"), "--tokens", "2"]).refused(2, &["tiny-BF16.ggufx"]);
     let model = golden("gguf/model.gguf").display().to_string();
-    kiln(&["run", "-m", &model, "--tokens", "2"]).refused(2, &["which Kiln cannot run yet; use a file with"]);
     kiln(&["run", "-m", &model, "-p", "x"]).refused(2, &["tokenizer"]);
     let text = other.path().join("text").display().to_string();
     std::fs::write(&text, "some text").unwrap();
@@ -97,6 +96,26 @@ fn what_a_gguf_file_is_not_good_for_is_said_in_one_line() {
     for command in [&["run", "-p", "x"][..], &["plan"], &["tokenize", "x"], &["perplexity", &text], &["bench"]] {
         kiln(&[command, &["-m", &gguf]].concat()).refused(2, &["tiny-BF16.gguf: tensor ", "truncated"]);
     }
+}
+
+/// What runs says what it runs in, most bytes first; no format that is asked for changes the file's own types.
+#[test]
+fn the_types_of_a_gguf_file_are_named_where_a_model_is_planned_and_loaded() {
+    let model = golden("gguf/model.gguf").display().to_string();
+    let types = "q8_0, int8, q6_k, q4_k, int4, q5_0";
+    let plan = kiln(&["plan", "-m", &model, "--machine", "780m", "--schedule"]);
+    assert!(plan.stdout.contains(&format!("vocabulary 96, {types} weights")), "{}", plan.stdout);
+    for operands in ["q4_k [256, 256]", "q6_k [64, 256]", "q8_0 [64, 256]", "q5_0 [96, 256]"] {
+        assert!(plan.stdout.contains(operands), "{operands}: {}", plan.stdout);
+    }
+    let bf16 = kiln(&["plan", "-m", &model, "--machine", "780m", "--weights", "bf16"]);
+    assert!(bf16.stdout.contains("vocabulary 96, bf16, q8_0, q6_k, q4_k, int4, q5_0 weights"), "{}", bf16.stdout);
+    let tokens = ["run", "-m", &model, "--tokens", "2,17,5", "-n", "4", "--device", "cpu", "--json"];
+    let ran = run(program().args(tokens).env("RUST_LOG", "info"), b"");
+    assert!(ran.stderr.contains(&format!("of weights ({types}) in ")), "{}", ran.stderr);
+    assert_eq!(ran.json()["tokens"].as_array().unwrap().len(), 4, "{}", ran.stdout);
+    let probe = kiln(&["probe", "-m", &model, "--device", "cpu", "--quick"]);
+    assert!(probe.stdout.contains(&format!("model ({types}) needs ")), "{}", probe.stdout);
 }
 
 /// Runs Kiln with the hub's cache in `cache`.

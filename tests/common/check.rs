@@ -62,7 +62,7 @@ fn check_prompt(
     let (key, prefix) = match weights {
         WeightFormat::Int8 => ("int8", "int8."),
         WeightFormat::Bf16 => ("f32", ""),
-        WeightFormat::Int4 => panic!("the golden cases have no logits of INT4"),
+        format => panic!("the golden cases have no logits of {}", format.name()),
     };
     let what = format!("{} {name} {key}, {what}", case.name);
     let golden = &prompt[key];

@@ -108,7 +108,7 @@ constants! {
         columns = 2,
         /// Loads in flight for each output.
         unroll = 3,
-        /// Inputs, in loads of weights: of 16 in INT8, of 32 in INT4.
+        /// Inputs, in loads of weights ([`crate::model::WeightFormat::per_load`]).
         blocks = 4,
         /// Lanes of a subgroup.
         subgroup = 5,

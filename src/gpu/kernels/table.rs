@@ -25,6 +25,26 @@ macro_rules! spirv_modules {
                 name: "embed_int4", source: "embed", defines: ["WEIGHT_INT4"],
                 constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
             }
+            /// Token embedding from Q5_0 rows.
+            EmbedQ5_0 {
+                name: "embed_q5_0", source: "embed", defines: ["WEIGHT_Q5_0"],
+                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
+            }
+            /// Token embedding from Q8_0 rows.
+            EmbedQ8_0 {
+                name: "embed_q8_0", source: "embed", defines: ["WEIGHT_Q8_0"],
+                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
+            }
+            /// Token embedding from Q4_K rows.
+            EmbedQ4K {
+                name: "embed_q4_k", source: "embed", defines: ["WEIGHT_Q4_K"],
+                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
+            }
+            /// Token embedding from Q6_K rows.
+            EmbedQ6K {
+                name: "embed_q6_k", source: "embed", defines: ["WEIGHT_Q6_K"],
+                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
+            }
             /// Token embedding from BF16 rows.
             EmbedBf16 {
                 name: "embed_bf16", source: "embed", defines: ["WEIGHT_BF16"],
@@ -55,6 +75,26 @@ macro_rules! spirv_modules {
                 name: "linear_int4", source: "linear", defines: ["WEIGHT_INT4"],
                 constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
+            /// Matrix product of few rows in f32, Q5_0.
+            LinearQ5_0 {
+                name: "linear_q5_0", source: "linear", defines: ["WEIGHT_Q5_0"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of few rows in f32, Q8_0.
+            LinearQ8_0 {
+                name: "linear_q8_0", source: "linear", defines: ["WEIGHT_Q8_0"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of few rows in f32, Q4_K.
+            LinearQ4K {
+                name: "linear_q4_k", source: "linear", defines: ["WEIGHT_Q4_K"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of few rows in f32, Q6_K.
+            LinearQ6K {
+                name: "linear_q6_k", source: "linear", defines: ["WEIGHT_Q6_K"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
             /// Matrix product of few rows in f32, BF16.
             LinearBf16 {
                 name: "linear_bf16", source: "linear", defines: ["WEIGHT_BF16"],
@@ -68,6 +108,26 @@ macro_rules! spirv_modules {
             /// Gate and up products of few rows in f32 with their gated GELU, INT4.
             LinearGeluInt4 {
                 name: "linear_gelu_int4", source: "linear", defines: ["WEIGHT_INT4", "GELU"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Gate and up products of few rows in f32 with their gated GELU, Q5_0.
+            LinearGeluQ5_0 {
+                name: "linear_gelu_q5_0", source: "linear", defines: ["WEIGHT_Q5_0", "GELU"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Gate and up products of few rows in f32 with their gated GELU, Q8_0.
+            LinearGeluQ8_0 {
+                name: "linear_gelu_q8_0", source: "linear", defines: ["WEIGHT_Q8_0", "GELU"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Gate and up products of few rows in f32 with their gated GELU, Q4_K.
+            LinearGeluQ4K {
+                name: "linear_gelu_q4_k", source: "linear", defines: ["WEIGHT_Q4_K", "GELU"],
+                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Gate and up products of few rows in f32 with their gated GELU, Q6_K.
+            LinearGeluQ6K {
+                name: "linear_gelu_q6_k", source: "linear", defines: ["WEIGHT_Q6_K", "GELU"],
                 constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
             /// Gate and up products of few rows in f32 with their gated GELU, BF16.
@@ -85,6 +145,26 @@ macro_rules! spirv_modules {
                 name: "linear_dot_int4", source: "linear_dot", defines: ["WEIGHT_INT4"],
                 constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
             }
+            /// Matrix product of few rows by integer dot products, Q5_0.
+            LinearDotQ5_0 {
+                name: "linear_dot_q5_0", source: "linear_dot", defines: ["WEIGHT_Q5_0"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
+            /// Matrix product of few rows by integer dot products, Q8_0.
+            LinearDotQ8_0 {
+                name: "linear_dot_q8_0", source: "linear_dot", defines: ["WEIGHT_Q8_0"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
+            /// Matrix product of few rows by integer dot products, Q4_K.
+            LinearDotQ4K {
+                name: "linear_dot_q4_k", source: "linear_dot", defines: ["WEIGHT_Q4_K"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
+            /// Matrix product of few rows by integer dot products, Q6_K.
+            LinearDotQ6K {
+                name: "linear_dot_q6_k", source: "linear_dot", defines: ["WEIGHT_Q6_K"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
             /// Gate and up products of few rows by integer dot products with their gated GELU, INT8.
             LinearDotGeluInt8 {
                 name: "linear_dot_gelu_int8", source: "linear_dot", defines: ["GELU"],
@@ -93,6 +173,26 @@ macro_rules! spirv_modules {
             /// Gate and up products of few rows by integer dot products with their gated GELU, INT4.
             LinearDotGeluInt4 {
                 name: "linear_dot_gelu_int4", source: "linear_dot", defines: ["WEIGHT_INT4", "GELU"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
+            /// Gate and up products of few rows by integer dot products with their gated GELU, Q5_0.
+            LinearDotGeluQ5_0 {
+                name: "linear_dot_gelu_q5_0", source: "linear_dot", defines: ["WEIGHT_Q5_0", "GELU"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
+            /// Gate and up products of few rows by integer dot products with their gated GELU, Q8_0.
+            LinearDotGeluQ8_0 {
+                name: "linear_dot_gelu_q8_0", source: "linear_dot", defines: ["WEIGHT_Q8_0", "GELU"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
+            /// Gate and up products of few rows by integer dot products with their gated GELU, Q4_K.
+            LinearDotGeluQ4K {
+                name: "linear_dot_gelu_q4_k", source: "linear_dot", defines: ["WEIGHT_Q4_K", "GELU"],
+                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
+            }
+            /// Gate and up products of few rows by integer dot products with their gated GELU, Q6_K.
+            LinearDotGeluQ6K {
+                name: "linear_dot_gelu_q6_k", source: "linear_dot", defines: ["WEIGHT_Q6_K", "GELU"],
                 constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
             }
             /// Matrix product of many rows by integer dot products, INT8.
@@ -105,6 +205,26 @@ macro_rules! spirv_modules {
                 name: "linear_dot_tile_int4", source: "linear_dot_tile", defines: ["WEIGHT_INT4"],
                 constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
             }
+            /// Matrix product of many rows by integer dot products, Q5_0.
+            LinearDotTileQ5_0 {
+                name: "linear_dot_tile_q5_0", source: "linear_dot_tile", defines: ["WEIGHT_Q5_0"],
+                constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows by integer dot products, Q8_0.
+            LinearDotTileQ8_0 {
+                name: "linear_dot_tile_q8_0", source: "linear_dot_tile", defines: ["WEIGHT_Q8_0"],
+                constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows by integer dot products, Q4_K.
+            LinearDotTileQ4K {
+                name: "linear_dot_tile_q4_k", source: "linear_dot_tile", defines: ["WEIGHT_Q4_K"],
+                constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows by integer dot products, Q6_K.
+            LinearDotTileQ6K {
+                name: "linear_dot_tile_q6_k", source: "linear_dot_tile", defines: ["WEIGHT_Q6_K"],
+                constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
+            }
             /// Matrix product of many rows in f32, INT8.
             LinearTileInt8 {
                 name: "linear_tile_int8", source: "linear_tile", defines: ["WEIGHT_INT8"],
@@ -113,6 +233,26 @@ macro_rules! spirv_modules {
             /// Matrix product of many rows in f32, INT4.
             LinearTileInt4 {
                 name: "linear_tile_int4", source: "linear_tile", defines: ["WEIGHT_INT4"],
+                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows in f32, Q5_0.
+            LinearTileQ5_0 {
+                name: "linear_tile_q5_0", source: "linear_tile", defines: ["WEIGHT_Q5_0"],
+                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows in f32, Q8_0.
+            LinearTileQ8_0 {
+                name: "linear_tile_q8_0", source: "linear_tile", defines: ["WEIGHT_Q8_0"],
+                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows in f32, Q4_K.
+            LinearTileQ4K {
+                name: "linear_tile_q4_k", source: "linear_tile", defines: ["WEIGHT_Q4_K"],
+                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
+            }
+            /// Matrix product of many rows in f32, Q6_K.
+            LinearTileQ6K {
+                name: "linear_tile_q6_k", source: "linear_tile", defines: ["WEIGHT_Q6_K"],
                 constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
             /// Matrix product of many rows in f32, BF16.
@@ -190,6 +330,26 @@ macro_rules! spirv_modules {
                 name: "linear_matrix_int4", source: "linear_matrix", defines: ["WEIGHT_INT4"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
             }
+            /// Matrix product of many rows by matrix units that multiply f16, Q5_0.
+            LinearMatrixQ5_0 {
+                name: "linear_matrix_q5_0", source: "linear_matrix", defines: ["WEIGHT_Q5_0"],
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// Matrix product of many rows by matrix units that multiply f16, Q8_0.
+            LinearMatrixQ8_0 {
+                name: "linear_matrix_q8_0", source: "linear_matrix", defines: ["WEIGHT_Q8_0"],
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// Matrix product of many rows by matrix units that multiply f16, Q4_K.
+            LinearMatrixQ4K {
+                name: "linear_matrix_q4_k", source: "linear_matrix", defines: ["WEIGHT_Q4_K"],
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// Matrix product of many rows by matrix units that multiply f16, Q6_K.
+            LinearMatrixQ6K {
+                name: "linear_matrix_q6_k", source: "linear_matrix", defines: ["WEIGHT_Q6_K"],
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
             /// Finds the layout of fragments.
             Fragment {
                 name: "fragment", source: "fragment", defines: [],
@@ -210,9 +370,49 @@ macro_rules! spirv_modules {
                 name: "linear_fragment_int4", source: "linear_fragment", defines: ["WEIGHT_INT4"],
                 constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
             }
+            /// Matrix product of few rows by matrix units, Q5_0 weights and inputs from memory to registers.
+            LinearFragmentQ5_0 {
+                name: "linear_fragment_q5_0", source: "linear_fragment", defines: ["WEIGHT_Q5_0"],
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// Matrix product of few rows by matrix units, Q8_0 weights and inputs from memory to registers.
+            LinearFragmentQ8_0 {
+                name: "linear_fragment_q8_0", source: "linear_fragment", defines: ["WEIGHT_Q8_0"],
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// Matrix product of few rows by matrix units, Q4_K weights and inputs from memory to registers.
+            LinearFragmentQ4K {
+                name: "linear_fragment_q4_k", source: "linear_fragment", defines: ["WEIGHT_Q4_K"],
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// Matrix product of few rows by matrix units, Q6_K weights and inputs from memory to registers.
+            LinearFragmentQ6K {
+                name: "linear_fragment_q6_k", source: "linear_fragment", defines: ["WEIGHT_Q6_K"],
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
             /// As above, of many rows, whose inputs come through shared memory.
             LinearFragmentTallInt4 {
                 name: "linear_fragment_tall_int4", source: "linear_fragment", defines: ["WEIGHT_INT4", "TALL"],
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// As above, of many rows, whose inputs come through shared memory.
+            LinearFragmentTallQ5_0 {
+                name: "linear_fragment_tall_q5_0", source: "linear_fragment", defines: ["WEIGHT_Q5_0", "TALL"],
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// As above, of many rows, whose inputs come through shared memory.
+            LinearFragmentTallQ8_0 {
+                name: "linear_fragment_tall_q8_0", source: "linear_fragment", defines: ["WEIGHT_Q8_0", "TALL"],
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// As above, of many rows, whose inputs come through shared memory.
+            LinearFragmentTallQ4K {
+                name: "linear_fragment_tall_q4_k", source: "linear_fragment", defines: ["WEIGHT_Q4_K", "TALL"],
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+            }
+            /// As above, of many rows, whose inputs come through shared memory.
+            LinearFragmentTallQ6K {
+                name: "linear_fragment_tall_q6_k", source: "linear_fragment", defines: ["WEIGHT_Q6_K", "TALL"],
                 constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
             }
             /// Attention of consecutive rows by matrix units, f16 cache.

@@ -9,7 +9,7 @@ use crate::model::WeightFormat;
 pub enum Arithmetic {
     /// Weights widened to f32, f32 inputs and sums.
     F32,
-    /// Packed integer dot products: 8-bit or 4-bit weights times 16-bit inputs.
+    /// Packed integer dot products: weights of at most 8 bits times 16-bit inputs.
     IntegerDot,
     /// Matrix units, on f16 or s8.
     Matrix(Operand),
@@ -18,7 +18,7 @@ pub enum Arithmetic {
 /// Element types of a product on matrix units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Operand {
-    /// f16 × f16 + f32: weights widened to f16, INT4 ones with their scales; f16 inputs.
+    /// f16 × f16 + f32: weights widened to f16, with the scales that are not a row's; f16 inputs.
     F16,
     /// s8 × s8 + s32: INT8 weights unconverted, 16-bit inputs as two planes of int8. One product of each plane.
     S8,
@@ -176,6 +176,78 @@ pub fn modules(format: WeightFormat) -> &'static FormatModules {
             linear_tile: Module::LinearTileBf16,
             dot: None,
             matrix: None,
+        },
+        WeightFormat::Q5_0 => &FormatModules {
+            embed: Module::EmbedQ5_0,
+            linear: Module::LinearQ5_0,
+            linear_gelu: Module::LinearGeluQ5_0,
+            linear_tile: Module::LinearTileQ5_0,
+            dot: Some(DotModules {
+                inputs: ActivationLayout::Int16Sums,
+                linear: Module::LinearDotQ5_0,
+                linear_gelu: Module::LinearDotGeluQ5_0,
+                linear_tile: Module::LinearDotTileQ5_0,
+            }),
+            matrix: Some(MatrixModules {
+                shared: Module::LinearMatrixQ5_0,
+                shared_s8: None,
+                fragment: Module::LinearFragmentQ5_0,
+                fragment_tall: Module::LinearFragmentTallQ5_0,
+            }),
+        },
+        WeightFormat::Q8_0 => &FormatModules {
+            embed: Module::EmbedQ8_0,
+            linear: Module::LinearQ8_0,
+            linear_gelu: Module::LinearGeluQ8_0,
+            linear_tile: Module::LinearTileQ8_0,
+            dot: Some(DotModules {
+                inputs: ActivationLayout::Int16Sums,
+                linear: Module::LinearDotQ8_0,
+                linear_gelu: Module::LinearDotGeluQ8_0,
+                linear_tile: Module::LinearDotTileQ8_0,
+            }),
+            matrix: Some(MatrixModules {
+                shared: Module::LinearMatrixQ8_0,
+                shared_s8: None,
+                fragment: Module::LinearFragmentQ8_0,
+                fragment_tall: Module::LinearFragmentTallQ8_0,
+            }),
+        },
+        WeightFormat::Q4K => &FormatModules {
+            embed: Module::EmbedQ4K,
+            linear: Module::LinearQ4K,
+            linear_gelu: Module::LinearGeluQ4K,
+            linear_tile: Module::LinearTileQ4K,
+            dot: Some(DotModules {
+                inputs: ActivationLayout::Int16Sums,
+                linear: Module::LinearDotQ4K,
+                linear_gelu: Module::LinearDotGeluQ4K,
+                linear_tile: Module::LinearDotTileQ4K,
+            }),
+            matrix: Some(MatrixModules {
+                shared: Module::LinearMatrixQ4K,
+                shared_s8: None,
+                fragment: Module::LinearFragmentQ4K,
+                fragment_tall: Module::LinearFragmentTallQ4K,
+            }),
+        },
+        WeightFormat::Q6K => &FormatModules {
+            embed: Module::EmbedQ6K,
+            linear: Module::LinearQ6K,
+            linear_gelu: Module::LinearGeluQ6K,
+            linear_tile: Module::LinearTileQ6K,
+            dot: Some(DotModules {
+                inputs: ActivationLayout::Int16Sums,
+                linear: Module::LinearDotQ6K,
+                linear_gelu: Module::LinearDotGeluQ6K,
+                linear_tile: Module::LinearDotTileQ6K,
+            }),
+            matrix: Some(MatrixModules {
+                shared: Module::LinearMatrixQ6K,
+                shared_s8: None,
+                fragment: Module::LinearFragmentQ6K,
+                fragment_tall: Module::LinearFragmentTallQ6K,
+            }),
         },
     }
 }

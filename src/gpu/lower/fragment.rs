@@ -57,7 +57,7 @@ impl FragmentTile {
         FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Shared { row_parts, stages } }
     }
 
-    /// The tile with a single step of inputs in shared memory. INT4's steps are twice as long as INT8's.
+    /// The tile with a single step of inputs in shared memory. With 32 weights a load, steps are twice as long as with 16.
     fn in_one_stage(self) -> Self {
         match self.inputs {
             Inputs::Shared { row_parts, .. } => {

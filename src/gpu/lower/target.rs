@@ -128,6 +128,8 @@ pub const DOT_BLOCK: usize = 16;
 /// from them.
 const IN_FLIGHT: [usize; 3] = [4, 12, 24];
 const IN_FLIGHT_OF_ROWS: [usize; 2] = [4, 8];
+/// Most registers for these loads.
+const MOST_IN_FLIGHT: usize = 128;
 /// Most rows that share a load of weights.
 const COLUMNS: usize = 8;
 
@@ -259,6 +261,7 @@ impl Target {
     /// so that all rounds of the loop have nearly the same size.
     fn dot_unroll(&self, p: Product, outputs: usize, in_flight: usize) -> u32 {
         let width = p.weight_rows(outputs);
+        let in_flight = in_flight.min(MOST_IN_FLIGHT / load_registers(p.format));
         let loads = p.inputs.div_ceil(p.format.per_load() * self.subgroup as usize);
         loads.div_ceil(loads.div_ceil((in_flight / width).max(1))) as u32
     }
@@ -270,7 +273,7 @@ impl Target {
             2 => (&IN_FLIGHT, &[4, 16], &[1, 2]),
             _ => (&IN_FLIGHT_OF_ROWS, &[4, 8], &[1, 2]),
         };
-        // Sums of a lane. A load of INT4 weights takes two blocks of x, which leave fewer registers for them.
+        // Sums of a lane. A load of 32 weights takes two blocks of x, which leave fewer registers for them.
         let most = if p.format.per_load() > DOT_BLOCK { 32 } else { 64 };
         let columns = p.rows.next_power_of_two().min(COLUMNS);
         let mut all = Vec::new();
@@ -296,6 +299,16 @@ impl Target {
             }
         }
         all
+    }
+}
+
+/// Registers that a load of weights takes in a lane of `linear_dot`, with its scales.
+fn load_registers(format: WeightFormat) -> usize {
+    match format {
+        WeightFormat::Int8 | WeightFormat::Bf16 => 4,
+        WeightFormat::Int4 | WeightFormat::Q8_0 => 5,
+        WeightFormat::Q5_0 => 6,
+        WeightFormat::Q4K | WeightFormat::Q6K => 8,
     }
 }
 

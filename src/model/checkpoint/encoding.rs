@@ -144,7 +144,13 @@ impl Encoding {
                 let quads = out.iter_mut().zip(bytes.chunks_exact(4));
                 quads.for_each(|(o, b)| *o = f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
             }
-            Encoding::Blocks(format) => format.decode_row(bytes, out),
+            Encoding::Blocks(blocks) => {
+                let format = blocks.kept_as();
+                let (mut data, mut scales) =
+                    (vec![0; format.row_bytes(out.len())], vec![0; format.scale_bytes(out.len())]);
+                blocks.split_row(bytes, &mut data, &mut scales)?;
+                format.decode_row(&data, &scales, out);
+            }
             Encoding::Symmetric(scale) => {
                 out.iter_mut().zip(bytes).for_each(|(o, &q)| *o = f32::from(q as i8) * scale);
             }

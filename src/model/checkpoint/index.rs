@@ -262,7 +262,7 @@ fn native_format(dtype: Dtype, cols: usize) -> Option<WeightFormat> {
 fn readable_dtypes(id: TensorId, cols: usize) -> String {
     let formats = |quantized: bool| {
         let is_such = move |format: &WeightFormat| format.is_quantized() == quantized && format.holds(cols);
-        let formats = WeightFormat::ALL.into_iter().filter(is_such);
+        let formats = WeightFormat::MADE.into_iter().filter(is_such);
         formats.map(move |format| format!("{}{}", format.file_dtype(), if quantized { " with scales" } else { "" }))
     };
     let mut names: Vec<String> = formats(false).chain(["F16".into(), "F32".into()]).collect();

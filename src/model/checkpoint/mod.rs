@@ -136,15 +136,20 @@ impl Checkpoint {
         move |id| asked.of_matrix(id, &self.shape, Some(self.stored_as(id)))
     }
 
-    /// Refuses to read the matrices in `format` if one of them cannot be.
+    /// Refuses to read the matrices in `format`, or what that makes of them ([`Checkpoint::formats`]), if one of them cannot
+    /// be.
     ///
     /// # Errors
     /// [`Error::Input`]: as [`WeightFormat::check_source`].
     pub fn check_format(&self, format: WeightFormat) -> Result<()> {
-        format.check_source(self.source, || "the checkpoint".into())?;
+        let check = |source: SourceFormat, what: &dyn Fn() -> String| match source {
+            SourceFormat::Blocks(_) => Ok(()),
+            _ => format.check_source(source, what),
+        };
+        check(self.source, &|| "the checkpoint".into())?;
         TensorId::all(&self.shape).filter(|id| !id.is_vector()).try_for_each(|id| {
             let tensor = self.stored(id);
-            format.check_source(tensor.encoding.source(), || format!("tensor {}", quote(&tensor.name)))
+            check(tensor.encoding.source(), &|| format!("tensor {}", quote(&tensor.name)))
         })
     }
 
@@ -157,7 +162,8 @@ impl Checkpoint {
     /// Reads rows of a matrix in `format`. Elements go to `data`, [`WeightFormat::row_bytes`] per row, and scales to
     /// `scales`, [`WeightFormat::scale_bytes`] per row.
     ///
-    /// Rows that the file has in `format` are copied. Others are decoded to f32 and encoded.
+    /// Rows that the file has in `format` are copied, those of a GGUF file's quantised types with their blocks split. Others
+    /// are decoded to f32 and encoded.
     ///
     /// # Errors
     /// [`Error::Input`] naming the tensor and the row: a value or scale is not finite or out of range, or `format`
@@ -194,6 +200,7 @@ impl Checkpoint {
                     Encoding::Native(native, _) if *native == format => {
                         format.copy_row(run.row(i), run.row_scales(i), out, scales)
                     }
+                    Encoding::Blocks(blocks) => blocks.split_row(run.row(i), out, scales),
                     _ => run.decode_row(i, &mut decoded).and_then(|()| format.encode_row(&decoded, out, scales)),
                 };
                 put.map_err(|what| self.bad_row(&run, i, &what))?;

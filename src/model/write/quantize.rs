@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::format::{SourceFormat, WeightFormat};
 use crate::model::tensor::TensorId;
 use crate::model::write::{self, RowSource, WriteMonitor, Written, destination};
+use crate::{Error, Result};
 
 /// Files of a model directory besides config and weights; those that exist are copied.
 const COMPANIONS: [&str; 6] = [
@@ -24,12 +24,18 @@ const COMPANIONS: [&str; 6] = [
 /// rows are written, so that neither memory nor page cache grow with the model.
 ///
 /// # Errors
-/// [`crate::Error::Input`]: `dst` exists, `src` is not a model, a row of it is wrong, or `format` cannot be made from
-/// it. [`crate::Error::Failed`]: there is no space or no permission. [`crate::Error::Interrupted`]: it was
+/// [`Error::Input`]: `dst` exists, `src` is not a model, a row of it is wrong, `format` cannot be made from it, or it has
+/// types that only GGUF files have. [`Error::Failed`]: there is no space or no permission. [`Error::Interrupted`]: it was
 /// cancelled. Nothing is left behind then.
 pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMonitor) -> Result<Written> {
     destination::check_destination(dst)?;
     let checkpoint = Checkpoint::open(src)?;
+    let formats = checkpoint.formats(format);
+    let kept = TensorId::all(checkpoint.shape()).filter(|id| !id.is_vector());
+    if let Some((id, kept)) = kept.map(|id| (id, formats(id))).find(|(_, kept)| !WeightFormat::MADE.contains(kept)) {
+        let cause = format!("{} is {}, which no model directory has", id.name(), kept.name().to_uppercase());
+        return Err(Error::input(cause, "use a BF16 file"));
+    }
     let extra: Vec<PathBuf> = COMPANIONS.iter().map(|name| src.join(name)).filter(|path| path.exists()).collect();
     write::write_checkpoint(dst, checkpoint.shape(), format, &checkpoint, &extra, monitor)
 }

@@ -1,6 +1,6 @@
 """Writes model.gguf and golden.json: a small Gemma 3 with every type of matrix that Kiln reads, in rows of 256.
 
-The gguf package writes the file, quantises Q8_0 and Q4_0, and decodes every type. Q4_K and Q6_K, which it only decodes,
+The gguf package writes the file, quantises Q8_0, Q5_0 and Q4_0, and decodes every type. Q4_K and Q6_K, which it only decodes,
 are random blocks. golden.json has the sha256 of each matrix as f32, and the logits of a prompt, computed in float64.
 Needs the PyPI packages gguf 0.19.0 and numpy: python3 make.py
 """
@@ -27,6 +27,9 @@ def halves(low, high, count):
 def quantized(rows, cols, kind):
     """A matrix in `kind`, as bytes or floats that the package writes."""
     values = random.normal(0, 0.06, (rows, cols)).astype(np.float32)
+    if kind in (Type.F32, Type.F16, Type.BF16):
+        # What BF16 holds, so that a program that keeps such a matrix in BF16 computes with the very values.
+        values = (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     if kind == Type.F32:
         return values
     blocks = rows * cols // 256
@@ -89,6 +92,7 @@ for layer in range(LAYERS):
     for name, shape in SHAPES.items():
         put(f"blk.{layer}.{name}", shape, TYPES[name][layer])
 put_norm("output_norm", HIDDEN)
+put("output", (VOCAB, HIDDEN), Type.Q5_0)
 writer.write_header_to_file()
 writer.write_kv_data_to_file()
 writer.write_tensors_to_file()
@@ -137,7 +141,7 @@ def layer_of(h, layer):
 h = weights["token_embd"][PROMPT] * np.sqrt(HIDDEN)
 for layer in range(LAYERS):
     h = layer_of(h, layer)
-logits = rms_norm(h, "output_norm") @ weights["token_embd"].T
+logits = rms_norm(h, "output_norm") @ weights["output"].T
 digest = lambda x: hashlib.sha256(np.ascontiguousarray(x, np.float32).tobytes()).hexdigest()
 golden = {
     "prompt": PROMPT,

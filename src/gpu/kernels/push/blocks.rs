@@ -50,9 +50,9 @@ push_blocks! {
     EmbedPush {
         /// The step state.
         state: u64,
-        /// INT8, INT4 or BF16 `[vocab, cols]`.
+        /// `[vocab, cols]` in a weight format ([`crate::model::WeightFormat`]).
         table: u64,
-        /// INT8: f32 `[vocab]`. INT4: f16 `[vocab, cols / 32]`.
+        /// Its scales: INT8: f32 `[vocab]`. INT4: f16 `[vocab, cols / 32]`.
         scales: u64,
         /// f32 `[rows, out_stride]`.
         x_out: u64,
@@ -114,9 +114,9 @@ push_blocks! {
     LinearPush {
         /// The step state.
         state: u64,
-        /// INT8, INT4 or BF16 `[n, k]`, with GELU `[2 n, k]`.
+        /// `[n, k]`, with GELU `[2 n, k]`, in a weight format ([`crate::model::WeightFormat`]).
         weight: u64,
-        /// INT8: f32, one for each row of the weight. INT4: f16, one for each 32 inputs of each row.
+        /// Its scales: INT8: f32, one for each row. INT4: f16, one for each 32 inputs of each row.
         scales: u64,
         /// f32 `[rows, x_stride]`.
         x: u64,
@@ -138,11 +138,11 @@ push_blocks! {
     LinearDotPush {
         /// The step state.
         state: u64,
-        /// INT8 or INT4 `[n, K]`, with GELU `[2 n, K]`, in BLOCKS loads a row.
+        /// `[n, K]`, with GELU `[2 n, K]`, in a weight format but BF16, in BLOCKS loads a row.
         weight: u64,
-        /// INT8: f32, one for each row of the weight. INT4: f16, one for each load.
+        /// Its scales: INT8: f32, one for each row. INT4: f16, one for each load.
         scales: u64,
-        /// Int16Block, with INT4 Int16Sums `[rows, x_padded]`.
+        /// Int16Block for INT8, else Int16Sums `[rows, x_padded]`.
         x: u64,
         /// f32 `[rows, out_stride]`, with GELU Int16Block or Int16Sums `[rows, out_padded]`.
         y_out: u64,
@@ -164,11 +164,11 @@ push_blocks! {
     LinearDotTilePush {
         /// The step state.
         state: u64,
-        /// INT8 or INT4 `[n, 16 * blocks]`.
+        /// `[n, 16 * blocks]` in a weight format but BF16.
         weight: u64,
-        /// INT8: f32 `[n]`. INT4: f16 `[n, blocks / 2]`.
+        /// Its scales: INT8: f32 `[n]`. INT4: f16 `[n, blocks / 2]`.
         scales: u64,
-        /// Int16Block, with INT4 Int16Sums `[rows, x_padded]`.
+        /// Int16Block for INT8, else Int16Sums `[rows, x_padded]`.
         x: u64,
         /// f32 `[rows, out_stride]`.
         y_out: u64,
@@ -190,9 +190,9 @@ push_blocks! {
     LinearMatrixPush {
         /// The step state.
         state: u64,
-        /// INT8 or INT4 `[n, k]`; a multiple of 16.
+        /// `[n, k]` in a weight format but BF16; a multiple of 16.
         weight: u64,
-        /// INT8: f32 `[n]`. INT4: f16 `[n, k / 32]`. A multiple of 4.
+        /// Its scales: INT8: f32 `[n]`. INT4: f16 `[n, k / 32]`. A multiple of 16.
         scales: u64,
         /// F16Row or Int16Row `[rows]`: 2 bytes for each of the inputs padded to 32, then one f32 scale.
         x: u64,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::header::{REMEDY, TensorInfo};
-use super::types::{BF16, F16, F32, GgmlType, Q4_0, Q4_K, Q6_K, Q8_0};
+use super::types::{BF16, F16, F32, GgmlType, Q4_0, Q4_K, Q5_0, Q6_K, Q8_0};
 use super::{GgufFile, REMEDY_TYPES};
 use crate::display::quote;
 use crate::model::blocks::BlockFormat;
@@ -71,6 +71,14 @@ fn check(
     let encoding = encoding(tensor.dtype).filter(|e| !(id.is_vector() && matches!(e, Encoding::Blocks(_))));
     let encoding =
         encoding.ok_or_else(|| wrong(&format!("is {}, which Kiln does not read", tensor.dtype.name), REMEDY_TYPES))?;
+    if let Encoding::Blocks(blocks) = encoding
+        && !blocks.kept_as().holds(cols)
+    {
+        return Err(wrong(
+            &format!("is {} in rows of {cols}, which Kiln does not run", tensor.dtype.name),
+            REMEDY_TYPES,
+        ));
+    }
     Ok(Stored { name: tensor.name.clone(), elements: ByteRange { file, range: tensor.range.clone() }, encoding })
 }
 
@@ -81,6 +89,7 @@ fn encoding(dtype: GgmlType) -> Option<Encoding> {
         F16 => Encoding::F16,
         BF16 => Encoding::Native(WeightFormat::Bf16, None),
         Q4_0 => Encoding::Blocks(BlockFormat::Q4_0),
+        Q5_0 => Encoding::Blocks(BlockFormat::Q5_0),
         Q8_0 => Encoding::Blocks(BlockFormat::Q8_0),
         Q4_K => Encoding::Blocks(BlockFormat::Q4K),
         Q6_K => Encoding::Blocks(BlockFormat::Q6K),

@@ -25,6 +25,8 @@ pub const F16: GgmlType = ggml(1, "F16", 1, 2);
 pub const BF16: GgmlType = ggml(30, "BF16", 1, 2);
 /// 32 values of 4 bits, and an f16 scale.
 pub const Q4_0: GgmlType = ggml(2, "Q4_0", 32, 18);
+/// 32 values of 5 bits, and an f16 scale.
+pub const Q5_0: GgmlType = ggml(6, "Q5_0", 32, 22);
 /// 32 values of 8 bits, and an f16 scale.
 pub const Q8_0: GgmlType = ggml(8, "Q8_0", 32, 34);
 /// 256 values of 4 bits, with a scale and a minimum of 6 bits for each 32, and an f16 scale for either.
@@ -38,7 +40,7 @@ const ALL: [GgmlType; 34] = [
     F16,
     Q4_0,
     ggml(3, "Q4_1", 32, 20),
-    ggml(6, "Q5_0", 32, 22),
+    Q5_0,
     ggml(7, "Q5_1", 32, 24),
     Q8_0,
     ggml(9, "Q8_1", 32, 40),

@@ -1,0 +1,258 @@
+//! Models from GGUF files in the types that these have, on every executor: as exact as the file's weights.
+
+mod common;
+
+use common::gguf::{GgufFile, Tensor, Value};
+use common::{AUTO, DOT, F32, MATRIX_F16, Random, floats, golden, ids, load, observe, relative_rms};
+use half::f16;
+use kiln::engine::{Device, Options, VulkanOptions};
+use kiln::executor::{HeadRows, Row};
+use kiln::model::{BlockFormat, WeightFormat};
+use kiln::schedule::{KvType, Op, Segment, Step};
+use kiln::sequence::session::Session;
+use kiln::testing::gpu::lower::target::{DotTile, Tile};
+use std::path::{Path, PathBuf};
+
+const GOLDEN: &str = "gguf/model.gguf";
+
+/// The golden prompt and the logits of all its positions.
+fn golden_logits() -> (Vec<u32>, Vec<f32>) {
+    let json = std::fs::read(golden("gguf/golden.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    (ids(&json["prompt"]), json["logits"].as_array().unwrap().iter().flat_map(floats).collect())
+}
+
+/// Every type of matrix in one model, the parts of qkv and of gate_up in different ones.
+#[test]
+fn a_model_of_every_type_has_the_golden_logits() {
+    let (prompt, want) = golden_logits();
+    let has_units = common::open_gpu().caps.matrix.is_some();
+    // Its BF16, F16 and F32 matrices have values that BF16 holds.
+    let exact = Options { weights: WeightFormat::Bf16, context: Some(64), ..Options::default() };
+    let mut runs = vec![(Device::Cpu, AUTO, 2e-5), (common::vulkan(), F32, 2e-5)];
+    // 16-bit activations, and f16 weights.
+    runs.extend([(common::vulkan(), DOT, 5e-4), (common::vulkan(), AUTO, 3e-3)]);
+    runs.extend(has_units.then_some((common::vulkan(), MATRIX_F16, 3e-3)));
+    for (device, arithmetic, tolerance) in runs {
+        for chunk in [1, 4, 64] {
+            let vulkan = common::forced(arithmetic);
+            let options = Options { device, vulkan, kv: KvType::F32, chunk: Some(chunk), ..exact };
+            let mut executor = load(&golden(GOLDEN), options);
+            let got = observe(executor.as_mut(), &mut Session::new(0, 64), &prompt).logits.concat();
+            let error = relative_rms(&got, &want);
+            println!("{device:?} {arithmetic:?}, chunks of {chunk}: {error:.1e} of {tolerance:.1e}");
+            assert!(error < tolerance, "{device:?} {arithmetic:?}, chunks of {chunk}: {error}");
+        }
+    }
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
+
+/// Products whose parts differ in format are recorded one by one, each as its type.
+#[test]
+fn each_matrix_is_in_its_own_type() {
+    let executor = load(&golden(GOLDEN), Options { device: Device::Cpu, ..Options::default() });
+    let products = |segment| {
+        let steps = &executor.schedule().steps[executor.schedule().steps_of(segment)];
+        let format = |step: &Step| if let Op::Linear { weight, .. } = step.op { Some(weight.format) } else { None };
+        steps.iter().filter_map(format).collect::<Vec<WeightFormat>>()
+    };
+    use WeightFormat::{Int4, Int8, Q4K, Q5_0, Q6K, Q8_0};
+    let layers = [0, 1].map(|i| products(Segment::Layer(i)));
+    // INT8 is made of F16, BF16 and F32.
+    assert_eq!(layers[0], [Q4K, Q6K, Q8_0, Int4, Q4K, Q8_0, Q6K]);
+    assert_eq!(layers[1], [Q6K, Int8, Q4K, Q8_0, Int8, Int4, Int8]);
+    assert_eq!(products(Segment::Head), [Q5_0]);
+    assert_eq!(executor.schedule().weights.embedding.format, Q6K);
+}
+
+/// Rows of `cols` random weights of about the same size in each type, in whole random blocks.
+fn random_rows(random: &mut Random, format: BlockFormat, rows: usize, cols: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..rows * format.row_bytes(cols)).map(|_| random.bits() as u8).collect();
+    for block in bytes.chunks_exact_mut(format.block_bytes()) {
+        let mut put = |at: usize, size: f32| {
+            block[at..at + 2].copy_from_slice(&f16::from_f32(size * (1.0 + 0.5 * random.real())).to_le_bytes());
+        };
+        match format {
+            BlockFormat::Q4_0 => put(0, 0.013),
+            BlockFormat::Q5_0 => put(0, 6.5e-3),
+            BlockFormat::Q8_0 => put(0, 8e-4),
+            BlockFormat::Q4K => {
+                put(0, 1.2e-4);
+                put(2, 9e-4);
+            }
+            BlockFormat::Q6K => put(208, 4.5e-5),
+        }
+    }
+    bytes
+}
+
+const HIDDEN: usize = 512;
+const VOCAB: usize = 320;
+
+/// A model with two layers, whose matrices have the types that `format` gives their names.
+fn random_model(seed: u64, format: impl Fn(&str) -> BlockFormat) -> (tempfile::TempDir, PathBuf) {
+    let mut random = Random(seed);
+    let mut file = GgufFile::default();
+    file.set("general.architecture", Value::text("gemma3"));
+    for (key, value) in [
+        ("context_length", Value::u32(512)),
+        ("embedding_length", Value::u32(HIDDEN as u32)),
+        ("block_count", Value::u32(2)),
+        ("feed_forward_length", Value::u32(768)),
+        ("attention.head_count", Value::u32(4)),
+        ("attention.head_count_kv", Value::u32(2)),
+        ("attention.key_length", Value::u32(64)),
+        ("attention.value_length", Value::u32(64)),
+        ("attention.layer_norm_rms_epsilon", Value::f32(1e-6)),
+        ("attention.sliding_window", Value::u32(16)),
+        ("attention.sliding_window_pattern", Value::u32(2)),
+        ("rope.freq_base", Value::f32(1e6)),
+    ] {
+        file.set(&format!("gemma3.{key}"), value);
+    }
+    let mut put = |name: &str, rows: usize, cols: usize| {
+        let format = format(name);
+        let code = match format {
+            BlockFormat::Q4_0 => 2,
+            BlockFormat::Q5_0 => 6,
+            BlockFormat::Q8_0 => 8,
+            BlockFormat::Q4K => 12,
+            BlockFormat::Q6K => 14,
+        };
+        let bytes = random_rows(&mut random, format, rows, cols);
+        file.tensors.push(Tensor::new(&format!("{name}.weight"), &[rows, cols], code, bytes));
+    };
+    put("token_embd", VOCAB, HIDDEN);
+    for layer in 0..2 {
+        for (name, rows, cols) in [
+            ("attn_q", 256, HIDDEN),
+            ("attn_k", 128, HIDDEN),
+            ("attn_v", 128, HIDDEN),
+            ("attn_output", HIDDEN, 256),
+            ("ffn_gate", 768, HIDDEN),
+            ("ffn_up", 768, HIDDEN),
+            ("ffn_down", HIDDEN, 768),
+        ] {
+            put(&format!("blk.{layer}.{name}"), rows, cols);
+        }
+    }
+    let norms = ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"].map(|name| (name, HIDDEN));
+    for layer in 0..2 {
+        for (name, width) in norms.into_iter().chain([("attn_q_norm", 64), ("attn_k_norm", 64)]) {
+            let weights: Vec<f32> = (0..width).map(|_| 1.0 + 0.3 * random.real()).collect();
+            file.tensors.push(Tensor::f32(&format!("blk.{layer}.{name}.weight"), &[width], &weights));
+        }
+    }
+    file.tensors.push(Tensor::f32("output_norm.weight", &[HIDDEN], &[1.0; HIDDEN]));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    std::fs::write(&path, file.bytes()).unwrap();
+    (dir, path)
+}
+
+/// The logits of a prompt's last position, then of a few passes of one row.
+fn logits(path: &Path, options: Options) -> Vec<f32> {
+    let mut executor = load(path, Options { context: Some(64), ..options });
+    let mut session = Session::new(0, 64);
+    let tokens: Vec<u32> = (0..40).map(|i| (i * 37 + 5) % VOCAB as u32).collect();
+    session.prefill(executor.as_mut(), &tokens).unwrap();
+    let mut all = Vec::new();
+    for id in [7, 300, 11] {
+        all.extend_from_slice(executor.logits(0).unwrap());
+        session.decode(executor.as_mut(), id).unwrap();
+    }
+    all
+}
+
+/// Compares Vulkan, in every arithmetic that the device may have, with the reference executor.
+fn check(what: &str, path: &Path) {
+    let has_units = common::open_gpu().caps.matrix.is_some();
+    let want = logits(path, Options { device: Device::Cpu, ..Options::default() });
+    assert!(want.iter().any(|l| l.abs() > 0.1), "{what}: the logits say something");
+    for (arithmetic, kv, tolerance) in [
+        (F32, KvType::F32, 2e-5),
+        // 16-bit activations.
+        (DOT, KvType::F32, 5e-4),
+        (MATRIX_F16, KvType::F16, 3e-3),
+    ] {
+        if arithmetic == MATRIX_F16 && !has_units {
+            println!("{what} {arithmetic:?}: not run: the device has no matrix units");
+            continue;
+        }
+        for chunk in [1, 3, 40] {
+            let vulkan = common::forced(arithmetic);
+            let options = Options { device: common::vulkan(), kv, chunk: Some(chunk), vulkan, ..Options::default() };
+            let error = relative_rms(&logits(path, options), &want);
+            println!("{what} {arithmetic:?}, chunks of {chunk}: {error:.1e} of {tolerance:.1e}");
+            assert!(error < tolerance, "{what} {arithmetic:?}, chunks of {chunk}: {error}");
+        }
+    }
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
+
+#[test]
+fn a_model_of_one_type_computes_what_the_reference_does() {
+    for (i, format) in BlockFormat::ALL.into_iter().enumerate() {
+        let (_dir, path) = random_model(0x6767_0001 + i as u64, |_| format);
+        check(format.name(), &path);
+    }
+}
+
+/// The values and the way down in another type than the rest, as in files called Q4_K_M.
+fn mixed(name: &str) -> BlockFormat {
+    match name {
+        "token_embd" | "blk.0.attn_v" | "blk.0.ffn_down" | "blk.1.attn_k" | "blk.1.ffn_up" => BlockFormat::Q6K,
+        "blk.1.attn_v" => BlockFormat::Q8_0,
+        "blk.1.attn_output" => BlockFormat::Q4_0,
+        "blk.0.attn_output" => BlockFormat::Q5_0,
+        _ => BlockFormat::Q4K,
+    }
+}
+
+#[test]
+fn a_mix_of_types_computes_what_the_reference_does() {
+    let (_dir, path) = random_model(0x6767_0011, mixed);
+    check("a mix", &path);
+}
+
+/// Tiles of integer dot products divide the outputs, not the sums, and a relayed dispatch waits for what a barrier would, also
+/// where products of several types read the same inputs.
+#[test]
+fn neither_tiles_nor_a_relay_change_a_bit() {
+    let check = |what: &str, path: &Path, tiles: &[DotTile]| {
+        let run = |relay, tile| {
+            let vulkan = VulkanOptions { relay: Some(relay), tile, ..common::forced(DOT) };
+            logits(path, Options { device: common::vulkan(), chunk: Some(2), vulkan, ..Options::default() })
+        };
+        let want = run(false, None);
+        assert!(run(true, None) == want, "{what}, relayed");
+        for &tile in tiles {
+            assert!(run(true, Some(Tile::Dot(tile))) == want, "{what}, {tile:?}");
+        }
+    };
+    let tile = |outputs, unroll, subgroups, turns| DotTile { outputs, unroll, subgroups, turns };
+    for (i, format) in BlockFormat::ALL.into_iter().enumerate() {
+        let (_dir, path) = random_model(0x6767_0021 + i as u64, |_| format);
+        check(format.name(), &path, &[tile(1, 2, 4, 2), tile(2, 3, 8, 1), tile(4, 1, 4, 1)]);
+    }
+    let (_dir, path) = random_model(0x6767_0031, mixed);
+    check("a mix", &path, &[tile(1, 1, 4, 2)]);
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
+
+/// Several sequences in one pass have the logits that each has alone.
+#[test]
+fn a_batch_of_such_a_model_computes_what_its_sequences_would_alone() {
+    let options = Options { context: Some(64), sequences: 5, head_rows: 5, ..Options::default() };
+    let rows: Vec<Row> = (0..5).map(|i| Row { token: 7 + 17 * i, position: 0, sequence: i }).collect();
+    for device in [Device::Cpu, common::vulkan()] {
+        let mut executor = load(&golden(GOLDEN), Options { device, ..options });
+        executor.forward(&rows, Some(HeadRows { first: 0, count: 5 })).unwrap();
+        let together: Vec<Vec<f32>> = (0..5).map(|r| executor.logits(r).unwrap().to_vec()).collect();
+        for (row, together) in rows.iter().zip(&together) {
+            executor.forward(std::slice::from_ref(row), Some(HeadRows { first: 0, count: 1 })).unwrap();
+            let error = relative_rms(together, executor.logits(0).unwrap());
+            assert!(error < 5e-3, "{device:?}: sequence {} is {error} off", row.sequence);
+        }
+    }
+}
