@@ -51,6 +51,7 @@
 //! - **Ask**: what the host wants of a head row's logits where the row's token is not their argmax ([`schedule::choice`]).
 //! - **Chunk**: rows of a prompt that one pass takes; made in [`sequence::session::Session::propose`].
 //! - **Closing**: the way from a place in a document to its end, in tokens ([`grammar`]).
+//! - **Draft**: tokens that may come next, guessed without the model; a pass *verifies* them ([`sequence::draft`]).
 //! - **Edit**: a token whose logit the sampler changes, by a penalty or a bias; the host reads its logit for itself.
 //! - **Eligible**: of a row's tokens those that are allowed, are no edits, and have a logit above −∞.
 //! - **Fragment**: the part of a matrix that one lane holds while its subgroup multiplies it.

@@ -72,6 +72,21 @@ fn check_line(line: &Value, report: &Value, repetitions: usize) {
     close(number(line, "ms_per_layer"), 1e3 * number(seconds, "median") / passes);
 }
 
+/// How often drafts are right is stated and no result: what is measured is what passes cost.
+#[test]
+fn drafts_of_a_stated_quality_are_timed() {
+    let base = ["--prefill", "0", "--batch", "1", "--decode", "24", "--reps", "3", "--json", "--device", "vulkan"];
+    let report = bench(&[&base[..], &["--speculate", "3", "--accept", "0.75"]].concat()).json();
+    let lines = list(&report, "lines");
+    assert_eq!(lines[1]["name"], "decode, 3 drafted, each right with a stated 0.75");
+    assert_eq!((&lines[1]["drafted"], &lines[1]["stated_share_right"]), (&3.into(), &0.75.into()));
+    check_line(&lines[1], &report, 3);
+    assert_eq!((number(&lines[1], "tokens"), lines.len()), (24.0, 2));
+    assert!(number(&lines[1], "passes") < 20.0 && number(&lines[1], "passes") > 6.0, "{}", lines[1]);
+    // A pass reads the weights once, and the rows of wrong tokens are read for nothing.
+    assert!(number(&lines[1], "weight_bytes") < number(&lines[0], "weight_bytes"));
+}
+
 /// What a pass costs by its rows: as many sequences, and rows of one, all at one depth.
 #[test]
 fn passes_are_timed_by_their_rows() {

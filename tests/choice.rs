@@ -3,15 +3,16 @@
 
 mod common;
 
-use common::{Random, golden, load};
+use common::{Mixed, Random, golden, load};
 use kiln::engine::{Device, Options};
 use kiln::executor::{self, Asks, Executor, HeadRows, Pages, Row, Watch};
 use kiln::model::{Shape, WeightFormat, presets};
 use kiln::plan::{Plan, Purpose};
 use kiln::schedule::choice::{Ask, Found, MOST_LISTED};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
+use kiln::sequence::draft::MOST_DRAFTED;
 use kiln::sequence::guide::Guide;
-use kiln::sequence::{Batch, Chooser, Request};
+use kiln::sequence::{Batch, Chooser, Generation, Request, generate};
 use kiln::testing::gpu::kernels::pipelines::Pipelines;
 use kiln::testing::gpu::lower::dispatch::Addresses;
 use kiln::testing::gpu::lower::layout::GpuLayout;
@@ -23,6 +24,7 @@ use kiln::testing::gpu::replay::results;
 use kiln::text::{Sampler, SamplerConfig, TokenSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 /// Rows that are chosen for at once.
 const ROWS: usize = 16;
@@ -204,48 +206,71 @@ fn unsound_logits_decide_nothing() {
     }
 }
 
-/// An executor whose passes find nothing.
-struct Blind(Box<dyn kiln::executor::Measure>);
+/// An executor whose passes may find nothing.
+struct Watched {
+    executor: Box<dyn kiln::executor::Measure>,
+    finds: bool,
+    /// Rows whose logits were asked for.
+    fetched: usize,
+}
 
-impl Executor for Blind {
+impl Watched {
+    fn blind(executor: Box<dyn kiln::executor::Measure>) -> Watched {
+        Watched { executor, finds: false, fetched: 0 }
+    }
+}
+
+impl Executor for Watched {
     fn schedule(&self) -> &Schedule {
-        self.0.schedule()
+        self.executor.schedule()
     }
 
     fn device(&self) -> &str {
-        self.0.device()
+        self.executor.device()
     }
 
     fn pages(&self) -> &Pages {
-        self.0.pages()
+        self.executor.pages()
     }
 
     fn pages_mut(&mut self) -> &mut Pages {
-        self.0.pages_mut()
+        self.executor.pages_mut()
     }
 
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> kiln::Result<()> {
-        self.0.forward(rows, head)
+        self.executor.forward(rows, head)
+    }
+
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> kiln::Result<()> {
+        match self.finds {
+            true => self.executor.forward_choosing(rows, head, asks),
+            false => self.executor.forward(rows, Some(head)),
+        }
+    }
+
+    fn found(&self, row: usize) -> Option<Found<'_>> {
+        if self.finds { self.executor.found(row) } else { None }
     }
 
     fn project(&mut self, head: HeadRows) -> kiln::Result<()> {
-        self.0.project(head)
+        self.executor.project(head)
     }
 
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> kiln::Result<()> {
-        self.0.forward_watched(rows, head, watch)
+        self.executor.forward_watched(rows, head, watch)
     }
 
     fn next(&self, row: usize) -> u32 {
-        self.0.next(row)
+        self.executor.next(row)
     }
 
     fn is_finite(&self, row: usize) -> bool {
-        self.0.is_finite(row)
+        self.executor.is_finite(row)
     }
 
     fn logits(&mut self, row: usize) -> kiln::Result<&[f32]> {
-        self.0.logits(row)
+        self.fetched += 1;
+        self.executor.logits(row)
     }
 }
 
@@ -310,9 +335,55 @@ fn replies(executor: &mut dyn Executor) -> Vec<Vec<u32>> {
 fn a_batch_chooses_the_same_with_and_without_what_passes_find() {
     for device in [Device::Cpu, common::vulkan()] {
         let options = || Options { device, sequences: 6, head_rows: 6, context: Some(64), ..Options::default() };
-        let want = replies(&mut Blind(load(&golden("tiny"), options())));
+        let want = replies(&mut Watched::blind(load(&golden("tiny"), options())));
         assert!(want.iter().all(|reply| reply.len() == 24) && want[3].iter().all(|id| id % 3 == 0), "{want:?}");
         assert_eq!(replies(load(&golden("tiny"), options()).as_mut()), want, "{device:?}");
+    }
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
+
+/// A sampled reply by drafts that are right and wrong in turn, those of each call with the same seed alike.
+fn drafted(executor: &mut Watched, config: &SamplerConfig, allowed: Option<usize>, known: &[u32]) -> Generation {
+    let vocab = executor.schedule().shape.vocab;
+    let mut chooser = Chooser::new(config.clone(), vocab).unwrap();
+    if let Some(step) = allowed {
+        let mut allowed = TokenSet::new(vocab);
+        (0..vocab as u32).step_by(step).for_each(|id| allowed.insert(id));
+        chooser.allow(allowed).unwrap();
+    }
+    let known = Arc::new(Mutex::new(known.to_vec()));
+    let mut batch = Batch::new(executor.schedule());
+    batch.speculate(MOST_DRAFTED, false, || Box::new(Mixed::new(&known, 17, vocab)));
+    let request = Request { prompt: vec![2, 17, 5], chooser, stops: Vec::new(), limit: 40, reuse: false };
+    generate(executor, &mut batch, request, &mut |_| ControlFlow::Continue(())).unwrap().0
+}
+
+/// A row behind a draft is asked for what its own choice needs: the history and the random numbers of that choice.
+#[test]
+fn what_passes_find_behind_drafts_gives_the_tokens_that_the_logits_give() {
+    let options = Options { device: common::vulkan(), drafted: MOST_DRAFTED, context: Some(128), ..Options::default() };
+    let mut executor = Watched::blind(load(&golden("tiny"), options));
+    let penalties = SamplerConfig { repeat_penalty: 1.2, presence_penalty: 0.4, ..SamplerConfig::default() };
+    for (config, allowed) in [
+        (SamplerConfig { temperature: 1.5, ..SamplerConfig::default() }, None),
+        (SamplerConfig { top_k: 0, top_p: 1.0, ..SamplerConfig::default() }, None),
+        (SamplerConfig { top_k: 0, top_p: 1.0, frequency_penalty: 0.5, ..penalties.clone() }, Some(2)),
+        (penalties, Some(3)),
+        (SamplerConfig { repeat_penalty: 1.5, bias: vec![(7, 2.0)], ..SamplerConfig::greedy() }, None),
+    ] {
+        let config = SamplerConfig { seed: Some(5), ..config };
+        (executor.finds, executor.fetched) = (false, 0);
+        // Drafts that are known to be wrong.
+        let first = drafted(&mut executor, &config, allowed, &[]);
+        assert!(executor.fetched >= 40);
+        let known = [&[2, 17, 5], &first.tokens[..]].concat();
+        let want = drafted(&mut executor, &config, allowed, &known);
+        (executor.finds, executor.fetched) = (true, 0);
+        let got = drafted(&mut executor, &config, allowed, &known);
+        assert_eq!((&got.tokens, got.drafted, got.accepted), (&want.tokens, want.drafted, want.accepted), "{config:?}");
+        assert!(got.accepted > 5 && got.drafted > got.accepted + 5, "{} of {}", got.accepted, got.drafted);
+        println!("{config:?}: {} accepted, logits of {} rows fetched", got.accepted, executor.fetched);
+        assert!(executor.fetched < 4, "{config:?}: {} of 40 choices by the logits", executor.fetched);
     }
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }

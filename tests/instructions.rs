@@ -6,6 +6,7 @@ use kiln::executor::{self, Asks, Executor, HeadRows, Pages, Row, Watch};
 use kiln::model::presets;
 use kiln::schedule::choice::{self, Found};
 use kiln::schedule::{Extent, KvType, Schedule};
+use kiln::sequence::draft::{MOST_DRAFTED, Repeats};
 use kiln::sequence::{Batch, Chooser, Finish, Generation, Request, generate};
 use kiln::text::SamplerConfig;
 use std::ops::ControlFlow;
@@ -18,6 +19,8 @@ struct Case {
     sampler: SamplerConfig,
     /// Whether each token becomes text, as in `kiln run`.
     text: bool,
+    /// Whether drafts are looked for in tokens that never repeat.
+    drafts: bool,
     instructions: f64,
     /// Tokens of the shorter of two runs. The longer one has twice as many, so the difference is the cost of these
     /// tokens alone.
@@ -35,7 +38,7 @@ const TOLERANCE: f64 = 1.2;
 /// Environment variable for the counted process: which case to run, and for how many tokens.
 const CHILD: &str = "KILN_TEST_INSTRUCTIONS";
 
-fn cases() -> [Case; 6] {
+fn cases() -> [Case; 7] {
     let sampled = SamplerConfig { seed: Some(1), ..SamplerConfig::default() };
     let unfiltered = SamplerConfig { top_k: 0, top_p: 1.0, repeat_penalty: 1.1, ..sampled.clone() };
     let greedy = SamplerConfig::greedy();
@@ -44,6 +47,7 @@ fn cases() -> [Case; 6] {
         vocab,
         sampler: sampler.clone(),
         text,
+        drafts: false,
         instructions,
         tokens,
     };
@@ -51,6 +55,7 @@ fn cases() -> [Case; 6] {
         case("greedy, demo", Vocab::Demo, &greedy, false, 448.0, 128),
         case("greedy, demo, to text", Vocab::Demo, &greedy, true, 752.0, 128),
         case("greedy, 27B", Vocab::Gemma27b, &greedy, false, 446.0, 128),
+        Case { drafts: true, ..case("greedy, 27B, no draft found", Vocab::Gemma27b, &greedy, false, 2_911.0, 128) },
         case("sampled, demo", Vocab::Demo, &sampled, false, 32_608.0, 16),
         case("sampled, 27B", Vocab::Gemma27b, &sampled, false, 36_424.0, 16),
         case("sampled from all tokens, penalised, 27B", Vocab::Gemma27b, &unfiltered, false, 179_520.0, 8),
@@ -68,19 +73,21 @@ struct Free {
     arena: Vec<u32>,
     found: Vec<u32>,
     passes: usize,
+    /// Passes until the tokens repeat.
+    period: usize,
 }
 
 /// Passes until the noise repeats.
 const PERIOD: usize = 61;
 
 impl Free {
-    fn new(vocab: Vocab) -> Free {
+    fn new(vocab: Vocab, head_rows: usize, period: usize) -> Free {
         let shape = match vocab {
             Vocab::Demo => kiln::engine::demo::checkpoint().unwrap().shape().clone(),
             Vocab::Gemma27b => presets::preset("gemma3-27b").unwrap(),
         };
         let weights = kiln::model::WeightFormat::Int8;
-        let extent = Extent { context: 512, max_rows: 8, head_rows: 1, sequences: 1, kv: KvType::F16, kv_tokens: None };
+        let extent = Extent { context: 512, max_rows: 8, head_rows, sequences: 1, kv: KvType::F16, kv_tokens: None };
         let mut bits = 1u32;
         let noise = (0..shape.vocab + PERIOD).map(|_| {
             bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -91,7 +98,7 @@ impl Free {
         let arena = vec![0; schedule.arena.bytes as usize / 4];
         let found = Free::find(&noise, schedule.shape.vocab);
         let pages = Pages::new(&schedule);
-        Free { state: vec![0; schedule.arena.state.words()], schedule, pages, noise, arena, found, passes: 0 }
+        Free { state: vec![0; schedule.arena.state.words()], schedule, pages, noise, arena, found, passes: 0, period }
     }
 
     /// What a device finds in noise: some more tokens than are wanted by default, and blocks with equal sums.
@@ -166,7 +173,7 @@ impl Executor for Free {
 
     fn next(&self, _: usize) -> u32 {
         // Ordinary tokens of the demo vocabulary: ids below are special tokens or bytes.
-        600 + (self.passes % PERIOD) as u32
+        600 + (self.passes % self.period) as u32
     }
 
     fn is_finite(&self, _: usize) -> bool {
@@ -197,8 +204,15 @@ fn decode_without_a_device() {
 }
 
 fn decode(case: &Case, tokens: usize) {
-    let mut executor = Free::new(case.vocab);
+    let mut executor = match case.drafts {
+        true => Free::new(case.vocab, 1 + MOST_DRAFTED, usize::MAX),
+        false => Free::new(case.vocab, 1, PERIOD),
+    };
     let mut batch = Batch::new(&executor.schedule);
+    if case.drafts {
+        let context = executor.schedule.extent.context;
+        batch.speculate(MOST_DRAFTED, true, || Box::new(Repeats::new(context, None)));
+    }
     let chooser = Chooser::new(case.sampler.clone(), executor.schedule.shape.vocab).unwrap();
     let request = Request { prompt: vec![2], chooser, stops: Vec::new(), limit: tokens, reuse: true };
     let mut stream = case.text.then(|| kiln::engine::demo::tokenizer().unwrap().stream(true));

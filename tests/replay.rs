@@ -3,16 +3,18 @@
 
 mod common;
 
-use common::{bits, golden, load};
+use common::{Mixed, bits, golden, load};
 use kiln::engine::Options;
 use kiln::engine::VulkanOptions;
 use kiln::executor::{HeadRows, Row};
+use kiln::sequence::draft::{MOST_DRAFTED, Repeats};
 use kiln::sequence::session::Session;
 use kiln::sequence::{Batch, Chooser, Request};
 use kiln::text::{SamplerConfig, TokenSet};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Counts this thread's heap allocations.
@@ -114,6 +116,48 @@ fn sampling_records_nothing_makes_no_pipeline_and_allocates_nothing() {
     let before = counts();
     steps(40);
     assert_eq!(counts(), before, "[heap allocations, recordings, pipelines] during 40 sampled passes");
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
+
+/// Neither do passes that verify drafts, nor the look for something to draft.
+#[test]
+fn drafts_record_nothing_make_no_pipeline_and_allocate_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let context = 512;
+    let options =
+        Options { device: common::vulkan(), drafted: MOST_DRAFTED, context: Some(context), ..Options::default() };
+    let mut executor = load(&golden("tiny"), options);
+    let vocab = executor.schedule().shape.vocab;
+    let penalties = SamplerConfig { repeat_penalty: 1.3, ..SamplerConfig::default() };
+    for (config, known) in [
+        (SamplerConfig::greedy(), true),
+        (SamplerConfig { seed: Some(7), ..penalties }, true),
+        (SamplerConfig::greedy(), false),
+    ] {
+        let mut batch = Batch::new(executor.schedule());
+        let tokens = Arc::new(Mutex::new(vec![0; context]));
+        match known {
+            true => batch.speculate(MOST_DRAFTED, false, || Box::new(Mixed::new(&tokens, 3, vocab))),
+            false => batch.speculate(MOST_DRAFTED, true, || Box::new(Repeats::new(context, None))),
+        }
+        let chooser = Chooser::new(config, vocab).unwrap();
+        let request = Request { prompt: vec![2, 17, 5], chooser, stops: Vec::new(), limit: 500, reuse: false };
+        batch.join(executor.as_mut(), request).unwrap();
+        let mut verified = 0;
+        let mut steps = |count| {
+            for _ in 0..count {
+                batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+                verified += usize::from(batch.last_verified() > 0);
+                assert!(batch.take_ended().is_none());
+            }
+        };
+        // The prompt, and passes of each size.
+        steps(20);
+        let before = counts();
+        steps(40);
+        assert_eq!(counts(), before, "[heap allocations, recordings, pipelines] during 40 passes, drafts: {known}");
+        assert!(verified > 20 || !known, "{verified}");
+    }
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 

@@ -7,6 +7,7 @@ mod output;
 use self::identity::Identity;
 use self::line::{Asked, Reader};
 use self::output::Output;
+use super::drafts::DraftArgs;
 use super::model::ModelArgs;
 use super::reply::ReplyArgs;
 use super::{face, note, progress, signals};
@@ -52,6 +53,8 @@ pub struct BatchArgs {
     kv_tokens: Option<usize>,
     #[command(flatten)]
     reply: ReplyArgs,
+    #[command(flatten)]
+    drafts: DraftArgs,
 }
 
 /// Runs the command.
@@ -69,7 +72,8 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         false => None,
     };
     let name = files.name();
-    let options = Options { kv_tokens: args.kv_tokens, ..args.model.options() };
+    let drafts = args.drafts.read()?.drafts(text.as_ref().map(|(tokenizer, _)| tokenizer))?;
+    let options = Options { kv_tokens: args.kv_tokens, drafted: drafts.most, ..args.model.options() };
     let context = options.extent(&shape)?.context;
 
     let identity = Identity::new(&files, &args.model, &args.reply, context)?;
@@ -106,8 +110,9 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     };
     let slots = (0..sequences).map(|_| None).collect();
     let bar = progress::bar(None, "{msg}", json);
-    let mut work =
-        Work { batch: Batch::new(executor.schedule()), slots, output, gauge: Gauge::default(), model: name, bar };
+    let mut batch = Batch::new(executor.schedule());
+    drafts.begin(&mut batch, context);
+    let mut work = Work { batch, slots, output, gauge: Gauge::default(), model: name, bar };
     if !work.bar.is_hidden() {
         work.gauge.ceiling = executor.measure_read_ceiling().ok();
     }
@@ -215,6 +220,9 @@ impl Work {
                     "prefill_s": g.prefill.as_secs_f64(),
                     "decode_s": g.decode.as_secs_f64(),
                     "decode_tok_s": g.rate(),
+                    "drafted": g.drafted,
+                    "accepted": g.accepted,
+                    "tokens_per_pass": g.tokens_per_pass(),
                     // A sequence has no roofline of its own: the weights are read for all at once.
                     "roofline_share": Value::Null,
                 });
@@ -270,6 +278,9 @@ impl Gauge {
     fn line(&self) -> String {
         let Some(rate) = self.meter.rate() else { return "no token decoded".into() };
         let rate = format!("{} decoded, {rate:.1} tokens/s", counted(self.meter.tokens, "token"));
+        // One, but for drafts.
+        let drafts = self.meter.tokens_per_pass().filter(|tokens| *tokens > 1.0);
+        let rate = drafts.map_or(rate.clone(), |tokens| format!("{rate}, {tokens:.2} tokens a pass"));
         match self.ceiling.and_then(|ceiling| self.meter.share(ceiling)) {
             Some(share) => format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share),
             None => rate,

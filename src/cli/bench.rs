@@ -7,11 +7,12 @@ use super::{note, print, print_json};
 use crate::diagnose::bench::kernels::group;
 use crate::diagnose::bench::profile::check_layer;
 use crate::diagnose::bench::usage::MemoryWatch;
-use crate::diagnose::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, Settings, Work};
+use crate::diagnose::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, Settings, Stated, Work};
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK};
 use crate::executor::Measure;
 use crate::gpu::Gpu;
+use crate::sequence::draft::MOST_DRAFTED;
 use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -42,6 +43,14 @@ pub struct BenchArgs {
     // clap asks for no --rows beside what excludes it.
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     beside: usize,
+    /// Let one sequence decode with drafts of N tokens (at most 7) as well. What is measured is what passes cost: how many
+    /// drafted tokens are right is stated with --accept
+    #[arg(long, value_name = "N", requires = "accept", allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=MOST_DRAFTED as i64))]
+    speculate: Option<u8>,
+    /// The probability with which a drafted token is right
+    #[arg(long, value_name = "P", requires = "speculate", allow_negative_numbers = true)]
+    accept: Option<f64>,
     /// Positions in the cache before what is timed; every prefill and every decode is measured at each
     #[arg(long, value_name = "N,N..", default_value = "0", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(default_value_if("rows", clap::builder::ArgPredicate::IsPresent, "1024"))]
@@ -64,10 +73,11 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> Result<Settings> {
         let by_rows = !self.rows.is_empty();
         let prefill = if self.prefill == [0] || by_rows { Vec::new() } else { self.prefill.clone() };
-        Settings {
+        let drafts = self.speculate.zip(self.accept).map(|(drafted, share)| Stated::new(drafted.into(), share));
+        Ok(Settings {
             prefill,
             decode: self.decode,
             batch: match by_rows {
@@ -78,9 +88,10 @@ impl BenchArgs {
             // A pass of one row is a decode already.
             rows: self.rows.iter().copied().filter(|&rows| rows != 1).collect(),
             beside: self.beside,
+            drafts: drafts.transpose()?,
             depth: self.depth.clone(),
             repetitions: self.reps,
-        }
+        })
     }
 }
 
@@ -90,7 +101,7 @@ impl BenchArgs {
 /// Input: the model or the arguments are wrong. Refused: the model does not fit. Failed: a rate is above the roofline.
 /// Device: it failed.
 pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
-    let settings = args.settings();
+    let settings = args.settings()?;
     let name = args.model.files().name();
     let checkpoint = args.model.files().checkpoint()?;
     let shape = checkpoint.shape();
@@ -104,6 +115,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     options.context = Some(context);
     options.sequences = settings.sequences();
     options.head_rows = settings.sequences();
+    options.drafted = settings.drafts.map_or(0, |stated| stated.drafted);
     // No pass is longer than the longest prefill, measured or up to a depth. A larger chunk would only take memory.
     let longest = settings
         .longest_prefill()
@@ -238,6 +250,7 @@ impl BenchReport {
             Work::Prefill(tokens) => ("prefill", 1, tokens),
             Work::Rows { rows, beside, .. } => ("rows", 1 + beside, rows),
             Work::Decode { sequences, tokens } => ("decode", sequences, tokens),
+            Work::Draft { tokens, .. } => ("draft", 1, tokens),
         };
         let mut value = json!({
             "name": l.case.name(),
@@ -259,6 +272,10 @@ impl BenchReport {
             "thread_cpu_us_per_token": 1e6 * l.cpu_per_token.thread,
             "gpu_busy": l.busy,
         });
+        if let Work::Draft { stated, .. } = l.case.work {
+            value["drafted"] = json!(stated.drafted);
+            value["stated_share_right"] = json!(f64::from(stated.right) / 1000.0);
+        }
         put_rates(&mut value, Some(l.rates));
         if !l.kernels.is_empty() {
             let pass = seconds(&l.kernels);

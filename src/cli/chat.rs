@@ -9,6 +9,7 @@ use super::{face, note, signals};
 use crate::display::counted;
 use crate::executor::Measure;
 use crate::sequence::conversation::Fitted;
+use crate::sequence::draft::Drafts;
 use crate::sequence::{Batch, Chooser, Conversation, Finish, Limits, Request, generate};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
@@ -41,12 +42,14 @@ struct Chat<'a> {
 pub(super) fn chat(
     model: &str,
     args: &ReplyArgs,
+    drafts: &Drafts,
     executor: &mut dyn Measure,
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
 ) -> Result<()> {
     let schedule = executor.schedule();
-    let batch = Batch::new(schedule);
+    let mut batch = Batch::new(schedule);
+    drafts.begin(&mut batch, schedule.extent.context);
     let chooser = Chooser::new(args.sampler(), schedule.shape.vocab)?;
     note(&format!("{model} on {}. Ctrl-C ends a reply, Ctrl-D or /bye the chat; /help lists more.", executor.device()));
     let mut c = Chat {

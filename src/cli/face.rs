@@ -84,6 +84,7 @@ mod tests {
             batch: vec![1],
             rows: vec![],
             beside: 0,
+            drafts: None,
             depth: vec![32],
             repetitions: 1,
         };

@@ -6,6 +6,7 @@ mod bench_table;
 mod chat;
 mod column;
 pub mod completions;
+pub mod drafts;
 pub mod face;
 pub mod forge;
 mod job;

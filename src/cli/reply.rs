@@ -198,14 +198,18 @@ pub(super) fn summary(
         false => format!("[{prompt} in {prefill:.2} s, {}", counted(tokens, "token")),
     };
     // The first token comes from the prefill, and the last one may need no pass.
-    if g.passes != tokens && g.passes > 0 {
-        line += &format!(", {} of them decoded", g.passes);
+    if g.decoded() != tokens && g.passes > 0 {
+        line += &format!(", {} of them decoded", g.decoded());
     }
     if g.passes > 0 {
         line += &format!(" in {:.2} s", g.decode.as_secs_f64());
     }
     if let (Some(rate), Some(share)) = (g.rate(), share) {
         line += &format!(", {rate:.1} tokens/s ({:.1} % of what its memory allows)", 100.0 * share);
+    }
+    if let Some(tokens) = g.tokens_per_pass().filter(|_| g.drafted > 0) {
+        let drafted = counted(g.drafted, "drafted token");
+        line += &format!(", {} of {drafted} accepted, {tokens:.2} tokens a pass", g.accepted);
     }
     if g.full {
         let limits = Limits::of(executor.schedule());

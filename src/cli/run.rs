@@ -1,6 +1,7 @@
 //! `kiln run`: answers a prompt, or chats on a terminal.
 
 use super::chat;
+use super::drafts::DraftArgs;
 use super::model::ModelArgs;
 use super::progress::LiveBar;
 use super::reply::{Printer, ReplyArgs, roofline_share, summary};
@@ -9,6 +10,7 @@ use crate::diagnose::status::Reporter;
 use crate::display::counted;
 use crate::engine::{DEFAULT_CHUNK, Options};
 use crate::executor::Measure;
+use crate::sequence::draft::Drafts;
 use crate::sequence::prompt::{encode_messages, encode_text};
 use crate::sequence::{Batch, Chooser, Conversation, Finish, Limits, Request, generate};
 use crate::text::{ChatTemplate, StopMatcher, Tokenizer, parse_ids};
@@ -35,6 +37,8 @@ pub struct RunArgs {
     tokens: Option<String>,
     #[command(flatten)]
     reply: ReplyArgs,
+    #[command(flatten)]
+    drafts: DraftArgs,
     /// Rows of a prefill pass
     #[arg(long, value_name = "N", hide = true)]
     chunk: Option<usize>,
@@ -96,7 +100,8 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
         return Err(Error::input("--stop needs a tokenizer, and the model directory has none", "leave out --stop"));
     }
     // Check the user's input before the weights are loaded.
-    let mut options = Options { chunk: args.chunk, ..args.model.options() };
+    let drafts = args.drafts.read()?.drafts(tokenizer.as_ref())?;
+    let mut options = Options { chunk: args.chunk, drafted: drafts.most, ..args.model.options() };
     let mut ids = Vec::new();
     if !matches!(prompt, Prompt::Chat) {
         let limits = Limits { shape, context: options.extent(shape)?.context };
@@ -110,9 +115,9 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     let _status = Reporter::start("run", &name, executor.device());
     match (prompt, &tokenizer, &template) {
         (Prompt::Chat, Some(tokenizer), Some(template)) => {
-            chat::chat(&name, &args.reply, executor.as_mut(), tokenizer, template)
+            chat::chat(&name, &args.reply, &drafts, executor.as_mut(), tokenizer, template)
         }
-        _ => answer(args, json.then_some(name.as_str()), executor.as_mut(), &ids, tokenizer.as_ref()),
+        _ => answer(args, json.then_some(name.as_str()), &drafts, executor.as_mut(), &ids, tokenizer.as_ref()),
     }
 }
 
@@ -141,6 +146,7 @@ fn encode(
 fn answer(
     args: &RunArgs,
     json: Option<&str>,
+    drafts: &Drafts,
     executor: &mut dyn Measure,
     ids: &[u32],
     tokenizer: Option<&Tokenizer>,
@@ -148,6 +154,7 @@ fn answer(
     signals::catch(signals::stops().iter().copied());
     let schedule = executor.schedule();
     let mut batch = Batch::new(schedule);
+    drafts.begin(&mut batch, schedule.extent.context);
     let request = Request {
         prompt: ids.to_vec(),
         chooser: Chooser::new(args.reply.sampler(), schedule.shape.vocab)?,
@@ -173,6 +180,9 @@ fn answer(
             "prefill_s": g.prefill.as_secs_f64(),
             "decode_s": g.decode.as_secs_f64(),
             "decode_tok_s": g.rate(),
+            "drafted": g.drafted,
+            "accepted": g.accepted,
+            "tokens_per_pass": g.tokens_per_pass(),
             "roofline_share": share,
         }));
     }

@@ -1,6 +1,7 @@
 //! `kiln serve`: one loaded model that answers other programs over HTTP.
 
 use super::batch::MOST_SEQUENCES;
+use super::drafts::DraftArgs;
 use super::model::ModelArgs;
 use super::{note, print_json, read_file, signals};
 use crate::engine::Options;
@@ -82,6 +83,8 @@ pub struct ServeArgs {
     /// Most connections at once
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
     connections: u32,
+    #[command(flatten)]
+    drafts: DraftArgs,
     /// Load the model, answer once, and exit
     #[arg(long)]
     check: bool,
@@ -119,8 +122,15 @@ impl ServeArgs {
         let system = self.system_prompt.as_deref().map(read_file).transpose()?;
         let system = system.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         let keys = self.api_key_file.as_deref().map(Keys::read).transpose()?.unwrap_or_default();
+        let drafts = self.drafts.read()?;
         let files = self.model.files();
-        let options = Options { sequences: most, head_rows: most, kv_tokens: self.kv_tokens, ..self.model.options() };
+        let options = Options {
+            sequences: most,
+            head_rows: most,
+            drafted: drafts.most,
+            kv_tokens: self.kv_tokens,
+            ..self.model.options()
+        };
         options.extent(&files.shape()?)?;
         Ok(Setup {
             load: server::loader(files.clone(), options, self.batch.is_none()),
@@ -133,6 +143,8 @@ impl ServeArgs {
                 system,
                 prefix_bytes: self.prefix_cache.map(|mib| mib << 20),
                 prefix_file: self.prefix_file.clone(),
+                drafted: drafts.most,
+                draft_text: drafts.text,
                 ..Settings::default()
             },
             listen: self.places(),

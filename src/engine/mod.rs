@@ -68,6 +68,8 @@ pub struct Options {
     pub sequences: usize,
     /// Most rows of logits that the head makes at a time.
     pub head_rows: usize,
+    /// Most drafted tokens of a sequence that a pass verifies ([`crate::sequence::draft`]).
+    pub drafted: usize,
     /// Element type of the KV cache on a device.
     pub kv: KvType,
     /// Tokens that the KV cache has room for, of all sequences together. Default: as many as their contexts have, or as fit
@@ -86,6 +88,7 @@ impl Default for Options {
             chunk: None,
             sequences: 1,
             head_rows: 1,
+            drafted: 0,
             kv: KvType::F16,
             kv_tokens: None,
             vulkan: VulkanOptions::default(),
@@ -129,11 +132,13 @@ impl Options {
             ));
         }
         let chunk = self.chunk.unwrap_or(DEFAULT_CHUNK).min(context).min(MAX_ROWS);
-        let max_rows = chunk.max(self.sequences);
+        // A draft and the row before it are head rows of one pass.
+        let verified = self.drafted.saturating_add(1).min(context).min(MAX_ROWS);
+        let max_rows = chunk.max(self.sequences).max(verified);
         Ok(Extent {
             context,
             max_rows,
-            head_rows: self.head_rows.max(1).min(max_rows),
+            head_rows: self.head_rows.max(verified).min(max_rows),
             sequences: self.sequences,
             kv: self.kv,
             kv_tokens: self.kv_tokens,

@@ -110,6 +110,11 @@ pub trait Executor {
         self.forward(rows, Some(head))
     }
 
+    /// Whether the pass behind the last one was started by [`Executor::forward_ahead`].
+    fn is_ahead(&self) -> bool {
+        false
+    }
+
     /// As [`Executor::forward`], and finds in the head rows' logits what `asks` asks for ([`Executor::found`]). An executor
     /// that finds nothing only runs the pass.
     ///

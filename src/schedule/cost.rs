@@ -69,22 +69,30 @@ pub enum Pass {
         /// Position of each of their rows.
         beside: usize,
     },
+    /// The next row of one sequence and the drafted ones behind it, all of them head rows.
+    Verify {
+        /// Rows.
+        rows: usize,
+        /// Position of the first row.
+        depth: usize,
+    },
 }
 
 impl Pass {
     fn rows(self) -> u64 {
         match self {
-            Pass::Prefill { rows, .. } => rows as u64,
+            Pass::Prefill { rows, .. } | Pass::Verify { rows, .. } => rows as u64,
             Pass::Decode { sequences, .. } => sequences as u64,
             Pass::Mixed { chunk, sequences, .. } => (chunk + sequences) as u64,
         }
     }
 
-    /// Rows whose logits are wanted: the last of a prefill, all of a decode.
+    /// Rows whose logits are wanted: the last of a prefill, all of a decode and of a draft.
     fn head_rows(self) -> u64 {
         match self {
             Pass::Prefill { .. } => 1,
             Pass::Decode { sequences, .. } => sequences as u64,
+            Pass::Verify { rows, .. } => rows as u64,
             Pass::Mixed { ends, sequences, .. } => sequences as u64 + u64::from(ends),
         }
     }
@@ -97,7 +105,7 @@ impl Pass {
                 let n = seen(depth) * sequences as u64;
                 (n, n)
             }
-            Pass::Prefill { rows, depth } => {
+            Pass::Prefill { rows, depth } | Pass::Verify { rows, depth } => {
                 let pairs = (depth..depth + rows).map(seen).sum();
                 let oldest = window.map_or(0, |w| (depth + 1).saturating_sub(w));
                 (pairs, (depth + rows - oldest) as u64)

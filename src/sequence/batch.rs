@@ -4,9 +4,12 @@
 //! once for both, and a long prompt holds up nobody by more than a chunk ([`Batch::set_chunk`]). Where so many decode that
 //! they would leave a chunk less than half of a pass, the two take turns.
 //!
+//! A sequence that decodes alone may have drafted tokens in a pass behind its own ([`Batch::speculate`]).
+//!
 //! A slot that is free keeps what the cache holds of its last sequence, for the prompts that begin as that did.
 
 mod prefixes;
+mod verify;
 
 use crate::executor::{Asks, Executor, HeadRows, Row};
 use crate::schedule::choice::Ask;
@@ -23,6 +26,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 pub use prefixes::{Prefix, ReadPage};
+use verify::Speculating;
 
 /// Pages for so many positions more are taken along with those for a decoding sequence's next row, where there are enough:
 /// while all have the pages that they need, passes follow each other without a look at them.
@@ -85,8 +89,11 @@ pub struct Batch {
     heads: Vec<usize>,
     /// Whether every sequence decodes and has one of `rows`, which are then those of the next pass.
     steady: bool,
-    /// Whether each of them is certain to take its argmax next, and the one after it.
+    /// Whether each of them is certain to take its argmax next, and the one after it. Never where tokens may be drafted: that
+    /// is looked at before each pass.
     goes_on: bool,
+    /// Drafts, where they are wanted.
+    speculating: Option<Box<Speculating>>,
     /// How many sequences have ended.
     endings: usize,
     /// Most bytes of pages that free slots alone hold.
@@ -132,9 +139,10 @@ impl Batch {
             most_chunk: usize::MAX,
             chunk: 0,
             rows: Vec::with_capacity(extent.max_rows),
-            heads: Vec::with_capacity(extent.sequences),
+            heads: Vec::with_capacity(extent.sequences.max(extent.head_rows)),
             steady: false,
             goes_on: false,
+            speculating: None,
             endings: 0,
             most_kept: u64::MAX,
         }
@@ -153,6 +161,9 @@ impl Batch {
 
     /// What the last [`Batch::step`] ran; the depth of decoding rows is their mean.
     pub fn last_pass(&self) -> Option<Pass> {
+        if let Some((pass, _)) = self.speculating.as_ref().and_then(|speculating| speculating.verified) {
+            return Some(pass);
+        }
         let depth = self.rows.first()?.position as usize;
         let (chunk, decoding) = (self.chunk, &self.rows[self.chunk..]);
         let sequences = decoding.len();
@@ -220,6 +231,9 @@ impl Batch {
         let kept = self.slots[slot].session.replace(executor, &prompt)?;
         self.note_use(slot, other, kept);
         chooser.begin(&prompt);
+        if let Some(speculating) = &mut self.speculating {
+            speculating.begin(slot);
+        }
         self.steady = false;
         let so_far = Generation::new(prompt.len(), kept);
         self.slots[slot].member =
@@ -300,6 +314,7 @@ impl Batch {
                 return self.run_steady(executor);
             }
             if !self.rows.is_empty() {
+                self.break_off();
                 return self.run_rows(executor);
             }
             if self.is_empty() {
@@ -365,32 +380,47 @@ impl Batch {
     #[inline(always)]
     fn run_steady(&mut self, executor: &mut dyn Executor) -> Result<()> {
         if !self.goes_on {
-            return self.run_rows(executor);
+            return match self.speculating {
+                None => self.run_rows(executor),
+                Some(_) => self.run_speculating(executor),
+            };
         }
+        self.run_ahead(executor)
+    }
+
+    /// Runs a pass whose rows each take their argmax next, and may start the one behind it.
+    #[inline(always)]
+    fn run_ahead(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let head = HeadRows { first: 0, count: self.rows.len() };
         executor.forward_ahead(&self.rows, head)?;
         counts::count_decoded(head.count);
         Ok(())
     }
 
-    /// Runs a pass of the rows that are chosen.
-    fn run_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        let Batch { slots, heads, rows, .. } = self;
+    /// Gives the rows that are chosen to the executor. Where several are of one head's sequence, the others are its draft.
+    fn forward_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
+        let Batch { slots, heads, rows, speculating, .. } = self;
+        let draft = speculating.as_ref().map_or(&[][..], |speculating| speculating.draft());
         let count = heads.len();
         let head = HeadRows { first: rows.len() - count, count };
         if count == 0 {
-            executor.forward(rows, None)?;
-        } else if heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).all(Member::is_greedy) {
-            executor.forward(rows, Some(head))?;
-        } else {
-            let is_slow = heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).any(Member::is_guided);
-            let fill = &mut |row: usize, ask: &mut Ask<'_>| {
-                if let Some(member) = &mut slots[heads[row]].member {
-                    member.chooser.ask(ask);
-                }
-            };
-            executor.forward_choosing(rows, head, Asks { fill, is_slow })?;
+            return executor.forward(rows, None);
         }
+        if heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).all(Member::is_greedy) {
+            return executor.forward(rows, Some(head));
+        }
+        let is_slow = heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).any(Member::is_guided);
+        let fill = &mut |row: usize, ask: &mut Ask<'_>| {
+            if let Some(member) = &mut slots[heads[row]].member {
+                member.chooser.ask_behind(&draft[..row.min(draft.len())], ask);
+            }
+        };
+        executor.forward_choosing(rows, head, Asks { fill, is_slow })
+    }
+
+    /// Runs a pass of the rows that are chosen.
+    fn run_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
+        self.forward_rows(executor)?;
         if self.chunk > 0 {
             self.commit_chunk(executor);
         }
@@ -442,7 +472,7 @@ impl Batch {
         }
         self.steady = self.chunk == 0 && !self.heads.is_empty() && self.members().count() == self.heads.len();
         let goes_on = self.members().all(Member::goes_on);
-        self.goes_on = goes_on;
+        self.goes_on = goes_on && self.speculating.is_none();
         if let Some(slot) = prompt.filter(|_| ends) {
             self.heads.insert(0, slot);
         }
@@ -488,7 +518,7 @@ impl Batch {
     /// Chooses a token for each head row of the last pass. Where the next pass has the same sequences, its rows are made.
     #[inline(always)]
     fn choose(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
-        let (mut steady, mut goes_on) = (self.steady, true);
+        let (mut steady, mut goes_on) = (self.steady, self.speculating.is_none());
         let mut head = 0;
         while let Some(&slot) = self.heads.get(head) {
             let Slot { session, member: Some(member), .. } = &mut self.slots[slot] else { return };
@@ -522,6 +552,9 @@ impl Batch {
             head += 1;
         }
         (self.steady, self.goes_on) = (steady, goes_on);
+        if head == 0 {
+            self.choose_drafted(executor, on_token);
+        }
     }
 
     #[cold]

@@ -114,6 +114,27 @@ impl Chooser {
         }
     }
 
+    /// As [`Chooser::ask`], for the token behind `drafted`: as if these were chosen before it. Asks for nothing where that
+    /// cannot be told yet; the logits have it.
+    pub fn ask_behind(&mut self, drafted: &[u32], ask: &mut Ask<'_>) {
+        match self {
+            _ if drafted.is_empty() => self.ask(ask),
+            Chooser::Sample(sampler) => sampler.ask_behind(drafted, ask),
+            Chooser::Report(reported) => reported.chooser.ask_behind(drafted, ask),
+            // A guide cannot go back.
+            Chooser::Greedy | Chooser::Guide(_) => {}
+        }
+    }
+
+    /// Whether each choice is reported.
+    pub fn reports(&self) -> bool {
+        match self {
+            Chooser::Greedy | Chooser::Sample(_) => false,
+            Chooser::Report(_) => true,
+            Chooser::Guide(guided) => guided.chooser.reports(),
+        }
+    }
+
     /// Begins a reply to a prompt, whose tokens count for the repetition penalty. Those of earlier replies do not, unless
     /// they are part of the prompt.
     pub fn begin(&mut self, prompt: &[u32]) {

@@ -14,7 +14,7 @@ pub struct Counts {
     pub prefilled: u64,
     /// Decoded tokens.
     pub decoded: u64,
-    /// Sequences that took a token from the last decode pass.
+    /// Sequences that took tokens from the last decode pass.
     pub sequences: u64,
 }
 
@@ -33,4 +33,10 @@ pub(crate) fn count_prefilled(tokens: usize) {
 pub(crate) fn count_decoded(sequences: usize) {
     DECODED.fetch_add(sequences as u64, Ordering::Relaxed);
     SEQUENCES.store(sequences as u64, Ordering::Relaxed);
+}
+
+/// Counts a pass over a draft, from which one sequence took `tokens` tokens.
+pub(crate) fn count_verified(tokens: usize) {
+    DECODED.fetch_add(tokens as u64, Ordering::Relaxed);
+    SEQUENCES.store(1, Ordering::Relaxed);
 }

@@ -47,6 +47,10 @@ pub struct Generation {
     pub decode: Duration,
     /// Decode passes. The first token needs none: it comes from the prefill's logits.
     pub passes: usize,
+    /// Drafted tokens that they verified.
+    pub drafted: usize,
+    /// Those that were right.
+    pub accepted: usize,
     /// Position of the first decode pass.
     pub depth: usize,
     /// Whether it ended because the context is full.
@@ -64,14 +68,34 @@ impl Generation {
             prefill: Duration::ZERO,
             decode: Duration::ZERO,
             passes: 0,
+            drafted: 0,
+            accepted: 0,
             depth: 0,
             full: false,
         }
     }
 
+    /// Tokens that decode passes gave: one each, and one for each drafted token that was right.
+    pub fn decoded(&self) -> usize {
+        self.passes + self.accepted
+    }
+
+    /// Tokens of a decode pass on average; `None` without one.
+    pub fn tokens_per_pass(&self) -> Option<f64> {
+        (self.passes > 0).then(|| self.decoded() as f64 / self.passes as f64)
+    }
+
     /// Decode rate in tokens per second; `None` without a decode pass.
     pub fn rate(&self) -> Option<f64> {
-        (self.passes > 0).then(|| self.passes as f64 / self.decode.as_secs_f64())
+        (self.passes > 0).then(|| self.decoded() as f64 / self.decode.as_secs_f64())
+    }
+
+    /// Bytes that the decode passes read, those of drafts that were wrong included.
+    fn bytes(&self, executor: &dyn Executor) -> u64 {
+        let depth = self.depth + self.decoded() / 2;
+        let of_rows = |rows| executor.schedule().cost(Pass::Verify { rows, depth }).memory_bytes();
+        let (one, two) = (of_rows(1), of_rows(2));
+        self.passes as u64 * one + self.drafted as u64 * (two - one)
     }
 
     /// The decode rate as a share of the rate that the device's measured read rate allows; `None` without a decode
@@ -81,9 +105,8 @@ impl Generation {
     /// Device: it failed. Failed: the share is above 1, so the decode rate or the read rate is wrong.
     pub fn roofline_share(&self, executor: &mut dyn Measure) -> Result<Option<f64>> {
         let Some(rate) = self.rate() else { return Ok(None) };
-        let depth = self.depth + self.passes / 2;
-        let bytes = executor.schedule().cost(Pass::Decode { sequences: 1, depth }).memory_bytes();
-        let ceiling = executor.measure_read_ceiling()? / bytes as f64;
+        let bytes = self.bytes(executor) as f64 / self.decoded() as f64;
+        let ceiling = executor.measure_read_ceiling()? / bytes;
         if rate > ceiling {
             return Err(Error::failed(
                 format!("{rate:.1} tokens/s is above the measured ceiling of {ceiling:.1}: one of the two is wrong"),

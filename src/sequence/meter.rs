@@ -10,6 +10,8 @@ use std::time::Duration;
 pub struct Meter {
     /// Decoded tokens.
     pub tokens: usize,
+    /// Passes that each sequence took part in, all together.
+    pub passes: usize,
     /// Bytes that the device read or wrote for them.
     pub bytes: u64,
     /// Time.
@@ -19,11 +21,21 @@ pub struct Meter {
 impl Meter {
     /// Adds the batch's last pass, which took `time`.
     pub fn add(&mut self, batch: &Batch, executor: &dyn Executor, time: Duration) {
-        if let Some(pass @ (Pass::Decode { sequences, .. } | Pass::Mixed { sequences, .. })) = batch.last_pass() {
-            self.tokens += sequences;
-            self.bytes += executor.schedule().cost(pass).memory_bytes();
-            self.time += time;
-        }
+        let Some(pass) = batch.last_pass() else { return };
+        let (tokens, passes) = match pass {
+            Pass::Decode { sequences, .. } | Pass::Mixed { sequences, .. } => (sequences, sequences),
+            Pass::Verify { .. } => (batch.last_verified(), 1),
+            Pass::Prefill { .. } => return,
+        };
+        self.tokens += tokens;
+        self.passes += passes;
+        self.bytes += executor.schedule().cost(pass).memory_bytes();
+        self.time += time;
+    }
+
+    /// Tokens that a pass gives a sequence on average; `None`: none was decoded.
+    pub fn tokens_per_pass(&self) -> Option<f64> {
+        (self.passes > 0).then(|| self.tokens as f64 / self.passes as f64)
     }
 
     /// Tokens per second; `None`: none was decoded.

@@ -40,6 +40,11 @@ impl Session {
         &self.tokens[..self.held]
     }
 
+    /// The tokens in the cache, then those that wait for a pass.
+    pub(crate) fn all_tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
     /// How many tokens wait for a pass.
     pub fn pending(&self) -> usize {
         self.tokens.len() - self.held

@@ -26,6 +26,9 @@ pub struct Metrics {
     cached_tokens: Counter,
     /// Tokens of replies.
     reply_tokens: Counter,
+    /// Drafted tokens that passes verified, and those that were right.
+    drafted_tokens: Counter,
+    accepted_tokens: Counter,
     /// Replies that were completed.
     replies: Counter,
     /// Replies that their clients gave up, or whose time was over.
@@ -48,6 +51,7 @@ pub struct Metrics {
     prefix_limit: Gauge,
     weight_bytes: Gauge,
     tokens_per_second: Real,
+    tokens_per_pass: Real,
     bytes_per_second: Real,
     read_ceiling: Real,
     roofline_share: Real,
@@ -67,6 +71,8 @@ impl Default for Metrics {
             prompt_tokens: register(r, "prompt_tokens", "Prompt tokens that were run"),
             cached_tokens: register(r, "cached_tokens", "Prompt tokens that the KV cache held already"),
             reply_tokens: register(r, "reply_tokens", "Tokens of replies"),
+            drafted_tokens: register(r, "drafted_tokens", "Drafted tokens that passes verified"),
+            accepted_tokens: register(r, "accepted_tokens", "Drafted tokens that were right"),
             replies: register(r, "replies", "Replies that were completed"),
             cancelled: register(r, "replies_cancelled", "Replies given up by their clients, or late"),
             refused: register(r, "requests_refused", "Requests for which there was no room"),
@@ -96,6 +102,7 @@ impl Default for Metrics {
                 Gauge::default(),
             ),
             tokens_per_second: register(r, "decode_tokens_per_second", "Decoded tokens a second of work"),
+            tokens_per_pass: register(r, "decode_tokens_per_pass", "Tokens of a reply that a pass decodes"),
             bytes_per_second: register(r, "decode_bytes_per_second", "Bytes a second that decoding moves"),
             read_ceiling: register(r, "read_ceiling_bytes_per_second", "Most that the device reads"),
             roofline_share: register(r, "roofline_share", "Share of that which decoding uses"),
@@ -138,7 +145,7 @@ impl Metrics {
     pub(super) fn set_model(&self, schedule: &Schedule, ceiling: f64, prefix_bytes: Option<u64>) {
         let all = schedule.kv_bytes();
         self.prefix_limit.set(prefix_bytes.map_or(all, |bytes| bytes.min(all)) as i64);
-        self.slots.set(schedule.extent.head_rows as i64);
+        self.slots.set(schedule.extent.sequences as i64);
         self.kv_bytes.set(all as i64);
         self.weight_bytes.set(schedule.weights.bytes() as i64);
         self.read_ceiling.set(ceiling);
@@ -159,6 +166,8 @@ impl Metrics {
         self.prompt_tokens.inc_by((g.prompt - g.kept) as u64);
         self.cached_tokens.inc_by(g.kept as u64);
         self.reply_tokens.inc_by(g.tokens.len() as u64);
+        self.drafted_tokens.inc_by(g.drafted as u64);
+        self.accepted_tokens.inc_by(g.accepted as u64);
     }
 
     /// Publishes the rates of the last second, and what is in use.
@@ -169,6 +178,7 @@ impl Metrics {
         self.kv_pages.set(total as i64);
         self.kv_pages_used.set((total - free) as i64);
         self.tokens_per_second.set(meter.rate().unwrap_or(0.0));
+        self.tokens_per_pass.set(meter.tokens_per_pass().unwrap_or(0.0));
         self.bytes_per_second.set(meter.bytes_per_second().unwrap_or(0.0));
         self.roofline_share.set(meter.share(self.read_ceiling.get()).unwrap_or(0.0));
     }

@@ -60,7 +60,7 @@ impl Model {
             template: files.template()?,
             tokenizer,
             context: schedule.extent.context,
-            slots: schedule.extent.head_rows,
+            slots: schedule.extent.sequences,
             device: device.to_owned(),
             loaded: SystemTime::now(),
             shape,

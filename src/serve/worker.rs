@@ -7,6 +7,7 @@ use super::prefixes::{Identity, PrefixFile};
 use super::queue::Found;
 use super::service::Service;
 use crate::executor::{Executor, Measure};
+use crate::sequence::draft::Drafts;
 use crate::sequence::meter::Meter;
 use crate::sequence::{Batch, Ended, Finish, Generation, Request};
 use crate::text::Stopped;
@@ -51,13 +52,16 @@ impl<'a> Worker<'a> {
     /// A worker without jobs.
     ///
     /// # Errors
-    /// Device: it failed as its read rate was measured.
+    /// Device: it failed as its read rate was measured. Input: the tokenizer cannot encode the text that tokens are drafted
+    /// from.
     pub fn new(service: &'a Service, model: &'a Model, mut executor: Box<dyn Measure>) -> Result<Worker<'a>> {
         let ceiling = executor.measure_read_ceiling()?;
         let schedule = executor.schedule();
         service.metrics.set_model(schedule, ceiling, service.settings.prefix_bytes);
         let mut batch = Batch::new(schedule);
         batch.set_kept(service.settings.prefix_bytes.unwrap_or(u64::MAX));
+        let drafts = Drafts::new(service.settings.drafted, service.settings.draft_text.as_deref(), &model.tokenizer)?;
+        drafts.begin(&mut batch, schedule.extent.context);
         Ok(Worker {
             batch,
             running: (0..schedule.extent.sequences).map(|_| None).collect(),

@@ -214,6 +214,8 @@ pub struct Sampler {
     history: VecDeque<u32>,
     /// The reply's tokens by ascending id, with how often each came; empty where they do not count.
     said: Vec<(u32, u32)>,
+    /// Room for `history` and `said` while tokens are asked for that come behind a draft.
+    aside: (VecDeque<u32>, Vec<(u32, u32)>),
     /// The tokens that may be chosen; `None` for all.
     allowed: Option<TokenSet>,
     /// The tokens that the penalty or a bias applies to, by ascending id.
@@ -255,6 +257,7 @@ impl Sampler {
             reach,
             history: VecDeque::with_capacity(REPEAT_WINDOW),
             said: Vec::new(),
+            aside: (VecDeque::with_capacity(REPEAT_WINDOW), Vec::new()),
             allowed: None,
             edits: Vec::with_capacity(edits),
             drawn: Vec::with_capacity(edits.max(BLOCK)),
@@ -367,6 +370,33 @@ impl Sampler {
         });
         let allowed = self.allowed.as_ref().map(|allowed| &allowed.words[..]);
         ask.set(want, scale, unit, self.edits.iter().map(|edit| edit.id), allowed);
+    }
+
+    /// As [`Sampler::ask`], for the token behind `drafted`: as if these were chosen before it.
+    pub fn ask_behind(&mut self, drafted: &[u32], ask: &mut Ask<'_>) {
+        let random = self.random.clone();
+        let (mut history, mut said) = std::mem::take(&mut self.aside);
+        history.clone_from(&self.history);
+        said.clone_from(&self.said);
+        for &id in drafted {
+            self.accept(id);
+            for _ in 0..self.draws() {
+                self.random.next();
+            }
+        }
+        self.ask(ask);
+        std::mem::swap(&mut self.history, &mut history);
+        std::mem::swap(&mut self.said, &mut said);
+        (self.random, self.aside) = (random, (history, said));
+    }
+
+    /// Random numbers that a choice takes.
+    fn draws(&self) -> usize {
+        match self.reach {
+            _ if self.config.temperature == 0.0 => 0,
+            Reach::Open => 3,
+            Reach::Top(_) | Reach::Nucleus => 1,
+        }
     }
 
     /// Chooses the next token from what a pass has found for [`Sampler::ask`], and records it: the token that

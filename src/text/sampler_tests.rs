@@ -2,6 +2,7 @@
 
 use super::super::testing::Random;
 use super::*;
+use crate::schedule::choice::{ASK_WORDS, EDIT_IDS, EDITS};
 
 /// No filter, no penalty, temperature 1.
 fn open(seed: u64) -> SamplerConfig {
@@ -271,4 +272,50 @@ fn a_set_takes_over_words_and_no_token_outside_of_its_vocabulary() {
     let mut whole = TokenSet::new(64);
     whole.copy_from_words(&[u32::MAX; 2]);
     assert!(whole.contains(63) && !whole.contains(64));
+}
+
+/// What is asked for a token behind a draft is what would be asked had the draft been chosen, and asking changes nothing.
+#[test]
+fn a_token_behind_a_draft_is_asked_for_as_if_the_draft_had_been_chosen() {
+    const VOCAB: usize = 3000;
+    let penalties = SamplerConfig { repeat_penalty: 1.2, presence_penalty: 0.3, frequency_penalty: 0.2, ..open(3) };
+    let asked = |sampler: &mut Sampler, drafted: &[u32]| {
+        let (mut words, mut allowed) = (vec![0; ASK_WORDS], vec![0; set_words(VOCAB)]);
+        match drafted {
+            [] => sampler.ask(&mut Ask::new(&mut words, &mut allowed)),
+            _ => sampler.ask_behind(drafted, &mut Ask::new(&mut words, &mut allowed)),
+        }
+        // Words behind the edits mean nothing.
+        words.truncate(EDIT_IDS + words[EDITS] as usize);
+        words
+    };
+    for config in [
+        open(1),
+        SamplerConfig { seed: Some(2), ..SamplerConfig::default() },
+        SamplerConfig { top_k: 40, ..penalties.clone() },
+        penalties,
+        SamplerConfig { frequency_penalty: 0.5, ..SamplerConfig::greedy() },
+    ] {
+        let mut sampler = Sampler::new(config.clone(), VOCAB).unwrap();
+        let prompt: Vec<u32> = (0..70).collect();
+        sampler.begin(&prompt);
+        let mut ahead = sampler.clone();
+        let draft = [5, 2999, 5, 1024, 7];
+        for drafted in 1..=draft.len() {
+            // It can choose this one alone.
+            let mut logits = vec![f32::NEG_INFINITY; VOCAB];
+            logits[draft[drafted - 1] as usize] = 1.0;
+            assert_eq!(ahead.sample(&logits).unwrap(), draft[drafted - 1]);
+            let wanted = asked(&mut ahead, &[]);
+            let before = asked(&mut sampler, &[]);
+            assert_eq!(asked(&mut sampler, &draft[..drafted]), wanted, "{config:?}, {drafted} drafted");
+            assert_eq!(asked(&mut sampler, &[]), before);
+        }
+        let logits: Vec<f32> = (0..VOCAB).map(|id| (id % 17) as f32 / 5.0).collect();
+        let mut fresh = Sampler::new(config.clone(), VOCAB).unwrap();
+        fresh.begin(&prompt);
+        for _ in 0..20 {
+            assert_eq!(sampler.sample(&logits).unwrap(), fresh.sample(&logits).unwrap(), "{config:?}");
+        }
+    }
 }

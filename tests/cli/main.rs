@@ -4,6 +4,7 @@
 mod common;
 
 mod batch;
+mod drafts;
 mod ends;
 mod gguf;
 mod logits;

@@ -5,6 +5,7 @@ pub mod arena;
 pub mod check;
 mod compare;
 mod device;
+mod drafts;
 mod forged;
 mod gemma3;
 pub mod gguf;
@@ -17,6 +18,7 @@ pub use compare::{Outputs, bits, max_abs, observe, relative_rms, rms};
 pub use device::{
     AUTO, DOT, F32, MATRIX_F16, MATRIX_S8, forced, listen, load, open_gpu, units, vulkan, worth_compiling,
 };
+pub use drafts::Mixed;
 pub use forged::{Forged, small_shape};
 pub use gemma3::gemma3_tokenizer;
 pub use golden::{Case, floats, golden, ids};

@@ -58,6 +58,44 @@ fn with_json_all_that_it_says_is_objects() {
     }
 }
 
+/// A reply that is made alone is drafted from the text, also for a grammar and for several choices that come together.
+#[test]
+fn drafts_change_no_answer_and_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let plain = Server::start(&[]);
+    let questions = [
+        json!({"temperature": 0}),
+        json!({"temperature": 1.2, "seed": 4, "frequency_penalty": 0.5}),
+        json!({"temperature": 1, "seed": 5, "n": 2}),
+        json!({"temperature": 0, "logprobs": true, "top_logprobs": 2}),
+        json!({"temperature": 0.8, "seed": 6, "response_format": {"type": "json_schema", "json_schema": {"name": "n",
+            "schema": {"type": "object", "properties": {"place": {"type": "string", "maxLength": 12}, "open": {"type": "boolean"}},
+            "required": ["place", "open"], "additionalProperties": false}}}}),
+    ];
+    let ask = |server: &Server, question: &serde_json::Value| {
+        let mut question = question.clone();
+        question["messages"] = json!([{"role": "user", "content": "When does the museum open on Sunday?"}]);
+        question["max_tokens"] = json!(40);
+        let (status, answer) = server.post("/v1/chat/completions", &question);
+        assert_eq!(status, 200, "{answer}");
+        answer["choices"].clone()
+    };
+    let want: Vec<_> = questions.iter().map(|question| ask(&plain, question)).collect();
+    let text = want[0][0]["message"]["content"].as_str().unwrap();
+    std::fs::write(directory.path().join("answers"), format!("{text}\n{{\"place\": \"museum\", \"open\": true}}\n"))
+        .unwrap();
+    let file = directory.path().join("answers").display().to_string();
+    let server = Server::start_at(directory, &["--draft-text", &file]);
+    for (question, want) in questions.iter().zip(&want) {
+        assert_eq!(ask(&server, question), *want, "{question}");
+    }
+    let (drafted, accepted) = (server.metric("kiln_drafted_tokens_total"), server.metric("kiln_accepted_tokens_total"));
+    assert!(accepted > 0.0 && drafted >= accepted, "{accepted} of {drafted}");
+    assert_eq!(plain.metric("kiln_drafted_tokens_total"), 0.0);
+    assert!(server.metric("kiln_decode_tokens_per_pass") >= 0.0);
+    assert_eq!(server.metric("kiln_sequences_limit"), 2.0, "rows of a draft are no sequences");
+}
+
 #[test]
 fn one_that_was_killed_leaves_its_socket_to_the_next() {
     let mut server = Server::start(&[]);

@@ -152,6 +152,10 @@ impl<'a> Bench<'a> {
                 let work = Work::Decode { sequences, tokens: tokens.min(WARM_UP_TOKENS) };
                 self.run_once(Case { work, ..case }, &mut next)?;
             }
+            // Until passes of all rows have run.
+            Work::Draft { .. } => {
+                self.run_once(case, &mut next)?;
+            }
         };
         self.check_finite(case)?;
         let (tokens, passes, cost) = self.size(case);
@@ -214,6 +218,14 @@ impl<'a> Bench<'a> {
                     cost += pass_cost(schedule, Pass::Decode { sequences, depth: case.depth + i }, true);
                 }
                 (sequences * tokens, tokens, cost)
+            }
+            Work::Draft { stated, tokens } => {
+                let (passes, mut depth) = (stated.passes(tokens), case.depth);
+                for (drafted, right) in &passes {
+                    cost += pass_cost(schedule, Pass::Verify { rows: 1 + drafted, depth }, true);
+                    depth += 1 + right;
+                }
+                (tokens, passes.len(), cost)
             }
         }
     }
@@ -282,6 +294,11 @@ impl<'a> Bench<'a> {
                 let rows = (0..sequences).flat_map(|s| self.rows(s, depth..depth + 1)).collect();
                 (rows, HeadRows { first: 0, count: sequences }, Pass::Decode { sequences, depth })
             }
+            Work::Draft { stated, .. } => {
+                let rows = 1 + stated.drafted;
+                let head = HeadRows { first: 0, count: rows };
+                (self.rows(0, depth..depth + rows), head, Pass::Verify { rows, depth })
+            }
         }
     }
 
@@ -334,6 +351,25 @@ impl<'a> Bench<'a> {
                 });
                 self.choosers = choosers;
                 done
+            }
+            Work::Draft { stated, tokens } => {
+                let mut at = case.depth;
+                let passes: Vec<(Vec<Row>, usize)> = stated
+                    .passes(tokens)
+                    .into_iter()
+                    .map(|(drafted, right)| {
+                        let rows = self.rows(0, at..at + 1 + drafted);
+                        at += 1 + right;
+                        (rows, right)
+                    })
+                    .collect();
+                self.timed(|executor| {
+                    for (rows, right) in &passes {
+                        executor.forward(rows, Some(HeadRows { first: 0, count: rows.len() }))?;
+                        counts::count_verified(1 + right);
+                    }
+                    Ok(())
+                })
             }
         }
     }

@@ -539,6 +539,10 @@ impl Executor for Vulkan {
         self.run(rows, Some(head), head == all_rows(rows))
     }
 
+    fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
     fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
         self.cancel.check()?;
         let kind = self.begin(rows, Some(head))?;

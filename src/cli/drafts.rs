@@ -1,0 +1,81 @@
+//! Arguments for drafts: how many tokens, and a text to draft from.
+
+use crate::machine::regular::{self, Fault, Links};
+use crate::sequence::draft::{Drafts, MOST_DRAFTED};
+use crate::text::Tokenizer;
+use crate::{Error, Result};
+use std::path::{Path, PathBuf};
+
+/// Most bytes of a text to draft from.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Whether tokens are drafted, and from what.
+#[derive(Debug, Clone, clap::Args)]
+pub struct DraftArgs {
+    /// Draft up to N tokens (at most 7) from what followed the last ones before, for a pass to verify, where that pays; the
+    /// reply stays the same [default: 7 with --draft-text, else 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=MOST_DRAFTED as i64))]
+    speculate: Option<u8>,
+    /// A text that replies are likely to repeat in part, such as answers given before, to draft from as well
+    #[arg(long, value_name = "FILE")]
+    draft_text: Option<PathBuf>,
+}
+
+/// Arguments with the text that they name.
+pub(super) struct DraftSource {
+    /// Most tokens of a draft.
+    pub(super) most: usize,
+    /// The text.
+    pub(super) text: Option<String>,
+}
+
+impl DraftArgs {
+    /// Reads the text.
+    ///
+    /// # Errors
+    /// Input: the file is missing, unreadable, no regular file, too long, empty or not UTF-8.
+    pub(super) fn read(&self) -> Result<DraftSource> {
+        let default = if self.draft_text.is_some() { MOST_DRAFTED } else { 0 };
+        Ok(DraftSource {
+            most: self.speculate.map_or(default, usize::from),
+            text: self.draft_text.as_deref().map(read_text).transpose()?,
+        })
+    }
+}
+
+impl DraftSource {
+    /// What a batch drafts from. Without a tokenizer that is its sequences alone.
+    ///
+    /// # Errors
+    /// Input: there is a text and no tokenizer, or it cannot encode the text.
+    pub(super) fn drafts(&self, tokenizer: Option<&Tokenizer>) -> Result<Drafts> {
+        match (tokenizer, &self.text) {
+            (Some(tokenizer), text) => Drafts::new(self.most, text.as_deref(), tokenizer),
+            (None, None) => Ok(Drafts { most: self.most, text: None }),
+            (None, Some(_)) => Err(Error::input(
+                "--draft-text needs a tokenizer, and the model directory has none",
+                "leave out --draft-text",
+            )),
+        }
+    }
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let name = path.display();
+    let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
+        Fault::Io(e) => Error::unreadable(path, &e),
+        Fault::Irregular | Fault::Foreign => {
+            Error::input(format!("{name} is not a regular file"), "put the text to draft from into one")
+        }
+        Fault::TooLong { length, max } => {
+            Error::input(format!("{name} has {length} bytes, and at most {max} are drafted from"), "shorten it")
+        }
+    })?;
+    let text =
+        String::from_utf8(bytes).map_err(|e| super::not_utf_8(&name.to_string(), e.utf8_error().valid_up_to()))?;
+    match text.trim().is_empty() {
+        true => Err(Error::input(format!("{name} is empty"), "give it text that replies are likely to repeat")),
+        false => Ok(text),
+    }
+}

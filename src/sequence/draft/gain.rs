@@ -1,0 +1,217 @@
+//! How many drafted tokens pay: by what passes take by their rows, as measured while they run, and by how often drafts of the
+//! same grade were right in this sequence.
+//!
+//! A pass of `1 + n` rows gives one token and those drafted ones before the first wrong one. It pays where it gives more
+//! tokens a second than a pass of one row. Where no size pays nothing is drafted, but for a try now and then: at first after
+//! 32 drafts that were passed up, later after up to 1,024.
+
+/// Sizes of drafts that fill a kind of pass with the row before them.
+const SIZES: [usize; 3] = [1, 3, 7];
+/// Kinds of pass: of 1, 2, 4 and 8 rows.
+const KINDS: usize = SIZES.len() + 1;
+/// Share of a new measurement in the average.
+const NEW: f64 = 0.2;
+/// A measurement counts for no more than this many times what is known: what held up one pass holds up no other.
+const MOST_GROWTH: f64 = 8.0;
+/// Share of what a kind takes more than the one that ran, by which it counts as less: one that is not run is tried again
+/// some time.
+const FADING: f64 = 1.0 / 512.0;
+/// Drafts passed up before one is tried all the same.
+const LEAST_PATIENCE: u32 = 32;
+const MOST_PATIENCE: u32 = 1024;
+
+/// What passes take by their rows.
+#[derive(Debug, Clone)]
+pub struct Gain {
+    /// Average seconds of a pass of each kind; 0: none was measured.
+    seconds: [f64; KINDS],
+    /// Drafts that were passed up since the last one that was not, and how many are before the next try.
+    passed_up: u32,
+    patience: u32,
+    /// Tries so far. They take the sizes in turn.
+    tries: usize,
+}
+
+impl Default for Gain {
+    fn default() -> Gain {
+        Gain { seconds: [0.0; KINDS], passed_up: 0, patience: LEAST_PATIENCE, tries: 0 }
+    }
+}
+
+/// Index of the kind of a pass of `rows` rows.
+fn kind(rows: usize) -> usize {
+    (rows.next_power_of_two().trailing_zeros() as usize).min(KINDS - 1)
+}
+
+impl Gain {
+    /// Takes in that a pass of `rows` rows of one sequence took `seconds`.
+    pub fn note_pass(&mut self, rows: usize, seconds: f64) {
+        let average = &mut self.seconds[kind(rows)];
+        *average = match *average {
+            0.0 => seconds,
+            known => known + NEW * (seconds.min(MOST_GROWTH * known) - known),
+        };
+        if rows > 1 {
+            let (this, now) = (kind(rows), self.seconds[kind(rows)]);
+            for (_, other) in self.seconds.iter_mut().enumerate().skip(1).filter(|(other, _)| *other != this) {
+                *other -= FADING * (*other - now).max(0.0);
+            }
+            let was_try = self.passed_up >= self.patience;
+            self.tries += usize::from(was_try);
+            self.patience = if was_try { (2 * self.patience).min(MOST_PATIENCE) } else { LEAST_PATIENCE };
+            self.passed_up = 0;
+        }
+    }
+
+    /// Seconds of a pass of `rows` rows. One of a kind that was never measured counts as long as the next smaller one, so that
+    /// it is tried.
+    fn seconds(&self, rows: usize) -> f64 {
+        let known = self.seconds[..=kind(rows)].iter().rev().copied().find(|seconds| *seconds > 0.0);
+        known.unwrap_or(1.0)
+    }
+
+    /// How many tokens to draft of a draft of `length` tokens, of which each is accepted with a probability of `share` once
+    /// all before it are.
+    pub fn drafted(&mut self, length: usize, share: f64) -> usize {
+        if length == 0 {
+            return 0;
+        }
+        let rate = |count: usize| expected_tokens(count, share) / self.seconds(1 + count);
+        let sizes = SIZES.into_iter().filter(|&size| size < length).chain([length]);
+        let best = sizes.map(|size| (rate(size), size)).max_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((_, size)) = best.filter(|(best, _)| *best > rate(0)) {
+            return size;
+        }
+        self.passed_up = self.passed_up.saturating_add(1);
+        match self.passed_up >= self.patience {
+            true => SIZES[self.tries % SIZES.len()].min(length),
+            false => 0,
+        }
+    }
+}
+
+/// Tokens that a pass over a draft of `count` tokens gives on average.
+fn expected_tokens(count: usize, share: f64) -> f64 {
+    let (mut tokens, mut all_right) = (1.0, 1.0);
+    for _ in 0..count {
+        all_right *= share;
+        tokens += all_right;
+    }
+    tokens
+}
+
+/// How often the drafted tokens of one grade were right, the latest counting most.
+#[derive(Debug, Clone, Copy)]
+pub struct Acceptance {
+    right: f64,
+    tried: f64,
+}
+
+/// What is left of earlier drafts' weight with each new one.
+const KEPT: f64 = 0.9;
+
+impl Default for Acceptance {
+    /// Three of four, until more is known.
+    fn default() -> Acceptance {
+        Acceptance { right: 3.0, tried: 4.0 }
+    }
+}
+
+impl Acceptance {
+    /// Takes in a draft of which the first `accepted` tokens were right, and the next one wrong if `missed`.
+    pub fn note(&mut self, accepted: usize, missed: bool) {
+        self.right = KEPT * self.right + accepted as f64;
+        self.tried = KEPT * self.tried + accepted as f64 + f64::from(u8::from(missed));
+    }
+
+    /// The probability that the next token of a draft is right.
+    pub fn share(&self) -> f64 {
+        self.right / self.tried.max(f64::MIN_POSITIVE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A gain that has seen passes of 1, 2, 4 and 8 rows take so long.
+    fn measured(seconds: [f64; 4]) -> Gain {
+        let mut gain = Gain::default();
+        for (rows, seconds) in [1, 2, 4, 8].into_iter().zip(seconds) {
+            gain.note_pass(rows, seconds);
+        }
+        gain
+    }
+
+    #[test]
+    fn the_size_with_the_most_tokens_a_second_is_drafted_and_none_where_all_lose() {
+        // A device that reads weights most of the time.
+        let mut device = measured([8.0, 9.4, 10.3, 10.4]);
+        assert_eq!([0.95, 0.6, 0.3, 0.1].map(|share| device.drafted(7, share)), [7, 7, 1, 0]);
+        assert_eq!((device.drafted(5, 0.95), device.drafted(2, 0.95), device.drafted(0, 0.95)), (5, 2, 0));
+        // One that computes: twice the rows take twice as long.
+        let mut processor = measured([1.0, 2.0, 4.0, 8.0]);
+        assert_eq!([1.0, 0.9, 0.1].map(|share| processor.drafted(7, share)), [0, 0, 0]);
+    }
+
+    #[test]
+    fn what_was_never_measured_is_tried() {
+        let mut gain = Gain::default();
+        assert_eq!(gain.drafted(7, 0.75), 7);
+        gain.note_pass(1, 1.0);
+        assert_eq!(gain.drafted(7, 0.75), 7);
+        gain.note_pass(8, 8.0);
+        assert_eq!(gain.drafted(7, 0.75), 3);
+        gain.note_pass(4, 4.0);
+        assert_eq!(gain.drafted(7, 0.75), 1);
+        gain.note_pass(2, 2.0);
+        assert_eq!(gain.drafted(7, 0.75), 0);
+    }
+
+    /// The tries of a device on which every draft loses become rare; one that pays again is found.
+    #[test]
+    fn where_drafts_lose_one_is_tried_now_and_then() {
+        let mut gain = measured([1.0, 2.0, 4.0, 8.0]);
+        let mut extra = 0.0;
+        let mut tried = Vec::new();
+        for at in 0..10_000 {
+            let size = gain.drafted(7, 0.5);
+            if size > 0 {
+                tried.push((at, size));
+                extra += size as f64;
+                gain.note_pass(1 + size, 1.0 + size as f64);
+            }
+        }
+        assert_eq!(tried.iter().map(|(_, size)| *size).take(4).collect::<Vec<_>>(), [1, 3, 7, 1]);
+        assert!(tried.len() > 8 && extra < 0.01 * 10_000.0, "{extra} passes' time for {tried:?}");
+        // The same device with nobody else on it.
+        for _ in 0..20_000 {
+            let size = gain.drafted(7, 0.9);
+            gain.note_pass(1 + size, 1.0);
+        }
+        assert_eq!(gain.drafted(7, 0.9), 7);
+    }
+
+    #[test]
+    fn one_pass_that_was_held_up_counts_for_little() {
+        let mut gain = measured([1.0, 1.1, 1.2, 1.3]);
+        gain.note_pass(1, 1000.0);
+        assert!(gain.seconds(1) <= 1.0 + NEW * MOST_GROWTH, "{}", gain.seconds(1));
+        for _ in 0..30 {
+            gain.note_pass(1, 1.0);
+        }
+        assert!((gain.seconds(1) - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn acceptance_follows_the_latest_drafts() {
+        let mut acceptance = Acceptance::default();
+        assert_eq!(acceptance.share(), 0.75);
+        (0..50).for_each(|_| acceptance.note(7, false));
+        assert!(acceptance.share() > 0.99);
+        (0..50).for_each(|_| acceptance.note(0, true));
+        assert!(acceptance.share() < 0.05, "{}", acceptance.share());
+        (0..50).for_each(|_| acceptance.note(1, true));
+        assert!((acceptance.share() - 0.5).abs() < 0.01);
+    }
+}

@@ -1,0 +1,62 @@
+//! Drafts: tokens that are likely to come next, guessed at hardly any cost.
+//!
+//! A pass of a few rows takes little longer than a pass of one, since it reads the weights once. So a [`Proposer`] drafts
+//! tokens, and the next pass of a sequence that decodes alone takes them as rows behind its own ([`super::batch`]). Each row's
+//! token is chosen as always. A drafted token is accepted where the row before it chose that very token; the first other
+//! choice ends the draft, and takes its place. So every token is chosen from the logits that it has without drafts, and with
+//! the same random numbers.
+//!
+//! [`repeats`] drafts what followed the last tokens where they stood before. [`gain`] says how many tokens pay.
+
+pub mod gain;
+pub mod repeats;
+
+pub use repeats::{DraftText, Repeats};
+
+use crate::Result;
+use crate::sequence::Batch;
+use crate::text::Tokenizer;
+use std::sync::Arc;
+
+/// Most tokens of a draft. With the row before them they fill a pass of 8 rows.
+pub const MOST_DRAFTED: usize = 7;
+
+/// Grades of drafts.
+pub const GRADES: usize = 8;
+
+/// Drafts the tokens of one sequence.
+pub trait Proposer: Send {
+    /// Forgets the sequence so far: another one begins.
+    fn begin(&mut self);
+
+    /// Appends to `draft`, which is empty, up to `most` tokens that may follow `tokens`, the whole sequence. Since the last
+    /// call that has only grown. Returns the draft's grade, below [`GRADES`]: drafts of one grade are alike in how often they
+    /// are right.
+    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> usize;
+}
+
+/// What a batch drafts from.
+#[derive(Debug, Clone, Default)]
+pub struct Drafts {
+    /// Most tokens of a draft; 0: none are drafted.
+    pub most: usize,
+    /// A text that replies may repeat, beside their own sequences.
+    pub text: Option<Arc<DraftText>>,
+}
+
+impl Drafts {
+    /// Drafts of `most` tokens at most, from a text if there is one. It is tokenized here, once for all sequences.
+    ///
+    /// # Errors
+    /// Input: the tokenizer cannot encode the text.
+    pub fn new(most: usize, text: Option<&str>, tokenizer: &Tokenizer) -> Result<Drafts> {
+        // Nobody looks at the text where nothing is drafted.
+        let tokens = text.filter(|_| most > 0).map(|text| tokenizer.encode(text, false)).transpose()?;
+        Ok(Drafts { most, text: tokens.map(|tokens| Arc::new(DraftText::new(tokens))) })
+    }
+
+    /// Lets a batch draft as many tokens as pay. `context`: positions of a sequence.
+    pub fn begin(&self, batch: &mut Batch, context: usize) {
+        batch.speculate(self.most, true, || Box::new(Repeats::new(context, self.text.clone())));
+    }
+}

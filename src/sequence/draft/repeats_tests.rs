@@ -1,0 +1,108 @@
+//! The index against a search of all tokens.
+
+use super::*;
+use crate::text::testing::Random;
+
+/// What [`Repeats`] should draft, found by going over all tokens.
+fn searched(tokens: &[u32], text: &[u32], most: usize) -> (Vec<u32>, usize) {
+    for length in (SHORTEST..=LONGEST.min(tokens.len())).rev() {
+        let run = &tokens[tokens.len() - length..];
+        let latest = |all: &[u32]| (length..all.len()).rev().find(|&end| &all[end - length..end] == run);
+        if let Some(from) = latest(tokens) {
+            let mut draft: Vec<u32> = Vec::new();
+            for at in from..from + most {
+                draft.push(if at < tokens.len() { tokens[at] } else { draft[at - tokens.len()] });
+            }
+            return (draft, length - SHORTEST);
+        }
+        if let Some(from) = latest(text) {
+            return (text[from..].iter().copied().take(most).collect(), length - SHORTEST);
+        }
+    }
+    (Vec::new(), 0)
+}
+
+fn propose(repeats: &mut Repeats, tokens: &[u32], most: usize) -> (Vec<u32>, usize) {
+    let mut draft = Vec::new();
+    let grade = repeats.propose(tokens, most, &mut draft);
+    (draft, grade)
+}
+
+#[test]
+fn the_longest_run_goes_on_as_it_did_last_and_the_sequence_comes_before_the_text() {
+    let text = Arc::new(DraftText::new(vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 50, 51]));
+    let mut repeats = Repeats::new(64, Some(text));
+    let mut drafted = |tokens: &[u32], most| {
+        repeats.begin();
+        propose(&mut repeats, tokens, most)
+    };
+    assert_eq!(drafted(&[], 7), (vec![], 0));
+    assert_eq!(drafted(&[9], 7), (vec![], 0), "a single token is no run");
+    assert_eq!(drafted(&[40, 41, 42], 7), (vec![], 0));
+    assert_eq!(drafted(&[40, 2, 3], 4), (vec![4, 5, 6, 7], 0), "of the text");
+    assert_eq!(drafted(&[2, 3, 30, 31, 2, 3], 2), (vec![30, 31], 0), "of the sequence");
+    assert_eq!(drafted(&[2, 3, 30, 2, 3, 31, 2, 3], 1), (vec![31], 0), "the latest");
+    assert_eq!(drafted(&[2, 3, 30, 1, 2, 3], 2), (vec![4, 5], 1), "the text has the longer one");
+    assert_eq!(drafted(&[8, 9, 50], 7), (vec![51], 1), "no further than the text goes");
+    assert_eq!(drafted(&[60, 61, 60, 61], 5), (vec![60, 61, 60, 61, 60], 0), "what repeats itself goes round");
+    assert_eq!(drafted(&[5; 20], 3), (vec![5; 3], LONGEST - SHORTEST));
+    assert_eq!(drafted(&[1, 2, 3, 4, 5, 6, 7, 8, 9], 0), (vec![], LONGEST - SHORTEST));
+}
+
+#[test]
+fn drafts_are_those_of_a_search_of_all_tokens() {
+    let mut random = Random(11);
+    for vocab in [2, 5, 40] {
+        let text: Vec<u32> = (0..300).map(|_| random.below(vocab)).collect();
+        let mut repeats = Repeats::new(600, Some(Arc::new(DraftText::new(text.clone()))));
+        for _ in 0..3 {
+            repeats.begin();
+            let mut tokens: Vec<u32> = Vec::new();
+            while tokens.len() < 500 {
+                // A token, or a prompt's many.
+                let count = if random.below(20) == 0 { 30 } else { 1 };
+                tokens.extend((0..count).map(|_| random.below(vocab)));
+                let most = random.below(8) as usize;
+                assert_eq!(propose(&mut repeats, &tokens, most), searched(&tokens, &text, most), "{tokens:?}");
+            }
+        }
+    }
+}
+
+/// An index that is far too small forgets runs, and drafts nothing that did not follow them.
+#[test]
+fn an_index_that_is_too_small_forgets_and_takes_no_more_memory() {
+    let mut random = Random(12);
+    let mut repeats = Repeats::new(1, None);
+    let size = repeats.own.places.len();
+    let mut tokens: Vec<u32> = Vec::new();
+    let mut drafts = 0;
+    for _ in 0..3000 {
+        tokens.push(random.below(6));
+        let (draft, grade) = propose(&mut repeats, &tokens, 1);
+        drafts += draft.len();
+        if let [next] = draft[..] {
+            let run = &tokens[tokens.len() - (grade + SHORTEST)..];
+            assert!(tokens.windows(run.len() + 1).any(|seen| seen[..run.len()] == *run && seen[run.len()] == next));
+        }
+    }
+    assert!(drafts > 0);
+    assert_eq!(repeats.own.places.len(), size);
+}
+
+/// What a token costs does not grow with how many there are: places that are looked at are bounded, and runs are noted once.
+#[test]
+fn a_run_is_noted_once() {
+    let mut repeats = Repeats::new(100, None);
+    let tokens: Vec<u32> = (0..50).collect();
+    propose(&mut repeats, &tokens, 1);
+    assert_eq!(repeats.own.noted, 50);
+    let places = repeats.own.places.clone();
+    propose(&mut repeats, &tokens, 1);
+    assert_eq!(repeats.own.places, places);
+    let notes = |repeats: &Repeats| repeats.own.places.iter().filter(|place| **place != 0).count();
+    // A run of each length for each token that follows one.
+    assert_eq!(notes(&repeats), (2..50).map(|end: usize| end.min(LONGEST) - SHORTEST + 1).sum::<usize>());
+    repeats.begin();
+    assert_eq!(notes(&repeats), 0);
+}
