@@ -87,6 +87,22 @@ fn drafts_of_a_stated_quality_are_timed() {
     assert!(number(&lines[1], "weight_bytes") < number(&lines[0], "weight_bytes"));
 }
 
+/// Where nothing says how many tokens to draft, as many are drafted as pay.
+#[test]
+fn as_many_are_drafted_as_pay() {
+    let base = ["--prefill", "0", "--batch", "1", "--decode", "40", "--reps", "3", "--json", "--device", "vulkan"];
+    let report = bench(&[&base[..], &["--accept", "0,1"]].concat()).json();
+    let lines = list(&report, "lines");
+    for (line, share) in lines[1..].iter().zip(["0", "1"]) {
+        assert_eq!(line["name"], format!("decode, drafted as it pays, each right with a stated {share}"));
+        assert!(line["drafted"].is_null(), "{line}");
+        check_line(line, &report, 3);
+    }
+    // What is never right gives a token a pass.
+    assert_eq!((lines.len(), number(&lines[1], "passes")), (3, 40.0));
+    assert!(number(&lines[2], "passes") <= 40.0);
+}
+
 /// What a pass costs by its rows: as many sequences, and rows of one, all at one depth.
 #[test]
 fn passes_are_timed_by_their_rows() {

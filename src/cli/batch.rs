@@ -7,7 +7,7 @@ mod output;
 use self::identity::Identity;
 use self::line::{Asked, Reader};
 use self::output::Output;
-use super::drafts::DraftArgs;
+use super::drafts::{self, DraftArgs};
 use super::model::ModelArgs;
 use super::reply::ReplyArgs;
 use super::{face, note, progress, signals};
@@ -72,9 +72,10 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
         false => None,
     };
     let name = files.name();
-    let drafts = args.drafts.read()?.drafts(text.as_ref().map(|(tokenizer, _)| tokenizer))?;
+    let mut drafts = args.drafts.read()?.drafts(text.as_ref().map(|(tokenizer, _)| tokenizer))?;
     let options = Options { kv_tokens: args.kv_tokens, drafted: drafts.most, ..args.model.options() };
     let context = options.extent(&shape)?.context;
+    let draft = args.drafts.model(&files, context)?;
 
     let identity = Identity::new(&files, &args.model, &args.reply, context)?;
     let mut input = Input::open(&args.input)?;
@@ -94,12 +95,14 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     let most = args.batch.map_or(MOST_SEQUENCES, |n| n as usize);
     let most = input.read_ahead(most)?.max(1);
     let opened = engine::open(args.model.device)?;
+    drafts::load(&mut drafts, draft, &opened, &options)?;
     let sequences = match args.batch {
         Some(_) => most,
         None => engine::most_sequences(&opened, &checkpoint, &options, most)?,
     };
     let options = Options { sequences, head_rows: sequences, ..options };
-    let mut executor = args.model.load_on(&opened, &checkpoint, &options, json)?;
+    let executor = args.model.load_on(&opened, &checkpoint, &options, json);
+    let mut executor = executor.map_err(|e| drafts::beside(&drafts, e))?;
     drop(checkpoint);
     signals::catch(signals::stops().iter().copied());
     let _status = Reporter::start("batch", &name, executor.device());

@@ -1,6 +1,7 @@
 //! `kiln bench`: a model's rates on a device, and what the device allows.
 
 use super::bench_table::{BenchReport, Load, seconds, write_report};
+use super::drafts;
 use super::model::ModelArgs;
 use super::progress::{self, LiveBar};
 use super::{note, print, print_json};
@@ -9,13 +10,14 @@ use crate::diagnose::bench::profile::check_layer;
 use crate::diagnose::bench::usage::MemoryWatch;
 use crate::diagnose::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, Settings, Stated, Work};
 use crate::diagnose::status::Reporter;
-use crate::engine::{self, DEFAULT_CHUNK};
+use crate::engine::{self, DEFAULT_CHUNK, DraftFiles};
 use crate::executor::Measure;
 use crate::gpu::Gpu;
-use crate::sequence::draft::MOST_DRAFTED;
+use crate::sequence::draft::{Drafts, MOST_DRAFTED, SharedModel};
 use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -43,14 +45,17 @@ pub struct BenchArgs {
     // clap asks for no --rows beside what excludes it.
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     beside: usize,
-    /// Let one sequence decode with drafts of N tokens (at most 7) as well. What is measured is what passes cost: how many
-    /// drafted tokens are right is stated with --accept
+    /// Let one sequence decode with drafts as well, each token of which is right with the probability P: a stated one, since
+    /// what is measured is what passes cost
+    #[arg(long, value_name = "P,P..", value_delimiter = ',', allow_negative_numbers = true)]
+    accept: Vec<f64>,
+    /// Tokens of each draft, at most 7 [default: as many as pay]
     #[arg(long, value_name = "N", requires = "accept", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=MOST_DRAFTED as i64))]
     speculate: Option<u8>,
-    /// The probability with which a drafted token is right
-    #[arg(long, value_name = "P", requires = "speculate", allow_negative_numbers = true)]
-    accept: Option<f64>,
+    /// A smaller model with the same tokenizer, to draft with, as -m: its time counts
+    #[arg(long, value_name = "MODEL", requires = "accept")]
+    draft: Option<PathBuf>,
     /// Positions in the cache before what is timed; every prefill and every decode is measured at each
     #[arg(long, value_name = "N,N..", default_value = "0", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(default_value_if("rows", clap::builder::ArgPredicate::IsPresent, "1024"))]
@@ -76,7 +81,7 @@ impl BenchArgs {
     fn settings(&self) -> Result<Settings> {
         let by_rows = !self.rows.is_empty();
         let prefill = if self.prefill == [0] || by_rows { Vec::new() } else { self.prefill.clone() };
-        let drafts = self.speculate.zip(self.accept).map(|(drafted, share)| Stated::new(drafted.into(), share));
+        let drafts = self.accept.iter().map(|&share| Stated::new(self.speculate.map(usize::from), share));
         Ok(Settings {
             prefill,
             decode: self.decode,
@@ -88,7 +93,7 @@ impl BenchArgs {
             // A pass of one row is a decode already.
             rows: self.rows.iter().copied().filter(|&rows| rows != 1).collect(),
             beside: self.beside,
-            drafts: drafts.transpose()?,
+            drafts: drafts.collect::<Result<_>>()?,
             depth: self.depth.clone(),
             repetitions: self.reps,
         })
@@ -115,7 +120,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     options.context = Some(context);
     options.sequences = settings.sequences();
     options.head_rows = settings.sequences();
-    options.drafted = settings.drafts.map_or(0, |stated| stated.drafted);
+    options.drafted = settings.drafts.iter().map(|stated| stated.most()).max().unwrap_or(0);
     // No pass is longer than the longest prefill, measured or up to a depth. A larger chunk would only take memory.
     let longest = settings
         .longest_prefill()
@@ -124,6 +129,8 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
         .max(1);
     options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(longest));
     options.extent(shape)?;
+    let draft = args.draft.clone().map(|path| DraftFiles::new(Some(path).into(), &args.model.files(), context));
+    let draft = draft.transpose()?;
 
     let start = Instant::now();
     let opened = engine::open(args.model.device)?;
@@ -132,8 +139,11 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
         if opened.gpu.is_some() { "; the first load of a shape measures which kernels are fastest" } else { "" };
     note(&format!("kiln bench: loading {name}{tuning}"));
     let watch = MemoryWatch::start();
+    let mut drafts = Drafts::default();
+    drafts::load(&mut drafts, draft, &opened, &options)?;
     let start = Instant::now();
-    let mut executor = args.model.load_on(&opened, &checkpoint, &options, json)?;
+    let executor = args.model.load_on(&opened, &checkpoint, &options, json);
+    let mut executor = executor.map_err(|e| drafts::beside(&drafts, e))?;
     let load =
         Load { bytes: executor.schedule().weights.bytes(), seconds: start.elapsed().as_secs_f64(), open_seconds };
     drop(checkpoint);
@@ -144,7 +154,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
 
     let bar = progress::is_shown(json).then(LiveBar::spinner);
     let said = RefCell::default();
-    let measured = measure(args, &settings, executor.as_mut(), opened.gpu.as_ref(), &|text| match &bar {
+    let measured = measure(args, &settings, executor.as_mut(), drafts.model, opened.gpu.as_ref(), &|text| match &bar {
         Some(bar) => bar.say(text),
         None => say_case(text, &said),
     });
@@ -179,6 +189,7 @@ fn measure(
     args: &BenchArgs,
     settings: &Settings,
     executor: &mut dyn Measure,
+    draft: Option<SharedModel>,
     gpu: Option<&Rc<Gpu>>,
     progress: &dyn Fn(&str),
 ) -> Result<Measured> {
@@ -186,6 +197,9 @@ fn measure(
     let mut bench = Bench::new(executor, matrix, progress)?;
     if args.sampled {
         bench.sample()?;
+    }
+    if let Some(draft) = draft {
+        bench.draft_with(draft);
     }
     let (mut lines, mut layers) = (Vec::new(), Vec::new());
     for case in settings.cases() {

@@ -1,5 +1,8 @@
-//! Arguments for drafts: how many tokens, and a text to draft from.
+//! Arguments for drafts: how many tokens, and a model or a text to draft from.
 
+use super::signals;
+use crate::engine::{self, DraftFiles, ModelFiles, Opened, Options};
+use crate::executor::weights::Progress;
 use crate::machine::regular::{self, Fault, Links};
 use crate::sequence::draft::{Drafts, MOST_DRAFTED};
 use crate::text::Tokenizer;
@@ -12,14 +15,17 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Whether tokens are drafted, and from what.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DraftArgs {
-    /// Draft up to N tokens (at most 7) from what followed the last ones before, for a pass to verify, where that pays; the
-    /// reply stays the same [default: 7 with --draft-text, else 0]
+    /// Draft up to N tokens (at most 7), for a pass to verify, where that pays; the reply stays the same. Without --draft they
+    /// are what followed the last tokens before [default: 7 with --draft or --draft-text, else 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=MOST_DRAFTED as i64))]
     speculate: Option<u8>,
     /// A text that replies are likely to repeat in part, such as answers given before, to draft from as well
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "draft")]
     draft_text: Option<PathBuf>,
+    /// A smaller model with the same tokenizer, to draft with on the same device, as -m
+    #[arg(long, value_name = "MODEL")]
+    draft: Option<PathBuf>,
 }
 
 /// Arguments with the text that they name.
@@ -31,17 +37,48 @@ pub(super) struct DraftSource {
 }
 
 impl DraftArgs {
+    /// Where the draft model is; `None` where nothing is drafted.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        self.draft.clone().filter(|_| self.speculate != Some(0))
+    }
+
+    /// The draft model of a model whose sequences have `context` positions. `None` where none is asked for, or nothing is
+    /// drafted.
+    ///
+    /// # Errors
+    /// Input: its files are not sound, or it is no match for the model.
+    pub(super) fn model(&self, model: &ModelFiles, context: usize) -> Result<Option<DraftFiles>> {
+        self.path().map(|path| DraftFiles::new(Some(path).into(), model, context)).transpose()
+    }
+}
+
+impl DraftArgs {
     /// Reads the text.
     ///
     /// # Errors
     /// Input: the file is missing, unreadable, no regular file, too long, empty or not UTF-8.
     pub(super) fn read(&self) -> Result<DraftSource> {
-        let default = if self.draft_text.is_some() { MOST_DRAFTED } else { 0 };
+        let default = if self.draft_text.is_some() || self.draft.is_some() { MOST_DRAFTED } else { 0 };
         Ok(DraftSource {
             most: self.speculate.map_or(default, usize::from),
             text: self.draft_text.as_deref().map(read_text).transpose()?,
         })
     }
+}
+
+/// Loads a draft model, if there is one, for `drafts`. The model comes after it.
+///
+/// # Errors
+/// As [`DraftFiles::load`].
+pub(super) fn load(drafts: &mut Drafts, files: Option<DraftFiles>, opened: &Opened, options: &Options) -> Result<()> {
+    let load = |files: DraftFiles| files.load(opened, options, &Progress::new(signals::cancel()));
+    drafts.model = files.map(load).transpose()?;
+    Ok(())
+}
+
+/// The error of a model that is loaded beside a draft model, if there is one.
+pub(super) fn beside(drafts: &Drafts, e: Error) -> Error {
+    if drafts.model.is_some() { engine::without_draft(e) } else { e }
 }
 
 impl DraftSource {
@@ -52,7 +89,7 @@ impl DraftSource {
     pub(super) fn drafts(&self, tokenizer: Option<&Tokenizer>) -> Result<Drafts> {
         match (tokenizer, &self.text) {
             (Some(tokenizer), text) => Drafts::new(self.most, text.as_deref(), tokenizer),
-            (None, None) => Ok(Drafts { most: self.most, text: None }),
+            (None, None) => Ok(Drafts { most: self.most, ..Drafts::default() }),
             (None, Some(_)) => Err(Error::input(
                 "--draft-text needs a tokenizer, and the model directory has none",
                 "leave out --draft-text",

@@ -29,6 +29,7 @@ fn argument(setting: Setting) -> String {
         Setting::Cpu => "`--device cpu`",
         Setting::VulkanIndex => "`--device vulkan:N`",
         Setting::Weights(format) => return format!("--weights {format}"),
+        Setting::Draft => "--draft",
         Setting::NoNpu => "--npu off",
         Setting::KernelNpu => "--npu-api kernel",
         Setting::Temperature => "--temp",
@@ -84,7 +85,7 @@ mod tests {
             batch: vec![1],
             rows: vec![],
             beside: 0,
-            drafts: None,
+            drafts: vec![],
             depth: vec![32],
             repetitions: 1,
         };

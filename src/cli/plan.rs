@@ -4,7 +4,7 @@ use super::column::column;
 use super::model::ModelArgs;
 use super::{face, print, print_json};
 use crate::display::{bytes, counted};
-use crate::engine::{self, Device};
+use crate::engine::{self, Device, ModelFiles};
 use crate::gpu;
 use crate::machine::heaps::{Heap, Memory, host_memory};
 use crate::machine::profile::{Profile, profile};
@@ -12,9 +12,11 @@ use crate::model::{Shape, TensorId, WeightFormat};
 use crate::plan::{Needs, Plan, Purpose, kernel_parameters, sums};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
+use crate::sequence::draft::gain::expected_tokens;
 use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 /// Plans a model for a machine; of a model directory, config.json and the headers of the weights are read.
 #[derive(Debug, Clone, clap::Args)]
@@ -33,6 +35,9 @@ pub struct PlanArgs {
     /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or what fits]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     kv_tokens: Option<usize>,
+    /// Plan a smaller model beside it that drafts, by name, by its config.json or as -m
+    #[arg(long, value_name = "NAME|MODEL")]
+    draft: Option<String>,
     /// Print every step of a decode pass with its operands' sizes, bytes and operations
     #[arg(long)]
     schedule: bool,
@@ -51,7 +56,18 @@ const MEASURE_BYTES: u64 = 1 << 30;
 pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
     let shape = read_shape(args)?;
-    let target = PlannedMachine::find(args)?;
+    let mut target = PlannedMachine::find(args)?;
+    let draft = match &args.draft {
+        Some(word) => {
+            let options = engine::Options { kv_tokens: None, ..args.model.options() };
+            let context = Some(options.extent(&shape)?.context);
+            let draft = Draft::plan(word, engine::Options { context, ..options }, &target)?;
+            target.memory = target.memory.less(draft.plan.regions.iter().map(|r| (r.heap, r.bytes)));
+            Some(draft)
+        }
+        None => None,
+    };
+    let target = target;
     let of_batch = |batch| engine::Options {
         sequences: batch,
         head_rows: batch,
@@ -81,6 +97,7 @@ pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
         placed,
         room: BATCHES.into_iter().filter_map(room).collect(),
         target: &target,
+        draft: draft.as_ref(),
     };
     // The figures are printed even for a model that does not fit.
     match json {
@@ -99,6 +116,42 @@ struct View<'a> {
     /// By sequences: the most tokens of KV that there is room for, of all of them together.
     room: Vec<(usize, usize)>,
     target: &'a PlannedMachine,
+    draft: Option<&'a Draft>,
+}
+
+/// A draft model, and where it goes before the model.
+struct Draft {
+    name: String,
+    schedule: Schedule,
+    plan: Plan,
+}
+
+impl Draft {
+    /// Plans the model that `word` names for one sequence.
+    ///
+    /// # Errors
+    /// Input: there is no such model, or its context is shorter. Refused: it does not fit.
+    fn plan(word: &str, options: engine::Options, target: &PlannedMachine) -> Result<Draft> {
+        let files = ModelFiles::from(Some(PathBuf::from(word)));
+        let is_model = Path::new(word).is_dir() || matches!(files, ModelFiles::Gguf(_));
+        let shape = if is_model { files.shape()? } else { super::forge::find_shape(word)? };
+        engine::check_draft_context(&shape, options.context)?;
+        let formats: Box<dyn Fn(TensorId) -> WeightFormat> = match is_model {
+            true => Box::new(files.formats(options.weights, &shape)),
+            false => {
+                let shape = shape.clone();
+                Box::new(move |id| options.weights.of_matrix(id, &shape, None))
+            }
+        };
+        let (schedule, plan) = Plan::fit(options.extent(&shape)?, &target.memory, |extent| {
+            let schedule = Schedule::build(&shape, extent, &formats);
+            let needs =
+                target.staged.map_or(Needs::of(&schedule), |staged| gpu::replay::results::needs(&schedule, staged));
+            (schedule, needs)
+        })?;
+        let name = if is_model { files.name() } else { word.to_owned() };
+        Ok(Draft { name, schedule, plan })
+    }
 }
 
 fn read_shape(args: &PlanArgs) -> Result<Shape> {
@@ -195,6 +248,24 @@ fn roofs(schedule: &Schedule, target: &PlannedMachine, depth: usize) -> Vec<Roof
     BATCHES.into_iter().map(roof).collect()
 }
 
+/// Drafted tokens that fill a kind of pass with the row before them.
+const DRAFTED: [usize; 3] = [1, 3, 7];
+/// Probabilities that a drafted token is right, once those before it are.
+const RIGHT: [f64; 4] = [0.5, 0.6, 0.7, 0.8];
+
+/// Tokens per second of one sequence with so many drafted, for each of [`RIGHT`]: of a draft model, or at no cost.
+fn draft_rates(schedule: &Schedule, draft: Option<&Schedule>, target: &PlannedMachine, drafted: usize) -> [f64; 4] {
+    let seconds = |schedule: &Schedule, pass| {
+        let cost = schedule.cost(pass);
+        let matrix = target.operations.map_or(0.0, |o| cost.operations as f64 / o);
+        (cost.memory_bytes() as f64 / target.bandwidth).max(matrix)
+    };
+    let one = |draft| seconds(draft, Pass::Decode { sequences: 1, depth: 0 });
+    let drafting = drafted as f64 * draft.map_or(0.0, one);
+    let all = drafting + seconds(schedule, Pass::Verify { rows: 1 + drafted, depth: 0 });
+    RIGHT.map(|right| expected_tokens(drafted, right) / all)
+}
+
 impl View<'_> {
     fn to_text(&self) -> String {
         let mut t = String::new();
@@ -219,6 +290,12 @@ impl View<'_> {
     fn write_text(&self, t: &mut String) -> std::fmt::Result {
         let (s, target) = (self.schedule, self.target);
         write_model(t, self.args, s)?;
+        if let Some(draft) = self.draft {
+            let d = &draft.schedule;
+            let weights = d.weights.format().name();
+            let (layers, all) = (counted(d.shape.layers.len(), "layer"), bytes(draft.plan.bytes()));
+            writeln!(t, "beside {}, which drafts: {layers}, {weights} weights, {all}\n", draft.name)?;
+        }
         match &self.placed {
             Ok(plan) => write_placement(t, plan)?,
             Err(e) => {
@@ -250,10 +327,24 @@ impl View<'_> {
         for r in &roofs {
             writeln!(t, "{:>6} {:>14} {:>12.1}  {}", r.batch, write(r.bytes), r.tokens_s, r.bound)?;
         }
+        self.write_drafts(t)?;
         match self.args.schedule {
             true => write_schedule(t, s, self.args.batch),
             false => Ok(()),
         }
+    }
+
+    fn write_drafts(&self, t: &mut String) -> std::fmt::Result {
+        let by = self.draft.map_or("of a text, at no cost".into(), |draft| format!("by {}", draft.name));
+        writeln!(t, "\none sequence with drafts {by}: tokens/s where a drafted token is right with a probability of")?;
+        let heads: Vec<String> = RIGHT.iter().map(|right| format!("{right:>8}")).collect();
+        writeln!(t, "{:>7} {}", "drafted", heads.concat())?;
+        for drafted in DRAFTED {
+            let rates = draft_rates(self.schedule, self.draft.map(|draft| &draft.schedule), self.target, drafted);
+            let rates: Vec<String> = rates.iter().map(|rate| format!("{rate:>8.1}")).collect();
+            writeln!(t, "{drafted:>7} {}", rates.concat())?;
+        }
+        Ok(())
     }
 
     fn to_json(&self) -> Value {
@@ -304,6 +395,20 @@ impl View<'_> {
             "bandwidth": target.bandwidth,
             "roofline": roofline,
         });
+        value["drafts"] = DRAFTED
+            .into_iter()
+            .map(|drafted| {
+                let rates = draft_rates(s, self.draft.map(|draft| &draft.schedule), target, drafted);
+                let rates: Vec<Value> =
+                    RIGHT.iter().zip(rates).map(|(right, rate)| json!({"right": right, "tokens_s": rate})).collect();
+                json!({"drafted": drafted, "rates": rates})
+            })
+            .collect();
+        if let Some(draft) = self.draft {
+            let sums = draft.plan.sums().into_iter().map(|(kind, sum)| (kind.to_string(), json!(sum)));
+            let sums = sums.collect::<serde_json::Map<_, _>>();
+            value["draft"] = json!({"model": draft.name, "bytes": draft.plan.bytes(), "sums": sums});
+        }
         if args.schedule {
             let pass = Pass::Decode { sequences: args.batch, depth: 0 };
             value["schedule"] = s

@@ -1,14 +1,14 @@
 //! `kiln run`: answers a prompt, or chats on a terminal.
 
 use super::chat;
-use super::drafts::DraftArgs;
+use super::drafts::{self, DraftArgs};
 use super::model::ModelArgs;
 use super::progress::LiveBar;
 use super::reply::{Printer, ReplyArgs, roofline_share, summary};
 use super::{note, print, print_json, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
-use crate::engine::{DEFAULT_CHUNK, Options};
+use crate::engine::{self, DEFAULT_CHUNK, Options};
 use crate::executor::Measure;
 use crate::sequence::draft::Drafts;
 use crate::sequence::prompt::{encode_messages, encode_text};
@@ -100,8 +100,9 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
         return Err(Error::input("--stop needs a tokenizer, and the model directory has none", "leave out --stop"));
     }
     // Check the user's input before the weights are loaded.
-    let drafts = args.drafts.read()?.drafts(tokenizer.as_ref())?;
+    let mut drafts = args.drafts.read()?.drafts(tokenizer.as_ref())?;
     let mut options = Options { chunk: args.chunk, drafted: drafts.most, ..args.model.options() };
+    let draft = args.drafts.model(&files, options.extent(shape)?.context)?;
     let mut ids = Vec::new();
     if !matches!(prompt, Prompt::Chat) {
         let limits = Limits { shape, context: options.extent(shape)?.context };
@@ -109,7 +110,11 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
         // No pass is longer than the prompt. A larger chunk would only take memory.
         options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(ids.len()));
     }
-    let mut executor = args.model.load(&checkpoint, &options, json)?;
+    args.model.check_npu()?;
+    let opened = engine::open_for(&checkpoint, &options)?;
+    drafts::load(&mut drafts, draft, &opened, &options)?;
+    let executor = args.model.load_on(&opened, &checkpoint, &options, json);
+    let mut executor = executor.map_err(|e| drafts::beside(&drafts, e))?;
     drop(checkpoint);
     let name = files.name();
     let _status = Reporter::start("run", &name, executor.device());

@@ -131,9 +131,11 @@ impl ServeArgs {
             kv_tokens: self.kv_tokens,
             ..self.model.options()
         };
-        options.extent(&files.shape()?)?;
+        let context = options.extent(&files.shape()?)?.context;
+        // What is wrong with it is said before anything is loaded.
+        self.drafts.model(&files, context)?;
         Ok(Setup {
-            load: server::loader(files.clone(), options, self.batch.is_none()),
+            load: server::loader(files.clone(), self.drafts.path(), options, self.batch.is_none()),
             files,
             settings: Settings {
                 queue: self.queue as usize,

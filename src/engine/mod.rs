@@ -2,12 +2,16 @@
 //! byte of it, and loads it into the Vulkan executor or the reference executor.
 
 pub mod demo;
+mod draft;
 mod files;
 mod hub;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod identity;
 
 pub use crate::gpu::replay::options::VulkanOptions;
+pub use draft::DraftFiles;
+#[cfg(any(feature = "cli", feature = "serve"))]
+pub(crate) use draft::{check_context as check_draft_context, without as without_draft};
 pub use files::ModelFiles;
 
 use crate::display;

@@ -22,6 +22,8 @@ pub enum Setting {
     VulkanIndex,
     /// The format of the weights on the device, by name: `int8`, `int4`, `bf16`.
     Weights(&'static str),
+    /// A draft model.
+    Draft,
     /// Leaving the NPU unused.
     NoNpu,
     /// Using the NPU through the kernel's driver instead of libxrt.
@@ -67,6 +69,7 @@ impl Setting {
             Setting::Cpu => "the CPU",
             Setting::VulkanIndex => "its Vulkan index",
             Setting::Weights(format) => return format!("the weight format {format}"),
+            Setting::Draft => "the draft model",
             Setting::NoNpu => "no NPU",
             Setting::KernelNpu => "the kernel's NPU interface",
             Setting::Temperature => "temperature",

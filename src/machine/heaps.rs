@@ -36,6 +36,23 @@ impl Memory {
         let heaps = self.heaps.iter().fold(0u64, |sum, h| sum.saturating_add(h.available));
         self.pool.map_or(heaps, Pool::available)
     }
+
+    /// What is left once so many bytes are taken of each heap, by its index.
+    pub fn less(&self, taken: impl IntoIterator<Item = (usize, u64)>) -> Memory {
+        let mut left = self.clone();
+        for (heap, bytes) in taken {
+            let Some(heap) = left.heaps.get_mut(heap) else { continue };
+            heap.available = heap.available.saturating_sub(bytes);
+            if let Some(pool) = &mut left.pool {
+                let from_vram = if heap.device_local { bytes.min(pool.vram) } else { 0 };
+                let from_system = bytes - from_vram;
+                pool.vram -= from_vram;
+                pool.gtt_used = pool.gtt_used.saturating_add(from_system);
+                pool.system = pool.system.saturating_sub(from_system);
+            }
+        }
+        left
+    }
 }
 
 /// An AMD APU's memory as its driver counts it. Whatever heaps Vulkan shows are parts of it.

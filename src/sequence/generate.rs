@@ -51,6 +51,8 @@ pub struct Generation {
     pub drafted: usize,
     /// Those that were right.
     pub accepted: usize,
+    /// Bytes that a draft model read.
+    pub draft_bytes: u64,
     /// Position of the first decode pass.
     pub depth: usize,
     /// Whether it ended because the context is full.
@@ -70,6 +72,7 @@ impl Generation {
             passes: 0,
             drafted: 0,
             accepted: 0,
+            draft_bytes: 0,
             depth: 0,
             full: false,
         }
@@ -90,12 +93,12 @@ impl Generation {
         (self.passes > 0).then(|| self.decoded() as f64 / self.decode.as_secs_f64())
     }
 
-    /// Bytes that the decode passes read, those of drafts that were wrong included.
+    /// Bytes that the decode passes read, those of drafts included, right or wrong.
     fn bytes(&self, executor: &dyn Executor) -> u64 {
         let depth = self.depth + self.decoded() / 2;
         let of_rows = |rows| executor.schedule().cost(Pass::Verify { rows, depth }).memory_bytes();
         let (one, two) = (of_rows(1), of_rows(2));
-        self.passes as u64 * one + self.drafted as u64 * (two - one)
+        self.passes as u64 * one + self.drafted as u64 * (two - one) + self.draft_bytes
     }
 
     /// The decode rate as a share of the rate that the device's measured read rate allows; `None` without a decode

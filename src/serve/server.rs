@@ -10,13 +10,15 @@ use super::prefixes::{Identity, PrefixFile};
 use super::service::{Service, Settings};
 use super::worker::Worker;
 use crate::diagnose::status::Reporter;
-use crate::engine::{self, ModelFiles, Options};
+use crate::engine::{self, DraftFiles, ModelFiles, Options};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
+use crate::sequence::draft::SharedModel;
 use crate::sequence::prompt;
 use crate::text::{Message, SamplerConfig};
 use crate::{Cancel, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -41,19 +43,40 @@ pub struct Setup {
 }
 
 /// Loads a model, and ends early as the progress says.
-pub type Load = Box<dyn Fn(&Progress) -> Result<Box<dyn Measure>> + Send + Sync>;
+pub type Load = Box<dyn Fn(&Progress) -> Result<Loaded> + Send + Sync>;
 
-/// Loads the model of `files` for as many sequences as `options` says, or with `fewer` for as many of them as fit.
-pub fn loader(files: ModelFiles, options: Options, fewer: bool) -> Load {
+/// What the engine's thread loads.
+pub struct Loaded {
+    /// The model.
+    pub executor: Box<dyn Measure>,
+    /// A model that drafts for it.
+    pub draft: Option<SharedModel>,
+}
+
+/// A model without a draft model.
+impl From<Box<dyn Measure>> for Loaded {
+    fn from(executor: Box<dyn Measure>) -> Loaded {
+        Loaded { executor, draft: None }
+    }
+}
+
+/// Loads the model of `files` for as many sequences as `options` says, or with `fewer` for as many of them as fit; and before
+/// it, with the path of one, a draft model.
+pub fn loader(files: ModelFiles, draft: Option<PathBuf>, options: Options, fewer: bool) -> Load {
     Box::new(move |progress| {
         let checkpoint = files.checkpoint()?;
+        let context = options.extent(checkpoint.shape())?.context;
+        let draft = draft.clone().map(|path| DraftFiles::new(Some(path).into(), &files, context)).transpose()?;
         let opened = engine::open_for(&checkpoint, &options)?;
+        let draft = draft.map(|draft| draft.load(&opened, &options, progress)).transpose()?;
         let sequences = match fewer {
             true => engine::most_sequences(&opened, &checkpoint, &options, options.sequences)?,
             false => options.sequences,
         };
         let options = Options { sequences, head_rows: sequences, ..options };
-        engine::load_on(&opened, &checkpoint, &options, progress)
+        let executor = engine::load_on(&opened, &checkpoint, &options, progress);
+        let executor = executor.map_err(|e| if draft.is_some() { engine::without_draft(e) } else { e })?;
+        Ok(Loaded { executor, draft })
     })
 }
 
@@ -295,14 +318,15 @@ fn run_engine(
     progress: &Progress,
     tell: &Sender<Told>,
 ) -> Result<()> {
-    let executor = (setup.load)(progress)?;
+    let loaded = (setup.load)(progress)?;
+    let executor = &loaded.executor;
     let _status = Reporter::start("serve", &setup.files.name(), executor.device());
     let model = Arc::new(Model::open(id, &setup.files, executor.schedule(), executor.device())?);
     let answers_first = service.model().is_err();
     if answers_first {
         service.health.enter(Phase::Tuning);
     }
-    let mut worker = Worker::new(service, &model, executor)?;
+    let mut worker = Worker::new(service, &model, loaded)?;
     let prefix_file = match prefix_file {
         Some(file) => Some((file, Identity::new(&setup.files, worker.executor())?)),
         None => None,
@@ -333,9 +357,10 @@ fn run_engine(
 pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration)> {
     let start = Instant::now();
     let service = Service::new(setup.settings.clone());
-    let executor = (setup.load)(progress)?;
+    let loaded = (setup.load)(progress)?;
+    let executor = &loaded.executor;
     let model = Arc::new(Model::open(1, &setup.files, executor.schedule(), executor.device())?);
-    warm_up(&service, &model, &mut Worker::new(&service, &model, executor)?)?;
+    warm_up(&service, &model, &mut Worker::new(&service, &model, loaded)?)?;
     Ok((model, start.elapsed()))
 }
 

@@ -2,7 +2,7 @@
 
 use super::http::{ApiError, Gone, Guard, Limits, Listen, Reply, Request};
 use super::job::{Ask, Client, Event};
-use super::server::{Notice, Order, Setup, loader, serve};
+use super::server::{Loaded, Notice, Order, Setup, loader, serve};
 use super::service::{Answers, Service, Settings, Step, Whole};
 use crate::engine::{self, Device, ModelFiles, Options};
 use crate::executor::measure::{Measure, Timed};
@@ -127,7 +127,7 @@ fn ids(whole: &Whole) -> Vec<u32> {
 
 #[test]
 fn replies_made_together_are_those_made_alone() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(SLOTS), false));
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
     let sampled = |seed| SamplerConfig { seed: Some(seed), ..SamplerConfig::default() };
     let texts =
         ["Who are you?", "What is a fence?", "Why is the sky blue?", "Hello", "Who are you, and what can you do?"];
@@ -176,7 +176,7 @@ fn replies_made_together_are_those_made_alone() {
 
 #[test]
 fn likelihoods_and_stop_texts_come_with_the_tokens() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(2), false));
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(2), false));
     let prompt = question("Who are you?");
     let plain = served.ask(greedy(prompt.clone(), 12)).gather().unwrap().remove(0);
     let reported = served.ask(Ask { likelihoods: Some(3), ..greedy(prompt.clone(), 12) }).gather().unwrap().remove(0);
@@ -195,7 +195,7 @@ fn likelihoods_and_stop_texts_come_with_the_tokens() {
 
 #[test]
 fn replies_of_a_given_form_have_it_and_end_within_their_budget() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(SLOTS), false));
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
     let model = served.service.model().unwrap();
     let schema = json!({
         "type": "object",
@@ -239,7 +239,7 @@ fn replies_of_a_given_form_have_it_and_end_within_their_budget() {
 
 #[test]
 fn a_reply_that_nobody_waits_for_ends_whether_it_runs_or_waits() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(1), false));
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
     let model = served.service.model().unwrap();
     let flags: Vec<Arc<AtomicBool>> = (0..2).map(|_| Arc::default()).collect();
     let long = || Ask { ignore_eos: true, ..greedy(question("Hello"), 200) };
@@ -409,9 +409,11 @@ impl Measure for Faulty {
 fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() {
     for panics in [false, true] {
         let left = Arc::new(AtomicUsize::new(usize::MAX));
-        let (load, shared) = (loader(ModelFiles::BuiltIn, options(2), false), left.clone());
-        let faulty = move |progress: &Progress| -> Result<Box<dyn Measure>> {
-            Ok(Box::new(Faulty { inner: load(progress)?, left: shared.clone(), panics }))
+        let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), left.clone());
+        let faulty = move |progress: &Progress| -> Result<Loaded> {
+            let inner = load(progress)?.executor;
+            let executor: Box<dyn Measure> = Box::new(Faulty { inner, left: shared.clone(), panics });
+            Ok(executor.into())
         };
         let served = start(Settings::default(), Box::new(faulty));
         let long = || Ask { ignore_eos: true, ..greedy(question("Hello"), 200) };
@@ -431,7 +433,7 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
 
 #[test]
 fn a_model_is_loaded_anew_while_the_old_one_answers_and_a_damaged_one_is_not_taken() {
-    let load = loader(ModelFiles::BuiltIn, options(2), false);
+    let load = loader(ModelFiles::BuiltIn, None, options(2), false);
     let failure: Arc<Mutex<Option<Error>>> = Arc::default();
     let next = failure.clone();
     let served = start(
@@ -486,7 +488,7 @@ fn requests_for_a_model_whose_engine_has_ended_are_told() {
 #[test]
 fn a_request_that_was_read_before_a_reload_is_answered_or_told_to_come_again() {
     let settings = Settings { deadline: Some(PATIENCE), ..Settings::default() };
-    let served = start(settings, loader(ModelFiles::BuiltIn, options(1), false));
+    let served = start(settings, loader(ModelFiles::BuiltIn, None, options(1), false));
     let old = served.service.model().unwrap();
     served.orders.send(Order::Reload).unwrap();
     served.wait_for(|notice| *notice == Notice::Reloaded);
@@ -507,14 +509,14 @@ fn a_request_that_was_read_before_a_reload_is_answered_or_told_to_come_again() {
 
 #[test]
 fn a_server_that_is_told_to_stop_completes_what_is_under_way_and_one_that_loads_stops_at_once() {
-    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, options(1), false));
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(1), false));
     served.orders.send(Order::Stop).unwrap();
     served.wait_for(|notice| *notice == Notice::Draining);
     assert!(served.service.health.ready().is_err());
     served.done.join().unwrap().unwrap();
 
     let (orders, taken) = channel();
-    let load = |progress: &Progress| -> Result<Box<dyn Measure>> {
+    let load = |progress: &Progress| -> Result<Loaded> {
         loop {
             progress.cancel.check()?;
             thread::yield_now();

@@ -5,6 +5,7 @@ use super::model::Model;
 use super::pace::Pace;
 use super::prefixes::{Identity, PrefixFile};
 use super::queue::Found;
+use super::server::Loaded;
 use super::service::Service;
 use crate::executor::{Executor, Measure};
 use crate::sequence::draft::Drafts;
@@ -54,13 +55,16 @@ impl<'a> Worker<'a> {
     /// # Errors
     /// Device: it failed as its read rate was measured. Input: the tokenizer cannot encode the text that tokens are drafted
     /// from.
-    pub fn new(service: &'a Service, model: &'a Model, mut executor: Box<dyn Measure>) -> Result<Worker<'a>> {
+    pub fn new(service: &'a Service, model: &'a Model, loaded: impl Into<Loaded>) -> Result<Worker<'a>> {
+        let Loaded { mut executor, draft } = loaded.into();
         let ceiling = executor.measure_read_ceiling()?;
         let schedule = executor.schedule();
         service.metrics.set_model(schedule, ceiling, service.settings.prefix_bytes);
         let mut batch = Batch::new(schedule);
         batch.set_kept(service.settings.prefix_bytes.unwrap_or(u64::MAX));
-        let drafts = Drafts::new(service.settings.drafted, service.settings.draft_text.as_deref(), &model.tokenizer)?;
+        let mut drafts =
+            Drafts::new(service.settings.drafted, service.settings.draft_text.as_deref(), &model.tokenizer)?;
+        drafts.model = draft;
         drafts.begin(&mut batch, schedule.extent.context);
         Ok(Worker {
             batch,

@@ -116,7 +116,7 @@ fn what_cannot_be_drafted_from_is_refused_in_one_line() {
         kiln(&["run", "-p", "x", "--speculate", many]).refused(2, &["--speculate"]);
     }
     kiln(&["bench", "--speculate", "3"]).refused(2, &["--accept"]);
-    kiln(&["bench", "--accept", "0.5"]).refused(2, &["--speculate"]);
+    kiln(&["bench", "--draft", "model"]).refused(2, &["--accept"]);
     kiln(&["bench", "--speculate", "3", "--accept", "1.5"]).refused(2, &["probability of 1.5", "from 0 to 1"]);
     kiln(&["bench", "--speculate", "3", "--accept", "x"]).refused(2, &["--accept", "not a number"]);
 }
@@ -135,4 +135,64 @@ fn drafts_keep_within_the_smallest_contexts() {
         let (plain, drafted) = (reply(&[]), reply(&["--speculate", "7"]));
         assert_eq!((&drafted["tokens"], &drafted["finish"]), (&plain["tokens"], &plain["finish"]), "{context}");
     }
+}
+
+/// A model directory whose draft is itself.
+#[test]
+fn a_draft_model_gives_the_same_replies_in_fewer_passes() {
+    let dir = tiny_with_text();
+    let model = dir.path().to_str().unwrap();
+    for device in ["cpu", "vulkan"] {
+        let reply = |more: &[&str]| {
+            let base = ["run", "-m", model, "-p", "hello", "-n", "24", "--ignore-eos", "--device", device, "--json"];
+            kiln(&[&base[..], more].concat()).json()
+        };
+        let (plain, drafted) = (reply(&[]), reply(&["--draft", model]));
+        assert_eq!(drafted["tokens"], plain["tokens"], "{device}");
+        assert!(drafted["accepted"].as_u64().unwrap() > 0, "{drafted}");
+        let none = reply(&["--draft", model, "--speculate", "0"]);
+        assert_eq!((&none["tokens"], &none["drafted"]), (&plain["tokens"], &json!(0)));
+    }
+    let served = kiln(&["serve", "-m", model, "--draft", model, "--device", "cpu", "--check"]);
+    assert_eq!(served.code, 0, "{}", served.stderr);
+}
+
+#[test]
+fn a_draft_model_that_is_no_match_is_refused_in_one_line() {
+    let (dir, other) = (tiny_with_text(), tiny_with_text());
+    let model = dir.path().to_str().unwrap();
+    let name = |dir: &tempfile::TempDir| dir.path().display().to_string();
+    let edit = |dir: &tempfile::TempDir, file: &str, from: &str, to: &str| {
+        let path = dir.path().join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{file}");
+        std::fs::write(path, text.replace(from, to)).unwrap();
+    };
+    edit(&other, "tokenizer.json", "<unused3>", "<unused4>");
+    let template = tiny_with_text();
+    std::fs::write(template.path().join("chat_template.jinja"), "{% for m in messages %}{{ m.content }}{% endfor %}")
+        .unwrap();
+    let short = tiny_with_text();
+    edit(&short, "config.json", "\"max_position_embeddings\": ", "\"max_position_embeddings\": 12, \"once\": ");
+    // Without a tokenizer nothing else tells.
+    let padded = crate::model_of(&["tiny/config.json", "tiny/model.safetensors"]);
+    edit(&padded, "config.json", "\"vocab_size\": 512", "\"vocab_size\": 1024");
+    let directory = tempfile::tempdir().unwrap();
+    let input = file(&directory, "in.jsonl", b"{\"prompt\": \"x\"}\n");
+    let output = directory.path().join("out.jsonl").display().to_string();
+    for (draft, words) in [
+        (name(&other), &["token 9 is `<unused3>`", "`<unused4>`", "--draft"][..]),
+        (name(&template), &["chat template", "--draft"]),
+        (name(&short), &["draft model's, 12", "--ctx", "--draft"]),
+        (format!("{model}/absent"), &["absent"]),
+        (name(&padded), &["vocabulary of 512", "one of 1024", "--draft"]),
+    ] {
+        for command in [&["run", "-p", "x"][..], &["batch", &input, "-o", &output], &["serve", "--check"]] {
+            kiln(&[command, &["-m", model, "--device", "cpu", "--ctx", "64", "--draft", &draft]].concat())
+                .refused(2, words);
+        }
+    }
+    let text = file(&directory, "text", b"some words");
+    kiln(&["run", "-m", model, "-p", "x", "--draft", model, "--draft-text", &text])
+        .refused(2, &["--draft", "--draft-text"]);
 }

@@ -165,3 +165,34 @@ fn what_the_files_have_in_int4_is_planned_so() {
     assert!(bf16 > int8 && int8 > int4, "{bf16}, {int8}, {int4}");
     assert_eq!([weights(&[dir]), weights(&[dir, "--weights", "int4"])], [int4; 2]);
 }
+
+/// Rates with drafts are arithmetic: tokens of a pass over what it reads, and what drafting reads.
+#[test]
+fn drafts_are_planned_as_arithmetic() {
+    let plan = |more: &[&str]| {
+        kiln(&[&["plan", "--shape", "gemma3-27b", "--weights", "int4", "--machine", "890m", "--json"], more].concat())
+            .json()
+    };
+    let (alone, beside) = (plan(&[]), plan(&["--draft", "gemma3-270m"]));
+    let rate = |plan: &Value, drafted: usize, right: usize| {
+        plan["drafts"][drafted]["rates"][right]["tokens_s"].as_f64().unwrap()
+    };
+    let one = alone["roofline"][0]["tokens_s"].as_f64().unwrap();
+    // One drafted token that is right half of the time, and reading hardly more: 1.5 tokens a pass.
+    assert!((rate(&alone, 0, 0) / one - 1.5).abs() < 0.01, "{}", rate(&alone, 0, 0) / one);
+    // Seven at 0.8: (1 - 0.8^8) / 0.2.
+    assert!((rate(&alone, 2, 3) / one - 4.161).abs() < 0.05, "{}", rate(&alone, 2, 3) / one);
+    for drafted in 0..3 {
+        for right in 0..4 {
+            assert!(rate(&beside, drafted, right) < rate(&alone, drafted, right));
+        }
+    }
+    let free = |plan: &Value| plan["pool"]["available"].as_u64().unwrap();
+    assert_eq!(free(&alone) - free(&beside), beside["draft"]["bytes"].as_u64().unwrap());
+    let text =
+        kiln(&["plan", "--shape", "gemma3-27b", "--weights", "int4", "--machine", "890m", "--draft", "gemma3-270m"]);
+    assert!(text.stdout.contains("beside gemma3-270m, which drafts") && text.stdout.contains("drafts by gemma3-270m"));
+    kiln(&["plan", "--shape", "gemma3-27b", "--machine", "890m", "--ctx", "100000", "--draft", "gemma3-270m"])
+        .refused(2, &["draft model's, 32768", "--ctx"]);
+    kiln(&["plan", "--shape", "gemma3-27b", "--machine", "890m", "--draft", "nonsense"]).refused(2, &["nonsense"]);
+}

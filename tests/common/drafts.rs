@@ -22,7 +22,7 @@ impl Mixed {
 impl Proposer for Mixed {
     fn begin(&mut self) {}
 
-    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> usize {
+    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> kiln::Result<usize> {
         let known = self.known.lock().unwrap();
         // None, all right, all wrong, or right up to some token; and of any length.
         let length = self.random.below(most + 1);
@@ -36,6 +36,6 @@ impl Proposer for Mixed {
             let other = if i < right { token } else { (token + 1 + self.random.below(self.vocab - 1)) % self.vocab };
             draft.push(other as u32);
         }
-        0
+        Ok(0)
     }
 }

@@ -172,20 +172,19 @@ fn mixed_rows_run_at_one_depth() {
 #[test]
 fn drafts_are_run_as_rows_behind_those_that_were_right() {
     let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(1, 8, 1e15) };
-    let stated = Stated::new(3, 0.5).unwrap();
+    let stated = Stated::new(Some(3), 0.5).unwrap();
     let case = Case { work: Work::Draft { stated, tokens: 12 }, depth: 10 };
     let line = measure(&mut executor, case, 2).unwrap();
-    let passes = stated.passes(12);
-    assert_eq!((line.tokens, line.passes), (12, passes.len()));
-    assert!(passes.len() > 3 && passes.len() < 12, "{passes:?}");
-    let timed = &executor.passes[executor.passes.len() - passes.len()..];
-    let (mut at, mut cost) = (10, Cost::default());
-    for ((rows, head), (drafted, right)) in timed.iter().zip(passes) {
-        let positions: Vec<u32> = rows.iter().map(|row| row.position).collect();
-        assert_eq!(positions, (at..=at + drafted as u32).collect::<Vec<_>>());
+    assert!(line.tokens == 12 && line.passes > 3 && line.passes < 12, "{line:?}");
+    let timed = &executor.passes[executor.passes.len() - line.passes..];
+    let (mut at, mut cost, mut coins) = (10, Cost::default(), stated.coins());
+    for (rows, head) in timed {
+        let drafted = 3.min(21 - at);
+        let positions: Vec<usize> = rows.iter().map(|row| row.position as usize).collect();
+        assert_eq!(positions, (at..=at + drafted).collect::<Vec<_>>());
         assert_eq!(*head, Some(HeadRows { first: 0, count: 1 + drafted }));
-        cost += executor.schedule.cost(Pass::Verify { rows: 1 + drafted, depth: at as usize });
-        at += 1 + right as u32;
+        cost += executor.schedule.cost(Pass::Verify { rows: 1 + drafted, depth: at });
+        at += 1 + coins(drafted);
     }
     assert_eq!((at, line.cost), (22, cost));
 }
@@ -229,7 +228,7 @@ fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further(
         batch: vec![1],
         rows: vec![],
         beside: 0,
-        drafts: None,
+        drafts: vec![],
         depth: vec![0, 5, 12],
         repetitions: 1,
     };

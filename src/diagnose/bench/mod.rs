@@ -1,5 +1,6 @@
 //! The bench: rates of a model on a device, each beside what the device's memory and matrix units allow.
 
+mod drafts;
 pub mod kernels;
 pub mod measure;
 pub mod profile;
@@ -7,6 +8,7 @@ pub mod roof;
 pub mod stats;
 pub mod usage;
 
+pub use drafts::Stated;
 pub use kernels::KernelTime;
 pub use measure::{Bench, Line};
 pub use profile::LayerTime;
@@ -15,7 +17,6 @@ pub use stats::Sample;
 
 use crate::error::{Setting, Text, text};
 use crate::model::Shape;
-use crate::sequence::draft::MOST_DRAFTED;
 use crate::{Error, Result};
 
 /// Most repetitions of a line: the figures of each are kept.
@@ -35,57 +36,11 @@ pub struct Settings {
     /// Sequences with a row in further passes of these rows.
     pub beside: usize,
     /// Drafts that one sequence decodes with.
-    pub drafts: Option<Stated>,
+    pub drafts: Vec<Stated>,
     /// Positions already in the cache when timing starts.
     pub depth: Vec<usize>,
     /// Timed repetitions of each line.
     pub repetitions: usize,
-}
-
-/// Drafts of stated quality: what is measured is what passes cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stated {
-    /// Tokens of a draft.
-    pub drafted: usize,
-    /// Of a thousand drafted tokens behind right ones, how many are right.
-    pub right: u32,
-}
-
-impl Stated {
-    /// Drafts of `drafted` tokens, each right with a probability of `share`, to the thousandth.
-    ///
-    /// # Errors
-    /// Input: no token, more than [`MOST_DRAFTED`], or no probability.
-    pub fn new(drafted: usize, share: f64) -> Result<Stated> {
-        if !(1..=MOST_DRAFTED).contains(&drafted) {
-            let what = format!("drafts of {drafted} tokens are not in 1..={MOST_DRAFTED}");
-            return Err(Error::input(what, "choose another number of tokens"));
-        }
-        if !(0.0..=1.0).contains(&share) {
-            let what = format!("a drafted token cannot be right with a probability of {share}");
-            return Err(Error::input(what, "give a number from 0 to 1"));
-        }
-        Ok(Stated { drafted, right: (1000.0 * share).round() as u32 })
-    }
-
-    /// The passes of a reply of `tokens` tokens: each one's drafted tokens, and how many of them are right, by numbers that
-    /// are the same in every run. Nothing is drafted that the reply has no room for.
-    pub fn passes(self, tokens: usize) -> Vec<(usize, usize)> {
-        let mut numbers = 0u64;
-        let mut is_right = || {
-            numbers = numbers.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (numbers ^ (numbers >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-            ((mixed >> 32) * 1000) >> 32 < u64::from(self.right)
-        };
-        let (mut passes, mut done) = (Vec::new(), 0);
-        while done < tokens {
-            let drafted = self.drafted.min(tokens - done - 1);
-            let right = (0..drafted).take_while(|_| is_right()).count();
-            passes.push((drafted, right));
-            done += 1 + right;
-        }
-        passes
-    }
 }
 
 /// The work of one line.
@@ -141,7 +96,8 @@ impl Case {
             Work::Decode { sequences, .. } => format!("decode x {sequences}{depth}"),
             Work::Draft { stated: Stated { drafted, right }, .. } => {
                 let share = f64::from(right) / 1000.0;
-                format!("decode, {drafted} drafted, each right with a stated {share}{depth}")
+                let drafted = drafted.map_or("drafted as it pays".into(), |drafted| format!("{drafted} drafted"));
+                format!("decode, {drafted}, each right with a stated {share}{depth}")
             }
         }
     }
@@ -173,7 +129,8 @@ impl Settings {
         let beside = [0].into_iter().chain((self.beside > 0).then_some(self.beside));
         let rows = rows.flat_map(|rows| beside.clone().map(move |beside| Work::Rows { rows, beside, passes: tokens }));
         let rows: Vec<Work> = rows.collect();
-        let drafts = self.drafts.filter(|_| tokens > 0).map(|stated| Work::Draft { stated, tokens });
+        let drafts = self.drafts.iter().filter(|_| tokens > 0);
+        let drafts: Vec<Work> = drafts.map(|&stated| Work::Draft { stated, tokens }).collect();
         let at = |depth: usize| {
             prefill.iter().chain(&decode).chain(&drafts).chain(&rows).map(move |&work| Case { work, depth })
         };
@@ -256,7 +213,7 @@ mod tests {
             batch: vec![4, 1, 4],
             rows: vec![],
             beside: 0,
-            drafts: None,
+            drafts: vec![],
             depth: vec![32, 0],
             repetitions: 2,
         }
@@ -282,22 +239,16 @@ mod tests {
     }
 
     #[test]
-    fn drafts_are_right_as_often_as_stated_and_never_too_long() {
-        for share in [0.0, 0.5, 0.8, 1.0] {
-            let passes = Stated::new(7, share).unwrap().passes(10_000);
-            assert_eq!(passes.iter().map(|(_, right)| 1 + right).sum::<usize>(), 10_000);
-            let right: usize = passes.iter().map(|(_, right)| right).sum();
-            let missed = passes.iter().filter(|(drafted, right)| right < drafted).count();
-            assert!((right as f64 / (right + missed) as f64 - share).abs() < 0.02, "{share}: {right} and {missed}");
-            assert!(passes.iter().all(|(drafted, right)| *drafted <= 7 && right <= drafted));
-        }
-        assert_eq!(Stated::new(3, 1.0).unwrap().passes(6), [(3, 3), (1, 1)]);
-        let drafts = Stated::new(2, 0.25).ok();
+    fn drafts_are_measured_behind_plain_decoding() {
+        let drafts = vec![Stated::new(Some(2), 0.25).unwrap(), Stated::new(None, 0.5).unwrap()];
         let names: Vec<String> = Settings { drafts, ..settings() }.cases().iter().map(Case::name).collect();
-        assert_eq!(names[3], "decode, 2 drafted, each right with a stated 0.25");
-        for (drafted, share) in [(0, 0.5), (8, 0.5), (1, 1.5), (1, -0.1), (1, f64::NAN)] {
-            assert_eq!(Stated::new(drafted, share).unwrap_err().exit_code(), 2, "{drafted}, {share}");
-        }
+        assert_eq!(
+            names[3..5],
+            [
+                "decode, 2 drafted, each right with a stated 0.25",
+                "decode, drafted as it pays, each right with a stated 0.5",
+            ]
+        );
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Batch {
     #[inline(never)]
     pub(super) fn run_speculating(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let is_ahead = executor.is_ahead();
-        let has_draft = self.draft(executor, is_ahead);
+        let has_draft = self.draft(executor, is_ahead)?;
         let run = match has_draft && !is_ahead {
             true => self.run_draft(executor),
             false if has_draft || !self.members().all(Member::goes_on) => self.run_rows(executor),
@@ -108,38 +108,51 @@ impl Batch {
     }
 
     /// Drafts tokens for the sequence that decodes alone. Returns whether there are any.
-    fn draft(&mut self, executor: &mut dyn Executor, is_ahead: bool) -> bool {
-        let Batch { slots, rows, speculating: Some(speculating), .. } = self else { return false };
+    fn draft(&mut self, executor: &mut dyn Executor, is_ahead: bool) -> Result<bool> {
+        let Batch { slots, rows, speculating: Some(speculating), .. } = self else { return Ok(false) };
         speculating.draft.clear();
         speculating.verified = None;
         let &[Row { position, sequence, .. }] = &rows[..] else {
             speculating.done = None;
-            return false;
+            return Ok(false);
         };
         let (slot, at) = (sequence as usize, position as usize);
-        let Slot { session, member: Some(member), .. } = &slots[slot] else { return false };
+        let Slot { session, member: Some(member), .. } = &mut slots[slot] else { return Ok(false) };
         let Extent { max_rows, head_rows, .. } = executor.schedule().extent;
         // Of `n` drafted tokens all may be accepted, and one more chosen. The limit keeps within the context.
         let wanted = member.limit.saturating_sub(member.so_far.tokens.len() + 1);
-        let most = speculating.most.min(wanted).min(head_rows.min(max_rows) - 1);
+        let mut most = speculating.most.min(wanted).min(head_rows.min(max_rows) - 1);
         // A report tells of a pass's last choice alone.
         if most == 0 || member.chooser.reports() {
-            return false;
+            return Ok(false);
         }
-        let Speculating { slots: drafting, draft, grade, gain, weighs, .. } = &mut **speculating;
+        let Speculating { slots: drafting, draft, grade, gain, weighs, done, .. } = &mut **speculating;
         let Drafting { proposer, acceptance } = &mut drafting[slot];
-        *grade = proposer.propose(session.all_tokens(), most, draft).min(GRADES - 1);
+        let weighed = proposer.grade().filter(|_| *weighs);
+        if let Some(grade) = weighed {
+            most = gain.drafted(most, acceptance[grade.min(GRADES - 1)].share());
+            // What takes time is not drafted for a pass that cannot take it.
+            if most == 0 || is_ahead {
+                return Ok(most > 0);
+            }
+        }
+        *grade = proposer.propose(session.all_tokens(), most, draft)?.min(GRADES - 1);
+        let effort = proposer.take_effort();
+        member.so_far.draft_bytes += effort.bytes;
+        if effort.caught_up {
+            *done = None;
+        }
         let vocab = executor.schedule().shape.vocab;
         let sound = draft.iter().take(most).take_while(|&&token| (token as usize) < vocab).count();
         draft.truncate(sound);
-        if *weighs {
+        if *weighs && weighed.is_none() {
             draft.truncate(gain.drafted(draft.len(), acceptance[*grade].share()));
         }
         if !is_ahead {
             let behind = draft.len();
             draft.truncate(positions_behind(executor, slot, at, behind));
         }
-        !draft.is_empty()
+        Ok(!draft.is_empty())
     }
 
     /// Runs a pass with the draft behind the sequence's next row.

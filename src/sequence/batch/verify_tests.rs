@@ -21,7 +21,7 @@ struct Knowing {
 impl Proposer for Knowing {
     fn begin(&mut self) {}
 
-    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> usize {
+    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> crate::Result<usize> {
         let whole = self.whole.lock().unwrap();
         let known = whole.get(tokens.len()..).unwrap_or_default();
         for i in 0..most {
@@ -29,7 +29,7 @@ impl Proposer for Knowing {
             let right = known.get(i).copied().unwrap_or(7);
             draft.push(if wrong { (right + 1 + self.random.below(9)) % VOCAB as u32 } else { right });
         }
-        0
+        Ok(0)
     }
 }
 

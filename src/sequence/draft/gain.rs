@@ -90,8 +90,9 @@ impl Gain {
     }
 }
 
-/// Tokens that a pass over a draft of `count` tokens gives on average.
-fn expected_tokens(count: usize, share: f64) -> f64 {
+/// Tokens that a pass over a draft of `count` tokens gives on average, each of which is right with a probability of `share`
+/// once those before it are.
+pub fn expected_tokens(count: usize, share: f64) -> f64 {
     let (mut tokens, mut all_right) = (1.0, 1.0);
     for _ in 0..count {
         all_right *= share;

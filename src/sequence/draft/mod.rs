@@ -6,11 +6,14 @@
 //! choice ends the draft, and takes its place. So every token is chosen from the logits that it has without drafts, and with
 //! the same random numbers.
 //!
-//! [`repeats`] drafts what followed the last tokens where they stood before. [`gain`] says how many tokens pay.
+//! [`repeats`] drafts what followed the last tokens where they stood before, [`model`] what a smaller model takes to be the
+//! likeliest. [`gain`] says how many tokens pay.
 
 pub mod gain;
+pub mod model;
 pub mod repeats;
 
+pub use model::{SharedModel, check_tokenizers};
 pub use repeats::{DraftText, Repeats};
 
 use crate::Result;
@@ -25,14 +28,37 @@ pub const MOST_DRAFTED: usize = 7;
 pub const GRADES: usize = 8;
 
 /// Drafts the tokens of one sequence.
-pub trait Proposer: Send {
+pub trait Proposer {
     /// Forgets the sequence so far: another one begins.
     fn begin(&mut self);
 
     /// Appends to `draft`, which is empty, up to `most` tokens that may follow `tokens`, the whole sequence. Since the last
     /// call that has only grown. Returns the draft's grade, below [`GRADES`]: drafts of one grade are alike in how often they
     /// are right.
-    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> usize;
+    ///
+    /// # Errors
+    /// Of what it takes to draft: the device's, or the cancellation of its passes.
+    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> Result<usize>;
+
+    /// The grade of all its drafts, where each token takes time to draft: how many pay is then decided before. `None`: a
+    /// draft costs nothing, and is cut to what pays.
+    fn grade(&self) -> Option<usize> {
+        None
+    }
+
+    /// What drafting has taken since the last call.
+    fn take_effort(&mut self) -> Effort {
+        Effort::default()
+    }
+}
+
+/// What drafting takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Bytes read from the device's memory.
+    pub bytes: u64,
+    /// Whether tokens were run that drafts are usually made without, such as a prompt's: what that took is no measure.
+    pub caught_up: bool,
 }
 
 /// What a batch drafts from.
@@ -42,6 +68,8 @@ pub struct Drafts {
     pub most: usize,
     /// A text that replies may repeat, beside their own sequences.
     pub text: Option<Arc<DraftText>>,
+    /// A model that drafts instead.
+    pub model: Option<SharedModel>,
 }
 
 impl Drafts {
@@ -52,11 +80,14 @@ impl Drafts {
     pub fn new(most: usize, text: Option<&str>, tokenizer: &Tokenizer) -> Result<Drafts> {
         // Nobody looks at the text where nothing is drafted.
         let tokens = text.filter(|_| most > 0).map(|text| tokenizer.encode(text, false)).transpose()?;
-        Ok(Drafts { most, text: tokens.map(|tokens| Arc::new(DraftText::new(tokens))) })
+        Ok(Drafts { most, text: tokens.map(|tokens| Arc::new(DraftText::new(tokens))), model: None })
     }
 
     /// Lets a batch draft as many tokens as pay. `context`: positions of a sequence.
     pub fn begin(&self, batch: &mut Batch, context: usize) {
-        batch.speculate(self.most, true, || Box::new(Repeats::new(context, self.text.clone())));
+        batch.speculate(self.most, true, || match &self.model {
+            Some(model) => Box::new(model.clone()),
+            None => Box::new(Repeats::new(context, self.text.clone())),
+        });
     }
 }

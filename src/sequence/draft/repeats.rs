@@ -5,6 +5,7 @@
 //! ones take the place of earlier ones.
 
 use super::{GRADES, Proposer};
+use crate::Result;
 use std::sync::Arc;
 
 /// Tokens of the shortest run that a draft goes on.
@@ -130,7 +131,7 @@ impl Proposer for Repeats {
         self.own.clear();
     }
 
-    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> usize {
+    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> Result<usize> {
         self.own.note(tokens);
         let hashes = hashes(tokens);
         for length in (SHORTEST..=LONGEST.min(tokens.len())).rev() {
@@ -141,16 +142,16 @@ impl Proposer for Repeats {
                     let next = tokens.get(at).or_else(|| draft.get(at - tokens.len())).copied();
                     draft.extend(next);
                 }
-                return length - SHORTEST;
+                return Ok(length - SHORTEST);
             }
             if let Some(text) = &self.text
                 && let Some(from) = text.index.find(&text.tokens, run, hash)
             {
                 draft.extend(text.tokens[from..].iter().take(most));
-                return length - SHORTEST;
+                return Ok(length - SHORTEST);
             }
         }
-        0
+        Ok(0)
     }
 }
 

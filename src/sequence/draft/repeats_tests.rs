@@ -24,7 +24,7 @@ fn searched(tokens: &[u32], text: &[u32], most: usize) -> (Vec<u32>, usize) {
 
 fn propose(repeats: &mut Repeats, tokens: &[u32], most: usize) -> (Vec<u32>, usize) {
     let mut draft = Vec::new();
-    let grade = repeats.propose(tokens, most, &mut draft);
+    let grade = repeats.propose(tokens, most, &mut draft).unwrap();
     (draft, grade)
 }
 

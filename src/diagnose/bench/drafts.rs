@@ -1,0 +1,166 @@
+//! Decoding with drafts that are right as often as is stated: what is measured is what passes cost, and how many tokens are
+//! drafted where that follows from it.
+
+use super::measure::{Bench, Repetition, pass_cost};
+use crate::executor::{HeadRows, Row};
+use crate::schedule::{Cost, Pass};
+use crate::sequence::counts;
+use crate::sequence::draft::gain::{Acceptance, Gain};
+use crate::sequence::draft::{MOST_DRAFTED, Proposer, SharedModel};
+use crate::{Error, Result};
+use std::time::Instant;
+
+/// Drafts of stated quality.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stated {
+    /// Tokens of each draft; `None`: as many as pay, [`MOST_DRAFTED`] at most.
+    pub drafted: Option<usize>,
+    /// Of a thousand drafted tokens behind right ones, how many are right.
+    pub right: u32,
+}
+
+impl Stated {
+    /// Drafts of `drafted` tokens, or of as many as pay, each right with a probability of `share`, to the thousandth.
+    ///
+    /// # Errors
+    /// Input: no token, more than [`MOST_DRAFTED`], or no probability.
+    pub fn new(drafted: Option<usize>, share: f64) -> Result<Stated> {
+        if let Some(drafted) = drafted.filter(|drafted| !(1..=MOST_DRAFTED).contains(drafted)) {
+            let what = format!("drafts of {drafted} tokens are not in 1..={MOST_DRAFTED}");
+            return Err(Error::input(what, "choose another number of tokens"));
+        }
+        if !(0.0..=1.0).contains(&share) {
+            let what = format!("a drafted token cannot be right with a probability of {share}");
+            return Err(Error::input(what, "give a number from 0 to 1"));
+        }
+        Ok(Stated { drafted, right: (1000.0 * share).round() as u32 })
+    }
+
+    /// Most tokens of a draft.
+    pub fn most(self) -> usize {
+        self.drafted.unwrap_or(MOST_DRAFTED)
+    }
+
+    /// Tells of each draft, by its length, how many of its tokens are right. The numbers are the same in every run, and lie so
+    /// evenly that a hundred drafts are right as often as is stated.
+    pub fn coins(self) -> impl FnMut(usize) -> usize {
+        let share = f64::from(self.right) / 1000.0;
+        let mut number = 0.5;
+        move |drafted| {
+            // Steps of the golden ratio leave no gap larger than others.
+            number = (number + 0.618_033_988_749_895) % 1.0;
+            // The draft has at least so many right ones with a probability of that power of the share.
+            let mut all_right = 1.0;
+            (0..drafted)
+                .take_while(|_| {
+                    all_right *= share;
+                    number < all_right
+                })
+                .count()
+        }
+    }
+}
+
+/// What is known of a device's passes with drafts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Policy {
+    gain: Gain,
+    acceptance: Acceptance,
+}
+
+impl Bench<'_> {
+    /// Lets a model draft where drafts are measured: its time counts. What it drafts does not.
+    pub fn draft_with(&mut self, model: SharedModel) {
+        self.draft = Some(model);
+    }
+
+    /// Decodes `tokens` tokens of the first sequence from `depth` on. `policy` is taken from run to run.
+    pub(super) fn run_drafts(
+        &mut self,
+        stated: Stated,
+        tokens: usize,
+        depth: usize,
+        policy: &mut Policy,
+    ) -> Result<Repetition> {
+        let mut model = self.draft.clone();
+        // A draft model's vocabulary may lack a few of the model's.
+        let vocab = model.as_ref().map_or(usize::MAX, SharedModel::vocab);
+        let whole: Vec<u32> = self.tokens(0, 0..depth + tokens).iter().map(|&t| (t as usize % vocab) as u32).collect();
+        let (mut coins, mut draft) = (stated.coins(), Vec::with_capacity(MOST_DRAFTED));
+        let (mut passes, mut rows) = (Vec::with_capacity(tokens), Vec::with_capacity(1 + MOST_DRAFTED));
+        let mut draft_bytes = 0;
+        let mut done = self.timed(|executor| {
+            let (mut at, mut next, mut before) = (depth, whole[depth], None);
+            while at < whole.len() {
+                let most = stated.most().min(whole.len() - at - 1);
+                let wanted = match stated.drafted {
+                    Some(_) => most,
+                    None => policy.gain.drafted(most, policy.acceptance.share()),
+                };
+                // Nothing is drafted for a pass that is under way.
+                let drafted = if executor.is_ahead() { 0 } else { wanted };
+                if let Some(model) = model.as_mut().filter(|_| drafted > 0) {
+                    draft.clear();
+                    model.propose(&whole[..=at], drafted, &mut draft)?;
+                    let effort = model.take_effort();
+                    draft_bytes += effort.bytes;
+                    if effort.caught_up {
+                        before = None;
+                    }
+                }
+                rows.clear();
+                let row = |i: usize| Row { token: whole[i], position: i as u32, sequence: 0 };
+                rows.push(Row { token: next, ..row(at) });
+                rows.extend((at + 1..=at + drafted).map(row));
+                let head = HeadRows { first: 0, count: rows.len() };
+                match wanted == 0 && most > 0 {
+                    true => executor.forward_ahead(&rows, head)?,
+                    false => executor.forward(&rows, Some(head))?,
+                }
+                let right = coins(drafted);
+                passes.push(Pass::Verify { rows: rows.len(), depth: at });
+                counts::count_verified(1 + right);
+                at += 1 + right;
+                next = match whole.get(at) {
+                    Some(&token) if drafted > 0 => token,
+                    _ => executor.next(0),
+                };
+                if stated.drafted.is_none() {
+                    let now = Instant::now();
+                    if let Some(before) = before.replace(now) {
+                        policy.gain.note_pass(rows.len(), (now - before).as_secs_f64());
+                    }
+                    if drafted > 0 {
+                        policy.acceptance.note(right, right < drafted);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        let mut cost = Cost { weight_bytes: draft_bytes, ..Cost::default() };
+        passes.iter().for_each(|&pass| cost += pass_cost(self.executor.schedule(), pass, true));
+        (done.passes, done.cost) = (passes.len(), cost);
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequence::draft::gain::expected_tokens;
+
+    #[test]
+    fn drafts_are_right_as_often_as_stated() {
+        for share in [0.0, 0.5, 0.6, 0.8, 1.0] {
+            for drafted in [1, 3, 7] {
+                let mut coins = Stated::new(Some(drafted), share).unwrap().coins();
+                let right: usize = (0..100).map(|_| coins(drafted)).sum();
+                let expected = expected_tokens(drafted, share) - 1.0;
+                assert!((right as f64 / 100.0 - expected).abs() < 0.06, "{drafted} of {share}: {right}, {expected}");
+            }
+        }
+        for (drafted, share) in [(0, 0.5), (8, 0.5), (1, 1.5), (1, -0.1), (1, f64::NAN)] {
+            assert_eq!(Stated::new(Some(drafted), share).unwrap_err().exit_code(), 2, "{drafted}, {share}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A draft model beside a model: checked against it, and loaded on its device.
+
+use super::{ModelFiles, Opened, Options, load_on};
+use crate::error::{Setting, text};
+use crate::executor::weights::Progress;
+use crate::model::Shape;
+use crate::sequence::draft::{SharedModel, check_tokenizers};
+use crate::text::{ChatTemplate, Message};
+use crate::{Error, Result};
+
+/// The files of a draft model that fits a model.
+#[derive(Debug, Clone)]
+pub struct DraftFiles {
+    files: ModelFiles,
+    /// Positions of a sequence.
+    context: usize,
+}
+
+impl DraftFiles {
+    /// Checks a draft model against the model of `model`, whose sequences have `context` positions: they spell tokens and
+    /// conversations alike.
+    ///
+    /// # Errors
+    /// Input: the draft model's files are not sound, or it has other tokens, another chat template or a shorter context.
+    pub fn new(files: ModelFiles, model: &ModelFiles, context: usize) -> Result<DraftFiles> {
+        let shape = files.shape()?;
+        check_context(&shape, Some(context))?;
+        match (model.has_tokenizer(), files.has_tokenizer()) {
+            (true, true) => {
+                check_tokenizers(&model.tokenizer()?, &files.tokenizer_for(shape.vocab)?)?;
+                check_templates(&model.template()?, &files.template()?)?;
+            }
+            // Nothing else says what its ids stand for.
+            _ => check_sizes(model.shape()?.vocab, shape.vocab)?,
+        }
+        Ok(DraftFiles { files, context })
+    }
+
+    /// Loads the draft model for one sequence, on the device that the model is going to be loaded on. What it takes is not
+    /// there for the model any more, so that both fit or the model is refused.
+    ///
+    /// # Errors
+    /// As [`super::load`].
+    pub(crate) fn load(&self, opened: &Opened, options: &Options, progress: &Progress) -> Result<SharedModel> {
+        let checkpoint = self.files.checkpoint()?;
+        let options = self.options(options);
+        let executor = load_on(opened, &checkpoint, &options, progress).map_err(without)?;
+        Ok(SharedModel::new(executor))
+    }
+
+    /// How the draft model of a model that is loaded with `options` is loaded.
+    fn options(&self, options: &Options) -> Options {
+        let context = Some(self.context);
+        Options { sequences: 1, head_rows: 1, drafted: 0, kv_tokens: None, chunk: None, context, ..*options }
+    }
+}
+
+/// Checks that a draft model's sequences can have `context` positions.
+///
+/// # Errors
+/// Input: they cannot.
+pub(crate) fn check_context(shape: &Shape, context: Option<usize>) -> Result<()> {
+    match context.filter(|context| *context > shape.max_context) {
+        None => Ok(()),
+        Some(context) => Err(Error::input(
+            format!("a context of {context} tokens is longer than the draft model's, {}", shape.max_context),
+            text!("choose a smaller ", Setting::Context, ", or leave out ", Setting::Draft),
+        )),
+    }
+}
+
+/// Leaving out the draft model is a remedy where memory is short.
+pub(crate) fn without(e: Error) -> Error {
+    match e {
+        Error::Refused { cause, remedy } => Error::refused(cause, text!(remedy, ", or leave out ", Setting::Draft)),
+        e => e,
+    }
+}
+
+/// Most rows by which vocabularies without tokenizers may differ. Gemma 3's differ by 64, which stand for nothing.
+const MAX_PADDING: usize = 256;
+
+fn check_sizes(model: usize, draft: usize) -> Result<()> {
+    if model.abs_diff(draft) <= MAX_PADDING {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("the model has a vocabulary of {model} and the draft model one of {draft}: they are not the same"),
+        text!("use a draft model with the model's own tokens, or leave out ", Setting::Draft),
+    ))
+}
+
+/// Checks that both templates write a conversation alike.
+fn check_templates(model: &ChatTemplate, draft: &ChatTemplate) -> Result<()> {
+    let of = |role: &str, text: &str| Message::new(role, text);
+    let messages = [of("system", "s"), of("user", "a"), of("assistant", "b"), of("user", "c")];
+    let (model, draft) = (model.render(&messages, true)?, draft.render(&messages, true)?);
+    if model == draft {
+        return Ok(());
+    }
+    Err(Error::input(
+        "the draft model's chat template writes a conversation in another way than the model's",
+        text!("use a draft model of the same family, or leave out ", Setting::Draft),
+    ))
+}
