@@ -60,12 +60,22 @@ pub enum Method {
     Options,
     /// TRACE, which no path takes: it is answered 405 and not 501, since it is no unknown method.
     Trace,
+    /// QUERY, likewise.
+    Query,
 }
 
 impl Method {
     /// All methods.
-    pub const ALL: [Method; 7] =
-        [Method::Get, Method::Post, Method::Put, Method::Patch, Method::Delete, Method::Options, Method::Trace];
+    pub const ALL: [Method; 8] = [
+        Method::Get,
+        Method::Post,
+        Method::Put,
+        Method::Patch,
+        Method::Delete,
+        Method::Options,
+        Method::Trace,
+        Method::Query,
+    ];
 
     /// The names that arrive as this method.
     pub(super) fn names(self) -> &'static [&'static str] {
@@ -77,6 +87,7 @@ impl Method {
             Method::Delete => &["DELETE"],
             Method::Options => &["OPTIONS"],
             Method::Trace => &["TRACE"],
+            Method::Query => &["QUERY"],
         }
     }
 
