@@ -59,9 +59,9 @@ pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     let mut target = PlannedMachine::find(args)?;
     let draft = match &args.draft {
         Some(word) => {
-            let options = engine::Options { kv_tokens: None, ..args.model.options() };
+            let options = args.model.options();
             let context = Some(options.extent(&shape)?.context);
-            let draft = Draft::plan(word, engine::Options { context, ..options }, &target)?;
+            let draft = Draft::plan(word, engine::Options { context, kv_tokens: context, ..options }, &target)?;
             target.memory = target.memory.less(draft.plan.regions.iter().map(|r| (r.heap, r.bytes)));
             Some(draft)
         }

@@ -50,8 +50,9 @@ impl DraftFiles {
 
     /// How the draft model of a model that is loaded with `options` is loaded.
     fn options(&self, options: &Options) -> Options {
-        let context = Some(self.context);
-        Options { sequences: 1, head_rows: 1, drafted: 0, kv_tokens: None, chunk: None, context, ..*options }
+        // Room for all of its one sequence, or it does not fit: none of its passes may lack a page.
+        let (context, kv_tokens) = (Some(self.context), Some(self.context));
+        Options { sequences: 1, head_rows: 1, drafted: 0, kv_tokens, chunk: None, context, ..*options }
     }
 }
 

@@ -174,10 +174,11 @@ fn read(call: &Call<'_>, kind: Kind) -> Result<Read, ApiError> {
 /// The tokens of `prompt`, in the chat template unless it is `raw`. `None`: there is no text.
 fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Result<Option<Vec<u32>>, ApiError> {
     let (text, system) = (fields.text("prompt")?.unwrap_or_default(), fields.text("system")?);
+    let is_raw = fields.boolean("raw")?.unwrap_or(false);
     if text.is_empty() {
         return Ok(None);
     }
-    if fields.boolean("raw")?.unwrap_or(false) {
+    if is_raw {
         let tokens = encode_text(&model.tokenizer, text, model.limits());
         return tokens.map(Some).map_err(|e| messages::refusal(&e, model, "prompt"));
     }

@@ -92,6 +92,9 @@ fn what_is_wrong_is_said_as_ollama_says_it() {
     }
     assert_eq!(error("/api/chat", talk(json!({"format": {"not": {"type": "null"}}}))).0, 400);
     assert_eq!(error("/api/generate", json!({"prompt": "hi", "suffix": "x"})).0, 400);
+    // Also where there is no prompt to be raw.
+    let (status, message) = error("/api/generate", json!({"raw": "yes"}));
+    assert!(status == 400 && message.contains("raw"), "{message}");
     assert_eq!(error("/api/nothing", json!({})).0, 404);
     assert_eq!(served.get("/api/chat").status, 405);
     // A stream that fails ends in a line that says so, and is cut off.
