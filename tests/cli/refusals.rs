@@ -237,7 +237,7 @@ fn devices_that_are_not_there_are_said_so() {
     // Options for loading apply to the built-in model if probe is given no model.
     kiln(&["probe", "--quick", "--device", "cpu", "--ctx", "4096"]).refused(2, &["4096", "1..=2048"]);
     let probe = kiln(&["probe", "--quick", "--device", "cpu", "--ctx", "2048"]);
-    assert!(probe.stdout.contains("model.memory") && probe.stdout.contains("demo needs"), "{}", probe.stdout);
+    assert!(probe.stdout.contains("model.memory") && probe.stdout.contains("demo (int8) needs"), "{}", probe.stdout);
     // `auto` falls back to the CPU, and says so.
     let ran = run(&mut without(&["-n", "1", "--json"]), b"");
     assert!(ran.json()["device"].as_str().unwrap().contains("CPU"));
