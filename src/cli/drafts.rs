@@ -50,9 +50,7 @@ impl DraftArgs {
     pub(super) fn model(&self, model: &ModelFiles, context: usize) -> Result<Option<DraftFiles>> {
         self.path().map(|path| DraftFiles::new(Some(path).into(), model, context)).transpose()
     }
-}
 
-impl DraftArgs {
     /// Reads the text.
     ///
     /// # Errors

@@ -131,9 +131,7 @@ impl ServeArgs {
             kv_tokens: self.kv_tokens,
             ..self.model.options()
         };
-        let context = options.extent(&files.shape()?)?.context;
-        // What is wrong with it is said before anything is loaded.
-        self.drafts.model(&files, context)?;
+        options.extent(&files.shape()?)?;
         Ok(Setup {
             load: server::loader(files.clone(), self.drafts.path(), options, self.batch.is_none()),
             files,

@@ -40,9 +40,7 @@ impl SharedModel {
         let (session, rows) = (Session::new(0, extent.context), Vec::with_capacity(extent.max_rows));
         SharedModel(Rc::new(RefCell::new(DraftModel { executor, session, rows, sound: 0, effort: Effort::default() })))
     }
-}
 
-impl SharedModel {
     /// Tokens of its vocabulary.
     pub fn vocab(&self) -> usize {
         self.0.borrow().executor.schedule().shape.vocab
