@@ -2,6 +2,7 @@
 //! byte of it, and loads it into the Vulkan executor or the reference executor.
 
 pub mod demo;
+#[cfg(any(feature = "cli", feature = "serve"))]
 mod draft;
 mod files;
 mod hub;
@@ -9,9 +10,12 @@ mod hub;
 mod identity;
 
 pub use crate::gpu::replay::options::VulkanOptions;
-pub use draft::DraftFiles;
 #[cfg(any(feature = "cli", feature = "serve"))]
-pub(crate) use draft::{check_context as check_draft_context, without as without_draft};
+pub use draft::DraftFiles;
+#[cfg(feature = "cli")]
+pub(crate) use draft::check_context as check_draft_context;
+#[cfg(any(feature = "cli", feature = "serve"))]
+pub(crate) use draft::without as without_draft;
 pub use files::ModelFiles;
 
 use crate::display;
