@@ -1,6 +1,6 @@
 //! With the feature `shaders`: compiles shaders/*.comp to shaders/spv/*.spv with the pinned glslang. With the feature
 //! `bindgen`: makes ffi/bindings.rs from ffi/drivers.h. Without them what is checked in is used, so that a build needs no
-//! shader compiler, no libclang and no kernel headers. Where libxrt's headers and a C++ compiler are there, the bridge to
+//! shader compiler, no libclang and no kernel headers. The executable holds shaders/spv deflated, a third of its size. Where libxrt's headers and a C++ compiler are there, the bridge to
 //! it is built in; where not, it is left out, and `kiln probe` says why.
 
 fn main() {
@@ -8,6 +8,7 @@ fn main() {
     bridge::build();
     #[cfg(feature = "shaders")]
     shaders::compile_all();
+    spirv::deflate_all();
     #[cfg(feature = "bindgen")]
     bindings::generate();
 }
@@ -51,6 +52,24 @@ mod bridge {
 
     fn lacks(why: &str) {
         println!("cargo:rustc-env=KILN_XRT_LACKS={}", why.replace(['\n', '\r'], " "));
+    }
+}
+
+mod spirv {
+    use std::path::Path;
+    use std::{env, fs};
+
+    /// Deflates shaders/spv/*.spv to OUT_DIR/*.spv.deflate.
+    pub fn deflate_all() {
+        println!("cargo:rerun-if-changed=shaders/spv");
+        let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+        for file in fs::read_dir("shaders/spv").expect("shaders/spv is in the repository") {
+            let path = file.expect("shaders/spv can be listed").path();
+            let name = path.file_name().and_then(|n| n.to_str()).expect("a module's name is UTF-8");
+            let code = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let deflated = Path::new(&out).join(format!("{name}.deflate"));
+            fs::write(deflated, miniz_oxide::deflate::compress_to_vec(&code, 9)).expect("OUT_DIR is writable");
+        }
     }
 }
 

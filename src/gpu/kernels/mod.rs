@@ -72,9 +72,10 @@ macro_rules! modules {
                 match self { $(Module::$module => $matrix_units,)* }
             }
 
-            pub(crate) fn spirv(self) -> &'static [u8] {
+            /// Its SPIR-V as the build script deflated it.
+            fn deflated(self) -> &'static [u8] {
                 match self {
-                    $(Module::$module => include_bytes!(concat!("../../../shaders/spv/", $name, ".spv")),)*
+                    $(Module::$module => include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".spv.deflate")),)*
                 }
             }
         }
@@ -82,6 +83,13 @@ macro_rules! modules {
 }
 
 spirv_modules!(modules);
+
+impl Module {
+    /// Its SPIR-V, inflated. An error says that the executable is damaged.
+    pub(crate) fn spirv(self) -> Result<Vec<u8>, miniz_oxide::inflate::DecompressError> {
+        miniz_oxide::inflate::decompress_to_vec(self.deflated())
+    }
+}
 
 /// The key of a pipeline: a module and its specialization constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,7 +120,7 @@ impl Kernel {
 
 /// A checksum of all kernels. Measurements hold only for the kernels that they were made with.
 pub(crate) fn fingerprint() -> u64 {
-    Module::ALL.iter().fold(0, |sum: u64, module| sum.rotate_left(1) ^ checksum(module.spirv()))
+    Module::ALL.iter().fold(0, |sum: u64, module| sum.rotate_left(1) ^ checksum(module.deflated()))
 }
 
 /// FNV-1a.

@@ -148,8 +148,11 @@ impl Compiler<'_> {
 
     fn compile(&self, kernel: Kernel) -> Result<vk::Pipeline> {
         let name = kernel.module.name();
-        let code = ash::util::read_spv(&mut std::io::Cursor::new(kernel.module.spirv()))
-            .map_err(|e| Error::device(format!("the SPIR-V of {name} is damaged: {e}"), "rebuild Kiln"))?;
+        let damaged = |e: &dyn std::fmt::Display| {
+            Error::device(format!("the SPIR-V of {name} in this executable is damaged: {e}"), "rebuild Kiln")
+        };
+        let bytes = kernel.module.spirv().map_err(|e| damaged(&e))?;
+        let code = ash::util::read_spv(&mut std::io::Cursor::new(bytes)).map_err(|e| damaged(&e))?;
         let constants: Vec<u32> =
             [kernel.workgroup].into_iter().chain(kernel.constants.values().iter().copied()).collect();
         let entries: Vec<_> = (0..constants.len() as u32)

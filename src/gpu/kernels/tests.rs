@@ -34,7 +34,7 @@ impl Consumer for Reflection {
 impl Reflection {
     fn of(module: Module) -> Reflection {
         let mut reflection = Reflection::default();
-        parse_bytes(module.spirv(), &mut reflection).unwrap();
+        parse_bytes(module.spirv().unwrap(), &mut reflection).unwrap();
         reflection
     }
 
