@@ -74,8 +74,7 @@ impl Choice {
             }
             let mut asked = [false; ROWS];
             let fill = &mut |row: usize, ask: &mut Ask<'_>| samplers[row].ask(ask);
-            let asks = Asks { fill, is_slow: false };
-            executor::write_asks(&mut words[executor::asks_in(schedule)], schedule, head, asks, &mut asked);
+            executor::write_asks(&mut words[executor::asks_in(schedule)], schedule, head, fill, &mut asked);
         };
         // SAFETY: everything submitted was waited for.
         unsafe {

@@ -146,7 +146,7 @@ impl Executor for Free {
     fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> kiln::Result<()> {
         self.forward(rows, Some(head))?;
         let words = &mut self.arena[executor::asks_in(&self.schedule)];
-        executor::write_asks(words, &self.schedule, head, asks, &mut [false]);
+        executor::write_asks(words, &self.schedule, head, asks.fill, &mut [false]);
         let vocab = self.schedule.shape.vocab;
         let unit = f32::from_bits(self.arena[self.schedule.ask.offset as usize / 4 + choice::UNIT]);
         if unit >= 0.0 {

@@ -48,6 +48,8 @@ pub struct Asks<'a> {
     pub fill: &'a mut dyn FnMut(usize, &mut Ask<'_>),
     /// Whether that takes so long that the pass should begin before it, for the price of one more submit.
     pub is_slow: bool,
+    /// Called once the pass is under way, where it may be: what it does costs the device no time.
+    pub meanwhile: &'a mut dyn FnMut(),
 }
 
 /// Runs a schedule.
@@ -121,7 +123,7 @@ pub trait Executor {
     /// # Errors
     /// As [`Executor::forward`].
     fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
-        let _ = asks;
+        (asks.meanwhile)();
         self.forward(rows, Some(head))
     }
 
@@ -346,9 +348,15 @@ pub fn asks_in(schedule: &Schedule) -> Range<usize> {
     (ask.offset / 4) as usize..(allowed.row(schedule.extent.head_rows - 1) / 4) as usize + allowed.width
 }
 
-/// Lets `asks` write what the head rows ask for; `asked` says which of them do. `words` is the part of the arena that
-/// [`asks_in`] names.
-pub fn write_asks(words: &mut [u32], schedule: &Schedule, head: HeadRows, asks: Asks<'_>, asked: &mut [bool]) {
+/// Lets `fill` ([`Asks::fill`]) write what the head rows ask for; `asked` says which of them do. `words` is the part of the
+/// arena that [`asks_in`] names.
+pub fn write_asks(
+    words: &mut [u32],
+    schedule: &Schedule,
+    head: HeadRows,
+    fill: &mut dyn FnMut(usize, &mut Ask<'_>),
+    asked: &mut [bool],
+) {
     let (ask, allowed) = (schedule.ask, schedule.allowed);
     let (asks_words, sets) = words.split_at_mut(((allowed.offset - ask.offset) / 4) as usize);
     asked.fill(false);
@@ -356,7 +364,7 @@ pub fn write_asks(words: &mut [u32], schedule: &Schedule, head: HeadRows, asks: 
         let words = &mut asks_words[((ask.row(row) - ask.offset) / 4) as usize..][..ask.width];
         let allowed = &mut sets[((allowed.row(row) - allowed.offset) / 4) as usize..][..allowed.width];
         let mut ask = Ask::new(words, allowed);
-        (asks.fill)(row, &mut ask);
+        fill(row, &mut ask);
         *asked = ask.is_set();
     }
 }

@@ -211,10 +211,11 @@ impl Executor for Reference {
     }
 
     fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+        (asks.meanwhile)();
         self.forward(rows, Some(head))?;
         let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.arena);
         let words = &mut words[executor::asks_in(&self.schedule)];
-        executor::write_asks(words, &self.schedule, head, asks, &mut self.asked);
+        executor::write_asks(words, &self.schedule, head, asks.fill, &mut self.asked);
         match self.asked.contains(&true) {
             true => self.run(Segment::Choice),
             false => Ok(()),

@@ -98,6 +98,8 @@ pub struct Batch {
     endings: usize,
     /// Most bytes of pages that free slots alone hold.
     most_kept: u64,
+    /// What [`Batch::set_meanwhile`] gave.
+    meanwhile: Box<dyn FnMut()>,
 }
 
 /// A KV slot.
@@ -145,6 +147,7 @@ impl Batch {
             speculating: None,
             endings: 0,
             most_kept: u64::MAX,
+            meanwhile: Box::new(|| {}),
         }
     }
 
@@ -157,6 +160,17 @@ impl Batch {
     /// grows with it. Without a bound it has as many as a pass takes.
     pub fn set_chunk(&mut self, rows: usize) {
         self.most_chunk = rows.max(1);
+    }
+
+    /// Calls `meanwhile` in each pass in which not all sequences take their argmax: such a pass begins only when the tokens of
+    /// the one before are chosen, and `meanwhile` does what else there is to do about those while the device is busy.
+    pub fn set_meanwhile(&mut self, meanwhile: impl FnMut() + 'static) {
+        self.meanwhile = Box::new(meanwhile);
+    }
+
+    /// Whether every sequence that runs takes its argmax, always.
+    pub fn is_greedy(&self) -> bool {
+        self.members().all(Member::is_greedy)
     }
 
     /// What the last [`Batch::step`] ran; the depth of decoding rows is their mean.
@@ -399,15 +413,13 @@ impl Batch {
 
     /// Gives the rows that are chosen to the executor. Where several are of one head's sequence, the others are its draft.
     fn forward_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        let Batch { slots, heads, rows, speculating, .. } = self;
+        let Batch { slots, heads, rows, speculating, meanwhile, .. } = self;
         let draft = speculating.as_ref().map_or(&[][..], |speculating| speculating.draft());
         let count = heads.len();
         let head = HeadRows { first: rows.len() - count, count };
-        if count == 0 {
-            return executor.forward(rows, None);
-        }
         if heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).all(Member::is_greedy) {
-            return executor.forward(rows, Some(head));
+            meanwhile();
+            return executor.forward(rows, Some(head).filter(|head| head.count > 0));
         }
         let is_slow = heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).any(Member::is_guided);
         let fill = &mut |row: usize, ask: &mut Ask<'_>| {
@@ -415,7 +427,7 @@ impl Batch {
                 member.chooser.ask_behind(&draft[..row.min(draft.len())], ask);
             }
         };
-        executor.forward_choosing(rows, head, Asks { fill, is_slow })
+        executor.forward_choosing(rows, head, Asks { fill, is_slow, meanwhile })
     }
 
     /// Runs a pass of the rows that are chosen.

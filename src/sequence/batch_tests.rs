@@ -59,6 +59,29 @@ fn decoding(executor: &mut Noting) -> Batch {
     batch
 }
 
+/// What else there is to do about a pass's tokens is done in the next pass, where that one could not begin without them.
+#[test]
+fn the_host_works_while_the_device_does() {
+    let mut executor = Noting::new();
+    let mut batch = Batch::new(&executor.schedule);
+    let calls = std::rc::Rc::new(std::cell::Cell::new(0));
+    let noted = calls.clone();
+    batch.set_meanwhile(move || noted.set(noted.get() + 1));
+    let sampler = SamplerConfig { seed: Some(1), ..SamplerConfig::default() };
+    let chooser = Chooser::new(sampler, VOCAB).unwrap();
+    batch.join(&mut executor, Request { chooser, ..request(&[1; 2], 5) }).unwrap();
+    for pass in 1..=5 {
+        assert!(!batch.is_greedy());
+        batch.step(&mut executor, &mut go_on).unwrap();
+        assert_eq!(calls.get(), pass);
+    }
+    assert!(batch.is_empty() && batch.is_greedy());
+    // The first and the last pass: those between follow each other without the host.
+    batch.join(&mut executor, request(&[2; 2], 5)).unwrap();
+    finish(&mut batch, &mut executor);
+    assert_eq!(calls.get(), 5 + 2);
+}
+
 /// The sequences of each pass's rows over so many passes.
 fn run(batch: &mut Batch, executor: &mut Noting, count: usize) -> Vec<Vec<u32>> {
     (0..count).for_each(|_| batch.step(executor, &mut go_on).unwrap());

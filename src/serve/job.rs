@@ -117,6 +117,30 @@ impl From<&Peer> for Client {
 /// Says whether nobody waits for a job any more. Any thread asks it, often.
 pub(super) type Abandoned = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// What is to be told to those who wait, in this order. Each send may wake a thread.
+#[derive(Default)]
+pub(super) struct Outbox(Vec<Message>);
+
+struct Message {
+    to: Sender<(usize, Event)>,
+    choice: usize,
+    event: Event,
+}
+
+impl Outbox {
+    /// Adds what is to be told of a job.
+    pub fn add(&mut self, job: &Job, event: Event) {
+        self.0.push(Message { to: job.events.clone(), choice: job.choice, event });
+    }
+
+    /// Tells all of it. A receiver that is gone does not matter: [`Job::is_abandoned`] will say so.
+    pub fn send(&mut self) {
+        for Message { to, choice, event } in self.0.drain(..) {
+            let _ = to.send((choice, event));
+        }
+    }
+}
+
 /// One reply to be made.
 pub(super) struct Job {
     /// The model that its tokens are of.

@@ -1,6 +1,6 @@
 //! The engine's thread: takes jobs from the queue, runs passes over all of them, and tells each what comes of it.
 
-use super::job::{Client, End, Event, Job, Token};
+use super::job::{Client, End, Event, Job, Outbox, Token};
 use super::model::Model;
 use super::pace::Pace;
 use super::prefixes::{Identity, PrefixFile};
@@ -13,7 +13,9 @@ use crate::sequence::meter::Meter;
 use crate::sequence::{Batch, Ended, Finish, Generation, Request};
 use crate::text::Stopped;
 use crate::{Error, Result};
+use std::cell::RefCell;
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How long an idle worker waits before it says again that it is well.
@@ -33,6 +35,8 @@ pub(super) struct Worker<'a> {
     running: Vec<Option<Running>>,
     /// Tokens of the pass that just ran, each with its slot, and with its text in the slot's reply.
     chosen: Vec<(usize, u32, String)>,
+    /// What came of it and is not told yet. The next pass tells it, where the host chooses that one's tokens.
+    outbox: Rc<RefCell<Outbox>>,
     pace: Pace,
     meter: Meter,
     /// When the rates of `meter` were last published.
@@ -66,10 +70,14 @@ impl<'a> Worker<'a> {
             Drafts::new(service.settings.drafted, service.settings.draft_text.as_deref(), &model.tokenizer)?;
         drafts.model = draft;
         drafts.begin(&mut batch, schedule.extent.context);
+        let outbox = Rc::<RefCell<Outbox>>::default();
+        let meanwhile = outbox.clone();
+        batch.set_meanwhile(move || meanwhile.borrow_mut().send());
         Ok(Worker {
             batch,
             running: (0..schedule.extent.sequences).map(|_| None).collect(),
             chosen: Vec::with_capacity(schedule.extent.head_rows),
+            outbox,
             pace: Pace::new(service.settings.gap, executor.prefill_rows()),
             meter: Meter::default(),
             published: Instant::now(),
@@ -93,6 +101,7 @@ impl<'a> Worker<'a> {
             }
             self.admit();
             if self.batch.is_empty() {
+                self.outbox.borrow_mut().send();
                 self.service.health.progress(false);
                 self.publish();
                 if queue.wait(self.model.id, IDLE) == Found::Nothing {
@@ -114,6 +123,7 @@ impl<'a> Worker<'a> {
         while !self.batch.is_empty() {
             self.run_pass().inspect_err(|e| self.fail_all(e))?;
         }
+        self.outbox.borrow_mut().send();
         Ok(())
     }
 
@@ -175,6 +185,7 @@ impl<'a> Worker<'a> {
             let Some(Running { job, .. }) = &self.running[slot] else { continue };
             let is_late = job.is_late(now);
             if is_late {
+                self.outbox.borrow_mut().send();
                 job.tell_late();
             }
             if is_late || job.is_abandoned() {
@@ -207,15 +218,18 @@ impl<'a> Worker<'a> {
             self.pace.note(pass, time);
             self.service.metrics.note_pass(pass, time);
         }
-        self.tell();
+        self.note();
+        if self.batch.is_greedy() {
+            self.outbox.borrow_mut().send();
+        }
         if self.published.elapsed() >= IDLE {
             self.publish();
         }
         Ok(())
     }
 
-    /// Tells the tokens of the last pass, and the ends that came with it.
-    fn tell(&mut self) {
+    /// Notes the tokens of the last pass, and the ends that came with it, for those who wait.
+    fn note(&mut self) {
         let now = Instant::now();
         // A sequence's chooser leaves the batch with it.
         let mut ended: Vec<Ended> = std::iter::from_fn(|| self.batch.take_ended()).collect();
@@ -232,7 +246,7 @@ impl<'a> Worker<'a> {
                 Some(_) => self.service.metrics.gap.observe((now - running.last_token).as_secs_f64()),
             }
             running.last_token = now;
-            running.job.tell(Event::Token(Token { id, text, likelihood }));
+            self.outbox.borrow_mut().add(&running.job, Event::Token(Token { id, text, likelihood }));
         }
         for ended in ended {
             self.end(ended);
@@ -253,7 +267,7 @@ impl<'a> Worker<'a> {
             }
             Err(e) => Event::Failed((&e).into()),
         };
-        running.job.tell(event);
+        self.outbox.borrow_mut().add(&running.job, event);
     }
 
     fn end_of(&self, running: &mut Running, g: Generation) -> End {
@@ -273,6 +287,7 @@ impl<'a> Worker<'a> {
 
     /// Tells all that run that the engine has failed.
     fn fail_all(&mut self, e: &Error) {
+        self.outbox.borrow_mut().send();
         self.running.iter_mut().filter_map(Option::take).for_each(|r| r.job.tell(Event::Failed(e.into())));
     }
 

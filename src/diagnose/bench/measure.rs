@@ -346,7 +346,8 @@ impl<'a> Bench<'a> {
                         match i + 1 < tokens {
                             _ if !choosers.is_empty() => {
                                 let fill = &mut |row: usize, ask: &mut Ask<'_>| choosers[row].ask(ask);
-                                executor.forward_choosing(&rows, head, Asks { fill, is_slow: false })?;
+                                let asks = Asks { fill, is_slow: false, meanwhile: &mut || {} };
+                                executor.forward_choosing(&rows, head, asks)?;
                             }
                             true => executor.forward_ahead(&rows, head)?,
                             false => executor.forward(&rows, Some(head))?,

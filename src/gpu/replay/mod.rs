@@ -245,12 +245,14 @@ impl Vulkan {
     fn ask_and_submit(&mut self, kind: usize, head: HeadRows, asks: Asks<'_>) -> Result<Instant> {
         let (schedule, asked) = (&self.schedule, &mut self.asked);
         let write = |words: &mut [u32]| {
-            executor::write_asks(&mut words[executor::asks_in(schedule)], schedule, head, asks, asked);
+            executor::write_asks(&mut words[executor::asks_in(schedule)], schedule, head, asks.fill, asked);
         };
         // SAFETY: everything submitted has been waited for, so the device does not use the arena.
         unsafe { self.arena.edit(write) }?;
         self.submit(kind, Some(head))?;
-        Ok(Instant::now())
+        let begun = Instant::now();
+        (asks.meanwhile)();
+        Ok(begun)
     }
 
     /// Submits a pass, writes what its head rows ask for while it runs, and submits what finds that. Returns when it began.
@@ -259,9 +261,10 @@ impl Vulkan {
         // SAFETY: as in `submit`. The fence of the second submit covers this one.
         unsafe { self.queue.submit(whole, false) }?;
         let begun = Instant::now();
+        (asks.meanwhile)();
         // SAFETY: the pass does not use these words; what reads them is submitted after them.
         let words = unsafe { self.arena.words_mut(executor::asks_in(&self.schedule)) }?;
-        executor::write_asks(words, &self.schedule, head, asks, &mut self.asked);
+        executor::write_asks(words, &self.schedule, head, asks.fill, &mut self.asked);
         let choice = self.asked.contains(&true).then(|| self.passes.choice(head));
         // SAFETY: as in `submit`.
         unsafe { self.queue.submit(choice.as_slice(), true) }?;
