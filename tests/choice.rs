@@ -350,9 +350,9 @@ fn drafted(executor: &mut Watched, config: &SamplerConfig, allowed: Option<usize
         (0..vocab as u32).step_by(step).for_each(|id| allowed.insert(id));
         chooser.allow(allowed).unwrap();
     }
-    let known = Arc::new(Mutex::new(known.to_vec()));
+    let known = Arc::new(Mutex::new(vec![known.to_vec()]));
     let mut batch = Batch::new(executor.schedule());
-    batch.speculate(MOST_DRAFTED, false, || Box::new(Mixed::new(&known, 17, vocab)));
+    batch.speculate(MOST_DRAFTED, false, Box::new(Mixed::new(&known, 17, vocab)));
     let request = Request { prompt: vec![2, 17, 5], chooser, stops: Vec::new(), limit: 40, reuse: false };
     generate(executor, &mut batch, request, &mut |_| ControlFlow::Continue(())).unwrap().0
 }

@@ -8,6 +8,7 @@ use kiln::engine::{Device, Options};
 use kiln::executor::Measure;
 use kiln::model::{Checkpoint, Shape, WeightFormat};
 use kiln::schedule::KvType;
+use kiln::sequence::draft::model::GROWN;
 use kiln::sequence::draft::{MOST_DRAFTED, SharedModel};
 use kiln::sequence::{Batch, Chooser, Generation, Request};
 use kiln::text::SamplerConfig;
@@ -26,6 +27,11 @@ fn tiny(device: Device, sequences: usize, drafted: usize) -> Box<dyn Measure> {
     load(&golden("tiny"), options(device, sequences, drafted))
 }
 
+/// The model, to draft for all slots.
+fn tiny_for_all(device: Device) -> Box<dyn Measure> {
+    load(&golden("tiny"), Options { head_rows: GROWN * SLOTS, ..options(device, SLOTS, 0) })
+}
+
 /// A draft model for a model of this shape, with a vocabulary that is smaller by `fewer`.
 fn smaller(shape: &Shape, fewer: usize) -> Forged {
     let small = small_shape();
@@ -37,7 +43,7 @@ fn replies(executor: &mut dyn Measure, draft: Option<(SharedModel, bool)>) -> Ve
     let vocab = executor.schedule().shape.vocab;
     let mut batch = Batch::new(executor.schedule());
     if let Some((model, weighs)) = draft {
-        batch.speculate(MOST_DRAFTED, weighs, || Box::new(model.clone()));
+        batch.speculate(MOST_DRAFTED, weighs, Box::new(model));
     }
     let configs = [
         SamplerConfig::greedy(),
@@ -55,7 +61,7 @@ fn replies(executor: &mut dyn Measure, draft: Option<(SharedModel, bool)>) -> Ve
         let chooser = Chooser::new(config, vocab).unwrap();
         let limit = if round % 3 == 2 { usize::MAX } else { 24 };
         batch.join(executor, Request { prompt, chooser, stops: Vec::new(), limit, reuse: true }).unwrap();
-        // Now and then two decode together, without drafts, and one goes on alone.
+        // Now and then two decode together, and one goes on alone.
         if round % 4 == 1 {
             continue;
         }
@@ -95,6 +101,18 @@ fn a_model_that_drafts_for_itself_is_right_where_the_reply_is_greedy() {
     check(tiny(Device::Cpu, 1, 0), true);
 }
 
+/// What one that drafts for a single sequence leaves out.
+#[test]
+fn a_model_drafts_for_sequences_that_decode_together() {
+    let alone = sum(&check(tiny(Device::Cpu, 1, 0), false));
+    let replies = check(tiny_for_all(Device::Cpu), false);
+    let together = sum(&replies);
+    assert!(together.0 > alone.0 + 10 && together.1 > alone.1 + 10, "{together:?} and {alone:?}");
+    let greedy = |replies: &[Generation]| replies.iter().filter(|g| g.drafted > 0 && g.accepted == g.drafted).count();
+    assert!(greedy(&replies) >= 2, "of a greedy reply every drafted token is right");
+    check(tiny_for_all(Device::Cpu), true);
+}
+
 #[test]
 fn a_model_that_knows_nothing_changes_nothing() {
     let model = Checkpoint::open(&golden("tiny")).unwrap();
@@ -114,10 +132,12 @@ fn a_model_that_knows_nothing_changes_nothing() {
 #[test]
 fn a_model_that_drafts_for_itself_on_vulkan_is_right_but_for_rounding() {
     let want = replies(tiny(common::vulkan(), SLOTS, 0).as_mut(), None);
-    let draft = SharedModel::new(tiny(common::vulkan(), 1, 0));
-    let got = replies(tiny(common::vulkan(), SLOTS, MOST_DRAFTED).as_mut(), Some((draft, false)));
-    let (got, want) = (&got[0], &want[0]);
-    assert_eq!(got.tokens, want.tokens);
-    assert!(got.accepted == got.drafted && got.accepted > 10, "{} of {}", got.accepted, got.drafted);
+    for draft in [tiny(common::vulkan(), 1, 0), tiny_for_all(common::vulkan())] {
+        let draft = Some((SharedModel::new(draft), false));
+        let got = replies(tiny(common::vulkan(), SLOTS, MOST_DRAFTED).as_mut(), draft);
+        let (got, want) = (&got[0], &want[0]);
+        assert_eq!(got.tokens, want.tokens);
+        assert!(got.accepted == got.drafted && got.accepted > 10, "{} of {}", got.accepted, got.drafted);
+    }
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }

@@ -90,12 +90,8 @@ fn check(name: &str, device: Device, kv: KvType, rounds: usize, tolerance: impl 
     let vocab = executor.schedule().shape.vocab;
     let mut batch = Batch::new(executor.schedule());
     let mut plain = Batch::new(alone.schedule());
-    let known = Arc::new(Mutex::new(Vec::new()));
-    let mut seed = 0;
-    batch.speculate(MOST_DRAFTED, false, || {
-        seed += 1;
-        Box::new(Mixed::new(&known, seed, vocab))
-    });
+    let known = Arc::new(Mutex::new(vec![Vec::new(); SLOTS]));
+    batch.speculate(MOST_DRAFTED, false, Box::new(Mixed::new(&known, 1, vocab)));
     let exact = device == Device::Cpu;
     let configs = [
         SamplerConfig::greedy(),
@@ -134,14 +130,13 @@ fn check(name: &str, device: Device, kv: KvType, rounds: usize, tolerance: impl 
             reuse,
         };
         let (want, _) = generate(alone.as_mut(), &mut plain, ask(true), &mut go_on).unwrap();
-        *known.lock().unwrap() = [&prompt[..], &want.tokens].concat();
-
         let slot = batch.join(executor.as_mut(), ask(true)).unwrap();
+        known.lock().unwrap()[slot] = [&prompt[..], &want.tokens].concat();
         let mut ended = None;
         while ended.is_none() {
             batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
             executor.pages().check();
-            if let Some(kiln::schedule::Pass::Verify { rows, depth }) = batch.last_pass() {
+            if let Some(kiln::schedule::Pass::Verify { rows, depth, .. }) = batch.last_pass() {
                 seen.drafts += 1;
                 seen.across += usize::from(depth / PAGE != (depth + rows - 1) / PAGE);
             }
@@ -182,6 +177,75 @@ fn check(name: &str, device: Device, kv: KvType, rounds: usize, tolerance: impl 
     seen
 }
 
+/// Replies of sequences that decode together, join and leave, until `rounds` passes have verified drafts of several. The pool
+/// has pages for little more than one of them.
+fn check_together(name: &str, device: Device, kv: KvType, rounds: usize, tolerance: impl Fn(&[f32]) -> f32) {
+    let mut executor = load(&golden(name), options(device, kv, MOST_DRAFTED));
+    let mut alone = load(&golden(name), options(device, kv, 0));
+    let vocab = executor.schedule().shape.vocab;
+    let mut batch = Batch::new(executor.schedule());
+    let mut plain = Batch::new(alone.schedule());
+    let known = Arc::new(Mutex::new(vec![Vec::new(); SLOTS]));
+    batch.speculate(MOST_DRAFTED, false, Box::new(Mixed::new(&known, 1, vocab)));
+    let mut random = Random(77);
+    let mut wanted: [Option<(Vec<u32>, Generation)>; SLOTS] = Default::default();
+    let (mut replies, mut together, mut accepted, mut rejected, mut joined) = (0, 0, 0, 0, 0);
+    while together < rounds || !batch.is_empty() {
+        while together < rounds && batch.room() > 0 && (batch.is_empty() || random.below(3) == 0) {
+            joined += 1;
+            let prompt: Vec<u32> = (0..1 + random.below(70)).map(|_| random.below(vocab) as u32).collect();
+            let limit = if random.below(9) == 0 { usize::MAX } else { random.below(50) };
+            // Where rounding may change a draw, only the likeliest token can be checked.
+            let config = match device == Device::Cpu && joined % 2 == 0 {
+                true => SamplerConfig { temperature: 1.3, seed: Some(joined), ..SamplerConfig::default() },
+                false => SamplerConfig::greedy(),
+            };
+            let ask = || Request {
+                prompt: prompt.clone(),
+                chooser: Chooser::new(config.clone(), vocab).unwrap(),
+                stops: Vec::new(),
+                limit,
+                reuse: true,
+            };
+            let (want, _) = generate(alone.as_mut(), &mut plain, ask(), &mut go_on).unwrap();
+            let slot = batch.join(executor.as_mut(), ask()).unwrap();
+            known.lock().unwrap()[slot] = [&prompt[..], &want.tokens].concat();
+            wanted[slot] = Some((prompt, want));
+        }
+        batch.step(executor.as_mut(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+        executor.pages().check();
+        if let Some(kiln::schedule::Pass::Verify { sequences, rows, .. }) = batch.last_pass() {
+            together += usize::from(sequences > 1 && rows > sequences);
+        }
+        while let Some(ended) = batch.take_ended() {
+            let ((prompt, want), g) = (wanted[ended.slot].take().unwrap(), ended.reply.unwrap());
+            (replies, accepted, rejected) = (replies + 1, accepted + g.accepted, rejected + g.drafted - g.accepted);
+            if device == Device::Cpu {
+                assert_eq!((&g.tokens, g.finish, g.full), (&want.tokens, want.finish, want.full), "{name}, {replies}");
+            } else {
+                check_choices(alone.as_mut(), &prompt, &g, &tolerance);
+                plain = Batch::new(alone.schedule());
+                alone.pages_mut().truncate(0, 0);
+            }
+        }
+    }
+    println!("{name} on {device:?}, {kv:?}: {replies} replies, {together} passes, {accepted} accepted, {rejected} not");
+    assert!(accepted > rounds / 2 && rejected > rounds / 2, "{accepted} and {rejected}");
+}
+
+#[test]
+fn drafts_of_several_sequences_change_no_bit_on_the_cpu() {
+    check_together("tiny", Device::Cpu, KvType::F32, 300, |_| 0.0);
+    check_together("wide_small", Device::Cpu, KvType::F32, 200, |_| 0.0);
+}
+
+#[test]
+fn drafts_of_several_sequences_change_no_choice_on_vulkan() {
+    check_together("tiny", common::vulkan(), KvType::F32, 30, |_| 6e-4);
+    check_together("wide_small", common::vulkan(), KvType::F16, 15, |logits| 8.0 * 0.015 * rms(logits));
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
+
 #[test]
 fn drafts_change_no_bit_on_the_cpu() {
     for (name, rounds) in [("tiny", 400), ("wide_small", 300)] {
@@ -203,4 +267,6 @@ fn ten_thousand_drafts_change_nothing() {
     check("tiny", Device::Cpu, KvType::F32, 10_000, |_| 0.0);
     check("wide_small", Device::Cpu, KvType::F32, 10_000, |_| 0.0);
     check("tiny", common::vulkan(), KvType::F32, 2_000, |_| 6e-4);
+    check_together("tiny", Device::Cpu, KvType::F32, 10_000, |_| 0.0);
+    check_together("tiny", common::vulkan(), KvType::F32, 500, |_| 6e-4);
 }

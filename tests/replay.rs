@@ -135,10 +135,10 @@ fn drafts_record_nothing_make_no_pipeline_and_allocate_nothing() {
         (SamplerConfig::greedy(), false),
     ] {
         let mut batch = Batch::new(executor.schedule());
-        let tokens = Arc::new(Mutex::new(vec![0; context]));
+        let tokens = Arc::new(Mutex::new(vec![vec![0; context]]));
         match known {
-            true => batch.speculate(MOST_DRAFTED, false, || Box::new(Mixed::new(&tokens, 3, vocab))),
-            false => batch.speculate(MOST_DRAFTED, true, || Box::new(Repeats::new(context, None))),
+            true => batch.speculate(MOST_DRAFTED, false, Box::new(Mixed::new(&tokens, 3, vocab))),
+            false => batch.speculate(MOST_DRAFTED, true, Box::new(Repeats::new(1, context, None))),
         }
         let chooser = Chooser::new(config, vocab).unwrap();
         let request = Request { prompt: vec![2, 17, 5], chooser, stops: Vec::new(), limit: 500, reuse: false };

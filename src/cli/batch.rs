@@ -95,7 +95,7 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     let most = args.batch.map_or(MOST_SEQUENCES, |n| n as usize);
     let most = input.read_ahead(most)?.max(1);
     let opened = engine::open(args.model.device)?;
-    drafts::load(&mut drafts, draft, &opened, &options)?;
+    drafts::load(&mut drafts, draft, &opened, &Options { sequences: most, ..options })?;
     let sequences = match args.batch {
         Some(_) => most,
         None => engine::most_sequences(&opened, &checkpoint, &options, most)?,

@@ -12,6 +12,7 @@ use crate::model::{Shape, TensorId, WeightFormat};
 use crate::plan::{Needs, Plan, Purpose, kernel_parameters, sums};
 use crate::schedule::cost::step_cost;
 use crate::schedule::{Pass, Schedule};
+use crate::sequence::draft::MOST_DRAFTED;
 use crate::sequence::draft::gain::expected_tokens;
 use crate::{Error, Result};
 use serde_json::{Value, json};
@@ -57,25 +58,24 @@ pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
     let shape = read_shape(args)?;
     let mut target = PlannedMachine::find(args)?;
+    let of_batch = |batch| engine::Options {
+        sequences: batch,
+        head_rows: batch,
+        drafted: if args.draft.is_some() { MOST_DRAFTED } else { 0 },
+        kv_tokens: args.kv_tokens,
+        ..args.model.options()
+    };
+    let options = of_batch(args.batch);
+    let extent = options.extent(&shape)?;
     let draft = match &args.draft {
         Some(word) => {
-            let options = args.model.options();
-            let context = Some(options.extent(&shape)?.context);
-            let draft = Draft::plan(word, engine::Options { context, kv_tokens: context, ..options }, &target)?;
+            let draft = Draft::plan(word, engine::draft_options(&options, extent.context), &target)?;
             target.memory = target.memory.less(draft.plan.regions.iter().map(|r| (r.heap, r.bytes)));
             Some(draft)
         }
         None => None,
     };
     let target = target;
-    let of_batch = |batch| engine::Options {
-        sequences: batch,
-        head_rows: batch,
-        kv_tokens: args.kv_tokens,
-        ..args.model.options()
-    };
-    let options = of_batch(args.batch);
-    let extent = options.extent(&shape)?;
     let formats = read_formats(args, &shape);
     let build = |extent| {
         let schedule = Schedule::build(&shape, extent, &formats);
@@ -127,7 +127,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// Plans the model that `word` names for one sequence.
+    /// Plans the model that `word` names.
     ///
     /// # Errors
     /// Input: there is no such model, or its context is shorter. Refused: it does not fit.
@@ -262,7 +262,7 @@ fn draft_rates(schedule: &Schedule, draft: Option<&Schedule>, target: &PlannedMa
     };
     let one = |draft| seconds(draft, Pass::Decode { sequences: 1, depth: 0 });
     let drafting = drafted as f64 * draft.map_or(0.0, one);
-    let all = drafting + seconds(schedule, Pass::Verify { rows: 1 + drafted, depth: 0 });
+    let all = drafting + seconds(schedule, Pass::Verify { sequences: 1, rows: 1 + drafted, depth: 0 });
     RIGHT.map(|right| expected_tokens(drafted, right) / all)
 }
 

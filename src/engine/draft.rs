@@ -4,6 +4,7 @@ use super::{ModelFiles, Opened, Options, load_on};
 use crate::error::{Setting, text};
 use crate::executor::weights::Progress;
 use crate::model::Shape;
+use crate::sequence::draft::model::{GROWN, MOST_SEQUENCES};
 use crate::sequence::draft::{SharedModel, check_tokenizers};
 use crate::text::{ChatTemplate, Message};
 use crate::{Error, Result};
@@ -36,24 +37,26 @@ impl DraftFiles {
         Ok(DraftFiles { files, context })
     }
 
-    /// Loads the draft model for one sequence, on the device that the model is going to be loaded on. What it takes is not
-    /// there for the model any more, so that both fit or the model is refused.
+    /// Loads the draft model for as many sequences as it drafts for at a time, on the device that the model is going to be
+    /// loaded on. What it takes is not there for the model any more, so that both fit or the model is refused.
     ///
     /// # Errors
     /// As [`super::load`].
     pub(crate) fn load(&self, opened: &Opened, options: &Options, progress: &Progress) -> Result<SharedModel> {
         let checkpoint = self.files.checkpoint()?;
-        let options = self.options(options);
+        let options = draft_options(options, self.context);
         let executor = load_on(opened, &checkpoint, &options, progress).map_err(without)?;
         Ok(SharedModel::new(executor))
     }
+}
 
-    /// How the draft model of a model that is loaded with `options` is loaded.
-    fn options(&self, options: &Options) -> Options {
-        // Room for all of its one sequence, or it does not fit: none of its passes may lack a page.
-        let (context, kv_tokens) = (Some(self.context), Some(self.context));
-        Options { sequences: 1, head_rows: 1, drafted: 0, kv_tokens, chunk: None, context, ..*options }
-    }
+/// How the draft model of a model that is loaded with `options`, and whose sequences have `context` positions, is loaded.
+pub(crate) fn draft_options(options: &Options, context: usize) -> Options {
+    let sequences = options.sequences.min(MOST_SEQUENCES);
+    let head_rows = if sequences > 1 { GROWN * sequences } else { 1 };
+    // Room for all of its sequences, or it does not fit: none of its passes may lack a page.
+    let kv_tokens = Some(context * sequences);
+    Options { sequences, head_rows, drafted: 0, kv_tokens, chunk: None, context: Some(context), ..*options }
 }
 
 /// Checks that a draft model's sequences can have `context` positions.

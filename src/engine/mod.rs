@@ -12,10 +12,10 @@ mod identity;
 pub use crate::gpu::replay::options::VulkanOptions;
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub use draft::DraftFiles;
-#[cfg(feature = "cli")]
-pub(crate) use draft::check_context as check_draft_context;
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) use draft::without as without_draft;
+#[cfg(feature = "cli")]
+pub(crate) use draft::{check_context as check_draft_context, draft_options};
 pub use files::ModelFiles;
 
 use crate::display;
@@ -108,6 +108,8 @@ impl Default for Options {
 pub const DEFAULT_CONTEXT: usize = 4096;
 /// Most rows of a pass. Kernels use a workgroup per row, and every Vulkan device allows this many workgroups.
 pub const MAX_ROWS: usize = gpu::device::limits::MAX_GROUPS;
+/// Most rows of a pass that verifies drafts of several sequences; twice as many as there are sequences if that is more.
+const MOST_VERIFIED: usize = 64;
 /// Default rows of a prefill chunk.
 pub const DEFAULT_CHUNK: usize = 512;
 
@@ -140,13 +142,15 @@ impl Options {
             ));
         }
         let chunk = self.chunk.unwrap_or(DEFAULT_CHUNK).min(context).min(MAX_ROWS);
-        // A draft and the row before it are head rows of one pass.
+        // A draft and the row before it are head rows of one pass, and so are those of several sequences.
         let verified = self.drafted.saturating_add(1).min(context).min(MAX_ROWS);
+        let most = MOST_VERIFIED.max(2 * self.sequences);
+        let together = if self.drafted > 0 { self.sequences.saturating_mul(verified).min(most) } else { 1 };
         let max_rows = chunk.max(self.sequences).max(verified);
         Ok(Extent {
             context,
             max_rows,
-            head_rows: self.head_rows.max(verified).min(max_rows),
+            head_rows: self.head_rows.max(verified).max(together).min(max_rows),
             sequences: self.sequences,
             kv: self.kv,
             kv_tokens: self.kv_tokens,

@@ -69,11 +69,13 @@ pub enum Pass {
         /// Position of each of their rows.
         beside: usize,
     },
-    /// The next row of one sequence and the drafted ones behind it, all of them head rows.
+    /// The next row of each of `sequences` sequences and the drafted ones behind it, all of them head rows.
     Verify {
-        /// Rows.
+        /// Sequences.
+        sequences: usize,
+        /// Rows of all sequences together.
         rows: usize,
-        /// Position of the first row.
+        /// Position of each one's first row.
         depth: usize,
     },
 }
@@ -105,7 +107,15 @@ impl Pass {
                 let n = seen(depth) * sequences as u64;
                 (n, n)
             }
-            Pass::Prefill { rows, depth } | Pass::Verify { rows, depth } => {
+            Pass::Verify { sequences, rows, depth } => {
+                // As if the rows were spread evenly.
+                let (each, longer) = (rows / sequences, rows % sequences);
+                let of = |rows| Pass::Prefill { rows, depth }.keys(window);
+                let ((few, some), (more, others)) = (of(each), of(each + 1));
+                let sum = |a, b| (sequences - longer) as u64 * a + longer as u64 * b;
+                (sum(few, more), sum(some, others))
+            }
+            Pass::Prefill { rows, depth } => {
                 let pairs = (depth..depth + rows).map(seen).sum();
                 let oldest = window.map_or(0, |w| (depth + 1).saturating_sub(w));
                 (pairs, (depth + rows - oldest) as u64)

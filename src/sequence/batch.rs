@@ -4,7 +4,7 @@
 //! once for both, and a long prompt holds up nobody by more than a chunk ([`Batch::set_chunk`]). Where so many decode that
 //! they would leave a chunk less than half of a pass, the two take turns.
 //!
-//! A sequence that decodes alone may have drafted tokens in a pass behind its own ([`Batch::speculate`]).
+//! A sequence that decodes may have drafted tokens in a pass behind its own ([`Batch::speculate`]).
 //!
 //! A slot that is free keeps what the cache holds of its last sequence, for the prompts that begin as that did.
 
@@ -149,6 +149,11 @@ impl Batch {
             most_kept: u64::MAX,
             meanwhile: Box::new(|| {}),
         }
+    }
+
+    /// How many slots there are.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     /// Slots that are free.
@@ -411,10 +416,9 @@ impl Batch {
         Ok(())
     }
 
-    /// Gives the rows that are chosen to the executor. Where several are of one head's sequence, the others are its draft.
+    /// Gives the rows that are chosen to the executor. Where several are of one sequence, the others are its draft.
     fn forward_rows(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let Batch { slots, heads, rows, speculating, meanwhile, .. } = self;
-        let draft = speculating.as_ref().map_or(&[][..], |speculating| speculating.draft());
         let count = heads.len();
         let head = HeadRows { first: rows.len() - count, count };
         if heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).all(Member::is_greedy) {
@@ -423,8 +427,12 @@ impl Batch {
         }
         let is_slow = heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).any(Member::is_guided);
         let fill = &mut |row: usize, ask: &mut Ask<'_>| {
-            if let Some(member) = &mut slots[heads[row]].member {
-                member.chooser.ask_behind(&draft[..row.min(draft.len())], ask);
+            let slot = heads[row];
+            let draft = speculating.as_ref().map_or(&[][..], |speculating| speculating.draft(slot));
+            // Rows of one sequence stand together.
+            let behind = heads[..row].iter().rev().take_while(|other| **other == slot).count();
+            if let Some(member) = &mut slots[slot].member {
+                member.chooser.ask_behind(&draft[..behind.min(draft.len())], ask);
             }
         };
         executor.forward_choosing(rows, head, Asks { fill, is_slow, meanwhile })

@@ -96,7 +96,7 @@ impl Generation {
     /// Bytes that the decode passes read, those of drafts included, right or wrong.
     fn bytes(&self, executor: &dyn Executor) -> u64 {
         let depth = self.depth + self.decoded() / 2;
-        let of_rows = |rows| executor.schedule().cost(Pass::Verify { rows, depth }).memory_bytes();
+        let of_rows = |rows| executor.schedule().cost(Pass::Verify { sequences: 1, rows, depth }).memory_bytes();
         let (one, two) = (of_rows(1), of_rows(2));
         self.passes as u64 * one + self.drafted as u64 * (two - one) + self.draft_bytes
     }

@@ -24,7 +24,7 @@ impl Meter {
         let Some(pass) = batch.last_pass() else { return };
         let (tokens, passes) = match pass {
             Pass::Decode { sequences, .. } | Pass::Mixed { sequences, .. } => (sequences, sequences),
-            Pass::Verify { .. } => (batch.last_verified(), 1),
+            Pass::Verify { sequences, .. } => (batch.last_verified(), sequences),
             Pass::Prefill { .. } => return,
         };
         self.tokens += tokens;

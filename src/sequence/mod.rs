@@ -3,7 +3,7 @@
 //! [`prompt`] turns text or messages into token ids, and [`conversation`] keeps messages within a context. A [`session`]
 //! knows what the KV cache holds of one sequence, and which rows come next. A [`batch`] makes passes of the rows of many,
 //! and [`chooser`] picks each one's next token from the logits; [`generate()`] does that for one sequence alone.
-//! [`draft`] guesses tokens, which the next pass of a sequence that decodes alone verifies.
+//! [`draft`] guesses tokens, which the next pass verifies.
 //! A [`guide`] may say which tokens a reply may have, [`likelihood`] how likely its choices were. [`reply`] turns the tokens
 //! into text. [`counts`] counts the tokens of all sequences, and [`meter`] how fast a batch decodes.
 //!

@@ -36,7 +36,7 @@ pub struct Settings {
     pub prefix_bytes: Option<u64>,
     /// A file that keeps prefixes from one run to the next.
     pub prefix_file: Option<PathBuf>,
-    /// Most tokens that are drafted at a time for a reply that is made alone; 0: none.
+    /// Most tokens that are drafted at a time for a reply; 0: none.
     pub drafted: usize,
     /// A text that they are drafted from, beside the replies' own sequences.
     pub draft_text: Option<String>,

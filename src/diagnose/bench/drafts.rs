@@ -86,7 +86,7 @@ impl Bench<'_> {
         // A draft model's vocabulary may lack a few of the model's.
         let vocab = model.as_ref().map_or(usize::MAX, SharedModel::vocab);
         let whole: Vec<u32> = self.tokens(0, 0..depth + tokens).iter().map(|&t| (t as usize % vocab) as u32).collect();
-        let (mut coins, mut draft) = (stated.coins(), Vec::with_capacity(MOST_DRAFTED));
+        let mut coins = stated.coins();
         let (mut passes, mut rows) = (Vec::with_capacity(tokens), Vec::with_capacity(1 + MOST_DRAFTED));
         let mut draft_bytes = 0;
         let mut done = self.timed(|executor| {
@@ -100,8 +100,8 @@ impl Bench<'_> {
                 // Nothing is drafted for a pass that is under way.
                 let drafted = if executor.is_ahead() { 0 } else { wanted };
                 if let Some(model) = model.as_mut().filter(|_| drafted > 0) {
-                    draft.clear();
-                    model.propose(&whole[..=at], drafted, &mut draft)?;
+                    model.ask(0, &whole[..=at], drafted)?;
+                    model.make()?;
                     let effort = model.take_effort();
                     draft_bytes += effort.bytes;
                     if effort.caught_up {
@@ -118,7 +118,7 @@ impl Bench<'_> {
                     false => executor.forward(&rows, Some(head))?,
                 }
                 let right = coins(drafted);
-                passes.push(Pass::Verify { rows: rows.len(), depth: at });
+                passes.push(Pass::Verify { sequences: 1, rows: rows.len(), depth: at });
                 counts::count_verified(1 + right);
                 at += 1 + right;
                 next = match whole.get(at) {
@@ -128,7 +128,7 @@ impl Bench<'_> {
                 if stated.drafted.is_none() {
                     let now = Instant::now();
                     if let Some(before) = before.replace(now) {
-                        policy.gain.note_pass(rows.len(), (now - before).as_secs_f64());
+                        policy.gain.note_pass(1, rows.len(), (now - before).as_secs_f64());
                     }
                     if drafted > 0 {
                         policy.acceptance.note(right, right < drafted);

@@ -309,7 +309,7 @@ impl<'a> Bench<'a> {
             Work::Draft { stated, .. } => {
                 let rows = 1 + stated.most();
                 let head = HeadRows { first: 0, count: rows };
-                (self.rows(0, depth..depth + rows), head, Pass::Verify { rows, depth })
+                (self.rows(0, depth..depth + rows), head, Pass::Verify { sequences: 1, rows, depth })
             }
         }
     }

@@ -183,7 +183,7 @@ fn drafts_are_run_as_rows_behind_those_that_were_right() {
         let positions: Vec<usize> = rows.iter().map(|row| row.position as usize).collect();
         assert_eq!(positions, (at..=at + drafted).collect::<Vec<_>>());
         assert_eq!(*head, Some(HeadRows { first: 0, count: 1 + drafted }));
-        cost += executor.schedule.cost(Pass::Verify { rows: 1 + drafted, depth: at });
+        cost += executor.schedule.cost(Pass::Verify { sequences: 1, rows: 1 + drafted, depth: at });
         at += 1 + coins(drafted);
     }
     assert_eq!((at, line.cost), (22, cost));

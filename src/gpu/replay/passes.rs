@@ -105,14 +105,14 @@ pub(crate) struct Passes {
 
 impl Passes {
     /// Index of the kind that these rows run as: of the first order that they stand in, the smallest that holds them, or a
-    /// larger one that was measured to take less time. So no pass takes longer than one with more rows.
+    /// larger one that was measured to take less time. So no pass takes longer than one with more rows. What is mixed runs as
+    /// rows in any order where that kind is smaller.
     ///
     /// # Errors
     /// Input: there is none.
     pub(crate) fn kind_for(&self, rows: &[Row]) -> Result<usize> {
-        let held = ORDERS.into_iter().filter(|order| order.holds(rows));
         let of = |i: usize| (self.kinds[i].kind, self.kinds[i].seconds);
-        held.filter_map(|order| cheapest(self.kinds.len(), of, order, rows.len())).next().ok_or_else(|| {
+        kind_of(self.kinds.len(), of, rows).ok_or_else(|| {
             let what = "rows of one sequence that do not follow each other, in an executor for one sequence";
             Error::input(what, "give them in passes of their own, or load for several sequences")
         })
@@ -150,13 +150,17 @@ impl Passes {
 /// from run to run.
 const CHEAPER: f64 = 0.99;
 
-/// The orders of rows, those with kernels of their own first.
-const ORDERS: [RowOrder; 4] = [RowOrder::Consecutive, RowOrder::Apart, RowOrder::Mixed, RowOrder::Any];
-
 /// Fewest rows of a mixed kind, where passes may have as many: fewer take hardly less time.
 const LEAST_MIXED: usize = 32;
 /// Rows that take as long as what a pass takes beside its rows, if nothing was measured.
 const UNMEASURED: usize = 64;
+
+/// As [`Passes::kind_for`]; `count` and `of` as for [`cheapest`].
+fn kind_of(count: usize, of: impl Fn(usize) -> (PassKind, Option<f64>), rows: &[Row]) -> Option<usize> {
+    let best = |order: RowOrder| order.holds(rows).then(|| cheapest(count, &of, order, rows.len())).flatten();
+    let own = [RowOrder::Consecutive, RowOrder::Apart].into_iter().find_map(best);
+    own.or_else(|| [RowOrder::Mixed, RowOrder::Any].into_iter().filter_map(best).min_by_key(|&i| of(i).0.rows))
+}
 
 /// Of `count` kinds those of an order that hold `rows` rows: the smallest, or one that takes less time. `of` gives a kind
 /// and its seconds, where they were measured.
@@ -196,21 +200,23 @@ fn sizes(most: usize) -> impl Iterator<Item = usize> {
     (0..).map(|i| 1usize << i).take_while(move |&n| n < most).chain([most])
 }
 
-/// The kinds of pass that are baked, by powers of two: rows of one sequence, rows of different sequences, both mixed; and
-/// the largest pass of rows in any order. Sequences that are no power of two run in the next kind, whose
-/// kernels are tuned anyway.
+/// The kinds of pass that are baked, by powers of two: rows of one sequence, rows of different sequences, both mixed; rows in
+/// any order, where drafts of several sequences may be verified; and the largest pass of rows in any order. Sequences that are
+/// no power of two run in the next kind, whose kernels are tuned anyway.
 pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
     let prompts = sizes(e.max_rows).map(|n| (n, RowOrder::Consecutive));
     let batches = sizes(e.sequences.next_power_of_two().min(e.max_rows)).filter(|&n| n > 1);
     let batches = batches.filter(|_| e.sequences > 1).map(|n| (n, RowOrder::Apart));
     let mixed = sizes(e.max_rows).filter(|&n| n >= LEAST_MIXED.min(e.max_rows)).map(|n| (n, RowOrder::Mixed));
-    let several = mixed.chain([(e.max_rows, RowOrder::Any)]).filter(|_| e.sequences > 1);
+    let drafts = sizes(e.head_rows).filter(|&n| n > 1 && n < e.max_rows && e.head_rows > e.sequences);
+    let any = drafts.chain([e.max_rows]).map(|n| (n, RowOrder::Any));
+    let several = mixed.chain(any).filter(|_| e.sequences > 1);
     let kind = |(rows, order)| PassKind { rows, head_rows: e.head_rows, order, tokens: TokenSource::Host };
     prompts.chain(batches).chain(several).map(kind).collect()
 }
 
-/// The kinds of pass that are tuned: one row, then those of consecutive rows and of rows apart, the largest first. A mixed
-/// one has the products of consecutive rows.
+/// The kinds of pass that are tuned: one row, then those of consecutive rows and of rows apart, the largest first. The others
+/// have the products of consecutive rows.
 pub(crate) fn tuned(e: &Extent) -> impl Iterator<Item = PassKind> {
     let mut kinds = kinds(e);
     kinds.retain(|k| matches!(k.order, RowOrder::Consecutive | RowOrder::Apart));
@@ -281,7 +287,9 @@ impl Baking<'_> {
             Ok::<_, Error>([self.commands(&parts, &[self.choices(0)])?, self.commands(&parts, &[self.choices(1)])?])
         });
         let segments = self.pieces(&whole_pass(&given, &layers, &[]))?;
-        let order = if kind.order == RowOrder::Mixed { RowOrder::Consecutive } else { kind.order };
+        // These have the products of consecutive rows.
+        let has_own = matches!(kind.order, RowOrder::Consecutive | RowOrder::Apart);
+        let order = if has_own { kind.order } else { RowOrder::Consecutive };
         let seconds = self.target.seconds.get(&(kind.rows, order)).copied();
         Ok(BakedKind {
             kind,
@@ -429,17 +437,33 @@ mod tests {
     #[test]
     fn rows_run_as_the_first_kind_of_order_that_they_stand_in() {
         let row = |sequence, position| Row { token: 0, position, sequence };
-        let chunk = |sequence, count| (0..count).map(move |i| row(sequence, 60 + i));
-        let of = |rows: &[Row]| ORDERS.into_iter().find(|order| order.holds(rows)).unwrap();
-        let then = |first: Vec<Row>, rows: &[Row]| [first, rows.to_vec()].concat();
-        assert_eq!(of(&[row(3, 9)]), RowOrder::Consecutive);
-        assert_eq!(of(&chunk(1, 5).collect::<Vec<_>>()), RowOrder::Consecutive);
-        assert_eq!(of(&[row(1, 5), row(0, 6), row(2, 7)]), RowOrder::Apart);
-        assert_eq!(of(&then(chunk(1, 2).collect(), &[row(0, 0)])), RowOrder::Mixed);
-        assert_eq!(of(&then(chunk(1, 7).collect(), &[row(2, 3), row(0, 3), row(3, 70)])), RowOrder::Mixed);
+        let chunk = |sequence, count| (0..count).map(move |i| row(sequence, 60 + i)).collect::<Vec<_>>();
+        let then = |first: &[Row], rows: &[Row]| [first, rows].concat();
+        let with = |head_rows| {
+            let kinds = kinds(&Extent { head_rows, ..extent(512, 4) });
+            move |rows: &[Row]| {
+                let kind = kinds[kind_of(kinds.len(), |i| (kinds[i], None), rows).unwrap()];
+                (kind.order, kind.rows)
+            }
+        };
+        let of = with(4);
+        assert_eq!(of(&[row(3, 9)]), (RowOrder::Consecutive, 1));
+        assert_eq!(of(&chunk(1, 5)), (RowOrder::Consecutive, 8));
+        assert_eq!(of(&[row(1, 5), row(0, 6), row(2, 7)]), (RowOrder::Apart, 4));
+        assert_eq!(of(&then(&chunk(1, 2), &[row(0, 0)])), (RowOrder::Mixed, 32));
+        assert_eq!(of(&then(&chunk(1, 7), &[row(2, 3), row(0, 3), row(3, 70)])), (RowOrder::Mixed, 32));
         // A row of the chunk's sequence behind it, two of another's, and a chunk that is not first.
-        assert_eq!(of(&then(chunk(1, 7).collect(), &[row(2, 3), row(1, 67)])), RowOrder::Any);
-        assert_eq!(of(&then(chunk(1, 7).collect(), &[row(2, 3), row(2, 4)])), RowOrder::Any);
-        assert_eq!(of(&then(vec![row(0, 3)], &chunk(1, 7).collect::<Vec<_>>())), RowOrder::Any);
+        let in_any_order = [
+            then(&chunk(1, 7), &[row(2, 3), row(1, 67)]),
+            then(&chunk(1, 7), &[row(2, 3), row(2, 4)]),
+            then(&[row(0, 3)], &chunk(1, 7)),
+        ];
+        assert_eq!(in_any_order.clone().map(|rows| of(&rows)), [(RowOrder::Any, 512); 3]);
+        // Where drafts of several sequences may come there are smaller kinds for these.
+        let of = with(32);
+        assert_eq!(in_any_order.map(|rows| of(&rows)), [(RowOrder::Any, 16), (RowOrder::Any, 16), (RowOrder::Any, 8)]);
+        assert_eq!(of(&then(&chunk(1, 2), &[row(0, 0)])), (RowOrder::Any, 4));
+        assert_eq!(of(&then(&chunk(1, 20), &[row(0, 0)])), (RowOrder::Mixed, 32));
+        assert_eq!(of(&[row(1, 5), row(0, 6), row(2, 7)]), (RowOrder::Apart, 4));
     }
 }

@@ -1,4 +1,4 @@
-//! Drafts in passes: a sequence that decodes alone has drafted tokens as rows behind its own.
+//! Drafts in passes: each sequence that decodes may have drafted tokens as rows behind its own.
 //!
 //! Each row's token is chosen as that of any row, one after the other, and a row counts only where its token is the one that
 //! was chosen before it. What the cache holds of the other rows is forgotten with them: the sequence goes on at the first of
@@ -12,8 +12,9 @@ use crate::Result;
 use crate::executor::{Executor, Row};
 use crate::schedule::{Extent, Pass};
 use crate::sequence::counts;
-use crate::sequence::draft::gain::{Acceptance, Gain};
+use crate::sequence::draft::gain::{Acceptance, Candidate, Gain};
 use crate::sequence::draft::{GRADES, MOST_DRAFTED, Proposer};
+use crate::sequence::generate::Finish;
 use std::time::Instant;
 
 /// The drafts of a batch.
@@ -22,215 +23,270 @@ pub(super) struct Speculating {
     most: usize,
     /// Whether only as many tokens are drafted as pay.
     weighs: bool,
+    proposer: Box<dyn Proposer>,
     /// One for each KV slot.
     slots: Vec<Drafting>,
     gain: Gain,
-    /// The draft of the pass that comes next.
-    draft: Vec<u32>,
-    /// Its grade.
-    grade: usize,
-    /// When the last pass of the sequence that decodes alone was done.
+    /// What may be drafted for each sequence of the pass that comes next.
+    candidates: Vec<Candidate>,
+    /// When the last pass of these sequences was done.
     done: Option<Instant>,
-    /// The last pass, if that verified a draft, and the tokens that it gave.
+    /// The last pass, if that verified drafts, and the tokens that it gave.
     pub(super) verified: Option<(Pass, usize)>,
+    /// The sequences that end by it.
+    ended: Vec<(usize, Result<Finish>)>,
 }
 
-/// What drafts the tokens of a slot's sequence, and how often it was right, by grade.
+/// The draft of a slot's sequence, and how often its drafts were right, by grade.
 struct Drafting {
-    proposer: Box<dyn Proposer>,
+    /// For the pass that comes next.
+    draft: Vec<u32>,
+    grade: usize,
     acceptance: [Acceptance; GRADES],
 }
 
 impl Speculating {
     /// A sequence begins in a slot.
     pub(super) fn begin(&mut self, slot: usize) {
-        let drafting = &mut self.slots[slot];
-        drafting.proposer.begin();
-        drafting.acceptance = Default::default();
+        self.proposer.begin(slot);
+        self.slots[slot].acceptance = Default::default();
     }
 
-    /// The draft whose rows stand in the pass.
-    pub(super) fn draft(&self) -> &[u32] {
-        &self.draft
+    /// The draft whose rows stand behind a slot's own in the pass.
+    pub(super) fn draft(&self, slot: usize) -> &[u32] {
+        &self.slots[slot].draft
+    }
+
+    fn clear(&mut self) {
+        self.slots.iter_mut().for_each(|drafting| drafting.draft.clear());
     }
 }
 
 impl Batch {
-    /// Drafts up to `most` tokens at a time for a sequence that decodes alone, at most [`MOST_DRAFTED`] and what the executor
-    /// was loaded for ([`crate::engine::Options::drafted`]). `weighs`: only as many as pay, by the times of passes and by how
-    /// many were right; otherwise all. `proposer` makes what drafts them, for each slot. Replies are the same as without.
-    pub fn speculate(&mut self, most: usize, weighs: bool, mut proposer: impl FnMut() -> Box<dyn Proposer>) {
-        let drafting = |_| Drafting { proposer: proposer(), acceptance: Default::default() };
+    /// Drafts up to `most` tokens at a time for each sequence that decodes, at most [`MOST_DRAFTED`], and for all together as
+    /// many as the executor was loaded for ([`crate::engine::Options::drafted`]). `weighs`: only as many as pay, by the times
+    /// of passes and by how many were right; otherwise all. Replies are the same as without.
+    pub fn speculate(&mut self, most: usize, weighs: bool, proposer: Box<dyn Proposer>) {
+        let count = self.slots.len();
+        let draft = || Vec::with_capacity(MOST_DRAFTED);
+        let drafting = |_| Drafting { draft: draft(), grade: 0, acceptance: Default::default() };
         self.speculating = (most > 0).then(|| {
             Box::new(Speculating {
                 most: most.min(MOST_DRAFTED),
                 weighs,
-                slots: (0..self.slots.len()).map(drafting).collect(),
+                proposer,
+                slots: (0..count).map(drafting).collect(),
                 gain: Gain::default(),
-                draft: Vec::with_capacity(MOST_DRAFTED),
-                grade: 0,
+                candidates: Vec::with_capacity(count),
                 done: None,
                 verified: None,
+                ended: Vec::with_capacity(count),
             })
         });
         self.goes_on = false;
     }
 
-    /// Tokens that the last pass gave if it verified a draft, else 0.
+    /// Tokens that the last pass gave if it verified drafts, else 0.
     pub fn last_verified(&self) -> usize {
         self.speculating.as_ref().and_then(|speculating| speculating.verified).map_or(0, |(_, tokens)| tokens)
     }
 
-    /// The next pass does not follow the last one of a sequence that decodes alone.
+    /// The next pass does not follow the last one of the same sequences.
     pub(super) fn break_off(&mut self) {
         if let Some(speculating) = &mut self.speculating {
             (speculating.done, speculating.verified) = (None, None);
-            speculating.draft.clear();
+            speculating.clear();
         }
     }
 
-    /// Runs a pass of the sequences of the one before, with a draft if there is one that pays.
+    /// Runs a pass of the sequences of the one before, with the drafts that pay.
     #[inline(never)]
     pub(super) fn run_speculating(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        let is_ahead = executor.is_ahead();
-        let has_draft = self.draft(executor, is_ahead)?;
-        let run = match has_draft && !is_ahead {
-            true => self.run_draft(executor),
-            false if has_draft || !self.members().all(Member::goes_on) => self.run_rows(executor),
+        let (is_ahead, sequences) = (executor.is_ahead(), self.rows.len());
+        let has_drafts = self.draft(executor, is_ahead)?;
+        let run = match has_drafts && !is_ahead {
+            true => self.run_drafts(executor),
+            false if has_drafts || !self.members().all(Member::goes_on) => self.run_rows(executor),
             false => self.run_ahead(executor),
         };
-        if has_draft && (is_ahead || run.is_err()) {
-            self.clear_draft();
+        if let Some(speculating) = self.speculating.as_mut().filter(|_| is_ahead || run.is_err()) {
+            speculating.clear();
         }
         run?;
-        self.note_time();
+        self.note_time(sequences);
         Ok(())
     }
 
-    /// Drafts tokens for the sequence that decodes alone. Returns whether there are any.
+    /// Drafts tokens for the sequences whose next rows stand in the pass. Returns whether there are any; for a pass that was
+    /// started ahead, whether there would be.
     fn draft(&mut self, executor: &mut dyn Executor, is_ahead: bool) -> Result<bool> {
         let Batch { slots, rows, speculating: Some(speculating), .. } = self else { return Ok(false) };
-        speculating.draft.clear();
+        speculating.clear();
         speculating.verified = None;
-        let &[Row { position, sequence, .. }] = &rows[..] else {
-            speculating.done = None;
-            return Ok(false);
-        };
-        let (slot, at) = (sequence as usize, position as usize);
-        let Slot { session, member: Some(member), .. } = &mut slots[slot] else { return Ok(false) };
+        let Speculating { most, weighs, proposer, slots: drafting, gain, candidates, done, .. } = &mut **speculating;
         let Extent { max_rows, head_rows, .. } = executor.schedule().extent;
-        // Of `n` drafted tokens all may be accepted, and one more chosen. The limit keeps within the context.
-        let wanted = member.limit.saturating_sub(member.so_far.tokens.len() + 1);
-        let mut most = speculating.most.min(wanted).min(head_rows.min(max_rows) - 1);
-        // A report tells of a pass's last choice alone.
-        if most == 0 || member.chooser.reports() {
+        let room = head_rows.min(max_rows).saturating_sub(rows.len());
+        if room == 0 || rows.len() > proposer.most_sequences() {
             return Ok(false);
         }
-        let Speculating { slots: drafting, draft, grade, gain, weighs, done, .. } = &mut **speculating;
-        let Drafting { proposer, acceptance } = &mut drafting[slot];
-        let weighed = proposer.grade().filter(|_| *weighs);
-        if let Some(grade) = weighed {
-            most = gain.drafted(most, acceptance[grade.min(GRADES - 1)].share());
+        // Without weighing all draft alike.
+        let each = if *weighs { room } else { room / rows.len() };
+        let grade = proposer.grade().map(|grade| grade.min(GRADES - 1));
+        candidates.clear();
+        for row in &*rows {
+            let slot = row.sequence as usize;
+            let Some(member) = &slots[slot].member else { return Ok(false) };
+            // Of `n` drafted tokens all may be accepted, and one more chosen. The limit keeps within the context.
+            let wanted = member.limit.saturating_sub(member.so_far.tokens.len() + 1);
+            // A report tells of a pass's last choice alone.
+            let length = if member.chooser.reports() { 0 } else { wanted.min(*most).min(each) };
+            let share = drafting[slot].acceptance[grade.unwrap_or_default()].share();
+            candidates.push(Candidate::new(length, share));
+        }
+        if *weighs && grade.is_some() {
+            let chosen = gain.choose(candidates, room);
             // What takes time is not drafted for a pass that cannot take it.
-            if most == 0 || is_ahead {
-                return Ok(most > 0);
+            if chosen == 0 || is_ahead {
+                return Ok(chosen > 0);
             }
         }
-        *grade = proposer.propose(session.all_tokens(), most, draft)?.min(GRADES - 1);
+        let slot_of = |row: &Row| row.sequence as usize;
+        let mut asked = 0;
+        for (slot, candidate) in rows.iter().map(slot_of).zip(&*candidates).filter(|(_, c)| c.drafted > 0) {
+            proposer.ask(slot, slots[slot].session.all_tokens(), candidate.drafted)?;
+            asked += 1;
+        }
+        proposer.make()?;
         let effort = proposer.take_effort();
-        member.so_far.draft_bytes += effort.bytes;
         if effort.caught_up {
             *done = None;
         }
         let vocab = executor.schedule().shape.vocab;
-        let sound = draft.iter().take(most).take_while(|&&token| (token as usize) < vocab).count();
-        draft.truncate(sound);
-        if *weighs && weighed.is_none() {
-            draft.truncate(gain.drafted(draft.len(), acceptance[*grade].share()));
+        for (slot, candidate) in rows.iter().map(slot_of).zip(&mut *candidates).filter(|(_, c)| c.drafted > 0) {
+            if let Some(member) = &mut slots[slot].member {
+                member.so_far.draft_bytes += effort.bytes / asked;
+            }
+            let Drafting { draft, grade, acceptance } = &mut drafting[slot];
+            *grade = proposer.copy_draft(slot, draft).min(GRADES - 1);
+            let sound = draft.iter().take(candidate.drafted).take_while(|&&token| (token as usize) < vocab).count();
+            draft.truncate(sound);
+            *candidate = Candidate::new(sound, acceptance[*grade].share());
         }
-        if !is_ahead {
-            let behind = draft.len();
-            draft.truncate(positions_behind(executor, slot, at, behind));
+        if *weighs && grade.is_none() {
+            gain.choose(candidates, room);
         }
-        Ok(!draft.is_empty())
+        let mut has_drafts = false;
+        for (row, candidate) in rows.iter().zip(&*candidates) {
+            let draft = &mut drafting[slot_of(row)].draft;
+            draft.truncate(candidate.drafted);
+            if !is_ahead && !draft.is_empty() {
+                draft.truncate(positions_behind(executor, slot_of(row), row.position as usize, draft.len()));
+            }
+            has_drafts |= !draft.is_empty();
+        }
+        Ok(has_drafts)
     }
 
-    /// Runs a pass with the draft behind the sequence's next row.
-    fn run_draft(&mut self, executor: &mut dyn Executor) -> Result<()> {
+    /// Runs a pass with the drafts behind the sequences' next rows.
+    fn run_drafts(&mut self, executor: &mut dyn Executor) -> Result<()> {
         let Batch { rows, heads, speculating: Some(speculating), .. } = self else { return Ok(()) };
-        let (Some(&first), Some(&slot)) = (rows.first(), heads.first()) else { return Ok(()) };
-        for (&token, position) in speculating.draft.iter().zip(first.position + 1..) {
-            rows.push(Row { token, position, ..first });
-            heads.push(slot);
+        let sequences = rows.len();
+        let Some(&any) = rows.first() else { return Ok(()) };
+        let drafted: usize = rows.iter().map(|row| speculating.draft(row.sequence as usize).len()).sum();
+        rows.resize(sequences + drafted, any);
+        // The last one first, so that no row is written over before it is moved.
+        let mut end = rows.len();
+        for i in (0..sequences).rev() {
+            let own = rows[i];
+            let draft = speculating.draft(own.sequence as usize);
+            let at = end - draft.len() - 1;
+            for (row, (&token, position)) in rows[at + 1..end].iter_mut().zip(draft.iter().zip(own.position + 1..)) {
+                *row = Row { token, position, ..own };
+            }
+            rows[at] = own;
+            end = at;
         }
+        heads.clear();
+        heads.extend(rows.iter().map(|row| row.sequence as usize));
         let run = self.forward_rows(executor);
         // Those of no other pass are chosen from here.
         self.heads.clear();
         run
     }
 
-    fn clear_draft(&mut self) {
-        if let Some(speculating) = &mut self.speculating {
-            speculating.draft.clear();
-        }
-    }
-
-    /// Notes how long a pass of the sequence that decodes alone took, from the end of the one before.
-    fn note_time(&mut self) {
+    /// Notes how long a pass of sequences that decode took, from the end of the one before.
+    fn note_time(&mut self, sequences: usize) {
         let Batch { rows, speculating: Some(speculating), .. } = self else { return };
-        if !speculating.weighs || rows.len() != 1 + speculating.draft.len() {
+        if !speculating.weighs {
             return;
         }
         let now = Instant::now();
         if let Some(before) = speculating.done.replace(now) {
-            speculating.gain.note_pass(rows.len(), (now - before).as_secs_f64());
+            speculating.gain.note_pass(sequences, rows.len(), (now - before).as_secs_f64());
         }
     }
 
-    /// Chooses a token for each row of a pass that verified a draft, as long as the next row has the token that was chosen.
+    /// Chooses tokens for the rows of a pass that verified drafts: of each sequence as long as the next row has the token that
+    /// was chosen.
     #[inline(never)]
     pub(super) fn choose_drafted(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
         let Batch { slots, rows, heads, speculating: Some(speculating), .. } = self else { return };
-        let draft = std::mem::take(&mut speculating.draft);
-        let (Some(&first), false) = (rows.first(), draft.is_empty()) else {
-            speculating.draft = draft;
+        let Speculating { slots: drafting, verified, ended, .. } = &mut **speculating;
+        if drafting.iter().all(|drafting| drafting.draft.is_empty()) {
             return;
-        };
-        let slot = first.sequence as usize;
-        let Slot { session, member: Some(member), .. } = &mut slots[slot] else { return };
-        let (mut accepted, mut missed) = (0, false);
-        let ended = loop {
-            session.commit(1);
-            match member.choose(executor, accepted, slot, on_token) {
-                Chosen::Token(token) => {
-                    let row = session.push_chosen(token);
-                    missed = draft.get(accepted).is_some_and(|drafted| *drafted != token);
-                    if missed || accepted == draft.len() {
-                        rows.clear();
-                        rows.push(row);
-                        heads.push(slot);
-                        break None;
+        }
+        let count = rows.len();
+        let (mut first, mut left) = (0, 0);
+        let (mut sequences, mut depths, mut tokens) = (0, 0, 0);
+        while first < count {
+            let slot = rows[first].sequence as usize;
+            let Slot { session, member: Some(member), .. } = &mut slots[slot] else { return };
+            let Drafting { draft, grade, acceptance } = &mut drafting[slot];
+            (sequences, depths) = (sequences + 1, depths + rows[first].position as usize);
+            let (mut accepted, mut missed) = (0, false);
+            let end = loop {
+                session.commit(1);
+                match member.choose(executor, first + accepted, slot, on_token) {
+                    Chosen::Token(token) => {
+                        let row = session.push_chosen(token);
+                        missed = draft.get(accepted).is_some_and(|drafted| *drafted != token);
+                        if missed || accepted == draft.len() {
+                            // Of the next pass, whose rows take the places of these.
+                            rows[left] = row;
+                            left += 1;
+                            break None;
+                        }
+                        accepted += 1;
                     }
-                    accepted += 1;
+                    Chosen::End(finish) => break Some(Ok(finish)),
+                    // If the device failed, the next pass finds it failed again, and ends every sequence.
+                    Chosen::Failure(e) => break Some(Err(*e)),
                 }
-                Chosen::End(finish) => break Some(Ok(finish)),
-                // If the device failed, the next pass finds it failed again, and ends every sequence.
-                Chosen::Failure(e) => break Some(Err(*e)),
+            };
+            member.so_far.passes += 1;
+            member.so_far.drafted += draft.len();
+            member.so_far.accepted += accepted;
+            tokens += 1 + accepted;
+            if !draft.is_empty() {
+                acceptance[*grade].note(accepted, missed);
             }
-        };
-        member.so_far.passes += 1;
-        member.so_far.drafted += draft.len();
-        member.so_far.accepted += accepted;
-        counts::count_verified(1 + accepted);
-        speculating.slots[slot].acceptance[speculating.grade].note(accepted, missed);
-        let pass = Pass::Verify { rows: 1 + draft.len(), depth: first.position as usize };
-        speculating.verified = Some((pass, 1 + accepted));
-        speculating.draft = draft;
-        speculating.draft.clear();
-        match ended {
-            Some(end) => self.put_out(executor, slot, end),
-            // Pages are taken where the rows are chosen anew.
-            None => self.steady &= executor.pages().is_ready(slot, self.rows[0].position as usize),
+            ended.extend(end.map(|end| (slot, end)));
+            first += 1 + draft.len();
+            draft.clear();
+        }
+        counts::count_verified(tokens);
+        *verified = Some((Pass::Verify { sequences, rows: count, depth: depths / sequences.max(1) }, tokens));
+        rows.truncate(left);
+        heads.extend(rows.iter().map(|row| row.sequence as usize));
+        // Pages are taken where the rows are chosen anew.
+        let is_ready = |row: &Row| executor.pages().is_ready(row.sequence as usize, row.position as usize);
+        self.steady &= ended.is_empty() && rows.iter().all(is_ready);
+        let mut ended = std::mem::take(ended);
+        for (slot, end) in ended.drain(..) {
+            self.put_out(executor, slot, end);
+        }
+        if let Some(speculating) = &mut self.speculating {
+            speculating.ended = ended;
         }
     }
 }

@@ -16,20 +16,28 @@ struct Knowing {
     random: Random,
     /// One in so many is wrong; 0: none.
     wrong: u32,
+    drafts: Vec<Vec<u32>>,
 }
 
 impl Proposer for Knowing {
-    fn begin(&mut self) {}
+    fn begin(&mut self, _: usize) {}
 
-    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> crate::Result<usize> {
+    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> crate::Result<()> {
         let whole = self.whole.lock().unwrap();
         let known = whole.get(tokens.len()..).unwrap_or_default();
-        for i in 0..most {
-            let wrong = self.wrong > 0 && self.random.below(self.wrong) == 0;
+        let (random, exchanged) = (&mut self.random, self.wrong);
+        let draft = (0..most).map(|i| {
+            let wrong = exchanged > 0 && random.below(exchanged) == 0;
             let right = known.get(i).copied().unwrap_or(7);
-            draft.push(if wrong { (right + 1 + self.random.below(9)) % VOCAB as u32 } else { right });
-        }
-        Ok(0)
+            if wrong { (right + 1 + random.below(9)) % VOCAB as u32 } else { right }
+        });
+        self.drafts[slot] = draft.collect();
+        Ok(())
+    }
+
+    fn copy_draft(&self, slot: usize, draft: &mut Vec<u32>) -> usize {
+        draft.extend_from_slice(&self.drafts[slot]);
+        0
     }
 }
 
@@ -42,11 +50,8 @@ fn drafting(context: usize, kv_tokens: Option<usize>, wrong: u32) -> (Noting, Ba
     let executor = Noting::of(context, kv_tokens);
     let mut batch = Batch::new(&executor.schedule);
     let whole = Arc::new(Mutex::new(Vec::new()));
-    let mut seed = 0;
-    batch.speculate(7, false, || {
-        seed += 1;
-        Box::new(Knowing { whole: whole.clone(), random: Random(seed), wrong })
-    });
+    let drafts = vec![Vec::new(); batch.slots()];
+    batch.speculate(7, false, Box::new(Knowing { whole: whole.clone(), random: Random(1), wrong, drafts }));
     (executor, batch, whole)
 }
 
@@ -83,7 +88,7 @@ fn right_drafts_are_accepted_as_far_as_a_pass_and_the_limit_allow() {
     assert_eq!(rows, [4, 4, 3], "the first token is the prompt's, and the last one needs no row");
     assert_eq!((g.passes, g.drafted, g.accepted, g.decoded(), g.finish), (3, 8, 8, 11, Finish::Length));
     assert_eq!(g.tokens_per_pass(), Some(11.0 / 3.0));
-    assert_eq!(batch.last_pass(), Some(Pass::Verify { rows: 3, depth: 11 }));
+    assert_eq!(batch.last_pass(), Some(Pass::Verify { sequences: 1, rows: 3, depth: 11 }));
     assert_eq!(batch.last_verified(), 3);
 }
 
@@ -157,9 +162,9 @@ fn a_reply_that_ends_within_a_draft_has_nothing_behind_its_end() {
     assert_eq!(batch.shared(&executor, &[1, 2, 3, 4, 5, 6, 7, 8]), 5);
 }
 
-/// One that decodes beside others has no draft, and one that is alone again has.
+/// Beside a prompt there are no drafts. Sequences that decode together share the rows that a pass has logits of.
 #[test]
-fn only_a_sequence_that_decodes_alone_has_a_draft() {
+fn sequences_that_decode_together_have_drafts_each() {
     let (mut executor, mut batch, whole) = drafting(4 * PAGE, None, 0);
     *whole.lock().unwrap() = (1..100).map(|token| token % VOCAB as u32).collect();
     let rows = |executor: &mut Noting, batch: &mut Batch| {
@@ -171,9 +176,13 @@ fn only_a_sequence_that_decodes_alone_has_a_draft() {
     batch.join(&mut executor, request(&[1, 2, 3], Chooser::Greedy, 60)).unwrap();
     assert_eq!([(); 3].map(|()| rows(&mut executor, &mut batch)), [3, 4, 4]);
     batch.join(&mut executor, request(&[40, 41], Chooser::Greedy, 3)).unwrap();
-    // The prompt beside a row; two rows twice; then the first one alone.
-    assert_eq!([(); 4].map(|()| rows(&mut executor, &mut batch)), [3, 2, 2, 4]);
-    assert!(matches!(batch.last_pass(), Some(Pass::Verify { rows: 4, .. })));
+    // The prompt beside a row; both with a draft; the second one with its last row; then the first one alone.
+    assert_eq!(rows(&mut executor, &mut batch), 3);
+    assert_eq!(rows(&mut executor, &mut batch), 4);
+    assert_eq!(batch.last_pass(), Some(Pass::Verify { sequences: 2, rows: 4, depth: (12 + 2) / 2 }));
+    assert_eq!(batch.last_verified(), 3, "the second one's draft is wrong");
+    assert_eq!([(); 2].map(|()| rows(&mut executor, &mut batch)), [3, 4]);
+    assert!(matches!(batch.last_pass(), Some(Pass::Verify { sequences: 1, rows: 4, .. })));
 }
 
 /// A prefix that may be of use to others keeps its page until the sequence's own row needs it: a draft does not.

@@ -1,14 +1,15 @@
 //! How many drafted tokens pay: by what passes take by their rows, as measured while they run, and by how often drafts of the
-//! same grade were right in this sequence.
+//! same grade were right in each sequence.
 //!
-//! A pass of `1 + n` rows gives one token and those drafted ones before the first wrong one. It pays where it gives more
-//! tokens a second than a pass of one row. Where no size pays nothing is drafted, but for a try now and then: at first after
-//! 32 drafts that were passed up, later after up to 1,024.
+//! A pass with a row of each sequence and `n` drafted ones gives a token of each, and those drafted ones before the first wrong
+//! one. It pays where it gives more tokens a second than a pass without drafts. The likeliest tokens of all drafts are taken
+//! first. Where no number pays nothing is drafted, but for a try now and then: at first after 32 drafts that were passed up,
+//! later after up to 1,024.
 
-/// Sizes of drafts that fill a kind of pass with the row before them.
-const SIZES: [usize; 3] = [1, 3, 7];
-/// Kinds of pass: of 1, 2, 4 and 8 rows.
-const KINDS: usize = SIZES.len() + 1;
+/// Kinds of pass: of 1, 2, 4 ... 64 rows.
+const KINDS: usize = 7;
+/// A try fills one of so many kinds of pass above that without drafts.
+const TRIED: usize = 3;
 /// Share of a new measurement in the average.
 const NEW: f64 = 0.2;
 /// A measurement counts for no more than this many times what is known: what held up one pass holds up no other.
@@ -28,7 +29,7 @@ pub struct Gain {
     /// Drafts that were passed up since the last one that was not, and how many are before the next try.
     passed_up: u32,
     patience: u32,
-    /// Tries so far. They take the sizes in turn.
+    /// Tries so far. They take the kinds in turn.
     tries: usize,
 }
 
@@ -38,22 +39,58 @@ impl Default for Gain {
     }
 }
 
+/// What may be drafted for a sequence of a pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    /// Tokens of its draft, or that it can take.
+    pub length: usize,
+    /// The probability that each is right once all before it are.
+    pub share: f64,
+    /// How many of them to take.
+    pub drafted: usize,
+    /// The probability that all of these and the next one are right.
+    next: f64,
+}
+
+impl Candidate {
+    /// A draft of which all is taken, until [`Gain::choose`] says how much.
+    pub fn new(length: usize, share: f64) -> Candidate {
+        Candidate { length, share, drafted: length, next: share }
+    }
+}
+
 /// Index of the kind of a pass of `rows` rows.
 fn kind(rows: usize) -> usize {
     (rows.next_power_of_two().trailing_zeros() as usize).min(KINDS - 1)
 }
 
+/// Takes the likeliest token of all drafts. Returns its probability; `None`: no draft has one more.
+fn take_likeliest(candidates: &mut [Candidate]) -> Option<f64> {
+    let left = candidates.iter_mut().filter(|candidate| candidate.drafted < candidate.length);
+    // Of equals the first, so that a draft is complete before the next one.
+    let best = left.reduce(|best, other| if other.next > best.next { other } else { best })?;
+    let taken = best.next;
+    best.drafted += 1;
+    best.next *= best.share;
+    Some(taken)
+}
+
+fn take_back(candidates: &mut [Candidate]) {
+    candidates.iter_mut().for_each(|candidate| (candidate.drafted, candidate.next) = (0, candidate.share));
+}
+
 impl Gain {
-    /// Takes in that a pass of `rows` rows of one sequence took `seconds`.
-    pub fn note_pass(&mut self, rows: usize, seconds: f64) {
+    /// Takes in that a pass of `rows` rows of `sequences` sequences took `seconds`.
+    pub fn note_pass(&mut self, sequences: usize, rows: usize, seconds: f64) {
         let average = &mut self.seconds[kind(rows)];
         *average = match *average {
             0.0 => seconds,
             known => known + NEW * (seconds.min(MOST_GROWTH * known) - known),
         };
-        if rows > 1 {
+        if rows > sequences {
             let (this, now) = (kind(rows), self.seconds[kind(rows)]);
-            for (_, other) in self.seconds.iter_mut().enumerate().skip(1).filter(|(other, _)| *other != this) {
+            let others = self.seconds.iter_mut().enumerate().skip(kind(sequences) + 1);
+            for (_, other) in others.filter(|(other, _)| *other != this) {
                 *other -= FADING * (*other - now).max(0.0);
             }
             let was_try = self.passed_up >= self.patience;
@@ -71,22 +108,42 @@ impl Gain {
     }
 
     /// How many tokens to draft of a draft of `length` tokens, of which each is accepted with a probability of `share` once
-    /// all before it are.
+    /// all before it are, for a sequence that decodes alone.
     pub fn drafted(&mut self, length: usize, share: f64) -> usize {
+        let mut alone = [Candidate::new(length, share)];
+        self.choose(&mut alone, length);
+        alone[0].drafted
+    }
+
+    /// Sets how many tokens to draft for each of the sequences of a pass, `most` at most together. Returns how many they are.
+    pub fn choose(&mut self, candidates: &mut [Candidate], most: usize) -> usize {
+        take_back(candidates);
+        let sequences = candidates.len();
+        let (mut tokens, mut best) = (sequences as f64, (sequences as f64 / self.seconds(sequences), 0));
+        let mut length = 0;
+        while let Some(right) = (length < most).then(|| take_likeliest(candidates)).flatten() {
+            (tokens, length) = (tokens + right, length + 1);
+            let rate = tokens / self.seconds(sequences + length);
+            if rate > best.0 {
+                best = (rate, length);
+            }
+        }
         if length == 0 {
             return 0;
         }
-        let rate = |count: usize| expected_tokens(count, share) / self.seconds(1 + count);
-        let sizes = SIZES.into_iter().filter(|&size| size < length).chain([length]);
-        let best = sizes.map(|size| (rate(size), size)).max_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some((_, size)) = best.filter(|(best, _)| *best > rate(0)) {
-            return size;
+        let mut chosen = best.1;
+        if chosen == 0 {
+            self.passed_up = self.passed_up.saturating_add(1);
+            if self.passed_up >= self.patience {
+                let rows = (sequences + 1).next_power_of_two() << (self.tries % TRIED);
+                chosen = (rows - sequences).min(length);
+            }
         }
-        self.passed_up = self.passed_up.saturating_add(1);
-        match self.passed_up >= self.patience {
-            true => SIZES[self.tries % SIZES.len()].min(length),
-            false => 0,
-        }
+        take_back(candidates);
+        (0..chosen).for_each(|_| {
+            take_likeliest(candidates);
+        });
+        chosen
     }
 }
 
@@ -139,7 +196,7 @@ mod tests {
     fn measured(seconds: [f64; 4]) -> Gain {
         let mut gain = Gain::default();
         for (rows, seconds) in [1, 2, 4, 8].into_iter().zip(seconds) {
-            gain.note_pass(rows, seconds);
+            gain.note_pass(1, rows, seconds);
         }
         gain
     }
@@ -159,13 +216,13 @@ mod tests {
     fn what_was_never_measured_is_tried() {
         let mut gain = Gain::default();
         assert_eq!(gain.drafted(7, 0.75), 7);
-        gain.note_pass(1, 1.0);
+        gain.note_pass(1, 1, 1.0);
         assert_eq!(gain.drafted(7, 0.75), 7);
-        gain.note_pass(8, 8.0);
+        gain.note_pass(1, 8, 8.0);
         assert_eq!(gain.drafted(7, 0.75), 3);
-        gain.note_pass(4, 4.0);
+        gain.note_pass(1, 4, 4.0);
         assert_eq!(gain.drafted(7, 0.75), 1);
-        gain.note_pass(2, 2.0);
+        gain.note_pass(1, 2, 2.0);
         assert_eq!(gain.drafted(7, 0.75), 0);
     }
 
@@ -180,7 +237,7 @@ mod tests {
             if size > 0 {
                 tried.push((at, size));
                 extra += size as f64;
-                gain.note_pass(1 + size, 1.0 + size as f64);
+                gain.note_pass(1, 1 + size, 1.0 + size as f64);
             }
         }
         assert_eq!(tried.iter().map(|(_, size)| *size).take(4).collect::<Vec<_>>(), [1, 3, 7, 1]);
@@ -188,7 +245,7 @@ mod tests {
         // The same device with nobody else on it.
         for _ in 0..20_000 {
             let size = gain.drafted(7, 0.9);
-            gain.note_pass(1 + size, 1.0);
+            gain.note_pass(1, 1 + size, 1.0);
         }
         assert_eq!(gain.drafted(7, 0.9), 7);
     }
@@ -196,12 +253,34 @@ mod tests {
     #[test]
     fn one_pass_that_was_held_up_counts_for_little() {
         let mut gain = measured([1.0, 1.1, 1.2, 1.3]);
-        gain.note_pass(1, 1000.0);
+        gain.note_pass(1, 1, 1000.0);
         assert!(gain.seconds(1) <= 1.0 + NEW * MOST_GROWTH, "{}", gain.seconds(1));
         for _ in 0..30 {
-            gain.note_pass(1, 1.0);
+            gain.note_pass(1, 1, 1.0);
         }
         assert!((gain.seconds(1) - 1.0).abs() < 0.01);
+    }
+
+    /// A pass of several sequences takes the likeliest tokens of all their drafts, as many as pay.
+    #[test]
+    fn sequences_that_decode_together_share_a_pass() {
+        let mut gain = Gain::default();
+        for (rows, seconds) in [(4, 10.0), (8, 10.5), (16, 12.0), (32, 40.0)] {
+            gain.note_pass(4, rows, seconds);
+        }
+        let chosen = |gain: &mut Gain, drafts: [(usize, f64); 4], most| {
+            let mut candidates = drafts.map(|(length, share)| Candidate::new(length, share));
+            assert_eq!(gain.choose(&mut candidates, most), candidates.iter().map(|c| c.drafted).sum::<usize>());
+            candidates.map(|candidate| candidate.drafted)
+        };
+        // 16 rows at most pay; the sure draft comes first.
+        assert_eq!(chosen(&mut gain, [(7, 0.9), (7, 1.0), (0, 1.0), (7, 0.1)], 28), [5, 7, 0, 0]);
+        assert_eq!(chosen(&mut gain, [(7, 0.9), (7, 1.0), (0, 1.0), (7, 0.1)], 3), [0, 3, 0, 0]);
+        assert_eq!(chosen(&mut gain, [(2, 0.9), (1, 1.0), (0, 1.0), (0, 0.1)], 28), [2, 1, 0, 0]);
+        assert_eq!(chosen(&mut gain, [(7, 0.01); 4], 28), [0; 4]);
+        // A try, at last, fills a kind of pass.
+        let tries = (0..2 * LEAST_PATIENCE).map(|_| chosen(&mut gain, [(7, 0.01); 4], 28).iter().sum::<usize>());
+        assert_eq!(tries.max(), Some(4));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Drafts: tokens that are likely to come next, guessed at hardly any cost.
 //!
 //! A pass of a few rows takes little longer than a pass of one, since it reads the weights once. So a [`Proposer`] drafts
-//! tokens, and the next pass of a sequence that decodes alone takes them as rows behind its own ([`super::batch`]). Each row's
-//! token is chosen as always. A drafted token is accepted where the row before it chose that very token; the first other
-//! choice ends the draft, and takes its place. So every token is chosen from the logits that it has without drafts, and with
-//! the same random numbers.
+//! tokens for the sequences that decode, and the next pass takes them as rows behind each sequence's own ([`super::batch`]).
+//! Each row's token is chosen as always. A drafted token is accepted where the row before it chose that very token; the first
+//! other choice ends the draft, and takes its place. So every token is chosen from the logits that it has without drafts, and
+//! with the same random numbers.
 //!
 //! [`repeats`] drafts what followed the last tokens where they stood before, [`model`] what a smaller model takes to be the
 //! likeliest. [`gain`] says how many tokens pay.
@@ -27,23 +27,40 @@ pub const MOST_DRAFTED: usize = 7;
 /// Grades of drafts.
 pub const GRADES: usize = 8;
 
-/// Drafts the tokens of one sequence.
+/// Drafts the tokens of a batch's sequences, each in its slot. Before each pass it is asked for the drafts that are wanted, one
+/// after the other, and then makes them.
 pub trait Proposer {
-    /// Forgets the sequence so far: another one begins.
-    fn begin(&mut self);
+    /// Forgets a slot's sequence: another one begins.
+    fn begin(&mut self, slot: usize);
 
-    /// Appends to `draft`, which is empty, up to `most` tokens that may follow `tokens`, the whole sequence. Since the last
-    /// call that has only grown. Returns the draft's grade, below [`GRADES`]: drafts of one grade are alike in how often they
-    /// are right.
+    /// Asks for up to `most` tokens that may follow `tokens`, the whole sequence of a slot. Since the last call for that slot
+    /// it has only grown.
+    ///
+    /// # Errors
+    /// As [`Proposer::make`].
+    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()>;
+
+    /// Makes the drafts that were asked for since the last call.
     ///
     /// # Errors
     /// Of what it takes to draft: the device's, or the cancellation of its passes.
-    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> Result<usize>;
+    fn make(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Appends the draft that a slot asked for last to `draft`: as many tokens as were asked for, or fewer. Returns its grade,
+    /// below [`GRADES`]: drafts of one grade are alike in how often they are right.
+    fn copy_draft(&self, slot: usize, draft: &mut Vec<u32>) -> usize;
 
     /// The grade of all its drafts, where each token takes time to draft: how many pay is then decided before. `None`: a
     /// draft costs nothing, and is cut to what pays.
     fn grade(&self) -> Option<usize> {
         None
+    }
+
+    /// Most sequences that it drafts for at a time.
+    fn most_sequences(&self) -> usize {
+        usize::MAX
     }
 
     /// What drafting has taken since the last call.
@@ -85,9 +102,14 @@ impl Drafts {
 
     /// Lets a batch draft as many tokens as pay. `context`: positions of a sequence.
     pub fn begin(&self, batch: &mut Batch, context: usize) {
-        batch.speculate(self.most, true, || match &self.model {
-            Some(model) => Box::new(model.clone()),
-            None => Box::new(Repeats::new(context, self.text.clone())),
-        });
+        let slots = batch.slots();
+        batch.speculate(
+            self.most,
+            true,
+            match &self.model {
+                Some(model) => Box::new(model.clone()),
+                None => Box::new(Repeats::new(slots, context, self.text.clone())),
+            },
+        );
     }
 }

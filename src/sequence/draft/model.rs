@@ -3,9 +3,10 @@
 //! It drafts greedily, whatever the reply's sampler. A drafted token is accepted where the larger model chooses that very
 //! token, so that the reply is drawn from the larger model's distribution, with the random numbers of plain decoding.
 //!
-//! Its cache holds one sequence, the last one that it drafted for. Of a sequence that has grown it runs the new tokens; of
-//! another one, those behind what both have in common. All drafted tokens but the last have been run: those that were right
-//! are in the cache already, the others leave it with the next draft.
+//! Its cache has places for a few sequences, the last ones that it drafted for. Their drafts grow together, a token of each in a
+//! pass. Of a sequence that has grown it runs the new tokens; of another one, those behind what both have in common. All
+//! drafted tokens but the last have been run: those that were right are in the cache already, the others leave it with the
+//! next draft.
 
 use super::{Effort, MOST_DRAFTED, Proposer};
 use crate::display;
@@ -18,15 +19,38 @@ use crate::{Error, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
 
+/// Most sequences that a model drafts for at a time. With more, passes without drafts use the device well.
+pub const MOST_SEQUENCES: usize = 8;
+
+/// Rows of a sequence that has grown by what was accepted: the token that no draft had, and the last drafted one.
+pub const GROWN: usize = 2;
+
 /// A loaded model that drafts.
 struct DraftModel {
     executor: Box<dyn Measure>,
-    session: Session,
+    /// One for each of the executor's sequences.
+    places: Vec<Place>,
+    /// How often drafts were asked for.
+    asked: u64,
     /// Rows of the pass that comes next.
     rows: Vec<Row>,
+    effort: Effort,
+}
+
+/// What the cache holds of a sequence, and its draft.
+struct Place {
+    /// Whose it is.
+    slot: Option<usize>,
+    session: Session,
     /// The first so many tokens of the sequence were found to be in the vocabulary.
     sound: usize,
-    effort: Effort,
+    /// The last call that asked for its draft.
+    asked: u64,
+    /// Tokens of the draft that is to be made; 0: none is.
+    most: usize,
+    draft: Vec<u32>,
+    /// Its head row in the last pass.
+    head: Option<usize>,
 }
 
 /// A draft model, for the drafts of every slot of a batch.
@@ -34,11 +58,22 @@ struct DraftModel {
 pub struct SharedModel(Rc<RefCell<DraftModel>>);
 
 impl SharedModel {
-    /// A model that is loaded for one sequence.
+    /// A model that is loaded for as many sequences as it is to draft for at a time. For several its passes have logits of
+    /// [`GROWN`] rows each.
     pub fn new(executor: Box<dyn Measure>) -> SharedModel {
         let extent = &executor.schedule().extent;
-        let (session, rows) = (Session::new(0, extent.context), Vec::with_capacity(extent.max_rows));
-        SharedModel(Rc::new(RefCell::new(DraftModel { executor, session, rows, sound: 0, effort: Effort::default() })))
+        let place = |sequence| Place {
+            slot: None,
+            session: Session::new(sequence as u32, extent.context),
+            sound: 0,
+            asked: 0,
+            most: 0,
+            draft: Vec::with_capacity(MOST_DRAFTED),
+            head: None,
+        };
+        let places = (0..extent.sequences).map(place).collect();
+        let rows = Vec::with_capacity(extent.max_rows);
+        SharedModel(Rc::new(RefCell::new(DraftModel { executor, places, asked: 0, rows, effort: Effort::default() })))
     }
 
     /// Tokens of its vocabulary.
@@ -54,8 +89,22 @@ impl std::fmt::Debug for SharedModel {
 }
 
 impl Proposer for SharedModel {
-    fn begin(&mut self) {
-        self.0.borrow_mut().sound = 0;
+    fn begin(&mut self, slot: usize) {
+        self.0.borrow_mut().begin(slot);
+    }
+
+    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()> {
+        self.0.borrow_mut().ask(slot, tokens, most)
+    }
+
+    fn make(&mut self) -> Result<()> {
+        self.0.borrow_mut().make()
+    }
+
+    fn copy_draft(&self, slot: usize, draft: &mut Vec<u32>) -> usize {
+        let model = self.0.borrow();
+        draft.extend(model.places.iter().filter(|place| place.slot == Some(slot)).flat_map(|place| &place.draft));
+        0
     }
 
     /// All drafts are of one grade.
@@ -63,8 +112,8 @@ impl Proposer for SharedModel {
         Some(0)
     }
 
-    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> Result<usize> {
-        self.0.borrow_mut().draft(tokens, most, draft).map(|()| 0)
+    fn most_sequences(&self) -> usize {
+        self.0.borrow().places.len()
     }
 
     fn take_effort(&mut self) -> Effort {
@@ -73,57 +122,128 @@ impl Proposer for SharedModel {
 }
 
 impl DraftModel {
-    /// Appends `most` tokens that may follow `tokens` to `draft`, or as many as the context has room for.
-    ///
-    /// # Errors
-    /// Interrupted: it was cancelled. Failed: the logits are not finite. Device: the device failed or was lost.
-    fn draft(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> Result<()> {
-        let DraftModel { executor, session, rows, sound, effort } = self;
-        let executor = executor.as_mut();
+    fn begin(&mut self, slot: usize) {
+        for place in self.places.iter_mut().filter(|place| place.slot == Some(slot)) {
+            place.sound = 0;
+            place.draft.clear();
+        }
+    }
+
+    /// Takes in what `slot` asks for, in its place or in the one that was asked for least lately.
+    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()> {
+        let DraftModel { executor, places, asked, effort, .. } = self;
+        *asked += 1;
+        let best = places.iter_mut().min_by_key(|place| (place.slot != Some(slot), place.asked));
+        let Some(place) = best else { return Ok(()) };
+        place.asked = *asked;
+        if place.slot != Some(slot) {
+            (place.slot, place.sound) = (Some(slot), 0);
+        }
+        (place.most, place.head) = (0, None);
+        place.draft.clear();
         let schedule = executor.schedule();
         // The last drafted token needs no position.
         let most = most.min((schedule.extent.context + 1).saturating_sub(tokens.len()));
-        // Of two slots' sequences the one may be longer than what is known of the other.
-        let known = (*sound).min(tokens.len());
+        let known = place.sound.min(tokens.len());
         let vocab = schedule.shape.vocab;
         if most == 0 || tokens[known..].iter().any(|&token| token as usize >= vocab) {
             return Ok(());
         }
-        *sound = tokens.len();
-        let chunk = executor.prefill_rows();
-        session.replace(executor, tokens)?;
-        effort.caught_up |= session.pending() > MOST_DRAFTED + 1;
-        while session.pending() > 0 {
-            rows.clear();
-            let count = session.propose(chunk, rows);
-            let is_last = count == session.pending();
-            let head = HeadRows { first: count - 1, count: 1 };
-            match (is_last, most > 1) {
-                (true, true) => executor.forward_ahead(rows, head)?,
-                (true, false) => executor.forward(rows, Some(head))?,
-                (false, _) => executor.forward(rows, None)?,
+        place.sound = tokens.len();
+        place.session.replace(executor.as_mut(), tokens)?;
+        effort.caught_up |= place.session.pending() > MOST_DRAFTED + 1;
+        place.most = most;
+        Ok(())
+    }
+
+    /// Makes all drafts that were asked for, as long as wanted or as the context has room for.
+    ///
+    /// # Errors
+    /// Interrupted: it was cancelled. Failed: the logits are not finite. Device: the device failed or was lost.
+    fn make(&mut self) -> Result<()> {
+        let made = self.catch_up().and_then(|()| self.grow());
+        for place in self.places.iter_mut().filter(|place| place.most > 0) {
+            place.most = 0;
+            if made.is_err() {
+                // Its rows count as run before they are.
+                place.session.rewind(self.executor.as_mut(), 0);
+                (place.head, place.sound) = (None, 0);
             }
-            let depth = session.tokens().len();
-            effort.bytes += executor.schedule().cost(Pass::Prefill { rows: count, depth }).memory_bytes();
-            session.commit(count);
         }
-        let head = HeadRows { first: 0, count: 1 };
+        made
+    }
+
+    /// Runs what waits of each sequence that a draft is wanted of, so that the last pass has the logits of all.
+    fn catch_up(&mut self) -> Result<()> {
+        let DraftModel { executor, places, rows, effort, .. } = self;
+        let executor = executor.as_mut();
+        let chunk = executor.prefill_rows();
+        let wanted = places.iter().filter(|place| place.most > 0).count();
+        let last = if wanted > 1 { GROWN } else { chunk };
+        for place in places.iter_mut().filter(|place| place.most > 0) {
+            while place.session.pending() > last {
+                rows.clear();
+                let depth = place.session.tokens().len();
+                let count = place.session.propose(chunk.min(place.session.pending() - last), rows);
+                executor.forward(rows, None)?;
+                effort.bytes += executor.schedule().cost(Pass::Prefill { rows: count, depth }).memory_bytes();
+                place.session.commit(count);
+            }
+        }
+        rows.clear();
+        for place in places.iter_mut().filter(|place| place.most > 0) {
+            let count = place.session.propose(last, rows);
+            place.session.commit(count);
+            place.head = Some(rows.len() - 1);
+        }
+        let Some(first) = rows.first() else { return Ok(()) };
+        let depth = first.position as usize;
+        let (head, pass) = match wanted {
+            1 => {
+                places.iter_mut().for_each(|place| place.head = place.head.map(|_| 0));
+                (HeadRows { first: rows.len() - 1, count: 1 }, Pass::Prefill { rows: rows.len(), depth })
+            }
+            _ => (HeadRows { first: 0, count: rows.len() }, Pass::Decode { sequences: rows.len(), depth }),
+        };
+        let goes_on = rows.len() == wanted && places.iter().all(|place| place.most != 1);
+        effort.bytes += executor.schedule().cost(pass).memory_bytes();
+        match goes_on {
+            true => executor.forward_ahead(rows, head),
+            false => executor.forward(rows, Some(head)),
+        }
+    }
+
+    /// Takes a token of each draft from the last pass, and runs the next ones, until all are long enough.
+    fn grow(&mut self) -> Result<()> {
+        let DraftModel { executor, places, rows, effort, .. } = self;
+        let executor = executor.as_mut();
         loop {
-            if !executor.is_finite(0) {
-                let cause = "the draft model's logits are not finite";
-                return Err(Error::failed(cause, text!("leave out ", Setting::Draft)));
+            rows.clear();
+            let mut goes_on = true;
+            for place in places.iter_mut().filter(|place| place.most > 0) {
+                let Some(head) = place.head.take() else { continue };
+                if !executor.is_finite(head) {
+                    let cause = "the draft model's logits are not finite";
+                    return Err(Error::failed(cause, text!("leave out ", Setting::Draft)));
+                }
+                let token = executor.next(head);
+                place.draft.push(token);
+                let left = place.most - place.draft.len();
+                if left > 0 {
+                    place.head = Some(rows.len());
+                    rows.push(place.session.push_chosen(token));
+                    place.session.commit(1);
+                    goes_on &= left > 1;
+                }
             }
-            draft.push(executor.next(0));
-            let left = most - draft.len();
-            let Some(&token) = draft.last().filter(|_| left > 0) else { return Ok(()) };
-            let row = session.push_chosen(token);
-            match left {
-                1 => executor.forward(&[row], Some(head))?,
-                _ => executor.forward_ahead(&[row], head)?,
+            let Some(first) = rows.first() else { return Ok(()) };
+            let head = HeadRows { first: 0, count: rows.len() };
+            let pass = Pass::Decode { sequences: rows.len(), depth: first.position as usize };
+            effort.bytes += executor.schedule().cost(pass).memory_bytes();
+            match goes_on {
+                true => executor.forward_ahead(rows, head)?,
+                false => executor.forward(rows, Some(head))?,
             }
-            let depth = session.tokens().len();
-            effort.bytes += executor.schedule().cost(Pass::Decode { sequences: 1, depth }).memory_bytes();
-            session.commit(1);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! tokens come: a token costs the same however many there are. Its size is fixed; where it is too small for all runs, later
 //! ones take the place of earlier ones.
 
-use super::{GRADES, Proposer};
+use super::{GRADES, MOST_DRAFTED, Proposer};
 use crate::Result;
 use std::sync::Arc;
 
@@ -115,43 +115,71 @@ impl DraftText {
 /// the sequence comes before the text.
 #[derive(Debug)]
 pub struct Repeats {
-    own: Index,
+    /// One for each slot.
+    slots: Vec<Own>,
     text: Option<Arc<DraftText>>,
 }
 
+/// What is known of a slot's sequence.
+#[derive(Debug)]
+struct Own {
+    index: Index,
+    draft: Vec<u32>,
+    grade: usize,
+}
+
 impl Repeats {
-    /// For sequences of `context` tokens at most, fewer than 2³².
-    pub fn new(context: usize, text: Option<Arc<DraftText>>) -> Repeats {
-        Repeats { own: Index::new(context.min(MOST_OWN)), text }
+    /// For so many sequences, each of `context` tokens at most, fewer than 2³².
+    pub fn new(slots: usize, context: usize, text: Option<Arc<DraftText>>) -> Repeats {
+        let index = || Index::new(context.min(MOST_OWN));
+        let own = |_| Own { index: index(), draft: Vec::with_capacity(MOST_DRAFTED), grade: 0 };
+        Repeats { slots: (0..slots).map(own).collect(), text }
     }
 }
 
 impl Proposer for Repeats {
-    fn begin(&mut self) {
-        self.own.clear();
+    fn begin(&mut self, slot: usize) {
+        self.slots[slot].index.clear();
     }
 
-    fn propose(&mut self, tokens: &[u32], most: usize, draft: &mut Vec<u32>) -> Result<usize> {
-        self.own.note(tokens);
+    fn ask(&mut self, slot: usize, tokens: &[u32], most: usize) -> Result<()> {
+        let own = &mut self.slots[slot];
+        own.index.note(tokens);
+        own.draft.clear();
+        own.grade = own.find(self.text.as_deref(), tokens, most);
+        Ok(())
+    }
+
+    fn copy_draft(&self, slot: usize, draft: &mut Vec<u32>) -> usize {
+        let own = &self.slots[slot];
+        draft.extend_from_slice(&own.draft);
+        own.grade
+    }
+}
+
+impl Own {
+    /// Appends the draft. Returns its grade.
+    fn find(&mut self, text: Option<&DraftText>, tokens: &[u32], most: usize) -> usize {
+        let Own { index, draft, .. } = self;
         let hashes = hashes(tokens);
         for length in (SHORTEST..=LONGEST.min(tokens.len())).rev() {
             let (run, hash) = (&tokens[tokens.len() - length..], hashes[length]);
-            if let Some(from) = self.own.find(tokens, run, hash) {
+            if let Some(from) = index.find(tokens, run, hash) {
                 // At the sequence's end it goes on with what it has drafted: what repeats itself goes round.
                 for at in from..from + most {
                     let next = tokens.get(at).or_else(|| draft.get(at - tokens.len())).copied();
                     draft.extend(next);
                 }
-                return Ok(length - SHORTEST);
+                return length - SHORTEST;
             }
-            if let Some(text) = &self.text
+            if let Some(text) = text
                 && let Some(from) = text.index.find(&text.tokens, run, hash)
             {
                 draft.extend(text.tokens[from..].iter().take(most));
-                return Ok(length - SHORTEST);
+                return length - SHORTEST;
             }
         }
-        Ok(0)
+        0
     }
 }
 

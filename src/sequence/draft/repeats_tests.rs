@@ -23,17 +23,18 @@ fn searched(tokens: &[u32], text: &[u32], most: usize) -> (Vec<u32>, usize) {
 }
 
 fn propose(repeats: &mut Repeats, tokens: &[u32], most: usize) -> (Vec<u32>, usize) {
+    repeats.ask(0, tokens, most).unwrap();
     let mut draft = Vec::new();
-    let grade = repeats.propose(tokens, most, &mut draft).unwrap();
+    let grade = repeats.copy_draft(0, &mut draft);
     (draft, grade)
 }
 
 #[test]
 fn the_longest_run_goes_on_as_it_did_last_and_the_sequence_comes_before_the_text() {
     let text = Arc::new(DraftText::new(vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 50, 51]));
-    let mut repeats = Repeats::new(64, Some(text));
+    let mut repeats = Repeats::new(1, 64, Some(text));
     let mut drafted = |tokens: &[u32], most| {
-        repeats.begin();
+        repeats.begin(0);
         propose(&mut repeats, tokens, most)
     };
     assert_eq!(drafted(&[], 7), (vec![], 0));
@@ -54,9 +55,9 @@ fn drafts_are_those_of_a_search_of_all_tokens() {
     let mut random = Random(11);
     for vocab in [2, 5, 40] {
         let text: Vec<u32> = (0..300).map(|_| random.below(vocab)).collect();
-        let mut repeats = Repeats::new(600, Some(Arc::new(DraftText::new(text.clone()))));
+        let mut repeats = Repeats::new(1, 600, Some(Arc::new(DraftText::new(text.clone()))));
         for _ in 0..3 {
-            repeats.begin();
+            repeats.begin(0);
             let mut tokens: Vec<u32> = Vec::new();
             while tokens.len() < 500 {
                 // A token, or a prompt's many.
@@ -73,8 +74,8 @@ fn drafts_are_those_of_a_search_of_all_tokens() {
 #[test]
 fn an_index_that_is_too_small_forgets_and_takes_no_more_memory() {
     let mut random = Random(12);
-    let mut repeats = Repeats::new(1, None);
-    let size = repeats.own.places.len();
+    let mut repeats = Repeats::new(1, 1, None);
+    let size = repeats.slots[0].index.places.len();
     let mut tokens: Vec<u32> = Vec::new();
     let mut drafts = 0;
     for _ in 0..3000 {
@@ -87,22 +88,22 @@ fn an_index_that_is_too_small_forgets_and_takes_no_more_memory() {
         }
     }
     assert!(drafts > 0);
-    assert_eq!(repeats.own.places.len(), size);
+    assert_eq!(repeats.slots[0].index.places.len(), size);
 }
 
 /// What a token costs does not grow with how many there are: places that are looked at are bounded, and runs are noted once.
 #[test]
 fn a_run_is_noted_once() {
-    let mut repeats = Repeats::new(100, None);
+    let mut repeats = Repeats::new(1, 100, None);
     let tokens: Vec<u32> = (0..50).collect();
     propose(&mut repeats, &tokens, 1);
-    assert_eq!(repeats.own.noted, 50);
-    let places = repeats.own.places.clone();
+    assert_eq!(repeats.slots[0].index.noted, 50);
+    let places = repeats.slots[0].index.places.clone();
     propose(&mut repeats, &tokens, 1);
-    assert_eq!(repeats.own.places, places);
-    let notes = |repeats: &Repeats| repeats.own.places.iter().filter(|place| **place != 0).count();
+    assert_eq!(repeats.slots[0].index.places, places);
+    let notes = |repeats: &Repeats| repeats.slots[0].index.places.iter().filter(|place| **place != 0).count();
     // A run of each length for each token that follows one.
     assert_eq!(notes(&repeats), (2..50).map(|end: usize| end.min(LONGEST) - SHORTEST + 1).sum::<usize>());
-    repeats.begin();
+    repeats.begin(0);
     assert_eq!(notes(&repeats), 0);
 }
