@@ -45,7 +45,7 @@ pub struct BenchArgs {
     // clap asks for no --rows beside what excludes it.
     #[arg(conflicts_with_all = ["prefill", "batch"])]
     beside: usize,
-    /// Let one sequence decode with drafts as well, each token of which is right with the probability P: a stated one, since
+    /// Let sequences decode with drafts as well, each token of which is right with the probability P: a stated one, since
     /// what is measured is what passes cost
     #[arg(long, value_name = "P,P..", value_delimiter = ',', allow_negative_numbers = true)]
     accept: Vec<f64>,
@@ -264,7 +264,7 @@ impl BenchReport {
             Work::Prefill(tokens) => ("prefill", 1, tokens),
             Work::Rows { rows, beside, .. } => ("rows", 1 + beside, rows),
             Work::Decode { sequences, tokens } => ("decode", sequences, tokens),
-            Work::Draft { tokens, .. } => ("draft", 1, tokens),
+            Work::Draft { sequences, tokens, .. } => ("draft", sequences, tokens),
         };
         let mut value = json!({
             "name": l.case.name(),

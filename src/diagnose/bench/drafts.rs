@@ -5,7 +5,7 @@ use super::measure::{Bench, Repetition, pass_cost};
 use crate::executor::{HeadRows, Row};
 use crate::schedule::{Cost, Pass};
 use crate::sequence::counts;
-use crate::sequence::draft::gain::{Acceptance, Gain};
+use crate::sequence::draft::gain::{Acceptance, Candidate, Gain};
 use crate::sequence::draft::{MOST_DRAFTED, Proposer, SharedModel};
 use crate::{Error, Result};
 use std::time::Instant;
@@ -41,14 +41,15 @@ impl Stated {
         self.drafted.unwrap_or(MOST_DRAFTED)
     }
 
-    /// Tells of each draft, by its length, how many of its tokens are right. The numbers are the same in every run, and lie so
-    /// evenly that a hundred drafts are right as often as is stated.
-    pub fn coins(self) -> impl FnMut(usize) -> usize {
+    /// Tells of each draft, by its length, how many of its tokens are right. The numbers of a sequence are the same in every
+    /// run, and lie so evenly that a hundred drafts are right as often as is stated.
+    pub fn coins(self, sequence: usize) -> impl FnMut(usize) -> usize {
         let share = f64::from(self.right) / 1000.0;
-        let mut number = 0.5;
+        // Steps of the golden ratio leave no gap larger than others.
+        const STEP: f64 = 0.618_033_988_749_895;
+        let mut number = (0.5 + 0.5 * STEP * sequence as f64) % 1.0;
         move |drafted| {
-            // Steps of the golden ratio leave no gap larger than others.
-            number = (number + 0.618_033_988_749_895) % 1.0;
+            number = (number + STEP) % 1.0;
             // The draft has at least so many right ones with a probability of that power of the share.
             let mut all_right = 1.0;
             (0..drafted)
@@ -74,33 +75,63 @@ impl Bench<'_> {
         self.draft = Some(model);
     }
 
-    /// Decodes `tokens` tokens of the first sequence from `depth` on. `policy` is taken from run to run.
+    /// Decodes `tokens` tokens of each of `sequences` sequences from `depth` on. `policy` is taken from run to run.
     pub(super) fn run_drafts(
         &mut self,
         stated: Stated,
-        tokens: usize,
+        (sequences, tokens): (usize, usize),
         depth: usize,
         policy: &mut Policy,
     ) -> Result<Repetition> {
         let mut model = self.draft.clone();
         // A draft model's vocabulary may lack a few of the model's.
         let vocab = model.as_ref().map_or(usize::MAX, SharedModel::vocab);
-        let whole: Vec<u32> = self.tokens(0, 0..depth + tokens).iter().map(|&t| (t as usize % vocab) as u32).collect();
-        let mut coins = stated.coins();
-        let (mut passes, mut rows) = (Vec::with_capacity(tokens), Vec::with_capacity(1 + MOST_DRAFTED));
+        let fit = |token: u32| (token as usize % vocab) as u32;
+        let whole = |s| self.tokens(s, 0..depth + tokens).into_iter().map(fit).collect();
+        let start = |s| {
+            let whole: Vec<u32> = whole(s);
+            Decoding { sequence: s, at: depth, next: whole[depth], most: 0, coins: Box::new(stated.coins(s)), whole }
+        };
+        let mut decoding: Vec<Decoding> = (0..sequences).map(start).collect();
+        let mut candidates: Vec<Candidate> = Vec::with_capacity(sequences);
+        let extent = self.executor.schedule().extent;
+        let (mut passes, mut rows) = (Vec::with_capacity(sequences * tokens), Vec::with_capacity(extent.max_rows));
         let mut draft_bytes = 0;
         let mut done = self.timed(|executor| {
-            let (mut at, mut next, mut before) = (depth, whole[depth], None);
-            while at < whole.len() {
-                let most = stated.most().min(whole.len() - at - 1);
+            let mut before = None;
+            loop {
+                let count = decoding.len();
+                decoding.retain(|decoding| decoding.at < decoding.whole.len());
+                if decoding.is_empty() {
+                    return Ok(());
+                }
+                if decoding.len() < count {
+                    before = None;
+                }
+                let drafts = model.as_ref().is_none_or(|model| decoding.len() <= model.most_sequences());
+                let room = if drafts { extent.head_rows - decoding.len() } else { 0 };
+                candidates.clear();
+                for decoding in &mut decoding {
+                    decoding.most = stated.most().min(decoding.whole.len() - decoding.at - 1);
+                    candidates.push(Candidate::new(decoding.most, policy.acceptance.share()));
+                }
                 let wanted = match stated.drafted {
-                    Some(_) => most,
-                    None => policy.gain.drafted(most, policy.acceptance.share()),
+                    Some(_) => {
+                        let each = room / decoding.len();
+                        candidates.iter_mut().for_each(|candidate| candidate.drafted = candidate.length.min(each));
+                        candidates.iter().map(|candidate| candidate.drafted).sum()
+                    }
+                    None => policy.gain.choose(&mut candidates, room),
                 };
                 // Nothing is drafted for a pass that is under way.
                 let drafted = if executor.is_ahead() { 0 } else { wanted };
+                if drafted == 0 {
+                    candidates.iter_mut().for_each(|candidate| candidate.drafted = 0);
+                }
                 if let Some(model) = model.as_mut().filter(|_| drafted > 0) {
-                    model.ask(0, &whole[..=at], drafted)?;
+                    for (decoding, candidate) in decoding.iter().zip(&candidates).filter(|(_, c)| c.drafted > 0) {
+                        model.ask(decoding.sequence, &decoding.whole[..=decoding.at], candidate.drafted)?;
+                    }
                     model.make()?;
                     let effort = model.take_effort();
                     draft_bytes += effort.bytes;
@@ -109,38 +140,60 @@ impl Bench<'_> {
                     }
                 }
                 rows.clear();
-                let row = |i: usize| Row { token: whole[i], position: i as u32, sequence: 0 };
-                rows.push(Row { token: next, ..row(at) });
-                rows.extend((at + 1..=at + drafted).map(row));
+                for (decoding, candidate) in decoding.iter().zip(&candidates) {
+                    rows.push(Row { token: decoding.next, ..decoding.row(decoding.at) });
+                    rows.extend((decoding.at + 1..=decoding.at + candidate.drafted).map(|at| decoding.row(at)));
+                }
                 let head = HeadRows { first: 0, count: rows.len() };
-                match wanted == 0 && most > 0 {
+                match wanted == 0 && decoding.iter().all(|decoding| decoding.most > 0) {
                     true => executor.forward_ahead(&rows, head)?,
                     false => executor.forward(&rows, Some(head))?,
                 }
-                let right = coins(drafted);
-                passes.push(Pass::Verify { sequences: 1, rows: rows.len(), depth: at });
-                counts::count_verified(1 + right);
-                at += 1 + right;
-                next = match whole.get(at) {
-                    Some(&token) if drafted > 0 => token,
-                    _ => executor.next(0),
-                };
-                if stated.drafted.is_none() {
-                    let now = Instant::now();
-                    if let Some(before) = before.replace(now) {
-                        policy.gain.note_pass(1, rows.len(), (now - before).as_secs_f64());
-                    }
-                    if drafted > 0 {
+                let mean = decoding.iter().map(|decoding| decoding.at).sum::<usize>() / decoding.len();
+                passes.push(Pass::Verify { sequences: decoding.len(), rows: rows.len(), depth: mean });
+                let mut first = 0;
+                for (decoding, &Candidate { drafted, .. }) in decoding.iter_mut().zip(&candidates) {
+                    let right = (decoding.coins)(drafted);
+                    counts::count_verified(1 + right);
+                    decoding.at += 1 + right;
+                    decoding.next = match decoding.whole.get(decoding.at) {
+                        Some(&token) if drafted > 0 => token,
+                        _ => executor.next(first),
+                    };
+                    first += 1 + drafted;
+                    if stated.drafted.is_none() && drafted > 0 {
                         policy.acceptance.note(right, right < drafted);
                     }
                 }
+                let now = Instant::now();
+                if let Some(before) = before.replace(now) {
+                    policy.gain.note_pass(decoding.len(), rows.len(), (now - before).as_secs_f64());
+                }
             }
-            Ok(())
         })?;
         let mut cost = Cost { weight_bytes: draft_bytes, ..Cost::default() };
         passes.iter().for_each(|&pass| cost += pass_cost(self.executor.schedule(), pass, true));
         (done.passes, done.cost) = (passes.len(), cost);
         Ok(done)
+    }
+}
+
+/// A sequence that decodes.
+struct Decoding {
+    sequence: usize,
+    /// Its tokens, the drafted ones that are right among them.
+    whole: Vec<u32>,
+    /// The position of its next row, and that row's token.
+    at: usize,
+    next: u32,
+    /// Most tokens of its next draft.
+    most: usize,
+    coins: Box<dyn FnMut(usize) -> usize>,
+}
+
+impl Decoding {
+    fn row(&self, at: usize) -> Row {
+        Row { token: self.whole[at], position: at as u32, sequence: self.sequence as u32 }
     }
 }
 
@@ -153,7 +206,7 @@ mod tests {
     fn drafts_are_right_as_often_as_stated() {
         for share in [0.0, 0.5, 0.6, 0.8, 1.0] {
             for drafted in [1, 3, 7] {
-                let mut coins = Stated::new(Some(drafted), share).unwrap().coins();
+                let mut coins = Stated::new(Some(drafted), share).unwrap().coins(drafted);
                 let right: usize = (0..100).map(|_| coins(drafted)).sum();
                 let expected = expected_tokens(drafted, share) - 1.0;
                 assert!((right as f64 / 100.0 - expected).abs() < 0.06, "{drafted} of {share}: {right}, {expected}");

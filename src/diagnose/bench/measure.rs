@@ -238,7 +238,7 @@ impl<'a> Bench<'a> {
                 (sequences * tokens, tokens, cost)
             }
             // The run tells what it took.
-            Work::Draft { tokens, .. } => (tokens, 0, cost),
+            Work::Draft { sequences, tokens, .. } => (sequences * tokens, 0, cost),
         }
     }
 
@@ -306,10 +306,12 @@ impl<'a> Bench<'a> {
                 let rows = (0..sequences).flat_map(|s| self.rows(s, depth..depth + 1)).collect();
                 (rows, HeadRows { first: 0, count: sequences }, Pass::Decode { sequences, depth })
             }
-            Work::Draft { stated, .. } => {
-                let rows = 1 + stated.most();
-                let head = HeadRows { first: 0, count: rows };
-                (self.rows(0, depth..depth + rows), head, Pass::Verify { sequences: 1, rows, depth })
+            Work::Draft { stated, sequences, .. } => {
+                let most = (self.executor.schedule().extent.head_rows / sequences).max(1);
+                let each = (1 + stated.most()).min(most);
+                let rows: Vec<Row> = (0..sequences).flat_map(|s| self.rows(s, depth..depth + each)).collect();
+                let (head, count) = (HeadRows { first: 0, count: rows.len() }, rows.len());
+                (rows, head, Pass::Verify { sequences, rows: count, depth })
             }
         }
     }
@@ -365,9 +367,9 @@ impl<'a> Bench<'a> {
                 self.choosers = choosers;
                 done
             }
-            Work::Draft { stated, tokens } => {
+            Work::Draft { stated, sequences, tokens } => {
                 let mut policy = std::mem::take(&mut self.policy);
-                let done = self.run_drafts(stated, tokens, case.depth, &mut policy);
+                let done = self.run_drafts(stated, (sequences, tokens), case.depth, &mut policy);
                 self.policy = policy;
                 done
             }

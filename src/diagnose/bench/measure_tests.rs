@@ -173,11 +173,11 @@ fn mixed_rows_run_at_one_depth() {
 fn drafts_are_run_as_rows_behind_those_that_were_right() {
     let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(1, 8, 1e15) };
     let stated = Stated::new(Some(3), 0.5).unwrap();
-    let case = Case { work: Work::Draft { stated, tokens: 12 }, depth: 10 };
+    let case = Case { work: Work::Draft { stated, sequences: 1, tokens: 12 }, depth: 10 };
     let line = measure(&mut executor, case, 2).unwrap();
     assert!(line.tokens == 12 && line.passes > 3 && line.passes < 12, "{line:?}");
     let timed = &executor.passes[executor.passes.len() - line.passes..];
-    let (mut at, mut cost, mut coins) = (10, Cost::default(), stated.coins());
+    let (mut at, mut cost, mut coins) = (10, Cost::default(), stated.coins(0));
     for (rows, head) in timed {
         let drafted = 3.min(21 - at);
         let positions: Vec<usize> = rows.iter().map(|row| row.position as usize).collect();
@@ -187,6 +187,30 @@ fn drafts_are_run_as_rows_behind_those_that_were_right() {
         at += 1 + coins(drafted);
     }
     assert_eq!((at, line.cost), (22, cost));
+}
+
+/// Sequences that decode together share the rows that a pass has logits of, and each goes on behind its own right tokens.
+#[test]
+fn drafts_of_several_sequences_share_a_pass() {
+    let mut executor = NotingBench { schedule: NotingBench::new(8, 8, 1.0).schedule, ..NotingBench::new(2, 8, 1e15) };
+    let stated = Stated::new(Some(7), 0.5).unwrap();
+    let case = Case { work: Work::Draft { stated, sequences: 2, tokens: 12 }, depth: 10 };
+    let line = measure(&mut executor, case, 1).unwrap();
+    assert!(line.tokens == 24 && line.passes > 4 && line.passes < 12, "{line:?}");
+    let mut coins = [stated.coins(0), stated.coins(1)];
+    let mut at = [10, 10];
+    for (rows, head) in &executor.passes[executor.passes.len() - line.passes..] {
+        assert_eq!(*head, Some(HeadRows { first: 0, count: rows.len() }));
+        let running = at.iter().filter(|at| **at < 22).count();
+        let mut expected = Vec::new();
+        for (s, (at, coins)) in (0u32..).zip(at.iter_mut().zip(&mut coins)).filter(|(_, (at, _))| **at < 22) {
+            let drafted = 7.min(21 - *at).min((8 - running) / running);
+            expected.extend((*at..=*at + drafted).map(|position| (s, position as u32)));
+            *at += 1 + coins(drafted);
+        }
+        assert_eq!(rows.iter().map(|row| (row.sequence, row.position)).collect::<Vec<_>>(), expected);
+    }
+    assert_eq!(at, [22, 22]);
 }
 
 #[test]

@@ -66,11 +66,14 @@ pub enum Work {
         /// Tokens of each.
         tokens: usize,
     },
-    /// One sequence decodes `tokens` tokens with drafts. A pass makes one, and those drafted ones that are right.
+    /// Each of `sequences` decodes `tokens` tokens with drafts. A pass makes one of every sequence, and those drafted ones that
+    /// are right.
     Draft {
         /// The drafts.
         stated: Stated,
-        /// Tokens.
+        /// Sequences.
+        sequences: usize,
+        /// Tokens of each.
         tokens: usize,
     },
 }
@@ -94,10 +97,11 @@ impl Case {
             Work::Rows { rows, beside, .. } => format!("{rows} rows of one sequence beside {beside}{depth}"),
             Work::Decode { sequences: 1, .. } => format!("decode{depth}"),
             Work::Decode { sequences, .. } => format!("decode x {sequences}{depth}"),
-            Work::Draft { stated: Stated { drafted, right }, .. } => {
+            Work::Draft { stated: Stated { drafted, right }, sequences, .. } => {
                 let share = f64::from(right) / 1000.0;
                 let drafted = drafted.map_or("drafted as it pays".into(), |drafted| format!("{drafted} drafted"));
-                format!("decode, {drafted}, each right with a stated {share}{depth}")
+                let several = if sequences > 1 { format!(" x {sequences}") } else { String::new() };
+                format!("decode{several}, {drafted}, each right with a stated {share}{depth}")
             }
         }
     }
@@ -105,9 +109,9 @@ impl Case {
     /// Sequences; each has one row of logits.
     fn sequences(&self) -> usize {
         match self.work {
-            Work::Prefill(_) | Work::Draft { .. } => 1,
+            Work::Prefill(_) => 1,
             Work::Rows { beside, .. } => 1 + beside,
-            Work::Decode { sequences, .. } => sequences,
+            Work::Decode { sequences, .. } | Work::Draft { sequences, .. } => sequences,
         }
     }
 }
@@ -123,14 +127,16 @@ impl Settings {
         };
         let prefill: Vec<Work> = ascending(&self.prefill).into_iter().map(Work::Prefill).collect();
         let tokens = self.decode;
-        let decode = ascending(&self.batch).into_iter().filter(|_| tokens > 0);
-        let decode: Vec<Work> = decode.map(|sequences| Work::Decode { sequences, tokens }).collect();
+        let batch: Vec<usize> = ascending(&self.batch).into_iter().filter(|_| tokens > 0).collect();
+        let decode: Vec<Work> = batch.iter().map(|&sequences| Work::Decode { sequences, tokens }).collect();
         let rows = ascending(&self.rows).into_iter().filter(|_| tokens > 0);
         let beside = [0].into_iter().chain((self.beside > 0).then_some(self.beside));
         let rows = rows.flat_map(|rows| beside.clone().map(move |beside| Work::Rows { rows, beside, passes: tokens }));
         let rows: Vec<Work> = rows.collect();
-        let drafts = self.drafts.iter().filter(|_| tokens > 0);
-        let drafts: Vec<Work> = drafts.map(|&stated| Work::Draft { stated, tokens }).collect();
+        let drafts = batch
+            .iter()
+            .flat_map(|&sequences| self.drafts.iter().map(move |&stated| Work::Draft { stated, sequences, tokens }));
+        let drafts: Vec<Work> = drafts.collect();
         let at = |depth: usize| {
             prefill.iter().chain(&decode).chain(&drafts).chain(&rows).map(move |&work| Case { work, depth })
         };
@@ -243,10 +249,12 @@ mod tests {
         let drafts = vec![Stated::new(Some(2), 0.25).unwrap(), Stated::new(None, 0.5).unwrap()];
         let names: Vec<String> = Settings { drafts, ..settings() }.cases().iter().map(Case::name).collect();
         assert_eq!(
-            names[3..5],
+            names[3..7],
             [
                 "decode, 2 drafted, each right with a stated 0.25",
                 "decode, drafted as it pays, each right with a stated 0.5",
+                "decode x 4, 2 drafted, each right with a stated 0.25",
+                "decode x 4, drafted as it pays, each right with a stated 0.5",
             ]
         );
     }
