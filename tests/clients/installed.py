@@ -11,9 +11,9 @@ root = os.path.normpath(os.path.join(here, "..", ".."))
 folder = os.path.join(root, "target", "clients")
 
 
-def python_with(requirements):
-    """The Python of an environment that has what a file of requirements names."""
-    place = os.path.join(folder, requirements.removesuffix(".txt"))
+def python_with(requirements, place=None):
+    """The Python of an environment, in `place` or below target/clients, that has what a file of requirements names."""
+    place = place or os.path.join(folder, requirements.removesuffix(".txt"))
     python = os.path.join(place, "bin", "python")
     with fresh(place, requirements) as install:
         if install:
@@ -58,7 +58,8 @@ def fresh(place, name):
             return
     shutil.rmtree(place, ignore_errors=True)
     os.makedirs(place)
-    print(f"clients: installing what {name} names, in {os.path.relpath(place, root)}", flush=True)
+    file, place_shown = (os.path.relpath(os.path.join(here, path), root) for path in [name, place])
+    print(f"installing what {file} names, in {place_shown}", flush=True)
     yield True
     with open(mark, "w") as file:
         file.write(wanted)
@@ -70,4 +71,4 @@ def pip(python, command):
 
 def run(*command, **options):
     if subprocess.run(command, **options).returncode != 0:
-        sys.exit(f"clients: {' '.join(command)} failed; what it fetches needs a network")
+        sys.exit(f"{' '.join(command)} failed; what it fetches needs a network")

@@ -1,0 +1,108 @@
+"""What llama.cpp and Kiln make of a GGUF file."""
+import ctypes
+import json
+import os
+import subprocess
+
+import llama_cpp
+import numpy as np
+
+PATIENCE = 600  # seconds of one call of Kiln
+
+
+@llama_cpp.llama_log_callback
+def say_nothing(*_):
+    pass
+
+
+llama_cpp.llama_log_set(say_nothing, None)
+
+
+def quantized(source, target, kind, pure=True):
+    """Has llama.cpp write a model's matrices in another type, and returns the new file's path.
+
+    `kind` ends a name of llama.cpp's file types, LLAMA_FTYPE_. Without `pure` some matrices get a better type.
+    """
+    options = llama_cpp.llama_model_quantize_default_params()
+    options.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_{kind}")
+    options.nthread, options.pure, options.allow_requantize = 2, pure, True
+    if llama_cpp.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(options)):
+        raise AssertionError(f"llama.cpp cannot make {kind} of {source}")
+    return target
+
+
+class Llama:
+    """A file that llama.cpp has loaded, for a `with` statement."""
+
+    def __init__(self, path, vocab_only=False):
+        options = llama_cpp.llama_model_default_params()
+        options.n_gpu_layers, options.vocab_only = 0, vocab_only
+        self.model = llama_cpp.llama_model_load_from_file(path.encode(), options)
+        if not self.model:
+            raise AssertionError(f"llama.cpp cannot load {path}")
+        self.vocab = llama_cpp.llama_model_get_vocab(self.model)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        llama_cpp.llama_model_free(self.model)
+
+    def logits(self, tokens):
+        """The logits of all positions, [n, vocab], with attention in F32."""
+        options = llama_cpp.llama_context_default_params()
+        options.n_ctx = options.n_batch = options.n_ubatch = 512
+        options.n_threads = options.n_threads_batch = 2
+        options.type_k = options.type_v = llama_cpp.GGML_TYPE_F32
+        options.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        context = llama_cpp.llama_init_from_model(self.model, options)
+        batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
+        try:
+            batch.n_tokens = len(tokens)
+            for i, token in enumerate(tokens):
+                batch.token[i], batch.pos[i], batch.logits[i] = token, i, True
+                batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
+            if llama_cpp.llama_decode(context, batch):
+                raise AssertionError("llama.cpp cannot run the prompt")
+            width = llama_cpp.llama_vocab_n_tokens(self.vocab)
+            rows = (llama_cpp.llama_get_logits_ith(context, i) for i in range(len(tokens)))
+            return np.stack([np.ctypeslib.as_array(row, (width,)).copy() for row in rows])
+        finally:
+            llama_cpp.llama_batch_free(batch)
+            llama_cpp.llama_free(context)
+
+    def ids(self, text):
+        """The ids of a text without BOS. What spells a special token is one."""
+        text = text.encode()
+        room = len(text) + 1
+        ids = (llama_cpp.llama_token * room)()
+        count = llama_cpp.llama_tokenize(self.vocab, text, len(text), ids, room, False, True)
+        if count < 0:
+            raise AssertionError(f"llama.cpp makes {-count} tokens of {len(text)} bytes")
+        return list(ids[:count])
+
+
+def kiln(*arguments, text=None):
+    """What Kiln prints, given a text on its standard input."""
+    command = [os.environ["KILN"], *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", timeout=PATIENCE)
+    if done.returncode:
+        raise AssertionError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def kiln_logits(path, tokens, device):
+    """The logits of all positions, [n, vocab]. Matrices in F32, F16 and BF16 stay as they are."""
+    out = f"{path}.logits"
+    where = ["-m", path, "--device", device, "--weights", "bf16", "--all", "--out", out]
+    kiln("logits", *where, "--tokens", ",".join(map(str, tokens)))
+    with open(out, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        start, end = header["logits"]["data_offsets"]
+        file.seek(start, os.SEEK_CUR)
+        return np.frombuffer(file.read(end - start), np.float32).reshape(header["logits"]["shape"])
+
+
+def kiln_ids(path, text):
+    """The ids of a text without BOS."""
+    return json.loads(kiln("tokenize", "-m", path, "--no-bos", text=text))["ids"]

@@ -1,0 +1,145 @@
+"""The logits of small models: Kiln's against llama.cpp's, from the same file and from what llama.cpp decodes of it."""
+import os
+import tempfile
+import unittest
+
+import gguf
+import numpy as np
+
+from engines import Llama, kiln_logits, quantized
+from models import VOCAB, WINDOW, write_model
+
+DEVICES = ["cpu", "vulkan"]
+# The first layers after a global one are local again.
+LAYERS = 8
+PROMPTS = [WINDOW // 3, 3 * WINDOW + 4]  # tokens
+# Relative rms errors. From F32, Kiln is 2e-4 off: it keeps keys and values in F16.
+EXACT = 1e-3
+# llama.cpp rounds what it multiplies a matrix with: to BF16 for BF16, and to 8 bits for quantised types, with a scale for 32
+# values or, for the last two, for 256. That alone makes errors of half of these, which grow from layer to layer.
+ROUNDED = {
+    "ALL_F32": EXACT,
+    "MOSTLY_F16": EXACT,
+    "MOSTLY_BF16": 6e-3,
+    "MOSTLY_Q8_0": 2e-2,
+    "MOSTLY_Q5_0": 2e-2,
+    "MOSTLY_Q4_0": 2e-2,
+    "MOSTLY_Q6_K": 3e-2,
+    "MOSTLY_Q4_K_M": 3e-2,
+}
+# Gemma 3 270M's widths. Rows of 640 are no whole blocks of 256: llama.cpp takes Q5_0 and Q8_0 in place of Q4_K and Q6_K.
+OF_270M = {
+    "embedding_length": 640,
+    "feed_forward_length": 2048,
+    "attention.head_count": 4,
+    "attention.head_count_kv": 1,
+    "attention.key_length": 256,
+    "attention.value_length": 256,
+}
+TYPES = {"F32", "F16", "BF16", "Q8_0", "Q5_0", "Q4_0", "Q4_K", "Q6_K"}
+# Files that say something else. Each must be further off than any bound.
+WRONG = {
+    "a global layer's base": {"keys": {"rope.freq_base": 1e4}},
+    "a local layer's base": {"keys": {"rope.freq_base_swa": 2e4}},
+    "RoPE's factor": {"keys": {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}},
+    "a window of one less": {"keys": {"attention.sliding_window": WINDOW - 1}},
+    "a global layer earlier": {"keys": {"attention.sliding_window_pattern": 5}},
+    "the root of another width": {"query": 2**0.5},
+}
+# Files as they may be. Kiln and llama.cpp must understand them alike.
+LOCAL = [True, True, False, False, True, False, True, True]
+FORMS = {
+    "a factor": {"keys": {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}},
+    "a factor in its older spelling": {"keys": {"rope.scale_linear": 8.0}},
+    "no base": {"keys": {"rope.freq_base": None}},
+    "a local base": {"keys": {"rope.freq_base_swa": 5e4}},
+    "a pattern": {"keys": {"attention.sliding_window_pattern": 3}},
+    "a pattern as a list": {"keys": {"attention.sliding_window_pattern": LOCAL}},
+    "no window": {"keys": {"attention.sliding_window": None}},
+    "a window of 0": {"keys": {"attention.sliding_window": 0}},
+    "the embedding as the head": {"tied": True},
+}
+
+
+def prompt(length):
+    return [2, *np.random.default_rng(length).integers(3, VOCAB, length - 1).tolist()]
+
+
+def llama_logits(path, tokens):
+    with Llama(path) as model:
+        return model.logits(tokens)
+
+
+def error(got, want):
+    return np.sqrt(np.square(got - want).mean() / np.square(want).mean())
+
+
+class Logits(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, f"{name}.gguf")
+
+    def model(self, kind, pure=True, name="model", **form):
+        """A file whose matrices are in a type."""
+        path = write_model(self.path(name), LAYERS, **form)
+        return path if kind == "ALL_F32" else quantized(path, self.path(f"{name}-{kind}"), kind, pure)
+
+    def check(self, what, got, want, bound):
+        """The error is within the bound, and the likeliest token the same where that bound leaves no doubt."""
+        off = error(got, want)
+        first, second = np.sort(want)[:, :-3:-1].T
+        clear = first - second > 10 * bound * np.sqrt(np.square(want).mean())
+        same = got.argmax(1) == want.argmax(1)
+        figures = f"{off:.1e} of {bound:.0e}, {same[clear].sum()} of {clear.sum()} likeliest tokens, {len(want)} positions"
+        print(f"{what}: {figures}", flush=True)
+        self.assertLess(off, bound, what)
+        self.assertTrue(same[clear].all(), what)
+        self.assertGreater(clear.sum(), len(want) // 4, what)
+
+    def test_a_type_has_llama_cpps_logits(self):
+        found = set()
+        cases = [(kind, True, {}) for kind in ROUNDED]
+        cases += [("MOSTLY_Q4_K_M", False, keys) for keys in [{}, OF_270M]]
+        for kind, pure, keys in cases:
+            path = self.model(kind, pure, keys=keys)
+            types = {tensor.tensor_type.name for tensor in gguf.GGUFReader(path).tensors if len(tensor.shape) > 1}
+            found |= types
+            decoded = quantized(path, self.path("decoded"), "ALL_F32")
+            for tokens in map(prompt, PROMPTS):
+                same, exact = llama_logits(path, tokens), llama_logits(decoded, tokens)
+                for device in DEVICES:
+                    got = kiln_logits(path, tokens, device)
+                    what = f"{', '.join(sorted(types))} on {device}"
+                    self.check(f"{what}, the same file", got, same, ROUNDED[kind])
+                    self.check(f"{what}, decoded by llama.cpp", got, exact, EXACT)
+        self.assertEqual(found, TYPES)
+
+    def test_62_layers_are_27bs(self):
+        path = write_model(self.path("deep"), 62)
+        tokens = prompt(2 * WINDOW)
+        want = llama_logits(path, tokens)
+        for device in DEVICES:
+            self.check(f"62 layers on {device}", kiln_logits(path, tokens, device), want, 2 * EXACT)
+
+    def test_other_forms_of_a_file_are_understood_alike(self):
+        tokens = prompt(PROMPTS[1])
+        usual = llama_logits(self.model("ALL_F32"), tokens)
+        for name, form in FORMS.items():
+            path = self.model("ALL_F32", **form)
+            want = llama_logits(path, tokens)
+            self.assertGreater(error(usual, want), 10 * EXACT, f"{name} says something")
+            for device in DEVICES:
+                self.check(f"{name} on {device}", kiln_logits(path, tokens, device), want, EXACT)
+
+    def test_a_wrong_model_is_beyond_every_bound(self):
+        tokens = prompt(PROMPTS[1])
+        for kind, bound in ROUNDED.items():
+            want = llama_logits(self.model(kind), tokens)
+            for name, form in WRONG.items():
+                off = error(kiln_logits(self.model(kind, name="wrong", **form), tokens, "cpu"), want)
+                print(f"{kind}, {name}: {off:.1e}, the bound is {bound:.0e}", flush=True)
+                self.assertGreater(off, 2 * bound, f"{kind}, {name}")
