@@ -202,12 +202,15 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A whole number, if it is one. A float counts as far as floats are exact.
+/// A whole number, if it is one. What only a float holds counts as that float; from 2⁶³ on it is outside of every range, since
+/// a number that is just outside would round to one that is not.
 pub(super) fn as_integer(value: &Value) -> Option<i128> {
-    let exact = |number: &f64| number.fract() == 0.0;
     let whole = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
-    // The conversion saturates.
-    whole.or_else(|| value.as_f64().filter(exact).map(|number| number as i128))
+    whole.or_else(|| match value.as_f64().filter(|number| number.fract() == 0.0)? {
+        number if number.abs() < -(i64::MIN as f64) => Some(number as i128),
+        number if number < 0.0 => Some(i128::MIN),
+        _ => Some(i128::MAX),
+    })
 }
 
 /// The error for a value of another kind than wanted.

@@ -229,6 +229,11 @@ mod tests {
         assert!(ask.ignore_eos && !ask.reuse);
     }
 
+    /// The largest whole number below those of 64 bits. JSON's reader makes a float of it, which is the smallest of these.
+    fn just_outside() -> Value {
+        serde_json::from_str("-9223372036854775809").unwrap()
+    }
+
     #[test]
     fn each_wrong_option_is_named() {
         for (name, values) in [
@@ -236,7 +241,7 @@ mod tests {
             ("top_p", vec![json!(0), json!(1.01)]),
             ("top_k", vec![json!(-2), json!(1.5), json!(1e12)]),
             ("min_p", vec![json!(-0.1), json!(1.1)]),
-            ("seed", vec![json!("1"), json!(0.5), json!(1e30)]),
+            ("seed", vec![json!("1"), json!(0.5), json!(1e30), json!(-1e30), just_outside()]),
             ("presence_penalty", vec![json!(2.5)]),
             ("frequency_penalty", vec![json!(-2.5), json!([])]),
             ("repeat_penalty", vec![json!(0), json!(10.5)]),
