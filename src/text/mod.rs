@@ -6,6 +6,7 @@
 
 pub mod chat;
 pub mod pieces;
+mod recent;
 pub mod sampler;
 mod scored;
 mod spellings;

@@ -13,6 +13,7 @@ use tokenizers::{AddedVocabulary, Model as _, OffsetType, PreTokenizer as _};
 
 use super::chat::Rendered;
 use super::pieces::{Piece, Pieces};
+use super::recent::Recent;
 use super::scored;
 use super::spellings::Spellings;
 use super::stream::StreamDecoder;
@@ -42,6 +43,7 @@ pub struct Tokenizer {
     can_cut: bool,
     /// Gathered for the first message that spells a special token.
     verbatim: OnceLock<Verbatim>,
+    recent: Recent,
 }
 
 /// What it takes to encode text in which special tokens are spelled but not meant.
@@ -103,7 +105,7 @@ impl Tokenizer {
     fn of(inner: tokenizers::Tokenizer) -> Result<Self> {
         let pieces = Arc::new(Pieces::gather(&inner)?);
         let can_cut = pieces.longest().is_some_and(|bytes| bytes <= LONGEST_TOKEN) && has_plain_tokens(&inner);
-        Ok(Self { inner, pieces, can_cut, verbatim: OnceLock::new() })
+        Ok(Self { inner, pieces, can_cut, verbatim: OnceLock::new(), recent: Recent::default() })
     }
 
     /// The ids of `text`. With `add_bos` they start with `<bos>`, even for empty text.
@@ -173,8 +175,14 @@ impl Tokenizer {
     }
 
     fn encode_whole(&self, text: &str, added: &AddedVocabulary, ids: &mut Vec<u32>) -> Result<()> {
+        let encode = |part: &str| self.encode_part(part, added, OffsetType::Byte);
         if self.can_cut && text.len() > WINDOW {
-            return Windows::default().finish(text, |window| self.encode_part(window, added, OffsetType::Byte), ids);
+            return Windows::default().finish(text, encode, ids);
+        }
+        if self.can_cut {
+            let verbatim = !std::ptr::eq(added, self.inner.get_added_vocabulary());
+            ids.extend(self.recent.encode(text, verbatim, encode)?);
+            return Ok(());
         }
         if text.len() > MAX_WHOLE {
             return Err(Error::input(
@@ -486,6 +494,25 @@ mod tests {
         assert_eq!(tokenizer.encode("<bos>H", true).unwrap(), [2, 2, 94]);
         assert_eq!((tokenizer.eos(), tokenizer.end_of_turn()), (Some(1), Some(11)));
         assert_eq!(tokenizer.stop_ids(), [1, 11]);
+    }
+
+    /// What it remembers of earlier texts changes no ids.
+    #[test]
+    fn texts_that_begin_alike_have_the_ids_of_the_whole() {
+        let (tokenizer, mut random) = (small_tokenizer(), Random(0x7265_6365));
+        let words = ["the ", "he", "llo", " ", "  ", "\n", "ß", "😀", "<bos>", "<start_of_turn>", "<", "Z", "▁"];
+        let mut more =
+            |count: u32| -> String { (0..count).map(|_| words[random.below(words.len() as u32) as usize]).collect() };
+        let begin = more(4000);
+        for i in 0..40 {
+            let cut = begin.len() - 37 * i;
+            let cut = (0..=cut).rev().find(|&at| begin.is_char_boundary(at)).unwrap();
+            let text = format!("{}{}", &begin[..cut], more(30 * (i as u32 % 3)));
+            let whole = tokenizer.inner().encode_fast(&text[..], false).unwrap();
+            assert_eq!(tokenizer.encode(&text, false).unwrap(), whole.get_ids(), "text {i}");
+            let fresh = small_tokenizer().encode_verbatim(&text).unwrap();
+            assert!(tokenizer.encode_verbatim(&text).unwrap() == fresh, "text {i}");
+        }
     }
 
     /// Encoding a megabyte at once took 350 MB. Text without a place to cut it was refused beyond 4 MiB.

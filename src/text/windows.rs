@@ -20,6 +20,7 @@ const MARGIN: usize = 4 << 10;
 pub(super) const LONGEST_TOKEN: usize = MARGIN / 4;
 
 /// The ids of a text, with where each begins and ends in it, in bytes.
+#[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) ids: Vec<u32>,
     pub(super) offsets: Vec<(usize, usize)>,

@@ -1,0 +1,165 @@
+//! Texts that were encoded last, so that a text which begins as one of them is encoded from there on only. A server's
+//! prompts begin with the same system prompt, or with the conversation so far.
+//!
+//! Encoding may begin at a token of the earlier text that lies in what both have in common, if the rest begins with that
+//! very token: [`super::windows`] says why the ids are those of the whole text then. Where it does not, all is encoded.
+
+use super::windows::{Encoded, LONGEST_TOKEN, WINDOW};
+use crate::Result;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Texts that are kept.
+const MOST: usize = 8;
+/// Fewest bytes that a text has in common with an earlier one to begin there: fewer are encoded as fast.
+const LEAST: usize = 4 * LONGEST_TOKEN;
+
+/// The texts, the last one first, from any thread.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    known: Mutex<VecDeque<Arc<Known>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    text: String,
+    found: Encoded,
+    /// With which added tokens it was encoded.
+    verbatim: bool,
+}
+
+impl Known {
+    /// The last token at which the encoding of a text can begin that has the first `common` bytes in common with this one.
+    /// A token that begins before it and ends behind them would be longer than any.
+    fn find_cut(&self, common: usize) -> Option<usize> {
+        let last = common.checked_sub(LONGEST_TOKEN)?;
+        let offsets = &self.found.offsets;
+        let end = offsets.partition_point(|offset| offset.0 <= last);
+        (1..end).rev().find(|&k| {
+            let (before, start) = (offsets[k - 1].1, offsets[k].0);
+            0 < start && before <= start && start <= last && self.text.is_char_boundary(start)
+        })
+    }
+}
+
+impl Recent {
+    /// The ids of `text`, which has at most [`WINDOW`] bytes. `encode` encodes a part of it; `verbatim`: with which added
+    /// tokens.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    pub(super) fn encode(
+        &self,
+        text: &str,
+        verbatim: bool,
+        encode: impl Fn(&str) -> Result<Encoded>,
+    ) -> Result<Vec<u32>> {
+        debug_assert!(text.len() <= WINDOW);
+        let known: Vec<_> = self.known.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+        let common = |known: &Known| if known.verbatim == verbatim { common_bytes(&known.text, text) } else { 0 };
+        let of = known.iter().map(|known| (common(known), known)).max_by_key(|(common, _)| *common);
+        let of = of.filter(|(common, _)| *common >= LEAST);
+        let found = match of.and_then(|(common, known)| Some((known, known.find_cut(common)?))) {
+            Some((known, cut)) => go_on(known, cut, text, &encode)?,
+            None => None,
+        };
+        let found = found.map_or_else(|| encode(text), Ok)?;
+        let ids = found.ids.clone();
+        if text.len() >= LEAST {
+            let replaced = of.map(|(_, known)| known.clone());
+            self.keep(Arc::new(Known { text: text.to_owned(), found, verbatim }), replaced);
+        }
+        Ok(ids)
+    }
+
+    /// Keeps a text, in the place of the one that it went on from.
+    fn keep(&self, text: Arc<Known>, replaced: Option<Arc<Known>>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|other| replaced.as_ref().is_none_or(|replaced| !Arc::ptr_eq(other, replaced)));
+        known.push_front(text);
+        known.truncate(MOST);
+    }
+}
+
+/// Encodes `text` from the token `cut` of `known` on. `None`: it cannot begin there.
+fn go_on(known: &Known, cut: usize, text: &str, encode: impl Fn(&str) -> Result<Encoded>) -> Result<Option<Encoded>> {
+    let from = known.found.offsets[cut].0;
+    let rest = encode(&text[from..])?;
+    if rest.ids.first() != Some(&known.found.ids[cut]) {
+        return Ok(None);
+    }
+    let mut found = Encoded { ids: known.found.ids[..cut].to_vec(), offsets: known.found.offsets[..cut].to_vec() };
+    found.ids.extend(rest.ids);
+    found.offsets.extend(rest.offsets.iter().map(|offset| (offset.0 + from, offset.1 + from)));
+    Ok(Some(found))
+}
+
+/// How many bytes two texts begin with alike.
+fn common_bytes(a: &str, b: &str) -> usize {
+    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// A token for each pair of equal letters, and for each other character.
+    fn pairs(text: &str) -> Encoded {
+        let (mut ids, mut offsets, mut rest) = (Vec::new(), Vec::new(), text.char_indices().peekable());
+        while let Some((at, c)) = rest.next() {
+            let twice = rest.next_if(|(_, next)| *next == c).is_some();
+            let bytes = c.len_utf8() * (1 + usize::from(twice));
+            ids.push(c as u32 + u32::from(twice) * 1000);
+            offsets.push((at, at + bytes));
+        }
+        Encoded { ids, offsets }
+    }
+
+    #[test]
+    fn what_follows_a_known_beginning_is_all_that_is_encoded() {
+        let (recent, lengths) = (Recent::default(), RefCell::new(Vec::new()));
+        let encode = |text: &str, verbatim| {
+            let ids = recent.encode(text, verbatim, |part| {
+                lengths.borrow_mut().push(part.len());
+                Ok(pairs(part))
+            });
+            assert_eq!(ids.unwrap(), pairs(text).ids, "the ids are those of the whole text");
+            lengths.borrow_mut().drain(..).collect::<Vec<_>>()
+        };
+        let begin = "aab€bc ".repeat(2 * LEAST / 9);
+        let near = LONGEST_TOKEN..LONGEST_TOKEN + 40;
+        assert_eq!(encode(&begin, false), [begin.len()]);
+        for end in ["", "c", "aac", "€€ and more", "b"] {
+            let lengths = encode(&format!("{begin}{end}"), false);
+            assert!(lengths.len() == 1 && near.contains(&lengths[0]), "{lengths:?}");
+        }
+        // Other added tokens, another beginning, and one that is too short.
+        assert_eq!(encode(&begin, true), [begin.len()]);
+        assert_eq!(encode(&format!("b{begin}"), false), [begin.len() + 1]);
+        assert_eq!(encode("aab", false), [3]);
+        // The oldest is forgotten.
+        for i in 0..MOST {
+            encode(&format!("{i}{begin}"), false);
+        }
+        assert_eq!(encode(&begin, true), [begin.len()]);
+    }
+
+    /// A text of one letter has no place where its tokens are sure to be those of the whole.
+    #[test]
+    fn where_the_rest_begins_otherwise_all_is_encoded() {
+        let recent = Recent::default();
+        for length in [2 * LEAST, 2 * LEAST + 1, 2 * LEAST + 2, 3 * LEAST] {
+            // Pairs from the end on: what follows changes every token before it.
+            let from_the_end = |text: &str| {
+                let odd = text.len() % 2;
+                let ids = (0..odd).map(|_| 1).chain((0..text.len() / 2).map(|_| 2)).collect();
+                let offsets =
+                    (0..odd).map(|_| (0, 1)).chain((0..text.len() / 2).map(|i| (odd + 2 * i, odd + 2 * i + 2)));
+                Ok(Encoded { ids, offsets: offsets.collect() })
+            };
+            let text = "x".repeat(length);
+            assert_eq!(recent.encode(&text, false, from_the_end).unwrap(), from_the_end(&text).unwrap().ids);
+        }
+    }
+}
