@@ -2,7 +2,8 @@
 //!
 //! A pass holds the next row of every sequence that decodes, and a chunk of one prompt if one waits. So the weights are read
 //! once for both, and a long prompt holds up nobody by more than a chunk ([`Batch::set_chunk`]). Where so many decode that
-//! they would leave a chunk less than half of a pass, the two take turns.
+//! they would leave a chunk less than half of a pass, the two take turns. Several short prompts run in one pass: alone each
+//! would take nearly as long as all of them.
 //!
 //! A sequence that decodes may have drafted tokens in a pass behind its own ([`Batch::speculate`]).
 //!
@@ -31,6 +32,9 @@ use verify::Speculating;
 /// Pages for so many positions more are taken along with those for a decoding sequence's next row, where there are enough:
 /// while all have the pages that they need, passes follow each other without a look at them.
 const AHEAD: usize = PAGE;
+/// Most rows of a prompt that runs in a pass with other prompts. Rows of several sequences attend one by one, where matrix
+/// units would take the chunk of a long prompt.
+const SHORT: usize = 64;
 
 /// What a sequence is to do.
 #[derive(Clone)]
@@ -82,11 +86,13 @@ pub struct Batch {
     decode_turn: usize,
     /// Most rows of a prompt's chunk while other sequences decode.
     most_chunk: usize,
-    /// The last pass's rows: `chunk` of a prompt, then one of each sequence that decodes. And the slots of those that have
-    /// logits, which are its last rows.
+    /// The last pass's rows: `chunk` of prompts, then one of each sequence that decodes. And the slots of those that have
+    /// logits, which are its last rows. Of several prompts, which all end in the pass, the last rows stand behind all others.
     rows: Vec<Row>,
     chunk: usize,
     heads: Vec<usize>,
+    /// The prompts of the chunk: slots, and rows of each.
+    prompts: Vec<(usize, usize)>,
     /// Whether every sequence decodes and has one of `rows`, which are then those of the next pass.
     steady: bool,
     /// Whether each of them is certain to take its argmax next, and the one after it. Never where tokens may be drafted: that
@@ -142,6 +148,7 @@ impl Batch {
             chunk: 0,
             rows: Vec::with_capacity(extent.max_rows),
             heads: Vec::with_capacity(extent.sequences.max(extent.head_rows)),
+            prompts: Vec::with_capacity(extent.sequences),
             steady: false,
             goes_on: false,
             speculating: None,
@@ -161,7 +168,7 @@ impl Batch {
         self.slots.iter().filter(|slot| slot.member.is_none()).count()
     }
 
-    /// Bounds a prompt's chunk to `rows` rows, at least 1, while other sequences decode: the time between two of their tokens
+    /// Bounds the rows of prompts in a pass to `rows`, at least 1, while other sequences decode: the time between two of their tokens
     /// grows with it. Without a bound it has as many as a pass takes.
     pub fn set_chunk(&mut self, rows: usize) {
         self.most_chunk = rows.max(1);
@@ -178,7 +185,7 @@ impl Batch {
         self.members().all(Member::is_greedy)
     }
 
-    /// What the last [`Batch::step`] ran; the depth of decoding rows is their mean.
+    /// What the last [`Batch::step`] ran; the depth of decoding rows is their mean. Several prompts count as one chunk.
     pub fn last_pass(&self) -> Option<Pass> {
         if let Some((pass, _)) = self.speculating.as_ref().and_then(|speculating| speculating.verified) {
             return Some(pass);
@@ -376,12 +383,12 @@ impl Batch {
         }
     }
 
-    /// The slot whose prompt comes next.
-    fn next_prompt(&self) -> Option<usize> {
+    /// The slots whose prompts come next.
+    fn next_prompts(&self) -> impl Iterator<Item = usize> {
         let alone = self.room() + 1 == self.slots.len();
-        let waits = |member: &Member| !alone && member.put_off == Some(self.endings);
-        let is_prompt = |slot: &Slot| slot.member.as_ref().is_some_and(|m| !waits(m)) && !slot.decodes();
-        self.slots_from(self.prompt_turn).find(|&slot| is_prompt(&self.slots[slot]))
+        let waits = move |member: &Member| !alone && member.put_off == Some(self.endings);
+        let is_prompt = move |slot: &Slot| slot.member.as_ref().is_some_and(|m| !waits(m)) && !slot.decodes();
+        self.slots_from(self.prompt_turn).filter(move |&slot| is_prompt(&self.slots[slot]))
     }
 
     /// All slots, from `first` on.
@@ -450,22 +457,23 @@ impl Batch {
         Ok(())
     }
 
-    /// The chunk of the last pass is in the cache. If it was the prompt's last one, its reply begins.
+    /// The chunk of the last pass is in the cache. Where it was a prompt's last one, the reply begins.
     fn commit_chunk(&mut self, executor: &dyn Executor) {
-        let slot = self.rows[0].sequence as usize;
-        let Slot { session, member, .. } = &mut self.slots[slot];
         counts::count_prefilled(self.chunk);
-        session.commit(self.chunk);
-        if let Some(member) = member.as_mut().filter(|_| session.pending() == 0) {
-            member.begin_reply(session.tokens().len(), session.room(executor.schedule()));
+        for &(slot, rows) in &self.prompts {
+            let Slot { session, member, .. } = &mut self.slots[slot];
+            session.commit(rows);
+            if let Some(member) = member.as_mut().filter(|_| session.pending() == 0) {
+                member.begin_reply(session.tokens().len(), session.room(executor.schedule()));
+            }
+            self.prompt_turn = slot + 1;
         }
-        self.prompt_turn = slot + 1;
     }
 
-    /// Chooses the rows of the next pass: a chunk of the prompt that comes next, and a row of each sequence that decodes, as
-    /// far as there are pages for them.
+    /// Chooses the rows of the next pass: several short prompts or a chunk of the prompt that comes next, and a row of each
+    /// sequence that decodes, as far as there are pages for them.
     fn choose_rows(&mut self, executor: &mut dyn Executor) {
-        let prompt = self.next_prompt();
+        let prompt = self.next_prompts().next();
         let decoding = self.slots.iter().filter(|slot| slot.decodes()).count();
         // A prompt's last row has logits too.
         let together = 2 * decoding <= executor.prefill_rows() && decoding < executor.schedule().extent.head_rows;
@@ -473,17 +481,21 @@ impl Batch {
         let decoding_first = together || self.chunk > 0;
         self.rows.clear();
         self.heads.clear();
+        self.prompts.clear();
         self.chunk = 0;
         if decoding_first {
             self.choose_decoding(executor);
         }
         if let Some(slot) = prompt.filter(|_| together || self.heads.is_empty()) {
-            self.choose_chunk(executor, slot, if decoding > 0 { self.most_chunk } else { usize::MAX });
+            let most = if decoding > 0 { self.most_chunk } else { usize::MAX };
+            self.choose_prompts(executor, most);
+            if self.prompts.is_empty() {
+                self.choose_chunk(executor, slot, most);
+            }
         }
         if !decoding_first && self.chunk == 0 {
             self.choose_decoding(executor);
         }
-        let ends = self.chunk > 0 && prompt.is_some_and(|slot| self.slots[slot].session.pending() == self.chunk);
         for &slot in &self.heads {
             self.slots[slot].session.propose(1, &mut self.rows);
         }
@@ -493,9 +505,44 @@ impl Batch {
         self.steady = self.chunk == 0 && !self.heads.is_empty() && self.members().count() == self.heads.len();
         let goes_on = self.members().all(Member::goes_on);
         self.goes_on = goes_on && self.speculating.is_none();
-        if let Some(slot) = prompt.filter(|_| ends) {
-            self.heads.insert(0, slot);
+        let ends = |&&(slot, rows): &&(usize, usize)| self.slots[slot].session.pending() == rows;
+        self.heads.splice(..0, self.prompts.iter().filter(ends).map(|prompt| prompt.0));
+    }
+
+    /// Chooses short prompts that run together, `most` rows at most: as many as make the pass that runs the most rows a
+    /// second, if these are several and there are pages for them. The rows beside them are chosen.
+    fn choose_prompts(&mut self, executor: &mut dyn Executor, most: usize) {
+        let beside = self.heads.len();
+        let most = most.min(executor.prefill_rows() - beside);
+        let room = executor.schedule().extent.head_rows - beside;
+        let mut prompts = std::mem::take(&mut self.prompts);
+        let pending = |slot: usize| self.slots[slot].session.pending();
+        let mut rows = 0;
+        for slot in self.next_prompts().filter(|&slot| pending(slot) <= SHORT).take(room) {
+            if rows + pending(slot) > most {
+                break;
+            }
+            rows += pending(slot);
+            prompts.push((slot, pending(slot)));
         }
+        let wanted = executor.chunk_rows(rows, beside);
+        while rows > wanted && prompts.len() > 1 {
+            rows -= prompts.pop().map_or(0, |(_, rows)| rows);
+        }
+        // The first of all comes first.
+        if prompts.len() < 2 || self.next_prompts().next() != Some(prompts[0].0) {
+            prompts.clear();
+        }
+        let has_pages = |&(slot, rows): &(usize, usize)| self.make_room(executor, slot, rows);
+        let with_pages = prompts.iter().copied().take_while(has_pages).count();
+        prompts.truncate(if with_pages < 2 { 0 } else { with_pages });
+        let mut last = Vec::with_capacity(prompts.len());
+        for &(slot, rows) in &prompts {
+            self.chunk += self.slots[slot].session.propose(rows, &mut self.rows);
+            last.extend(self.rows.pop());
+        }
+        self.rows.append(&mut last);
+        self.prompts = prompts;
     }
 
     /// Chooses a prompt's chunk of `most` rows at most, if there are pages for it. The rows beside it are chosen.
@@ -505,6 +552,7 @@ impl Batch {
         let most = if beside > 0 { executor.chunk_rows(most, beside) } else { most };
         if self.make_room(executor, slot, most) {
             self.chunk = self.slots[slot].session.propose(most, &mut self.rows);
+            self.prompts.push((slot, self.chunk));
         }
     }
 

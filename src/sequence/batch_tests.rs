@@ -105,14 +105,37 @@ fn a_pass_holds_a_chunk_of_one_prompt_and_a_row_of_each_that_decodes() {
     assert_eq!(step(), (chunk(long, most, &[0]), mixed(most, 0, false, 1, 2)));
     assert_eq!(step(), (chunk(short, most, &[0]), mixed(most, 0, false, 1, 3)));
     assert_eq!(step(), (chunk(long, most, &[0]), mixed(most, most, false, 1, 4)));
-    assert_eq!(step(), (chunk(short, 1, &[0]), mixed(1, most, true, 1, 5)));
-    assert_eq!(step(), (chunk(long, 2, &[0, 2]), mixed(2, 2 * most, true, 2, (6 + CHUNK) / 2)));
-    assert_eq!(step(), (vec![0, 1, 2], Pass::Decode { sequences: 3, depth: (7 + 2 * CHUNK + CHUNK + 1) / 3 }));
+    // What is left of both is short, and ends in one pass: the last rows behind the others.
+    assert_eq!(step(), (vec![1, 2, 1, 0], mixed(3, 2 * most, true, 1, 5)));
+    assert_eq!(step(), (vec![0, 1, 2], Pass::Decode { sequences: 3, depth: (6 + 2 * CHUNK + CHUNK) / 3 }));
     // Each has the replies of its own rows.
     let replies = [1, 2, 3].map(|first: u32| (first + 1..).take(20).collect::<Vec<u32>>());
     for (slot, reply) in finish(&mut batch, &mut executor) {
         assert_eq!(reply.tokens[..20], replies[slot], "slot {slot}");
     }
+}
+
+/// Short prompts run together, as far as a pass, the bound on prompts' rows and the pages reach; the first one always comes
+/// first.
+#[test]
+fn short_prompts_share_a_pass() {
+    let mut executor = Noting::new();
+    let mut batch = decoding(&mut executor);
+    let join = |batch: &mut Batch, executor: &mut Noting, lengths: [usize; 3]| {
+        lengths.map(|n| batch.join(executor, Request { reuse: false, ..request(&vec![n as u32; n], 20) }).unwrap())
+    };
+    join(&mut batch, &mut executor, [2, 3, 1]);
+    // The first rows of all, the last row of each, and the one that decodes.
+    assert_eq!(run(&mut batch, &mut executor, 2), [vec![1, 2, 2, 1, 2, 3, 0], vec![0, 1, 2, 3]]);
+    (1..4).for_each(|slot| drop(batch.leave(&mut executor, slot)));
+    // Three are more than a pass takes beside the row that decodes, so that the last one is left.
+    join(&mut batch, &mut executor, [3, 3, 3]);
+    assert_eq!(run(&mut batch, &mut executor, 2), [vec![1, 1, 2, 2, 1, 2, 0], vec![3, 3, 3, 0, 1, 2]]);
+    (1..4).for_each(|slot| drop(batch.leave(&mut executor, slot)));
+    // Nor are there two within a bound of five rows.
+    batch.set_chunk(5);
+    join(&mut batch, &mut executor, [3, 3, 3]);
+    assert_eq!(run(&mut batch, &mut executor, 1), [vec![1, 1, 1, 0]]);
 }
 
 #[test]
@@ -168,7 +191,7 @@ fn each_ends_for_itself_and_the_others_go_on() {
     let broken = join(request(&[30], 9));
     let left = join(request(&[40], 9));
     let (mut ended, mut of_the_last) = (Vec::new(), 0);
-    while of_the_last < 3 {
+    while of_the_last < 4 {
         let on_token = &mut |slot, token| {
             of_the_last += usize::from(slot == left);
             match (slot, token) {
@@ -190,7 +213,7 @@ fn each_ends_for_itself_and_the_others_go_on() {
             (stopped, &[11, 12, 13][..], Finish::Stop, false),
             (limited, &[21, 22, 23][..], Finish::Length, false),
             (broken, &[31, 32][..], Finish::Stop, false),
-            (left, &[41, 42, 43][..], Finish::Interrupted, false),
+            (left, &[41, 42, 43, 44][..], Finish::Interrupted, false),
         ]
     );
 }

@@ -200,17 +200,20 @@ fn sizes(most: usize) -> impl Iterator<Item = usize> {
     (0..).map(|i| 1usize << i).take_while(move |&n| n < most).chain([most])
 }
 
-/// The kinds of pass that are baked, by powers of two: rows of one sequence, rows of different sequences, both mixed; rows in
-/// any order, where drafts of several sequences may be verified; and the largest pass of rows in any order. Sequences that are
-/// no power of two run in the next kind, whose kernels are tuned anyway.
+/// The kinds of pass that are baked, by powers of two: rows of one sequence, rows of different sequences, both mixed, and rows
+/// in any order: as many as mixed ones for several prompts, and fewer where drafts of several sequences may be verified.
+/// Sequences that are no power of two run in the next kind, whose kernels are tuned anyway.
 pub(crate) fn kinds(e: &Extent) -> Vec<PassKind> {
     let prompts = sizes(e.max_rows).map(|n| (n, RowOrder::Consecutive));
     let batches = sizes(e.sequences.next_power_of_two().min(e.max_rows)).filter(|&n| n > 1);
     let batches = batches.filter(|_| e.sequences > 1).map(|n| (n, RowOrder::Apart));
-    let mixed = sizes(e.max_rows).filter(|&n| n >= LEAST_MIXED.min(e.max_rows)).map(|n| (n, RowOrder::Mixed));
+    let least = LEAST_MIXED.min(e.max_rows);
+    let mixed = sizes(e.max_rows).filter(|&n| n >= least).map(|n| (n, RowOrder::Mixed));
     let drafts = sizes(e.head_rows).filter(|&n| n > 1 && n < e.max_rows && e.head_rows > e.sequences);
-    let any = drafts.chain([e.max_rows]).map(|n| (n, RowOrder::Any));
-    let several = mixed.chain(any).filter(|_| e.sequences > 1);
+    let mut any: Vec<usize> = drafts.chain(sizes(e.max_rows).filter(|&n| n >= least)).collect();
+    any.sort_unstable();
+    any.dedup();
+    let several = mixed.chain(any.into_iter().map(|n| (n, RowOrder::Any))).filter(|_| e.sequences > 1);
     let kind = |(rows, order)| PassKind { rows, head_rows: e.head_rows, order, tokens: TokenSource::Host };
     prompts.chain(batches).chain(several).map(kind).collect()
 }
@@ -374,7 +377,10 @@ mod tests {
         let all = kinds(&extent(100, 5));
         assert_eq!(rows_of(&all, RowOrder::Consecutive), [1, 2, 4, 8, 16, 32, 64, 100]);
         assert_eq!(rows_of(&all, RowOrder::Apart), [2, 4, 8]);
-        assert_eq!((rows_of(&all, RowOrder::Mixed), rows_of(&all, RowOrder::Any)), (vec![32, 64, 100], vec![100]));
+        assert_eq!(
+            (rows_of(&all, RowOrder::Mixed), rows_of(&all, RowOrder::Any)),
+            (vec![32, 64, 100], vec![32, 64, 100])
+        );
         let few = kinds(&extent(5, 5));
         assert_eq!(rows_of(&few, RowOrder::Apart), [2, 4, 5], "no more rows than the slots have");
         assert_eq!(rows_of(&few, RowOrder::Mixed), [5]);
@@ -458,7 +464,9 @@ mod tests {
             then(&chunk(1, 7), &[row(2, 3), row(2, 4)]),
             then(&[row(0, 3)], &chunk(1, 7)),
         ];
-        assert_eq!(in_any_order.clone().map(|rows| of(&rows)), [(RowOrder::Any, 512); 3]);
+        assert_eq!(in_any_order.clone().map(|rows| of(&rows)), [(RowOrder::Any, 32); 3]);
+        let prompts = then(&chunk(1, 30), &then(&chunk(2, 30), &chunk(3, 5)));
+        assert_eq!(of(&prompts), (RowOrder::Any, 128));
         // Where drafts of several sequences may come there are smaller kinds for these.
         let of = with(32);
         assert_eq!(in_any_order.map(|rows| of(&rows)), [(RowOrder::Any, 16), (RowOrder::Any, 16), (RowOrder::Any, 8)]);
