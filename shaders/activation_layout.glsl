@@ -5,7 +5,8 @@
 //   Int16Sums:  as Int16Block, but beside each scale the sum of its 16 whole numbers, for weights whose zero is not 0:
 //               hi int8[P], lo int8[P], (scale f32, sum int32)[P / 16]
 //   F16Row:     f16 with one f32 scale a row, x = scale * h: f16[P], of each four elements 0 and 2 before 1 and 3, as
-//               tiles.glsl widens weights; then the scale at byte 2 P
+//               tiles.glsl widens weights; then the scale at byte 2 P, and 0 behind it
+//   F16Block:   as F16Row, but one f32 scale per 16 elements: f16[P], scales f32[P / 16]; the largest of a row lies apart
 //   Int16Row:   as Int16Block, but one f32 scale a row: hi int8[P], lo int8[P], then the scale at byte 2 P
 // P is the row's width padded to 32, zeros in the padding. Rows lie a fixed number of bytes apart.
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -14,6 +15,7 @@
 #define FORM_F16_ROW 2
 #define FORM_INT16_ROW 3
 #define FORM_INT16_SUMS 4
+#define FORM_F16_BLOCK 5
 // The two with a scale per 16 elements.
 #define IS_BLOCKS(form) ((form) == FORM_INT16_BLOCK || (form) == FORM_INT16_SUMS)
 
@@ -117,7 +119,10 @@ void write_half4(uint64_t row, uint padded, uint i, vec4 v, float scale) {
 // Four elements, the `i`-th of an F16Row or Int16Row row, with the row's scale, from the workgroup's largest magnitude.
 void write_row4(uint form, uint64_t row, uint padded, uint i, vec4 v, uint top) {
     float scale = form == FORM_INT16_ROW ? uintBitsToFloat(top) * (1.0 / 32512.0) : half_scale(top);
-    if (i == 0) ScaleOut(row + 2 * padded).at[0] = scale;
+    if (i == 0) {
+        ScaleOut(row + 2 * padded).at[0] = scale;
+        ScaleOut(row + 2 * padded).at[1] = 0.0;
+    }
     if (form == FORM_INT16_ROW) {
         write_bytes4(row, padded, i, v, top);
     } else {

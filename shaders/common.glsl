@@ -89,10 +89,12 @@ uint four_nibbles(uvec4 w, uint i) { return (w[i & 3] >> (i / 4 * 4)) & 0x0f0f0f
 //   weigh         four elements, as `widen` gives them, scaled
 //   weigh_sum     a sum of products of four elements with x, scaled
 // The packed integer dot products of a format of 32 elements a load take its elements as `block_of` gives them, sixteen bytes
-// from 0 on:
+// from 0 on. `times_block_of` gives the second sixteen with fewer instructions where they are the high halves of bytes: 8 less
+// and SECOND_TIMES as large, as signed bytes.
 //   ZERO          the byte that means 0, where none is subtracted in what follows
+//   ZEROS         the same for what `times_block_of` gives of each block, before the second is multiplied
 //   weigh_block   the sum of sixteen products of block b, scaled; x is the sum of what was multiplied
-//   weigh_blocks  both blocks' sums
+//   add_blocks    both blocks' sums, added; precise, so that every tile of a kernel gives the same bits
 #ifdef WEIGHT_INT8
 #define WEIGHTS_PER_LOAD 16
 vec4 widen(uvec4 w, uint i) { return vec4(unpack8(int(w[i]))); }
@@ -103,6 +105,8 @@ vec4 widen(uvec4 w, uint i) { return vec4(unpack8(int(w[i]))); }
 #define ZERO 8
 vec4 widen(uvec4 w, uint i) { return vec4(unpack8(four_nibbles(w, i))) - 8.0; }
 uvec4 block_of(uvec4 w, uint b) { return (w >> (4 * b)) & 0x0f0f0f0fu; }
+#define SECOND_IN_PLACE
+#define ZEROS vec2(8.0, 0.0)
 #endif
 #ifdef WEIGHT_Q5_0
 #define WEIGHTS_PER_LOAD 32
@@ -140,7 +144,10 @@ float factors(uint s, uint place) { return unpackHalf2x16(s >> place).x; }
 vec4 weigh(float f, uint i, vec4 w) { return f * w; }
 float weigh_sum(float f, uint i, float sum, vec4 x) { return f * sum; }
 float weigh_block(float f, uint b, float sum, float x) { return f * sum; }
-float weigh_blocks(float f, vec2 sums, vec2 x) { return f * (sums.x + sums.y); }
+float add_blocks(float to, float f, vec2 sums, vec2 x) {
+    precise float y = fma(f, sums.x + sums.y, to);
+    return y;
+}
 #endif
 #ifdef WEIGHT_Q4_K
 #define GROUPED
@@ -150,6 +157,8 @@ float weigh_blocks(float f, vec2 sums, vec2 x) { return f * (sums.x + sums.y); }
 #define ZERO 0
 vec4 widen(uvec4 w, uint i) { return vec4(unpack8(four_nibbles(w, i))); }
 uvec4 block_of(uvec4 w, uint b) { return (w >> (4 * b)) & 0x0f0f0f0fu; }
+#define SECOND_IN_PLACE
+#define ZEROS vec2(0.0, -8.0)
 #define Scale uvec4
 #define Factors vec2
 #define fetch_scale(from, small) Words4(from).at[0]
@@ -162,7 +171,10 @@ vec2 factors(uvec4 s, uint place) {
 vec4 weigh(vec2 f, uint i, vec4 w) { return f.x * w - f.y; }
 float weigh_sum(vec2 f, uint i, float sum, vec4 x) { return f.x * sum - f.y * (x.x + x.y + x.z + x.w); }
 float weigh_block(vec2 f, uint b, float sum, float x) { return f.x * sum - f.y * x; }
-float weigh_blocks(vec2 f, vec2 sums, vec2 x) { return f.x * (sums.x + sums.y) - f.y * (x.x + x.y); }
+float add_blocks(float to, vec2 f, vec2 sums, vec2 x) {
+    precise float y = fma(f.x, sums.x + sums.y, fma(-f.y, x.x + x.y, to));
+    return y;
+}
 #endif
 #ifdef WEIGHT_Q6_K
 #define GROUPED
@@ -199,7 +211,10 @@ vec2 factors(uvec2 s, uint place) {
 vec4 weigh(vec2 f, uint i, vec4 w) { return f[i / 4] * w; }
 float weigh_sum(vec2 f, uint i, float sum, vec4 x) { return f[i / 4] * sum; }
 float weigh_block(vec2 f, uint b, float sum, float x) { return f[b] * sum; }
-float weigh_blocks(vec2 f, vec2 sums, vec2 x) { return f.x * sums.x + f.y * sums.y; }
+float add_blocks(float to, vec2 f, vec2 sums, vec2 x) {
+    precise float y = fma(f.x, sums.x, fma(f.y, sums.y, to));
+    return y;
+}
 #endif
 #ifdef WEIGHT_BF16
 #define WEIGHTS_PER_LOAD 8
@@ -208,6 +223,14 @@ vec4 widen(uvec4 w, uint i) {
     return vec4(uintBitsToFloat(b.x << 16), uintBitsToFloat(b.x & 0xffff0000u), uintBitsToFloat(b.y << 16),
                 uintBitsToFloat(b.y & 0xffff0000u));
 }
+#endif
+#ifdef SECOND_IN_PLACE
+#define SECOND_TIMES 16.0
+uvec4 times_block_of(uvec4 w, uint b) { return b == 0 ? w & 0x0f0f0f0fu : (w & 0xf0f0f0f0u) ^ 0x80808080u; }
+#else
+#define SECOND_TIMES 1.0
+#define ZEROS vec2(ZERO)
+#define times_block_of block_of
 #endif
 #ifndef HIGH_BYTES
 #define HIGH_BYTES 0
@@ -222,8 +245,8 @@ vec4 widen(uvec4 w, uint i) {
 #define fetch_weights(row, i, loads) fetch_parts(row, (row) + (loads) * 16, i)
 // What it is scaled by; it is the matrix's load `load`.
 #define small_of(row, i, loads) ((row) + ((loads) * (16 + HIGH_BYTES) + (i) / 2 * 4))
-#define scale_of_load(scales, load, row, i, loads)                                                                     \
-    fetch_scale((scales) + (load) / SCALE_PERIOD * SCALE_BYTES, small_of(row, i, loads))
+#define scale_at(scales, load) ((scales) + (load) / SCALE_PERIOD * SCALE_BYTES)
+#define scale_of_load(scales, load, row, i, loads) fetch_scale(scale_at(scales, load), small_of(row, i, loads))
 
 float gelu_tanh(float x) {
     // tanh by way of exp, written so that neither end overflows: drivers' tanh may.

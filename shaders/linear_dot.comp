@@ -7,9 +7,10 @@
 //   weight in another format with scales of groups (common.glsl), x in Int16Sums: with int4's weights as they lie, 0 to 15,
 //   the sum of w * x is 8 times that of x too large, and q4_k subtracts multiples of that sum
 // Products and sums of 16 are exact integers; blocks of 16 are added in f32, in an order that does not depend on the rows.
-// A subgroup computes ROWS outputs at a time. Each of its invocations has UNROLL loads of 16 bytes of each output's row in
-// flight: what has been added makes room for what comes next, of the same row or of the next output's, so that the registers
-// are always full of weights that are on their way, also while the step before is waited for.
+// An invocation takes part in ROWS outputs at a time, each of which it shares with SHARERS - 1 others of its subgroup: fewer
+// than all where the loads of a row are no multiple of those of a whole subgroup. It has UNROLL loads of 16 bytes of each
+// output's row in flight: what has been added makes room for what comes next, of the same row or of the next output's, so that
+// the registers are always full of weights that are on their way, also while the step before is waited for.
 // A workgroup of linear_dot strides over the grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
 // Where a workgroup of linear_dot_gelu makes several blocks, each is a stage of the relay: block b is made in stage b over the
 // number of workgroups. A kernel that reads them as x waits for each stage when it comes to it.
@@ -23,13 +24,15 @@
 #include "relay.glsl"
 #include "activation_layout.glsl"
 #extension GL_EXT_integer_dot_product : require
-layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup
+layout(constant_id = 1) const uint ROWS = 2;     // output rows of an invocation
 layout(constant_id = 2) const uint COLUMNS = 1;  // rows of x that share a weight load
 layout(constant_id = 3) const uint UNROLL = 2;   // loads in flight for each output row
 layout(constant_id = 4) const uint BLOCKS = 1;   // loads of a row of weights, of 16 or 32 inputs each
 layout(constant_id = 5) const uint SUBGROUP = 32;
 layout(constant_id = 6) const uint STAGES = 1;   // linear_dot_gelu: blocks of a workgroup, if each is a stage
 layout(constant_id = 7) const uint FORM = FORM_INT16_BLOCK;  // linear_dot_gelu: of the output
+// 8 is common.glsl's.
+layout(constant_id = 9) const uint SHARERS = 32;  // invocations that share a row of weights
 
 layout(push_constant) uniform Push {
     Words state;
@@ -59,14 +62,21 @@ shared float gated[BLOCK * 8];
 #define PARTS 1
 #endif
 
-// Rows of weights at a time, blocks of each in flight, and rounds of those in a row.
+// Outputs of a subgroup at a time; rows of weights of an invocation at a time, loads of each in flight, and rounds of those in
+// a row.
+const uint OUTPUTS = SUBGROUP / SHARERS * ROWS;
 const uint WIDTH = PARTS * ROWS;
-const uint SPAN = UNROLL * SUBGROUP;
+const uint SPAN = UNROLL * SHARERS;
 const uint ROUNDS = (BLOCKS + SPAN - 1) / SPAN;
 #ifndef WEIGHTS_PER_LOAD
 #define WEIGHTS_PER_LOAD 16
 #endif
 const uint X_BLOCKS = WEIGHTS_PER_LOAD / 16;  // blocks of x of one load
+
+// This invocation among those that share a row, and the first of its outputs among the subgroup's.
+const uint PART_BITS = SHARERS - 1;
+#define PART (gl_SubgroupInvocationID & PART_BITS)
+#define OWN (gl_SubgroupInvocationID / SHARERS * ROWS)
 
 float sums[WIDTH * COLUMNS];
 Weights w[UNROLL * WIDTH];
@@ -75,17 +85,18 @@ uint64_t rows[WIDTH];
 // Scales on their way with the weights; the first load of each row, of what is fetched and what is added.
 Scale w_scale[UNROLL * WIDTH];
 uint next_load[WIDTH], load_of[WIDTH];
-// Where each row has the same scales' places, the lane alone says which they are.
-const bool LANE_SAYS = BLOCKS % SCALE_PERIOD == 0 && SUBGROUP % SCALE_PERIOD == 0;
-#define FACTORS(u, j) factors(w_scale[u * WIDTH + j], place(LANE_SAYS ? gl_SubgroupInvocationID : load_of[j] + i))
+// Where each row has the same scales' places, the lane alone says which they are, and where its first one lies in each row.
+const bool LANE_SAYS = BLOCKS % SCALE_PERIOD + SHARERS % SCALE_PERIOD == 0;
+uint next_scales[WIDTH];  // bytes behind the matrix's first
+#define FACTORS(u, j) factors(w_scale[u * WIDTH + j], place(LANE_SAYS ? PART : load_of[j] + i))
 #else
 float scale_of[WIDTH], next_scale[WIDTH];
 #endif
 
 // The block of a row that load u of a round is for, and whether there is such a block.
-uint load_in_row(uint round, uint u) { return (round * UNROLL + u) * SUBGROUP + gl_SubgroupInvocationID; }
+uint load_in_row(uint round, uint u) { return (round * UNROLL + u) * SHARERS + PART; }
 bool is_block(uint round, uint u) {
-    return BLOCKS % SPAN == 0 || ROUNDS == 1 && (u + 1) * SUBGROUP <= BLOCKS || load_in_row(round, u) < BLOCKS;
+    return BLOCKS % SPAN == 0 || ROUNDS == 1 && (u + 1) * SHARERS <= BLOCKS || load_in_row(round, u) < BLOCKS;
 }
 
 void fetch(uint round, uint u) {
@@ -94,7 +105,9 @@ void fetch(uint round, uint u) {
     [[unroll]] for (uint j = 0; j < WIDTH; ++j) w[u * WIDTH + j] = fetch_weights(rows[j], at, BLOCKS);
 #ifdef GROUPED
     [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
-        w_scale[u * WIDTH + j] = scale_of_load(uint64_t(scales), next_load[j] + at, rows[j], at, BLOCKS);
+        uint from = LANE_SAYS ? next_scales[j] + (round * UNROLL + u) * (SHARERS / SCALE_PERIOD * SCALE_BYTES)
+                              : scale_at(0, next_load[j] + at);
+        w_scale[u * WIDTH + j] = fetch_scale(uint64_t(scales) + from, small_of(rows[j], at, BLOCKS));
     }
 #endif
 }
@@ -109,20 +122,21 @@ void add_block(uint round, uint u, uint r0, uint live) {
         uvec4 hi[2] = uvec4[2](Planes(row).at[2 * i], Planes(row).at[2 * i + 1]);
         uvec4 lo[2] = uvec4[2](Planes(row + x_padded).at[2 * i], Planes(row + x_padded).at[2 * i + 1]);
         uvec4 scale_sum = Planes(row + 2 * x_padded).at[i];
-        vec2 x_scale = uintBitsToFloat(scale_sum.xz), x_sum = x_scale * vec2(ivec2(scale_sum.yw));
+        precise vec2 x_scale = uintBitsToFloat(scale_sum.xz), x_sum = x_scale * vec2(ivec2(scale_sum.yw));
+        precise vec2 zero = ZEROS * x_sum, by = x_scale * vec2(1.0, 1.0 / SECOND_TIMES);
         [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
-            vec2 y;
+            precise vec2 y;
             [[unroll]] for (uint b = 0; b < 2; ++b) {
-                uvec4 four = block_of(w[u * WIDTH + j], b);
+                uvec4 four = times_block_of(w[u * WIDTH + j], b);
                 int high = 0, low = 0;
                 [[unroll]] for (uint q = 0; q < 4; ++q) {
                     high += dotPacked4x8EXT(int(four[q]), int(hi[b][q]));
                     low += dotPacked4x8EXT(int(four[q]), int(lo[b][q]));
                 }
-                // At most 16 * 32 * 32512, which f32 holds exactly.
-                y[b] = x_scale[b] * float(high * 256 + low - ZERO * int(scale_sum[2 * b + 1]));
+                // At most 16 * 63 * 32512, or 16 * 8 * 32512 times 16.
+                y[b] = fma(by[b], float(high * 256 + low), -zero[b]);
             }
-            sums[j * COLUMNS + c] += weigh_blocks(FACTORS(u, j), y, x_sum);
+            sums[j * COLUMNS + c] = add_blocks(sums[j * COLUMNS + c], FACTORS(u, j), y, x_sum);
         }
 #else
         uvec4 hi = Planes(row).at[i], lo = Planes(row + x_padded).at[i];
@@ -146,8 +160,9 @@ void add_block(uint round, uint u, uint r0, uint live) {
     }
 }
 
-// What is fetched from here on is of outputs n0 .. n0 + ROWS.
-void turn_to(uint n0) {
+// What is fetched from here on is of the subgroup's outputs from `first` on.
+void turn_to(uint first) {
+    uint n0 = first + OWN;
     [[unroll]] for (uint p = 0; p < PARTS; ++p) {
         [[unroll]] for (uint j = 0; j < ROWS; ++j) {
             // Past the last output: read its row again, and do not store.
@@ -155,6 +170,7 @@ void turn_to(uint n0) {
             rows[p * ROWS + j] = weight + uint64_t(o) * (BLOCKS * LOAD_BYTES);
 #ifdef GROUPED
             next_load[p * ROWS + j] = o * BLOCKS;
+            next_scales[p * ROWS + j] = scale_at(0, o * BLOCKS + PART);
 #else
             next_scale[p * ROWS + j] = scales.at[o];
 #endif
@@ -174,7 +190,7 @@ void wait_for(uint end) {
     reached = needed;
 }
 
-// Asks for the first round of outputs n0 .. n0 + ROWS.
+// Asks for the first round of the subgroup's outputs from n0 on.
 void begin(uint n0) {
     turn_to(n0);
     [[unroll]] for (uint u = 0; u < UNROLL; ++u) fetch(0, u);
@@ -207,30 +223,36 @@ void add(bool more, uint next, uint r0, uint live) {
 
 // The invocations' parts together, times the scales of the weights' rows where they have one.
 void finish() {
-#ifdef GROUPED
-    [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = subgroupAdd(sums[i]);
-#else
-    [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) sums[i] = subgroupAdd(sums[i]) * scale_of[i / COLUMNS];
+    [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) {
+        if (SHARERS == SUBGROUP) {
+            sums[i] = subgroupAdd(sums[i]);
+        } else {
+            [[unroll]] for (uint apart = 1; apart < SHARERS; apart *= 2) sums[i] += subgroupShuffleXor(sums[i], apart);
+        }
+#ifndef GROUPED
+        sums[i] *= scale_of[i / COLUMNS];
 #endif
+    }
 }
 
 #ifdef GELU
 void run(uint r0, uint live) {
-    // The host makes ROWS times the subgroups a divisor of BLOCK, and no more workgroups than there are blocks.
-    uint step = gl_NumSubgroups * ROWS, blocks = (n + BLOCK - 1) / BLOCK, stage = 0;
-    begin(gl_WorkGroupID.x * BLOCK + gl_SubgroupID * ROWS);
+    // The host makes OUTPUTS times the subgroups a divisor of BLOCK, and no more workgroups than there are blocks.
+    uint step = gl_NumSubgroups * OUTPUTS, blocks = (n + BLOCK - 1) / BLOCK, stage = 0;
+    begin(gl_WorkGroupID.x * BLOCK + gl_SubgroupID * OUTPUTS);
     for (uint block = gl_WorkGroupID.x; block < blocks; block += gl_NumWorkGroups.x) {
-        for (uint o = gl_SubgroupID * ROWS; o < BLOCK; o += step) {
+        for (uint o = gl_SubgroupID * OUTPUTS; o < BLOCK; o += step) {
             bool here = o + step < BLOCK;
             uint next = here ? block : block + gl_NumWorkGroups.x;
-            add(next < blocks, next * BLOCK + (here ? o + step : gl_SubgroupID * ROWS), r0, live);
+            add(next < blocks, next * BLOCK + (here ? o + step : gl_SubgroupID * OUTPUTS), r0, live);
             finish();
-            if (subgroupElect()) {
+            if (PART == 0) {
                 [[unroll]] for (uint j = 0; j < ROWS; ++j) {
-                    bool inside = block * BLOCK + o + j < n;
+                    uint at = o + OWN + j;
+                    bool inside = block * BLOCK + at < n;
                     [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
                         float gate = sums[j * COLUMNS + c], up = sums[(ROWS + j) * COLUMNS + c];
-                        gated[c * BLOCK + o + j] = inside ? gelu_tanh(gate) * up : 0.0;
+                        gated[c * BLOCK + at] = inside ? gelu_tanh(gate) * up : 0.0;
                     }
                 }
             }
@@ -250,7 +272,7 @@ void run(uint r0, uint live) {
 }
 #else
 void run(uint r0, uint live) {
-    uint each = gl_NumSubgroups * ROWS, step = gl_NumWorkGroups.x * each, own = gl_SubgroupID * ROWS;
+    uint each = gl_NumSubgroups * OUTPUTS, step = gl_NumWorkGroups.x * each, own = gl_SubgroupID * OUTPUTS;
     uint first = gl_WorkGroupID.x * each;
     begin(first + own);
     // All subgroups together, since they wait together; what lies past the last output is not stored.
@@ -258,11 +280,12 @@ void run(uint r0, uint live) {
         uint n0 = base + own;
         add(base + step < n, n0 + step, r0, live);
         finish();
-        if (!subgroupElect()) continue;
+        if (PART != 0) continue;
         [[unroll]] for (uint j = 0; j < ROWS; ++j) {
-            if (n0 + j >= n) break;
+            uint o = n0 + OWN + j;
+            if (o >= n) break;
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-                if (r0 + c < live) Floats(y_out).at[(r0 + c) * out_stride + n0 + j] = sums[j * COLUMNS + c];
+                if (r0 + c < live) Floats(y_out).at[(r0 + c) * out_stride + o] = sums[j * COLUMNS + c];
             }
         }
     }

@@ -2,9 +2,13 @@
 // matrices are made of weights in the registers that loads left them in:
 //   plain: for few rows, whose inputs are loaded in the same way; nobody waits for anybody
 //   TALL:  for many, whose inputs come through shared memory, STAGES steps of them
+// With GATED, plain only: out[r][n] = gelu_tanh(gate) * up in F16Block, of the products gate and up; weight [2 n, k] with gate's
+// rows before up's. Of a workgroup's rows of weights, M of gate and M of up take turns. The largest scale of a row of out, which
+// is that row's, goes behind the scale of the row of x, where 0 was.
+// With BLOCKS, plain only, x is in F16Block: it is brought to its row's scale on the way.
 // weight [n, k] int8 with one f32 scale a row, or a format with scales of groups (common.glsl), by which weights are
 // multiplied on their way: int4 in f16, others in f32; k padded to 16 with zeros; x in F16Row (activation_layout.glsl), rows
-// x_stride bytes apart; out f32 [rows, out_stride].
+// x_stride bytes apart; out f32 [rows, out_stride], with GATED rows of out_stride bytes.
 // Which elements of a matrix an invocation holds is the device's choice, and is found out (shaders/fragment.comp): SHARERS
 // invocations share a row of A, and a column of B in the same way. A product does not change when its inputs change places in
 // weights and x alike: so an invocation takes the 16 or 32 consecutive inputs of a load of a row for its places in the next
@@ -27,6 +31,9 @@
 #include "relay.glsl"
 #include "tiles.glsl"
 #include "product.glsl"
+#ifndef TALL
+#include "activation_layout.glsl"
+#endif
 
 layout(constant_id = 1) const uint BM = 16; // rows of a workgroup
 layout(constant_id = 2) const uint OUTPUTS = 32;
@@ -46,6 +53,8 @@ layout(constant_id = 7) const uint STAGES = 1;
 const uint SUBS_M = PARTS, KSPLIT = 1, ROUND = DEPTH > STAGES ? DEPTH : STAGES;
 #else
 layout(constant_id = 7) const uint X_DEPTH = 1; // steps of inputs on their way
+layout(constant_id = 13) const uint GATED = 0;
+layout(constant_id = 14) const uint BLOCKS = 0;
 const uint SUBS_M = 1, KSPLIT = PARTS, ROUND = DEPTH > X_DEPTH ? DEPTH : X_DEPTH;
 #endif
 const uint BN = SUBS_N * OUTPUTS;
@@ -80,14 +89,74 @@ const uint X_EACH = (BM + X_PASS - 1) / X_PASS;
 shared uvec4 tiles[STAGES * STAGE > OUT_UNITS ? STAGES * STAGE : OUT_UNITS];
 #else
 const uint X_EACH = MATS_B * HELD_B * SPAN * X_LOADS;
+const uint X_BLOCKS = PER_LOAD / 16;
 shared uvec4 tiles[OUT_UNITS];
+
+// Eight elements of x times a power of two.
+uvec4 times(uvec4 eight, float16_t by) {
+    [[unroll]] for (uint i = 0; i < 4; ++i) eight[i] = packFloat2x16(unpackFloat2x16(eight[i]) * f16vec2(by));
+    return eight;
+}
 #endif
 shared bool is_last;
+
+// Outputs of a workgroup, and where its i-th row of weights lies behind the first.
+#ifdef TALL
+#define TILE_OUTPUTS BN
+#define ROW(i) min(i, w_last)
+#else
+const uint TILE_OUTPUTS = GATED != 0 ? BN / 2 : BN;
+#define ROW(i) (GATED != 0 ? min((i) / (2 * M) * M + (i) % M, w_last) + (i) / M % 2 * n : min(i, w_last))
+#endif
+
+#ifndef TALL
+// Four outputs of gate (0) or up (1), of one of the N rows whose sums lie in shared memory.
+vec4 four_sums(uint row, uint o, uint up) {
+    uint column = (o / M * 2 + up) * M + o % M;
+    uint at = (column / OUTPUTS * N + row) * OUTPUTS + column % OUTPUTS;
+    vec4 y = vec4(0);
+    [[unroll]] for (uint part = 0; part < KSPLIT; ++part) {
+        y += uintBitsToFloat(tiles[(at + part * (SUBS_N * OUTPUTS * N)) / 4]);
+    }
+    return y;
+}
+
+vec4 four_scales(uint o) { return vec4(OUTPUT_SCALE(o), OUTPUT_SCALE(o + 1), OUTPUT_SCALE(o + 2), OUTPUT_SCALE(o + 3)); }
+
+// The gated GELU of N rows from r on and of TILE_OUTPUTS outputs from n0 on, whose sums lie in shared memory. Neighbouring
+// invocations make four outputs each of a row: four of them a block.
+void leave_gated(uint r, uint n0, uint live) {
+    const uint QUADS = TILE_OUTPUTS / 4, NEAR = QUADS < SUBGROUP ? QUADS : SUBGROUP;
+    for (uint e = gl_LocalInvocationID.x; e < N * QUADS; e += WORKGROUP) {
+        uint row = e / QUADS, o = n0 + e % QUADS * 4, there = min(o, n - 4);
+        uint of_x = min(r + row, live - 1);
+        float x_scale = X_SCALE(of_x);
+        vec4 gate = four_sums(row, e % QUADS * 4, 0) * x_scale * four_scales(there);
+        vec4 up = four_sums(row, e % QUADS * 4, 1) * x_scale * four_scales(n + there);
+        vec4 y = vec4(gelu_tanh(gate.x), gelu_tanh(gate.y), gelu_tanh(gate.z), gelu_tanh(gate.w)) * up;
+        if (o >= n) y = vec4(0);
+        uint top = magnitude(y);
+        top = max(top, subgroupShuffleXor(top, 1));
+        top = max(top, subgroupShuffleXor(top, 2));
+        float scale = half_scale(top);
+        uint largest = floatBitsToUint(scale);
+        [[unroll]] for (uint apart = 4; apart < NEAR; apart *= 2) {
+            largest = max(largest, subgroupShuffleXor(largest, apart));
+        }
+        if (r + row >= live) continue;
+        uint64_t to = uint64_t(y_out) + uint64_t(r + row) * out_stride;
+        uint padded = (n + 31) / 32 * 32;
+        write_half4(to, padded, o / 4, y, scale);
+        if (o % 16 == 0 && o < padded) ScaleOut(to + 2 * padded).at[o / 16] = scale;
+        if (e % NEAR == 0) atomicMax(Words(x_scales + uint64_t(r + row) * x_scale_stride).at[1], largest);
+    }
+}
+#endif
 
 void make_tile() {
     uint live = live_rows(state, which);
     uint split = gl_WorkGroupID.x % splits, row_tile = gl_WorkGroupID.x / splits;
-    uint r0 = row_tile * BM, n0 = gl_WorkGroupID.y * BN;
+    uint r0 = row_tile * BM, n0 = gl_WorkGroupID.y * TILE_OUTPUTS;
     if (r0 >= live) return;
     uint id = gl_LocalInvocationID.x;
     uint subgroup_n = gl_SubgroupID % SUBS_N, subgroup_part = gl_SubgroupID / SUBS_N;
@@ -99,7 +168,7 @@ void make_tile() {
 
     // Rows past the end repeat the last one, and inputs past the end others.
     uint64_t w_tile = weight + uint64_t(n0) * ROW_BYTES, x_tile = x + uint64_t(r0) * x_stride;
-    uint w_last = min(n - n0, BN) - 1, x_last = live - 1 - r0;
+    uint w_last = min(n - n0, TILE_OUTPUTS) - 1, x_last = live - 1 - r0;
     uint scale_at = (k + 31) / 32 * 64;
     uint lane_row = gl_SubgroupInvocationID / SHARERS, lane_part = gl_SubgroupInvocationID % SHARERS;
     uint w_row = subgroup_n * OUTPUTS + lane_row % (M / HELD_A), x_row = lane_row % (N / HELD_B);
@@ -115,7 +184,7 @@ void make_tile() {
     // Their scales, and which of the matrix's loads an invocation takes of the i-th row of weights in a step's s-th run.
     Scale w_scale[DEPTH * W_EACH];
 #define LOAD_IN_ROW(step, s) (min(FIRST(step, s), k - PER_LOAD) / PER_LOAD)
-#define LOAD_OF(i, step, s) ((n0 + min(w_row + (i) * (M / HELD_A), w_last)) * LOADS + LOAD_IN_ROW(step, s))
+#define LOAD_OF(i, step, s) ((n0 + ROW(w_row + (i) * (M / HELD_A))) * LOADS + LOAD_IN_ROW(step, s))
 #define FETCH_SCALE(slot, i, row, step, s)                                                                             \
     w_scale[(slot) * W_EACH + i * SPAN + s] =                                                                          \
         scale_of_load(uint64_t(scales), LOAD_OF(i, step, s), w_tile + (row) * ROW_BYTES, LOAD_IN_ROW(step, s), LOADS);
@@ -136,7 +205,7 @@ void make_tile() {
 #endif
 #define FETCH_W(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {                                                            \
-        uint row = min(w_row + i * (M / HELD_A), w_last);                                                              \
+        uint row = ROW(w_row + i * (M / HELD_A));                                                                      \
         [[unroll]] for (uint s = 0; s < SPAN; ++s) {                                                                   \
             w_next[(slot) * W_EACH + i * SPAN + s] = WEIGHTS_AT(w_tile, row * ROW_BYTES, IN_ROW(FIRST(step, s)));      \
             FETCH_SCALE(slot, i, row, step, s)                                                                         \
@@ -162,14 +231,27 @@ void make_tile() {
     }
 #else
     uvec4 x_next[X_DEPTH * X_EACH];
-#define X_HELD(j, i, s, q) x_next[d % X_DEPTH * X_EACH + (((j) * HELD_B + (i)) * SPAN + (s)) * X_LOADS + (q)]
+    // With BLOCKS: of each block of x that is on its way, its scale; and of each row the inverse of its own.
+    float x_by[X_DEPTH * MATS_B * HELD_B * SPAN * X_BLOCKS], inverse[MATS_B * HELD_B];
+#define X_PLACE(j, i, s) (d % X_DEPTH * (MATS_B * HELD_B * SPAN) + ((j) * HELD_B + (i)) * SPAN + (s))
+#define X_LOADED(j, i, s, q) x_next[X_PLACE(j, i, s) * X_LOADS + (q)]
+#define X_HELD(j, i, s, q)                                                                                             \
+    (BLOCKS == 0 ? X_LOADED(j, i, s, q)                                                                                \
+                 : times(X_LOADED(j, i, s, q),                                                                         \
+                         float16_t(x_by[X_PLACE(j, i, s) * X_BLOCKS + (q) / 2] * inverse[(j) * HELD_B + (i)])))
 #define FETCH_X(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < MATS_B * HELD_B; ++i) {                                                            \
         uint row = min(x_row + i * (N / HELD_B), x_last);                                                              \
         [[unroll]] for (uint s = 0; s < SPAN; ++s) {                                                                   \
-            uint64_t from = x_tile + (row * x_stride + 2 * min(FIRST(step, s), k - PER_LOAD));                         \
+            uint first = min(FIRST(step, s), k - PER_LOAD);                                                            \
+            uint64_t from = x_tile + (row * x_stride + 2 * first);                                                     \
             [[unroll]] for (uint q = 0; q < X_LOADS; ++q) {                                                            \
                 x_next[(slot) * X_EACH + (i * SPAN + s) * X_LOADS + q] = Inputs4(from).at[q];                          \
+            }                                                                                                          \
+            if (BLOCKS == 0) continue;                                                                                 \
+            [[unroll]] for (uint b = 0; b < X_BLOCKS; ++b) {                                                           \
+                x_by[((slot) * (MATS_B * HELD_B * SPAN) + i * SPAN + s) * X_BLOCKS + b] =                              \
+                    Floats(x_tile + (row * x_stride + scale_at)).at[first / 16 + b];                                   \
             }                                                                                                          \
         }                                                                                                              \
     }
@@ -184,6 +266,9 @@ void make_tile() {
         FETCH_X(step_first + 1)
     }
 #else
+    [[unroll]] for (uint i = 0; i < MATS_B * HELD_B; ++i) {
+        if (BLOCKS != 0) inverse[i] = 1.0 / X_SCALE(r0 + min(x_row + i * (N / HELD_B), x_last));
+    }
     [[unroll]] for (uint d = 0; d < X_DEPTH; ++d) FETCH_X(d, step_first + d)
 #endif
     for (uint round = step_first; round < step_end; round += ROUND) {
@@ -259,7 +344,7 @@ void make_tile() {
     if (splits == 1 && r0 + BM <= live && n0 + BN <= n && out_stride % 4 == 0 && uint64_t(y_out) % 16 == 0) {
         barrier();
         for (uint i = id; i < BM + BN; i += WORKGROUP) {
-            float scale = i < BM ? Floats(x_tile + uint64_t(i) * x_stride + scale_at).at[0] : OUTPUT_SCALE(n0 + i - BM);
+            float scale = i < BM ? X_SCALE(r0 + i) : OUTPUT_SCALE(n0 + i - BM);
             tiles[i / 4][i % 4] = floatBitsToUint(scale);
         }
         barrier();
@@ -292,6 +377,12 @@ void make_tile() {
                          gl_CooperativeMatrixLayoutColumnMajor);
         }
         barrier();
+#ifndef TALL
+        if (GATED != 0) {
+            leave_gated(r0 + j * N, n0, live);
+            continue;
+        }
+#endif
         for (uint e = id; e < SUBS_M * N * BN; e += WORKGROUP) {
             uint column = e % BN, row = e / BN;
             uint at = ((row / N * SUBS_N + column / OUTPUTS) * N + row % N) * OUTPUTS + column % OUTPUTS;

@@ -261,7 +261,7 @@ void make_tile() {
     // Whole tiles go straight to memory, where rows are aligned as a matrix's must be.
     if (KSPLIT == 1 && splits == 1 && r0 + BM <= live && n0 + BN <= n && out_stride % 4 == 0 && uint64_t(y_out) % 16 == 0) {
         for (uint i = id; i < BM + BN; i += WORKGROUP) {
-            float scale = i < BM ? Floats(x_tile + uint64_t(i) * x_stride + scale_at).at[0] : OUTPUT_SCALE(n0 + i - BM);
+            float scale = i < BM ? X_SCALE(r0 + i) : OUTPUT_SCALE(n0 + i - BM);
             tiles[i / PIECE_WORDS][i % PIECE_WORDS] = floatBitsToUint(scale);
         }
         barrier();

@@ -4,6 +4,7 @@ layout(push_constant) uniform Push {
     uint64_t weight;
     Floats scales;   // int8: f32, one an output; else those of the format
     uint64_t x;
+    uint64_t x_scales;  // f32 of row 0, x_scale_stride bytes before that of row 1
     Floats y_out;
     Floats parts;    // [splits][rows padded to BM][N padded to BN], where splits > 1
     Words arrived;   // one counter a tile, zero before and after
@@ -11,6 +12,7 @@ layout(push_constant) uniform Push {
     uint n;          // outputs
     uint k;          // padded inputs
     uint x_stride;   // bytes, a multiple of 64
+    uint x_scale_stride;
     uint out_stride; // elements
     uint splits;     // workgroups that share a tile's inputs
     uint turn;       // relay.glsl
@@ -30,6 +32,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED buffer Inp
 #endif
 #define LOADS (k / PER_LOAD)
 #define ROW_BYTES (LOADS * LOAD_BYTES)
+#define X_SCALE(r) Floats(x_scales + uint64_t(r) * x_scale_stride).at[0]
 // The load whose first 16 bytes lie `from` bytes from the beginning of a row, which lies `row` bytes from `tile`.
 #define WEIGHTS_AT(tile, row, from)                                                                                    \
     fetch_parts(tile + ((row) + (from)), tile + ((row) + LOADS * 16 + (from) / 16 * HIGH_BYTES), 0)
@@ -39,6 +42,5 @@ layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED buffer Inp
     if (splits > 1) {                                                                                                  \
         parts.at[(split * part_rows + (r)) * padded_n + (o)] = (sum);                                                  \
     } else if ((r) < live && (o) < n) {                                                                                \
-        float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];                                           \
-        y_out.at[(r) * out_stride + (o)] = (sum) * OUTPUT_SCALE(o) * x_scale;                                             \
+        y_out.at[(r) * out_stride + (o)] = (sum) * OUTPUT_SCALE(o) * X_SCALE(r);                                          \
     }

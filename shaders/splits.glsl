@@ -18,6 +18,5 @@
         if (r >= live || o >= n) continue;
         float y = 0;
         for (uint part = 0; part < splits; ++part) y += parts.at[(part * part_rows + r) * padded_n + o];
-        float x_scale = Floats(x + uint64_t(r) * x_stride + scale_at).at[0];
-        y_out.at[r * out_stride + o] = y * OUTPUT_SCALE(o) * x_scale;
+        y_out.at[r * out_stride + o] = y * OUTPUT_SCALE(o) * X_SCALE(r);
     }

@@ -18,7 +18,7 @@ use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand, modules};
 use kiln::testing::gpu::lower::attend_tile;
 use kiln::testing::gpu::lower::dispatch::Addresses;
 use kiln::testing::gpu::lower::layout::GpuLayout;
-use kiln::testing::gpu::lower::matrix;
+use kiln::testing::gpu::lower::matrix::{self, MatrixTile, Role};
 use kiln::testing::gpu::lower::target::{Product, Target};
 use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::gpu::measure::{ceiling, fragment};
@@ -163,7 +163,13 @@ fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
             for rows in [8, 16, 32, 64, 512] {
                 let tiles = matrix::tiles(units, format, operand, [rows, shape.hidden, shape.ffn]);
                 let mut seen = HashSet::new();
-                let kernels = tiles.into_iter().filter_map(|t| t.kernel(units, format));
+                let roles = |t: MatrixTile| {
+                    let all = [Role::Plain, Role::Gated, Role::Blocks].into_iter();
+                    all.filter(move |&role| operand == Operand::F16 || role == Role::Plain)
+                        .filter(move |&role| t.has(units, role))
+                        .filter_map(move |role| t.kernel(units, format, role))
+                };
+                let kernels = tiles.into_iter().flat_map(roles);
                 linear.extend(kernels.filter(|k| seen.insert(k.module) || WeightFormat::MADE.contains(&format)));
             }
         }
@@ -187,7 +193,7 @@ fn targets(subgroup: u32, units: Units, weights: WeightFormat) -> Vec<Target> {
     if modules(weights).dot.is_none() || !WeightFormat::MADE.contains(&weights) {
         return plain.to_vec();
     }
-    let product = |rows, gelu| Product { format: weights, outputs: 5376, inputs: 5376, rows, gelu };
+    let product = |rows, gelu| Product { format: weights, outputs: 5376, inputs: 5376, rows, gelu, blocks: false };
     let products = [product(1, false), product(1, true), product(8, false), product(8, true)];
     let variants: HashSet<_> = products.into_iter().flat_map(|p| dot.tiles(Arithmetic::IntegerDot, p)).collect();
     let forced = variants.into_iter().map(|v| Target { forced: Some(v), ..dot.clone() });

@@ -230,7 +230,8 @@ fn neither_tiles_nor_a_relay_change_a_bit() {
             assert!(run(true, Some(Tile::Dot(tile))) == want, "{what}, {tile:?}");
         }
     };
-    let tile = |outputs, unroll, subgroups, turns| DotTile { outputs, unroll, subgroups, turns };
+    let sharers = common::open_gpu().caps.subgroup;
+    let tile = |outputs, unroll, subgroups, turns| DotTile { outputs, sharers, unroll, subgroups, turns };
     for (i, format) in BlockFormat::ALL.into_iter().enumerate() {
         let (_dir, path) = random_model(0x6767_0021 + i as u64, |_| format);
         check(format.name(), &path, &[tile(1, 2, 4, 2), tile(2, 3, 8, 1), tile(4, 1, 4, 1)]);

@@ -16,7 +16,7 @@ use kiln::testing::gpu::lower::arithmetic::Operand;
 use kiln::testing::gpu::lower::attend_tile;
 use kiln::testing::gpu::lower::dispatch::Dispatch;
 use kiln::testing::gpu::lower::fragment::{FragmentTile, Inputs};
-use kiln::testing::gpu::lower::matrix::{self, MatrixShape, MatrixTile};
+use kiln::testing::gpu::lower::matrix::{self, MatrixShape, MatrixTile, Role};
 use kiln::testing::gpu::lower::shared_tile::SharedTile;
 use kiln::testing::gpu::measure::ceiling;
 use kiln::testing::gpu::memory::heaps::describe;
@@ -107,11 +107,14 @@ struct Product {
     /// f16 values, or integers that fit in 16 bits.
     x: Vec<f32>,
     x_scales: Vec<f32>,
+    /// F16Block: what each block of 16 of a row is scaled by, powers of two; else empty.
+    block_scales: Vec<f32>,
     operand: Operand,
 }
 
 impl Product {
-    fn new(format: WeightFormat, operand: Operand, [rows, n, k]: [usize; 3], seed: u64) -> Product {
+    /// With `blocks`, x is in F16Block.
+    fn new(format: WeightFormat, operand: Operand, [rows, n, k]: [usize; 3], blocks: bool, seed: u64) -> Product {
         let mut random = Random(seed);
         let padded = k.next_multiple_of(16);
         let (stride, scale_bytes) = (format.row_bytes(k), format.scale_bytes(k));
@@ -160,12 +163,26 @@ impl Product {
                 Operand::S8 => (random.real() * 32512.0).round(),
             });
         }
-        let x_scales = (0..rows).map(|_| 1.0 + 0.9 * random.real()).collect();
-        Product { format, n, k: padded, rows, stored, weights, scales, x, x_scales, operand }
+        let mut x_scales: Vec<f32> = (0..rows).map(|_| 1.0 + 0.9 * random.real()).collect();
+        let mut block_scales = Vec::new();
+        if blocks {
+            let power = |random: &mut Random| f32::powi(2.0, random.bits() as i32 % 8 - 3);
+            block_scales = (0..rows * x_stride / 16).map(|_| power(&mut random)).collect();
+            x_scales =
+                block_scales.chunks_exact(x_stride / 16).map(|row| row.iter().copied().fold(0.0, f32::max)).collect();
+        }
+        Product { format, n, k: padded, rows, stored, weights, scales, x, x_scales, block_scales, operand }
     }
 
     fn x_stride(&self) -> usize {
-        (2 * self.k.next_multiple_of(32) + 4).next_multiple_of(64)
+        let padded = self.k.next_multiple_of(32);
+        (2 * padded + padded / 4 + 8).next_multiple_of(64)
+    }
+
+    /// Byte of a row of x where its scale lies. Behind it lies a word that is 0.
+    fn x_scale_at(&self) -> usize {
+        let padded = self.k.next_multiple_of(32);
+        2 * padded + if self.block_scales.is_empty() { 0 } else { padded / 4 }
     }
 
     /// x in the activation layout of the operand, with NaN between rows.
@@ -189,20 +206,28 @@ impl Product {
                     }
                 }
             }
-            row[2 * p..2 * p + 4].copy_from_slice(&self.x_scales[r].to_le_bytes());
+            if let Some(scales) = self.block_scales.chunks_exact(p / 16).nth(r) {
+                row[2 * p..][..p / 4].copy_from_slice(bytemuck::cast_slice(scales));
+            }
+            let scale_at = self.x_scale_at();
+            row[scale_at..][..4].copy_from_slice(&self.x_scales[r].to_le_bytes());
+            row[scale_at + 4..][..4].fill(0);
         }
         out
     }
 
     fn expected(&self) -> Vec<f64> {
         let p = self.k.next_multiple_of(32);
-        let x: Vec<f64> = self.x.iter().map(|&x| f64::from(x)).collect();
+        let block = |i: usize| self.block_scales.get(i / 16).copied().map(f64::from);
+        // Of F16Block, all scales are the blocks'.
+        let x: Vec<f64> = self.x.iter().enumerate().map(|(i, &x)| f64::from(x) * block(i).unwrap_or(1.0)).collect();
+        let row_scale = |r: usize| if self.block_scales.is_empty() { f64::from(self.x_scales[r]) } else { 1.0 };
         let mut out = Vec::with_capacity(self.rows * self.n);
         for r in 0..self.rows {
             for n in 0..self.n {
                 let weights = &self.weights[n * self.k..][..self.k];
                 let products = x[r * p..][..self.k].iter().zip(weights).map(|(x, w)| x * f64::from(*w));
-                out.push(products.sum::<f64>() * f64::from(self.scales[n]) * f64::from(self.x_scales[r]));
+                out.push(products.sum::<f64>() * f64::from(self.scales[n]) * row_scale(r));
             }
         }
         out
@@ -210,6 +235,7 @@ impl Product {
 
     /// Runs every tile in `variants` on a pass of `self.rows` rows, of which `live` are live.
     fn check(&self, bench: &mut Bench, live: usize, variants: &[MatrixTile]) {
+        let role = if self.block_scales.is_empty() { Role::Plain } else { Role::Blocks };
         // Output rows that are aligned for whole matrices, and some that are not.
         let out_stride = self.n + if self.n.is_multiple_of(8) { 8 } else { 5 };
         // Words of the step state, with `live` at index 2.
@@ -227,6 +253,7 @@ impl Product {
                 weight: weight.address,
                 scales: scales.address,
                 x: x.address,
+                x_scales: x.address + self.x_scale_at() as u64,
                 y_out: out.address,
                 parts: parts.address,
                 arrived: arrived.address,
@@ -234,19 +261,20 @@ impl Product {
                 n: word(self.n),
                 k: word(self.k),
                 x_stride: word(self.x_stride()),
+                x_scale_stride: word(self.x_stride()),
                 out_stride: word(out_stride),
                 splits: variant.splits,
             };
             let dispatch = Dispatch {
                 steps: 0..0,
-                kernel: variant.kernel(bench.units, self.format).unwrap(),
+                kernel: variant.kernel(bench.units, self.format, role).unwrap(),
                 push: Push::new(&push),
                 groups: variant.groups(self.rows, self.n),
                 barrier: true,
                 product: None,
             };
             let name = format!(
-                "{:?} {:?}, {live} of {} rows, {} x {}, {} in {} splits",
+                "{:?} {:?} {role:?}, {live} of {} rows, {} x {}, {} in {} splits",
                 self.format,
                 self.operand,
                 self.rows,
@@ -274,6 +302,88 @@ impl Product {
             assert!(words(&arrived)[..counter_bytes as usize / 4].iter().all(|&w| w == 0), "{name}: counters stay");
         }
     }
+
+    /// Runs every tile in `variants` as gate and up, which are the first and second half of the rows of weights, with
+    /// their gated GELU.
+    fn check_gated(&self, bench: &mut Bench, live: usize, variants: &[MatrixTile]) {
+        let n = self.n / 2;
+        let padded = n.next_multiple_of(32);
+        let out_stride = (2 * padded + padded / 4).next_multiple_of(64) + 64;
+        let state = bench.buffer(bytemuck::cast_slice(&[0u32, 0, live as u32, 0]));
+        let [weight, scales] = self.stored.each_ref().map(|bytes| bench.buffer(bytes));
+        let mut x = bench.buffer(&self.form());
+        let want: Vec<f64> = self.expected().chunks_exact(2 * n).flat_map(gated_gelu).collect();
+        for &variant in variants {
+            let mut out = bench.poisoned(self.rows * out_stride / 4);
+            let push = LinearMatrixPush {
+                state: state.address,
+                weight: weight.address,
+                scales: scales.address,
+                x: x.address,
+                x_scales: x.address + self.x_scale_at() as u64,
+                y_out: out.address,
+                parts: 0,
+                arrived: 0,
+                which: 2,
+                n: word(n),
+                k: word(self.k),
+                x_stride: word(self.x_stride()),
+                x_scale_stride: word(self.x_stride()),
+                out_stride: word(out_stride),
+                splits: 1,
+            };
+            let dispatch = Dispatch {
+                steps: 0..0,
+                kernel: variant.kernel(bench.units, self.format, Role::Gated).unwrap(),
+                push: Push::new(&push),
+                groups: variant.groups(self.rows, 2 * n),
+                barrier: true,
+                product: None,
+            };
+            let name = format!(
+                "{:?} gated, {live} of {} rows, {n} x {}, {}",
+                self.format,
+                self.rows,
+                self.k,
+                variant.shape.name()
+            );
+            x.copy_from(&self.form()).unwrap();
+            out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size as usize / 4])).unwrap();
+            bench.run(std::slice::from_ref(&dispatch));
+            let (got, x_rows) = (words(&out), words(&x));
+            let (alive, dead) = got.split_at(live * out_stride / 4);
+            assert!(dead.iter().all(|&w| w == POISON), "{name}: a dead row was written");
+            let mut results = Vec::new();
+            for (r, row) in alive.chunks_exact(out_stride / 4).enumerate() {
+                let blocks = n.div_ceil(16);
+                let halves: &[u16] = bytemuck::cast_slice(&row[..padded / 2]);
+                let scales: Vec<f32> = row[padded / 2..][..blocks].iter().map(|&w| f32::from_bits(w)).collect();
+                for (i, scale) in scales.iter().enumerate() {
+                    let of = halves[16 * i..][..16].chunks_exact(4).flat_map(|h| [h[0], h[2], h[1], h[3]]);
+                    let block: Vec<f32> = of.map(|h| f16::from_bits(h).to_f32() * scale).collect();
+                    let inside = (n - 16 * i).min(16);
+                    assert!(block[inside..].iter().all(|&y| y == 0.0), "{name}: padding");
+                    results.extend_from_slice(&block[..inside]);
+                }
+                assert!(row[padded / 2 + padded / 16..].iter().all(|&w| w == POISON), "{name}: written past the row");
+                let largest = x_rows[(r * self.x_stride() + self.x_scale_at()) / 4 + 1];
+                assert_eq!(
+                    f32::from_bits(largest),
+                    scales.iter().copied().fold(0.0, f32::max),
+                    "{name}: the row's scale"
+                );
+            }
+            let error = relative_rms(results.into_iter(), &want[..live * n]);
+            assert!(error < 5e-4, "{name}: {error:.1e}");
+        }
+    }
+}
+
+/// gelu_tanh(gate) * up of a row of gate's and then up's elements.
+fn gated_gelu(row: &[f64]) -> Vec<f64> {
+    let (gate, up) = row.split_at(row.len() / 2);
+    let gelu = |x: f64| 0.5 * x * (1.0 + (0.7978845608 * (x + 0.044715 * x * x * x)).tanh());
+    gate.iter().zip(up).map(|(&g, &u)| gelu(g) * u).collect()
 }
 
 /// A tile of many rows that a CPU driver compiles in seconds. Like the large ones, it loads two steps at a time.
@@ -290,7 +400,7 @@ const SMALL_TALL: SharedTile = SharedTile {
 
 /// Tiles that are small enough for a CPU driver. Each has a feature that the usual ones there lack: rows in two
 /// matrices, subgroups side by side, several loads of a row in a step, steps in flight, inputs through shared memory.
-const SMALL_FRAGMENTS: [FragmentTile; 7] = {
+const SMALL_FRAGMENTS: [FragmentTile; 9] = {
     const fn tile(rows: u32, outputs: u32, subgroups: u32, depth: u32, inputs: Inputs) -> FragmentTile {
         FragmentTile { rows, outputs, subgroups, depth, inputs }
     }
@@ -299,6 +409,9 @@ const SMALL_FRAGMENTS: [FragmentTile; 7] = {
         tile(8, 16, 1, 1, Inputs::Direct { parts: 1, span: 1, depth: 1 }),
         tile(8, 8, 1, 1, Inputs::Direct { parts: 4, span: 2, depth: 1 }),
         tile(8, 8, 2, 2, Inputs::Direct { parts: 1, span: 1, depth: 1 }),
+        // Whole blocks of gate and up.
+        tile(8, 8, 4, 1, Inputs::Direct { parts: 2, span: 1, depth: 1 }),
+        tile(16, 16, 2, 1, Inputs::Direct { parts: 1, span: 2, depth: 2 }),
         tile(32, 8, 2, 1, Inputs::Shared { row_parts: 2, stages: 1 }),
         tile(24, 8, 4, 1, Inputs::Shared { row_parts: 3, stages: 2 }),
         tile(16, 16, 2, 2, Inputs::Shared { row_parts: 2, stages: 1 }),
@@ -347,7 +460,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         (160, 129, 130, 528),
         (512, 300, 264, 336),
     ];
-    let (mut checked, mut left_out) = (HashSet::new(), HashSet::new());
+    let (mut checked, mut left_out, mut roles) = (HashSet::new(), HashSet::new(), (0, 0));
     for (i, (rows, live, n, k)) in cases.into_iter().enumerate() {
         let unit = [1, WeightFormat::GROUP, 128, WeightFormat::SUPER].into_iter().find(|n| format.holds(*n)).unwrap();
         let k = usize::next_multiple_of(k, unit);
@@ -369,7 +482,24 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         }
         left_out.extend(all.iter().map(|v| v.shape).filter(|t| variants.iter().all(|v| v.shape != *t)));
         assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
-        Product::new(format, operand, [rows, n, k], 7 + i as u64).check(bench, live, &variants);
+        let seed = 7 + i as u64;
+        Product::new(format, operand, [rows, n, k], false, seed).check(bench, live, &variants);
+        // A CPU driver takes its time over each kernel: there a few small tiles have every role.
+        let is_cpu = bench.gpu.caps.kind == ash::vk::PhysicalDeviceType::CPU;
+        let is_small = |v: &MatrixTile| SMALL_FRAGMENTS.iter().any(|t| v.shape == MatrixShape::Fragment(*t));
+        let cases = if WeightFormat::MADE.contains(&format) { 2..4 } else { 3..4 };
+        let (units, few) = (bench.units, rows <= 64 && (!is_cpu || cases.contains(&i)));
+        let in_role = |role| {
+            let fits = |v: &&MatrixTile| operand == Operand::F16 && v.has(units, role) && (!is_cpu || is_small(v));
+            let most = if is_cpu && !WeightFormat::MADE.contains(&format) { 1 } else { usize::MAX };
+            variants.iter().filter(fits).filter(|_| few).take(most).copied().collect::<Vec<_>>()
+        };
+        let (gated, blocks) = (in_role(Role::Gated), in_role(Role::Blocks));
+        Product::new(format, operand, [rows, n, k], true, seed).check(bench, live, &blocks);
+        Product::new(format, operand, [rows, 2 * n.next_multiple_of(8), k], false, seed)
+            .check_gated(bench, live, &gated);
+        roles.0 += gated.len();
+        roles.1 += blocks.len();
         checked.extend(variants);
     }
     println!("{} variants checked; tiles too large for a CPU driver: {}", checked.len(), left_out.len());
@@ -377,6 +507,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
     // no fragment tile to check.
     if operand == Operand::F16 && ["NVIDIA", "llvmpipe"].iter().any(|name| bench.gpu.caps.name.contains(name)) {
         assert!(checked.iter().any(|v| matches!(v.shape, MatrixShape::Fragment(_))), "{:?}", bench.units);
+        assert!(roles.0 > 0 && roles.1 > 0, "{:?}", bench.units);
     }
 }
 

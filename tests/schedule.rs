@@ -390,6 +390,7 @@ fn shaders_and_layout_agree() {
         ("F16_ROW", ActivationLayout::F16Row),
         ("INT16_ROW", ActivationLayout::Int16Row),
         ("INT16_SUMS", ActivationLayout::Int16Sums),
+        ("F16_BLOCK", ActivationLayout::F16Block),
     ];
     for (name, form) in forms {
         let text = define(&format!("FORM_{name}"), form as u64);

@@ -165,7 +165,8 @@ fn a_stage_may_lack_blocks() {
         let staged = times.iter().any(|t| t.kernel == "linear_dot_gelu_int8" && t.variant.contains("groups [7, 1, 1]"));
         (seen, staged)
     };
-    let variant = Tile::Dot(DotTile { outputs: 1, unroll: 1, subgroups: 4, turns: 2 });
+    let sharers = common::open_gpu().caps.subgroup;
+    let variant = Tile::Dot(DotTile { outputs: 1, sharers, unroll: 1, subgroups: 4, turns: 2 });
     let (want, _) = run(None, false);
     let (got, staged) = run(Some(variant), true);
     assert!(staged, "the variant was taken");

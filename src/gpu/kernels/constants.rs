@@ -7,7 +7,7 @@
 /// Number of the constant that is 1 for passes of one row: SINGLE in common.glsl.
 pub(crate) const SINGLE: u32 = 8;
 /// The highest number of a constant.
-const LAST: u32 = 12;
+const LAST: u32 = 14;
 
 /// The specialization constants of a pipeline, from constant 1 on. Those that its shader does not have are 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -102,7 +102,7 @@ constants! {
 
     /// linear_dot.comp.
     LinearDotConstants {
-        /// Outputs of a subgroup.
+        /// Outputs of a lane at a time.
         rows = 1,
         /// Rows of x that share a load of weights.
         columns = 2,
@@ -116,6 +116,8 @@ constants! {
         stages = 6,
         /// Layout of the output of `linear_dot_gelu` (activation_layout.glsl).
         form = 7,
+        /// Lanes that share an output.
+        sharers = 9,
     }
 
     /// linear_matrix.comp.
@@ -168,6 +170,10 @@ constants! {
         n = 11,
         /// Columns of the units' matrix A.
         k = 12,
+        /// 1: gate and up, with their gated GELU in F16Block.
+        gated = 13,
+        /// 1: inputs in F16Block.
+        blocks = 14,
     }
 
     /// linear_fragment.comp with TALL, inputs through shared memory.

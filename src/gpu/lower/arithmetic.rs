@@ -38,6 +38,9 @@ pub enum ActivationLayout {
     Int16Row = 3,
     /// As `Int16Block`, with the sum of the 16 whole numbers beside each scale.
     Int16Sums = 4,
+    /// f16, one f32 scale a block of 16 elements. The largest of a row's is the row's, and lies beside the scale of the
+    /// row that the writer reads.
+    F16Block = 5,
 }
 
 impl ActivationLayout {
@@ -55,9 +58,10 @@ impl ActivationLayout {
     pub fn row_bytes(self, padded: usize) -> usize {
         match self {
             ActivationLayout::F32 => 4 * padded,
-            ActivationLayout::Int16Block => 2 * padded + padded / 4,
+            ActivationLayout::Int16Block | ActivationLayout::F16Block => 2 * padded + padded / 4,
             ActivationLayout::Int16Sums => 2 * padded + padded / 2,
-            ActivationLayout::F16Row | ActivationLayout::Int16Row => 2 * padded + 4,
+            // The scale, and the place for the largest scale of a row in F16Block.
+            ActivationLayout::F16Row | ActivationLayout::Int16Row => 2 * padded + 8,
         }
     }
 }

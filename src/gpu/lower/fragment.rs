@@ -4,7 +4,9 @@
 //! runs only where neighbouring lanes share each matrix row evenly ([`Units::row_lanes`]).
 
 use super::arithmetic::MatrixModules;
+use super::matrix::Role;
 use super::shared_tile::SHARED_REST;
+use super::target::DOT_BLOCK;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::constants::{LinearFragmentConstants, LinearFragmentTallConstants};
@@ -74,7 +76,7 @@ impl FragmentTile {
     }
 
     /// Steps of inputs in flight or in shared memory.
-    const fn input_depth(self) -> u32 {
+    pub(super) const fn input_depth(self) -> u32 {
         let (Inputs::Direct { depth, .. } | Inputs::Shared { stages: depth, .. }) = self.inputs;
         depth
     }
@@ -144,8 +146,14 @@ impl FragmentTile {
             && self.unrolled(units, format) <= units.unrolled_steps.saturating_mul(PRODUCTS)
     }
 
+    /// Whether a workgroup's rows of weights are pairs of matrices, of gate and of up, that make whole blocks of outputs.
+    pub(super) fn has_pairs(self, units: Units) -> bool {
+        let rows = self.subgroups * self.outputs;
+        rows.is_multiple_of(2 * units.m) && rows.is_multiple_of(2 * DOT_BLOCK as u32)
+    }
+
     /// The pipeline.
-    pub(super) fn kernel(self, units: Units, format: WeightFormat, modules: &MatrixModules) -> Kernel {
+    pub(super) fn kernel(self, units: Units, format: WeightFormat, modules: &MatrixModules, role: Role) -> Kernel {
         let sharers = units.row_lanes.unwrap_or(1);
         let workgroup = self.subgroups() * units.subgroup;
         let FragmentTile { rows: bm, outputs, subgroups: subs_n, depth, .. } = self;
@@ -153,8 +161,22 @@ impl FragmentTile {
         let Units { m, least_n: n, k, .. } = units;
         match self.inputs {
             Inputs::Direct { parts, depth: x_depth, .. } => {
-                let constants =
-                    LinearFragmentConstants { bm, outputs, subs_n, parts, span, depth, x_depth, sharers, m, n, k };
+                let [gated, blocks] = [Role::Gated, Role::Blocks].map(|r| u32::from(role == r));
+                let constants = LinearFragmentConstants {
+                    bm,
+                    outputs,
+                    subs_n,
+                    parts,
+                    span,
+                    depth,
+                    x_depth,
+                    sharers,
+                    m,
+                    n,
+                    k,
+                    gated,
+                    blocks,
+                };
                 Kernel::new(modules.fragment, workgroup, constants)
             }
             Inputs::Shared { row_parts: parts, stages } => {
@@ -192,11 +214,16 @@ const TILES: &[FragmentTile] = &[
     FragmentTile::direct(8, 16, [1, 8], 1, [1, 1]),
     FragmentTile::direct(8, 16, [1, 4], 2, [1, 1]),
     FragmentTile::direct(8, 16, [4, 1], 2, [2, 1]),
+    FragmentTile::direct(8, 16, [2, 4], 1, [1, 1]),
+    FragmentTile::direct(8, 16, [2, 4], 2, [1, 1]),
+    FragmentTile::direct(8, 32, [1, 4], 2, [1, 1]),
     FragmentTile::direct(16, 32, [1, 8], 1, [1, 1]),
     FragmentTile::direct(16, 32, [2, 2], 1, [1, 1]),
     FragmentTile::direct(16, 32, [4, 1], 2, [1, 1]),
     FragmentTile::direct(16, 32, [1, 8], 2, [1, 1]),
     FragmentTile::direct(16, 32, [1, 4], 2, [1, 1]),
+    FragmentTile::direct(16, 16, [2, 4], 1, [1, 1]),
+    FragmentTile::direct(16, 32, [2, 4], 1, [1, 1]),
     FragmentTile::direct(32, 32, [1, 8], 1, [1, 1]),
     FragmentTile::direct(32, 32, [4, 1], 1, [3, 1]),
     FragmentTile::direct(32, 64, [4, 1], 1, [2, 2]),

@@ -22,7 +22,8 @@ struct Linear {
 impl Lowering<'_> {
     /// The step at `at`. With `gelu`, `weight` holds gate's rows and up's, and `out` takes the gated product.
     pub(super) fn linear(&self, at: usize, weight: Matrix, x: Slot, out: Slot, rows: Rows, gelu: bool) -> Lowered {
-        let product = Product::new(weight, self.count(rows), gelu);
+        let from = self.gated_from(at, x);
+        let product = Product { blocks: from.is_some(), ..Product::new(weight, self.count(rows), gelu) };
         let arithmetic = self.arithmetic(at, weight, x, rows);
         let (w, scales) = (self.weight(weight.buffer, weight.offset), self.weight(weight.buffer, weight.scales));
         let l = Linear { x, out, rows, product, weight: w, scales };
@@ -30,7 +31,7 @@ impl Lowering<'_> {
             self.layout.packed(x).and_then(|packed| match (arithmetic, self.target.tile(arithmetic, product)) {
                 (Arithmetic::IntegerDot, Some(Tile::Dot(tile))) => self.linear_dot(at, &l, packed, tile),
                 (Arithmetic::IntegerDot, _) => self.linear_dot_tile(&l, packed),
-                (Arithmetic::Matrix(_), Some(Tile::Matrix(tile))) => self.linear_matrix(&l, packed, tile),
+                (Arithmetic::Matrix(_), Some(Tile::Matrix(tile))) => self.linear_matrix(at, &l, packed, from, tile),
                 _ => None,
             });
         Lowered { taken: 1 + usize::from(gelu), ..lowered.unwrap_or_else(|| self.linear_f32(&l)) }
@@ -78,25 +79,42 @@ impl Lowering<'_> {
         Some(Lowered { kernel, push: Push::new(&push), groups, taken: 1, product: None })
     }
 
-    fn linear_matrix(&self, l: &Linear, x: PackedSlot, tile: MatrixTile) -> Option<Lowered> {
-        let kernel = tile.kernel(self.target.units?, l.product.format)?;
-        let [parts, arrived] = self.layout.scratch.product.map(|offset| self.addresses.arena + offset);
+    /// `from`: as [`Lowering::gated_from`] of the step.
+    fn linear_matrix(
+        &self,
+        at: usize,
+        l: &Linear,
+        x: PackedSlot,
+        from: Option<Slot>,
+        tile: MatrixTile,
+    ) -> Option<Lowered> {
+        let arena = self.addresses.arena;
+        let kernel = tile.kernel(self.target.units?, l.product.format, l.product.role())?;
+        let [parts, arrived] = self.layout.scratch.product.map(|offset| arena + offset);
+        // A row's scale lies behind its elements; of a row in F16Block behind that of the row it was made from.
+        let (scaled, behind) = match from {
+            Some(from) => (self.layout.packed(from)?, 4),
+            None => (x, 0),
+        };
+        let gated = if l.product.gelu { self.written(at + 1, l.out, l.rows).1 } else { None };
         let push = LinearMatrixPush {
-            state: self.addresses.arena,
+            state: arena,
             weight: l.weight,
             scales: l.scales,
-            x: self.addresses.arena + x.offset,
-            y_out: self.slot(l.out),
+            x: arena + x.offset,
+            x_scales: arena + scaled.offset + 2 * scaled.padded as u64 + behind,
+            y_out: gated.map_or(self.slot(l.out), |to| arena + to.offset),
             parts,
             arrived,
             which: Self::row_count_word(l.rows),
             n: word(l.product.outputs),
             k: word(l.product.inputs),
             x_stride: word(x.stride),
-            out_stride: word(l.out.stride),
+            x_scale_stride: word(scaled.stride),
+            out_stride: word(gated.map_or(l.out.stride, |to| to.stride)),
             splits: tile.splits,
         };
-        let groups = tile.groups(l.product.rows, l.product.outputs);
+        let groups = tile.groups(l.product.rows, l.product.weight_rows(l.product.outputs));
         let product = Some((Arithmetic::Matrix(tile.operand), l.product));
         Some(Lowered { kernel, push: Push::new(&push), groups, taken: 1, product })
     }

@@ -1,6 +1,6 @@
 //! The inputs of lowering: the schedule, the device addresses of its operands, and the kind of pass.
 
-use super::arithmetic::{ActivationLayout, Arithmetic, modules};
+use super::arithmetic::{ActivationLayout, Arithmetic, Operand, modules};
 use super::dispatch::Addresses;
 use super::layout::{GpuLayout, PackedSlot};
 use super::target::{Product, Target};
@@ -97,6 +97,12 @@ pub struct Lowering<'a> {
     pub kind: PassKind,
 }
 
+/// Whether `gate` and `up` are the first and second half of `whole`.
+pub(super) fn is_halves(whole: Slot, gate: Slot, up: Slot) -> bool {
+    let half = whole.width / 2;
+    gate == whole.columns(0, half) && up == whole.columns(half, half)
+}
+
 /// A kernel that runs the first `taken` steps of a range.
 #[derive(Clone, Copy)]
 pub(super) struct Lowered {
@@ -168,7 +174,43 @@ impl Lowering<'_> {
         });
         match reader.map(|(at, weight)| modules(weight.format).inputs(self.arithmetic(at, weight, slot, rows))) {
             None | Some(ActivationLayout::F32) => (ActivationLayout::F32, None),
+            Some(ActivationLayout::F16Row) if reader.is_some_and(|(r, weight)| self.is_gated(at, r, weight)) => {
+                (ActivationLayout::F16Block, self.layout.packed(slot))
+            }
             Some(layout) => (layout, self.layout.packed(slot)),
         }
+    }
+
+    /// Whether the step at `at` is a gated GELU that matrix units make behind its products, just before it. `weight` is
+    /// that of the step at `reader`, which reads it.
+    fn is_gated(&self, at: usize, reader: usize, weight: Matrix) -> bool {
+        let Some(of) = self.gate_and_up(at) else { return false };
+        let (rows, f16) = (self.schedule.steps[at].rows, Arithmetic::Matrix(Operand::F16));
+        let Op::GatedGelu { out, .. } = self.schedule.steps[at].op else { return false };
+        let product = |weight, gelu| Product::new(weight, self.count(rows), gelu);
+        self.arithmetic(at - 1, of.0, of.1, rows) == f16
+            && self.arithmetic(reader, weight, out, rows) == f16
+            && self.target.gates(product(of.0, true), product(weight, false))
+    }
+
+    /// The weight and the inputs of the step before a gated GELU at `at`, if that makes gate and up, and nothing else.
+    fn gate_and_up(&self, at: usize) -> Option<(Matrix, Slot)> {
+        let steps = &self.schedule.steps;
+        match (&steps[at.checked_sub(1)?], &steps[at]) {
+            (
+                &Step { op: Op::Linear { weight, x, out }, rows, .. },
+                &Step { op: Op::GatedGelu { gate, up, .. }, rows: of, .. },
+            ) if rows == of && is_halves(out, gate, up) => Some((weight, x)),
+            _ => None,
+        }
+    }
+
+    /// The inputs of the products whose gated GELU the step at `at` reads from `slot` in F16Block; `None` if it is in
+    /// another layout.
+    pub(super) fn gated_from(&self, at: usize, slot: Slot) -> Option<Slot> {
+        let made = |s: &Step| matches!(s.op, Op::GatedGelu { out, .. } if out == slot);
+        let gelu = self.schedule.steps[..at].iter().rposition(made)?;
+        let is_blocks = self.written(gelu, slot, self.schedule.steps[at].rows).0 == ActivationLayout::F16Block;
+        self.gate_and_up(gelu).filter(|_| is_blocks).map(|(_, x)| x)
     }
 }

@@ -2,7 +2,7 @@
 //! tile is a multiple of them.
 
 use super::arithmetic::{Operand, modules};
-use super::fragment::{self, FragmentTile};
+use super::fragment::{self, FragmentTile, Inputs};
 use super::shared_tile::SharedTile;
 use crate::gpu::device::limits::MAX_GROUPS;
 use crate::gpu::device::units::Units;
@@ -46,6 +46,17 @@ impl MatrixShape {
     }
 }
 
+/// What a product on matrix units does beside multiplying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Nothing.
+    Plain,
+    /// Gate and up in one product, whose gated GELU it writes in F16Block.
+    Gated,
+    /// It takes inputs in F16Block.
+    Blocks,
+}
+
 /// How a product on matrix units is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct MatrixTile {
@@ -58,13 +69,28 @@ pub struct MatrixTile {
 }
 
 impl MatrixTile {
-    /// The pipeline for weights of `format`; `None` if that has none on matrix units.
-    pub fn kernel(self, units: Units, format: WeightFormat) -> Option<Kernel> {
+    /// The pipeline for weights of `format`; `None` if that has none on matrix units. `role`: one that the tile has
+    /// ([`MatrixTile::has`]).
+    pub fn kernel(self, units: Units, format: WeightFormat, role: Role) -> Option<Kernel> {
         let modules = modules(format).matrix.as_ref()?;
         Some(match self.shape {
             MatrixShape::Shared(t) => t.kernel(units, self.operand, modules),
-            MatrixShape::Fragment(t) => t.kernel(units, format, modules),
+            MatrixShape::Fragment(t) => t.kernel(units, format, modules, role),
         })
+    }
+
+    /// Whether a product can be divided so in this role.
+    pub fn has(self, units: Units, role: Role) -> bool {
+        let direct = match self.shape {
+            MatrixShape::Fragment(t) if matches!(t.inputs, Inputs::Direct { .. }) => Some(t),
+            _ => None,
+        };
+        match role {
+            Role::Plain => true,
+            Role::Gated => self.splits == 1 && direct.is_some_and(|t| t.has_pairs(units)),
+            // The scales of blocks take registers too.
+            Role::Blocks => direct.is_some_and(|t| t.input_depth() == 1),
+        }
     }
 
     /// Matrix products in one unrolled round of a subgroup's loop. A CPU driver's compile time grows with it; tests
@@ -81,7 +107,7 @@ impl MatrixTile {
         }
     }
 
-    /// Workgroups for `rows` rows and `outputs` outputs. The row tiles of one weight tile are neighbours in x, so that
+    /// Workgroups for `rows` rows and `outputs` rows of weights. The row tiles of one weight tile are neighbours in x, so that
     /// its weights are read from memory once.
     pub fn groups(self, rows: usize, outputs: usize) -> [u32; 3] {
         let [tile_rows, tile_outputs] = self.shape.area();

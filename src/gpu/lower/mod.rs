@@ -20,11 +20,11 @@ pub mod target;
 
 pub use lowering::{Lowering, PassKind, RowOrder, TokenSource};
 
-use arithmetic::Arithmetic;
+use arithmetic::{ActivationLayout, Arithmetic};
 use attend::AttendOperands;
 use dispatch::Dispatch;
 use heads::Heads;
-use lowering::Lowered;
+use lowering::{Lowered, is_halves};
 use row::Norm;
 
 use crate::gpu::kernels::Module;
@@ -103,12 +103,13 @@ impl Lowering<'_> {
 
     /// Whether the product of gate and up at `at` is fused with their gated GELU, which goes to `gated`.
     fn fuses_gelu(&self, at: usize, weight: Matrix, x: Slot, gated: Slot, rows: Rows) -> bool {
-        let is_readable = match self.arithmetic(at, weight, x, rows) {
+        let written = self.written(at + 1, gated, rows).0;
+        match self.arithmetic(at, weight, x, rows) {
+            Arithmetic::Matrix(_) => written == ActivationLayout::F16Block,
             // Its kernel writes blocks and nothing else.
-            Arithmetic::IntegerDot => self.written(at + 1, gated, rows).0.is_scaled_by_block(),
-            _ => true,
-        };
-        is_readable && self.target.fuses_gelu(weight.format, self.count(rows))
+            Arithmetic::IntegerDot => written.is_scaled_by_block() && self.target.fuses_gelu(self.count(rows)),
+            Arithmetic::F32 => self.target.fuses_gelu(self.count(rows)),
+        }
     }
 
     /// Fuses norm and RoPE of Q and of K with the KV write. Attention joins if a row sees few keys of its own pass.
@@ -159,10 +160,4 @@ impl Lowering<'_> {
             }
         }
     }
-}
-
-/// Whether `gate` and `up` are the first and second half of `whole`.
-fn is_halves(whole: Slot, gate: Slot, up: Slot) -> bool {
-    let half = whole.width / 2;
-    gate == whole.columns(0, half) && up == whole.columns(half, half)
 }

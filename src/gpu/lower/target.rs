@@ -4,7 +4,7 @@
 use super::arithmetic::{ActivationLayout, Arithmetic, FormatModules, Operand, modules};
 use super::layout::PRODUCT_SCRATCH;
 use super::lowering::RowOrder;
-use super::matrix::{self, MatrixTile};
+use super::matrix::{self, MatrixTile, Role};
 use crate::gpu::device::limits::{MAX_GROUPS, MAX_WORKGROUP, grid};
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
@@ -26,6 +26,8 @@ pub struct Product {
     pub rows: usize,
     /// Gate and up in one product, fused with their gated GELU.
     pub gelu: bool,
+    /// Inputs in F16Block.
+    pub blocks: bool,
 }
 
 impl Product {
@@ -33,11 +35,20 @@ impl Product {
     pub fn new(weight: Matrix, rows: usize, gelu: bool) -> Product {
         let outputs = if gelu { weight.rows / 2 } else { weight.rows };
         let inputs = WeightFormat::padded(weight.cols);
-        Product { format: weight.format, outputs, inputs, rows, gelu }
+        Product { format: weight.format, outputs, inputs, rows, gelu, blocks: false }
+    }
+
+    /// What it does on matrix units beside multiplying.
+    pub fn role(self) -> Role {
+        match self {
+            Product { gelu: true, .. } => Role::Gated,
+            Product { blocks: true, .. } => Role::Blocks,
+            _ => Role::Plain,
+        }
     }
 
     /// Rows of the weight that `outputs` outputs are computed from.
-    fn weight_rows(self, outputs: usize) -> usize {
+    pub fn weight_rows(self, outputs: usize) -> usize {
         if self.gelu { 2 * outputs } else { outputs }
     }
 
@@ -49,8 +60,10 @@ impl Product {
 /// How a `linear_dot` kernel divides its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct DotTile {
-    /// Outputs that a subgroup computes at a time.
+    /// Outputs that a lane takes part in at a time.
     pub outputs: u32,
+    /// Lanes that share an output: those of a subgroup, or a part of them.
+    pub sharers: u32,
     /// Loads in flight per weight row.
     pub unroll: u32,
     /// Subgroups of a workgroup.
@@ -82,6 +95,9 @@ pub struct Target {
     /// The arithmetic that is chosen for passes. Key: upper row bound. The smallest bound ≥ the pass's rows applies;
     /// without one, or where a product cannot have it, the usual one.
     pub chosen: BTreeMap<usize, Arithmetic>,
+    /// Whether matrix units make the gated GELU behind its products, as tuned. Key: upper row bound, as of `chosen`.
+    /// Without one they do.
+    pub gated: BTreeMap<usize, bool>,
     /// How rows of one sequence attend, as tuned. Key: rows of the kind of pass.
     pub attend: BTreeMap<usize, AttendBy>,
     /// Seconds of a pass of each kind that is tuned, by its rows and their order.
@@ -108,6 +124,8 @@ const MATRIX_ROWS: usize = 2;
 const USUAL_MATRIX_ROWS: usize = 5;
 /// Fewest rows for which matrix units are tried on s8: its smallest tile has 16 rows.
 const S8_ROWS: usize = 5;
+/// Most rows for which matrix units make the gated GELU behind its products.
+const GATED_ROWS: usize = 64;
 /// Fewest rows for `linear_tile` and `linear_dot_tile`, which then read weights less often than the kernels for few
 /// rows.
 const TILE_ROWS: usize = 16;
@@ -128,6 +146,12 @@ pub const DOT_BLOCK: usize = 16;
 /// from them.
 const IN_FLIGHT: [usize; 3] = [4, 12, 24];
 const IN_FLIGHT_OF_ROWS: [usize; 2] = [4, 8];
+/// Choices for the blocks of outputs that a workgroup of `linear_dot` computes one after another.
+const TURNS: [u32; 3] = [1, 2, 4];
+/// The smallest part of a subgroup whose lanes share an output is one over this.
+const LEAST_SHARE: u32 = 4;
+/// Subgroups of a workgroup of `linear_dot` in which fewer lanes than all share an output.
+const SHARED_BY: &[u32] = &[2, 4, 8];
 /// Most registers for these loads.
 const MOST_IN_FLIGHT: usize = 128;
 /// Most rows that share a load of weights.
@@ -137,8 +161,8 @@ impl Target {
     /// A device with subgroups of `subgroup` lanes, untuned.
     pub fn new(subgroup: u32, dot: bool, units: Option<Units>) -> Target {
         let (tuned, seconds) = (HashMap::new(), HashMap::new());
-        let (chosen, attend) = (BTreeMap::new(), BTreeMap::new());
-        Target { subgroup, dot, units, tuned, chosen, attend, seconds, relay: false, forced: None }
+        let (chosen, gated, attend) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Target { subgroup, dot, units, tuned, chosen, gated, attend, seconds, relay: false, forced: None }
     }
 
     /// The arithmetics worth measuring for weights of `format` in passes of `rows` rows, the usual one first.
@@ -169,9 +193,20 @@ impl Target {
         }
     }
 
-    /// Whether gate, up and their gated GELU are fused into one dispatch.
-    pub fn fuses_gelu(&self, format: WeightFormat, rows: usize) -> bool {
-        !matches!(self.arithmetic(format, rows, false), Arithmetic::Matrix(_)) && rows < TILE_ROWS
+    /// Whether gate, up and their gated GELU are fused into one dispatch where matrix units do not compute them.
+    pub fn fuses_gelu(&self, rows: usize) -> bool {
+        rows < TILE_ROWS
+    }
+
+    /// Whether matrix units make a gated GELU behind its products: `gated` are these, `reader` is what reads it.
+    pub fn gates(&self, gated: Product, reader: Product) -> bool {
+        let f16 = Arithmetic::Matrix(Operand::F16);
+        let can = |p: Product| {
+            let tiles = self.tiles(f16, p);
+            !tiles.is_empty() && self.forced.is_none_or(|forced| tiles.contains(&forced))
+        };
+        let chosen = self.gated.range(gated.rows..).next().is_none_or(|(_, &gated)| gated);
+        chosen && gated.rows <= GATED_ROWS && can(gated) && can(Product { blocks: true, ..reader })
     }
 
     /// The tile of a product: the forced one if the product can have it, else the tuned one, else the usual one.
@@ -206,7 +241,7 @@ impl Target {
         let columns = p.rows.next_power_of_two().min(COLUMNS);
         let workgroup = self.subgroup * t.subgroups;
         let blocks = (p.inputs / p.format.per_load()) as u32;
-        let each = if p.gelu { GELU_BLOCK } else { t.outputs * t.subgroups };
+        let each = if p.gelu { GELU_BLOCK } else { self.outputs_at_once(t) };
         let groups = [grid(p.outputs.div_ceil((each * t.turns) as usize)), p.rows.div_ceil(columns) as u32, 1];
         // A stage ends when the blocks of all rows are written. That can be counted only if one tile covers all rows.
         let is_staged = p.gelu && groups[1] == 1;
@@ -219,8 +254,14 @@ impl Target {
             subgroup: self.subgroup,
             stages,
             form: form as u32,
+            sharers: t.sharers,
         };
         Some((Kernel::new(module, workgroup, constants), groups))
+    }
+
+    /// Outputs that a workgroup of `linear_dot` computes at a time.
+    fn outputs_at_once(&self, t: DotTile) -> u32 {
+        t.outputs * (self.subgroup / t.sharers) * t.subgroups
     }
 
     /// The kernel and grid of a product of many rows in [`Arithmetic::IntegerDot`]; `None` for a format without one.
@@ -234,8 +275,9 @@ impl Target {
     /// The tile if nothing was measured. `None` if the arithmetic has no tiles to choose from.
     pub fn usual(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
         let dot = |outputs, in_flight, subgroups, turns| {
-            let unroll = self.dot_unroll(p, outputs, in_flight);
-            Some(Tile::Dot(DotTile { outputs: outputs as u32, unroll, subgroups, turns }))
+            let sharers = self.subgroup;
+            let unroll = self.dot_unroll(p, outputs, sharers, in_flight);
+            Some(Tile::Dot(DotTile { outputs: outputs as u32, sharers, unroll, subgroups, turns }))
         };
         match (arithmetic, p.gelu, p.rows) {
             (Arithmetic::F32, ..) | (Arithmetic::IntegerDot, _, TILE_ROWS..) => None,
@@ -259,17 +301,28 @@ impl Target {
 
     /// Loads per weight row that a lane of `linear_dot` has in flight, given at most `in_flight` over all rows. Chosen
     /// so that all rounds of the loop have nearly the same size.
-    fn dot_unroll(&self, p: Product, outputs: usize, in_flight: usize) -> u32 {
+    fn dot_unroll(&self, p: Product, outputs: usize, sharers: u32, in_flight: usize) -> u32 {
         let width = p.weight_rows(outputs);
-        let in_flight = in_flight.min(MOST_IN_FLIGHT / load_registers(p.format));
-        let loads = p.inputs.div_ceil(p.format.per_load() * self.subgroup as usize);
+        // Several rows of two blocks of x take registers from the loads.
+        let of_x = if p.rows > 1 && p.format.per_load() > DOT_BLOCK { MOST_IN_FLIGHT / 4 } else { 0 };
+        let in_flight = in_flight.min((MOST_IN_FLIGHT - of_x) / load_registers(p.format));
+        let loads = p.inputs.div_ceil(p.format.per_load() * sharers as usize);
         loads.div_ceil(loads.div_ceil((in_flight / width).max(1))) as u32
+    }
+
+    /// How many lanes may share an output: all of a subgroup, and where the loads of a row of weights are no multiple of
+    /// them, the largest part that divides these loads. Then no lane is idle at a row's end.
+    fn dot_sharers(&self, p: Product) -> impl Iterator<Item = u32> {
+        let loads = (p.inputs / p.format.per_load()) as u32;
+        let part = 1 << loads.trailing_zeros().min(self.subgroup.ilog2());
+        let worthwhile = p.rows == 1 && part < self.subgroup && part >= self.subgroup / LEAST_SHARE;
+        std::iter::once(self.subgroup).chain(worthwhile.then_some(part))
     }
 
     fn dot_tiles(&self, p: Product) -> Vec<Tile> {
         // Most passes have one row, so a longer search pays off.
         let (in_flight, subgroups, turns): (&[usize], &[u32], &[u32]) = match p.rows {
-            1 => (&IN_FLIGHT, &[4, 8, 16], &[1, 2, 4]),
+            1 => (&IN_FLIGHT, &[4, 8, 16], &TURNS),
             2 => (&IN_FLIGHT, &[4, 16], &[1, 2]),
             _ => (&IN_FLIGHT_OF_ROWS, &[4, 8], &[1, 2]),
         };
@@ -277,19 +330,21 @@ impl Target {
         let most = if p.format.per_load() > DOT_BLOCK { 32 } else { 64 };
         let columns = p.rows.next_power_of_two().min(COLUMNS);
         let mut all = Vec::new();
-        for outputs in [1, 2, 4].into_iter().filter(|&n| p.weight_rows(n) * columns <= most) {
+        let outputs = [1, 2, 4].into_iter().filter(|&n| p.weight_rows(n) * columns <= most);
+        for (outputs, sharers) in outputs.flat_map(|n| self.dot_sharers(p).map(move |sharers| (n, sharers))) {
+            let (subgroups, turns) =
+                if sharers == self.subgroup { (subgroups, turns) } else { (SHARED_BY, &TURNS[..2]) };
             let width = p.weight_rows(outputs);
             let fits = in_flight.iter().filter(|&&n| n >= width);
-            let mut unrolls: Vec<_> = fits.map(|&n| self.dot_unroll(p, outputs, n)).collect();
+            let mut unrolls: Vec<_> = fits.map(|&n| self.dot_unroll(p, outputs, sharers, n)).collect();
             unrolls.dedup();
             for unroll in unrolls {
                 for &subgroups in subgroups.iter().filter(|&&n| n * self.subgroup <= MAX_WORKGROUP) {
-                    let outputs = outputs as u32;
+                    let dot = |&turns: &u32| DotTile { outputs: outputs as u32, sharers, unroll, subgroups, turns };
                     // A gelu workgroup writes whole blocks.
-                    if p.gelu && subgroups * outputs > GELU_BLOCK {
+                    if p.gelu && self.outputs_at_once(dot(&1)) > GELU_BLOCK {
                         continue;
                     }
-                    let dot = |&turns: &u32| DotTile { outputs, unroll, subgroups, turns };
                     // More than two turns must leave a workgroup per processor of a large device.
                     let groups =
                         |t: &DotTile| self.dot(p, *t, ActivationLayout::F32).map_or(0, |(_, groups)| groups[0]);
@@ -314,8 +369,9 @@ fn load_registers(format: WeightFormat) -> usize {
 
 /// The tiles on matrix units whose partial sums the scratch has room for.
 fn matrix_tiles(units: Units, operand: Operand, p: Product) -> Vec<Tile> {
-    matrix::tiles(units, p.format, operand, [p.rows, p.outputs, p.inputs])
+    matrix::tiles(units, p.format, operand, [p.rows, p.weight_rows(p.outputs), p.inputs])
         .into_iter()
+        .filter(|t| t.has(units, p.role()))
         .filter(|t| t.scratch_bytes(p.rows, p.outputs).iter().zip(PRODUCT_SCRATCH).all(|(&b, most)| b <= most))
         .map(Tile::Matrix)
         .collect()

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// Raise this when choices change meaning while the kernels stay the same: another way to judge them, or another layout
 /// of tiles.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Largest file that is read, in bytes. Written ones have a few KB.
 const MAX_BYTES: u64 = 16 << 20;
@@ -31,10 +31,21 @@ struct Known {
     relay: BTreeMap<u64, bool>,
     /// The arithmetic of products, by the model's bytes of weights and the pass's rows.
     arithmetic: BTreeMap<String, Arithmetic>,
+    /// Whether matrix units make the gated GELU behind its products, by the same.
+    gated: BTreeMap<String, bool>,
     /// How rows of one sequence attend, by [`pass_name`].
     attend: BTreeMap<String, AttendBy>,
     /// Seconds of a pass, by [`pass_name`].
     seconds: BTreeMap<String, f64>,
+}
+
+/// How passes of some rows multiply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// The arithmetic.
+    pub arithmetic: Arithmetic,
+    /// Whether matrix units make the gated GELU behind its products.
+    pub gated: bool,
 }
 
 impl Choices {
@@ -76,14 +87,16 @@ impl Choices {
         self.known.relay.insert(weights, relay);
     }
 
-    /// The arithmetic of passes of `rows` rows. `weights`: bytes of the model's weights.
-    pub fn arithmetic(&self, weights: u64, rows: usize) -> Option<Arithmetic> {
-        self.known.arithmetic.get(&rows_name(weights, rows)).copied()
+    /// How passes of `rows` rows multiply. `weights`: bytes of the model's weights.
+    pub fn way(&self, weights: u64, rows: usize) -> Option<Way> {
+        let name = rows_name(weights, rows);
+        Some(Way { arithmetic: *self.known.arithmetic.get(&name)?, gated: *self.known.gated.get(&name)? })
     }
 
     /// Keeps the choice.
-    pub fn set_arithmetic(&mut self, weights: u64, rows: usize, arithmetic: Arithmetic) {
-        self.known.arithmetic.insert(rows_name(weights, rows), arithmetic);
+    pub fn set_way(&mut self, weights: u64, rows: usize, way: Way) {
+        self.known.arithmetic.insert(rows_name(weights, rows), way.arithmetic);
+        self.known.gated.insert(rows_name(weights, rows), way.gated);
     }
 
     /// How the rows of a pass attend.
@@ -123,7 +136,8 @@ pub fn product_name((arithmetic, p): (Arithmetic, Product), relay: bool) -> Stri
         Arithmetic::Matrix(Operand::F16) => ", f16",
         Arithmetic::F32 | Arithmetic::IntegerDot => "",
     };
+    let blocks = if p.blocks { ", in blocks" } else { "" };
     let relayed = if relay { ", relayed" } else { "" };
     let two = if p.gelu { "2 x " } else { "" };
-    format!("{} {two}{} x {}, {} rows{by}{relayed}", p.format.name(), p.outputs, p.inputs, p.rows)
+    format!("{} {two}{} x {}, {} rows{by}{blocks}{relayed}", p.format.name(), p.outputs, p.inputs, p.rows)
 }

@@ -1,11 +1,12 @@
-//! Tuning: measures which tile of each product is fastest, which arithmetic computes it, how rows of one sequence
-//! attend, whether relayed dispatches are faster, and how long a pass of each kind takes. It runs once per device and
-//! driver, on the model's own weights. The choices are kept on disk ([`super::choices`]).
+//! Tuning: measures which tile of each product is fastest, which arithmetic computes it, whether matrix units make the
+//! gated GELU, how rows of one sequence attend, whether relayed dispatches are faster, and how long a pass of each kind
+//! takes. It runs once per device and driver, on the model's own weights. The choices are kept on disk
+//! ([`super::choices`]).
 //!
 //! There are many kinds of pass, so most are judged by some of their layers, and a kind tries of the tiles that a kind
 //! of more rows has tried only those that were good there.
 
-use super::choices::{Choices, pass_name, product_name};
+use super::choices::{Choices, Way, pass_name, product_name};
 use crate::Result;
 use crate::executor::{self, HeadRows, Row};
 use crate::gpu::device::Gpu;
@@ -99,7 +100,7 @@ impl Tuner<'_> {
             if kind.rows == 1 && self.relay.is_none() && self.gpu.caps.tries_relay {
                 measured += self.choose_relay(target, kind, &mut choices)?;
             }
-            measured += self.choose_arithmetic(target, kind, &mut choices)?;
+            measured += self.choose_way(target, kind, &mut choices)?;
             measured += self.choose_attention(target, kind, &mut choices)?;
             measured += self.time_kind(target, kind, &mut choices)?;
             if measured > 0 {
@@ -215,44 +216,60 @@ impl Tuner<'_> {
         tiles
     }
 
-    /// Decides in which arithmetic products are computed, by passes, and tunes the products. Returns the number of
-    /// choices measured.
-    fn choose_arithmetic(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
+    /// Decides how products are computed, by passes, and tunes the products. Returns the number of choices measured.
+    fn choose_way(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
+        let weights = self.schedule.weights.bytes();
+        let ways = self.ways(target, kind);
+        if ways.len() > 1 && !target.chosen.contains_key(&kind.rows) {
+            let Some(known) = choices.way(weights, kind.rows).filter(|way| ways.contains(way)) else {
+                return self.measure_ways(target, kind, &ways, choices);
+            };
+            take_way(target, kind, known);
+        }
+        self.tune_products(target, kind, choices)
+    }
+
+    /// The ways that are worth measuring.
+    fn ways(&self, target: &Target, kind: PassKind) -> Vec<Way> {
         let of = |op: &Op| match op {
             Op::Linear { weight, .. } => target.arithmetics(weight.format, kind.rows),
             _ => Vec::new(),
         };
         let can = self.schedule.steps.iter().map(|s| of(&s.op)).max_by_key(Vec::len).unwrap_or_default();
-        let weights = self.schedule.weights.bytes();
-        if can.len() > 1 && !target.chosen.contains_key(&kind.rows) {
-            let Some(known) = choices.arithmetic(weights, kind.rows).filter(|a| can.contains(a)) else {
-                return self.measure_arithmetics(target, kind, &can, choices);
-            };
-            target.chosen.insert(kind.rows, known);
+        let mut ways = Vec::new();
+        for arithmetic in can {
+            let gated = Way { arithmetic, gated: true };
+            let mut tried = target.clone();
+            take_way(&mut tried, kind, gated);
+            let is_gated = |(by, product): &Key| matches!(by, Arithmetic::Matrix(_)) && product.gelu;
+            if self.products(&tried, kind).iter().any(is_gated) {
+                ways.push(gated);
+            }
+            ways.push(Way { gated: false, ..gated });
         }
-        self.tune_products(target, kind, choices)
+        ways
     }
 
-    /// Compares arithmetics, each with its own best tiles.
-    fn measure_arithmetics(
+    /// Compares ways, each with its own best tiles.
+    fn measure_ways(
         &mut self,
         target: &mut Target,
         kind: PassKind,
-        can: &[Arithmetic],
+        ways: &[Way],
         choices: &mut Choices,
     ) -> Result<usize> {
-        let (mut measured, mut best) = (1, (NEVER, can[0]));
-        for &arithmetic in can {
-            target.chosen.insert(kind.rows, arithmetic);
+        let (mut measured, mut best) = (1, (NEVER, ways[0]));
+        for &way in ways {
+            take_way(target, kind, way);
             measured += self.tune_products(target, kind, choices)?;
             let seconds = self.estimate_pass(target, kind, 0)?;
-            log::info!("a pass of {kind} takes {:.3} ms in {arithmetic:?}", seconds * 1e3);
+            log::info!("a pass of {kind} takes {:.3} ms by {way:?}", seconds * 1e3);
             if seconds < best.0 {
-                best = (seconds, arithmetic);
+                best = (seconds, way);
             }
         }
-        target.chosen.insert(kind.rows, best.1);
-        choices.set_arithmetic(self.schedule.weights.bytes(), kind.rows, best.1);
+        take_way(target, kind, best.1);
+        choices.set_way(self.schedule.weights.bytes(), kind.rows, best.1);
         Ok(measured)
     }
 
@@ -470,6 +487,12 @@ impl Tuner<'_> {
         self.queue.free(&[commands]);
         Ok(best)
     }
+}
+
+/// Passes of as many rows as `kind` multiply so.
+fn take_way(target: &mut Target, kind: PassKind, way: Way) {
+    target.chosen.insert(kind.rows, way.arithmetic);
+    target.gated.insert(kind.rows, way.gated);
 }
 
 /// A product's key for any number of rows.

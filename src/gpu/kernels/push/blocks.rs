@@ -190,13 +190,16 @@ push_blocks! {
     LinearMatrixPush {
         /// The step state.
         state: u64,
-        /// `[n, k]` in a weight format but BF16; a multiple of 16.
+        /// `[n, k]`, with GATED `[2 n, k]`, in a weight format but BF16; a multiple of 16.
         weight: u64,
-        /// Its scales: INT8: f32 `[n]`. INT4: f16 `[n, k / 32]`. A multiple of 16.
+        /// Its scales: INT8: f32, one for each row. INT4: f16, one for each 32 inputs of each row. A multiple of 16.
         scales: u64,
-        /// F16Row or Int16Row `[rows]`: 2 bytes for each of the inputs padded to 32, then one f32 scale.
+        /// F16Row, Int16Row or F16Block `[rows]`: 2 bytes for each of the inputs padded to 32, then scales.
         x: u64,
-        /// f32 `[rows, out_stride]`; a multiple of 4.
+        /// The f32 scale of x's row 0; a multiple of 4. With GATED the word behind that of each row is 0, and takes the
+        /// scale of the output's row.
+        x_scales: u64,
+        /// f32 `[rows, out_stride]`; a multiple of 4. With GATED F16Block `[rows]`.
         y_out: u64,
         /// f32 `[splits, rows, n]`, rows and outputs rounded up to whole tiles; unused without splits.
         parts: u64,
@@ -210,7 +213,9 @@ push_blocks! {
         k: u32,
         /// Bytes from row to row of x, a multiple of 64.
         x_stride: u32,
-        /// Elements from row to row of the output.
+        /// Bytes from a row's scale to the next row's.
+        x_scale_stride: u32,
+        /// Elements, with GATED bytes, from row to row of the output.
         out_stride: u32,
         /// Workgroups that divide a tile's inputs among them.
         splits: u32,
