@@ -84,7 +84,7 @@ pub struct Batch {
     prompt_turn: usize,
     /// The slot that comes first where not all that decode can have a row.
     decode_turn: usize,
-    /// Most rows of a prompt's chunk while other sequences decode.
+    /// Most rows of prompts in a pass while other sequences decode.
     most_chunk: usize,
     /// The last pass's rows: `chunk` of prompts, then one of each sequence that decodes. And the slots of those that have
     /// logits, which are its last rows. Of several prompts, which all end in the pass, the last rows stand behind all others.
@@ -168,8 +168,8 @@ impl Batch {
         self.slots.iter().filter(|slot| slot.member.is_none()).count()
     }
 
-    /// Bounds the rows of prompts in a pass to `rows`, at least 1, while other sequences decode: the time between two of their tokens
-    /// grows with it. Without a bound it has as many as a pass takes.
+    /// Bounds the rows of prompts in a pass to `rows`, at least 1, while other sequences decode: the time between two of
+    /// their tokens grows with them. Without a bound there are as many as a pass takes.
     pub fn set_chunk(&mut self, rows: usize) {
         self.most_chunk = rows.max(1);
     }
