@@ -374,7 +374,9 @@ impl Product {
                 );
             }
             let error = relative_rms(results.into_iter(), &want[..live * n]);
-            assert!(error < 5e-4, "{name}: {error:.1e}");
+            // Both factors have the error of a product (above), and what is stored that of f16.
+            let tolerance = if WeightFormat::MADE.contains(&self.format) { 5e-4 } else { 1.2e-3 };
+            assert!(error < tolerance, "{name}: {error:.1e}");
         }
     }
 }
