@@ -6,8 +6,11 @@
 // A workgroup takes QT queries: `group` heads of one KV head for QT / group rows; a subgroup M of them. A subgroup's scores
 // pass through its own part of shared memory, because only there can rows be reduced; weights return over them as f16.
 // Keys and values are a tile ahead in registers.
+// Where few workgroups have the queries of a pass, the grid's z divides the keys among them: each leaves its sums, and the last
+// to finish adds them.
 // Shared memory: max(2 KT (DIM + 8) 2 + QT (KT + 8) 4, QT (DIM + 8) 2) + 4 QT bytes.
-// Bytes: keys in view * kv_heads * 2 * DIM * 2 for every QT / group rows; operations: 4 * keys * heads * DIM * rows.
+// Bytes: keys in view * kv_heads * 2 * DIM * 2 for every QT / group rows, and with n parts n * rows * heads * 2 * (DIM + 4) * 4;
+// operations: 4 * keys * heads * DIM * rows.
 // Few waves: it is bound by the matrix units, whose operands and sums fill the registers.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -17,12 +20,16 @@
 #include "kv.glsl"
 
 layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer Packed4 { uvec4 at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) nonprivate buffer Parts4 { vec4 at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) nonprivate buffer Counters { uint at[]; };
 
 layout(push_constant) uniform Push {
     Words state;
     Float4s q;
     PageTables table;
     uint64_t y_out;
+    Parts4 parts;     // [grid's z][rows padded to the grid's][heads][DIM sums; the highest score, the sum of weights, 0, 0]
+    Counters arrived; // one for each of the grid's x and y, zero before and after
     uint position;   // word index of position[0]
     uint sequence;   // word index of sequence[0]
     uint heads;
@@ -42,6 +49,8 @@ layout(constant_id = 3) const uint SUBGROUP = 32;
 layout(constant_id = 4) const uint M = 16;
 layout(constant_id = 5) const uint N = 16;
 layout(constant_id = 6) const uint K = 16;
+// Whether the grid's z divides the keys: 1 or 0.
+layout(constant_id = 7) const uint DIVIDED = 0;
 
 const uint SUBGROUPS = WORKGROUP / SUBGROUP;
 const uint QT = SUBGROUPS * M;
@@ -58,14 +67,28 @@ const uint TILE_UNITS = SCORES + QT * SCORE_UNITS;
 const uint QUERY_UNITS = QT * ROW_UNITS;
 shared uvec4 tiles[TILE_UNITS > QUERY_UNITS ? TILE_UNITS : QUERY_UNITS];
 shared float factors[QT];
+shared bool is_last;
 
-const uint PARTS = DIM / 8;
-const uint LOADS = KT * PARTS;
+const uint OCTETS = DIM / 8;
+const uint LOADS = KT * OCTETS;
 const uint EACH = (LOADS + WORKGROUP - 1) / WORKGROUP;
 
 // Matrices of a row of scores, and of a row of outputs.
 const uint MATS_S = KT / N;
 const uint MATS_O = DIM / N;
+
+// Fewest tiles of keys that are worth a part of their own.
+#define LEAST_TILES 2
+// Parts that are added up with all loads in flight.
+#define ROUND 4
+// Vectors of a query in a part.
+const uint OF_PART = DIM / 4 + 1;
+
+// Stores eight elements of a row of the output, from `column` on.
+void put(uint r, uint column, vec4 a, vec4 b) {
+    uint64_t to = y_out + uint64_t(r) * out_stride + column * 2;
+    Packed4(to).at[0] = uvec4(packHalf2x16(a.xz), packHalf2x16(a.yw), packHalf2x16(b.xz), packHalf2x16(b.yw));
+}
 
 void main() {
     uint live = live_rows(state, STATE_CHUNK);
@@ -81,6 +104,13 @@ void main() {
     uint p_first = p0 + r0, p_last = p0 + min(r0 + tile_rows, live) - 1;
     uint first = window == 0 || p_first + 1 < window ? 0 : p_first + 1 - window;
     uint count = p_last - first + 1;
+    // Those of this workgroup: whole tiles.
+    uint key_tiles = (count + KT - 1) / KT, splits = 1;
+    if (DIVIDED != 0) splits = clamp(key_tiles / LEAST_TILES, 1, gl_NumWorkGroups.z);
+    uint each = (key_tiles + splits - 1) / splits * KT, split = gl_WorkGroupID.z;
+    splits = (count + each - 1) / each;
+    if (split >= splits) return;
+    uint end = min(count, (split + 1) * each);
     const uint entry_bytes = DIM * 2;
     uint half_bytes = kv_heads * PAGE * entry_bytes;
     uint keys = 2 * half_bytes * layer_place(paging) + h0 / (heads / kv_heads) * PAGE * entry_bytes;
@@ -92,29 +122,29 @@ void main() {
     // Behind the last key all reads as zero: what a page holds there may be no number, which no weight would cancel.
 #define FETCH(next, from, base)                                                                                        \
     [[unroll]] for (uint i = 0; i < EACH; ++i) {                                                                       \
-        uint load = id + i * WORKGROUP, key = (base) + load / PARTS;                                                   \
+        uint load = id + i * WORKGROUP, key = (base) + load / OCTETS;                                                  \
         next[i] = uvec4(0);                                                                                            \
-        if (key < count && load < LOADS) {                                                                             \
+        if (key < end && load < LOADS) {                                                                               \
             uint p = first + key;                                                                                      \
             uint64_t page = table.at[entry_of(paging, of_sequence, p)];                                                \
-            next[i] = Words4(page + from + p % PAGE * entry_bytes + load % PARTS * 16).at[0];                          \
+            next[i] = Words4(page + from + p % PAGE * entry_bytes + load % OCTETS * 16).at[0];                         \
         }                                                                                                              \
     }
 #define STORE(next, to)                                                                                                \
     [[unroll]] for (uint i = 0; i < EACH; ++i) {                                                                       \
         uint load = id + i * WORKGROUP;                                                                                \
-        if (LOADS % WORKGROUP == 0 || load < LOADS) tiles[(to) + load / PARTS * ROW_UNITS + load % PARTS] = next[i];   \
+        if (LOADS % WORKGROUP == 0 || load < LOADS) tiles[(to) + load / OCTETS * ROW_UNITS + load % OCTETS] = next[i]; \
     }
-    FETCH(k_next, keys, 0)
-    FETCH(v_next, values, 0)
+    FETCH(k_next, keys, split * each)
+    FETCH(v_next, values, split * each)
 
     // Queries, scaled so that weights are powers of 2. Those past the end repeat the last row's.
     float q_scale = scale * 1.4426950408889634;
-    for (uint i = id; i < QT * PARTS; i += WORKGROUP) {
-        uint j = i / PARTS, r = min(r0 + j / group, live - 1);
-        uint at = (r * q_stride + (h0 + j % group) * DIM) / 4 + i % PARTS * 2;
+    for (uint i = id; i < QT * OCTETS; i += WORKGROUP) {
+        uint j = i / OCTETS, r = min(r0 + j / group, live - 1);
+        uint at = (r * q_stride + (h0 + j % group) * DIM) / 4 + i % OCTETS * 2;
         vec4 a = q.at[at] * q_scale, b = q.at[at + 1] * q_scale;
-        tiles[j * ROW_UNITS + i % PARTS] =
+        tiles[j * ROW_UNITS + i % OCTETS] =
             uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
     }
     barrier();
@@ -137,7 +167,7 @@ void main() {
     uint scores = SCORES + gl_SubgroupID * M * SCORE_UNITS;
     float highest = NEG_INF, total = 0;
 
-    for (uint base = 0; base < count; base += KT) {
+    for (uint base = split * each; base < end; base += KT) {
         STORE(k_next, 0)
         FETCH(k_next, keys, base + KT)
         barrier();
@@ -221,8 +251,11 @@ void main() {
         }
     }
 
+    // Vectors of this workgroup's first query in its part, and from a part to the next.
+    uint of_rows = gl_NumWorkGroups.y * tile_rows * heads * OF_PART;
+    uint own = split * of_rows + (r0 * heads + h0) * OF_PART;
     // Sums leave through the scores' memory, as many matrices at a time as it holds.
-    if (part == 0) factors[j] = 1.0 / total;
+    if (part == 0) factors[j] = splits == 1 ? 1.0 / total : 1.0;
     [[unroll]] for (uint chunk = 0; chunk < MATS_O; chunk += MATS_S) {
         subgroupBarrier();
         [[unroll]] for (uint i = 0; i < MATS_S; ++i) {
@@ -238,8 +271,60 @@ void main() {
             if (at / group >= tile_rows || r >= live || column >= DIM) continue;
             uint unit = scores + query_row * SCORE_UNITS + eighth * 2;
             vec4 a = uintBitsToFloat(tiles[unit]) * factors[at], b = uintBitsToFloat(tiles[unit + 1]) * factors[at];
-            uint64_t to = y_out + uint64_t(r) * out_stride + ((h0 + at % group) * DIM + column) * 2;
-            Packed4(to).at[0] = uvec4(packHalf2x16(a.xz), packHalf2x16(a.yw), packHalf2x16(b.xz), packHalf2x16(b.yw));
+            if (DIVIDED == 0 || splits == 1) {
+                put(r, (h0 + at % group) * DIM + column, a, b);
+            } else {
+                uint to = own + (at / group * heads + at % group) * OF_PART + column / 4;
+                parts.at[to] = a;
+                parts.at[to + 1] = b;
+            }
+        }
+    }
+    if (DIVIDED != 0 && splits > 1) {
+        if (part == 0 && j / group < tile_rows && r0 + j / group < live) {
+            parts.at[own + (j / group * heads + j % group) * OF_PART + DIM / 4] = vec4(highest, total, 0, 0);
+        }
+        // What the others stored before they counted themselves is visible to the last.
+        memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
+        barrier();
+        if (id == 0) {
+            uint tile = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+            is_last = atomicAdd(arrived.at[tile], 1, gl_ScopeDevice, gl_StorageSemanticsBuffer,
+                                gl_SemanticsAcquireRelease) == splits - 1;
+            if (is_last) arrived.at[tile] = 0;
+        }
+        barrier();
+        if (!is_last) return;
+        memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquire | gl_SemanticsMakeVisible);
+        for (uint i = id; i < min(tile_rows, live - r0) * group * OCTETS; i += WORKGROUP) {
+            uint at = i / OCTETS, eighth = i % OCTETS;
+            uint from = ((r0 + at / group) * heads + h0 + at % group) * OF_PART;
+            float top = NEG_INF, weight = 0;
+            vec4 a = vec4(0), b = vec4(0);
+            for (uint s0 = 0; s0 < splits; s0 += ROUND) {
+                vec4 ends[ROUND], low[ROUND], high[ROUND];
+                [[unroll]] for (uint s = 0; s < ROUND; ++s) {
+                    uint there = min(s0 + s, splits - 1) * of_rows + from;
+                    ends[s] = parts.at[there + DIM / 4];
+                    low[s] = parts.at[there + eighth * 2];
+                    high[s] = parts.at[there + eighth * 2 + 1];
+                }
+                float higher = top;
+                [[unroll]] for (uint s = 0; s < ROUND; ++s) higher = max(higher, ends[s].x);
+                // A row's window may lie behind all keys of these parts.
+                float offset = higher == NEG_INF ? 0.0 : higher, decay = exp2(top - offset);
+                a *= decay;
+                b *= decay;
+                weight *= decay;
+                [[unroll]] for (uint s = 0; s < ROUND; ++s) {
+                    float scaled = s0 + s < splits ? exp2(ends[s].x - offset) : 0.0;
+                    a += scaled * low[s];
+                    b += scaled * high[s];
+                    weight += scaled * ends[s].y;
+                }
+                top = higher;
+            }
+            put(r0 + at / group, (h0 + at % group) * DIM + eighth * 8, a / weight, b / weight);
         }
     }
     // The rows' padding and scale, once.

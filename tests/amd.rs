@@ -174,7 +174,7 @@ fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
             }
         }
     }
-    let attends = attend_tile::tiles(units, shape.heads, shape.kv_heads, shape.head_dim);
+    let attends = attend_tile::tiles(units, 1, shape.heads, shape.kv_heads, shape.head_dim);
     let attend = attends.into_iter().map(|a| a.kernel(units));
     linear.into_iter().chain(attend).chain([ceiling::matrix_rate_kernel(units), fragment::kernel(units)]).collect()
 }

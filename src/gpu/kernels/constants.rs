@@ -232,6 +232,8 @@ constants! {
         n = 5,
         /// Columns of the units' matrix A.
         k = 6,
+        /// 1: keys are divided among workgroups.
+        divided = 7,
     }
 
     /// pack.comp.

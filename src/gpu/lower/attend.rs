@@ -199,7 +199,7 @@ impl Lowering<'_> {
             && matches!(self.kind.order, RowOrder::Consecutive | RowOrder::Mixed)
             && self.kind.rows >= MATRIX_QUERIES
             && a.kv.element == KvType::F16;
-        if fits { attend_tile::tiles(units, a.heads, a.kv.kv_heads, a.kv.head_dim) } else { Vec::new() }
+        if fits { attend_tile::tiles(units, self.kind.rows, a.heads, a.kv.kv_heads, a.kv.head_dim) } else { Vec::new() }
     }
 
     /// The tile in which matrix units attend: the tuned one, else the best on most devices. `None`: row by row.
@@ -249,11 +249,14 @@ impl Lowering<'_> {
     /// Attention of the chunk by matrix units.
     fn attend_matrix(&self, a: &AttendOperands, attend: AttendTile, units: Units, out: PackedSlot) -> Lowered {
         let state = self.schedule.arena.state;
+        let [parts, arrived] = self.layout.scratch.product.map(|offset| self.addresses.arena + offset);
         let push = AttendMatrixPush {
             state: self.addresses.arena,
             q: self.slot(a.q),
             table: self.table(a.kv.pool),
             y_out: self.addresses.arena + out.offset,
+            parts,
+            arrived,
             position: word(state.position()),
             sequence: word(state.sequence()),
             heads: word(a.heads),

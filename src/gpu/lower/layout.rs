@@ -18,7 +18,7 @@ pub const RELAY_STRIDE: u64 = 128;
 /// Bytes of counters at the start of a scratch region. They are zero between steps.
 pub const COUNTER_BYTES: u64 = 4096;
 
-/// Bytes for split matrix products: partial sums, then counters.
+/// Bytes for what matrix units make in parts, products and attention: partial sums, then counters.
 pub const PRODUCT_SCRATCH: [u64; 2] = [16 << 20, 64 << 10];
 /// Most partial results of one head's attention: rows × parts a row.
 pub const SPLIT_ROWS: usize = 64;
@@ -51,7 +51,7 @@ pub struct Scratch {
     pub attend: u64,
     /// Argmax: at most [`ARGMAX_GROUPS`] parts a row.
     pub argmax: u64,
-    /// Matrix products: partial sums, and their counters ([`PRODUCT_SCRATCH`] bytes).
+    /// Matrix units: partial sums, and their counters ([`PRODUCT_SCRATCH`] bytes).
     pub product: [u64; 2],
     /// Largest elements: u32 `[MAXIMA_ROWS, MAXIMA_PARTS]`; no counters.
     pub maxima: u64,

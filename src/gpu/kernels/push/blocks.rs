@@ -317,6 +317,10 @@ push_blocks! {
         table: u64,
         /// F16Row `[rows]`: heads * DIM padded to 32, then the f32 scale 1; a multiple of 16.
         y_out: u64,
+        /// f32 `[grid's z, rows of the grid, heads, DIM + 4]`, where the grid's z is more than 1; a multiple of 16.
+        parts: u64,
+        /// A counter u32 for each of the grid's x and y, zero before and after.
+        arrived: u64,
         /// State word of row 0's position; the rows of the chunk follow it.
         position: u32,
         /// State word of row 0's sequence, which all rows of the chunk share.
