@@ -20,8 +20,9 @@ use kiln::testing::gpu::kernels::Module;
 use kiln::testing::gpu::kernels::constants::{AttendConstants, Specialization};
 use kiln::testing::gpu::lower::arithmetic::ActivationLayout;
 use kiln::testing::gpu::lower::arithmetic::Arithmetic;
+use kiln::testing::gpu::lower::attend_tile::{self, AttendTile};
 use kiln::testing::gpu::lower::dispatch::{Addresses, Dispatch};
-use kiln::testing::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, RELAY_STRIDE, STALLED};
+use kiln::testing::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, PRODUCT_SCRATCH, RELAY_STRIDE, STALLED};
 use kiln::testing::gpu::lower::target::Target;
 use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::reference::Reference;
@@ -203,6 +204,25 @@ fn a_chunk_and_the_rows_behind_it_attend_side_by_side() {
             assert_eq!((behind, mixed[at].groups[1] as usize), (0, rows));
         }
         assert_eq!(mixed, consecutive, "{kv:?}, {rows} rows");
+    }
+}
+
+/// Keys are divided where few rows leave processors idle, and their parts have room in the scratch; the tile that is taken
+/// untuned divides none.
+#[test]
+fn few_rows_share_keys_among_workgroups() {
+    let shape = gemma_27b();
+    let of = |rows| attend_tile::tiles(units(), rows, shape.heads, shape.kv_heads, shape.head_dim);
+    let splits = |rows| of(rows).iter().map(|t| ([t.keys, t.subgroups], t.splits)).collect::<Vec<_>>();
+    let whole = [([32, 8], 1), ([32, 4], 1), ([48, 4], 1), ([16, 8], 1), ([16, 4], 1)];
+    let divided = |splits: [u32; 4]| [0, 1, 3, 4].into_iter().zip(splits).map(|(i, n)| (whole[i].0, n)).collect();
+    let both = |n| [whole.to_vec(), divided(n)].concat();
+    assert_eq!((splits(16), splits(128)), (both([8, 8, 8, 8]), both([4, 2, 4, 2])));
+    assert_eq!(splits(512), whole);
+    for tile in [1, 16, 17, 64, 100, 128].into_iter().flat_map(|rows| of(rows).into_iter().map(move |t| (rows, t))) {
+        let (rows, tile): (usize, AttendTile) = tile;
+        let bytes = tile.scratch_bytes(units(), rows, shape.heads);
+        assert!(bytes.iter().zip(PRODUCT_SCRATCH).all(|(&bytes, most)| bytes <= most), "{rows} rows, {tile:?}");
     }
 }
 
