@@ -3,8 +3,10 @@
 //! takes. It runs once per device and driver, on the model's own weights. The choices are kept on disk
 //! ([`super::choices`]).
 //!
-//! There are many kinds of pass, so most are judged by some of their layers, and a kind tries of the tiles that a kind
-//! of more rows has tried only those that were good there.
+//! There are many kinds of pass, so the tiles of most are judged by some of their layers first. Few rows read weights
+//! faster where few layers take turns, since the GPU remembers their pages (shaders/relay.glsl), and not all tiles alike:
+//! so the tiles that come near the best are judged once more by whole passes. A kind tries of the tiles that a kind of
+//! more rows has tried only those that were good there.
 
 use super::choices::{Choices, Way, pass_name, product_name};
 use crate::Result;
@@ -32,7 +34,10 @@ const PASS_SECONDS: f64 = 30e-3;
 const DISPATCHES: usize = 8;
 /// Layers that stand for all of them, spread evenly: enough weights that no cache holds them.
 const SAMPLE: usize = 8;
-/// Positions before the rows of a pass whose attention is judged: the window of a local layer.
+/// Most rows of a pass that reads weights most of the time: whole passes decide between its best tiles.
+const FEW_ROWS: usize = 16;
+/// Positions before the rows of a measured pass: the window of a local layer. Behind no positions attention takes hardly
+/// any time, and other tiles are the fastest beside it.
 const DEPTH: usize = 1024;
 /// Of the tiles that more rows have tried, fewer rows try this share, the best ones, and at least so many.
 const PROMISING: usize = 3;
@@ -46,10 +51,14 @@ const GAIN: f64 = 0.99;
 const MOST_REPETITIONS: usize = 40;
 /// Stop after two runs if the best of them takes more than this times the best tile so far.
 const HOPELESS: f64 = 1.1;
+/// A way to multiply whose pass takes more than this times the best one's, with the usual tiles, is not tuned.
+const HOPELESS_WAY: f64 = 1.35;
 /// Slower than any measurement.
 const NEVER: f64 = f64::INFINITY;
-/// How long a device works before the first measurement counts: clocks rise under load.
-const WARM_UP: Duration = Duration::from_millis(500);
+/// A device that had nothing to do for `IDLE` works for `WARM_UP` before a measurement counts: clocks fall when it is idle,
+/// as while kernels are compiled, and rise under load.
+const IDLE: Duration = Duration::from_millis(300);
+const WARM_UP: Duration = Duration::from_millis(100);
 
 /// The key of a chosen tile: a product, and the arithmetic that computes it.
 pub type Key = (Arithmetic, Product);
@@ -74,12 +83,12 @@ pub struct Tuner<'a> {
     pub submit_budget: Duration,
     /// Forces relay on or off. `None`: measured where it is tried, else off.
     pub relay: Option<bool>,
-    /// The kind of pass that the step state was written for, and its depth. `None` until something is measured.
-    pub ready: Option<(PassKind, usize)>,
+    /// The kind of pass that the step state was written for. `None` until something is measured.
+    pub ready: Option<PassKind>,
     /// The tiles that were tried for passes of more rows, the fastest first. Keys have no rows.
     pub ranked: HashMap<Key, Vec<Tile>>,
-    /// Whether the device has been warmed up.
-    pub warm: bool,
+    /// When the device last worked.
+    pub worked: Option<Instant>,
 }
 
 impl Tuner<'_> {
@@ -132,8 +141,8 @@ impl Tuner<'_> {
         (first / 4) as usize..(self.layout.scratch.attend / 4) as usize
     }
 
-    /// Fills the arena as before a pass of this kind, whose rows begin at position `depth`.
-    fn prepare(&mut self, kind: PassKind, depth: usize) -> Result<()> {
+    /// Fills the arena as before a pass of this kind, whose rows begin at position [`Self::depth`].
+    fn prepare(&mut self, kind: PassKind) -> Result<()> {
         let (slots, state) = (self.slots(), self.schedule.arena.state);
         if self.ready.is_none() {
             // Multiplying zeros takes less power, and is therefore faster than multiplying a model's data.
@@ -144,7 +153,8 @@ impl Tuner<'_> {
                 }
             })?;
         }
-        if self.ready != Some((kind, depth)) {
+        if self.ready != Some(kind) {
+            let depth = self.depth(kind);
             let row = |i: usize| match kind.order {
                 RowOrder::Consecutive => Row { token: 0, position: (depth + i) as u32, sequence: 0 },
                 _ => Row { token: 0, position: depth as u32, sequence: (i % self.schedule.extent.sequences) as u32 },
@@ -152,7 +162,7 @@ impl Tuner<'_> {
             let rows: Vec<Row> = (0..kind.rows).map(row).collect();
             let head = HeadRows { first: 0, count: kind.head_rows };
             self.edit(|words| executor::write_pass(words, state, &rows, Some(head)))?;
-            self.ready = Some((kind, depth));
+            self.ready = Some(kind);
         }
         Ok(())
     }
@@ -169,7 +179,7 @@ impl Tuner<'_> {
                 }
                 None => {
                     let tiles = self.promising(key, tiles);
-                    let near = self.judge(target, kind, key, &tiles)?;
+                    let near = self.judge(target, kind, key, &tiles, kind.rows == 1)?;
                     measured.push((key, name, near));
                 }
             }
@@ -177,7 +187,7 @@ impl Tuner<'_> {
         // Each product was judged while those after it had their usual tiles. Judge it again beside the chosen tiles.
         for (key, name, near) in &measured {
             if near.len() > 1 {
-                self.judge(target, kind, *key, near)?;
+                self.judge(target, kind, *key, near, kind.rows <= FEW_ROWS)?;
             }
             if let Some(&tile) = target.tuned.get(key) {
                 log::info!("{name}: {tile:?}");
@@ -196,7 +206,11 @@ impl Tuner<'_> {
         }
         // With the usual tiles, since a tile tuned with relay is not tuned without it. Relay makes the larger
         // difference.
-        let seconds = self.time_both(target, kind, |target, relay| target.relay = relay)?;
+        let mut seconds = [0.0; 2];
+        for relay in [false, true] {
+            target.relay = relay;
+            seconds[usize::from(relay)] = self.estimate_pass(target, kind)?;
+        }
         let stalled = self.take_stalled()?;
         target.relay = seconds[1] < seconds[0] && !stalled;
         if stalled {
@@ -258,11 +272,21 @@ impl Tuner<'_> {
         ways: &[Way],
         choices: &mut Choices,
     ) -> Result<usize> {
-        let (mut measured, mut best) = (1, (NEVER, ways[0]));
+        let mut usual = Vec::with_capacity(ways.len());
         for &way in ways {
             take_way(target, kind, way);
+            usual.push((self.estimate_pass(target, kind)?, way));
+        }
+        usual.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut measured, mut best) = (1, (NEVER, ways[0]));
+        for (seconds, way) in usual {
+            if seconds > HOPELESS_WAY * best.0 {
+                log::info!("a pass of {kind} takes {:.3} ms by {way:?} with the usual tiles", seconds * 1e3);
+                continue;
+            }
+            take_way(target, kind, way);
             measured += self.tune_products(target, kind, choices)?;
-            let seconds = self.estimate_pass(target, kind, 0)?;
+            let seconds = self.estimate_pass(target, kind)?;
             log::info!("a pass of {kind} takes {:.3} ms by {way:?}", seconds * 1e3);
             if seconds < best.0 {
                 best = (seconds, way);
@@ -288,7 +312,7 @@ impl Tuner<'_> {
         let mut best = (NEVER, ways[0]);
         for way in ways {
             target.attend.insert(kind.rows, way);
-            let seconds = self.estimate_pass(target, kind, depth)?;
+            let seconds = self.estimate_pass(target, kind)?;
             log::debug!("{name}: {:.3} ms by {way:?}", seconds * 1e3);
             if seconds < best.0 {
                 best = (seconds, way);
@@ -308,32 +332,16 @@ impl Tuner<'_> {
             target.seconds.insert((kind.rows, kind.order), known);
             return Ok(0);
         }
-        let seconds = self.estimate_pass(target, kind, depth)?;
+        let seconds = self.estimate_pass(target, kind)?;
         log::info!("{name}: a pass takes {:.3} ms", seconds * 1e3);
         target.seconds.insert((kind.rows, kind.order), seconds);
         choices.set_seconds(name, seconds);
         Ok(1)
     }
 
-    /// The position of the first row where attention is judged.
+    /// The position of a measured pass's first row.
     fn depth(&self, kind: PassKind) -> usize {
         DEPTH.min(self.schedule.extent.context.saturating_sub(kind.rows))
-    }
-
-    /// Seconds of a whole pass with a setting off and on. Estimates both if either takes too long.
-    fn time_both(&mut self, target: &mut Target, kind: PassKind, set: impl Fn(&mut Target, bool)) -> Result<[f64; 2]> {
-        let mut seconds = [0.0; 2];
-        for on in [false, true] {
-            set(target, on);
-            seconds[usize::from(on)] = self.estimate_pass(target, kind, 0)?;
-        }
-        if seconds.iter().all(|&s| s <= PASS_SECONDS) {
-            for on in [false, true] {
-                set(target, on);
-                seconds[usize::from(on)] = self.time_sample(target, kind, NEVER)?;
-            }
-        }
-        Ok(seconds)
     }
 
     /// The dispatches of a pass, segment by segment.
@@ -363,17 +371,17 @@ impl Tuner<'_> {
 
     /// Sets the fastest tile of a product and returns the tiles that come near it.
     ///
-    /// Passes are timed, so that caches hold what the other steps left there. If passes take too long, the product is
-    /// timed alone and no tiles are returned.
-    fn judge(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile]) -> Result<Vec<Tile>> {
-        let whole = self.estimate_pass(target, kind, 0)? <= PASS_SECONDS;
+    /// Passes are timed, so that caches hold what the other steps left there: of the sampled layers, or with `all` of all
+    /// layers. If passes take too long, the product is timed alone and no tiles are returned.
+    fn judge(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile], all: bool) -> Result<Vec<Tile>> {
+        let whole = self.estimate_pass(target, kind)? <= PASS_SECONDS;
         self.compile(target, kind, key, tiles)?;
         let mut judged = Vec::with_capacity(tiles.len());
         let mut best = NEVER;
         for &tile in tiles {
             target.tuned.insert(key, tile);
             let seconds = match whole {
-                true => self.time_sample(target, kind, best)?,
+                true => self.time_pass(target, kind, best, all)?,
                 false => self.time_alone(target, kind, key, best)?,
             };
             best = best.min(seconds);
@@ -417,34 +425,36 @@ impl Tuner<'_> {
         let own = self.dispatches(target, kind, key).into_iter().take(DISPATCHES);
         let dispatches: Vec<_> = own.map(|d| Dispatch { barrier: true, ..d }).collect();
         // One dispatch says how many fit the submit budget.
-        let one = self.time(kind, 0, &[&dispatches[..1]], target.relay, NEVER)?;
+        let one = self.time(kind, &[&dispatches[..1]], target.relay, NEVER)?;
         let count = ((self.submit_budget.as_secs_f64() / one.max(1e-9)) as usize).clamp(1, dispatches.len());
-        Ok(self.time(kind, 0, &[&dispatches[..count]], target.relay, count as f64 * best)? / count as f64)
+        Ok(self.time(kind, &[&dispatches[..count]], target.relay, count as f64 * best)? / count as f64)
     }
 
-    /// Estimated seconds of a pass whose rows begin at position `depth`: its sampled layers for all layers, and its
-    /// head. Of layers that take long, the first stands for all: a submit has a budget.
-    fn estimate_pass(&mut self, target: &Target, kind: PassKind, depth: usize) -> Result<f64> {
+    /// Seconds of a pass. Of a long one they are estimated: the sampled layers stand for all, or the first one does where it
+    /// takes long itself, since a submit has a budget.
+    fn estimate_pass(&mut self, target: &Target, kind: PassKind) -> Result<f64> {
         let layers = self.schedule.shape.layers.len();
         let lower = |this: &Self, segment| this.lowering(target, kind).segment(segment);
         let first = lower(self, Segment::Layer(0));
-        let mut layer = self.time(kind, depth, &[&first], target.relay, NEVER)?;
+        let mut layer = self.time(kind, &[&first], target.relay, NEVER)?;
+        if layer * layers as f64 <= PASS_SECONDS {
+            return self.time_pass(target, kind, NEVER, true);
+        }
         let sample = sampled(layers);
         if layer * sample.len() as f64 <= PASS_SECONDS {
             let sample: Vec<_> = sample.into_iter().map(|i| lower(self, Segment::Layer(i))).collect();
             let parts: Vec<&[Dispatch]> = sample.iter().map(Vec::as_slice).collect();
-            layer = self.time(kind, depth, &parts, target.relay, NEVER)? / parts.len() as f64;
+            layer = self.time(kind, &parts, target.relay, NEVER)? / parts.len() as f64;
         }
         let head = lower(self, Segment::Head);
-        Ok(layers as f64 * layer + self.time(kind, depth, &[&head], target.relay, NEVER)?)
+        Ok(layers as f64 * layer + self.time(kind, &[&head], target.relay, NEVER)?)
     }
 
-    /// Seconds of a pass in one submit: a whole one of one row, which most passes are, else one of the sampled layers.
-    /// `best`: see `others` of [`Tuner::time`].
-    fn time_sample(&mut self, target: &Target, kind: PassKind, best: f64) -> Result<f64> {
+    /// Seconds of a pass in one submit: of all layers or of the sampled ones. `best`: see `others` of [`Tuner::time`].
+    fn time_pass(&mut self, target: &Target, kind: PassKind, best: f64, all: bool) -> Result<f64> {
         let sample = sampled(self.schedule.shape.layers.len());
         let is_in = |segment: &Segment| match segment {
-            Segment::Layer(i) => kind.rows == 1 || sample.contains(i),
+            Segment::Layer(i) => all || sample.contains(i),
             Segment::Embed | Segment::Head => true,
             // Asked for by few passes.
             Segment::Choice => false,
@@ -452,7 +462,7 @@ impl Tuner<'_> {
         let segments = self.schedule.segments().filter(is_in);
         let segments: Vec<_> = segments.map(|s| self.lowering(target, kind).segment(s)).collect();
         let parts: Vec<&[Dispatch]> = segments.iter().map(Vec::as_slice).collect();
-        self.time(kind, 0, &parts, target.relay, best)
+        self.time(kind, &parts, target.relay, best)
     }
 
     /// Whether a relayed dispatch gave up waiting. Clears the flag.
@@ -464,18 +474,26 @@ impl Tuner<'_> {
 
     /// Seconds of the fastest of several runs of a pass's dispatches. `others`: seconds of the best tile so far; a
     /// hopelessly slower tile gets only two runs.
-    fn time(&mut self, kind: PassKind, depth: usize, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<f64> {
-        self.prepare(kind, depth)?;
+    fn time(&mut self, kind: PassKind, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<f64> {
+        self.prepare(kind)?;
         let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(NEVER) };
         let relay = relay.then(|| Relay::new(self.arena, self.layout));
         let commands = self.queue.bake(parts, self.pipelines, relay, Some(stamps.span(0)), &[])?;
-        let start = Instant::now();
-        let (mut best, mut same, mut runs) = (NEVER, 0, 0);
-        while same < REPETITIONS && runs < MOST_REPETITIONS || !self.warm && start.elapsed() < WARM_UP {
-            // SAFETY: the command buffer is waited for below, each time.
+        let mut run = || -> Result<f64> {
+            // SAFETY: the command buffer is waited for, each time.
             unsafe { self.queue.submit(&[commands], true) }?;
             self.queue.wait()?;
-            let seconds: f64 = stamps.read()?.sum();
+            Ok(stamps.read()?.sum())
+        };
+        if self.worked.is_none_or(|worked| worked.elapsed() > IDLE) {
+            let start = Instant::now();
+            while start.elapsed() < WARM_UP {
+                run()?;
+            }
+        }
+        let (mut best, mut same, mut runs) = (NEVER, 0, 0);
+        while same < REPETITIONS && runs < MOST_REPETITIONS {
+            let seconds = run()?;
             same = if seconds < GAIN * best { 0 } else { same + 1 };
             best = best.min(seconds);
             runs += 1;
@@ -483,7 +501,7 @@ impl Tuner<'_> {
                 break;
             }
         }
-        self.warm = true;
+        self.worked = Some(Instant::now());
         self.queue.free(&[commands]);
         Ok(best)
     }

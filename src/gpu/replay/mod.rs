@@ -180,7 +180,7 @@ impl Vulkan {
                 relay: self.options.relay,
                 ready: None,
                 ranked: HashMap::new(),
-                warm: false,
+                worked: None,
             };
             tuner.tune(&mut self.target, passes::tuned(&extent))?;
         }
