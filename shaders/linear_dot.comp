@@ -49,6 +49,9 @@ layout(push_constant) uniform Push {
     uint turn;       // relay.glsl
     uint before;
     uint stages;     // of the dispatch before
+    uint ahead_low;
+    uint ahead_high;
+    uint ahead_bytes;
 };
 
 // Not readonly, as nothing that a relay orders: RADV's acquire makes later loads skip the cache, those of readonly blocks not.
@@ -190,10 +193,11 @@ void wait_for(uint end) {
     reached = needed;
 }
 
-// Asks for the first round of the subgroup's outputs from n0 on.
+// Asks for the first round of the subgroup's outputs from n0 on, and for the next product's weights.
 void begin(uint n0) {
     turn_to(n0);
     [[unroll]] for (uint u = 0; u < UNROLL; ++u) fetch(0, u);
+    relay_ask(ahead_low, ahead_high, ahead_bytes);
 }
 
 // Adds up the outputs that were begun, for rows r0 .. r0 + COLUMNS, each invocation its part of the inputs; with `more`, asks
@@ -296,5 +300,6 @@ void main() {
     uint live = live_rows(state, which);
     uint r0 = gl_WorkGroupID.y * COLUMNS;
     if (r0 < live) run(r0, live);
+    relay_take(state);
     if (STAGES == 1) relay_pass(state, turn);
 }

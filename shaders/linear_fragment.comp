@@ -17,8 +17,8 @@
 // outputs, each with its part of the inputs. While steps are multiplied, DEPTH more of weights are on their way from memory.
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
-// Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x: STAGES * BM * (2 * inputs of a load * SPAN * SHARERS + 16),
-// TALL only.
+// Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x, TALL only: STAGES * BM * (2 * inputs of a load * SPAN * SHARERS
+// + 16). Without TALL, INT8's scales too: 4 * BN.
 // Bytes: the weight's from memory, once where the row tiles of a weight tile run together; x from caches, n / OUTPUTS times, with TALL
 // n / BN times, and weights rows / BM times, with TALL PARTS times that. Operations: 2 * n * k * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
@@ -99,6 +99,16 @@ uvec4 times(uvec4 eight, float16_t by) {
 }
 #endif
 shared bool is_last;
+#if !defined(TALL) && !defined(GROUPED)
+// The scales of the workgroup's rows of weights, which are on their way while weights are multiplied.
+shared float scale_of_row[BN];
+#undef OUTPUT_SCALE
+#define OUTPUT_SCALE(o) scale_of_row[(o) - n0]
+#define FOUR_SCALES(column)                                                                                            \
+    vec4(scale_of_row[column], scale_of_row[(column) + 1], scale_of_row[(column) + 2], scale_of_row[(column) + 3])
+#else
+#define FOUR_SCALES(column) 1.0
+#endif
 
 // Outputs of a workgroup, and where its i-th row of weights lies behind the first.
 #ifdef TALL
@@ -118,21 +128,18 @@ vec4 four_sums(uint row, uint o, uint up) {
     [[unroll]] for (uint part = 0; part < KSPLIT; ++part) {
         y += uintBitsToFloat(tiles[(at + part * (SUBS_N * OUTPUTS * N)) / 4]);
     }
-    return y;
+    return y * FOUR_SCALES(column);
 }
-
-vec4 four_scales(uint o) { return vec4(OUTPUT_SCALE(o), OUTPUT_SCALE(o + 1), OUTPUT_SCALE(o + 2), OUTPUT_SCALE(o + 3)); }
 
 // The gated GELU of N rows from r on and of TILE_OUTPUTS outputs from n0 on, whose sums lie in shared memory. Neighbouring
 // invocations make four outputs each of a row: four of them a block.
 void leave_gated(uint r, uint n0, uint live) {
     const uint QUADS = TILE_OUTPUTS / 4, NEAR = QUADS < SUBGROUP ? QUADS : SUBGROUP;
     for (uint e = gl_LocalInvocationID.x; e < N * QUADS; e += WORKGROUP) {
-        uint row = e / QUADS, o = n0 + e % QUADS * 4, there = min(o, n - 4);
+        uint row = e / QUADS, o = n0 + e % QUADS * 4;
         uint of_x = min(r + row, live - 1);
         float x_scale = X_SCALE(of_x);
-        vec4 gate = four_sums(row, e % QUADS * 4, 0) * x_scale * four_scales(there);
-        vec4 up = four_sums(row, e % QUADS * 4, 1) * x_scale * four_scales(n + there);
+        vec4 gate = four_sums(row, e % QUADS * 4, 0) * x_scale, up = four_sums(row, e % QUADS * 4, 1) * x_scale;
         vec4 y = vec4(gelu_tanh(gate.x), gelu_tanh(gate.y), gelu_tanh(gate.z), gelu_tanh(gate.w)) * up;
         if (o >= n) y = vec4(0);
         uint top = magnitude(y);
@@ -258,7 +265,12 @@ void make_tile() {
 #endif
 
     [[unroll]] for (uint d = 0; d < DEPTH; ++d) FETCH_W(d, step_first + d)
+    relay_ask(ahead_low, ahead_high, ahead_bytes);
+#if !defined(TALL) && !defined(GROUPED)
+    for (uint i = id; i < BN; i += WORKGROUP) scale_of_row[i] = scales.at[n0 + ROW(i)];
+#endif
     relay_wait(state, turn, before);
+    relay_take(state);
 #ifdef TALL
     FETCH_X(step_first)
     if (STAGES == 2) {

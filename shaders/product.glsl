@@ -17,6 +17,9 @@ layout(push_constant) uniform Push {
     uint splits;     // workgroups that share a tile's inputs
     uint turn;       // relay.glsl
     uint before;
+    uint ahead_low;
+    uint ahead_high;
+    uint ahead_bytes;
 };
 
 // Not readonly, as nothing that a relay orders: RADV's acquire makes later loads skip the cache, those of readonly blocks not.

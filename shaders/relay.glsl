@@ -8,15 +8,23 @@
 // Stages: a dispatch whose workgroups make one part of its output after the other may have a counter for each such part. The
 // next dispatch can begin on the first parts while the last are made.
 //
+// Asking ahead: weights have thousands of pages of memory, of which a GPU remembers few addresses, and the first load of each
+// page waits for a walk of its tables. So a product also loads a word from each page of the next product's weights, while it
+// has its own to compute. Without that, one row of Gemma 3 27B took 2 % longer on an H200 than with one layer's weights for all
+// layers, and 4 to 16 rows 6 to 9 %.
+//
 // What a kernel is given behind its push block (RelayPush in src/gpu/kernels/push/blocks.rs):
 //   turn:   the word of the step state, or behind it, that counts this dispatch's workgroups, of the first stage where it has
 //           several; 0 where nobody waits for them. The last counter of the dispatch before stands before it
 //   before: workgroups of the dispatch before that are waited for, 0 where a barrier was
 //   stages: stages of the dispatch before; only kernels that wait for them one by one take it
+//   ahead_low, ahead_high, ahead_bytes: the weights of the next product; only products take them
 
 // Words between counters: a cache line.
 #define RELAY_STRIDE 32
 #define STATE_STALLED 3
+// Bytes of the pages that NVIDIA's driver makes of large allocations.
+#define PAGE_OF_MEMORY (2u << 20)
 // Looks at a counter before giving up: about a second.
 #define RELAY_LOOKS (1u << 20)
 
@@ -60,6 +68,25 @@ void relay_wait_for(Words state, uint turn, uint before, uint behind) {
 }
 
 void relay_wait(Words state, uint turn, uint before) { relay_wait_for(state, turn, before, 0); }
+
+// What the load that asked ahead brought.
+uint relay_asked = 0;
+
+// Asks for the pages of `bytes` bytes of weights: a subgroup of each workgroup for as many as it has invocations, since few
+// processors share what they remember. On an H200 a quarter of these gained one row next to nothing.
+void relay_ask(uint low, uint high, uint bytes) {
+    if (bytes == 0 || gl_SubgroupID != 0) return;
+    uint group = (gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    uint skipped = low % PAGE_OF_MEMORY, pages = (skipped + bytes - 1) / PAGE_OF_MEMORY + 1;
+    uint page = (group * gl_SubgroupSize + gl_SubgroupInvocationID) % pages;
+    uint behind = page == 0 ? 0 : page * PAGE_OF_MEMORY - skipped;
+    relay_asked = Words((uint64_t(high) << 32 | low) + behind).at[0];
+}
+
+// A use of what was asked for, without which no load is made. Nothing changes.
+void relay_take(Words state) {
+    if (relay_asked == 0x5eed5eedu) atomicOr(state.at[STATE_STALLED], 0u);
+}
 
 void relay_pass(Words state, uint turn) {
     if (turn == 0) return;

@@ -269,14 +269,11 @@ impl Product {
                 out_stride: word(out_stride),
                 splits: variant.splits,
             };
-            let dispatch = Dispatch {
-                steps: 0..0,
-                kernel: variant.kernel(bench.units, self.format, role).unwrap(),
-                push: Push::new(&push),
-                groups: variant.groups(self.rows, self.n),
-                barrier: true,
-                product: None,
-            };
+            let dispatch = Dispatch::new(
+                variant.kernel(bench.units, self.format, role).unwrap(),
+                Push::new(&push),
+                variant.groups(self.rows, self.n),
+            );
             let name = format!(
                 "{:?} {:?} {role:?}, {live} of {} rows, {} x {}, {} in {} splits",
                 self.format,
@@ -336,14 +333,11 @@ impl Product {
                 out_stride: word(out_stride),
                 splits: 1,
             };
-            let dispatch = Dispatch {
-                steps: 0..0,
-                kernel: variant.kernel(bench.units, self.format, Role::Gated).unwrap(),
-                push: Push::new(&push),
-                groups: variant.groups(self.rows, 2 * n),
-                barrier: true,
-                product: None,
-            };
+            let dispatch = Dispatch::new(
+                variant.kernel(bench.units, self.format, Role::Gated).unwrap(),
+                Push::new(&push),
+                variant.groups(self.rows, 2 * n),
+            );
             let name = format!(
                 "{:?} gated, {live} of {} rows, {n} x {}, {}",
                 self.format,
@@ -645,14 +639,8 @@ impl Attention {
                 window: word(window.unwrap_or(0)),
                 scale,
             };
-            let dispatch = Dispatch {
-                steps: 0..0,
-                kernel: variant.kernel(bench.units),
-                push: Push::new(&push),
-                groups: variant.groups(bench.units, rows, heads),
-                barrier: true,
-                product: None,
-            };
+            let dispatch =
+                Dispatch::new(variant.kernel(bench.units), Push::new(&push), variant.groups(bench.units, rows, heads));
             // Twice, since a run must reset its counters.
             for _ in 0..2 {
                 out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size as usize / 4])).unwrap();

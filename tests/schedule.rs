@@ -12,7 +12,7 @@ use kiln::model::{Shape, TensorId, WeightFormat, presets};
 use kiln::plan::Plan;
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
-use kiln::schedule::{Extent, KvLayout, KvType, Op, Pass, Pool, Schedule, Segment};
+use kiln::schedule::{Extent, KvLayout, KvType, Op, Pass, Pool, Schedule, Segment, Step};
 use kiln::sequence::session::Session;
 use kiln::testing::gpu::Vulkan;
 use kiln::testing::gpu::device::units::Units;
@@ -119,11 +119,16 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
         weights: (0..schedule.weights.buffers.len() as u64).map(|i| (i + 2) << 40).collect(),
     };
     let layout = GpuLayout::new(&schedule);
+    let bytes = |step: &Step| match step.op {
+        Op::Linear { weight, .. } => weight.bytes(weight.rows),
+        _ => 0,
+    };
+    let matrices: u64 = schedule.steps.iter().map(bytes).sum();
     for (subgroup, dot) in [(8, false), (8, true), (32, true), (64, true)] {
         let target = Target::new(subgroup, dot, None);
         for rows in [1, 3, 8, 64] {
             let kind = PassKind { rows, head_rows: 1, order: RowOrder::Consecutive, tokens: TokenSource::Host };
-            let mut covered = 0;
+            let (mut covered, mut read) = (0, 0);
             for segment in schedule.segments().chain([Segment::Choice]) {
                 let range = schedule.steps_of(segment);
                 let dispatches =
@@ -143,6 +148,10 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
                         assert!(step.after.iter().all(|&a| a < d.steps.end));
                     }
                     assert_limits(d);
+                    read += d.weights.end - d.weights.start;
+                    let buffer = (d.weights.start >> 40) as usize;
+                    let bytes = |buffer: usize| schedule.weights.buffers[buffer - 2].bytes;
+                    assert!(d.weights.is_empty() || d.weights.end - ((buffer as u64) << 40) <= bytes(buffer));
                 }
                 if matches!(segment, Segment::Layer(_)) && rows == 1 {
                     let kernels: Vec<_> = dispatches.iter().map(|d| d.kernel.module.name()).collect();
@@ -150,6 +159,7 @@ fn dispatches_cover_every_step_once_and_wait_for_what_they_read() {
                 }
             }
             assert_eq!(covered, schedule.steps.len());
+            assert_eq!(read, matrices, "products ask for the weights of all others");
         }
     }
 }

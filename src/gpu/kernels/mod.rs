@@ -24,8 +24,10 @@ pub enum Relaying {
     /// Its workgroups wait for the whole dispatch before, and count themselves once. [`RelayPush`] ends the push
     /// constants.
     Whole,
-    /// Its workgroups wait for the stages of the dispatch before one by one, and may have stages of their own.
-    /// [`StagedRelayPush`] ends the push constants.
+    /// As `Whole`, and they ask ahead for the weights of the next product. [`ProductRelayPush`] ends the push constants.
+    Product,
+    /// As `Product`, but its workgroups wait for the stages of the dispatch before one by one, and may have stages of
+    /// their own. [`StagedRelayPush`] ends the push constants.
     Staged,
 }
 
@@ -113,7 +115,7 @@ impl Kernel {
     pub fn stages(&self) -> usize {
         match self.module.relaying() {
             Relaying::Staged => LinearDotConstants::of(&self.constants).stages as usize,
-            Relaying::Never | Relaying::Whole => 1,
+            Relaying::Never | Relaying::Whole | Relaying::Product => 1,
         }
     }
 }

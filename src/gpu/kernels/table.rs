@@ -8,7 +8,7 @@
 //! - `defines`: preprocessor definitions
 //! - `constants`: its specialization constants, a structure of constants.rs
 //! - `push`: its push constants, a structure of push/blocks.rs
-//! - `relay`: `Never`, `Whole` or `Staged` (`Relaying` in mod.rs)
+//! - `relay`: `Never`, `Whole`, `Product` or `Staged` (`Relaying` in mod.rs)
 //! - `matrix_units`: whether only devices with matrix units can make pipelines of it
 
 /// Hands the table to the macro `$with`.
@@ -313,42 +313,42 @@ macro_rules! spirv_modules {
             /// Matrix product of many rows by matrix units that multiply f16, INT8.
             LinearMatrixInt8 {
                 name: "linear_matrix_int8", source: "linear_matrix", defines: [],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of many rows by matrix units that multiply s8, INT8.
             LinearMatrixS8Int8 {
                 name: "linear_matrix_s8_int8", source: "linear_matrix", defines: ["BYTES"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// As above, where the units' matrices are 8 inputs wide.
             LinearMatrixS8NarrowInt8 {
                 name: "linear_matrix_s8_narrow_int8", source: "linear_matrix", defines: ["BYTES", "NARROW"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of many rows by matrix units that multiply f16, INT4.
             LinearMatrixInt4 {
                 name: "linear_matrix_int4", source: "linear_matrix", defines: ["WEIGHT_INT4"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of many rows by matrix units that multiply f16, Q5_0.
             LinearMatrixQ5_0 {
                 name: "linear_matrix_q5_0", source: "linear_matrix", defines: ["WEIGHT_Q5_0"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of many rows by matrix units that multiply f16, Q8_0.
             LinearMatrixQ8_0 {
                 name: "linear_matrix_q8_0", source: "linear_matrix", defines: ["WEIGHT_Q8_0"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of many rows by matrix units that multiply f16, Q4_K.
             LinearMatrixQ4K {
                 name: "linear_matrix_q4_k", source: "linear_matrix", defines: ["WEIGHT_Q4_K"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of many rows by matrix units that multiply f16, Q6_K.
             LinearMatrixQ6K {
                 name: "linear_matrix_q6_k", source: "linear_matrix", defines: ["WEIGHT_Q6_K"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Finds the layout of fragments.
             Fragment {
@@ -358,62 +358,62 @@ macro_rules! spirv_modules {
             /// Matrix product of few rows by matrix units, INT8 weights and inputs from memory to registers.
             LinearFragmentInt8 {
                 name: "linear_fragment_int8", source: "linear_fragment", defines: [],
-                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// As above, of many rows, whose inputs come through shared memory.
             LinearFragmentTallInt8 {
                 name: "linear_fragment_tall_int8", source: "linear_fragment", defines: ["TALL"],
-                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of few rows by matrix units, INT4 weights and inputs from memory to registers.
             LinearFragmentInt4 {
                 name: "linear_fragment_int4", source: "linear_fragment", defines: ["WEIGHT_INT4"],
-                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of few rows by matrix units, Q5_0 weights and inputs from memory to registers.
             LinearFragmentQ5_0 {
                 name: "linear_fragment_q5_0", source: "linear_fragment", defines: ["WEIGHT_Q5_0"],
-                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of few rows by matrix units, Q8_0 weights and inputs from memory to registers.
             LinearFragmentQ8_0 {
                 name: "linear_fragment_q8_0", source: "linear_fragment", defines: ["WEIGHT_Q8_0"],
-                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of few rows by matrix units, Q4_K weights and inputs from memory to registers.
             LinearFragmentQ4K {
                 name: "linear_fragment_q4_k", source: "linear_fragment", defines: ["WEIGHT_Q4_K"],
-                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of few rows by matrix units, Q6_K weights and inputs from memory to registers.
             LinearFragmentQ6K {
                 name: "linear_fragment_q6_k", source: "linear_fragment", defines: ["WEIGHT_Q6_K"],
-                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// As above, of many rows, whose inputs come through shared memory.
             LinearFragmentTallInt4 {
                 name: "linear_fragment_tall_int4", source: "linear_fragment", defines: ["WEIGHT_INT4", "TALL"],
-                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// As above, of many rows, whose inputs come through shared memory.
             LinearFragmentTallQ5_0 {
                 name: "linear_fragment_tall_q5_0", source: "linear_fragment", defines: ["WEIGHT_Q5_0", "TALL"],
-                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// As above, of many rows, whose inputs come through shared memory.
             LinearFragmentTallQ8_0 {
                 name: "linear_fragment_tall_q8_0", source: "linear_fragment", defines: ["WEIGHT_Q8_0", "TALL"],
-                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// As above, of many rows, whose inputs come through shared memory.
             LinearFragmentTallQ4K {
                 name: "linear_fragment_tall_q4_k", source: "linear_fragment", defines: ["WEIGHT_Q4_K", "TALL"],
-                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// As above, of many rows, whose inputs come through shared memory.
             LinearFragmentTallQ6K {
                 name: "linear_fragment_tall_q6_k", source: "linear_fragment", defines: ["WEIGHT_Q6_K", "TALL"],
-                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Whole, matrix_units: true,
+                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Attention of consecutive rows by matrix units, f16 cache.
             AttendMatrixF16 {

@@ -1,7 +1,7 @@
 //! Compares the structures of constants and push blocks with the SPIR-V. A field that moves in only one of them fails
 //! here.
 
-use super::push::{Field, FieldType, PUSH_BYTES, PushBlock, RelayPush, StagedRelayPush};
+use super::push::{Field, FieldType, PUSH_BYTES, ProductRelayPush, PushBlock, RelayPush, StagedRelayPush};
 use super::{Module, Relaying, constants};
 use rspirv::binary::{Consumer, ParseAction, parse_bytes};
 use rspirv::dr::{Instruction, ModuleHeader, Operand};
@@ -95,6 +95,7 @@ fn whole_block(module: Module) -> Vec<(String, usize, FieldType)> {
     let relay = match module.relaying() {
         Relaying::Never => &[],
         Relaying::Whole => RelayPush::FIELDS,
+        Relaying::Product => ProductRelayPush::FIELDS,
         Relaying::Staged => StagedRelayPush::FIELDS,
     };
     let end = module.push().last().map_or(0, |f| f.offset + bytes(f));

@@ -10,7 +10,7 @@ use super::row::whole_blocks;
 use super::target::AttendBy;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::constants::AttendConstants;
-use crate::gpu::kernels::push::{AttendMatrixPush, AttendPush, Push, word};
+use crate::gpu::kernels::push::{AttendMatrixPush, AttendPush, word};
 use crate::gpu::kernels::{Kernel, Module};
 use crate::schedule::Step;
 use crate::schedule::kv::KvLayer;
@@ -176,13 +176,7 @@ impl Lowering<'_> {
         };
         let module = by_kv(a.kv.element, Module::AttendF16, Module::AttendF32);
         let groups = [(a.heads / group) as u32, rows as u32, splits as u32];
-        Lowered {
-            kernel: Kernel::new(module, workgroup, constants),
-            push: Push::new(&push),
-            groups,
-            taken,
-            product: None,
-        }
+        Lowered::new(Kernel::new(module, workgroup, constants), &push, groups, taken)
     }
 
     /// The activation layout that attention writes, and where its packed slot lies.
@@ -269,6 +263,6 @@ impl Lowering<'_> {
             scale: a.scale,
         };
         let groups = attend.groups(units, self.kind.rows, a.heads);
-        Lowered { kernel: attend.kernel(units), push: Push::new(&push), groups, taken: 1, product: None }
+        Lowered::new(attend.kernel(units), &push, groups, 1)
     }
 }

@@ -3,7 +3,7 @@
 use super::lowering::{Lowered, Lowering};
 use crate::gpu::device::limits::MAX_WORKGROUP;
 use crate::gpu::kernels::constants::NoConstants;
-use crate::gpu::kernels::push::{BlockSumsPush, CandidatesPush, Push, word};
+use crate::gpu::kernels::push::{BlockSumsPush, CandidatesPush, word};
 use crate::gpu::kernels::{Kernel, Module};
 use crate::schedule::choice;
 use crate::schedule::step::{Rows, Slot};
@@ -30,7 +30,7 @@ impl Lowering<'_> {
         };
         let kernel = Kernel::new(Module::BlockSums, BLOCK_WORKGROUP, NoConstants {});
         let groups = [word(choice::blocks(x.width)), self.count(rows) as u32, 1];
-        Lowered { kernel, push: Push::new(&push), groups, taken: 1, product: None }
+        Lowered::new(kernel, &push, groups, 1)
     }
 
     pub(super) fn candidates(
@@ -59,6 +59,6 @@ impl Lowering<'_> {
             found_stride: word(found.stride),
         };
         let kernel = Kernel::new(Module::Candidates, MAX_WORKGROUP, NoConstants {});
-        Lowered { kernel, push: Push::new(&push), groups: [1, self.count(rows) as u32, 1], taken: 1, product: None }
+        Lowered::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)
     }
 }

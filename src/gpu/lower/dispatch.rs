@@ -31,4 +31,13 @@ pub struct Dispatch {
     pub barrier: bool,
     /// The product that it computes, if its tile can be chosen.
     pub product: Option<(Arithmetic, Product)>,
+    /// Device addresses of the weights that this product reads; empty for others.
+    pub weights: Range<u64>,
+}
+
+impl Dispatch {
+    /// One that runs no step of the schedule and waits for none.
+    pub fn new(kernel: Kernel, push: Push, groups: [u32; 3]) -> Dispatch {
+        Dispatch { steps: 0..0, kernel, push, groups, barrier: false, product: None, weights: 0..0 }
+    }
 }

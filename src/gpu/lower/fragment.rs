@@ -126,7 +126,9 @@ impl FragmentTile {
             Inputs::Direct { .. } => 0,
             Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes, format) + 16),
         };
-        step.max(self.subgroups() * self.outputs * units.least_n * 4) + SHARED_REST
+        // INT8's scales lie there too, but for those of tall tiles.
+        let scales = if step == 0 { 4 * self.subgroups * self.outputs } else { 0 };
+        step.max(self.subgroups() * self.outputs * units.least_n * 4) + scales + SHARED_REST
     }
 
     /// Whether a device with `units` can run it, with weights of `format`.

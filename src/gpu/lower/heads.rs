@@ -2,7 +2,7 @@
 
 use super::lowering::{Lowered, Lowering};
 use crate::gpu::kernels::constants::NoConstants;
-use crate::gpu::kernels::push::{HeadPreparePush, Push, word};
+use crate::gpu::kernels::push::{HeadPreparePush, word};
 use crate::gpu::kernels::{Kernel, Module};
 use crate::schedule::kv::KvLayer;
 use crate::schedule::step::{KvType, Op, Rows, Slot, Vector};
@@ -81,7 +81,7 @@ impl Lowering<'_> {
         let module = by_kv(kv, Module::HeadPrepareF16, Module::HeadPrepareF32);
         let groups = [(heads + 2 * kv_heads) as u32, self.count(rows) as u32, 1];
         let kernel = Kernel::new(module, HEAD_WORKGROUP, NoConstants {});
-        Lowered { kernel, push: Push::new(&push), groups, taken, product: None }
+        Lowered::new(kernel, &push, groups, taken)
     }
 }
 

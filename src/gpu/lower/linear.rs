@@ -5,7 +5,7 @@ use super::layout::PackedSlot;
 use super::lowering::{Lowered, Lowering};
 use super::matrix::MatrixTile;
 use super::target::{DOT_BLOCK, DotTile, Product, Tile};
-use crate::gpu::kernels::push::{LinearDotPush, LinearDotTilePush, LinearMatrixPush, LinearPush, Push, word};
+use crate::gpu::kernels::push::{LinearDotPush, LinearDotTilePush, LinearMatrixPush, LinearPush, word};
 use crate::schedule::step::{Matrix, Rows, Slot};
 
 /// A linear step with its addresses.
@@ -34,7 +34,12 @@ impl Lowering<'_> {
                 (Arithmetic::Matrix(_), Some(Tile::Matrix(tile))) => self.linear_matrix(at, &l, packed, from, tile),
                 _ => None,
             });
-        Lowered { taken: 1 + usize::from(gelu), ..lowered.unwrap_or_else(|| self.linear_f32(&l)) }
+        let taken = 1 + usize::from(gelu);
+        let end = |first: u64, bytes: usize| first + (weight.rows * bytes) as u64;
+        let last =
+            end(w, weight.format.row_bytes(weight.cols)).max(end(scales, weight.format.scale_bytes(weight.cols)));
+        let weights = w..last;
+        Lowered { taken, weights, ..lowered.unwrap_or_else(|| self.linear_f32(&l)) }
     }
 
     fn linear_dot(&self, at: usize, l: &Linear, x: PackedSlot, tile: DotTile) -> Option<Lowered> {
@@ -58,7 +63,7 @@ impl Lowering<'_> {
             out_padded: to.map_or(0, |t| word(t.padded)),
         };
         let product = Some((Arithmetic::IntegerDot, l.product));
-        Some(Lowered { kernel, push: Push::new(&push), groups, taken: 1, product })
+        Some(Lowered { product, ..Lowered::new(kernel, &push, groups, 1) })
     }
 
     fn linear_dot_tile(&self, l: &Linear, x: PackedSlot) -> Option<Lowered> {
@@ -76,7 +81,7 @@ impl Lowering<'_> {
             x_stride: word(x.stride),
             out_stride: word(l.out.stride),
         };
-        Some(Lowered { kernel, push: Push::new(&push), groups, taken: 1, product: None })
+        Some(Lowered::new(kernel, &push, groups, 1))
     }
 
     /// `from`: as [`Lowering::gated_from`] of the step.
@@ -116,7 +121,7 @@ impl Lowering<'_> {
         };
         let groups = tile.groups(l.product.rows, l.product.weight_rows(l.product.outputs));
         let product = Some((Arithmetic::Matrix(tile.operand), l.product));
-        Some(Lowered { kernel, push: Push::new(&push), groups, taken: 1, product })
+        Some(Lowered { product, ..Lowered::new(kernel, &push, groups, 1) })
     }
 
     fn linear_f32(&self, l: &Linear) -> Lowered {
@@ -133,6 +138,6 @@ impl Lowering<'_> {
             x_stride: word(l.x.stride),
             out_stride: word(l.out.stride),
         };
-        Lowered { kernel, push: Push::new(&push), groups, taken: 1, product: None }
+        Lowered::new(kernel, &push, groups, 1)
     }
 }

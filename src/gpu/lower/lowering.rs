@@ -6,10 +6,11 @@ use super::layout::{GpuLayout, PackedSlot};
 use super::target::{Product, Target};
 use crate::executor::{self, Row};
 use crate::gpu::kernels::Kernel;
-use crate::gpu::kernels::push::{Push, word};
+use crate::gpu::kernels::push::{Push, PushBlock, word};
 use crate::schedule::layout::StateLayout;
 use crate::schedule::step::{Matrix, Op, Rows, Slot, Vector, WeightBuffer};
 use crate::schedule::{Pool, Schedule, Step};
+use std::ops::Range;
 
 /// A kind of pass: every kind is baked once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +105,7 @@ pub(super) fn is_halves(whole: Slot, gate: Slot, up: Slot) -> bool {
 }
 
 /// A kernel that runs the first `taken` steps of a range.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Lowered {
     pub(super) kernel: Kernel,
     pub(super) push: Push,
@@ -112,6 +113,15 @@ pub(super) struct Lowered {
     pub(super) taken: usize,
     /// The product that it computes, if its tile can be chosen.
     pub(super) product: Option<(Arithmetic, Product)>,
+    /// As [`Dispatch::weights`](super::dispatch::Dispatch::weights).
+    pub(super) weights: Range<u64>,
+}
+
+impl Lowered {
+    /// A kernel that computes no product.
+    pub(super) fn new<B: PushBlock>(kernel: Kernel, push: &B, groups: [u32; 3], taken: usize) -> Lowered {
+        Lowered { kernel, push: Push::new(push), groups, taken, product: None, weights: 0..0 }
+    }
 }
 
 impl Lowering<'_> {

@@ -46,7 +46,7 @@ impl Lowering<'_> {
         let mut settled = range.start;
         while at < range.end {
             let steps = &self.schedule.steps[at..range.end];
-            let Lowered { mut kernel, push, groups, taken, product } =
+            let Lowered { mut kernel, push, groups, taken, product, weights } =
                 self.fuse(at, steps).unwrap_or_else(|| self.step(at, &steps[0]));
             if self.kind.count(steps[0].rows) == 1 {
                 kernel.constants.set_single_row();
@@ -60,15 +60,15 @@ impl Lowering<'_> {
             if barrier {
                 settled = at;
             }
-            out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier, product });
+            out.push(Dispatch { steps: at..at + taken, kernel, push, groups, barrier, product, weights });
             at += taken;
             if let Some(Lowered { kernel, push, groups, .. }) = self.attend_behind(at - 1, &steps[taken - 1]) {
-                out.push(Dispatch { steps: at..at, kernel, push, groups, barrier: false, product: None });
+                out.push(Dispatch { steps: at..at, ..Dispatch::new(kernel, push, groups) });
             }
             if let Some(Lowered { kernel, push, groups, .. }) = self.pack(at - 1, &steps[taken - 1], kernel) {
                 // No barrier follows the pack yet, so readers of the step still need one.
                 settled = at - 1;
-                out.push(Dispatch { steps: at..at, kernel, push, groups, barrier: true, product: None });
+                out.push(Dispatch { steps: at..at, barrier: true, ..Dispatch::new(kernel, push, groups) });
             }
         }
         out

@@ -6,7 +6,7 @@ use super::layout::{ARGMAX_GROUPS, COUNTER_BYTES, MAXIMA_PARTS, MAXIMA_ROWS};
 use super::lowering::{Lowered, Lowering, TokenSource};
 use crate::gpu::device::limits::MAX_WORKGROUP;
 use crate::gpu::kernels::constants::{ArgmaxConstants, EmbedConstants, NormConstants, PackConstants};
-use crate::gpu::kernels::push::{ArgmaxPush, EmbedPush, NormPush, PackPush, Push, word};
+use crate::gpu::kernels::push::{ArgmaxPush, EmbedPush, NormPush, PackPush, word};
 use crate::gpu::kernels::{Kernel, Module};
 use crate::model::WeightFormat;
 use crate::schedule::Step;
@@ -55,7 +55,7 @@ impl Lowering<'_> {
         };
         let chosen = u32::from(self.kind.tokens == TokenSource::Argmax);
         let kernel = Kernel::new(modules(table.format).embed, ROW_WORKGROUP, EmbedConstants { chosen });
-        Lowered { kernel, push: Push::new(&push), groups: [1, self.count(rows) as u32, 1], taken: 1, product: None }
+        Lowered::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)
     }
 
     pub(super) fn argmax(&self, rows: Rows, x: Slot) -> Lowered {
@@ -74,13 +74,7 @@ impl Lowering<'_> {
             stride: word(x.stride),
         };
         let kernel = Kernel::new(Module::Argmax, ROW_WORKGROUP, ArgmaxConstants { groups });
-        Lowered {
-            kernel,
-            push: Push::new(&push),
-            groups: [groups, self.count(rows) as u32, 1],
-            taken: 1,
-            product: None,
-        }
+        Lowered::new(kernel, &push, [groups, self.count(rows) as u32, 1], 1)
     }
 
     /// `at`: index of the last step that the dispatch runs.
@@ -112,7 +106,7 @@ impl Lowering<'_> {
         };
         let (vecs, workgroup) = row_division(packed.map_or(n.x.width, |p| p.padded));
         let kernel = Kernel::new(module, workgroup, NormConstants { vecs, form: layout as u32, keep });
-        Lowered { kernel, push: Push::new(&push), groups: [1, self.count(rows) as u32, 1], taken, product: None }
+        Lowered::new(kernel, &push, [1, self.count(rows) as u32, 1], taken)
     }
 
     /// Workgroups per row of the gated product. With several, the output is f32: none of them knows the whole row's
@@ -140,13 +134,7 @@ impl Lowering<'_> {
         let (vecs, workgroup) = row_division(packed.map_or(gate.width, |p| p.padded).div_ceil(parts));
         let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32 };
         let kernel = Kernel::new(Module::GatedGelu, workgroup, constants);
-        Lowered {
-            kernel,
-            push: Push::new(&push),
-            groups: [parts as u32, self.count(rows) as u32, 1],
-            taken: 1,
-            product: None,
-        }
+        Lowered::new(kernel, &push, [parts as u32, self.count(rows) as u32, 1], 1)
     }
 
     /// Packs the output of the step at `at` for the next linear step. `None` if `kernel`, which ran the step, has
@@ -189,7 +177,7 @@ impl Lowering<'_> {
         let constants = PackConstants { vecs, form: layout as u32, parts: parts as u32 };
         let kernel = Kernel::new(Module::Pack, workgroup, constants);
         let groups = [parts as u32, self.count(step.rows) as u32, 1];
-        Some(Lowered { kernel, push: Push::new(&push), groups, taken: 0, product: None })
+        Some(Lowered::new(kernel, &push, groups, 0))
     }
 }
 

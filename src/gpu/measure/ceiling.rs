@@ -47,7 +47,7 @@ impl Ceiling {
             let words = b.size / 16;
             let groups = words.div_ceil(u64::from(WORKGROUP) * 4).clamp(1, MAX_GROUPS) as u32;
             let push = Push::new(&ReadPush { data: b.address, sink, words: word(words as usize) });
-            Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false, product: None }
+            Dispatch::new(kernel, push, [groups, 1, 1])
         };
         let mut bytes = 0;
         let part_of = |b: &Buffer| {
@@ -151,7 +151,7 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
     let mut rounds = 16;
     loop {
         let push = Push::new(&MatrixRatePush { sink: sink.address, rounds: word(rounds as usize) });
-        let dispatch = Dispatch { steps: 0..0, kernel, push, groups: [groups, 1, 1], barrier: false, product: None };
+        let dispatch = Dispatch::new(kernel, push, [groups, 1, 1]);
         let commands = queue.bake(&[&[dispatch]], &mut pipelines, None, stamps.as_ref().map(|s| s.span(0)), &[])?;
         let mut best = f64::INFINITY;
         for _ in 0..REPETITIONS {

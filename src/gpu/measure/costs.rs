@@ -42,7 +42,7 @@ pub fn measure(gpu: &Rc<Gpu>) -> Result<Costs> {
     let dispatch = |barrier| {
         let push = Push::new(&ReadPush { data: data.address, sink: data.address, words: 1 });
         let kernel = Kernel::new(Module::Read, gpu.caps.subgroup.max(32), NoConstants {});
-        Dispatch { steps: 0..0, kernel, push, groups: [1, 1, 1], barrier, product: None }
+        Dispatch { barrier, ..Dispatch::new(kernel, push, [1, 1, 1]) }
     };
     let mut time = |count: usize, barrier: bool| -> Result<(f64, f64)> {
         let dispatches: Vec<Dispatch> = (0..count).map(|_| dispatch(barrier)).collect();

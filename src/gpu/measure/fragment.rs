@@ -41,8 +41,7 @@ fn run(gpu: &Rc<Gpu>, queue: &Queue, pipelines: &mut Pipelines, units: Units) ->
     let mut found = Buffer::new(gpu, 4, heaps::host_heap(gpu)?, HostAccess::Host)?;
     found.copy_from(&[0; 4])?;
     let push = Push::new(&FragmentPush { found: found.address });
-    let dispatch =
-        Dispatch { steps: 0..0, kernel: kernel(units), push, groups: [1, 1, 1], barrier: false, product: None };
+    let dispatch = Dispatch::new(kernel(units), push, [1, 1, 1]);
     let commands = queue.bake(&[&[dispatch]], pipelines, None, None, &[])?;
     // SAFETY: the command buffer is waited for below.
     unsafe { queue.submit(&[commands], true) }?;

@@ -156,7 +156,7 @@ fn record_stamped(
             device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps, 0);
             let mut recorder = Recorder::new(device, commands, layout, None);
             for (i, (d, &pipeline)) in dispatches.iter().zip(&handles).enumerate() {
-                recorder.dispatch(d, pipeline, true);
+                recorder.dispatch(d, pipeline, true, 0..0);
                 device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, stamps, i as u32 + 1);
             }
             barrier(device, commands, Stage::COMPUTE_SHADER, Stage::HOST);
@@ -184,7 +184,7 @@ fn record_replays(
             let mut recorder = Recorder::new(device, commands, layout, relay);
             for _ in 0..times {
                 for (i, (d, &pipeline)) in dispatches.iter().zip(&handles).enumerate() {
-                    recorder.dispatch(d, pipeline, d.barrier || i == 0);
+                    recorder.dispatch(d, pipeline, d.barrier || i == 0, 0..0);
                 }
             }
             barrier(device, commands, Stage::COMPUTE_SHADER, Stage::HOST);

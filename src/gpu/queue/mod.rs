@@ -17,6 +17,7 @@ use crate::gpu::queue::stamps::Stamps;
 use crate::{Error, Result};
 use ash::vk;
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -127,6 +128,7 @@ impl Queue {
         let dispatches = || parts.iter().flat_map(|p| p.iter().enumerate()).map(|(i, d)| (d, d.barrier || i == 0));
         let handles = pipelines.get(&dispatches().map(|(d, _)| d.kernel).collect::<Vec<_>>())?;
         let layout = pipelines.layout;
+        let aheads = weights_ahead(dispatches().map(|(d, _)| d.weights.clone()));
         self.record(|device, commands| {
             use vk::PipelineStageFlags2 as Stage;
             // SAFETY: the command buffer is being recorded; pipelines, buffers and queries outlive it.
@@ -136,8 +138,8 @@ impl Queue {
                     device.cmd_write_timestamp2(commands, Stage::ALL_COMMANDS, s.pool, s.first);
                 }
                 let mut recorder = Recorder::new(device, commands, layout, relay);
-                for ((d, wait), &pipeline) in dispatches().zip(&handles) {
-                    recorder.dispatch(d, pipeline, wait);
+                for (((d, wait), &pipeline), ahead) in dispatches().zip(&handles).zip(aheads) {
+                    recorder.dispatch(d, pipeline, wait, ahead);
                 }
                 if !readback.is_empty() {
                     barrier(device, commands, Stage::COMPUTE_SHADER, Stage::TRANSFER);
@@ -337,6 +339,15 @@ fn hung(seconds: u64) -> Error {
     )
 }
 
+/// For each of a series of dispatches, the weights that the next one behind it that has any reads.
+fn weights_ahead(weights: impl DoubleEndedIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut next = 0..0;
+    let of = |own: Range<u64>| if own.is_empty() { next.clone() } else { std::mem::replace(&mut next, own) };
+    let mut ahead: Vec<_> = weights.rev().map(of).collect();
+    ahead.reverse();
+    ahead
+}
+
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.gpu.hung.get() {
@@ -350,5 +361,17 @@ impl Drop for Queue {
             }
             self.gpu.device.destroy_command_pool(self.pool, None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::weights_ahead;
+
+    #[test]
+    fn each_dispatch_has_the_weights_of_the_product_behind_it() {
+        let ahead = weights_ahead([0..0, 8..12, 0..0, 0..0, 4..8, 16..20, 0..0].into_iter());
+        assert_eq!(ahead, [8..12, 4..8, 4..8, 4..8, 16..20, 0..0, 0..0]);
+        assert!(weights_ahead(std::iter::empty()).is_empty());
     }
 }

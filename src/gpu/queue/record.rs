@@ -6,11 +6,12 @@
 //! address translation.
 
 use crate::gpu::kernels::Relaying;
-use crate::gpu::kernels::push::{RelayPush, StagedRelayPush, word};
+use crate::gpu::kernels::push::{ProductRelayPush, RelayPush, StagedRelayPush, word};
 use crate::gpu::lower::dispatch::Dispatch;
 use crate::gpu::lower::layout::{GpuLayout, RELAY_COUNTERS, RELAY_STRIDE};
 use crate::gpu::memory::Buffer;
 use ash::vk;
+use std::ops::Range;
 use vk::PipelineStageFlags2 as Stage;
 
 /// The relay counters in the arena: [`RELAY_COUNTERS`] of them.
@@ -60,17 +61,19 @@ impl<'a> Recorder<'a> {
         Recorder { device, commands, layout, relay, bound, taken: RELAY_COUNTERS, before: None }
     }
 
-    /// Records one dispatch. With `wait`, it uses memory only after everything before it is done.
+    /// Records one dispatch. With `wait`, it uses memory only after everything before it is done. `ahead`: device
+    /// addresses of the weights of the next product, for which it asks if it is a relayed product.
     ///
     /// # Safety
-    /// The pipeline and what the push constants point to outlive the command buffer.
-    pub(crate) unsafe fn dispatch(&mut self, d: &Dispatch, pipeline: vk::Pipeline, wait: bool) {
+    /// The pipeline, what the push constants point to and `ahead` outlive the command buffer.
+    pub(crate) unsafe fn dispatch(&mut self, d: &Dispatch, pipeline: vk::Pipeline, wait: bool, ahead: Range<u64>) {
         let relaying = d.kernel.module.relaying();
         // A dispatch after a relayed one must wait too: only the relayed one has waited for those before it.
         let wait = wait || self.before.is_some();
         let relayed = self.relay.filter(|_| wait && relaying != Relaying::Never);
         // Not relayed: counts for no one, waits for no counter.
-        let mut words = StagedRelayPush { turn: 0, before: 0, stages: 1 };
+        let none = StagedRelayPush { turn: 0, before: 0, stages: 1, ahead_low: 0, ahead_high: 0, ahead_bytes: 0 };
+        let mut words = none;
         if let Some(relay) = relayed {
             let stages = d.kernel.stages();
             if self.taken + stages > RELAY_COUNTERS {
@@ -81,7 +84,14 @@ impl<'a> Recorder<'a> {
                 self.compute_barrier();
                 (0, 1)
             });
-            words = StagedRelayPush { turn: word((counter / 4) as usize), before, stages: word(before_stages) };
+            words = StagedRelayPush {
+                turn: word((counter / 4) as usize),
+                before,
+                stages: word(before_stages),
+                ahead_low: ahead.start as u32,
+                ahead_high: (ahead.start >> 32) as u32,
+                ahead_bytes: u32::try_from(ahead.end - ahead.start).unwrap_or(u32::MAX),
+            };
             self.taken += stages;
             self.before = Some((d.groups.iter().product(), stages));
         } else {
@@ -94,6 +104,10 @@ impl<'a> Recorder<'a> {
         let push = match relaying {
             Relaying::Never => d.push,
             Relaying::Whole => d.push.followed_by(&RelayPush { turn: words.turn, before: words.before }),
+            Relaying::Product => {
+                let StagedRelayPush { turn, before, ahead_low, ahead_high, ahead_bytes, .. } = words;
+                d.push.followed_by(&ProductRelayPush { turn, before, ahead_low, ahead_high, ahead_bytes })
+            }
             Relaying::Staged => d.push.followed_by(&words),
         };
         // SAFETY: the command buffer is being recorded; the rest as the caller promises.

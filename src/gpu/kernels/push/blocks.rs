@@ -36,7 +36,21 @@ push_blocks! {
         before: u32,
     }
 
-    /// The words of a relay for a kernel that waits for stages one by one.
+    /// The words of a relay for a product.
+    ProductRelayPush {
+        /// As in [`RelayPush`].
+        turn: u32,
+        /// As in [`RelayPush`].
+        before: u32,
+        /// Device address of the weights that the next product reads: bits 0 to 31.
+        ahead_low: u32,
+        /// Bits 32 to 63.
+        ahead_high: u32,
+        /// Their bytes. 0: no product follows, or dispatches are not relayed.
+        ahead_bytes: u32,
+    }
+
+    /// The words of a relay for a product that waits for stages one by one.
     StagedRelayPush {
         /// As in [`RelayPush`], for the first stage; the others follow.
         turn: u32,
@@ -44,6 +58,12 @@ push_blocks! {
         before: u32,
         /// Stages of the dispatch before.
         stages: u32,
+        /// As in [`ProductRelayPush`].
+        ahead_low: u32,
+        /// As in [`ProductRelayPush`].
+        ahead_high: u32,
+        /// As in [`ProductRelayPush`].
+        ahead_bytes: u32,
     }
 
     /// embed.comp.
