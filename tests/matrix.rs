@@ -237,6 +237,27 @@ impl Product {
         out
     }
 
+    /// Push constants over these buffers for `n` outputs, not divided; word 2 of the state counts the rows.
+    fn push(&self, [state, weight, scales, x, out]: [&Buffer; 5], n: usize, out_stride: usize) -> LinearMatrixPush {
+        LinearMatrixPush {
+            state: state.address,
+            weight: weight.address,
+            scales: scales.address,
+            x: x.address,
+            x_scales: x.address + self.x_scale_at() as u64,
+            y_out: out.address,
+            parts: 0,
+            arrived: 0,
+            which: 2,
+            n: word(n),
+            k: word(self.k),
+            x_stride: word(self.x_stride()),
+            x_scale_stride: word(self.x_stride()),
+            out_stride: word(out_stride),
+            splits: 1,
+        }
+    }
+
     /// Runs every tile in `variants` on a pass of `self.rows` rows, of which `live` are live.
     fn check(&self, bench: &mut Bench, live: usize, variants: &[MatrixTile]) {
         let role = if self.block_scales.is_empty() { Role::Plain } else { Role::Blocks };
@@ -253,21 +274,10 @@ impl Product {
             let parts = bench.poisoned(part_bytes as usize / 4);
             let arrived = bench.buffer(&vec![0; counter_bytes as usize]);
             let push = LinearMatrixPush {
-                state: state.address,
-                weight: weight.address,
-                scales: scales.address,
-                x: x.address,
-                x_scales: x.address + self.x_scale_at() as u64,
-                y_out: out.address,
                 parts: parts.address,
                 arrived: arrived.address,
-                which: 2,
-                n: word(self.n),
-                k: word(self.k),
-                x_stride: word(self.x_stride()),
-                x_scale_stride: word(self.x_stride()),
-                out_stride: word(out_stride),
                 splits: variant.splits,
+                ..self.push([&state, &weight, &scales, &x, &out], self.n, out_stride)
             };
             let dispatch = Dispatch::new(
                 variant.kernel(bench.units, self.format, role).unwrap(),
@@ -316,23 +326,7 @@ impl Product {
         let want: Vec<f64> = self.expected().chunks_exact(2 * n).flat_map(gated_gelu).collect();
         for &variant in variants {
             let mut out = bench.poisoned(self.rows * out_stride / 4);
-            let push = LinearMatrixPush {
-                state: state.address,
-                weight: weight.address,
-                scales: scales.address,
-                x: x.address,
-                x_scales: x.address + self.x_scale_at() as u64,
-                y_out: out.address,
-                parts: 0,
-                arrived: 0,
-                which: 2,
-                n: word(n),
-                k: word(self.k),
-                x_stride: word(self.x_stride()),
-                x_scale_stride: word(self.x_stride()),
-                out_stride: word(out_stride),
-                splits: 1,
-            };
+            let push = self.push([&state, &weight, &scales, &x, &out], n, out_stride);
             let dispatch = Dispatch::new(
                 variant.kernel(bench.units, self.format, Role::Gated).unwrap(),
                 Push::new(&push),

@@ -26,9 +26,14 @@ pub struct Server {
 
 /// The command that serves at a socket in `directory`.
 pub fn command(directory: &std::path::Path, arguments: &[&str]) -> Command {
-    let mut command = program();
+    let kiln = program();
+    let mut command = Command::new("env");
+    // The tests may run with SIGHUP ignored, by nohup(1), and the server would go on ignoring it.
+    command.arg("--default-signal=HUP,INT,TERM").arg(kiln.get_program()).args(kiln.get_args());
     command.args(["serve", "--unix"]).arg(directory.join("socket")).args(arguments);
-    command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC").env_remove("LISTEN_FDS");
+    for unwanted in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS", "RUST_LOG", "KILN_MODEL"] {
+        command.env_remove(unwanted);
+    }
     command
 }
 
