@@ -1,7 +1,7 @@
 //! Commands that are cut off: by their reader, a full disk, or a signal.
 
 use crate::common::golden;
-use crate::common::program::{Ran, program, run};
+use crate::common::program::{self, Ran, program, run};
 use crate::{entries, tiny};
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
@@ -125,12 +125,9 @@ fn a_standard_output_that_nothing_can_be_written_to_is_an_error() {
     assert!(entries(&pages) > 1);
 }
 
-/// Kiln, with signals as env(1) is told. The tests may run with some ignored: a shell ignores SIGINT for commands in the
-/// background.
+/// Kiln, with signals as env(1) is told, that reads nothing.
 pub(crate) fn with_signals(told: &[&str]) -> Command {
-    let kiln = program();
-    let mut command = Command::new("env");
-    command.args(told).arg(kiln.get_program()).args(kiln.get_args()).env_remove("RUST_LOG");
+    let mut command = program::with_signals(told);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -55,6 +55,16 @@ pub fn program() -> Command {
     command
 }
 
+/// Kiln, with signals as env(1) is told. The tests may run with some ignored, which Kiln goes on ignoring: a shell ignores
+/// SIGINT for commands in the background, and nohup(1) SIGHUP.
+pub fn with_signals(told: &[&str]) -> Command {
+    let kiln = program();
+    let mut command = Command::new("env");
+    command.args(told).arg(kiln.get_program()).args(kiln.get_args());
+    command.env_remove("RUST_LOG").env_remove("KILN_MODEL");
+    command
+}
+
 /// Runs Kiln.
 pub fn kiln(arguments: &[&str]) -> Ran {
     run(program().args(arguments), b"")

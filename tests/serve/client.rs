@@ -1,6 +1,6 @@
 //! A server in a process of its own, at a Unix socket, and requests to it.
 
-use super::common::program::program;
+use super::common::program::with_signals;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -26,14 +26,9 @@ pub struct Server {
 
 /// The command that serves at a socket in `directory`.
 pub fn command(directory: &std::path::Path, arguments: &[&str]) -> Command {
-    let kiln = program();
-    let mut command = Command::new("env");
-    // The tests may run with SIGHUP ignored, by nohup(1), and the server would go on ignoring it.
-    command.arg("--default-signal=HUP,INT,TERM").arg(kiln.get_program()).args(kiln.get_args());
+    let mut command = with_signals(&["--default-signal=HUP,INT,TERM"]);
     command.args(["serve", "--unix"]).arg(directory.join("socket")).args(arguments);
-    for unwanted in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS", "RUST_LOG", "KILN_MODEL"] {
-        command.env_remove(unwanted);
-    }
+    command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC").env_remove("LISTEN_FDS");
     command
 }
 

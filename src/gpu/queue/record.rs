@@ -72,8 +72,7 @@ impl<'a> Recorder<'a> {
         let wait = wait || self.before.is_some();
         let relayed = self.relay.filter(|_| wait && relaying != Relaying::Never);
         // Not relayed: counts for no one, waits for no counter.
-        let none = StagedRelayPush { turn: 0, before: 0, stages: 1, ahead_low: 0, ahead_high: 0, ahead_bytes: 0 };
-        let mut words = none;
+        let mut words = StagedRelayPush { turn: 0, before: 0, stages: 1, ahead_low: 0, ahead_high: 0, ahead_bytes: 0 };
         if let Some(relay) = relayed {
             let stages = d.kernel.stages();
             if self.taken + stages > RELAY_COUNTERS {
