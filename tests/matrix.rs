@@ -285,14 +285,15 @@ impl Product {
                 variant.groups(self.rows, self.n),
             );
             let name = format!(
-                "{:?} {:?} {role:?}, {live} of {} rows, {} x {}, {} in {} splits",
+                "{:?} {:?} {role:?}, {live} of {} rows, {} x {}, {} in {} splits, {} turns",
                 self.format,
                 self.operand,
                 self.rows,
                 self.n,
                 self.k,
                 variant.shape.name(),
-                variant.splits
+                variant.splits,
+                variant.turns
             );
             // Twice, since a run must reset its counters.
             for _ in 0..2 {
@@ -333,11 +334,12 @@ impl Product {
                 variant.groups(self.rows, 2 * n),
             );
             let name = format!(
-                "{:?} gated, {live} of {} rows, {n} x {}, {}",
+                "{:?} gated, {live} of {} rows, {n} x {}, {}, {} turns",
                 self.format,
                 self.rows,
                 self.k,
-                variant.shape.name()
+                variant.shape.name(),
+                variant.turns
             );
             x.copy_from(&self.form()).unwrap();
             out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size as usize / 4])).unwrap();
@@ -479,13 +481,19 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
                 operand,
                 shape: MatrixShape::Shared(SMALL_TALL),
                 splits,
+                turns: 1,
             }));
         }
         if operand == Operand::F16 && rows <= 160 {
             // As deep as no CPU driver unrolls what is not only tried.
             let units = Units { unrolled_steps: 2, ..bench.units };
             let small = fragments.iter().filter(|t| t.fits(units, format)).map(|t| MatrixShape::Fragment(*t));
-            variants.extend(small.flat_map(|shape| [1, 3].map(|splits| MatrixTile { operand, shape, splits })));
+            variants.extend(small.flat_map(|shape| {
+                // More tiles in turn than one are of direct inputs; some workgroups have one tile less than others.
+                let direct = matches!(shape, MatrixShape::Fragment(t) if matches!(t.inputs, Inputs::Direct { .. }));
+                let divided = if direct { &[[1, 1], [3, 1], [1, 3]][..] } else { &[[1, 1], [3, 1]] };
+                divided.iter().map(move |&[splits, turns]| MatrixTile { operand, shape, splits, turns })
+            }));
         }
         left_out.extend(all.iter().map(|v| v.shape).filter(|t| variants.iter().all(|v| v.shape != *t)));
         assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");

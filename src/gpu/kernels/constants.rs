@@ -7,7 +7,7 @@
 /// Number of the constant that is 1 for passes of one row: SINGLE in common.glsl.
 pub(crate) const SINGLE: u32 = 8;
 /// The highest number of a constant.
-const LAST: u32 = 14;
+const LAST: u32 = 15;
 
 /// The specialization constants of a pipeline, from constant 1 on. Those that its shader does not have are 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -174,6 +174,8 @@ constants! {
         gated = 13,
         /// 1: inputs in F16Block.
         blocks = 14,
+        /// 1: a workgroup makes several tiles, one after the other.
+        turning = 15,
     }
 
     /// linear_fragment.comp with TALL, inputs through shared memory.

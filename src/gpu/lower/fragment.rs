@@ -126,8 +126,8 @@ impl FragmentTile {
             Inputs::Direct { .. } => 0,
             Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes, format) + 16),
         };
-        // INT8's scales lie there too, but for those of tall tiles.
-        let scales = if step == 0 { 4 * self.subgroups * self.outputs } else { 0 };
+        // INT8's scales of two tiles lie there too, but for those of tall tiles.
+        let scales = if step == 0 { 8 * self.subgroups * self.outputs } else { 0 };
         step.max(self.subgroups() * self.outputs * units.least_n * 4) + scales + SHARED_REST
     }
 
@@ -154,8 +154,15 @@ impl FragmentTile {
         rows.is_multiple_of(2 * units.m) && rows.is_multiple_of(2 * DOT_BLOCK as u32)
     }
 
-    /// The pipeline.
-    pub(super) fn kernel(self, units: Units, format: WeightFormat, modules: &MatrixModules, role: Role) -> Kernel {
+    /// The pipeline. `turning`: whether a workgroup makes several tiles, of direct inputs only.
+    pub(super) fn kernel(
+        self,
+        units: Units,
+        format: WeightFormat,
+        modules: &MatrixModules,
+        role: Role,
+        turning: bool,
+    ) -> Kernel {
         let sharers = units.row_lanes.unwrap_or(1);
         let workgroup = self.subgroups() * units.subgroup;
         let FragmentTile { rows: bm, outputs, subgroups: subs_n, depth, .. } = self;
@@ -178,6 +185,7 @@ impl FragmentTile {
                     k,
                     gated,
                     blocks,
+                    turning: u32::from(turning),
                 };
                 Kernel::new(modules.fragment, workgroup, constants)
             }

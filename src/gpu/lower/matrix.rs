@@ -37,6 +37,12 @@ impl MatrixShape {
         }
     }
 
+    /// Tiles that a workgroup may make, beside one.
+    fn turns(self, splits: u32) -> impl Iterator<Item = u32> {
+        let direct = matches!(self, MatrixShape::Fragment(t) if matches!(t.inputs, Inputs::Direct { .. }));
+        TURNS.iter().copied().filter(move |_| direct && splits == 1)
+    }
+
     /// The tile as text.
     pub fn name(self) -> String {
         match self {
@@ -45,6 +51,11 @@ impl MatrixShape {
         }
     }
 }
+
+/// Tiles that a workgroup makes one after the other, beside one.
+const TURNS: [u32; 2] = [2, 4];
+/// Workgroups that those with turns leave at least: one for each processor of a large device.
+const LEAST_GROUPS: u32 = 128;
 
 /// What a product on matrix units does beside multiplying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,6 +77,8 @@ pub struct MatrixTile {
     pub shape: MatrixShape,
     /// Workgroups that divide a tile's inputs among them.
     pub splits: u32,
+    /// Tiles that a workgroup makes one after the other; 1 but for fragments with direct inputs that are not split.
+    pub turns: u32,
 }
 
 impl MatrixTile {
@@ -75,7 +88,7 @@ impl MatrixTile {
         let modules = modules(format).matrix.as_ref()?;
         Some(match self.shape {
             MatrixShape::Shared(t) => t.kernel(units, self.operand, modules),
-            MatrixShape::Fragment(t) => t.kernel(units, format, modules, role),
+            MatrixShape::Fragment(t) => t.kernel(units, format, modules, role, self.turns > 1),
         })
     }
 
@@ -107,11 +120,22 @@ impl MatrixTile {
         }
     }
 
+    /// Tiles along `rows` rows and along `outputs` rows of weights.
+    fn tiles(self, rows: usize, outputs: usize) -> [u32; 2] {
+        let [tile_rows, tile_outputs] = self.shape.area();
+        [(rows as u32).div_ceil(tile_rows), (outputs as u32).div_ceil(tile_outputs)]
+    }
+
     /// Workgroups for `rows` rows and `outputs` rows of weights. The row tiles of one weight tile are neighbours in x, so that
     /// its weights are read from memory once.
     pub fn groups(self, rows: usize, outputs: usize) -> [u32; 3] {
-        let [tile_rows, tile_outputs] = self.shape.area();
-        [(rows as u32).div_ceil(tile_rows) * self.splits, (outputs as u32).div_ceil(tile_outputs), 1]
+        let [rows, outputs] = self.tiles(rows, outputs);
+        [rows * self.splits, outputs.div_ceil(self.turns), 1]
+    }
+
+    /// Whether turns leave workgroups enough.
+    fn fills(self, rows: usize, outputs: usize) -> bool {
+        self.groups(rows, outputs).iter().product::<u32>() >= LEAST_GROUPS
     }
 
     /// Bytes of [`LinearMatrixPush::parts`] and of [`LinearMatrixPush::arrived`] for `rows` rows and `outputs` outputs.
@@ -119,8 +143,7 @@ impl MatrixTile {
         if self.splits == 1 {
             return [0, 0];
         }
-        let [x, y, _] = self.groups(rows, outputs).map(u64::from);
-        let tiles = x / u64::from(self.splits) * y;
+        let tiles = self.tiles(rows, outputs).map(u64::from).iter().product::<u64>();
         let area = self.shape.area().iter().map(|&n| u64::from(n)).product::<u64>();
         [4 * tiles * u64::from(self.splits) * area, 4 * tiles]
     }
@@ -144,10 +167,13 @@ pub fn tiles(
     for shape in fragments.chain(shared) {
         for splits in [1, 2, 3] {
             let steps = (inputs as u32).div_ceil(shape.inputs(units, format));
-            let tile = MatrixTile { operand, shape, splits };
+            let tile = MatrixTile { operand, shape, splits, turns: 1 };
             let [x, y, _] = tile.groups(rows, outputs);
             if x.max(y) as usize <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {
                 out.push(tile);
+                out.extend(
+                    shape.turns(splits).map(|turns| MatrixTile { turns, ..tile }).filter(|t| t.fills(rows, outputs)),
+                );
             }
         }
     }

@@ -52,7 +52,7 @@ const MOST_REPETITIONS: usize = 40;
 /// Stop after two runs if the best of them takes more than this times the best tile so far.
 const HOPELESS: f64 = 1.1;
 /// A way to multiply whose pass takes more than this times the best one's, with the usual tiles, is not tuned.
-const HOPELESS_WAY: f64 = 1.35;
+const HOPELESS_WAY: f64 = 1.5;
 /// Slower than any measurement.
 const NEVER: f64 = f64::INFINITY;
 /// A device that had nothing to do for `IDLE` works for `WARM_UP` before a measurement counts: clocks fall when it is idle,
@@ -179,7 +179,7 @@ impl Tuner<'_> {
                 }
                 None => {
                     let tiles = self.promising(key, tiles);
-                    let near = self.judge(target, kind, key, &tiles, kind.rows == 1)?;
+                    let near = self.judge(target, kind, key, &tiles, false)?;
                     measured.push((key, name, near));
                 }
             }
