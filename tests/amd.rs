@@ -161,15 +161,16 @@ fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
         let Some(modules) = &modules(format).matrix else { continue };
         for operand in [Operand::F16, Operand::S8].into_iter().filter(|o| modules.multiply(*o)) {
             for rows in [8, 16, 32, 64, 512] {
-                let tiles = matrix::tiles(units, format, operand, [rows, shape.hidden, shape.ffn]);
                 let mut seen = HashSet::new();
-                let roles = |t: MatrixTile| {
-                    let all = [Role::Plain, Role::Gated, Role::Blocks].into_iter();
-                    all.filter(move |&role| operand == Operand::F16 || role == Role::Plain)
-                        .filter(move |&role| t.has(units, role))
-                        .filter_map(move |role| t.kernel(units, format, role))
-                };
-                let kernels = tiles.into_iter().flat_map(roles);
+                let (up, down) = ([rows, 2 * shape.ffn, shape.hidden], [rows, shape.hidden, shape.ffn]);
+                let kernels = [(up, Role::Gated), (down, Role::Blocks)].into_iter().flat_map(|(product, role)| {
+                    let roles = [Some(Role::Plain), Some(role).filter(|_| operand == Operand::F16)];
+                    let of = move |t: MatrixTile| {
+                        let roles = roles.into_iter().flatten().filter(move |&role| t.has(units, role));
+                        roles.filter_map(move |role| t.kernel(units, format, role))
+                    };
+                    matrix::tiles(units, format, operand, product).into_iter().flat_map(of)
+                });
                 linear.extend(kernels.filter(|k| seen.insert(k.module) || WeightFormat::MADE.contains(&format)));
             }
         }
