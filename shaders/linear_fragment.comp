@@ -295,7 +295,6 @@ void make_tile() {
 #define FETCH_SCALES
 #endif
     relay_wait(state, turn, before);
-    relay_take(state);
 #ifdef TALL
     FETCH_X(step_first)
     if (STAGES == 2) {
@@ -310,6 +309,8 @@ void make_tile() {
     // Rounds are whole, with steps of zeros at their end.
     uint made_end = step_first + (step_end - step_first + ROUND - 1) / ROUND * ROUND;
 #endif
+    // Waits for its load: what is needed next is on its way by now.
+    relay_take(state);
     for (; tile_n < tiles_n; tile_n += gl_NumWorkGroups.y) {
         n0 = tile_n * TILE_OUTPUTS;
 #ifdef GROUPED

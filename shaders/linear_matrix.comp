@@ -201,8 +201,8 @@ void make_tile() {
     [[unroll]] for (uint d = 0; d < DEPTH; ++d) FETCH_W(d, step_first + d)
     relay_ask(ahead_low, ahead_high, ahead_bytes);
     relay_wait(state, turn, before);
-    relay_take(state);
     [[unroll]] for (uint d = 0; d < DEPTH; ++d) FETCH_X(d, step_first + d)
+    relay_take(state);
     for (uint round = step_first; round < step_end; round += ROUND) {
         [[unroll]] for (uint d = 0; d < ROUND; ++d) {
             const uint slot = d % DEPTH;
