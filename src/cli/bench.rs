@@ -10,7 +10,7 @@ use crate::diagnose::bench::profile::check_layer;
 use crate::diagnose::bench::usage::MemoryWatch;
 use crate::diagnose::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates, Sample, Settings, Stated, Work};
 use crate::diagnose::status::Reporter;
-use crate::engine::{self, DEFAULT_CHUNK, DraftFiles};
+use crate::engine::{self, DEFAULT_CHUNK, DraftFiles, ModelFiles};
 use crate::executor::Measure;
 use crate::gpu::Gpu;
 use crate::sequence::draft::{Drafts, MOST_DRAFTED, SharedModel};
@@ -53,7 +53,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", requires = "accept", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=MOST_DRAFTED as i64))]
     speculate: Option<u8>,
-    /// A smaller model with the same tokenizer, to draft with, as -m: its time counts
+    /// A smaller model with the same tokenizer, to draft with, as -m, or demo: its time counts
     #[arg(long, value_name = "MODEL", requires = "accept")]
     draft: Option<PathBuf>,
     /// Positions in the cache before what is timed; every prefill and every decode is measured at each
@@ -129,7 +129,8 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
         .max(1);
     options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(longest));
     options.extent(shape)?;
-    let draft = args.draft.clone().map(|path| DraftFiles::new(Some(path).into(), &args.model.files(), context));
+    let draft = args.draft.as_deref().map(ModelFiles::of_draft);
+    let draft = draft.map(|draft| DraftFiles::new(draft, &args.model.files(), context));
     let draft = draft.transpose()?;
 
     let start = Instant::now();

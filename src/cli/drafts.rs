@@ -23,7 +23,7 @@ pub struct DraftArgs {
     /// A text that replies are likely to repeat in part, such as answers given before, to draft from as well
     #[arg(long, value_name = "FILE", conflicts_with = "draft")]
     draft_text: Option<PathBuf>,
-    /// A smaller model with the same tokenizer, to draft with on the same device, as -m
+    /// A smaller model with the same tokenizer, to draft with on the same device, as -m; for the built-in model, demo
     #[arg(long, value_name = "MODEL")]
     draft: Option<PathBuf>,
 }
@@ -37,9 +37,9 @@ pub(super) struct DraftSource {
 }
 
 impl DraftArgs {
-    /// Where the draft model is; `None` where nothing is drafted.
-    pub(super) fn path(&self) -> Option<PathBuf> {
-        self.draft.clone().filter(|_| self.speculate != Some(0))
+    /// The draft model's files; `None` where nothing is drafted.
+    pub(super) fn files(&self) -> Option<ModelFiles> {
+        self.draft.as_deref().filter(|_| self.speculate != Some(0)).map(ModelFiles::of_draft)
     }
 
     /// The draft model of a model whose sequences have `context` positions. `None` where none is asked for, or nothing is
@@ -48,7 +48,7 @@ impl DraftArgs {
     /// # Errors
     /// Input: its files are not sound, or it is no match for the model.
     pub(super) fn model(&self, model: &ModelFiles, context: usize) -> Result<Option<DraftFiles>> {
-        self.path().map(|path| DraftFiles::new(Some(path).into(), model, context)).transpose()
+        self.files().map(|files| DraftFiles::new(files, model, context)).transpose()
     }
 
     /// Reads the text.

@@ -146,7 +146,7 @@ fn is_part_of(model: &ModelFiles, file: &Path) -> bool {
             std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
         }
         ModelFiles::Gguf(first) => gguf::parts(first).unwrap_or_default(),
-        ModelFiles::BuiltIn => return false,
+        ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => return false,
     };
     let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let file = identity(file);

@@ -17,7 +17,7 @@ use crate::sequence::draft::gain::expected_tokens;
 use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Plans a model for a machine; of a model directory, config.json and the headers of the weights are read.
 #[derive(Debug, Clone, clap::Args)]
@@ -36,7 +36,7 @@ pub struct PlanArgs {
     /// Tokens that the KV cache has room for, of all sequences together [default: all of their contexts, or what fits]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     kv_tokens: Option<usize>,
-    /// Plan a smaller model beside it that drafts, by name, by its config.json or as -m
+    /// Plan a smaller model beside it that drafts, by name, by its config.json, as -m, or demo
     #[arg(long, value_name = "NAME|MODEL")]
     draft: Option<String>,
     /// Print every step of a decode pass with its operands' sizes, bytes and operations
@@ -132,8 +132,8 @@ impl Draft {
     /// # Errors
     /// Input: there is no such model, or its context is shorter. Refused: it does not fit.
     fn plan(word: &str, options: engine::Options, target: &PlannedMachine) -> Result<Draft> {
-        let files = ModelFiles::from(Some(PathBuf::from(word)));
-        let is_model = Path::new(word).is_dir() || matches!(files, ModelFiles::Gguf(_));
+        let files = ModelFiles::of_draft(Path::new(word));
+        let is_model = Path::new(word).is_dir() || !matches!(files, ModelFiles::Directory(_));
         let shape = if is_model { files.shape()? } else { super::forge::find_shape(word)? };
         engine::check_draft_context(&shape, options.context)?;
         let formats: Box<dyn Fn(TensorId) -> WeightFormat> = match is_model {

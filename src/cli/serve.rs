@@ -133,7 +133,7 @@ impl ServeArgs {
         };
         options.extent(&files.shape()?)?;
         Ok(Setup {
-            load: server::loader(files.clone(), self.drafts.path(), options, self.batch.is_none()),
+            load: server::loader(files.clone(), self.drafts.files(), options, self.batch.is_none()),
             files,
             settings: Settings {
                 queue: self.queue as usize,

@@ -1,4 +1,4 @@
-//! A model's files: a directory, a GGUF file, or the built-in demo model.
+//! A model's files: a directory, a GGUF file, or the built-in demo model, or the one that drafts for it.
 
 use crate::display;
 use crate::engine::{demo, hub};
@@ -18,6 +18,8 @@ pub enum ModelFiles {
     Gguf(PathBuf),
     /// The demo model inside the executable.
     BuiltIn,
+    /// The model inside the executable that drafts for the demo model.
+    BuiltInDraft,
 }
 
 /// What a path names: a GGUF file, a directory, or by its id a model that the Hugging Face hub's cache has. A directory
@@ -39,7 +41,18 @@ impl From<Option<PathBuf>> for ModelFiles {
     }
 }
 
+/// The word for the built-in draft model.
+const DEMO: &str = "demo";
+
 impl ModelFiles {
+    /// What is named as a draft model: as a model, or `demo` for the built-in one.
+    pub fn of_draft(name: &Path) -> ModelFiles {
+        match name.as_os_str() == DEMO {
+            true => ModelFiles::BuiltInDraft,
+            false => Some(name.to_owned()).into(),
+        }
+    }
+
     /// The model's name in output: that of its directory or file, without what a terminal obeys.
     pub fn name(&self) -> String {
         display::plain(&match self {
@@ -47,7 +60,7 @@ impl ModelFiles {
             ModelFiles::Gguf(file) => {
                 gguf::stem(&file.file_name().map_or_else(String::new, |name| name.display().to_string())).to_owned()
             }
-            ModelFiles::BuiltIn => "demo".into(),
+            ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => DEMO.into(),
         })
     }
 
@@ -62,7 +75,7 @@ impl ModelFiles {
                 config::read(&dir.join("config.json"))
             }
             ModelFiles::Gguf(file) => Gguf::open(file)?.shape(),
-            ModelFiles::BuiltIn => Ok(demo::checkpoint()?.shape().clone()),
+            ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => Ok(self.checkpoint()?.shape().clone()),
         }
     }
 
@@ -88,6 +101,7 @@ impl ModelFiles {
             }
             ModelFiles::Gguf(file) => Checkpoint::open(file),
             ModelFiles::BuiltIn => demo::checkpoint(),
+            ModelFiles::BuiltInDraft => demo::draft_checkpoint(),
         }
     }
 
@@ -102,7 +116,9 @@ impl ModelFiles {
                 format!("{} is a GGUF file, and a model directory is read here", file.display()),
                 "give the directory that it was made from, or use the file as it is",
             )),
-            ModelFiles::BuiltIn => Err(Error::input("there is no model to read", "give its directory with -m")),
+            ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => {
+                Err(Error::input("there is no model to read", "give its directory with -m"))
+            }
         }
     }
 
@@ -112,7 +128,7 @@ impl ModelFiles {
             ModelFiles::Directory(dir) => dir.join("tokenizer.json").exists(),
             // A file that cannot be opened is refused where it is needed.
             ModelFiles::Gguf(file) => Gguf::open(file).map_or(true, |gguf| gguf.has_tokenizer()),
-            ModelFiles::BuiltIn => true,
+            ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => true,
         }
     }
 
@@ -127,7 +143,7 @@ impl ModelFiles {
                 Tokenizer::open(dir)
             }
             ModelFiles::Gguf(file) => Tokenizer::from_tokens(&Gguf::open(file)?.tokens()?),
-            ModelFiles::BuiltIn => demo::tokenizer(),
+            ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => demo::tokenizer(),
         }
     }
 
@@ -149,7 +165,7 @@ impl ModelFiles {
         match self {
             ModelFiles::Directory(dir) => ChatTemplate::open(dir),
             ModelFiles::Gguf(file) => ChatTemplate::of_gguf(Gguf::open(file)?.chat_template()),
-            ModelFiles::BuiltIn => demo::template(),
+            ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => demo::template(),
         }
     }
 }

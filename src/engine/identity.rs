@@ -23,6 +23,10 @@ impl ModelFiles {
                 hash.update(demo::WEIGHTS_FILE);
                 Ok(())
             }
+            ModelFiles::BuiltInDraft => {
+                hash.update(demo::DRAFT_WEIGHTS_FILE);
+                Ok(())
+            }
             ModelFiles::Directory(directory) => {
                 model_files(directory)?.iter().try_for_each(|path| add_file(hash, path))
             }

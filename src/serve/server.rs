@@ -18,7 +18,6 @@ use crate::sequence::prompt;
 use crate::text::{Message, SamplerConfig};
 use crate::{Cancel, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -61,12 +60,12 @@ impl From<Box<dyn Measure>> for Loaded {
 }
 
 /// Loads the model of `files` for as many sequences as `options` says, or with `fewer` for as many of them as fit; and before
-/// it, with the path of one, a draft model.
-pub fn loader(files: ModelFiles, draft: Option<PathBuf>, options: Options, fewer: bool) -> Load {
+/// it, with the files of one, a draft model.
+pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fewer: bool) -> Load {
     Box::new(move |progress| {
         let checkpoint = files.checkpoint()?;
         let context = options.extent(checkpoint.shape())?.context;
-        let draft = draft.clone().map(|path| DraftFiles::new(Some(path).into(), &files, context)).transpose()?;
+        let draft = draft.clone().map(|draft| DraftFiles::new(draft, &files, context)).transpose()?;
         let opened = engine::open_for(&checkpoint, &options)?;
         let draft = draft.map(|draft| draft.load(&opened, &options, progress)).transpose()?;
         let sequences = match fewer {

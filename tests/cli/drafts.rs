@@ -157,6 +157,27 @@ fn a_draft_model_gives_the_same_replies_in_fewer_passes() {
     assert_eq!(served.code, 0, "{}", served.stderr);
 }
 
+/// The built-in model and the draft model beside it.
+#[test]
+fn the_built_in_draft_model_says_most_of_what_the_model_says() {
+    let question = "Where are the toilets, and is there a discount for groups?";
+    for device in ["cpu", "vulkan"] {
+        let reply = |more: &[&str]| {
+            let base = ["run", "-p", question, "--temp", "0", "--device", device, "--json"];
+            kiln(&[&base[..], more].concat()).json()
+        };
+        let (plain, drafted) = (reply(&[]), reply(&["--draft", "demo"]));
+        assert_eq!(drafted["tokens"], plain["tokens"], "{device}");
+        let number = |key: &str| drafted[key].as_u64().unwrap();
+        assert!(2 * number("accepted") > number("drafted") && number("drafted") > 0, "{drafted}");
+    }
+    assert!(kiln(&["plan", "--draft", "demo"]).stdout.contains("drafts by demo"));
+    let dir = tiny_with_text();
+    let model = dir.path().to_str().unwrap();
+    kiln(&["run", "-m", model, "-p", "x", "--ctx", "64", "--device", "cpu", "--draft", "demo"])
+        .refused(2, &["token ", "--draft"]);
+}
+
 #[test]
 fn a_draft_model_that_is_no_match_is_refused_in_one_line() {
     let (dir, other) = (tiny_with_text(), tiny_with_text());

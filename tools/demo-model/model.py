@@ -37,6 +37,9 @@ class Shape:
         return (layer + 1) % self.pattern == 0
 
 
+# The draft model: of the same tokens and positions, and of few layers, half of which see the whole context.
+DRAFT = Shape(layers=4, pattern=2)
+
 MATRICES = {  # our name: (tensor's name in a layer, shape)
     "q": ("self_attn.q_proj", lambda s: (s.heads * s.head_dim, s.hidden)),
     "k": ("self_attn.k_proj", lambda s: (s.kv_heads * s.head_dim, s.hidden)),

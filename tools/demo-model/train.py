@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Trains the demo model; writes model/ (INT8), model.bf16.xz beside it, and prints both figures.
+"""Trains the demo model; writes model/ (INT8), model.bf16.xz beside it, and prints both figures. Or its draft model, draft/.
 
     tools/demo-model/train.py --start tools/demo-model/model.bf16.xz --seconds 270    goes on from earlier weights
+    tools/demo-model/train.py --draft --steps 5000 --seconds 100                                the draft model
     tools/demo-model/train.py --steps 20 --rows 2 --no-report --out /tmp/trial        a trial without a GPU
 
 Needs torch, tokenizers, safetensors and numpy. The dialogues are generated while training, each seen once. Matrices are
@@ -28,7 +29,7 @@ from tokenizers import Tokenizer
 import quality
 from archive import pack, unpack
 from batches import TOKENIZER, stream
-from model import MATRICES, Gemma3, Shape, layer, load, save_config, save_int8, tensors, through_bf16, through_int8
+from model import DRAFT, MATRICES, Gemma3, Shape, layer, load, save_config, save_int8, tensors, through_bf16, through_int8
 
 
 def orthogonal(update):
@@ -165,6 +166,7 @@ def write_archive(bf16, path):
 def main():
     started = time.time()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--draft", action="store_true", help="train the draft model, and write it without a report")
     parser.add_argument("--start", type=Path, help="BF16 archive to start from (default: random weights)")
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument(
@@ -179,24 +181,27 @@ def main():
     parser.add_argument("--int8-share", type=float, default=0.1, help="share of the steps that see INT8 weights")
     parser.add_argument("--workers", type=int, default=14, help="processes that generate dialogues")
     parser.add_argument("--log", type=int, default=100, help="steps between two lines")
-    parser.add_argument("--out", type=Path, default=TOKENIZER.parent)
+    parser.add_argument("--out", type=Path, help="directory to write (default: model, or draft, beside this program)")
     parser.add_argument("--no-graph", action="store_true", help="do not record the step as a CUDA graph")
     parser.add_argument("--no-report", action="store_true", help="leave the figures out (a trial without a GPU)")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(options.seed)
-    shape = Shape(layers=options.layers)
+    shape = DRAFT if options.draft else Shape(layers=options.layers)
+    out = options.out or TOKENIZER.parent.with_name("draft" if options.draft else "model")
     model = Gemma3(shape)
     print(f"{sum(weight.numel() for weight in model.parameters()) / 1e6:.2f} million weights, {device}", flush=True)
-    options.out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     if options.start:
         load(model, parse(unpack(options.start.read_bytes())))
     fit(model, options, device, started)
     bf16 = tensors(model)
-    save_config(shape, options.out)
-    save_int8(bf16, options.out / "model.safetensors")
+    save_config(shape, out)
+    save_int8(bf16, out / "model.safetensors")
     print(f"trained and written after {time.time() - started:.0f} s", flush=True)
-    archive = Thread(target=write_archive, args=(bf16, options.out.parent / "model.bf16.xz"))
+    if options.draft:
+        return
+    archive = Thread(target=write_archive, args=(bf16, out.parent / "model.bf16.xz"))
     archive.start()  # beside the report: it takes as long
     if not options.no_report:
         model.layer = layer
