@@ -19,11 +19,9 @@ use crate::schedule::{Extent, Pass, Schedule};
 use crate::sequence::chooser::Chooser;
 use crate::sequence::counts;
 use crate::sequence::generate::{Finish, Generation};
-use crate::sequence::guide::Guided;
 use crate::sequence::prompt::Limits;
 use crate::sequence::session::Session;
 use crate::{Error, Result};
-use rayon::prelude::*;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -588,9 +586,6 @@ impl Batch {
     /// Chooses a token for each head row of the last pass. Where the next pass has the same sequences, its rows are made.
     #[inline(always)]
     fn choose(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
-        if self.heads.len() > 1 {
-            self.follow_guides(executor);
-        }
         let (mut steady, mut goes_on) = (self.steady, self.speculating.is_none());
         let mut head = 0;
         while let Some(&slot) = self.heads.get(head) {
@@ -628,22 +623,6 @@ impl Batch {
         if head == 0 {
             self.choose_drafted(executor, on_token);
         }
-    }
-
-    /// Draws the tokens of the sequences that guides follow, and lets these take them side by side: the device waits for that,
-    /// and a guide takes tens of microseconds.
-    fn follow_guides(&mut self, executor: &mut dyn Executor) {
-        let guided = |slot: &Slot| slot.member.as_ref().is_some_and(Member::is_guided);
-        if self.heads.iter().filter(|&&slot| guided(&self.slots[slot])).nth(1).is_none() {
-            return;
-        }
-        for (head, &slot) in self.heads.iter().enumerate() {
-            if let Some(guided) = self.slots[slot].member.as_mut().and_then(Member::guided) {
-                guided.draw(executor, head);
-            }
-        }
-        let mut guided: Vec<_> = self.slots.iter_mut().filter_map(|slot| slot.member.as_mut()?.guided()).collect();
-        guided.par_iter_mut().with_max_len(1).for_each(|guided| guided.follow());
     }
 
     #[cold]
@@ -719,14 +698,6 @@ impl Member {
     /// Whether a guide says which tokens may come, which it may not have done yet.
     fn is_guided(&self) -> bool {
         matches!(self.chooser, Chooser::Guide(_))
-    }
-
-    /// The chooser that a guide follows, if the reply may have a token more.
-    fn guided(&mut self) -> Option<&mut Guided> {
-        match &mut self.chooser {
-            Chooser::Guide(guided) if self.limit > 0 => Some(guided),
-            _ => None,
-        }
     }
 
     /// Whether the token after the next is certain to be the argmax, and wanted.

@@ -2,10 +2,8 @@
 
 use super::*;
 use crate::sequence::generate;
-use crate::sequence::guide::Guide;
 use crate::sequence::noting::{CHUNK, CONTEXT, Noting, VOCAB};
-use crate::text::{SamplerConfig, TokenSet};
-use std::collections::HashMap;
+use crate::text::SamplerConfig;
 
 /// Greedy, without stop tokens.
 fn request(prompt: &[u32], limit: usize) -> Request {
@@ -82,59 +80,6 @@ fn the_host_works_while_the_device_does() {
     batch.join(&mut executor, request(&[2; 2], 5)).unwrap();
     finish(&mut batch, &mut executor);
     assert_eq!(calls.get(), 5 + 2);
-}
-
-/// Allows one token after the other from `next` on, puts another in the place of the second, and fails at `last`.
-struct Counting {
-    next: u32,
-    second: u32,
-    last: u32,
-}
-
-impl Guide for Counting {
-    fn fill(&mut self, set: &mut TokenSet) -> Result<()> {
-        set.clear();
-        set.insert(self.next);
-        Ok(())
-    }
-
-    fn take(&mut self, token: u32) -> Result<u32> {
-        assert_eq!(token, self.next);
-        self.next += 1;
-        match token == self.last {
-            true => Err(Error::failed("no more", "count less")),
-            false => Ok(if token == self.second { VOCAB as u32 - 1 } else { token }),
-        }
-    }
-
-    fn is_cut(&mut self) -> bool {
-        false
-    }
-}
-
-/// Guides of several sequences take their tokens side by side, each its own sequence's.
-#[test]
-fn each_guide_follows_its_own_sequence() {
-    let mut executor = Noting::new();
-    let mut batch = Batch::new(&executor.schedule);
-    let mut join = |first: u32, last: u32| {
-        let guide = Counting { next: first, second: first + 1, last };
-        let chooser = Chooser::Greedy.guided(guide, VOCAB).unwrap();
-        batch.join(&mut executor, Request { chooser, ..request(&[first; 2], 5) }).unwrap()
-    };
-    let slots = [join(3, 99), join(10, 12), join(20, 99)];
-    batch.join(&mut executor, request(&[1; 2], 5)).unwrap();
-    let mut ended = HashMap::new();
-    while !batch.is_empty() {
-        batch.step(&mut executor, &mut go_on).unwrap();
-        ended.extend(std::iter::from_fn(|| batch.take_ended()).map(|e| (e.slot, e.reply)));
-    }
-    let tokens = |slot: usize| ended[&slots[slot]].as_ref().map(|reply| reply.tokens.clone()).map_err(Error::exit_code);
-    let other = VOCAB as u32 - 1;
-    assert_eq!(tokens(0), Ok(vec![3, other, 5, 6, 7]));
-    assert_eq!(tokens(1), Err(Error::failed("", "").exit_code()));
-    assert_eq!(tokens(2), Ok(vec![20, other, 22, 23, 24]));
-    assert_eq!(ended.len(), 4);
 }
 
 /// The sequences of each pass's rows over so many passes.

@@ -33,7 +33,6 @@ pub struct Guided {
     guide: Arc<Mutex<dyn Guide>>,
     /// Whether the chooser's set is that of the next token; or why it is not.
     ready: Result<bool>,
-    drawn: Option<Drawn>,
 }
 
 impl Guided {
@@ -43,7 +42,7 @@ impl Guided {
     /// As [`Chooser::new`].
     pub(super) fn new(mut chooser: Chooser, guide: impl Guide + 'static, vocab: usize) -> Result<Guided> {
         chooser.allow(TokenSet::new(vocab))?;
-        Ok(Guided { chooser, guide: Arc::new(Mutex::new(guide)), ready: Ok(false), drawn: None })
+        Ok(Guided { chooser, guide: Arc::new(Mutex::new(guide)), ready: Ok(false) })
     }
 
     fn guide(&self) -> MutexGuard<'_, dyn Guide + 'static> {
@@ -77,47 +76,10 @@ impl Guided {
 
     /// As [`Chooser::choose`].
     pub(super) fn choose(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
-        match self.drawn.take() {
-            Some(Drawn::Taken(token)) => token,
-            _ => {
-                let token = self.pick(executor, row)?;
-                self.take(token)
-            }
-        }
-    }
-
-    /// Draws the token of a head row, the first half of [`Guided::choose`], which then returns what comes of it.
-    pub(super) fn draw(&mut self, executor: &mut dyn Executor, row: usize) {
-        self.drawn = Some(match self.pick(executor, row) {
-            Ok(token) => Drawn::Token(token),
-            Err(e) => Drawn::Taken(Err(e)),
-        });
-    }
-
-    /// Lets the guide take the token that was drawn, the second half. It needs no executor, so that several may do it at once.
-    pub(super) fn follow(&mut self) {
-        if let Some(Drawn::Token(token)) = self.drawn {
-            self.drawn = Some(Drawn::Taken(self.take(token)));
-        }
-    }
-
-    fn pick(&mut self, executor: &mut dyn Executor, row: usize) -> Result<u32> {
         self.prepare();
         self.ready.clone()?;
-        self.chooser.choose(executor, row)
-    }
-
-    fn take(&mut self, token: u32) -> Result<u32> {
+        let token = self.chooser.choose(executor, row)?;
         self.ready = Ok(false);
         self.guide().take(token)
     }
-}
-
-/// What comes of a head row, before it is asked for.
-#[derive(Clone)]
-enum Drawn {
-    /// This token was drawn, and the guide has still to take it.
-    Token(u32),
-    /// The guide has taken one: this stands in its place.
-    Taken(Result<u32>),
 }
