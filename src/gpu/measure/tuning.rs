@@ -394,11 +394,10 @@ impl Tuner<'_> {
             log::debug!("{}: {tile:?}, {what} {:.1} us", product_name(key, target.relay), seconds * 1e6);
             judged.push((seconds, tile));
         }
-        let tie = if whole || kind.rows <= FEW_ROWS { None } else { judged.iter().position(|j| j.0 <= TIE * best) };
-        let equal = tie.map(|at| judged[at].1);
+        let tie = if whole || kind.rows <= FEW_ROWS { 1.0 } else { TIE };
+        let Some(tile) = first_within(&judged, tie) else { return Ok(Vec::new()) };
+        target.tuned.insert(key, tile);
         judged.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let Some(&(_, fastest)) = judged.first() else { return Ok(Vec::new()) };
-        target.tuned.insert(key, equal.unwrap_or(fastest));
         self.rank(key, judged.iter().map(|j| j.1));
         let near = judged.iter().take_while(|j| whole && j.0 < NEAR * best);
         Ok(near.map(|j| j.1).collect())
@@ -525,6 +524,12 @@ fn without_rows((arithmetic, product): Key) -> Key {
     (arithmetic, Product { rows: 0, ..product })
 }
 
+/// Of what was judged, seconds first, the first that took no more than `tie` times the least.
+fn first_within<T: Copy>(judged: &[(f64, T)], tie: f64) -> Option<T> {
+    let least = judged.iter().map(|j| j.0).min_by(f64::total_cmp)?;
+    judged.iter().find(|j| j.0 <= tie * least).map(|j| j.1)
+}
+
 /// The layers that stand for `layers` layers.
 fn sampled(layers: usize) -> Vec<usize> {
     let count = layers.min(SAMPLE);
@@ -533,7 +538,15 @@ fn sampled(layers: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::sampled;
+    use super::{NEVER, first_within, sampled};
+
+    #[test]
+    fn the_first_of_equals_is_chosen() {
+        let judged = [(1.04, 'a'), (1.02, 'b'), (1.0, 'c'), (NEVER, 'd')];
+        assert_eq!((first_within(&judged, 1.0), first_within(&judged, 1.03)), (Some('c'), Some('b')));
+        assert_eq!(first_within(&[(NEVER, 'a')], 1.03), Some('a'));
+        assert_eq!(first_within::<char>(&[], 1.0), None);
+    }
 
     #[test]
     fn sampled_layers_are_spread_and_none_comes_twice() {
