@@ -16,7 +16,7 @@
 // A subgroup makes OUTPUTS outputs; SUBS_N of them lie beside each other. PARTS more divide the rows (TALL), or share the same
 // outputs, each with its part of the inputs. While steps are multiplied, DEPTH more of weights are on their way from memory.
 // With TURNING, plain only, a workgroup makes several tiles, as far from each other as there are workgroups: while it leaves
-// one, weights of the next are on their way. On an H200 4 rows of Gemma 3 27B take 9.2 ms so, and 9.7 ms without.
+// one, weights of the next are on their way. On an H200 4 rows of Gemma 3 27B take 9.4 ms so, and 9.7 ms without.
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
 // Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x, TALL only: STAGES * BM * (2 * inputs of a load * SPAN * SHARERS
@@ -103,8 +103,8 @@ uvec4 times(uvec4 eight, float16_t by) {
 #endif
 shared bool is_last;
 #if !defined(TALL) && !defined(GROUPED)
-// The scales of a tile's rows of weights, from `scale_of_tile` on, beside those of the next tile. They are on their way while
-// weights are multiplied.
+// The scales of a tile's rows of weights, from `scale_of_tile` on. The other half holds those of the tile before, which some
+// invocations may still be leaving.
 shared float scale_of_row[2 * BN];
 uint scale_of_tile = 0;
 #undef OUTPUT_SCALE
@@ -309,7 +309,7 @@ void make_tile() {
     // Rounds are whole, with steps of zeros at their end.
     uint made_end = step_first + (step_end - step_first + ROUND - 1) / ROUND * ROUND;
 #endif
-    // Waits for its load: what is needed next is on its way by now.
+    // This waits for the word that relay_ask asked for. What is needed next is on its way by now.
     relay_take(state);
     for (; tile_n < tiles_n; tile_n += gl_NumWorkGroups.y) {
         n0 = tile_n * TILE_OUTPUTS;
@@ -317,7 +317,7 @@ void make_tile() {
         uint last_row = LAST_ROW(n0);
 #endif
 #if !defined(TALL) && !defined(GROUPED)
-        // Nobody reads these any more: between is where another tile was left.
+        // The tile before the last had this half. The last one's barriers lie between, so nobody reads it any more.
         scale_of_tile = BN - scale_of_tile;
         [[unroll]] for (uint i = 0; i < SCALES; ++i) {
             if (id + i * WORKGROUP < BN) scale_of_row[scale_of_tile + id + i * WORKGROUP] = next_scale[i];

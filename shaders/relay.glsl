@@ -10,8 +10,8 @@
 //
 // Asking ahead: weights have thousands of pages of memory, of which a GPU remembers few addresses, and the first load of each
 // page waits for a walk of its tables. So a product also loads a word from each page of the next product's weights, while it
-// has its own to compute. Without that, one row of Gemma 3 27B took 2 % longer on an H200 than with one layer's weights for all
-// layers, and 4 to 16 rows 6 to 9 %.
+// has its own to compute. Without that, one row of Gemma 3 27B took 3 to 4 % longer on an H200 than with one layer's weights for
+// all layers, and 4 to 16 rows 6 to 9 %.
 //
 // What a kernel is given behind its push block (RelayPush in src/gpu/kernels/push/blocks.rs):
 //   turn:   the word of the step state, or behind it, that counts this dispatch's workgroups, of the first stage where it has

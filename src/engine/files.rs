@@ -1,4 +1,4 @@
-//! A model's files: a directory, a GGUF file, or the built-in demo model, or the one that drafts for it.
+//! A model's files: a directory, a GGUF file, the built-in demo model or the one that drafts for it.
 
 use crate::display;
 use crate::engine::{demo, hub};
@@ -41,11 +41,11 @@ impl From<Option<PathBuf>> for ModelFiles {
     }
 }
 
-/// The word for the built-in draft model.
+/// The built-in models' name, and the word for the one that drafts.
 const DEMO: &str = "demo";
 
 impl ModelFiles {
-    /// What is named as a draft model: as a model, or `demo` for the built-in one.
+    /// What is named as a draft model: as a model, or `demo` for the built-in one. A directory of that name is `./demo`.
     pub fn of_draft(name: &Path) -> ModelFiles {
         match name.as_os_str() == DEMO {
             true => ModelFiles::BuiltInDraft,

@@ -2,7 +2,7 @@
 """Trains the demo model; writes model/ (INT8), model.bf16.xz beside it, and prints both figures. Or its draft model, draft/.
 
     tools/demo-model/train.py --start tools/demo-model/model.bf16.xz --seconds 270    goes on from earlier weights
-    tools/demo-model/train.py --draft --steps 5000 --seconds 100                                the draft model
+    tools/demo-model/train.py --draft --steps 9000 --seconds 115                                the draft model
     tools/demo-model/train.py --steps 20 --rows 2 --no-report --out /tmp/trial        a trial without a GPU
 
 Needs torch, tokenizers, safetensors and numpy. The dialogues are generated while training, each seen once. Matrices are
@@ -185,6 +185,8 @@ def main():
     parser.add_argument("--no-graph", action="store_true", help="do not record the step as a CUDA graph")
     parser.add_argument("--no-report", action="store_true", help="leave the figures out (a trial without a GPU)")
     options = parser.parse_args()
+    if options.draft and (options.start or options.layers != Shape.layers):
+        parser.error("--draft starts from nothing, and has layers of its own")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(options.seed)
     shape = DRAFT if options.draft else Shape(layers=options.layers)

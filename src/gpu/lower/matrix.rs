@@ -37,7 +37,7 @@ impl MatrixShape {
         }
     }
 
-    /// Tiles that a workgroup may make, beside one.
+    /// Tiles that a workgroup may make one after the other, more than one.
     fn turns(self, splits: u32) -> impl Iterator<Item = u32> {
         let direct = matches!(self, MatrixShape::Fragment(t) if matches!(t.inputs, Inputs::Direct { .. }));
         TURNS.iter().copied().filter(move |_| direct && splits == 1)
@@ -52,9 +52,9 @@ impl MatrixShape {
     }
 }
 
-/// Tiles that a workgroup makes one after the other, beside one.
+/// Tiles that a workgroup may make one after the other, more than one.
 const TURNS: [u32; 2] = [2, 4];
-/// Workgroups that those with turns leave at least: one for each processor of a large device.
+/// Fewest workgroups of tiles in turn: about one for each processor of a large device.
 const LEAST_GROUPS: u32 = 128;
 
 /// What a product on matrix units does beside multiplying.

@@ -44,10 +44,9 @@ const PROMISING: usize = 3;
 const LEAST_PROMISING: usize = 4;
 /// Tiles within this factor of the best pass are judged again once the other products have their tiles.
 const NEAR: f64 = 1.02;
-/// Of tiles for many rows that are timed alone, those within this factor of the best are taken as equal, and the first of the
-/// list is chosen: a few runs do not show that a device slows down when it draws too much power, and the first ones read
-/// weights the fewest times. On an H200 the gate and up tiles of 128 and of 64 rows both took 641 us alone, and prefill with
-/// the former was a tenth faster.
+/// Of tiles for many rows that are timed alone, those within this factor of the best count as equal, and the first of the list
+/// is chosen, which is expected to be the fastest. A few runs do not show how a device does under a lasting load: on an H200 two
+/// tiles of gate and up both took 641 us alone, and prefill with the second was a tenth slower.
 const TIE: f64 = 1.03;
 /// Stop after this many runs without a 1 % gain.
 const REPETITIONS: usize = 3;
@@ -56,7 +55,8 @@ const GAIN: f64 = 0.99;
 const MOST_REPETITIONS: usize = 40;
 /// Stop after two runs if the best of them takes more than this times the best tile so far.
 const HOPELESS: f64 = 1.1;
-/// A way to multiply whose pass takes more than this times the best one's, with the usual tiles, is not tuned.
+/// A way to multiply whose pass takes more than this times the best one's, with the usual tiles, is not tuned. The usual tiles
+/// of the gated GELU are slow by chance, by 40 % and more.
 const HOPELESS_WAY: f64 = 1.5;
 /// Slower than any measurement.
 const NEVER: f64 = f64::INFINITY;
@@ -374,7 +374,8 @@ impl Tuner<'_> {
         products
     }
 
-    /// Sets the fastest tile of a product and returns the tiles that come near it.
+    /// Sets the fastest tile of a product, or of tiles for many rows that are timed alone the first that is as fast but for
+    /// [`TIE`]. Returns the tiles that come near it.
     ///
     /// Passes are timed, so that caches hold what the other steps left there: of the sampled layers, or with `all` of all
     /// layers. If passes take too long, the product is timed alone and no tiles are returned.
