@@ -68,6 +68,17 @@ const WARM_UP: Duration = Duration::from_millis(100);
 /// The key of a chosen tile: a product, and the arithmetic that computes it.
 pub type Key = (Arithmetic, Product);
 
+/// What is timed to judge a product's tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judge {
+    /// The product's dispatches, where passes are long.
+    Alone,
+    /// Passes of the sampled layers, so that caches hold what the other steps left there.
+    Sample,
+    /// Passes of all layers.
+    Whole,
+}
+
 /// The parts of an executor that tuning measures with.
 pub struct Tuner<'a> {
     /// The device.
@@ -175,6 +186,8 @@ impl Tuner<'_> {
     /// Fills `target` with the tile of each product of a pass. Returns how many products it measured.
     fn tune_products(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
         let mut measured = Vec::new();
+        // Once passes are short they stay so.
+        let mut whole = false;
         for key in self.products(target, kind) {
             let tiles = target.tiles(key.0, key.1);
             let name = product_name(key, target.relay);
@@ -184,7 +197,9 @@ impl Tuner<'_> {
                 }
                 None => {
                     let tiles = self.promising(key, tiles);
-                    let near = self.judge(target, kind, key, &tiles, false)?;
+                    whole = whole || self.estimate_pass(target, kind)? <= PASS_SECONDS;
+                    let by = if whole { Judge::Sample } else { Judge::Alone };
+                    let near = self.judge(target, kind, key, &tiles, by)?;
                     measured.push((key, name, near));
                 }
             }
@@ -192,7 +207,8 @@ impl Tuner<'_> {
         // Each product was judged while those after it had their usual tiles. Judge it again beside the chosen tiles.
         for (key, name, near) in &measured {
             if near.len() > 1 {
-                self.judge(target, kind, *key, near, kind.rows <= FEW_ROWS)?;
+                let by = if kind.rows <= FEW_ROWS { Judge::Whole } else { Judge::Sample };
+                self.judge(target, kind, *key, near, by)?;
             }
             if let Some(&tile) = target.tuned.get(key) {
                 log::info!("{name}: {tile:?}");
@@ -377,30 +393,27 @@ impl Tuner<'_> {
     /// Sets the fastest tile of a product, or of tiles for many rows that are timed alone the first that is as fast but for
     /// [`TIE`]. Returns the tiles that come near it.
     ///
-    /// Passes are timed, so that caches hold what the other steps left there: of the sampled layers, or with `all` of all
-    /// layers. If passes take too long, the product is timed alone and no tiles are returned.
-    fn judge(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile], all: bool) -> Result<Vec<Tile>> {
-        let whole = self.estimate_pass(target, kind)? <= PASS_SECONDS;
+    /// Where the product is timed alone, no tiles are returned.
+    fn judge(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile], by: Judge) -> Result<Vec<Tile>> {
         self.compile(target, kind, key, tiles)?;
         let mut judged = Vec::with_capacity(tiles.len());
         let mut best = NEVER;
         for &tile in tiles {
             target.tuned.insert(key, tile);
-            let seconds = match whole {
-                true => self.time_pass(target, kind, best, all)?,
-                false => self.time_alone(target, kind, key, best)?,
+            let seconds = match by {
+                Judge::Alone => self.time_alone(target, kind, key, best)?,
+                Judge::Sample | Judge::Whole => self.time_pass(target, kind, best, by == Judge::Whole)?,
             };
             best = best.min(seconds);
-            let what = if whole { "a pass" } else { "alone" };
-            log::debug!("{}: {tile:?}, {what} {:.1} us", product_name(key, target.relay), seconds * 1e6);
+            log::debug!("{}: {tile:?}, {by:?} {:.1} us", product_name(key, target.relay), seconds * 1e6);
             judged.push((seconds, tile));
         }
-        let tie = if whole || kind.rows <= FEW_ROWS { 1.0 } else { TIE };
+        let tie = if by == Judge::Alone && kind.rows > FEW_ROWS { TIE } else { 1.0 };
         let Some(tile) = first_within(&judged, tie) else { return Ok(Vec::new()) };
         target.tuned.insert(key, tile);
         judged.sort_by(|a, b| a.0.total_cmp(&b.0));
         self.rank(key, judged.iter().map(|j| j.1));
-        let near = judged.iter().take_while(|j| whole && j.0 < NEAR * best);
+        let near = judged.iter().take_while(|j| by != Judge::Alone && j.0 < NEAR * best);
         Ok(near.map(|j| j.1).collect())
     }
 
