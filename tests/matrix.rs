@@ -415,9 +415,10 @@ const SMALL_FRAGMENTS: [FragmentTile; 9] = {
 };
 
 /// A CPU driver takes up to half a minute over each kernel. There every tile is tried with INT8. With INT4, which differs by
-/// how weights are read, these are: rows in two matrices, whole blocks of gate and up, inputs through shared memory; with types
-/// of GGUF files the second of them, for few rows. The first two have every role.
-const FEW_FRAGMENTS: [FragmentTile; 3] = [SMALL_FRAGMENTS[0], SMALL_FRAGMENTS[4], SMALL_FRAGMENTS[6]];
+/// how weights are read, these are: rows in two matrices, whole blocks of gate and up, inputs through shared memory, two steps
+/// of weights on their way; with types of GGUF files the second of them, for few rows. The first two have every role.
+const FEW_FRAGMENTS: [FragmentTile; 4] =
+    [SMALL_FRAGMENTS[0], SMALL_FRAGMENTS[4], SMALL_FRAGMENTS[6], SMALL_FRAGMENTS[3]];
 
 #[test]
 fn linear_variants_compute_their_product() {
