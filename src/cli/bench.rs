@@ -130,8 +130,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     options.chunk = Some(args.chunk.unwrap_or(DEFAULT_CHUNK).min(longest));
     options.extent(shape)?;
     let draft = args.draft.as_deref().map(ModelFiles::of_draft);
-    let draft = draft.map(|draft| DraftFiles::new(draft, &args.model.files(), context));
-    let draft = draft.transpose()?;
+    let draft = draft.map(|draft| DraftFiles::new(draft, &args.model.files(), context)).transpose()?;
 
     let start = Instant::now();
     let opened = engine::open(args.model.device)?;

@@ -4,6 +4,7 @@
 use super::arithmetic::{Operand, modules};
 use super::fragment::{self, FragmentTile, Inputs};
 use super::shared_tile::SharedTile;
+use super::target::{LEAST_GROUPS, TURNS};
 use crate::gpu::device::limits::MAX_GROUPS;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
@@ -37,10 +38,17 @@ impl MatrixShape {
         }
     }
 
-    /// Tiles that a workgroup may make one after the other, more than one.
-    fn turns(self, splits: u32) -> impl Iterator<Item = u32> {
-        let direct = matches!(self, MatrixShape::Fragment(t) if matches!(t.inputs, Inputs::Direct { .. }));
-        TURNS.iter().copied().filter(move |_| direct && splits == 1)
+    /// The tile, if it is a fragment with direct inputs.
+    fn direct(self) -> Option<FragmentTile> {
+        match self {
+            MatrixShape::Fragment(t) if matches!(t.inputs, Inputs::Direct { .. }) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// Choices for the tiles that a workgroup makes one after the other.
+    fn turns(self, splits: u32) -> &'static [u32] {
+        if self.direct().is_some() && splits == 1 { &TURNS } else { &[1] }
     }
 
     /// The tile as text.
@@ -51,11 +59,6 @@ impl MatrixShape {
         }
     }
 }
-
-/// Tiles that a workgroup may make one after the other, more than one.
-const TURNS: [u32; 2] = [2, 4];
-/// Fewest workgroups of tiles in turn: about one for each processor of a large device.
-const LEAST_GROUPS: u32 = 128;
 
 /// What a product on matrix units does beside multiplying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,10 +97,7 @@ impl MatrixTile {
 
     /// Whether a product can be divided so in this role.
     pub fn has(self, units: Units, role: Role) -> bool {
-        let direct = match self.shape {
-            MatrixShape::Fragment(t) if matches!(t.inputs, Inputs::Direct { .. }) => Some(t),
-            _ => None,
-        };
+        let direct = self.shape.direct();
         match role {
             Role::Plain => true,
             Role::Gated => self.splits == 1 && direct.is_some_and(|t| t.has_pairs(units)),
@@ -133,9 +133,9 @@ impl MatrixTile {
         [rows * self.splits, outputs.div_ceil(self.turns), 1]
     }
 
-    /// Whether turns leave workgroups enough.
+    /// Whether several turns leave workgroups enough.
     fn fills(self, rows: usize, outputs: usize) -> bool {
-        self.groups(rows, outputs).iter().product::<u32>() >= LEAST_GROUPS
+        self.turns == 1 || self.groups(rows, outputs).iter().product::<u32>() >= LEAST_GROUPS
     }
 
     /// Bytes of [`LinearMatrixPush::parts`] and of [`LinearMatrixPush::arrived`] for `rows` rows and `outputs` outputs.
@@ -170,10 +170,8 @@ pub fn tiles(
             let tile = MatrixTile { operand, shape, splits, turns: 1 };
             let [x, y, _] = tile.groups(rows, outputs);
             if x.max(y) as usize <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {
-                out.push(tile);
-                out.extend(
-                    shape.turns(splits).map(|turns| MatrixTile { turns, ..tile }).filter(|t| t.fills(rows, outputs)),
-                );
+                let turning = shape.turns(splits).iter().map(|&turns| MatrixTile { turns, ..tile });
+                out.extend(turning.filter(|t| t.fills(rows, outputs)));
             }
         }
     }

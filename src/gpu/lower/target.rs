@@ -146,8 +146,11 @@ pub const DOT_BLOCK: usize = 16;
 /// from them.
 const IN_FLIGHT: [usize; 3] = [4, 12, 24];
 const IN_FLIGHT_OF_ROWS: [usize; 2] = [4, 8];
-/// Choices for the blocks of outputs that a workgroup of `linear_dot` computes one after another.
-const TURNS: [u32; 3] = [1, 2, 4];
+/// Choices for the blocks of outputs that a workgroup of `linear_dot`, and the tiles that one of `linear_fragment`, computes one
+/// after another.
+pub(super) const TURNS: [u32; 3] = [1, 2, 4];
+/// Fewest workgroups that several turns may leave: about one for each processor of a large device.
+pub(super) const LEAST_GROUPS: u32 = 128;
 /// The smallest part of a subgroup whose lanes share an output is one over this.
 const LEAST_SHARE: u32 = 4;
 /// Subgroups of a workgroup of `linear_dot` in which fewer lanes than all share an output.
@@ -345,10 +348,9 @@ impl Target {
                     if p.gelu && self.outputs_at_once(dot(&1)) > GELU_BLOCK {
                         continue;
                     }
-                    // More than two turns must leave a workgroup per processor of a large device.
                     let groups =
                         |t: &DotTile| self.dot(p, *t, ActivationLayout::F32).map_or(0, |(_, groups)| groups[0]);
-                    let enough = |t: &DotTile| t.turns <= 2 || groups(t) >= 128;
+                    let enough = |t: &DotTile| t.turns <= 2 || groups(t) >= LEAST_GROUPS;
                     all.extend(turns.iter().map(dot).filter(enough).map(Tile::Dot));
                 }
             }
