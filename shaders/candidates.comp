@@ -3,9 +3,11 @@
 //   than there is room for, the want-th largest logit. Of the logits only the parts above the floor are read.
 // - the edits' logits;
 // - the picked block's logits: that in which the part `unit` of all blocks' sums ends.
+// Where one token is wanted, none is edited and no block is picked, that token is the row's next: next[r] = the likeliest
+// eligible token, the lowest of equals. It stays as it was where more are as likely than the list has room for.
 // Rows that ask for nothing end at once.
 // x f32 [rows, width]; ask u32 [rows, ASK_WORDS]; allowed: a bit a token; sums f32 [rows, blocks, 2]; tops f32 [rows, blocks, 16];
-// found u32 [rows, found_stride].
+// found u32 [rows, found_stride]; next u32 in the step state.
 // Bytes per row: width / 4 + want * 256 read, some 4 kB written; operations: 120 comparisons a part.
 #include "common.glsl"
 #include "choice.glsl"
@@ -26,6 +28,7 @@ layout(push_constant) uniform Push {
     uint sums_stride;
     uint tops_stride;
     uint found_stride;
+    uint next;  // word index of next[0]
 };
 
 #define QUEUE 1024
@@ -38,6 +41,7 @@ shared uint edits[MOST_EDITS];
 shared uint edit_count;
 shared uint queue[QUEUE];    // the parts that may hold candidates
 shared uint queued, listed;
+shared uint lowest;          // id in the list
 shared float weights[1024];  // of each block
 shared uint picked;
 shared uint counts[3][TRIALS];  // parts of at least each trial; three steps' in turn
@@ -80,13 +84,17 @@ uint candidate(uint e, uint least) {
 void list_from(uint least) {
     uint out_row = gl_WorkGroupID.y * found_stride;
     barrier();
-    if (gl_LocalInvocationID.x == 0) listed = 0;
+    if (gl_LocalInvocationID.x == 0) {
+        listed = 0;
+        lowest = 0xffffffffu;
+    }
     barrier();
     for (uint e = gl_LocalInvocationID.x; e < queued * EACH; e += WORKGROUP) {
         if (candidate(e, least) == 0) continue;
         uint at = atomicAdd(listed, 1);
         if (at >= MOST_LISTED) continue;
         uint i = element(e);
+        atomicMin(lowest, i);
         found.at[out_row + FOUND_LIST + 2 * at] = i;
         found.at[out_row + FOUND_LIST + 2 * at + 1] = floatBitsToUint(x.at[gl_WorkGroupID.y * stride + i]);
     }
@@ -209,5 +217,7 @@ void main() {
         found.at[out_row + FOUND_COUNT] = is_full ? 0xffffffffu : listed;
         found.at[out_row + FOUND_FLOOR] = floatBitsToUint(least == 1 ? NEG_INF : value_of(least));
         found.at[out_row + FOUND_PICKED] = picked;
+        bool is_one = want == 1 && edit_count == 0 && unit < 0;
+        if (is_one && !is_full && listed > 0 && listed <= MOST_LISTED) state.at[next + r] = lowest;
     }
 }

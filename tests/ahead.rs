@@ -3,13 +3,17 @@
 
 mod common;
 
-use common::{bits, golden, load};
+use common::{Fifths, Forged, bits, golden, load, small_shape};
 use kiln::engine::{self, Device, Options, VulkanOptions};
 use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
-use kiln::model::Checkpoint;
+use kiln::model::{Checkpoint, Shape, WeightFormat};
+use kiln::schedule::choice::MOST_LISTED;
 use kiln::sequence::session::Session;
+use kiln::sequence::{Batch, Chooser, Request};
+use kiln::text::SamplerConfig;
 use kiln::{Cancel, Error};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 const PROMPT: [u32; 5] = [2, 17, 5, 400, 33];
@@ -178,6 +182,101 @@ fn batches_go_on_too() {
         };
         assert_eq!(run(false), run(true), "{rows} rows, staged {staged}, budget {budget:?}");
     }
+}
+
+/// A batch's replies and how it came to them.
+struct Together {
+    replies: Vec<(usize, Vec<u32>)>,
+    /// Passes, and those that the next one was under way behind.
+    passes: usize,
+    ahead: usize,
+}
+
+/// Two greedy and two guided replies of `limit` tokens, and a third guided one when another one has ended by `stop`, a slot
+/// and a token.
+fn together(executor: &mut dyn Measure, limit: usize, stop: Option<(usize, u32)>) -> Together {
+    let vocab = executor.schedule().shape.vocab;
+    let request = |i: u32| {
+        let chooser = Chooser::new(SamplerConfig::greedy(), vocab).unwrap();
+        let chooser = if i < 2 { chooser } else { chooser.guided(Fifths(i), vocab).unwrap() };
+        let stops = stop.filter(|(slot, _)| *slot == i as usize).map(|(_, token)| token).into_iter().collect();
+        Request { prompt: vec![2, 3 + 40 * i, 7], chooser, stops, limit, reuse: true }
+    };
+    let mut batch = Batch::new(executor.schedule());
+    for i in 0..4 {
+        assert_eq!(batch.join(executor, request(i)).unwrap(), i as usize);
+    }
+    let mut together = Together { replies: Vec::new(), passes: 0, ahead: 0 };
+    while !batch.is_empty() {
+        batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        executor.pages().check();
+        together.passes += 1;
+        together.ahead += usize::from(executor.is_ahead());
+        while let Some(ended) = batch.take_ended() {
+            together.replies.push((ended.slot, ended.reply.unwrap().tokens));
+            if together.replies.len() == 1 && stop.is_some() {
+                batch.join(executor, request(4)).unwrap();
+            }
+        }
+    }
+    together
+}
+
+/// Where a guide's set of tokens is there before the pass ends, the device takes the likeliest of it, and goes on with that.
+#[test]
+fn guided_replies_run_ahead_too() {
+    for staged in [false, true] {
+        let load = |budget| {
+            let vulkan = VulkanOptions { staged, ..self::budget(budget) };
+            executor(Options { sequences: 4, head_rows: 4, vulkan, context: Some(64), ..options() })
+        };
+        let (mut apart, mut on) = (load(Duration::from_nanos(1)), load(LONG));
+        let want = together(apart.as_mut(), 30, None);
+        assert_eq!((want.ahead, want.replies.len()), (0, 4));
+        let before = on.submits();
+        let got = together(on.as_mut(), 30, None);
+        assert_eq!(got.replies, want.replies);
+        // A pass and its choice each, and the first ones in pieces. None is discarded.
+        let submits = on.submits() - before;
+        assert!(submits < 2 * got.passes as u64 + 20, "{submits} submits for {} passes", got.passes);
+        // None is under way behind the prompts' pass, behind the first one of four rows, which is in pieces as long as nobody
+        // knows what it takes, and behind the last one.
+        assert_eq!((got.passes, got.ahead), (want.passes, want.passes - 3));
+        // One ends while the next pass runs, be it greedy or guided, and another one comes.
+        for slot in [1, 3] {
+            let (_, reply) = &want.replies.iter().find(|(ended, _)| *ended == slot).unwrap();
+            let at = (8..30).find(|&i| !reply[..i].contains(&reply[i])).unwrap();
+            let stop = Some((slot, reply[at]));
+            let want = together(apart.as_mut(), 30, stop);
+            let got = together(on.as_mut(), 30, stop);
+            assert_eq!(got.replies, want.replies, "slot {slot}");
+            assert_eq!((want.replies[0].0, want.replies[0].1.len(), want.replies.len()), (slot, at, 5));
+            assert!(got.ahead + 8 > got.passes, "{} of {} passes", got.ahead, got.passes);
+        }
+    }
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
+
+/// More tokens are as likely as the device lists: the pass that went on without one is discarded, and the logits decide.
+#[test]
+fn a_tie_of_more_tokens_than_are_listed_is_decided_by_the_logits() {
+    let vocab = 10 * MOST_LISTED + 7;
+    let forged = Forged::new(&Shape { vocab, tied: false, ..small_shape() }, WeightFormat::Int8);
+    forged.repeat_head_rows(1);
+    let load = |device| forged.load(device, Options { sequences: 4, head_rows: 4, context: Some(64), ..options() });
+    let mut gpu = load(common::vulkan());
+    let submits = gpu.submits();
+    let got = together(gpu.as_mut(), 12, None);
+    assert_eq!(got.ahead, 0);
+    // A pass, its choice, the pass behind it that is discarded, and the pass again.
+    assert!(gpu.submits() - submits > 4 * (got.passes as u64 - 4), "{} submits", gpu.submits() - submits);
+    assert_eq!(got.replies, together(load(Device::Cpu).as_mut(), 12, None).replies);
+    let first_of_each = |slot: u32| (slot..slot + 12).map(|i| i % 5).collect::<Vec<u32>>();
+    for (slot, reply) in &got.replies {
+        let want = if *slot < 2 { vec![0; 12] } else { first_of_each(*slot as u32) };
+        assert_eq!(*reply, want, "slot {slot}");
+    }
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 /// A caller may end a pass from another thread, and the next pass is none the worse for it.

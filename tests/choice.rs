@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Mixed, Random, golden, load};
+use common::{Fifths, Mixed, Random, golden, load};
 use kiln::engine::{Device, Options};
 use kiln::executor::{self, Asks, Executor, HeadRows, Pages, Row, Watch};
 use kiln::model::{Shape, WeightFormat, presets};
@@ -11,7 +11,6 @@ use kiln::plan::{Plan, Purpose};
 use kiln::schedule::choice::{Ask, Found, MOST_LISTED};
 use kiln::schedule::{Extent, KvType, Schedule, Segment};
 use kiln::sequence::draft::MOST_DRAFTED;
-use kiln::sequence::guide::Guide;
 use kiln::sequence::{Batch, Chooser, Generation, Request, generate};
 use kiln::testing::gpu::kernels::pipelines::Pipelines;
 use kiln::testing::gpu::lower::dispatch::Addresses;
@@ -71,6 +70,7 @@ impl Choice {
                 // What an earlier run has found must not count.
                 let at = schedule.found.row(row) as usize / 4;
                 words[at..at + schedule.found.width].fill(0x7fc0_0000);
+                words[schedule.arena.state.next() + row] = u32::MAX;
             }
             let mut asked = [false; ROWS];
             let fill = &mut |row: usize, ask: &mut Ask<'_>| samplers[row].ask(ask);
@@ -89,6 +89,13 @@ impl Choice {
         let words: &[u32] = bytemuck::cast_slice(unsafe { self.arena.bytes() }.unwrap());
         let slot = self.schedule.found;
         Found::new(&words[slot.row(row) as usize / 4..][..slot.width])
+    }
+
+    /// The token that the device took for a row.
+    fn next(&self, row: usize) -> Option<u32> {
+        // SAFETY: everything submitted was waited for.
+        let words: &[u32] = bytemuck::cast_slice(unsafe { self.arena.bytes() }.unwrap());
+        Some(words[self.schedule.arena.state.next() + row]).filter(|next| *next != u32::MAX)
     }
 }
 
@@ -137,7 +144,7 @@ fn draw_case(random: &mut Random, vocab: usize, plain: bool) -> (SamplerConfig, 
 /// Draws `rounds` times for all rows. Returns how many draws were decided without the logits.
 fn compare(vocab: usize, rounds: usize, seed: u64) -> usize {
     let (mut choice, mut random) = (Choice::new(vocab), Random(seed));
-    let mut decided = 0;
+    let (mut decided, mut taken) = (0, 0);
     for round in 0..rounds {
         let plain = round % 2 == 0;
         let cases: Vec<_> = (0..ROWS).map(|_| draw_case(&mut random, vocab, plain)).collect();
@@ -151,6 +158,12 @@ fn compare(vocab: usize, rounds: usize, seed: u64) -> usize {
             let got = by_found.sample_found(choice.found(row));
             decided += usize::from(got.is_some());
             assert_eq!(got.unwrap_or(want), want, "{config:?}, row {row} of round {round}, vocabulary {vocab}");
+            // Where the likeliest token is taken in any case, the device takes it, among those that are allowed.
+            let takes = by_logits.takes_likeliest() && got.is_some();
+            let next = choice.next(row);
+            assert!(next.is_some() || !takes, "{config:?}, row {row} of round {round}");
+            assert_eq!(next.unwrap_or(want), want, "{config:?}, row {row} of round {round}");
+            taken += usize::from(takes);
             // The next draws follow the same numbers, whether this one was decided or not.
             if got.is_none() {
                 assert_eq!(by_found.sample(&logits).unwrap(), want);
@@ -167,6 +180,7 @@ fn compare(vocab: usize, rounds: usize, seed: u64) -> usize {
             }
         }
     }
+    assert!(taken > 0 || rounds == 1);
     decided
 }
 
@@ -270,27 +284,6 @@ impl Executor for Watched {
     fn logits(&mut self, row: usize) -> kiln::Result<&[f32]> {
         self.fetched += 1;
         self.executor.logits(row)
-    }
-}
-
-/// Allows every fifth token, other ones after each.
-struct Fifths(u32);
-
-impl Guide for Fifths {
-    fn fill(&mut self, set: &mut TokenSet) -> kiln::Result<()> {
-        set.clear();
-        (self.0 % 5..set.vocab() as u32).step_by(5).for_each(|id| set.insert(id));
-        Ok(())
-    }
-
-    fn take(&mut self, token: u32) -> kiln::Result<u32> {
-        assert_eq!(token % 5, self.0 % 5);
-        self.0 += 1;
-        Ok(token)
-    }
-
-    fn is_cut(&mut self) -> bool {
-        false
     }
 }
 

@@ -48,6 +48,10 @@ pub struct Asks<'a> {
     pub fill: &'a mut dyn FnMut(usize, &mut Ask<'_>),
     /// Whether that takes so long that the pass should begin before it, for the price of one more submit.
     pub is_slow: bool,
+    /// Whether each row's token is certain to be what the pass gives as [`Executor::next`], its argmax or the one token that
+    /// it asks for ([`Ask::set`]), and each sequence goes on with it. The next pass may start then, as by
+    /// [`Executor::forward_ahead`].
+    pub goes_on: bool,
     /// Called once the pass is under way, where it may be: what it does costs the device no time.
     pub meanwhile: &'a mut dyn FnMut(),
 }
@@ -112,7 +116,7 @@ pub trait Executor {
         self.forward(rows, Some(head))
     }
 
-    /// Whether the pass behind the last one was started by [`Executor::forward_ahead`].
+    /// Whether the pass behind the last one was started by [`Executor::forward_ahead`], or for [`Asks::goes_on`].
     fn is_ahead(&self) -> bool {
         false
     }
@@ -146,7 +150,7 @@ pub trait Executor {
     /// As [`Executor::forward`].
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()>;
 
-    /// The argmax of the logits of head row `row` of the last pass.
+    /// The argmax of the logits of head row `row` of the last pass, or the one token that the row asked for ([`Ask::set`]).
     fn next(&self, row: usize) -> u32;
 
     /// Whether the largest logit of head row `row` is finite. A NaN anywhere in the last layers makes every logit NaN.

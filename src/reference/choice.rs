@@ -72,15 +72,25 @@ pub(super) fn block_sums(arena: &mut [f32], operands: [Slot; 3], sums: Slot, top
     super::ops::row_mut(arena, tops, r).copy_from_slice(&tops_row);
 }
 
-pub(super) fn candidates(arena: &mut [f32], operands: [Slot; 3], sums: Slot, tops: Slot, found: Slot, r: usize) {
+/// Returns the row's next token, if it asks for the likeliest one alone and that is found.
+pub(super) fn candidates(
+    arena: &mut [f32],
+    operands: [Slot; 3],
+    sums: Slot,
+    tops: Slot,
+    found: Slot,
+    r: usize,
+) -> Option<u32> {
     let [x, ask, allowed] = operands;
-    let Some(asked) = Asked::of(arena, x, ask, allowed, r) else { return };
+    let asked = Asked::of(arena, x, ask, allowed, r)?;
     let mut floor = asked.bound(slot_row(arena, tops, r).to_vec());
     let mut list = asked.above(floor);
     if list.len() > MOST_LISTED {
         floor = asked.bound(list.iter().map(|&(_, logit)| logit).collect());
         list = asked.above(floor);
     }
+    let is_one = asked.words[WANT] == 1 && asked.edits().is_empty() && asked.float(UNIT) < 0.0;
+    let next = list.first().filter(|_| is_one && list.len() <= MOST_LISTED).map(|&(id, _)| id);
     let edited: Vec<f32> = asked.edits().iter().map(|&id| asked.logits[id as usize]).collect();
     let picked = pick(slot_row(arena, sums, r), asked.float(SCALE), asked.float(UNIT));
     let block = picked.map_or(&[][..], |b| &asked.logits[b * BLOCK..((b + 1) * BLOCK).min(x.width)]).to_vec();
@@ -94,6 +104,7 @@ pub(super) fn candidates(arena: &mut [f32], operands: [Slot; 3], sums: Slot, top
     }
     row[EDITED..][..edited.len()].copy_from_slice(&edited);
     row[PICKED_LOGITS..][..block.len()].copy_from_slice(&block);
+    next
 }
 
 /// The block in which the part `unit` of all blocks' sums ends; `None` if `unit` is negative.

@@ -80,7 +80,11 @@ pub(super) fn run(op: &Op, state: &StepState, weights: &Weights, arena: &mut [f3
             (0..state.rows).for_each(|r| choice::block_sums(arena, [x, ask, allowed], sums, tops, r));
         }
         Op::Candidates { x, ask, allowed, sums, tops, found } => {
-            (0..state.rows).for_each(|r| choice::candidates(arena, [x, ask, allowed], sums, tops, found, r));
+            for r in 0..state.rows {
+                if let Some(id) = choice::candidates(arena, [x, ask, allowed], sums, tops, found, r) {
+                    arena[state.next + r] = f32::from_bits(id);
+                }
+            }
         }
     }
 }

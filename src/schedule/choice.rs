@@ -84,6 +84,9 @@ impl<'a> Ask<'a> {
     /// Asks for the `want` likeliest tokens, at most [`MOST_WANTED`], and for each block's sum of `exp(scale * logit)`; with
     /// `unit`, for the logits of the block in which that part of all sums ends. `edits`, at most [`MOST_EDITS`], are the
     /// tokens that the host reads for itself; `allowed` is the set of allowed tokens, a bit each.
+    ///
+    /// With a `want` of 1, no `unit` and no edits, the pass takes the likeliest eligible token itself, the lowest of equals:
+    /// it becomes the row's [`crate::executor::Executor::next`] in the argmax's place.
     pub fn set(
         &mut self,
         want: usize,
@@ -128,6 +131,17 @@ impl<'a> Found<'a> {
         let count = self.words[COUNT] as usize;
         let entries = self.words[LIST..EDITED].chunks_exact(2).take(count);
         (count <= MOST_LISTED).then(|| entries.map(|entry| (entry[0], f32::from_bits(entry[1]))))
+    }
+
+    /// Whether a row that asks for the likeliest token alone has it as its next: one is listed, no more are as likely than
+    /// there is room for, and every logit is sound.
+    pub fn has_likeliest(self) -> bool {
+        (1..=MOST_LISTED).contains(&(self.words[COUNT] as usize)) && self.is_sound()
+    }
+
+    /// Whether every logit is a number or −∞.
+    pub fn is_sound(self) -> bool {
+        self.sums().all(|(largest, sum)| largest < f32::INFINITY && sum < f32::INFINITY)
     }
 
     /// The least logit of which every eligible token is listed; −∞ if all are.

@@ -222,7 +222,8 @@ pub enum Op {
         tops: Slot,
     },
     /// The list, the edited tokens' logits and the picked block of `x[r]` ([`super::choice::Found`]). The list's floor is the
-    /// `want`-th largest part; where that lists too many, the `want`-th largest logit.
+    /// `want`-th largest part; where that lists too many, the `want`-th largest logit. Where the row asks for the likeliest
+    /// token alone ([`super::choice::Ask::set`]), `next[r]` becomes that.
     Candidates {
         /// `[rows, vocab]`.
         x: Slot,
@@ -342,7 +343,7 @@ impl Op {
             Op::NormAdd { residual, .. } => vec![s(residual)],
             Op::Argmax { .. } => vec![AccessRange::Next],
             Op::BlockSums { sums, tops, .. } => vec![s(sums), s(tops)],
-            Op::Candidates { found, .. } => vec![s(found)],
+            Op::Candidates { found, .. } => vec![s(found), AccessRange::Next],
         }
     }
 }

@@ -35,6 +35,8 @@ const AHEAD: usize = PAGE;
 /// Most rows of a prompt that runs in a pass with other prompts. Rows of several sequences attend one by one, where matrix
 /// units would take the chunk of a long prompt.
 const SHORT: usize = 64;
+/// Stands for a slot where a row's sequence has left since the pass began, or goes on otherwise than the pass foresaw.
+const NOBODY: usize = usize::MAX;
 
 /// What a sequence is to do.
 #[derive(Clone)]
@@ -87,12 +89,17 @@ pub struct Batch {
     /// Most rows of prompts in a pass while other sequences decode.
     most_chunk: usize,
     /// The last pass's rows: `chunk` of prompts, then one of each sequence that decodes. And the slots of those that have
-    /// logits, which are its last rows. Of several prompts, which all end in the pass, the last rows stand behind all others.
+    /// logits, which are its last rows; [`NOBODY`] where nobody takes these. Of several prompts, which all end in the pass, the
+    /// last rows stand behind all others.
     rows: Vec<Row>,
     chunk: usize,
     heads: Vec<usize>,
     /// The prompts of the chunk: slots, and rows of each.
     prompts: Vec<(usize, usize)>,
+    /// Rows of the last pass whose results nobody took: their sequences had left while it ran ahead.
+    idle: usize,
+    /// Whether `rows` are those of the next pass by now: it is steady, or runs ahead.
+    is_next: bool,
     /// Whether every sequence decodes and has one of `rows`, which are then those of the next pass.
     steady: bool,
     /// Whether each of them is certain to take its argmax next, and the one after it. Never where tokens may be drafted: that
@@ -149,6 +156,8 @@ impl Batch {
             rows: Vec::with_capacity(extent.max_rows),
             heads: Vec::with_capacity(extent.sequences.max(extent.head_rows)),
             prompts: Vec::with_capacity(extent.sequences),
+            idle: 0,
+            is_next: false,
             steady: false,
             goes_on: false,
             speculating: None,
@@ -174,8 +183,8 @@ impl Batch {
         self.most_chunk = rows.max(1);
     }
 
-    /// Calls `meanwhile` in each pass in which not all sequences take their argmax: such a pass begins only when the tokens of
-    /// the one before are chosen, and `meanwhile` does what else there is to do about those while the device is busy.
+    /// Calls `meanwhile` in each pass in which not all sequences take their argmax, once it is under way: it does what else
+    /// there is to do about the tokens of the pass before while the device is busy.
     pub fn set_meanwhile(&mut self, meanwhile: impl FnMut() + 'static) {
         self.meanwhile = Box::new(meanwhile);
     }
@@ -192,10 +201,10 @@ impl Batch {
         }
         let depth = self.rows.first()?.position as usize;
         let (chunk, decoding) = (self.chunk, &self.rows[self.chunk..]);
-        let sequences = decoding.len();
+        let sequences = decoding.len() - self.idle;
         let positions: usize = decoding.iter().map(|row| row.position as usize).sum();
-        // Steady rows are a position further.
-        let mean = || positions / sequences - usize::from(self.steady);
+        // The next pass's rows are a position further.
+        let mean = || positions / decoding.len() - usize::from(self.is_next);
         Some(match (chunk, sequences) {
             (_, 0) => Pass::Prefill { rows: chunk, depth },
             (0, _) => Pass::Decode { sequences, depth: mean() },
@@ -334,6 +343,10 @@ impl Batch {
 
     /// Chooses the rows of the next pass and runs it.
     fn run_next(&mut self, executor: &mut dyn Executor) -> Result<()> {
+        if executor.is_ahead() && self.keep_ahead(executor) {
+            self.break_off();
+            return self.run_rows(executor);
+        }
         loop {
             self.choose_rows(executor);
             if self.steady {
@@ -349,6 +362,21 @@ impl Batch {
             // Nobody has room for a row.
             self.make_way(executor);
         }
+    }
+
+    /// The pass that runs ahead has rows of sequences that have left. Returns whether it is worth its results: whether any
+    /// other sequence is in it. All in it whose token is not the one that it stands on run again.
+    fn keep_ahead(&mut self, executor: &dyn Executor) -> bool {
+        for (row, (head, foreseen)) in self.heads.iter_mut().zip(&self.rows).enumerate() {
+            if executor.next(row) != foreseen.token {
+                *head = NOBODY;
+            }
+        }
+        for (row, foreseen) in self.rows.iter_mut().enumerate() {
+            foreseen.token = executor.next(row);
+        }
+        self.idle = self.heads.iter().filter(|head| **head == NOBODY).count();
+        self.is_next && self.idle < self.heads.len()
     }
 
     /// Takes pages for the next rows of a slot, `most` at most. Where there are none, free slots give back theirs, the one
@@ -428,13 +456,18 @@ impl Batch {
         let Batch { slots, heads, rows, speculating, meanwhile, .. } = self;
         let count = heads.len();
         let head = HeadRows { first: rows.len() - count, count };
-        if heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).all(Member::is_greedy) {
+        let members = || heads.iter().filter_map(|&slot| slots.get(slot)?.member.as_ref());
+        if members().all(Member::is_greedy) {
             meanwhile();
             return executor.forward(rows, Some(head).filter(|head| head.count > 0));
         }
-        let is_slow = heads.iter().filter_map(|&slot| slots[slot].member.as_ref()).any(Member::is_guided);
+        let is_slow = members().any(Member::is_guided);
+        let goes_on = self.steady && speculating.is_none() && members().all(Member::goes_on);
         let fill = &mut |row: usize, ask: &mut Ask<'_>| {
             let slot = heads[row];
+            if slot == NOBODY {
+                return;
+            }
             let draft = speculating.as_ref().map_or(&[][..], |speculating| speculating.draft(slot));
             // Rows of one sequence stand together.
             let behind = heads[..row].iter().rev().take_while(|other| **other == slot).count();
@@ -442,7 +475,7 @@ impl Batch {
                 member.chooser.ask_behind(&draft[..behind.min(draft.len())], ask);
             }
         };
-        executor.forward_choosing(rows, head, Asks { fill, is_slow, meanwhile })
+        executor.forward_choosing(rows, head, Asks { fill, is_slow, goes_on, meanwhile })
     }
 
     /// Runs a pass of the rows that are chosen.
@@ -452,7 +485,7 @@ impl Batch {
             self.commit_chunk(executor);
         }
         if self.rows.len() > self.chunk {
-            counts::count_decoded(self.rows.len() - self.chunk);
+            counts::count_decoded(self.rows.len() - self.chunk - self.idle);
         }
         Ok(())
     }
@@ -482,7 +515,7 @@ impl Batch {
         self.rows.clear();
         self.heads.clear();
         self.prompts.clear();
-        self.chunk = 0;
+        (self.chunk, self.idle) = (0, 0);
         if decoding_first {
             self.choose_decoding(executor);
         }
@@ -503,7 +536,7 @@ impl Batch {
             self.take_ahead(executor);
         }
         self.steady = self.chunk == 0 && !self.heads.is_empty() && self.members().count() == self.heads.len();
-        let goes_on = self.members().all(Member::goes_on);
+        let goes_on = self.members().all(Member::goes_on_greedily);
         self.goes_on = goes_on && self.speculating.is_none();
         let ends = |&&(slot, rows): &&(usize, usize)| self.slots[slot].session.pending() == rows;
         self.heads.splice(..0, self.prompts.iter().filter(ends).map(|prompt| prompt.0));
@@ -586,43 +619,81 @@ impl Batch {
     /// Chooses a token for each head row of the last pass. Where the next pass has the same sequences, its rows are made.
     #[inline(always)]
     fn choose(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
+        if self.idle > 0 {
+            return self.choose_of_some(executor, on_token);
+        }
         let (mut steady, mut goes_on) = (self.steady, self.speculating.is_none());
         let mut head = 0;
         while let Some(&slot) = self.heads.get(head) {
-            let Slot { session, member: Some(member), .. } = &mut self.slots[slot] else { return };
-            if session.pending() > 0 {
-                session.commit(1);
-                member.so_far.passes += 1;
-            }
-            match member.choose(executor, head, slot, on_token) {
-                Chosen::Token(token) => {
-                    goes_on &= member.goes_on();
-                    let row = session.push_chosen(token);
-                    let position = row.position as usize;
-                    // Pages are taken where the rows are chosen anew.
-                    if position.is_multiple_of(PAGE) {
-                        steady &= executor.pages().is_ready(slot, position);
-                    }
-                    if steady {
-                        self.rows[head] = row;
-                    }
-                }
-                Chosen::End(finish) => {
-                    steady = false;
-                    self.put_out(executor, slot, Ok(finish));
-                }
-                // If the device failed, the next pass finds it failed again, and ends every sequence.
-                Chosen::Failure(e) => {
-                    steady = false;
-                    self.put_out(executor, slot, Err(*e));
-                }
-            }
+            let goes_on_too = self.choose_head(executor, head, slot, &mut steady, on_token);
+            goes_on &= goes_on_too;
             head += 1;
         }
         (self.steady, self.goes_on) = (steady, goes_on);
+        self.is_next = steady || executor.is_ahead();
         if head == 0 {
             self.choose_drafted(executor, on_token);
         }
+    }
+
+    /// As [`Batch::choose`], of a pass that ran ahead and some of whose rows are nobody's.
+    #[cold]
+    fn choose_of_some(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
+        for head in 0..self.heads.len() {
+            let slot = self.heads[head];
+            if slot != NOBODY {
+                self.choose_head(executor, head, slot, &mut false, on_token);
+            }
+        }
+        self.is_next = false;
+    }
+
+    /// Chooses a token for head row `head`, of the sequence in `slot`. Clears `steady` if the next pass has other sequences.
+    /// Returns whether this one goes on greedily.
+    #[inline(always)]
+    fn choose_head(
+        &mut self,
+        executor: &mut dyn Executor,
+        head: usize,
+        slot: usize,
+        steady: &mut bool,
+        on_token: OnToken<'_>,
+    ) -> bool {
+        let Slot { session, member: Some(member), .. } = &mut self.slots[slot] else { return false };
+        if session.pending() > 0 {
+            session.commit(1);
+            member.so_far.passes += 1;
+        }
+        let end = match member.choose(executor, head, slot, on_token) {
+            Chosen::Token(token) => {
+                let goes_on = member.goes_on_greedily();
+                let row = session.push_chosen(token);
+                let position = row.position as usize;
+                // Pages are taken where the rows are chosen anew.
+                if position.is_multiple_of(PAGE) {
+                    *steady &= executor.pages().is_ready(slot, position);
+                }
+                if *steady || executor.is_ahead() {
+                    self.rows[head] = row;
+                }
+                return goes_on;
+            }
+            Chosen::End(finish) => Ok(finish),
+            // If the device failed, the next pass finds it failed again, and ends every sequence.
+            Chosen::Failure(e) => Err(*e),
+        };
+        *steady = false;
+        self.put_out_chosen(executor, head, slot, end);
+        false
+    }
+
+    /// Puts out a sequence by what was chosen from head row `head`. A pass that runs ahead has its row still.
+    #[cold]
+    fn put_out_chosen(&mut self, executor: &mut dyn Executor, head: usize, slot: usize, end: Result<Finish>) {
+        if executor.is_ahead() {
+            self.rows[head].position += 1;
+        }
+        self.put_out(executor, slot, end);
     }
 
     #[cold]
@@ -634,6 +705,7 @@ impl Batch {
     fn end(&mut self, executor: &mut dyn Executor, slot: usize, end: Result<Finish>) -> Option<Ended> {
         self.steady = false;
         self.endings += 1;
+        self.heads.iter_mut().filter(|head| **head == slot).for_each(|head| *head = NOBODY);
         self.slots[slot].ended = self.endings;
         let ended = self.slots[slot].end(executor, slot, end);
         self.trim(executor);
@@ -700,9 +772,19 @@ impl Member {
         matches!(self.chooser, Chooser::Guide(_))
     }
 
-    /// Whether the token after the next is certain to be the argmax, and wanted.
+    /// Whether the next token is certain to be what the pass gives as its next, and the one after it wanted.
     fn goes_on(&self) -> bool {
-        self.is_greedy() && self.so_far.tokens.len() + 1 < self.limit
+        self.chooser.takes_likeliest() && self.wants_two()
+    }
+
+    /// As [`Member::goes_on`], with the argmax of all tokens.
+    fn goes_on_greedily(&self) -> bool {
+        self.is_greedy() && self.wants_two()
+    }
+
+    /// Whether the limit leaves room for two more tokens.
+    fn wants_two(&self) -> bool {
+        self.so_far.tokens.len() + 1 < self.limit
     }
 
     /// Chooses the next token from head row `head`.

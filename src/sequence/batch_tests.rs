@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sequence::generate;
+use crate::sequence::meter::Meter;
 use crate::sequence::noting::{CHUNK, CONTEXT, Noting, VOCAB};
 use crate::text::SamplerConfig;
 
@@ -216,6 +217,71 @@ fn each_ends_for_itself_and_the_others_go_on() {
             (left, &[41, 42, 43, 44][..], Finish::Interrupted, false),
         ]
     );
+}
+
+/// Where a sequence ends or joins while the next pass runs, the others take what that pass has for them.
+#[test]
+fn a_pass_that_runs_ahead_serves_those_who_stay() {
+    let mut executor = Noting::new();
+    executor.runs_ahead = true;
+    let mut batch = Batch::new(&executor.schedule);
+    let join = |executor: &mut Noting, batch: &mut Batch, request| batch.join(executor, request).unwrap();
+    let stays = join(&mut executor, &mut batch, request(&[10], 20));
+    let stops = join(&mut executor, &mut batch, Request { stops: vec![25], ..request(&[20], 20) });
+    let leaves = join(&mut executor, &mut batch, request(&[30], 20));
+    let mut meter = Meter::default();
+    let (mut passes, mut ended) = (0, Vec::new());
+    let mut step = |executor: &mut Noting, batch: &mut Batch| {
+        batch.step(executor, &mut go_on).unwrap();
+        passes += 1;
+        meter.add(batch, executor, std::time::Duration::from_secs(1));
+        executor.pages().check();
+        ended.extend(std::iter::from_fn(|| batch.take_ended()).map(|e| (e.slot, e.reply.unwrap().tokens)));
+    };
+    // The three prompts in a pass, then the first pass of all three, and one ahead.
+    (0..2).for_each(|_| step(&mut executor, &mut batch));
+    assert!(executor.is_ahead());
+    // One stops while the pass behind it runs. Its slot is another one's at once.
+    (0..3).for_each(|_| step(&mut executor, &mut batch));
+    assert!(executor.is_ahead() && batch.room() == 2);
+    let comes = join(&mut executor, &mut batch, request(&[40, 41], 20));
+    assert_ne!(comes, stays);
+    step(&mut executor, &mut batch);
+    assert!(!executor.is_ahead());
+    assert_eq!(batch.last_pass(), Some(Pass::Decode { sequences: 2, depth: 5 }));
+    // The one that came is in the next pass; then three run ahead again, one leaves, and another one comes.
+    (0..3).for_each(|_| step(&mut executor, &mut batch));
+    assert!(executor.is_ahead());
+    let left = batch.leave(&mut executor, leaves).unwrap().reply.unwrap();
+    let last = join(&mut executor, &mut batch, request(&[50], 20));
+    while !batch.is_empty() {
+        step(&mut executor, &mut batch);
+    }
+    assert_eq!(left.tokens, (31..40).collect::<Vec<u32>>());
+    ended.sort();
+    let reply = |first: u32| (first..first + 20).map(|token| token % VOCAB as u32).collect::<Vec<u32>>();
+    let mut want = [(stays, reply(11)), (stops, (21..25).collect()), (comes, reply(42)), (last, reply(51))];
+    want.sort();
+    assert_eq!(ended, want);
+    assert_eq!((executor.discarded, executor.passes.len()), (0, passes));
+    // Each token but the first, which the prompt's pass gives; those of a row that nobody takes are none. The pass that a
+    // sequence stops in counts for it.
+    let tokens = 3 * 19 + 4 + 8;
+    assert_eq!(meter.tokens, tokens);
+}
+
+/// Nobody is left of a pass that runs ahead: it is discarded, and whoever comes has what a lone run has.
+#[test]
+fn a_pass_that_runs_ahead_for_nobody_is_discarded() {
+    let mut executor = Noting::new();
+    executor.runs_ahead = true;
+    let mut batch = Batch::new(&executor.schedule);
+    batch.join(&mut executor, Request { stops: vec![15], ..request(&[10], 20) }).unwrap();
+    assert_eq!(finish(&mut batch, &mut executor)[0].1.tokens, [11, 12, 13, 14]);
+    assert!(executor.is_ahead());
+    batch.join(&mut executor, request(&[10, 11, 12, 30], 3)).unwrap();
+    let (_, reply) = &finish(&mut batch, &mut executor)[0];
+    assert_eq!((&reply.tokens[..], reply.kept, executor.discarded), (&[31, 32, 33][..], 3, 1));
 }
 
 #[test]

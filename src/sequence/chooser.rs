@@ -126,6 +126,18 @@ impl Chooser {
         }
     }
 
+    /// Whether each token is what the pass gives as the row's next ([`Executor::next`]): the likeliest of all tokens, or of
+    /// those that it asks for.
+    pub fn takes_likeliest(&self) -> bool {
+        match self {
+            Chooser::Greedy => true,
+            Chooser::Sample(sampler) => sampler.takes_likeliest(),
+            // The report needs the logits.
+            Chooser::Report(_) => false,
+            Chooser::Guide(guided) => guided.chooser.takes_likeliest(),
+        }
+    }
+
     /// Whether each choice is reported.
     pub fn reports(&self) -> bool {
         match self {

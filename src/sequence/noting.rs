@@ -18,6 +18,12 @@ pub struct Noting {
     /// Prompt rows of a pass at most, and how many it takes of `(most, beside)`.
     pub prefill_rows: usize,
     pub chunk_rows: fn(usize, usize) -> usize,
+    /// Whether [`Executor::forward_ahead`] starts the next pass.
+    pub runs_ahead: bool,
+    /// Passes that ran ahead and that nobody asked for.
+    pub discarded: usize,
+    /// The rows of the pass that runs ahead.
+    ahead: Option<Vec<Row>>,
     /// The next token of each head row.
     next: Vec<u32>,
     /// Of any head row.
@@ -50,6 +56,9 @@ impl Noting {
             cancelled_after: usize::MAX,
             prefill_rows: CHUNK,
             chunk_rows: |most, _| most,
+            runs_ahead: false,
+            discarded: 0,
+            ahead: None,
             next: Vec::new(),
             logits: [1.0; VOCAB],
         }
@@ -84,14 +93,34 @@ impl Executor for Noting {
             cancel.set();
             cancel.check()?;
         }
-        admit_pass(&self.schedule, &mut self.pages, rows, head)?;
-        self.passes.push((rows.to_vec(), head.is_some()));
+        let ahead = self.ahead.take();
+        if ahead.as_deref() != Some(rows) {
+            self.discarded += usize::from(ahead.is_some());
+            admit_pass(&self.schedule, &mut self.pages, rows, head)?;
+            self.passes.push((rows.to_vec(), head.is_some()));
+        }
         let heads = head.map_or(&[][..], |h| &rows[h.first..][..h.count]);
         self.next = heads.iter().map(|row| (row.token + 1) % self.schedule.shape.vocab as u32).collect();
         match self.fails && head.is_some() {
             true => Err(Error::device("it is lost", "run it again")),
             false => Ok(()),
         }
+    }
+
+    fn forward_ahead(&mut self, rows: &[Row], head: HeadRows) -> Result<()> {
+        self.forward(rows, Some(head))?;
+        let follow = |(row, &token): (&Row, &u32)| Row { token, position: row.position + 1, ..*row };
+        let next: Vec<Row> = rows.iter().zip(&self.next).map(follow).collect();
+        let is_ready = |row: &Row| self.pages.is_ready(row.sequence as usize, row.position as usize);
+        if self.runs_ahead && next.iter().all(is_ready) {
+            self.passes.push((next.clone(), true));
+            self.ahead = Some(next);
+        }
+        Ok(())
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
     }
 
     fn project(&mut self, _: HeadRows) -> Result<()> {

@@ -122,7 +122,12 @@ impl SamplerConfig {
 
     /// Whether the token is always that of the largest logit.
     pub fn is_argmax(&self) -> bool {
-        self.temperature == 0.0 && self.repeat_penalty == 1.0 && self.bias.is_empty() && !self.counts()
+        self.temperature == 0.0 && !self.edits()
+    }
+
+    /// Whether any logit is changed.
+    fn edits(&self) -> bool {
+        self.repeat_penalty != 1.0 || !self.bias.is_empty() || self.counts()
     }
 
     /// Whether what the reply has counts.
@@ -372,6 +377,11 @@ impl Sampler {
         ask.set(want, scale, unit, self.edits.iter().map(|edit| edit.id), allowed);
     }
 
+    /// Whether each choice is the likeliest allowed token, by the logits as they are.
+    pub fn takes_likeliest(&self) -> bool {
+        self.reach == Reach::Top(1) && !self.config.edits()
+    }
+
     /// As [`Sampler::ask`], for the token behind `drafted`: as if these were chosen before it.
     pub fn ask_behind(&mut self, drafted: &[u32], ask: &mut Ask<'_>) {
         let random = self.random.clone();
@@ -402,7 +412,7 @@ impl Sampler {
     /// Chooses the next token from what a pass has found for [`Sampler::ask`], and records it: the token that
     /// [`Sampler::sample`] chooses. `None`, and nothing is drawn, if that does not decide it or if a logit is unsound.
     pub fn sample_found(&mut self, found: Found<'_>) -> Option<u32> {
-        if !found.sums().take(blocks(self.vocab)).all(|(peak, sum)| is_sound(peak) && sum < f32::INFINITY) {
+        if !found.is_sound() {
             return None;
         }
         self.mark();

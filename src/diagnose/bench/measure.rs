@@ -348,7 +348,7 @@ impl<'a> Bench<'a> {
                         match i + 1 < tokens {
                             _ if !choosers.is_empty() => {
                                 let fill = &mut |row: usize, ask: &mut Ask<'_>| choosers[row].ask(ask);
-                                let asks = Asks { fill, is_slow: false, meanwhile: &mut || {} };
+                                let asks = Asks { fill, is_slow: false, goes_on: false, meanwhile: &mut || {} };
                                 executor.forward_choosing(&rows, head, asks)?;
                             }
                             true => executor.forward_ahead(&rows, head)?,

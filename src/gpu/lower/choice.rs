@@ -57,6 +57,7 @@ impl Lowering<'_> {
             sums_stride: word(sums.stride),
             tops_stride: word(tops.stride),
             found_stride: word(found.stride),
+            next: word(self.schedule.arena.state.next()),
         };
         let kernel = Kernel::new(Module::Candidates, MAX_WORKGROUP, NoConstants {});
         Lowered::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)

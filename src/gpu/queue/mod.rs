@@ -199,7 +199,7 @@ impl Queue {
 
     /// Whether everything submitted has been waited for.
     pub fn is_idle(&self) -> bool {
-        self.under_way() == 0 && self.open.get() == 0
+        self.under_way() == 0 && !self.is_open()
     }
 
     /// Waits for everything submitted. If an error left submits without a fence, submits one.
@@ -210,12 +210,25 @@ impl Queue {
         while self.under_way() > 0 {
             self.wait()?;
         }
-        if self.open.get() > 0 {
-            // SAFETY: there is no command buffer, only the fence.
-            unsafe { self.submit(&[], true) }?;
+        if self.is_open() {
+            self.close()?;
             self.wait()?;
         }
         Ok(())
+    }
+
+    /// Whether something was submitted that has no fence behind it.
+    pub fn is_open(&self) -> bool {
+        self.open.get() > 0
+    }
+
+    /// Puts a fence behind what was submitted without one.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn close(&self) -> Result<()> {
+        // SAFETY: there is no command buffer, only the fence.
+        unsafe { self.submit(&[], true) }
     }
 
     /// As [`Queue::submit`] with a fence. Waits for semaphores and signals others; each comes with its value, which

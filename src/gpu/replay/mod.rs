@@ -5,8 +5,9 @@
 //! the host needs to choose the token, and copies that to memory that the host reads through its caches. Passes in which
 //! every row takes its argmax are replayed without it.
 //!
-//! For greedy decoding, the next pass is submitted before the wait. It takes its tokens from the argmax of the pass
-//! before.
+//! Where the device knows every row's next token, the next pass is submitted before the wait. It takes its tokens from the
+//! step state, where the pass before has left them: each row's argmax, or the one token that the row asked for. What the
+//! rows ask for may depend on the tokens before; it is written while the pass runs, and submitted before the pass ends.
 
 pub mod options;
 mod pace;
@@ -255,21 +256,57 @@ impl Vulkan {
         Ok(begun)
     }
 
-    /// Submits a pass, writes what its head rows ask for while it runs, and submits what finds that. Returns when it began.
-    fn submit_and_ask(&mut self, kind: usize, head: HeadRows, asks: Asks<'_>) -> Result<Instant> {
-        let whole = &self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].commands;
-        // SAFETY: as in `submit`. The fence of the second submit covers this one.
-        unsafe { self.queue.submit(whole, false) }?;
+    /// Submits a pass, unless it `has_begun`; writes what its head rows ask for while it runs, and submits what finds that.
+    /// The pass behind it follows at once where the rows go on. Returns when the pass began.
+    fn submit_and_ask(&mut self, kind: usize, head: HeadRows, asks: Asks<'_>, has_begun: bool) -> Result<Instant> {
+        if !has_begun {
+            let whole = &self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].commands;
+            // SAFETY: as in `submit`. The fence of the second submit covers this one.
+            unsafe { self.queue.submit(whole, false) }?;
+            self.submits += 1;
+        }
         let begun = Instant::now();
         (asks.meanwhile)();
-        // SAFETY: the pass does not use these words; what reads them is submitted after them.
-        let words = unsafe { self.arena.words_mut(executor::asks_in(&self.schedule)) }?;
-        executor::write_asks(words, &self.schedule, head, asks.fill, &mut self.asked);
-        let choice = self.asked.contains(&true).then(|| self.passes.choice(head));
+        let words = executor::asks_in(&self.schedule);
+        let (schedule, asked) = (&self.schedule, &mut self.asked);
+        let mut write = |words: &mut [u32]| executor::write_asks(words, schedule, head, asks.fill, asked);
+        match self.arena.is_handed_over() {
+            true => {
+                self.queue.drain()?;
+                // SAFETY: everything submitted has been waited for, so the device does not use the arena.
+                unsafe { self.arena.edit(|arena| write(&mut arena[words])) }?;
+            }
+            // SAFETY: the pass does not use these words; what reads them is submitted after them.
+            false => write(unsafe { self.arena.words_mut(words) }?),
+        }
+        let choice = self.asked.contains(&true).then(|| self.passes.choice(head, self.results.slot));
         // SAFETY: as in `submit`.
         unsafe { self.queue.submit(choice.as_slice(), true) }?;
-        self.submits += 2;
+        self.submits += 1;
+        if asks.goes_on && head == all_rows(&self.rows) {
+            // Its fence will be that of its own choice.
+            self.submit_ahead(kind, false)?;
+        }
         Ok(begun)
+    }
+
+    /// Whether the last choice has found the next token of every row that asked for one.
+    fn has_all_next(&self) -> bool {
+        let asked = self.asked.iter().enumerate().filter(|(_, asked)| **asked);
+        asked.map(|(row, _)| self.results.found(&self.schedule, row)).all(Found::has_likeliest)
+    }
+
+    /// Runs the last pass again, with the same asks: the pass behind it, which has begun, stands on a token that was not
+    /// found, and has taken the place of the logits.
+    #[cold]
+    fn run_again(&mut self, kind: usize, head: HeadRows) -> Result<()> {
+        let (rows, asked) = (self.rows.clone(), self.asked.clone());
+        self.begin(&rows, Some(head))?;
+        self.asked = asked;
+        self.submit(kind, Some(head)).inspect_err(|_| self.forget())?;
+        self.queue.wait()?;
+        self.check_order()?;
+        self.measure(kind, Some(head), false)
     }
 
     fn submit_head(&mut self, head: HeadRows) -> Result<()> {
@@ -281,19 +318,22 @@ impl Vulkan {
 
     /// The one command buffer that ends with a head, and what follows it.
     fn with_choice(&self, commands: &[vk::CommandBuffer], head: Option<HeadRows>) -> Followed {
-        let choice = head.filter(|_| self.asked.contains(&true)).map(|head| self.passes.choice(head));
+        let is_asked = self.asked.contains(&true);
+        let choice = head.filter(|_| is_asked).map(|head| self.passes.choice(head, self.results.slot));
         Followed { commands: [commands[0], choice.unwrap_or_default()], count: 1 + usize::from(choice.is_some()) }
     }
 
     /// Runs a pass, or only waits for it if it was submitted ahead. With `on`, submits the next pass before the wait.
     fn run(&mut self, rows: &[Row], head: Option<HeadRows>, on: bool) -> Result<()> {
         self.cancel.check()?;
-        let foreseen = self.ahead.filter(|_| self.foresees(rows, head));
+        let foreseen = self.take_ahead(rows, head);
         let kind = match foreseen {
             Some(kind) => {
-                self.ahead = None;
-                self.rows.copy_from_slice(rows);
-                self.results.slot = 1 - self.results.slot;
+                if self.queue.is_open() {
+                    // The rows of the pass before asked for something, and this one got no fence.
+                    self.asked.fill(false);
+                    self.queue.close()?;
+                }
                 kind
             }
             None => {
@@ -303,7 +343,7 @@ impl Vulkan {
             }
         };
         if on {
-            self.submit_ahead(kind)?;
+            self.submit_ahead(kind, true)?;
         }
         match on || foreseen.is_some() {
             true => self.queue.wait()?,
@@ -311,6 +351,15 @@ impl Vulkan {
         }
         self.check_order()?;
         self.measure(kind, head, foreseen.is_some())
+    }
+
+    /// Makes the pass that was submitted ahead the last one, if it has these rows and this head. Returns its kind.
+    fn take_ahead(&mut self, rows: &[Row], head: Option<HeadRows>) -> Option<usize> {
+        let kind = self.ahead.filter(|_| self.foresees(rows, head))?;
+        self.ahead = None;
+        self.rows.copy_from_slice(rows);
+        self.results.slot = 1 - self.results.slot;
+        Some(kind)
     }
 
     /// Whether the pass that was submitted ahead has these rows and this head.
@@ -323,16 +372,16 @@ impl Vulkan {
             && self.rows.iter().zip(rows).enumerate().all(follows)
     }
 
-    /// Submits the next pass with the last one's argmax as tokens. It takes the other slot of results. Does nothing if
-    /// no such pass is baked, if the pass takes several submits, if the context is full, or if a row comes to a page that
-    /// it does not have: tables are written only while the device is idle.
-    fn submit_ahead(&mut self, kind: usize) -> Result<()> {
+    /// Submits the next pass with what the last one leaves as tokens, and with `signal` a fence behind it. It takes the other
+    /// slot of results. Does nothing if no such pass is baked, if the pass takes several submits, if the context is full,
+    /// or if a row comes to a page that it does not have: tables are written only while the device is idle.
+    fn submit_ahead(&mut self, kind: usize, signal: bool) -> Result<()> {
         let k = &self.passes.kinds[kind];
         let has_page = |r: &Row| self.pages.is_ready(r.sequence as usize, r.position as usize + 1);
         let room = self.rows.iter().all(has_page);
         if let Some(following) = k.following.as_ref().filter(|_| k.is_whole(&self.rows) && room) {
             // SAFETY: as in `submit`; this pass and the one before it use different slots of results.
-            unsafe { self.queue.submit(&following[1 - self.results.slot].commands, true) }?;
+            unsafe { self.queue.submit(&following[1 - self.results.slot].commands, signal) }?;
             self.submits += 1;
             self.ahead = Some(kind);
         }
@@ -548,15 +597,29 @@ impl Executor for Vulkan {
 
     fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
         self.cancel.check()?;
-        let kind = self.begin(rows, Some(head))?;
-        let begun = match asks.is_slow && self.passes.kinds[kind].is_whole(&self.rows) && !self.arena.is_handed_over() {
-            true => self.submit_and_ask(kind, head, asks),
+        let begun = self.take_ahead(rows, Some(head));
+        let kind = begun.map_or_else(|| self.begin(rows, Some(head)), Ok)?;
+        let is_late = (asks.is_slow || asks.goes_on) && !self.arena.is_handed_over();
+        let is_late = is_late && self.passes.kinds[kind].is_whole(&self.rows);
+        let submitted = match begun.is_some() || is_late {
+            true => self.submit_and_ask(kind, head, asks, begun.is_some()),
             false => self.ask_and_submit(kind, head, asks),
         };
-        let begun = begun.inspect_err(|_| self.forget())?;
-        self.queue.wait_promptly(self.passes.kinds[kind].last.saturating_sub(begun.elapsed()))?;
+        let since = submitted.inspect_err(|_| self.forget())?;
+        while self.queue.under_way() > 1 {
+            // The pass had a fence of its own.
+            self.queue.wait()?;
+        }
+        match self.ahead.is_some() {
+            true => self.queue.wait()?,
+            false => self.queue.wait_promptly(self.passes.kinds[kind].last.saturating_sub(since.elapsed()))?,
+        }
         self.check_order()?;
-        self.measure(kind, Some(head), false)
+        self.measure(kind, Some(head), begun.is_some())?;
+        match self.ahead.is_some() && !self.has_all_next() {
+            true => self.run_again(kind, head),
+            false => Ok(()),
+        }
     }
 
     fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
@@ -586,8 +649,7 @@ impl Executor for Vulkan {
     }
 
     fn found(&self, row: usize) -> Option<Found<'_>> {
-        let is_asked = self.ahead.is_none() && self.asked.get(row).is_some_and(|asked| *asked);
-        is_asked.then(|| self.results.found(&self.schedule, row))
+        self.asked.get(row).is_some_and(|asked| *asked).then(|| self.results.found(&self.schedule, row))
     }
 
     fn project(&mut self, head: HeadRows) -> Result<()> {

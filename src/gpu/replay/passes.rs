@@ -99,8 +99,9 @@ pub(crate) struct Passes {
     /// Copies of the logits to memory that the host reads, for one row and for `head_rows`. `None` if the host reads
     /// the arena.
     fetches: [Option<vk::CommandBuffer>; 2],
-    /// What a choice other than argmax needs, for one row and for `head_rows`: submitted behind a head where a row asks.
-    choices: [vk::CommandBuffer; 2],
+    /// What a choice other than argmax needs, for one row and for `head_rows`, per slot of results: submitted behind a head
+    /// where a row asks.
+    choices: [[vk::CommandBuffer; SLOTS]; 2],
 }
 
 impl Passes {
@@ -135,9 +136,9 @@ impl Passes {
         &mut self.heads[usize::from(head.count > 1)]
     }
 
-    /// The command buffer that finds what head rows ask for.
-    pub(crate) fn choice(&self, head: HeadRows) -> vk::CommandBuffer {
-        self.choices[usize::from(head.count > 1)]
+    /// The command buffer that finds what head rows ask for, of a pass with its results in `slot`.
+    pub(crate) fn choice(&self, head: HeadRows, slot: usize) -> vk::CommandBuffer {
+        self.choices[usize::from(head.count > 1)][slot]
     }
 
     /// The command buffer that copies the logits of `rows` rows to the host. `None` if the host reads the arena.
@@ -257,7 +258,11 @@ impl Baking<'_> {
             passes.heads[i] = self.commands(&[&head], &[self.choices(0)])?;
             let choice = self.of_head(Segment::Choice, rows);
             let found = self.results.found_copy(self.arena, self.schedule, rows);
-            passes.choices[i] = self.queue.bake(&[&choice], self.pipelines, None, None, &[found])?;
+            for (slot, commands) in passes.choices[i].iter_mut().enumerate() {
+                // The tokens that rows have asked for stand in the step state.
+                let copies = [found, self.choices(slot)];
+                *commands = self.queue.bake(&[&choice], self.pipelines, None, None, &copies)?;
+            }
             let logits = self.results.logits_copy(self.arena, self.schedule, rows);
             let fetch = |copy| self.queue.bake(&[], self.pipelines, None, None, &[copy]);
             passes.fetches[i] = logits.map(fetch).transpose()?;

@@ -106,7 +106,7 @@ impl Batch {
         let has_drafts = self.draft(executor, is_ahead)?;
         let run = match has_drafts && !is_ahead {
             true => self.run_drafts(executor),
-            false if has_drafts || !self.members().all(Member::goes_on) => self.run_rows(executor),
+            false if has_drafts || !self.members().all(Member::goes_on_greedily) => self.run_rows(executor),
             false => self.run_ahead(executor),
         };
         if let Some(speculating) = self.speculating.as_mut().filter(|_| is_ahead || run.is_err()) {

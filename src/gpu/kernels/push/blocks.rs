@@ -469,6 +469,8 @@ push_blocks! {
         tops_stride: u32,
         /// Words from row to row.
         found_stride: u32,
+        /// Word index of `next[0]`.
+        next: u32,
     }
 
     /// read.comp.
