@@ -84,7 +84,7 @@ pub struct Answers<'a> {
 }
 
 /// Most threads that compute what replies of a given form may be next.
-const MOST_MASKS: usize = 4;
+const MOST_MASKS: usize = 8;
 /// How often somebody who waits for the engine looks whether it has failed.
 const LOOK: Duration = Duration::from_secs(1);
 

@@ -105,7 +105,8 @@ impl Tokenizer {
     fn of(inner: tokenizers::Tokenizer) -> Result<Self> {
         let pieces = Arc::new(Pieces::gather(&inner)?);
         let can_cut = pieces.longest().is_some_and(|bytes| bytes <= LONGEST_TOKEN) && has_plain_tokens(&inner);
-        Ok(Self { inner, pieces, can_cut, verbatim: OnceLock::new(), recent: Recent::default() })
+        let recent = Recent::new(pieces.longest().unwrap_or(LONGEST_TOKEN));
+        Ok(Self { inner, pieces, can_cut, verbatim: OnceLock::new(), recent })
     }
 
     /// The ids of `text`. With `add_bos` they start with `<bos>`, even for empty text.

@@ -105,6 +105,8 @@ pub struct Tuner<'a> {
     pub ranked: HashMap<Key, Vec<Tile>>,
     /// When the device last worked.
     pub worked: Option<Instant>,
+    /// Time that the compiling of tiles' kernels took.
+    pub compiling: Duration,
 }
 
 impl Tuner<'_> {
@@ -119,7 +121,7 @@ impl Tuner<'_> {
         }
         let mut choices = Choices::open(self.gpu);
         for kind in kinds {
-            let start = Instant::now();
+            let (start, compiling) = (Instant::now(), self.compiling);
             let mut measured = 0;
             // Relay comes first, so that tiles are judged in passes as they will run.
             if kind.rows == 1 && self.relay.is_none() && self.gpu.caps.tries_relay {
@@ -130,7 +132,11 @@ impl Tuner<'_> {
             measured += self.time_kind(target, kind, &mut choices)?;
             if measured > 0 {
                 let seconds = start.elapsed().as_secs_f64();
-                log::info!("made {measured} choices for passes of {kind} by measurement in {seconds:.2} s");
+                let compiling = (self.compiling - compiling).as_secs_f64();
+                log::info!(
+                    "made {measured} choices for passes of {kind} by measurement in {seconds:.2} s, {compiling:.2} s of which \
+                     went into compiling"
+                );
                 choices.save();
             }
         }
@@ -437,7 +443,10 @@ impl Tuner<'_> {
             target.tuned.insert(key, tile);
             kernels.extend(self.dispatches(target, kind, key).into_iter().map(|d| d.kernel));
         }
-        self.pipelines.get(&kernels).map(drop)
+        let start = Instant::now();
+        let compiled = self.pipelines.get(&kernels).map(drop);
+        self.compiling += start.elapsed();
+        compiled
     }
 
     /// Mean seconds of a product's dispatches, each behind a barrier. `best`: see `others` of [`Tuner::time`].

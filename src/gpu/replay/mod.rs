@@ -182,6 +182,7 @@ impl Vulkan {
                 ready: None,
                 ranked: HashMap::new(),
                 worked: None,
+                compiling: Duration::ZERO,
             };
             tuner.tune(&mut self.target, passes::tuned(&extent))?;
         }
