@@ -9,9 +9,10 @@ use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
 use kiln::model::{Checkpoint, Shape, WeightFormat};
 use kiln::schedule::choice::MOST_LISTED;
+use kiln::sequence::guide::Guide;
 use kiln::sequence::session::Session;
 use kiln::sequence::{Batch, Chooser, Request};
-use kiln::text::SamplerConfig;
+use kiln::text::{SamplerConfig, TokenSet};
 use kiln::{Cancel, Error};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -195,10 +196,20 @@ struct Together {
 /// Two greedy and two guided replies of `limit` tokens, and a third guided one when another one has ended by `stop`, a slot
 /// and a token.
 fn together(executor: &mut dyn Measure, limit: usize, stop: Option<(usize, u32)>) -> Together {
+    together_by(executor, limit, stop, Fifths)
+}
+
+/// As [`together`], with guides of another kind.
+fn together_by<G: Guide + 'static>(
+    executor: &mut dyn Measure,
+    limit: usize,
+    stop: Option<(usize, u32)>,
+    guide: impl Fn(u32) -> G,
+) -> Together {
     let vocab = executor.schedule().shape.vocab;
     let request = |i: u32| {
         let chooser = Chooser::new(SamplerConfig::greedy(), vocab).unwrap();
-        let chooser = if i < 2 { chooser } else { chooser.guided(Fifths(i), vocab).unwrap() };
+        let chooser = if i < 2 { chooser } else { chooser.guided(guide(i), vocab).unwrap() };
         let stops = stop.filter(|(slot, _)| *slot == i as usize).map(|(_, token)| token).into_iter().collect();
         Request { prompt: vec![2, 3 + 40 * i, 7], chooser, stops, limit, reuse: true }
     };
@@ -255,6 +266,47 @@ fn guided_replies_run_ahead_too() {
         }
     }
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
+
+/// Puts another token in the place of every sixth one.
+struct Replacing(Fifths);
+
+impl Guide for Replacing {
+    fn fill(&mut self, set: &mut TokenSet) -> kiln::Result<()> {
+        self.0.fill(set)
+    }
+
+    fn take(&mut self, token: u32) -> kiln::Result<u32> {
+        let token = self.0.take(token)?;
+        Ok(if self.0.0.is_multiple_of(6) { (token + 5) % 400 } else { token })
+    }
+
+    fn is_cut(&mut self) -> bool {
+        false
+    }
+}
+
+/// A sequence whose guide takes another token than the device runs that one again. The others go on with the pass that has
+/// begun.
+#[test]
+fn a_token_that_a_guide_replaces_costs_its_own_row_alone() {
+    let load = |budget| {
+        executor(Options { sequences: 4, head_rows: 4, vulkan: self::budget(budget), context: Some(64), ..options() })
+    };
+    let (mut apart, mut on) = (load(Duration::from_nanos(1)), load(LONG));
+    let replacing = |i| Replacing(Fifths(i));
+    let sorted = |mut together: Together| {
+        together.replies.sort();
+        together.replies
+    };
+    let want = sorted(together_by(apart.as_mut(), 30, None, replacing));
+    assert_ne!(want, sorted(together(apart.as_mut(), 30, None)));
+    let before = on.submits();
+    let got = together_by(on.as_mut(), 30, None, replacing);
+    // Each guide replaces five tokens.
+    let (submits, passes) = (on.submits() - before, got.passes as u64);
+    assert!(passes >= 30 + 4 && submits < 2 * passes + 24, "{submits} submits for {passes} passes");
+    assert_eq!(sorted(got), want);
 }
 
 /// More tokens are as likely as the device lists: the pass that went on without one is discarded, and the logits decide.

@@ -667,6 +667,9 @@ impl Batch {
         let end = match member.choose(executor, head, slot, on_token) {
             Chosen::Token(token) => {
                 let goes_on = member.goes_on_greedily();
+                if !goes_on {
+                    *steady &= !is_elsewhere(executor, head, token);
+                }
                 let row = session.push_chosen(token);
                 let position = row.position as usize;
                 // Pages are taken where the rows are chosen anew.
@@ -736,6 +739,13 @@ impl Slot {
         });
         Some(Ended { slot, reply, chooser })
     }
+}
+
+/// Whether the pass behind the last one runs already, and not with this token in the row of head row `head`: a guide has put
+/// another one in its place. The others take what that pass has for them.
+#[cold]
+fn is_elsewhere(executor: &dyn Executor, head: usize, token: u32) -> bool {
+    executor.is_ahead() && executor.next(head) != token
 }
 
 /// The error of a sequence that is alone and finds no page.
