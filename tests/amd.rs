@@ -207,7 +207,7 @@ fn kinds() -> impl Iterator<Item = PassKind> {
     let batches = [2, 4, 8, 16, 32, 64].map(|rows| (rows, RowOrder::Apart));
     let others = [(64, RowOrder::Mixed), (512, RowOrder::Mixed), (512, RowOrder::Any)];
     let given = prompts.into_iter().chain(batches).chain(others).map(|(rows, order)| (rows, order, TokenSource::Host));
-    let all = given.chain([(1, RowOrder::Consecutive, TokenSource::Argmax)]);
+    let all = given.chain([(1, RowOrder::Consecutive, TokenSource::Next)]);
     all.map(|(rows, order, tokens)| PassKind { rows, head_rows: rows.min(8), order, tokens })
 }
 

@@ -48,15 +48,17 @@ pub struct Asks<'a> {
     pub fill: &'a mut dyn FnMut(usize, &mut Ask<'_>),
     /// Whether that takes so long that the pass should begin before it, for the price of one more submit.
     pub is_slow: bool,
-    /// Whether each row's token is certain to be what the pass gives as [`Executor::next`], its argmax or the one token that
-    /// it asks for ([`Ask::set`]), and each sequence goes on with it. The next pass may start then, as by
-    /// [`Executor::forward_ahead`].
+    /// Whether the next pass may start before the host has chosen, as by [`Executor::forward_ahead`], with each row's
+    /// [`Executor::next`] as its token. No choice needs logits then. It is the caller's to run a row again whose token is
+    /// another one.
     pub goes_on: bool,
     /// Called once the pass is under way, where it may be: what it does costs the device no time.
     pub meanwhile: &'a mut dyn FnMut(),
 }
 
 /// Runs a schedule.
+///
+/// An executor that wraps another one hands on [`Executor::is_ahead`] where it hands on what starts passes ahead.
 ///
 /// A pass ends early with [`Error::Interrupted`] once the flag that the executor was loaded with is set
 /// ([`weights::Progress::new`]): between steps on the CPU, between submits on a device, each of which keeps the device
@@ -103,7 +105,7 @@ pub trait Executor {
     /// Device: the device failed or was lost.
     fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()>;
 
-    /// Runs this pass and may start the next one, feeding back each row's argmax. If the next call asks for anything else,
+    /// Runs this pass and may start the next one, feeding back each row's next token. If the next call asks for anything else,
     /// that pass is discarded.
     ///
     /// The discarded pass has still written keys and values at each row's next position. While the next pass runs,
@@ -150,7 +152,8 @@ pub trait Executor {
     /// As [`Executor::forward`].
     fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()>;
 
-    /// The argmax of the logits of head row `row` of the last pass, or the one token that the row asked for ([`Ask::set`]).
+    /// The next token of head row `row` of the last pass: the argmax of its logits, or the one token that it asked for where
+    /// that was found ([`Ask::set`]).
     fn next(&self, row: usize) -> u32;
 
     /// Whether the largest logit of head row `row` is finite. A NaN anywhere in the last layers makes every logit NaN.

@@ -86,7 +86,8 @@ impl<'a> Ask<'a> {
     /// tokens that the host reads for itself; `allowed` is the set of allowed tokens, a bit each.
     ///
     /// With a `want` of 1, no `unit` and no edits, the pass takes the likeliest eligible token itself, the lowest of equals:
-    /// it becomes the row's [`crate::executor::Executor::next`] in the argmax's place.
+    /// it becomes the row's [`crate::executor::Executor::next`] in the argmax's place. Where none is eligible, or more are equal
+    /// than are listed, that stays the argmax ([`Found::has_likeliest`]).
     pub fn set(
         &mut self,
         want: usize,

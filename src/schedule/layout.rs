@@ -55,7 +55,7 @@ impl StateLayout {
         self.array(2)
     }
 
-    /// Word index of head row 0's argmax.
+    /// Word index of head row 0's next token: its argmax, or the one that the row asked for.
     pub fn next(self) -> usize {
         self.array(3)
     }

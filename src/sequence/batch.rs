@@ -19,6 +19,7 @@ use crate::schedule::{Extent, Pass, Schedule};
 use crate::sequence::chooser::Chooser;
 use crate::sequence::counts;
 use crate::sequence::generate::{Finish, Generation};
+use crate::sequence::likelihood::Likelihood;
 use crate::sequence::prompt::Limits;
 use crate::sequence::session::Session;
 use crate::{Error, Result};
@@ -96,15 +97,15 @@ pub struct Batch {
     heads: Vec<usize>,
     /// The prompts of the chunk: slots, and rows of each.
     prompts: Vec<(usize, usize)>,
-    /// Rows of the last pass whose results nobody took: their sequences had left while it ran ahead.
+    /// Rows of the last pass whose results nobody took: while it ran ahead their sequences left, or took another token.
     idle: usize,
-    /// Whether `rows` are those of the next pass by now: it is steady, or runs ahead.
+    /// Whether `rows` are those of the next pass by now: it has the same sequences, or runs ahead.
     is_next: bool,
     /// Whether every sequence decodes and has one of `rows`, which are then those of the next pass.
     steady: bool,
-    /// Whether each of them is certain to take its argmax next, and the one after it. Never where tokens may be drafted: that
-    /// is looked at before each pass.
-    goes_on: bool,
+    /// Whether each of them takes its argmax next, and the one after it, unless it ends. Never where tokens may be drafted:
+    /// that is looked at before each pass.
+    all_greedy: bool,
     /// Drafts, where they are wanted.
     speculating: Option<Box<Speculating>>,
     /// How many sequences have ended.
@@ -159,7 +160,7 @@ impl Batch {
             idle: 0,
             is_next: false,
             steady: false,
-            goes_on: false,
+            all_greedy: false,
             speculating: None,
             endings: 0,
             most_kept: u64::MAX,
@@ -183,8 +184,8 @@ impl Batch {
         self.most_chunk = rows.max(1);
     }
 
-    /// Calls `meanwhile` in each pass in which not all sequences take their argmax, once it is under way: it does what else
-    /// there is to do about the tokens of the pass before while the device is busy.
+    /// Calls `meanwhile` in each pass but those that greedy sequences alone run one behind the other: what else there is to do
+    /// about the tokens of the pass before. Where the host chooses, it is called once the pass is under way.
     pub fn set_meanwhile(&mut self, meanwhile: impl FnMut() + 'static) {
         self.meanwhile = Box::new(meanwhile);
     }
@@ -281,9 +282,9 @@ impl Batch {
         self.end(executor, slot, Ok(Finish::Interrupted))
     }
 
-    /// The chooser of a sequence that runs, to change what it allows between passes.
-    pub fn chooser(&mut self, slot: usize) -> Option<&mut Chooser> {
-        self.slots.get_mut(slot)?.member.as_mut().map(|member| &mut member.chooser)
+    /// As [`Chooser::take_likelihood`], of a sequence that runs.
+    pub fn take_likelihood(&mut self, slot: usize) -> Option<Likelihood> {
+        self.slots.get_mut(slot)?.member.as_mut()?.chooser.take_likelihood()
     }
 
     /// Runs one pass and chooses a token for each of its head rows. [`Batch::take_ended`] gives
@@ -329,6 +330,7 @@ impl Batch {
     #[cold]
     fn end_all(&mut self, executor: &mut dyn Executor, e: Error) -> Result<()> {
         (0..self.slots.len()).for_each(|slot| self.put_out(executor, slot, Ok(Finish::Interrupted)));
+        self.is_next = false;
         if matches!(e, Error::Interrupted { .. }) {
             return Ok(());
         }
@@ -364,19 +366,21 @@ impl Batch {
         }
     }
 
-    /// The pass that runs ahead has rows of sequences that have left. Returns whether it is worth its results: whether any
-    /// other sequence is in it. All in it whose token is not the one that it stands on run again.
+    /// Whether somebody takes the results of the pass that runs ahead. Rows whose sequence has left or took another token
+    /// become nobody's. All rows get the tokens that the pass runs with, so that the executor knows it again.
     fn keep_ahead(&mut self, executor: &dyn Executor) -> bool {
-        for (row, (head, foreseen)) in self.heads.iter_mut().zip(&self.rows).enumerate() {
-            if executor.next(row) != foreseen.token {
+        if !self.is_next {
+            return false;
+        }
+        for (row, (head, foreseen)) in self.heads.iter_mut().zip(&mut self.rows).enumerate() {
+            let token = executor.next(row);
+            if token != foreseen.token {
                 *head = NOBODY;
             }
-        }
-        for (row, foreseen) in self.rows.iter_mut().enumerate() {
-            foreseen.token = executor.next(row);
+            foreseen.token = token;
         }
         self.idle = self.heads.iter().filter(|head| **head == NOBODY).count();
-        self.is_next && self.idle < self.heads.len()
+        self.idle < self.heads.len()
     }
 
     /// Takes pages for the next rows of a slot, `most` at most. Where there are none, free slots give back theirs, the one
@@ -433,7 +437,7 @@ impl Batch {
     /// the host has it.
     #[inline(always)]
     fn run_steady(&mut self, executor: &mut dyn Executor) -> Result<()> {
-        if !self.goes_on {
+        if !self.all_greedy {
             return match self.speculating {
                 None => self.run_rows(executor),
                 Some(_) => self.run_speculating(executor),
@@ -515,7 +519,7 @@ impl Batch {
         self.rows.clear();
         self.heads.clear();
         self.prompts.clear();
-        (self.chunk, self.idle) = (0, 0);
+        (self.chunk, self.idle, self.is_next) = (0, 0, false);
         if decoding_first {
             self.choose_decoding(executor);
         }
@@ -536,8 +540,7 @@ impl Batch {
             self.take_ahead(executor);
         }
         self.steady = self.chunk == 0 && !self.heads.is_empty() && self.members().count() == self.heads.len();
-        let goes_on = self.members().all(Member::goes_on_greedily);
-        self.goes_on = goes_on && self.speculating.is_none();
+        self.all_greedy = self.speculating.is_none() && self.members().all(Member::goes_on_greedily);
         let ends = |&&(slot, rows): &&(usize, usize)| self.slots[slot].session.pending() == rows;
         self.heads.splice(..0, self.prompts.iter().filter(ends).map(|prompt| prompt.0));
     }
@@ -622,14 +625,13 @@ impl Batch {
         if self.idle > 0 {
             return self.choose_of_some(executor, on_token);
         }
-        let (mut steady, mut goes_on) = (self.steady, self.speculating.is_none());
+        let (mut steady, mut all_greedy) = (self.steady, self.speculating.is_none());
         let mut head = 0;
         while let Some(&slot) = self.heads.get(head) {
-            let goes_on_too = self.choose_head(executor, head, slot, &mut steady, on_token);
-            goes_on &= goes_on_too;
+            all_greedy &= self.choose_head(executor, head, slot, &mut steady, on_token);
             head += 1;
         }
-        (self.steady, self.goes_on) = (steady, goes_on);
+        (self.steady, self.all_greedy) = (steady, all_greedy);
         self.is_next = steady || executor.is_ahead();
         if head == 0 {
             self.choose_drafted(executor, on_token);
@@ -668,7 +670,7 @@ impl Batch {
             Chosen::Token(token) => {
                 let goes_on = member.goes_on_greedily();
                 if !goes_on {
-                    *steady &= !is_elsewhere(executor, head, token);
+                    *steady &= !stands_on_another(executor, head, token);
                 }
                 let row = session.push_chosen(token);
                 let position = row.position as usize;
@@ -741,10 +743,9 @@ impl Slot {
     }
 }
 
-/// Whether the pass behind the last one runs already, and not with this token in the row of head row `head`: a guide has put
-/// another one in its place. The others take what that pass has for them.
-#[cold]
-fn is_elsewhere(executor: &dyn Executor, head: usize, token: u32) -> bool {
+/// Whether the next pass runs already, and with another token than this one behind head row `head`: a guide has put this one
+/// in its place. The others take what that pass has for them.
+fn stands_on_another(executor: &dyn Executor, head: usize, token: u32) -> bool {
     executor.is_ahead() && executor.next(head) != token
 }
 
@@ -782,7 +783,7 @@ impl Member {
         matches!(self.chooser, Chooser::Guide(_))
     }
 
-    /// Whether the next token is certain to be what the pass gives as its next, and the one after it wanted.
+    /// Whether the next token needs no more than what the pass gives as its next, and the one after it is wanted.
     fn goes_on(&self) -> bool {
         self.chooser.takes_likeliest() && self.wants_two()
     }

@@ -284,6 +284,28 @@ fn a_pass_that_runs_ahead_for_nobody_is_discarded() {
     assert_eq!((&reply.tokens[..], reply.kept, executor.discarded), (&[31, 32, 33][..], 3, 1));
 }
 
+/// A pass that is cancelled before it begins leaves the one that runs ahead under way, and the rows of its own are not that
+/// one's.
+#[test]
+fn a_cancelled_pass_leaves_no_rows_to_the_one_that_runs_ahead() {
+    let mut executor = Noting::new();
+    executor.runs_ahead = true;
+    let mut batch = Batch::new(&executor.schedule);
+    batch.join(&mut executor, Request { stops: vec![15], ..request(&[10], 20) }).unwrap();
+    finish(&mut batch, &mut executor);
+    assert!(executor.is_ahead());
+    executor.cancelled_after = executor.passes.len();
+    for prompt in [[20, 21], [30, 31]] {
+        batch.join(&mut executor, request(&prompt, 3)).unwrap();
+    }
+    let replies = finish(&mut batch, &mut executor);
+    assert_eq!(replies.iter().map(|(_, reply)| reply.finish).collect::<Vec<_>>(), [Finish::Interrupted; 2]);
+    assert!(executor.is_ahead());
+    executor.cancelled_after = usize::MAX;
+    batch.join(&mut executor, request(&[40], 3)).unwrap();
+    assert_eq!(finish(&mut batch, &mut executor)[0].1.tokens, [41, 42, 43]);
+}
+
 #[test]
 fn a_request_takes_the_slot_that_holds_its_prefix() {
     let mut executor = Noting::new();

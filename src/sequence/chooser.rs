@@ -126,8 +126,8 @@ impl Chooser {
         }
     }
 
-    /// Whether each token is what the pass gives as the row's next ([`Executor::next`]): the likeliest of all tokens, or of
-    /// those that it asks for.
+    /// Whether each choice is what the pass gives as the row's next ([`Executor::next`]): the likeliest of all tokens, or of
+    /// those that it asks for. A guide may still put another one in its place.
     pub fn takes_likeliest(&self) -> bool {
         match self {
             Chooser::Greedy => true,

@@ -364,6 +364,9 @@ impl Executor for Faulty {
         self.count()?;
         self.inner.forward_choosing(rows, head, asks)
     }
+    fn is_ahead(&self) -> bool {
+        self.inner.is_ahead()
+    }
     fn found(&self, row: usize) -> Option<Found<'_>> {
         self.inner.found(row)
     }

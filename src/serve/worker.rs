@@ -35,7 +35,7 @@ pub(super) struct Worker<'a> {
     running: Vec<Option<Running>>,
     /// Tokens of the pass that just ran, each with its slot, and with its text in the slot's reply.
     chosen: Vec<(usize, u32, String)>,
-    /// What came of it and is not told yet. The next pass tells it, where the host chooses that one's tokens.
+    /// What came of it and is not told yet. The next pass tells it, where not all take their argmax.
     outbox: Rc<RefCell<Outbox>>,
     pace: Pace,
     meter: Meter,
@@ -235,8 +235,10 @@ impl<'a> Worker<'a> {
         let mut ended: Vec<Ended> = std::iter::from_fn(|| self.batch.take_ended()).collect();
         for (slot, id, text) in self.chosen.drain(..) {
             let Some(running) = &mut self.running[slot] else { continue };
-            let leaving = ended.iter_mut().find(|ended| ended.slot == slot).map(|ended| &mut ended.chooser);
-            let likelihood = leaving.or_else(|| self.batch.chooser(slot)).and_then(|chooser| chooser.take_likelihood());
+            let likelihood = match ended.iter_mut().find(|ended| ended.slot == slot) {
+                Some(leaving) => leaving.chooser.take_likelihood(),
+                None => self.batch.take_likelihood(slot),
+            };
             match running.first_token {
                 None => {
                     self.service.metrics.first_token.observe((now - running.job.since).as_secs_f64());

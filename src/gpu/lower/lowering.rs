@@ -30,8 +30,8 @@ pub struct PassKind {
 pub enum TokenSource {
     /// The host has written them, with their positions.
     Host,
-    /// Each row takes the argmax of its row in the pass before, one position further.
-    Argmax,
+    /// Each row takes what the pass before has left as its row's next token, one position further.
+    Next,
 }
 
 /// How the rows of a pass stand to each other.

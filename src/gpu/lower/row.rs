@@ -53,7 +53,7 @@ impl Lowering<'_> {
             count: word(out.width),
             scale,
         };
-        let chosen = u32::from(self.kind.tokens == TokenSource::Argmax);
+        let chosen = u32::from(self.kind.tokens == TokenSource::Next);
         let kernel = Kernel::new(modules(table.format).embed, ROW_WORKGROUP, EmbedConstants { chosen });
         Lowered::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)
     }

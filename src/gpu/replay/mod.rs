@@ -1,13 +1,13 @@
 //! The Vulkan executor: every pass replays command buffers that were baked when the model was loaded. A pass writes the
 //! step state, submits, and waits. Nothing is recorded, bound or allocated.
 //!
-//! Where a head row's token is not its argmax, one more command buffer follows the head in the same submit: it finds what
-//! the host needs to choose the token, and copies that to memory that the host reads through its caches. Passes in which
-//! every row takes its argmax are replayed without it.
+//! Where a head row's token is not its argmax, one more command buffer follows the head: it finds what the host needs to
+//! choose the token, and copies that to memory that the host reads through its caches. Passes in which every row takes its
+//! argmax are replayed without it.
 //!
-//! Where the device knows every row's next token, the next pass is submitted before the wait. It takes its tokens from the
-//! step state, where the pass before has left them: each row's argmax, or the one token that the row asked for. What the
-//! rows ask for may depend on the tokens before; it is written while the pass runs, and submitted before the pass ends.
+//! Where no row needs more than that, the next pass is submitted before the wait. It takes its tokens from the step state,
+//! where the pass before has left them: each row's argmax, or the one token that the row asked for. What rows ask for may
+//! depend on the tokens before. The host writes it while the pass runs, and then submits what reads it.
 
 pub mod options;
 mod pace;
@@ -37,7 +37,7 @@ use crate::gpu::replay::passes::{Baking, Passes, Tail};
 use crate::gpu::replay::results::Results;
 use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
-use crate::schedule::choice::Found;
+use crate::schedule::choice::{Ask, Found};
 use crate::schedule::{Pool, Schedule, Segment};
 use crate::{Cancel, Error, Result};
 use ash::vk;
@@ -243,24 +243,33 @@ impl Vulkan {
         self.submit_head(head)
     }
 
+    /// Writes what the head rows ask for. A pass may be under way: it does not use these words.
+    fn write_asks(&mut self, head: HeadRows, fill: &mut dyn FnMut(usize, &mut Ask<'_>)) -> Result<()> {
+        let (words, schedule, asked) = (executor::asks_in(&self.schedule), &self.schedule, &mut self.asked);
+        let mut write = |words: &mut [u32]| executor::write_asks(words, schedule, head, fill, asked);
+        if self.arena.is_handed_over() {
+            self.queue.drain()?;
+            // SAFETY: everything submitted has been waited for, so the device does not use the arena.
+            return unsafe { self.arena.edit(|arena| write(&mut arena[words])) };
+        }
+        // SAFETY: what reads these words was waited for, or is submitted after them.
+        write(unsafe { self.arena.words_mut(words) }?);
+        Ok(())
+    }
+
     /// Writes what the head rows ask for, and submits the pass. Returns when.
     fn ask_and_submit(&mut self, kind: usize, head: HeadRows, asks: Asks<'_>) -> Result<Instant> {
-        let (schedule, asked) = (&self.schedule, &mut self.asked);
-        let write = |words: &mut [u32]| {
-            executor::write_asks(&mut words[executor::asks_in(schedule)], schedule, head, asks.fill, asked);
-        };
-        // SAFETY: everything submitted has been waited for, so the device does not use the arena.
-        unsafe { self.arena.edit(write) }?;
+        self.write_asks(head, asks.fill)?;
         self.submit(kind, Some(head))?;
         let begun = Instant::now();
         (asks.meanwhile)();
         Ok(begun)
     }
 
-    /// Submits a pass, unless it `has_begun`; writes what its head rows ask for while it runs, and submits what finds that.
-    /// The pass behind it follows at once where the rows go on. Returns when the pass began.
-    fn submit_and_ask(&mut self, kind: usize, head: HeadRows, asks: Asks<'_>, has_begun: bool) -> Result<Instant> {
-        if !has_begun {
+    /// Submits a pass, unless it `is_under_way`; writes what its head rows ask for while it runs, and submits what finds that.
+    /// The pass behind it follows at once where the rows go on. Returns when the host came to it.
+    fn submit_and_ask(&mut self, kind: usize, head: HeadRows, asks: Asks<'_>, is_under_way: bool) -> Result<Instant> {
+        if !is_under_way {
             let whole = &self.passes.kinds[kind].whole[Tail::of(Some(head)) as usize].commands;
             // SAFETY: as in `submit`. The fence of the second submit covers this one.
             unsafe { self.queue.submit(whole, false) }?;
@@ -268,18 +277,7 @@ impl Vulkan {
         }
         let begun = Instant::now();
         (asks.meanwhile)();
-        let words = executor::asks_in(&self.schedule);
-        let (schedule, asked) = (&self.schedule, &mut self.asked);
-        let mut write = |words: &mut [u32]| executor::write_asks(words, schedule, head, asks.fill, asked);
-        match self.arena.is_handed_over() {
-            true => {
-                self.queue.drain()?;
-                // SAFETY: everything submitted has been waited for, so the device does not use the arena.
-                unsafe { self.arena.edit(|arena| write(&mut arena[words])) }?;
-            }
-            // SAFETY: the pass does not use these words; what reads them is submitted after them.
-            false => write(unsafe { self.arena.words_mut(words) }?),
-        }
+        self.write_asks(head, asks.fill)?;
         let choice = self.asked.contains(&true).then(|| self.passes.choice(head, self.results.slot));
         // SAFETY: as in `submit`.
         unsafe { self.queue.submit(choice.as_slice(), true) }?;
@@ -598,12 +596,12 @@ impl Executor for Vulkan {
 
     fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
         self.cancel.check()?;
-        let begun = self.take_ahead(rows, Some(head));
-        let kind = begun.map_or_else(|| self.begin(rows, Some(head)), Ok)?;
-        let is_late = (asks.is_slow || asks.goes_on) && !self.arena.is_handed_over();
-        let is_late = is_late && self.passes.kinds[kind].is_whole(&self.rows);
-        let submitted = match begun.is_some() || is_late {
-            true => self.submit_and_ask(kind, head, asks, begun.is_some()),
+        let foreseen = self.take_ahead(rows, Some(head));
+        let kind = foreseen.map_or_else(|| self.begin(rows, Some(head)), Ok)?;
+        let is_under_way = foreseen.is_some();
+        let can_be_late = !self.arena.is_handed_over() && self.passes.kinds[kind].is_whole(&self.rows);
+        let submitted = match is_under_way || can_be_late && (asks.is_slow || asks.goes_on) {
+            true => self.submit_and_ask(kind, head, asks, is_under_way),
             false => self.ask_and_submit(kind, head, asks),
         };
         let since = submitted.inspect_err(|_| self.forget())?;
@@ -611,12 +609,13 @@ impl Executor for Vulkan {
             // The pass had a fence of its own.
             self.queue.wait()?;
         }
-        match self.ahead.is_some() {
+        // When a pass began that ran ahead is not known.
+        match self.ahead.is_some() || is_under_way {
             true => self.queue.wait()?,
             false => self.queue.wait_promptly(self.passes.kinds[kind].last.saturating_sub(since.elapsed()))?,
         }
         self.check_order()?;
-        self.measure(kind, Some(head), begun.is_some())?;
+        self.measure(kind, Some(head), is_under_way)?;
         match self.ahead.is_some() && !self.has_all_next() {
             true => self.run_again(kind, head),
             false => Ok(()),

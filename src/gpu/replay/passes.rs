@@ -68,8 +68,8 @@ pub(crate) struct BakedKind {
     pub seconds: Option<f64>,
     /// A whole pass in one command buffer, per [`Tail`]. Replayed where it keeps to the submit budget.
     pub whole: [Stamped; 3],
-    /// The pass that follows one of this kind and takes its tokens from that pass's argmax, per slot of results. Its
-    /// head covers all rows. `None` unless every row of the pass before has an argmax.
+    /// The pass that follows one of this kind and takes the tokens that that one has left as next, per slot of results. Its
+    /// head covers all rows. `None` unless every row of the pass before has a next token.
     pub following: Option<[Stamped; SLOTS]>,
     /// The pass in pieces: embedding, then each layer. Used while its time is unknown or exceeds the submit budget.
     pub segments: Stamped,
@@ -255,12 +255,12 @@ impl Baking<'_> {
         }
         for (i, rows) in [1, extent.head_rows].into_iter().enumerate() {
             let head = self.head(rows);
-            passes.heads[i] = self.commands(&[&head], &[self.choices(0)])?;
+            passes.heads[i] = self.commands(&[&head], &[self.state_copy(0)])?;
             let choice = self.of_head(Segment::Choice, rows);
             let found = self.results.found_copy(self.arena, self.schedule, rows);
             for (slot, commands) in passes.choices[i].iter_mut().enumerate() {
                 // The tokens that rows have asked for stand in the step state.
-                let copies = [found, self.choices(slot)];
+                let copies = [found, self.state_copy(slot)];
                 *commands = self.queue.bake(&[&choice], self.pipelines, None, None, &copies)?;
             }
             let logits = self.results.logits_copy(self.arena, self.schedule, rows);
@@ -282,7 +282,7 @@ impl Baking<'_> {
         for (tail, stamped) in TAILS.into_iter().zip(&mut whole) {
             // Passes of one row never use `Tail::All`.
             if tail != Tail::All || most > 1 {
-                let copies = [self.choices(0)];
+                let copies = [self.state_copy(0)];
                 let copies = if tail == Tail::None { &[][..] } else { &copies };
                 *stamped = self.commands(&whole_pass(&given, &layers, &heads[tail as usize]), copies)?;
             }
@@ -290,9 +290,12 @@ impl Baking<'_> {
         let rows = kind.rows.min(self.schedule.extent.sequences);
         let follows = most >= rows && (kind.rows == 1 || kind.order == RowOrder::Apart);
         let following = follows.then(|| {
-            let chosen = self.lower(Segment::Embed, embed(TokenSource::Argmax));
+            let chosen = self.lower(Segment::Embed, embed(TokenSource::Next));
             let parts = whole_pass(&chosen, &layers, &heads[Tail::All as usize]);
-            Ok::<_, Error>([self.commands(&parts, &[self.choices(0)])?, self.commands(&parts, &[self.choices(1)])?])
+            Ok::<_, Error>([
+                self.commands(&parts, &[self.state_copy(0)])?,
+                self.commands(&parts, &[self.state_copy(1)])?,
+            ])
         });
         let segments = self.pieces(&whole_pass(&given, &layers, &[]))?;
         // These have the products of consecutive rows.
@@ -324,7 +327,7 @@ impl Baking<'_> {
         self.lower(segment, kind)
     }
 
-    fn choices(&self, slot: usize) -> Copy {
+    fn state_copy(&self, slot: usize) -> Copy {
         self.results.choices_copy(self.arena, self.schedule, slot)
     }
 

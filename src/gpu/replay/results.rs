@@ -1,6 +1,6 @@
 //! Results: where the host reads a pass's output.
 //!
-//! Every head ends with a copy of the step state, which has each row's argmax, into one of two small buffers. So the
+//! Every head ends with a copy of the step state, which has each row's next token, into one of two small buffers. So the
 //! host can read one pass's while the next pass runs. Logits are copied on request, unless the host reads the arena
 //! itself through its caches.
 
@@ -94,7 +94,7 @@ impl Results {
         words[i]
     }
 
-    /// The argmax of a head row.
+    /// The next token of a head row.
     pub(crate) fn next(&self, row: usize) -> u32 {
         self.word(self.state.next() + row)
     }

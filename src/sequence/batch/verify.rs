@@ -83,7 +83,7 @@ impl Batch {
                 ended: Vec::with_capacity(count),
             })
         });
-        self.goes_on = false;
+        self.all_greedy = false;
     }
 
     /// Tokens that the last pass gave if it verified drafts, else 0.
