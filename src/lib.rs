@@ -59,6 +59,8 @@
 //! - **Head rows**: the rows of a pass whose logits are wanted.
 //! - **Kind of pass**: what is baked for: how many rows, how they stand to each other, and where their tokens come from.
 //! - **Mixed pass**: a pass with a chunk of one sequence, and behind it rows of others that decode.
+//! - **Next token** of a head row: its argmax, or the one token that it asked for. The pass behind may take it before the host
+//!   does.
 //! - **Packed slot**: a copy of a slot in the activation layout of the linear step that reads it.
 //! - **Pass**: one run of the schedule over some rows.
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
@@ -68,11 +70,12 @@
 //! - **Page**: keys and values of 64 positions of a sequence, for all local or all global layers ([`schedule::kv`]). A
 //!   sequence's *page table* says which page holds which positions; sequences that begin alike share pages.
 //! - **Row**: a token at a position of a sequence.
+//! - **Run ahead**: of a pass, to start before the host has the tokens of the one before ([`executor::Executor::is_ahead`]).
 //! - **Segment**: the part of a pass that one layer, the embedding or the head makes.
 //! - **Slot**: an activation's place in the arena: `[rows, width]` of f32.
 //! - **Stage**: a part of a relayed dispatch's output that the next dispatch waits for by itself.
 //! - **Staging**: memory that the host maps, which uploads and results pass through where the host cannot map the device's.
-//! - **Step state**: what changes from token to token: ids, positions, sequences, and each row's argmax.
+//! - **Step state**: what changes from token to token: ids, positions, sequences, and each row's next token.
 //! - **Tile**: how a product is divided among workgroups and lanes.
 //! - **Tuning**: measuring which tiles a device runs fastest.
 #![warn(missing_docs)]
