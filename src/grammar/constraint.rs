@@ -28,11 +28,16 @@ pub struct Constraint {
     closing: Closing,
     /// Whether a search for a shorter closing is of no use.
     is_shortest: bool,
+    /// The next search for one waits until `left` is no more than this above the closing's tokens.
+    spare: usize,
     /// Tokens that the document may still have.
     left: usize,
     is_cut: bool,
     is_finished: bool,
     numbers: Numbers,
+    /// Searches for a shorter closing.
+    #[cfg(test)]
+    pub(super) searches: usize,
 }
 
 impl Constraint {
@@ -54,10 +59,13 @@ impl Constraint {
             parser,
             closing,
             is_shortest: true,
+            spare: usize::MAX,
             left: limit,
             is_cut: false,
             is_finished: false,
             numbers: Numbers::default(),
+            #[cfg(test)]
+            searches: 0,
         })
     }
 
@@ -161,15 +169,22 @@ impl Constraint {
         closing::find(&mut self.parser.parser, &task)
     }
 
-    /// Looks for a shorter closing when the budget comes near the one that is known.
+    /// Looks for a shorter closing when the budget comes near the one that is known, and again each time what lies between
+    /// them has halved: a search takes milliseconds and finds the same after most tokens.
     fn shorten(&mut self) {
-        if self.is_shortest || self.left > 2 * self.closing.len() + 16 {
+        let spare = |this: &Self| this.left.saturating_sub(this.closing.len());
+        if self.is_shortest || spare(self) > self.spare.min(self.closing.len() + 16) {
             return;
+        }
+        #[cfg(test)]
+        {
+            self.searches += 1;
         }
         if let Some(shorter) = self.find(&[], 0, Order::Shortest).filter(|found| found.len() < self.closing.len()) {
             self.closing = shorter;
         }
         self.is_shortest = true;
+        self.spare = spare(self) / 2;
     }
 
     fn take(&mut self, token: u32, closing: Closing) -> Result<()> {

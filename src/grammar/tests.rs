@@ -20,6 +20,8 @@ struct Walk {
     tokens: Vec<u32>,
     text: String,
     is_cut: bool,
+    /// Searches for a shorter closing.
+    searches: usize,
 }
 
 /// Takes a document's tokens by `choose`, from the set of what may come next and the document so far.
@@ -39,7 +41,7 @@ fn walk(compiled: &Arc<Compiled>, limit: usize, mut choose: impl FnMut(&[u32], &
         assert_eq!(constraint.left(), limit - tokens.len());
     }
     let text = TOKENIZER.decode(&tokens, false).unwrap();
-    Walk { tokens, text, is_cut: constraint.is_cut() }
+    Walk { tokens, text, is_cut: constraint.is_cut(), searches: constraint.searches }
 }
 
 fn is_stop(token: u32) -> bool {
@@ -274,6 +276,22 @@ fn a_document_that_ends_by_itself_is_not_cut() {
     let cut = walk(&compiled, spelled.len() - 2, next);
     assert!(cut.is_cut);
     assert_eq!(cut.text, "[null]");
+}
+
+/// A search takes milliseconds: near the budget's end there are a few, and not one for each token.
+#[test]
+fn a_shorter_closing_is_looked_for_a_few_times_only() {
+    let item = json!({"type": "object", "additionalProperties": false, "required": ["name", "tags"], "properties": {
+        "name": {"type": "string", "maxLength": 30}, "tags": {"type": "array", "items": {"type": "string", "maxLength": 12}}}});
+    let schema = json!({"type": "array", "minItems": 6, "items": item});
+    let compiled = compile(Grammar::JsonSchema(schema.clone())).unwrap();
+    let mut random = Random(3);
+    for _ in 0..4 {
+        let limit = compiled.shortest() + 300;
+        let Walk { text, searches, is_cut, .. } = walk(&compiled, limit, never_ending(&mut random));
+        assert!(satisfies(&schema, &schema, &serde_json::from_str(&text).unwrap()), "{text}");
+        assert!(is_cut && (1..=16).contains(&searches), "{searches} searches");
+    }
 }
 
 #[test]
