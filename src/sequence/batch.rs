@@ -330,7 +330,6 @@ impl Batch {
     #[cold]
     fn end_all(&mut self, executor: &mut dyn Executor, e: Error) -> Result<()> {
         (0..self.slots.len()).for_each(|slot| self.put_out(executor, slot, Ok(Finish::Interrupted)));
-        self.is_next = false;
         if matches!(e, Error::Interrupted { .. }) {
             return Ok(());
         }

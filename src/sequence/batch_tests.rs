@@ -270,15 +270,21 @@ fn a_pass_that_runs_ahead_serves_those_who_stay() {
     assert_eq!(meter.tokens, tokens);
 }
 
-/// Nobody is left of a pass that runs ahead: it is discarded, and whoever comes has what a lone run has.
-#[test]
-fn a_pass_that_runs_ahead_for_nobody_is_discarded() {
+/// A batch whose one sequence has stopped while the next pass runs.
+fn stopped_ahead() -> (Noting, Batch) {
     let mut executor = Noting::new();
     executor.runs_ahead = true;
     let mut batch = Batch::new(&executor.schedule);
     batch.join(&mut executor, Request { stops: vec![15], ..request(&[10], 20) }).unwrap();
     assert_eq!(finish(&mut batch, &mut executor)[0].1.tokens, [11, 12, 13, 14]);
     assert!(executor.is_ahead());
+    (executor, batch)
+}
+
+/// Nobody is left of a pass that runs ahead: it is discarded, and whoever comes has what a lone run has.
+#[test]
+fn a_pass_that_runs_ahead_for_nobody_is_discarded() {
+    let (mut executor, mut batch) = stopped_ahead();
     batch.join(&mut executor, request(&[10, 11, 12, 30], 3)).unwrap();
     let (_, reply) = &finish(&mut batch, &mut executor)[0];
     assert_eq!((&reply.tokens[..], reply.kept, executor.discarded), (&[31, 32, 33][..], 3, 1));
@@ -288,12 +294,7 @@ fn a_pass_that_runs_ahead_for_nobody_is_discarded() {
 /// one's.
 #[test]
 fn a_cancelled_pass_leaves_no_rows_to_the_one_that_runs_ahead() {
-    let mut executor = Noting::new();
-    executor.runs_ahead = true;
-    let mut batch = Batch::new(&executor.schedule);
-    batch.join(&mut executor, Request { stops: vec![15], ..request(&[10], 20) }).unwrap();
-    finish(&mut batch, &mut executor);
-    assert!(executor.is_ahead());
+    let (mut executor, mut batch) = stopped_ahead();
     executor.cancelled_after = executor.passes.len();
     for prompt in [[20, 21], [30, 31]] {
         batch.join(&mut executor, request(&prompt, 3)).unwrap();

@@ -135,7 +135,7 @@ impl Tuner<'_> {
                 let compiling = (self.compiling - compiling).as_secs_f64();
                 log::info!(
                     "made {measured} choices for passes of {kind} by measurement in {seconds:.2} s, {compiling:.2} s of which \
-                     went into compiling"
+                     went into compiling tiles"
                 );
                 choices.save();
             }
