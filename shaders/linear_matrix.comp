@@ -183,8 +183,8 @@ void make_tile() {
 #define Multiplier float16_t
 #define MULTIPLIER(slot, i, step) unpackFloat2x16(w_scale[(slot) * W_EACH + i])[LOAD_OF(i, step) % 2]
 #define STORE_WEIGHED(to, loaded, i, scale)                                                                            \
-    STORE_UNIT((to) + (i), uvec4(widen_int4(four_nibbles(loaded, 2 * (i)), scale),                                     \
-                                 widen_int4(four_nibbles(loaded, 2 * (i) + 1), scale)))
+    STORE_UNIT((to) + (i), uvec4(widen_int4((loaded)[2 * (i) % 4], (i) >= 2, scale),                                   \
+                                 widen_int4((loaded)[2 * (i) % 4 + 1], (i) >= 2, scale)))
 #elif defined(GROUPED)
 #define Multiplier Factors
 #define MULTIPLIER(slot, i, step) factors(w_scale[(slot) * W_EACH + i], place(LOAD_OF(i, step)))

@@ -10,12 +10,14 @@ uvec2 widen4(uint w, uint mask) {
     return uvec2(packFloat2x16(unpackFloat2x16(even) - offset), packFloat2x16(unpackFloat2x16(odd) - offset));
 }
 
-// Four INT4 weights, as bytes 0 to 15 of which 8 means 0, as f16 in the same order, times the scale of their group. With a
-// scale of 0 they become zeros.
-uvec2 widen_int4(uint four, float16_t scale) {
-    f16vec2 offset = f16vec2(1032.0hf), by = f16vec2(scale);
-    uint even = (four & ALL_BYTES) | 0x64006400u, odd = ((four >> 8) & ALL_BYTES) | 0x64006400u;
-    return uvec2(packFloat2x16((unpackFloat2x16(even) - offset) * by), packFloat2x16((unpackFloat2x16(odd) - offset) * by));
+// Four INT4 weights, the low or the high halves of a word's bytes, of which 8 means 0, as f16 in the same order, times the scale
+// of their group. With a scale of 0 they become zeros.
+uvec2 widen_int4(uint w, bool high, float16_t scale) {
+    uint magic = 0x64006400u, bits = high ? 0x00f000f0u : 0x000f000fu;
+    f16vec2 even = unpackFloat2x16(w & bits | magic), odd = unpackFloat2x16(w >> 8 & bits | magic), by = f16vec2(scale);
+    // High halves have made 1024 + 16 q: nothing is rounded here.
+    f16vec2 step = f16vec2(high ? 0.0625hf : 1.0hf), offset = f16vec2(high ? 72.0hf : 1032.0hf);
+    return uvec2(packFloat2x16((even * step - offset) * by), packFloat2x16((odd * step - offset) * by));
 }
 
 // Four weights in f32 as f16 in the same order.

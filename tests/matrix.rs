@@ -418,7 +418,7 @@ const SMALL_FRAGMENTS: [FragmentTile; 9] = {
 /// how weights are read, these are: rows in two matrices, whole blocks of gate and up, inputs through shared memory, two steps
 /// of weights on their way; with types of GGUF files the second of them, for few rows. The first two have every role.
 const FEW_FRAGMENTS: [FragmentTile; 4] =
-    [SMALL_FRAGMENTS[0], SMALL_FRAGMENTS[4], SMALL_FRAGMENTS[6], SMALL_FRAGMENTS[3]];
+    [SMALL_FRAGMENTS[0], SMALL_FRAGMENTS[4], SMALL_FRAGMENTS[7], SMALL_FRAGMENTS[3]];
 
 #[test]
 fn linear_variants_compute_their_product() {

@@ -202,6 +202,8 @@ constants! {
         n = 11,
         /// Columns of the units' matrix A.
         k = 12,
+        /// Steps that share a load of weights, one or two.
+        halves = 13,
     }
 
     /// attend.comp.

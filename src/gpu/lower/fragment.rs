@@ -59,16 +59,6 @@ impl FragmentTile {
         FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Shared { row_parts, stages } }
     }
 
-    /// The tile with a single step of inputs in shared memory. With 32 weights a load, steps are twice as long as with 16.
-    fn in_one_stage(self) -> Self {
-        match self.inputs {
-            Inputs::Shared { row_parts, .. } => {
-                FragmentTile { inputs: Inputs::Shared { row_parts, stages: 1 }, ..self }
-            }
-            Inputs::Direct { .. } => self,
-        }
-    }
-
     /// Subgroups that divide the inputs or the rows.
     fn parts(self) -> u32 {
         let (Inputs::Direct { parts, .. } | Inputs::Shared { row_parts: parts, .. }) = self.inputs;
@@ -94,7 +84,7 @@ impl FragmentTile {
         }
     }
 
-    /// Lane loads per weight row and step. `row_lanes`: lanes per matrix row.
+    /// Lane loads per weight row, for the steps that share them. `row_lanes`: lanes per matrix row.
     fn span(self, row_lanes: u32, format: WeightFormat) -> u32 {
         match self.inputs {
             Inputs::Direct { span, .. } => span,
@@ -102,22 +92,32 @@ impl FragmentTile {
         }
     }
 
+    /// Steps that share a load of weights: two where the load of all lanes covers more inputs than a step.
+    fn halves(self, row_lanes: u32, format: WeightFormat) -> u32 {
+        match self.inputs {
+            Inputs::Direct { .. } => 1,
+            Inputs::Shared { .. } => 1 + u32::from(row_lanes * format.per_load() as u32 > STEP),
+        }
+    }
+
     /// Inputs per step, over all subgroups that share an output. `row_lanes`: lanes per matrix row.
     pub fn inputs(self, row_lanes: u32, format: WeightFormat) -> u32 {
         let parts = if let Inputs::Direct { parts, .. } = self.inputs { parts } else { 1 };
-        parts * self.span(row_lanes, format) * row_lanes * format.per_load() as u32
+        parts * self.span(row_lanes, format) * row_lanes * format.per_load() as u32 / self.halves(row_lanes, format)
     }
 
-    /// Steps that the loop is unrolled to.
-    const fn round(self) -> u32 {
-        if self.depth > self.input_depth() { self.depth } else { self.input_depth() }
+    /// Steps that the loop is unrolled to, if `halves` of them share a load of weights.
+    const fn round(self, halves: u32) -> u32 {
+        let weights = self.depth * halves;
+        if weights > self.input_depth() { weights } else { self.input_depth() }
     }
 
     /// Matrix products in one unrolled round of a subgroup's loop.
     pub fn unrolled(self, units: Units, format: WeightFormat) -> u32 {
         let row_lanes = units.row_lanes.unwrap_or(1);
-        let step = self.span(row_lanes, format) * row_lanes * format.per_load() as u32;
-        (self.subgroup_rows() / units.least_n) * (self.outputs / units.m) * (step / units.k) * self.round()
+        let halves = self.halves(row_lanes, format);
+        let step = self.span(row_lanes, format) * row_lanes * format.per_load() as u32 / halves;
+        (self.subgroup_rows() / units.least_n) * (self.outputs / units.m) * (step / units.k) * self.round(halves)
     }
 
     /// Bytes of shared memory.
@@ -143,6 +143,8 @@ impl FragmentTile {
             && workgroup <= units.max_workgroup
             // Each turn of loads covers whole rows of x.
             && (!shared || workgroup.is_multiple_of(self.inputs(row_lanes, format) / 8))
+            // Registers have no room for several steps of inputs where a load of weights takes 32 of them.
+            && (shared || self.input_depth() == 1 || format.per_load() == DOT_BLOCK)
             && self.shared_bytes(units, row_lanes, format) <= units.shared_bytes
             && 4 * self.subgroup_rows() * self.outputs / units.subgroup <= units.sum_bytes
             && self.unrolled(units, format) <= units.unrolled_steps.saturating_mul(PRODUCTS)
@@ -166,7 +168,7 @@ impl FragmentTile {
         let sharers = units.row_lanes.unwrap_or(1);
         let workgroup = self.subgroups() * units.subgroup;
         let FragmentTile { rows: bm, outputs, subgroups: subs_n, depth, .. } = self;
-        let span = self.span(sharers, format);
+        let (span, halves) = (self.span(sharers, format), self.halves(sharers, format));
         let Units { m, least_n: n, k, .. } = units;
         match self.inputs {
             Inputs::Direct { parts, depth: x_depth, .. } => {
@@ -190,8 +192,20 @@ impl FragmentTile {
                 Kernel::new(modules.fragment, workgroup, constants)
             }
             Inputs::Shared { row_parts: parts, stages } => {
-                let constants =
-                    LinearFragmentTallConstants { bm, outputs, subs_n, parts, span, depth, stages, sharers, m, n, k };
+                let constants = LinearFragmentTallConstants {
+                    bm,
+                    outputs,
+                    subs_n,
+                    parts,
+                    span,
+                    depth,
+                    stages,
+                    sharers,
+                    m,
+                    n,
+                    k,
+                    halves,
+                };
                 Kernel::new(modules.fragment_tall, workgroup, constants)
             }
         }
@@ -208,16 +222,18 @@ impl FragmentTile {
     }
 }
 
-/// Inputs of a step through shared memory. A step is longer only where one load of all lanes covers more.
+/// Inputs of a step through shared memory. A step has more where half of one load of all lanes covers more.
 const STEP: u32 = 64;
 /// Products of this kernel that a CPU driver compiles in the time of one `linear_matrix` step. Their elements are
 /// inserted one by one, which makes them slow to compile.
 const PRODUCTS: u32 = 32;
 
-/// The tiles that measured best on an H200, for few rows and for many. The first of each row count suits any product.
+/// The tiles that measured best on an H200, for few rows and for many. The first of each row count suits any product, and the
+/// first with pairs a gated one: others take twice as long there with weights of 4 bits.
 #[rustfmt::skip]
 const TILES: &[FragmentTile] = &[
     FragmentTile::direct(8, 16, [1, 8], 2, [1, 1]),
+    FragmentTile::direct(8, 32, [1, 4], 2, [1, 1]),
     FragmentTile::direct(8, 32, [4, 1], 4, [1, 1]),
     FragmentTile::direct(8, 64, [2, 2], 2, [1, 1]),
     FragmentTile::direct(8, 32, [1, 8], 2, [1, 1]),
@@ -226,7 +242,6 @@ const TILES: &[FragmentTile] = &[
     FragmentTile::direct(8, 16, [4, 1], 2, [2, 1]),
     FragmentTile::direct(8, 16, [2, 4], 1, [1, 1]),
     FragmentTile::direct(8, 16, [2, 4], 2, [1, 1]),
-    FragmentTile::direct(8, 32, [1, 4], 2, [1, 1]),
     FragmentTile::direct(16, 32, [1, 8], 1, [1, 1]),
     FragmentTile::direct(16, 32, [2, 2], 1, [1, 1]),
     FragmentTile::direct(16, 32, [4, 1], 2, [1, 1]),
@@ -253,7 +268,7 @@ const _: () = {
     let mut i = 0;
     while i < TILES.len() {
         let t = TILES[i];
-        assert!(t.round().is_multiple_of(t.depth) && t.round().is_multiple_of(t.input_depth()));
+        assert!(t.round(1).is_multiple_of(t.depth) && t.round(1).is_multiple_of(t.input_depth()));
         i += 1;
     }
 };
@@ -267,7 +282,8 @@ pub(super) fn tiles(units: Units, format: WeightFormat, rows: usize) -> impl Ite
     let least = TILES.iter().filter(direct).map(|t| t.rows).min();
     let direct = TILES.iter().filter(direct).filter(move |t| Some(t.rows) == least);
     let fit = rows.min(64)..=rows.next_power_of_two();
-    let shared = move |t: &&FragmentTile| matches!(t.inputs, Inputs::Shared { .. }) && fit.contains(&t.rows);
-    let shared = TILES.iter().filter(shared).map(move |t| if t.fits(units, format) { *t } else { t.in_one_stage() });
-    direct.copied().chain(shared.filter(move |t| t.fits(units, format)))
+    let shared = move |t: &&FragmentTile| {
+        matches!(t.inputs, Inputs::Shared { .. }) && fit.contains(&t.rows) && t.fits(units, format)
+    };
+    direct.chain(TILES.iter().filter(shared)).copied()
 }
