@@ -9,13 +9,15 @@
 //!
 //! A slot that is free keeps what the cache holds of its last sequence, for the prompts that begin as that did.
 
+mod choosing;
+mod member;
 mod prefixes;
+mod rows;
 mod verify;
 
 use crate::executor::{Asks, Executor, HeadRows, Row};
 use crate::schedule::choice::Ask;
-use crate::schedule::kv::{PAGE, Pool};
-use crate::schedule::{Extent, Pass, Schedule};
+use crate::schedule::{Pass, Schedule};
 use crate::sequence::chooser::Chooser;
 use crate::sequence::counts;
 use crate::sequence::generate::{Finish, Generation};
@@ -27,15 +29,10 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use member::{Member, Slot};
 pub use prefixes::{Prefix, ReadPage};
 use verify::Speculating;
 
-/// Pages for so many positions more are taken along with those for a decoding sequence's next row, where there are enough:
-/// while all have the pages that they need, passes follow each other without a look at them.
-const AHEAD: usize = PAGE;
-/// Most rows of a prompt that runs in a pass with other prompts. Rows of several sequences attend one by one, where matrix
-/// units would take the chunk of a long prompt.
-const SHORT: usize = 64;
 /// Stands for a slot where a row's sequence has left since the pass began, or goes on otherwise than the pass foresaw.
 const NOBODY: usize = usize::MAX;
 
@@ -52,16 +49,6 @@ pub struct Request {
     pub limit: usize,
     /// Takes over what the cache holds of the prompt. Otherwise all of it is run.
     pub reuse: bool,
-}
-
-/// What comes of a head row.
-enum Chosen {
-    /// The reply goes on with this token.
-    Token(u32),
-    /// The reply ends.
-    End(Finish),
-    /// There is no telling.
-    Failure(Box<Error>),
 }
 
 /// A sequence that has left.
@@ -114,31 +101,6 @@ pub struct Batch {
     most_kept: u64,
     /// What [`Batch::set_meanwhile`] gave.
     meanwhile: Box<dyn FnMut()>,
-}
-
-/// A KV slot.
-struct Slot {
-    /// What the cache holds. It stays when the slot is free, as a prefix for who comes next.
-    session: Session,
-    /// The sequence that runs in it. `None`: it is free.
-    member: Option<Member>,
-    /// How many sequences had ended when it became free.
-    ended: usize,
-    /// How many sequences have begun with what it holds.
-    uses: usize,
-}
-
-/// A sequence that runs.
-struct Member {
-    chooser: Chooser,
-    stops: Vec<u32>,
-    limit: usize,
-    so_far: Generation,
-    /// How many sequences had ended when it was put off. Until one more has, it would only take the pages that it gave.
-    put_off: Option<usize>,
-    /// Since when it decodes. `None`: its prompt is not done.
-    decoding: Option<Instant>,
-    joined: Instant,
 }
 
 impl Batch {
@@ -382,52 +344,6 @@ impl Batch {
         self.idle < self.heads.len()
     }
 
-    /// Takes pages for the next rows of a slot, `most` at most. Where there are none, free slots give back theirs, the one
-    /// that ended first before the others. Returns whether there are enough.
-    fn make_room(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) -> bool {
-        let positions = self.slots[slot].session.next_positions(most);
-        loop {
-            if executor.pages().has_room(slot, &positions) {
-                return executor.pages_mut().extend(slot, positions).is_ok();
-            }
-            if !self.give_way(executor, slot) {
-                return false;
-            }
-        }
-    }
-
-    /// Makes the sequence that joined last of those that have pages give them back; it runs again from its first token when
-    /// there is room. If no other has pages, it ends: there is no room for it at all.
-    fn make_way(&mut self, executor: &mut dyn Executor) {
-        let joined = |slot: &usize| self.slots[*slot].member.as_ref().map(|member| member.joined);
-        let running = || (0..self.slots.len()).filter(|slot| joined(slot).is_some());
-        let with_pages = || running().filter(|&slot| !self.slots[slot].session.tokens().is_empty());
-        let Some(last) = with_pages().max_by_key(joined).or_else(|| running().next()) else { return };
-        if with_pages().count() < 2 {
-            let error = no_room(executor);
-            return self.put_out(executor, last, Err(error));
-        }
-        self.slots[last].session.put_off(executor);
-        self.trim(executor);
-        if let Some(member) = &mut self.slots[last].member {
-            member.put_off = Some(self.endings);
-        }
-    }
-
-    /// The slots whose prompts come next.
-    fn next_prompts(&self) -> impl Iterator<Item = usize> {
-        let alone = self.room() + 1 == self.slots.len();
-        let waits = move |member: &Member| !alone && member.put_off == Some(self.endings);
-        let is_prompt = move |slot: &Slot| slot.member.as_ref().is_some_and(|m| !waits(m)) && !slot.decodes();
-        self.slots_from(self.prompt_turn).filter(move |&slot| is_prompt(&self.slots[slot]))
-    }
-
-    /// All slots, from `first` on.
-    fn slots_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
-        let count = self.slots.len();
-        (0..count).map(move |i| (first + i) % count)
-    }
-
     fn members(&self) -> impl Iterator<Item = &Member> {
         self.slots.iter().filter_map(|slot| slot.member.as_ref())
     }
@@ -506,200 +422,6 @@ impl Batch {
         }
     }
 
-    /// Chooses the rows of the next pass: several short prompts or a chunk of the prompt that comes next, and a row of each
-    /// sequence that decodes, as far as there are pages for them.
-    fn choose_rows(&mut self, executor: &mut dyn Executor) {
-        let prompt = self.next_prompts().next();
-        let decoding = self.slots.iter().filter(|slot| slot.decodes()).count();
-        // A prompt's last row has logits too.
-        let together = 2 * decoding <= executor.prefill_rows() && decoding < executor.schedule().extent.head_rows;
-        // Those that decode take pages first: they are nearer to giving theirs back.
-        let decoding_first = together || self.chunk > 0;
-        self.rows.clear();
-        self.heads.clear();
-        self.prompts.clear();
-        (self.chunk, self.idle, self.is_next) = (0, 0, false);
-        if decoding_first {
-            self.choose_decoding(executor);
-        }
-        if let Some(slot) = prompt.filter(|_| together || self.heads.is_empty()) {
-            let most = if decoding > 0 { self.most_chunk } else { usize::MAX };
-            self.choose_prompts(executor, most);
-            if self.prompts.is_empty() {
-                self.choose_chunk(executor, slot, most);
-            }
-        }
-        if !decoding_first && self.chunk == 0 {
-            self.choose_decoding(executor);
-        }
-        for &slot in &self.heads {
-            self.slots[slot].session.propose(1, &mut self.rows);
-        }
-        if self.chunk == 0 {
-            self.take_ahead(executor);
-        }
-        self.steady = self.chunk == 0 && !self.heads.is_empty() && self.members().count() == self.heads.len();
-        self.all_greedy = self.speculating.is_none() && self.members().all(Member::goes_on_greedily);
-        let ends = |&&(slot, rows): &&(usize, usize)| self.slots[slot].session.pending() == rows;
-        self.heads.splice(..0, self.prompts.iter().filter(ends).map(|prompt| prompt.0));
-    }
-
-    /// Chooses short prompts that run together, `most` rows at most: as many as make the pass that runs the most rows a
-    /// second, if these are several and there are pages for them. The rows beside them are chosen.
-    fn choose_prompts(&mut self, executor: &mut dyn Executor, most: usize) {
-        let beside = self.heads.len();
-        let most = most.min(executor.prefill_rows() - beside);
-        let room = executor.schedule().extent.head_rows - beside;
-        let mut prompts = std::mem::take(&mut self.prompts);
-        let pending = |slot: usize| self.slots[slot].session.pending();
-        let mut rows = 0;
-        for slot in self.next_prompts().filter(|&slot| pending(slot) <= SHORT).take(room) {
-            if rows + pending(slot) > most {
-                break;
-            }
-            rows += pending(slot);
-            prompts.push((slot, pending(slot)));
-        }
-        let wanted = executor.chunk_rows(rows, beside);
-        while rows > wanted && prompts.len() > 1 {
-            rows -= prompts.pop().map_or(0, |(_, rows)| rows);
-        }
-        // The first of all comes first.
-        if prompts.len() < 2 || self.next_prompts().next() != Some(prompts[0].0) {
-            prompts.clear();
-        }
-        let has_pages = |&(slot, rows): &(usize, usize)| self.make_room(executor, slot, rows);
-        let with_pages = prompts.iter().copied().take_while(has_pages).count();
-        prompts.truncate(if with_pages < 2 { 0 } else { with_pages });
-        let mut last = Vec::with_capacity(prompts.len());
-        for &(slot, rows) in &prompts {
-            self.chunk += self.slots[slot].session.propose(rows, &mut self.rows);
-            last.extend(self.rows.pop());
-        }
-        self.rows.append(&mut last);
-        self.prompts = prompts;
-    }
-
-    /// Chooses a prompt's chunk of `most` rows at most, if there are pages for it. The rows beside it are chosen.
-    fn choose_chunk(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) {
-        let beside = self.heads.len();
-        let most = self.slots[slot].session.pending().min(executor.prefill_rows() - beside).min(most);
-        let most = if beside > 0 { executor.chunk_rows(most, beside) } else { most };
-        if self.make_room(executor, slot, most) {
-            self.chunk = self.slots[slot].session.propose(most, &mut self.rows);
-            self.prompts.push((slot, self.chunk));
-        }
-    }
-
-    /// Chooses the sequences that decode in a pass: those for which there are pages.
-    fn choose_decoding(&mut self, executor: &mut dyn Executor) {
-        let Extent { max_rows, head_rows, .. } = executor.schedule().extent;
-        let most = max_rows.min(head_rows);
-        for slot in self.slots_from(self.decode_turn) {
-            if self.heads.len() < most && self.slots[slot].decodes() && self.make_room(executor, slot, 1) {
-                self.heads.push(slot);
-            }
-        }
-        self.decode_turn = self.heads.last().map_or(0, |last| last + 1);
-        // The rows stand in the order of their slots, so that the next pass has them in the same order.
-        self.heads.sort_unstable();
-    }
-
-    /// Takes pages ahead for the sequences of a decode pass.
-    fn take_ahead(&mut self, executor: &mut dyn Executor) {
-        let Extent { max_rows, context, .. } = executor.schedule().extent;
-        for &slot in &self.heads {
-            let next = self.slots[slot].session.next_positions(1).start;
-            let ahead = next..(next + 1 + AHEAD.min(max_rows - 1)).min(context);
-            if executor.pages().has_room(slot, &ahead) {
-                // What it finds no page for now, it finds one for when it comes there, or waits.
-                let _ = executor.pages_mut().extend(slot, ahead);
-            }
-        }
-    }
-
-    /// Chooses a token for each head row of the last pass. Where the next pass has the same sequences, its rows are made.
-    #[inline(always)]
-    fn choose(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
-        if self.idle > 0 {
-            return self.choose_of_some(executor, on_token);
-        }
-        let (mut steady, mut all_greedy) = (self.steady, self.speculating.is_none());
-        let mut head = 0;
-        while let Some(&slot) = self.heads.get(head) {
-            all_greedy &= self.choose_head(executor, head, slot, &mut steady, on_token);
-            head += 1;
-        }
-        (self.steady, self.all_greedy) = (steady, all_greedy);
-        self.is_next = steady || executor.is_ahead();
-        if head == 0 {
-            self.choose_drafted(executor, on_token);
-        }
-    }
-
-    /// As [`Batch::choose`], of a pass that ran ahead and some of whose rows are nobody's.
-    #[cold]
-    fn choose_of_some(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
-        for head in 0..self.heads.len() {
-            let slot = self.heads[head];
-            if slot != NOBODY {
-                self.choose_head(executor, head, slot, &mut false, on_token);
-            }
-        }
-        self.is_next = false;
-    }
-
-    /// Chooses a token for head row `head`, of the sequence in `slot`. Clears `steady` if the next pass has other sequences.
-    /// Returns whether this one goes on greedily.
-    #[inline(always)]
-    fn choose_head(
-        &mut self,
-        executor: &mut dyn Executor,
-        head: usize,
-        slot: usize,
-        steady: &mut bool,
-        on_token: OnToken<'_>,
-    ) -> bool {
-        let Slot { session, member: Some(member), .. } = &mut self.slots[slot] else { return false };
-        if session.pending() > 0 {
-            session.commit(1);
-            member.so_far.passes += 1;
-        }
-        let end = match member.choose(executor, head, slot, on_token) {
-            Chosen::Token(token) => {
-                let goes_on = member.goes_on_greedily();
-                if !goes_on {
-                    *steady &= !stands_on_another(executor, head, token);
-                }
-                let row = session.push_chosen(token);
-                let position = row.position as usize;
-                // Pages are taken where the rows are chosen anew.
-                if position.is_multiple_of(PAGE) {
-                    *steady &= executor.pages().is_ready(slot, position);
-                }
-                if *steady || executor.is_ahead() {
-                    self.rows[head] = row;
-                }
-                return goes_on;
-            }
-            Chosen::End(finish) => Ok(finish),
-            // If the device failed, the next pass finds it failed again, and ends every sequence.
-            Chosen::Failure(e) => Err(*e),
-        };
-        *steady = false;
-        self.put_out_chosen(executor, head, slot, end);
-        false
-    }
-
-    /// Puts out a sequence by what was chosen from head row `head`. A pass that runs ahead has its row still.
-    #[cold]
-    fn put_out_chosen(&mut self, executor: &mut dyn Executor, head: usize, slot: usize, end: Result<Finish>) {
-        if executor.is_ahead() {
-            self.rows[head].position += 1;
-        }
-        self.put_out(executor, slot, end);
-    }
-
     #[cold]
     fn put_out(&mut self, executor: &mut dyn Executor, slot: usize, end: Result<Finish>) {
         let ended = self.end(executor, slot, end);
@@ -714,108 +436,6 @@ impl Batch {
         let ended = self.slots[slot].end(executor, slot, end);
         self.trim(executor);
         ended
-    }
-}
-
-impl Slot {
-    /// Whether its sequence goes on by one row at a time. One that was put off has more to run.
-    fn decodes(&self) -> bool {
-        self.member.as_ref().is_some_and(|m| m.decoding.is_some()) && self.session.pending() == 1
-    }
-
-    /// Ends the sequence that runs. `None`: none does.
-    fn end(&mut self, executor: &mut dyn Executor, slot: usize, end: Result<Finish>) -> Option<Ended> {
-        let Member { decoding, joined, mut so_far, chooser, .. } = self.member.take()?;
-        match decoding {
-            Some(since) => so_far.decode = since.elapsed(),
-            None => so_far.prefill = joined.elapsed(),
-        }
-        // A chunk without a head may have failed unnoticed, so nothing of a prompt that was not finished is trusted.
-        let trusted = if decoding.is_some() { self.session.tokens().len() } else { so_far.kept };
-        self.session.rewind(executor, trusted);
-        let reply = end.map(|finish| {
-            so_far.finish = finish;
-            so_far.full = finish == Finish::Length && self.session.room(executor.schedule()) == 0;
-            so_far
-        });
-        Some(Ended { slot, reply, chooser })
-    }
-}
-
-/// Whether the next pass runs already, and with another token than this one behind head row `head`: a guide has put this one
-/// in its place. The others take what that pass has for them.
-fn stands_on_another(executor: &dyn Executor, head: usize, token: u32) -> bool {
-    executor.is_ahead() && executor.next(head) != token
-}
-
-/// The error of a sequence that is alone and finds no page.
-fn no_room(executor: &dyn Executor) -> Error {
-    let tokens = executor.schedule().kv.pool(Pool::Global).pages * PAGE;
-    Error::refused(
-        format!("the KV cache holds {tokens} tokens, and the sequence needs more"),
-        "use a shorter prompt, or a device with more memory",
-    )
-}
-
-impl Member {
-    /// The prompt is done: its last token's logits are there. The context has room for `room` tokens more.
-    fn begin_reply(&mut self, depth: usize, room: usize) {
-        if self.decoding.is_some() {
-            // It was put off, and goes on.
-            return;
-        }
-        self.so_far.prefill = self.joined.elapsed();
-        self.so_far.depth = depth;
-        self.decoding = Some(Instant::now());
-        // The last token may be chosen when the context is full: it needs no position.
-        self.limit = self.limit.min(room + 1);
-        self.so_far.tokens.reserve(self.limit.min(1 << 20));
-    }
-
-    /// Whether each token is the argmax.
-    fn is_greedy(&self) -> bool {
-        matches!(self.chooser, Chooser::Greedy)
-    }
-
-    /// Whether a guide says which tokens may come, which it may not have done yet.
-    fn is_guided(&self) -> bool {
-        matches!(self.chooser, Chooser::Guide(_))
-    }
-
-    /// Whether the next token needs no more than what the pass gives as its next, and the one after it is wanted.
-    fn goes_on(&self) -> bool {
-        self.chooser.takes_likeliest() && self.wants_two()
-    }
-
-    /// As [`Member::goes_on`], with the argmax of all tokens.
-    fn goes_on_greedily(&self) -> bool {
-        self.is_greedy() && self.wants_two()
-    }
-
-    /// Whether the limit leaves room for two more tokens.
-    fn wants_two(&self) -> bool {
-        self.so_far.tokens.len() + 1 < self.limit
-    }
-
-    /// Chooses the next token from head row `head`.
-    #[inline(always)]
-    fn choose(&mut self, executor: &mut dyn Executor, head: usize, slot: usize, on_token: OnToken<'_>) -> Chosen {
-        if self.limit == 0 {
-            return Chosen::End(Finish::Length);
-        }
-        let token = match self.chooser.choose(executor, head) {
-            Ok(token) => token,
-            Err(e) => return Chosen::Failure(Box::new(e)),
-        };
-        if self.stops.contains(&token) {
-            return Chosen::End(Finish::Stop);
-        }
-        self.so_far.tokens.push(token);
-        match on_token(slot, token) {
-            ControlFlow::Break(finish) => Chosen::End(finish),
-            ControlFlow::Continue(()) if self.so_far.tokens.len() >= self.limit => Chosen::End(Finish::Length),
-            ControlFlow::Continue(()) => Chosen::Token(token),
-        }
     }
 }
 

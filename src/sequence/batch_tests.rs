@@ -1,6 +1,7 @@
 //! Batches on an executor that only records the passes that it is asked to run.
 
 use super::*;
+use crate::schedule::kv::{PAGE, Pool};
 use crate::sequence::generate;
 use crate::sequence::meter::Meter;
 use crate::sequence::noting::{CHUNK, CONTEXT, Noting, VOCAB};

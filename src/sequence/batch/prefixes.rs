@@ -1,6 +1,7 @@
 //! What free slots keep for the prompts that come next: how much of it, and how it comes back from elsewhere.
 
-use super::{Batch, Slot};
+use super::Batch;
+use super::member::Slot;
 use crate::Error;
 use crate::executor::{Executor, PageId};
 use crate::schedule::kv::{PAGE, Pool};

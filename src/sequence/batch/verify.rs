@@ -7,7 +7,8 @@
 //! While a pass that was started ahead is under way nothing can be drafted for it. So where there is something to draft, no
 //! pass is started ahead of the next one.
 
-use super::{Batch, Chosen, Member, OnToken, Slot};
+use super::member::{Chosen, Member, Slot};
+use super::{Batch, OnToken};
 use crate::Result;
 use crate::executor::{Executor, Row};
 use crate::schedule::{Extent, Pass};

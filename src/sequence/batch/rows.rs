@@ -1,0 +1,183 @@
+//! Which rows a pass has: chunks of prompts, and a row of each sequence that decodes, as far as there are pages for them.
+
+use super::Batch;
+use super::member::{Member, Slot};
+use crate::Error;
+use crate::executor::Executor;
+use crate::schedule::Extent;
+use crate::schedule::kv::{PAGE, Pool};
+
+/// Pages for so many positions more are taken along with those for a decoding sequence's next row, where there are enough:
+/// while all have the pages that they need, passes follow each other without a look at them.
+const AHEAD: usize = PAGE;
+/// Most rows of a prompt that runs in a pass with other prompts. Rows of several sequences attend one by one, where matrix
+/// units would take the chunk of a long prompt.
+const SHORT: usize = 64;
+impl Batch {
+    /// Chooses the rows of the next pass: several short prompts or a chunk of the prompt that comes next, and a row of each
+    /// sequence that decodes, as far as there are pages for them.
+    pub(super) fn choose_rows(&mut self, executor: &mut dyn Executor) {
+        let prompt = self.next_prompts().next();
+        let decoding = self.slots.iter().filter(|slot| slot.decodes()).count();
+        // A prompt's last row has logits too.
+        let together = 2 * decoding <= executor.prefill_rows() && decoding < executor.schedule().extent.head_rows;
+        // Those that decode take pages first: they are nearer to giving theirs back.
+        let decoding_first = together || self.chunk > 0;
+        self.rows.clear();
+        self.heads.clear();
+        self.prompts.clear();
+        (self.chunk, self.idle, self.is_next) = (0, 0, false);
+        if decoding_first {
+            self.choose_decoding(executor);
+        }
+        if let Some(slot) = prompt.filter(|_| together || self.heads.is_empty()) {
+            let most = if decoding > 0 { self.most_chunk } else { usize::MAX };
+            self.choose_prompts(executor, most);
+            if self.prompts.is_empty() {
+                self.choose_chunk(executor, slot, most);
+            }
+        }
+        if !decoding_first && self.chunk == 0 {
+            self.choose_decoding(executor);
+        }
+        for &slot in &self.heads {
+            self.slots[slot].session.propose(1, &mut self.rows);
+        }
+        if self.chunk == 0 {
+            self.take_ahead(executor);
+        }
+        self.steady = self.chunk == 0 && !self.heads.is_empty() && self.members().count() == self.heads.len();
+        self.all_greedy = self.speculating.is_none() && self.members().all(Member::goes_on_greedily);
+        let ends = |&&(slot, rows): &&(usize, usize)| self.slots[slot].session.pending() == rows;
+        self.heads.splice(..0, self.prompts.iter().filter(ends).map(|prompt| prompt.0));
+    }
+
+    /// Chooses short prompts that run together, `most` rows at most: as many as make the pass that runs the most rows a
+    /// second, if these are several and there are pages for them. The rows beside them are chosen.
+    pub(super) fn choose_prompts(&mut self, executor: &mut dyn Executor, most: usize) {
+        let beside = self.heads.len();
+        let most = most.min(executor.prefill_rows() - beside);
+        let room = executor.schedule().extent.head_rows - beside;
+        let mut prompts = std::mem::take(&mut self.prompts);
+        let pending = |slot: usize| self.slots[slot].session.pending();
+        let mut rows = 0;
+        for slot in self.next_prompts().filter(|&slot| pending(slot) <= SHORT).take(room) {
+            if rows + pending(slot) > most {
+                break;
+            }
+            rows += pending(slot);
+            prompts.push((slot, pending(slot)));
+        }
+        let wanted = executor.chunk_rows(rows, beside);
+        while rows > wanted && prompts.len() > 1 {
+            rows -= prompts.pop().map_or(0, |(_, rows)| rows);
+        }
+        // The first of all comes first.
+        if prompts.len() < 2 || self.next_prompts().next() != Some(prompts[0].0) {
+            prompts.clear();
+        }
+        let has_pages = |&(slot, rows): &(usize, usize)| self.make_room(executor, slot, rows);
+        let with_pages = prompts.iter().copied().take_while(has_pages).count();
+        prompts.truncate(if with_pages < 2 { 0 } else { with_pages });
+        let mut last = Vec::with_capacity(prompts.len());
+        for &(slot, rows) in &prompts {
+            self.chunk += self.slots[slot].session.propose(rows, &mut self.rows);
+            last.extend(self.rows.pop());
+        }
+        self.rows.append(&mut last);
+        self.prompts = prompts;
+    }
+
+    /// Chooses a prompt's chunk of `most` rows at most, if there are pages for it. The rows beside it are chosen.
+    pub(super) fn choose_chunk(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) {
+        let beside = self.heads.len();
+        let most = self.slots[slot].session.pending().min(executor.prefill_rows() - beside).min(most);
+        let most = if beside > 0 { executor.chunk_rows(most, beside) } else { most };
+        if self.make_room(executor, slot, most) {
+            self.chunk = self.slots[slot].session.propose(most, &mut self.rows);
+            self.prompts.push((slot, self.chunk));
+        }
+    }
+
+    /// Chooses the sequences that decode in a pass: those for which there are pages.
+    pub(super) fn choose_decoding(&mut self, executor: &mut dyn Executor) {
+        let Extent { max_rows, head_rows, .. } = executor.schedule().extent;
+        let most = max_rows.min(head_rows);
+        for slot in self.slots_from(self.decode_turn) {
+            if self.heads.len() < most && self.slots[slot].decodes() && self.make_room(executor, slot, 1) {
+                self.heads.push(slot);
+            }
+        }
+        self.decode_turn = self.heads.last().map_or(0, |last| last + 1);
+        // The rows stand in the order of their slots, so that the next pass has them in the same order.
+        self.heads.sort_unstable();
+    }
+
+    /// Takes pages ahead for the sequences of a decode pass.
+    pub(super) fn take_ahead(&mut self, executor: &mut dyn Executor) {
+        let Extent { max_rows, context, .. } = executor.schedule().extent;
+        for &slot in &self.heads {
+            let next = self.slots[slot].session.next_positions(1).start;
+            let ahead = next..(next + 1 + AHEAD.min(max_rows - 1)).min(context);
+            if executor.pages().has_room(slot, &ahead) {
+                // What it finds no page for now, it finds one for when it comes there, or waits.
+                let _ = executor.pages_mut().extend(slot, ahead);
+            }
+        }
+    }
+
+    /// Takes pages for the next rows of a slot, `most` at most. Where there are none, free slots give back theirs, the one
+    /// that ended first before the others. Returns whether there are enough.
+    pub(super) fn make_room(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) -> bool {
+        let positions = self.slots[slot].session.next_positions(most);
+        loop {
+            if executor.pages().has_room(slot, &positions) {
+                return executor.pages_mut().extend(slot, positions).is_ok();
+            }
+            if !self.give_way(executor, slot) {
+                return false;
+            }
+        }
+    }
+
+    /// Makes the sequence that joined last of those that have pages give them back; it runs again from its first token when
+    /// there is room. If no other has pages, it ends: there is no room for it at all.
+    pub(super) fn make_way(&mut self, executor: &mut dyn Executor) {
+        let joined = |slot: &usize| self.slots[*slot].member.as_ref().map(|member| member.joined);
+        let running = || (0..self.slots.len()).filter(|slot| joined(slot).is_some());
+        let with_pages = || running().filter(|&slot| !self.slots[slot].session.tokens().is_empty());
+        let Some(last) = with_pages().max_by_key(joined).or_else(|| running().next()) else { return };
+        if with_pages().count() < 2 {
+            let error = no_room(executor);
+            return self.put_out(executor, last, Err(error));
+        }
+        self.slots[last].session.put_off(executor);
+        self.trim(executor);
+        if let Some(member) = &mut self.slots[last].member {
+            member.put_off = Some(self.endings);
+        }
+    }
+
+    /// The slots whose prompts come next.
+    pub(super) fn next_prompts(&self) -> impl Iterator<Item = usize> {
+        let alone = self.room() + 1 == self.slots.len();
+        let waits = move |member: &Member| !alone && member.put_off == Some(self.endings);
+        let is_prompt = move |slot: &Slot| slot.member.as_ref().is_some_and(|m| !waits(m)) && !slot.decodes();
+        self.slots_from(self.prompt_turn).filter(move |&slot| is_prompt(&self.slots[slot]))
+    }
+
+    /// All slots, from `first` on.
+    pub(super) fn slots_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+        let count = self.slots.len();
+        (0..count).map(move |i| (first + i) % count)
+    }
+}
+
+/// The error of a sequence that is alone and finds no page.
+fn no_room(executor: &dyn Executor) -> Error {
+    let tokens = executor.schedule().kv.pool(Pool::Global).pages * PAGE;
+    Error::refused(
+        format!("the KV cache holds {tokens} tokens, and the sequence needs more"),
+        "use a shorter prompt, or a device with more memory",
+    )
+}
