@@ -1,7 +1,8 @@
 // linear_fragment: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], by matrix units (f16 x f16 -> f32), whose
 // matrices are made of weights in the registers that loads left them in:
 //   plain: for few rows, whose inputs are loaded in the same way; nobody waits for anybody
-//   TALL:  for many, whose inputs come through shared memory, STAGES steps of them; HALVES steps take turns at a load of weights
+//   TALL:  for many, whose inputs come through shared memory, STAGES steps of them; of weights with 32 elements a load, HALVES
+//          steps share a load
 // With GATED, plain only: out[r][n] = gelu_tanh(gate) * up in F16Block, of the products gate and up; weight [2 n, k] with gate's
 // rows before up's. Of a workgroup's rows of weights, M of gate and M of up take turns. The largest scale of a row of out, which
 // is that row's, goes behind the scale of the row of x, where 0 was.
@@ -52,14 +53,34 @@ layout(constant_id = 12) const uint K = 16;
 
 #ifdef TALL
 layout(constant_id = 7) const uint STAGES = 1;
-layout(constant_id = 13) const uint HALVES = 1; // steps that share a load of weights: the first takes its first half
-const uint SUBS_M = PARTS, KSPLIT = 1, ROUND = DEPTH * HALVES > STAGES ? DEPTH * HALVES : STAGES;
+layout(constant_id = 13) const uint HALVES = 1; // steps that share a load of weights, where one has 32 elements
 #else
 layout(constant_id = 7) const uint X_DEPTH = 1; // steps of inputs on their way
 layout(constant_id = 13) const uint GATED = 0;
 layout(constant_id = 14) const uint BLOCKS = 0;
 layout(constant_id = 15) const uint TURNING = 0; // whether a workgroup makes several tiles; then `splits` is 1
-const uint HALVES = 1, SUBS_M = 1, KSPLIT = PARTS, ROUND = DEPTH > X_DEPTH ? DEPTH : X_DEPTH;
+#endif
+// Of a load, the elements that a step takes; steps that take the same loads as one does of whole loads; the step of whole loads
+// that `step` is a part of; the place in its load of an element that step d takes as its e-th, and whether t is the last time
+// that it takes some.
+#if defined(TALL) && WEIGHTS_PER_LOAD == 32
+#define HALVED
+#define USED (PER_LOAD / HALVES)
+#define STEPS_OF(whole) ((whole) * HALVES)
+#define WHOLE_STEP(step) ((step) / HALVES)
+#define IN_LOAD(d, e) ((d) % HALVES * USED + e)
+#define ENDS_LOAD(d, t) (d % HALVES == HALVES - 1 && t == USED / TAKEN - 1)
+#else
+#define USED PER_LOAD
+#define STEPS_OF(whole) (whole)
+#define WHOLE_STEP(step) (step)
+#define IN_LOAD(d, e) (e)
+#define ENDS_LOAD(d, t) (t == USED / TAKEN - 1)
+#endif
+#ifdef TALL
+const uint SUBS_M = PARTS, KSPLIT = 1, ROUND = STEPS_OF(DEPTH) > STAGES ? STEPS_OF(DEPTH) : STAGES;
+#else
+const uint SUBS_M = 1, KSPLIT = PARTS, ROUND = DEPTH > X_DEPTH ? DEPTH : X_DEPTH;
 #endif
 const uint BN = SUBS_N * OUTPUTS;
 const uint WM = BM / SUBS_M;
@@ -71,10 +92,10 @@ const uint MATS_A = OUTPUTS / M, MATS_B = WM / N;
 const uint HELD_A = M * SHARERS > SUBGROUP ? M * SHARERS / SUBGROUP : 1;
 const uint HELD_B = N * SHARERS > SUBGROUP ? N * SHARERS / SUBGROUP : 1;
 const uint PLACES = K / SHARERS;
-// Inputs of a load that a step takes, those that the sharers of a row of weights take in a step of a load each, and those of a
-// step; of its sixteen or 32, those that an invocation multiplies at a time: as many as a load of x holds, or a product takes;
-// and loads of x for what a step takes of one of weights.
-const uint USED = PER_LOAD / HALVES, RUN = USED * SHARERS, STEP = SPAN * RUN;
+// Inputs that the sharers of a row of weights take in a step of a load each, and those of a step; of its sixteen or 32, those
+// that an invocation multiplies at a time: as many as a load of x holds, or a product takes; and loads of x for what a step
+// takes of one of weights.
+const uint RUN = USED * SHARERS, STEP = SPAN * RUN;
 const uint X_LOADS = USED / 8;
 const uint TAKEN = PLACES > 8 ? PLACES : 8;
 const uint TAKEN_X = TAKEN / 8;
@@ -179,8 +200,8 @@ void make_tile() {
     uint subgroup_k = KSPLIT > 1 ? subgroup_part : 0, subgroup_m = SUBS_M > 1 ? subgroup_part : 0;
 
     // The steps of this split, of all KSPLIT subgroups at a time.
-    uint steps = (k + KSPLIT * STEP * HALVES - 1) / (KSPLIT * STEP * HALVES);
-    uint step_first = split * steps / splits * HALVES, step_end = (split + 1) * steps / splits * HALVES, last = step_end - 1;
+    uint steps = (k + STEPS_OF(KSPLIT * STEP) - 1) / STEPS_OF(KSPLIT * STEP);
+    uint step_first = STEPS_OF(split * steps / splits), step_end = STEPS_OF((split + 1) * steps / splits), last = step_end - 1;
 
     // Rows past the end repeat the last one, and inputs past the end others.
     uint64_t x_tile = x + uint64_t(r0) * x_stride;
@@ -199,10 +220,9 @@ void make_tile() {
     next_tile = weight + uint64_t(next_n0) * ROW_BYTES;
     TURN_TO(n0)
 
-    // The first input of the load that this invocation takes of a step's s-th run. Steps that share it are multiples of HALVES
-    // and those behind.
+    // The first input of the load that this invocation takes of a step's s-th run.
 #define FIRST(step, s)                                                                                                 \
-    ((min(step, last) / HALVES * KSPLIT + subgroup_k) * (STEP * HALVES) + (s) * (RUN * HALVES) + lane_part * PER_LOAD)
+    ((WHOLE_STEP(min(step, last)) * KSPLIT + subgroup_k) * STEPS_OF(STEP) + (s) * STEPS_OF(RUN) + lane_part * PER_LOAD)
     Weights w_next[DEPTH * W_EACH];
 #define IN_ROW(first) (min(first, k - PER_LOAD) / (PER_LOAD / 16))
 #ifdef GROUPED
@@ -221,19 +241,19 @@ void make_tile() {
     (SHARERS % 2 == 0 ? ((n0 + ROW(w_row + (i) * (M / HELD_A), last_row)) & LOADS ^ lane_part) & 1                     \
                       : LOAD_OF(i, step, s, n0, last_row) % 2)
 #define MULTIPLIER(i, step, s)                                                                                         \
-    unpackFloat2x16(w_scale[d / HALVES % DEPTH * W_EACH + i * SPAN + s] >> 16 * IS_ODD(i, step, s)).x
+    unpackFloat2x16(w_scale[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s] >> 16 * IS_ODD(i, step, s)).x
 #define WIDEN(i, step, s, from)                                                                                        \
-    widen_int4(w_next[d / HALVES % DEPTH * W_EACH + i * SPAN + s][from / 4 % 4], from >= 16, row_by[i])
+    widen_int4(w_next[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s][from / 4 % 4], from >= 16, row_by[i])
 #else
 #define Multiplier Factors
 #define MULTIPLIER(i, step, s)                                                                                         \
-    factors(w_scale[d / HALVES % DEPTH * W_EACH + i * SPAN + s], place(LOAD_OF(i, step, s, n0, last_row)))
+    factors(w_scale[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s], place(LOAD_OF(i, step, s, n0, last_row)))
 #define WIDEN(i, step, s, from)                                                                                        \
-    halves(weigh(row_by[i], from / 4, widen(w_next[d / HALVES % DEPTH * W_EACH + i * SPAN + s], from / 4)))
+    halves(weigh(row_by[i], from / 4, widen(w_next[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s], from / 4)))
 #endif
 #else
 #define FETCH_SCALE(slot, i, row, step, s)
-#define WIDEN(i, step, s, from) widen4(w_next[d / HALVES % DEPTH * W_EACH + i * SPAN + s][from / 4], mask)
+#define WIDEN(i, step, s, from) widen4(w_next[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s][from / 4], mask)
 #endif
 #define FETCH_W(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {                                                            \
@@ -249,13 +269,17 @@ void make_tile() {
     uint x_line = id / X_UNITS, x_part = id % X_UNITS;
     uint x_from = (subgroup_m * WM + x_row) * UNITS + lane_part * X_LOADS;
 #define X_HELD(j, i, s, q) tiles[stage + x_from + ((j) * N + (i) * (N / HELD_B)) * UNITS + (s) * X_LOADS * SHARERS + (q)]
-    // Of each load of weights, a step of several takes its part of the inputs.
-#define X_UNIT(step)                                                                                                   \
-    (min(step, last) / HALVES * (X_UNITS * HALVES) + x_part / X_LOADS * (X_LOADS * HALVES) +                           \
-     min(step, last) % HALVES * X_LOADS + x_part % X_LOADS)
+#ifdef HALVED
+    // Beside the inputs of a step's part of each load of weights lie those of the other parts.
+#define X_BYTE(step)                                                                                                   \
+    ((WHOLE_STEP(step) * STEPS_OF(X_UNITS) + x_part / X_LOADS * STEPS_OF(X_LOADS) + (step) % HALVES * X_LOADS +        \
+      x_part % X_LOADS) * 16)
+#else
+#define X_BYTE(step) ((step) * STEP * 2 + x_part * 16)
+#endif
 #define FETCH_X(step)                                                                                                  \
     {                                                                                                                  \
-        uint from = min(X_UNIT(step) * 16, scale_at - 16);                                                             \
+        uint from = min(X_BYTE(min(step, last)), scale_at - 16);                                                       \
         [[unroll]] for (uint i = 0; i < X_EACH; ++i) {                                                                 \
             x_next[i] = Inputs4(x_tile + (min(x_line + i * X_PASS, x_last) * x_stride + from)).at[0];                  \
         }                                                                                                              \
@@ -293,7 +317,7 @@ void make_tile() {
     }
 #endif
 
-    [[unroll]] for (uint d = 0; d < DEPTH; ++d) FETCH_W(d, step_first + d * HALVES)
+    [[unroll]] for (uint d = 0; d < DEPTH; ++d) FETCH_W(d, step_first + STEPS_OF(d))
     relay_ask(ahead_low, ahead_high, ahead_bytes);
 #if !defined(TALL) && !defined(GROUPED)
     const uint SCALES = (BN + WORKGROUP - 1) / WORKGROUP;
@@ -368,15 +392,15 @@ void make_tile() {
                         [[unroll]] for (uint h = 0; h < TAKEN / PLACES; ++h) {
                             [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
                                 [[unroll]] for (uint p = 0; p < PLACES; ++p) {
-                                    const uint from = d % HALVES * USED + t * TAKEN + h * PLACES + p;
+                                    const uint from = IN_LOAD(d, t * TAKEN + h * PLACES + p);
                                     uvec2 four = WIDEN(i, step, s, from);
                                     a[h * MATS_A + i / HELD_A][i % HELD_A * PLACES + p] =
                                         unpackFloat2x16(four[from / 2 % 2])[from % 2];
                                 }
                             }
                         }
-                        if (d % HALVES == HALVES - 1 && s == SPAN - 1 && t == USED / TAKEN - 1) {
-                            uint ahead = step + DEPTH * HALVES;
+                        if (s == SPAN - 1 && ENDS_LOAD(d, t)) {
+                            uint ahead = step + STEPS_OF(DEPTH);
 #ifndef TALL
                             if (TURNING != 0 && ahead >= made_end && tile_n + gl_NumWorkGroups.y < tiles_n) {
                                 if (ahead == made_end) {
@@ -386,7 +410,7 @@ void make_tile() {
                                 ahead -= made_end - step_first;
                             }
 #endif
-                            FETCH_W(d / HALVES % DEPTH, ahead)
+                            FETCH_W(WHOLE_STEP(d) % DEPTH, ahead)
                         }
                         [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
                             uvec4 held[HELD_B * TAKEN_X];

@@ -202,7 +202,7 @@ constants! {
         n = 11,
         /// Columns of the units' matrix A.
         k = 12,
-        /// Steps that share a load of weights, one or two.
+        /// Steps that share a load of weights, one or two; two only with 32 elements a load.
         halves = 13,
     }
 

@@ -92,11 +92,14 @@ impl FragmentTile {
         }
     }
 
-    /// Steps that share a load of weights: two where the load of all lanes covers more inputs than a step.
+    /// Steps that share a load of weights: two where it has 32 elements, and that of all lanes covers more inputs than a
+    /// step.
     fn halves(self, row_lanes: u32, format: WeightFormat) -> u32 {
         match self.inputs {
-            Inputs::Direct { .. } => 1,
-            Inputs::Shared { .. } => 1 + u32::from(row_lanes * format.per_load() as u32 > STEP),
+            Inputs::Shared { .. } if format.per_load() > DOT_BLOCK => {
+                1 + u32::from(row_lanes * format.per_load() as u32 > STEP)
+            }
+            _ => 1,
         }
     }
 
