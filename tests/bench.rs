@@ -225,7 +225,7 @@ fn the_table_has_a_row_for_each_line_and_each_kind_of_kernel() {
     let Bench { ran, told } = bench(&[&arguments[..], &["--kernels", "--layer", "0"]].concat());
     assert_eq!((ran.code, &*ran.stderr), (0, ""));
     // Progress names each case once.
-    let cases = ["measuring the read ceiling", "prefill 8", "decode", "decode x 2", "layer 0 alone"];
+    let cases = ["measuring the ceilings", "prefill 8", "decode", "decode x 2", "layer 0 alone"];
     assert!(told[0].starts_with("loading ") && told[0].contains("first load"), "{told:?}");
     assert_eq!(told[1..], cases);
     let rows = |start: &str| ran.stdout.lines().filter(|l| l.starts_with(start)).count();

@@ -193,7 +193,7 @@ fn measure(
     gpu: Option<&Rc<Gpu>>,
     progress: &dyn Fn(&str),
 ) -> Result<Measured> {
-    let matrix = gpu.map_or(Ok(None), crate::gpu::measure::ceiling::measure_matrix_rate)?;
+    let matrix = || gpu.map_or(Ok(None), crate::gpu::measure::ceiling::measure_matrix_rate);
     let mut bench = Bench::new(executor, matrix, progress)?;
     if args.sampled {
         bench.sample()?;

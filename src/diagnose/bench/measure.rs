@@ -107,13 +107,18 @@ pub(super) struct Repetition {
 }
 
 impl<'a> Bench<'a> {
-    /// Measures the read ceiling. `matrix` is the ceiling of the matrix units, in operations per second.
+    /// Measures the ceilings. `matrix` measures that of the matrix units, in operations per second.
     ///
     /// # Errors
     /// Device: it failed.
-    pub fn new(executor: &'a mut dyn Measure, matrix: Option<f64>, progress: &'a dyn Fn(&str)) -> Result<Bench<'a>> {
-        progress("measuring the read ceiling");
-        let ceilings = Ceilings { read: executor.measure_read_ceiling()?, matrix };
+    pub fn new(
+        executor: &'a mut dyn Measure,
+        matrix: impl FnOnce() -> Result<Option<f64>>,
+        progress: &'a dyn Fn(&str),
+    ) -> Result<Bench<'a>> {
+        progress("measuring the ceilings");
+        // Reading raises an idle GPU's clocks.
+        let ceilings = Ceilings { read: executor.measure_read_ceiling()?, matrix: matrix()? };
         let filled = vec![0; executor.schedule().extent.sequences];
         Ok(Bench { executor, ceilings, filled, choosers: Vec::new(), draft: None, policy: Policy::default(), progress })
     }

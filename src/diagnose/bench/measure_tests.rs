@@ -129,7 +129,7 @@ impl Measure for NotingBench {
 }
 
 fn measure(executor: &mut NotingBench, case: Case, repetitions: usize) -> Result<Line> {
-    Bench::new(executor, None, &|_| {})?.measure(case, repetitions)
+    Bench::new(executor, || Ok(None), &|_| {})?.measure(case, repetitions)
 }
 
 const DECODE: Work = Work::Decode { sequences: 2, tokens: 12 };
@@ -256,7 +256,7 @@ fn a_prefill_runs_in_chunks_with_one_head_and_a_cache_is_only_prefilled_further(
         depth: vec![0, 5, 12],
         repetitions: 1,
     };
-    let mut bench = Bench::new(&mut executor, None, &|_| {}).unwrap();
+    let mut bench = Bench::new(&mut executor, || Ok(None), &|_| {}).unwrap();
     let lines: Vec<Line> = settings.cases().into_iter().map(|c| bench.measure(c, 1).unwrap()).collect();
     assert!(lines.iter().all(|l| (l.tokens, l.passes) == (20, 3)));
     // Deeper cases read more keys. All operations but those of attention stay the same.
@@ -305,7 +305,7 @@ fn a_rate_above_the_read_ceiling_is_refused_and_so_is_nonsense() {
     }
 
     let mut executor = NotingBench::new(1, 8, 1.0);
-    let mut bench = Bench::new(&mut executor, None, &|_| {}).unwrap();
+    let mut bench = Bench::new(&mut executor, || Ok(None), &|_| {}).unwrap();
     let e = bench.measure_layer(1, 0).unwrap_err();
     assert!(e.exit_code() == 1 && e.to_string().contains("layer 1 alone"), "{e}");
 }

@@ -18,7 +18,12 @@ use std::time::{Duration, Instant};
 const WORKGROUP: u32 = 256;
 /// Enough workgroups to fill any device several times over.
 const MAX_GROUPS: u64 = 8192;
+/// Fewest runs of which the fastest is taken.
 const REPETITIONS: usize = 5;
+/// Runs gain something where they come below this times the last one that did.
+const GAIN: f64 = 0.99;
+/// A device that goes on gaining is not waited for longer than this many times its warm-up.
+const PATIENCE: u32 = 10;
 
 /// Most bytes read in one submit: half a second on the slowest memory that Kiln is made for.
 const SUBMIT_BYTES: u64 = 32 << 30;
@@ -71,22 +76,62 @@ impl Ceiling {
     /// # Errors
     /// Device: the device failed or was lost.
     pub fn measure(&mut self, queue: &Queue) -> Result<f64> {
-        let (mut best, mut runs, start) = (f64::INFINITY, 0, Instant::now());
-        while runs < REPETITIONS || start.elapsed() < self.warm_up {
+        let fastest = Fastest::of_runs(self.warm_up, || {
             let mut sum = 0.0;
             for (commands, stamps) in &mut self.parts {
                 sum += seconds(queue, *commands, stamps.as_mut())?;
             }
-            best = best.min(sum);
-            runs += 1;
-        }
-        Ok(self.bytes as f64 / best)
+            Ok(sum)
+        })?;
+        Ok(self.bytes as f64 / fastest)
     }
 }
 
 /// How long a device is kept busy before it is measured. An idle GPU takes a while to raise its clocks.
 fn warm_up(gpu: &Gpu) -> Duration {
     if gpu.caps.kind == vk::PhysicalDeviceType::CPU { Duration::ZERO } else { Duration::from_millis(300) }
+}
+
+/// The fastest of runs that go on until none has been faster for as long as a device takes to warm up. How long it takes to
+/// raise its clocks is not the same each time: on an H100 the matrix units once ran at a third of their rate for 300 ms.
+struct Fastest {
+    warm_up: Duration,
+    seconds: f64,
+    runs: usize,
+    /// Seconds of the last run that gained something, and when it ended, since the first run began.
+    gained: (f64, Duration),
+}
+
+impl Fastest {
+    /// Seconds of the fastest of several runs.
+    fn of_runs(warm_up: Duration, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
+        let start = Instant::now();
+        let mut fastest = Fastest::new(warm_up);
+        while fastest.goes_on(start.elapsed()) {
+            let seconds = run()?;
+            fastest.add(seconds, start.elapsed());
+        }
+        Ok(fastest.seconds)
+    }
+
+    fn new(warm_up: Duration) -> Fastest {
+        Fastest { warm_up, seconds: f64::INFINITY, runs: 0, gained: (f64::INFINITY, Duration::ZERO) }
+    }
+
+    /// Takes in a run that ended at `now`.
+    fn add(&mut self, seconds: f64, now: Duration) {
+        if seconds < GAIN * self.gained.0 {
+            self.gained = (seconds, now);
+        }
+        self.seconds = self.seconds.min(seconds);
+        self.runs += 1;
+    }
+
+    /// Whether there may be a faster run.
+    fn goes_on(&self, now: Duration) -> bool {
+        let rises = now < self.gained.1 + self.warm_up && now < self.warm_up * PATIENCE;
+        self.runs < REPETITIONS || rises
+    }
 }
 
 /// Seconds of a run of `commands`, by the device's clock (span 0 of `stamps`) if it has one.
@@ -158,14 +203,49 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
             best = best.min(seconds(&queue, commands, stamps.as_mut())?);
         }
         if best >= MATRIX_SECONDS || rounds > 1 << 20 {
-            let start = Instant::now();
-            while start.elapsed() < warm_up(gpu) {
-                best = best.min(seconds(&queue, commands, stamps.as_mut())?);
-            }
+            let best = Fastest::of_runs(warm_up(gpu), || seconds(&queue, commands, stamps.as_mut()))?;
             let product = 2.0 * f64::from(units.m * units.n * units.k);
             let products = f64::from(groups * MATRIX_SUBGROUPS) * f64::from(rounds * MATRIX_PRODUCTS);
             return Ok(Some(product * products / best));
         }
         rounds *= 4;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds of the fastest run of a device whose runs take `seconds(now)`, and when that was found.
+    fn fastest(seconds: impl Fn(Duration) -> f64) -> (f64, Duration) {
+        let (mut now, mut fastest) = (Duration::ZERO, Fastest::new(Duration::from_millis(300)));
+        while fastest.goes_on(now) {
+            let taken = seconds(now);
+            now += Duration::from_secs_f64(taken);
+            fastest.add(taken, now);
+        }
+        (fastest.seconds, now)
+    }
+
+    #[test]
+    fn a_device_that_raises_its_clock_late_is_waited_for() {
+        let rising = |now: Duration| match now.as_millis() {
+            0..250 => 9e-3,
+            250..500 => 6e-3,
+            _ => 3e-3,
+        };
+        assert_eq!(fastest(rising).0, 3e-3);
+    }
+
+    #[test]
+    fn a_device_is_measured_no_longer_than_it_gains() {
+        let (seconds, taken) = fastest(|_| 3e-3);
+        assert_eq!(seconds, 3e-3);
+        assert!((300..310).contains(&taken.as_millis()), "{taken:?}");
+        // It goes on gaining, a little with each run.
+        let (_, taken) = fastest(|now| 10e-3 / (1.0 + now.as_secs_f64()));
+        assert!((3000..3010).contains(&taken.as_millis()), "{taken:?}");
+        // Runs of seconds each: a slow device.
+        assert_eq!(fastest(|_| 2.0), (2.0, Duration::from_secs(10)));
     }
 }
