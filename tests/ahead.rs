@@ -193,6 +193,22 @@ struct Together {
     ahead: usize,
 }
 
+/// The `i`-th of a batch's requests, greedy if it is one of the first two, else guided.
+fn request<G: Guide + 'static>(i: u32, vocab: usize, limit: usize, guide: impl Fn(u32) -> G) -> Request {
+    let chooser = Chooser::new(SamplerConfig::greedy(), vocab).unwrap();
+    let chooser = if i < 2 { chooser } else { chooser.guided(guide(i), vocab).unwrap() };
+    Request { prompt: vec![2, 3 + 40 * i, 7], chooser, stops: Vec::new(), limit, reuse: true }
+}
+
+/// A batch of the requests 0 to 3, each in the slot of its number.
+fn batch_of_four(executor: &mut dyn Measure, request: impl Fn(u32) -> Request) -> Batch {
+    let mut batch = Batch::new(executor.schedule());
+    for i in 0..4 {
+        assert_eq!(batch.join(executor, request(i)).unwrap(), i as usize);
+    }
+    batch
+}
+
 /// Two greedy and two guided replies of `limit` tokens, and a third guided one when another one has ended by `stop`, a slot
 /// and a token.
 fn together(executor: &mut dyn Measure, limit: usize, stop: Option<(usize, u32)>) -> Together {
@@ -208,15 +224,10 @@ fn together_by<G: Guide + 'static>(
 ) -> Together {
     let vocab = executor.schedule().shape.vocab;
     let request = |i: u32| {
-        let chooser = Chooser::new(SamplerConfig::greedy(), vocab).unwrap();
-        let chooser = if i < 2 { chooser } else { chooser.guided(guide(i), vocab).unwrap() };
         let stops = stop.filter(|(slot, _)| *slot == i as usize).map(|(_, token)| token).into_iter().collect();
-        Request { prompt: vec![2, 3 + 40 * i, 7], chooser, stops, limit, reuse: true }
+        Request { stops, ..request(i, vocab, limit, &guide) }
     };
-    let mut batch = Batch::new(executor.schedule());
-    for i in 0..4 {
-        assert_eq!(batch.join(executor, request(i)).unwrap(), i as usize);
-    }
+    let mut batch = batch_of_four(executor, request);
     let mut together = Together { replies: Vec::new(), passes: 0, ahead: 0 };
     while !batch.is_empty() {
         batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
@@ -307,6 +318,82 @@ fn a_token_that_a_guide_replaces_costs_its_own_row_alone() {
     let (submits, passes) = (on.submits() - before, got.passes as u64);
     assert!(passes >= 30 + 4 && submits < 2 * passes + 24, "{submits} submits for {passes} passes");
     assert_eq!(sorted(got), want);
+}
+
+/// Fails at its eighth token: to say which may come, or to take the one that came.
+struct Failing {
+    inner: Fifths,
+    fills: bool,
+}
+
+impl Failing {
+    fn check(&self, fills: bool) -> kiln::Result<()> {
+        match self.inner.0 >= 10 && self.fills == fills {
+            true => Err(Error::failed("the guide is lost", "report this")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Guide for Failing {
+    fn fill(&mut self, set: &mut TokenSet) -> kiln::Result<()> {
+        self.check(true)?;
+        self.inner.fill(set)
+    }
+
+    fn take(&mut self, token: u32) -> kiln::Result<u32> {
+        self.check(false)?;
+        self.inner.take(token)
+    }
+
+    fn is_cut(&mut self) -> bool {
+        false
+    }
+}
+
+/// A guided sequence whose guide fails, or which leaves, while the next pass runs: the others take what that pass has for them.
+#[test]
+fn a_guided_sequence_that_ends_early_harms_no_other() {
+    let mut executor = executor(Options { sequences: 4, head_rows: 4, context: Some(64), ..options() });
+    let executor = executor.as_mut();
+    let vocab = executor.schedule().shape.vocab;
+    let mut want = together(executor, 30, None).replies;
+    want.sort();
+    for fails in [Some(true), Some(false), None] {
+        let of = |i: u32| match fails {
+            Some(fills) if i == 2 => request(i, vocab, 30, |i| Failing { inner: Fifths(i), fills }),
+            _ => request(i, vocab, 30, Fifths),
+        };
+        let mut batch = batch_of_four(executor, of);
+        let (mut replies, mut ahead) = (Vec::new(), 0);
+        for pass in 0.. {
+            let before = executor.submits();
+            batch.step(executor, &mut |_, _| ControlFlow::Continue(())).unwrap();
+            executor.pages().check();
+            ahead += usize::from(executor.is_ahead());
+            if fails.is_none() && pass == 9 {
+                assert!(executor.is_ahead() && executor.submits() > before);
+                let left = batch.leave(executor, 2).unwrap().reply.unwrap();
+                assert_eq!(left.tokens, want[2].1[..10]);
+            }
+            while let Some(ended) = batch.take_ended() {
+                match ended.reply {
+                    Ok(reply) => replies.push((ended.slot, reply.tokens)),
+                    Err(e) => assert!(
+                        fails.is_some() && ended.slot == 2 && e.to_string().contains("the guide is lost"),
+                        "{e}"
+                    ),
+                }
+            }
+            if batch.is_empty() {
+                break;
+            }
+        }
+        replies.sort();
+        assert_eq!(replies, [0, 1, 3].map(|slot: usize| want[slot].clone()), "{fails:?}");
+        assert!(ahead > 20, "{fails:?}: {ahead}");
+    }
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }
 
 /// More tokens are as likely as the device lists: the pass that went on without one is discarded, and the logits decide.
