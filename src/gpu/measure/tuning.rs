@@ -22,7 +22,7 @@ use crate::gpu::memory::Buffer;
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::record::Relay;
 use crate::gpu::queue::stamps::StampPool;
-use crate::schedule::{Op, Schedule, Segment};
+use crate::schedule::{Schedule, Segment};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -272,13 +272,10 @@ impl Tuner<'_> {
 
     /// The ways that are worth measuring.
     fn ways(&self, target: &Target, kind: PassKind) -> Vec<Way> {
-        let of = |op: &Op| match op {
-            Op::Linear { weight, .. } => target.arithmetics(weight.format, kind.rows),
-            _ => Vec::new(),
-        };
-        let can = self.schedule.steps.iter().map(|s| of(&s.op)).max_by_key(Vec::len).unwrap_or_default();
+        // What only few of the weights can have, such as an INT8 head behind layers in INT4, changes no pass by much.
+        let format = self.schedule.weights.format();
         let mut ways = Vec::new();
-        for arithmetic in can {
+        for arithmetic in target.arithmetics(format, kind.rows) {
             let gated = Way { arithmetic, gated: true };
             let mut tried = target.clone();
             take_way(&mut tried, kind, gated);
