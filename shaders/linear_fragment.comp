@@ -42,8 +42,8 @@ layout(constant_id = 1) const uint BM = 16; // rows of a workgroup
 layout(constant_id = 2) const uint OUTPUTS = 32;
 layout(constant_id = 3) const uint SUBS_N = 1;
 layout(constant_id = 4) const uint PARTS = 1;
-layout(constant_id = 5) const uint SPAN = 1;  // loads of a row of weights in a step
-layout(constant_id = 6) const uint DEPTH = 1;
+layout(constant_id = 5) const uint SPAN = 1;  // loads of a row of weights in a whole step
+layout(constant_id = 6) const uint DEPTH = 1; // whole steps of weights on their way
 // 8 is common.glsl's.
 layout(constant_id = 9) const uint SHARERS = 4;
 // The matrix units' shape.
@@ -53,23 +53,21 @@ layout(constant_id = 12) const uint K = 16;
 
 #ifdef TALL
 layout(constant_id = 7) const uint STAGES = 1;
-layout(constant_id = 13) const uint HALVES = 1; // steps that share a load of weights, where one has 32 elements
+layout(constant_id = 13) const uint HALVES = 1; // steps that share a load of weights; 1 where it has fewer than 32 elements
 #else
 layout(constant_id = 7) const uint X_DEPTH = 1; // steps of inputs on their way
 layout(constant_id = 13) const uint GATED = 0;
 layout(constant_id = 14) const uint BLOCKS = 0;
 layout(constant_id = 15) const uint TURNING = 0; // whether a workgroup makes several tiles; then `splits` is 1
 #endif
-// Of a load, the elements that a step takes; steps that take the same loads as one does of whole loads; the step of whole loads
-// that `step` is a part of; the place in its load of an element that step d takes as its e-th, and whether t is the last time
-// that it takes some.
+// HALVES steps are a whole step: together they take whole loads. Without HALVED each step is one.
 #if defined(TALL) && WEIGHTS_PER_LOAD == 32
 #define HALVED
-#define USED (PER_LOAD / HALVES)
-#define STEPS_OF(whole) ((whole) * HALVES)
-#define WHOLE_STEP(step) ((step) / HALVES)
-#define IN_LOAD(d, e) ((d) % HALVES * USED + e)
-#define ENDS_LOAD(d, t) (d % HALVES == HALVES - 1 && t == USED / TAKEN - 1)
+#define USED (PER_LOAD / HALVES)             // elements of a load that a step takes
+#define STEPS_OF(whole) ((whole) * HALVES)   // steps of so many whole ones
+#define WHOLE_STEP(step) ((step) / HALVES)   // the whole step that a step is part of
+#define IN_LOAD(d, e) ((d) % HALVES * USED + e) // the place in its load of the e-th element that step d takes
+#define ENDS_LOAD(d, t) (d % HALVES == HALVES - 1 && t == USED / TAKEN - 1) // whether the load is used up with the t-th TAKEN
 #else
 #define USED PER_LOAD
 #define STEPS_OF(whole) (whole)
@@ -92,11 +90,10 @@ const uint MATS_A = OUTPUTS / M, MATS_B = WM / N;
 const uint HELD_A = M * SHARERS > SUBGROUP ? M * SHARERS / SUBGROUP : 1;
 const uint HELD_B = N * SHARERS > SUBGROUP ? N * SHARERS / SUBGROUP : 1;
 const uint PLACES = K / SHARERS;
-// Inputs that the sharers of a row of weights take in a step of a load each, and those of a step; of its sixteen or 32, those
-// that an invocation multiplies at a time: as many as a load of x holds, or a product takes; and loads of x for what a step
-// takes of one of weights.
-const uint RUN = USED * SHARERS, STEP = SPAN * RUN;
-const uint X_LOADS = USED / 8;
+const uint RUN = USED * SHARERS; // inputs that the sharers of a row of weights take in a step, of one load each
+const uint STEP = SPAN * RUN;    // inputs of a step
+const uint X_LOADS = USED / 8;   // loads of x for what a step takes of a load of weights
+// Elements of a load that an invocation multiplies at a time: as many as a load of x holds, or a product takes.
 const uint TAKEN = PLACES > 8 ? PLACES : 8;
 const uint TAKEN_X = TAKEN / 8;
 const uint W_EACH = MATS_A * HELD_A * SPAN;
@@ -263,14 +260,14 @@ void make_tile() {
             FETCH_SCALE(slot, i, row, step, s)                                                                         \
         }                                                                                                              \
     }
-    // The q-th eight of the sixteen inputs that this invocation takes of the s-th run, of its i-th row of the j-th matrix.
+    // The q-th eight of the inputs that this invocation takes of the s-th run, of its i-th row of the j-th matrix.
 #ifdef TALL
     uvec4 x_next[X_EACH];
     uint x_line = id / X_UNITS, x_part = id % X_UNITS;
     uint x_from = (subgroup_m * WM + x_row) * UNITS + lane_part * X_LOADS;
 #define X_HELD(j, i, s, q) tiles[stage + x_from + ((j) * N + (i) * (N / HELD_B)) * UNITS + (s) * X_LOADS * SHARERS + (q)]
 #ifdef HALVED
-    // Beside the inputs of a step's part of each load of weights lie those of the other parts.
+    // A row of x has the parts of a load one behind the other. A step takes one part of each load.
 #define X_BYTE(step)                                                                                                   \
     ((WHOLE_STEP(step) * STEPS_OF(X_UNITS) + x_part / X_LOADS * STEPS_OF(X_LOADS) + (step) % HALVES * X_LOADS +        \
       x_part % X_LOADS) * 16)

@@ -188,9 +188,9 @@ constants! {
         subs_n = 3,
         /// Subgroups that divide the rows.
         parts = 4,
-        /// Lane loads per weight row and step.
+        /// Lane loads per weight row, in the steps that share them.
         span = 5,
-        /// Steps of weights in flight from memory.
+        /// Steps of weights in flight from memory, those that share a load counted once.
         depth = 6,
         /// Steps of inputs that shared memory holds.
         stages = 7,

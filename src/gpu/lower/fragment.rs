@@ -21,7 +21,7 @@ pub struct FragmentTile {
     pub outputs: u32,
     /// Subgroups side by side along the outputs.
     pub subgroups: u32,
-    /// Steps of weights in flight from memory.
+    /// Steps of weights in flight from memory, those that share a load counted once.
     pub depth: u32,
     /// How inputs come to the matrix units.
     pub inputs: Inputs,
@@ -92,8 +92,8 @@ impl FragmentTile {
         }
     }
 
-    /// Steps that share a load of weights: two where it has 32 elements, and that of all lanes covers more inputs than a
-    /// step.
+    /// Steps that share a load of weights: two where a load has 32 elements, and one of all lanes covers more than [`STEP`]
+    /// inputs.
     fn halves(self, row_lanes: u32, format: WeightFormat) -> u32 {
         match self.inputs {
             Inputs::Shared { .. } if format.per_load() > DOT_BLOCK => {
@@ -132,6 +132,16 @@ impl FragmentTile {
         // INT8's scales of two tiles lie there too, but for those of tall tiles.
         let scales = if step == 0 { 8 * self.subgroups * self.outputs } else { 0 };
         step.max(self.subgroups() * self.outputs * units.least_n * 4) + scales + SHARED_REST
+    }
+
+    /// The tile with a single step of inputs in shared memory, for devices that have little of it.
+    fn in_one_stage(self) -> Self {
+        match self.inputs {
+            Inputs::Shared { row_parts, .. } => {
+                FragmentTile { inputs: Inputs::Shared { row_parts, stages: 1 }, ..self }
+            }
+            Inputs::Direct { .. } => self,
+        }
     }
 
     /// Whether a device with `units` can run it, with weights of `format`.
@@ -225,14 +235,15 @@ impl FragmentTile {
     }
 }
 
-/// Inputs of a step through shared memory. A step has more where half of one load of all lanes covers more.
+/// Inputs of a step through shared memory. A step has more where one load of all lanes covers more, or half of one with 32
+/// elements.
 const STEP: u32 = 64;
 /// Products of this kernel that a CPU driver compiles in the time of one `linear_matrix` step. Their elements are
 /// inserted one by one, which makes them slow to compile.
 const PRODUCTS: u32 = 32;
 
 /// The tiles that measured best on an H200, for few rows and for many. The first of each row count suits any product, and the
-/// first with pairs a gated one: others take twice as long there with weights of 4 bits.
+/// first with pairs suits a gated one: for 8 rows, some of those behind it take twice as long with weights of 4 bits.
 #[rustfmt::skip]
 const TILES: &[FragmentTile] = &[
     FragmentTile::direct(8, 16, [1, 8], 2, [1, 1]),
@@ -271,7 +282,12 @@ const _: () = {
     let mut i = 0;
     while i < TILES.len() {
         let t = TILES[i];
-        assert!(t.round(1).is_multiple_of(t.depth) && t.round(1).is_multiple_of(t.input_depth()));
+        let mut halves = 1;
+        while halves <= 2 {
+            let round = t.round(halves);
+            assert!(round.is_multiple_of(t.depth * halves) && round.is_multiple_of(t.input_depth()));
+            halves += 1;
+        }
         i += 1;
     }
 };
@@ -285,8 +301,7 @@ pub(super) fn tiles(units: Units, format: WeightFormat, rows: usize) -> impl Ite
     let least = TILES.iter().filter(direct).map(|t| t.rows).min();
     let direct = TILES.iter().filter(direct).filter(move |t| Some(t.rows) == least);
     let fit = rows.min(64)..=rows.next_power_of_two();
-    let shared = move |t: &&FragmentTile| {
-        matches!(t.inputs, Inputs::Shared { .. }) && fit.contains(&t.rows) && t.fits(units, format)
-    };
-    direct.chain(TILES.iter().filter(shared)).copied()
+    let shared = move |t: &&FragmentTile| matches!(t.inputs, Inputs::Shared { .. }) && fit.contains(&t.rows);
+    let shared = TILES.iter().filter(shared).map(move |t| if t.fits(units, format) { *t } else { t.in_one_stage() });
+    direct.copied().chain(shared.filter(move |t| t.fits(units, format)))
 }

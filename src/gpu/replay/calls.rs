@@ -112,7 +112,7 @@ impl Executor for Vulkan {
                     Some(head) => self.submit_head(head)?,
                     None => break,
                 },
-                // SAFETY: as in `submit`.
+                // SAFETY: as in `Vulkan::submit`.
                 _ => unsafe { self.queue.submit(&self.passes.kinds[kind].segments.commands[i..=i], true) }?,
             }
             self.queue.wait()?;
@@ -138,7 +138,7 @@ impl Executor for Vulkan {
         match self.passes.fetch(self.head_rows).filter(|_| self.fetched <= row) {
             Some(fetch) => {
                 self.arena.to_device()?;
-                // SAFETY: as in `submit`.
+                // SAFETY: as in `Vulkan::submit`.
                 unsafe { self.queue.submit(&[fetch], true) }?;
                 self.queue.wait()?;
                 self.fetched = self.head_rows;

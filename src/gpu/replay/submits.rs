@@ -1,10 +1,10 @@
 //! How a pass comes to the device, and how it is waited for: whole or in pieces, alone or with the one behind it.
 
+use super::pace::Reach;
 use super::passes::Tail;
 use super::{Vulkan, page_address};
 use crate::executor::{self, Asks, HeadRows, Row};
 use crate::gpu::lower::layout::STALLED;
-use crate::gpu::replay::pace::Reach;
 use crate::schedule::choice::{Ask, Found};
 use crate::{Error, Result};
 use ash::vk;

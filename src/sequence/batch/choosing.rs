@@ -1,4 +1,4 @@
-//! What comes of a pass: a token for each head row, which its sequence goes on with or ends.
+//! What comes of a pass: a token for each head row, with which its sequence goes on or ends.
 
 use super::member::{Chosen, Slot};
 use super::{Batch, NOBODY, OnToken};
@@ -29,7 +29,7 @@ impl Batch {
 
     /// As [`Batch::choose`], of a pass that ran ahead and some of whose rows are nobody's.
     #[cold]
-    pub(super) fn choose_of_some(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
+    fn choose_of_some(&mut self, executor: &mut dyn Executor, on_token: OnToken<'_>) {
         for head in 0..self.heads.len() {
             let slot = self.heads[head];
             if slot != NOBODY {
@@ -42,7 +42,7 @@ impl Batch {
     /// Chooses a token for head row `head`, of the sequence in `slot`. Clears `steady` if the next pass has other sequences.
     /// Returns whether this one goes on greedily.
     #[inline(always)]
-    pub(super) fn choose_head(
+    fn choose_head(
         &mut self,
         executor: &mut dyn Executor,
         head: usize,
@@ -83,13 +83,7 @@ impl Batch {
 
     /// Puts out a sequence by what was chosen from head row `head`. A pass that runs ahead has its row still.
     #[cold]
-    pub(super) fn put_out_chosen(
-        &mut self,
-        executor: &mut dyn Executor,
-        head: usize,
-        slot: usize,
-        end: Result<Finish>,
-    ) {
+    fn put_out_chosen(&mut self, executor: &mut dyn Executor, head: usize, slot: usize, end: Result<Finish>) {
         if executor.is_ahead() {
             self.rows[head].position += 1;
         }

@@ -105,7 +105,7 @@ impl Member {
     }
 
     /// Whether the limit leaves room for two more tokens.
-    pub(super) fn wants_two(&self) -> bool {
+    fn wants_two(&self) -> bool {
         self.so_far.tokens.len() + 1 < self.limit
     }
 

@@ -13,6 +13,7 @@ const AHEAD: usize = PAGE;
 /// Most rows of a prompt that runs in a pass with other prompts. Rows of several sequences attend one by one, where matrix
 /// units would take the chunk of a long prompt.
 const SHORT: usize = 64;
+
 impl Batch {
     /// Chooses the rows of the next pass: several short prompts or a chunk of the prompt that comes next, and a row of each
     /// sequence that decodes, as far as there are pages for them.
@@ -54,7 +55,7 @@ impl Batch {
 
     /// Chooses short prompts that run together, `most` rows at most: as many as make the pass that runs the most rows a
     /// second, if these are several and there are pages for them. The rows beside them are chosen.
-    pub(super) fn choose_prompts(&mut self, executor: &mut dyn Executor, most: usize) {
+    fn choose_prompts(&mut self, executor: &mut dyn Executor, most: usize) {
         let beside = self.heads.len();
         let most = most.min(executor.prefill_rows() - beside);
         let room = executor.schedule().extent.head_rows - beside;
@@ -89,7 +90,7 @@ impl Batch {
     }
 
     /// Chooses a prompt's chunk of `most` rows at most, if there are pages for it. The rows beside it are chosen.
-    pub(super) fn choose_chunk(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) {
+    fn choose_chunk(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) {
         let beside = self.heads.len();
         let most = self.slots[slot].session.pending().min(executor.prefill_rows() - beside).min(most);
         let most = if beside > 0 { executor.chunk_rows(most, beside) } else { most };
@@ -100,7 +101,7 @@ impl Batch {
     }
 
     /// Chooses the sequences that decode in a pass: those for which there are pages.
-    pub(super) fn choose_decoding(&mut self, executor: &mut dyn Executor) {
+    fn choose_decoding(&mut self, executor: &mut dyn Executor) {
         let Extent { max_rows, head_rows, .. } = executor.schedule().extent;
         let most = max_rows.min(head_rows);
         for slot in self.slots_from(self.decode_turn) {
@@ -114,7 +115,7 @@ impl Batch {
     }
 
     /// Takes pages ahead for the sequences of a decode pass.
-    pub(super) fn take_ahead(&mut self, executor: &mut dyn Executor) {
+    fn take_ahead(&mut self, executor: &mut dyn Executor) {
         let Extent { max_rows, context, .. } = executor.schedule().extent;
         for &slot in &self.heads {
             let next = self.slots[slot].session.next_positions(1).start;
@@ -128,7 +129,7 @@ impl Batch {
 
     /// Takes pages for the next rows of a slot, `most` at most. Where there are none, free slots give back theirs, the one
     /// that ended first before the others. Returns whether there are enough.
-    pub(super) fn make_room(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) -> bool {
+    fn make_room(&mut self, executor: &mut dyn Executor, slot: usize, most: usize) -> bool {
         let positions = self.slots[slot].session.next_positions(most);
         loop {
             if executor.pages().has_room(slot, &positions) {
@@ -159,7 +160,7 @@ impl Batch {
     }
 
     /// The slots whose prompts come next.
-    pub(super) fn next_prompts(&self) -> impl Iterator<Item = usize> {
+    fn next_prompts(&self) -> impl Iterator<Item = usize> {
         let alone = self.room() + 1 == self.slots.len();
         let waits = move |member: &Member| !alone && member.put_off == Some(self.endings);
         let is_prompt = move |slot: &Slot| slot.member.as_ref().is_some_and(|m| !waits(m)) && !slot.decodes();
@@ -167,7 +168,7 @@ impl Batch {
     }
 
     /// All slots, from `first` on.
-    pub(super) fn slots_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+    fn slots_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
         let count = self.slots.len();
         (0..count).map(move |i| (first + i) % count)
     }
