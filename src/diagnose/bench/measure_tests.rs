@@ -5,6 +5,8 @@ use super::*;
 use crate::executor::{Pages, Timed, Watch};
 use crate::model::{Shape, WeightFormat, presets};
 use crate::schedule::{Extent, KvType, Step};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Rows and head rows of each pass.
@@ -19,6 +21,8 @@ struct NotingBench {
     finite: usize,
     /// Chunk size that it asks for after a pass with more rows.
     wanted: usize,
+    /// Whether its read ceiling was measured.
+    has_read: Rc<Cell<bool>>,
 }
 
 impl NotingBench {
@@ -35,6 +39,7 @@ impl NotingBench {
             ceiling,
             finite: usize::MAX,
             wanted: max_rows,
+            has_read: Rc::default(),
         }
     }
 
@@ -124,8 +129,18 @@ impl Measure for NotingBench {
     }
 
     fn measure_read_ceiling(&mut self) -> Result<f64> {
+        self.has_read.set(true);
         Ok(self.ceiling)
     }
+}
+
+/// A GPU that has just read has raised its clocks.
+#[test]
+fn reading_comes_before_the_matrix_units() {
+    let mut executor = NotingBench::new(1, 8, 1e15);
+    let has_read = executor.has_read.clone();
+    let matrix = || Ok(has_read.get().then_some(1e12));
+    assert_eq!(Bench::new(&mut executor, matrix, &|_| {}).unwrap().ceilings().matrix, Some(1e12));
 }
 
 fn measure(executor: &mut NotingBench, case: Case, repetitions: usize) -> Result<Line> {
