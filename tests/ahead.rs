@@ -320,7 +320,7 @@ fn a_token_that_a_guide_replaces_costs_its_own_row_alone() {
     assert_eq!(sorted(got), want);
 }
 
-/// Fails at its eighth token: to say which may come, or to take the one that came.
+/// Fails once `inner` has counted to 10: to say which tokens may come, or to take the one that came.
 struct Failing {
     inner: Fifths,
     fills: bool,

@@ -59,6 +59,16 @@ impl FragmentTile {
         FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Shared { row_parts, stages } }
     }
 
+    /// The tile with a single step of inputs in shared memory, for devices that have little of it.
+    fn in_one_stage(self) -> Self {
+        match self.inputs {
+            Inputs::Shared { row_parts, .. } => {
+                FragmentTile { inputs: Inputs::Shared { row_parts, stages: 1 }, ..self }
+            }
+            Inputs::Direct { .. } => self,
+        }
+    }
+
     /// Subgroups that divide the inputs or the rows.
     fn parts(self) -> u32 {
         let (Inputs::Direct { parts, .. } | Inputs::Shared { row_parts: parts, .. }) = self.inputs;
@@ -95,18 +105,20 @@ impl FragmentTile {
     /// Steps that share a load of weights: two where a load has 32 elements, and one of all lanes covers more than [`STEP`]
     /// inputs.
     fn halves(self, row_lanes: u32, format: WeightFormat) -> u32 {
-        match self.inputs {
-            Inputs::Shared { .. } if format.per_load() > DOT_BLOCK => {
-                1 + u32::from(row_lanes * format.per_load() as u32 > STEP)
-            }
-            _ => 1,
-        }
+        let is_shared = matches!(self.inputs, Inputs::Shared { .. });
+        let per_load = format.per_load();
+        1 + u32::from(is_shared && per_load > DOT_BLOCK && row_lanes * per_load as u32 > STEP)
+    }
+
+    /// Inputs of a subgroup's step.
+    fn step(self, row_lanes: u32, format: WeightFormat) -> u32 {
+        self.span(row_lanes, format) * row_lanes * format.per_load() as u32 / self.halves(row_lanes, format)
     }
 
     /// Inputs per step, over all subgroups that share an output. `row_lanes`: lanes per matrix row.
     pub fn inputs(self, row_lanes: u32, format: WeightFormat) -> u32 {
         let parts = if let Inputs::Direct { parts, .. } = self.inputs { parts } else { 1 };
-        parts * self.span(row_lanes, format) * row_lanes * format.per_load() as u32 / self.halves(row_lanes, format)
+        parts * self.step(row_lanes, format)
     }
 
     /// Steps that the loop is unrolled to, if `halves` of them share a load of weights.
@@ -118,9 +130,8 @@ impl FragmentTile {
     /// Matrix products in one unrolled round of a subgroup's loop.
     pub fn unrolled(self, units: Units, format: WeightFormat) -> u32 {
         let row_lanes = units.row_lanes.unwrap_or(1);
-        let halves = self.halves(row_lanes, format);
-        let step = self.span(row_lanes, format) * row_lanes * format.per_load() as u32 / halves;
-        (self.subgroup_rows() / units.least_n) * (self.outputs / units.m) * (step / units.k) * self.round(halves)
+        let (step, round) = (self.step(row_lanes, format), self.round(self.halves(row_lanes, format)));
+        (self.subgroup_rows() / units.least_n) * (self.outputs / units.m) * (step / units.k) * round
     }
 
     /// Bytes of shared memory.
@@ -132,16 +143,6 @@ impl FragmentTile {
         // INT8's scales of two tiles lie there too, but for those of tall tiles.
         let scales = if step == 0 { 8 * self.subgroups * self.outputs } else { 0 };
         step.max(self.subgroups() * self.outputs * units.least_n * 4) + scales + SHARED_REST
-    }
-
-    /// The tile with a single step of inputs in shared memory, for devices that have little of it.
-    fn in_one_stage(self) -> Self {
-        match self.inputs {
-            Inputs::Shared { row_parts, .. } => {
-                FragmentTile { inputs: Inputs::Shared { row_parts, stages: 1 }, ..self }
-            }
-            Inputs::Direct { .. } => self,
-        }
     }
 
     /// Whether a device with `units` can run it, with weights of `format`.

@@ -200,15 +200,12 @@ pub fn measure_matrix_rate(gpu: &Rc<Gpu>) -> Result<Option<f64>> {
         let push = Push::new(&MatrixRatePush { sink: sink.address, rounds: word(rounds as usize) });
         let dispatch = Dispatch::new(kernel, push, [groups, 1, 1]);
         let commands = queue.bake(&[&[dispatch]], &mut pipelines, None, stamps.as_ref().map(|s| s.span(0)), &[])?;
-        let mut best = f64::INFINITY;
-        for _ in 0..REPETITIONS {
-            best = best.min(seconds(&queue, commands, stamps.as_mut())?);
-        }
-        if best >= MATRIX_SECONDS || rounds > 1 << 20 {
-            let best = Fastest::of_runs(MATRIX_PATIENCE * warm_up(gpu), || seconds(&queue, commands, stamps.as_mut()))?;
+        let mut run = || seconds(&queue, commands, stamps.as_mut());
+        if Fastest::of_runs(Duration::ZERO, &mut run)? >= MATRIX_SECONDS || rounds > 1 << 20 {
+            let fastest = Fastest::of_runs(MATRIX_PATIENCE * warm_up(gpu), run)?;
             let product = 2.0 * f64::from(units.m * units.n * units.k);
             let products = f64::from(groups * MATRIX_SUBGROUPS) * f64::from(rounds * MATRIX_PRODUCTS);
-            return Ok(Some(product * products / best));
+            return Ok(Some(product * products / fastest));
         }
         rounds *= 4;
     }
