@@ -3,6 +3,8 @@
 pub mod ceiling;
 pub mod choices;
 pub mod costs;
+mod fastest;
 pub mod fragment;
 pub mod profile;
+pub mod timing;
 pub mod tuning;

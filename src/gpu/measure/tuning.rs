@@ -9,6 +9,7 @@
 //! more rows has tried only those that were good there.
 
 use super::choices::{Choices, Way, pass_name, product_name};
+use super::timing::Timing;
 use crate::Result;
 use crate::executor::{self, HeadRows, Row};
 use crate::gpu::device::Gpu;
@@ -48,22 +49,11 @@ const NEAR: f64 = 1.02;
 /// is chosen, which is expected to be the fastest. A few runs do not show how a device does under a lasting load: on an H200 two
 /// tiles of gate and up both took 641 us alone, and prefill with the second was a tenth slower.
 const TIE: f64 = 1.03;
-/// Stop after this many runs without a 1 % gain.
-const REPETITIONS: usize = 3;
-const GAIN: f64 = 0.99;
-/// Stop after this many runs in any case.
-const MOST_REPETITIONS: usize = 40;
-/// Stop after two runs if the best of them takes more than this times the best tile so far.
-const HOPELESS: f64 = 1.1;
 /// A way to multiply whose pass takes more than this times the best one's, with the usual tiles, is not tuned. The usual tiles
 /// of the gated GELU are slow by chance, by 40 % and more.
 const HOPELESS_WAY: f64 = 1.5;
 /// Slower than any measurement.
 const NEVER: f64 = f64::INFINITY;
-/// A device that had nothing to do for `IDLE` works for `WARM_UP` before a measurement counts: clocks fall when it is idle,
-/// as while kernels are compiled, and rise under load.
-const IDLE: Duration = Duration::from_millis(300);
-const WARM_UP: Duration = Duration::from_millis(100);
 
 /// The key of a chosen tile: a product, and the arithmetic that computes it.
 pub type Key = (Arithmetic, Product);
@@ -103,8 +93,8 @@ pub struct Tuner<'a> {
     pub ready: Option<PassKind>,
     /// The tiles that were tried for passes of more rows, the fastest first. Keys have no rows.
     pub ranked: HashMap<Key, Vec<Tile>>,
-    /// When the device last worked.
-    pub worked: Option<Instant>,
+    /// Times passes.
+    pub timing: Timing,
     /// Time that the compiling of tiles' kernels took.
     pub compiling: Duration,
 }
@@ -140,6 +130,7 @@ impl Tuner<'_> {
                 choices.save();
             }
         }
+        self.timing.free(self.queue);
         if self.ready.is_some() {
             // Measuring filled the slots, but pad columns must be zero. It may also have set the stall flag.
             let slots = self.slots();
@@ -191,24 +182,25 @@ impl Tuner<'_> {
 
     /// Fills `target` with the tile of each product of a pass. Returns how many products it measured.
     fn tune_products(&mut self, target: &mut Target, kind: PassKind, choices: &mut Choices) -> Result<usize> {
-        let mut measured = Vec::new();
-        // Once passes are short they stay so.
-        let mut whole = false;
+        let mut wanted = Vec::new();
         for key in self.products(target, kind) {
             let tiles = target.tiles(key.0, key.1);
-            let name = product_name(key, target.relay);
-            match choices.tile(&name).filter(|t| tiles.contains(t)) {
+            match choices.tile(&product_name(key, target.relay)).filter(|t| tiles.contains(t)) {
                 Some(tile) => {
                     target.tuned.insert(key, tile);
                 }
-                None => {
-                    let tiles = self.promising(key, tiles);
-                    whole = whole || self.estimate_pass(target, kind)? <= PASS_SECONDS;
-                    let by = if whole { Judge::Sample } else { Judge::Alone };
-                    let near = self.judge(target, kind, key, &tiles, by)?;
-                    measured.push((key, name, near));
-                }
+                None => wanted.push((key, self.promising(key, tiles))),
             }
+        }
+        self.compile(target, kind, &wanted)?;
+        let mut measured = Vec::with_capacity(wanted.len());
+        // Once passes are short they stay so.
+        let mut whole = false;
+        for (key, tiles) in wanted {
+            whole = whole || self.estimate_pass(target, kind)? <= PASS_SECONDS;
+            let by = if whole { Judge::Sample } else { Judge::Alone };
+            let near = self.judge(target, kind, key, &tiles, by)?;
+            measured.push((key, product_name(key, target.relay), near));
         }
         // Each product was judged while those after it had their usual tiles. Judge it again beside the chosen tiles.
         for (key, name, near) in &measured {
@@ -398,7 +390,6 @@ impl Tuner<'_> {
     ///
     /// Where the product is timed alone, no tiles are returned.
     fn judge(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile], by: Judge) -> Result<Vec<Tile>> {
-        self.compile(target, kind, key, tiles)?;
         let mut judged = Vec::with_capacity(tiles.len());
         let mut best = NEVER;
         for &tile in tiles {
@@ -433,12 +424,15 @@ impl Tuner<'_> {
         *ranked = all;
     }
 
-    /// Compiles the pipelines of a product's tiles in parallel.
-    fn compile(&mut self, target: &mut Target, kind: PassKind, key: Key, tiles: &[Tile]) -> Result<()> {
+    /// Compiles the pipelines of products' tiles in parallel, all together: the device is idle meanwhile, and is to be so once.
+    fn compile(&mut self, target: &Target, kind: PassKind, wanted: &[(Key, Vec<Tile>)]) -> Result<()> {
         let mut kernels = Vec::new();
-        for &tile in tiles {
-            target.tuned.insert(key, tile);
-            kernels.extend(self.dispatches(target, kind, key).into_iter().map(|d| d.kernel));
+        for (key, tiles) in wanted {
+            let mut tried = target.clone();
+            for &tile in tiles {
+                tried.tuned.insert(*key, tile);
+                kernels.extend(self.dispatches(&tried, kind, *key).into_iter().map(|d| d.kernel));
+            }
         }
         let start = Instant::now();
         let compiled = self.pipelines.get(&kernels).map(drop);
@@ -498,38 +492,16 @@ impl Tuner<'_> {
         Ok(stalled)
     }
 
-    /// Seconds of the fastest of several runs of a pass's dispatches. `others`: seconds of the best tile so far; a
-    /// hopelessly slower tile gets only two runs.
+    /// Seconds of the fastest of several runs of a pass's dispatches. `others`: seconds of the best tile so far
+    /// ([`Timing::time`]).
     fn time(&mut self, kind: PassKind, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<f64> {
-        self.prepare(kind)?;
-        let Some(mut stamps) = StampPool::new(self.gpu, 1)? else { return Ok(NEVER) };
+        let Some(stamps) = StampPool::new(self.gpu, 1)? else { return Ok(NEVER) };
         let relay = relay.then(|| Relay::new(self.arena, self.layout));
         let commands = self.queue.bake(parts, self.pipelines, relay, Some(stamps.span(0)), &[])?;
-        let mut run = || -> Result<f64> {
-            // SAFETY: the command buffer is waited for, each time.
-            unsafe { self.queue.submit(&[commands], true) }?;
-            self.queue.wait()?;
-            Ok(stamps.read()?.sum())
-        };
-        if self.worked.is_none_or(|worked| worked.elapsed() > IDLE) {
-            let start = Instant::now();
-            while start.elapsed() < WARM_UP {
-                run()?;
-            }
-        }
-        let (mut best, mut same, mut runs) = (NEVER, 0, 0);
-        while same < REPETITIONS && runs < MOST_REPETITIONS {
-            let seconds = run()?;
-            same = if seconds < GAIN * best { 0 } else { same + 1 };
-            best = best.min(seconds);
-            runs += 1;
-            if runs > 1 && best > HOPELESS * others {
-                break;
-            }
-        }
-        self.worked = Some(Instant::now());
-        self.queue.free(&[commands]);
-        Ok(best)
+        // Of what was timed last, before the arena changes.
+        self.timing.warm_up(self.gpu, self.queue)?;
+        self.prepare(kind)?;
+        self.timing.time(self.gpu, self.queue, commands, stamps, others)
     }
 }
 

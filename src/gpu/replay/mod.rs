@@ -27,6 +27,7 @@ use crate::gpu::lower::{Lowering, PassKind};
 use crate::gpu::measure::ceiling::Ceiling;
 use crate::gpu::measure::fragment;
 use crate::gpu::measure::profile::Profiler;
+use crate::gpu::measure::timing::Timing;
 use crate::gpu::measure::tuning::Tuner;
 use crate::gpu::memory::{Buffer, HostAccess};
 use crate::gpu::memory::{arena, kv};
@@ -177,7 +178,7 @@ impl Vulkan {
                 relay: self.options.relay,
                 ready: None,
                 ranked: HashMap::new(),
-                worked: None,
+                timing: Timing::default(),
                 compiling: Duration::ZERO,
             };
             tuner.tune(&mut self.target, passes::tuned(&extent))?;
