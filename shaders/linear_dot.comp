@@ -11,6 +11,8 @@
 // than all where the loads of a row are no multiple of those of a whole subgroup. It has UNROLL loads of 16 bytes of each
 // output's row in flight: what has been added makes room for what comes next, of the same row or of the next output's, so that
 // the registers are always full of weights that are on their way, also while the step before is waited for.
+// Of weights with 32 elements a load, a workgroup of one row of x keeps that row in shared memory where it is short: five loads
+// of x for each of weights are otherwise as many that wait for caches. One row of Gemma 3 27B in INT4 was 2 % faster on an H100.
 // A workgroup of linear_dot strides over the grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
 // Where a workgroup of linear_dot_gelu makes several blocks, each is a stage of the relay: block b is made in stage b over the
 // number of workgroups. A kernel that reads them as x waits for each stage when it comes to it.
@@ -81,6 +83,24 @@ const uint PART_BITS = SHARERS - 1;
 #define PART (gl_SubgroupInvocationID & PART_BITS)
 #define OWN (gl_SubgroupInvocationID / SHARERS * ROWS)
 
+#if WEIGHTS_PER_LOAD == 32
+#define KEEPS
+// Units of 16 bytes of a row of x that is kept: at most 14 KiB of the 16 that every device has. Of the first plane the even ones,
+// then the odd ones; the same of the second; then scales and sums: neighbouring invocations read neighbouring units.
+const uint UNITS_OF_X = COLUMNS > 1 ? 0 : 5 * BLOCKS;
+const uint KEPT = UNITS_OF_X > 14 * 64 ? 0 : UNITS_OF_X;
+const bool KEEPS_X = KEPT > 0;
+shared uvec4 kept[KEPT + 1];
+
+void keep_x(uint64_t row) {
+    for (uint i = gl_LocalInvocationID.x; i < KEPT; i += WORKGROUP) {
+        uint plane = i / (2 * BLOCKS), unit = i % (2 * BLOCKS);
+        kept[plane == 2 ? i : (2 * plane + unit % 2) * BLOCKS + unit / 2] = Planes(row + plane * x_padded).at[unit];
+    }
+    barrier();
+}
+#endif
+
 float sums[WIDTH * COLUMNS];
 Weights w[UNROLL * WIDTH];
 uint64_t rows[WIDTH];
@@ -122,9 +142,16 @@ void add_block(uint round, uint u, uint r0, uint live) {
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
         uint64_t row = x + uint64_t(min(r0 + c, live - 1)) * x_stride;
 #if WEIGHTS_PER_LOAD == 32
-        uvec4 hi[2] = uvec4[2](Planes(row).at[2 * i], Planes(row).at[2 * i + 1]);
-        uvec4 lo[2] = uvec4[2](Planes(row + x_padded).at[2 * i], Planes(row + x_padded).at[2 * i + 1]);
-        uvec4 scale_sum = Planes(row + 2 * x_padded).at[i];
+        uvec4 hi[2], lo[2], scale_sum;
+        if (KEEPS_X) {
+            hi = uvec4[2](kept[i], kept[BLOCKS + i]);
+            lo = uvec4[2](kept[2 * BLOCKS + i], kept[3 * BLOCKS + i]);
+            scale_sum = kept[4 * BLOCKS + i];
+        } else {
+            hi = uvec4[2](Planes(row).at[2 * i], Planes(row).at[2 * i + 1]);
+            lo = uvec4[2](Planes(row + x_padded).at[2 * i], Planes(row + x_padded).at[2 * i + 1]);
+            scale_sum = Planes(row + 2 * x_padded).at[i];
+        }
         precise vec2 x_scale = uintBitsToFloat(scale_sum.xz), x_sum = x_scale * vec2(ivec2(scale_sum.yw));
         precise vec2 zero = ZEROS * x_sum, by = x_scale * vec2(1.0, 1.0 / SECOND_TIMES);
         [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
@@ -181,6 +208,9 @@ void turn_to(uint first) {
     }
 }
 
+// All stages are waited for by everyone, whatever they are for: who waits for this kernel relies on everything before it.
+#define ALL_STAGES 0xffffffffu
+
 // Stages of the dispatch before that were waited for.
 uint reached = 0;
 
@@ -193,11 +223,18 @@ void wait_for(uint end) {
     reached = needed;
 }
 
-// Asks for the first round of the subgroup's outputs from n0 on, and for the next product's weights.
+// Asks for the first round of the subgroup's outputs from n0 on, and for the next product's weights. Then keeps x, if it is to be
+// kept.
 void begin(uint n0) {
     turn_to(n0);
     [[unroll]] for (uint u = 0; u < UNROLL; ++u) fetch(0, u);
     relay_ask(ahead_low, ahead_high, ahead_bytes);
+#ifdef KEEPS
+    if (KEEPS_X) {
+        wait_for(ALL_STAGES);
+        keep_x(x + uint64_t(gl_WorkGroupID.y) * x_stride);
+    }
+#endif
 }
 
 // Adds up the outputs that were begun, for rows r0 .. r0 + COLUMNS, each invocation its part of the inputs; with `more`, asks
@@ -216,8 +253,7 @@ void add(bool more, uint next, uint r0, uint live) {
             fetch(round + 1, u);
         }
     }
-    // All stages, whatever they were for: who waits for this kernel relies on everything before it.
-    wait_for(0xffffffffu);
+    wait_for(ALL_STAGES);
     if (more) turn_to(next);
     [[unroll]] for (uint u = 0; u < UNROLL; ++u) {
         add_block(ROUNDS - 1, u, r0, live);

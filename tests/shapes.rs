@@ -32,6 +32,9 @@ fn odd_shapes_agree_on_both_executors() {
         ("hidden 1000, ffn 2008", Shape { hidden: 1000, ffn: 2008, ..small_shape() }),
         ("hidden 96, ffn 224", Shape { hidden: 96, ffn: 224, ..small_shape() }),
         ("hidden 1056, ffn 2000", Shape { hidden: 1056, ffn: 2000, ..small_shape() }),
+        // The longest row of x that a workgroup keeps in shared memory, and one that it does not.
+        ("hidden 64, ffn 5728", Shape { hidden: 64, ffn: 5728, ..small_shape() }),
+        ("hidden 64, ffn 5760", Shape { hidden: 64, ffn: 5760, ..small_shape() }),
     ];
     let gpu = common::open_gpu();
     println!("{} with subgroups of {}", gpu.caps.name, gpu.caps.subgroup);

@@ -243,13 +243,13 @@ const STEP: u32 = 64;
 /// inserted one by one, which makes them slow to compile.
 const PRODUCTS: u32 = 32;
 
-/// The tiles that measured best on an H200, for few rows and for many. The first of each row count suits any product, and the
-/// first with pairs suits a gated one: for 8 rows, some of those behind it take twice as long with weights of 4 bits.
+/// The tiles that measured best on an H200 or an H100, for few rows and for many. The first of each row count suits any product,
+/// and the first with pairs suits a gated one: for 8 rows, some of those behind it take twice as long with weights of 4 bits.
 #[rustfmt::skip]
 const TILES: &[FragmentTile] = &[
     FragmentTile::direct(8, 16, [1, 8], 2, [1, 1]),
     FragmentTile::direct(8, 32, [1, 4], 2, [1, 1]),
-    FragmentTile::direct(8, 32, [4, 1], 4, [1, 1]),
+    FragmentTile::direct(8, 64, [1, 4], 1, [1, 1]),
     FragmentTile::direct(8, 64, [2, 2], 2, [1, 1]),
     FragmentTile::direct(8, 32, [1, 8], 2, [1, 1]),
     FragmentTile::direct(8, 16, [1, 8], 1, [1, 1]),
