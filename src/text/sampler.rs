@@ -12,176 +12,23 @@
 //! A seed gives the same tokens on every machine. The random numbers are SplitMix64's. Exponentials come from the
 //! `libm` crate, since C libraries differ in the last bit.
 
-use std::cmp::Ordering;
-use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hasher};
+mod candidates;
+mod config;
+mod random;
+mod token_set;
 
-use crate::error::{Setting, text};
-use crate::schedule::choice::{Ask, BLOCK, Found, MOST_EDITS, MOST_LISTED, MOST_WANTED, blocks, set_words};
+use std::collections::VecDeque;
+
+use crate::schedule::choice::{Ask, BLOCK, Found, MOST_EDITS, MOST_WANTED, blocks};
 use crate::{Error, Result};
+use candidates::{Candidate, Candidates, likelier};
+use random::{SplitMix64, draw_by_weight, draw_seed};
+
+pub use config::SamplerConfig;
+pub use token_set::TokenSet;
 
 /// Latest tokens that the repetition penalty applies to, as in llama.cpp and Ollama.
 const REPEAT_WINDOW: usize = 64;
-
-/// How the next token is chosen. The default is what Gemma 3 was tuned for: temperature 1, top-k 64, top-p 0.95.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SamplerConfig {
-    /// Divides the logits before the draw; 0 always takes the likeliest token. Finite, at least 0.
-    pub temperature: f32,
-    /// Only this many of the likeliest tokens remain; 0 keeps all.
-    pub top_k: u32,
-    /// Only the fewest likeliest tokens whose probabilities reach this sum remain. In (0, 1]; 1 keeps all.
-    pub top_p: f32,
-    /// Only tokens with at least this fraction of the largest probability remain. In [0, 1]; 0 keeps all.
-    pub min_p: f32,
-    /// For tokens among the last 64 of the sequence, positive logits are divided by this and others multiplied. Finite,
-    /// above 0; 1 changes nothing.
-    pub repeat_penalty: f32,
-    /// Subtracted from the logits of tokens that the reply has. Finite; 0 changes nothing.
-    pub presence_penalty: f32,
-    /// Subtracted from the logits of tokens that the reply has, once for each time. Finite; 0 changes nothing.
-    pub frequency_penalty: f32,
-    /// Added to the logits of these tokens; −∞ forbids one. Of several for one token, all are added.
-    pub bias: Vec<(u32, f32)>,
-    /// The seed of the draws. `None`: each sampler picks a random one.
-    pub seed: Option<u64>,
-}
-
-impl Default for SamplerConfig {
-    fn default() -> Self {
-        Self {
-            temperature: 1.0,
-            top_k: 64,
-            top_p: 0.95,
-            min_p: 0.0,
-            repeat_penalty: 1.0,
-            presence_penalty: 0.0,
-            frequency_penalty: 0.0,
-            bias: Vec::new(),
-            seed: None,
-        }
-    }
-}
-
-impl SamplerConfig {
-    /// Always the likeliest token.
-    pub fn greedy() -> Self {
-        Self { temperature: 0.0, ..Self::default() }
-    }
-
-    /// Checks every value against its range.
-    ///
-    /// # Errors
-    /// [`Error::Input`] naming the first option out of range.
-    pub fn validate(&self) -> Result<()> {
-        let check = |holds: bool, name: &str, setting: Setting, value: f32, range: &str| match holds {
-            true => Ok(()),
-            false => Err(Error::input(text!(name, setting.aside(), format!(" is {value}")), format!("give {range}"))),
-        };
-        let Self { temperature, top_p, min_p, repeat_penalty, .. } = *self;
-        check(
-            temperature.is_finite() && temperature >= 0.0,
-            "the temperature",
-            Setting::Temperature,
-            temperature,
-            "0 for the likeliest token, or a number above it",
-        )?;
-        check(
-            top_p > 0.0 && top_p <= 1.0,
-            "top-p",
-            Setting::TopP,
-            top_p,
-            "a number above 0, up to 1 to keep all tokens",
-        )?;
-        check(
-            (0.0..=1.0).contains(&min_p),
-            "min-p",
-            Setting::MinP,
-            min_p,
-            "a number from 0, which keeps all tokens, to 1",
-        )?;
-        check(
-            repeat_penalty.is_finite() && repeat_penalty > 0.0,
-            "the repetition penalty",
-            Setting::RepeatPenalty,
-            repeat_penalty,
-            "a number above 0, with 1 for none",
-        )?;
-        for (name, value) in [("presence", self.presence_penalty), ("frequency", self.frequency_penalty)] {
-            if !value.is_finite() {
-                return Err(Error::input(format!("the {name} penalty is {value}"), "give a number, with 0 for none"));
-            }
-        }
-        match self.bias.iter().find(|(_, bias)| bias.is_nan() || *bias == f32::INFINITY) {
-            Some((id, bias)) => {
-                Err(Error::input(format!("the bias of token {id} is {bias}"), "give a number, or -inf"))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Whether the token is always that of the largest logit.
-    pub fn is_argmax(&self) -> bool {
-        self.temperature == 0.0 && !self.edits()
-    }
-
-    /// Whether any logit is changed.
-    fn edits(&self) -> bool {
-        self.repeat_penalty != 1.0 || !self.bias.is_empty() || self.counts()
-    }
-
-    /// Whether what the reply has counts.
-    fn counts(&self) -> bool {
-        self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
-    }
-}
-
-/// A set of tokens, a bit each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenSet {
-    vocab: usize,
-    words: Vec<u32>,
-}
-
-impl TokenSet {
-    /// None of a vocabulary's tokens.
-    pub fn new(vocab: usize) -> TokenSet {
-        TokenSet { vocab, words: vec![0; set_words(vocab)] }
-    }
-
-    /// Adds a token. One outside of the vocabulary changes nothing.
-    pub fn insert(&mut self, id: u32) {
-        if (id as usize) < self.vocab {
-            self.words[id as usize / 32] |= 1 << (id % 32);
-        }
-    }
-
-    /// Removes all tokens.
-    pub fn clear(&mut self) {
-        self.words.fill(0);
-    }
-
-    /// Has the tokens whose bits are set in `words`, and no others: bit `i` of word `w` is token `32 w + i`. Words that are
-    /// missing count as 0; bits outside of the vocabulary change nothing.
-    pub fn copy_from_words(&mut self, words: &[u32]) {
-        let given = words.len().min(self.words.len());
-        self.words[..given].copy_from_slice(&words[..given]);
-        self.words[given..].fill(0);
-        if let (Some(last), rest @ 1..) = (self.words.last_mut(), self.vocab % 32) {
-            *last &= (1 << rest) - 1;
-        }
-    }
-
-    /// Whether it has a token.
-    pub fn contains(&self, id: u32) -> bool {
-        self.words.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 != 0)
-    }
-
-    /// The size of the vocabulary.
-    pub fn vocab(&self) -> usize {
-        self.vocab
-    }
-}
 
 /// A token whose logit the sampler changes.
 #[derive(Debug, Clone, Copy)]
@@ -373,7 +220,7 @@ impl Sampler {
             random.next_unit();
             random.next_unit() as f32
         });
-        let allowed = self.allowed.as_ref().map(|allowed| &allowed.words[..]);
+        let allowed = self.allowed.as_ref().map(TokenSet::words);
         ask.set(want, scale, unit, self.edits.iter().map(|edit| edit.id), allowed);
     }
 
@@ -600,183 +447,8 @@ fn collect_block(out: &mut Vec<(u32, f64)>, block: usize, logits: &[f32], edits:
     }
 }
 
-/// The item in which the running sum of weights passes `left`; `None` if no weight is above 0.
-fn draw_by_weight<T>(items: impl Iterator<Item = (T, f64)>, mut left: f64) -> Option<T> {
-    let mut drawn = None;
-    for (item, weight) in items.filter(|(_, weight)| *weight > 0.0) {
-        // If rounding leaves a remainder at the end, the last one is drawn.
-        drawn = Some(item);
-        left -= weight;
-        if left < 0.0 {
-            break;
-        }
-    }
-    drawn
-}
-
-/// A random seed of 53 bits: many readers of JSON keep no more of a number. The standard library's hash keys come from the
-/// system's randomness.
-fn draw_seed() -> u64 {
-    std::hash::RandomState::new().build_hasher().finish() >> 11
-}
-
 fn unusable(what: &str) -> Error {
     Error::failed(format!("the model's logits are unusable: {what}"), "check the model's files")
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
-    id: u32,
-    logit: f32,
-    /// Proportional to the probability: without temperature in top-p, with it in the draw.
-    weight: f64,
-}
-
-/// Likeliest first; among equals, the lower id first. A total order, since no logit is NaN.
-fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
-    b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
-}
-
-/// The tokens that may still be drawn.
-#[derive(Debug, Clone)]
-struct Candidates {
-    /// Sorted by [`likelier`] if fewer than the vocabulary are kept, else by id. It never outgrows its capacity.
-    list: Vec<Candidate>,
-    /// How many to keep at most.
-    keep: usize,
-    /// How many to hold before thinning.
-    limit: usize,
-    /// Whether `keep` is the whole vocabulary.
-    all: bool,
-}
-
-impl Candidates {
-    /// `edits`: most tokens that join those that a pass has found.
-    fn new(keep: usize, vocab: usize, edits: usize) -> Self {
-        let all = keep == vocab;
-        // Room beyond `keep`, so that the list rarely needs thinning.
-        let capacity = if all { vocab } else { (2 * keep).max(256).min(vocab.max(1)) };
-        Self { list: Vec::with_capacity(capacity.max(MOST_LISTED + edits)), keep, limit: capacity, all }
-    }
-
-    /// Takes the `keep` likeliest of `logits` that are allowed. The edits replace the originals.
-    fn collect(&mut self, logits: &[f32], edits: &[Edit], allowed: Option<&TokenSet>) {
-        self.list.clear();
-        let (list, keep, limit) = (&mut self.list, self.keep, self.limit);
-        // A logit must exceed this to be kept. Ids ascend, so an equal one with a later id loses.
-        let mut floor = f32::NEG_INFINITY;
-        let mut offer = |id: u32, logit: f32| {
-            if logit > floor && allowed.is_none_or(|allowed| allowed.contains(id)) {
-                if list.len() == limit {
-                    floor = thin_out(list, keep);
-                    if logit <= floor {
-                        return;
-                    }
-                }
-                list.push(Candidate { id, logit, weight: 0.0 });
-            }
-        };
-        let mut next = 0;
-        for &Edit { id, logit, .. } in edits {
-            (next..id).for_each(|id| offer(id, logits[id as usize]));
-            offer(id, logit);
-            next = id + 1;
-        }
-        (next..logits.len() as u32).for_each(|id| offer(id, logits[id as usize]));
-        if !self.all {
-            if self.list.len() > self.keep {
-                thin_out(&mut self.list, self.keep);
-            }
-            self.list.sort_unstable_by(likelier);
-        }
-    }
-
-    /// The largest logit; the list is not empty.
-    fn peak(&self) -> f32 {
-        self.list.iter().fold(f32::NEG_INFINITY, |peak, c| peak.max(c.logit))
-    }
-
-    /// Keeps the fewest likeliest tokens whose probabilities reach `top_p` of their sum: that of the list, or `total`. Returns
-    /// whether they do.
-    fn keep_top_p(&mut self, top_p: f32, total: Option<f64>) -> bool {
-        if top_p >= 1.0 || self.list.is_empty() {
-            return false;
-        }
-        let peak = f64::from(self.peak());
-        let mut sum = 0.0;
-        for candidate in &mut self.list {
-            candidate.weight = libm::exp(f64::from(candidate.logit) - peak);
-            sum += candidate.weight;
-        }
-        let enough = f64::from(top_p) * total.unwrap_or(sum);
-        let (mut sum, mut sorted) = (0.0, 0);
-        // The nucleus is usually small: sort the head of the list, then more only as needed.
-        while sorted < self.list.len() {
-            let rest = &mut self.list[sorted..];
-            let head = (4 * sorted).max(256).min(rest.len());
-            if head < rest.len() {
-                rest.select_nth_unstable_by(head - 1, likelier);
-            }
-            rest[..head].sort_unstable_by(likelier);
-            for candidate in &rest[..head] {
-                sum += candidate.weight;
-                sorted += 1;
-                if sum >= enough {
-                    self.list.truncate(sorted);
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    /// Keeps tokens with at least a fraction `min_p` of the largest probability. Returns the least logit that stays.
-    fn keep_min_p(&mut self, min_p: f32) -> f64 {
-        if min_p == 0.0 {
-            return f64::NEG_INFINITY;
-        }
-        let least = f64::from(self.peak()) + libm::log(f64::from(min_p));
-        self.list.retain(|c| f64::from(c.logit) >= least);
-        least
-    }
-
-    /// Draws a token by its probability at `temperature`; `None` if there is none.
-    fn draw(&mut self, temperature: f32, random: &mut SplitMix64) -> Option<u32> {
-        let peak = f64::from(self.peak());
-        let mut total = 0.0;
-        for candidate in &mut self.list {
-            candidate.weight = libm::exp((f64::from(candidate.logit) - peak) / f64::from(temperature));
-            total += candidate.weight;
-        }
-        draw_by_weight(self.list.iter().map(|c| (c.id, c.weight)), random.next_unit() * total)
-    }
-}
-
-/// Cuts `list` down to its `keep` likeliest, unordered. Returns the least of their logits.
-fn thin_out(list: &mut Vec<Candidate>, keep: usize) -> f32 {
-    let least = list.select_nth_unstable_by(keep - 1, likelier).1.logit;
-    list.truncate(keep);
-    least
-}
-
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014), with the constants of
-/// Vigna's public reference <https://prng.di.unimi.it/splitmix64.c>.
-#[derive(Debug, Clone)]
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in [0, 1), from the upper 53 bits.
-    fn next_unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::super::testing::Random;
 use super::*;
-use crate::schedule::choice::{ASK_WORDS, EDIT_IDS, EDITS};
+use crate::error::Setting;
+use crate::schedule::choice::{ASK_WORDS, EDIT_IDS, EDITS, set_words};
 
 /// No filter, no penalty, temperature 1.
 fn open(seed: u64) -> SamplerConfig {

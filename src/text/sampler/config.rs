@@ -1,0 +1,117 @@
+//! How tokens are chosen: the settings, with their ranges.
+
+use crate::error::{Setting, text};
+use crate::{Error, Result};
+
+/// How the next token is chosen. The default is what Gemma 3 was tuned for: temperature 1, top-k 64, top-p 0.95.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SamplerConfig {
+    /// Divides the logits before the draw; 0 always takes the likeliest token. Finite, at least 0.
+    pub temperature: f32,
+    /// Only this many of the likeliest tokens remain; 0 keeps all.
+    pub top_k: u32,
+    /// Only the fewest likeliest tokens whose probabilities reach this sum remain. In (0, 1]; 1 keeps all.
+    pub top_p: f32,
+    /// Only tokens with at least this fraction of the largest probability remain. In [0, 1]; 0 keeps all.
+    pub min_p: f32,
+    /// For tokens among the last 64 of the sequence, positive logits are divided by this and others multiplied. Finite,
+    /// above 0; 1 changes nothing.
+    pub repeat_penalty: f32,
+    /// Subtracted from the logits of tokens that the reply has. Finite; 0 changes nothing.
+    pub presence_penalty: f32,
+    /// Subtracted from the logits of tokens that the reply has, once for each time. Finite; 0 changes nothing.
+    pub frequency_penalty: f32,
+    /// Added to the logits of these tokens; −∞ forbids one. Of several for one token, all are added.
+    pub bias: Vec<(u32, f32)>,
+    /// The seed of the draws. `None`: each sampler picks a random one.
+    pub seed: Option<u64>,
+}
+
+impl Default for SamplerConfig {
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            top_k: 64,
+            top_p: 0.95,
+            min_p: 0.0,
+            repeat_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            bias: Vec::new(),
+            seed: None,
+        }
+    }
+}
+
+impl SamplerConfig {
+    /// Always the likeliest token.
+    pub fn greedy() -> Self {
+        Self { temperature: 0.0, ..Self::default() }
+    }
+
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// [`Error::Input`] naming the first option out of range.
+    pub fn validate(&self) -> Result<()> {
+        let check = |holds: bool, name: &str, setting: Setting, value: f32, range: &str| match holds {
+            true => Ok(()),
+            false => Err(Error::input(text!(name, setting.aside(), format!(" is {value}")), format!("give {range}"))),
+        };
+        let Self { temperature, top_p, min_p, repeat_penalty, .. } = *self;
+        check(
+            temperature.is_finite() && temperature >= 0.0,
+            "the temperature",
+            Setting::Temperature,
+            temperature,
+            "0 for the likeliest token, or a number above it",
+        )?;
+        check(
+            top_p > 0.0 && top_p <= 1.0,
+            "top-p",
+            Setting::TopP,
+            top_p,
+            "a number above 0, up to 1 to keep all tokens",
+        )?;
+        check(
+            (0.0..=1.0).contains(&min_p),
+            "min-p",
+            Setting::MinP,
+            min_p,
+            "a number from 0, which keeps all tokens, to 1",
+        )?;
+        check(
+            repeat_penalty.is_finite() && repeat_penalty > 0.0,
+            "the repetition penalty",
+            Setting::RepeatPenalty,
+            repeat_penalty,
+            "a number above 0, with 1 for none",
+        )?;
+        for (name, value) in [("presence", self.presence_penalty), ("frequency", self.frequency_penalty)] {
+            if !value.is_finite() {
+                return Err(Error::input(format!("the {name} penalty is {value}"), "give a number, with 0 for none"));
+            }
+        }
+        match self.bias.iter().find(|(_, bias)| bias.is_nan() || *bias == f32::INFINITY) {
+            Some((id, bias)) => {
+                Err(Error::input(format!("the bias of token {id} is {bias}"), "give a number, or -inf"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the token is always that of the largest logit.
+    pub fn is_argmax(&self) -> bool {
+        self.temperature == 0.0 && !self.edits()
+    }
+
+    /// Whether any logit is changed.
+    pub(super) fn edits(&self) -> bool {
+        self.repeat_penalty != 1.0 || !self.bias.is_empty() || self.counts()
+    }
+
+    /// Whether what the reply has counts.
+    pub(super) fn counts(&self) -> bool {
+        self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
+    }
+}
