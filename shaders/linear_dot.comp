@@ -11,14 +11,16 @@
 // than all where the loads of a row are no multiple of those of a whole subgroup. It has UNROLL loads of 16 bytes of each
 // output's row in flight: what has been added makes room for what comes next, of the same row or of the next output's, so that
 // the registers are always full of weights that are on their way, also while the step before is waited for.
-// Of weights with 32 elements a load, a workgroup of one row of x keeps that row in shared memory where it is short: five loads
-// of x for each of weights are otherwise as many that wait for caches. One row of Gemma 3 27B in INT4 was 2 % faster on an H100.
+// With weights of 32 elements a load, a workgroup of one row of x copies that row to shared memory, if it takes at most 14 KiB.
+// Each load of weights needs five of x, which would otherwise wait for caches that the relay has emptied. One row of Gemma 3 27B
+// in INT4 was 2 % faster on an H100. On AMD, where nothing is relayed, this is not measured.
 // A workgroup of linear_dot strides over the grid, one of linear_dot_gelu makes BLOCK outputs, whose block scale it knows.
 // Where a workgroup of linear_dot_gelu makes several blocks, each is a stage of the relay: block b is made in stage b over the
-// number of workgroups. A kernel that reads them as x waits for each stage when it comes to it.
+// number of workgroups. A kernel that reads them as x waits for each stage when it comes to it, or for all where it copies x.
 // Bytes: N * K + 4 * N + rows * (2.25 K + 4 N), with scales of groups the weight's + rows * (2.5 K + 4 N); operations:
 // 2 * N * K * rows, as 8 packed dot products for 16 weights.
 // Few waves: what covers memory's latency is loads in flight, and variants with up to 24 of them in fewer waves have no less.
+// Of small workgroups, a copied row lets fewer run at a time.
 // Narrow loads: the f32 scale of each block of x, beside its 32 bytes; the scales of each load of a format with scales of
 // groups, and of q5_0 and q6_k the high bits.
 #define RELAY
@@ -84,12 +86,11 @@ const uint PART_BITS = SHARERS - 1;
 #define OWN (gl_SubgroupInvocationID / SHARERS * ROWS)
 
 #if WEIGHTS_PER_LOAD == 32
-#define KEEPS
-// Units of 16 bytes of a row of x that is kept: at most 14 KiB of the 16 that every device has. Of the first plane the even ones,
-// then the odd ones; the same of the second; then scales and sums: neighbouring invocations read neighbouring units.
-const uint UNITS_OF_X = COLUMNS > 1 ? 0 : 5 * BLOCKS;
-const uint KEPT = UNITS_OF_X > 14 * 64 ? 0 : UNITS_OF_X;
-const bool KEEPS_X = KEPT > 0;
+// Units of 16 bytes that a row of x takes. It is kept if that is at most 14 KiB, of the 16 that every device has. The order is
+// even units of the first plane, odd ones, the same of the second plane, then scales with sums. So neighbouring invocations read
+// neighbouring units. Validation refuses the array's size as a single condition.
+const uint UNITS = COLUMNS > 1 ? 0 : 5 * BLOCKS;
+const uint KEPT = UNITS > 14 * 64 ? 0 : UNITS;
 shared uvec4 kept[KEPT + 1];
 
 void keep_x(uint64_t row) {
@@ -143,7 +144,7 @@ void add_block(uint round, uint u, uint r0, uint live) {
         uint64_t row = x + uint64_t(min(r0 + c, live - 1)) * x_stride;
 #if WEIGHTS_PER_LOAD == 32
         uvec4 hi[2], lo[2], scale_sum;
-        if (KEEPS_X) {
+        if (KEPT > 0) {
             hi = uvec4[2](kept[i], kept[BLOCKS + i]);
             lo = uvec4[2](kept[2 * BLOCKS + i], kept[3 * BLOCKS + i]);
             scale_sum = kept[4 * BLOCKS + i];
@@ -208,8 +209,9 @@ void turn_to(uint first) {
     }
 }
 
-// All stages are waited for by everyone, whatever they are for: who waits for this kernel relies on everything before it.
-#define ALL_STAGES 0xffffffffu
+// An end past every block, for which all stages are waited for. Each workgroup must, since who waits for this kernel relies on
+// everything before it.
+#define ALL_BLOCKS 0xffffffffu
 
 // Stages of the dispatch before that were waited for.
 uint reached = 0;
@@ -223,15 +225,15 @@ void wait_for(uint end) {
     reached = needed;
 }
 
-// Asks for the first round of the subgroup's outputs from n0 on, and for the next product's weights. Then keeps x, if it is to be
-// kept.
+// Asks for the first round of the subgroup's outputs from n0 on, and for the next product's weights. Then waits for x and copies it,
+// where it is kept.
 void begin(uint n0) {
     turn_to(n0);
     [[unroll]] for (uint u = 0; u < UNROLL; ++u) fetch(0, u);
     relay_ask(ahead_low, ahead_high, ahead_bytes);
-#ifdef KEEPS
-    if (KEEPS_X) {
-        wait_for(ALL_STAGES);
+#if WEIGHTS_PER_LOAD == 32
+    if (KEPT > 0) {
+        wait_for(ALL_BLOCKS);
         keep_x(x + uint64_t(gl_WorkGroupID.y) * x_stride);
     }
 #endif
@@ -253,7 +255,7 @@ void add(bool more, uint next, uint r0, uint live) {
             fetch(round + 1, u);
         }
     }
-    wait_for(ALL_STAGES);
+    wait_for(ALL_BLOCKS);
     if (more) turn_to(next);
     [[unroll]] for (uint u = 0; u < UNROLL; ++u) {
         add_block(ROUNDS - 1, u, r0, live);

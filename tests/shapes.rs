@@ -32,7 +32,7 @@ fn odd_shapes_agree_on_both_executors() {
         ("hidden 1000, ffn 2008", Shape { hidden: 1000, ffn: 2008, ..small_shape() }),
         ("hidden 96, ffn 224", Shape { hidden: 96, ffn: 224, ..small_shape() }),
         ("hidden 1056, ffn 2000", Shape { hidden: 1056, ffn: 2000, ..small_shape() }),
-        // The longest row of x that a workgroup keeps in shared memory, and one that it does not.
+        // The longest row of inputs that a workgroup keeps in shared memory, and one that it does not.
         ("hidden 64, ffn 5728", Shape { hidden: 64, ffn: 5728, ..small_shape() }),
         ("hidden 64, ffn 5760", Shape { hidden: 64, ffn: 5760, ..small_shape() }),
     ];
@@ -44,7 +44,7 @@ fn odd_shapes_agree_on_both_executors() {
     let small = |s: &Shape| s.vocab < 10_000 && s.head_dim * s.heads / s.kv_heads <= 256;
     let once = std::env::var_os("LP_NATIVE_VECTOR_WIDTH").is_some();
     for (i, (name, shape)) in variants.into_iter().enumerate().filter(|(_, (_, s))| !once || small(s)) {
-        // INT4 where rows are whole groups, of an odd number, but for those of the last shape's down.
+        // INT4 where rows are whole groups. Those of down in the shape with ffn 2000 are not.
         let formats = match WeightFormat::Int4.holds(shape.hidden) {
             true => vec![WeightFormat::Int4],
             false => vec![WeightFormat::Int8, WeightFormat::Bf16],
@@ -147,14 +147,13 @@ fn a_batch_computes_what_its_sequences_would_alone() {
     }
 }
 
-/// Gate and up in stages of a relay. The last stage has fewer blocks than there are workgroups: 13 in two stages of 7.
-#[test]
-fn a_stage_may_lack_blocks() {
-    let forged = Forged::new(&small_shape(), WeightFormat::Int8);
-    let tokens = prompt(&small_shape(), 20);
+/// Gate and up in stages, which the product behind them waits for one by one or, where it keeps its inputs, all together.
+fn check_stages(shape: &Shape, weights: WeightFormat, groups: usize) {
+    let forged = Forged::new(shape, weights);
+    let tokens = prompt(shape, 20);
     let run = |tile, relay| {
         let vulkan = VulkanOptions { tile, relay: Some(relay), ..common::forced(DOT) };
-        let options = Options { vulkan, ..Options::default() };
+        let options = Options { weights, vulkan, ..Options::default() };
         let mut executor = forged.load(common::vulkan(), options);
         let mut session = Session::new(0, 64);
         let mut seen: Vec<u32> = Vec::new();
@@ -165,7 +164,9 @@ fn a_stage_may_lack_blocks() {
         }
         let row = [Row { token: 3, position: session.tokens().len() as u32, sequence: 0 }];
         let times = executor.time_steps(&row, HeadRows { first: 0, count: 1 }, 1).unwrap();
-        let staged = times.iter().any(|t| t.kernel == "linear_dot_gelu_int8" && t.variant.contains("groups [7, 1, 1]"));
+        let kernel = format!("linear_dot_gelu_{}", weights.name());
+        let of_groups = format!("groups [{groups}, 1, 1]");
+        let staged = times.iter().any(|t| t.kernel == kernel && t.variant.contains(&of_groups));
         (seen, staged)
     };
     let sharers = common::open_gpu().caps.subgroup;
@@ -174,6 +175,20 @@ fn a_stage_may_lack_blocks() {
     let (got, staged) = run(Some(variant), true);
     assert!(staged, "the variant was taken");
     assert!(got == want);
+}
+
+/// Gate and up in stages of a relay. The last stage has fewer blocks than there are workgroups: 13 in two stages of 7.
+#[test]
+fn a_stage_may_lack_blocks() {
+    check_stages(&small_shape(), WeightFormat::Int8, 7);
+}
+
+/// INT4, whose loads take two blocks of inputs each, with inputs too long to be kept and with the longest that are.
+#[test]
+fn stages_may_be_waited_for_one_by_one_or_together() {
+    for (ffn, groups) in [(5760, 180), (5728, 179)] {
+        check_stages(&Shape { hidden: 64, ffn, ..small_shape() }, WeightFormat::Int4, groups);
+    }
 }
 
 #[test]

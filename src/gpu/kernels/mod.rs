@@ -26,8 +26,8 @@ pub enum Relaying {
     Whole,
     /// As `Whole`, and they ask ahead for the weights of the next product. [`ProductRelayPush`] ends the push constants.
     Product,
-    /// As `Product`, but its workgroups wait for the stages of the dispatch before one by one, and may have stages of
-    /// their own. [`StagedRelayPush`] ends the push constants.
+    /// As `Product`, but its workgroups wait for the stages of the dispatch before one by one, unless they keep their inputs in
+    /// shared memory, and may have stages of their own. [`StagedRelayPush`] ends the push constants.
     Staged,
 }
 

@@ -1,6 +1,6 @@
 //! The ceilings of a device that does nothing else: its read rate, and the rate of its matrix units.
 
-use super::fastest::{Fastest, warm_up};
+use super::fastest::{Fastest, seconds, warm_up};
 use crate::Result;
 use crate::gpu::device::Gpu;
 use crate::gpu::device::units::Units;
@@ -14,7 +14,7 @@ use crate::gpu::queue::Queue;
 use crate::gpu::queue::stamps::StampPool;
 use ash::vk;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WORKGROUP: u32 = 256;
 /// Enough workgroups to fill any device several times over.
@@ -83,21 +83,6 @@ impl Ceiling {
         })?;
         Ok(self.bytes as f64 / fastest)
     }
-}
-
-/// Seconds of a run of `commands`, by the device's clock (span 0 of `stamps`) if it has one.
-fn seconds(queue: &Queue, commands: vk::CommandBuffer, stamps: Option<&mut StampPool>) -> Result<f64> {
-    let start = Instant::now();
-    // SAFETY: the command buffer is waited for below, each time.
-    unsafe { queue.submit(&[commands], true) }?;
-    queue.wait()?;
-    let elapsed = start.elapsed().as_secs_f64();
-    let stamped = match stamps {
-        Some(stamps) => stamps.read()?.sum(),
-        None => elapsed,
-    };
-    // The device's clock may be too coarse for a short run.
-    Ok(if stamped > 0.0 { stamped } else { elapsed })
 }
 
 /// The read ceiling of a device without a model: over a buffer of `bytes`.

@@ -1,7 +1,9 @@
-//! The fastest of several runs on a device that raises its clocks when it has something to do.
+//! Runs of a command buffer on a device that raises its clocks when it has something to do, and the fastest of them.
 
 use crate::Result;
 use crate::gpu::device::Gpu;
+use crate::gpu::queue::Queue;
+use crate::gpu::queue::stamps::StampPool;
 use ash::vk;
 use std::time::{Duration, Instant};
 
@@ -12,9 +14,24 @@ const GAIN: f64 = 0.99;
 /// A device that goes on gaining is not waited for longer than this many times its warm-up.
 const PATIENCE: u32 = 4;
 
-/// How long a device must have gained nothing. An idle GPU takes a while to raise its clocks.
-pub(super) fn warm_up(gpu: &Gpu) -> Duration {
+/// How long a device must have gained nothing. An idle GPU takes a while to raise its clocks; a CPU has none to raise.
+pub fn warm_up(gpu: &Gpu) -> Duration {
     if gpu.caps.kind == vk::PhysicalDeviceType::CPU { Duration::ZERO } else { Duration::from_millis(300) }
+}
+
+/// Seconds of a run of `commands`, by the device's clock (span 0 of `stamps`) if it has one.
+pub(super) fn seconds(queue: &Queue, commands: vk::CommandBuffer, stamps: Option<&mut StampPool>) -> Result<f64> {
+    let start = Instant::now();
+    // SAFETY: the command buffer is waited for below, each time.
+    unsafe { queue.submit(&[commands], true) }?;
+    queue.wait()?;
+    let elapsed = start.elapsed().as_secs_f64();
+    let stamped = match stamps {
+        Some(stamps) => stamps.read()?.sum(),
+        None => elapsed,
+    };
+    // The device's clock may be too coarse for a short run.
+    Ok(if stamped > 0.0 { stamped } else { elapsed })
 }
 
 /// The fastest of runs that go on until none has gained anything for as long as a device takes to warm up.

@@ -3,7 +3,7 @@
 pub mod ceiling;
 pub mod choices;
 pub mod costs;
-mod fastest;
+pub mod fastest;
 pub mod fragment;
 pub mod profile;
 pub mod timing;

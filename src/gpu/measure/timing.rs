@@ -1,17 +1,18 @@
-//! Times command buffers on a device whose clocks are up.
+//! A timer of command buffers, which keeps the device's clocks up.
 //!
 //! Clocks fall while a device has nothing to do, as while kernels are compiled, and take up to a second to rise again. An H100
 //! then takes three times as long for a pass, and what is timed first looks three times as slow as it is.
 
-use super::fastest::{Fastest, warm_up};
+use super::fastest::{Fastest, seconds};
 use crate::Result;
-use crate::gpu::device::Gpu;
 use crate::gpu::queue::Queue;
 use crate::gpu::queue::stamps::StampPool;
 use ash::vk;
 use std::time::{Duration, Instant};
 
-/// Stop after this many runs without a 1 % gain.
+/// Times the warm-up that the first measurement must have gained nothing: the others are compared with it.
+const FIRST_PATIENCE: u32 = 3;
+/// Stop after this many runs in a row of which none took less than `GAIN` times the best.
 const REPETITIONS: usize = 3;
 const GAIN: f64 = 0.99;
 /// Stop after this many runs in any case.
@@ -20,14 +21,14 @@ const MOST_REPETITIONS: usize = 40;
 const HOPELESS: f64 = 1.1;
 /// A device that had nothing to do for so long may have lowered its clocks.
 const IDLE: Duration = Duration::from_millis(20);
-/// Clocks are up where what was timed before takes at most this times as long as then.
+/// Clocks are up once a run takes at most this times the best time measured before.
 const AS_FAST: f64 = 1.03;
 /// Longest that clocks are waited for.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const LONGEST_WAIT: Duration = Duration::from_millis(1500);
 
-/// What was timed last, and when.
-#[derive(Default)]
+/// Times command buffers, one after the other. Keeps the last one, to warm the device up with.
 pub struct Timing {
+    warm_up: Duration,
     last: Option<Timed>,
     /// When the device last worked.
     worked: Option<Instant>,
@@ -41,26 +42,33 @@ struct Timed {
 }
 
 impl Timed {
-    /// Seconds of one run.
     fn run(&mut self, queue: &Queue) -> Result<f64> {
-        // SAFETY: the command buffer is waited for, each time.
-        unsafe { queue.submit(&[self.commands], true) }?;
-        queue.wait()?;
-        Ok(self.stamps.read()?.sum())
+        seconds(queue, self.commands, Some(&mut self.stamps))
     }
 }
 
 impl Timing {
-    /// Brings the clocks up after an idle time: runs what was timed last until it is as fast as it was. The memory that this reads
-    /// must be as it was then.
+    /// For a device that takes `warm_up` to raise its clocks ([`super::fastest::warm_up`]). Zero: it has none to raise.
+    pub fn new(warm_up: Duration) -> Timing {
+        Timing { warm_up, last: None, worked: None }
+    }
+
+    /// Brings the clocks up after an idle time: runs what was timed last until it is about as fast as it was. The memory that
+    /// this uses must be as it was then.
     ///
     /// # Errors
     /// Device: the device was lost.
-    pub fn warm_up(&mut self, gpu: &Gpu, queue: &Queue) -> Result<()> {
+    pub fn warm_up(&mut self, queue: &Queue) -> Result<()> {
         let is_idle = self.worked.is_none_or(|worked| worked.elapsed() > IDLE);
-        let Some(last) = self.last.as_mut().filter(|_| is_idle && !warm_up(gpu).is_zero()) else { return Ok(()) };
+        if self.warm_up.is_zero() || !is_idle {
+            return Ok(());
+        }
+        let Some(last) = &mut self.last else { return Ok(()) };
         let start = Instant::now();
-        run_until_as_fast(last.best, || Ok((last.run(queue)?, start.elapsed())))?;
+        let seconds = run_until_as_fast(last.best, || Ok((last.run(queue)?, start.elapsed())))?;
+        if seconds > AS_FAST * last.best {
+            log::debug!("clocks are low: {:.1} us for what took {:.1} us", seconds * 1e6, last.best * 1e6);
+        }
         self.worked = Some(Instant::now());
         Ok(())
     }
@@ -68,22 +76,17 @@ impl Timing {
     /// Seconds of the fastest of several runs of a command buffer, which writes span 0 of `stamps`. `others`: seconds of the best
     /// of what it is compared with; what is hopelessly slower gets only two runs.
     ///
+    /// The command buffer is kept, and freed by the next call of this or by [`Timing::free`]. Until then what it uses must live.
+    ///
     /// # Errors
     /// Device: the device was lost.
-    pub fn time(
-        &mut self,
-        gpu: &Gpu,
-        queue: &Queue,
-        commands: vk::CommandBuffer,
-        stamps: StampPool,
-        others: f64,
-    ) -> Result<f64> {
+    pub fn time(&mut self, queue: &Queue, commands: vk::CommandBuffer, stamps: StampPool, others: f64) -> Result<f64> {
         let is_first = self.last.is_none();
         self.free(queue);
         let timed = self.last.insert(Timed { commands, stamps, best: f64::INFINITY });
-        let warm_up = warm_up(gpu);
-        if is_first && !warm_up.is_zero() {
-            Fastest::of_runs(warm_up, || timed.run(queue))?;
+        if is_first && !self.warm_up.is_zero() {
+            // Only the clocks matter here.
+            Fastest::of_runs(FIRST_PATIENCE * self.warm_up, || timed.run(queue))?;
         }
         let (mut same, mut runs) = (0, 0);
         while same < REPETITIONS && runs < MOST_REPETITIONS {
@@ -99,7 +102,7 @@ impl Timing {
         Ok(timed.best)
     }
 
-    /// Frees what was timed last.
+    /// Frees what was timed last. What is timed next is the first again.
     pub fn free(&mut self, queue: &Queue) {
         if let Some(last) = self.last.take() {
             queue.free(&[last.commands]);
@@ -107,12 +110,13 @@ impl Timing {
     }
 }
 
-/// Calls `run` until it takes as long as `best`, or for [`PATIENCE`]. It returns its seconds, and the time since the first began.
-fn run_until_as_fast(best: f64, mut run: impl FnMut() -> Result<(f64, Duration)>) -> Result<()> {
+/// Calls `run` until it takes at most [`AS_FAST`] times `best`, or for [`LONGEST_WAIT`]. `run` returns its seconds, and the time
+/// since the first call. Returns the seconds of the last call.
+fn run_until_as_fast(best: f64, mut run: impl FnMut() -> Result<(f64, Duration)>) -> Result<f64> {
     loop {
         let (seconds, now) = run()?;
-        if seconds <= AS_FAST * best || now >= PATIENCE {
-            return Ok(());
+        if seconds <= AS_FAST * best || now >= LONGEST_WAIT {
+            return Ok(seconds);
         }
     }
 }
@@ -139,7 +143,7 @@ mod tests {
         assert_eq!(waited(|_| 3.05e-3), Duration::from_secs_f64(3.05e-3));
         let rising = |now: Duration| if now.as_millis() < 700 { 10e-3 } else { 3e-3 };
         assert_eq!(waited(rising), Duration::from_millis(703));
-        assert_eq!(waited(|_| 10e-3), PATIENCE);
+        assert_eq!(waited(|_| 10e-3), LONGEST_WAIT);
         assert!(run_until_as_fast(3e-3, || Err(Error::device("lost", "restart"))).is_err());
     }
 }

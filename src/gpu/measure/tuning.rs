@@ -231,6 +231,10 @@ impl Tuner<'_> {
             seconds[usize::from(relay)] = self.estimate_pass(target, kind)?;
         }
         let stalled = self.take_stalled()?;
+        if stalled {
+            // It would stall again.
+            self.timing.free(self.queue);
+        }
         target.relay = seconds[1] < seconds[0] && !stalled;
         if stalled {
             log::info!("dispatches are not relayed: this device does not start them in order");
@@ -424,7 +428,7 @@ impl Tuner<'_> {
         *ranked = all;
     }
 
-    /// Compiles the pipelines of products' tiles in parallel, all together: the device is idle meanwhile, and is to be so once.
+    /// Compiles the pipelines of products' tiles in parallel. All together, so that the device is idle only once.
     fn compile(&mut self, target: &Target, kind: PassKind, wanted: &[(Key, Vec<Tile>)]) -> Result<()> {
         let mut kernels = Vec::new();
         for (key, tiles) in wanted {
@@ -492,16 +496,16 @@ impl Tuner<'_> {
         Ok(stalled)
     }
 
-    /// Seconds of the fastest of several runs of a pass's dispatches. `others`: seconds of the best tile so far
-    /// ([`Timing::time`]).
+    /// Seconds of the fastest of several runs of a pass's dispatches. `others`: seconds of the best tile so far,
+    /// see [`Timing::time`].
     fn time(&mut self, kind: PassKind, parts: &[&[Dispatch]], relay: bool, others: f64) -> Result<f64> {
         let Some(stamps) = StampPool::new(self.gpu, 1)? else { return Ok(NEVER) };
         let relay = relay.then(|| Relay::new(self.arena, self.layout));
         let commands = self.queue.bake(parts, self.pipelines, relay, Some(stamps.span(0)), &[])?;
-        // Of what was timed last, before the arena changes.
-        self.timing.warm_up(self.gpu, self.queue)?;
+        // This runs what was timed last, so the arena must not have changed yet.
+        self.timing.warm_up(self.queue)?;
         self.prepare(kind)?;
-        self.timing.time(self.gpu, self.queue, commands, stamps, others)
+        self.timing.time(self.queue, commands, stamps, others)
     }
 }
 

@@ -25,6 +25,7 @@ use crate::gpu::lower::layout::GpuLayout;
 use crate::gpu::lower::target::Target;
 use crate::gpu::lower::{Lowering, PassKind};
 use crate::gpu::measure::ceiling::Ceiling;
+use crate::gpu::measure::fastest::warm_up;
 use crate::gpu::measure::fragment;
 use crate::gpu::measure::profile::Profiler;
 use crate::gpu::measure::timing::Timing;
@@ -178,7 +179,7 @@ impl Vulkan {
                 relay: self.options.relay,
                 ready: None,
                 ranked: HashMap::new(),
-                timing: Timing::default(),
+                timing: Timing::new(warm_up(&self.gpu)),
                 compiling: Duration::ZERO,
             };
             tuner.tune(&mut self.target, passes::tuned(&extent))?;
