@@ -225,8 +225,8 @@ void wait_for(uint end) {
     reached = needed;
 }
 
-// Asks for the first round of the subgroup's outputs from n0 on, and for the next product's weights. Then waits for x and copies it,
-// where it is kept.
+// Asks for the first round of the subgroup's outputs from n0 on, and for the next product's weights. Then waits for x and copies
+// it, where it is kept.
 void begin(uint n0) {
     turn_to(n0);
     [[unroll]] for (uint u = 0; u < UNROLL; ++u) fetch(0, u);

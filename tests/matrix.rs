@@ -19,7 +19,6 @@ use kiln::testing::gpu::lower::fragment::{FragmentTile, Inputs};
 use kiln::testing::gpu::lower::matrix::{self, MatrixShape, MatrixTile, Role};
 use kiln::testing::gpu::lower::shared_tile::SharedTile;
 use kiln::testing::gpu::measure::ceiling;
-use kiln::testing::gpu::memory::heaps::describe;
 use kiln::testing::gpu::memory::{Buffer, HostAccess};
 use kiln::testing::gpu::queue::Queue;
 use std::collections::HashSet;
@@ -45,9 +44,7 @@ impl Bench {
             return None;
         };
         println!("{test}: {}, {units:?}", gpu.caps.name);
-        let heaps = describe(&gpu).heaps;
-        let heap =
-            heaps.iter().position(|h| h.device_local && h.host_visible).expect("memory that host and device see");
+        let heap = common::shared_heap(&gpu);
         let (queue, pipelines) = (Queue::new(&gpu).unwrap(), Pipelines::new(&gpu).unwrap());
         Some(Bench { queue, pipelines, units, heap, gpu })
     }

@@ -8,7 +8,6 @@ use kiln::testing::gpu::kernels::push::{Push, ReadPush};
 use kiln::testing::gpu::kernels::{Kernel, Module};
 use kiln::testing::gpu::lower::dispatch::Dispatch;
 use kiln::testing::gpu::measure::timing::Timing;
-use kiln::testing::gpu::memory::heaps::describe;
 use kiln::testing::gpu::memory::{Buffer, HostAccess};
 use kiln::testing::gpu::queue::Queue;
 use kiln::testing::gpu::queue::stamps::StampPool;
@@ -24,8 +23,7 @@ const IDLE: Duration = Duration::from_millis(30);
 #[test]
 fn what_was_timed_last_warms_up_a_device_that_was_idle() {
     let gpu = Rc::new(common::open_gpu());
-    let heaps = describe(&gpu).heaps;
-    let heap = heaps.iter().position(|h| h.device_local && h.host_visible).expect("memory that host and device see");
+    let heap = common::shared_heap(&gpu);
     let (queue, mut pipelines) = (Queue::new(&gpu).unwrap(), Pipelines::new(&gpu).unwrap());
     let mut data = Buffer::new(&gpu, 16, heap, HostAccess::Host).unwrap();
     data.copy_from(bytemuck::cast_slice(&FOUND)).unwrap();

@@ -1,8 +1,8 @@
 //! Weight formats. Besides the kernels, only this module knows a format: the bytes of a row on a device and in a file,
 //! how a row of f32 is encoded and decoded, and the format's word on the command line.
 //!
-//! A new format needs a variant here and in `rows`, and kernels: how shaders widen it (`widen` in shaders/common.glsl), modules in
-//! src/gpu/kernels/table.rs, and which of them read it (src/gpu/lower/arithmetic.rs).
+//! A new format needs a variant here and in `rows`, and kernels: how shaders widen it (`widen` in shaders/common.glsl),
+//! modules in src/gpu/kernels/table.rs, and which of them read it (src/gpu/lower/arithmetic.rs).
 
 mod quantize;
 mod rows;

@@ -12,6 +12,7 @@ use kiln::testing::gpu::kernels::pipelines::Pipelines;
 use kiln::testing::gpu::lower::arithmetic::{Arithmetic, Operand};
 use kiln::testing::gpu::lower::matrix::MatrixTile;
 use kiln::testing::gpu::measure::fragment;
+use kiln::testing::gpu::memory::heaps::describe;
 use kiln::testing::gpu::queue::Queue;
 use kiln::testing::gpu::{Choice, Gpu};
 use std::path::Path;
@@ -36,6 +37,12 @@ pub fn open_gpu() -> Gpu {
         Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).unwrap_or_else(|e| panic!("{e}")),
         other => panic!("KILN_TEST_DEVICE must name a Vulkan device, not {other:?}"),
     }
+}
+
+/// The index of a heap of the device's own memory that the host sees.
+pub fn shared_heap(gpu: &Gpu) -> usize {
+    let heaps = describe(gpu).heaps;
+    heaps.iter().position(|h| h.device_local && h.host_visible).expect("memory that host and device see")
 }
 
 /// A device's matrix units, with the properties that are found by running kernels.

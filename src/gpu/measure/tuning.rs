@@ -231,12 +231,10 @@ impl Tuner<'_> {
             seconds[usize::from(relay)] = self.estimate_pass(target, kind)?;
         }
         let stalled = self.take_stalled()?;
+        target.relay = seconds[1] < seconds[0] && !stalled;
         if stalled {
             // It would stall again.
             self.timing.free(self.queue);
-        }
-        target.relay = seconds[1] < seconds[0] && !stalled;
-        if stalled {
             log::info!("dispatches are not relayed: this device does not start them in order");
         }
         log::info!("a pass takes {:.3} ms, with relayed dispatches {:.3} ms", seconds[0] * 1e3, seconds[1] * 1e3);
