@@ -21,11 +21,11 @@
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
 // Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x, TALL only: STAGES * BM * (2 * inputs of a step + 16). Without
-// TALL, INT8's scales too: 8 * BN.
+// TALL, INT8's scales too: 8 * BN; with it, INT4's: 2 * BN * BATCH.
 // Bytes: the weight's from memory, once where the row tiles of a weight tile run together; x from caches, n / OUTPUTS times, with TALL
 // n / BN times, and weights rows / BM times, with TALL PARTS times that. Operations: 2 * n * k * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
-// Narrow loads: the scales of each load of a format with scales of groups; of q5_0 and q6_k the high bits.
+// Narrow loads: the scales of each load of a format with scales of groups, but for a BATCH; of q5_0 and q6_k the high bits.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -54,6 +54,9 @@ layout(constant_id = 12) const uint K = 16;
 #ifdef TALL
 layout(constant_id = 7) const uint STAGES = 1;
 layout(constant_id = 13) const uint HALVES = 1; // steps that share a load of weights; 1 where it has fewer than 32 elements
+// int4: scales of a row that come through shared memory together; then a row has a multiple of them, HALVES is 2, DEPTH 1. With 0
+// each comes with its load of weights, which takes as long to load as these.
+layout(constant_id = 14) const uint BATCH = 0;
 #else
 layout(constant_id = 7) const uint X_DEPTH = 1; // steps of inputs on their way
 layout(constant_id = 13) const uint GATED = 0;
@@ -122,6 +125,21 @@ uvec4 times(uvec4 eight, float16_t by) {
 }
 #endif
 shared bool is_last;
+#if defined(TALL) && defined(WEIGHT_INT4)
+#define BATCHED (BATCH != 0)
+// A batch of each row of weights, two scales a word.
+shared uint scale_batch[BATCHED ? BN * BATCH / 2 : 1];
+const uint BATCH_WHOLE = BATCHED ? BATCH / (SPAN * SHARERS) : 1;       // whole steps that take it
+const uint BATCH_LOADS = BN * BATCH / 8;                               // loads of eight scales
+const uint BATCH_EACH = (BATCH_LOADS + WORKGROUP - 1) / WORKGROUP;     // of an invocation
+#define SPLIT_FIRST(split) STEPS_OF((split) * (steps / BATCH_WHOLE) / splits * BATCH_WHOLE)
+#define OWN_SCALE if (!BATCHED)
+#define ROW_BY(i, s) row_by[(i) * SPAN + (s)]
+#else
+#define SPLIT_FIRST(split) STEPS_OF((split) * steps / splits)
+#define OWN_SCALE
+#define ROW_BY(i, s) row_by[i]
+#endif
 #if !defined(TALL) && !defined(GROUPED)
 // The scales of a tile's rows of weights, from `scale_of_tile` on. The other half holds those of the tile before, which some
 // invocations may still be leaving.
@@ -198,7 +216,7 @@ void make_tile() {
 
     // The steps of this split, of all KSPLIT subgroups at a time.
     uint steps = (k + STEPS_OF(KSPLIT * STEP) - 1) / STEPS_OF(KSPLIT * STEP);
-    uint step_first = STEPS_OF(split * steps / splits), step_end = STEPS_OF((split + 1) * steps / splits), last = step_end - 1;
+    uint step_first = SPLIT_FIRST(split), step_end = SPLIT_FIRST(split + 1), last = step_end - 1;
 
     // Rows past the end repeat the last one, and inputs past the end others.
     uint64_t x_tile = x + uint64_t(r0) * x_stride;
@@ -228,7 +246,7 @@ void make_tile() {
 #define LOAD_IN_ROW(step, s) (min(FIRST(step, s), k - PER_LOAD) / PER_LOAD)
 #define LOAD_OF(i, step, s, n0, last) ((n0 + ROW(w_row + (i) * (M / HELD_A), last)) * LOADS + LOAD_IN_ROW(step, s))
 #define FETCH_SCALE(slot, i, row, step, s)                                                                             \
-    w_scale[(slot) * W_EACH + i * SPAN + s] =                                                                          \
+    OWN_SCALE w_scale[(slot) * W_EACH + i * SPAN + s] =                                                                \
         scale_of_load(uint64_t(scales), LOAD_OF(i, step, s, next_n0, next_last), next_tile + (row) * ROW_BYTES,        \
                       LOAD_IN_ROW(step, s), LOADS);
 #ifdef WEIGHT_INT4
@@ -237,10 +255,32 @@ void make_tile() {
 #define IS_ODD(i, step, s)                                                                                             \
     (SHARERS % 2 == 0 ? ((n0 + ROW(w_row + (i) * (M / HELD_A), last_row)) & LOADS ^ lane_part) & 1                     \
                       : LOAD_OF(i, step, s, n0, last_row) % 2)
-#define MULTIPLIER(i, step, s)                                                                                         \
-    unpackFloat2x16(w_scale[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s] >> 16 * IS_ODD(i, step, s)).x
+#define TWO_SCALES(i, step, s) w_scale[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s] >> 16 * IS_ODD(i, step, s)
 #define WIDEN(i, step, s, from)                                                                                        \
-    widen_int4(w_next[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s][from / 4 % 4], from >= 16, row_by[i])
+    widen_int4(w_next[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s][from / 4 % 4], from >= 16, ROW_BY(i, s))
+#ifdef BATCHED
+    // The scale's place in its batch.
+#define IN_BATCH(step, s) ((WHOLE_STEP(step) * SPAN + (s)) * SHARERS + lane_part) % BATCH
+#define MULTIPLIER(i, step, s)                                                                                         \
+    unpackFloat2x16(BATCHED ? scale_batch[((w_row + (i) * (M / HELD_A)) * BATCH + IN_BATCH(step, s)) / 2] >>           \
+                                  16 * (IN_BATCH(step, s) % 2)                                                         \
+                            : TWO_SCALES(i, step, s)).x
+    // An invocation's i-th load of eight scales. Those past the last one repeat it.
+    uvec4 batch_next[BATCHED ? BATCH_EACH : 1];
+#define BATCH_LOAD(i) min((i) * WORKGROUP + id, BATCH_LOADS - 1)
+#define FETCH_BATCH(batch)                                                                                             \
+    [[unroll]] for (uint i = 0; i < BATCH_EACH; ++i) {                                                                 \
+        uint row = min(BATCH_LOAD(i) / (BATCH / 8), next_last);                                                        \
+        uint in_row = min((batch) * BATCH + BATCH_LOAD(i) % (BATCH / 8) * 8, LOADS - 8);                               \
+        batch_next[i] = Words4(uint64_t(scales) + 2 * uint64_t((n0 + row) * LOADS + in_row)).at[0];                    \
+    }
+#define STORE_BATCH                                                                                                    \
+    [[unroll]] for (uint i = 0; i < BATCH_EACH; ++i) {                                                                 \
+        [[unroll]] for (uint c = 0; c < 4; ++c) scale_batch[BATCH_LOAD(i) * 4 + c] = batch_next[i][c];                 \
+    }
+#else
+#define MULTIPLIER(i, step, s) unpackFloat2x16(TWO_SCALES(i, step, s)).x
+#endif
 #else
 #define Multiplier Factors
 #define MULTIPLIER(i, step, s)                                                                                         \
@@ -327,6 +367,12 @@ void make_tile() {
 #else
 #define FETCH_SCALES
 #endif
+#ifdef BATCHED
+    if (BATCHED) {
+        FETCH_BATCH(WHOLE_STEP(step_first) / BATCH_WHOLE)
+        STORE_BATCH
+    }
+#endif
     relay_wait(state, turn, before);
 #ifdef TALL
     FETCH_X(step_first)
@@ -359,6 +405,9 @@ void make_tile() {
         MatrixSum sums[MATS_A * MATS_B];
         [[unroll]] for (uint i = 0; i < MATS_A * MATS_B; ++i) sums[i] = MatrixSum(0);
         for (uint round = step_first; round < step_end; round += ROUND) {
+#ifdef BATCHED
+            Multiplier row_by[MATS_A * HELD_A * SPAN];
+#endif
             [[unroll]] for (uint d = 0; d < ROUND; ++d) {
                 uint step = round + d;
 #ifdef TALL
@@ -374,8 +423,20 @@ void make_tile() {
                     FETCH_X(step + 2)
                 }
 #endif
+#ifdef BATCHED
+                // In a batch's last whole step, which is a round, the next one comes: in its second half nobody reads the old one.
+                if (BATCHED && WHOLE_STEP(round) % BATCH_WHOLE == BATCH_WHOLE - 1) {
+                    if (d == 0) FETCH_BATCH(WHOLE_STEP(round) / BATCH_WHOLE + 1)
+                    if (d == 1) STORE_BATCH
+                }
+#endif
                 [[unroll]] for (uint s = 0; s < SPAN; ++s) {
-#ifdef GROUPED
+#ifdef BATCHED
+                    bool is_input = BATCHED || step <= last && FIRST(step, s) < k;
+                    [[unroll]] for (uint i = 0; d % HALVES == 0 && i < MATS_A * HELD_A; ++i) {
+                        ROW_BY(i, s) = is_input ? MULTIPLIER(i, step, s) : Multiplier(0);
+                    }
+#elif defined(GROUPED)
                     bool is_input = step <= last && FIRST(step, s) < k;
                     Multiplier row_by[MATS_A * HELD_A];
                     [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {

@@ -167,7 +167,7 @@ fn matrix_kernels(shape: &Shape, units: Units) -> Vec<Kernel> {
                     let roles = [Some(Role::Plain), Some(role).filter(|_| operand == Operand::F16)];
                     let of = move |t: MatrixTile| {
                         let roles = roles.into_iter().flatten().filter(move |&role| t.has(units, role));
-                        roles.filter_map(move |role| t.kernel(units, format, role))
+                        roles.filter_map(move |role| t.kernel(units, format, product[2], role))
                     };
                     matrix::tiles(units, format, operand, product).into_iter().flat_map(of)
                 });

@@ -277,7 +277,7 @@ impl Product {
                 ..self.push([&state, &weight, &scales, &x, &out], self.n, out_stride)
             };
             let dispatch = Dispatch::new(
-                variant.kernel(bench.units, self.format, role).unwrap(),
+                variant.kernel(bench.units, self.format, self.k, role).unwrap(),
                 Push::new(&push),
                 variant.groups(self.rows, self.n),
             );
@@ -326,7 +326,7 @@ impl Product {
             let mut out = bench.poisoned(self.rows * out_stride / 4);
             let push = self.push([&state, &weight, &scales, &x, &out], n, out_stride);
             let dispatch = Dispatch::new(
-                variant.kernel(bench.units, self.format, Role::Gated).unwrap(),
+                variant.kernel(bench.units, self.format, self.k, Role::Gated).unwrap(),
                 Push::new(&push),
                 variant.groups(self.rows, 2 * n),
             );
@@ -458,6 +458,8 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         (100, 65, 200, 200),
         (160, 129, 130, 528),
         (512, 300, 264, 336),
+        // Whole batches of INT4's scales, an odd number of them.
+        (40, 40, 72, 768),
     ];
     let is_cpu = bench.is_cpu();
     let few = is_cpu && format != WeightFormat::Int8;

@@ -204,6 +204,8 @@ constants! {
         k = 12,
         /// Steps that share a load of weights, one or two; two only with 32 elements a load.
         halves = 13,
+        /// Scales of an INT4 row that come through shared memory together, 8; 0: each comes with its load of weights.
+        batch = 14,
     }
 
     /// attend.comp.

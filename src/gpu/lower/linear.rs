@@ -94,7 +94,8 @@ impl Lowering<'_> {
         tile: MatrixTile,
     ) -> Option<Lowered> {
         let arena = self.addresses.arena;
-        let kernel = tile.kernel(self.target.units?, l.product.format, l.product.role())?;
+        let Product { format, inputs, .. } = l.product;
+        let kernel = tile.kernel(self.target.units?, format, inputs, l.product.role())?;
         let [parts, arrived] = self.layout.scratch.product.map(|offset| arena + offset);
         // A row's scale lies behind its elements; of a row in F16Block behind that of the row it was made from.
         let (scaled, behind) = match from {

@@ -85,13 +85,13 @@ pub struct MatrixTile {
 }
 
 impl MatrixTile {
-    /// The pipeline for weights of `format`; `None` if that has none on matrix units. `role`: one that the tile has
-    /// ([`MatrixTile::has`]).
-    pub fn kernel(self, units: Units, format: WeightFormat, role: Role) -> Option<Kernel> {
+    /// The pipeline for weights of `format` with rows of `inputs`; `None` if that has none on matrix units. `role`: one that the
+    /// tile has ([`MatrixTile::has`]).
+    pub fn kernel(self, units: Units, format: WeightFormat, inputs: usize, role: Role) -> Option<Kernel> {
         let modules = modules(format).matrix.as_ref()?;
         Some(match self.shape {
             MatrixShape::Shared(t) => t.kernel(units, self.operand, modules),
-            MatrixShape::Fragment(t) => t.kernel(units, format, modules, role, self.turns > 1),
+            MatrixShape::Fragment(t) => t.kernel(units, format, inputs, modules, role, self.turns > 1),
         })
     }
 
