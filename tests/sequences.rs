@@ -49,10 +49,16 @@ struct Traffic {
     longest: usize,
     /// Prompts that others may begin with.
     seen: Vec<Vec<u32>>,
+    /// The prompt of the sequence that got the last token. Where pages are scarce, hardly another one has any.
+    running: Vec<u32>,
 }
 
 impl Traffic {
-    /// A prompt of 10 tokens or more. One in three begins as an earlier one, or goes on behind its reply.
+    fn new() -> Traffic {
+        Traffic { random: Random(2026), longest: 3000, seen: Vec::new(), running: Vec::new() }
+    }
+
+    /// A prompt of 10 tokens or more. One in three begins as an earlier one, often one that runs, or goes on behind its reply.
     fn prompt(&mut self) -> Vec<u32> {
         let random = &mut self.random;
         // Most are short.
@@ -60,8 +66,11 @@ impl Traffic {
         let length = 10 + random.below(most - 10);
         let mut prompt = match random.below(3) {
             0 if !self.seen.is_empty() => {
-                let earlier = &self.seen[random.below(self.seen.len())];
-                let shared = if random.below(2) == 0 { earlier.len() } else { random.below(earlier.len()) };
+                let earlier = match random.below(2) {
+                    0 => &self.running,
+                    _ => &self.seen[random.below(self.seen.len())],
+                };
+                let shared = if random.below(2) == 0 { earlier.len() } else { random.below(earlier.len() + 1) };
                 earlier[..shared.min(most)].to_vec()
             }
             _ => Vec::new(),
@@ -126,13 +135,20 @@ fn run(executor: &mut dyn Executor, traffic: &mut Traffic, passes: usize) -> (Ve
             ended.extend(batch.leave(executor, traffic.random.below(slots)));
         }
         // Some end by what the caller sees in them.
-        let on_token = &mut |_, token| match token {
-            9 => ControlFlow::Break(Finish::Stop),
-            _ => ControlFlow::Continue(()),
+        let mut last = None;
+        let on_token = &mut |slot, token| {
+            last = Some(slot);
+            match token {
+                9 => ControlFlow::Break(Finish::Stop),
+                _ => ControlFlow::Continue(()),
+            }
         };
         seen.running = seen.running.max(slots - batch.room());
         batch.step(executor, on_token).unwrap();
         executor.pages().check();
+        if let Some(request) = last.and_then(|slot: usize| running[slot].as_ref()) {
+            traffic.running.clone_from(&request.prompt);
+        }
         if let Some(Pass::Mixed { sequences, .. }) = batch.last_pass() {
             seen.mixed += 1;
             seen.beside = seen.beside.max(sequences);
@@ -202,7 +218,7 @@ fn check_traffic(
 ) {
     let kv_tokens = (room == Room::Scarce).then_some(CONTEXT);
     let mut executor = load(&golden("tiny"), Options { kv_tokens, ..options(device, kv, slots) });
-    let mut traffic = Traffic { random: Random(2026), longest: 3000, seen: Vec::new() };
+    let mut traffic = Traffic::new();
     let (answered, seen) = run(executor.as_mut(), &mut traffic, passes);
     let tokens = executor.schedule().kv.tokens();
     drop(executor);
