@@ -25,7 +25,7 @@
 // Bytes: the weight's from memory, once where the row tiles of a weight tile run together; x from caches, n / OUTPUTS times, with TALL
 // n / BN times, and weights rows / BM times, with TALL PARTS times that. Operations: 2 * n * k * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
-// Narrow loads: the scales of each load of a format with scales of groups, but for a BATCH; of q5_0 and q6_k the high bits.
+// Narrow loads: of a format with scales of groups those of each load, unless they come in a BATCH; of q5_0 and q6_k the high bits.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -54,8 +54,8 @@ layout(constant_id = 12) const uint K = 16;
 #ifdef TALL
 layout(constant_id = 7) const uint STAGES = 1;
 layout(constant_id = 13) const uint HALVES = 1; // steps that share a load of weights; 1 where it has fewer than 32 elements
-// int4: scales of a row that come through shared memory together; then a row has a multiple of them, HALVES is 2, DEPTH 1. With 0
-// each comes with its load of weights, which takes as long to load as these.
+// int4: scales of a row that are loaded together and lie in shared memory, a multiple of 8 and of SPAN * SHARERS. Then a row has
+// whole batches, HALVES is 2 and DEPTH 1. With 0 each scale is loaded with its weights, which takes as long as loading eight.
 layout(constant_id = 14) const uint BATCH = 0;
 #else
 layout(constant_id = 7) const uint X_DEPTH = 1; // steps of inputs on their way
@@ -424,7 +424,8 @@ void make_tile() {
                 }
 #endif
 #ifdef BATCHED
-                // In a batch's last whole step, which is a round, the next one comes: in its second half nobody reads the old one.
+                // In a batch's last round, a whole step, the next batch is loaded. It is stored in the second half: all have read
+                // their scales in the first one, and a barrier lies between.
                 if (BATCHED && WHOLE_STEP(round) % BATCH_WHOLE == BATCH_WHOLE - 1) {
                     if (d == 0) FETCH_BATCH(WHOLE_STEP(round) / BATCH_WHOLE + 1)
                     if (d == 1) STORE_BATCH

@@ -10,6 +10,8 @@ use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
 use kiln::testing::gpu::Gpu;
 use kiln::testing::gpu::device::units::Units;
+use kiln::testing::gpu::kernels::Module;
+use kiln::testing::gpu::kernels::constants::{LinearFragmentTallConstants, Specialization};
 use kiln::testing::gpu::kernels::pipelines::Pipelines;
 use kiln::testing::gpu::kernels::push::{AttendMatrixPush, LinearMatrixPush, Push, word};
 use kiln::testing::gpu::lower::arithmetic::Operand;
@@ -412,10 +414,11 @@ const SMALL_FRAGMENTS: [FragmentTile; 9] = {
 };
 
 /// A CPU driver takes up to half a minute over each kernel. There every tile is tried with INT8. With INT4, which differs by
-/// how weights are read, these are: rows in two matrices, whole blocks of gate and up, inputs through shared memory, two steps
-/// of weights on their way; with types of GGUF files the second of them, for few rows. The first two have every role.
-const FEW_FRAGMENTS: [FragmentTile; 4] =
-    [SMALL_FRAGMENTS[0], SMALL_FRAGMENTS[4], SMALL_FRAGMENTS[7], SMALL_FRAGMENTS[3]];
+/// how weights are read, these are: rows in two matrices, whole blocks of gate and up, one and two steps of inputs through
+/// shared memory, two steps of weights on their way; with types of GGUF files the second of them, for few rows. The first two
+/// have every role.
+const FEW_FRAGMENTS: [FragmentTile; 5] =
+    [SMALL_FRAGMENTS[0], SMALL_FRAGMENTS[4], SMALL_FRAGMENTS[6], SMALL_FRAGMENTS[7], SMALL_FRAGMENTS[3]];
 
 #[test]
 fn linear_variants_compute_their_product() {
@@ -458,8 +461,8 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         (100, 65, 200, 200),
         (160, 129, 130, 528),
         (512, 300, 264, 336),
-        // Whole batches of INT4's scales, an odd number of them.
-        (40, 40, 72, 768),
+        // Whole batches of INT4's scales, an odd number of them; several tiles of rows and of outputs, the last in part.
+        (160, 129, 392, 768),
     ];
     let is_cpu = bench.is_cpu();
     let few = is_cpu && format != WeightFormat::Int8;
@@ -469,6 +472,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         false => (&cases[..], &SMALL_FRAGMENTS[..]),
     };
     let (mut checked, mut left_out, mut roles) = (HashSet::new(), HashSet::new(), (0, 0));
+    let mut batched = HashSet::new();
     for (i, &(rows, live, n, k)) in cases.iter().enumerate() {
         let unit = [1, WeightFormat::GROUP, 128, WeightFormat::SUPER].into_iter().find(|n| format.holds(*n)).unwrap();
         let k = usize::next_multiple_of(k, unit);
@@ -499,6 +503,10 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
         let seed = 7 + i as u64;
         Product::new(format, operand, [rows, n, k], false, seed).check(bench, live, &variants);
+        let kernels = variants.iter().filter_map(|v| v.kernel(bench.units, format, k, Role::Plain));
+        let tall = kernels.filter(|kernel| kernel.module == Module::LinearFragmentTallInt4);
+        let tall = tall.map(|kernel| LinearFragmentTallConstants::of(&kernel.constants));
+        batched.extend(tall.filter(|tall| tall.batch > 0).map(|tall| tall.stages));
         let is_one = |v: &MatrixTile| FEW_FRAGMENTS[..2].iter().any(|t| v.shape == MatrixShape::Fragment(*t));
         let has_roles = operand == Operand::F16 && rows <= 64 && (!is_cpu || rows >= 17);
         let in_role = |role| {
@@ -514,6 +522,9 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         checked.extend(variants);
     }
     println!("{} variants checked; tiles too large for a CPU driver: {}", checked.len(), left_out.len());
+    if format == WeightFormat::Int4 && matches!(bench.units.row_lanes, Some(4 | 8)) {
+        assert_eq!(batched, HashSet::from([1, 2]), "scales in batches, beside one step of inputs and two");
+    }
     // On NVIDIA's driver and Mesa's CPU driver the layout of matrices in lanes can be found out. Elsewhere there may be
     // no fragment tile to check.
     if operand == Operand::F16 && ["NVIDIA", "llvmpipe"].iter().any(|name| bench.gpu.caps.name.contains(name)) {

@@ -17,12 +17,12 @@ use kiln::sequence::session::Session;
 use kiln::testing::gpu::Vulkan;
 use kiln::testing::gpu::device::units::Units;
 use kiln::testing::gpu::kernels::Module;
-use kiln::testing::gpu::kernels::constants::{AttendConstants, Specialization};
-use kiln::testing::gpu::lower::arithmetic::ActivationLayout;
-use kiln::testing::gpu::lower::arithmetic::Arithmetic;
+use kiln::testing::gpu::kernels::constants::{AttendConstants, LinearFragmentTallConstants, Specialization};
+use kiln::testing::gpu::lower::arithmetic::{ActivationLayout, Arithmetic, Operand};
 use kiln::testing::gpu::lower::attend_tile::{self, AttendTile};
 use kiln::testing::gpu::lower::dispatch::{Addresses, Dispatch};
 use kiln::testing::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, PRODUCT_SCRATCH, RELAY_STRIDE, STALLED};
+use kiln::testing::gpu::lower::matrix::{self, Role};
 use kiln::testing::gpu::lower::target::Target;
 use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::reference::Reference;
@@ -178,6 +178,31 @@ fn units() -> Units {
         max_workgroup: 1024,
         sum_bytes: 512,
         unrolled_steps: 8,
+    }
+}
+
+/// INT4's scales come in batches where rows have whole ones and a load of weights is two steps. Then small workgroups hold one
+/// step of inputs.
+#[test]
+fn scales_of_4_bits_come_in_batches() {
+    let tall = |units: Units, format, inputs: usize| -> Vec<LinearFragmentTallConstants> {
+        let tiles = matrix::tiles(units, format, Operand::F16, [512, 8192, inputs]);
+        let kernels = tiles.iter().filter_map(|tile| tile.kernel(units, format, inputs, Role::Plain));
+        let modules = [Module::LinearFragmentTallInt4, Module::LinearFragmentTallInt8];
+        let tall = kernels.filter(|kernel| modules.contains(&kernel.module));
+        tall.map(|kernel| LinearFragmentTallConstants::of(&kernel.constants)).collect()
+    };
+    let [int4, int8] = [WeightFormat::Int4, WeightFormat::Int8];
+    for (format, inputs, row_lanes, batch) in
+        [(int4, 5376, 4, 8), (int4, 5376, 8, 8), (int4, 5376, 2, 0), (int4, 1152, 4, 0), (int8, 5376, 4, 0)]
+    {
+        let tall = tall(Units { row_lanes: Some(row_lanes), ..units() }, format, inputs);
+        let small = |t: &&LinearFragmentTallConstants| t.subs_n * t.parts <= 4;
+        assert!(tall.iter().any(|t| small(&t)) && (row_lanes != 4 || tall.iter().any(|t| t.stages == 2)), "{tall:?}");
+        for t in &tall {
+            assert_eq!(t.batch, batch, "{format:?}, {inputs} inputs, {row_lanes} lanes a row: {t:?}");
+            assert!(t.stages == 1 || format == int8 || !small(&t), "{t:?}");
+        }
     }
 }
 

@@ -49,7 +49,8 @@ struct Traffic {
     longest: usize,
     /// Prompts that others may begin with.
     seen: Vec<Vec<u32>>,
-    /// The prompt of the sequence that got the last token. Where pages are scarce, hardly another one has any.
+    /// The prompt of the sequence that got the last token. Where pages are scarce, few other sequences hold any that could be
+    /// shared.
     running: Vec<u32>,
 }
 
@@ -58,7 +59,8 @@ impl Traffic {
         Traffic { random: Random(2026), longest: 3000, seen: Vec::new(), running: Vec::new() }
     }
 
-    /// A prompt of 10 tokens or more. One in three begins as an earlier one, often one that runs, or goes on behind its reply.
+    /// A prompt of 10 tokens or more. One in three begins as an earlier one or goes on behind its reply: half of these as one of a
+    /// sequence that runs.
     fn prompt(&mut self) -> Vec<u32> {
         let random = &mut self.random;
         // Most are short.

@@ -69,8 +69,8 @@ impl FragmentTile {
         }
     }
 
-    /// The tile with as many steps of inputs in shared memory as suit: one where two do not fit. INT4's scales take their
-    /// registers, of which a second step leaves too few where two workgroups share a processor: one is faster by 2 to 5 %.
+    /// The tile with as many steps of inputs in shared memory as suit: one where two do not fit, and for INT4 in workgroups of up
+    /// to four subgroups. Two of these share a processor and are short of registers: one step is 2 to 5 % faster (H200).
     fn in_stages_for(self, units: Units, format: WeightFormat) -> FragmentTile {
         let few_registers = format == WeightFormat::Int4 && self.subgroups() <= 4;
         if self.fits(units, format) && !few_registers { self } else { self.in_one_stage() }
@@ -117,8 +117,9 @@ impl FragmentTile {
         1 + u32::from(is_shared && per_load > DOT_BLOCK && row_lanes * per_load as u32 > STEP)
     }
 
-    /// Scales of a row of weights that come through shared memory together, if a row has a multiple of `inputs`; 0: each comes
-    /// with its load of weights. In a batch's last step, the second half of a load, the next one takes its place.
+    /// Scales of a row of `inputs` weights that come through shared memory together; 0: each comes with its load of weights. A
+    /// row has whole batches. While the second half of a batch's last load is multiplied, nobody reads its scales any more, and
+    /// the next batch takes its place.
     fn batch(self, row_lanes: u32, format: WeightFormat, inputs: usize) -> u32 {
         let in_step = self.span(row_lanes, format) * row_lanes;
         let suits = format == WeightFormat::Int4 && self.halves(row_lanes, format) == 2 && self.depth == 1;
@@ -156,7 +157,8 @@ impl FragmentTile {
             Inputs::Direct { .. } => 0,
             Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes, format) + 16),
         };
-        // INT8's scales of two tiles lie there too, but for those of tall tiles, and a batch of INT4's for these.
+        // Direct tiles keep INT8's scales of two tiles there, tall ones a batch of INT4's. A row of no inputs has whole batches:
+        // that is the most that a product takes.
         let of_row = if step == 0 { 8 } else { 2 * self.batch(row_lanes, format, 0) };
         let scales = of_row * self.subgroups * self.outputs;
         step.max(self.subgroups() * self.outputs * units.least_n * 4) + scales + SHARED_REST
