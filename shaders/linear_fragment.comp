@@ -255,12 +255,12 @@ void make_tile() {
 #define IS_ODD(i, step, s)                                                                                             \
     (SHARERS % 2 == 0 ? ((n0 + ROW(w_row + (i) * (M / HELD_A), last_row)) & LOADS ^ lane_part) & 1                     \
                       : LOAD_OF(i, step, s, n0, last_row) % 2)
-#define TWO_SCALES(i, step, s) w_scale[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s] >> 16 * IS_ODD(i, step, s)
+#define TWO_SCALES(i, step, s) (w_scale[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s] >> 16 * IS_ODD(i, step, s))
 #define WIDEN(i, step, s, from)                                                                                        \
     widen_int4(w_next[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s][from / 4 % 4], from >= 16, ROW_BY(i, s))
 #ifdef BATCHED
     // The scale's place in its batch.
-#define IN_BATCH(step, s) ((WHOLE_STEP(step) * SPAN + (s)) * SHARERS + lane_part) % BATCH
+#define IN_BATCH(step, s) (((WHOLE_STEP(step) * SPAN + (s)) * SHARERS + lane_part) % BATCH)
 #define MULTIPLIER(i, step, s)                                                                                         \
     unpackFloat2x16(BATCHED ? scale_batch[((w_row + (i) * (M / HELD_A)) * BATCH + IN_BATCH(step, s)) / 2] >>           \
                                   16 * (IN_BATCH(step, s) % 2)                                                         \
