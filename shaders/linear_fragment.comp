@@ -16,16 +16,14 @@
 // products.
 // A subgroup makes OUTPUTS outputs; SUBS_N of them lie beside each other. PARTS more divide the rows (TALL), or share the same
 // outputs, each with its part of the inputs. While steps are multiplied, DEPTH more of weights are on their way from memory.
-// With TURNING, plain only, a workgroup makes several tiles, as far from each other as there are workgroups: while it leaves
-// one, weights of the next are on their way. On an H200 4 rows of Gemma 3 27B take 9.4 ms so, and 9.7 ms without.
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
 // Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x, TALL only: STAGES * BM * (2 * inputs of a step + 16). Without
-// TALL, INT8's scales too: 8 * BN; with it, INT4's: 2 * BN * BATCH.
+// TALL, INT8's scales too: 4 * BN; with it, INT4's: 2 * BN * BATCH.
 // Bytes: the weight's from memory, once where the row tiles of a weight tile run together; x from caches, n / OUTPUTS times, with TALL
 // n / BN times, and weights rows / BM times, with TALL PARTS times that. Operations: 2 * n * k * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
-// Narrow loads: of a format with scales of groups those of each load, unless they come in a BATCH; of q5_0 and q6_k the high bits.
+// Narrow loads: of a format with scales of groups those of each load, unless they come in batches; of q5_0 and q6_k the high bits.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -54,14 +52,12 @@ layout(constant_id = 12) const uint K = 16;
 #ifdef TALL
 layout(constant_id = 7) const uint STAGES = 1;
 layout(constant_id = 13) const uint HALVES = 1; // steps that share a load of weights; 1 where it has fewer than 32 elements
-// int4: scales of a row that are loaded together and lie in shared memory, a multiple of 8 and of SPAN * SHARERS. Then a row has
-// whole batches, HALVES is 2 and DEPTH 1. With 0 each scale is loaded with its weights, which takes as long as loading eight.
-layout(constant_id = 14) const uint BATCH = 0;
+// int4: whether BATCH scales of a row are loaded together and lie in shared memory. Then a row has whole batches, and a batch
+// whole steps; HALVES is 2 and DEPTH 1. Else each scale is loaded with its weights, which takes as long as loading eight.
+layout(constant_id = 14) const uint IN_BATCHES = 0;
 #else
-layout(constant_id = 7) const uint X_DEPTH = 1; // steps of inputs on their way
 layout(constant_id = 13) const uint GATED = 0;
 layout(constant_id = 14) const uint BLOCKS = 0;
-layout(constant_id = 15) const uint TURNING = 0; // whether a workgroup makes several tiles; then `splits` is 1
 #endif
 // HALVES steps are a whole step: together they take whole loads. Without HALVED each step is one.
 #if defined(TALL) && WEIGHTS_PER_LOAD == 32
@@ -81,7 +77,7 @@ layout(constant_id = 15) const uint TURNING = 0; // whether a workgroup makes se
 #ifdef TALL
 const uint SUBS_M = PARTS, KSPLIT = 1, ROUND = STEPS_OF(DEPTH) > STAGES ? STEPS_OF(DEPTH) : STAGES;
 #else
-const uint SUBS_M = 1, KSPLIT = PARTS, ROUND = DEPTH > X_DEPTH ? DEPTH : X_DEPTH;
+const uint SUBS_M = 1, KSPLIT = PARTS, ROUND = DEPTH;
 #endif
 const uint BN = SUBS_N * OUTPUTS;
 const uint WM = BM / SUBS_M;
@@ -126,12 +122,12 @@ uvec4 times(uvec4 eight, float16_t by) {
 #endif
 shared bool is_last;
 #if defined(TALL) && defined(WEIGHT_INT4)
-#define BATCHED (BATCH != 0)
+#define BATCHED (IN_BATCHES != 0)
+const uint BATCH = 8;
 // A batch of each row of weights, two scales a word.
 shared uint scale_batch[BATCHED ? BN * BATCH / 2 : 1];
-const uint BATCH_WHOLE = BATCHED ? BATCH / (SPAN * SHARERS) : 1;       // whole steps that take it
-const uint BATCH_LOADS = BN * BATCH / 8;                               // loads of eight scales
-const uint BATCH_EACH = (BATCH_LOADS + WORKGROUP - 1) / WORKGROUP;     // of an invocation
+const uint BATCH_WHOLE = BATCHED ? BATCH / (SPAN * SHARERS) : 1; // whole steps that take it
+const uint BATCH_EACH = (BN + WORKGROUP - 1) / WORKGROUP;        // rows of which an invocation loads a batch
 #define SPLIT_FIRST(split) STEPS_OF((split) * (steps / BATCH_WHOLE) / splits * BATCH_WHOLE)
 #define OWN_SCALE if (!BATCHED)
 #define ROW_BY(i, s) row_by[(i) * SPAN + (s)]
@@ -141,27 +137,23 @@ const uint BATCH_EACH = (BATCH_LOADS + WORKGROUP - 1) / WORKGROUP;     // of an 
 #define ROW_BY(i, s) row_by[i]
 #endif
 #if !defined(TALL) && !defined(GROUPED)
-// The scales of a tile's rows of weights, from `scale_of_tile` on. The other half holds those of the tile before, which some
-// invocations may still be leaving.
-shared float scale_of_row[2 * BN];
-uint scale_of_tile = 0;
+// The scales of the tile's rows of weights.
+shared float scale_of_row[BN];
 #undef OUTPUT_SCALE
-#define OUTPUT_SCALE(o) scale_of_row[scale_of_tile + (o) - n0]
+#define OUTPUT_SCALE(o) scale_of_row[(o) - n0]
 #define FOUR_SCALES(column)                                                                                            \
-    vec4(scale_of_row[scale_of_tile + column], scale_of_row[scale_of_tile + (column) + 1],                             \
-         scale_of_row[scale_of_tile + (column) + 2], scale_of_row[scale_of_tile + (column) + 3])
+    vec4(scale_of_row[column], scale_of_row[(column) + 1], scale_of_row[(column) + 2], scale_of_row[(column) + 3])
 #else
 #define FOUR_SCALES(column) 1.0
 #endif
 
 // Outputs of a tile, and where its i-th row of weights lies behind the first. Rows past the end repeat the last one.
-#define LAST_ROW(n0) (min(n - (n0), TILE_OUTPUTS) - 1)
 #ifdef TALL
 #define TILE_OUTPUTS BN
-#define ROW(i, last) min(i, last)
+#define ROW(i) min(i, last_row)
 #else
 const uint TILE_OUTPUTS = GATED != 0 ? BN / 2 : BN;
-#define ROW(i, last) (GATED != 0 ? min((i) / (2 * M) * M + (i) % M, last) + (i) / M % 2 * n : min(i, last))
+#define ROW(i) (GATED != 0 ? min((i) / (2 * M) * M + (i) % M, last_row) + (i) / M % 2 * n : min(i, last_row))
 #endif
 
 #ifndef TALL
@@ -208,7 +200,7 @@ void leave_gated(uint r, uint n0, uint live) {
 void make_tile() {
     uint live = live_rows(state, which);
     uint split = gl_WorkGroupID.x % splits, row_tile = gl_WorkGroupID.x / splits;
-    uint r0 = row_tile * BM;
+    uint r0 = row_tile * BM, n0 = gl_WorkGroupID.y * TILE_OUTPUTS;
     if (r0 >= live) return;
     uint id = gl_LocalInvocationID.x;
     uint subgroup_n = gl_SubgroupID % SUBS_N, subgroup_part = gl_SubgroupID / SUBS_N;
@@ -219,45 +211,36 @@ void make_tile() {
     uint step_first = SPLIT_FIRST(split), step_end = SPLIT_FIRST(split + 1), last = step_end - 1;
 
     // Rows past the end repeat the last one, and inputs past the end others.
-    uint64_t x_tile = x + uint64_t(r0) * x_stride;
-    uint x_last = live - 1 - r0;
+    uint64_t w_tile = weight + uint64_t(n0) * ROW_BYTES, x_tile = x + uint64_t(r0) * x_stride;
+    uint last_row = min(n - n0, TILE_OUTPUTS) - 1, x_last = live - 1 - r0;
     uint scale_at = (k + 31) / 32 * 64;
     uint lane_row = gl_SubgroupInvocationID / SHARERS, lane_part = gl_SubgroupInvocationID % SHARERS;
     uint w_row = subgroup_n * OUTPUTS + lane_row % (M / HELD_A), x_row = lane_row % (N / HELD_B);
-
-    // The tile that is made, and that of which weights are on their way.
-    uint tile_n = gl_WorkGroupID.y, tiles_n = (n + TILE_OUTPUTS - 1) / TILE_OUTPUTS;
-    uint n0 = tile_n * TILE_OUTPUTS, next_n0, next_last;
-    uint64_t next_tile;
-#define TURN_TO(first)                                                                                                 \
-    next_n0 = first;                                                                                                   \
-    next_last = LAST_ROW(next_n0);                                                                                     \
-    next_tile = weight + uint64_t(next_n0) * ROW_BYTES;
-    TURN_TO(n0)
 
     // The first input of the load that this invocation takes of a step's s-th run.
 #define FIRST(step, s)                                                                                                 \
     ((WHOLE_STEP(min(step, last)) * KSPLIT + subgroup_k) * STEPS_OF(STEP) + (s) * STEPS_OF(RUN) + lane_part * PER_LOAD)
     Weights w_next[DEPTH * W_EACH];
 #define IN_ROW(first) (min(first, k - PER_LOAD) / (PER_LOAD / 16))
+    // Where the s-th run of the i-th row of weights lies, of the steps in `slot`; and of those that step d takes.
+#define W_PLACE(slot, i, s) ((slot) * W_EACH + (i) * SPAN + (s))
+#define W_TAKEN(i, s) W_PLACE(WHOLE_STEP(d) % DEPTH, i, s)
 #ifdef GROUPED
     // Their scales, and which of the matrix's loads an invocation takes of the i-th row of weights in a step's s-th run.
     Scale w_scale[DEPTH * W_EACH];
 #define LOAD_IN_ROW(step, s) (min(FIRST(step, s), k - PER_LOAD) / PER_LOAD)
-#define LOAD_OF(i, step, s, n0, last) ((n0 + ROW(w_row + (i) * (M / HELD_A), last)) * LOADS + LOAD_IN_ROW(step, s))
+#define LOAD_OF(i, step, s) ((n0 + ROW(w_row + (i) * (M / HELD_A))) * LOADS + LOAD_IN_ROW(step, s))
 #define FETCH_SCALE(slot, i, row, step, s)                                                                             \
-    OWN_SCALE w_scale[(slot) * W_EACH + i * SPAN + s] =                                                                \
-        scale_of_load(uint64_t(scales), LOAD_OF(i, step, s, next_n0, next_last), next_tile + (row) * ROW_BYTES,        \
-                      LOAD_IN_ROW(step, s), LOADS);
+    OWN_SCALE w_scale[W_PLACE(slot, i, s)] =                                                                           \
+        scale_of_load(uint64_t(scales), LOAD_OF(i, step, s), w_tile + (row) * ROW_BYTES, LOAD_IN_ROW(step, s), LOADS);
 #ifdef WEIGHT_INT4
 #define Multiplier float16_t
     // Which half of two scales is a load's. Where pairs of invocations share a row, it is the same in every step.
 #define IS_ODD(i, step, s)                                                                                             \
-    (SHARERS % 2 == 0 ? ((n0 + ROW(w_row + (i) * (M / HELD_A), last_row)) & LOADS ^ lane_part) & 1                     \
-                      : LOAD_OF(i, step, s, n0, last_row) % 2)
-#define TWO_SCALES(i, step, s) (w_scale[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s] >> 16 * IS_ODD(i, step, s))
+    (SHARERS % 2 == 0 ? ((n0 + ROW(w_row + (i) * (M / HELD_A))) & LOADS ^ lane_part) & 1 : LOAD_OF(i, step, s) % 2)
+#define TWO_SCALES(i, step, s) (w_scale[W_TAKEN(i, s)] >> 16 * IS_ODD(i, step, s))
 #define WIDEN(i, step, s, from)                                                                                        \
-    widen_int4(w_next[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s][from / 4 % 4], from >= 16, ROW_BY(i, s))
+    widen_int4(w_next[W_TAKEN(i, s)][from / 4 % 4], from >= 16, ROW_BY(i, s))
 #ifdef BATCHED
     // The scale's place in its batch.
 #define IN_BATCH(step, s) (((WHOLE_STEP(step) * SPAN + (s)) * SHARERS + lane_part) % BATCH)
@@ -265,18 +248,18 @@ void make_tile() {
     unpackFloat2x16(BATCHED ? scale_batch[((w_row + (i) * (M / HELD_A)) * BATCH + IN_BATCH(step, s)) / 2] >>           \
                                   16 * (IN_BATCH(step, s) % 2)                                                         \
                             : TWO_SCALES(i, step, s)).x
-    // An invocation's i-th load of eight scales. Those past the last one repeat it.
-    uvec4 batch_next[BATCHED ? BATCH_EACH : 1];
-#define BATCH_LOAD(i) min((i) * WORKGROUP + id, BATCH_LOADS - 1)
+    // The batch of the i-th row that this invocation loads. Past the tile's rows it is the last row's, and not stored.
+    uvec4 batch_next[BATCH_EACH];
+#define BATCH_ROW(i) ((i) * WORKGROUP + id)
 #define FETCH_BATCH(batch)                                                                                             \
     [[unroll]] for (uint i = 0; i < BATCH_EACH; ++i) {                                                                 \
-        uint row = min(BATCH_LOAD(i) / (BATCH / 8), next_last);                                                        \
-        uint in_row = min((batch) * BATCH + BATCH_LOAD(i) % (BATCH / 8) * 8, LOADS - 8);                               \
-        batch_next[i] = Words4(uint64_t(scales) + 2 * uint64_t((n0 + row) * LOADS + in_row)).at[0];                    \
+        uint from = (n0 + min(BATCH_ROW(i), last_row)) * LOADS + min((batch) * BATCH, LOADS - BATCH);                  \
+        batch_next[i] = Words4(uint64_t(scales) + 2 * uint64_t(from)).at[0];                                           \
     }
 #define STORE_BATCH                                                                                                    \
     [[unroll]] for (uint i = 0; i < BATCH_EACH; ++i) {                                                                 \
-        [[unroll]] for (uint c = 0; c < 4; ++c) scale_batch[BATCH_LOAD(i) * 4 + c] = batch_next[i][c];                 \
+        if (BATCH_ROW(i) >= BN) continue;                                                                              \
+        [[unroll]] for (uint c = 0; c < 4; ++c) scale_batch[BATCH_ROW(i) * (BATCH / 2) + c] = batch_next[i][c];        \
     }
 #else
 #define MULTIPLIER(i, step, s) unpackFloat2x16(TWO_SCALES(i, step, s)).x
@@ -284,19 +267,19 @@ void make_tile() {
 #else
 #define Multiplier Factors
 #define MULTIPLIER(i, step, s)                                                                                         \
-    factors(w_scale[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s], place(LOAD_OF(i, step, s, n0, last_row)))
+    factors(w_scale[W_TAKEN(i, s)], place(LOAD_OF(i, step, s)))
 #define WIDEN(i, step, s, from)                                                                                        \
-    halves(weigh(row_by[i], from / 4, widen(w_next[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s], from / 4)))
+    halves(weigh(row_by[i], from / 4, widen(w_next[W_TAKEN(i, s)], from / 4)))
 #endif
 #else
 #define FETCH_SCALE(slot, i, row, step, s)
-#define WIDEN(i, step, s, from) widen4(w_next[WHOLE_STEP(d) % DEPTH * W_EACH + i * SPAN + s][from / 4], mask)
+#define WIDEN(i, step, s, from) widen4(w_next[W_TAKEN(i, s)][from / 4], mask)
 #endif
 #define FETCH_W(slot, step)                                                                                            \
     [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {                                                            \
-        uint row = ROW(w_row + i * (M / HELD_A), next_last);                                                           \
+        uint row = ROW(w_row + i * (M / HELD_A));                                                                      \
         [[unroll]] for (uint s = 0; s < SPAN; ++s) {                                                                   \
-            w_next[(slot) * W_EACH + i * SPAN + s] = WEIGHTS_AT(next_tile, row * ROW_BYTES, IN_ROW(FIRST(step, s)));   \
+            w_next[W_PLACE(slot, i, s)] = WEIGHTS_AT(w_tile, row * ROW_BYTES, IN_ROW(FIRST(step, s)));                 \
             FETCH_SCALE(slot, i, row, step, s)                                                                         \
         }                                                                                                              \
     }
@@ -327,27 +310,27 @@ void make_tile() {
         if (BM % X_PASS == 0 || line < BM) tiles[(stage) + line * UNITS + x_part] = x_next[i];                         \
     }
 #else
-    uvec4 x_next[X_DEPTH * X_EACH];
+    uvec4 x_next[X_EACH];
     // With BLOCKS: of each block of x that is on its way, its scale; and of each row the inverse of its own.
-    float x_by[X_DEPTH * MATS_B * HELD_B * SPAN * X_BLOCKS], inverse[MATS_B * HELD_B];
-#define X_PLACE(j, i, s) (d % X_DEPTH * (MATS_B * HELD_B * SPAN) + ((j) * HELD_B + (i)) * SPAN + (s))
+    float x_by[MATS_B * HELD_B * SPAN * X_BLOCKS], inverse[MATS_B * HELD_B];
+#define X_PLACE(j, i, s) (((j) * HELD_B + (i)) * SPAN + (s))
 #define X_LOADED(j, i, s, q) x_next[X_PLACE(j, i, s) * X_LOADS + (q)]
 #define X_HELD(j, i, s, q)                                                                                             \
     (BLOCKS == 0 ? X_LOADED(j, i, s, q)                                                                                \
                  : times(X_LOADED(j, i, s, q),                                                                         \
                          float16_t(x_by[X_PLACE(j, i, s) * X_BLOCKS + (q) / 2] * inverse[(j) * HELD_B + (i)])))
-#define FETCH_X(slot, step)                                                                                            \
+#define FETCH_X(step)                                                                                                  \
     [[unroll]] for (uint i = 0; i < MATS_B * HELD_B; ++i) {                                                            \
         uint row = min(x_row + i * (N / HELD_B), x_last);                                                              \
         [[unroll]] for (uint s = 0; s < SPAN; ++s) {                                                                   \
             uint first = min(FIRST(step, s), k - PER_LOAD);                                                            \
             uint64_t from = x_tile + (row * x_stride + 2 * first);                                                     \
             [[unroll]] for (uint q = 0; q < X_LOADS; ++q) {                                                            \
-                x_next[(slot) * X_EACH + (i * SPAN + s) * X_LOADS + q] = Inputs4(from).at[q];                          \
+                x_next[(i * SPAN + s) * X_LOADS + q] = Inputs4(from).at[q];                                            \
             }                                                                                                          \
             if (BLOCKS == 0) continue;                                                                                 \
             [[unroll]] for (uint b = 0; b < X_BLOCKS; ++b) {                                                           \
-                x_by[((slot) * (MATS_B * HELD_B * SPAN) + i * SPAN + s) * X_BLOCKS + b] =                              \
+                x_by[(i * SPAN + s) * X_BLOCKS + b] =                                                                  \
                     Floats(x_tile + (row * x_stride + scale_at)).at[first / 16 + b];                                   \
             }                                                                                                          \
         }                                                                                                              \
@@ -357,15 +340,7 @@ void make_tile() {
     [[unroll]] for (uint d = 0; d < DEPTH; ++d) FETCH_W(d, step_first + STEPS_OF(d))
     relay_ask(ahead_low, ahead_high, ahead_bytes);
 #if !defined(TALL) && !defined(GROUPED)
-    const uint SCALES = (BN + WORKGROUP - 1) / WORKGROUP;
-    float next_scale[SCALES];
-#define FETCH_SCALES                                                                                                   \
-    [[unroll]] for (uint i = 0; i < SCALES; ++i) {                                                                     \
-        next_scale[i] = scales.at[next_n0 + ROW(min(id + i * WORKGROUP, BN - 1), next_last)];                          \
-    }
-    FETCH_SCALES
-#else
-#define FETCH_SCALES
+    for (uint i = id; i < BN; i += WORKGROUP) scale_of_row[i] = scales.at[n0 + ROW(i)];
 #endif
 #ifdef BATCHED
     if (BATCHED) {
@@ -384,187 +359,154 @@ void make_tile() {
     [[unroll]] for (uint i = 0; i < MATS_B * HELD_B; ++i) {
         if (BLOCKS != 0) inverse[i] = 1.0 / X_SCALE(r0 + min(x_row + i * (N / HELD_B), x_last));
     }
-    [[unroll]] for (uint d = 0; d < X_DEPTH; ++d) FETCH_X(d, step_first + d)
-    // Rounds are whole, with steps of zeros at their end.
-    uint made_end = step_first + (step_end - step_first + ROUND - 1) / ROUND * ROUND;
+    FETCH_X(step_first)
 #endif
     // This waits for the word that relay_ask asked for. What is needed next is on its way by now.
     relay_take(state);
-    for (; tile_n < tiles_n; tile_n += gl_NumWorkGroups.y) {
-        n0 = tile_n * TILE_OUTPUTS;
-#ifdef GROUPED
-        uint last_row = LAST_ROW(n0);
-#endif
-#if !defined(TALL) && !defined(GROUPED)
-        // The tile before the last had this half. The last one's barriers lie between, so nobody reads it any more.
-        scale_of_tile = BN - scale_of_tile;
-        [[unroll]] for (uint i = 0; i < SCALES; ++i) {
-            if (id + i * WORKGROUP < BN) scale_of_row[scale_of_tile + id + i * WORKGROUP] = next_scale[i];
-        }
-#endif
-        MatrixSum sums[MATS_A * MATS_B];
-        [[unroll]] for (uint i = 0; i < MATS_A * MATS_B; ++i) sums[i] = MatrixSum(0);
-        for (uint round = step_first; round < step_end; round += ROUND) {
+    MatrixSum sums[MATS_A * MATS_B];
+    [[unroll]] for (uint i = 0; i < MATS_A * MATS_B; ++i) sums[i] = MatrixSum(0);
+    for (uint round = step_first; round < step_end; round += ROUND) {
 #ifdef BATCHED
-            Multiplier row_by[MATS_A * HELD_A * SPAN];
+        Multiplier row_by[MATS_A * HELD_A * SPAN];
 #endif
-            [[unroll]] for (uint d = 0; d < ROUND; ++d) {
-                uint step = round + d;
+        [[unroll]] for (uint d = 0; d < ROUND; ++d) {
+            uint step = round + d;
 #ifdef TALL
-                // With two stages one is written while the other is read.
-                const uint stage = d % STAGES * STAGE;
-                if (STAGES == 1) {
-                    STORE_X(0)
-                    barrier();
-                    FETCH_X(step + 1)
-                } else {
-                    barrier();
-                    STORE_X(STAGE - stage)
-                    FETCH_X(step + 2)
-                }
-#endif
-#ifdef BATCHED
-                // In a batch's last round, a whole step, the next batch is loaded. It is stored in the second half: all have read
-                // their scales in the first one, and a barrier lies between.
-                if (BATCHED && WHOLE_STEP(round) % BATCH_WHOLE == BATCH_WHOLE - 1) {
-                    if (d == 0) FETCH_BATCH(WHOLE_STEP(round) / BATCH_WHOLE + 1)
-                    if (d == 1) STORE_BATCH
-                }
-#endif
-                [[unroll]] for (uint s = 0; s < SPAN; ++s) {
-#ifdef BATCHED
-                    bool is_input = BATCHED || step <= last && FIRST(step, s) < k;
-                    [[unroll]] for (uint i = 0; d % HALVES == 0 && i < MATS_A * HELD_A; ++i) {
-                        ROW_BY(i, s) = is_input ? MULTIPLIER(i, step, s) : Multiplier(0);
-                    }
-#elif defined(GROUPED)
-                    bool is_input = step <= last && FIRST(step, s) < k;
-                    Multiplier row_by[MATS_A * HELD_A];
-                    [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
-                        row_by[i] = is_input ? MULTIPLIER(i, step, s) : Multiplier(0);
-                    }
-#else
-                    uint mask = step <= last && FIRST(step, s) < k ? ALL_BYTES : 0;
-#endif
-                    [[unroll]] for (uint t = 0; t < USED / TAKEN; ++t) {
-                        MatrixA a[TAKEN / PLACES * MATS_A];
-                        [[unroll]] for (uint h = 0; h < TAKEN / PLACES; ++h) {
-                            [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
-                                [[unroll]] for (uint p = 0; p < PLACES; ++p) {
-                                    const uint from = IN_LOAD(d, t * TAKEN + h * PLACES + p);
-                                    uvec2 four = WIDEN(i, step, s, from);
-                                    a[h * MATS_A + i / HELD_A][i % HELD_A * PLACES + p] =
-                                        unpackFloat2x16(four[from / 2 % 2])[from % 2];
-                                }
-                            }
-                        }
-                        if (s == SPAN - 1 && ENDS_LOAD(d, t)) {
-                            uint ahead = step + STEPS_OF(DEPTH);
-#ifndef TALL
-                            if (TURNING != 0 && ahead >= made_end && tile_n + gl_NumWorkGroups.y < tiles_n) {
-                                if (ahead == made_end) {
-                                    TURN_TO(n0 + gl_NumWorkGroups.y * TILE_OUTPUTS)
-                                    FETCH_SCALES
-                                }
-                                ahead -= made_end - step_first;
-                            }
-#endif
-                            FETCH_W(WHOLE_STEP(d) % DEPTH, ahead)
-                        }
-                        [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
-                            uvec4 held[HELD_B * TAKEN_X];
-                            [[unroll]] for (uint i = 0; i < HELD_B * TAKEN_X; ++i) {
-                                held[i] = X_HELD(j, i / TAKEN_X, s, t * TAKEN_X + i % TAKEN_X);
-                            }
-                            [[unroll]] for (uint h = 0; h < TAKEN / PLACES; ++h) {
-                                MatrixB b;
-                                [[unroll]] for (uint i = 0; i < HELD_B; ++i) {
-                                    [[unroll]] for (uint p = 0; p < PLACES; ++p) {
-                                        const uint from = h * PLACES + p;
-                                        uint two = held[i * TAKEN_X + from / 8][from / 2 % 4];
-                                        b[i * PLACES + p] = unpackFloat2x16(two)[from % 2];
-                                    }
-                                }
-                                [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
-                                    sums[i * MATS_B + j] = coopMatMulAdd(a[h * MATS_A + i], b, sums[i * MATS_B + j]);
-                                }
-                            }
-                        }
-                    }
-                }
-#ifdef TALL
-                if (STAGES == 1) barrier();
-#else
-                // The next tile has the same inputs.
-                uint ahead = step + X_DEPTH;
-                FETCH_X(d % X_DEPTH, TURNING == 0 || ahead < made_end ? ahead : ahead - made_end + step_first)
-#endif
+            // With two stages one is written while the other is read.
+            const uint stage = d % STAGES * STAGE;
+            if (STAGES == 1) {
+                STORE_X(0)
+                barrier();
+                FETCH_X(step + 1)
+            } else {
+                barrier();
+                STORE_X(STAGE - stage)
+                FETCH_X(step + 2)
             }
+#endif
+#ifdef BATCHED
+            // In a batch's last round, a whole step, the next batch is loaded. It is stored in the second half: all have read
+            // their scales in the first one, and a barrier lies between.
+            if (BATCHED && WHOLE_STEP(round) % BATCH_WHOLE == BATCH_WHOLE - 1) {
+                if (d == 0) FETCH_BATCH(WHOLE_STEP(round) / BATCH_WHOLE + 1)
+                if (d == 1) STORE_BATCH
+            }
+#endif
+            [[unroll]] for (uint s = 0; s < SPAN; ++s) {
+#ifdef BATCHED
+                bool is_input = BATCHED || step <= last && FIRST(step, s) < k;
+                [[unroll]] for (uint i = 0; d % HALVES == 0 && i < MATS_A * HELD_A; ++i) {
+                    ROW_BY(i, s) = is_input ? MULTIPLIER(i, step, s) : Multiplier(0);
+                }
+#elif defined(GROUPED)
+                bool is_input = step <= last && FIRST(step, s) < k;
+                Multiplier row_by[MATS_A * HELD_A];
+                [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
+                    row_by[i] = is_input ? MULTIPLIER(i, step, s) : Multiplier(0);
+                }
+#else
+                uint mask = step <= last && FIRST(step, s) < k ? ALL_BYTES : 0;
+#endif
+                [[unroll]] for (uint t = 0; t < USED / TAKEN; ++t) {
+                    MatrixA a[TAKEN / PLACES * MATS_A];
+                    [[unroll]] for (uint h = 0; h < TAKEN / PLACES; ++h) {
+                        [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
+                            [[unroll]] for (uint p = 0; p < PLACES; ++p) {
+                                const uint from = IN_LOAD(d, t * TAKEN + h * PLACES + p);
+                                uvec2 four = WIDEN(i, step, s, from);
+                                a[h * MATS_A + i / HELD_A][i % HELD_A * PLACES + p] =
+                                    unpackFloat2x16(four[from / 2 % 2])[from % 2];
+                            }
+                        }
+                    }
+                    if (s == SPAN - 1 && ENDS_LOAD(d, t)) FETCH_W(WHOLE_STEP(d) % DEPTH, step + STEPS_OF(DEPTH))
+                    [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
+                        uvec4 held[HELD_B * TAKEN_X];
+                        [[unroll]] for (uint i = 0; i < HELD_B * TAKEN_X; ++i) {
+                            held[i] = X_HELD(j, i / TAKEN_X, s, t * TAKEN_X + i % TAKEN_X);
+                        }
+                        [[unroll]] for (uint h = 0; h < TAKEN / PLACES; ++h) {
+                            MatrixB b;
+                            [[unroll]] for (uint i = 0; i < HELD_B; ++i) {
+                                [[unroll]] for (uint p = 0; p < PLACES; ++p) {
+                                    const uint from = h * PLACES + p;
+                                    uint two = held[i * TAKEN_X + from / 8][from / 2 % 4];
+                                    b[i * PLACES + p] = unpackFloat2x16(two)[from % 2];
+                                }
+                            }
+                            [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
+                                sums[i * MATS_B + j] = coopMatMulAdd(a[h * MATS_A + i], b, sums[i * MATS_B + j]);
+                            }
+                        }
+                    }
+                }
+            }
+#ifdef TALL
+            if (STAGES == 1) barrier();
+#else
+            FETCH_X(step + 1)
+#endif
         }
+    }
 
 #ifdef TALL
-        // Whole tiles go straight to memory, where rows are aligned as a matrix's must be.
-        if (splits == 1 && r0 + BM <= live && n0 + BN <= n && out_stride % 4 == 0 && uint64_t(y_out) % 16 == 0) {
-            barrier();
-            for (uint i = id; i < BM + BN; i += WORKGROUP) {
-                float scale = i < BM ? X_SCALE(r0 + i) : OUTPUT_SCALE(n0 + i - BM);
-                tiles[i / 4][i % 4] = floatBitsToUint(scale);
-            }
-            barrier();
-            // Columns, or rows, 0 apart: all are the outputs' scales, or the rows'.
-            MatrixSum out_scales[MATS_A];
-            [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
-                coopMatLoad(out_scales[i], tiles, (BM + subgroup_n * OUTPUTS + i * M) / 4, 0,
-                            gl_CooperativeMatrixLayoutColumnMajor);
-            }
-            [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
-                uint row = subgroup_m * WM + j * N;
-                MatrixSum row_scales;
-                coopMatLoad(row_scales, tiles, row / 4, 0, gl_CooperativeMatrixLayoutRowMajor);
-                [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
-                    coopMatStore(sums[i * MATS_B + j] * out_scales[i] * row_scales, y_out.at,
-                                 (r0 + row) * out_stride + n0 + subgroup_n * OUTPUTS + i * M, out_stride,
-                                 gl_CooperativeMatrixLayoutColumnMajor);
-                }
-            }
-            return;
+    // Whole tiles go straight to memory, where rows are aligned as a matrix's must be.
+    if (splits == 1 && r0 + BM <= live && n0 + BN <= n && out_stride % 4 == 0 && uint64_t(y_out) % 16 == 0) {
+        barrier();
+        for (uint i = id; i < BM + BN; i += WORKGROUP) {
+            float scale = i < BM ? X_SCALE(r0 + i) : OUTPUT_SCALE(n0 + i - BM);
+            tiles[i / 4][i % 4] = floatBitsToUint(scale);
         }
-#endif
-        // Others leave through shared memory, where the parts of KSPLIT meet: N rows of each subgroup at a time.
-        uint padded_n = gl_NumWorkGroups.y * BN;
-        uint part_rows = gl_NumWorkGroups.x / splits * BM;
+        barrier();
+        // Columns, or rows, 0 apart: all are the outputs' scales, or the rows'.
+        MatrixSum out_scales[MATS_A];
+        [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
+            coopMatLoad(out_scales[i], tiles, (BM + subgroup_n * OUTPUTS + i * M) / 4, 0,
+                        gl_CooperativeMatrixLayoutColumnMajor);
+        }
         [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
-            barrier();
+            uint row = subgroup_m * WM + j * N;
+            MatrixSum row_scales;
+            coopMatLoad(row_scales, tiles, row / 4, 0, gl_CooperativeMatrixLayoutRowMajor);
             [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
-                coopMatStore(sums[i * MATS_B + j], tiles, (gl_SubgroupID * (OUTPUTS * N) + i * M) / 4, OUTPUTS / 4,
+                coopMatStore(sums[i * MATS_B + j] * out_scales[i] * row_scales, y_out.at,
+                             (r0 + row) * out_stride + n0 + subgroup_n * OUTPUTS + i * M, out_stride,
                              gl_CooperativeMatrixLayoutColumnMajor);
             }
-            barrier();
-#ifndef TALL
-            if (GATED != 0) {
-                leave_gated(r0 + j * N, n0, live);
-                continue;
-            }
-#endif
-            for (uint e = id; e < SUBS_M * N * BN; e += WORKGROUP) {
-                uint column = e % BN, row = e / BN;
-                uint at = ((row / N * SUBS_N + column / OUTPUTS) * N + row % N) * OUTPUTS + column % OUTPUTS;
-                float y = 0;
-                [[unroll]] for (uint part = 0; part < KSPLIT; ++part) {
-                    uint word = at + part * (SUBS_N * OUTPUTS * N);
-                    y += uintBitsToFloat(tiles[word / 4][word % 4]);
-                }
-                uint r = r0 + row / N * WM + j * N + row % N, o = n0 + column;
-                LEAVE(r, o, y)
-            }
         }
-#ifndef TALL
-        if (TURNING != 0) continue;
-#endif
-        if (splits == 1) return;
-#include "splits.glsl"
         return;
     }
+#endif
+    // Others leave through shared memory, where the parts of KSPLIT meet: N rows of each subgroup at a time.
+    uint padded_n = gl_NumWorkGroups.y * BN;
+    uint part_rows = gl_NumWorkGroups.x / splits * BM;
+    [[unroll]] for (uint j = 0; j < MATS_B; ++j) {
+        barrier();
+        [[unroll]] for (uint i = 0; i < MATS_A; ++i) {
+            coopMatStore(sums[i * MATS_B + j], tiles, (gl_SubgroupID * (OUTPUTS * N) + i * M) / 4, OUTPUTS / 4,
+                         gl_CooperativeMatrixLayoutColumnMajor);
+        }
+        barrier();
+#ifndef TALL
+        if (GATED != 0) {
+            leave_gated(r0 + j * N, n0, live);
+            continue;
+        }
+#endif
+        for (uint e = id; e < SUBS_M * N * BN; e += WORKGROUP) {
+            uint column = e % BN, row = e / BN;
+            uint at = ((row / N * SUBS_N + column / OUTPUTS) * N + row % N) * OUTPUTS + column % OUTPUTS;
+            float y = 0;
+            [[unroll]] for (uint part = 0; part < KSPLIT; ++part) {
+                uint word = at + part * (SUBS_N * OUTPUTS * N);
+                y += uintBitsToFloat(tiles[word / 4][word % 4]);
+            }
+            uint r = r0 + row / N * WM + j * N + row % N, o = n0 + column;
+            LEAVE(r, o, y)
+        }
+    }
+    if (splits == 1) return;
+#include "splits.glsl"
 }
 
 void main() {

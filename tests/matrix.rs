@@ -284,15 +284,14 @@ impl Product {
                 variant.groups(self.rows, self.n),
             );
             let name = format!(
-                "{:?} {:?} {role:?}, {live} of {} rows, {} x {}, {} in {} splits, {} turns",
+                "{:?} {:?} {role:?}, {live} of {} rows, {} x {}, {} in {} splits",
                 self.format,
                 self.operand,
                 self.rows,
                 self.n,
                 self.k,
                 variant.shape.name(),
-                variant.splits,
-                variant.turns
+                variant.splits
             );
             // Twice, since a run must reset its counters.
             for _ in 0..2 {
@@ -333,12 +332,11 @@ impl Product {
                 variant.groups(self.rows, 2 * n),
             );
             let name = format!(
-                "{:?} gated, {live} of {} rows, {n} x {}, {}, {} turns",
+                "{:?} gated, {live} of {} rows, {n} x {}, {}",
                 self.format,
                 self.rows,
                 self.k,
-                variant.shape.name(),
-                variant.turns
+                variant.shape.name()
             );
             x.copy_from(&self.form()).unwrap();
             out.copy_from(bytemuck::cast_slice(&vec![POISON; out.size as usize / 4])).unwrap();
@@ -395,18 +393,20 @@ const SMALL_TALL: SharedTile = SharedTile {
 
 /// Tiles that are small enough for a CPU driver. Each has a feature that the usual ones there lack: rows in two
 /// matrices, subgroups side by side, several loads of a row in a step, steps in flight, inputs through shared memory.
-const SMALL_FRAGMENTS: [FragmentTile; 9] = {
+const SMALL_FRAGMENTS: [FragmentTile; 10] = {
     const fn tile(rows: u32, outputs: u32, subgroups: u32, depth: u32, inputs: Inputs) -> FragmentTile {
         FragmentTile { rows, outputs, subgroups, depth, inputs }
     }
     [
-        tile(16, 8, 2, 1, Inputs::Direct { parts: 2, span: 1, depth: 1 }),
-        tile(8, 16, 1, 1, Inputs::Direct { parts: 1, span: 1, depth: 1 }),
-        tile(8, 8, 1, 1, Inputs::Direct { parts: 4, span: 2, depth: 1 }),
-        tile(8, 8, 2, 2, Inputs::Direct { parts: 1, span: 1, depth: 1 }),
+        tile(16, 8, 2, 1, Inputs::Direct { parts: 2, span: 1 }),
+        tile(8, 16, 1, 1, Inputs::Direct { parts: 1, span: 1 }),
+        tile(8, 8, 1, 1, Inputs::Direct { parts: 4, span: 2 }),
+        tile(8, 8, 2, 2, Inputs::Direct { parts: 1, span: 1 }),
         // Whole blocks of gate and up.
-        tile(8, 8, 4, 1, Inputs::Direct { parts: 2, span: 1, depth: 1 }),
-        tile(16, 16, 2, 1, Inputs::Direct { parts: 1, span: 2, depth: 2 }),
+        tile(8, 8, 4, 1, Inputs::Direct { parts: 2, span: 1 }),
+        // Several matrices of weights with several loads of a row, and with several matrices of inputs.
+        tile(8, 16, 2, 1, Inputs::Direct { parts: 1, span: 2 }),
+        tile(16, 16, 2, 1, Inputs::Direct { parts: 1, span: 1 }),
         tile(32, 8, 2, 1, Inputs::Shared { row_parts: 2, stages: 1 }),
         tile(24, 8, 4, 1, Inputs::Shared { row_parts: 3, stages: 2 }),
         tile(16, 16, 2, 2, Inputs::Shared { row_parts: 2, stages: 1 }),
@@ -415,10 +415,12 @@ const SMALL_FRAGMENTS: [FragmentTile; 9] = {
 
 /// A CPU driver takes up to half a minute over each kernel. There every tile is tried with INT8. With INT4, which differs by
 /// how weights are read, these are: rows in two matrices, whole blocks of gate and up, one and two steps of inputs through
-/// shared memory, two steps of weights on their way; with types of GGUF files the second of them, for few rows. The first two
-/// have every role.
-const FEW_FRAGMENTS: [FragmentTile; 5] =
-    [SMALL_FRAGMENTS[0], SMALL_FRAGMENTS[4], SMALL_FRAGMENTS[6], SMALL_FRAGMENTS[7], SMALL_FRAGMENTS[3]];
+/// shared memory, two steps of weights on their way, several matrices of weights with several loads of a row; with types of GGUF
+/// files the second of them, for few rows. The first two have every role.
+const FEW_FRAGMENTS: [FragmentTile; 6] = {
+    let [rows, _, _, steps, blocks, loads, _, one, two, _] = SMALL_FRAGMENTS;
+    [rows, blocks, one, two, steps, loads]
+};
 
 #[test]
 fn linear_variants_compute_their_product() {
@@ -455,6 +457,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         // rows, live, N, K
         (1, 1, 8, 16),
         (1, 1, 100, 48),
+        (16, 13, 200, 336),
         (17, 17, 72, 72),
         (33, 20, 100, 72),
         (33, 33, 257, 1008),
@@ -468,7 +471,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
     let few = is_cpu && format != WeightFormat::Int8;
     let (cases, fragments) = match few {
         true if WeightFormat::MADE.contains(&format) => (&cases[..], &FEW_FRAGMENTS[..]),
-        true => (&cases[2..5], &FEW_FRAGMENTS[1..2]),
+        true => (&cases[3..6], &FEW_FRAGMENTS[1..2]),
         false => (&cases[..], &SMALL_FRAGMENTS[..]),
     };
     let (mut checked, mut left_out, mut roles) = (HashSet::new(), HashSet::new(), (0, 0));
@@ -485,19 +488,13 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
                 operand,
                 shape: MatrixShape::Shared(SMALL_TALL),
                 splits,
-                turns: 1,
             }));
         }
         if operand == Operand::F16 && rows <= 160 {
             // As deep as no CPU driver unrolls what is not only tried.
             let units = Units { unrolled_steps: 2, ..bench.units };
             let small = fragments.iter().filter(|t| t.fits(units, format)).map(|t| MatrixShape::Fragment(*t));
-            variants.extend(small.flat_map(|shape| {
-                // More tiles in turn than one are of direct inputs; some workgroups have one tile less than others.
-                let direct = matches!(shape, MatrixShape::Fragment(t) if matches!(t.inputs, Inputs::Direct { .. }));
-                let divided = if direct { &[[1, 1], [3, 1], [1, 3]][..] } else { &[[1, 1], [3, 1]] };
-                divided.iter().map(move |&[splits, turns]| MatrixTile { operand, shape, splits, turns })
-            }));
+            variants.extend(small.flat_map(|shape| [1, 3].map(|splits| MatrixTile { operand, shape, splits })));
         }
         left_out.extend(all.iter().map(|v| v.shape).filter(|t| variants.iter().all(|v| v.shape != *t)));
         assert!(!variants.is_empty(), "{rows} rows of {n} x {k}");
@@ -506,7 +503,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         let kernels = variants.iter().filter_map(|v| v.kernel(bench.units, format, k, Role::Plain));
         let tall = kernels.filter(|kernel| kernel.module == Module::LinearFragmentTallInt4);
         let tall = tall.map(|kernel| LinearFragmentTallConstants::of(&kernel.constants));
-        batched.extend(tall.filter(|tall| tall.batch > 0).map(|tall| tall.stages));
+        batched.extend(tall.filter(|tall| tall.in_batches > 0).map(|tall| tall.stages));
         let is_one = |v: &MatrixTile| FEW_FRAGMENTS[..2].iter().any(|t| v.shape == MatrixShape::Fragment(*t));
         let has_roles = operand == Operand::F16 && rows <= 64 && (!is_cpu || rows >= 17);
         let in_role = |role| {

@@ -21,8 +21,9 @@ use kiln::testing::gpu::kernels::constants::{AttendConstants, LinearFragmentTall
 use kiln::testing::gpu::lower::arithmetic::{ActivationLayout, Arithmetic, Operand};
 use kiln::testing::gpu::lower::attend_tile::{self, AttendTile};
 use kiln::testing::gpu::lower::dispatch::{Addresses, Dispatch};
+use kiln::testing::gpu::lower::fragment::{FragmentTile, Inputs};
 use kiln::testing::gpu::lower::layout::{COUNTER_BYTES, GpuLayout, PRODUCT_SCRATCH, RELAY_STRIDE, STALLED};
-use kiln::testing::gpu::lower::matrix::{self, Role};
+use kiln::testing::gpu::lower::matrix::{self, MatrixShape, MatrixTile, Role};
 use kiln::testing::gpu::lower::target::Target;
 use kiln::testing::gpu::lower::{Lowering, PassKind, RowOrder, TokenSource};
 use kiln::testing::reference::Reference;
@@ -193,17 +194,30 @@ fn scales_of_4_bits_come_in_batches() {
         tall.map(|kernel| LinearFragmentTallConstants::of(&kernel.constants)).collect()
     };
     let [int4, int8] = [WeightFormat::Int4, WeightFormat::Int8];
-    for (format, inputs, row_lanes, batch) in
-        [(int4, 5376, 4, 8), (int4, 5376, 8, 8), (int4, 5376, 2, 0), (int4, 1152, 4, 0), (int8, 5376, 4, 0)]
+    for (format, inputs, row_lanes, in_batches) in
+        [(int4, 5376, 4, 1), (int4, 5376, 8, 1), (int4, 5376, 2, 0), (int4, 1152, 4, 0), (int8, 5376, 4, 0)]
     {
         let tall = tall(Units { row_lanes: Some(row_lanes), ..units() }, format, inputs);
         let small = |t: &&LinearFragmentTallConstants| t.subs_n * t.parts <= 4;
         assert!(tall.iter().any(|t| small(&t)) && (row_lanes != 4 || tall.iter().any(|t| t.stages == 2)), "{tall:?}");
         for t in &tall {
-            assert_eq!(t.batch, batch, "{format:?}, {inputs} inputs, {row_lanes} lanes a row: {t:?}");
+            assert_eq!(t.in_batches, in_batches, "{format:?}, {inputs} inputs, {row_lanes} lanes a row: {t:?}");
             assert!(t.stages == 1 || format == int8 || !small(&t), "{t:?}");
         }
     }
+}
+
+/// The kernel finds a row's largest scale by halving, so outputs of a workgroup that makes the gated GELU are a power of two.
+#[test]
+fn gated_tiles_have_a_power_of_two_of_outputs() {
+    let gates = |outputs, subgroups| {
+        let inputs = Inputs::Direct { parts: 2, span: 1 };
+        let tile = FragmentTile { rows: 16, outputs, subgroups, depth: 1, inputs };
+        let shape = MatrixShape::Fragment(tile);
+        MatrixTile { operand: Operand::F16, shape, splits: 1 }.has(units(), Role::Gated)
+    };
+    assert_eq!([gates(32, 1), gates(64, 2), gates(16, 4)], [true; 3]);
+    assert_eq!([gates(48, 2), gates(48, 1), gates(16, 1)], [false; 3]);
 }
 
 /// In a mixed pass, each part takes the kernel that suits it, side by side; the others are those of consecutive rows.

@@ -117,8 +117,10 @@ impl<'a> Bench<'a> {
         progress: &'a dyn Fn(&str),
     ) -> Result<Bench<'a>> {
         progress("measuring the ceilings");
-        // Reading raises an idle GPU's clocks.
-        let ceilings = Ceilings { read: executor.measure_read_ceiling()?, matrix: matrix()? };
+        // Reading raises an idle GPU's clocks for the matrix units, and they for reading: an H200 that came out of idling once read
+        // at less than half of its rate for 300 ms.
+        let (idle, matrix) = (executor.measure_read_ceiling()?, matrix()?);
+        let ceilings = Ceilings { read: executor.measure_read_ceiling()?.max(idle), matrix };
         let filled = vec![0; executor.schedule().extent.sequences];
         Ok(Bench { executor, ceilings, filled, choosers: Vec::new(), draft: None, policy: Policy::default(), progress })
     }

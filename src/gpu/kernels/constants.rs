@@ -7,7 +7,7 @@
 /// Number of the constant that is 1 for passes of one row: SINGLE in common.glsl.
 pub(crate) const SINGLE: u32 = 8;
 /// The highest number of a constant.
-const LAST: u32 = 15;
+const LAST: u32 = 14;
 
 /// The specialization constants of a pipeline, from constant 1 on. Those that its shader does not have are 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -160,8 +160,6 @@ constants! {
         span = 5,
         /// Steps of weights in flight from memory.
         depth = 6,
-        /// Steps of inputs in flight from memory.
-        x_depth = 7,
         /// Lanes per row of the units' matrix A.
         sharers = 9,
         /// Rows of the units' matrix A.
@@ -174,8 +172,6 @@ constants! {
         gated = 13,
         /// 1: inputs in F16Block.
         blocks = 14,
-        /// 1: a workgroup makes several tiles, one after the other.
-        turning = 15,
     }
 
     /// linear_fragment.comp with TALL, inputs through shared memory.
@@ -204,8 +200,8 @@ constants! {
         k = 12,
         /// Steps that share a load of weights, one or two; two only with 32 elements a load.
         halves = 13,
-        /// Scales of an INT4 row that come through shared memory together, 8; 0: each comes with its load of weights.
-        batch = 14,
+        /// 1: eight scales of an INT4 row come through shared memory together; 0: each comes with its load of weights.
+        in_batches = 14,
     }
 
     /// attend.comp.

@@ -36,8 +36,6 @@ pub enum Inputs {
         parts: u32,
         /// Lane loads (16 bytes) per weight row and step.
         span: u32,
-        /// Steps of inputs in flight. One of this and the weights' `depth` divides the other.
-        depth: u32,
     },
     /// Through shared memory.
     Shared {
@@ -49,10 +47,8 @@ pub enum Inputs {
 }
 
 impl FragmentTile {
-    const fn direct(rows: u32, outputs: u32, [subgroups, parts]: [u32; 2], span: u32, depths: [u32; 2]) -> Self {
-        let [depth, input_depth] = depths;
-        let inputs = Inputs::Direct { parts, span, depth: input_depth };
-        FragmentTile { rows, outputs, subgroups, depth, inputs }
+    const fn direct(rows: u32, outputs: u32, [subgroups, parts]: [u32; 2], span: u32, depth: u32) -> Self {
+        FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Direct { parts, span } }
     }
 
     const fn shared(rows: u32, outputs: u32, [subgroups, row_parts]: [u32; 2], depth: u32, stages: u32) -> Self {
@@ -69,10 +65,11 @@ impl FragmentTile {
         }
     }
 
-    /// The tile with as many steps of inputs in shared memory as suit: one where two do not fit, and for INT4 in workgroups of up
-    /// to four subgroups. Two of these share a processor and are short of registers: one step is 2 to 5 % faster (H200).
+    /// The tile with as many steps of inputs in shared memory as suit: one where two do not fit, and for INT4 with more than 32
+    /// rows in workgroups of up to four subgroups. Two of these share a processor and are short of registers: one step is 2 to 5 %
+    /// faster (H200).
     fn in_stages_for(self, units: Units, format: WeightFormat) -> FragmentTile {
-        let few_registers = format == WeightFormat::Int4 && self.subgroups() <= 4;
+        let few_registers = format == WeightFormat::Int4 && self.subgroups() <= 4 && self.rows > 32;
         if self.fits(units, format) && !few_registers { self } else { self.in_one_stage() }
     }
 
@@ -82,10 +79,12 @@ impl FragmentTile {
         parts
     }
 
-    /// Steps of inputs in flight or in shared memory.
-    pub(super) const fn input_depth(self) -> u32 {
-        let (Inputs::Direct { depth, .. } | Inputs::Shared { stages: depth, .. }) = self.inputs;
-        depth
+    /// Steps of inputs at hand.
+    const fn stages(self) -> u32 {
+        match self.inputs {
+            Inputs::Direct { .. } => 1,
+            Inputs::Shared { stages, .. } => stages,
+        }
     }
 
     /// Subgroups of a workgroup.
@@ -117,14 +116,13 @@ impl FragmentTile {
         1 + u32::from(is_shared && per_load > DOT_BLOCK && row_lanes * per_load as u32 > STEP)
     }
 
-    /// Scales of a row of `inputs` weights that come through shared memory together; 0: each comes with its load of weights. A
-    /// row has whole batches. While the second half of a batch's last load is multiplied, nobody reads its scales any more, and
-    /// the next batch takes its place.
-    fn batch(self, row_lanes: u32, format: WeightFormat, inputs: usize) -> u32 {
+    /// Whether [`BATCH`] scales of a row of `inputs` weights come through shared memory together, instead of each with its load of
+    /// weights. A row has whole batches. While the second half of a batch's last load is multiplied, nobody reads its scales any
+    /// more, and the next batch takes its place.
+    fn in_batches(self, row_lanes: u32, format: WeightFormat, inputs: usize) -> bool {
         let in_step = self.span(row_lanes, format) * row_lanes;
         let suits = format == WeightFormat::Int4 && self.halves(row_lanes, format) == 2 && self.depth == 1;
-        let whole = inputs.is_multiple_of(BATCH as usize * format.per_load());
-        if suits && whole && BATCH.is_multiple_of(in_step) { BATCH } else { 0 }
+        suits && inputs.is_multiple_of(BATCH as usize * format.per_load()) && BATCH.is_multiple_of(in_step)
     }
 
     /// Inputs of a subgroup's step.
@@ -140,8 +138,8 @@ impl FragmentTile {
 
     /// Steps that the loop is unrolled to, if `halves` of them share a load of weights.
     const fn round(self, halves: u32) -> u32 {
-        let weights = self.depth * halves;
-        if weights > self.input_depth() { weights } else { self.input_depth() }
+        let (weights, inputs) = (self.depth * halves, self.stages());
+        if weights > inputs { weights } else { inputs }
     }
 
     /// Matrix products in one unrolled round of a subgroup's loop.
@@ -157,9 +155,13 @@ impl FragmentTile {
             Inputs::Direct { .. } => 0,
             Inputs::Shared { stages, .. } => stages * self.rows * (2 * self.inputs(row_lanes, format) + 16),
         };
-        // Direct tiles keep INT8's scales of two tiles there, tall ones a batch of INT4's. A row of no inputs has whole batches:
-        // that is the most that a product takes.
-        let of_row = if step == 0 { 8 } else { 2 * self.batch(row_lanes, format, 0) };
+        // Direct tiles keep INT8's scales there, tall ones a batch of INT4's. A row of no inputs has whole batches: that is the most
+        // that a product takes.
+        let of_row = match step {
+            0 => 4,
+            _ if self.in_batches(row_lanes, format, 0) => 2 * BATCH,
+            _ => 0,
+        };
         let scales = of_row * self.subgroups * self.outputs;
         step.max(self.subgroups() * self.outputs * units.least_n * 4) + scales + SHARED_REST
     }
@@ -176,20 +178,19 @@ impl FragmentTile {
             && workgroup <= units.max_workgroup
             // Each turn of loads covers whole rows of x.
             && (!shared || workgroup.is_multiple_of(self.inputs(row_lanes, format) / 8))
-            // Registers have no room for several steps of inputs where a load of weights takes 32 of them.
-            && (shared || self.input_depth() == 1 || format.per_load() == DOT_BLOCK)
             && self.shared_bytes(units, row_lanes, format) <= units.shared_bytes
             && 4 * self.subgroup_rows() * self.outputs / units.subgroup <= units.sum_bytes
             && self.unrolled(units, format) <= units.unrolled_steps.saturating_mul(PRODUCTS)
     }
 
-    /// Whether a workgroup's rows of weights are pairs of matrices, of gate and of up, that make whole blocks of outputs.
+    /// Whether a workgroup's rows of weights are pairs of matrices, of gate and of up, that make whole blocks of outputs. The
+    /// lanes of a row find its largest scale by halving.
     pub(super) fn has_pairs(self, units: Units) -> bool {
         let rows = self.subgroups * self.outputs;
-        rows.is_multiple_of(2 * units.m) && rows.is_multiple_of(2 * DOT_BLOCK as u32)
+        rows.is_multiple_of(2 * units.m) && rows.is_multiple_of(2 * DOT_BLOCK as u32) && rows.is_power_of_two()
     }
 
-    /// The pipeline for weights with rows of `inputs`. `turning`: whether a workgroup makes several tiles, of direct inputs only.
+    /// The pipeline for weights with rows of `inputs`.
     pub(super) fn kernel(
         self,
         units: Units,
@@ -197,7 +198,6 @@ impl FragmentTile {
         inputs: usize,
         modules: &MatrixModules,
         role: Role,
-        turning: bool,
     ) -> Kernel {
         let sharers = units.row_lanes.unwrap_or(1);
         let workgroup = self.subgroups() * units.subgroup;
@@ -205,7 +205,7 @@ impl FragmentTile {
         let (span, halves) = (self.span(sharers, format), self.halves(sharers, format));
         let Units { m, least_n: n, k, .. } = units;
         match self.inputs {
-            Inputs::Direct { parts, depth: x_depth, .. } => {
+            Inputs::Direct { parts, .. } => {
                 let [gated, blocks] = [Role::Gated, Role::Blocks].map(|r| u32::from(role == r));
                 let constants = LinearFragmentConstants {
                     bm,
@@ -214,14 +214,12 @@ impl FragmentTile {
                     parts,
                     span,
                     depth,
-                    x_depth,
                     sharers,
                     m,
                     n,
                     k,
                     gated,
                     blocks,
-                    turning: u32::from(turning),
                 };
                 Kernel::new(modules.fragment, workgroup, constants)
             }
@@ -239,7 +237,7 @@ impl FragmentTile {
                     n,
                     k,
                     halves,
-                    batch: self.batch(sharers, format, inputs),
+                    in_batches: u32::from(self.in_batches(sharers, format, inputs)),
                 };
                 Kernel::new(modules.fragment_tall, workgroup, constants)
             }
@@ -250,7 +248,7 @@ impl FragmentTile {
     pub fn name(self) -> String {
         let FragmentTile { rows, outputs, subgroups, depth, inputs } = self;
         let inputs = match inputs {
-            Inputs::Direct { parts, span, depth } => format!("{parts} parts, span {span}, depth {depth}"),
+            Inputs::Direct { parts, span } => format!("{parts} parts, span {span}"),
             Inputs::Shared { row_parts, stages } => format!("{row_parts} row parts, {stages} stages"),
         };
         format!("{rows}x{outputs} x{subgroups} d{depth}, {inputs}")
@@ -260,7 +258,7 @@ impl FragmentTile {
 /// Inputs of a step through shared memory. A step has more where one load of all lanes covers more, or half of one with 32
 /// elements.
 const STEP: u32 = 64;
-/// Scales of INT4 weights in a batch: one load of 16 bytes.
+/// Scales of INT4 weights in a batch, as in shaders/linear_fragment.comp: one load of 16 bytes.
 const BATCH: u32 = 8;
 /// Products of this kernel that a CPU driver compiles in the time of one `linear_matrix` step. Their elements are
 /// inserted one by one, which makes them slow to compile.
@@ -270,38 +268,43 @@ const PRODUCTS: u32 = 32;
 /// and the first with pairs suits a gated one: for 8 rows, some of those behind it take twice as long with weights of 4 bits.
 #[rustfmt::skip]
 const TILES: &[FragmentTile] = &[
-    FragmentTile::direct(8, 16, [1, 8], 2, [1, 1]),
-    FragmentTile::direct(8, 32, [1, 4], 2, [1, 1]),
-    FragmentTile::direct(8, 64, [1, 4], 1, [1, 1]),
-    FragmentTile::direct(8, 64, [2, 2], 2, [1, 1]),
-    FragmentTile::direct(8, 32, [1, 8], 2, [1, 1]),
-    FragmentTile::direct(8, 16, [1, 8], 1, [1, 1]),
-    FragmentTile::direct(8, 16, [1, 4], 2, [1, 1]),
-    FragmentTile::direct(8, 16, [4, 1], 2, [2, 1]),
-    FragmentTile::direct(8, 16, [2, 4], 1, [1, 1]),
-    FragmentTile::direct(8, 16, [2, 4], 2, [1, 1]),
-    FragmentTile::direct(16, 32, [1, 8], 1, [1, 1]),
-    FragmentTile::direct(16, 32, [2, 2], 1, [1, 1]),
-    FragmentTile::direct(16, 32, [4, 1], 2, [1, 1]),
-    FragmentTile::direct(16, 32, [1, 8], 2, [1, 1]),
-    FragmentTile::direct(16, 32, [1, 4], 2, [1, 1]),
-    FragmentTile::direct(16, 16, [2, 4], 1, [1, 1]),
-    FragmentTile::direct(16, 32, [2, 4], 1, [1, 1]),
-    FragmentTile::direct(32, 32, [1, 8], 1, [1, 1]),
-    FragmentTile::direct(32, 32, [4, 1], 1, [3, 1]),
-    FragmentTile::direct(32, 64, [4, 1], 1, [2, 2]),
-    FragmentTile::direct(32, 32, [1, 4], 1, [3, 1]),
-    FragmentTile::direct(32, 32, [1, 4], 2, [1, 1]),
-    FragmentTile::direct(64, 32, [1, 8], 1, [1, 1]),
+    FragmentTile::direct(8, 16, [1, 8], 2, 1),
+    FragmentTile::direct(8, 32, [1, 4], 2, 1),
+    FragmentTile::direct(8, 32, [1, 4], 1, 1),
+    FragmentTile::direct(8, 64, [2, 2], 2, 1),
+    FragmentTile::direct(8, 32, [1, 8], 2, 1),
+    FragmentTile::direct(8, 32, [2, 2], 2, 1),
+    FragmentTile::direct(8, 32, [1, 8], 4, 1),
+    FragmentTile::direct(8, 16, [1, 8], 1, 1),
+    FragmentTile::direct(8, 16, [1, 4], 2, 1),
+    FragmentTile::direct(8, 16, [2, 4], 2, 1),
+    FragmentTile::direct(16, 32, [1, 8], 1, 1),
+    FragmentTile::direct(16, 32, [2, 2], 1, 1),
+    FragmentTile::direct(16, 32, [4, 1], 2, 1),
+    FragmentTile::direct(16, 32, [1, 8], 2, 1),
+    FragmentTile::direct(16, 32, [1, 4], 2, 1),
+    FragmentTile::direct(16, 32, [1, 4], 1, 1),
+    FragmentTile::direct(16, 32, [2, 4], 1, 1),
+    FragmentTile::direct(32, 32, [1, 8], 1, 1),
+    FragmentTile::direct(32, 32, [4, 1], 1, 3),
+    FragmentTile::direct(32, 32, [4, 1], 1, 1),
+    FragmentTile::direct(32, 48, [1, 8], 2, 1),
+    FragmentTile::direct(32, 48, [1, 8], 1, 1),
+    FragmentTile::direct(32, 64, [1, 8], 1, 1),
+    FragmentTile::direct(64, 32, [1, 8], 1, 1),
+    FragmentTile::direct(64, 32, [1, 4], 1, 1),
+    FragmentTile::direct(64, 48, [1, 8], 1, 1),
     FragmentTile::shared(64, 48, [4, 1], 1, 2),
     FragmentTile::shared(128, 48, [4, 2], 1, 2),
     FragmentTile::shared(128, 32, [8, 1], 1, 2),
     FragmentTile::shared(64, 32, [4, 1], 1, 1),
     FragmentTile::shared(64, 64, [4, 1], 1, 1),
     FragmentTile::shared(32, 32, [8, 1], 2, 1),
+    FragmentTile::shared(32, 32, [4, 1], 4, 2),
+    FragmentTile::shared(32, 32, [4, 1], 1, 2),
 ];
 
-// The kernel's loop needs a round to be a multiple of both depths.
+// The kernel's loop needs a round to be a multiple of the steps of weights on their way and of the steps of inputs at hand.
 const _: () = {
     let mut i = 0;
     while i < TILES.len() {
@@ -309,7 +312,7 @@ const _: () = {
         let mut halves = 1;
         while halves <= 2 {
             let round = t.round(halves);
-            assert!(round.is_multiple_of(t.depth * halves) && round.is_multiple_of(t.input_depth()));
+            assert!(round.is_multiple_of(t.depth * halves) && round.is_multiple_of(t.stages()));
             halves += 1;
         }
         i += 1;

@@ -4,7 +4,6 @@
 use super::arithmetic::{Operand, modules};
 use super::fragment::{self, FragmentTile, Inputs};
 use super::shared_tile::SharedTile;
-use super::target::{LEAST_GROUPS, TURNS};
 use crate::gpu::device::limits::MAX_GROUPS;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
@@ -46,11 +45,6 @@ impl MatrixShape {
         }
     }
 
-    /// Choices for the tiles that a workgroup makes one after the other.
-    fn turns(self, splits: u32) -> &'static [u32] {
-        if self.direct().is_some() && splits == 1 { &TURNS } else { &[1] }
-    }
-
     /// The tile as text.
     pub fn name(self) -> String {
         match self {
@@ -80,8 +74,6 @@ pub struct MatrixTile {
     pub shape: MatrixShape,
     /// Workgroups that divide a tile's inputs among them.
     pub splits: u32,
-    /// Tiles that a workgroup makes one after the other; 1 but for fragments with direct inputs that are not split.
-    pub turns: u32,
 }
 
 impl MatrixTile {
@@ -91,7 +83,7 @@ impl MatrixTile {
         let modules = modules(format).matrix.as_ref()?;
         Some(match self.shape {
             MatrixShape::Shared(t) => t.kernel(units, self.operand, modules),
-            MatrixShape::Fragment(t) => t.kernel(units, format, inputs, modules, role, self.turns > 1),
+            MatrixShape::Fragment(t) => t.kernel(units, format, inputs, modules, role),
         })
     }
 
@@ -101,8 +93,7 @@ impl MatrixTile {
         match role {
             Role::Plain => true,
             Role::Gated => self.splits == 1 && direct.is_some_and(|t| t.has_pairs(units)),
-            // The scales of blocks take registers too.
-            Role::Blocks => direct.is_some_and(|t| t.input_depth() == 1),
+            Role::Blocks => direct.is_some(),
         }
     }
 
@@ -130,12 +121,7 @@ impl MatrixTile {
     /// its weights are read from memory once.
     pub fn groups(self, rows: usize, outputs: usize) -> [u32; 3] {
         let [rows, outputs] = self.tiles(rows, outputs);
-        [rows * self.splits, outputs.div_ceil(self.turns), 1]
-    }
-
-    /// Whether several turns leave workgroups enough.
-    fn fills(self, rows: usize, outputs: usize) -> bool {
-        self.turns == 1 || self.groups(rows, outputs).iter().product::<u32>() >= LEAST_GROUPS
+        [rows * self.splits, outputs, 1]
     }
 
     /// Bytes of [`LinearMatrixPush::parts`] and of [`LinearMatrixPush::arrived`] for `rows` rows and `outputs` outputs.
@@ -167,11 +153,10 @@ pub fn tiles(
     for shape in fragments.chain(shared) {
         for splits in [1, 2, 3] {
             let steps = (inputs as u32).div_ceil(shape.inputs(units, format));
-            let tile = MatrixTile { operand, shape, splits, turns: 1 };
+            let tile = MatrixTile { operand, shape, splits };
             let [x, y, _] = tile.groups(rows, outputs);
             if x.max(y) as usize <= MAX_GROUPS && (splits == 1 || steps >= 4 * splits) {
-                let turning = shape.turns(splits).iter().map(|&turns| MatrixTile { turns, ..tile });
-                out.extend(turning.filter(|t| t.fills(rows, outputs)));
+                out.push(tile);
             }
         }
     }

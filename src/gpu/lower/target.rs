@@ -120,7 +120,7 @@ pub enum AttendBy {
 
 /// Fewest rows for matrix units.
 const MATRIX_ROWS: usize = 2;
-/// Fewest rows for which matrix units are usual, and most for which integer dot products are tried beside them.
+/// For fewer rows integer dot products, or f32, are usual, and matrix units are tried beside them.
 const USUAL_MATRIX_ROWS: usize = 5;
 /// Fewest rows for which matrix units are tried on s8: its smallest tile has 16 rows.
 const S8_ROWS: usize = 5;
@@ -146,11 +146,10 @@ pub const DOT_BLOCK: usize = 16;
 /// from them.
 const IN_FLIGHT: [usize; 3] = [4, 12, 24];
 const IN_FLIGHT_OF_ROWS: [usize; 2] = [4, 8];
-/// Choices for the blocks of outputs that a workgroup of `linear_dot`, and the tiles that one of `linear_fragment`, computes one
-/// after another.
-pub(super) const TURNS: [u32; 3] = [1, 2, 4];
+/// Choices for the blocks of outputs that a workgroup of `linear_dot` computes one after another.
+const TURNS: [u32; 3] = [1, 2, 4];
 /// Fewest workgroups that several turns may leave: about one for each processor of a large device.
-pub(super) const LEAST_GROUPS: u32 = 128;
+const LEAST_GROUPS: u32 = 128;
 /// The smallest part of a subgroup whose lanes share an output is one over this.
 const LEAST_SHARE: u32 = 4;
 /// Subgroups of a workgroup of `linear_dot` in which fewer lanes than all share an output.
