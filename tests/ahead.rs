@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Fifths, Forged, bits, golden, load, small_shape};
+use common::{Fifths, Forged, bits, decode_in_turns, golden, load, small_shape};
 use kiln::engine::{self, Device, Options, VulkanOptions};
 use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
@@ -151,6 +151,19 @@ fn the_end_of_the_context_is_not_passed() {
     assert_eq!(got, want);
     assert!(executor.logits(0).is_ok(), "nothing is under way");
     assert!(session.decode_ahead(executor.as_mut(), 3).is_err());
+}
+
+/// A pass that asks finds in the logits what it asks for, also where it began behind one that asked for nothing, and the next
+/// one may begin behind it.
+#[test]
+fn passes_that_ask_and_passes_that_run_ahead_take_turns() {
+    let mut executor = executor(options());
+    let steps = STEPS as u32;
+    let want = decode_in_turns(executor.as_mut(), &PROMPT, steps, false);
+    let submits = executor.submits();
+    assert_eq!(decode_in_turns(executor.as_mut(), &PROMPT, steps, true), want);
+    // The prompt's, one a pass, one for what each third pass finds, and the pass that began behind the last.
+    assert_eq!(executor.submits() - submits, 1 + STEPS as u64 + STEPS as u64 / 3 + 1);
 }
 
 /// Batches: with fewer rows than were baked for, with results through staging or in the arena, and with passes over the

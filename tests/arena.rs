@@ -6,7 +6,7 @@ mod common;
 
 use common::arena::{arena_allocators, dma_bufs_required};
 use common::check::{F32_SHALLOW, check_prompts};
-use common::{Case, F32, bits, forced, golden, load};
+use common::{Case, F32, bits, decode_in_turns, forced, golden, load};
 use kiln::engine::VulkanOptions;
 use kiln::engine::{self, Options};
 use kiln::executor::Executor;
@@ -91,6 +91,18 @@ fn logits_on_an_imported_arena_are_the_same_bits_and_golden() {
         0,
         "the validation layer reported something"
     );
+}
+
+/// While an imported arena is handed over to the device, the host cannot write what a pass asks for.
+#[test]
+fn asks_reach_an_imported_arena_behind_a_pass_that_runs_ahead() {
+    if !imports() {
+        return;
+    }
+    let allocator = arena_allocators().remove(0);
+    let mut executor = load(&golden("tiny"), options(ArenaSource::Imported(allocator)));
+    let want = decode_in_turns(executor.as_mut(), &PROMPT, 30, false);
+    assert_eq!(decode_in_turns(executor.as_mut(), &PROMPT, 30, true), want);
 }
 
 thread_local! {

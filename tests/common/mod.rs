@@ -13,6 +13,7 @@ mod golden;
 mod guide;
 pub mod program;
 mod random;
+mod turns;
 pub mod vgem;
 
 pub use compare::{Outputs, bits, max_abs, observe, relative_rms, rms};
@@ -25,3 +26,4 @@ pub use gemma3::gemma3_tokenizer;
 pub use golden::{Case, floats, golden, ids};
 pub use guide::Fifths;
 pub use random::Random;
+pub use turns::decode_in_turns;

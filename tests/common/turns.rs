@@ -1,0 +1,43 @@
+use kiln::executor::{Asks, Executor, HeadRows, Row};
+use kiln::schedule::choice::Ask;
+use kiln::sequence::session::Session;
+
+/// The tokens that a sequence decodes behind `prompt` where every third is the likeliest of a fifth of all. `on`: most others come
+/// of passes that run ahead, and the device takes those too: every other time it goes on with one before the host has seen it.
+/// Else each pass is waited for, and the host looks for them in the logits.
+pub fn decode_in_turns(executor: &mut dyn Executor, prompt: &[u32], steps: u32, on: bool) -> Vec<u32> {
+    let vocab = executor.schedule().shape.vocab as u32;
+    let mut session = Session::new(0, executor.schedule().extent.context);
+    session.prefill(executor, prompt).unwrap();
+    let mut chosen = vec![executor.next(0)];
+    for step in 0..steps {
+        let token = *chosen.last().unwrap();
+        let is_allowed = |id: u32| step % 3 != 2 || id % 5 == step % 5;
+        if !on {
+            session.decode(executor, token).unwrap();
+            let logits = executor.logits(0).unwrap();
+            let better = |best: u32, id: u32| if logits[id as usize] > logits[best as usize] { id } else { best };
+            chosen.push((0..vocab).filter(|&id| is_allowed(id)).reduce(better).unwrap());
+            continue;
+        }
+        if step % 3 != 2 {
+            match step % 4 == 3 {
+                true => session.decode(executor, token).unwrap(),
+                false => session.decode_ahead(executor, token).unwrap(),
+            }
+            assert!(executor.found(0).is_none(), "nothing was asked of it");
+        } else {
+            let mut set = vec![0u32; vocab.div_ceil(32) as usize];
+            (0..vocab).filter(|&id| is_allowed(id)).for_each(|id| set[id as usize / 32] |= 1 << (id % 32));
+            let fill = &mut |_: usize, ask: &mut Ask<'_>| ask.set(1, 1.0, None, std::iter::empty(), Some(&set));
+            let asks = Asks { fill, is_slow: false, goes_on: step % 2 == 0, meanwhile: &mut || {} };
+            let row = Row { token, position: session.tokens().len() as u32, sequence: 0 };
+            session.push(executor.schedule(), token).unwrap();
+            executor.forward_choosing(&[row], HeadRows { first: 0, count: 1 }, asks).unwrap();
+            session.commit(1);
+            assert_eq!(executor.is_ahead(), step % 2 == 0, "the pass behind it has begun where it may");
+        }
+        chosen.push(executor.next(0));
+    }
+    chosen
+}
