@@ -33,9 +33,13 @@ pub fn decode_in_turns(executor: &mut dyn Executor, prompt: &[u32], steps: u32, 
             let asks = Asks { fill, is_slow: false, goes_on: step % 2 == 0, meanwhile: &mut || {} };
             let row = Row { token, position: session.tokens().len() as u32, sequence: 0 };
             session.push(executor.schedule(), token).unwrap();
+            let was_ahead = executor.is_ahead();
             executor.forward_choosing(&[row], HeadRows { first: 0, count: 1 }, asks).unwrap();
             session.commit(1);
-            assert_eq!(executor.is_ahead(), step % 2 == 0, "the pass behind it has begun where it may");
+            // On an arena that is handed over, none begins behind a pass that was not under way.
+            if was_ahead || step % 2 == 1 {
+                assert_eq!(executor.is_ahead(), step % 2 == 0, "the pass behind it has begun where it may");
+            }
         }
         chosen.push(executor.next(0));
     }
