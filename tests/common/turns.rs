@@ -1,6 +1,12 @@
+//! Passes that run ahead and passes that ask for tokens, one behind the other.
+
+use super::Fifths;
 use kiln::executor::{Asks, Executor, HeadRows, Row};
 use kiln::schedule::choice::Ask;
+use kiln::sequence::Chooser;
+use kiln::sequence::guide::Guide;
 use kiln::sequence::session::Session;
+use kiln::text::TokenSet;
 
 /// The tokens that a sequence decodes behind `prompt` where every third is the likeliest of a fifth of all. `on`: most others come
 /// of passes that run ahead, and the device takes those too: every other time it goes on with one before the host has seen it.
@@ -27,9 +33,10 @@ pub fn decode_in_turns(executor: &mut dyn Executor, prompt: &[u32], steps: u32, 
             }
             assert!(executor.found(0).is_none(), "nothing was asked of it");
         } else {
-            let mut set = vec![0u32; vocab.div_ceil(32) as usize];
-            (0..vocab).filter(|&id| is_allowed(id)).for_each(|id| set[id as usize / 32] |= 1 << (id % 32));
-            let fill = &mut |_: usize, ask: &mut Ask<'_>| ask.set(1, 1.0, None, std::iter::empty(), Some(&set));
+            let (mut chooser, mut set) = (Chooser::Greedy, TokenSet::new(vocab as usize));
+            Fifths(step).fill(&mut set).unwrap();
+            chooser.allow(set).unwrap();
+            let fill = &mut |_: usize, ask: &mut Ask<'_>| chooser.ask(ask);
             let asks = Asks { fill, is_slow: false, goes_on: step % 2 == 0, meanwhile: &mut || {} };
             let row = Row { token, position: session.tokens().len() as u32, sequence: 0 };
             session.push(executor.schedule(), token).unwrap();
