@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Fifths, Forged, bits, decode_in_turns, golden, load, small_shape};
+use common::{Fifths, Forged, ONE_SUBMIT, bits, decode_in_turns, golden, load, small_shape};
 use kiln::engine::{self, Device, Options, VulkanOptions};
 use kiln::executor::weights::Progress;
 use kiln::executor::{Executor, HeadRows, Measure, Row};
@@ -21,11 +21,8 @@ const PROMPT: [u32; 5] = [2, 17, 5, 400, 33];
 /// Far past the window of 16.
 const STEPS: usize = 50;
 
-/// A submit budget so long that a pass is one submit even with a CPU driver on a busy machine.
-const LONG: Duration = Duration::from_secs(600);
-
 fn options() -> Options {
-    Options { device: common::vulkan(), vulkan: budget(LONG), ..Options::default() }
+    Options { device: common::vulkan(), vulkan: budget(ONE_SUBMIT), ..Options::default() }
 }
 
 fn budget(submit_budget: Duration) -> VulkanOptions {
@@ -170,7 +167,9 @@ fn passes_that_ask_and_passes_that_run_ahead_take_turns() {
 /// submit budget, which are not run ahead.
 #[test]
 fn batches_go_on_too() {
-    for (rows, staged, budget) in [(3usize, false, LONG), (4, true, LONG), (4, false, Duration::from_nanos(1))] {
+    for (rows, staged, budget) in
+        [(3usize, false, ONE_SUBMIT), (4, true, ONE_SUBMIT), (4, false, Duration::from_nanos(1))]
+    {
         let vulkan = VulkanOptions { staged, ..self::budget(budget) };
         let options = Options { sequences: 4, head_rows: 4, vulkan, context: Some(64), ..options() };
         let mut executor = executor(options);
@@ -265,7 +264,7 @@ fn guided_replies_run_ahead_too() {
             let vulkan = VulkanOptions { staged, ..self::budget(budget) };
             executor(Options { sequences: 4, head_rows: 4, vulkan, context: Some(64), ..options() })
         };
-        let (mut apart, mut on) = (load(Duration::from_nanos(1)), load(LONG));
+        let (mut apart, mut on) = (load(Duration::from_nanos(1)), load(ONE_SUBMIT));
         let want = together(apart.as_mut(), 30, None);
         assert_eq!((want.ahead, want.replies.len()), (0, 4));
         let before = on.submits();
@@ -317,7 +316,7 @@ fn a_token_that_a_guide_replaces_costs_its_own_row_alone() {
     let load = |budget| {
         executor(Options { sequences: 4, head_rows: 4, vulkan: self::budget(budget), context: Some(64), ..options() })
     };
-    let (mut apart, mut on) = (load(Duration::from_nanos(1)), load(LONG));
+    let (mut apart, mut on) = (load(Duration::from_nanos(1)), load(ONE_SUBMIT));
     let replacing = |i| Replacing(Fifths(i));
     let sorted = |mut together: Together| {
         together.replies.sort();

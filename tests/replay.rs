@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Mixed, bits, golden, load};
+use common::{Mixed, ONE_SUBMIT, bits, golden, load};
 use kiln::engine::Options;
 use kiln::engine::VulkanOptions;
 use kiln::executor::{HeadRows, Row};
@@ -202,7 +202,7 @@ fn a_tiny_submit_budget_changes_no_bit() {
         parts[2].1 = executor.submits() - start;
         parts
     };
-    let whole = run(Duration::from_secs(600));
+    let whole = run(ONE_SUBMIT);
     let cut = run(Duration::from_nanos(1));
     for (part, (w, c)) in ["prefill", "decode", "batch"].into_iter().zip(whole.iter().zip(&cut)) {
         assert!(!w.0.is_empty() && w.0 == c.0, "{part}: other bits");
@@ -221,7 +221,7 @@ fn a_pass_of_more_rows_than_were_timed_is_cut_once_more() {
     let options = Options {
         device: common::vulkan(),
         chunk: Some(100),
-        vulkan: VulkanOptions { submit_budget: Duration::from_secs(600), ..VulkanOptions::default() },
+        vulkan: VulkanOptions { submit_budget: ONE_SUBMIT, ..VulkanOptions::default() },
         ..Options::default()
     };
     let mut executor = load(&golden("tiny"), options);
@@ -271,7 +271,7 @@ fn long_layers_are_given_fewer_rows() {
             .unwrap();
         (rows, executor.logits(0).unwrap().to_vec())
     };
-    let (whole, want) = run(Duration::from_secs(600));
+    let (whole, want) = run(ONE_SUBMIT);
     let (cut, got) = run(Duration::from_nanos(1));
     assert_eq!(whole, [256, 256, 188]);
     assert_eq!(cut, [256, 128, 64, 64, 64, 64, 60]);

@@ -17,6 +17,7 @@ use kiln::testing::gpu::queue::Queue;
 use kiln::testing::gpu::{Choice, Gpu};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The arithmetic that the executor chooses by itself.
 pub const AUTO: Option<Arithmetic> = None;
@@ -62,6 +63,9 @@ pub fn load(dir: &Path, options: Options) -> Box<dyn Measure> {
     let checkpoint = Checkpoint::open(dir).unwrap();
     engine::load(&checkpoint, &options, &Progress::default()).unwrap_or_else(|e| panic!("{e}"))
 }
+
+/// A submit budget so long that a pass is one submit even with a CPU driver on a busy machine.
+pub const ONE_SUBMIT: Duration = Duration::from_secs(600);
 
 /// Settings that force an arithmetic.
 pub fn forced(arithmetic: Option<Arithmetic>) -> VulkanOptions {

@@ -8,9 +8,10 @@ use kiln::sequence::guide::Guide;
 use kiln::sequence::session::Session;
 use kiln::text::TokenSet;
 
-/// The tokens that a sequence decodes behind `prompt` where every third is the likeliest of a fifth of all. `on`: most others come
-/// of passes that run ahead, and the device takes those too: every other time it goes on with one before the host has seen it.
-/// Else each pass is waited for, and the host looks for them in the logits.
+/// The tokens that a sequence decodes behind `prompt` where every third is the likeliest of a fifth of all. `on`: most others
+/// come of passes that run ahead, and the device takes those too: every other time it goes on with one before the host has
+/// seen it; passes must be one submit each ([`ONE_SUBMIT`](super::ONE_SUBMIT)). Else each pass is waited for, and the host
+/// looks for them in the logits.
 pub fn decode_in_turns(executor: &mut dyn Executor, prompt: &[u32], steps: u32, on: bool) -> Vec<u32> {
     let vocab = executor.schedule().shape.vocab as u32;
     let mut session = Session::new(0, executor.schedule().extent.context);
