@@ -156,9 +156,9 @@ fn the_end_of_the_context_is_not_passed() {
 fn passes_that_ask_and_passes_that_run_ahead_take_turns() {
     let mut executor = executor(options());
     let steps = STEPS as u32;
-    let want = decode_in_turns(executor.as_mut(), &PROMPT, steps, false);
+    let want = decode_in_turns(executor.as_mut(), &PROMPT, steps, false, false);
     let submits = executor.submits();
-    assert_eq!(decode_in_turns(executor.as_mut(), &PROMPT, steps, true), want);
+    assert_eq!(decode_in_turns(executor.as_mut(), &PROMPT, steps, true, false), want);
     // The prompt's, one a pass, one for what each third pass finds, and the pass that began behind the last.
     assert_eq!(executor.submits() - submits, 1 + STEPS as u64 + STEPS as u64 / 3 + 1);
 }

@@ -104,8 +104,8 @@ fn asks_reach_an_imported_arena_behind_a_pass_that_runs_ahead() {
     // A pass in pieces does not run ahead.
     options.vulkan.submit_budget = ONE_SUBMIT;
     let mut executor = load(&golden("tiny"), options);
-    let want = decode_in_turns(executor.as_mut(), &PROMPT, 30, false);
-    assert_eq!(decode_in_turns(executor.as_mut(), &PROMPT, 30, true), want);
+    let want = decode_in_turns(executor.as_mut(), &PROMPT, 30, false, true);
+    assert_eq!(decode_in_turns(executor.as_mut(), &PROMPT, 30, true, true), want);
 }
 
 thread_local! {
