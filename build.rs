@@ -125,8 +125,9 @@ mod shaders {
     use std::fs;
 
     /// What shaders may include, in the order in which they do.
-    const INCLUDES: [&str; 9] = [
+    const INCLUDES: [&str; 10] = [
         "common.glsl",
+        "reduce.glsl",
         "kv.glsl",
         "choice.glsl",
         "relay.glsl",

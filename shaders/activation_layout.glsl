@@ -38,27 +38,6 @@ void write_scale(uint form, uint64_t row, uint padded, uint block, float scale, 
     else ScaleOut(row + 2 * padded).at[block] = scale;
 }
 
-// Sixteen elements as block `block` of an Int16Block or Int16Sums row. A NaN or an infinity among them makes the scale such.
-void write_planes(uint form, uint64_t row, uint padded, uint block, vec4 v[4]) {
-    uint top = max(max(magnitude(v[0]), magnitude(v[1])), max(magnitude(v[2]), magnitude(v[3])));
-    float largest = uintBitsToFloat(top);
-    // Blocks this small are zero to every sum that they enter.
-    float inverse = largest < 1e-30 ? 0.0 : 32512.0 / largest;
-    uvec4 hi, lo;
-    int sum = 0;
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-        ivec4 q = ivec4(round(v[i] * inverse));
-        sum += q.x + q.y + q.z + q.w;
-        ivec4 h = (q + 128) >> 8;
-        ivec4 l = q - (h << 8);
-        hi[i] = (uint(h.x) & 255u) | (uint(h.y) & 255u) << 8 | (uint(h.z) & 255u) << 16 | uint(h.w) << 24;
-        lo[i] = (uint(l.x) & 255u) | (uint(l.y) & 255u) << 8 | (uint(l.z) & 255u) << 16 | uint(l.w) << 24;
-    }
-    PackedOut(row).at[block] = hi;
-    PackedOut(row + padded).at[block] = lo;
-    write_scale(form, row, padded, block, largest * (1.0 / 32512.0), sum);
-}
-
 // Four elements, the `i`-th of both planes of an Int16Block, Int16Sums or Int16Row row. `top` is the bits of the largest
 // magnitude among those that share their scale. Returns the sum of the four whole numbers.
 int write_bytes4(uint64_t row, uint padded, uint i, vec4 v, uint top) {
@@ -74,7 +53,7 @@ int write_bytes4(uint64_t row, uint padded, uint i, vec4 v, uint top) {
 }
 
 // Four elements, the `i`-th of an Int16Block or Int16Sums row, by each of four neighbouring invocations of a subgroup, which make a block
-// together: all four must take part, those past the row's end with zeros.
+// together: all four must take part, those past the row's end with zeros. A NaN or an infinity makes the scale such.
 void write_planes4(uint form, uint64_t row, uint padded, uint i, vec4 v) {
     uint top = magnitude(v);
     top = max(top, subgroupShuffleXor(top, 1));
@@ -95,19 +74,6 @@ float half_scale(uint top) {
     uint exponent = top >> 23;
     if (exponent == 255) return uintBitsToFloat(top);
     return uintBitsToFloat(uint(clamp(int(exponent) - 11, 1, 253)) << 23);
-}
-
-// The workgroup's largest magnitude.
-uint workgroup_top(uint top) {
-    top = subgroupMax(top);
-    barrier();
-    if (subgroupElect()) reduce_scratch[gl_SubgroupID] = uintBitsToFloat(top);
-    barrier();
-    uint all = 0;
-    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) {
-        all = max(all, floatBitsToUint(reduce_scratch[i]));
-    }
-    return subgroupMax(all);
 }
 
 // Four elements, the `i`-th of an F16Row row.

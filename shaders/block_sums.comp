@@ -4,6 +4,7 @@
 // x f32 [rows, width]; ask u32 [rows, ASK_WORDS]; allowed: a bit a token; sums f32 [rows, blocks, 2]; tops f32 [rows, blocks, 16].
 // Bytes per row: 4 * width read, width / 14 written; operations: an exp and two comparisons an element.
 #include "common.glsl"
+#include "reduce.glsl"
 #include "choice.glsl"
 
 layout(push_constant) uniform Push {

@@ -10,6 +10,7 @@
 // found u32 [rows, found_stride]; next u32 in the step state.
 // Bytes per row: width / 4 + want * 256 read, some 4 kB written; operations: 120 comparisons a part.
 #include "common.glsl"
+#include "reduce.glsl"
 #include "choice.glsl"
 
 layout(push_constant) uniform Push {

@@ -1,4 +1,4 @@
-// What every kernel shares: the step state, buffer-address types, widening of weights, workgroup reductions.
+// What every kernel shares: the step state, buffer-address types and the widening of weights.
 // Weights, KV and arena are reached by 64-bit buffer device addresses that are part of the baked push constants.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
@@ -46,33 +46,6 @@ layout(constant_id = 8) const uint SINGLE = 0;
 uint live_rows(Words state, uint which) { return SINGLE != 0 ? 1 : state.at[which]; }
 
 #define NEG_INF uintBitsToFloat(0xff800000u)
-
-// A workgroup has at most 1024 invocations and a subgroup at least 4.
-shared float reduce_scratch[256];
-
-// Sum (or maximum) over the workgroup, the same value in every invocation; every invocation must take part. The order of
-// additions is fixed by the workgroup's and the subgroup's size.
-float workgroup_sum(float x) {
-    x = subgroupAdd(x);
-    if (gl_NumSubgroups == 1) return x;
-    barrier();
-    if (subgroupElect()) reduce_scratch[gl_SubgroupID] = x;
-    barrier();
-    float sum = 0;
-    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) sum += reduce_scratch[i];
-    return subgroupAdd(sum);
-}
-
-float workgroup_max(float x) {
-    x = subgroupMax(x);
-    if (gl_NumSubgroups == 1) return x;
-    barrier();
-    if (subgroupElect()) reduce_scratch[gl_SubgroupID] = x;
-    barrier();
-    float m = NEG_INF;
-    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) m = max(m, reduce_scratch[i]);
-    return subgroupMax(m);
-}
 
 // Of a group whose elements 0 to 15 lie in the low halves of its bytes and 16 to 31 in the high ones, its elements 4 i to
 // 4 i + 3 as bytes 0 to 15.

@@ -8,6 +8,7 @@
 // Bytes per head and row: 4 * dim read, 4 * dim written (q, k), 2 or 4 * dim into the page (k, v). Operations: about 8 for
 // each element of q and k, and a sine and a cosine for each two.
 #include "common.glsl"
+#include "reduce.glsl"
 #include "kv.glsl"
 #include "rope.glsl"
 

@@ -266,11 +266,7 @@ void add(bool more, uint next, uint r0, uint live) {
 // The invocations' parts together, times the scales of the weights' rows where they have one.
 void finish() {
     [[unroll]] for (uint i = 0; i < WIDTH * COLUMNS; ++i) {
-        if (SHARERS == SUBGROUP) {
-            sums[i] = subgroupAdd(sums[i]);
-        } else {
-            [[unroll]] for (uint apart = 1; apart < SHARERS; apart *= 2) sums[i] += subgroupShuffleXor(sums[i], apart);
-        }
+        [[unroll]] for (uint apart = 1; apart < SHARERS; apart *= 2) sums[i] += subgroupShuffleXor(sums[i], apart);
 #ifndef GROUPED
         sums[i] *= scale_of[i / COLUMNS];
 #endif
@@ -300,11 +296,11 @@ void run(uint r0, uint live) {
             }
         }
         barrier();
-        uint c = gl_LocalInvocationID.x;
+        uint c = gl_LocalInvocationID.x / 4, quarter = gl_LocalInvocationID.x % 4;
         if (c < COLUMNS && r0 + c < live) {
-            vec4 v[4];
-            [[unroll]] for (uint e = 0; e < 16; ++e) v[e / 4][e % 4] = gated[c * BLOCK + e];
-            write_planes(FORM, y_out + uint64_t(r0 + c) * out_stride, out_padded, block, v);
+            vec4 v;
+            [[unroll]] for (uint e = 0; e < 4; ++e) v[e] = gated[c * BLOCK + quarter * 4 + e];
+            write_planes4(FORM, y_out + uint64_t(r0 + c) * out_stride, out_padded, block * 4 + quarter, v);
         }
         if (STAGES > 1 && turn != 0) relay_pass(state, turn + stage++ * RELAY_STRIDE);
         else barrier();

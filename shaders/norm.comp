@@ -7,6 +7,7 @@
 // Bytes per row: 4 * width for each of x, residual (twice), 2 to 4 * width for out; 4 to 8 operations an element.
 #define RELAY
 #include "common.glsl"
+#include "reduce.glsl"
 #include "relay.glsl"
 #include "activation_layout.glsl"
 layout(constant_id = 1) const uint VECS = 1;

@@ -9,6 +9,7 @@
 // Bytes per row: 4 or 8 * width read, 2 to 4 * width written; about 12 operations an element.
 #define RELAY
 #include "common.glsl"
+#include "reduce.glsl"
 #include "relay.glsl"
 #include "activation_layout.glsl"
 layout(constant_id = 1) const uint VECS = 1;
