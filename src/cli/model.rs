@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, clap::Args)]
 pub struct ModelArgs {
     /// Model directory (config.json, *.safetensors, tokenizer.json), a GGUF file, or the id of a model that `hf download`
-    /// has left in its cache [default: $KILN_MODEL, else the built-in demo model]
+    /// has left in its cache; demo: the built-in model [default: $KILN_MODEL, else demo]
     #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu

@@ -23,10 +23,13 @@ pub enum ModelFiles {
 }
 
 /// What a path names: a GGUF file, a directory, or by its id a model that the Hugging Face hub's cache has. A directory
-/// without config.json, and with one model as GGUF, is that. `None` is the built-in model.
+/// without config.json, and with one model as GGUF, is that. `None` is the built-in model, and so is `demo` where no such
+/// path exists.
 impl From<Option<PathBuf>> for ModelFiles {
     fn from(path: Option<PathBuf>) -> ModelFiles {
-        let Some(path) = path else { return ModelFiles::BuiltIn };
+        let Some(path) = path.filter(|path| path.as_os_str() != DEMO || path.exists()) else {
+            return ModelFiles::BuiltIn;
+        };
         let path = if path.exists() { path } else { hub::find(&path).unwrap_or(path) };
         if path.is_file() {
             return ModelFiles::Gguf(path);
@@ -215,6 +218,8 @@ mod tests {
         assert_eq!(name("."), here.file_name().unwrap().to_str().unwrap());
         assert_eq!(name("/"), "/");
         assert_eq!(ModelFiles::BuiltIn.name(), "demo");
+        assert_eq!(ModelFiles::from(Some(PathBuf::from("demo"))), ModelFiles::BuiltIn);
+        assert_eq!(ModelFiles::from(Some(PathBuf::from("./demo"))), ModelFiles::Directory(PathBuf::from("./demo")));
         assert_eq!(name("m\u{1b}[31m"), "m [31m", "no terminal obeys it");
     }
 }

@@ -200,6 +200,7 @@ fn the_environment_names_the_model() {
     assert_eq!(with(path(&dir), &base).json()["model"], name);
     assert_eq!(with("/no/such", &[&base[..], &["-m", path(&dir)]].concat()).json()["model"], name);
     assert_eq!(with("", &base).json()["model"], "demo");
+    assert_eq!(with("/no/such", &[&base[..], &["-m", "demo"]].concat()).json()["model"], "demo");
     with("/no/such", &base).failed(2, &["/no/such does not exist"]);
     assert_eq!(with(path(&dir), &["tokenize", "hi"]).json(), kiln(&["tokenize", "-m", path(&dir), "hi"]).json());
     // A shape takes the place of a model, whatever the environment says.
