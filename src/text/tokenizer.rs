@@ -178,8 +178,7 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Input`] when the tokenizer lacks a wanted `<bos>`.
     pub fn encoder(&self, add_bos: bool) -> Result<TextEncoder<'_>> {
-        let ids = self.begin(add_bos)?;
-        Ok(TextEncoder { tokenizer: self, windows: Windows::default(), text: String::new(), ids })
+        Ok(TextEncoder::new(self, self.begin(add_bos)?))
     }
 
     fn encode_whole(&self, text: &str, added: &AddedVocabulary, ids: &mut Vec<u32>) -> Result<()> {

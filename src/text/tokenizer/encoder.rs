@@ -8,14 +8,19 @@ use tokenizers::OffsetType;
 /// Encodes text that comes in pieces, in memory that does not grow with the text.
 #[derive(Debug)]
 pub struct TextEncoder<'a> {
-    pub(super) tokenizer: &'a Tokenizer,
-    pub(super) windows: Windows,
+    tokenizer: &'a Tokenizer,
+    windows: Windows,
     /// Text that is not encoded yet.
-    pub(super) text: String,
-    pub(super) ids: Vec<u32>,
+    text: String,
+    ids: Vec<u32>,
 }
 
-impl TextEncoder<'_> {
+impl<'a> TextEncoder<'a> {
+    /// An encoder whose first ids are `ids`.
+    pub(super) fn new(tokenizer: &'a Tokenizer, ids: Vec<u32>) -> Self {
+        TextEncoder { tokenizer, windows: Windows::default(), text: String::new(), ids }
+    }
+
     /// Takes more text. Returns the ids that are certain now.
     ///
     /// # Errors
