@@ -42,6 +42,7 @@ void write_scale(uint form, uint64_t row, uint padded, uint block, float scale, 
 // magnitude among those that share their scale. Returns the sum of the four whole numbers.
 int write_bytes4(uint64_t row, uint padded, uint i, vec4 v, uint top) {
     float largest = uintBitsToFloat(top);
+    // Blocks this small are zero to every sum that they enter.
     float inverse = largest < 1e-30 ? 0.0 : 32512.0 / largest;
     ivec4 q = ivec4(round(v * inverse));
     ivec4 h = (q + 128) >> 8;
