@@ -22,7 +22,7 @@ use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
 /// Remedy for a matrix in a type that is not read.
-const REMEDY_TYPES: &str = "use a file with Q4_0, Q5_0, Q8_0, Q4_K, Q6_K, BF16, F16 or F32";
+const REMEDY_TYPES: &str = "use a file with Q2_K to Q6_K, Q4_0 to Q8_0, IQ4_NL, IQ4_XS, BF16, F16 or F32";
 
 /// A model's GGUF files with their checked headers.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::header::{REMEDY, TensorInfo};
-use super::types::{BF16, F16, F32, GgmlType, Q4_0, Q4_K, Q5_0, Q6_K, Q8_0};
+use super::types::{BF16, F16, F32, GgmlType};
 use super::{GgufFile, REMEDY_TYPES};
 use crate::display::quote;
 use crate::model::blocks::BlockFormat;
@@ -88,12 +88,10 @@ fn encoding(dtype: GgmlType) -> Option<Encoding> {
         F32 => Encoding::F32,
         F16 => Encoding::F16,
         BF16 => Encoding::Native(WeightFormat::Bf16, None),
-        Q4_0 => Encoding::Blocks(BlockFormat::Q4_0),
-        Q5_0 => Encoding::Blocks(BlockFormat::Q5_0),
-        Q8_0 => Encoding::Blocks(BlockFormat::Q8_0),
-        Q4_K => Encoding::Blocks(BlockFormat::Q4K),
-        Q6_K => Encoding::Blocks(BlockFormat::Q6K),
-        _ => return None,
+        _ => {
+            let named = |blocks: &BlockFormat| blocks.name().eq_ignore_ascii_case(dtype.name);
+            Encoding::Blocks(BlockFormat::ALL.into_iter().find(named)?)
+        }
     })
 }
 
