@@ -100,7 +100,9 @@ pub fn profile(word: &str, ram: Option<u64>) -> Result<Profile> {
     if ram.saturating_mul(1024) <= carve_out + SYSTEM {
         let (carve_out, system) = (carve_out as f64 / 1024.0, SYSTEM / 1024);
         return Err(Error::input(
-            format!("{ram} GiB of RAM less a carve-out of {carve_out} GiB leave nothing beside the system's own {system}"),
+            format!(
+                "{ram} GiB of RAM less a carve-out of {carve_out} GiB leave nothing beside the system's own {system}"
+            ),
             format!("give more RAM or a smaller carve-out, as in {}:0.5", machine.name),
         ));
     }

@@ -1,13 +1,13 @@
 //! What is planned: a model in one form, and a smaller one beside it that drafts.
 
 use super::machine::PlannedMachine;
+use crate::Result;
 use crate::engine::{self, ModelFiles};
 use crate::gpu;
 use crate::machine::heaps::Memory;
 use crate::model::{Shape, TensorId, WeightFormat};
 use crate::plan::{Needs, Plan};
 use crate::schedule::{Extent, Schedule};
-use crate::Result;
 use std::path::Path;
 
 /// A model in one form: the schedules that are built of it, and what they need.
@@ -27,12 +27,7 @@ impl Form {
     }
 
     /// As Kiln loads it from its files.
-    pub(super) fn of_files(
-        files: &ModelFiles,
-        shape: &Shape,
-        weights: WeightFormat,
-        target: &PlannedMachine,
-    ) -> Form {
+    pub(super) fn of_files(files: &ModelFiles, shape: &Shape, weights: WeightFormat, target: &PlannedMachine) -> Form {
         let formats = Box::new(files.formats(weights, shape));
         Form { shape: shape.clone(), formats, staged: target.staged }
     }

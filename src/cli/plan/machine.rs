@@ -137,7 +137,9 @@ mod tests {
         for word in ["32", "32GiB", "32GB", "32G", "32 GiB", "32gb", " 32 "] {
             assert_eq!(parse_ram(word), Ok(32), "{word}");
         }
-        for word in ["", "x", "GiB", "0", "-1", "1.5", "32MB", "32TB", "1025", "99999999999999999999", "0x20", "NaN", "32GBGB"] {
+        for word in
+            ["", "x", "GiB", "0", "-1", "1.5", "32MB", "32TB", "1025", "99999999999999999999", "0x20", "NaN", "32GBGB"]
+        {
             assert!(parse_ram(word).is_err_and(|said| said.contains("32GB")), "{word}");
         }
     }

@@ -1,8 +1,8 @@
 //! A plan's tables.
 
+use super::View;
 use super::rates::{BATCHES, DRAFTED, RIGHT, roof};
 use super::verdict::{Verdict, assumptions};
-use super::View;
 use crate::cli::column::column;
 use crate::display::{bytes, counted};
 use crate::machine::heaps::{Heap, Memory};

@@ -17,8 +17,10 @@ use serde_json::{Value, json};
 /// longer gain more where passes of more rows take no longer.
 const DRAFTED: usize = 1;
 const RIGHT: f64 = 0.6;
-/// A form of 4 bits is worth naming where it is faster than this form by so much.
-const FASTER: f64 = 1.05;
+/// The shortest context, in tokens, that is a remedy: a shorter one holds no conversation.
+const LEAST_CONTEXT: usize = 1024;
+/// A smaller form is worth naming where this one reads, or takes, so many times as much.
+const WORTH: f64 = 1.05;
 
 /// What a plan comes to.
 pub(super) enum Verdict {
@@ -122,9 +124,10 @@ impl Verdict {
     /// What would make the model fit; null where it does.
     pub(super) fn remedies_json(&self, view: &View) -> Value {
         let Verdict::DoesNotFit(shortage) = self else { return Value::Null };
-        let smaller = shortage.smaller.as_ref().map(|s| {
-            json!({"weights": s.format.name(), "bytes": s.bytes, "fits": s.fits, "tokens_s": s.tokens_s})
-        });
+        let smaller = shortage
+            .smaller
+            .as_ref()
+            .map(|s| json!({"weights": s.format.name(), "bytes": s.bytes, "fits": s.fits, "tokens_s": s.tokens_s}));
         let mut value = json!({"smaller": smaller});
         for way in &shortage.ways {
             let (key, of) = match *way {
@@ -147,7 +150,7 @@ impl Rates {
         let sequences = view.args.batch;
         let int4 = Form::made(&s.shape, WeightFormat::Int4, target).build(s.extent).0;
         let rate = roof(&int4, target, 1).tokens_s;
-        let in_4_bits = (rate > FASTER * one).then_some(rate);
+        let in_4_bits = (rate > WORTH * one).then_some(rate);
         let fastest = if in_4_bits.is_some() { &int4 } else { s };
         Rates {
             one,
@@ -191,8 +194,10 @@ impl Rates {
                 duration(p.seconds),
                 100.0 * crate::machine::profile::PREFILL_SHARE,
             ),
-            None => "how long a prompt takes is not known: this device has no matrix units, and `kiln bench` measures it\n"
-                .into(),
+            None => {
+                "how long a prompt takes is not known: this device has no matrix units, and `kiln bench` measures it\n"
+                    .into()
+            }
         };
         t
     }
@@ -209,7 +214,7 @@ impl Smaller {
         for format in std::iter::successors(first, |format| format.smaller()) {
             let form = Form::made(shape, format, target);
             let bytes = form.bytes(extent);
-            if bytes >= view.total() {
+            if !is_worth(bytes, view) {
                 continue;
             }
             let (fits, tokens_s) =
@@ -258,7 +263,9 @@ impl Way {
             return Some(Way::KvTokens(tokens));
         }
         let context = tokens.min(view.extent.context.saturating_sub(1)) / PAGE * PAGE;
-        fits(engine::Options { kv_tokens: None, context: Some(context), ..options }).then_some(Way::Context(context))
+        let is_remedy =
+            context >= LEAST_CONTEXT && fits(engine::Options { kv_tokens: None, context: Some(context), ..options });
+        is_remedy.then_some(Way::Context(context))
     }
 
     fn words(&self) -> String {
@@ -283,6 +290,11 @@ impl Shortage {
         }
         parts.join("; ")
     }
+}
+
+/// Whether a form that needs so many bytes is enough smaller than the one that is planned.
+fn is_worth(bytes: u64, view: &View) -> bool {
+    view.total() as f64 > WORTH * bytes as f64
 }
 
 /// The least RAM that is sold with which the machine by name has room for `form`, in GiB.
@@ -314,18 +326,17 @@ pub(super) fn assumptions(view: &View, named: &Named) -> String {
         None => "it fits with no RAM that is sold".into(),
     };
     let int4 = Form::made(&view.schedule.shape, WeightFormat::Int4, view.target);
-    let in_4_bits = match least_ram(view, &int4).filter(|_| int4.bytes(view.extent) < view.total()) {
-        Some(gib) => format!(", in 4 bits from {gib}"),
-        None => String::new(),
-    };
-    format!("{has}; {from}{in_4_bits}")
+    let in_4_bits = least_ram(view, &int4).filter(|_| is_worth(int4.bytes(view.extent), view));
+    let in_4_bits = in_4_bits.filter(|gib| least_ram(view, view.form).is_none_or(|least| *gib < least));
+    format!("{has}; {from}{}", in_4_bits.map_or(String::new(), |gib| format!(", in 4 bits from {gib}")))
 }
 
 /// [`assumptions`] as fields: bytes, and which of them were assumed.
 pub(super) fn machine_json(view: &View, named: &Named) -> Value {
     let p = &named.profile;
     let of = |is_assumed: bool, name: &'static str| is_assumed.then_some(name);
-    let assumed: Vec<&str> = [of(!named.has_ram, "ram"), of(!named.has_carve_out(), "carve_out")].into_iter().flatten().collect();
+    let assumed: Vec<&str> =
+        [of(!named.has_ram, "ram"), of(!named.has_carve_out(), "carve_out")].into_iter().flatten().collect();
     json!({
         "name": p.name, "ram": p.ram << 30, "carve_out": p.carve_out << 20, "assumed": assumed,
         "least_ram": least_ram(view, view.form).map(|gib| gib << 30),
