@@ -207,7 +207,7 @@ impl View<'_> {
             "machine": target.named.as_ref().map(|named| verdict::machine_json(self, named)),
             "fits": plan.is_some(),
             "reason": self.placed.as_ref().err().map(|e| face::words(e.parts().0)),
-            "at_best": verdict.rates_json(self),
+            "at_best": verdict.rates_json(),
             "remedies": verdict.remedies_json(self),
             "bytes": self.total(),
             "sums": self.sums().into_iter().map(|(k, b)| (k.to_string(), json!(b))).collect::<serde_json::Map<_, _>>(),

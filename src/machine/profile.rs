@@ -72,8 +72,8 @@ const MACHINES: [Machine; 3] = [
 /// Memory that the operating system takes, in MiB.
 const SYSTEM: u64 = 2 << 10;
 
-/// Share of the matrix units' rate that a long prompt's passes have reached at best: 512 tokens of Gemma 3 27B on an H200, of
-/// the rate that was measured there (docs/figures.md). No rate on the machines of this table is known yet.
+/// Share of its matrix units' rate that a GPU is taken to reach in a long prompt's passes: what Kiln reaches with 512 tokens of
+/// Gemma 3 27B on an H200, of the rate measured there (docs/figures.md). On the machines of this table it is not measured.
 pub const PREFILL_SHARE: f64 = 0.49;
 
 /// The profile of a machine: `780m`; with a 4 GiB carve-out, `780m:4`; with half a GiB, `780m:0.5`. It has `ram` GiB, or as

@@ -1,5 +1,6 @@
 //! `kiln plan`, and the refusals of other commands for a model that does not fit.
 
+use crate::common::gguf::{GgufFile, Tensor, Value as GgufValue, renamed};
 use crate::common::program::{Ran, kiln};
 use crate::{path, tiny};
 use kiln::model::{Shape, TensorId, config, presets};
@@ -133,7 +134,7 @@ fn the_first_line_says_what_a_machine_allows_at_best() {
     assert_eq!(best["tokens_s"], int8["roofline"][0]["tokens_s"]);
     assert_eq!(best["int4_tokens_s"], int4["roofline"][0]["tokens_s"]);
     let draft = &best["with_draft"];
-    assert_eq!((&draft["weights"], &draft["drafted"], number(&draft["right"])), (&"int4".into(), &1.into(), 0.6));
+    assert_eq!((&draft["weights"], &draft["drafted"], number(&draft["right"])), (&"int4, int8".into(), &1.into(), 0.6));
     assert_eq!(
         (number(&draft["tokens_a_pass"]), &draft["tokens_s"]),
         (1.6, &int4["drafts"][0]["rates"][1]["tokens_s"])
@@ -226,6 +227,62 @@ fn what_a_refusal_suggests_fits() {
     let bf16 = plan_27b(&["--machine", "780m", "--ram", "32", "--weights", "bf16"]);
     assert!(bf16.stdout.contains("; INT4 needs 17.1 GB and fits, at most 5.7 tokens/s; "), "{}", bf16.stdout);
     assert!(bf16.stderr.contains("--weights int4"), "{}", bf16.stderr);
+}
+
+/// A GGUF file of 27B whose data is a hole, with the layers' matrices in Q8_0 and the embedding in Q6_K.
+fn hollow_gguf(path: &Path) {
+    let shape: Shape = presets::preset("gemma3-27b").unwrap();
+    let mut file = GgufFile::default();
+    file.set("general.architecture", GgufValue::text("gemma3"));
+    for (key, n) in [
+        ("context_length", shape.max_context),
+        ("embedding_length", shape.hidden),
+        ("block_count", shape.layers.len()),
+        ("feed_forward_length", shape.ffn),
+        ("attention.head_count", shape.heads),
+        ("attention.head_count_kv", shape.kv_heads),
+        ("attention.key_length", shape.head_dim),
+        ("attention.value_length", shape.head_dim),
+        ("attention.sliding_window", shape.window),
+    ] {
+        file.set(&format!("gemma3.{key}"), GgufValue::u32(n as u32));
+    }
+    file.set("gemma3.attention.layer_norm_rms_epsilon", GgufValue::f32(shape.eps));
+    let mut end = 0u64;
+    for id in TensorId::all(&shape) {
+        let [rows, cols] = id.dims(&shape);
+        let (kind, bytes) = match id {
+            _ if id.is_vector() => (0, 4 * cols),
+            TensorId::Embedding => (14, rows * cols / 256 * 210),
+            _ => (8, rows * cols / 32 * 34),
+        };
+        let dims = if id.is_vector() { vec![cols] } else { vec![rows, cols] };
+        file.tensors.push(Tensor { offset: Some(end), ..Tensor::new(&renamed(&id.name()), &dims, kind, Vec::new()) });
+        end += (bytes as u64).next_multiple_of(32);
+    }
+    let (head, _) = file.parts();
+    std::fs::write(path, &head).unwrap();
+    std::fs::File::options().write(true).open(path).unwrap().set_len(head.len() as u64 + end).unwrap();
+}
+
+/// The verdict on a GGUF file is on the types that it has. No other is made of these, so 4 bits are another file's.
+#[test]
+fn a_gguf_files_verdict_is_of_its_own_types() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gemma-3-27b-it-Q8_0.gguf");
+    hollow_gguf(&file);
+    let ran = |ram: &str| kiln(&["plan", "-m", file.to_str().unwrap(), "--machine", "780m", "--ram", ram]);
+    let line = |ram: &str| ran(ram).stdout.lines().next().unwrap().to_owned();
+    // 25.6 G weights of 34 bytes for 32, and 1.4 G of 210 bytes for 256.
+    assert!(
+        line("64").starts_with("fits; at most 3.2 tokens/s: 5.7 in 4 bits, about 9 with a draft; "),
+        "{}",
+        line("64")
+    );
+    let refused = line("32");
+    assert!(refused.starts_with("does not fit: needs 29.7 GB, this machine gives 24.2 GB; "), "{refused}");
+    assert!(refused.contains("; a file of 4 bits needs about 17.1 GB and fits, at most 5.7 tokens/s; "), "{refused}");
+    assert!(!ran("32").stderr.contains("--weights"), "{}", ran("32").stderr);
 }
 
 /// What a machine by name is taken to have stands below the verdict, whoever said it.

@@ -36,7 +36,7 @@ impl View<'_> {
                 write_placement(t, plan)?;
                 self.write_room(t)?;
                 self.write_roofline(t)?;
-                write!(t, "{}", rates.explain(self))?;
+                write!(t, "{}", rates.explain())?;
                 self.write_drafts(t)?;
             }
             _ => {

@@ -37,11 +37,13 @@ pub(super) struct Rates {
     /// The sequences that are planned for, where they are several, and the tokens a second of all of them.
     together: Option<(usize, f64)>,
     /// Tokens a second of one sequence with the matrices in 4 bits, where that is faster.
-    pub(super) in_4_bits: Option<f64>,
+    in_4_bits: Option<f64>,
     /// Tokens a second of one sequence with drafts, in 4 bits where that is faster.
-    pub(super) with_draft: f64,
+    with_draft: f64,
+    /// The matrices' formats at that rate.
+    draft_weights: String,
     /// `None`: nothing is known of the device's arithmetic.
-    pub(super) prefill: Option<Prefill>,
+    prefill: Option<Prefill>,
 }
 
 /// By how much a model does not fit, and with what it would.
@@ -100,9 +102,8 @@ impl Verdict {
     }
 
     /// What the machine allows at best; null where the model does not fit.
-    pub(super) fn rates_json(&self, view: &View) -> Value {
+    pub(super) fn rates_json(&self) -> Value {
         let Verdict::Fits(rates) = self else { return Value::Null };
-        let weights = if rates.in_4_bits.is_some() { WeightFormat::Int4.name().into() } else { view.weights() };
         let prefill = rates.prefill.as_ref().map(|p| {
             json!({
                 "tokens": p.tokens, "operations": p.operations, "peak_operations_s": p.peak,
@@ -114,7 +115,7 @@ impl Verdict {
             "tokens_s": rates.one,
             "int4_tokens_s": rates.in_4_bits,
             "with_draft": {
-                "weights": weights, "drafted": DRAFTED, "right": RIGHT,
+                "weights": rates.draft_weights, "drafted": DRAFTED, "right": RIGHT,
                 "tokens_a_pass": expected_tokens(DRAFTED, RIGHT), "tokens_s": rates.with_draft,
             },
             "prefill": prefill,
@@ -157,6 +158,7 @@ impl Rates {
             together: (sequences > 1).then(|| (sequences, roof(s, target, sequences).tokens_s)),
             in_4_bits,
             with_draft: draft_rate(fastest, view.draft.map(|draft| &draft.schedule), target, DRAFTED, RIGHT),
+            draft_weights: fastest.weights.format_names(),
             prefill: Prefill::of(s, target),
         }
     }
@@ -175,18 +177,18 @@ impl Rates {
     }
 
     /// How the figures of the line come about, a line each.
-    pub(super) fn explain(&self, view: &View) -> String {
-        let form = if self.in_4_bits.is_some() { WeightFormat::Int4.name().into() } else { view.weights() };
+    pub(super) fn explain(&self) -> String {
         let tokens = expected_tokens(DRAFTED, RIGHT);
         let mut t = format!(
-            "with a draft: in {form} a pass with {DRAFTED} drafted token, right with a probability of {RIGHT}, gives {tokens} \
+            "with a draft, in {}: a pass with {DRAFTED} drafted token, right with a probability of {RIGHT}, gives {tokens} \
              tokens: {} tokens/s\n",
+            self.draft_weights,
             shown(self.with_draft)
         );
         t += &match &self.prefill {
             Some(p) => format!(
-                "a prompt of {}: {:.1} T operations, {} at the matrix units' {:.1} T a second, {} at {} % of that, the most \
-                 that Kiln was measured to reach, on an H200\n",
+                "a prompt of {}: {:.1} T operations, {} at the matrix units' {:.1} T a second, {} at {} % of that, \
+                 which Kiln was measured to reach on an H200\n",
                 prompt(p.tokens),
                 p.operations as f64 / 1e12,
                 duration(p.seconds_at_peak),
