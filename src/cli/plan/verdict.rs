@@ -5,7 +5,7 @@ use super::form::Form;
 use super::machine::{Named, gib};
 use super::rates::{Prefill, draft_rate, roof};
 use crate::cli::face;
-use crate::display::bytes;
+use crate::display::{bytes, excess};
 use crate::engine;
 use crate::model::WeightFormat;
 use crate::plan::Plan;
@@ -85,7 +85,10 @@ impl Verdict {
             Err(e) => {
                 let (needed, free) = (view.total(), view.target.memory.available());
                 let cause = match needed > free {
-                    true => format!("needs {}, this machine gives {}", bytes(needed), bytes(free)),
+                    true => {
+                        let excess = excess(needed, free).map_or(String::new(), |excess| format!(" ({excess})"));
+                        format!("needs {}{excess}, this machine gives {}", bytes(needed), bytes(free))
+                    }
                     false => face::words(e.parts().0),
                 };
                 Verdict::DoesNotFit(Shortage { cause, smaller: Smaller::find(view), ways: Way::all(view) })
