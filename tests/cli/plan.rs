@@ -209,7 +209,7 @@ fn what_a_refusal_suggests_fits() {
     let with = |context: u64| fits(&[&long[..4], &["--ctx", &context.to_string()]].concat());
     assert!(with(context) && !with(context + 64), "{context}");
     let little = json_27b(&[&long[..4], &["--ctx", &(context + 64).to_string()]].concat());
-    assert!(little["verdict"].as_str().unwrap().contains(" MB too much), this machine gives "), "{}", little["verdict"]);
+    assert!(little["verdict"].as_str().unwrap().contains(" too much), this machine gives "), "{}", little["verdict"]);
     let cache = ["--machine", "890m", "--ctx", "4096", "--batch", "32", "--kv-tokens", "131072"];
     let tokens = json_27b(&cache)["remedies"]["kv_tokens"].as_u64().unwrap();
     let with = |tokens: u64| fits(&[&cache[..7], &[&tokens.to_string()]].concat());
