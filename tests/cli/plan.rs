@@ -159,6 +159,12 @@ fn the_first_line_says_what_a_machine_allows_at_best() {
     assert!(said.contains("3.3 tokens/s (8 sequences together 26.5): 5.7 in 4 bits, about 9 with a draft"), "{said}");
     assert!(said.contains("; first token of a prompt of 500 tokens after "), "{said}");
     assert!(number(&several["at_best"]["with_draft"]["tokens_s"]) < number(&draft["tokens_s"]));
+    // A draft model as slow as the model gains nothing.
+    let slow = ["plan", "--shape", "gemma3-4b", "--machine", "780m", "--draft", "gemma3-4b", "--json"];
+    let plan = kiln(&slow).json();
+    let said = plan["verdict"].as_str().unwrap();
+    assert!(said.starts_with("fits; at most ") && !said.contains("draft"), "{said}");
+    assert!(plan["at_best"]["with_draft"].is_null() && number(&plan["at_best"]["int4_tokens_s"]) > 30.0, "{plan}");
 }
 
 /// Of a device whose arithmetic is not known no time for a prompt is said.

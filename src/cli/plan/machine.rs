@@ -110,11 +110,13 @@ impl PlannedMachine {
         let heap = heap.ok_or_else(|| Error::device("the device has no memory", "use --device cpu"))?;
         let size = MEASURE_BYTES.min(memory.heaps[heap].available / 4).min(memory.max_allocation);
         let bandwidth = gpu::measure::ceiling::measure_alone(&gpu, size, heap)?;
+        // Those of a driver for the CPU are made of its instructions, and bound nothing.
+        let operations = if gpu.is_cpu() { None } else { gpu::measure::ceiling::measure_matrix_rate(&gpu)? };
         Ok(PlannedMachine {
             memory,
             bandwidth,
             source: format!("measured, reading {}", bytes(size)),
-            operations: gpu::measure::ceiling::measure_matrix_rate(&gpu)?,
+            operations,
             staged: Some(gpu::memory::heaps::needs_staging(&gpu)),
             named: None,
         })

@@ -38,10 +38,9 @@ pub(super) struct Rates {
     together: Option<(usize, f64)>,
     /// Tokens a second of one sequence with the matrices in 4 bits, where that is faster.
     in_4_bits: Option<f64>,
-    /// Tokens a second of one sequence with drafts, in 4 bits where that is faster.
-    with_draft: f64,
-    /// The matrices' formats at that rate.
-    draft_weights: String,
+    /// Tokens a second of one sequence with drafts, in 4 bits where that is faster, and the matrices' formats at that rate.
+    /// `None`: drafts gain nothing.
+    with_draft: Option<(f64, String)>,
     /// `None`: nothing is known of the device's arithmetic.
     prefill: Option<Prefill>,
 }
@@ -107,6 +106,12 @@ impl Verdict {
     /// What the machine allows at best; null where the model does not fit.
     pub(super) fn rates_json(&self) -> Value {
         let Verdict::Fits(rates) = self else { return Value::Null };
+        let draft = rates.with_draft.as_ref().map(|(rate, weights)| {
+            json!({
+                "weights": weights, "drafted": DRAFTED, "right": RIGHT,
+                "tokens_a_pass": expected_tokens(DRAFTED, RIGHT), "tokens_s": rate,
+            })
+        });
         let prefill = rates.prefill.as_ref().map(|p| {
             json!({
                 "tokens": p.tokens, "operations": p.operations, "peak_operations_s": p.peak,
@@ -117,10 +122,7 @@ impl Verdict {
         json!({
             "tokens_s": rates.one,
             "int4_tokens_s": rates.in_4_bits,
-            "with_draft": {
-                "weights": rates.draft_weights, "drafted": DRAFTED, "right": RIGHT,
-                "tokens_a_pass": expected_tokens(DRAFTED, RIGHT), "tokens_s": rates.with_draft,
-            },
+            "with_draft": draft,
             "prefill": prefill,
         })
     }
@@ -156,12 +158,12 @@ impl Rates {
         let rate = roof(&int4, target, 1).tokens_s;
         let in_4_bits = (rate > WORTH * one).then_some(rate);
         let fastest = if in_4_bits.is_some() { &int4 } else { s };
+        let drafted = draft_rate(fastest, view.draft.map(|draft| &draft.schedule), target, DRAFTED, RIGHT);
         Rates {
             one,
             together: (sequences > 1).then(|| (sequences, roof(s, target, sequences).tokens_s)),
             in_4_bits,
-            with_draft: draft_rate(fastest, view.draft.map(|draft| &draft.schedule), target, DRAFTED, RIGHT),
-            draft_weights: fastest.weights.format_names(),
+            with_draft: (drafted > in_4_bits.unwrap_or(one)).then(|| (drafted, fastest.weights.format_names())),
             prefill: Prefill::of(s, target),
         }
     }
@@ -172,7 +174,10 @@ impl Rates {
             line += &format!(" ({sequences} sequences together {})", shown(rate));
         }
         line += &self.in_4_bits.map_or(String::new(), |rate| format!(": {} in 4 bits", shown(rate)));
-        line += &format!(", about {} with a draft", about(self.with_draft));
+        line += &self
+            .with_draft
+            .as_ref()
+            .map_or(String::new(), |(rate, _)| format!(", about {} with a draft", about(*rate)));
         if let Some(p) = &self.prefill {
             line += &format!("; first token of a prompt of {} after {} at best", prompt(p.tokens), duration(p.seconds));
         }
@@ -181,27 +186,28 @@ impl Rates {
 
     /// How the figures of the line come about, a line each.
     pub(super) fn explain(&self) -> String {
-        let tokens = expected_tokens(DRAFTED, RIGHT);
-        let mut t = format!(
-            "with a draft, in {}: a pass with {DRAFTED} drafted token, right with a probability of {RIGHT}, gives {tokens} \
-             tokens: {} tokens/s\n",
-            self.draft_weights,
-            shown(self.with_draft)
-        );
+        let mut t = match &self.with_draft {
+            Some((rate, weights)) => format!(
+                "with a draft, in {weights}: a pass with {DRAFTED} drafted token, right with a probability of {RIGHT}, gives \
+                 {} tokens: {} tokens/s\n",
+                expected_tokens(DRAFTED, RIGHT),
+                shown(*rate)
+            ),
+            None => String::new(),
+        };
         t += &match &self.prefill {
             Some(p) => format!(
-                "a prompt of {}: {:.1} T operations, {} at the matrix units' {:.1} T a second, {} at {} % of that, \
+                "a prompt of {}: {} operations, {} at the matrix units' {} a second, {} at {} % of that, \
                  which Kiln was measured to reach on an H200\n",
                 prompt(p.tokens),
-                p.operations as f64 / 1e12,
+                count(p.operations as f64),
                 duration(p.seconds_at_peak),
-                p.peak / 1e12,
+                count(p.peak),
                 duration(p.seconds),
                 100.0 * crate::machine::profile::PREFILL_SHARE,
             ),
             None => {
-                "how long a prompt takes is not known: this device has no matrix units, and `kiln bench` measures it\n"
-                    .into()
+                "how long a prompt takes is not known without a GPU's matrix units: `kiln bench` measures it\n".into()
             }
         };
         t
@@ -354,6 +360,15 @@ fn shown(rate: f64) -> String {
 
 fn about(rate: f64) -> String {
     if rate < 3.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
+}
+
+/// A count of operations: `51.7 T`.
+fn count(operations: f64) -> String {
+    match operations {
+        0.0..1e9 => format!("{:.1} M", operations / 1e6),
+        1e9..1e12 => format!("{:.1} G", operations / 1e9),
+        _ => format!("{:.1} T", operations / 1e12),
+    }
 }
 
 fn duration(seconds: f64) -> String {
