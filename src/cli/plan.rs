@@ -71,7 +71,8 @@ pub fn run(args: &PlanArgs, json: bool) -> Result<()> {
     let extent = options.extent(&shape)?;
     let draft = match &args.draft {
         Some(word) => {
-            let draft = Draft::plan(word, engine::draft_options(&options, extent.context), &target)?;
+            let draft = Draft::plan(word, engine::draft_options(&options, extent.context), &target);
+            let draft = draft.map_err(engine::without_draft)?;
             target.memory = draft.beside(&target.memory)?;
             Some(draft)
         }

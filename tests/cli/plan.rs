@@ -457,4 +457,7 @@ fn drafts_are_planned_as_arithmetic() {
     kiln(&["plan", "--shape", "gemma3-27b", "--machine", "890m", "--ctx", "100000", "--draft", "gemma3-270m"])
         .refused(2, &["draft model's, 32768", "--ctx"]);
     kiln(&["plan", "--shape", "gemma3-27b", "--machine", "890m", "--draft", "nonsense"]).refused(2, &["nonsense"]);
+    // One that does not fit is refused as such: the model alone might.
+    let large = ["plan", "--shape", "gemma3-4b", "--machine", "780m", "--ram", "16", "--draft", "gemma3-27b"];
+    kiln(&large).refused(3, &["28.4 GB", "leave out --draft"]);
 }
