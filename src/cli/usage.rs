@@ -16,7 +16,7 @@ Examples:
   kiln run -m FILE.gguf                          a chat with a model in GGUF
   kiln run -m google/gemma-3-27b-it              one that `hf download` has left in its cache
   kiln serve -m DIR                              an OpenAI-compatible server at http://127.0.0.1:8080
-  kiln plan --shape gemma3-27b --machine 780m    where each byte goes, and what the memory allows
+  kiln plan -m DIR --machine 780m --ram 32       whether it fits a machine, and what its memory allows
   kiln bench -m DIR                              a model's rates beside what this device can reach
   kiln probe                                     what this machine is, and what is wrong with it
 
