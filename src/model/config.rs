@@ -5,12 +5,14 @@
 //! Defaults are `Gemma3TextConfig`'s of transformers 5.23.0.
 
 mod keys;
+mod quantization;
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use self::keys::{Keys, REMEDY_CONFIG, excerpt};
+pub(crate) use self::quantization::Quantization;
 use crate::model::json::parse as parse_json;
 use crate::model::shape::{LayerKind, Shape};
 use crate::model::text_file;
@@ -37,6 +39,14 @@ pub(crate) mod limit {
 /// [`Error::Input`] naming the key, its value and what is wanted: not JSON, another architecture, a size that no Gemma
 /// 3 can have, or an unsupported feature that changes the forward pass.
 pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
+    parse_model(config, generation).map(|(shape, _)| shape)
+}
+
+/// As [`parse`], with how another program has quantised the matrices.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_model(config: &str, generation: Option<&str>) -> Result<(Shape, Quantization)> {
     let root = parse_object(config, "config.json")?;
     let outer = Keys { map: &root, file: "config.json" };
     check_architecture(&outer)?;
@@ -50,7 +60,7 @@ pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
         let map = parse_object(generation, "generation_config.json")?;
         Keys { map: &map, file: "generation_config.json" }.add_eos(&mut shape.eos, shape.vocab)?;
     }
-    Ok(shape)
+    Ok((shape, Quantization::parse(&outer, &text)?))
 }
 
 /// Reads and parses a config.json.

@@ -287,7 +287,7 @@ fn values_that_are_not_finite_name_tensor_and_row() {
 }
 
 #[test]
-fn scales_and_values_outside_int8_name_tensor_and_row() {
+fn scales_outside_int8_name_tensor_and_row() {
     let q = TensorId::Layer(2, Role::Q);
     for scale in [f32::NAN, f32::INFINITY, -0.5] {
         let line = refused_read("model.int8.safetensors", q, |f| {
@@ -296,8 +296,6 @@ fn scales_and_values_outside_int8_name_tensor_and_row() {
         });
         assert!(line.contains(Q) && line.contains("row 9") && line.contains("the scale"), "{line}");
     }
-    let line = refused_read("model.int8.safetensors", q, |f| f.tensors.get_mut(Q).unwrap().bytes[5 * 128] = 0x80);
-    assert!(line.contains("-128") && line.contains("row 5"), "{line}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::display::quote;
 use crate::error::text;
 use crate::model::checkpoint::archive::Archive;
 use crate::model::checkpoint::gguf;
+use crate::model::config::Quantization;
 use crate::model::shape::Shape;
 use crate::model::{config, json, text_file};
 use crate::{Error, Result};
@@ -20,8 +21,9 @@ const MAX_INDEX_BYTES: usize = 64 << 20;
 
 const TEXT_REMEDY: &str = "take the file from the model's original download";
 
-/// Reads the shape from a model directory's config.json and, if there, generation_config.json.
-pub(crate) fn read_shape(dir: &Path) -> Result<Shape> {
+/// Reads the shape, and how another program has quantised the matrices, from a model directory's config.json and, if
+/// there, generation_config.json.
+pub(crate) fn read_config(dir: &Path) -> Result<(Shape, Quantization)> {
     let metadata = std::fs::metadata(dir).map_err(|e| Error::unreadable(dir, &e))?;
     if !metadata.is_dir() {
         let cause = format!("{} is not a directory", dir.display());
@@ -42,7 +44,7 @@ pub(crate) fn read_shape(dir: &Path) -> Result<Shape> {
         });
     };
     let generation = text_file::read(&dir.join("generation_config.json"), config::MAX_CONFIG_BYTES, TEXT_REMEDY)?;
-    config::parse(&text, generation.as_deref()).map_err(|e| within(dir, e))
+    config::parse_model(&text, generation.as_deref()).map_err(|e| within(dir, e))
 }
 
 /// Opens and checks the directory's weight files, in the order of their names.
