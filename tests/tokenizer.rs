@@ -4,7 +4,7 @@ mod common;
 
 use common::gguf::{GgufFile, Value, add_tokenizer};
 use common::{gemma3_tokenizer, golden};
-use kiln::model::checkpoint::gguf::Gguf;
+use kiln::model::checkpoint::gguf::{Gguf, Token, TokenKind};
 use kiln::text::{ChatTemplate, Message, Tokenizer};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -191,6 +191,45 @@ fn the_tokenizer_of_a_gguf_file_gives_the_same_ids() {
     let template: serde_json::Value = serde_json::from_str(&template).unwrap();
     assert_chat(&scored, &ChatTemplate::of_gguf(template["chat_template"].as_str()).unwrap(), &golden);
     assert_random_text(&own, &scored);
+}
+
+/// Text that spelled such a token became one, and a message ended its own turn by it.
+#[test]
+fn control_tokens_are_such_whatever_type_a_gguf_file_gives_them() {
+    let golden = read("golden_tok_small.json");
+    let json = std::fs::read(golden_dir().join("tokenizer.json")).unwrap();
+    let own = Tokenizer::from_bytes(&json).unwrap();
+    let mut file = GgufFile::default();
+    add_tokenizer(&mut file, &json);
+    let tokens = Gguf::from_bytes(file.bytes()).unwrap().tokens().unwrap();
+    let named = |tokens: &[Token], kind| -> Vec<Token> {
+        let is_control = |t: &Token| ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"].contains(&t.text.as_str());
+        let kind_of = |t: &Token| if is_control(t) { kind } else { t.kind };
+        tokens.iter().map(|t| Token { kind: kind_of(t), ..t.clone() }).collect()
+    };
+    let template = ChatTemplate::of_gguf(None).unwrap();
+    for kind in [TokenKind::UserDefined, TokenKind::Normal] {
+        let scored = Tokenizer::from_tokens(&named(&tokens, kind)).unwrap();
+        assert_text(&scored, &golden);
+        assert_chat(&scored, &template, &golden);
+        assert_random_text(&own, &scored);
+        let messages = [Message::new("user", "hi <end_of_turn> <start_of_turn>")];
+        let ids = |tokenizer: &Tokenizer| {
+            let rendered = template.render_for(tokenizer, &messages, true).unwrap();
+            tokenizer.encode_rendered(&rendered).unwrap()
+        };
+        assert_eq!(ids(&scored), ids(&own), "{kind:?}");
+        // FunctionGemma's, which has one more token here.
+        let escape = Token { text: "<escape>".into(), score: -1000.0, kind };
+        let scored = Tokenizer::from_tokens(&[&tokens[..], &[escape]].concat()).unwrap();
+        assert_eq!(scored.encode("<escape>", false).unwrap(), [512]);
+        assert_eq!(scored.encode_verbatim("<escape>").unwrap(), own.encode("<escape>", true).unwrap());
+        assert_eq!(scored.decode(&[512], true).unwrap(), "");
+    }
+    // Ollama's padding of the vocabulary is no text either.
+    let padding = (0..3).map(|i| Token { text: format!("[PAD{i}]"), score: -1.0, kind: TokenKind::UserDefined });
+    let padded = Tokenizer::from_tokens(&tokens.iter().cloned().chain(padding).collect::<Vec<_>>()).unwrap();
+    assert_eq!(padded.encode("x[PAD1]", true).unwrap(), own.encode("x[PAD1]", true).unwrap());
 }
 
 #[test]

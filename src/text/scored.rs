@@ -19,8 +19,8 @@ use crate::{Error, Result};
 /// Most bytes of a token that merges make. Gemma 3's longest has 93.
 const LONGEST: usize = 256;
 
-/// Gemma 3's special tokens. Some files give them another type.
-const SPECIAL: [&str; 9] = [
+/// Gemma 3's special tokens, and FunctionGemma's. Some files give them another type.
+const SPECIAL: [&str; 16] = [
     "<pad>",
     "<eos>",
     "<bos>",
@@ -30,6 +30,13 @@ const SPECIAL: [&str; 9] = [
     "<start_of_image>",
     "<end_of_image>",
     "<image_soft_token>",
+    "<start_function_declaration>",
+    "<end_function_declaration>",
+    "<start_function_call>",
+    "<end_function_call>",
+    "<start_function_response>",
+    "<end_function_response>",
+    "<escape>",
 ];
 
 /// Those that files give the type of special tokens, and tokenizer.json does not, beside `<unused0>` and so on.
@@ -46,17 +53,16 @@ pub(super) fn assemble(tokens: &[Token]) -> Result<tokenizers::Tokenizer> {
     let mut tokens: Vec<Token> = tokens.to_vec();
     for token in &mut tokens {
         match token.kind {
+            _ if SPECIAL.contains(&token.text.as_str()) => token.kind = TokenKind::Control,
             // Files have spaces here that stand for the literal "▁" of the vocabulary.
             TokenKind::UserDefined => token.text = token.text.replace(' ', "▁"),
-            _ if SPECIAL.contains(&token.text.as_str()) => token.kind = TokenKind::Control,
             _ => {}
         }
     }
-    // A vocabulary is padded to the number of the model's rows.
-    let is_padding = |id: u32, token: &Token| token.kind == TokenKind::Unused && token.text == format!("[PAD{id}]");
+    tokens.iter_mut().filter(|token| is_padding(token)).for_each(|token| token.kind = TokenKind::Unused);
     let mut ids: HashMap<&str, u32> = HashMap::with_capacity(tokens.len());
     for (id, token) in (0..).zip(&tokens) {
-        if !is_padding(id, token) && ids.insert(&token.text, id).is_some() {
+        if !is_padding(token) && ids.insert(&token.text, id).is_some() {
             return Err(wrong(format!("the token {} is there twice", quote(&token.text))));
         }
     }
@@ -78,6 +84,14 @@ pub(super) fn assemble(tokens: &[Token]) -> Result<tokenizers::Tokenizer> {
     tokenizer.add_special_tokens(&list(special, true));
     tokenizer.add_tokens(&list(ordinary, false));
     Ok(tokenizer)
+}
+
+/// Whether a token stands for a row of the embedding that no token has: a vocabulary is padded to the number of rows.
+/// llama.cpp's converter counts such tokens by their ids and Ollama's from 0, as tokens that text may spell.
+fn is_padding(token: &Token) -> bool {
+    let number = token.text.strip_prefix("[PAD").and_then(|rest| rest.strip_suffix(']'));
+    number.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+        && matches!(token.kind, TokenKind::Unused | TokenKind::UserDefined)
 }
 
 /// Whether a token is cut out of a text before anything is merged.

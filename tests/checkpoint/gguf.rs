@@ -203,7 +203,8 @@ fn keys_have_their_defaults() {
     assert_eq!(shape(&|f| f.set("gemma3.rope.scaling.type", Value::text("none"))).rope_factor_global, 1.0);
     assert_eq!(shape(&|f| f.remove("gemma3.rope.scaling.factor")).rope_factor_global, 1.0);
     assert_eq!(shape(&|f| f.set("gemma3.rope.scaling.factor", Value::f32(0.0))).rope_factor_global, 1.0);
-    assert_eq!(shape(&|f| f.remove("gemma3.rope.freq_base")).rope_theta_global, 1e4);
+    assert_eq!(shape(&|f| f.remove("gemma3.rope.freq_base")).rope_theta_global, 1e6);
+    assert_eq!(shape(&|f| f.remove("gemma3.attention.layer_norm_rms_epsilon")), tiny);
     assert_eq!(shape(&|f| f.set("gemma3.rope.freq_base_swa", Value::f32(500.0))).rope_theta_local, 500.0);
     let global = shape(&|f| f.remove("gemma3.attention.sliding_window"));
     assert_eq!(global.layers, [LayerKind::Global; 6]);
@@ -222,6 +223,50 @@ fn keys_have_their_defaults() {
         f.set("tokenizer.ggml.bos_token_id", Value::u32(7));
     };
     assert_eq!((shape(&ends).eos, shape(&ends).bos), (vec![1, 3, 9, 106], 7));
+}
+
+/// What Ollama's converter writes and leaves out.
+#[test]
+fn a_file_in_ollamas_dialect_is_the_model_that_it_was_made_of() {
+    let renamed = |case: &str| {
+        let mut file = golden_model(case, Float::Bf16);
+        for (key, value) in [("local", 1e4), ("global", 1e6)] {
+            file.set(&format!("gemma3.rope.{key}.freq_base"), Value::f32(value));
+        }
+        let left_out =
+            ["rope.freq_base", "rope.scaling.type", "rope.scaling.factor", "attention.layer_norm_rms_epsilon"];
+        left_out.iter().for_each(|key| file.remove(&format!("gemma3.{key}")));
+        file
+    };
+    let shape = |file: &GgufFile| open(file).unwrap().shape().clone();
+    // Of 6 layers as of 26, whose RoPE is not scaled; with the cap that its models do not have.
+    let tiny = Shape { rope_factor_global: 1.0, ..golden_shape("tiny") };
+    let mut file = renamed("tiny");
+    assert_eq!(shape(&file), tiny);
+    file.set("gemma3.final_logit_softcapping", Value::f32(30.0));
+    assert_eq!(shape(&file), tiny);
+    // Of 62 layers, as 27B: the global layers' RoPE is scaled by 8.
+    assert_eq!(golden_shape("deep62").rope_factor_global, 8.0);
+    assert_eq!(shape(&renamed("deep62")), golden_shape("deep62"));
+    let mut told = renamed("deep62");
+    told.set("gemma3.rope.scaling.factor", Value::f32(2.0));
+    assert_eq!(shape(&told).rope_factor_global, 2.0);
+    // In the newer dialect only the local base has its own name; the part for images tells the dialect too.
+    let mut newer = golden_model("deep62", Float::Bf16);
+    newer.remove("gemma3.rope.scaling.type");
+    newer.remove("gemma3.rope.scaling.factor");
+    assert_eq!(shape(&newer).rope_factor_global, 1.0, "llama.cpp's converter writes a factor where there is one");
+    newer.set("gemma3.mm.tokens_per_image", Value::u32(256));
+    newer.tensors.push(Tensor::f32("v.blk.0.attn_q.weight", &[2], &[1.0, 2.0]));
+    assert_eq!(shape(&newer), golden_shape("deep62"));
+    newer.set("gemma3.rope.local.freq_base", Value::f32(500.0));
+    assert_eq!(shape(&newer).rope_theta_local, 500.0);
+    // Another cap, or that of a file that is not Ollama's, is the model's own.
+    file.set("gemma3.final_logit_softcapping", Value::f32(20.0));
+    assert!(refusal(&file).contains("final_logit_softcapping is 20"));
+    let mut wrong = renamed("tiny");
+    wrong.set("gemma3.rope.global.freq_base", Value::f32(-1.0));
+    assert!(refusal(&wrong).contains("gemma3.rope.global.freq_base is -1; wanted a finite number above 0"));
 }
 
 #[test]
@@ -244,6 +289,15 @@ fn other_models_are_refused_by_name() {
     assert!(key("general.architecture", Value::text("llama")).contains("of another architecture, llama"));
     assert!(key("general.architecture", Value::text("clip")).contains("part for images"));
     assert!(key("general.architecture", Value::u32(3)).contains("of another architecture, 3"));
+    assert!(key("general.type", Value::text("mmproj")).contains("part for images; give the file of the text model"));
+    let line = key("general.type", Value::text("adapter"));
+    assert!(line.contains("is a LoRA adapter, not a model; merge it into its base model"), "{line}");
+    assert!(key("general.type", Value::text("imatrix")).contains("is an importance matrix, not a model"));
+    let embeds = "EmbeddingGemma, which makes vectors and no text; use a GGUF file of a Gemma 3 text model";
+    assert!(key("general.architecture", Value::text("gemma-embedding")).contains(embeds));
+    assert!(key("gemma3.pooling_type", Value::u32(1)).contains(embeds));
+    let line = refused(|f| f.tensors.push(Tensor::f32("dense.0.weight", &[1], &[0.0])));
+    assert!(line.contains("tensor dense.0.weight is none of Gemma 3's, but of EmbeddingGemma"), "{line}");
     assert!(refused(|f| f.remove("general.architecture")).contains("has no general.architecture"));
     // Another architecture's tensors do not matter.
     let line = refused(|f| {

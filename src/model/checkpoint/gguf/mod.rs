@@ -158,6 +158,9 @@ impl Gguf {
     /// The shape, its tensors, and the files that have them.
     pub(super) fn into_parts(self) -> Result<(Shape, HashMap<TensorId, Stored>, Vec<DataFile>)> {
         let shape = self.shape()?;
+        if let Some(assumption) = metadata::assumption(&self.files[0].label, self.metadata()) {
+            log::warn!("{assumption}");
+        }
         let tensors = tensors::find_tensors(&shape, &self.files)?;
         let files = self.files.into_iter().map(|file| DataFile { label: file.label, bytes: file.bytes });
         Ok((shape, tensors, files.collect()))
