@@ -4,6 +4,7 @@ use crate::display;
 use crate::engine::{demo, hub};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::checkpoint::gguf::{self, Gguf};
+use crate::model::text_file::is_there;
 use crate::model::{Shape, TensorId, WeightFormat, config};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
@@ -34,7 +35,7 @@ impl From<Option<PathBuf>> for ModelFiles {
         if path.is_file() {
             return ModelFiles::Gguf(path);
         }
-        if path.join("config.json").exists() {
+        if is_there(&path.join("config.json")) {
             return ModelFiles::Directory(path);
         }
         match gguf::list(&path).as_mut_slice() {
@@ -128,7 +129,8 @@ impl ModelFiles {
     /// Whether there is a tokenizer.
     pub fn has_tokenizer(&self) -> bool {
         match self {
-            ModelFiles::Directory(dir) => dir.join("tokenizer.json").exists(),
+            // As a link that leads nowhere.
+            ModelFiles::Directory(dir) => is_there(&dir.join("tokenizer.json")),
             // A file that cannot be opened is refused where it is needed.
             ModelFiles::Gguf(file) => Gguf::open(file).map_or(true, |gguf| gguf.has_tokenizer()),
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => true,

@@ -159,6 +159,10 @@ fn check_architecture(outer: &Keys) -> Result<()> {
         Some(Value::Array(list)) => list,
         Some(other) => return Err(outer.wrong("architectures", other, "a list of names")),
     };
+    if architectures.iter().any(|a| a.as_str() == Some("Gemma3TextModel")) {
+        let cause = "config.json is of Gemma3TextModel, which makes vectors and no text, as EmbeddingGemma does";
+        return Err(Error::input(cause, REMEDY));
+    }
     if !architectures.is_empty() && !architectures.iter().any(|a| a.as_str().is_some_and(known)) {
         let found = excerpt(&architectures[0]);
         return Err(Error::input(format!("config.json is of another architecture, {found}"), REMEDY));
