@@ -193,6 +193,28 @@ fn the_tokenizer_of_a_gguf_file_gives_the_same_ids() {
     assert_random_text(&own, &scored);
 }
 
+/// Tokens of which every split is a merge took gigabytes.
+#[test]
+fn tokens_that_can_be_made_in_too_many_ways_are_refused() {
+    let refused = |texts: Vec<String>| {
+        let unknown = Token { text: "<unk>".into(), score: 0.0, kind: TokenKind::Unknown };
+        let tokens = texts.into_iter().map(|text| Token { text, score: 0.0, kind: TokenKind::Normal });
+        let error = Tokenizer::from_tokens(&[unknown].into_iter().chain(tokens).collect::<Vec<_>>()).unwrap_err();
+        assert_eq!((error.exit_code(), error.to_string().lines().count()), (2, 1), "{error}");
+        error.to_string()
+    };
+    // Every a^i b^j of up to 220 characters.
+    let runs = |most: usize| (0..=most).flat_map(move |i| (0..=most - i).map(move |j| "a".repeat(i) + &"b".repeat(j)));
+    let line = refused(runs(220).filter(|text| !text.is_empty()).collect());
+    assert!(line.contains("its 24531 tokens can be cut at 3573354 places; at most 458032 make sense"), "{line}");
+    // Every text of up to 14 of two letters.
+    let all = (1..15).flat_map(|length| (0..1u32 << length).map(move |bits| (length, bits)));
+    let spelled =
+        |(length, bits): (u32, u32)| (0..length).map(|i| if bits >> i & 1 == 0 { 'a' } else { 'b' }).collect();
+    let line = refused(all.map(spelled).collect());
+    assert!(line.contains("its 32767 tokens can be made in more than 196604 ways, which make no sense"), "{line}");
+}
+
 /// Text that spelled such a token became one, and a message ended its own turn by it.
 #[test]
 fn control_tokens_are_such_whatever_type_a_gguf_file_gives_them() {
@@ -331,4 +353,13 @@ fn a_gguf_files_tokenizer_that_is_wrong_is_refused_by_name() {
         file.set("tokenizer.ggml.token_type", list(5, 512, &[1, 0, 0, 0]));
     };
     assert!(refused(&long).contains("token 0 has 300 bytes"));
+    // Those that are cut out of a text too: a table of 20,000 equal characters took minutes.
+    let control = |file: &mut GgufFile| {
+        let texts: Vec<String> =
+            (0..512).map(|id| if id == 9 { "x".repeat(20_000) } else { format!("<{id}>") }).collect();
+        file.remove("tokenizer.ggml.bos_token_id");
+        file.set("tokenizer.ggml.tokens", Value::texts(&texts));
+        file.set("tokenizer.ggml.token_type", list(5, 512, &[3, 0, 0, 0]));
+    };
+    assert!(refused(&control).contains("token 9 has 20000 bytes; at most 256 make sense"));
 }

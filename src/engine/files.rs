@@ -157,7 +157,17 @@ impl ModelFiles {
     /// # Errors
     /// Input: as [`ModelFiles::tokenizer`], or it is another model's.
     pub fn tokenizer_for(&self, vocab: usize) -> Result<Tokenizer> {
-        let tokenizer = self.tokenizer()?;
+        let tokenizer = match self {
+            ModelFiles::Gguf(file) => {
+                let tokens = Gguf::open(file)?.tokens()?;
+                // Counted before a tokenizer is made of them, which takes much longer.
+                if tokens.len() > vocab + 1 || tokens.len() + MAX_PADDING < vocab {
+                    return Err(foreign_tokenizer(tokens.len(), vocab));
+                }
+                Tokenizer::from_tokens(&tokens)?
+            }
+            _ => self.tokenizer()?,
+        };
         check_vocabulary(&tokenizer, vocab)?;
         Ok(tokenizer)
     }
@@ -169,7 +179,7 @@ impl ModelFiles {
     pub fn template(&self) -> Result<ChatTemplate> {
         match self {
             ModelFiles::Directory(dir) => ChatTemplate::open(dir),
-            ModelFiles::Gguf(file) => ChatTemplate::of_gguf(Gguf::open(file)?.chat_template()),
+            ModelFiles::Gguf(file) => ChatTemplate::of_gguf(Gguf::open(file)?.chat_template()?),
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => demo::template(),
         }
     }
@@ -200,10 +210,14 @@ fn check_vocabulary(tokenizer: &Tokenizer, vocab: usize) -> Result<()> {
     if (tokens <= vocab && vocab - tokens <= MAX_PADDING) || images_only {
         return Ok(());
     }
-    Err(Error::input(
+    Err(foreign_tokenizer(tokens, vocab))
+}
+
+fn foreign_tokenizer(tokens: usize, vocab: usize) -> Error {
+    Error::input(
         format!("the tokenizer has {tokens} tokens and the model a vocabulary of {vocab}: they do not belong together"),
         "use the tokenizer.json that came with the model",
-    ))
+    )
 }
 
 #[cfg(test)]

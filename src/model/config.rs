@@ -23,7 +23,7 @@ pub const MAX_CONFIG_BYTES: usize = 4 << 20;
 
 /// Largest accepted values: far above any Gemma 3, and small enough that no product of them overflows 64 bits.
 pub(crate) mod limit {
-    pub const VOCAB: usize = 1 << 24;
+    pub const VOCAB: usize = 1 << 20;
     pub const HIDDEN: usize = 1 << 17;
     pub const FFN: usize = 1 << 20;
     pub const LAYERS: usize = 1024;

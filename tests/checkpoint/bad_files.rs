@@ -84,6 +84,14 @@ fn a_tensor_named_twice_in_one_header_is_refused() {
 }
 
 #[test]
+fn more_tensors_than_any_models_are_refused() {
+    let entries: Vec<String> =
+        (0..=1 << 16).map(|i| format!(r#""{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#)).collect();
+    let line = refused_bytes(&join(&format!("{{{}}}", entries.join(",")), &[]));
+    assert!(line.contains("it has more than 65536 tensors"), "{line}");
+}
+
+#[test]
 fn overlapping_tensors_are_refused() {
     let line = refused_header(|h| {
         let other = h["model.layers.0.input_layernorm.weight"]["data_offsets"].clone();

@@ -421,6 +421,47 @@ fn a_split_model_is_read_as_a_whole_one() {
     assert!(refusal(&first).contains("the model has 4 parts with 80 tensors, and there are 4 with 79"));
 }
 
+/// Keys of another type than theirs counted as absent: a model was read without its parts, and without its template.
+#[test]
+fn keys_of_another_type_are_refused_by_name() {
+    for (key, value) in [("split.count", Value::text("4")), ("split.count", Value::f32(4.0))] {
+        let line = refused(|f| f.set(key, value));
+        assert!(line.contains("split.count is 4; wanted a whole number"), "{line}");
+    }
+    assert!(refused(|f| f.set("split.tensors.count", Value::bool(true))).contains("split.tensors.count is true"));
+    let mut file = golden_model("tiny", Float::Bf16);
+    let template =
+        |file: &GgufFile| Gguf::from_bytes(file.bytes()).unwrap().chat_template().map(|t| t.map(str::to_owned));
+    assert_eq!(template(&file), Ok(None));
+    file.set("tokenizer.chat_template", Value::text("{{ bos_token }}"));
+    assert_eq!(template(&file), Ok(Some("{{ bos_token }}".into())));
+    file.set("tokenizer.chat_template", Value::texts(&["{{ bos_token }}"]));
+    let line = bad_input(template(&file).map(drop));
+    assert!(line.contains("tokenizer.chat_template is a list of 1; wanted text"), "{line}");
+}
+
+/// Whatever a file claims, a tokenizer of another size than the model's is refused before it is made.
+#[test]
+fn a_tokenizer_of_another_size_is_refused_by_its_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+    let refused = |count: usize| {
+        let mut file = golden_model("tiny", Float::Bf16);
+        let texts: Vec<String> = (0..count).map(|id| format!("<{id}>")).collect();
+        file.set("tokenizer.ggml.model", Value::text("llama"));
+        file.set("tokenizer.ggml.tokens", Value::texts(&texts));
+        file.set("tokenizer.ggml.scores", Value::f32s(&vec![0.0; count]));
+        file.set("tokenizer.ggml.token_type", Value::i32s(&vec![1; count]));
+        std::fs::write(&path, file.bytes()).unwrap();
+        bad_input(ModelFiles::Gguf(path.clone()).tokenizer_for(512).map(drop))
+    };
+    // Such a tokenizer is refused for want of <unk> if it is made at all.
+    assert!(refused(512).contains("it has no token <unk>"));
+    assert!(refused(514).contains("the tokenizer has 514 tokens and the model a vocabulary of 512"));
+    assert!(refused(255).contains("the tokenizer has 255 tokens and the model a vocabulary of 512"));
+    assert!(refused((1 << 20) + 1).contains("it has 1048577 tokens; at most 1048576 make sense"));
+}
+
 #[test]
 fn a_directory_with_several_gguf_files_says_which() {
     let (dir, file) = (tempfile::tempdir().unwrap(), golden_model("tiny", Float::Bf16));

@@ -72,6 +72,19 @@ impl ByteSource {
         }
     }
 
+    /// As [`ByteSource::read`], for bytes that are kept.
+    ///
+    /// # Errors
+    /// As [`ByteSource::read`].
+    pub(crate) fn read_owned(&self, range: Range<usize>) -> Result<Vec<u8>> {
+        if let ByteSource::Bytes(bytes) = self {
+            return Ok(bytes[range].to_vec());
+        }
+        let mut buffer = Vec::new();
+        self.read(range, &mut buffer)?;
+        Ok(buffer)
+    }
+
     /// Drops the pages of `range` from the page cache. A last page that is only partly in `range` stays, since the
     /// bytes after it are still to be read. A dropped page can be read again from the disk.
     pub(crate) fn release(&self, range: &Range<usize>) {
