@@ -23,7 +23,8 @@ use crate::{Error, Result};
 /// the rows and without padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WeightFormat {
-    /// i8 per element, one f32 scale per row: `w = q * scale`, q in -127..=127.
+    /// i8 per element, one f32 scale per row: `w = q * scale`, q in -128..=127. Kiln makes -127..=127; llm-compressor
+    /// makes -128 too.
     Int8,
     /// 4 bits per element, one f16 scale per group of [`WeightFormat::GROUP`]: `w = scale * (q - 8)`, q in 0..=15. A
     /// group is 16 bytes: element j in the low half of byte j, element 16 + j in its high half. Only for rows of whole

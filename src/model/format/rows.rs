@@ -88,9 +88,6 @@ impl WeightFormat {
                 if !(scale.is_finite() && scale >= 0.0) {
                     return Err(format!("the scale {scale}"));
                 }
-                if data.contains(&(i8::MIN as u8)) {
-                    return Err("the value -128, where INT8 weights have -127 to 127".into());
-                }
             }
             WeightFormat::Int4 => {
                 let scales = || scales.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32());

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 
 use super::header::{REMEDY, TensorInfo};
 use super::types::{BF16, F16, F32, GgmlType};
-use super::{GgufFile, REMEDY_TYPES};
+use super::{GgufFile, REMEDY_TYPES, metadata};
 use crate::display::quote;
 use crate::model::blocks::BlockFormat;
 use crate::model::checkpoint::encoding::{ByteRange, Encoding};
@@ -32,10 +32,15 @@ pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<
                 Error::input(format!("{label}: tensor {} {what}", quote(&tensor.name)), remedy)
             };
             let Some(id) = identify(&tensor.name) else {
-                match OTHERS.iter().any(|other| tensor.name.starts_with(other)) {
-                    true => continue,
-                    false => return Err(wrong("is none of Gemma 3's", "use a GGUF file of a Gemma 3 text model")),
+                if OTHERS.iter().any(|other| tensor.name.starts_with(other)) {
+                    continue;
                 }
+                // Ollama's files of EmbeddingGemma call themselves gemma3.
+                let what = match tensor.name.starts_with("dense") {
+                    true => format!("is none of Gemma 3's, but of {}", metadata::EMBEDS),
+                    false => "is none of Gemma 3's".into(),
+                };
+                return Err(wrong(&what, "use a GGUF file of a Gemma 3 text model"));
             };
             if matches!(id, TensorId::Layer(layer, _) if layer >= shape.layers.len()) {
                 return Err(wrong(&format!("is past the last of {} layers", shape.layers.len()), REMEDY));
