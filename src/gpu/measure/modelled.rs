@@ -200,7 +200,7 @@ impl Testbed for ModelledBed<'_> {
 }
 
 /// The formats of 27B as llama.cpp's Q4_K_M has them: six bits for V and down of half of the layers, and for the embedding.
-fn q4_k_m(shape: &Shape) -> impl Fn(TensorId) -> WeightFormat {
+fn q4_k_m(shape: &Shape) -> impl Fn(TensorId) -> WeightFormat + use<> {
     let layers = shape.layers.len();
     move |id| match id {
         TensorId::Layer(i, Role::V | Role::Down)
