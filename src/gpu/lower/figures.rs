@@ -245,22 +245,8 @@ impl Figures {
 mod tests {
     use super::*;
     use crate::gpu::lower::target::Target;
+    use crate::gpu::measure::estimate::RDNA3;
     use crate::model::WeightFormat;
-
-    /// As RADV reports them.
-    pub(crate) const RDNA3: Units = Units {
-        m: 16,
-        n: 16,
-        k: 16,
-        least_n: 16,
-        row_lanes: None,
-        s8_k: Some(16),
-        subgroup: 32,
-        shared_bytes: 65536,
-        max_workgroup: 1024,
-        sum_bytes: 256,
-        unrolled_steps: u32::MAX,
-    };
 
     fn product(format: WeightFormat, outputs: usize, inputs: usize, rows: usize, gelu: bool) -> Product {
         Product { format, outputs, inputs, rows, gelu, blocks: false }

@@ -87,6 +87,9 @@ pub struct Allowance {
     pub until: Option<Duration>,
     /// Most measurements.
     pub measurements: usize,
+    /// Most tiles of a product that are tried before other products have their turn. What is the best then serves until
+    /// the others are tried.
+    pub tiles: usize,
     /// Whether kernels that are being compiled are waited for.
     pub waits: bool,
     /// Whether the KV cache holds something, so that nothing may run that writes to it, and a measurement must be short.
@@ -95,9 +98,15 @@ pub struct Allowance {
 
 impl Allowance {
     /// Everything, however long it takes.
-    pub const ALL: Allowance = Allowance { until: None, measurements: usize::MAX, waits: true, keeps_kv: false };
+    pub const ALL: Allowance =
+        Allowance { until: None, measurements: usize::MAX, tiles: usize::MAX, waits: true, keeps_kv: false };
     /// One short measurement between passes.
-    pub const ONE: Allowance = Allowance { until: None, measurements: 1, waits: false, keeps_kv: true };
+    pub const ONE: Allowance = Allowance { measurements: 1, waits: false, keeps_kv: true, ..Allowance::ALL };
+
+    /// What there is time for until `until`: a few tiles of each product first.
+    pub fn until(until: Duration) -> Allowance {
+        Allowance { until: Some(until), tiles: 6, ..Allowance::ALL }
+    }
 }
 
 /// Passes of as many rows as `kind` multiply so.

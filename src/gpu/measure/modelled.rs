@@ -6,10 +6,10 @@
 
 use super::agenda::{Allowance, Key};
 use super::choices::Choices;
+use super::estimate::{self, RDNA3};
 use super::testbed::{Testbed, depth};
 use super::timing::fastest_of;
 use super::tuning::{Advance, Tuner, Tuning};
-use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::compiler::Readiness;
 use crate::gpu::lower::arithmetic::{Arithmetic, Operand};
@@ -40,21 +40,6 @@ const SUBMIT: f64 = 150e-6;
 const THREADS: usize = 4;
 /// As the executor's default.
 const SUBMIT_BUDGET: Duration = Duration::from_millis(500);
-
-/// Matrix units as RADV reports them; whether lanes hold parts of rows is another matter.
-const RDNA3: Units = Units {
-    m: 16,
-    n: 16,
-    k: 16,
-    least_n: 16,
-    row_lanes: None,
-    s8_k: Some(16),
-    subgroup: 32,
-    shared_bytes: 65536,
-    max_workgroup: 1024,
-    sum_bytes: 256,
-    unrolled_steps: u32::MAX,
-};
 
 /// A number from 0 to 1 that depends on `what` alone.
 fn chance(what: impl Hash) -> f64 {
@@ -313,13 +298,15 @@ fn all_of_27b_is_tuned_within_ninety_seconds_and_the_time_is_known_beforehand() 
         let mut target = Case::target();
         let mut tuner = case.tuner(&mut tuning, &mut bed, Allowance::ALL, &mut rest);
         tuner.recall(&mut target);
-        let estimate: f64 = tuner.open(&target).iter().map(|o| o.2).sum();
+        let open = tuner.open(&target);
+        let estimate = tuner.expected_seconds(&target, &open);
         assert_eq!(tuner.advance(&mut target).unwrap(), Advance::Done);
         println!("{name}: {:.1} s, of which the device worked {:.1} s; expected {estimate:.1} s", bed.clock, bed.busy);
         assert!(bed.clock <= 90.0, "{name}: {:.1} s", bed.clock);
         assert!((0.5..=2.0).contains(&(estimate / bed.clock)), "{name}: {:.1} s, not {estimate:.1}", bed.clock);
         assert!(bed.longest <= SUBMIT_BUDGET.as_secs_f64(), "{name}: a submit of {:.3} s", bed.longest);
         check_passes(&case, &bed, &target, 1.03);
+        assert_eq!(estimate::seconds_on("780m", &case.schedule), Some(estimate), "{name}: what kiln plan says");
     }
 }
 
@@ -331,7 +318,7 @@ fn tuning_begins_for_three_seconds_and_goes_on_in_slices() {
         let (mut bed, mut tuning, mut rest) =
             (ModelledBed::new(&case.schedule), Tuning::new(Choices::unkept()), rest());
         let mut target = Case::target();
-        let first = Allowance { until: Some(Duration::from_secs(3)), ..Allowance::ALL };
+        let first = Allowance::until(Duration::from_secs(3));
         let mut tuner = case.tuner(&mut tuning, &mut bed, first, &mut rest);
         tuner.recall(&mut target);
         let (one, untuned) = (case.kinds[0], target.clone());

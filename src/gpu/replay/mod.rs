@@ -17,7 +17,6 @@ pub mod results;
 mod submits;
 mod tuning;
 
-#[cfg(test)]
 pub(crate) use passes::tuned as tuned_kinds;
 
 use crate::executor::weights::Progress;

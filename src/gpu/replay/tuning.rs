@@ -59,7 +59,7 @@ impl Vulkan {
         let most = BEFORE_FIRST_PASS.min(loading + BEYOND_LOADING);
         let allowance = match tune {
             Tune::Now => Allowance::ALL,
-            Tune::Auto => Allowance { until: Some(most), ..Allowance::ALL },
+            Tune::Auto => Allowance::until(most),
             Tune::Idle | Tune::Off => Allowance { measurements: 0, waits: false, ..Allowance::ALL },
         };
         self.improves = matches!(tune, Tune::Auto | Tune::Idle);

@@ -37,6 +37,10 @@ impl Tuner<'_> {
         let mut judged: Vec<(f64, Tile)> = Vec::new();
         let mut best = f64::INFINITY;
         for (i, (tile, kernels)) in candidates.iter().enumerate() {
+            if judged.len() >= self.allowance.tiles {
+                self.tuning.begun.insert(key);
+                break;
+            }
             let is_known = self.tuning.measured.contains_key(&Trial::Alone(key, *tile));
             if !is_known && best.is_finite() {
                 let compiled = self.bed.readiness(kernels) == Readiness::Ready;
@@ -52,6 +56,11 @@ impl Tuner<'_> {
             judged.push((seconds, *tile));
             let slower = seconds / self.modelled(target, key, *tile);
             self.tuning.slower.insert((key.0, *tile), slower);
+        }
+        if self.tuning.begun.contains(&key) {
+            let best = judged.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+            target.tuned.extend(best.map(|&(_, tile)| (key, tile)));
+            return Ok(());
         }
         let first = judged.first().copied();
         let many = kind.rows > FEW_ROWS;
@@ -123,7 +132,6 @@ impl Tuner<'_> {
         // Tiles that were chosen with the other answer are not those of this one.
         target.tuned.clear();
         self.tuning.settled_keys.clear();
-        self.tuning.settled.retain(|q| !matches!(q, Question::Tile(..)));
         self.recall(target);
         Ok(())
     }

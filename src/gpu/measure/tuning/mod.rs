@@ -82,6 +82,8 @@ pub struct Tuning {
     candidates: HashMap<Key, Rc<Vec<(Tile, Vec<Kernel>)>>>,
     /// Ways that come near the best one.
     rivals: HashMap<PassKind, Vec<Way>>,
+    /// Products of which some tiles were tried, as many as the allowance lets each have before the others.
+    begun: HashSet<Key>,
     /// The question whose kernels were asked for last.
     asked: Option<Question>,
     /// How much slower a tile was than the model has it, where it was measured.
@@ -112,6 +114,7 @@ impl Tuning {
             parts: HashMap::new(),
             candidates: HashMap::new(),
             rivals: HashMap::new(),
+            begun: HashSet::new(),
             asked: None,
             slower: HashMap::new(),
             waited: (0, 0.0),
@@ -221,6 +224,7 @@ impl Tuner<'_> {
     /// Device: the device failed. Interrupted: it was cancelled.
     pub fn advance(&mut self, target: &mut Target) -> Result<Advance> {
         self.tuning.asked = None;
+        self.tuning.begun.clear();
         let done = self.answer_all(target);
         match done {
             Ok(()) => Ok(Advance::Done),
@@ -232,9 +236,15 @@ impl Tuner<'_> {
     fn answer_all(&mut self, target: &mut Target) -> Step<()> {
         loop {
             let open = self.open(target);
-            let seconds = open.iter().map(|o| o.2).sum();
+            let seconds = self.expected_seconds(target, &open);
             (self.progress)(open.len(), seconds);
             let Some(&(question, ..)) = open.first() else {
+                if !self.tuning.begun.is_empty() {
+                    // Each has had its turn.
+                    self.tuning.begun.clear();
+                    self.allowance.tiles = usize::MAX;
+                    continue;
+                }
                 self.keep_ways(target);
                 return Ok(());
             };
@@ -247,9 +257,10 @@ impl Tuner<'_> {
                 Question::Rematch(kind) => self.rematch(target, kind)?,
                 Question::Seconds(kind) => self.time_kind(target, kind)?,
             }
-            self.tuning.settled.insert(question);
-            if let Question::Tile(_, key) = question {
-                self.tuning.settled_keys.insert(key);
+            match question {
+                Question::Tile(_, key) if self.tuning.begun.contains(&key) => continue,
+                Question::Tile(_, key) => drop(self.tuning.settled_keys.insert(key)),
+                question => drop(self.tuning.settled.insert(question)),
             }
             self.tuning.choices.save();
         }
@@ -312,7 +323,7 @@ impl Tuner<'_> {
             if is_lead && self.tuning.settled.contains(&Question::Way(kind)) {
                 for part in parts.iter().filter(|p| !self.tuning.settled_keys.contains(&p.key)) {
                     let is_same = |o: &(Question, f64, f64)| matches!(o.0, Question::Tile(_, key) if key == part.key);
-                    if !open.iter().any(is_same) {
+                    if !open.iter().any(is_same) && !self.tuning.begun.contains(&part.key) {
                         let worth = self.worth(target, kind, part, pass, None);
                         listed.push((Question::Tile(kind, part.key), worth, self.tile_cost(target, part, worth)));
                     }
@@ -331,9 +342,22 @@ impl Tuner<'_> {
         open
     }
 
+    /// Seconds that answering everything takes: the open questions, and the tiles of the kinds of pass of which it is not known
+    /// yet how they multiply.
+    pub fn expected_seconds(&mut self, target: &Target, open: &[(Question, f64, f64)]) -> f64 {
+        let unsettled: Vec<Question> = open.iter().map(|o| o.0).filter(|q| matches!(q, Question::Way(_))).collect();
+        let ways: f64 = open.iter().filter(|o| matches!(o.0, Question::Way(_))).map(|o| o.2).sum();
+        self.tuning.settled.extend(&unsettled);
+        let rest: f64 = self.open(target).iter().map(|o| o.2).sum();
+        self.tuning.settled.retain(|q| !unsettled.contains(q));
+        ways + rest
+    }
+
     /// Whether a question may be asked now: while the KV cache holds something, none that runs attention or takes long.
     fn is_allowed(&self, question: &Question, pass: f64) -> bool {
         match question {
+            // It tunes more products to the end.
+            Question::Rematch(_) if self.allowance.tiles != usize::MAX => false,
             _ if !self.allowance.keeps_kv => true,
             Question::Relay | Question::Attend(_) | Question::Seconds(_) => false,
             Question::Way(_) | Question::Rematch(_) => pass / self.layers() as f64 <= SLICE_SECONDS,
@@ -352,7 +376,8 @@ impl Tuner<'_> {
             let Question::Tile(kind, key) = question else { continue };
             let Some(part) = self.parts(target, kind).iter().find(|p| p.key == key).cloned() else { continue };
             let expected = self.expected(target, &part);
-            for (i, (_, of_tile)) in self.candidates(target, kind, &part).iter().enumerate() {
+            let most = self.allowance.tiles;
+            for (i, (_, of_tile)) in self.candidates(target, kind, &part).iter().take(most).enumerate() {
                 if i == 0 || worth * agenda::chance(i) > self.trial_cost(&part, expected) {
                     kernels.extend(of_tile);
                 }
