@@ -22,7 +22,7 @@ fn run(arguments: &[OsString], json: bool) -> ExitCode {
             return exit(cli::help(&e), false);
         }
         Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
-        Err(e) => return fail(&usage::error(&e, arguments), json),
+        Err(e) => return ExitCode::from(fail(&usage::error(&e, arguments), json)),
     };
     let json = cli.json;
     log(cli.command.logs_objects() && json);
@@ -42,15 +42,14 @@ fn log(objects: bool) {
 }
 
 fn exit(done: kiln::Result<()>, json: bool) -> ExitCode {
-    let code = match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => fail(&e, json),
-    };
+    let code = done.map_or_else(|e| fail(&e, json), |()| 0);
     cli::end_by_signal();
-    code
+    cli::end_beside_compiler(code);
+    ExitCode::from(code)
 }
 
-fn fail(e: &Error, json: bool) -> ExitCode {
+/// Reports an error. Returns the exit code.
+fn fail(e: &Error, json: bool) -> u8 {
     cli::report(e, json);
-    ExitCode::from(e.exit_code())
+    e.exit_code()
 }

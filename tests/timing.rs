@@ -44,20 +44,20 @@ fn what_was_timed_last_warms_up_a_device_that_was_idle() {
     ran();
     for (warm_up, warms_up) in [(Duration::from_millis(1), true), (Duration::ZERO, false)] {
         let mut timing = Timing::new(warm_up);
-        timing.warm_up(&queue).unwrap();
+        timing.warm_up(&queue, None).unwrap();
         assert!(!ran(), "nothing was timed yet");
         for _ in 0..2 {
             let stamps = stamps();
-            let seconds = timing.time(&queue, bake(&stamps), stamps, f64::INFINITY).unwrap();
+            let seconds = timing.time(&queue, bake(&stamps), stamps, f64::INFINITY, None).unwrap().unwrap();
             assert!(seconds > 0.0 && seconds.is_finite());
             assert!(ran());
             std::thread::sleep(IDLE);
-            timing.warm_up(&queue).unwrap();
+            timing.warm_up(&queue, None).unwrap();
             assert_eq!(ran(), warms_up);
         }
         timing.free(&queue);
         std::thread::sleep(IDLE);
-        timing.warm_up(&queue).unwrap();
+        timing.warm_up(&queue, None).unwrap();
         assert!(!ran(), "what was freed runs no more");
     }
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);

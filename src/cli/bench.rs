@@ -12,6 +12,7 @@ use crate::diagnose::bench::{Bench, Ceilings, KernelTime, LayerTime, Line, Rates
 use crate::diagnose::status::Reporter;
 use crate::engine::{self, DEFAULT_CHUNK, DraftFiles, ModelFiles};
 use crate::executor::Measure;
+use crate::executor::measure::TuningState;
 use crate::gpu::Gpu;
 use crate::sequence::draft::{Drafts, MOST_DRAFTED, SharedModel};
 use crate::{Error, Result};
@@ -116,7 +117,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     if cases.is_empty() && args.layer.is_none() {
         return Err(Error::input("there is nothing to measure", "ask for --prefill, --decode or --layer"));
     }
-    let mut options = args.model.options();
+    let mut options = args.model.tuned_options();
     options.context = Some(context);
     options.sequences = settings.sequences();
     options.head_rows = settings.sequences();
@@ -135,8 +136,8 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let start = Instant::now();
     let opened = engine::open(args.model.device)?;
     let open_seconds = start.elapsed().as_secs_f64();
-    let tuning =
-        if opened.gpu.is_some() { "; the first load of a shape measures which kernels are fastest" } else { "" };
+    let is_tuned = opened.gpu.is_some() && options.vulkan.tune == Some(engine::Tune::Now);
+    let tuning = if is_tuned { "; the first load of a shape measures which kernels are fastest" } else { "" };
     note(&format!("kiln bench: loading {name}{tuning}"));
     let watch = MemoryWatch::start();
     let mut drafts = Drafts::default();
@@ -164,6 +165,12 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let report = BenchReport {
         model: name,
         device: executor.device().to_string(),
+        tiles: match (executor.is_reference(), executor.tuning()) {
+            (true, _) => None,
+            (_, TuningState::Untuned) => Some("default"),
+            (_, TuningState::Open) => Some("tuned in part"),
+            (_, TuningState::Tuned) => Some("tuned"),
+        },
         load,
         ceilings,
         lines,
@@ -236,6 +243,7 @@ impl BenchReport {
         json!({
             "model": self.model,
             "device": self.device,
+            "tiles": self.tiles,
             "weights": self.shape.1,
             "layers": self.shape.0,
             "context": context,

@@ -10,6 +10,8 @@ use std::fmt::{Result, Write};
 pub(super) struct BenchReport {
     pub model: String,
     pub device: String,
+    /// By what the kernels' tiles were chosen, in a word; `None` where there are none.
+    pub tiles: Option<&'static str>,
     pub load: Load,
     pub ceilings: Ceilings,
     pub lines: Vec<Line>,
@@ -43,7 +45,9 @@ pub(super) fn write_report(t: &mut String, r: &BenchReport) -> Result {
     let [context, chunk, sequences] = r.extent;
     let (layers, weights) = r.shape;
     writeln!(t, "{}: {layers} layers, {weights} weights, on {}", r.model, r.device)?;
-    writeln!(t, "context {context}, prefill in chunks of {chunk}, up to {}\n", counted(sequences, "sequence"))?;
+    let tiles = r.tiles.map_or_else(String::new, |tiles| format!(", tiles: {tiles}"));
+    let sequences = counted(sequences, "sequence");
+    writeln!(t, "context {context}, prefill in chunks of {chunk}, up to {sequences}{tiles}\n")?;
     let (load, rate) = (&r.load, r.load.bytes as f64 / 1e9 / r.load.seconds);
     let (size, opened) = (bytes(load.bytes), load.open_seconds);
     writeln!(t, "load           {size} in {:.2} s ({rate:.2} GB/s), device opened in {opened:.2} s", load.seconds)?;

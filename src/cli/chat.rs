@@ -23,6 +23,10 @@ use std::fs::File;
 use std::io::{ErrorKind, Write, stdin, stdout};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::Duration;
+
+/// How often a chat looks whether a line was typed, where the device has something to do until then.
+const TYPING: Duration = Duration::from_millis(1);
 
 /// A conversation and the batch of one sequence that holds its keys and values.
 struct Chat<'a> {
@@ -66,7 +70,7 @@ pub(super) fn chat(
     }
     let mut input = Input::open()?;
     loop {
-        match input.read()? {
+        match read(&mut input, c.executor)? {
             Typed::Line(line) if line.trim().is_empty() => {}
             Typed::Line(line) => match c.take(&line) {
                 Ok(ControlFlow::Continue(())) => {}
@@ -83,6 +87,26 @@ pub(super) fn chat(
         }
     }
     Ok(())
+}
+
+/// Reads what is typed. The device has the time until then for what makes later passes faster.
+///
+/// # Errors
+/// The terminal or the device fails.
+fn read(input: &mut Input, executor: &mut dyn Measure) -> Result<Typed> {
+    let Some(mut pause) = executor.improve()? else { return input.read() };
+    std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().name("terminal".into()).spawn_scoped(scope, || input.read());
+        let reader = reader.map_err(|e| Error::failed(format!("cannot start a thread: {e}"), "end other programs"))?;
+        while !reader.is_finished() {
+            std::thread::sleep(pause.max(TYPING));
+            match executor.improve()? {
+                Some(next) => pause = next,
+                None => break,
+            }
+        }
+        reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Makes Ctrl-C end a reply, and signals that end the process restore the terminal first: at the prompt the editor has

@@ -27,6 +27,7 @@ mod terminal;
 pub mod tokenize;
 pub mod top;
 pub(crate) mod top_view;
+pub mod tune;
 pub mod usage;
 
 use self::terminal::json_for_terminal;
@@ -80,6 +81,8 @@ pub enum Command {
     Forge(forge::ForgeArgs),
     /// Measure prefill and decode beside what the device allows
     Bench(bench::BenchArgs),
+/// Measure which of its kernels' tiles a GPU runs fastest, for a model
+    Tune(tune::TuneArgs),
     /// Say whether a model fits a machine, how fast it can be at best, where each byte goes, and what the schedule is
     Plan(plan::PlanArgs),
     /// Check what this machine is, what is wrong with it and what it can reach
@@ -159,6 +162,13 @@ pub fn end_by_signal() {
     signals::end();
 }
 
+/// Ends the process with `code` at once, if a driver still compiles a kernel that nobody waits for. Call it last.
+pub fn end_beside_compiler(code: u8) {
+    if crate::gpu::kernels::pipelines::is_compiling() {
+        crate::sys::exit::at_once(code);
+    }
+}
+
 /// Ends the process by SIGPIPE if the output failed because its reader has gone.
 fn end_with_reader(done: &Result<()>) {
     if done.is_err() && READER_GONE.load(Ordering::Relaxed) {
@@ -179,6 +189,7 @@ fn run_command(cli: Cli) -> Result<()> {
         Command::Quantize(args) => quantize::run(&args, cli.json),
         Command::Forge(args) => forge::run(&args, cli.json),
         Command::Bench(args) => bench::run(&args, cli.json),
+        Command::Tune(args) => tune::run(&args, cli.json),
         Command::Plan(args) => plan::run(&args, cli.json),
         Command::Probe(args) => probe::run(&args, cli.json),
         Command::Top(args) => top::run(&args, cli.json),

@@ -2,7 +2,8 @@
 
 use super::progress::{self, LiveBar};
 use super::{note, signals};
-use crate::engine::{self, Device, Fallback, ModelFiles, Opened, Options};
+use crate::display::counted;
+use crate::engine::{self, Device, Fallback, ModelFiles, Opened, Options, VulkanOptions};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
 use crate::model::WeightFormat;
@@ -30,6 +31,9 @@ pub struct ModelArgs {
     /// Longest sequence, in tokens [default: 4096, or the model's maximum if smaller]
     #[arg(long, alias = "context", value_name = "N", allow_negative_numbers = true)]
     pub ctx: Option<usize>,
+    /// When the GPU is measured to choose among its kernels' tiles [default: auto; bench and tune: now]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub tune: Option<Tune>,
     /// Whether attention runs on the NPU (none does in this build: auto takes the GPU); off: probe runs nothing on it
     #[arg(long, default_value = "auto", value_enum)]
     pub npu: Npu,
@@ -55,6 +59,31 @@ pub(super) fn weights_parser(
     };
     let formats = WeightFormat::MADE.into_iter().filter(|format| among(*format));
     PossibleValuesParser::new(formats.map(value)).try_map(|word| WeightFormat::parse(&word).ok_or("no such format"))
+}
+
+/// Values of `--tune`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Tune {
+    /// For at most 3 s before the first token, on what gains most; the rest in idle moments of a server or a chat
+    Auto,
+    /// All of it before the first token
+    Now,
+    /// Only in idle moments of a server or a chat
+    Idle,
+    /// Never; what was measured before is used
+    Off,
+}
+
+impl Tune {
+    /// The library's word for it.
+    fn tune(self) -> engine::Tune {
+        match self {
+            Tune::Auto => engine::Tune::Auto,
+            Tune::Now => engine::Tune::Now,
+            Tune::Idle => engine::Tune::Idle,
+            Tune::Off => engine::Tune::Off,
+        }
+    }
 }
 
 /// Values of `--npu`.
@@ -98,7 +127,15 @@ impl ModelArgs {
 
     /// The library's options for these arguments.
     pub fn options(&self) -> Options {
-        Options { device: self.device, weights: self.weights, context: self.ctx, ..Options::default() }
+        let vulkan = VulkanOptions { tune: self.tune.map(Tune::tune), ..VulkanOptions::default() };
+        Options { device: self.device, weights: self.weights, context: self.ctx, vulkan, ..Options::default() }
+    }
+
+    /// The same where everything is tuned first, unless the arguments say otherwise.
+    pub(super) fn tuned_options(&self) -> Options {
+        let mut options = self.options();
+        options.vulkan.tune.get_or_insert(engine::Tune::Now);
+        options
     }
 
     /// Refuses `--npu require`: this build runs no attention on an NPU.
@@ -137,11 +174,21 @@ impl ModelArgs {
     ) -> Result<Box<dyn Measure>> {
         self.check_npu()?;
         let progress = Arc::new(Progress::new(signals::cancel()));
-        let bar = (checkpoint.stored_bytes() >= SHOW_PROGRESS_BYTES && progress::is_shown(json)).then(|| {
+        let is_long =
+            checkpoint.stored_bytes() >= SHOW_PROGRESS_BYTES || options.vulkan.tune == Some(engine::Tune::Now);
+        let bar = (is_long && progress::is_shown(json)).then(|| {
             let total = WeightLayout::new(checkpoint.shape(), checkpoint.formats(options.weights)).bytes();
-            let style = "loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}";
+            let style = "loading {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}{msg}";
             let loaded = progress.clone();
-            LiveBar::start(progress::bar(Some(total), style, json), move |bar| bar.set_position(loaded.done()))
+            LiveBar::start(progress::bar(Some(total), style, json), move |bar| {
+                bar.set_position(loaded.done());
+                if let Some((open, seconds)) = loaded.tuning() {
+                    bar.set_message(format!(
+                        ", tuning: {} left, about {seconds:.0} s",
+                        counted(open as usize, "choice")
+                    ));
+                }
+            })
         });
         let executor = engine::load_on(opened, checkpoint, options, &progress)?;
         drop(bar);

@@ -9,7 +9,7 @@ mod hub;
 #[cfg(any(feature = "cli", feature = "serve"))]
 mod identity;
 
-pub use crate::gpu::replay::options::VulkanOptions;
+pub use crate::gpu::replay::options::{Tune, VulkanOptions};
 #[cfg(any(feature = "cli", feature = "serve"))]
 pub use draft::DraftFiles;
 #[cfg(any(feature = "cli", feature = "serve"))]

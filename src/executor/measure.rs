@@ -22,6 +22,30 @@ pub struct Timed {
     pub seconds: Vec<f64>,
 }
 
+/// What tuning has gained for passes of a kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gain {
+    /// The kind, as text: `one row`, `512 rows of one sequence`.
+    pub kind: String,
+    /// Rows of a pass.
+    pub rows: usize,
+    /// Seconds of a pass with the tiles that are chosen without a measurement.
+    pub before: f64,
+    /// Seconds of a pass as it runs now.
+    pub after: f64,
+}
+
+/// By what an executor's kernels were chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TuningState {
+    /// By what is known without measuring: default tiles.
+    Untuned,
+    /// By measurements in part, and there is more to measure.
+    Open,
+    /// By measurements.
+    Tuned,
+}
+
 /// An executor that can be measured.
 pub trait Measure: Executor {
     /// Queue submits for passes since the model was loaded. Submits that only fetch logits do not count. 0 on the CPU.
@@ -41,6 +65,19 @@ pub trait Measure: Executor {
     /// # Errors
     /// As [`Measure::time_steps`].
     fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64>;
+
+    /// By what its kernels were chosen.
+    fn tuning(&self) -> TuningState {
+        TuningState::Untuned
+    }
+
+    /// Measures what tuning gains, kind of pass by kind of pass. Call it before the first pass: it writes to the KV cache.
+    ///
+    /// # Errors
+    /// Device: the device failed.
+    fn measure_gains(&mut self) -> Result<Vec<Gain>> {
+        Ok(Vec::new())
+    }
 
     /// Read bandwidth over all of the model's weight buffers, in bytes per second, with no other work on the device. No
     /// memory-bound kernel is faster.

@@ -17,6 +17,7 @@ use crate::schedule::step::{Slot, WeightBuffer};
 use crate::schedule::{Schedule, Segment};
 use crate::{Error, Result};
 use std::ops::Range;
+use std::time::Duration;
 
 /// One row of a pass: a token at a position of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,6 +170,16 @@ pub trait Executor {
     /// busy for longer than the submit budget.
     fn prefill_rows(&self) -> usize {
         self.schedule().extent.max_rows
+    }
+
+    /// Does a short piece of work, of some tens of milliseconds, that makes later passes faster: call it between passes while
+    /// there is nothing else to do. The results of the last pass are lost then; the KV cache stays as it is. Returns how long
+    /// to wait before the next piece; `None` if there is none.
+    ///
+    /// # Errors
+    /// Interrupted: it was cancelled. Device: the device failed or was lost.
+    fn improve(&mut self) -> Result<Option<Duration>> {
+        Ok(None)
     }
 
     /// How many of a prompt's next rows a pass should take beside `beside` rows of other sequences, `most` at most: as many

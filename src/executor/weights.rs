@@ -16,6 +16,8 @@ const CHUNK: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
+    /// Questions of tuning that are open, and the milliseconds that they may take.
+    tuning: [AtomicU64; 2],
     pub(crate) cancel: Cancel,
 }
 
@@ -28,6 +30,17 @@ impl Progress {
     /// Bytes of weights loaded so far.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
+    }
+
+    /// Questions of tuning that are open, and the seconds that they may take; `None` if none is.
+    pub fn tuning(&self) -> Option<(u64, f64)> {
+        let [open, milliseconds] = [0, 1].map(|i| self.tuning[i].load(Ordering::Relaxed));
+        (open > 0).then_some((open, milliseconds as f64 * 1e-3))
+    }
+
+    pub(crate) fn set_tuning(&self, open: usize, seconds: f64) {
+        self.tuning[1].store((seconds * 1e3) as u64, Ordering::Relaxed);
+        self.tuning[0].store(open as u64, Ordering::Relaxed);
     }
 
     fn add(&self, bytes: u64) {

@@ -12,6 +12,7 @@ mod answer;
 pub mod cache;
 pub mod dma_buf;
 pub mod drm;
+pub mod exit;
 pub mod failure;
 #[cfg(test)]
 pub(crate) mod fake;

@@ -101,6 +101,8 @@ pub struct Gpu {
     /// Set when a wait ran past its deadline. The device may never finish, so nothing is submitted, waited for or
     /// destroyed any more.
     pub hung: Cell<bool>,
+    /// Set when a thread may use the device as long as the process runs. The device is not destroyed then.
+    pub(crate) kept: Cell<bool>,
     /// The functions for dma-bufs, if the device shares its memory.
     pub(crate) dma_bufs: Option<DmaBufs>,
     /// The functions for sync_files, if the device has them.
@@ -338,6 +340,7 @@ impl Gpu {
             caps,
             memory,
             hung: Cell::new(false),
+            kept: Cell::new(false),
             dma_bufs,
             sync_files,
             inspector,
@@ -460,7 +463,7 @@ fn create_device(
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        if self.hung.get() {
+        if self.hung.get() || self.kept.get() {
             return self.instance.abandon();
         }
         // SAFETY: everything made from the device holds an `Rc` of this and is gone by now.

@@ -3,6 +3,7 @@
 //! table.rs lists the modules. To add one: its entry there, its constants in constants.rs, its push block in
 //! push/blocks.rs, its source in shaders, then `cargo check --features shaders`.
 
+pub mod compiler;
 pub mod constants;
 #[cfg(feature = "testing")]
 pub mod inspect;

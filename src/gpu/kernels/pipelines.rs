@@ -1,6 +1,7 @@
 //! Pipelines: compiles kernels on several threads, and keeps the driver's cache on disk.
 
 use crate::gpu::device::{Gpu, failure};
+use crate::gpu::kernels::compiler::{Background, LATE, Readiness};
 use crate::gpu::kernels::push::PUSH_BYTES;
 use crate::gpu::kernels::{Kernel, checksum};
 use crate::machine::cache;
@@ -9,12 +10,23 @@ use ash::vk;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Largest cache that is read, in bytes. Drivers' have a few MB.
 const MAX_CACHE: u64 = 256 << 20;
 
 static PIPELINES_CREATED: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a compile was given up on that may still run.
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Whether a thread may still be in a driver's compiler, so that what ends the process must not wait for it nor take the
+/// driver's memory away from it.
+pub fn is_compiling() -> bool {
+    GIVEN_UP.load(Ordering::Relaxed)
+}
 
 /// Pipelines that this process has created. Baking creates some; replaying must not.
 #[cfg(feature = "testing")]
@@ -29,6 +41,9 @@ pub struct Pipelines {
     pub layout: vk::PipelineLayout,
     cache: vk::PipelineCache,
     made: HashMap<Kernel, vk::Pipeline>,
+    compiler: Arc<Compiler>,
+    /// Compiles what may be wanted.
+    background: Background<vk::Pipeline>,
     file: Option<PathBuf>,
 }
 
@@ -51,7 +66,10 @@ impl Pipelines {
                 gpu.device.destroy_pipeline_cache(cache, None);
             });
             let layout = layout.map_err(failure("make a pipeline layout"))?;
-            Ok(Pipelines { gpu: gpu.clone(), layout, cache, made: HashMap::new(), file })
+            let compiler = Arc::new(Compiler::new(gpu, cache, layout));
+            let compile = compiler.clone();
+            let background = Background::new(threads(), LATE, Arc::new(move |kernel| compile.compile(kernel)));
+            Ok(Pipelines { gpu: gpu.clone(), layout, cache, made: HashMap::new(), compiler, background, file })
         }
     }
 
@@ -60,10 +78,11 @@ impl Pipelines {
     /// # Errors
     /// Device: the driver cannot compile one.
     pub fn get(&mut self, kernels: &[Kernel]) -> Result<Vec<vk::Pipeline>> {
+        self.take_made();
         let mut new: Vec<Kernel> = kernels.iter().copied().filter(|k| !self.made.contains_key(k)).collect();
         new.sort_unstable();
         new.dedup();
-        let made = self.compiler().compile_all(&new);
+        let made = self.compiler.compile_all(&new);
         // If one fails, the others are kept all the same, and destroyed with the rest.
         let mut failed = None;
         for (kernel, pipeline) in new.into_iter().zip(made) {
@@ -78,11 +97,44 @@ impl Pipelines {
         }
     }
 
-    fn compiler(&self) -> Compiler<'_> {
-        let (device, caps) = (&self.gpu.device, &self.gpu.caps);
-        let required = caps.subgroup_choice.then_some(caps.subgroup);
-        let flags = self.gpu.pipeline_flags();
-        Compiler { device, cache: self.cache, layout: self.layout, flags, subgroup: caps.subgroup, required }
+    /// Makes `kernels` what is compiled next beside everything else, in this order. What was asked for before and has not
+    /// begun is forgotten.
+    pub fn ask_for(&mut self, kernels: &[Kernel]) {
+        self.take_made();
+        self.background.ask_for(kernels.iter().copied().filter(|k| !self.made.contains_key(k)));
+    }
+
+    /// How far a kernel is that was asked for.
+    pub fn readiness(&mut self, kernel: Kernel) -> Readiness {
+        // A compile that ends after the look has its result taken all the same.
+        let readiness = self.background.readiness(kernel);
+        self.take_made();
+        if self.made.contains_key(&kernel) { Readiness::Ready } else { readiness }
+    }
+
+    /// Waits until a kernel that was asked for is there, for `most` at most.
+    pub fn wait(&self, most: Duration) {
+        self.background.wait(most);
+    }
+
+    /// Whether kernels are being compiled beside everything else.
+    pub fn is_busy(&self) -> bool {
+        self.background.is_busy()
+    }
+
+    fn take_made(&mut self) {
+        for (kernel, pipeline) in self.background.take() {
+            self.keep(kernel, pipeline);
+        }
+    }
+
+    fn keep(&mut self, kernel: Kernel, pipeline: vk::Pipeline) {
+        if let Some(twice) = self.made.insert(kernel, pipeline) {
+            // Someone could not wait for it. What is baked has the first one.
+            self.made.insert(kernel, twice);
+            // SAFETY: this one was handed to nobody.
+            unsafe { self.gpu.device.destroy_pipeline(pipeline, None) };
+        }
     }
 
     /// Writes the driver's cache to disk, so that the next start compiles nothing. If that fails, the next start
@@ -104,9 +156,13 @@ impl Pipelines {
 /// Most compiler threads. A driver's compiler takes tens of megabytes per thread.
 const THREADS: usize = 4;
 
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(THREADS)
+}
+
 /// The parts that pipelines are made with. Shared by the compiler threads.
-struct Compiler<'a> {
-    device: &'a ash::Device,
+struct Compiler {
+    device: ash::Device,
     /// Vulkan lets several threads use it at once.
     cache: vk::PipelineCache,
     layout: vk::PipelineLayout,
@@ -117,11 +173,17 @@ struct Compiler<'a> {
     required: Option<u32>,
 }
 
-impl Compiler<'_> {
+impl Compiler {
+    /// `cache` and `layout` are of the device, and live as long as a compile may run.
+    fn new(gpu: &Gpu, cache: vk::PipelineCache, layout: vk::PipelineLayout) -> Compiler {
+        let required = gpu.caps.subgroup_choice.then_some(gpu.caps.subgroup);
+        let (device, flags, subgroup) = (gpu.device.clone(), gpu.pipeline_flags(), gpu.caps.subgroup);
+        Compiler { device, cache, layout, flags, subgroup, required }
+    }
+
     /// A pipeline per kernel, in the order of `kernels`.
     fn compile_all(&self, kernels: &[Kernel]) -> Vec<Result<vk::Pipeline>> {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = processors.min(THREADS).min(kernels.len());
+        let threads = threads().min(kernels.len());
         if threads <= 1 {
             return kernels.iter().map(|&k| self.compile(k)).collect();
         }
@@ -201,7 +263,16 @@ fn unseal(sealed: Vec<u8>) -> Option<Vec<u8>> {
 
 impl Drop for Pipelines {
     fn drop(&mut self) {
-        if self.gpu.hung.get() {
+        let (made, is_done) = self.background.close();
+        for (kernel, pipeline) in made {
+            self.keep(kernel, pipeline);
+        }
+        if !is_done {
+            // The driver still compiles with the device, the cache and the layout: they live as long as the process.
+            self.gpu.kept.set(true);
+            GIVEN_UP.store(true, Ordering::Relaxed);
+        }
+        if self.gpu.hung.get() || !is_done {
             return;
         }
         // SAFETY: executors wait for the device before they drop their pipelines.

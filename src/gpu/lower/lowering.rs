@@ -13,7 +13,7 @@ use crate::schedule::{Pool, Schedule, Step};
 use std::ops::Range;
 
 /// A kind of pass: every kind is baked once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PassKind {
     /// Most rows.
     pub rows: usize,
@@ -26,7 +26,7 @@ pub struct PassKind {
 }
 
 /// Where the tokens of a pass come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenSource {
     /// The host has written them, with their positions.
     Host,

@@ -30,7 +30,7 @@ impl MatrixShape {
     }
 
     /// Inputs of a step.
-    fn inputs(self, units: Units, format: WeightFormat) -> u32 {
+    pub fn inputs(self, units: Units, format: WeightFormat) -> u32 {
         match self {
             MatrixShape::Shared(t) => t.inputs,
             MatrixShape::Fragment(t) => t.inputs(units.row_lanes.unwrap_or(1), format),

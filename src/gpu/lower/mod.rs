@@ -8,6 +8,7 @@ mod attend;
 pub mod attend_tile;
 mod choice;
 pub mod dispatch;
+pub mod figures;
 pub mod fragment;
 mod heads;
 pub mod layout;

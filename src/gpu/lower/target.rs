@@ -2,6 +2,7 @@
 //! device choose among them, and decide the tile.
 
 use super::arithmetic::{ActivationLayout, Arithmetic, FormatModules, Operand, modules};
+use super::figures::Figures;
 use super::layout::PRODUCT_SCRATCH;
 use super::lowering::RowOrder;
 use super::matrix::{self, MatrixTile, Role};
@@ -12,6 +13,7 @@ use crate::gpu::kernels::constants::{LinearConstants, LinearDotConstants, NoCons
 use crate::model::WeightFormat;
 use crate::model::grouped::Scales;
 use crate::schedule::step::Matrix;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 /// The shape of a linear step: the key of its tunings.
@@ -51,6 +53,17 @@ impl Product {
     /// Rows of the weight that `outputs` outputs are computed from.
     pub fn weight_rows(self, outputs: usize) -> usize {
         if self.gelu { 2 * outputs } else { outputs }
+    }
+
+    /// Bytes of its weights, scales included.
+    pub fn weight_bytes(self) -> f64 {
+        let row = self.format.row_bytes(self.inputs) + self.format.scale_bytes(self.inputs);
+        self.weight_rows(self.outputs) as f64 * row as f64
+    }
+
+    /// Multiplications and additions.
+    pub fn operations(self) -> f64 {
+        2.0 * self.weight_rows(self.outputs) as f64 * self.inputs as f64 * self.rows as f64
     }
 
     fn modules(self) -> &'static FormatModules {
@@ -105,8 +118,12 @@ pub struct Target {
     pub seconds: HashMap<(usize, RowOrder), f64>,
     /// Whether dispatches are relayed (shaders/relay.glsl).
     pub relay: bool,
+    /// What the device can do, by which tiles are chosen that were not measured. `None`: the first of each list.
+    pub figures: Option<Figures>,
     /// For tests: a tile for every product that can have it.
     pub forced: Option<Tile>,
+    /// The usual tiles that were looked for: every product of every layer asks.
+    pub found: RefCell<HashMap<(Arithmetic, Product), Option<Tile>>>,
 }
 
 /// How rows of one sequence attend.
@@ -165,7 +182,21 @@ impl Target {
     pub fn new(subgroup: u32, dot: bool, units: Option<Units>) -> Target {
         let (tuned, seconds) = (HashMap::new(), HashMap::new());
         let (chosen, gated, attend) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Target { subgroup, dot, units, tuned, chosen, gated, attend, seconds, relay: false, forced: None }
+        let (figures, found) = (None, RefCell::default());
+        Target {
+            subgroup,
+            dot,
+            units,
+            tuned,
+            chosen,
+            gated,
+            attend,
+            seconds,
+            relay: false,
+            figures,
+            forced: None,
+            found,
+        }
     }
 
     /// The arithmetics worth measuring for weights of `format` in passes of `rows` rows, the usual one first.
@@ -216,7 +247,14 @@ impl Target {
     pub fn tile(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
         let can = |t: &Tile| self.tiles(arithmetic, p).contains(t);
         let tuned = || self.tuned.get(&(arithmetic, p)).copied();
-        self.forced.filter(can).or_else(tuned).or_else(|| self.usual(arithmetic, p))
+        self.forced.filter(can).or_else(tuned).or_else(|| {
+            let found = self.found.borrow().get(&(arithmetic, p)).copied();
+            found.unwrap_or_else(|| {
+                let usual = self.usual(arithmetic, p);
+                self.found.borrow_mut().insert((arithmetic, p), usual);
+                usual
+            })
+        })
     }
 
     /// The kernel and grid of a product in [`Arithmetic::F32`].
@@ -276,8 +314,30 @@ impl Target {
         Some((kernel, [grid(tiles), p.rows.div_ceil(TILE) as u32, tiles.div_ceil(MAX_GROUPS) as u32]))
     }
 
-    /// The tile if nothing was measured. `None` if the arithmetic has no tiles to choose from.
+    /// Seconds that the cost model gives a product in one of its tiles. `None` without a model.
+    pub fn modelled_seconds(&self, arithmetic: Arithmetic, p: Product, tile: Tile) -> Option<f64> {
+        let figures = self.figures?;
+        let groups = match tile {
+            Tile::Dot(t) => self.dot(p, t, ActivationLayout::F32)?.1,
+            Tile::Matrix(t) => t.groups(p.rows, p.weight_rows(p.outputs)),
+        };
+        debug_assert!(matches!(tile, Tile::Dot(_)) == (arithmetic == Arithmetic::IntegerDot));
+        Some(figures.seconds(self.subgroup, self.units, p, tile, groups))
+    }
+
+    /// The tile if nothing was measured: the first of the list where that is in the order of measurements, else the one that
+    /// the cost model expects to be the fastest. `None` if the arithmetic has no tiles to choose from.
     pub fn usual(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
+        if self.figures.is_none_or(|figures| figures.is_listed) {
+            return self.listed(arithmetic, p);
+        }
+        let tiles = self.tiles(arithmetic, p).into_iter();
+        let timed = tiles.filter_map(|tile| Some((self.modelled_seconds(arithmetic, p, tile)?, tile)));
+        timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tile)| tile)
+    }
+
+    /// The tile that measured best on an H200, or near it.
+    fn listed(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
         let dot = |outputs, in_flight, subgroups, turns| {
             let sharers = self.subgroup;
             let unroll = self.dot_unroll(p, outputs, sharers, in_flight);

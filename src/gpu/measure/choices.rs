@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// Raise this when choices change meaning while the kernels stay the same: another way to judge them, or another layout
 /// of tiles.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// Largest file that is read, in bytes. Written ones have a few KB.
 const MAX_BYTES: u64 = 16 << 20;
@@ -40,7 +40,7 @@ struct Known {
 }
 
 /// How passes of some rows multiply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Way {
     /// The arithmetic.
     pub arithmetic: Arithmetic,
@@ -56,6 +56,11 @@ impl Choices {
         let known = file.as_ref().and_then(|f| cache::read(f, MAX_BYTES));
         let known = known.and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default();
         Choices { file, known }
+    }
+
+    /// Choices that are kept nowhere.
+    pub fn unkept() -> Choices {
+        Choices { file: None, known: Known::default() }
     }
 
     /// Writes the file. If that fails, the next start measures again.

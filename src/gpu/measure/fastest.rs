@@ -55,12 +55,12 @@ impl Fastest {
         Ok(fastest.seconds)
     }
 
-    fn new(warm_up: Duration) -> Fastest {
+    pub(super) fn new(warm_up: Duration) -> Fastest {
         Fastest { warm_up, seconds: f64::INFINITY, runs: 0, gained: (f64::INFINITY, Duration::ZERO) }
     }
 
     /// Takes in a run that ended at `now`.
-    fn add(&mut self, seconds: f64, now: Duration) {
+    pub(super) fn add(&mut self, seconds: f64, now: Duration) {
         if seconds < GAIN * self.gained.0 {
             self.gained = (seconds, now);
         }
@@ -69,7 +69,7 @@ impl Fastest {
     }
 
     /// Whether there may be a faster run.
-    fn goes_on(&self, now: Duration) -> bool {
+    pub(super) fn goes_on(&self, now: Duration) -> bool {
         let rises = now < self.gained.1 + self.warm_up && now < self.warm_up * PATIENCE;
         self.runs < REPETITIONS || rises
     }

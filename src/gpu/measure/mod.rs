@@ -1,10 +1,15 @@
 //! Measurements on the device: ceilings, costs, profiles, and the tuning of kernels.
 
+pub mod agenda;
 pub mod ceiling;
 pub mod choices;
 pub mod costs;
+pub mod estimate;
 pub mod fastest;
 pub mod fragment;
+#[cfg(test)]
+mod modelled;
 pub mod profile;
+pub mod testbed;
 pub mod timing;
 pub mod tuning;

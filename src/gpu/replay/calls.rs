@@ -3,6 +3,7 @@
 use super::submits::all_rows;
 use super::{Vulkan, page_in};
 use crate::Result;
+use crate::executor::measure::{Gain, TuningState};
 use crate::executor::{self, Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Timed, Watch};
 use crate::gpu::measure::ceiling::Ceiling;
 use crate::schedule::choice::Found;
@@ -156,6 +157,10 @@ impl Executor for Vulkan {
         self.passes.chunk_rows(most, beside)
     }
 
+    fn improve(&mut self) -> Result<Option<Duration>> {
+        self.improve_once()
+    }
+
     fn pages(&self) -> &Pages {
         &self.pages
     }
@@ -182,6 +187,19 @@ impl Measure for Vulkan {
     fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
         let kind = self.begin(rows, Some(head))?;
         self.profiler(kind, head).time_segment(segment, replays)
+    }
+
+    fn tuning(&self) -> TuningState {
+        match self.tuning.is_some() {
+            true if self.improves => TuningState::Open,
+            true if self.target.tuned.is_empty() => TuningState::Untuned,
+            true => TuningState::Tuned,
+            false => TuningState::Untuned,
+        }
+    }
+
+    fn measure_gains(&mut self) -> Result<Vec<Gain>> {
+        Vulkan::measure_gains(self)
     }
 
     fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {

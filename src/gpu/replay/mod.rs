@@ -15,6 +15,9 @@ mod pace;
 mod passes;
 pub mod results;
 mod submits;
+mod tuning;
+
+pub(crate) use passes::tuned as tuned_kinds;
 
 use crate::executor::weights::Progress;
 use crate::executor::{self, HeadRows, Pages, Row};
@@ -29,7 +32,7 @@ use crate::gpu::measure::fastest::warm_up;
 use crate::gpu::measure::fragment;
 use crate::gpu::measure::profile::Profiler;
 use crate::gpu::measure::timing::Timing;
-use crate::gpu::measure::tuning::Tuner;
+use crate::gpu::measure::tuning::Tuning;
 use crate::gpu::memory::{Buffer, HostAccess};
 use crate::gpu::memory::{arena, kv};
 use crate::gpu::queue::Queue;
@@ -42,9 +45,8 @@ use crate::model::checkpoint::Checkpoint;
 use crate::plan::{Plan, Purpose};
 use crate::schedule::{Pool, Schedule};
 use crate::{Cancel, Error, Result};
-use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The Vulkan executor.
 pub struct Vulkan {
@@ -56,6 +58,15 @@ pub struct Vulkan {
     // Fields drop in this order. The queue comes first, since it waits for the device.
     queue: Queue,
     pipelines: Pipelines,
+    /// What tuning keeps, where there is something to choose.
+    tuning: Option<Tuning>,
+    timing: Timing,
+    /// The kinds of pass that are tuned.
+    tuned: Vec<PassKind>,
+    /// Whether there is more to measure while nothing else is to do.
+    improves: bool,
+    /// Whether kernels may be being compiled for that.
+    compiles: bool,
     passes: Passes,
     weights: Vec<Buffer>,
     /// The allocations of KV pages, those of the global layers first.
@@ -99,6 +110,7 @@ impl Vulkan {
         progress: &Progress,
     ) -> Result<Vulkan> {
         let queue = Queue::new(gpu)?;
+        let start = Instant::now();
         let weights = load_weights(gpu, checkpoint, &schedule, plan, options, &queue, progress)?;
         let layout = GpuLayout::new(&schedule);
         let heap = planned(plan, Purpose::Arena)?;
@@ -114,6 +126,11 @@ impl Vulkan {
             queue,
             options,
             target: options.target(gpu),
+            tuning: None,
+            timing: Timing::new(warm_up(gpu)),
+            tuned: passes::tuned(&schedule.extent).collect(),
+            improves: false,
+            compiles: false,
             layout,
             passes: Passes::default(),
             weights,
@@ -136,7 +153,7 @@ impl Vulkan {
             schedule,
         };
         vulkan.fill_tables()?;
-        vulkan.bake()?;
+        vulkan.bake(start.elapsed(), progress)?;
         vulkan.pipelines.save();
         Ok(vulkan)
     }
@@ -161,45 +178,35 @@ impl Vulkan {
         unsafe { self.arena.edit(|words| executor::fill_tables(words, schedule, start)) }
     }
 
-    fn bake(&mut self) -> Result<()> {
-        let (addresses, extent) = (self.addresses(), self.schedule.extent);
+    /// Bakes every kind of pass. `loading`: how long the weights have taken.
+    fn bake(&mut self, loading: Duration, progress: &Progress) -> Result<()> {
+        let start = Instant::now();
         if let Some(units) = self.target.units {
             self.target.units = Some(fragment::find(&self.gpu, &self.queue, &mut self.pipelines, units)?);
         }
-        if self.options.tunes(&self.target) {
-            let mut tuner = Tuner {
-                gpu: &self.gpu,
-                queue: &self.queue,
-                pipelines: &mut self.pipelines,
-                schedule: &self.schedule,
-                layout: &self.layout,
-                addresses: &addresses,
-                arena: &mut self.arena,
-                submit_budget: self.options.submit_budget,
-                relay: self.options.relay,
-                ready: None,
-                ranked: HashMap::new(),
-                timing: Timing::new(warm_up(&self.gpu)),
-                compiling: Duration::ZERO,
-            };
-            tuner.tune(&mut self.target, passes::tuned(&extent))?;
-        }
+        self.recall()?;
+        self.compile()?;
+        self.tune(start, loading, progress)?;
         self.cancel.check()?;
+        let addresses = self.addresses();
+        self.passes = self.baking(&addresses).bake()?;
+        Ok(())
+    }
+
+    fn baking<'a>(&'a mut self, addresses: &'a Addresses) -> Baking<'a> {
         let relay = self.relay();
-        let mut baking = Baking {
+        Baking {
             gpu: &self.gpu,
             queue: &self.queue,
             pipelines: &mut self.pipelines,
             schedule: &self.schedule,
             layout: &self.layout,
-            addresses: &addresses,
+            addresses,
             target: &self.target,
             relay,
             arena: &self.arena,
             results: &self.results,
-        };
-        self.passes = baking.bake()?;
-        Ok(())
+        }
     }
 
     /// The arena as a dma-buf for other devices, if it is one.

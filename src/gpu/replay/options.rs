@@ -2,10 +2,25 @@
 
 use crate::gpu::device::Gpu;
 use crate::gpu::lower::arithmetic::Arithmetic;
+use crate::gpu::lower::figures::Figures;
 use crate::gpu::lower::target::{Target, Tile};
 use crate::gpu::memory::arena::ArenaSource;
 use ash::vk;
 use std::time::Duration;
+
+/// When a device is measured to choose among its kernels' tiles. What was measured before is used in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tune {
+    /// For seconds before the first token, on what gains most, and then while the executor has nothing to do
+    /// ([`crate::Executor::improve`]).
+    Auto,
+    /// All of it while the model loads.
+    Now,
+    /// Only while the executor has nothing to do.
+    Idle,
+    /// Never.
+    Off,
+}
 
 /// Settings of the Vulkan executor alone.
 #[derive(Debug, Clone, Copy)]
@@ -25,8 +40,9 @@ pub struct VulkanOptions {
     /// Whether a dispatch starts beside the one whose results it needs, and waits for them itself (shaders/relay.glsl).
     /// `None`: as tuned.
     pub relay: Option<bool>,
-    /// Whether tiles and relay are tuned. `None`: yes, unless `arithmetic` or `tile` is given.
-    pub tune: Option<bool>,
+    /// When tiles and relay are tuned. `None`: [`Tune::Auto`]; if `arithmetic` or `tile` is given, nothing is tuned, and
+    /// nothing that was measured before is used.
+    pub tune: Option<Tune>,
     /// Where the arena's memory comes from.
     pub arena: ArenaSource,
 }
@@ -57,16 +73,23 @@ impl VulkanOptions {
             Some(Arithmetic::Matrix(_)) => (false, true),
         };
         let units = gpu.caps.matrix.filter(|_| matrix);
-        let mut target = Target::new(gpu.caps.subgroup, dot, units);
+        let figures = Figures::of(&gpu.caps);
+        let mut target = Target { figures, ..Target::new(gpu.caps.subgroup, dot, units) };
         if let Some(arithmetic @ Arithmetic::Matrix(_)) = self.arithmetic {
             target.chosen.insert(usize::MAX, arithmetic);
         }
-        Target { forced: self.tile, relay: self.relay == Some(true), ..target }
+        let relays = gpu.caps.tries_relay && figures.is_some_and(|f| f.relays) && self.tuning().is_some();
+        Target { forced: self.tile, relay: self.relay.unwrap_or(relays), ..target }
     }
 
-    /// Whether tuning is to run.
-    pub(crate) fn tunes(&self, target: &Target) -> bool {
-        let choice = target.dot || target.units.is_some();
-        choice && self.tune.unwrap_or(self.arithmetic.is_none() && self.tile.is_none())
+    /// When to tune; `None` if even what was measured before is not to be used.
+    fn tuning(&self) -> Option<Tune> {
+        let is_forced = self.arithmetic.is_some() || self.tile.is_some();
+        self.tune.or((!is_forced).then_some(Tune::Auto))
+    }
+
+    /// When to tune, where there is something to choose; `None` if even what was measured before is not to be used.
+    pub(crate) fn tunes(&self, target: &Target) -> Option<Tune> {
+        self.tuning().filter(|_| target.dot || target.units.is_some())
     }
 }

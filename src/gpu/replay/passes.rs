@@ -2,6 +2,7 @@
 
 use crate::executor::{HeadRows, Row};
 use crate::gpu::device::Gpu;
+use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::pipelines::Pipelines;
 use crate::gpu::lower::dispatch::{Addresses, Dispatch};
 use crate::gpu::lower::layout::GpuLayout;
@@ -16,6 +17,7 @@ use crate::gpu::replay::results::{Copy, Results, SLOTS};
 use crate::schedule::{Extent, Schedule, Segment};
 use crate::{Error, Result};
 use ash::vk;
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -243,6 +245,58 @@ pub(crate) struct Baking<'a> {
 }
 
 impl Baking<'_> {
+    /// The kernels of all kinds of pass.
+    pub(crate) fn kernels(&self) -> HashSet<Kernel> {
+        let extent = &self.schedule.extent;
+        let mut kernels = HashSet::new();
+        let mut add = |dispatches: Vec<Dispatch>| kernels.extend(dispatches.into_iter().map(|d| d.kernel));
+        for kind in kinds(extent) {
+            self.schedule.segments().filter(|s| *s != Segment::Head).for_each(|s| add(self.lower(s, kind)));
+            add(self.lower(Segment::Embed, PassKind { tokens: TokenSource::Next, ..kind }));
+            add(self.head(kind.rows.min(kind.head_rows)));
+        }
+        for rows in [1, extent.head_rows] {
+            add(self.head(rows));
+            add(self.of_head(Segment::Choice, rows));
+        }
+        kernels
+    }
+
+    /// Bakes anew the kinds of pass of as many rows as `rows` names, and those whose head is not what it was for `old`.
+    /// Nothing of them may be under way.
+    ///
+    /// # Errors
+    /// As [`Baking::bake`]. `passes` are as they were then.
+    pub(crate) fn rebake(&mut self, passes: &mut Passes, rows: &[usize], old: &Target) -> Result<()> {
+        let heads = |this: &Self, target: &Target, rows| {
+            let kind = PassKind { rows: 1, head_rows: rows, order: RowOrder::Consecutive, tokens: TokenSource::Host };
+            let Baking { schedule, layout, addresses, .. } = *this;
+            Lowering { schedule, layout, addresses, target, kind }.segment(Segment::Head)
+        };
+        let has_moved = |this: &Self, rows| heads(this, this.target, rows) != heads(this, old, rows);
+        for baked in &mut passes.kinds {
+            let kind = baked.kind;
+            let head_rows = kind.rows.min(kind.head_rows);
+            if rows.contains(&kind.rows) || has_moved(self, 1) || has_moved(self, head_rows) {
+                let new = self.kind(kind)?;
+                let old = std::mem::replace(baked, new);
+                (baked.pace, baked.last) = (old.pace.clone(), old.last);
+                let following = old.following.iter().flatten();
+                let stamped = old.whole.iter().chain(following).chain([&old.segments]);
+                stamped.for_each(|s| self.queue.free(&s.commands));
+            }
+        }
+        for (i, rows) in [1, self.schedule.extent.head_rows].into_iter().enumerate() {
+            if has_moved(self, rows) {
+                let head = self.head(rows);
+                let new = self.commands(&[&head], &[self.state_copy(0)])?;
+                let old = std::mem::replace(&mut passes.heads[i], new);
+                self.queue.free(&old.commands);
+            }
+        }
+        Ok(())
+    }
+
     /// Bakes every kind of pass.
     ///
     /// # Errors
@@ -301,7 +355,10 @@ impl Baking<'_> {
         // These have the products of consecutive rows.
         let has_own = matches!(kind.order, RowOrder::Consecutive | RowOrder::Apart);
         let order = if has_own { kind.order } else { RowOrder::Consecutive };
+        // Kinds are compared by their times: all are measured, or none counts.
+        let measured = |k: PassKind| self.target.seconds.contains_key(&(k.rows, k.order));
         let seconds = self.target.seconds.get(&(kind.rows, order)).copied();
+        let seconds = seconds.filter(|_| tuned(&self.schedule.extent).all(measured));
         Ok(BakedKind {
             kind,
             seconds,

@@ -253,6 +253,9 @@ impl Vulkan {
         executor::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
         let kind = self.passes.kind_for(rows)?;
         self.settle()?;
+        if self.compiles {
+            self.stop_compiling();
+        }
         self.rows.clear();
         self.rows.extend_from_slice(rows);
         self.new_head(head);

@@ -1,0 +1,90 @@
+//! Tuning between passes: it leaves the KV cache as it is, and what comes behind it is the same, whatever it chooses.
+
+mod common;
+
+use common::{DOT, bits, golden, load};
+use kiln::engine::{Options, Tune, VulkanOptions};
+use kiln::executor::Measure;
+use kiln::schedule::Pool;
+use kiln::sequence::session::Session;
+
+/// Integer dot products, for which all tiles give the same bits.
+fn options(tune: Tune) -> Options {
+    Options {
+        device: common::vulkan(),
+        chunk: Some(4),
+        context: Some(64),
+        sequences: 2,
+        head_rows: 2,
+        vulkan: VulkanOptions { tune: Some(tune), ..common::forced(DOT) },
+        ..Options::default()
+    }
+}
+
+/// Every page of the KV cache.
+fn pages(executor: &mut dyn Measure) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for pool in Pool::ALL {
+        let layout = executor.schedule().kv.pool(pool);
+        let (count, size) = (layout.pages, layout.page_bytes as usize);
+        for page in 0..count {
+            let mut bytes = vec![0; size];
+            executor.read_page(pool, page as _, &mut bytes).unwrap();
+            all.push(bytes);
+        }
+    }
+    all
+}
+
+#[test]
+fn an_executor_is_tuned_between_passes_and_its_replies_go_on_as_they_were() {
+    let directory = tempfile::tempdir().unwrap();
+    // SAFETY: this is the only test of its process, and nothing has been loaded yet.
+    unsafe { std::env::set_var("KILN_CACHE_DIR", directory.path()) };
+    let run = |tune| {
+        let mut executor = load(&golden("tiny"), options(tune));
+        let executor = executor.as_mut();
+        // Two sequences that live on, one of a chunk and one token more, and one of a single token.
+        let mut sessions = [Session::new(0, 64), Session::new(1, 64)];
+        sessions[0].prefill(executor, &[2, 5, 6, 7, 8]).unwrap();
+        let mut all = bits(executor, 0);
+        sessions[1].prefill(executor, &[2]).unwrap();
+        let mut pieces = 0;
+        for turn in 0..40 {
+            // A few pieces between any two passes, so that products change while sequences run.
+            for _ in 0..40 {
+                let before = (turn == 3).then(|| pages(executor));
+                let improved = executor.improve().unwrap();
+                if let Some(before) = before {
+                    assert!(pages(executor) == before, "the KV cache is as it was");
+                }
+                let Some(pause) = improved else { break };
+                std::thread::sleep(pause);
+                pieces += 1;
+            }
+            let session = &mut sessions[turn % 2];
+            session.decode(executor, 5 + turn as u32).unwrap();
+            all.extend(bits(executor, 0));
+        }
+        // A prompt behind all of that.
+        while executor.improve().unwrap().is_some() {
+            pieces += 1;
+        }
+        sessions[1].prefill(executor, &[3, 4, 5]).unwrap();
+        all.extend(bits(executor, 0));
+        (all, pieces)
+    };
+    let (want, none) = run(Tune::Off);
+    assert_eq!(none, 0);
+    let (got, pieces) = run(Tune::Idle);
+    assert!(got == want, "other logits");
+    assert!(pieces > 20, "{pieces} pieces");
+    // The next load has what was chosen.
+    let mut executor = load(&golden("tiny"), options(Tune::Idle));
+    let mut again = 0;
+    while executor.improve().unwrap().is_some() {
+        again += 1;
+    }
+    assert!(again < pieces / 2, "{again} pieces after {pieces}");
+    assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
+}
