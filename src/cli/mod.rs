@@ -81,7 +81,7 @@ pub enum Command {
     Forge(forge::ForgeArgs),
     /// Measure prefill and decode beside what the device allows
     Bench(bench::BenchArgs),
-/// Measure which of its kernels' tiles a GPU runs fastest, for a model
+    /// Measure which of its kernels' tiles a GPU runs fastest, for a model
     Tune(tune::TuneArgs),
     /// Say whether a model fits a machine, how fast it can be at best, where each byte goes, and what the schedule is
     Plan(plan::PlanArgs),
