@@ -87,7 +87,9 @@ impl Testbed for NoBed {
         Readiness::LeftOut
     }
 
-    fn wait(&mut self, _: Duration) {}
+    fn wait(&mut self, _: Duration) -> Result<()> {
+        Ok(())
+    }
 
     fn time(&mut self, _: PassKind, _: &[&[Dispatch]], _: bool, _: f64) -> Result<Option<f64>> {
         Ok(None)
