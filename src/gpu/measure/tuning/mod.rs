@@ -306,6 +306,7 @@ impl Tuner<'_> {
     /// seconds.
     pub fn open(&mut self, target: &Target) -> Vec<(Question, f64, f64)> {
         let mut open: Vec<(Question, f64, f64)> = Vec::new();
+        let mut counted = HashSet::new();
         for &kind in self.kinds {
             let parts = self.parts(target, kind);
             let (use_, pass) = (agenda::USE * self.share(kind), self.expected_pass(target, kind, &parts));
@@ -321,11 +322,15 @@ impl Tuner<'_> {
                 listed.push(few(Question::Way(kind), agenda::WAY, ways));
             }
             if is_lead && self.tuning.settled.contains(&Question::Way(kind)) {
-                for part in parts.iter().filter(|p| !self.tuning.settled_keys.contains(&p.key)) {
+                for part in parts.iter() {
+                    if self.tuning.settled_keys.contains(&part.key) {
+                        continue;
+                    }
                     let is_same = |o: &(Question, f64, f64)| matches!(o.0, Question::Tile(_, key) if key == part.key);
                     if !open.iter().any(is_same) && !self.tuning.begun.contains(&part.key) {
                         let worth = self.worth(target, kind, part, pass, None);
-                        listed.push((Question::Tile(kind, part.key), worth, self.tile_cost(target, part, worth)));
+                        let cost = self.tile_cost(target, kind, part, worth, &mut counted);
+                        listed.push((Question::Tile(kind, part.key), worth, cost));
                     }
                 }
                 listed.push(few(Question::Rematch(kind), agenda::REMATCH, 2.0));
