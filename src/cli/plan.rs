@@ -6,6 +6,7 @@ use super::{face, print, print_json};
 use crate::display::{bytes, counted};
 use crate::engine::{self, Device, ModelFiles};
 use crate::gpu;
+use crate::gpu::measure::estimate;
 use crate::machine::heaps::{Heap, Memory, host_memory};
 use crate::machine::profile::{Profile, profile};
 use crate::model::{Shape, TensorId, WeightFormat};
@@ -327,6 +328,12 @@ impl View<'_> {
         for r in &roofs {
             writeln!(t, "{:>6} {:>14} {:>12.1}  {}", r.batch, write(r.bytes), r.tokens_s, r.bound)?;
         }
+        if let Some(seconds) = estimate::seconds_for(&self.args.machine, self.args.model.device, s) {
+            writeln!(
+                t,
+                "\ntuning takes about {seconds:.0} s of idle moments, or of `kiln tune`; the first token waits for 3 s of it at most"
+            )?;
+        }
         self.write_drafts(t)?;
         match self.args.schedule {
             true => write_schedule(t, s, self.args.batch),
@@ -393,6 +400,7 @@ impl View<'_> {
             "kernel_parameters": self.parameters(),
             "regions": regions,
             "bandwidth": target.bandwidth,
+            "tuning_s": estimate::seconds_for(&args.machine, args.model.device, s),
             "roofline": roofline,
         });
         value["drafts"] = DRAFTED

@@ -318,17 +318,21 @@ impl Tuner<'_> {
                 listed.push(few(Question::Relay, agenda::RELAY, 2.0));
             }
             let is_lead = kind.order == RowOrder::Consecutive;
-            if is_lead {
-                listed.push(few(Question::Way(kind), agenda::WAY, ways));
-            }
-            if is_lead && self.tuning.settled.contains(&Question::Way(kind)) {
+            let way = few(Question::Way(kind), agenda::WAY, ways);
+            // Tiles are tried once it is known how the pass multiplies, or where that is not asked.
+            let asks_way = is_lead && self.is_open(&way, pass);
+            if asks_way {
+                listed.push(way);
+            } else if is_lead {
                 for part in parts.iter() {
                     if self.tuning.settled_keys.contains(&part.key) {
                         continue;
                     }
                     let is_same = |o: &(Question, f64, f64)| matches!(o.0, Question::Tile(_, key) if key == part.key);
-                    if !open.iter().any(is_same) && !self.tuning.begun.contains(&part.key) {
-                        let worth = self.worth(target, kind, part, pass, None);
+                    let worth = self.worth(target, kind, part, pass, None);
+                    let each = self.trial_cost(part, self.expected(target, part));
+                    let is_worth_it = worth * agenda::chance(1) > each;
+                    if is_worth_it && !open.iter().any(is_same) && !self.tuning.begun.contains(&part.key) {
                         let cost = self.tile_cost(target, kind, part, worth, &mut counted);
                         listed.push((Question::Tile(kind, part.key), worth, cost));
                     }
@@ -337,9 +341,7 @@ impl Tuner<'_> {
             }
             listed.push(few(Question::Attend(kind), agenda::ATTEND, 6.0));
             listed.push(few(Question::Seconds(kind), agenda::SECONDS, 1.5));
-            open.extend(listed.into_iter().filter(|(q, worth, cost)| {
-                !self.tuning.settled.contains(q) && *worth > *cost && *cost > 0.0 && self.is_allowed(q, pass)
-            }));
+            open.extend(listed.into_iter().filter(|o| self.is_open(o, pass)));
         }
         // Relay comes first, so that tiles are judged in passes as they will run.
         let rank = |o: &(Question, f64, f64)| if o.0 == Question::Relay { f64::INFINITY } else { o.1 };
@@ -356,6 +358,12 @@ impl Tuner<'_> {
         let rest: f64 = self.open(target).iter().map(|o| o.2).sum();
         self.tuning.settled.retain(|q| !unsettled.contains(q));
         ways + rest
+    }
+
+    /// Whether a question is to be asked that may win and cost so much.
+    fn is_open(&self, (question, worth, cost): &(Question, f64, f64), pass: f64) -> bool {
+        let is_worth_it = worth > cost || matches!(question, Question::Tile(..));
+        is_worth_it && !self.tuning.settled.contains(question) && self.is_allowed(question, pass)
     }
 
     /// Whether a question may be asked now: while the KV cache holds something, none that runs attention or takes long.
