@@ -76,6 +76,8 @@ pub struct Tuning {
     settled: HashSet<Question>,
     /// Products whose tile is settled, whatever kind of pass has them.
     settled_keys: HashSet<Key>,
+    /// The ways to multiply that passes of so many rows have.
+    ways: HashMap<usize, Rc<Vec<Way>>>,
     /// The products of passes, by rows and way.
     parts: HashMap<(usize, Option<Way>), Rc<Vec<Part>>>,
     /// The tiles of a product in the order in which they are tried, each with its kernels.
@@ -111,6 +113,7 @@ impl Tuning {
             measured: HashMap::new(),
             settled: HashSet::new(),
             settled_keys: HashSet::new(),
+            ways: HashMap::new(),
             parts: HashMap::new(),
             candidates: HashMap::new(),
             rivals: HashMap::new(),
