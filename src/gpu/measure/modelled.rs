@@ -412,6 +412,6 @@ fn tuning_begins_for_three_seconds_and_goes_on_in_slices() {
         }
         println!("{name}: {slices} slices, the longest of {:.0} ms", longest * 1e3);
         assert!(slices > 100 && longest <= 0.15, "{name}: {slices} slices, the longest of {longest:.3} s");
-        check_passes(&case, &bed, &target, 1.03);
+        check_passes(&case, &bed, &target, 1.06);
     }
 }
