@@ -125,12 +125,13 @@ mod shaders {
     use std::fs;
 
     /// What shaders may include, in the order in which they do.
-    const INCLUDES: [&str; 10] = [
+    const INCLUDES: [&str; 11] = [
         "common.glsl",
         "reduce.glsl",
         "kv.glsl",
         "choice.glsl",
         "relay.glsl",
+        "weights.glsl",
         "activation_layout.glsl",
         "rope.glsl",
         "tiles.glsl",

@@ -3,6 +3,7 @@
 // table [vocab, hidden] in any weight format, out [rows, hidden] f32. One workgroup a row.
 // Bytes per row: the table's row read, hidden * 4 written; operations: one product an element.
 #include "common.glsl"
+#include "weights.glsl"
 layout(constant_id = 1) const uint CHOSEN = 0;
 
 layout(push_constant) uniform Push {
@@ -20,6 +21,7 @@ layout(push_constant) uniform Push {
 };
 
 void main() {
+    prepare_weights();
     uint r = gl_WorkGroupID.y;
     if (r >= live_rows(state, STATE_ROWS)) return;
     uint id = state.at[(CHOSEN != 0 ? next : token) + r];
@@ -27,8 +29,8 @@ void main() {
         state.at[token + r] = id;
         state.at[position + r] += 1;
     }
-    uint loads = cols / WEIGHTS_PER_LOAD;
-    uint64_t row = table + uint64_t(id) * (loads * LOAD_BYTES);
+    uint loads = cols / PER_LOAD;
+    uint64_t row = table + uint64_t(id) * row_bytes(loads);
 #ifdef WEIGHT_INT8
     float s = scales.at[id] * scale;
 #else
@@ -38,14 +40,14 @@ void main() {
         Weights w = fetch_weights(row, i, loads);
 #ifdef GROUPED
         uint load = id * loads + i;
-        Factors f = factors(scale_of_load(uint64_t(scales), load, row, i, loads), place(load));
+        Factors f = factors(fetch_scale(scale_at(uint64_t(scales), load), row, i, loads), load);
 #define WEIGHED(j) weigh(f, j, widen(w, j))
 #else
 #define WEIGHED(j) widen(w, j)
 #endif
-        [[unroll]] for (uint j = 0; j < WEIGHTS_PER_LOAD / 4; ++j) {
+        [[unroll]] for (uint j = 0; j < PER_LOAD / 4; ++j) {
             // Padding is zero in the table, so the slot's pad columns stay zero.
-            x_out.at[(r * out_stride + i * WEIGHTS_PER_LOAD) / 4 + j] = WEIGHED(j) * s;
+            x_out.at[(r * out_stride + i * PER_LOAD) / 4 + j] = WEIGHED(j) * s;
         }
     }
 }

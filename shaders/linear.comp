@@ -1,11 +1,12 @@
 // linear: out[r][n] = sum_k weight[n][k] * x[r][k], for few rows r: each weight is read once for COLUMNS rows.
 //   linear:       out [rows, N], weight [N, K]
 //   linear_gelu:  out [rows, N] = gelu_tanh(gate) * up, weight [2N, K] with gate's rows before up's
-// weight in any weight format (common.glsl); x, out f32; K padded to 16 with zeros in weight and x.
+// weight in any weight format (weights.glsl); x, out f32; K padded to 16 with zeros in weight and x.
 // A subgroup computes ROWS outputs at a time, striding over the grid; each invocation loads 16 bytes of a weight row at a time.
 // Bytes: the weight's + 4 * rows * (K + N); operations: 2 * N * K * rows.
 // Narrow loads: the scales of each load of a format with scales of groups; of q5_0 and q6_k the high bits.
 #include "common.glsl"
+#include "weights.glsl"
 layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup
 layout(constant_id = 2) const uint COLUMNS = 1;  // rows of x that share a weight load
 
@@ -36,7 +37,7 @@ layout(push_constant) uniform Push {
 
 // Outputs n0 .. n0 + ROWS for rows r0 .. r0 + COLUMNS.
 void compute(uint n0, uint r0, uint live) {
-    const uint loads = k / WEIGHTS_PER_LOAD;
+    const uint loads = k / PER_LOAD;
     float sums[PARTS * ROWS * COLUMNS];
     [[unroll]] for (uint i = 0; i < PARTS * ROWS * COLUMNS; ++i) sums[i] = 0;
 
@@ -49,17 +50,17 @@ void compute(uint n0, uint r0, uint live) {
             [[unroll]] for (uint j = 0; j < ROWS; ++j) {
                 // Past the last output: read its row again, and do not store.
                 uint row = min(n0 + j, n - 1) + p * n;
-                uint64_t from = weight + (uint64_t(row) * loads) * LOAD_BYTES;
+                uint64_t from = weight + uint64_t(row) * row_bytes(loads);
                 w[p * ROWS + j] = fetch_weights(from, i, loads);
 #ifdef GROUPED
                 uint load = row * loads + i;
-                load_factors[p * ROWS + j] = factors(scale_of_load(uint64_t(scales), load, from, i, loads), place(load));
+                load_factors[p * ROWS + j] = factors(fetch_scale(scale_at(uint64_t(scales), load), from, i, loads), load);
 #endif
             }
         }
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            uint xi = (min(r0 + c, live - 1) * x_stride + i * WEIGHTS_PER_LOAD) / 4;
-            [[unroll]] for (uint q = 0; q < WEIGHTS_PER_LOAD / 4; ++q) {
+            uint xi = (min(r0 + c, live - 1) * x_stride + i * PER_LOAD) / 4;
+            [[unroll]] for (uint q = 0; q < PER_LOAD / 4; ++q) {
                 vec4 xv = x.at[xi + q];
                 [[unroll]] for (uint j = 0; j < PARTS * ROWS; ++j) {
                     sums[j * COLUMNS + c] += SCALED(j, q, dot(widen(w[j], q), xv));
@@ -90,6 +91,7 @@ void compute(uint n0, uint r0, uint live) {
 }
 
 void main() {
+    prepare_weights();
     uint live = live_rows(state, which);
     uint r0 = gl_WorkGroupID.y * COLUMNS;
     if (r0 >= live) return;

@@ -4,7 +4,7 @@
 //                     up's
 // Layouts: activation_layout.glsl. K padded to 16 with zeros in weight and x.
 //   weight int8 with one f32 scale a row, x in Int16Block
-//   weight in another format with scales of groups (common.glsl), x in Int16Sums: with int4's weights as they lie, 0 to 15,
+//   weight in another format with scales of groups (weights.glsl), x in Int16Sums: with int4's weights as they lie, 0 to 15,
 //   the sum of w * x is 8 times that of x too large, and q4_k subtracts multiples of that sum
 // Products and sums of 16 are exact integers; blocks of 16 are added in f32, in an order that does not depend on the rows.
 // An invocation takes part in ROWS outputs at a time, each of which it shares with SHARERS - 1 others of its subgroup: fewer
@@ -26,6 +26,7 @@
 #define RELAY
 #include "common.glsl"
 #include "relay.glsl"
+#include "weights.glsl"
 #include "activation_layout.glsl"
 #extension GL_EXT_integer_dot_product : require
 layout(constant_id = 1) const uint ROWS = 2;     // output rows of an invocation
@@ -75,17 +76,14 @@ const uint OUTPUTS = SUBGROUP / SHARERS * ROWS;
 const uint WIDTH = PARTS * ROWS;
 const uint SPAN = UNROLL * SHARERS;
 const uint ROUNDS = (BLOCKS + SPAN - 1) / SPAN;
-#ifndef WEIGHTS_PER_LOAD
-#define WEIGHTS_PER_LOAD 16
-#endif
-const uint X_BLOCKS = WEIGHTS_PER_LOAD / 16;  // blocks of x of one load
+const uint X_BLOCKS = PER_LOAD / 16;  // blocks of x of one load
 
 // This invocation among those that share a row, and the first of its outputs among the subgroup's.
 const uint PART_BITS = SHARERS - 1;
 #define PART (gl_SubgroupInvocationID & PART_BITS)
 #define OWN (gl_SubgroupInvocationID / SHARERS * ROWS)
 
-#if WEIGHTS_PER_LOAD == 32
+#ifdef GROUPED
 // Units of 16 bytes that a row of x takes. It is kept if that is at most 14 KiB, of the 16 that every device has. The order is
 // even units of the first plane, odd ones, the same of the second plane, then scales with sums. So neighbouring invocations read
 // neighbouring units. Validation refuses the array's size as a single condition.
@@ -107,12 +105,12 @@ Weights w[UNROLL * WIDTH];
 uint64_t rows[WIDTH];
 #ifdef GROUPED
 // Scales on their way with the weights; the first load of each row, of what is fetched and what is added.
-Scale w_scale[UNROLL * WIDTH];
+uvec4 w_scale[UNROLL * WIDTH];
 uint next_load[WIDTH], load_of[WIDTH];
 // Where each row has the same scales' places, the lane alone says which they are, and where its first one lies in each row.
 const bool LANE_SAYS = BLOCKS % SCALE_PERIOD + SHARERS % SCALE_PERIOD == 0;
 uint next_scales[WIDTH];  // bytes behind the matrix's first
-#define FACTORS(u, j) factors(w_scale[u * WIDTH + j], place(LANE_SAYS ? PART : load_of[j] + i))
+#define FACTORS(u, j) factors(w_scale[u * WIDTH + j], LANE_SAYS ? PART : load_of[j] + i)
 #else
 float scale_of[WIDTH], next_scale[WIDTH];
 #endif
@@ -131,7 +129,7 @@ void fetch(uint round, uint u) {
     [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
         uint from = LANE_SAYS ? next_scales[j] + (round * UNROLL + u) * (SHARERS / SCALE_PERIOD * SCALE_BYTES)
                               : scale_at(0, next_load[j] + at);
-        w_scale[u * WIDTH + j] = fetch_scale(uint64_t(scales) + from, small_of(rows[j], at, BLOCKS));
+        w_scale[u * WIDTH + j] = fetch_scale(uint64_t(scales) + from, rows[j], at, BLOCKS);
     }
 #endif
 }
@@ -142,7 +140,7 @@ void add_block(uint round, uint u, uint r0, uint live) {
     uint i = load_in_row(round, u);
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
         uint64_t row = x + uint64_t(min(r0 + c, live - 1)) * x_stride;
-#if WEIGHTS_PER_LOAD == 32
+#ifdef GROUPED
         uvec4 hi[2], lo[2], scale_sum;
         if (KEPT > 0) {
             hi = uvec4[2](kept[i], kept[BLOCKS + i]);
@@ -157,12 +155,13 @@ void add_block(uint round, uint u, uint r0, uint live) {
         precise vec2 zero = ZEROS * x_sum, by = x_scale * vec2(1.0, 1.0 / SECOND_TIMES);
         [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
             precise vec2 y;
+            uvec4 block[2];
+            times_blocks(w[u * WIDTH + j], block);
             [[unroll]] for (uint b = 0; b < 2; ++b) {
-                uvec4 four = times_block_of(w[u * WIDTH + j], b);
                 int high = 0, low = 0;
                 [[unroll]] for (uint q = 0; q < 4; ++q) {
-                    high += dotPacked4x8EXT(int(four[q]), int(hi[b][q]));
-                    low += dotPacked4x8EXT(int(four[q]), int(lo[b][q]));
+                    high += dotPacked4x8EXT(int(block[b][q]), int(hi[b][q]));
+                    low += dotPacked4x8EXT(int(block[b][q]), int(lo[b][q]));
                 }
                 // At most 16 * 63 * 32512, or 16 * 8 * 32512 times 16.
                 y[b] = fma(by[b], float(high * 256 + low), -zero[b]);
@@ -171,13 +170,7 @@ void add_block(uint round, uint u, uint r0, uint live) {
         }
 #else
         uvec4 hi = Planes(row).at[i], lo = Planes(row + x_padded).at[i];
-#ifdef GROUPED
-        float scale = Floats(row + 2 * x_padded).at[2 * i];
-#define SCALED(u, j, x) (FACTORS(u, j) * (x))
-#else
         float scale = Floats(row + 2 * x_padded).at[i];
-#define SCALED(u, j, x) (x)
-#endif
         [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
             int high = 0, low = 0;
             [[unroll]] for (uint q = 0; q < 4; ++q) {
@@ -185,7 +178,7 @@ void add_block(uint round, uint u, uint r0, uint live) {
                 low += dotPacked4x8EXT(int(w[u * WIDTH + j][q]), int(lo[q]));
             }
             // At most 16 * 128 * 127 * 256 + ...: well within 31 bits.
-            sums[j * COLUMNS + c] += SCALED(u, j, scale * float(high * 256 + low));
+            sums[j * COLUMNS + c] += scale * float(high * 256 + low);
         }
 #endif
     }
@@ -198,7 +191,7 @@ void turn_to(uint first) {
         [[unroll]] for (uint j = 0; j < ROWS; ++j) {
             // Past the last output: read its row again, and do not store.
             uint o = min(n0 + j, n - 1) + p * n;
-            rows[p * ROWS + j] = weight + uint64_t(o) * (BLOCKS * LOAD_BYTES);
+            rows[p * ROWS + j] = weight + uint64_t(o) * row_bytes(BLOCKS);
 #ifdef GROUPED
             next_load[p * ROWS + j] = o * BLOCKS;
             next_scales[p * ROWS + j] = scale_at(0, o * BLOCKS + PART);
@@ -231,7 +224,7 @@ void begin(uint n0) {
     turn_to(n0);
     [[unroll]] for (uint u = 0; u < UNROLL; ++u) fetch(0, u);
     relay_ask(ahead_low, ahead_high, ahead_bytes);
-#if WEIGHTS_PER_LOAD == 32
+#ifdef GROUPED
     if (KEPT > 0) {
         wait_for(ALL_BLOCKS);
         keep_x(x + uint64_t(gl_WorkGroupID.y) * x_stride);
@@ -331,6 +324,7 @@ void run(uint r0, uint live) {
 #endif
 
 void main() {
+    prepare_weights();
     uint live = live_rows(state, which);
     uint r0 = gl_WorkGroupID.y * COLUMNS;
     if (r0 < live) run(r0, live);

@@ -1,6 +1,6 @@
 // linear_dot_tile: out[r][n] = w_scale[n] * sum_k weight[n][k] * x[r][k], for many rows r, by packed integer dot products:
 // where there are no matrix units.
-// weight [N, K] int8 with one f32 scale a row, x in Int16Block; or in another format with scales of groups (common.glsl), x
+// weight [N, K] int8 with one f32 scale a row, x in Int16Block; or in another format with scales of groups (weights.glsl), x
 // in Int16Sums (activation_layout.glsl). K padded to 16 with zeros; out [rows, N] f32.
 // Products and sums of 16 are exact integers; blocks of 16 are added in f32, in their order.
 // A workgroup of 128 invocations makes a tile of 64 outputs x 32 rows, each invocation 4 x 4 of it, in steps of two blocks
@@ -10,6 +10,7 @@
 // Narrow loads: the f32 scale of each block of x, beside its 32 bytes; the scales of each load of a format with scales of
 // groups, and of q5_0 and q6_k the high bits.
 #include "common.glsl"
+#include "weights.glsl"
 #extension GL_EXT_integer_dot_product : require
 
 layout(push_constant) uniform Push {
@@ -41,10 +42,7 @@ shared int sum_tile[STEP * ROWS];
 Factors factors_next;
 uvec4 pairs_next;  // scale and sum of both blocks of a row
 #endif
-#ifndef WEIGHTS_PER_LOAD
-#define WEIGHTS_PER_LOAD 16
-#endif
-#define X_BLOCKS (WEIGHTS_PER_LOAD / 16)
+#define X_BLOCKS (PER_LOAD / 16)
 
 Weights w_next;
 uvec4 x_next;
@@ -57,11 +55,11 @@ void fetch(uint b0, uint n0, uint r0, uint live) {
     uint output_row = min(n0 + id / STEP, n - 1), block = min(b0 + id % STEP, blocks - 1);
     // Where both blocks of a step are one load, each of two invocations takes one of it.
     uint loads = blocks / X_BLOCKS, in_row = block / X_BLOCKS;
-    uint64_t w_row = weight + uint64_t(output_row) * (loads * LOAD_BYTES);
+    uint64_t w_row = weight + uint64_t(output_row) * row_bytes(loads);
     w_next = fetch_weights(w_row, in_row, loads);
 #ifdef GROUPED
     uint load = output_row * loads + in_row;
-    factors_next = factors(scale_of_load(uint64_t(scales), load, w_row, in_row, loads), place(load));
+    factors_next = factors(fetch_scale(scale_at(uint64_t(scales), load), w_row, in_row, loads), load);
 #endif
     uint plane = id % 2, x_block = min(b0 + id / 2 % STEP, blocks - 1), row = min(r0 + id / (2 * STEP), live - 1);
     uint64_t from = x + uint64_t(row) * x_stride;
@@ -75,7 +73,7 @@ void fetch(uint b0, uint n0, uint r0, uint live) {
 
 void store() {
     uint id = gl_LocalInvocationID.x, x_block = id / 2 % STEP, row = id / (2 * STEP);
-#if WEIGHTS_PER_LOAD == 32
+#ifdef GROUPED
     w_tile[id % STEP * OUTPUTS + id / STEP] = block_of(w_next, id % STEP);
 #else
     w_tile[id % STEP * OUTPUTS + id / STEP] = w_next;
@@ -113,7 +111,7 @@ void compute(uint n0, uint r0, uint live) {
 #ifdef GROUPED
             Factors f[PER];
             [[unroll]] for (uint j = 0; j < PER; ++j) f[j] = factors_tile[tn + j * (OUTPUTS / PER)];
-#define SCALED(j, y) weigh_block(f[j], b, scale * float((y) - ZERO * sum), scale * float(sum))
+#define SCALED(j, y) weigh_block(f[j], b, scale * float((y) - int(ZERO) * sum), scale * float(sum))
 #else
 #define SCALED(j, y) (scale * float(y))
 #endif
@@ -150,6 +148,7 @@ void compute(uint n0, uint r0, uint live) {
 }
 
 void main() {
+    prepare_weights();
     uint live = live_rows(state, which);
     uint r0 = gl_WorkGroupID.y * ROWS;
     if (r0 >= live) return;

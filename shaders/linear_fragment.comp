@@ -7,7 +7,7 @@
 // rows before up's. Of a workgroup's rows of weights, M of gate and M of up take turns. The largest scale of a row of out, which
 // is that row's, goes behind the scale of the row of x, where 0 was.
 // With BLOCKS, plain only, x is in F16Block: it is brought to its row's scale on the way.
-// weight [n, k] int8 with one f32 scale a row, or a format with scales of groups (common.glsl), by which weights are
+// weight [n, k] int8 with one f32 scale a row, or a format with scales of groups (weights.glsl), by which weights are
 // multiplied on their way: int4 in f16, others in f32; k padded to 16 with zeros; x in F16Row (activation_layout.glsl), rows
 // x_stride bytes apart; out f32 [rows, out_stride], with GATED rows of out_stride bytes.
 // Which elements of a matrix an invocation holds is the device's choice, and is found out (shaders/fragment.comp): SHARERS
@@ -30,6 +30,7 @@
 #define RELAY
 #include "common.glsl"
 #include "relay.glsl"
+#include "weights.glsl"
 #include "tiles.glsl"
 #include "product.glsl"
 #ifndef TALL
@@ -60,7 +61,7 @@ layout(constant_id = 13) const uint GATED = 0;
 layout(constant_id = 14) const uint BLOCKS = 0;
 #endif
 // HALVES steps are a whole step: together they take whole loads. Without HALVED each step is one.
-#if defined(TALL) && WEIGHTS_PER_LOAD == 32
+#if defined(TALL) && defined(GROUPED)
 #define HALVED
 #define USED (PER_LOAD / HALVES)             // elements of a load that a step takes
 #define STEPS_OF(whole) ((whole) * HALVES)   // steps of so many whole ones
@@ -121,7 +122,7 @@ uvec4 times(uvec4 eight, float16_t by) {
 }
 #endif
 shared bool is_last;
-#if defined(TALL) && defined(WEIGHT_INT4)
+#if defined(TALL) && defined(GROUPED)
 #define BATCHED (IN_BATCHES != 0)
 const uint BATCH = 8;
 // A batch of each row of weights, two scales a word.
@@ -221,33 +222,30 @@ void make_tile() {
 #define FIRST(step, s)                                                                                                 \
     ((WHOLE_STEP(min(step, last)) * KSPLIT + subgroup_k) * STEPS_OF(STEP) + (s) * STEPS_OF(RUN) + lane_part * PER_LOAD)
     Weights w_next[DEPTH * W_EACH];
-#define IN_ROW(first) (min(first, k - PER_LOAD) / (PER_LOAD / 16))
+#define LOAD_IN_ROW(step, s) (min(FIRST(step, s), k - PER_LOAD) / PER_LOAD)
     // Where the s-th run of the i-th row of weights lies, of the steps in `slot`; and of those that step d takes.
 #define W_PLACE(slot, i, s) ((slot) * W_EACH + (i) * SPAN + (s))
 #define W_TAKEN(i, s) W_PLACE(WHOLE_STEP(d) % DEPTH, i, s)
 #ifdef GROUPED
     // Their scales, and which of the matrix's loads an invocation takes of the i-th row of weights in a step's s-th run.
-    Scale w_scale[DEPTH * W_EACH];
-#define LOAD_IN_ROW(step, s) (min(FIRST(step, s), k - PER_LOAD) / PER_LOAD)
+    uvec4 w_scale[DEPTH * W_EACH];
 #define LOAD_OF(i, step, s) ((n0 + ROW(w_row + (i) * (M / HELD_A))) * LOADS + LOAD_IN_ROW(step, s))
 #define FETCH_SCALE(slot, i, row, step, s)                                                                             \
     OWN_SCALE w_scale[W_PLACE(slot, i, s)] =                                                                           \
-        scale_of_load(uint64_t(scales), LOAD_OF(i, step, s), w_tile + (row) * ROW_BYTES, LOAD_IN_ROW(step, s), LOADS);
-#ifdef WEIGHT_INT4
-#define Multiplier float16_t
-    // Which half of two scales is a load's. Where pairs of invocations share a row, it is the same in every step.
-#define IS_ODD(i, step, s)                                                                                             \
-    (SHARERS % 2 == 0 ? ((n0 + ROW(w_row + (i) * (M / HELD_A))) & LOADS ^ lane_part) & 1 : LOAD_OF(i, step, s) % 2)
-#define TWO_SCALES(i, step, s) (w_scale[W_TAKEN(i, s)] >> 16 * IS_ODD(i, step, s))
-#define WIDEN(i, step, s, from)                                                                                        \
-    widen_int4(w_next[W_TAKEN(i, s)][from / 4 % 4], from >= 16, ROW_BY(i, s))
+        fetch_scale(scale_at(uint64_t(scales), LOAD_OF(i, step, s)), w_tile + (row) * ROW_BYTES, LOAD_IN_ROW(step, s), LOADS);
+    // The last bits of the matrix's load. Of two scales in a word, where pairs of invocations share a row, a load's half is the same
+    // in every step.
+#define LAST_BITS(i, step, s)                                                                                          \
+    (SCALES == BY_HALF && SHARERS % 2 == 0 ? (n0 + ROW(w_row + (i) * (M / HELD_A))) & LOADS ^ lane_part                \
+                                           : LOAD_OF(i, step, s))
+#define WIDEN(i, step, s, from) widen_scaled(w_next[W_TAKEN(i, s)], (from) / 4, ROW_BY(i, s))
 #ifdef BATCHED
     // The scale's place in its batch.
 #define IN_BATCH(step, s) (((WHOLE_STEP(step) * SPAN + (s)) * SHARERS + lane_part) % BATCH)
-#define MULTIPLIER(i, step, s)                                                                                         \
-    unpackFloat2x16(BATCHED ? scale_batch[((w_row + (i) * (M / HELD_A)) * BATCH + IN_BATCH(step, s)) / 2] >>           \
-                                  16 * (IN_BATCH(step, s) % 2)                                                         \
-                            : TWO_SCALES(i, step, s)).x
+#define MULTIPLIER(i, step, s, is_input)                                                                               \
+    (BATCHED ? multiplier(uvec4(scale_batch[((w_row + (i) * (M / HELD_A)) * BATCH + IN_BATCH(step, s)) / 2], 0, 0, 0),  \
+                          IN_BATCH(step, s), is_input)                                                                 \
+             : multiplier(w_scale[W_TAKEN(i, s)], LAST_BITS(i, step, s), is_input))
     // The batch of the i-th row that this invocation loads. Past the tile's rows it is the last row's, and not stored.
     uvec4 batch_next[BATCH_EACH];
 #define BATCH_ROW(i) ((i) * WORKGROUP + id)
@@ -262,14 +260,7 @@ void make_tile() {
         [[unroll]] for (uint c = 0; c < 4; ++c) scale_batch[BATCH_ROW(i) * (BATCH / 2) + c] = batch_next[i][c];        \
     }
 #else
-#define MULTIPLIER(i, step, s) unpackFloat2x16(TWO_SCALES(i, step, s)).x
-#endif
-#else
-#define Multiplier Factors
-#define MULTIPLIER(i, step, s)                                                                                         \
-    factors(w_scale[W_TAKEN(i, s)], place(LOAD_OF(i, step, s)))
-#define WIDEN(i, step, s, from)                                                                                        \
-    halves(weigh(row_by[i], from / 4, widen(w_next[W_TAKEN(i, s)], from / 4)))
+#define MULTIPLIER(i, step, s, is_input) multiplier(w_scale[W_TAKEN(i, s)], LAST_BITS(i, step, s), is_input)
 #endif
 #else
 #define FETCH_SCALE(slot, i, row, step, s)
@@ -279,7 +270,7 @@ void make_tile() {
     [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {                                                            \
         uint row = ROW(w_row + i * (M / HELD_A));                                                                      \
         [[unroll]] for (uint s = 0; s < SPAN; ++s) {                                                                   \
-            w_next[W_PLACE(slot, i, s)] = WEIGHTS_AT(w_tile, row * ROW_BYTES, IN_ROW(FIRST(step, s)));                 \
+            w_next[W_PLACE(slot, i, s)] = fetch_at(w_tile, row * ROW_BYTES, LOAD_IN_ROW(step, s), LOADS);             \
             FETCH_SCALE(slot, i, row, step, s)                                                                         \
         }                                                                                                              \
     }
@@ -396,13 +387,13 @@ void make_tile() {
 #ifdef BATCHED
                 bool is_input = BATCHED || step <= last && FIRST(step, s) < k;
                 [[unroll]] for (uint i = 0; d % HALVES == 0 && i < MATS_A * HELD_A; ++i) {
-                    ROW_BY(i, s) = is_input ? MULTIPLIER(i, step, s) : Multiplier(0);
+                    ROW_BY(i, s) = MULTIPLIER(i, step, s, is_input);
                 }
 #elif defined(GROUPED)
                 bool is_input = step <= last && FIRST(step, s) < k;
                 Multiplier row_by[MATS_A * HELD_A];
                 [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
-                    row_by[i] = is_input ? MULTIPLIER(i, step, s) : Multiplier(0);
+                    row_by[i] = MULTIPLIER(i, step, s, is_input);
                 }
 #else
                 uint mask = step <= last && FIRST(step, s) < k ? ALL_BYTES : 0;
@@ -411,11 +402,12 @@ void make_tile() {
                     MatrixA a[TAKEN / PLACES * MATS_A];
                     [[unroll]] for (uint h = 0; h < TAKEN / PLACES; ++h) {
                         [[unroll]] for (uint i = 0; i < MATS_A * HELD_A; ++i) {
+                            uvec2 four;
                             [[unroll]] for (uint p = 0; p < PLACES; ++p) {
                                 const uint from = IN_LOAD(d, t * TAKEN + h * PLACES + p);
-                                uvec2 four = WIDEN(i, step, s, from);
-                                a[h * MATS_A + i / HELD_A][i % HELD_A * PLACES + p] =
-                                    unpackFloat2x16(four[from / 2 % 2])[from % 2];
+                                if (p == 0 || from % 4 == 0) four = WIDEN(i, step, s, from);
+                                f16vec2 two = unpackFloat2x16(from / 2 % 2 == 0 ? four.x : four.y);
+                                a[h * MATS_A + i / HELD_A][i % HELD_A * PLACES + p] = from % 2 == 0 ? two.x : two.y;
                             }
                         }
                     }
@@ -510,6 +502,7 @@ void make_tile() {
 }
 
 void main() {
+    prepare_weights();
     make_tile();
     relay_pass(state, turn);
 }

@@ -1,7 +1,7 @@
 // linear_matrix: out[r][n] = x_scale[r] * w_scale[n] * sum_k weight[n][k] * x[r][k], by matrix units, in two arithmetics:
 //   plain: x in F16Row, f16 x f16 -> f32; weights become f16 between registers and shared memory
 //   BYTES: x in Int16Row, s8 x s8 -> s32; two products, of the high and of the low bytes, make one: sums are exact
-// weight [N, K] int8 with one f32 scale a row, or, in plain, a format with scales of groups (common.glsl), by which weights
+// weight [N, K] int8 with one f32 scale a row, or, in plain, a format with scales of groups (weights.glsl), by which weights
 // are multiplied on their way to shared memory: int4 in f16, others in f32; K padded to 16 with zeros; x per row 2P bytes
 // (activation_layout.glsl), P = K padded to 32 with zeros, then one f32 scale, rows x_stride bytes apart; out f32
 // [rows, out_stride].
@@ -33,6 +33,7 @@
 #define RELAY
 #include "common.glsl"
 #include "relay.glsl"
+#include "weights.glsl"
 #include "tiles.glsl"
 #include "product.glsl"
 
@@ -139,19 +140,18 @@ void make_tile() {
     [[unroll]] for (uint i = 0; i < PLANES * MATS_M * MATS_N; ++i) sums[i] = MatrixSum(0);
 
     // Steps on their way: the s-th is in slot s % DEPTH.
+#define LOAD_IN_ROW(step) min(min(step, last) * W_PARTS + w_part, LOADS - 1)
     Weights w_next[DEPTH * W_EACH];
 #ifdef GROUPED
     // Their scales, and which of the matrix's loads an invocation takes as its i-th of a step.
-    Scale w_scale[DEPTH * W_EACH];
-#define LOAD_IN_ROW(step) min(min(step, last) * W_PARTS + w_part, LOADS - 1)
+    uvec4 w_scale[DEPTH * W_EACH];
 #define LOAD_OF(i, step) ((n0 + min(w_row + (i) * W_PASS, w_last)) * LOADS + LOAD_IN_ROW(step))
 #define FETCH_SCALE(slot, i, row, step)                                                                                \
     w_scale[(slot) * W_EACH + i] =                                                                                     \
-        scale_of_load(uint64_t(scales), LOAD_OF(i, step), w_tile + (row) * ROW_BYTES, LOAD_IN_ROW(step), LOADS);
+        fetch_scale(scale_at(uint64_t(scales), LOAD_OF(i, step)), w_tile + (row) * ROW_BYTES, LOAD_IN_ROW(step), LOADS);
 #else
 #define FETCH_SCALE(slot, i, row, step)
 #endif
-#define STEP_BYTES (W_PARTS * 16)
     uvec4 x_next[DEPTH * X_EACH];
 
     // Where a row of x begins, counted through its planes.
@@ -162,10 +162,10 @@ void make_tile() {
 #endif
 #define FETCH_W(slot, step)                                                                                            \
     {                                                                                                                  \
-        uint from = min(min(step, last) * STEP_BYTES + w_part * 16, LOADS * 16 - 16);                                  \
+        uint load = LOAD_IN_ROW(step);                                                                                 \
         [[unroll]] for (uint i = 0; i < W_EACH; ++i) {                                                                 \
             uint row = min(w_row + i * W_PASS, w_last);                                                                \
-            w_next[(slot) * W_EACH + i] = WEIGHTS_AT(w_tile, row * ROW_BYTES, from);                                   \
+            w_next[(slot) * W_EACH + i] = fetch_at(w_tile, row * ROW_BYTES, load, LOADS);                              \
             FETCH_SCALE(slot, i, row, step)                                                                            \
         }                                                                                                              \
     }
@@ -179,18 +179,9 @@ void make_tile() {
 #ifdef BYTES
 #define STORE_W(to, loaded, mask) STORE_UNIT(to, (loaded) & (mask))
 #define ALL 0xffffffffu
-#elif defined(WEIGHT_INT4)
-#define Multiplier float16_t
-#define MULTIPLIER(slot, i, step) unpackFloat2x16(w_scale[(slot) * W_EACH + i])[LOAD_OF(i, step) % 2]
-#define STORE_WEIGHED(to, loaded, i, scale)                                                                            \
-    STORE_UNIT((to) + (i), uvec4(widen_int4((loaded)[2 * (i) % 4], (i) >= 2, scale),                                   \
-                                 widen_int4((loaded)[2 * (i) % 4 + 1], (i) >= 2, scale)))
 #elif defined(GROUPED)
-#define Multiplier Factors
-#define MULTIPLIER(slot, i, step) factors(w_scale[(slot) * W_EACH + i], place(LOAD_OF(i, step)))
-#define STORE_WEIGHED(to, loaded, i, f)                                                                                \
-    STORE_UNIT((to) + (i), uvec4(halves(weigh(f, 2 * (i), widen(loaded, 2 * (i)))),                                    \
-                                 halves(weigh(f, 2 * (i) + 1, widen(loaded, 2 * (i) + 1)))))
+#define STORE_WEIGHED(to, loaded, i, by)                                                                               \
+    STORE_UNIT((to) + (i), uvec4(widen_scaled(loaded, 2 * (i), by), widen_scaled(loaded, 2 * (i) + 1, by)))
 #else
 #define STORE_W(to, loaded, mask)                                                                                      \
     STORE_UNIT(to, uvec4(widen4(loaded.x, mask), widen4(loaded.y, mask)))                                              \
@@ -216,7 +207,7 @@ void make_tile() {
                 if (W_LOADS % WORKGROUP == 0 || id + i * WORKGROUP < W_LOADS) {
 #ifdef GROUPED
                     uint at = w_to + i * W_PASS * UNITS;
-                    Multiplier by = is_input ? MULTIPLIER(slot, i, step) : Multiplier(0);
+                    Multiplier by = multiplier(w_scale[slot * W_EACH + i], LOAD_OF(i, step), is_input);
                     [[unroll]] for (uint u = 0; u < PER_LOAD / 8; ++u) {
                         STORE_WEIGHED(at, w_next[slot * W_EACH + i], u, by)
                     }
@@ -311,6 +302,7 @@ void make_tile() {
 }
 
 void main() {
+    prepare_weights();
     make_tile();
     relay_pass(state, turn);
 }

@@ -1,10 +1,11 @@
 // linear_tile: out[r][n] = sum_k weight[n][k] * x[r][k], for many rows r, without matrix units.
-// weight [N, K] in any weight format (common.glsl); x [rows, K], out [rows, N] f32; K padded to 16 with zeros.
+// weight [N, K] in any weight format (weights.glsl); x [rows, K], out [rows, N] f32; K padded to 16 with zeros.
 // A workgroup of 64 invocations makes a 32 x 32 tile of out; each invocation 4 x 4 of it, from f32 tiles of 16 inputs, or
 // of 32 where a load of weights has as many, in shared memory (4 or 8 KiB).
 // Bytes: the weight's * rows / 32 from caches or memory; operations: 2 * N * K * rows.
 // Narrow loads: the scales of each load of a format with scales of groups; of q5_0 and q6_k the high bits.
 #include "common.glsl"
+#include "weights.glsl"
 
 layout(push_constant) uniform Push {
     Words state;
@@ -20,14 +21,14 @@ layout(push_constant) uniform Push {
 };
 
 #define TILE 32
-#if WEIGHTS_PER_LOAD == 32
+#if PER_LOAD == 32
 #define DEPTH 32
 #else
 #define DEPTH 16
 #endif
 // One load's weights as this many vec4; loads that a tile of DEPTH inputs takes per weight row.
-#define VECS (WEIGHTS_PER_LOAD / 4)
-#define LOADS (DEPTH / WEIGHTS_PER_LOAD)
+#define VECS (PER_LOAD / 4)
+#define LOADS (DEPTH / PER_LOAD)
 
 // [input][column], so that an invocation's four columns are one vec4.
 shared vec4 w_tile[DEPTH * TILE / 4];
@@ -49,19 +50,19 @@ void compute(uint n0, uint r0, uint live) {
         for (uint i = id; i < TILE * LOADS; i += 64) {
             uint column = i / LOADS, part = i % LOADS;
             uint row = min(n0 + column, n - 1);
-            uint loads = k / WEIGHTS_PER_LOAD, at = k0 / WEIGHTS_PER_LOAD + part;
-            uint64_t from = weight + uint64_t(row) * (loads * LOAD_BYTES);
+            uint loads = k / PER_LOAD, at = k0 / PER_LOAD + part;
+            uint64_t from = weight + uint64_t(row) * row_bytes(loads);
             Weights w = fetch_weights(from, at, loads);
 #ifdef GROUPED
             uint load = row * loads + at;
-            Factors f = factors(scale_of_load(uint64_t(scales), load, from, at, loads), place(load));
+            Factors f = factors(fetch_scale(scale_at(uint64_t(scales), load), from, at, loads), load);
 #endif
             [[unroll]] for (uint q = 0; q < VECS; ++q) {
                 vec4 v = widen(w, q);
 #ifdef GROUPED
                 v = weigh(f, q, v);
 #endif
-                [[unroll]] for (uint e = 0; e < 4; ++e) put(true, part * WEIGHTS_PER_LOAD + q * 4 + e, column, v[e]);
+                [[unroll]] for (uint e = 0; e < 4; ++e) put(true, part * PER_LOAD + q * 4 + e, column, v[e]);
             }
         }
         for (uint i = id; i < TILE * DEPTH / 4; i += 64) {
@@ -91,6 +92,7 @@ void compute(uint n0, uint r0, uint live) {
 }
 
 void main() {
+    prepare_weights();
     uint live = live_rows(state, which);
     uint r0 = gl_WorkGroupID.y * TILE;
     if (r0 >= live) return;

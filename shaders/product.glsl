@@ -25,21 +25,15 @@ layout(push_constant) uniform Push {
 // Not readonly, as nothing that a relay orders: RADV's acquire makes later loads skip the cache, those of readonly blocks not.
 layout(buffer_reference, std430, buffer_reference_align = 16) ORDERED buffer Inputs4 { uvec4 at[]; };
 
-// Inputs of a load of weights, loads of a row and their bytes, and what is left to multiply an output's sum by.
+// Loads of a row of weights and their bytes, and what is left to multiply an output's sum by.
 #ifdef GROUPED
-#define PER_LOAD WEIGHTS_PER_LOAD
 #define OUTPUT_SCALE(o) 1.0
 #else
-#define PER_LOAD 16
 #define OUTPUT_SCALE(o) scales.at[o]
 #endif
 #define LOADS (k / PER_LOAD)
-#define ROW_BYTES (LOADS * LOAD_BYTES)
+#define ROW_BYTES row_bytes(LOADS)
 #define X_SCALE(r) Floats(x_scales + uint64_t(r) * x_scale_stride).at[0]
-// The load whose first 16 bytes lie `from` bytes from the beginning of a row, which lies `row` bytes from `tile`.
-#define WEIGHTS_AT(tile, row, from)                                                                                    \
-    fetch_parts(tile + ((row) + (from)), tile + ((row) + LOADS * 16 + (from) / 16 * HIGH_BYTES), 0)
-
 // Leaves the sum of output `o` of row `r`: beside the other splits' where there are several, else scaled where it belongs.
 #define LEAVE(r, o, sum)                                                                                               \
     if (splits > 1) {                                                                                                  \

@@ -110,7 +110,14 @@ impl Error {
     /// An input file cannot be opened or read. Exit code 2, since another path would do.
     pub fn unreadable(path: &std::path::Path, source: &std::io::Error) -> Self {
         match source.kind() {
-            ErrorKind::NotFound => Self::input(format!("{} does not exist", path.display()), "check the path"),
+            ErrorKind::NotFound => match std::fs::read_link(path) {
+                // As the Hugging Face hub's cache is when only its links were copied.
+                Ok(target) => Self::input(
+                    format!("{} is a link to {}, which does not exist", path.display(), target.display()),
+                    "download the file again, or copy what the links lead to",
+                ),
+                Err(_) => Self::input(format!("{} does not exist", path.display()), "check the path"),
+            },
             _ => Self::input(format!("cannot read {}: {source}", path.display()), "check the path and its permissions"),
         }
     }

@@ -262,11 +262,7 @@ fn violations(f: &Figures, header: &str) -> Vec<String> {
         let what = format!("{wide} loads of 16 bytes in the loops that load weights");
         rule(wide > 0, what.clone());
         // Beside 16 bytes, Q8_0 has a scale; Q5_0 has four of high bits as well; Q6_K eight, a word of scales, and their scale.
-        let most = match f.module.rsplit_once("_q").map(|(_, format)| format) {
-            Some("8_0") => 2 * wide,
-            Some("5_0" | "6_k") => 4 * wide,
-            _ => wide,
-        };
+        let most = if f.module.ends_with("_grouped") { 4 * wide } else { wide };
         rule(narrow == 0 || has_reason("Narrow loads") && narrow < most, format!("{what}, and {narrow} narrower ones"));
     }
     if is("linear") || is("attend") || is("read") {

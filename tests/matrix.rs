@@ -5,7 +5,7 @@ mod common;
 
 use common::Random;
 use half::f16;
-use kiln::model::WeightFormat;
+use kiln::model::{BlockFormat, WeightFormat};
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
 use kiln::testing::gpu::Gpu;
@@ -129,12 +129,19 @@ impl Product {
         let scales: Vec<u8> = match format {
             WeightFormat::Int8 => (0..n).flat_map(|_| scale(0.01).to_le_bytes()).collect(),
             _ => {
+                // d and m, then what is multiplied by them.
                 let sizes: &[f32] = match format {
                     WeightFormat::Int4 => &[0.01],
-                    WeightFormat::Q5_0 => &[5e-3],
-                    WeightFormat::Q8_0 => &[1e-3],
-                    // d and m, then what is multiplied by them.
-                    WeightFormat::Q4K => &[2e-4, 1.5e-3, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7],
+                    WeightFormat::Blocks(BlockFormat::Q5_0) => &[5e-3],
+                    WeightFormat::Blocks(BlockFormat::Q8_0) => &[1e-3],
+                    WeightFormat::Blocks(BlockFormat::Q4_1) => &[0.01, -0.08],
+                    WeightFormat::Blocks(BlockFormat::Q5_1) => &[5e-3, -0.08],
+                    WeightFormat::Blocks(BlockFormat::Iq4Nl) => &[1e-3],
+                    WeightFormat::Blocks(BlockFormat::Q2K) => &[9e-3, 0.013],
+                    WeightFormat::Blocks(BlockFormat::Q3K) => &[1.2e-3],
+                    WeightFormat::Blocks(BlockFormat::Q4K) => &[2e-4, 1.5e-3, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7],
+                    WeightFormat::Blocks(BlockFormat::Q5K) => &[1e-4, 1.5e-3, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7],
+                    WeightFormat::Blocks(BlockFormat::Iq4Xs) => &[5e-5, 0.7, 0.7, 0.7],
                     _ => &[2e-5],
                 };
                 let sizes = sizes.iter().cycle().take(n * scale_bytes / 2);
@@ -437,7 +444,7 @@ fn linear_variants_with_int4_compute_their_product() {
 #[test]
 fn linear_variants_with_types_of_gguf_files_compute_their_product() {
     let Some(mut bench) = Bench::open("linear_variants_with_types_of_gguf_files_compute_their_product") else { return };
-    for format in [WeightFormat::Q5_0, WeightFormat::Q8_0, WeightFormat::Q4K, WeightFormat::Q6K] {
+    for format in WeightFormat::ALL.into_iter().filter(|f| matches!(f, WeightFormat::Blocks(_))) {
         check_linear(&mut bench, format, Operand::F16);
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::gguf::{GgufFile, Value, add_tokenizer};
 use common::{gemma3_tokenizer, golden};
-use kiln::model::checkpoint::gguf::Gguf;
+use kiln::model::checkpoint::gguf::{Gguf, Token, TokenKind};
 use kiln::text::{ChatTemplate, Message, Tokenizer};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -193,6 +193,67 @@ fn the_tokenizer_of_a_gguf_file_gives_the_same_ids() {
     assert_random_text(&own, &scored);
 }
 
+/// Tokens of which every split is a merge took gigabytes.
+#[test]
+fn tokens_that_can_be_made_in_too_many_ways_are_refused() {
+    let refused = |texts: Vec<String>| {
+        let unknown = Token { text: "<unk>".into(), score: 0.0, kind: TokenKind::Unknown };
+        let tokens = texts.into_iter().map(|text| Token { text, score: 0.0, kind: TokenKind::Normal });
+        let error = Tokenizer::from_tokens(&[unknown].into_iter().chain(tokens).collect::<Vec<_>>()).unwrap_err();
+        assert_eq!((error.exit_code(), error.to_string().lines().count()), (2, 1), "{error}");
+        error.to_string()
+    };
+    // Every a^i b^j of up to 220 characters.
+    let runs = |most: usize| (0..=most).flat_map(move |i| (0..=most - i).map(move |j| "a".repeat(i) + &"b".repeat(j)));
+    let line = refused(runs(220).filter(|text| !text.is_empty()).collect());
+    assert!(line.contains("its 24531 tokens can be cut at 3573354 places; at most 458032 make sense"), "{line}");
+    // Every text of up to 14 of two letters.
+    let all = (1..15).flat_map(|length| (0..1u32 << length).map(move |bits| (length, bits)));
+    let spelled =
+        |(length, bits): (u32, u32)| (0..length).map(|i| if bits >> i & 1 == 0 { 'a' } else { 'b' }).collect();
+    let line = refused(all.map(spelled).collect());
+    assert!(line.contains("its 32767 tokens can be made in more than 196604 ways, which make no sense"), "{line}");
+}
+
+/// Text that spelled such a token became one, and a message ended its own turn by it.
+#[test]
+fn control_tokens_are_such_whatever_type_a_gguf_file_gives_them() {
+    let golden = read("golden_tok_small.json");
+    let json = std::fs::read(golden_dir().join("tokenizer.json")).unwrap();
+    let own = Tokenizer::from_bytes(&json).unwrap();
+    let mut file = GgufFile::default();
+    add_tokenizer(&mut file, &json);
+    let tokens = Gguf::from_bytes(file.bytes()).unwrap().tokens().unwrap();
+    let named = |tokens: &[Token], kind| -> Vec<Token> {
+        let is_control = |t: &Token| ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"].contains(&t.text.as_str());
+        let kind_of = |t: &Token| if is_control(t) { kind } else { t.kind };
+        tokens.iter().map(|t| Token { kind: kind_of(t), ..t.clone() }).collect()
+    };
+    let template = ChatTemplate::of_gguf(None).unwrap();
+    for kind in [TokenKind::UserDefined, TokenKind::Normal] {
+        let scored = Tokenizer::from_tokens(&named(&tokens, kind)).unwrap();
+        assert_text(&scored, &golden);
+        assert_chat(&scored, &template, &golden);
+        assert_random_text(&own, &scored);
+        let messages = [Message::new("user", "hi <end_of_turn> <start_of_turn>")];
+        let ids = |tokenizer: &Tokenizer| {
+            let rendered = template.render_for(tokenizer, &messages, true).unwrap();
+            tokenizer.encode_rendered(&rendered).unwrap()
+        };
+        assert_eq!(ids(&scored), ids(&own), "{kind:?}");
+        // FunctionGemma's, which has one more token here.
+        let escape = Token { text: "<escape>".into(), score: -1000.0, kind };
+        let scored = Tokenizer::from_tokens(&[&tokens[..], &[escape]].concat()).unwrap();
+        assert_eq!(scored.encode("<escape>", false).unwrap(), [512]);
+        assert_eq!(scored.encode_verbatim("<escape>").unwrap(), own.encode("<escape>", true).unwrap());
+        assert_eq!(scored.decode(&[512], true).unwrap(), "");
+    }
+    // Ollama's padding of the vocabulary is no text either.
+    let padding = (0..3).map(|i| Token { text: format!("[PAD{i}]"), score: -1.0, kind: TokenKind::UserDefined });
+    let padded = Tokenizer::from_tokens(&tokens.iter().cloned().chain(padding).collect::<Vec<_>>()).unwrap();
+    assert_eq!(padded.encode("x[PAD1]", true).unwrap(), own.encode("x[PAD1]", true).unwrap());
+}
+
 #[test]
 fn gemma_3s_tokenizer_in_a_gguf_file_gives_the_same_ids() {
     let golden = read("gemma3_cases.json");
@@ -292,4 +353,13 @@ fn a_gguf_files_tokenizer_that_is_wrong_is_refused_by_name() {
         file.set("tokenizer.ggml.token_type", list(5, 512, &[1, 0, 0, 0]));
     };
     assert!(refused(&long).contains("token 0 has 300 bytes"));
+    // Those that are cut out of a text too: a table of 20,000 equal characters took minutes.
+    let control = |file: &mut GgufFile| {
+        let texts: Vec<String> =
+            (0..512).map(|id| if id == 9 { "x".repeat(20_000) } else { format!("<{id}>") }).collect();
+        file.remove("tokenizer.ggml.bos_token_id");
+        file.set("tokenizer.ggml.tokens", Value::texts(&texts));
+        file.set("tokenizer.ggml.token_type", list(5, 512, &[3, 0, 0, 0]));
+    };
+    assert!(refused(&control).contains("token 9 has 20000 bytes; at most 256 make sense"));
 }

@@ -83,7 +83,7 @@ pub enum Command {
     Bench(bench::BenchArgs),
     /// Measure which of its kernels' tiles a GPU runs fastest, for a model
     Tune(tune::TuneArgs),
-    /// Show where each byte goes, whether it fits, and what the schedule is
+    /// Say whether a model fits a machine, how fast it can be at best, where each byte goes, and what the schedule is
     Plan(plan::PlanArgs),
     /// Check what this machine is, what is wrong with it and what it can reach
     Probe(probe::ProbeArgs),

@@ -6,6 +6,7 @@ use crate::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 /// What follows `kiln --help`.
 pub(super) const ABOUT: &str = "\
@@ -16,7 +17,7 @@ Examples:
   kiln run -m FILE.gguf                          a chat with a model in GGUF
   kiln run -m google/gemma-3-27b-it              one that `hf download` has left in its cache
   kiln serve -m DIR                              an OpenAI-compatible server at http://127.0.0.1:8080
-  kiln plan --shape gemma3-27b --machine 780m    where each byte goes, and what the memory allows
+  kiln plan -m DIR --machine 780m --ram 32       whether it fits a machine, and what its memory allows
   kiln bench -m DIR                              a model's rates beside what this device can reach
   kiln probe                                     what this machine is, and what is wrong with it
 
@@ -82,20 +83,26 @@ llama-perplexity -c n.";
 /// A usage error on one line: clap's message without its layout, and the help to ask for. `arguments` are those of the
 /// process, the program's name first.
 pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
-    let command = command_of(arguments).map_or(String::new(), |command| format!(" {}", command.get_name()));
-    if command == " run" && is_stray_word(e) {
-        return Error::input(in_plain_words(one_line(&e.to_string())), "give the prompt with -p");
-    }
-    Error::input(in_plain_words(one_line(&e.to_string())), format!("see `kiln{command} --help`"))
+    let found = command_of(arguments);
+    let command = found.as_ref().map_or(String::new(), |command| format!(" {}", command.get_name()));
+    let takes_model = found.is_some_and(|command| command.get_arguments().any(|a| a.get_short() == Some('m')));
+    let remedy = match stray_word(e) {
+        Some(word) if takes_model && names_model(word) => format!("give the model as `-m {word}`"),
+        Some(_) if command == " run" => "give the prompt with -p".into(),
+        _ => format!("see `kiln{command} --help`"),
+    };
+    Error::input(in_plain_words(one_line(&e.to_string())), remedy)
 }
 
-/// Whether the error is a word that no option stands before.
-fn is_stray_word(e: &clap::Error) -> bool {
-    let word = match e.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word)) => word,
-        _ => return false,
-    };
-    e.kind() == ErrorKind::UnknownArgument && !word.starts_with('-')
+/// The word of the error that no option stands before, if there is one.
+fn stray_word(e: &clap::Error) -> Option<&str> {
+    let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidArg) else { return None };
+    (e.kind() == ErrorKind::UnknownArgument && !word.starts_with('-')).then_some(word)
+}
+
+/// Whether a word is a model rather than the beginning of a prompt: a GGUF file's name, or a directory.
+fn names_model(word: &str) -> bool {
+    word.ends_with(".gguf") || Path::new(word).is_dir()
 }
 
 /// Says of a number that is none what is wrong with it. The standard library speaks of its own types.
@@ -177,6 +184,10 @@ mod tests {
                 &["run", "Why is the sky blue?"],
                 "unexpected argument 'Why is the sky blue?' found; give the prompt with -p",
             ),
+            (&["run", "no/such.gguf"], "unexpected argument 'no/such.gguf' found; give the model as `-m no/such.gguf`"),
+            (&["bench", "x.gguf", "--ctx", "8"], "unexpected argument 'x.gguf' found; give the model as `-m x.gguf`"),
+            (&["run", "src"], "unexpected argument 'src' found; give the model as `-m src`"),
+            (&["top", "x.gguf"], "unexpected argument 'x.gguf' found; see `kiln top --help`"),
             (
                 &["run", "-n", "abc"],
                 "invalid value 'abc' for '-n <N>': it is not a whole number of 0 or more; see `kiln run --help`",

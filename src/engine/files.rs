@@ -4,6 +4,7 @@ use crate::display;
 use crate::engine::{demo, hub};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::checkpoint::gguf::{self, Gguf};
+use crate::model::text_file::is_there;
 use crate::model::{Shape, TensorId, WeightFormat, config};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
@@ -34,7 +35,7 @@ impl From<Option<PathBuf>> for ModelFiles {
         if path.is_file() {
             return ModelFiles::Gguf(path);
         }
-        if path.join("config.json").exists() {
+        if is_there(&path.join("config.json")) {
             return ModelFiles::Directory(path);
         }
         match gguf::list(&path).as_mut_slice() {
@@ -128,7 +129,8 @@ impl ModelFiles {
     /// Whether there is a tokenizer.
     pub fn has_tokenizer(&self) -> bool {
         match self {
-            ModelFiles::Directory(dir) => dir.join("tokenizer.json").exists(),
+            // As a link that leads nowhere.
+            ModelFiles::Directory(dir) => is_there(&dir.join("tokenizer.json")),
             // A file that cannot be opened is refused where it is needed.
             ModelFiles::Gguf(file) => Gguf::open(file).map_or(true, |gguf| gguf.has_tokenizer()),
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => true,
@@ -155,7 +157,17 @@ impl ModelFiles {
     /// # Errors
     /// Input: as [`ModelFiles::tokenizer`], or it is another model's.
     pub fn tokenizer_for(&self, vocab: usize) -> Result<Tokenizer> {
-        let tokenizer = self.tokenizer()?;
+        let tokenizer = match self {
+            ModelFiles::Gguf(file) => {
+                let tokens = Gguf::open(file)?.tokens()?;
+                // Counted before a tokenizer is made of them, which takes much longer.
+                if tokens.len() > vocab + 1 || tokens.len() + MAX_PADDING < vocab {
+                    return Err(foreign_tokenizer(tokens.len(), vocab));
+                }
+                Tokenizer::from_tokens(&tokens)?
+            }
+            _ => self.tokenizer()?,
+        };
         check_vocabulary(&tokenizer, vocab)?;
         Ok(tokenizer)
     }
@@ -167,7 +179,7 @@ impl ModelFiles {
     pub fn template(&self) -> Result<ChatTemplate> {
         match self {
             ModelFiles::Directory(dir) => ChatTemplate::open(dir),
-            ModelFiles::Gguf(file) => ChatTemplate::of_gguf(Gguf::open(file)?.chat_template()),
+            ModelFiles::Gguf(file) => ChatTemplate::of_gguf(Gguf::open(file)?.chat_template()?),
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => demo::template(),
         }
     }
@@ -198,10 +210,14 @@ fn check_vocabulary(tokenizer: &Tokenizer, vocab: usize) -> Result<()> {
     if (tokens <= vocab && vocab - tokens <= MAX_PADDING) || images_only {
         return Ok(());
     }
-    Err(Error::input(
+    Err(foreign_tokenizer(tokens, vocab))
+}
+
+fn foreign_tokenizer(tokens: usize, vocab: usize) -> Error {
+    Error::input(
         format!("the tokenizer has {tokens} tokens and the model a vocabulary of {vocab}: they do not belong together"),
         "use the tokenizer.json that came with the model",
-    ))
+    )
 }
 
 #[cfg(test)]

@@ -7,7 +7,10 @@
 //! ```
 
 use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+
+use nix::unistd::{Uid, User};
 
 use crate::model::text_file;
 use crate::{Error, Result};
@@ -41,13 +44,61 @@ pub(super) fn name(dir: &Path) -> Option<String> {
     Some(model.rsplit_once("--").map_or(model, |(_, name)| name).to_owned())
 }
 
-/// The cache's directory, by environment variables as the hub's own client takes them.
+/// The cache's directory, by environment variables as the hub's own client takes them: with a home directory for `~`, and
+/// with the values of variables, since neither systemd's `Environment=` nor a container's `-e` puts them in.
 fn cache(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let variable = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    variable("HF_HUB_CACHE")
-        .or_else(|| variable("HF_HOME").map(|home| home.join("hub")))
-        .or_else(|| variable("XDG_CACHE_HOME").map(|cache| cache.join("huggingface/hub")))
-        .or_else(|| variable("HOME").map(|home| home.join(".cache/huggingface/hub")))
+    let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("HF_HUB_CACHE")
+        .or_else(|| set("HUGGINGFACE_HUB_CACHE"))
+        .or_else(|| set("HF_HOME").map(|home| home.join("hub")))
+        .or_else(|| set("XDG_CACHE_HOME").map(|cache| cache.join("huggingface/hub")))
+        .or_else(|| home(&variable).map(|home| home.join(".cache/huggingface/hub")))?;
+    Some(expand_variables(&expand_home(cache, &variable), &variable))
+}
+
+/// The user's home directory: `$HOME`, else that of the system's list of users.
+fn home(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = variable("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    set.or_else(|| Some(User::from_uid(Uid::current()).ok()??.dir))
+}
+
+/// `path` with a home directory for a `~` or `~name` that it begins with, where there is such a user.
+fn expand_home(path: PathBuf, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let mut parts = path.components();
+    let Some(user) = parts.next().and_then(|first| first.as_os_str().to_str()?.strip_prefix('~')) else { return path };
+    let found = match user {
+        "" => home(variable),
+        name => User::from_name(name).ok().flatten().map(|user| user.dir),
+    };
+    found.map_or_else(|| path.clone(), |home| home.join(parts.as_path()))
+}
+
+/// `path` with the values of the variables that it names, `$NAME` or `${NAME}`. One that is not set stays as it is.
+fn expand_variables(path: &Path, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let is_name = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+    let (mut rest, mut expanded) = (path.as_os_str().as_bytes(), Vec::new());
+    while let Some(at) = rest.iter().position(|b| *b == b'$') {
+        let (before, after) = (&rest[..at], &rest[at + 1..]);
+        let braced = after.first() == Some(&b'{');
+        let name = &after[usize::from(braced)..];
+        let name = &name[..name.iter().position(|b| !is_name(b)).unwrap_or(name.len())];
+        let taken = name.len() + if braced { 2 } else { 0 };
+        let is_whole = !name.is_empty() && (!braced || after.get(taken - 1) == Some(&b'}'));
+        let value = std::str::from_utf8(name).ok().filter(|_| is_whole).and_then(&variable);
+        expanded.extend(before);
+        rest = match value {
+            Some(value) => {
+                expanded.extend(value.as_bytes());
+                &after[taken..]
+            }
+            None => {
+                expanded.push(b'$');
+                after
+            }
+        };
+    }
+    expanded.extend(rest);
+    OsString::from_vec(expanded).into()
 }
 
 /// The organisation and the name in an id.
@@ -103,12 +154,47 @@ mod tests {
         let with = |set: &[(&str, &str)]| {
             cache(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
         };
-        let all = [("HF_HUB_CACHE", "/a"), ("HF_HOME", "/b"), ("XDG_CACHE_HOME", "/c"), ("HOME", "/d")];
-        for (from, wanted) in ["/a", "/b/hub", "/c/huggingface/hub", "/d/.cache/huggingface/hub"].iter().enumerate() {
+        let all = [
+            ("HF_HUB_CACHE", "/a"),
+            ("HUGGINGFACE_HUB_CACHE", "/e"),
+            ("HF_HOME", "/b"),
+            ("XDG_CACHE_HOME", "/c"),
+            ("HOME", "/d"),
+        ];
+        let places = ["/a", "/e", "/b/hub", "/c/huggingface/hub", "/d/.cache/huggingface/hub"];
+        for (from, wanted) in places.iter().enumerate() {
             assert_eq!(with(&all[from..]), Some(PathBuf::from(wanted)));
         }
         assert_eq!(with(&[("HF_HOME", ""), ("HOME", "/d")]), Some(PathBuf::from("/d/.cache/huggingface/hub")));
-        assert_eq!(with(&[]), None);
+        // What os.path.expanduser and os.path.expandvars make of a value.
+        let root = User::from_uid(Uid::from_raw(0)).unwrap().unwrap();
+        let roots = root.dir.join("x").display().to_string();
+        for (value, wanted) in [
+            ("~", "/d"),
+            ("~/x y", "/d/x y"),
+            ("$HOME/x", "/d/x"),
+            ("${HOME}/x/$DEEP", "/d/x//deep"),
+            ("/a/~", "/a/~"),
+            ("~no-such-user/x", "~no-such-user/x"),
+            (&format!("~{}/x", root.name), &roots),
+            ("/a/$UNSET/${UNSET}/${HOME", "/a/$UNSET/${UNSET}/${HOME"),
+            ("/a/$/${}$", "/a/$/${}$"),
+            ("$HOMEX/$HOME.x", "$HOMEX//d.x"),
+        ] {
+            for key in ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"] {
+                assert_eq!(
+                    with(&[(key, value), ("HOME", "/d"), ("DEEP", "/deep")]),
+                    Some(PathBuf::from(wanted)),
+                    "{value}"
+                );
+            }
+        }
+        assert_eq!(with(&[("HF_HOME", "~/b"), ("HOME", "/d")]), Some(PathBuf::from("/d/b/hub")));
+        assert_eq!(with(&[("XDG_CACHE_HOME", "$HOME/c"), ("HOME", "/d")]), Some(PathBuf::from("/d/c/huggingface/hub")));
+        // Without HOME the system's list of users has the home directory.
+        let own = User::from_uid(Uid::current()).unwrap().unwrap().dir;
+        assert_eq!(with(&[]), Some(own.join(".cache/huggingface/hub")));
+        assert_eq!(with(&[("HF_HOME", "~/b")]), Some(own.join("b/hub")));
     }
 
     #[test]

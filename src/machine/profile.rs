@@ -6,6 +6,14 @@ use crate::{Error, Result};
 /// A machine by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
+    /// Its name: `780m`.
+    pub name: &'static str,
+    /// GiB of system memory, the carve-out included.
+    pub ram: u64,
+    /// The carve-out that is planned for, in MiB.
+    pub carve_out: u64,
+    /// The carve-outs that the firmware offers, in MiB, in no order.
+    pub carve_outs: &'static [u64],
     /// Heaps: the carve-out as VRAM, and half of the rest as GTT, which is the kernel's default.
     pub memory: Memory,
     /// Peak memory bandwidth, bytes per second.
@@ -64,11 +72,18 @@ const MACHINES: [Machine; 3] = [
 /// Memory that the operating system takes, in MiB.
 const SYSTEM: u64 = 2 << 10;
 
-/// The profile of a machine: `780m`; with a 4 GiB carve-out, `780m:4`; with half a GiB, `780m:0.5`.
+/// Share of its matrix units' rate that a GPU is taken to reach in a long prompt's passes: what Kiln reaches with 512 tokens of
+/// Gemma 3 27B on an H200, of the rate measured there (docs/figures.md). On the machines of this table it is not measured.
+pub const PREFILL_SHARE: f64 = 0.49;
+
+/// The profile of a machine: `780m`; with a 4 GiB carve-out, `780m:4`; with half a GiB, `780m:0.5`. It has `ram` GiB, or as
+/// many as the table says. A carve-out that is not given is the table's, or the largest of those that are smaller and take
+/// no more than half of the RAM.
 ///
 /// # Errors
-/// Input: no such machine, or a carve-out that its firmware does not offer. The message lists the choices.
-pub fn profile(word: &str) -> Result<Profile> {
+/// Input: no such machine, a carve-out that its firmware does not offer, or one that leaves the operating system nothing. The
+/// message lists the choices.
+pub fn profile(word: &str, ram: Option<u64>) -> Result<Profile> {
     let (name, carve_out) = word.split_once(':').map_or((word, None), |(name, gib)| (name, Some(gib)));
     let machine = MACHINES.iter().find(|m| m.name == name).ok_or_else(|| {
         let names: Vec<_> = MACHINES.iter().map(|m| m.name).collect();
@@ -77,11 +92,21 @@ pub fn profile(word: &str) -> Result<Profile> {
             format!("use this, {}, or one of them with a carve-out, as in 780m:4", names.join(", ")),
         )
     })?;
+    let ram = ram.unwrap_or(machine.ram);
     let carve_out = match carve_out {
-        None => machine.carve_outs[0],
+        None => machine.usual_carve_out(ram),
         Some(gib) => find_carve_out(machine, gib)?,
     };
-    Ok(machine.with(carve_out))
+    if ram.saturating_mul(1024) <= carve_out + SYSTEM {
+        let (carve_out, system) = (carve_out as f64 / 1024.0, SYSTEM / 1024);
+        return Err(Error::input(
+            format!(
+                "{ram} GiB of RAM less a carve-out of {carve_out} GiB leave nothing beside the system's own {system}"
+            ),
+            format!("give more RAM or a smaller carve-out, as in {}:0.5", machine.name),
+        ));
+    }
+    Ok(machine.with(ram, carve_out))
 }
 
 fn find_carve_out(machine: &Machine, gib: &str) -> Result<u64> {
@@ -99,9 +124,16 @@ fn find_carve_out(machine: &Machine, gib: &str) -> Result<u64> {
 }
 
 impl Machine {
-    /// The profile with `carve_out` MiB of VRAM and nothing but the operating system running.
-    fn with(&self, carve_out: u64) -> Profile {
-        let rest = self.ram * 1024 - carve_out;
+    /// The carve-out, in MiB, that a machine with `ram` GiB is taken to have where nobody says.
+    fn usual_carve_out(&self, ram: u64) -> u64 {
+        let most = (ram.saturating_mul(1024) / 2).min(self.carve_outs[0]);
+        let offered = self.carve_outs.iter().copied();
+        offered.clone().filter(|&mib| mib <= most).max().or(offered.min()).unwrap_or(0)
+    }
+
+    /// The profile with `ram` GiB of memory, `carve_out` MiB of it VRAM, and nothing but the operating system running.
+    fn with(&self, ram: u64, carve_out: u64) -> Profile {
+        let rest = ram * 1024 - carve_out;
         let (vram, gtt, free) = (carve_out * MIB, rest / 2 * MIB, (rest - SYSTEM) * MIB);
         let heap = |name: &str, bytes: u64, device_local| Heap {
             name: name.into(),
@@ -118,6 +150,10 @@ impl Machine {
             system: free - reserve(free),
         };
         Profile {
+            name: self.name,
+            ram,
+            carve_out,
+            carve_outs: self.carve_outs,
             memory: Memory {
                 device: self.device.into(),
                 heaps: vec![heap("VRAM", vram, true), heap("GTT", gtt, false)],
@@ -141,7 +177,7 @@ mod tests {
         const GIB: u64 = 1 << 30;
         for m in &MACHINES {
             for &carve_out in m.carve_outs {
-                let memory = profile(&format!("{}:{}", m.name, carve_out as f64 / 1024.0)).unwrap().memory;
+                let memory = profile(&format!("{}:{}", m.name, carve_out as f64 / 1024.0), None).unwrap().memory;
                 let [vram, gtt] = &memory.heaps[..] else { panic!("two heaps") };
                 assert_eq!(vram.available + vram.reserved, carve_out * MIB, "{}", m.name);
                 assert_eq!(2 * (gtt.available + gtt.reserved) + carve_out * MIB, m.ram * GIB, "{}", m.name);
@@ -149,11 +185,37 @@ mod tests {
                 assert_eq!(pool.available(), vram.available + gtt.available, "{}", m.name);
             }
         }
-        assert_eq!(profile("780m").unwrap(), profile("780m:16").unwrap());
-        assert!(profile("780m:3").unwrap_err().to_string().contains("offers 0.5, 1, 2, 4, 8, 16"));
+        assert_eq!(profile("780m", None).unwrap(), profile("780m:16", Some(96)).unwrap());
+        assert!(profile("780m:3", None).unwrap_err().to_string().contains("offers 0.5, 1, 2, 4, 8, 16"));
         for odd in ["c64", "c64:4", "780m:", "780m:x", "780m:-1", "780m:NaN", ""] {
-            assert_eq!(profile(odd).unwrap_err().exit_code(), 2, "{odd}");
+            assert_eq!(profile(odd, None).unwrap_err().exit_code(), 2, "{odd}");
         }
+    }
+
+    /// Of less RAM the usual carve-out is less, and what is left of it is the GPU's to half as ever.
+    #[test]
+    fn a_machine_with_other_ram_has_what_that_leaves() {
+        for (word, ram, carve_out) in [
+            ("780m", 16, 8 << 10),
+            ("780m", 24, 8 << 10),
+            ("780m", 32, 16 << 10),
+            ("780m", 128, 16 << 10),
+            ("780m:0.5", 16, 512),
+            ("780m:4", 32, 4 << 10),
+            ("8060s", 64, 32 << 10),
+            ("8060s:96", 128, 96 << 10),
+        ] {
+            let p = profile(word, Some(ram)).unwrap();
+            assert_eq!((p.ram, p.carve_out), (ram, carve_out), "{word}");
+            let [vram, gtt] = &p.memory.heaps[..] else { panic!("two heaps") };
+            assert_eq!(vram.available + vram.reserved, carve_out * MIB, "{word} with {ram}");
+            assert_eq!(gtt.available + gtt.reserved, (ram * 1024 - carve_out) / 2 * MIB, "{word} with {ram}");
+        }
+        for (word, ram) in [("780m:16", 16), ("780m:16", 18), ("780m", 2), ("780m", 1), ("780m", 0), ("8060s:96", 64)] {
+            let e = profile(word, Some(ram)).unwrap_err();
+            assert!(e.exit_code() == 2 && e.to_string().contains(":0.5"), "{word} with {ram}: {e}");
+        }
+        assert!(profile("780m:16", Some(19)).is_ok());
     }
 
     /// The table's memory types and bandwidths match the recordings in tests/machines.
@@ -177,7 +239,7 @@ mod tests {
     fn the_kernels_parameters_give_more_than_the_default_and_enough() {
         for m in &MACHINES {
             for &carve_out in m.carve_outs {
-                let pool = m.with(carve_out).memory.pool.unwrap();
+                let pool = m.with(m.ram, carve_out).memory.pool.unwrap();
                 let default = (m.ram * 1024 - carve_out) / 2;
                 for more in [1, MIB, 512 * MIB, 1024 * MIB - 1, 1024 * MIB, 5000 * MIB] {
                     let needed = pool.available() + more;
@@ -189,6 +251,6 @@ mod tests {
                 }
             }
         }
-        assert!(profile("890m").unwrap().memory.pool.unwrap().parameters(39 << 30).is_some());
+        assert!(profile("890m", None).unwrap().memory.pool.unwrap().parameters(39 << 30).is_some());
     }
 }

@@ -1,48 +1,107 @@
 //! The quantised formats of GGUF files: rows of blocks, each with its values and what they are scaled by.
 //!
 //! ```text
-//! Q4_0   32 values   d f16, 16 bytes of values                       w = d (q - 8)
-//! Q5_0   32 values   d f16, 4 bytes of high bits, 16 of low ones     w = d (q - 16)
-//! Q8_0   32 values   d f16, 32 × i8                                  w = q d
-//! Q4_K  256 values   d f16, m f16, 12 bytes of scales, 128 of values w = d s q - m n
-//! Q6_K  256 values   128 bytes of low bits, 64 of high, 16 × i8, d   w = d s (q - 32)
+//! Q4_0    32 values   d f16, 16 bytes of values                            w = d (q - 8)
+//! Q4_1    32 values   d f16, m f16, 16 bytes of values                     w = d q + m
+//! Q5_0    32 values   d f16, 4 bytes of high bits, 16 of low ones          w = d (q - 16)
+//! Q5_1    32 values   d f16, m f16, 4 bytes of high bits, 16 of low ones   w = d q + m
+//! Q8_0    32 values   d f16, 32 × i8                                       w = d q
+//! Q2_K   256 values   16 × (s, n), 64 bytes of values, d f16, m f16        w = d s q - m n
+//! Q3_K   256 values   32 bytes of high bits, 64 of low, 12 of s, d f16     w = d (s - 32) (q - 4)
+//! Q4_K   256 values   d f16, m f16, 12 bytes of (s, n), 128 of values      w = d s q - m n
+//! Q5_K   256 values   as Q4_K, with 32 bytes of high bits before the low   w = d s q - m n
+//! Q6_K   256 values   128 bytes of low bits, 64 of high, 16 × i8 s, d f16  w = d s (q - 32)
+//! IQ4_NL  32 values   d f16, 16 bytes of values                            w = d table[q]
+//! IQ4_XS 256 values   d f16, 2 bytes of high bits of s, 4 of low ones, 128 w = d (s - 32) table[q]
 //! ```
 //!
-//! Kiln runs them in a [`WeightFormat`] of the same values, in which elements and scales lie apart, so that a kernel loads
-//! 16 bytes of elements at a time. Splitting a row into these planes loses nothing and adds no byte.
-
-use half::f16;
+//! Kiln runs them in a [`WeightFormat`] of the same values, in which elements and scales lie apart
+//! ([`Grouped`]), so that a kernel loads 16 bytes of elements at a time. Splitting a row into these planes loses nothing,
+//! and adds what pads a row to 16 bytes.
 
 use crate::model::format::{BadRow, WeightFormat};
+use crate::model::grouped::{Grouped, LOAD, SUPER, Scales};
 
 /// A quantised format that only GGUF files have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockFormat {
     /// 4 bits a value, one scale for 32.
     Q4_0,
+    /// 4 bits a value, one scale and one offset for 32.
+    Q4_1,
     /// 5 bits a value, one scale for 32.
     Q5_0,
+    /// 5 bits a value, one scale and one offset for 32.
+    Q5_1,
     /// 8 bits a value, one scale for 32.
     Q8_0,
+    /// 2 bits a value, a scale and a minimum for 16.
+    Q2K,
+    /// 3 bits a value, a scale for 16.
+    Q3K,
     /// 4 bits a value, a scale and a minimum for 32.
     Q4K,
+    /// 5 bits a value, a scale and a minimum for 32.
+    Q5K,
     /// 6 bits a value, a scale for 16.
     Q6K,
+    /// A place of 4 bits in a table a value, one scale for 32.
+    Iq4Nl,
+    /// A place of 4 bits in a table a value, a scale of 6 bits for 32.
+    Iq4Xs,
 }
 
 impl BlockFormat {
     /// Every format.
-    pub const ALL: [BlockFormat; 5] =
-        [BlockFormat::Q4_0, BlockFormat::Q5_0, BlockFormat::Q8_0, BlockFormat::Q4K, BlockFormat::Q6K];
+    pub const ALL: [BlockFormat; 12] = [
+        BlockFormat::Q4_0,
+        BlockFormat::Q4_1,
+        BlockFormat::Q5_0,
+        BlockFormat::Q5_1,
+        BlockFormat::Q8_0,
+        BlockFormat::Q2K,
+        BlockFormat::Q3K,
+        BlockFormat::Q4K,
+        BlockFormat::Q5K,
+        BlockFormat::Q6K,
+        BlockFormat::Iq4Nl,
+        BlockFormat::Iq4Xs,
+    ];
 
     /// Its name: `q4_k`.
     pub fn name(self) -> &'static str {
         match self {
             BlockFormat::Q4_0 => "q4_0",
+            BlockFormat::Q4_1 => "q4_1",
             BlockFormat::Q5_0 => "q5_0",
+            BlockFormat::Q5_1 => "q5_1",
             BlockFormat::Q8_0 => "q8_0",
+            BlockFormat::Q2K => "q2_k",
+            BlockFormat::Q3K => "q3_k",
             BlockFormat::Q4K => "q4_k",
+            BlockFormat::Q5K => "q5_k",
             BlockFormat::Q6K => "q6_k",
+            BlockFormat::Iq4Nl => "iq4_nl",
+            BlockFormat::Iq4Xs => "iq4_xs",
+        }
+    }
+
+    /// How a matrix of it lies on a device.
+    pub fn grouped(self) -> Grouped {
+        let of = |low, high, zero, scales| Grouped { low, high, zero, table: false, scales };
+        match self {
+            BlockFormat::Q4_0 => of(4, 0, 8, Scales::Half),
+            BlockFormat::Q4_1 => of(4, 0, 0, Scales::HalfOffset),
+            BlockFormat::Q5_0 => of(4, 1, 16, Scales::Half),
+            BlockFormat::Q5_1 => of(4, 1, 0, Scales::HalfOffset),
+            BlockFormat::Q8_0 => of(8, 0, 0, Scales::Half),
+            BlockFormat::Q2K => of(2, 0, 0, Scales::FourOffset),
+            BlockFormat::Q3K => of(2, 1, 4, Scales::SixBy16),
+            BlockFormat::Q4K => of(4, 0, 0, Scales::SixOffset),
+            BlockFormat::Q5K => of(4, 1, 0, Scales::SixOffset),
+            BlockFormat::Q6K => of(4, 2, 32, Scales::Bytes),
+            BlockFormat::Iq4Nl => Grouped { table: true, ..of(4, 0, 0, Scales::Half) },
+            BlockFormat::Iq4Xs => Grouped { table: true, ..of(4, 0, 0, Scales::Six) },
         }
     }
 
@@ -50,30 +109,53 @@ impl BlockFormat {
     pub fn kept_as(self) -> WeightFormat {
         match self {
             BlockFormat::Q4_0 => WeightFormat::Int4,
-            BlockFormat::Q5_0 => WeightFormat::Q5_0,
-            BlockFormat::Q8_0 => WeightFormat::Q8_0,
-            BlockFormat::Q4K => WeightFormat::Q4K,
-            BlockFormat::Q6K => WeightFormat::Q6K,
+            other => WeightFormat::Blocks(other),
         }
     }
 
     /// Values of a block. A row is whole blocks.
     pub fn block(self) -> usize {
         match self {
-            BlockFormat::Q4_0 | BlockFormat::Q5_0 | BlockFormat::Q8_0 => WeightFormat::GROUP,
-            BlockFormat::Q4K | BlockFormat::Q6K => WeightFormat::SUPER,
+            BlockFormat::Q4_0
+            | BlockFormat::Q4_1
+            | BlockFormat::Q5_0
+            | BlockFormat::Q5_1
+            | BlockFormat::Q8_0
+            | BlockFormat::Iq4Nl => LOAD,
+            _ => SUPER,
         }
     }
 
     /// Bytes of a block.
     pub fn block_bytes(self) -> usize {
         match self {
-            BlockFormat::Q4_0 => 18,
+            BlockFormat::Q4_0 | BlockFormat::Iq4Nl => 18,
+            BlockFormat::Q4_1 => 20,
             BlockFormat::Q5_0 => 22,
+            BlockFormat::Q5_1 => 24,
             BlockFormat::Q8_0 => 34,
+            BlockFormat::Q2K => 84,
+            BlockFormat::Q3K => 110,
             BlockFormat::Q4K => 144,
+            BlockFormat::Q5K => 176,
             BlockFormat::Q6K => 210,
+            BlockFormat::Iq4Xs => 136,
         }
+    }
+
+    /// Where the f16 scales of a block begin that scale the others.
+    pub fn scales_at(self) -> usize {
+        match self {
+            BlockFormat::Q2K => 80,
+            BlockFormat::Q3K => 108,
+            BlockFormat::Q6K => 208,
+            _ => 0,
+        }
+    }
+
+    /// Whether a second f16 follows there: of what is added or subtracted.
+    pub fn has_offset(self) -> bool {
+        matches!(self.grouped().scales, Scales::HalfOffset | Scales::SixOffset | Scales::FourOffset)
     }
 
     /// Bytes of a row of `cols` values.
@@ -90,73 +172,97 @@ impl BlockFormat {
     /// # Panics
     /// If the three do not have the bytes of one number of blocks.
     pub fn split_row(self, blocks: &[u8], data: &mut [u8], scales: &mut [u8]) -> Result<(), BadRow> {
-        let (count, format) = (blocks.len() / self.block_bytes(), self.kept_as());
+        let (count, format, grouped) = (blocks.len() / self.block_bytes(), self.kept_as(), self.grouped());
         let cols = count * self.block();
         assert_eq!(blocks.len(), self.row_bytes(cols), "bytes of whole blocks");
         assert_eq!([data.len(), scales.len()], [format.row_bytes(cols), format.scale_bytes(cols)], "{cols} values");
-        let blocks = blocks.chunks_exact(self.block_bytes());
-        match self {
-            BlockFormat::Q4_0 | BlockFormat::Q8_0 => {
-                let places = data.chunks_exact_mut(self.block_bytes() - 2).zip(scales.chunks_exact_mut(2));
-                for (block, (data, scale)) in blocks.zip(places) {
-                    scale.copy_from_slice(&block[..2]);
-                    data.copy_from_slice(&block[2..]);
-                }
+        let [first, second, small] = grouped.planes(data, cols);
+        // Of each block: its part of each plane, of the small scales, and of those beside the rows.
+        let sizes = [first.len(), second.len(), small.len(), scales.len()].map(|bytes| bytes / count.max(1));
+        for (i, block) in blocks.chunks_exact(self.block_bytes()).enumerate() {
+            let own = |j: usize| i * sizes[j]..(i + 1) * sizes[j];
+            let (first, second) = (&mut first[own(0)], &mut second[own(1)]);
+            for load in 0..self.block() / LOAD {
+                let q = self.elements(block, load);
+                let part = |bytes: usize| load * bytes..(load + 1) * bytes;
+                grouped.put(&q, &mut first[part(grouped.first_bytes())], &mut second[part(grouped.second_bytes())]);
             }
-            BlockFormat::Q5_0 => {
-                let (low, high) = data.split_at_mut(cols / 2);
-                let places = low.chunks_exact_mut(16).zip(high.chunks_exact_mut(4)).zip(scales.chunks_exact_mut(2));
-                for (block, ((low, high), scale)) in blocks.zip(places) {
-                    scale.copy_from_slice(&block[..2]);
-                    low.copy_from_slice(&block[6..]);
-                    high.fill(0);
-                    // Bit i of the block's is value i's.
-                    (0..32).for_each(|i| high[i % 4] |= (block[2 + i / 8] >> (i % 8) & 1) << (i / 4));
-                }
-            }
-            BlockFormat::Q4K => {
-                let places = data.chunks_exact_mut(128).zip(scales.chunks_exact_mut(16));
-                blocks.zip(places).for_each(|(block, (data, scales))| split_q4_k(block, data, scales));
-            }
-            BlockFormat::Q6K => {
-                let (low, rest) = data.split_at_mut(cols / 2);
-                let (high, small) = rest.split_at_mut(cols / 4);
-                let places = low.chunks_exact_mut(128).zip(high.chunks_exact_mut(64));
-                let places = places.zip(small.chunks_exact_mut(16)).zip(scales.chunks_exact_mut(2));
-                for (block, (((low, high), small), d)) in blocks.zip(places) {
-                    split_q6_k(&block[..192], low, high);
-                    small.copy_from_slice(&block[192..208]);
-                    d.copy_from_slice(&block[208..]);
-                }
-            }
+            self.split_scales(block, &mut small[own(2)], &mut scales[own(3)]);
         }
         format.check_row(data, scales)
     }
-}
 
-/// The values of 16 bytes' halves in INT4's order: byte i has value i of `half` of 32 bytes in its low half, and value
-/// 16 + i in its high half. `shift` is 0 for the bytes' low halves, 4 for their high ones.
-fn put_halves(bytes: &[u8], shift: u32, out: &mut [u8]) {
-    let (first, second) = bytes.split_at(16);
-    let pairs = first.iter().zip(second);
-    out.iter_mut().zip(pairs).for_each(|(o, (a, b))| *o = (a >> shift & 15) | (b >> shift & 15) << 4);
-}
+    /// The elements of the `load`-th 32 values of a block, each in a byte.
+    fn elements(self, block: &[u8], load: usize) -> [u8; LOAD] {
+        // Of 32 bytes, two bits of each, or half of each.
+        let bits = |at: usize, shift: usize, mask: u8| -> [u8; LOAD] {
+            let bytes = &block[at..at + LOAD];
+            std::array::from_fn(|l| bytes[l] >> shift & mask)
+        };
+        // 16 bytes, values 0 to 15 in their low halves.
+        let halves = |at: usize| -> [u8; LOAD] {
+            let bytes = &block[at..at + LOAD / 2];
+            std::array::from_fn(|l| bytes[l % 16] >> (l / 16 * 4) & 15)
+        };
+        // A bit of each value in a u32.
+        let with_word = |at: usize, low: [u8; LOAD]| -> [u8; LOAD] {
+            let word = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+            std::array::from_fn(|l| low[l] | ((word >> l & 1) as u8) << 4)
+        };
+        let with = |low: [u8; LOAD], high: [u8; LOAD], shift: usize| -> [u8; LOAD] {
+            std::array::from_fn(|l| low[l] | high[l] << shift)
+        };
+        let (half, part) = (load / 4, load % 4);
+        match self {
+            BlockFormat::Q4_0 | BlockFormat::Iq4Nl => halves(2),
+            BlockFormat::Q4_1 => halves(4),
+            BlockFormat::Q5_0 => with_word(2, halves(6)),
+            BlockFormat::Q5_1 => with_word(4, halves(8)),
+            BlockFormat::Q8_0 => std::array::from_fn(|l| block[2 + l]),
+            BlockFormat::Q2K => bits(16 + LOAD * half, 2 * part, 3),
+            BlockFormat::Q3K => with(bits(32 + LOAD * half, 2 * part, 3), bits(0, load, 1), 2),
+            BlockFormat::Q4K => bits(16 + LOAD * (load / 2), 4 * (load % 2), 15),
+            BlockFormat::Q5K => with(bits(48 + LOAD * (load / 2), 4 * (load % 2), 15), bits(16, load, 1), 4),
+            BlockFormat::Q6K => {
+                let low = bits(64 * half + LOAD * (part % 2), 4 * (part / 2), 15);
+                with(low, bits(128 + LOAD * half, 2 * part, 3), 4)
+            }
+            BlockFormat::Iq4Xs => halves(8 + 16 * load),
+        }
+    }
 
-/// Of each 64 values in a file the first 32 are in the low halves of 32 bytes, the others in their high halves.
-fn split_q4_k(block: &[u8], data: &mut [u8], scales: &mut [u8]) {
-    for (out, bytes) in data.chunks_exact_mut(32).zip(block[16..].chunks_exact(32)) {
-        let (low, high) = out.split_at_mut(16);
-        put_halves(bytes, 0, low);
-        put_halves(bytes, 4, high);
+    /// Puts the scales of a block behind its row, and beside the rows.
+    fn split_scales(self, block: &[u8], small: &mut [u8], beside: &mut [u8]) {
+        let at = self.scales_at();
+        match self {
+            BlockFormat::Q4K | BlockFormat::Q5K => {
+                beside[..4].copy_from_slice(&block[..4]);
+                let mut words = [0u32; 3];
+                for i in 0..8 {
+                    let (s, n) = q4_k_scale(&block[4..16], i);
+                    let parts = [s & 15, n & 15, s >> 4 | n >> 4 << 2];
+                    words.iter_mut().zip(parts).for_each(|(word, part)| *word |= u32::from(part) << (4 * i));
+                }
+                beside[4..].chunks_exact_mut(4).zip(words).for_each(|(o, word)| o.copy_from_slice(&word.to_le_bytes()));
+            }
+            BlockFormat::Q3K => {
+                beside.copy_from_slice(&block[at..at + 2]);
+                let mut words = [0u32; 3];
+                for i in 0..16 {
+                    let s = u32::from(q3_k_scale(&block[96..108], i));
+                    words[i / 8] |= (s & 15) << (i % 8 * 4);
+                    words[2] |= (s >> 4) << (2 * i);
+                }
+                small.chunks_exact_mut(4).zip(words).for_each(|(o, word)| o.copy_from_slice(&word.to_le_bytes()));
+            }
+            // As they are.
+            _ => {
+                beside.copy_from_slice(&block[at..at + beside.len()]);
+                let from = if self == BlockFormat::Q6K { 192 } else { 0 };
+                small.copy_from_slice(&block[from..from + small.len()]);
+            }
+        }
     }
-    let mut words = [0u32; 3];
-    for i in 0..8 {
-        let (s, n) = q4_k_scale(&block[4..16], i);
-        let parts = [s & 15, n & 15, s >> 4 | n >> 4 << 2];
-        words.iter_mut().zip(parts).for_each(|(word, part)| *word |= u32::from(part) << (4 * i));
-    }
-    scales[..4].copy_from_slice(&block[..4]);
-    scales[4..].chunks_exact_mut(4).zip(words).for_each(|(out, word)| out.copy_from_slice(&word.to_le_bytes()));
 }
 
 /// The scale and the minimum of the 32 values with index `i` in a file, 6 bits each. The first four have the low 6 bits of
@@ -171,107 +277,18 @@ fn q4_k_scale(packed: &[u8], i: usize) -> (u8, u8) {
     }
 }
 
-/// Of each 128 values in a file: 64 bytes have the low 4 bits of value l and of value 64 + l, and 32 bytes the high 2 bits
-/// of the values l, 32 + l, 64 + l and 96 + l.
-fn split_q6_k(block: &[u8], low: &mut [u8], high: &mut [u8]) {
-    let (from_low, from_high) = block.split_at(128);
-    high.fill(0);
-    for group in 0..8 {
-        let (half, part) = (group / 4, group % 4);
-        put_halves(&from_low[64 * half + 32 * (part % 2)..][..32], 4 * (part as u32 / 2), &mut low[16 * group..][..16]);
-        let (bits, out) = (&from_high[32 * half..][..32], &mut high[8 * group..][..8]);
-        for (i, bits) in bits.iter().enumerate() {
-            out[i / 16 * 4 + i % 4] |= (bits >> (2 * part) & 3) << (i % 16 / 4 * 2);
-        }
-    }
-}
-
-fn f16_at(bytes: &[u8], index: usize) -> f32 {
-    f16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]).to_f32()
-}
-
-/// The factors of the 32 values with index `i` of a Q4_K block's 16 bytes of scales, to multiply by and to subtract.
-fn q4_k_factors(scales: &[u8], i: usize) -> (f32, f32) {
-    let part = |word: usize| {
-        let b = &scales[4 + 4 * word..];
-        u32::from_le_bytes([b[0], b[1], b[2], b[3]]) >> (4 * i) & 15
-    };
-    let (s, n, high) = (part(0), part(1), part(2));
-    (f16_at(scales, 0) * (s | (high & 3) << 4) as f32, f16_at(scales, 1) * (n | (high & 12) << 2) as f32)
-}
-
-/// Decodes a row of [`WeightFormat::Q5_0`].
-pub(super) fn decode_q5_0(data: &[u8], scales: &[u8], out: &mut [f32]) {
-    let (low, high) = data.split_at(data.len() / 20 * 16);
-    let groups = out.chunks_exact_mut(WeightFormat::GROUP).zip(low.chunks_exact(16)).zip(high.chunks_exact(4));
-    for (i, ((out, low), high)) in groups.enumerate() {
-        let d = f16_at(scales, i);
-        for (j, o) in out.iter_mut().enumerate() {
-            let q = (low[j % 16] >> (j / 16 * 4) & 15) | (high[j % 4] >> (j / 4) & 1) << 4;
-            *o = d * (f32::from(q) - 16.0);
-        }
-    }
-}
-
-/// Decodes a row of [`WeightFormat::Q8_0`].
-pub(super) fn decode_q8_0(data: &[u8], scales: &[u8], out: &mut [f32]) {
-    let groups = out.chunks_mut(WeightFormat::GROUP).zip(data.chunks(WeightFormat::GROUP));
-    for (i, (out, bytes)) in groups.enumerate() {
-        let d = f16_at(scales, i);
-        out.iter_mut().zip(bytes).for_each(|(o, q)| *o = f32::from(*q as i8) * d);
-    }
-}
-
-/// Decodes a row of [`WeightFormat::Q4K`], in the order of the formula.
-pub(super) fn decode_q4_k(data: &[u8], scales: &[u8], out: &mut [f32]) {
-    let groups = out.chunks_exact_mut(WeightFormat::GROUP).zip(data.chunks_exact(16));
-    for (i, (out, bytes)) in groups.enumerate() {
-        let (scale, minimum) = q4_k_factors(&scales[i / 8 * 16..][..16], i % 8);
-        let (low, high) = out.split_at_mut(16);
-        low.iter_mut().zip(bytes).for_each(|(o, b)| *o = scale * f32::from(b & 15) - minimum);
-        high.iter_mut().zip(bytes).for_each(|(o, b)| *o = scale * f32::from(b >> 4) - minimum);
-    }
-}
-
-/// Decodes a row of [`WeightFormat::Q6K`], in the order of the formula.
-pub(super) fn decode_q6_k(data: &[u8], scales: &[u8], out: &mut [f32]) {
-    let cols = data.len() / 13 * 16;
-    let (low, rest) = data.split_at(cols / 2);
-    let (high, small) = rest.split_at(cols / 4);
-    let groups = out.chunks_exact_mut(WeightFormat::GROUP).zip(low.chunks_exact(16)).zip(high.chunks_exact(8));
-    for (i, ((out, low), high)) in groups.enumerate() {
-        let d = f16_at(scales, i / 8);
-        let factors = [2 * i, 2 * i + 1].map(|j| d * f32::from(small[j] as i8));
-        for (j, o) in out.iter_mut().enumerate() {
-            let q = (low[j % 16] >> (j / 16 * 4) & 15) | (high[j / 16 * 4 + j % 4] >> (j % 16 / 4 * 2) & 3) << 4;
-            *o = factors[j / 16] * (f32::from(q) - 32.0);
-        }
-    }
-}
-
-/// The largest magnitude that a weight may have with the scales of each block of a row of `format`, or NaN; 0 for formats
-/// that are no block format's.
-pub(super) fn block_bounds(format: WeightFormat, scales: &[u8]) -> impl Iterator<Item = f32> + '_ {
-    let bytes = match format {
-        WeightFormat::Q4K => 16,
-        _ => 2,
-    };
-    scales.chunks_exact(bytes).map(move |scale| {
-        let d = f16_at(scale, 0).abs();
-        match format {
-            WeightFormat::Q5_0 => 16.0 * d,
-            WeightFormat::Q8_0 => 128.0 * d,
-            WeightFormat::Q4K => 63.0 * 15.0 * d + 63.0 * f16_at(scale, 1).abs(),
-            WeightFormat::Q6K => 128.0 * 32.0 * d,
-            WeightFormat::Int8 | WeightFormat::Int4 | WeightFormat::Bf16 => 0.0,
-        }
-    })
+/// The scale of the 16 values with index `i`, 6 bits: the low 4 in the halves of the first eight bytes, the high 2 in the
+/// last four.
+fn q3_k_scale(packed: &[u8], i: usize) -> u8 {
+    let (quarter, j) = (i / 4, i % 4);
+    packed[i % 8] >> (i / 8 * 4) & 15 | (packed[8 + j] >> (2 * quarter) & 3) << 4
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::checkpoint::gguf::GgmlType;
+    use half::f16;
 
     /// A row's values by way of the planes.
     fn decode(format: BlockFormat, blocks: &[u8]) -> Vec<f32> {
@@ -348,15 +365,17 @@ mod tests {
             let mut blocks: Vec<u8> = (0..4 * format.block_bytes()).map(|_| byte()).collect();
             for (i, block) in blocks.chunks_exact_mut(format.block_bytes()).enumerate() {
                 let d = f16::from_f32(0.5 + i as f32).to_le_bytes();
-                match format {
-                    BlockFormat::Q4K => block[..4].copy_from_slice(&[d, d].concat()),
-                    BlockFormat::Q6K => block[208..].copy_from_slice(&d),
-                    BlockFormat::Q4_0 | BlockFormat::Q5_0 | BlockFormat::Q8_0 => block[..2].copy_from_slice(&d),
+                let at = format.scales_at();
+                block[at..at + 2].copy_from_slice(&d);
+                if format.has_offset() {
+                    block[at + 2..at + 4].copy_from_slice(&d);
                 }
             }
             let alone = |block: &[u8]| decode(format, &block.repeat(4))[..format.block()].to_vec();
             let apart: Vec<f32> = blocks.chunks_exact(format.block_bytes()).flat_map(alone).collect();
-            assert!(apart.iter().any(|w| *w > 1.0) && apart.iter().any(|w| *w < -1.0), "{format:?}");
+            // Only what is added can leave no weight below zero.
+            let is_added = format.grouped().scales == Scales::HalfOffset;
+            assert!(apart.iter().any(|w| *w > 1.0) && (is_added || apart.iter().any(|w| *w < -1.0)), "{format:?}");
             assert_eq!(decode(format, &blocks), apart, "{format:?}");
         }
     }
@@ -368,8 +387,12 @@ mod tests {
             let of_name = (0..64).filter_map(GgmlType::of).find(|t| t.name == name).unwrap();
             assert_eq!((format.block(), format.block_bytes()), (of_name.block, of_name.block_bytes), "{name}");
             assert_eq!(format.row_bytes(1024), 1024 / format.block() * format.block_bytes());
-            // On a device it takes the bytes of the file.
-            assert_eq!(format.kept_as().matrix_bytes(3, 1024), 3 * format.row_bytes(1024) as u64, "{name}");
+            // On a device it takes the bytes of the file, rows padded to 16.
+            for cols in [1024, 5376] {
+                let (device, file) = (format.kept_as().matrix_bytes(3, cols), 3 * format.row_bytes(cols) as u64);
+                assert!((file..file + 3 * 16).contains(&device), "{name}: {device} bytes of {file}");
+                assert!(cols != 1024 || device == file, "{name}");
+            }
         }
     }
 
@@ -389,8 +412,18 @@ mod tests {
             (BlockFormat::Q4K, 0, 69.25),
             (BlockFormat::Q4K, 2, 1039.0),
             (BlockFormat::Q6K, 208, 15.99),
+            (BlockFormat::Q4_1, 0, 4366.0),
+            (BlockFormat::Q4_1, 2, 65504.0),
+            (BlockFormat::Q5_1, 0, 2113.0),
+            (BlockFormat::Q2K, 80, 1455.0),
+            (BlockFormat::Q2K, 82, 4366.0),
+            (BlockFormat::Q3K, 108, 511.5),
+            (BlockFormat::Q5K, 0, 33.53),
+            (BlockFormat::Q5K, 2, 1039.0),
+            (BlockFormat::Iq4Nl, 0, 515.5),
+            (BlockFormat::Iq4Xs, 0, 16.11),
         ] {
-            for scale in [most, -most, 0.0] {
+            for scale in [0.999 * most, -0.999 * most, 0.0] {
                 assert_eq!(check(format, at, scale), Ok(()), "{format:?}: {scale}");
             }
             for scale in [1.01 * most, -1.01 * most, f32::INFINITY, f32::NAN] {

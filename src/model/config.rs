@@ -5,12 +5,14 @@
 //! Defaults are `Gemma3TextConfig`'s of transformers 5.23.0.
 
 mod keys;
+mod quantization;
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use self::keys::{Keys, REMEDY_CONFIG, excerpt};
+pub(crate) use self::quantization::Quantization;
 use crate::model::json::parse as parse_json;
 use crate::model::shape::{LayerKind, Shape};
 use crate::model::text_file;
@@ -21,7 +23,7 @@ pub const MAX_CONFIG_BYTES: usize = 4 << 20;
 
 /// Largest accepted values: far above any Gemma 3, and small enough that no product of them overflows 64 bits.
 pub(crate) mod limit {
-    pub const VOCAB: usize = 1 << 24;
+    pub const VOCAB: usize = 1 << 20;
     pub const HIDDEN: usize = 1 << 17;
     pub const FFN: usize = 1 << 20;
     pub const LAYERS: usize = 1024;
@@ -37,6 +39,14 @@ pub(crate) mod limit {
 /// [`Error::Input`] naming the key, its value and what is wanted: not JSON, another architecture, a size that no Gemma
 /// 3 can have, or an unsupported feature that changes the forward pass.
 pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
+    parse_model(config, generation).map(|(shape, _)| shape)
+}
+
+/// As [`parse`], with how another program has quantised the matrices.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_model(config: &str, generation: Option<&str>) -> Result<(Shape, Quantization)> {
     let root = parse_object(config, "config.json")?;
     let outer = Keys { map: &root, file: "config.json" };
     check_architecture(&outer)?;
@@ -50,7 +60,7 @@ pub fn parse(config: &str, generation: Option<&str>) -> Result<Shape> {
         let map = parse_object(generation, "generation_config.json")?;
         Keys { map: &map, file: "generation_config.json" }.add_eos(&mut shape.eos, shape.vocab)?;
     }
-    Ok(shape)
+    Ok((shape, Quantization::parse(&outer, &text)?))
 }
 
 /// Reads and parses a config.json.
@@ -149,6 +159,10 @@ fn check_architecture(outer: &Keys) -> Result<()> {
         Some(Value::Array(list)) => list,
         Some(other) => return Err(outer.wrong("architectures", other, "a list of names")),
     };
+    if architectures.iter().any(|a| a.as_str() == Some("Gemma3TextModel")) {
+        let cause = "config.json is of Gemma3TextModel, which makes vectors and no text, as EmbeddingGemma does";
+        return Err(Error::input(cause, REMEDY));
+    }
     if !architectures.is_empty() && !architectures.iter().any(|a| a.as_str().is_some_and(known)) {
         let found = excerpt(&architectures[0]);
         return Err(Error::input(format!("config.json is of another architecture, {found}"), REMEDY));

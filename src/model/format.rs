@@ -11,10 +11,10 @@ use safetensors::Dtype;
 
 use crate::error::{Setting, text};
 use crate::model::blocks::BlockFormat;
+use crate::model::grouped::{Grouped, LOAD};
 use crate::model::shape::Shape;
 use crate::model::tensor::{Role, TensorId};
 use crate::{Error, Result};
-use quantize::GROUP_BYTES;
 
 /// How the rows of a matrix are stored: elements, and scales if the format has them.
 ///
@@ -23,7 +23,8 @@ use quantize::GROUP_BYTES;
 /// the rows and without padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WeightFormat {
-    /// i8 per element, one f32 scale per row: `w = q * scale`, q in -127..=127.
+    /// i8 per element, one f32 scale per row: `w = q * scale`, q in -128..=127. Kiln makes -127..=127; llm-compressor
+    /// makes -128 too.
     Int8,
     /// 4 bits per element, one f16 scale per group of [`WeightFormat::GROUP`]: `w = scale * (q - 8)`, q in 0..=15. A
     /// group is 16 bytes: element j in the low half of byte j, element 16 + j in its high half. Only for rows of whole
@@ -31,23 +32,8 @@ pub enum WeightFormat {
     Int4,
     /// bfloat16 per element, no scale.
     Bf16,
-    /// GGUF's Q5_0: 5 bits per element, one f16 scale per group: `w = scale * (q - 16)`. A row has two parts: the low 4 bits
-    /// in groups of the order of [`WeightFormat::Int4`], and 4 bytes for each group with the high bits, that of element 4 i +
-    /// j in bit i of byte j. Only for rows of whole fours of groups, so that each begins at 16 bytes.
-    Q5_0,
-    /// GGUF's Q8_0: i8 per element, one f16 scale per group: `w = q * scale`, q in -128..=127. Only for rows of whole
-    /// groups.
-    Q8_0,
-    /// GGUF's Q4_K: 4 bits per element, in groups of the order of [`WeightFormat::Int4`]: `w = d * s * q - m * n`, q in
-    /// 0..=15. Of each [`WeightFormat::SUPER`] elements the scales are 16 bytes: d and m in f16, then for the eight groups, 4
-    /// bits each in a u32, the low bits of s, the low bits of n, and the high two bits of s below those of n. Only for rows
-    /// of whole [`WeightFormat::SUPER`].
-    Q4K,
-    /// GGUF's Q6_K: 6 bits per element: `w = d * s * (q - 32)`, with an i8 s per 16 elements, and as its scale an f16 d per
-    /// [`WeightFormat::SUPER`]. A row has three parts: the low 4 bits in groups of the order of [`WeightFormat::Int4`]; 8
-    /// bytes for each group with the high 2 bits, of element 16 i + 4 j + k at bit 2 j of byte 4 i + k; every s. Only for
-    /// rows of whole [`WeightFormat::SUPER`].
-    Q6K,
+    /// A quantised type of GGUF files other than Q4_0, which is INT4: as [`BlockFormat::grouped`] describes it.
+    Blocks(BlockFormat),
 }
 
 /// The format of a tensor in a checkpoint's files, or of most of its matrices.
@@ -90,14 +76,21 @@ pub type BadRow = String;
 /// Names, sizes and what can be made from what.
 impl WeightFormat {
     /// Every format.
-    pub const ALL: [WeightFormat; 7] = [
+    pub const ALL: [WeightFormat; 14] = [
         WeightFormat::Int8,
         WeightFormat::Int4,
         WeightFormat::Bf16,
-        WeightFormat::Q5_0,
-        WeightFormat::Q8_0,
-        WeightFormat::Q4K,
-        WeightFormat::Q6K,
+        WeightFormat::Blocks(BlockFormat::Q4_1),
+        WeightFormat::Blocks(BlockFormat::Q5_0),
+        WeightFormat::Blocks(BlockFormat::Q5_1),
+        WeightFormat::Blocks(BlockFormat::Q8_0),
+        WeightFormat::Blocks(BlockFormat::Q2K),
+        WeightFormat::Blocks(BlockFormat::Q3K),
+        WeightFormat::Blocks(BlockFormat::Q4K),
+        WeightFormat::Blocks(BlockFormat::Q5K),
+        WeightFormat::Blocks(BlockFormat::Q6K),
+        WeightFormat::Blocks(BlockFormat::Iq4Nl),
+        WeightFormat::Blocks(BlockFormat::Iq4Xs),
     ];
 
     /// Those that Kiln makes of other weights, and that can be asked for. The others are what GGUF files have.
@@ -106,11 +99,17 @@ impl WeightFormat {
     /// In every format, a row's padded length is a multiple of this many elements.
     pub const ALIGN: usize = 16;
 
-    /// Elements that share a scale in [`WeightFormat::Int4`] and in [`WeightFormat::Q8_0`].
-    pub const GROUP: usize = 32;
+    /// Elements that share a scale in [`WeightFormat::Int4`].
+    pub const GROUP: usize = LOAD;
 
-    /// Elements whose scales share a scale in [`WeightFormat::Q4K`] and [`WeightFormat::Q6K`].
-    pub const SUPER: usize = 256;
+    /// How the rows of a format with scales of groups lie; `None` for the others.
+    pub fn grouped(self) -> Option<Grouped> {
+        match self {
+            WeightFormat::Int4 => Some(BlockFormat::Q4_0.grouped()),
+            WeightFormat::Blocks(blocks) => Some(blocks.grouped()),
+            WeightFormat::Int8 | WeightFormat::Bf16 => None,
+        }
+    }
 
     /// Its name, which for [`WeightFormat::MADE`] is its word on the command line: `int8`, `int4`, `bf16`, `q4_k`.
     pub fn name(self) -> &'static str {
@@ -118,10 +117,7 @@ impl WeightFormat {
             WeightFormat::Int8 => "int8",
             WeightFormat::Int4 => "int4",
             WeightFormat::Bf16 => "bf16",
-            WeightFormat::Q5_0 => BlockFormat::Q5_0.name(),
-            WeightFormat::Q8_0 => BlockFormat::Q8_0.name(),
-            WeightFormat::Q4K => BlockFormat::Q4K.name(),
-            WeightFormat::Q6K => BlockFormat::Q6K.name(),
+            WeightFormat::Blocks(blocks) => blocks.name(),
         }
     }
 
@@ -140,9 +136,7 @@ impl WeightFormat {
                 "Half a byte an element in groups of 32 with a scale; the embedding and the head in INT8"
             }
             WeightFormat::Bf16 => "As the BF16 checkpoint has them",
-            WeightFormat::Q5_0 | WeightFormat::Q8_0 | WeightFormat::Q4K | WeightFormat::Q6K => {
-                "As the GGUF file has them"
-            }
+            WeightFormat::Blocks(_) => "As the GGUF file has them",
         }
     }
 
@@ -153,41 +147,33 @@ impl WeightFormat {
 
     /// Bytes of the elements of a padded row, as on devices.
     pub fn row_bytes(self, cols: usize) -> usize {
-        self.file_row_bytes(Self::padded(cols))
+        self.grouped().map_or_else(|| self.file_row_bytes(Self::padded(cols)), |grouped| grouped.row_bytes(cols))
     }
 
     /// Bytes of the elements of a row without padding, as in files: the first bytes of the padded row.
     pub fn file_row_bytes(self, cols: usize) -> usize {
         match self {
-            WeightFormat::Int8 | WeightFormat::Q8_0 => cols,
-            WeightFormat::Int4 => cols.div_ceil(Self::GROUP) * GROUP_BYTES,
+            WeightFormat::Int8 => cols,
             WeightFormat::Bf16 => 2 * cols,
-            WeightFormat::Q4K => cols / 2,
-            // 4 bits and 1.
-            WeightFormat::Q5_0 => cols / 8 * 5,
-            // 4 bits, 2 bits, and a byte for 16.
-            WeightFormat::Q6K => cols / 16 * 13,
+            WeightFormat::Int4 | WeightFormat::Blocks(_) => self.row_bytes(cols),
         }
     }
 
-    /// Elements in 16 bytes, which kernels load at a time; of [`WeightFormat::Q5_0`] and [`WeightFormat::Q6K`] in 16
-    /// bytes of low bits.
+    /// Elements in what kernels load at a time: 16 bytes, or a load of a format with scales of groups ([`LOAD`]).
     pub fn per_load(self) -> usize {
         match self {
             WeightFormat::Bf16 => 8,
-            WeightFormat::Int8 | WeightFormat::Q8_0 => 16,
-            WeightFormat::Int4 | WeightFormat::Q5_0 | WeightFormat::Q4K | WeightFormat::Q6K => 32,
+            WeightFormat::Int8 => 16,
+            WeightFormat::Int4 | WeightFormat::Blocks(_) => LOAD,
         }
     }
 
-    /// Bytes of a row's scales, on devices and in files; 0 without scales.
+    /// Bytes of a row's scales that lie beside the rows, on devices and in files; 0 without such scales.
     pub fn scale_bytes(self, cols: usize) -> usize {
-        match self {
-            WeightFormat::Int8 => 4,
-            WeightFormat::Int4 | WeightFormat::Q5_0 | WeightFormat::Q8_0 => 2 * cols.div_ceil(Self::GROUP),
-            WeightFormat::Bf16 => 0,
-            WeightFormat::Q4K => 16 * cols.div_ceil(Self::SUPER),
-            WeightFormat::Q6K => 2 * cols.div_ceil(Self::SUPER),
+        match self.grouped() {
+            Some(grouped) => grouped.scale_bytes(cols),
+            None if self == WeightFormat::Int8 => 4,
+            None => 0,
         }
     }
 
@@ -214,12 +200,7 @@ impl WeightFormat {
 
     /// Whether rows of `cols` elements can be kept in it.
     pub fn holds(self, cols: usize) -> bool {
-        match self {
-            WeightFormat::Int4 | WeightFormat::Q8_0 => cols.is_multiple_of(Self::GROUP),
-            WeightFormat::Q5_0 => cols.is_multiple_of(4 * Self::GROUP),
-            WeightFormat::Q4K | WeightFormat::Q6K => cols.is_multiple_of(Self::SUPER),
-            WeightFormat::Int8 | WeightFormat::Bf16 => true,
-        }
+        self.grouped().is_none_or(|grouped| grouped.holds(cols))
     }
 
     /// The format of a matrix where this one is asked for. `stored` is the matrix's format in its files, if there are any.
@@ -280,8 +261,8 @@ impl WeightFormat {
     /// Element type.
     pub fn file_dtype(self) -> Dtype {
         match self {
-            WeightFormat::Int8 | WeightFormat::Q8_0 => Dtype::I8,
-            WeightFormat::Int4 | WeightFormat::Q5_0 | WeightFormat::Q4K | WeightFormat::Q6K => Dtype::U8,
+            WeightFormat::Int8 => Dtype::I8,
+            WeightFormat::Int4 | WeightFormat::Blocks(_) => Dtype::U8,
             WeightFormat::Bf16 => Dtype::BF16,
         }
     }
@@ -294,10 +275,8 @@ impl WeightFormat {
     /// Dimensions of the tensor that holds the elements of a `[rows, cols]` matrix.
     pub fn file_shape(self, rows: usize, cols: usize) -> Vec<usize> {
         match self {
-            WeightFormat::Int8 | WeightFormat::Q8_0 | WeightFormat::Bf16 => vec![rows, cols],
-            WeightFormat::Int4 | WeightFormat::Q5_0 | WeightFormat::Q4K | WeightFormat::Q6K => {
-                vec![rows, self.file_row_bytes(cols)]
-            }
+            WeightFormat::Int8 | WeightFormat::Bf16 => vec![rows, cols],
+            WeightFormat::Int4 | WeightFormat::Blocks(_) => vec![rows, self.file_row_bytes(cols)],
         }
     }
 
@@ -305,10 +284,8 @@ impl WeightFormat {
     pub fn file_scales(self, rows: usize, cols: usize) -> Option<(Dtype, Vec<usize>)> {
         match self {
             WeightFormat::Int8 => Some((Dtype::F32, vec![rows])),
-            WeightFormat::Int4 | WeightFormat::Q5_0 | WeightFormat::Q8_0 => {
-                Some((Dtype::F16, vec![rows, cols.div_ceil(Self::GROUP)]))
-            }
-            WeightFormat::Q4K | WeightFormat::Q6K => Some((Dtype::U8, vec![rows, self.scale_bytes(cols)])),
+            WeightFormat::Int4 => Some((Dtype::F16, vec![rows, cols.div_ceil(Self::GROUP)])),
+            WeightFormat::Blocks(_) => Some((Dtype::U8, vec![rows, self.scale_bytes(cols)])),
             WeightFormat::Bf16 => None,
         }
     }

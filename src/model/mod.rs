@@ -4,6 +4,7 @@ pub mod blocks;
 pub mod checkpoint;
 pub mod config;
 pub mod format;
+pub mod grouped;
 pub(crate) mod json;
 pub mod presets;
 pub mod shape;

@@ -6,15 +6,18 @@ use std::path::Path;
 use crate::machine::regular::{self, Fault, Links};
 use crate::{Error, Result};
 
+/// The most bytes of a Git LFS pointer.
+pub(crate) const MAX_POINTER: usize = 1024;
+
 /// The bytes of a regular file of at most `max` bytes; `None` if there is no such file. `remedy` says what to do about
 /// a file that is too long.
 ///
 /// # Errors
-/// [`Error::Input`]: not a regular file, longer than `max`, or unreadable.
+/// [`Error::Input`]: a link that leads nowhere, not a regular file, longer than `max`, unreadable, or a Git LFS pointer.
 pub(crate) fn read_bytes(path: &Path, max: usize, remedy: &str) -> Result<Option<Vec<u8>>> {
     match regular::read(path, Links::Follow, max as u64) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(Fault::Io(e)) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Ok(bytes) => refuse_pointer(path, &bytes).map(|()| Some(bytes)),
+        Err(Fault::Io(e)) if e.kind() == ErrorKind::NotFound && !is_there(path) => Ok(None),
         Err(fault) => Err(refusal(path, &fault, remedy)),
     }
 }
@@ -29,6 +32,24 @@ pub(crate) fn read(path: &Path, max: usize, remedy: &str) -> Result<Option<Strin
         let cause = format!("{} is not UTF-8: {}", path.display(), e.utf8_error());
         Error::input(cause, "give a model's own files")
     })
+}
+
+/// Whether there is an entry of this name, be it a link that leads nowhere: what is read then says so.
+pub(crate) fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// Refuses what a clone without Git LFS has in place of a large file: a few lines that say which file it is. `bytes` are
+/// all of the file, or of a longer one.
+///
+/// # Errors
+/// [`Error::Input`] with the command that fetches the file.
+pub(crate) fn refuse_pointer(path: &Path, bytes: &[u8]) -> Result<()> {
+    if bytes.len() <= MAX_POINTER && bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
+        let cause = format!("{} is a Git LFS pointer in place of the file", path.display());
+        return Err(Error::input(cause, "run `git lfs pull` in its repository, or download the file"));
+    }
+    Ok(())
 }
 
 /// The error for a file that is not read.
@@ -62,6 +83,13 @@ mod tests {
         assert!(refusal(&path.join("below"), 4).contains("cannot read"));
         std::fs::write(&path, [0xFF]).unwrap();
         assert!(refusal(&path, 4).contains("not UTF-8"));
+        std::fs::write(&path, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n").unwrap();
+        let line = refusal(&path, 1000);
+        assert!(line.contains("text is a Git LFS pointer in place of the file; run `git lfs pull`"), "{line}");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        let line = refusal(&link, 4);
+        assert!(line.contains("link is a link to nowhere, which does not exist; download the file again"), "{line}");
         let fifo = dir.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(refusal(&fifo, 4).contains("not a regular file"));

@@ -7,8 +7,9 @@ mod tests;
 use crate::display::{bytes, excess};
 use crate::error::{Setting, Text, text};
 use crate::machine::heaps::Memory;
+use crate::model::WeightFormat;
 use crate::schedule::kv::PAGE;
-use crate::schedule::layout::BufferLayout;
+use crate::schedule::layout::{BufferLayout, Placement};
 use crate::schedule::step::WeightBuffer;
 use crate::schedule::{Extent, Pool, Schedule};
 use crate::{Error, Result};
@@ -283,6 +284,15 @@ fn refuse_allocation(purpose: Purpose, needed: u64, schedule: &Schedule, memory:
     )
 }
 
+/// Bytes of the matrices if all of them are in `format`, of which some may stay in a larger one.
+fn least_weights(schedule: &Schedule, format: WeightFormat) -> u64 {
+    let of = |tensor: &Placement| match tensor {
+        Placement::Matrix(_, m) => format.matrix_bytes(m.rows, m.cols),
+        _ => 0,
+    };
+    schedule.weights.buffers.iter().flat_map(|buffer| &buffer.tensors).map(of).sum()
+}
+
 fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -> Error {
     let total = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.1));
     let parts: Vec<_> = sums(wanted.iter().copied()).into_iter().map(|(k, b)| format!("{k} {}", bytes(b))).collect();
@@ -291,10 +301,11 @@ fn refuse_sum(wanted: &[(Purpose, u64)], schedule: &Schedule, memory: &Memory) -
         Some(pool) => format!(", {} together", bytes(pool.available())),
         None => String::new(),
     };
-    // Smaller weights are no remedy where all else alone is too large.
+    // Smaller weights are no remedy where they are too large as well.
     let beside = wanted.iter().filter(|w| !matches!(w.0, Purpose::Weights(_)));
     let beside = beside.fold(0u64, |sum, w| sum.saturating_add(w.1));
-    let format = schedule.weights.format().smaller().filter(|_| beside < memory.available());
+    let mut smaller = std::iter::successors(schedule.weights.format().smaller(), |format| format.smaller());
+    let format = smaller.find(|&format| beside.saturating_add(least_weights(schedule, format)) <= memory.available());
     let format = format.map_or_else(Text::default, |smaller| text!(Setting::Weights(smaller.name()), ", "));
     let context = text!(Setting::Context, format!(" (now {})", schedule.extent.context));
     let is_more = schedule.kv.tokens() > schedule.extent.context.next_multiple_of(PAGE);

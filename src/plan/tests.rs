@@ -250,12 +250,12 @@ fn an_allocation_above_the_devices_cap_is_refused_for_that_wherever_there_is_roo
         Extent { context: 131_072, max_rows: 512, head_rows: 8, sequences: 8, kv: KvType::F16, kv_tokens: None };
     let schedule = Schedule::build(&presets::preset("gemma3-27b").unwrap(), extent, int8);
     for machine in ["8060s", "8060s:0.5", "890m"] {
-        let memory = profile(machine).unwrap().memory;
+        let memory = profile(machine, None).unwrap().memory;
         let said = Plan::place(&schedule, &memory, needs(&schedule, 0)).unwrap_err().to_string();
         assert!(!said.contains("in one allocation"), "{machine}: {said}");
     }
     // The refusal names whichever allocation is too large.
-    let memory = Memory { max_allocation: 5_000_000, ..profile("8060s").unwrap().memory };
+    let memory = Memory { max_allocation: 5_000_000, ..profile("8060s", None).unwrap().memory };
     for (purpose, words) in [
         (Purpose::Weights(WeightBuffer::Layer(3)), "the weights of layer 3: 6.0 MB needed"),
         (Purpose::Weights(WeightBuffer::Embedding), "the weights of the embedding or the head: 6.0 MB needed"),

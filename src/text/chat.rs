@@ -51,7 +51,9 @@ impl Message {
             MessageContent::Text(text) => (Some(text.as_str()), &[][..]),
             MessageContent::Parts(parts) => (None, parts.as_slice()),
         };
-        std::iter::once(self.role.as_str()).chain(whole).chain(parts.iter().filter_map(|part| part.text.as_deref()))
+        std::iter::once(self.role.as_str())
+            .chain(whole)
+            .chain(parts.iter().flat_map(ContentPart::texts).map(String::as_str))
     }
 
     fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
@@ -59,7 +61,9 @@ impl Message {
             MessageContent::Text(text) => (Some(text), &mut [][..]),
             MessageContent::Parts(parts) => (None, parts.as_mut_slice()),
         };
-        std::iter::once(&mut self.role).chain(whole).chain(parts.iter_mut().filter_map(|part| part.text.as_mut()))
+        std::iter::once(&mut self.role).chain(whole).chain(parts.iter_mut().flat_map(|part| {
+            [&mut part.text, &mut part.source_lang_code, &mut part.target_lang_code].into_iter().flatten()
+        }))
     }
 }
 
@@ -86,6 +90,19 @@ pub struct ContentPart {
     /// The text of a `text` part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// The language that the text is in, such as `en` or `de-DE`: TranslateGemma's template wants it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_lang_code: Option<String>,
+    /// The language that TranslateGemma translates the text to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_lang_code: Option<String>,
+}
+
+impl ContentPart {
+    /// What the message's author chose.
+    fn texts(&self) -> impl Iterator<Item = &String> + Clone {
+        [&self.text, &self.source_lang_code, &self.target_lang_code].into_iter().flatten()
+    }
 }
 
 /// A part as it is written. One of another type has fields of its own: it is understood as far as its type, so that its
@@ -96,6 +113,8 @@ struct PartFields {
     kind: String,
     #[serde(default)]
     text: Option<String>,
+    source_lang_code: Option<String>,
+    target_lang_code: Option<String>,
     #[serde(flatten)]
     others: BTreeMap<String, IgnoredAny>,
 }
@@ -104,10 +123,10 @@ impl TryFrom<PartFields> for ContentPart {
     type Error = &'static str;
 
     fn try_from(fields: PartFields) -> std::result::Result<Self, Self::Error> {
-        let PartFields { kind, text, others } = fields;
+        let PartFields { kind, text, source_lang_code, target_lang_code, others } = fields;
         match kind == "text" && !others.is_empty() {
             true => Err("a text part has a type and a text"),
-            false => Ok(ContentPart { kind, text }),
+            false => Ok(ContentPart { kind, text, source_lang_code, target_lang_code }),
         }
     }
 }
@@ -257,8 +276,20 @@ impl ChatTemplate {
             add_generation_prompt,
             ..Value::from_serialize(&self.special_tokens)
         };
-        let program = Program::compile(&self.source).map_err(|e| describe(&e))?;
-        program.run(context, extend).map_err(|e| describe(&e))
+        let describe = |e| describe(&e, self.rejected_remedy());
+        let program = Program::compile(&self.source).map_err(describe)?;
+        program.run(context, extend).map_err(describe)
+    }
+
+    /// What to do about messages that the template rejects. TranslateGemma's takes none that is plain text.
+    fn rejected_remedy(&self) -> &'static str {
+        match self.source.contains("source_lang_code") {
+            true => {
+                "this is TranslateGemma: give a user's content as \
+                 [{\"type\": \"text\", \"source_lang_code\": \"en\", \"target_lang_code\": \"de\", \"text\": ..}]"
+            }
+            false => "correct the messages",
+        }
     }
 
     /// Renders `messages` so that `tokenizer` can tell the template's special tokens from those that a message spells.
@@ -329,14 +360,11 @@ fn refuse(name: &str, error: &minijinja::Error) -> Error {
 struct Raised(String);
 
 /// An error of a template: the message it raised on purpose, or where it failed.
-fn describe(error: &minijinja::Error) -> Error {
+fn describe(error: &minijinja::Error, rejected: &str) -> Error {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(cause) = source {
         if let Some(Raised(message)) = cause.downcast_ref() {
-            return Error::input(
-                format!("the chat template rejects the messages: {}", quote(message)),
-                "correct the messages",
-            );
+            return Error::input(format!("the chat template rejects the messages: {}", quote(message)), rejected);
         }
         source = cause.source();
     }
@@ -406,6 +434,38 @@ mod tests {
         assert_eq!(text(), "<s></s>");
         std::fs::write(dir.path().join("chat_template.jinja"), "{{ bos_token }}jinja\r\nfile\r\n").unwrap();
         assert_eq!(text(), "<s>jinja\nfile");
+    }
+
+    /// TranslateGemma's template has a long table of languages, and wants of each text what it is to be translated from
+    /// and to.
+    #[test]
+    fn a_template_that_translates_takes_the_codes_of_languages() {
+        let table: String = (0..600).map(|i| format!("\"l{i}\": \"Language {i}\",\n")).collect();
+        let source = [
+            "{%- set languages = {\n",
+            &table,
+            "}\n-%}{{ bos_token }}{%- for m in messages -%}",
+            "{%- if m.content is string or m.content | length != 1 -%}{{ raise_exception('one item') }}{%- endif -%}",
+            "{%- set c = m.content[0] -%}{{ languages[c['source_lang_code'] | replace('_', '-')] + ' to ' + ",
+            "languages[c['target_lang_code']] + ': ' + c['text'] | trim }}{%- endfor -%}",
+        ]
+        .concat();
+        let ask = |content: &str| {
+            let messages = format!(r#"[{{"role": "user", "content": {content}}}]"#);
+            let messages: Vec<Message> = serde_json::from_str(&messages).unwrap();
+            from_source(&source).unwrap().render(&messages, true)
+        };
+        let part = r#"[{"type": "text", "source_lang_code": "l7", "target_lang_code": "l599", "text": " hi "}]"#;
+        assert_eq!(ask(part).unwrap(), "<bos>Language 7 to Language 599: hi");
+        let line = ask("\"hi\"").unwrap_err().to_string();
+        let wanted =
+            "rejects the messages: one item; this is TranslateGemma: give a user's content as [{\"type\": \"text\",";
+        assert!(line.contains(wanted), "{line}");
+        // Constant texts beside each other are no pairs, and other expressions count as before.
+        for deep in ["\"a\": not ".repeat(300), "\"a\", ".repeat(300), "1: \"a\", ".repeat(200)] {
+            let line = from_source(&format!("{{{{ {{{deep}}} }}}}")).unwrap_err().to_string();
+            assert!(line.contains("has a tag of more than 512"), "{line}");
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! does not depend on devices or schedules.
 
 pub mod chat;
-pub mod pieces;
+pub mod limits;
+mod pieces;
 mod recent;
 pub mod sampler;
 mod scored;

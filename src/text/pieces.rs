@@ -1,12 +1,12 @@
 //! A table of what each token id decodes to, built when a tokenizer is opened. Streaming then decodes a token by an
 //! array access. The `tokenizers` crate would clone a string for each token.
 
+use super::limits::TOKENS;
 use crate::{Error, Result};
 use std::collections::HashSet;
 
-/// Limit on ids, since the table is as long as the largest id and a file may claim any. Ids are rows of an embedding;
-/// Gemma 3 has 262,208.
-const MAX_IDS: u32 = 1 << 24;
+/// Limit on ids, since the table is as long as the largest id and a file may claim any.
+const MAX_IDS: u32 = TOKENS as u32;
 
 /// What one id decodes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

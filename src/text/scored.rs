@@ -12,15 +12,13 @@ use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use tokenizers::normalizers::Replace;
 
+use super::limits::{self, LONGEST};
 use crate::display::quote;
 use crate::model::checkpoint::gguf::{Token, TokenKind};
 use crate::{Error, Result};
 
-/// Most bytes of a token that merges make. Gemma 3's longest has 93.
-const LONGEST: usize = 256;
-
-/// Gemma 3's special tokens. Some files give them another type.
-const SPECIAL: [&str; 9] = [
+/// Gemma 3's special tokens, and FunctionGemma's. Some files give them another type.
+const SPECIAL: [&str; 16] = [
     "<pad>",
     "<eos>",
     "<bos>",
@@ -30,6 +28,13 @@ const SPECIAL: [&str; 9] = [
     "<start_of_image>",
     "<end_of_image>",
     "<image_soft_token>",
+    "<start_function_declaration>",
+    "<end_function_declaration>",
+    "<start_function_call>",
+    "<end_function_call>",
+    "<start_function_response>",
+    "<end_function_response>",
+    "<escape>",
 ];
 
 /// Those that files give the type of special tokens, and tokenizer.json does not, beside `<unused0>` and so on.
@@ -40,23 +45,24 @@ const REMEDY: &str = "use a GGUF file that was made with the model's tokenizer.m
 /// Makes the crate's tokenizer of tokens that are indexed by id.
 ///
 /// # Errors
-/// [`Error::Input`]: a token is there twice, is too long, or there is none for what has no token.
+/// [`Error::Input`]: a token is there twice, there is none for what has no token, or the tokens are longer, or can be made
+/// in more ways, than any Gemma's.
 pub(super) fn assemble(tokens: &[Token]) -> Result<tokenizers::Tokenizer> {
     let wrong = |what: String| Error::input(format!("the file's tokenizer is wrong: {what}"), REMEDY);
+    check_sizes(tokens).map_err(wrong)?;
     let mut tokens: Vec<Token> = tokens.to_vec();
     for token in &mut tokens {
         match token.kind {
+            _ if SPECIAL.contains(&token.text.as_str()) => token.kind = TokenKind::Control,
             // Files have spaces here that stand for the literal "▁" of the vocabulary.
             TokenKind::UserDefined => token.text = token.text.replace(' ', "▁"),
-            _ if SPECIAL.contains(&token.text.as_str()) => token.kind = TokenKind::Control,
             _ => {}
         }
     }
-    // A vocabulary is padded to the number of the model's rows.
-    let is_padding = |id: u32, token: &Token| token.kind == TokenKind::Unused && token.text == format!("[PAD{id}]");
+    tokens.iter_mut().filter(|token| is_padding(token)).for_each(|token| token.kind = TokenKind::Unused);
     let mut ids: HashMap<&str, u32> = HashMap::with_capacity(tokens.len());
     for (id, token) in (0..).zip(&tokens) {
-        if !is_padding(id, token) && ids.insert(&token.text, id).is_some() {
+        if !is_padding(token) && ids.insert(&token.text, id).is_some() {
             return Err(wrong(format!("the token {} is there twice", quote(&token.text))));
         }
     }
@@ -80,6 +86,14 @@ pub(super) fn assemble(tokens: &[Token]) -> Result<tokenizers::Tokenizer> {
     Ok(tokenizer)
 }
 
+/// Whether a token stands for a row of the embedding that no token has: a vocabulary is padded to the number of rows.
+/// llama.cpp's converter counts such tokens by their ids and Ollama's from 0, as tokens that text may spell.
+fn is_padding(token: &Token) -> bool {
+    let number = token.text.strip_prefix("[PAD").and_then(|rest| rest.strip_suffix(']'));
+    number.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+        && matches!(token.kind, TokenKind::Unused | TokenKind::UserDefined)
+}
+
 /// Whether a token is cut out of a text before anything is merged.
 fn is_cut_out(token: &Token) -> bool {
     let of_kind = matches!(token.kind, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined);
@@ -94,19 +108,34 @@ fn is_special(token: &Token) -> bool {
         && !ORDINARY.contains(&token.text.as_str())
 }
 
+/// Refuses tokens that are longer than any Gemma's, one alone or all together, before any time is spent on them.
+fn check_sizes(tokens: &[Token]) -> std::result::Result<(), String> {
+    let mut places = 0;
+    for (id, token) in tokens.iter().enumerate() {
+        if token.text.len() > LONGEST {
+            return Err(format!("token {id} has {} bytes; at most {LONGEST} make sense", token.text.len()));
+        }
+        places += token.text.chars().count().saturating_sub(1);
+    }
+    let most = limits::most(limits::PLACES, tokens.len());
+    match places > most {
+        true => Err(format!("its {} tokens can be cut at {places} places; at most {most} make sense", tokens.len())),
+        false => Ok(()),
+    }
+}
+
 /// A pair that is merged.
-struct Merge<'a> {
+struct Merge {
     score: f32,
-    left: &'a str,
-    right: &'a str,
     /// Characters of the left part and of the right one.
-    lengths: [usize; 2],
+    lengths: [u16; 2],
     /// Ids of the result, the left part and the right one.
     ids: [u32; 3],
 }
 
 /// Every pair of tokens whose joined text is a token that merges make, the first to be merged first.
 fn list_merges(tokens: &[Token], ids: &HashMap<&str, u32>) -> std::result::Result<Merges, String> {
+    let most = limits::most(limits::MERGES, tokens.len());
     let mut merges = Vec::new();
     for (id, token) in (0..).zip(tokens) {
         let score = match token.kind {
@@ -116,15 +145,19 @@ fn list_merges(tokens: &[Token], ids: &HashMap<&str, u32>) -> std::result::Resul
             _ => continue,
         };
         let text = token.text.as_str();
-        if text.len() > LONGEST {
-            return Err(format!("token {id} has {} bytes; at most {LONGEST} make sense", text.len()));
-        }
         let characters = text.chars().count();
         for (chars, (at, _)) in text.char_indices().enumerate().skip(1) {
             let (left, right) = text.split_at(at);
             if let (Some(&l), Some(&r)) = (ids.get(left), ids.get(right)) {
-                merges.push(Merge { score, left, right, lengths: [chars, characters - chars], ids: [id, l, r] });
+                let lengths = [chars as u16, (characters - chars) as u16];
+                merges.push(Merge { score, lengths, ids: [id, l, r] });
             }
+        }
+        if merges.len() > most {
+            return Err(format!(
+                "its {} tokens can be made in more than {most} ways, which make no sense",
+                tokens.len()
+            ));
         }
     }
     // -0.0 and 0.0 are the same score.
@@ -132,5 +165,6 @@ fn list_merges(tokens: &[Token], ids: &HashMap<&str, u32>) -> std::result::Resul
         let order = |m: &Merge| (Reverse(m.lengths), m.ids);
         (b.score + 0.0).total_cmp(&(a.score + 0.0)).then_with(|| order(a).cmp(&order(b)))
     });
-    Ok(merges.into_iter().map(|m| (m.left.to_owned(), m.right.to_owned())).collect())
+    let text = |id: u32| tokens[id as usize].text.clone();
+    Ok(merges.into_iter().map(|Merge { ids: [_, left, right], .. }| (text(left), text(right))).collect())
 }

@@ -37,7 +37,7 @@ const FILE: &str = "tokenizer.json";
 const REMEDY: &str = "use the tokenizer.json that came with the Gemma 3 model";
 
 /// Largest tokenizer.json that is read, in bytes. Gemma 3's has 33 MB.
-const MAX_FILE: usize = 256 << 20;
+const MAX_FILE: usize = 128 << 20;
 /// Most bytes of text encoded at once, if the tokenizer's text cannot be cut.
 const MAX_WHOLE: usize = 4 << 20;
 
@@ -91,6 +91,9 @@ impl Tokenizer {
             |e: &dyn std::fmt::Display| Error::input(format!("{name} is not a tokenizer: {e}"), REMEDY);
         json::check(bytes).map_err(|e| not_a_tokenizer(&e))?;
         let kind: TokenizerKind = serde_json::from_slice(bytes).map_err(|e| not_a_tokenizer(&e))?;
+        if let Some(excess) = kind.find_excess() {
+            return Err(not_a_tokenizer(&excess));
+        }
         if let Some(difference) = kind.find_difference() {
             return Err(Error::input(format!("{name} is not a tokenizer of Gemma's kind: {difference}"), REMEDY));
         }

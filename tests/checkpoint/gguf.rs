@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kiln::engine::ModelFiles;
-use kiln::model::checkpoint::gguf::Gguf;
+use kiln::model::checkpoint::gguf::{GgmlType, Gguf};
 use kiln::model::write::{WriteMonitor, quantize::quantize};
 use kiln::model::{BlockFormat, Checkpoint, LayerKind, Role, Shape, SourceFormat, TensorId, WeightFormat};
 use sha2::{Digest, Sha256};
@@ -153,17 +153,12 @@ fn no_directory_is_made_of_quantised_types() {
 
 #[test]
 fn a_scale_that_is_not_finite_is_refused_with_its_row() {
-    for (code, format) in [
-        (2, BlockFormat::Q4_0),
-        (6, BlockFormat::Q5_0),
-        (8, BlockFormat::Q8_0),
-        (12, BlockFormat::Q4K),
-        (14, BlockFormat::Q6K),
-    ] {
+    for format in BlockFormat::ALL {
+        let code = GgmlType::of_name(format.name()).unwrap().code;
         for scale in [[0x00, 0x7E], [0x00, 0x7C]] {
             let bytes = format.row_bytes(256);
             let mut blocks = vec![1; 512 * bytes];
-            let at = if format == BlockFormat::Q6K { 208 } else { 0 };
+            let at = format.scales_at();
             blocks[7 * bytes + at..][..2].copy_from_slice(&scale);
             let mut file = golden_model("tiny", Float::F32);
             file.set("gemma3.feed_forward_length", Value::u32(256));
@@ -203,7 +198,8 @@ fn keys_have_their_defaults() {
     assert_eq!(shape(&|f| f.set("gemma3.rope.scaling.type", Value::text("none"))).rope_factor_global, 1.0);
     assert_eq!(shape(&|f| f.remove("gemma3.rope.scaling.factor")).rope_factor_global, 1.0);
     assert_eq!(shape(&|f| f.set("gemma3.rope.scaling.factor", Value::f32(0.0))).rope_factor_global, 1.0);
-    assert_eq!(shape(&|f| f.remove("gemma3.rope.freq_base")).rope_theta_global, 1e4);
+    assert_eq!(shape(&|f| f.remove("gemma3.rope.freq_base")).rope_theta_global, 1e6);
+    assert_eq!(shape(&|f| f.remove("gemma3.attention.layer_norm_rms_epsilon")), tiny);
     assert_eq!(shape(&|f| f.set("gemma3.rope.freq_base_swa", Value::f32(500.0))).rope_theta_local, 500.0);
     let global = shape(&|f| f.remove("gemma3.attention.sliding_window"));
     assert_eq!(global.layers, [LayerKind::Global; 6]);
@@ -222,6 +218,50 @@ fn keys_have_their_defaults() {
         f.set("tokenizer.ggml.bos_token_id", Value::u32(7));
     };
     assert_eq!((shape(&ends).eos, shape(&ends).bos), (vec![1, 3, 9, 106], 7));
+}
+
+/// What Ollama's converter writes and leaves out.
+#[test]
+fn a_file_in_ollamas_dialect_is_the_model_that_it_was_made_of() {
+    let renamed = |case: &str| {
+        let mut file = golden_model(case, Float::Bf16);
+        for (key, value) in [("local", 1e4), ("global", 1e6)] {
+            file.set(&format!("gemma3.rope.{key}.freq_base"), Value::f32(value));
+        }
+        let left_out =
+            ["rope.freq_base", "rope.scaling.type", "rope.scaling.factor", "attention.layer_norm_rms_epsilon"];
+        left_out.iter().for_each(|key| file.remove(&format!("gemma3.{key}")));
+        file
+    };
+    let shape = |file: &GgufFile| open(file).unwrap().shape().clone();
+    // Of 6 layers as of 26, whose RoPE is not scaled; with the cap that its models do not have.
+    let tiny = Shape { rope_factor_global: 1.0, ..golden_shape("tiny") };
+    let mut file = renamed("tiny");
+    assert_eq!(shape(&file), tiny);
+    file.set("gemma3.final_logit_softcapping", Value::f32(30.0));
+    assert_eq!(shape(&file), tiny);
+    // Of 62 layers, as 27B: the global layers' RoPE is scaled by 8.
+    assert_eq!(golden_shape("deep62").rope_factor_global, 8.0);
+    assert_eq!(shape(&renamed("deep62")), golden_shape("deep62"));
+    let mut told = renamed("deep62");
+    told.set("gemma3.rope.scaling.factor", Value::f32(2.0));
+    assert_eq!(shape(&told).rope_factor_global, 2.0);
+    // In the newer dialect only the local base has its own name; the part for images tells the dialect too.
+    let mut newer = golden_model("deep62", Float::Bf16);
+    newer.remove("gemma3.rope.scaling.type");
+    newer.remove("gemma3.rope.scaling.factor");
+    assert_eq!(shape(&newer).rope_factor_global, 1.0, "llama.cpp's converter writes a factor where there is one");
+    newer.set("gemma3.mm.tokens_per_image", Value::u32(256));
+    newer.tensors.push(Tensor::f32("v.blk.0.attn_q.weight", &[2], &[1.0, 2.0]));
+    assert_eq!(shape(&newer), golden_shape("deep62"));
+    newer.set("gemma3.rope.local.freq_base", Value::f32(500.0));
+    assert_eq!(shape(&newer).rope_theta_local, 500.0);
+    // Another cap, or that of a file that is not Ollama's, is the model's own.
+    file.set("gemma3.final_logit_softcapping", Value::f32(20.0));
+    assert!(refusal(&file).contains("final_logit_softcapping is 20"));
+    let mut wrong = renamed("tiny");
+    wrong.set("gemma3.rope.global.freq_base", Value::f32(-1.0));
+    assert!(refusal(&wrong).contains("gemma3.rope.global.freq_base is -1; wanted a finite number above 0"));
 }
 
 #[test]
@@ -244,6 +284,15 @@ fn other_models_are_refused_by_name() {
     assert!(key("general.architecture", Value::text("llama")).contains("of another architecture, llama"));
     assert!(key("general.architecture", Value::text("clip")).contains("part for images"));
     assert!(key("general.architecture", Value::u32(3)).contains("of another architecture, 3"));
+    assert!(key("general.type", Value::text("mmproj")).contains("part for images; give the file of the text model"));
+    let line = key("general.type", Value::text("adapter"));
+    assert!(line.contains("is a LoRA adapter, not a model; merge it into its base model"), "{line}");
+    assert!(key("general.type", Value::text("imatrix")).contains("is an importance matrix, not a model"));
+    let embeds = "EmbeddingGemma, which makes vectors and no text; use a GGUF file of a Gemma 3 text model";
+    assert!(key("general.architecture", Value::text("gemma-embedding")).contains(embeds));
+    assert!(key("gemma3.pooling_type", Value::u32(1)).contains(embeds));
+    let line = refused(|f| f.tensors.push(Tensor::f32("dense.0.weight", &[1], &[0.0])));
+    assert!(line.contains("tensor dense.0.weight is none of Gemma 3's, but of EmbeddingGemma"), "{line}");
     assert!(refused(|f| f.remove("general.architecture")).contains("has no general.architecture"));
     // Another architecture's tensors do not matter.
     let line = refused(|f| {
@@ -293,25 +342,16 @@ fn wrong_tensors_are_refused_by_name() {
         refused(|f| f.tensors.retain(|t| t.name != "blk.4.attn_k.weight")).contains("blk.4.attn_k.weight is missing")
     );
     let name = "blk.1.attn_v.weight";
-    let line = refused(|f| *f.tensor(name) = Tensor::new(name, &[64, 128], 3, vec![0; 64 * 4 * 20]));
+    let line = refused(|f| *f.tensor(name) = Tensor::new(name, &[64, 128], 39, vec![0; 64 * 4 * 17]));
     assert!(
-        line.contains("blk.1.attn_v.weight is Q4_1, which Kiln does not read; use a file with Q4_0, Q5_0, Q8_0"),
+        line.contains(
+            "blk.1.attn_v.weight is MXFP4, which Kiln does not read; use a file with Q2_K to Q6_K, Q4_0 to Q8_0"
+        ),
         "{line}"
     );
     // Whole blocks of a K type are 256 weights.
     let line = refused(|f| *f.tensor(name) = Tensor::new(name, &[64, 128], 12, vec![0; 32 * 144]));
     assert!(line.contains("is Q4_K in rows of 128, which are not whole blocks of 256"), "{line}");
-    // On devices rows of Q5_0 are whole fours of blocks.
-    let name = "blk.0.attn_output.weight";
-    let line = refused(|f| {
-        f.set("gemma3.attention.head_count", Value::u32(2));
-        for layer in 0..6 {
-            let name = format!("blk.{layer}.attn_q.weight");
-            *f.tensor(&name) = Tensor::new(&name, &[64, 128], 30, vec![0; 64 * 128 * 2]);
-        }
-        *f.tensor(name) = Tensor::new(name, &[128, 64], 6, vec![0; 128 * 2 * 22]);
-    });
-    assert!(line.contains("blk.0.attn_output.weight is Q5_0 in rows of 64, which Kiln does not run"), "{line}");
     let name = "blk.1.attn_norm.weight";
     let line = refused(|f| *f.tensor(name) = Tensor::new(name, &[128], 8, vec![0; 4 * 34]));
     assert!(line.contains("blk.1.attn_norm.weight is Q8_0, which Kiln does not read"), "{line}");
@@ -365,6 +405,47 @@ fn a_split_model_is_read_as_a_whole_one() {
     bytes[at] += 1;
     std::fs::write(&first, bytes).unwrap();
     assert!(refusal(&first).contains("the model has 4 parts with 80 tensors, and there are 4 with 79"));
+}
+
+/// Keys of another type than theirs counted as absent: a model was read without its parts, and without its template.
+#[test]
+fn keys_of_another_type_are_refused_by_name() {
+    for (key, value) in [("split.count", Value::text("4")), ("split.count", Value::f32(4.0))] {
+        let line = refused(|f| f.set(key, value));
+        assert!(line.contains("split.count is 4; wanted a whole number"), "{line}");
+    }
+    assert!(refused(|f| f.set("split.tensors.count", Value::bool(true))).contains("split.tensors.count is true"));
+    let mut file = golden_model("tiny", Float::Bf16);
+    let template =
+        |file: &GgufFile| Gguf::from_bytes(file.bytes()).unwrap().chat_template().map(|t| t.map(str::to_owned));
+    assert_eq!(template(&file), Ok(None));
+    file.set("tokenizer.chat_template", Value::text("{{ bos_token }}"));
+    assert_eq!(template(&file), Ok(Some("{{ bos_token }}".into())));
+    file.set("tokenizer.chat_template", Value::texts(&["{{ bos_token }}"]));
+    let line = bad_input(template(&file).map(drop));
+    assert!(line.contains("tokenizer.chat_template is a list of 1; wanted text"), "{line}");
+}
+
+/// Whatever a file claims, a tokenizer of another size than the model's is refused before it is made.
+#[test]
+fn a_tokenizer_of_another_size_is_refused_by_its_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+    let refused = |count: usize| {
+        let mut file = golden_model("tiny", Float::Bf16);
+        let texts: Vec<String> = (0..count).map(|id| format!("<{id}>")).collect();
+        file.set("tokenizer.ggml.model", Value::text("llama"));
+        file.set("tokenizer.ggml.tokens", Value::texts(&texts));
+        file.set("tokenizer.ggml.scores", Value::f32s(&vec![0.0; count]));
+        file.set("tokenizer.ggml.token_type", Value::i32s(&vec![1; count]));
+        std::fs::write(&path, file.bytes()).unwrap();
+        bad_input(ModelFiles::Gguf(path.clone()).tokenizer_for(512).map(drop))
+    };
+    // Such a tokenizer is refused for want of <unk> if it is made at all.
+    assert!(refused(512).contains("it has no token <unk>"));
+    assert!(refused(514).contains("the tokenizer has 514 tokens and the model a vocabulary of 512"));
+    assert!(refused(255).contains("the tokenizer has 255 tokens and the model a vocabulary of 512"));
+    assert!(refused((1 << 20) + 1).contains("it has 1048577 tokens; at most 1048576 make sense"));
 }
 
 #[test]

@@ -12,5 +12,6 @@ mod gguf;
 mod gguf_header;
 mod golden;
 mod int4;
+mod llm_compressor;
 mod mutations;
 mod write;

@@ -1,6 +1,6 @@
 //! `-m` with GGUF files and with ids of the Hugging Face hub: each command answers as for the model's directory.
 
-use crate::common::gguf::{Float, add_tokenizer, golden_model};
+use crate::common::gguf::{self, Float, add_tokenizer, golden_model};
 use crate::common::program::{Ran, kiln, program, run};
 use crate::common::{golden, max_abs};
 use crate::{path, tiny_with_text};
@@ -116,6 +116,33 @@ fn the_types_of_a_gguf_file_are_named_where_a_model_is_planned_and_loaded() {
     assert_eq!(ran.json()["tokens"].as_array().unwrap().len(), 4, "{}", ran.stdout);
     let probe = kiln(&["probe", "-m", &model, "--device", "cpu", "--quick"]);
     assert!(probe.stdout.contains(&format!("model ({types}) needs ")), "{}", probe.stdout);
+}
+
+/// A base of 1e4 and one of 1e6 are different models, and no logits say which of them was meant.
+#[test]
+fn a_file_that_gives_no_base_of_rope_is_run_with_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let ask = |change: &dyn Fn(&mut gguf::GgufFile)| {
+        let mut file = golden_model("tiny", Float::Bf16);
+        change(&mut file);
+        let path = dir.path().join("m.gguf");
+        std::fs::write(&path, file.bytes()).unwrap();
+        let tokens = "2,17,5,300,41,9,88,130,7,77,500,3,2,64";
+        kiln(&["logits", "-m", path.to_str().unwrap(), "--tokens", tokens, "--device", "cpu", "--json"])
+    };
+    let usual = ask(&|_| {});
+    let ollamas = ask(&|file| {
+        file.remove("gemma3.rope.freq_base");
+        file.set("gemma3.rope.global.freq_base", gguf::Value::f32(1e6));
+    });
+    let silent = ask(&|file| file.remove("gemma3.rope.freq_base"));
+    let other = ask(&|file| file.set("gemma3.rope.freq_base", gguf::Value::f32(1e4)));
+    assert_eq!((&ollamas.stderr, &usual.stderr), (&String::new(), &String::new()));
+    assert_eq!(ollamas.json()["logits"], usual.json()["logits"]);
+    assert_eq!(silent.json()["logits"], usual.json()["logits"]);
+    assert_ne!(other.json()["logits"], usual.json()["logits"]);
+    let warning = "m.gguf gives no base of RoPE; 1e6 is taken, which every Gemma 3 has";
+    assert_eq!(silent.stderr.matches(warning).count(), 1, "{}", silent.stderr);
 }
 
 /// Runs Kiln with the hub's cache in `cache`.

@@ -1,5 +1,6 @@
 //! `kiln plan`, and the refusals of other commands for a model that does not fit.
 
+use crate::common::gguf::{GgufFile, Tensor, Value as GgufValue, renamed};
 use crate::common::program::{Ran, kiln};
 use crate::{path, tiny};
 use kiln::model::{Shape, TensorId, config, presets};
@@ -79,18 +80,278 @@ fn a_model_that_does_not_fit_is_refused_with_the_sum() {
     assert_eq!(kiln(&long).json()["position"], 1);
 }
 
-/// A refused plan still shows its figures, and the reason.
+/// A refused plan begins with the sum and has no rate of what cannot run, in the tables and in JSON.
 fn does_not_fit(arguments: &[&str], words: &[&str]) {
     let text = kiln(arguments);
-    let reason = text.stdout.lines().find_map(|l| l.strip_prefix("does not fit: ")).unwrap();
-    assert!(text.stdout.contains("roofline") && text.stderr.contains(reason), "{}\n{}", text.stdout, text.stderr);
+    let verdict = text.stdout.lines().next().unwrap().to_owned();
+    assert!(verdict.starts_with("does not fit: "), "{}", text.stdout);
+    assert!(!text.stdout.contains("roofline") && !text.stdout.contains("drafted"), "{}", text.stdout);
+    assert!(
+        !text.stdout.lines().any(|line| line.split_whitespace().any(|w| w == "0" || w == "0.0")),
+        "{}",
+        text.stdout
+    );
     Ran { stdout: String::new(), ..text }.refused(3, words);
     let json = kiln(&[arguments, &["--json"]].concat());
     let value: Value = serde_json::from_str(&json.stdout).unwrap();
     assert!(json.stderr.contains(value["reason"].as_str().unwrap()), "{}", json.stderr);
-    assert_eq!((json.code, &value["fits"]), (3, &Value::Bool(false)));
+    assert_eq!((json.code, &value["fits"], &value["at_best"]), (3, &Value::Bool(false), &Value::Null));
+    assert!(value["remedies"].is_object(), "{value}");
+    for list in ["roofline", "drafts", "regions"] {
+        assert_eq!(value[list], serde_json::json!([]), "{list}");
+    }
+    assert!(value["kv_room"].as_array().unwrap().iter().all(|room| room["tokens"].as_u64() > Some(0)), "{value}");
+    // Of this machine as much may be free now and not then.
+    assert!(!arguments.contains(&"--machine") || value["verdict"] == *verdict, "{value}");
     let sums: u64 = value["sums"].as_object().unwrap().values().map(|v| v.as_u64().unwrap()).sum();
     assert_eq!(value["bytes"].as_u64(), Some(sums));
+}
+
+/// Gemma 3 27B on a 780M with these arguments.
+fn plan_27b(more: &[&str]) -> Ran {
+    kiln(&[&["plan", "--shape", "gemma3-27b"], more].concat())
+}
+
+fn json_27b(more: &[&str]) -> Value {
+    serde_json::from_str(&plan_27b(&[more, &["--json"]].concat()).stdout).unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn the_first_line_says_what_a_machine_allows_at_best() {
+    let machine = ["--machine", "780m", "--ram", "64"];
+    let int8 = json_27b(&machine);
+    let verdict = "fits; at most 3.3 tokens/s: 5.7 in 4 bits, about 9 with a draft; \
+                   first token of a prompt of 1,000 tokens after 6.1 s at best";
+    assert_eq!(int8["verdict"], verdict);
+    assert_eq!(plan_27b(&machine).stdout.lines().next(), Some(verdict));
+    // Each figure is the tables', or follows from fields beside it.
+    let best = &int8["at_best"];
+    let int4 = json_27b(&[&machine[..], &["--weights", "int4"]].concat());
+    assert_eq!(best["tokens_s"], int8["roofline"][0]["tokens_s"]);
+    assert_eq!(best["int4_tokens_s"], int4["roofline"][0]["tokens_s"]);
+    let draft = &best["with_draft"];
+    assert_eq!((&draft["weights"], &draft["drafted"], number(&draft["right"])), (&"int4, int8".into(), &1.into(), 0.6));
+    assert_eq!(
+        (number(&draft["tokens_a_pass"]), &draft["tokens_s"]),
+        (1.6, &int4["drafts"][0]["rates"][1]["tokens_s"])
+    );
+    // 2 operations for each of the layers' 25.6 G weights and each of 1,000 tokens, and attention's, at 512 for each of 12
+    // units and 2.8 GHz: memory is no bound.
+    let prefill = &best["prefill"];
+    let operations = number(&prefill["operations"]);
+    assert!((51.2e12..52.5e12).contains(&operations), "{operations}");
+    let peak = 512.0 * 12.0 * 2.8e9;
+    let share = number(&prefill["share_of_peak"]);
+    let seconds = [number(&prefill["seconds_at_peak"]), number(&prefill["seconds"]) * share];
+    assert!(seconds.iter().all(|seconds| (seconds * peak / operations - 1.0).abs() < 1e-9), "{prefill}");
+    assert!((number(&prefill["peak_operations_s"]) / peak - 1.0).abs() < 1e-9 && share < 1.0, "{prefill}");
+    // What is in 4 bits already is compared with nothing.
+    let said = int4["verdict"].as_str().unwrap();
+    assert!(said.starts_with("fits; at most 5.7 tokens/s, about 9 with a draft; first token"), "{said}");
+    assert_eq!((&int4["at_best"]["int4_tokens_s"], &int4["at_best"]["with_draft"]), (&Value::Null, draft));
+    // Several sequences, a short context, and a draft model, whose own passes count.
+    let several = json_27b(&["--machine", "780m", "--batch", "8", "--ctx", "500", "--draft", "gemma3-270m"]);
+    let said = several["verdict"].as_str().unwrap();
+    assert!(said.contains("3.3 tokens/s (8 sequences together 26.5): 5.7 in 4 bits, about 9 with a draft"), "{said}");
+    assert!(said.contains("; first token of a prompt of 500 tokens after "), "{said}");
+    assert!(number(&several["at_best"]["with_draft"]["tokens_s"]) < number(&draft["tokens_s"]));
+    // A draft model as slow as the model gains nothing.
+    let slow = ["plan", "--shape", "gemma3-4b", "--machine", "780m", "--draft", "gemma3-4b", "--json"];
+    let plan = kiln(&slow).json();
+    let said = plan["verdict"].as_str().unwrap();
+    assert!(said.starts_with("fits; at most ") && !said.contains("draft"), "{said}");
+    assert!(plan["at_best"]["with_draft"].is_null() && number(&plan["at_best"]["int4_tokens_s"]) > 30.0, "{plan}");
+}
+
+/// Of a device whose arithmetic is not known no time for a prompt is said.
+#[test]
+fn the_reference_executors_verdict_has_no_time_for_a_prompt() {
+    let arguments = ["plan", "-m", &tiny(), "--device", "cpu"];
+    let text = kiln(&arguments).stdout;
+    let verdict = text.lines().next().unwrap();
+    assert!(verdict.starts_with("fits; at most ") && !verdict.contains("first token"), "{text}");
+    assert!(text.contains("how long a prompt takes is not known"), "{text}");
+    let plan = kiln(&[&arguments[..], &["--json"]].concat()).json();
+    assert!(plan["at_best"]["prefill"].is_null() && plan["machine"].is_null(), "{plan}");
+}
+
+/// Whatever a refusal's first line suggests fits, and less of it does not.
+#[test]
+fn what_a_refusal_suggests_fits() {
+    const GIB: u64 = 1 << 30;
+    let fits = |more: &[&str]| json_27b(more)["fits"] == true;
+    does_not_fit(
+        &["plan", "--shape", "gemma3-27b", "--machine", "780m", "--ram", "32"],
+        &["--weights int4", "amdgpu.gttsize=12288"],
+    );
+    let plan = json_27b(&["--machine", "780m", "--ram", "32"]);
+    assert_eq!(
+        plan["verdict"],
+        "does not fit: needs 28.4 GB, this machine gives 24.2 GB; INT4 needs 17.1 GB and fits, at most 5.7 tokens/s; \
+         as it is it fits with the kernel's parameters below or 48 GiB of RAM"
+    );
+    let (smaller, ram) = (&plan["remedies"]["smaller"], plan["remedies"]["ram"].as_u64());
+    let int4 = json_27b(&["--machine", "780m", "--ram", "32", "--weights", "int4"]);
+    assert_eq!((&smaller["bytes"], &smaller["fits"]), (&int4["bytes"], &int4["fits"]));
+    assert_eq!((&int4["fits"], &smaller["tokens_s"]), (&Value::Bool(true), &int4["roofline"][0]["tokens_s"]));
+    assert!(ram == Some(48 * GIB) && fits(&["--machine", "780m", "--ram", "48"]), "{ram:?}");
+    assert_eq!(plan["remedies"]["kernel_parameters"], plan["kernel_parameters"]);
+
+    // A carve-out in the place of GTT: what the firmware offers above the one that is too small.
+    let small = ["--machine", "780m:0.5", "--ram", "32", "--weights", "int4"];
+    let plan = json_27b(&small);
+    assert!(plan["fits"] == false && plan["remedies"]["carve_out"] == 4 * GIB, "{plan}");
+    assert!(plan["verdict"].as_str().unwrap().contains("as it is it fits with a carve-out of 4 GiB"), "{plan}");
+    assert!(fits(&["--machine", "780m:4", "--ram", "32", "--weights", "int4"]));
+    assert!(!fits(&["--machine", "780m:2", "--ram", "32", "--weights", "int4"]));
+
+    // A context, and a KV cache.
+    let long = ["--machine", "890m", "--ram", "48", "--ctx", "131072"];
+    let context = json_27b(&long)["remedies"]["ctx"].as_u64().unwrap();
+    let with = |context: u64| fits(&[&long[..4], &["--ctx", &context.to_string()]].concat());
+    assert!(with(context) && !with(context + 64), "{context}");
+    let little = json_27b(&[&long[..4], &["--ctx", &(context + 64).to_string()]].concat());
+    assert!(little["verdict"].as_str().unwrap().contains(" too much), this machine gives "), "{}", little["verdict"]);
+    let cache = ["--machine", "890m", "--ctx", "4096", "--batch", "32", "--kv-tokens", "131072"];
+    let tokens = json_27b(&cache)["remedies"]["kv_tokens"].as_u64().unwrap();
+    let with = |tokens: u64| fits(&[&cache[..7], &[&tokens.to_string()]].concat());
+    assert!(with(tokens) && !with(tokens + 64), "{tokens}");
+
+    // Where 4 bits do not fit either, nobody is sent that way.
+    let none = plan_27b(&["--machine", "780m", "--ram", "16"]);
+    assert!(
+        none.stdout.contains("INT4 needs 17.1 GB and does not fit either; as it is it fits with 48 GiB"),
+        "{}",
+        none.stdout
+    );
+    assert!(none.code == 3 && !none.stderr.contains("int4"), "{}", none.stderr);
+    // The largest of the smaller forms that fits is named.
+    let bf16 = plan_27b(&["--machine", "780m", "--ram", "64", "--weights", "bf16"]);
+    assert!(bf16.stdout.contains("; INT8 needs 28.4 GB and fits, at most 3.3 tokens/s; "), "{}", bf16.stdout);
+    let bf16 = plan_27b(&["--machine", "780m", "--ram", "32", "--weights", "bf16"]);
+    assert!(bf16.stdout.contains("; INT4 needs 17.1 GB and fits, at most 5.7 tokens/s; "), "{}", bf16.stdout);
+    assert!(bf16.stderr.contains("--weights int4"), "{}", bf16.stderr);
+}
+
+/// A GGUF file of 27B whose data is a hole, with the layers' matrices in Q8_0 and the embedding in Q6_K.
+fn hollow_gguf(path: &Path) {
+    let shape: Shape = presets::preset("gemma3-27b").unwrap();
+    let mut file = GgufFile::default();
+    file.set("general.architecture", GgufValue::text("gemma3"));
+    for (key, n) in [
+        ("context_length", shape.max_context),
+        ("embedding_length", shape.hidden),
+        ("block_count", shape.layers.len()),
+        ("feed_forward_length", shape.ffn),
+        ("attention.head_count", shape.heads),
+        ("attention.head_count_kv", shape.kv_heads),
+        ("attention.key_length", shape.head_dim),
+        ("attention.value_length", shape.head_dim),
+        ("attention.sliding_window", shape.window),
+    ] {
+        file.set(&format!("gemma3.{key}"), GgufValue::u32(n as u32));
+    }
+    file.set("gemma3.attention.layer_norm_rms_epsilon", GgufValue::f32(shape.eps));
+    let mut end = 0u64;
+    for id in TensorId::all(&shape) {
+        let [rows, cols] = id.dims(&shape);
+        let (kind, bytes) = match id {
+            _ if id.is_vector() => (0, 4 * cols),
+            TensorId::Embedding => (14, rows * cols / 256 * 210),
+            _ => (8, rows * cols / 32 * 34),
+        };
+        let dims = if id.is_vector() { vec![cols] } else { vec![rows, cols] };
+        file.tensors.push(Tensor { offset: Some(end), ..Tensor::new(&renamed(&id.name()), &dims, kind, Vec::new()) });
+        end += (bytes as u64).next_multiple_of(32);
+    }
+    let (head, _) = file.parts();
+    std::fs::write(path, &head).unwrap();
+    std::fs::File::options().write(true).open(path).unwrap().set_len(head.len() as u64 + end).unwrap();
+}
+
+/// The verdict on a GGUF file is on the types that it has. No other is made of these, so 4 bits are another file's.
+#[test]
+fn a_gguf_files_verdict_is_of_its_own_types() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gemma-3-27b-it-Q8_0.gguf");
+    hollow_gguf(&file);
+    let ran = |ram: &str| kiln(&["plan", "-m", file.to_str().unwrap(), "--machine", "780m", "--ram", ram]);
+    let line = |ram: &str| ran(ram).stdout.lines().next().unwrap().to_owned();
+    // 25.6 G weights of 34 bytes for 32, and 1.4 G of 210 bytes for 256.
+    assert!(
+        line("64").starts_with("fits; at most 3.2 tokens/s: 5.7 in 4 bits, about 9 with a draft; "),
+        "{}",
+        line("64")
+    );
+    let refused = line("32");
+    assert!(refused.starts_with("does not fit: needs 29.7 GB, this machine gives 24.2 GB; "), "{refused}");
+    assert!(refused.contains("; a file of 4 bits needs about 17.1 GB and fits, at most 5.7 tokens/s; "), "{refused}");
+    assert!(!ran("32").stderr.contains("--weights"), "{}", ran("32").stderr);
+}
+
+/// What a machine by name is taken to have stands below the verdict, whoever said it.
+#[test]
+fn no_ram_is_assumed_in_silence() {
+    const GIB: u64 = 1 << 30;
+    for (more, line, ram, carve_out, assumed) in [
+        (
+            &["--machine", "780m"][..],
+            "assumes 96 GiB of RAM (--ram N takes N), 16 of them carved out for the GPU (--machine 780m:N takes N); \
+             it fits from 48 GiB of RAM on, in 4 bits from 32",
+            96,
+            16,
+            &["ram", "carve_out"][..],
+        ),
+        (
+            &["--machine", "780m", "--ram", "48GB"],
+            "with 48 GiB of RAM; assumes that 16 of them are carved out for the GPU (--machine 780m:N takes N); \
+             it fits from 48 GiB of RAM on, in 4 bits from 32",
+            48,
+            16,
+            &["carve_out"],
+        ),
+        (
+            &["--machine", "780m:4"],
+            "assumes 96 GiB of RAM (--ram N takes N), with 4 of them carved out for the GPU; \
+             it fits from 64 GiB of RAM on, in 4 bits from 32",
+            96,
+            4,
+            &["ram"],
+        ),
+        (
+            &["--machine", "780m:4", "--ram", "32GiB"],
+            "with 32 GiB of RAM, 4 of them carved out for the GPU; it fits from 64 GiB of RAM on, in 4 bits from 32",
+            32,
+            4,
+            &[],
+        ),
+        (
+            &["--machine", "8060s", "--ram", "16", "--weights", "bf16"],
+            "with 16 GiB of RAM; assumes that 8 of them are carved out for the GPU (--machine 8060s:N takes N); \
+             it fits from 96 GiB of RAM on, in 4 bits from 32",
+            16,
+            8,
+            &["carve_out"],
+        ),
+    ] {
+        assert_eq!(plan_27b(more).stdout.lines().nth(1), Some(line));
+        let plan = json_27b(more);
+        let machine = &plan["machine"];
+        assert_eq!((machine["ram"].as_u64(), machine["carve_out"].as_u64()), (Some(ram * GIB), Some(carve_out * GIB)));
+        assert_eq!(machine["assumed"], serde_json::json!(assumed), "{more:?}");
+        let vram = &plan["heaps"][0];
+        let bytes = |key: &str| vram[key].as_u64().unwrap();
+        assert_eq!(bytes("available") + bytes("reserved"), carve_out * GIB, "{more:?}");
+    }
+    for word in ["x", "", "0", "-1", "1.5", "32MB", "32 T", "4294967296"] {
+        plan_27b(&["--machine", "780m", "--ram", word]).refused(2, &["--ram", "whole number of GiB"]);
+    }
+    plan_27b(&["--ram", "32"]).refused(2, &["--ram", "--machine"]);
+    plan_27b(&["--machine", "780m:16", "--ram", "16"]).refused(2, &["16 GiB of RAM less a carve-out of 16 GiB"]);
 }
 
 /// Sums in MB stood among sums in GB.
@@ -119,8 +380,9 @@ fn a_table_has_one_unit() {
         let is_sum =
             |line: &str| line.strip_prefix("    ").is_some_and(|l| kinds.iter().any(|kind| l.starts_with(kind)));
         assert_eq!(units(&is_sum).len(), 1, "{shown}");
-        assert_eq!(units(&|line| line.ends_with("  memory") || line.ends_with("  matrix units")).len(), 1, "{shown}");
         if arguments.contains(&"--schedule") {
+            let is_roof = |line: &str| line.ends_with("  memory") || line.ends_with("  matrix units");
+            assert_eq!(units(&is_roof).len(), 1, "{shown}");
             let is_step =
                 |line: &str| line.get(..6).is_some_and(|l| l.trim().parse::<usize>().is_ok() && l.ends_with(' '));
             assert_eq!(units(&|line| is_step(line) && line.contains("layer")).len(), 1, "{shown}");
@@ -195,4 +457,7 @@ fn drafts_are_planned_as_arithmetic() {
     kiln(&["plan", "--shape", "gemma3-27b", "--machine", "890m", "--ctx", "100000", "--draft", "gemma3-270m"])
         .refused(2, &["draft model's, 32768", "--ctx"]);
     kiln(&["plan", "--shape", "gemma3-27b", "--machine", "890m", "--draft", "nonsense"]).refused(2, &["nonsense"]);
+    // One that does not fit is refused as such: the model alone might.
+    let large = ["plan", "--shape", "gemma3-4b", "--machine", "780m", "--ram", "16", "--draft", "gemma3-27b"];
+    kiln(&large).refused(3, &["28.4 GB", "leave out --draft"]);
 }

@@ -190,7 +190,7 @@ pub fn golden_model(case: &str, float: Float) -> GgufFile {
 }
 
 /// A tensor's name in GGUF files.
-fn renamed(name: &str) -> String {
+pub fn renamed(name: &str) -> String {
     let name = name.strip_prefix("model.").unwrap_or(name);
     let whole = [("embed_tokens.weight", "token_embd.weight"), ("norm.weight", "output_norm.weight")];
     if let Some((_, new)) = whole.iter().find(|(old, _)| *old == name) {

@@ -1,13 +1,18 @@
 //! The specialization constants: one structure per shader, whose fields are named as in the GLSL, in lower case.
 //!
 //! Two constants are in every shader (common.glsl): 0 is the workgroup's size, [`super::Kernel::workgroup`]; 8 is set
-//! by [`Constants::set_single_row`]. No structure has a field for these; the compiler checks that. A test compares
-//! names and numbers with the SPIR-V.
+//! by [`Constants::set_single_row`]. Those from 15 on are in every module for weights with scales of groups
+//! (weights.glsl), and are set by [`Constants::set_weights`]. No structure has a field for these; the compiler checks that.
+//! A test compares names and numbers with the SPIR-V.
+
+use crate::model::grouped::Grouped;
 
 /// Number of the constant that is 1 for passes of one row: SINGLE in common.glsl.
 pub(crate) const SINGLE: u32 = 8;
+/// Number and name of the constants that describe a format with scales of groups.
+pub(crate) const WEIGHTS: [(u32, &str); 5] = [(15, "low"), (16, "high"), (17, "zero"), (18, "table"), (19, "scales")];
 /// The highest number of a constant.
-const LAST: u32 = 14;
+const LAST: u32 = 19;
 
 /// The specialization constants of a pipeline, from constant 1 on. Those that its shader does not have are 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -31,6 +36,17 @@ impl Constants {
     }
 }
 
+impl Constants {
+    /// For a module of weights with scales of groups: how they lie.
+    pub fn set_weights(&mut self, format: Grouped) {
+        let Grouped { low, high, zero, table, scales } = format;
+        let values = [low as u32, high as u32, u32::from(zero), u32::from(table), scales as u32];
+        for ((number, _), value) in WEIGHTS.into_iter().zip(values) {
+            self.0[number as usize - 1] = value;
+        }
+    }
+}
+
 /// The specialization constants of one shader.
 pub trait Specialization: Copy {
     /// Number and name of each.
@@ -45,7 +61,7 @@ pub trait Specialization: Copy {
 
 /// Index of constant `number` among those that [`Constants`] holds.
 const fn place(number: u32) -> usize {
-    assert!(number != 0 && number != SINGLE && number <= LAST);
+    assert!(number != 0 && number != SINGLE && number < WEIGHTS[0].0);
     number as usize - 1
 }
 
@@ -200,7 +216,7 @@ constants! {
         k = 12,
         /// Steps that share a load of weights, one or two; two only with 32 elements a load.
         halves = 13,
-        /// 1: eight scales of an INT4 row come through shared memory together; 0: each comes with its load of weights.
+        /// 1: eight f16 scales of a row come through shared memory together; 0: each comes with its load of weights.
         in_batches = 14,
     }
 

@@ -14,6 +14,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::model::WeightFormat;
 use constants::*;
 use push::*;
 
@@ -70,6 +71,12 @@ macro_rules! modules {
                 match self { $(Module::$module => Relaying::$relay,)* }
             }
 
+            /// Whether its weights have scales of groups, so that their format is part of its constants.
+            pub fn is_grouped(self) -> bool {
+                let defines: &[&str] = match self { $(Module::$module => &[$($define),*],)* };
+                defines.contains(&"WEIGHT_GROUPED")
+            }
+
             /// Whether only devices with matrix units can make pipelines of it.
             pub fn needs_matrix_units(self) -> bool {
                 match self { $(Module::$module => $matrix_units,)* }
@@ -110,6 +117,15 @@ impl Kernel {
     pub fn new<S: Specialization>(module: Module, workgroup: u32, constants: S) -> Kernel {
         debug_assert_eq!(module.constants(), S::NAMES, "{module:?}");
         Kernel { module, workgroup, constants: constants.constants() }
+    }
+
+    /// The same for weights of a format, where the module's constants describe it.
+    pub fn of_weights(self, format: WeightFormat) -> Kernel {
+        let mut constants = self.constants;
+        if let Some(grouped) = format.grouped() {
+            constants.set_weights(grouped);
+        }
+        Kernel { constants, ..self }
     }
 
     /// Stages of its output in a relay.

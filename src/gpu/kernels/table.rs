@@ -20,29 +20,9 @@ macro_rules! spirv_modules {
                 name: "embed_int8", source: "embed", defines: ["WEIGHT_INT8"],
                 constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
             }
-            /// Token embedding from INT4 rows.
-            EmbedInt4 {
-                name: "embed_int4", source: "embed", defines: ["WEIGHT_INT4"],
-                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
-            }
-            /// Token embedding from Q5_0 rows.
-            EmbedQ5_0 {
-                name: "embed_q5_0", source: "embed", defines: ["WEIGHT_Q5_0"],
-                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
-            }
-            /// Token embedding from Q8_0 rows.
-            EmbedQ8_0 {
-                name: "embed_q8_0", source: "embed", defines: ["WEIGHT_Q8_0"],
-                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
-            }
-            /// Token embedding from Q4_K rows.
-            EmbedQ4K {
-                name: "embed_q4_k", source: "embed", defines: ["WEIGHT_Q4_K"],
-                constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
-            }
-            /// Token embedding from Q6_K rows.
-            EmbedQ6K {
-                name: "embed_q6_k", source: "embed", defines: ["WEIGHT_Q6_K"],
+            /// Token embedding from rows with scales of groups.
+            EmbedGrouped {
+                name: "embed_grouped", source: "embed", defines: ["WEIGHT_GROUPED"],
                 constants: EmbedConstants, push: EmbedPush, relay: Never, matrix_units: false,
             }
             /// Token embedding from BF16 rows.
@@ -70,29 +50,9 @@ macro_rules! spirv_modules {
                 name: "linear_int8", source: "linear", defines: ["WEIGHT_INT8"],
                 constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
-            /// Matrix product of few rows in f32, INT4.
-            LinearInt4 {
-                name: "linear_int4", source: "linear", defines: ["WEIGHT_INT4"],
-                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of few rows in f32, Q5_0.
-            LinearQ5_0 {
-                name: "linear_q5_0", source: "linear", defines: ["WEIGHT_Q5_0"],
-                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of few rows in f32, Q8_0.
-            LinearQ8_0 {
-                name: "linear_q8_0", source: "linear", defines: ["WEIGHT_Q8_0"],
-                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of few rows in f32, Q4_K.
-            LinearQ4K {
-                name: "linear_q4_k", source: "linear", defines: ["WEIGHT_Q4_K"],
-                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of few rows in f32, Q6_K.
-            LinearQ6K {
-                name: "linear_q6_k", source: "linear", defines: ["WEIGHT_Q6_K"],
+            /// Matrix product of few rows in f32, scales of groups.
+            LinearGrouped {
+                name: "linear_grouped", source: "linear", defines: ["WEIGHT_GROUPED"],
                 constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
             /// Matrix product of few rows in f32, BF16.
@@ -105,29 +65,9 @@ macro_rules! spirv_modules {
                 name: "linear_gelu_int8", source: "linear", defines: ["WEIGHT_INT8", "GELU"],
                 constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
-            /// Gate and up products of few rows in f32 with their gated GELU, INT4.
-            LinearGeluInt4 {
-                name: "linear_gelu_int4", source: "linear", defines: ["WEIGHT_INT4", "GELU"],
-                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Gate and up products of few rows in f32 with their gated GELU, Q5_0.
-            LinearGeluQ5_0 {
-                name: "linear_gelu_q5_0", source: "linear", defines: ["WEIGHT_Q5_0", "GELU"],
-                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Gate and up products of few rows in f32 with their gated GELU, Q8_0.
-            LinearGeluQ8_0 {
-                name: "linear_gelu_q8_0", source: "linear", defines: ["WEIGHT_Q8_0", "GELU"],
-                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Gate and up products of few rows in f32 with their gated GELU, Q4_K.
-            LinearGeluQ4K {
-                name: "linear_gelu_q4_k", source: "linear", defines: ["WEIGHT_Q4_K", "GELU"],
-                constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Gate and up products of few rows in f32 with their gated GELU, Q6_K.
-            LinearGeluQ6K {
-                name: "linear_gelu_q6_k", source: "linear", defines: ["WEIGHT_Q6_K", "GELU"],
+            /// Gate and up products of few rows in f32 with their gated GELU, scales of groups.
+            LinearGeluGrouped {
+                name: "linear_gelu_grouped", source: "linear", defines: ["WEIGHT_GROUPED", "GELU"],
                 constants: LinearConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
             /// Gate and up products of few rows in f32 with their gated GELU, BF16.
@@ -137,92 +77,32 @@ macro_rules! spirv_modules {
             }
             /// Matrix product of few rows by integer dot products, INT8.
             LinearDotInt8 {
-                name: "linear_dot_int8", source: "linear_dot", defines: [],
+                name: "linear_dot_int8", source: "linear_dot", defines: ["WEIGHT_INT8"],
                 constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
             }
-            /// Matrix product of few rows by integer dot products, INT4.
-            LinearDotInt4 {
-                name: "linear_dot_int4", source: "linear_dot", defines: ["WEIGHT_INT4"],
-                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
-            }
-            /// Matrix product of few rows by integer dot products, Q5_0.
-            LinearDotQ5_0 {
-                name: "linear_dot_q5_0", source: "linear_dot", defines: ["WEIGHT_Q5_0"],
-                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
-            }
-            /// Matrix product of few rows by integer dot products, Q8_0.
-            LinearDotQ8_0 {
-                name: "linear_dot_q8_0", source: "linear_dot", defines: ["WEIGHT_Q8_0"],
-                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
-            }
-            /// Matrix product of few rows by integer dot products, Q4_K.
-            LinearDotQ4K {
-                name: "linear_dot_q4_k", source: "linear_dot", defines: ["WEIGHT_Q4_K"],
-                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
-            }
-            /// Matrix product of few rows by integer dot products, Q6_K.
-            LinearDotQ6K {
-                name: "linear_dot_q6_k", source: "linear_dot", defines: ["WEIGHT_Q6_K"],
+            /// Matrix product of few rows by integer dot products, scales of groups.
+            LinearDotGrouped {
+                name: "linear_dot_grouped", source: "linear_dot", defines: ["WEIGHT_GROUPED"],
                 constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
             }
             /// Gate and up products of few rows by integer dot products with their gated GELU, INT8.
             LinearDotGeluInt8 {
-                name: "linear_dot_gelu_int8", source: "linear_dot", defines: ["GELU"],
+                name: "linear_dot_gelu_int8", source: "linear_dot", defines: ["WEIGHT_INT8", "GELU"],
                 constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
             }
-            /// Gate and up products of few rows by integer dot products with their gated GELU, INT4.
-            LinearDotGeluInt4 {
-                name: "linear_dot_gelu_int4", source: "linear_dot", defines: ["WEIGHT_INT4", "GELU"],
-                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
-            }
-            /// Gate and up products of few rows by integer dot products with their gated GELU, Q5_0.
-            LinearDotGeluQ5_0 {
-                name: "linear_dot_gelu_q5_0", source: "linear_dot", defines: ["WEIGHT_Q5_0", "GELU"],
-                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
-            }
-            /// Gate and up products of few rows by integer dot products with their gated GELU, Q8_0.
-            LinearDotGeluQ8_0 {
-                name: "linear_dot_gelu_q8_0", source: "linear_dot", defines: ["WEIGHT_Q8_0", "GELU"],
-                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
-            }
-            /// Gate and up products of few rows by integer dot products with their gated GELU, Q4_K.
-            LinearDotGeluQ4K {
-                name: "linear_dot_gelu_q4_k", source: "linear_dot", defines: ["WEIGHT_Q4_K", "GELU"],
-                constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
-            }
-            /// Gate and up products of few rows by integer dot products with their gated GELU, Q6_K.
-            LinearDotGeluQ6K {
-                name: "linear_dot_gelu_q6_k", source: "linear_dot", defines: ["WEIGHT_Q6_K", "GELU"],
+            /// Gate and up products of few rows by integer dot products with their gated GELU, scales of groups.
+            LinearDotGeluGrouped {
+                name: "linear_dot_gelu_grouped", source: "linear_dot", defines: ["WEIGHT_GROUPED", "GELU"],
                 constants: LinearDotConstants, push: LinearDotPush, relay: Staged, matrix_units: false,
             }
             /// Matrix product of many rows by integer dot products, INT8.
             LinearDotTileInt8 {
-                name: "linear_dot_tile_int8", source: "linear_dot_tile", defines: [],
+                name: "linear_dot_tile_int8", source: "linear_dot_tile", defines: ["WEIGHT_INT8"],
                 constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
             }
-            /// Matrix product of many rows by integer dot products, INT4.
-            LinearDotTileInt4 {
-                name: "linear_dot_tile_int4", source: "linear_dot_tile", defines: ["WEIGHT_INT4"],
-                constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of many rows by integer dot products, Q5_0.
-            LinearDotTileQ5_0 {
-                name: "linear_dot_tile_q5_0", source: "linear_dot_tile", defines: ["WEIGHT_Q5_0"],
-                constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of many rows by integer dot products, Q8_0.
-            LinearDotTileQ8_0 {
-                name: "linear_dot_tile_q8_0", source: "linear_dot_tile", defines: ["WEIGHT_Q8_0"],
-                constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of many rows by integer dot products, Q4_K.
-            LinearDotTileQ4K {
-                name: "linear_dot_tile_q4_k", source: "linear_dot_tile", defines: ["WEIGHT_Q4_K"],
-                constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of many rows by integer dot products, Q6_K.
-            LinearDotTileQ6K {
-                name: "linear_dot_tile_q6_k", source: "linear_dot_tile", defines: ["WEIGHT_Q6_K"],
+            /// Matrix product of many rows by integer dot products, scales of groups.
+            LinearDotTileGrouped {
+                name: "linear_dot_tile_grouped", source: "linear_dot_tile", defines: ["WEIGHT_GROUPED"],
                 constants: NoConstants, push: LinearDotTilePush, relay: Never, matrix_units: false,
             }
             /// Matrix product of many rows in f32, INT8.
@@ -230,29 +110,9 @@ macro_rules! spirv_modules {
                 name: "linear_tile_int8", source: "linear_tile", defines: ["WEIGHT_INT8"],
                 constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
-            /// Matrix product of many rows in f32, INT4.
-            LinearTileInt4 {
-                name: "linear_tile_int4", source: "linear_tile", defines: ["WEIGHT_INT4"],
-                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of many rows in f32, Q5_0.
-            LinearTileQ5_0 {
-                name: "linear_tile_q5_0", source: "linear_tile", defines: ["WEIGHT_Q5_0"],
-                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of many rows in f32, Q8_0.
-            LinearTileQ8_0 {
-                name: "linear_tile_q8_0", source: "linear_tile", defines: ["WEIGHT_Q8_0"],
-                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of many rows in f32, Q4_K.
-            LinearTileQ4K {
-                name: "linear_tile_q4_k", source: "linear_tile", defines: ["WEIGHT_Q4_K"],
-                constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
-            }
-            /// Matrix product of many rows in f32, Q6_K.
-            LinearTileQ6K {
-                name: "linear_tile_q6_k", source: "linear_tile", defines: ["WEIGHT_Q6_K"],
+            /// Matrix product of many rows in f32, scales of groups.
+            LinearTileGrouped {
+                name: "linear_tile_grouped", source: "linear_tile", defines: ["WEIGHT_GROUPED"],
                 constants: NoConstants, push: LinearPush, relay: Never, matrix_units: false,
             }
             /// Matrix product of many rows in f32, BF16.
@@ -312,42 +172,22 @@ macro_rules! spirv_modules {
             }
             /// Matrix product of many rows by matrix units that multiply f16, INT8.
             LinearMatrixInt8 {
-                name: "linear_matrix_int8", source: "linear_matrix", defines: [],
+                name: "linear_matrix_int8", source: "linear_matrix", defines: ["WEIGHT_INT8"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Matrix product of many rows by matrix units that multiply s8, INT8.
             LinearMatrixS8Int8 {
-                name: "linear_matrix_s8_int8", source: "linear_matrix", defines: ["BYTES"],
+                name: "linear_matrix_s8_int8", source: "linear_matrix", defines: ["WEIGHT_INT8", "BYTES"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// As above, where the units' matrices are 8 inputs wide.
             LinearMatrixS8NarrowInt8 {
-                name: "linear_matrix_s8_narrow_int8", source: "linear_matrix", defines: ["BYTES", "NARROW"],
+                name: "linear_matrix_s8_narrow_int8", source: "linear_matrix", defines: ["WEIGHT_INT8", "BYTES", "NARROW"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
-            /// Matrix product of many rows by matrix units that multiply f16, INT4.
-            LinearMatrixInt4 {
-                name: "linear_matrix_int4", source: "linear_matrix", defines: ["WEIGHT_INT4"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// Matrix product of many rows by matrix units that multiply f16, Q5_0.
-            LinearMatrixQ5_0 {
-                name: "linear_matrix_q5_0", source: "linear_matrix", defines: ["WEIGHT_Q5_0"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// Matrix product of many rows by matrix units that multiply f16, Q8_0.
-            LinearMatrixQ8_0 {
-                name: "linear_matrix_q8_0", source: "linear_matrix", defines: ["WEIGHT_Q8_0"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// Matrix product of many rows by matrix units that multiply f16, Q4_K.
-            LinearMatrixQ4K {
-                name: "linear_matrix_q4_k", source: "linear_matrix", defines: ["WEIGHT_Q4_K"],
-                constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// Matrix product of many rows by matrix units that multiply f16, Q6_K.
-            LinearMatrixQ6K {
-                name: "linear_matrix_q6_k", source: "linear_matrix", defines: ["WEIGHT_Q6_K"],
+            /// Matrix product of many rows by matrix units that multiply f16, scales of groups.
+            LinearMatrixGrouped {
+                name: "linear_matrix_grouped", source: "linear_matrix", defines: ["WEIGHT_GROUPED"],
                 constants: LinearMatrixConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Finds the layout of fragments.
@@ -357,62 +197,22 @@ macro_rules! spirv_modules {
             }
             /// Matrix product of few rows by matrix units, INT8 weights and inputs from memory to registers.
             LinearFragmentInt8 {
-                name: "linear_fragment_int8", source: "linear_fragment", defines: [],
+                name: "linear_fragment_int8", source: "linear_fragment", defines: ["WEIGHT_INT8"],
                 constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// As above, of many rows, whose inputs come through shared memory.
             LinearFragmentTallInt8 {
-                name: "linear_fragment_tall_int8", source: "linear_fragment", defines: ["TALL"],
+                name: "linear_fragment_tall_int8", source: "linear_fragment", defines: ["WEIGHT_INT8", "TALL"],
                 constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
-            /// Matrix product of few rows by matrix units, INT4 weights and inputs from memory to registers.
-            LinearFragmentInt4 {
-                name: "linear_fragment_int4", source: "linear_fragment", defines: ["WEIGHT_INT4"],
-                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// Matrix product of few rows by matrix units, Q5_0 weights and inputs from memory to registers.
-            LinearFragmentQ5_0 {
-                name: "linear_fragment_q5_0", source: "linear_fragment", defines: ["WEIGHT_Q5_0"],
-                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// Matrix product of few rows by matrix units, Q8_0 weights and inputs from memory to registers.
-            LinearFragmentQ8_0 {
-                name: "linear_fragment_q8_0", source: "linear_fragment", defines: ["WEIGHT_Q8_0"],
-                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// Matrix product of few rows by matrix units, Q4_K weights and inputs from memory to registers.
-            LinearFragmentQ4K {
-                name: "linear_fragment_q4_k", source: "linear_fragment", defines: ["WEIGHT_Q4_K"],
-                constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// Matrix product of few rows by matrix units, Q6_K weights and inputs from memory to registers.
-            LinearFragmentQ6K {
-                name: "linear_fragment_q6_k", source: "linear_fragment", defines: ["WEIGHT_Q6_K"],
+            /// Matrix product of few rows by matrix units, weights with scales of groups and inputs from memory to registers.
+            LinearFragmentGrouped {
+                name: "linear_fragment_grouped", source: "linear_fragment", defines: ["WEIGHT_GROUPED"],
                 constants: LinearFragmentConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// As above, of many rows, whose inputs come through shared memory.
-            LinearFragmentTallInt4 {
-                name: "linear_fragment_tall_int4", source: "linear_fragment", defines: ["WEIGHT_INT4", "TALL"],
-                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// As above, of many rows, whose inputs come through shared memory.
-            LinearFragmentTallQ5_0 {
-                name: "linear_fragment_tall_q5_0", source: "linear_fragment", defines: ["WEIGHT_Q5_0", "TALL"],
-                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// As above, of many rows, whose inputs come through shared memory.
-            LinearFragmentTallQ8_0 {
-                name: "linear_fragment_tall_q8_0", source: "linear_fragment", defines: ["WEIGHT_Q8_0", "TALL"],
-                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// As above, of many rows, whose inputs come through shared memory.
-            LinearFragmentTallQ4K {
-                name: "linear_fragment_tall_q4_k", source: "linear_fragment", defines: ["WEIGHT_Q4_K", "TALL"],
-                constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
-            }
-            /// As above, of many rows, whose inputs come through shared memory.
-            LinearFragmentTallQ6K {
-                name: "linear_fragment_tall_q6_k", source: "linear_fragment", defines: ["WEIGHT_Q6_K", "TALL"],
+            LinearFragmentTallGrouped {
+                name: "linear_fragment_tall_grouped", source: "linear_fragment", defines: ["WEIGHT_GROUPED", "TALL"],
                 constants: LinearFragmentTallConstants, push: LinearMatrixPush, relay: Product, matrix_units: true,
             }
             /// Attention of consecutive rows by matrix units, f16 cache.

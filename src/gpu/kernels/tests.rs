@@ -126,6 +126,9 @@ fn specialization_constants_are_those_of_the_spirv() {
         let own = module.constants().iter().map(|&(number, name)| (number, name.to_uppercase()));
         let mut expected: BTreeSet<_> = own.collect();
         expected.insert((constants::SINGLE, "SINGLE".into()));
+        if module.is_grouped() {
+            expected.extend(constants::WEIGHTS.map(|(number, name)| (number, name.to_uppercase())));
+        }
         let mut found = Reflection::of(module).constants();
         // Shaders may name the workgroup's size (constant 0) twice.
         found.retain(|&(number, _)| number != 0);

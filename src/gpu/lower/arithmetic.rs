@@ -66,7 +66,8 @@ impl ActivationLayout {
     }
 }
 
-/// The modules that read one weight format. A new format is a new arm of [`modules`].
+/// The modules that read one weight format. All formats with scales of groups share theirs, whose constants describe the
+/// format ([`crate::gpu::kernels::Kernel::of_weights`]).
 pub struct FormatModules {
     /// Token embedding.
     pub embed: Module,
@@ -155,22 +156,22 @@ pub fn modules(format: WeightFormat) -> &'static FormatModules {
                 fragment_tall: Module::LinearFragmentTallInt8,
             }),
         },
-        WeightFormat::Int4 => &FormatModules {
-            embed: Module::EmbedInt4,
-            linear: Module::LinearInt4,
-            linear_gelu: Module::LinearGeluInt4,
-            linear_tile: Module::LinearTileInt4,
+        WeightFormat::Int4 | WeightFormat::Blocks(_) => &FormatModules {
+            embed: Module::EmbedGrouped,
+            linear: Module::LinearGrouped,
+            linear_gelu: Module::LinearGeluGrouped,
+            linear_tile: Module::LinearTileGrouped,
             dot: Some(DotModules {
                 inputs: ActivationLayout::Int16Sums,
-                linear: Module::LinearDotInt4,
-                linear_gelu: Module::LinearDotGeluInt4,
-                linear_tile: Module::LinearDotTileInt4,
+                linear: Module::LinearDotGrouped,
+                linear_gelu: Module::LinearDotGeluGrouped,
+                linear_tile: Module::LinearDotTileGrouped,
             }),
             matrix: Some(MatrixModules {
-                shared: Module::LinearMatrixInt4,
+                shared: Module::LinearMatrixGrouped,
                 shared_s8: None,
-                fragment: Module::LinearFragmentInt4,
-                fragment_tall: Module::LinearFragmentTallInt4,
+                fragment: Module::LinearFragmentGrouped,
+                fragment_tall: Module::LinearFragmentTallGrouped,
             }),
         },
         WeightFormat::Bf16 => &FormatModules {
@@ -180,78 +181,6 @@ pub fn modules(format: WeightFormat) -> &'static FormatModules {
             linear_tile: Module::LinearTileBf16,
             dot: None,
             matrix: None,
-        },
-        WeightFormat::Q5_0 => &FormatModules {
-            embed: Module::EmbedQ5_0,
-            linear: Module::LinearQ5_0,
-            linear_gelu: Module::LinearGeluQ5_0,
-            linear_tile: Module::LinearTileQ5_0,
-            dot: Some(DotModules {
-                inputs: ActivationLayout::Int16Sums,
-                linear: Module::LinearDotQ5_0,
-                linear_gelu: Module::LinearDotGeluQ5_0,
-                linear_tile: Module::LinearDotTileQ5_0,
-            }),
-            matrix: Some(MatrixModules {
-                shared: Module::LinearMatrixQ5_0,
-                shared_s8: None,
-                fragment: Module::LinearFragmentQ5_0,
-                fragment_tall: Module::LinearFragmentTallQ5_0,
-            }),
-        },
-        WeightFormat::Q8_0 => &FormatModules {
-            embed: Module::EmbedQ8_0,
-            linear: Module::LinearQ8_0,
-            linear_gelu: Module::LinearGeluQ8_0,
-            linear_tile: Module::LinearTileQ8_0,
-            dot: Some(DotModules {
-                inputs: ActivationLayout::Int16Sums,
-                linear: Module::LinearDotQ8_0,
-                linear_gelu: Module::LinearDotGeluQ8_0,
-                linear_tile: Module::LinearDotTileQ8_0,
-            }),
-            matrix: Some(MatrixModules {
-                shared: Module::LinearMatrixQ8_0,
-                shared_s8: None,
-                fragment: Module::LinearFragmentQ8_0,
-                fragment_tall: Module::LinearFragmentTallQ8_0,
-            }),
-        },
-        WeightFormat::Q4K => &FormatModules {
-            embed: Module::EmbedQ4K,
-            linear: Module::LinearQ4K,
-            linear_gelu: Module::LinearGeluQ4K,
-            linear_tile: Module::LinearTileQ4K,
-            dot: Some(DotModules {
-                inputs: ActivationLayout::Int16Sums,
-                linear: Module::LinearDotQ4K,
-                linear_gelu: Module::LinearDotGeluQ4K,
-                linear_tile: Module::LinearDotTileQ4K,
-            }),
-            matrix: Some(MatrixModules {
-                shared: Module::LinearMatrixQ4K,
-                shared_s8: None,
-                fragment: Module::LinearFragmentQ4K,
-                fragment_tall: Module::LinearFragmentTallQ4K,
-            }),
-        },
-        WeightFormat::Q6K => &FormatModules {
-            embed: Module::EmbedQ6K,
-            linear: Module::LinearQ6K,
-            linear_gelu: Module::LinearGeluQ6K,
-            linear_tile: Module::LinearTileQ6K,
-            dot: Some(DotModules {
-                inputs: ActivationLayout::Int16Sums,
-                linear: Module::LinearDotQ6K,
-                linear_gelu: Module::LinearDotGeluQ6K,
-                linear_tile: Module::LinearDotTileQ6K,
-            }),
-            matrix: Some(MatrixModules {
-                shared: Module::LinearMatrixQ6K,
-                shared_s8: None,
-                fragment: Module::LinearFragmentQ6K,
-                fragment_tall: Module::LinearFragmentTallQ6K,
-            }),
         },
     }
 }

@@ -11,6 +11,7 @@ use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::constants::{LinearFragmentConstants, LinearFragmentTallConstants};
 use crate::model::WeightFormat;
+use crate::model::grouped::Scales;
 
 /// How a workgroup of `linear_fragment` cuts its product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -69,7 +70,7 @@ impl FragmentTile {
     /// rows in workgroups of up to four subgroups. Two of these share a processor and are short of registers: one step is 2 to 5 %
     /// faster (H200).
     fn in_stages_for(self, units: Units, format: WeightFormat) -> FragmentTile {
-        let few_registers = format == WeightFormat::Int4 && self.subgroups() <= 4 && self.rows > 32;
+        let few_registers = format.grouped().is_some() && self.subgroups() <= 4 && self.rows > 32;
         if self.fits(units, format) && !few_registers { self } else { self.in_one_stage() }
     }
 
@@ -121,7 +122,8 @@ impl FragmentTile {
     /// more, and the next batch takes its place.
     fn in_batches(self, row_lanes: u32, format: WeightFormat, inputs: usize) -> bool {
         let in_step = self.span(row_lanes, format) * row_lanes;
-        let suits = format == WeightFormat::Int4 && self.halves(row_lanes, format) == 2 && self.depth == 1;
+        let has_halves = format.grouped().is_some_and(|grouped| grouped.scales == Scales::Half);
+        let suits = has_halves && self.halves(row_lanes, format) == 2 && self.depth == 1;
         suits && inputs.is_multiple_of(BATCH as usize * format.per_load()) && BATCH.is_multiple_of(in_step)
     }
 

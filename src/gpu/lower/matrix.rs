@@ -81,10 +81,11 @@ impl MatrixTile {
     /// tile has ([`MatrixTile::has`]).
     pub fn kernel(self, units: Units, format: WeightFormat, inputs: usize, role: Role) -> Option<Kernel> {
         let modules = modules(format).matrix.as_ref()?;
-        Some(match self.shape {
+        let kernel = match self.shape {
             MatrixShape::Shared(t) => t.kernel(units, self.operand, modules),
             MatrixShape::Fragment(t) => t.kernel(units, format, inputs, modules, role),
-        })
+        };
+        Some(kernel.of_weights(format))
     }
 
     /// Whether a product can be divided so in this role.

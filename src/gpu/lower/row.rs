@@ -54,7 +54,8 @@ impl Lowering<'_> {
             scale,
         };
         let chosen = u32::from(self.kind.tokens == TokenSource::Next);
-        let kernel = Kernel::new(modules(table.format).embed, ROW_WORKGROUP, EmbedConstants { chosen });
+        let kernel =
+            Kernel::new(modules(table.format).embed, ROW_WORKGROUP, EmbedConstants { chosen }).of_weights(table.format);
         Lowered::new(kernel, &push, [1, self.count(rows) as u32, 1], 1)
     }
 

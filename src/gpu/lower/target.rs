@@ -11,6 +11,7 @@ use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::kernels::constants::{LinearConstants, LinearDotConstants, NoConstants};
 use crate::model::WeightFormat;
+use crate::model::grouped::Scales;
 use crate::schedule::step::Matrix;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -260,7 +261,7 @@ impl Target {
     pub fn f32(&self, p: Product) -> (Kernel, [u32; 3]) {
         let modules = p.modules();
         if p.rows >= TILE_ROWS {
-            let kernel = Kernel::new(modules.linear_tile, TILE_WORKGROUP, NoConstants {});
+            let kernel = Kernel::new(modules.linear_tile, TILE_WORKGROUP, NoConstants {}).of_weights(p.format);
             return (kernel, [grid(p.outputs.div_ceil(TILE)), p.rows.div_ceil(TILE) as u32, 1]);
         }
         let module = if p.gelu { modules.linear_gelu } else { modules.linear };
@@ -268,7 +269,8 @@ impl Target {
         // Each output takes `columns` accumulators, with gelu twice as many. They must fit in registers.
         let outputs = if p.gelu || columns > 4 { 1 } else { 2 };
         let workgroup = self.subgroup * F32_SUBGROUPS;
-        let kernel = Kernel::new(module, workgroup, LinearConstants { rows: outputs, columns: columns as u32 });
+        let constants = LinearConstants { rows: outputs, columns: columns as u32 };
+        let kernel = Kernel::new(module, workgroup, constants).of_weights(p.format);
         let groups = p.outputs.div_ceil((outputs * F32_SUBGROUPS) as usize);
         (kernel, [grid(groups), p.rows.div_ceil(columns) as u32, 1])
     }
@@ -296,7 +298,7 @@ impl Target {
             form: form as u32,
             sharers: t.sharers,
         };
-        Some((Kernel::new(module, workgroup, constants), groups))
+        Some((Kernel::new(module, workgroup, constants).of_weights(p.format), groups))
     }
 
     /// Outputs that a workgroup of `linear_dot` computes at a time.
@@ -307,7 +309,7 @@ impl Target {
     /// The kernel and grid of a product of many rows in [`Arithmetic::IntegerDot`]; `None` for a format without one.
     pub fn dot_tile(&self, p: Product) -> Option<(Kernel, [u32; 3])> {
         let module = p.modules().dot.as_ref()?.linear_tile;
-        let kernel = Kernel::new(module, DOT_TILE_WORKGROUP, NoConstants {});
+        let kernel = Kernel::new(module, DOT_TILE_WORKGROUP, NoConstants {}).of_weights(p.format);
         let tiles = p.outputs.div_ceil(DOT_TILE_OUTPUTS);
         Some((kernel, [grid(tiles), p.rows.div_ceil(TILE) as u32, tiles.div_ceil(MAX_GROUPS) as u32]))
     }
@@ -420,12 +422,14 @@ impl Target {
 
 /// Registers that a load of weights takes in a lane of `linear_dot`, with its scales.
 fn load_registers(format: WeightFormat) -> usize {
-    match format {
-        WeightFormat::Int8 | WeightFormat::Bf16 => 4,
-        WeightFormat::Int4 | WeightFormat::Q8_0 => 5,
-        WeightFormat::Q5_0 => 6,
-        WeightFormat::Q4K | WeightFormat::Q6K => 8,
-    }
+    let Some(grouped) = format.grouped() else { return 4 };
+    let of_scales = match grouped.scales {
+        Scales::Half | Scales::HalfOffset => 1,
+        Scales::Six | Scales::Bytes | Scales::FourOffset => 2,
+        Scales::SixBy16 => 3,
+        Scales::SixOffset => 4,
+    };
+    (grouped.first_bytes() + grouped.second_bytes()) / 4 + of_scales
 }
 
 /// The tiles on matrix units whose partial sums the scratch has room for.

@@ -20,7 +20,7 @@ use crate::gpu::lower::layout::GpuLayout;
 use crate::gpu::lower::target::Target;
 use crate::gpu::lower::{Lowering, PassKind};
 use crate::gpu::replay::tuned_kinds;
-use crate::model::{Role, Shape, TensorId, WeightFormat, presets};
+use crate::model::{BlockFormat, Role, Shape, TensorId, WeightFormat, presets};
 use crate::schedule::cost::{Pass, step_cost};
 use crate::schedule::{Extent, KvType, Schedule};
 use crate::{Cancel, Result};
@@ -227,10 +227,10 @@ fn q4_k_m(shape: &Shape) -> impl Fn(TensorId) -> WeightFormat + use<> {
         TensorId::Layer(i, Role::V | Role::Down)
             if i < layers / 8 || i >= 7 * layers / 8 || (i - layers / 8) % 3 == 2 =>
         {
-            WeightFormat::Q6K
+            WeightFormat::Blocks(BlockFormat::Q6K)
         }
-        TensorId::Embedding | TensorId::Head => WeightFormat::Q6K,
-        _ => WeightFormat::Q4K,
+        TensorId::Embedding | TensorId::Head => WeightFormat::Blocks(BlockFormat::Q6K),
+        _ => WeightFormat::Blocks(BlockFormat::Q4K),
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use crate::machine::regular::{self, Links};
-use crate::model::text_file::refusal;
+use crate::model::text_file::{MAX_POINTER, refusal, refuse_pointer};
 use crate::{Error, Result};
 
 const REMEDY: &str = "download the file again, or export the model anew";
@@ -30,6 +30,9 @@ pub(crate) enum ByteSource {
 
 impl ByteSource {
     /// Opens a regular file.
+    ///
+    /// # Errors
+    /// [`Error::Input`]: it is none, it is empty, it cannot be opened, or it is a Git LFS pointer.
     pub(crate) fn open(path: &Path) -> Result<ByteSource> {
         let (file, len) = regular::open(path, Links::Follow).map_err(|fault| refusal(path, &fault, REMEDY))?;
         if len == 0 {
@@ -38,6 +41,9 @@ impl ByteSource {
         }
         let len = usize::try_from(len).map_err(|_| Error::unreadable(path, &ErrorKind::FileTooLarge.into()))?;
         let source = ByteSource::File { path: path.into(), file, len };
+        if len <= MAX_POINTER {
+            refuse_pointer(path, source.read(0..len, &mut Vec::new())?)?;
+        }
         // Asks for a larger read-ahead. Asking for each block separately costs more if the page cache has it.
         source.advise(0..len, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
         Ok(source)
@@ -64,6 +70,19 @@ impl ByteSource {
                 Ok(buffer)
             }
         }
+    }
+
+    /// As [`ByteSource::read`], for bytes that are kept.
+    ///
+    /// # Errors
+    /// As [`ByteSource::read`].
+    pub(crate) fn read_owned(&self, range: Range<usize>) -> Result<Vec<u8>> {
+        if let ByteSource::Bytes(bytes) = self {
+            return Ok(bytes[range].to_vec());
+        }
+        let mut buffer = Vec::new();
+        self.read(range, &mut buffer)?;
+        Ok(buffer)
     }
 
     /// Drops the pages of `range` from the page cache. A last page that is only partly in `range` stays, since the

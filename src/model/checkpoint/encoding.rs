@@ -2,7 +2,7 @@
 //!
 //! There are Kiln's own weight formats ([`crate::model::format`]), plain floats, the quantised formats of GGUF files
 //! ([`crate::model::blocks`]), and the three schemes of the earlier
-//! engine's layer-by-layer files. In these files `<tensor>_scale` is stored beside the tensor, and the file's
+//! engine's layer-by-layer files; INT8 of llm-compressor may have BF16 scales. In the earlier engine's files `<tensor>_scale` is stored beside the tensor, and the file's
 //! `__metadata__` gives the scheme under the tensor's name:
 //!
 //! ```text
@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use half::f16;
+use half::{bf16, f16};
 
 use crate::model::blocks::BlockFormat;
 use crate::model::format::{BadRow, SourceFormat, WeightFormat};
@@ -58,6 +58,8 @@ pub(crate) enum Encoding {
     /// A weight format of Kiln's, with the bytes of its scales if it has them. A norm's vector has a format without
     /// scales.
     Native(WeightFormat, Option<ByteRange>),
+    /// INT8 with a BF16 scale for each row, at these bytes: llm-compressor's.
+    Int8Bf16(ByteRange),
     /// IEEE half.
     F16,
     /// IEEE single.
@@ -82,6 +84,7 @@ impl Encoding {
     pub(crate) fn source(&self) -> SourceFormat {
         match self {
             Encoding::Native(format, _) => SourceFormat::Native(*format),
+            Encoding::Int8Bf16(_) => SourceFormat::Native(WeightFormat::Int8),
             Encoding::F16 => SourceFormat::F16,
             Encoding::F32 => SourceFormat::F32,
             Encoding::Blocks(format) => SourceFormat::Blocks(*format),
@@ -96,7 +99,7 @@ impl Encoding {
             Encoding::F16 => 2 * cols,
             Encoding::F32 => 4 * cols,
             Encoding::Blocks(format) => format.row_bytes(cols),
-            Encoding::Symmetric(_) | Encoding::Grouped(_) | Encoding::Asymmetric { .. } => cols,
+            Encoding::Int8Bf16(_) | Encoding::Symmetric(_) | Encoding::Grouped(_) | Encoding::Asymmetric { .. } => cols,
         }
     }
 
@@ -104,7 +107,16 @@ impl Encoding {
     pub(crate) fn scales(&self) -> Option<&ByteRange> {
         match self {
             Encoding::Native(_, scales) => scales.as_ref(),
-            Encoding::Grouped(scales) => Some(scales),
+            Encoding::Int8Bf16(scales) | Encoding::Grouped(scales) => Some(scales),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the scales of a row of `cols`; `None` if rows share scales, or have none.
+    pub(crate) fn row_scale_bytes(&self, cols: usize) -> Option<usize> {
+        match self {
+            Encoding::Native(format, _) => Some(format.scale_bytes(cols)),
+            Encoding::Int8Bf16(_) => Some(2),
             _ => None,
         }
     }
@@ -112,17 +124,14 @@ impl Encoding {
     /// Scales that the given rows of `cols` need, as a byte range in the tensor of scales: the rows' own, or those of
     /// every group that the rows touch.
     pub(crate) fn scales_of(&self, rows: &Range<usize>, cols: usize) -> Range<usize> {
-        match self {
-            Encoding::Native(format, _) => {
-                let bytes = format.scale_bytes(cols);
-                rows.start * bytes..rows.end * bytes
-            }
-            Encoding::Grouped(_) => 4 * (rows.start * cols / GROUP)..4 * (rows.end * cols).div_ceil(GROUP),
+        match (self, self.row_scale_bytes(cols)) {
+            (_, Some(bytes)) => rows.start * bytes..rows.end * bytes,
+            (Encoding::Grouped(_), _) => 4 * (rows.start * cols / GROUP)..4 * (rows.end * cols).div_ceil(GROUP),
             _ => 0..0,
         }
     }
 
-    /// Decodes a row. For [`Encoding::Native`], `scales` are the row's own. For [`Encoding::Grouped`], `scales` begin
+    /// Decodes a row. For [`Encoding::Native`] and [`Encoding::Int8Bf16`], `scales` are the row's own. For [`Encoding::Grouped`], `scales` begin
     /// with any group, and `first` is the index of the row's first element from the start of that group.
     ///
     /// # Errors
@@ -136,6 +145,7 @@ impl Encoding {
     ) -> std::result::Result<(), BadRow> {
         match self {
             Encoding::Native(format, _) => format.decode_row(bytes, scales, out),
+            Encoding::Int8Bf16(_) => WeightFormat::Int8.decode_row(bytes, &widen_scale(scales), out),
             Encoding::F16 => {
                 let pairs = out.iter_mut().zip(bytes.chunks_exact(2));
                 pairs.for_each(|(o, b)| *o = f16::from_le_bytes([b[0], b[1]]).to_f32());
@@ -187,6 +197,11 @@ fn decode_grouped(bytes: &[u8], scales: &[u8], first: usize, out: &mut [f32]) ->
         at += len;
     }
     Ok(())
+}
+
+/// A row's BF16 scale as the F32 scale of [`WeightFormat::Int8`], which holds it exactly.
+pub(crate) fn widen_scale(scale: &[u8]) -> [u8; 4] {
+    bf16::from_le_bytes([scale[0], scale[1]]).to_f32().to_le_bytes()
 }
 
 /// The f32 at `index` of little-endian bytes, at any alignment.

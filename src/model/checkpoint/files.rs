@@ -7,7 +7,9 @@ use crate::display::quote;
 use crate::error::text;
 use crate::model::checkpoint::archive::Archive;
 use crate::model::checkpoint::gguf;
+use crate::model::config::Quantization;
 use crate::model::shape::Shape;
+use crate::model::text_file::is_there;
 use crate::model::{config, json, text_file};
 use crate::{Error, Result};
 
@@ -15,13 +17,17 @@ use crate::{Error, Result};
 const SINGLE: &str = "model.safetensors";
 /// The index of a sharded checkpoint.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
+/// What a LoRA adapter's directory has: what it is, and its weights.
+const ADAPTER_CONFIG: &str = "adapter_config.json";
+const ADAPTER: &str = "adapter_model.safetensors";
 /// The largest index that is read, in bytes. The 27B's has 100 KB.
 const MAX_INDEX_BYTES: usize = 64 << 20;
 
 const TEXT_REMEDY: &str = "take the file from the model's original download";
 
-/// Reads the shape from a model directory's config.json and, if there, generation_config.json.
-pub(crate) fn read_shape(dir: &Path) -> Result<Shape> {
+/// Reads the shape, and how another program has quantised the matrices, from a model directory's config.json and, if
+/// there, generation_config.json.
+pub(crate) fn read_config(dir: &Path) -> Result<(Shape, Quantization)> {
     let metadata = std::fs::metadata(dir).map_err(|e| Error::unreadable(dir, &e))?;
     if !metadata.is_dir() {
         let cause = format!("{} is not a directory", dir.display());
@@ -32,6 +38,7 @@ pub(crate) fn read_shape(dir: &Path) -> Result<Shape> {
     }
     let path = dir.join("config.json");
     let Some(text) = text_file::read(&path, config::MAX_CONFIG_BYTES, TEXT_REMEDY)? else {
+        refuse_adapter(dir)?;
         let cause = format!("{} has no config.json", dir.display());
         let models = gguf::list(dir).into_iter().take(4).map(|path| quote(&path.display().to_string()));
         return Err(match models.collect::<Vec<_>>() {
@@ -42,25 +49,65 @@ pub(crate) fn read_shape(dir: &Path) -> Result<Shape> {
         });
     };
     let generation = text_file::read(&dir.join("generation_config.json"), config::MAX_CONFIG_BYTES, TEXT_REMEDY)?;
-    config::parse(&text, generation.as_deref()).map_err(|e| within(dir, e))
+    config::parse_model(&text, generation.as_deref()).map_err(|e| within(dir, e))
 }
 
 /// Opens and checks the directory's weight files, in the order of their names.
 pub(crate) fn open_archives(dir: &Path) -> Result<Vec<Archive>> {
     let single = dir.join(SINGLE);
     let index = dir.join(INDEX);
-    if single.exists() {
+    if is_there(&single) {
         return Ok(vec![Archive::open(&single)?]);
     }
     if let Some(text) = text_file::read(&index, MAX_INDEX_BYTES, TEXT_REMEDY)? {
         return open_indexed(dir, &index, &text);
     }
-    let paths = list_safetensors(dir)?;
+    let paths = list(dir, |name| name.ends_with(".safetensors"))?;
+    if paths.iter().all(|path| path.ends_with(ADAPTER)) {
+        refuse_adapter(dir)?;
+    }
     if paths.is_empty() {
-        let cause = format!("{} has no *.safetensors file", dir.display());
-        return Err(Error::input(cause, "give the model's directory, which holds config.json and *.safetensors"));
+        return Err(without_weights(dir)?);
     }
     paths.iter().map(|path| Archive::open(path)).collect()
+}
+
+/// Refuses a directory that has a LoRA adapter, by the model that the adapter is for.
+///
+/// # Errors
+/// [`Error::Input`]: it has one.
+fn refuse_adapter(dir: &Path) -> Result<()> {
+    #[derive(serde::Deserialize)]
+    struct Adapter {
+        base_model_name_or_path: Option<String>,
+    }
+    let Some(text) = text_file::read(&dir.join(ADAPTER_CONFIG), config::MAX_CONFIG_BYTES, TEXT_REMEDY)? else {
+        return Ok(());
+    };
+    let base = serde_json::from_str(&text).ok().and_then(|adapter: Adapter| adapter.base_model_name_or_path);
+    let base = base.map_or_else(String::new, |base| format!(", {}", quote(&base)));
+    let cause = format!("{} is a LoRA adapter, not a model", dir.display());
+    let remedy =
+        format!("merge it into its base model{base} (`merge_and_unload` of peft), and give the merged directory");
+    Err(Error::input(cause, remedy))
+}
+
+/// The error for a directory with a config and no *.safetensors file.
+fn without_weights(dir: &Path) -> Result<Error> {
+    let pickles = list(dir, |name| name.starts_with("pytorch_model") && name.ends_with(".bin"))?;
+    let pickle = pickles.first().and_then(|path| path.file_name()).map(|name| quote(&name.to_string_lossy()));
+    let models = gguf::list(dir);
+    let has_none = format!("{} has no *.safetensors file", dir.display());
+    Ok(match (pickle, models.first()) {
+        (_, Some(model)) => {
+            Error::input(has_none, format!("give its GGUF file: {}", quote(&model.display().to_string())))
+        }
+        (Some(pickle), None) => Error::input(
+            format!("{has_none}, and {pickle} is a pickle, which Kiln does not run"),
+            "save the model as safetensors (`save_pretrained` of transformers), or download it in that form",
+        ),
+        _ => Error::input(has_none, "give the model's directory, which holds config.json and *.safetensors"),
+    })
 }
 
 /// Opens each shard of an index once, and checks that every tensor is where the index says.
@@ -86,7 +133,7 @@ fn open_indexed(dir: &Path, path: &Path, text: &str) -> Result<Vec<Archive>> {
             return Err(wrong(format!("it names the shard {}, outside the model's directory", quote(shard))));
         }
         let file = dir.join(shard);
-        if !file.exists() {
+        if !is_there(&file) {
             return Err(wrong(format!("it names the shard {}, which is not there", quote(shard))));
         }
         let archive = Archive::open(&file)?;
@@ -101,13 +148,13 @@ fn open_indexed(dir: &Path, path: &Path, text: &str) -> Result<Vec<Archive>> {
     Ok(archives)
 }
 
-/// Every *.safetensors of the directory, by name. Hidden files are skipped: they may be writes in progress.
-fn list_safetensors(dir: &Path) -> Result<Vec<PathBuf>> {
+/// The directory's files whose names are `wanted`, by name. Hidden files are skipped: they may be writes in progress.
+fn list(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|e| Error::unreadable(dir, &e))? {
         let path = entry.map_err(|e| Error::unreadable(dir, &e))?.path();
-        let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
-        if path.extension().is_some_and(|e| e == "safetensors") && !hidden {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if wanted(&name) && !name.starts_with('.') {
             paths.push(path);
         }
     }

@@ -9,13 +9,17 @@ use safetensors::Dtype;
 use crate::display::quote;
 use crate::model::checkpoint::archive::{Archive, FileDtype, TensorEntry};
 use crate::model::checkpoint::encoding::{ByteRange, Encoding, GROUP, Scheme, f32_at};
-use crate::model::checkpoint::keys::{self, SCALE_SUFFIX};
+use crate::model::checkpoint::keys::{self, SCALE_SUFFIX, ZERO_POINT_SUFFIX};
+use crate::model::config::Quantization;
 use crate::model::format::WeightFormat;
 use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
 const REMEDY: &str = "download the model again, or export it anew";
+
+/// Remedy for matrices in a scheme that is not read.
+const REMEDY_SCHEMES: &str = "use the model in BF16, in INT8 of llm-compressor (w8a8), or as a GGUF file";
 
 /// A tensor of the model, located in the files.
 #[derive(Debug)]
@@ -29,7 +33,11 @@ pub(crate) struct Stored {
 }
 
 /// Finds and checks every tensor of `shape`. Sets [`Shape::tied`] to false if the files have a separate head.
-pub(crate) fn find_tensors(shape: &mut Shape, files: &[Archive]) -> Result<HashMap<TensorId, Stored>> {
+pub(crate) fn find_tensors(
+    shape: &mut Shape,
+    quantization: &Quantization,
+    files: &[Archive],
+) -> Result<HashMap<TensorId, Stored>> {
     let names = Names::collect(files)?;
     let found = names.by_role(shape)?;
     if found.contains_key(&TensorId::Head) {
@@ -37,8 +45,16 @@ pub(crate) fn find_tensors(shape: &mut Shape, files: &[Archive]) -> Result<HashM
     }
     let mut tensors = HashMap::with_capacity(found.len());
     for id in TensorId::all(shape) {
-        let Some(&at) = found.get(&id) else { return Err(names.missing(id, files)) };
-        tensors.insert(id, names.check(id, at, shape)?);
+        let stored = found.get(&id).ok_or_else(|| names.missing(id, files)).and_then(|&at| names.check(id, at, shape));
+        // What such a scheme has left alone is read. What it has quantised may look like another's.
+        let is_foreign = stored.as_ref().map_or(true, |stored| stored.encoding.source().is_quantized());
+        if let Quantization::Other(scheme) = quantization
+            && is_foreign
+        {
+            let cause = format!("{} is quantised by {scheme}, which Kiln does not read", files[0].label);
+            return Err(Error::input(cause, REMEDY_SCHEMES));
+        }
+        tensors.insert(id, stored?);
     }
     Ok(tensors)
 }
@@ -157,22 +173,45 @@ impl<'a> Names<'a> {
             (Dtype::F16, _) => Ok(Encoding::F16),
             (Dtype::F32, _) => Ok(Encoding::F32),
             (_, Some(format)) if !(id.is_vector() && format.is_quantized()) => {
-                let scales = format.file_scales(rows, cols).map(|wanted| self.native_scales(at, wanted)).transpose()?;
-                Ok(Encoding::Native(format, scales))
+                let Some(wanted) = format.file_scales(rows, cols) else { return Ok(Encoding::Native(format, None)) };
+                self.native_scales(at, format, wanted)
             }
             _ => Err(self.wrong(at, &format!("is {dtype}; wanted {}", readable_dtypes(id, cols)))),
         }
     }
 
-    /// The bytes of the scales of a tensor in one of Kiln's formats.
-    fn native_scales(&self, at: At, (dtype, wanted): (Dtype, Vec<usize>)) -> Result<ByteRange> {
-        let (scales, shape) = self.scale(at, dtype)?;
-        if shape != wanted {
+    /// The encoding of a tensor in one of Kiln's formats with scales, or in llm-compressor's INT8: its scales may be BF16,
+    /// and may have a second dimension of 1.
+    fn native_scales(&self, at: At, format: WeightFormat, (dtype, wanted): (Dtype, Vec<usize>)) -> Result<Encoding> {
+        let types: &[Dtype] = if format == WeightFormat::Int8 { &[dtype, Dtype::BF16] } else { &[dtype] };
+        let (scales, shape, found) = self.scale(at, types)?;
+        let is_column = matches!((shape, &wanted[..]), ([rows, 1], [wanted]) if rows == wanted);
+        if shape != wanted && !is_column {
             let per = if wanted.len() == 1 { "row" } else { "group" };
             let what = format!("has scales of shape {}; wanted one per {per}, {wanted:?}", dims(shape));
             return Err(self.wrong(at, &what));
         }
-        Ok(scales)
+        self.refuse_zero_points(at, wanted[0])?;
+        Ok(if found == dtype { Encoding::Native(format, Some(scales)) } else { Encoding::Int8Bf16(scales) })
+    }
+
+    /// Some versions of llm-compressor write the zero points of symmetric scales, which are all 0.
+    fn refuse_zero_points(&self, at: At, rows: usize) -> Result<()> {
+        let name = format!("{}{ZERO_POINT_SUFFIX}", self.entry(at).name);
+        let Some(&zero) = self.all.get(name.as_str()) else { return Ok(()) };
+        let (entry, mut buffer) = (self.entry(zero), Vec::new());
+        self.dtype(zero)?;
+        if entry.shape.iter().product::<usize>() != rows {
+            return Err(self.wrong(zero, &format!("has shape {}; wanted one per row, [{rows}]", dims(&entry.shape))));
+        }
+        match self.files[zero.file].bytes.read(entry.range.clone(), &mut buffer)?.iter().all(|byte| *byte == 0) {
+            true => Ok(()),
+            false => {
+                let cause =
+                    format!("{}: tensor {} has zero points", self.files[at.file].label, quote(&self.entry(at).name));
+                Err(Error::input(cause, REMEDY_SCHEMES))
+            }
+        }
     }
 
     /// The earlier engine's scheme for a tensor, from its file's metadata.
@@ -199,7 +238,7 @@ impl<'a> Names<'a> {
         if dtype != wanted {
             return Err(self.wrong(at, &format!("is {dtype}; its scheme wants {wanted}")));
         }
-        let (scales, shape) = self.scale(at, Dtype::F32)?;
+        let (scales, shape, _) = self.scale(at, &[Dtype::F32])?;
         if scales.range.len() / 4 != count {
             let what = format!("has scales of shape {}; its scheme wants {count} of them", dims(shape));
             return Err(self.wrong(at, &what));
@@ -223,8 +262,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Bytes and shape of a tensor's scales, which must be of type `dtype`.
-    fn scale(&self, at: At, dtype: Dtype) -> Result<(ByteRange, &'a [usize])> {
+    /// Bytes, shape and type of a tensor's scales, which must be of one of these types.
+    fn scale(&self, at: At, types: &[Dtype]) -> Result<(ByteRange, &'a [usize], Dtype)> {
         let name = format!("{}{SCALE_SUFFIX}", self.entry(at).name);
         let Some(&scale) = self.all.get(name.as_str()) else {
             let what = format!("is {}, but its scales {} are missing", self.entry(at).dtype, quote(&name));
@@ -232,10 +271,11 @@ impl<'a> Names<'a> {
         };
         let entry = self.entry(scale);
         let found = self.dtype(scale)?;
-        if found != dtype {
-            return Err(self.wrong(scale, &format!("is {found}; scales are {dtype}")));
+        if !types.contains(&found) {
+            let types: Vec<String> = types.iter().map(Dtype::to_string).collect();
+            return Err(self.wrong(scale, &format!("is {found}; scales are {}", types.join(" or "))));
         }
-        Ok((ByteRange { file: scale.file, range: entry.range.clone() }, &entry.shape))
+        Ok((ByteRange { file: scale.file, range: entry.range.clone() }, &entry.shape, found))
     }
 
     /// The type of a tensor that the model needs. Refuses unknown types.

@@ -14,6 +14,9 @@ use crate::model::tensor::{Role, TensorId};
 /// Suffix of the tensor that holds another one's scales.
 pub(crate) const SCALE_SUFFIX: &str = "_scale";
 
+/// Suffix of the tensor that holds another one's zero points, which llm-compressor may write.
+pub(super) const ZERO_POINT_SUFFIX: &str = "_zero_point";
+
 /// Longest first, so that a shorter prefix does not hide a longer one.
 const PREFIXES: [&str; 4] = ["model.language_model.", "language_model.model.", "language_model.", "model."];
 

@@ -26,7 +26,7 @@ use self::encoding::{Encoding, GROUP};
 use self::gguf::Gguf;
 use self::index::Stored;
 use crate::display::quote;
-use crate::model::config;
+use crate::model::config::{self, Quantization};
 use crate::model::format::{BadRow, SourceFormat, WeightFormat};
 use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
@@ -73,9 +73,9 @@ impl Checkpoint {
         if path.is_file() {
             return Checkpoint::from_gguf(Gguf::open(path)?);
         }
-        let shape = files::read_shape(path)?;
+        let (shape, quantization) = files::read_config(path)?;
         let archives = files::open_archives(path)?;
-        Checkpoint::assemble(shape, archives)
+        Checkpoint::assemble(shape, &quantization, archives)
     }
 
     /// A checkpoint inside the executable, checked as one on disk is.
@@ -91,13 +91,13 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::open`].
     pub fn from_bytes(config_json: &str, safetensors: impl Into<Cow<'static, [u8]>>) -> Result<Checkpoint> {
-        let shape = config::parse(config_json, None)?;
+        let (shape, quantization) = config::parse_model(config_json, None)?;
         let archive = Archive::new("the built-in model".into(), ByteSource::Bytes(safetensors.into()))?;
-        Checkpoint::assemble(shape, vec![archive])
+        Checkpoint::assemble(shape, &quantization, vec![archive])
     }
 
-    fn assemble(mut shape: Shape, files: Vec<Archive>) -> Result<Checkpoint> {
-        let tensors = index::find_tensors(&mut shape, &files)?;
+    fn assemble(mut shape: Shape, quantization: &Quantization, files: Vec<Archive>) -> Result<Checkpoint> {
+        let tensors = index::find_tensors(&mut shape, quantization, &files)?;
         let files = files.into_iter().map(|file| DataFile { label: file.label, bytes: file.bytes }).collect();
         Ok(Checkpoint { shape, source: dominant_source(&tensors), files, tensors, norms: Norms::Weights })
     }
@@ -199,6 +199,9 @@ impl Checkpoint {
                 let put = match &tensor.encoding {
                     Encoding::Native(native, _) if *native == format => {
                         format.copy_row(run.row(i), run.row_scales(i), out, scales)
+                    }
+                    Encoding::Int8Bf16(_) if format == WeightFormat::Int8 => {
+                        format.copy_row(run.row(i), &encoding::widen_scale(run.row_scales(i)), out, scales)
                     }
                     Encoding::Blocks(blocks) => blocks.split_row(run.row(i), out, scales),
                     _ => run.decode_row(i, &mut decoded).and_then(|()| format.encode_row(&decoded, out, scales)),
@@ -328,12 +331,9 @@ impl StoredRows<'_> {
 
     /// The bytes of one row's scales, or of all rows' if rows share scales.
     fn row_scales(&self, i: usize) -> &[u8] {
-        match &self.tensor.encoding {
-            Encoding::Native(format, _) => {
-                let len = format.scale_bytes(self.cols);
-                &self.scales[i * len..(i + 1) * len]
-            }
-            _ => self.scales,
+        match self.tensor.encoding.row_scale_bytes(self.cols) {
+            Some(len) => &self.scales[i * len..(i + 1) * len],
+            None => self.scales,
         }
     }
 

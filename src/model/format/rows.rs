@@ -1,8 +1,8 @@
 //! A row of a matrix in its format: encoded, decoded, and checked as it comes from a file.
 
-use super::quantize::{GROUP_BYTES, INT4_LARGEST, INT4_ZERO, LARGEST, quantize_group, quantize_row};
+use super::quantize::{GROUP_BYTES, INT4_LARGEST, LARGEST, quantize_group, quantize_row};
 use super::{BadRow, WeightFormat};
-use crate::model::blocks;
+use crate::model::blocks::BlockFormat;
 use half::{bf16, f16};
 
 /// One row of `cols` elements: `data` has its elements, and `scales` the [`WeightFormat::scale_bytes`] of its scales.
@@ -40,9 +40,7 @@ impl WeightFormat {
                 }
                 Ok(())
             }
-            WeightFormat::Q5_0 | WeightFormat::Q8_0 | WeightFormat::Q4K | WeightFormat::Q6K => {
-                Err(format!("weights of which no {} is made", self.name().to_uppercase()))
-            }
+            WeightFormat::Blocks(_) => Err(format!("weights of which no {} is made", self.name().to_uppercase())),
         }
     }
 
@@ -54,24 +52,12 @@ impl WeightFormat {
                 let scale = int8_scale(scales);
                 out.iter_mut().zip(data).for_each(|(o, &q)| *o = f32::from(q as i8) * scale);
             }
-            WeightFormat::Int4 => {
-                let groups = data.chunks_exact(GROUP_BYTES).zip(scales.chunks_exact(2));
-                for (out, (bytes, scale)) in out.chunks_mut(Self::GROUP).zip(groups) {
-                    let scale = f16::from_le_bytes([scale[0], scale[1]]).to_f32();
-                    let weight = |q: u8| scale * (f32::from(q) - INT4_ZERO);
-                    let (low, high) = out.split_at_mut(out.len().min(GROUP_BYTES));
-                    low.iter_mut().zip(bytes).for_each(|(o, b)| *o = weight(b & 15));
-                    high.iter_mut().zip(bytes).for_each(|(o, b)| *o = weight(b >> 4));
-                }
-            }
             WeightFormat::Bf16 => {
                 let pairs = out.iter_mut().zip(data.chunks_exact(2));
                 pairs.for_each(|(o, b)| *o = bf16::from_le_bytes([b[0], b[1]]).to_f32());
             }
-            WeightFormat::Q5_0 => blocks::decode_q5_0(data, scales, out),
-            WeightFormat::Q8_0 => blocks::decode_q8_0(data, scales, out),
-            WeightFormat::Q4K => blocks::decode_q4_k(data, scales, out),
-            WeightFormat::Q6K => blocks::decode_q6_k(data, scales, out),
+            WeightFormat::Int4 => BlockFormat::Q4_0.grouped().decode(data, scales, out),
+            WeightFormat::Blocks(blocks) => blocks.grouped().decode(data, scales, out),
         }
     }
 
@@ -102,9 +88,6 @@ impl WeightFormat {
                 if !(scale.is_finite() && scale >= 0.0) {
                     return Err(format!("the scale {scale}"));
                 }
-                if data.contains(&(i8::MIN as u8)) {
-                    return Err("the value -128, where INT8 weights have -127 to 127".into());
-                }
             }
             WeightFormat::Int4 => {
                 let scales = || scales.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32());
@@ -121,8 +104,8 @@ impl WeightFormat {
                     return Err("a value that is not finite".into());
                 }
             }
-            WeightFormat::Q5_0 | WeightFormat::Q8_0 | WeightFormat::Q4K | WeightFormat::Q6K => {
-                let bounds = || blocks::block_bounds(self, scales);
+            WeightFormat::Blocks(blocks) => {
+                let bounds = || blocks.grouped().bounds(scales);
                 let is_wrong = |bound: &f32| bound.is_nan() || *bound > LARGEST;
                 if bounds().fold(false, |any, bound| any | is_wrong(&bound)) {
                     let bound = bounds().find(is_wrong).unwrap_or(f32::NAN);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::format::{SourceFormat, WeightFormat};
 use crate::model::tensor::TensorId;
+use crate::model::text_file::is_there;
 use crate::model::write::{self, RowSource, WriteMonitor, Written, destination};
 use crate::{Error, Result};
 
@@ -36,7 +37,7 @@ pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMon
         let cause = format!("{} is {}, which no model directory has", id.name(), kept.name().to_uppercase());
         return Err(Error::input(cause, "use a BF16 file"));
     }
-    let extra: Vec<PathBuf> = COMPANIONS.iter().map(|name| src.join(name)).filter(|path| path.exists()).collect();
+    let extra: Vec<PathBuf> = COMPANIONS.iter().map(|name| src.join(name)).filter(|path| is_there(path)).collect();
     write::write_checkpoint(dst, checkpoint.shape(), format, &checkpoint, &extra, monitor)
 }
 

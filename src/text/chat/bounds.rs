@@ -138,7 +138,8 @@ impl<'s> Program<'s> {
     }
 }
 
-/// Refuses a template whose expressions may be too deep for the stack of a parser that calls itself. Also one that may
+/// Refuses a template whose expressions may be too deep for the stack of a parser that calls itself. Pairs of constant
+/// texts do not count, which deepen nothing: TranslateGemma's template has a table of 500 languages. Also one that may
 /// multiply constant text or lists, since the compiler works out constants before any run: beside a `*` there is a
 /// number or a name.
 fn check_tags(source: &str, blanks: WhitespaceConfig) -> Result<(), Excess> {
@@ -147,9 +148,20 @@ fn check_tags(source: &str, blanks: WhitespaceConfig) -> Result<(), Excess> {
     }
     let (mut tokens, mut elifs) = (0, 0);
     let mut before = Token::BlockEnd;
+    // Of the pair `"text": "text",` how many tokens are there.
+    let mut pair = 0;
     // The parser reports what cannot be split into tokens.
     for (token, _) in machinery::tokenize(source, false, Default::default(), blanks).map_while(Result::ok) {
         tokens += 1;
+        pair = match (&token, pair) {
+            (Token::Str(_) | Token::String(_), 0 | 2) | (Token::Colon, 1) => pair + 1,
+            (Token::Str(_) | Token::String(_), _) => 1,
+            (Token::Comma, 3) => {
+                tokens -= 4;
+                0
+            }
+            _ => 0,
+        };
         match (&before, &token) {
             (_, Token::VariableStart | Token::BlockStart) => tokens = 0,
             (Token::BlockStart, Token::Ident("elif")) => elifs += 1,

@@ -1,13 +1,20 @@
 //! Whether a tokenizer.json is of Gemma's kind.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
+
+use crate::text::limits::{self, ADDED, LONGEST, TOKENS};
 
 /// The fields that make a `tokenizer.json` one of Gemma's kind. They are checked before the `tokenizers` crate sees the
 /// file, since it panics on some subword prefixes and normalizers.
 #[derive(Deserialize)]
 pub(super) struct TokenizerKind {
     model: ModelKind,
+    #[serde(default)]
+    added_tokens: Extent,
     #[serde(default)]
     decoder: serde_json::Value,
     #[serde(default)]
@@ -27,9 +34,76 @@ struct ModelKind {
     dropout: Option<f64>,
     continuing_subword_prefix: Option<String>,
     end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    vocab: Extent,
+    #[serde(default)]
+    merges: Extent,
+}
+
+/// How much a list or an object of the file has. Nothing of it is kept.
+#[derive(Debug, Default, Clone, Copy)]
+struct Extent {
+    entries: usize,
+    /// Bytes of the longest name in an object, or of the longest `content` in a list of objects.
+    longest: usize,
+}
+
+/// An element of a list: an added token, of which the text counts, or another value.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Element {
+    Added { content: String },
+    Other(IgnoredAny),
+}
+
+impl<'de> Deserialize<'de> for Extent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Counter;
+        impl<'de> Visitor<'de> for Counter {
+            type Value = Extent;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a list or an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Extent, A::Error> {
+                let mut extent = Extent::default();
+                while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
+                    extent = Extent { entries: extent.entries + 1, longest: extent.longest.max(name.len()) };
+                }
+                Ok(extent)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Extent, A::Error> {
+                let mut extent = Extent::default();
+                while let Some(element) = list.next_element::<Element>()? {
+                    let length = if let Element::Added { content } = element { content.len() } else { 0 };
+                    extent = Extent { entries: extent.entries + 1, longest: extent.longest.max(length) };
+                }
+                Ok(extent)
+            }
+        }
+        deserializer.deserialize_any(Counter)
+    }
 }
 
 impl TokenizerKind {
+    /// What there is more of than in any Gemma's tokenizer: counts first, then sizes.
+    pub(super) fn find_excess(&self) -> Option<String> {
+        let (vocab, added) = (self.model.vocab, self.added_tokens);
+        let merges = limits::most(limits::MERGES, vocab.entries);
+        [
+            (vocab.entries, TOKENS, "tokens"),
+            (added.entries, ADDED, "added tokens"),
+            (self.model.merges.entries, merges, "merges"),
+            (vocab.longest.max(added.longest), LONGEST, "bytes in a token"),
+        ]
+        .into_iter()
+        .find_map(|(found, most, what)| {
+            (found > most).then(|| format!("it has {found} {what}; at most {most} make sense"))
+        })
+    }
+
     /// The first difference from Gemma's tokenizer.
     pub(super) fn find_difference(&self) -> Option<&'static str> {
         // The decoder that `Pieces` and `StreamDecoder` reproduce.

@@ -1,3 +1,4 @@
+use super::super::limits::LONGEST;
 use super::super::testing::{Random, small_tokenizer};
 use super::*;
 use serde_json::json;
@@ -87,14 +88,34 @@ fn a_tokenizer_whose_text_cannot_be_cut_encodes_text_of_bounded_length() {
     assert!(error.to_string().contains("the text has 4194305 bytes"), "{error}");
 }
 
-/// A token longer than a window's margin was not found where a window ended in it.
 #[test]
-fn a_long_special_token_is_found_wherever_it_stands() {
-    let long = "ab".repeat(4000);
+fn the_longest_special_token_is_found_wherever_it_stands() {
+    let long = "ab".repeat(LONGEST / 2);
     let tokenizer = edited(|json| json["added_tokens"][5]["content"] = json!(long)).unwrap();
     let id = tokenizer.inner().token_to_id(&long).unwrap();
-    let text = format!("{}{long}{}", "x".repeat(WINDOW - 4000), "y".repeat(WINDOW));
+    let text = format!("{}{long}{}", "x".repeat(WINDOW - LONGEST / 2), "y".repeat(WINDOW));
     assert_eq!(tokenizer.encode(&text, false).unwrap().iter().filter(|&&found| found == id).count(), 1);
+}
+
+/// The first of these took an hour, and each takes time or memory out of all proportion to the file.
+#[test]
+fn a_tokenizer_larger_than_any_gemmas_is_refused_before_it_is_made() {
+    let refused = |what: &str, edit: &dyn Fn(&mut serde_json::Value)| {
+        let line = edited(edit).unwrap_err().to_string();
+        assert!(line.contains(what) && line.contains("make sense; use the tokenizer.json that came"), "{line}");
+    };
+    let equal = "x".repeat(100_000);
+    refused("it has 100000 bytes in a token; at most 256", &|json| json["added_tokens"][5]["content"] = json!(equal));
+    refused("it has 100000 bytes in a token; at most 256", &|json| json["model"]["vocab"][&equal] = json!(512));
+    refused("it has 32769 added tokens; at most 32768", &|json| {
+        let token = |i: usize| json!({"id": 600 + i, "content": format!("<{i}>"), "special": false});
+        json["added_tokens"] = (0..32_769).map(token).collect();
+    });
+    refused("it has 67585 merges; at most 67584", &|json| json["model"]["merges"] = vec!["t h"; 67_585].into());
+    refused("it has 1048577 tokens; at most 1048576", &|json| {
+        json["model"]["vocab"] =
+            (0..=1 << 20).map(|i| (format!("{i:x}"), json!(i))).collect::<serde_json::Map<_, _>>().into();
+    });
 }
 
 #[test]

@@ -14,7 +14,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::types::GgmlType;
 use crate::display::quote;
@@ -22,7 +24,7 @@ use crate::model::checkpoint::byte_source::ByteSource;
 use crate::{Error, Result};
 
 /// The longest header that is read, in bytes. Gemma 3's has 6 MB, most of it the tokenizer.
-const MAX_HEADER: usize = 256 << 20;
+const MAX_HEADER: usize = 64 << 20;
 /// Bytes of a file that are read at first.
 const FIRST_READ: usize = 1 << 20;
 /// Most keys, and most tensors: far above any model's.
@@ -166,15 +168,34 @@ impl Value {
     }
 }
 
-/// Values of one kind, as the file has them. A tokenizer's arrays have hundreds of thousands.
-#[derive(Debug, Clone, PartialEq)]
+/// Values of one kind, as the file has them. A tokenizer's arrays have hundreds of thousands, so that they stay in the
+/// header's bytes, which all of them share.
+#[derive(Clone)]
 pub struct Array {
     kind: Kind,
     len: usize,
-    bytes: Vec<u8>,
+    head: Arc<Vec<u8>>,
+    /// Its bytes in `head`.
+    range: Range<usize>,
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Array({:?}, {:?})", self.kind, self.bytes())
+    }
+}
+
+impl PartialEq for Array {
+    fn eq(&self, other: &Array) -> bool {
+        (self.kind, self.len, self.bytes()) == (other.kind, other.len, other.bytes())
+    }
 }
 
 impl Array {
+    fn bytes(&self) -> &[u8] {
+        &self.head[self.range.clone()]
+    }
+
     /// The number of values.
     pub fn len(&self) -> usize {
         self.len
@@ -187,13 +208,13 @@ impl Array {
 
     /// The numbers and bools; nothing of an array of texts.
     pub fn numbers(&self) -> impl Iterator<Item = Value> {
-        let bytes = if self.kind == Kind::Text { &[][..] } else { &self.bytes };
+        let bytes = if self.kind == Kind::Text { &[][..] } else { self.bytes() };
         bytes.chunks_exact(self.kind.bytes()).filter_map(|value| self.kind.number(value))
     }
 
     /// The texts; nothing of an array of another kind.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        let mut rest = if self.kind == Kind::Text { &self.bytes[..] } else { &[] };
+        let mut rest = if self.kind == Kind::Text { self.bytes() } else { &[] };
         std::iter::from_fn(move || {
             let (length, after) = rest.split_first_chunk::<8>()?;
             let (text, after) = after.split_at_checked(u64::from_le_bytes(*length) as usize)?;
@@ -232,7 +253,8 @@ impl Header {
     /// # Errors
     /// [`Error::Input`] that names the file, the key or tensor where there is one, and what was found and wanted.
     pub fn parse(label: &str, head: &[u8], len: usize) -> Result<Header> {
-        Self::try_parse(head, len.max(head.len())).map_err(|fault| fault.into_error(label))
+        let head = Arc::new(head.to_vec());
+        Self::try_parse(&head, len.max(head.len())).map_err(|fault| fault.into_error(label))
     }
 
     /// Reads the header of `bytes`.
@@ -241,16 +263,17 @@ impl Header {
     /// As [`Header::parse`]. [`Error::Failed`]: the file was cut short, or its disk fails.
     pub(super) fn read(label: &str, bytes: &ByteSource) -> Result<Header> {
         let most = bytes.len().min(MAX_HEADER);
-        let (mut size, mut buffer) = (most.min(FIRST_READ), Vec::new());
+        let mut size = most.min(FIRST_READ);
         loop {
-            match Self::try_parse(bytes.read(0..size, &mut buffer)?, bytes.len()) {
+            let head = Arc::new(bytes.read_owned(0..size)?);
+            match Self::try_parse(&head, bytes.len()) {
                 Err(Fault::More) if size < most => size = most.min(4 * size),
                 parsed => return parsed.map_err(|fault| fault.into_error(label)),
             }
         }
     }
 
-    fn try_parse(head: &[u8], len: usize) -> Parsed<Header> {
+    fn try_parse(head: &Arc<Vec<u8>>, len: usize) -> Parsed<Header> {
         let mut cursor = Cursor { head, at: 0, len };
         if cursor.take(4, || "its magic".into())? != b"GGUF" {
             return Err(Fault::Foreign);
@@ -299,7 +322,7 @@ impl Fault {
 /// Reads a header front to back.
 struct Cursor<'a> {
     /// The start of the file.
-    head: &'a [u8],
+    head: &'a Arc<Vec<u8>>,
     /// Where the next byte is.
     at: usize,
     /// Bytes of the file; at least those of `head`.
@@ -399,11 +422,11 @@ fn parse_array(cursor: &mut Cursor, kind: Kind, what: impl Fn() -> String) -> Pa
     } else {
         cursor.take(least, &what)?;
     }
-    let bytes = cursor.head[start..cursor.at].to_vec();
-    if kind == Kind::Bool && bytes.iter().any(|b| *b > 1) {
+    let array = Array { kind, len: count as usize, head: cursor.head.clone(), range: start..cursor.at };
+    if kind == Kind::Bool && array.bytes().iter().any(|b| *b > 1) {
         return Err(Fault::Wrong(format!("an element of {} is neither true nor false", what())));
     }
-    Ok(Value::Array(Array { kind, len: count as usize, bytes }))
+    Ok(Value::Array(array))
 }
 
 fn alignment(metadata: &HashMap<String, Value>) -> Parsed<u64> {

@@ -1,5 +1,8 @@
 //! A GGUF file's metadata → [`Shape`], as llama.cpp reads it: keys that a file leaves out have the values that they have
 //! there, and what its format has no key for follows from the number of layers.
+//!
+//! Ollama's converter has written another dialect: other names for the bases of RoPE, no epsilon, no RoPE scaling for the
+//! models that have it, and a cap on logits for one that has none. Each is read as what the model was trained with.
 
 use std::collections::HashMap;
 
@@ -16,12 +19,28 @@ const LAYERS_OF_27B: usize = 62;
 const PATTERN: usize = 6;
 /// The local layers' RoPE base, if the file does not say.
 const ROPE_BASE_LOCAL: f32 = 1e4;
-/// The global layers' RoPE base, if the file does not say.
-const ROPE_BASE: f32 = 1e4;
+/// The global layers' RoPE base, if the file does not say: every Gemma 3's.
+const ROPE_BASE: f32 = 1e6;
+/// The names of the two, llama.cpp's first and Ollama's second.
+const ROPE_BASE_LOCAL_KEYS: [&str; 2] = ["rope.freq_base_swa", "rope.local.freq_base"];
+const ROPE_BASE_KEYS: [&str; 2] = ["rope.freq_base", "rope.global.freq_base"];
+/// RMSNorm's epsilon, if the file does not say: every Gemma 3's.
+const EPSILON: f32 = 1e-6;
+/// Layers of the models that divide the global layers' frequencies, 4B, 12B and 27B, and what by. Ollama's files do not
+/// say.
+const SCALED: ([usize; 3], f32) = ([34, 48, LAYERS_OF_27B], 8.0);
+/// The cap on logits that Ollama's converter wrote where a model's config has none.
+const OLLAMAS_CAP: f64 = 30.0;
+/// Keys of the architecture that only Ollama's converter writes. Its files hold the part for images too.
+const OLLAMAS: [&str; 4] =
+    ["rope.global.freq_base", "rope.local.freq_base", "mm.tokens_per_image", "vision.block_count"];
 /// The spelled tokens that end a reply, beside those that the file names.
 const ENDS: [&str; 2] = ["<eos>", "<end_of_turn>"];
 
 const REMEDY: &str = "use a GGUF file of a Gemma 3 text model";
+
+/// What EmbeddingGemma is.
+pub(super) const EMBEDS: &str = "EmbeddingGemma, which makes vectors and no text";
 
 /// Reads the shape of a model whose embedding has `vocab` rows. `tied` is whether there is no other head. `label` names
 /// the file in errors.
@@ -43,6 +62,7 @@ pub(super) fn read_shape(label: &str, metadata: &HashMap<String, Value>, vocab: 
         }
     }
     let layers = keys.layers()?;
+    let rope_factor_global = keys.rope_factor(layers.len())?;
     let max_context = keys.size("context_length", None, limit::POSITIONS)?;
     let query_pre_attn_scalar = if layers.len() == LAYERS_OF_27B { hidden / heads } else { head_dim } as f32;
     let shape = Shape {
@@ -54,11 +74,11 @@ pub(super) fn read_shape(label: &str, metadata: &HashMap<String, Value>, vocab: 
         head_dim,
         layers,
         window: keys.window()?.unwrap_or(max_context),
-        eps: keys.positive("attention.layer_norm_rms_epsilon", None)?,
+        eps: keys.positive("attention.layer_norm_rms_epsilon", Some(EPSILON))?,
         query_pre_attn_scalar,
-        rope_theta_local: keys.positive("rope.freq_base_swa", Some(ROPE_BASE_LOCAL))?,
-        rope_theta_global: keys.positive("rope.freq_base", Some(ROPE_BASE))?,
-        rope_factor_global: keys.rope_factor()?,
+        rope_theta_local: keys.rope_base(ROPE_BASE_LOCAL_KEYS)?.unwrap_or(ROPE_BASE_LOCAL),
+        rope_theta_global: keys.rope_base(ROPE_BASE_KEYS)?.unwrap_or(ROPE_BASE),
+        rope_factor_global,
         max_context,
         tied,
         bos: keys.token("tokenizer.ggml.bos_token_id", vocab)?.unwrap_or(2),
@@ -74,6 +94,14 @@ pub(super) fn read_shape(label: &str, metadata: &HashMap<String, Value>, vocab: 
     };
     check_shape(&shape, &KEYS).map_err(|cause| Error::input(format!("{label}: {cause}"), REMEDY))?;
     Ok(shape)
+}
+
+/// What a file should say and does not, for whoever runs it: the base of RoPE, without which one converter's 1e4 and
+/// another's 1e6 look alike.
+pub(super) fn assumption(label: &str, metadata: &HashMap<String, Value>) -> Option<String> {
+    let keys = Metadata { label, map: metadata };
+    let is_given = ROPE_BASE_KEYS.iter().any(|key| keys.get(key).is_some());
+    (!is_given).then(|| format!("{label} gives no base of RoPE; 1e6 is taken, which every Gemma 3 has"))
 }
 
 /// Reads keys with their defaults. A key without one has to be there.
@@ -116,6 +144,17 @@ impl Metadata<'_> {
         number.ok_or_else(|| self.wrong(key, value, "a finite number above 0"))
     }
 
+    /// Whether Ollama's converter has written the file.
+    fn is_ollamas(&self) -> bool {
+        OLLAMAS.iter().any(|key| self.get(key).is_some()) || self.get("attention.layer_norm_rms_epsilon").is_none()
+    }
+
+    /// A base of RoPE under the first of these names that is there.
+    fn rope_base(&self, names: [&str; 2]) -> Result<Option<f32>> {
+        let name = names.into_iter().find(|name| self.get(name).is_some());
+        name.map(|name| self.positive(name, None)).transpose()
+    }
+
     /// Keys that a local layer sees; `None` if there are no local layers.
     fn window(&self) -> Result<Option<usize>> {
         const KEY: &str = "attention.sliding_window";
@@ -144,8 +183,8 @@ impl Metadata<'_> {
         Ok((1..=count).map(|i| kind(!i.is_multiple_of(pattern))).collect())
     }
 
-    /// What divides the global layers' inverse frequencies.
-    fn rope_factor(&self) -> Result<f32> {
+    /// What divides the global layers' inverse frequencies in a model of so many layers.
+    fn rope_factor(&self, layers: usize) -> Result<f32> {
         const TYPE: &str = "rope.scaling.type";
         match self.get(TYPE) {
             None => {}
@@ -157,6 +196,7 @@ impl Metadata<'_> {
         let key = ["rope.scaling.factor", "rope.scale_linear"].into_iter().find(|key| self.get(key).is_some());
         match key {
             Some(key) if self.get(key).and_then(Value::as_float) != Some(0.0) => self.positive(key, None),
+            None if self.is_ollamas() && SCALED.0.contains(&layers) => Ok(SCALED.1),
             _ => Ok(1.0),
         }
     }
@@ -187,25 +227,37 @@ impl Metadata<'_> {
         Ok(ids)
     }
 
+    /// Refuses a file that is no text model, by what it is.
+    fn refuse_others(&self) -> Result<()> {
+        const KEY: &str = "general.architecture";
+        let word = |key: &str| self.map.get(key).and_then(Value::as_text);
+        let is = |what: &str, remedy: &str| Err(Error::input(format!("{} is {what}", self.label), remedy));
+        match (word("general.type"), word(KEY)) {
+            (Some("mmproj"), _) | (_, Some("clip")) => {
+                is("a model's part for images", "give the file of the text model, which is beside it")
+            }
+            (Some("adapter"), _) => {
+                is("a LoRA adapter, not a model", "merge it into its base model, and give the merged file")
+            }
+            (Some("imatrix"), _) => is("an importance matrix, not a model", REMEDY),
+            (_, Some(name)) if name.starts_with("gemma-embedding") => is(EMBEDS, REMEDY),
+            (_, Some(ARCHITECTURE)) if self.get("pooling_type").is_some() => is(EMBEDS, REMEDY),
+            (_, Some(ARCHITECTURE)) => Ok(()),
+            _ => match self.map.get(KEY) {
+                Some(other) => is(&format!("of another architecture, {}", other.excerpt()), REMEDY),
+                None => Err(Error::input(format!("{} has no {KEY}", self.label), REMEDY)),
+            },
+        }
+    }
+
     /// Refuses another architecture, and keys that would change the forward pass in a way that Gemma 3 does not have.
     fn refuse_unsupported(&self) -> Result<()> {
-        const KEY: &str = "general.architecture";
-        match self.map.get(KEY) {
-            Some(Value::Text(name)) if name == ARCHITECTURE => {}
-            Some(Value::Text(name)) if name == "clip" => {
-                let cause = format!("{} is a model's part for images", self.label);
-                return Err(Error::input(cause, "give the file of the text model, which is beside it"));
-            }
-            Some(other) => {
-                let cause = format!("{} is of another architecture, {}", self.label, other.excerpt());
-                return Err(Error::input(cause, REMEDY));
-            }
-            None => return Err(Error::input(format!("{} has no {KEY}", self.label), REMEDY)),
-        }
+        self.refuse_others()?;
         for key in ["attn_logit_softcapping", "final_logit_softcapping", "expert_count"] {
             match self.get(key) {
                 None | Some(Value::Unsigned(0)) => {}
                 Some(Value::Float(x)) if *x == 0.0 => {}
+                Some(Value::Float(x)) if *x == OLLAMAS_CAP && self.is_ollamas() => {}
                 Some(other) => return Err(self.wrong(key, other, "none: Kiln does not compute it")),
             }
         }

@@ -22,7 +22,7 @@ use crate::model::tensor::TensorId;
 use crate::{Error, Result};
 
 /// Remedy for a matrix in a type that is not read.
-const REMEDY_TYPES: &str = "use a file with Q4_0, Q5_0, Q8_0, Q4_K, Q6_K, BF16, F16 or F32";
+const REMEDY_TYPES: &str = "use a file with Q2_K to Q6_K, Q4_0 to Q8_0, IQ4_NL, IQ4_XS, BF16, F16 or F32";
 
 /// A model's GGUF files with their checked headers.
 #[derive(Debug)]
@@ -47,13 +47,15 @@ impl GgufFile {
     }
 
     /// A number of the keys that files of a split model have.
-    fn split(&self, key: &str) -> Option<u64> {
-        self.header.metadata.get(&format!("split.{key}")).and_then(Value::as_unsigned)
+    fn split(&self, key: &str) -> Result<Option<u64>> {
+        let Some(value) = self.header.metadata.get(&format!("split.{key}")) else { return Ok(None) };
+        let cause = || format!("{}: split.{key} is {}; wanted a whole number", self.label, value.excerpt());
+        value.as_unsigned().map(Some).ok_or_else(|| Error::input(cause(), header::REMEDY))
     }
 
     /// Checks that this is file `index` of a model that is split into `count` files.
     fn check_split(&self, index: u64, count: u64) -> Result<()> {
-        let found = (self.split("no"), self.split("count"));
+        let found = (self.split("no")?, self.split("count")?);
         match found {
             (Some(no), Some(of)) if (no, of) == (index, count) => Ok(()),
             _ => {
@@ -75,7 +77,7 @@ impl Gguf {
         for (index, path) in parts(path)?.into_iter().enumerate() {
             let file = GgufFile::new(path.display().to_string(), ByteSource::open(&path)?)?;
             files.push(file);
-            let count = files[0].split("count").unwrap_or(1);
+            let count = files[0].split("count")?.unwrap_or(1);
             if count > 1 || files.len() > 1 {
                 files[index].check_split(index as u64, count)?;
             }
@@ -95,7 +97,7 @@ impl Gguf {
     fn new(files: Vec<GgufFile>) -> Result<Gguf> {
         let first = &files[0];
         let (parts, tensors) = (files.len() as u64, files.iter().map(|f| f.header.tensors.len() as u64).sum::<u64>());
-        let wanted = (first.split("count").unwrap_or(1).max(1), first.split("tensors.count").unwrap_or(tensors));
+        let wanted = (first.split("count")?.unwrap_or(1).max(1), first.split("tensors.count")?.unwrap_or(tensors));
         if (parts, tensors) == wanted {
             return Ok(Gguf { files });
         }
@@ -151,13 +153,22 @@ impl Gguf {
     }
 
     /// Its chat template.
-    pub fn chat_template(&self) -> Option<&str> {
-        self.metadata().get("tokenizer.chat_template").and_then(Value::as_text)
+    ///
+    /// # Errors
+    /// [`Error::Input`]: it is no text.
+    pub fn chat_template(&self) -> Result<Option<&str>> {
+        const KEY: &str = "tokenizer.chat_template";
+        let Some(value) = self.metadata().get(KEY) else { return Ok(None) };
+        let cause = || format!("{}: {KEY} is {}; wanted text", self.files[0].label, value.excerpt());
+        value.as_text().map(Some).ok_or_else(|| Error::input(cause(), header::REMEDY))
     }
 
     /// The shape, its tensors, and the files that have them.
     pub(super) fn into_parts(self) -> Result<(Shape, HashMap<TensorId, Stored>, Vec<DataFile>)> {
         let shape = self.shape()?;
+        if let Some(assumption) = metadata::assumption(&self.files[0].label, self.metadata()) {
+            log::warn!("{assumption}");
+        }
         let tensors = tensors::find_tensors(&shape, &self.files)?;
         let files = self.files.into_iter().map(|file| DataFile { label: file.label, bytes: file.bytes });
         Ok((shape, tensors, files.collect()))

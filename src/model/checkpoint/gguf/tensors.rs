@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::header::{REMEDY, TensorInfo};
-use super::types::{BF16, F16, F32, GgmlType, Q4_0, Q4_K, Q5_0, Q6_K, Q8_0};
-use super::{GgufFile, REMEDY_TYPES};
+use super::types::{BF16, F16, F32, GgmlType};
+use super::{GgufFile, REMEDY_TYPES, metadata};
 use crate::display::quote;
 use crate::model::blocks::BlockFormat;
 use crate::model::checkpoint::encoding::{ByteRange, Encoding};
@@ -32,10 +32,15 @@ pub(super) fn find_tensors(shape: &Shape, files: &[GgufFile]) -> Result<HashMap<
                 Error::input(format!("{label}: tensor {} {what}", quote(&tensor.name)), remedy)
             };
             let Some(id) = identify(&tensor.name) else {
-                match OTHERS.iter().any(|other| tensor.name.starts_with(other)) {
-                    true => continue,
-                    false => return Err(wrong("is none of Gemma 3's", "use a GGUF file of a Gemma 3 text model")),
+                if OTHERS.iter().any(|other| tensor.name.starts_with(other)) {
+                    continue;
                 }
+                // Ollama's files of EmbeddingGemma call themselves gemma3.
+                let what = match tensor.name.starts_with("dense") {
+                    true => format!("is none of Gemma 3's, but of {}", metadata::EMBEDS),
+                    false => "is none of Gemma 3's".into(),
+                };
+                return Err(wrong(&what, "use a GGUF file of a Gemma 3 text model"));
             };
             if matches!(id, TensorId::Layer(layer, _) if layer >= shape.layers.len()) {
                 return Err(wrong(&format!("is past the last of {} layers", shape.layers.len()), REMEDY));
@@ -88,12 +93,10 @@ fn encoding(dtype: GgmlType) -> Option<Encoding> {
         F32 => Encoding::F32,
         F16 => Encoding::F16,
         BF16 => Encoding::Native(WeightFormat::Bf16, None),
-        Q4_0 => Encoding::Blocks(BlockFormat::Q4_0),
-        Q5_0 => Encoding::Blocks(BlockFormat::Q5_0),
-        Q8_0 => Encoding::Blocks(BlockFormat::Q8_0),
-        Q4_K => Encoding::Blocks(BlockFormat::Q4K),
-        Q6_K => Encoding::Blocks(BlockFormat::Q6K),
-        _ => return None,
+        _ => {
+            let named = |blocks: &BlockFormat| blocks.name().eq_ignore_ascii_case(dtype.name);
+            Encoding::Blocks(BlockFormat::ALL.into_iter().find(named)?)
+        }
     })
 }
 

@@ -23,32 +23,21 @@ pub const F32: GgmlType = ggml(0, "F32", 1, 4);
 pub const F16: GgmlType = ggml(1, "F16", 1, 2);
 /// bfloat16.
 pub const BF16: GgmlType = ggml(30, "BF16", 1, 2);
-/// 32 values of 4 bits, and an f16 scale.
-pub const Q4_0: GgmlType = ggml(2, "Q4_0", 32, 18);
-/// 32 values of 5 bits, and an f16 scale.
-pub const Q5_0: GgmlType = ggml(6, "Q5_0", 32, 22);
-/// 32 values of 8 bits, and an f16 scale.
-pub const Q8_0: GgmlType = ggml(8, "Q8_0", 32, 34);
-/// 256 values of 4 bits, with a scale and a minimum of 6 bits for each 32, and an f16 scale for either.
-pub const Q4_K: GgmlType = ggml(12, "Q4_K", 256, 144);
-/// 256 values of 6 bits, with a scale of 8 bits for each 16, and an f16 scale for those.
-pub const Q6_K: GgmlType = ggml(14, "Q6_K", 256, 210);
-
 /// Every type of the format: those that Kiln does not read are refused by their name.
 const ALL: [GgmlType; 34] = [
     F32,
     F16,
-    Q4_0,
+    ggml(2, "Q4_0", 32, 18),
     ggml(3, "Q4_1", 32, 20),
-    Q5_0,
+    ggml(6, "Q5_0", 32, 22),
     ggml(7, "Q5_1", 32, 24),
-    Q8_0,
+    ggml(8, "Q8_0", 32, 34),
     ggml(9, "Q8_1", 32, 40),
     ggml(10, "Q2_K", 256, 84),
     ggml(11, "Q3_K", 256, 110),
-    Q4_K,
+    ggml(12, "Q4_K", 256, 144),
     ggml(13, "Q5_K", 256, 176),
-    Q6_K,
+    ggml(14, "Q6_K", 256, 210),
     ggml(15, "Q8_K", 256, 292),
     ggml(16, "IQ2_XXS", 256, 66),
     ggml(17, "IQ2_XS", 256, 74),
@@ -78,6 +67,11 @@ impl GgmlType {
         ALL.into_iter().find(|t| t.code == code)
     }
 
+    /// The type with this name, in either case.
+    pub fn of_name(name: &str) -> Option<GgmlType> {
+        ALL.into_iter().find(|t| t.name.eq_ignore_ascii_case(name))
+    }
+
     /// Bytes of a tensor of these dimensions, row-major.
     ///
     /// # Errors
@@ -104,9 +98,10 @@ mod tests {
             assert!(ALL[..i].iter().all(|other| other.code != t.code && other.name != t.name), "{}", t.name);
         }
         assert_eq!((GgmlType::of(4), GgmlType::of(36), GgmlType::of(u32::MAX)), (None, None, None));
-        assert_eq!(Q6_K.bytes(&[3, 512]), Ok(3 * 2 * 210));
+        let [q4_k, q6_k] = [12, 14].map(|code| GgmlType::of(code).unwrap());
+        assert_eq!(q6_k.bytes(&[3, 512]), Ok(3 * 2 * 210));
         assert_eq!(F32.bytes(&[]), Ok(4));
-        assert!(Q4_K.bytes(&[2, 128]).unwrap_err().contains("rows of 128, which are not whole blocks of 256"));
+        assert!(q4_k.bytes(&[2, 128]).unwrap_err().contains("rows of 128, which are not whole blocks of 256"));
         assert!(F32.bytes(&[usize::MAX, 2]).unwrap_err().contains("overflows"));
         assert!(F32.bytes(&[1, usize::MAX / 2]).unwrap_err().contains("overflows"));
     }

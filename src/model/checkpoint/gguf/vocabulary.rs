@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::header::{Array, Value};
 use crate::display::quote;
+use crate::model::config::limit;
 use crate::{Error, Result};
 
 /// The only kind of tokenizer that is read: SentencePiece's byte-pair encoding.
@@ -57,6 +58,9 @@ pub(super) fn read_tokens(label: &str, metadata: &HashMap<String, Value>) -> Res
     };
     let (texts, scores, kinds) = (list("tokens")?, list("scores")?, list("token_type")?);
     let count = texts.len();
+    if count > limit::VOCAB {
+        return Err(wrong(format!("it has {count} tokens; at most {} make sense", limit::VOCAB)));
+    }
     for (key, list) in [("scores", scores), ("token_type", kinds)] {
         if list.len() != count {
             return Err(wrong(format!("tokenizer.ggml.{key} has {} elements for {count} tokens", list.len())));

@@ -1,0 +1,95 @@
+//! What a machine's memory and matrix units allow: tokens a second, and the time that a prompt takes.
+
+use super::machine::PlannedMachine;
+use crate::machine::profile::PREFILL_SHARE;
+use crate::schedule::cost::Cost;
+use crate::schedule::{Pass, Schedule};
+use crate::sequence::draft::gain::expected_tokens;
+
+/// Batches that the roofline is printed for.
+pub(super) const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// The roofline of a batch: tokens per second of all sequences together.
+pub(super) struct Roof {
+    pub(super) batch: usize,
+    pub(super) bytes: u64,
+    pub(super) tokens_s: f64,
+    pub(super) bound: &'static str,
+}
+
+/// The least seconds that a pass takes for its memory, and for its matrix products.
+fn least_seconds(cost: Cost, target: &PlannedMachine) -> (f64, f64) {
+    let matrix = target.operations.map_or(0.0, |operations| cost.operations as f64 / operations);
+    (cost.memory_bytes() as f64 / target.bandwidth, matrix)
+}
+
+/// The roofline of `sequences` that each decode a token at a short context.
+pub(super) fn roof(schedule: &Schedule, target: &PlannedMachine, sequences: usize) -> Roof {
+    let cost = schedule.cost(Pass::Decode { sequences, depth: 0 });
+    let (memory, matrix) = least_seconds(cost, target);
+    Roof {
+        batch: sequences,
+        bytes: cost.memory_bytes(),
+        tokens_s: sequences as f64 / memory.max(matrix),
+        bound: if memory >= matrix { "memory" } else { "matrix units" },
+    }
+}
+
+/// Drafted tokens that fill a kind of pass with the row before them.
+pub(super) const DRAFTED: [usize; 3] = [1, 3, 7];
+/// Probabilities that a drafted token is right, once those before it are.
+pub(super) const RIGHT: [f64; 4] = [0.5, 0.6, 0.7, 0.8];
+
+/// Tokens per second of one sequence with so many drafted, each of them right with a probability of `right` once those before
+/// it are: by a draft model, or at no cost.
+pub(super) fn draft_rate(
+    schedule: &Schedule,
+    draft: Option<&Schedule>,
+    target: &PlannedMachine,
+    drafted: usize,
+    right: f64,
+) -> f64 {
+    let seconds = |schedule: &Schedule, pass| {
+        let (memory, matrix) = least_seconds(schedule.cost(pass), target);
+        memory.max(matrix)
+    };
+    let one = |draft| seconds(draft, Pass::Decode { sequences: 1, depth: 0 });
+    let drafting = drafted as f64 * draft.map_or(0.0, one);
+    let all = drafting + seconds(schedule, Pass::Verify { sequences: 1, rows: 1 + drafted, depth: 0 });
+    expected_tokens(drafted, right) / all
+}
+
+/// Tokens of the prompt that the time to the first token is given for, unless the context is shorter.
+const PROMPT: usize = 1000;
+
+/// What a prompt takes before its first token, at best.
+pub(super) struct Prefill {
+    /// Tokens of the prompt.
+    pub(super) tokens: usize,
+    /// Multiplications and additions of all its passes.
+    pub(super) operations: u64,
+    /// What the matrix units compute in a second at their peak.
+    pub(super) peak: f64,
+    /// Seconds with matrix units at their peak.
+    pub(super) seconds_at_peak: f64,
+    /// Seconds with matrix units at [`PREFILL_SHARE`] of it.
+    pub(super) seconds: f64,
+}
+
+impl Prefill {
+    /// The passes of a prompt; `None` where nothing is known of the device's matrix units.
+    pub(super) fn of(schedule: &Schedule, target: &PlannedMachine) -> Option<Prefill> {
+        let peak = target.operations?;
+        let tokens = PROMPT.min(schedule.extent.context);
+        let mut prefill = Prefill { tokens, operations: 0, peak, seconds_at_peak: 0.0, seconds: 0.0 };
+        let chunk = schedule.extent.max_rows;
+        for depth in (0..tokens).step_by(chunk) {
+            let cost = schedule.cost(Pass::Prefill { rows: chunk.min(tokens - depth), depth });
+            let (memory, matrix) = least_seconds(cost, target);
+            prefill.operations += cost.operations;
+            prefill.seconds_at_peak += memory.max(matrix);
+            prefill.seconds += memory.max(matrix / PREFILL_SHARE);
+        }
+        Some(prefill)
+    }
+}

@@ -1,0 +1,202 @@
+//! A plan's tables.
+
+use super::View;
+use super::rates::{BATCHES, DRAFTED, RIGHT, roof};
+use super::verdict::{Verdict, assumptions};
+use crate::cli::column::column;
+use crate::display::{bytes, counted};
+use crate::gpu::measure::estimate::seconds_for;
+use crate::machine::heaps::{Heap, Memory};
+use crate::plan::Plan;
+use crate::schedule::cost::step_cost;
+use crate::schedule::{Pass, Schedule};
+use std::fmt::Write;
+
+impl View<'_> {
+    pub(super) fn to_text(&self, verdict: &Verdict) -> String {
+        let mut t = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write_text(&mut t, verdict);
+        t
+    }
+
+    fn write_text(&self, t: &mut String, verdict: &Verdict) -> std::fmt::Result {
+        writeln!(t, "{}", verdict.line())?;
+        if let Some(named) = &self.target.named {
+            writeln!(t, "{}", assumptions(self, named))?;
+        }
+        self.write_model(t)?;
+        if let Some(draft) = self.draft {
+            let d = &draft.schedule;
+            let weights = d.weights.format().name();
+            let (layers, all) = (counted(d.shape.layers.len(), "layer"), bytes(draft.plan.bytes()));
+            writeln!(t, "beside {}, which drafts: {layers}, {weights} weights, {all}\n", draft.name)?;
+        }
+        match (&self.placed, verdict) {
+            (Ok(plan), Verdict::Fits(rates)) => {
+                write_placement(t, plan)?;
+                self.write_room(t)?;
+                self.write_roofline(t)?;
+                write!(t, "{}", rates.explain())?;
+                self.write_drafts(t)?;
+                if let Some(seconds) = seconds_for(&self.args.machine, self.args.model.device, self.schedule) {
+                    let takes = format!("tuning takes about {seconds:.0} s of idle moments, or of `kiln tune`");
+                    writeln!(t, "\n{takes}; a first token waits for 3 s of it at most")?;
+                }
+            }
+            _ => {
+                self.write_shortage(t)?;
+                self.write_room(t)?;
+            }
+        }
+        match self.args.schedule {
+            true => write_schedule(t, self.schedule, self.args.batch),
+            false => Ok(()),
+        }
+    }
+
+    fn write_model(&self, t: &mut String) -> std::fmt::Result {
+        let (s, e) = (self.schedule, &self.schedule.extent);
+        writeln!(
+            t,
+            "\n{}: {} layers, hidden {}, FFN {}, {}/{} heads x {}, vocabulary {}, {} weights",
+            self.name(),
+            s.shape.layers.len(),
+            s.shape.hidden,
+            s.shape.ffn,
+            s.shape.heads,
+            s.shape.kv_heads,
+            s.shape.head_dim,
+            s.shape.vocab,
+            self.weights()
+        )?;
+        let (sequences, tokens) = (counted(e.sequences, "sequence"), counted(e.context, "token"));
+        let kv = counted(s.kv.tokens(), "token");
+        writeln!(t, "for {sequences} of up to {tokens}, {kv} of KV in all, prefill in chunks of {}\n", e.max_rows)
+    }
+
+    /// What is free, and what the model needs of it.
+    fn write_shortage(&self, t: &mut String) -> std::fmt::Result {
+        for heap in &self.target.memory.heaps {
+            writeln!(t, "{}: {} free{}", heap.name, bytes(heap.available), kept(heap))?;
+        }
+        write_pool(t, &self.target.memory)?;
+        let write = column(self.sums().into_iter().map(|(_, sum)| sum));
+        for (kind, sum) in self.sums() {
+            writeln!(t, "    {kind:<10} {:>12}", write(sum))?;
+        }
+        writeln!(t, "    {:<10} {:>12}", "together", write(self.total()))?;
+        if let Some(parameters) = self.parameters() {
+            writeln!(t, "would fit with the kernel's parameters {parameters}")?;
+        }
+        Ok(())
+    }
+
+    /// The numbers of sequences for which there is room at all.
+    fn write_room(&self, t: &mut String) -> std::fmt::Result {
+        let mut rows = self.room.iter().filter(|(_, tokens)| *tokens > 0).peekable();
+        if rows.peek().is_none() {
+            return Ok(());
+        }
+        writeln!(t, "\nroom for tokens of KV beside the model")?;
+        writeln!(t, "{:>9} {:>12} {:>12}", "sequences", "tokens", "of each")?;
+        rows.try_for_each(|(sequences, tokens)| writeln!(t, "{sequences:>9} {tokens:>12} {:>12}", tokens / sequences))
+    }
+
+    fn write_roofline(&self, t: &mut String) -> std::fmt::Result {
+        let target = self.target;
+        writeln!(t, "\nroofline at a short context: {:.1} GB/s ({})", target.bandwidth / 1e9, target.source)?;
+        writeln!(t, "{:>6} {:>14} {:>12}  bound by", "batch", "bytes a pass", "tokens/s")?;
+        let roofs = BATCHES.map(|batch| roof(self.schedule, target, batch));
+        let write = column(roofs.iter().map(|r| r.bytes));
+        for r in &roofs {
+            writeln!(t, "{:>6} {:>14} {:>12.1}  {}", r.batch, write(r.bytes), r.tokens_s, r.bound)?;
+        }
+        Ok(())
+    }
+
+    fn write_drafts(&self, t: &mut String) -> std::fmt::Result {
+        let by = self.draft.map_or("of a text, at no cost".into(), |draft| format!("by {}", draft.name));
+        writeln!(t, "\none sequence with drafts {by}: tokens/s where a drafted token is right with a probability of")?;
+        let heads: Vec<String> = RIGHT.iter().map(|right| format!("{right:>8}")).collect();
+        writeln!(t, "{:>7} {}", "drafted", heads.concat())?;
+        for drafted in DRAFTED {
+            let rates = self.draft_rates(drafted).map(|rate| format!("{rate:>8.1}"));
+            writeln!(t, "{drafted:>7} {}", rates.concat())?;
+        }
+        Ok(())
+    }
+}
+
+fn write_placement(t: &mut String, plan: &Plan) -> std::fmt::Result {
+    let write_part = column(plan.sums().into_iter().map(|(_, sum)| sum));
+    for (i, heap) in plan.memory.heaps.iter().enumerate() {
+        let used: u64 = plan.regions.iter().filter(|r| r.heap == i).map(|r| r.bytes).sum();
+        writeln!(t, "{}: uses {} of {} free{}", heap.name, bytes(used), bytes(heap.available), kept(heap))?;
+        for (kind, _) in plan.sums() {
+            let part = plan.regions.iter().filter(|r| r.heap == i && r.purpose.kind() == kind);
+            let sum: u64 = part.map(|r| r.bytes).sum();
+            if sum > 0 {
+                writeln!(t, "    {kind:<10} {:>12}", write_part(sum))?;
+            }
+        }
+    }
+    write_pool(t, &plan.memory)?;
+    let device = &plan.memory.device;
+    let allocations = counted(plan.regions.len(), "allocation");
+    writeln!(t, "fits on {device}: {} in {allocations}", bytes(plan.bytes()))
+}
+
+/// Text on the part of a heap that is kept free for the desktop and other programs.
+fn kept(heap: &Heap) -> String {
+    match heap.reserved {
+        0 => String::new(),
+        reserved => format!(", {} kept free", bytes(reserved)),
+    }
+}
+
+fn write_pool(t: &mut String, memory: &Memory) -> std::fmt::Result {
+    let Some(p) = memory.pool else { return Ok(()) };
+    writeln!(
+        t,
+        "together {} free: {} of the carve-out, and of system memory at most {} ({} of GTT's {} taken)",
+        bytes(p.available()),
+        bytes(p.vram),
+        bytes(p.system),
+        bytes(p.gtt_used),
+        bytes(p.gtt)
+    )
+}
+
+fn write_schedule(t: &mut String, s: &Schedule, batch: usize) -> std::fmt::Result {
+    writeln!(t, "\none decode pass of {}, at position 0\n", counted(batch, "sequence"))?;
+    let write = column(s.steps.iter().map(|step| step_cost(step, Pass::Decode { sequences: batch, depth: 0 }).bytes()));
+    let columns = ["step", "segment", "label", "kernel", "operands", "bytes", "operations", "after"];
+    let [a, b, c, d, e, f, g, h] = columns;
+    writeln!(t, "{a:>5} {b:<9} {c:<15} {d:<14} {e:<24} {f:>10} {g:>12}  {h}")?;
+    for (i, step) in s.steps.iter().enumerate() {
+        let cost = step_cost(step, Pass::Decode { sequences: batch, depth: 0 });
+        let after: Vec<String> = step.after.iter().map(ToString::to_string).collect();
+        let (segment, operands) = (step.segment.to_string(), step.op.operands());
+        writeln!(
+            t,
+            "{i:>5} {segment:<9} {:<15} {:<14} {operands:<24} {:>10} {:>12}  {}",
+            step.label,
+            step.op.name(),
+            write(cost.bytes()),
+            cost.operations,
+            after.join(",")
+        )?;
+    }
+    let sum = s.cost(Pass::Decode { sequences: batch, depth: 0 });
+    writeln!(
+        t,
+        "\n{} steps, {}: weights {}, KV {}, activations {}; {:.1} G operations",
+        s.steps.len(),
+        bytes(sum.bytes()),
+        bytes(sum.weight_bytes),
+        bytes(sum.kv_bytes),
+        bytes(sum.activation_bytes),
+        sum.operations as f64 / 1e9
+    )
+}

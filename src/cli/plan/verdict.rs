@@ -1,0 +1,390 @@
+//! A plan in one line: whether it fits, and what the machine allows at best or what would make it fit.
+
+use super::View;
+use super::form::Form;
+use super::machine::{Named, gib};
+use super::rates::{Prefill, draft_rate, roof};
+use crate::cli::face;
+use crate::display::{bytes, excess};
+use crate::engine;
+use crate::model::WeightFormat;
+use crate::plan::Plan;
+use crate::schedule::kv::PAGE;
+use crate::sequence::draft::gain::expected_tokens;
+use serde_json::{Value, json};
+
+/// How many tokens are drafted at a time for the rate with a draft, and the probability that one is right. Drafts that are
+/// longer gain more where passes of more rows take no longer.
+const DRAFTED: usize = 1;
+const RIGHT: f64 = 0.6;
+/// The shortest context, in tokens, that is a remedy: a shorter one holds no conversation.
+const LEAST_CONTEXT: usize = 1024;
+/// A smaller form is worth naming where this one reads, or takes, so many times as much.
+const WORTH: f64 = 1.05;
+
+/// What a plan comes to.
+pub(super) enum Verdict {
+    /// It fits.
+    Fits(Rates),
+    /// It does not, and what would.
+    DoesNotFit(Shortage),
+}
+
+/// What the machine allows at best.
+pub(super) struct Rates {
+    /// Tokens a second of one sequence.
+    one: f64,
+    /// The sequences that are planned for, where they are several, and the tokens a second of all of them.
+    together: Option<(usize, f64)>,
+    /// Tokens a second of one sequence with the matrices in 4 bits, where that is faster.
+    in_4_bits: Option<f64>,
+    /// Tokens a second of one sequence with drafts, in 4 bits where that is faster, and the matrices' formats at that rate.
+    /// `None`: drafts gain nothing.
+    with_draft: Option<(f64, String)>,
+    /// `None`: nothing is known of the device's arithmetic.
+    prefill: Option<Prefill>,
+}
+
+/// By how much a model does not fit, and with what it would.
+pub(super) struct Shortage {
+    cause: String,
+    smaller: Option<Smaller>,
+    ways: Vec<Way>,
+}
+
+/// The model in a smaller form: the largest that fits, or the smallest.
+struct Smaller {
+    format: WeightFormat,
+    /// Whether Kiln makes it of these weights. It takes another file otherwise.
+    is_made: bool,
+    bytes: u64,
+    fits: bool,
+    /// Tokens a second of one sequence at best.
+    tokens_s: f64,
+}
+
+/// A way to make the model fit in its form.
+enum Way {
+    /// The longest context.
+    Context(usize),
+    /// The largest KV cache, in tokens.
+    KvTokens(usize),
+    /// The least carve-out, in MiB.
+    CarveOut(u64),
+    /// The kernel's parameters.
+    Parameters,
+    /// The least RAM that is sold, in GiB.
+    Ram(u64),
+}
+
+impl Verdict {
+    pub(super) fn of(view: &View) -> Verdict {
+        match &view.placed {
+            Ok(_) => Verdict::Fits(Rates::of(view)),
+            Err(e) => {
+                let (needed, free) = (view.total(), view.target.memory.available());
+                let cause = match needed > free {
+                    true => {
+                        let excess = excess(needed, free).map_or(String::new(), |excess| format!(" ({excess})"));
+                        format!("needs {}{excess}, this machine gives {}", bytes(needed), bytes(free))
+                    }
+                    false => face::words(e.parts().0),
+                };
+                Verdict::DoesNotFit(Shortage { cause, smaller: Smaller::find(view), ways: Way::all(view) })
+            }
+        }
+    }
+
+    /// One line, without its end.
+    pub(super) fn line(&self) -> String {
+        match self {
+            Verdict::Fits(rates) => rates.line(),
+            Verdict::DoesNotFit(shortage) => shortage.line(),
+        }
+    }
+
+    /// What the machine allows at best; null where the model does not fit.
+    pub(super) fn rates_json(&self) -> Value {
+        let Verdict::Fits(rates) = self else { return Value::Null };
+        let draft = rates.with_draft.as_ref().map(|(rate, weights)| {
+            json!({
+                "weights": weights, "drafted": DRAFTED, "right": RIGHT,
+                "tokens_a_pass": expected_tokens(DRAFTED, RIGHT), "tokens_s": rate,
+            })
+        });
+        let prefill = rates.prefill.as_ref().map(|p| {
+            json!({
+                "tokens": p.tokens, "operations": p.operations, "peak_operations_s": p.peak,
+                "share_of_peak": crate::machine::profile::PREFILL_SHARE, "seconds": p.seconds,
+                "seconds_at_peak": p.seconds_at_peak,
+            })
+        });
+        json!({
+            "tokens_s": rates.one,
+            "int4_tokens_s": rates.in_4_bits,
+            "with_draft": draft,
+            "prefill": prefill,
+        })
+    }
+
+    /// What would make the model fit; null where it does.
+    pub(super) fn remedies_json(&self, view: &View) -> Value {
+        let Verdict::DoesNotFit(shortage) = self else { return Value::Null };
+        let smaller = shortage
+            .smaller
+            .as_ref()
+            .map(|s| json!({"weights": s.format.name(), "bytes": s.bytes, "fits": s.fits, "tokens_s": s.tokens_s}));
+        let mut value = json!({"smaller": smaller});
+        for way in &shortage.ways {
+            let (key, of) = match *way {
+                Way::Context(tokens) => ("ctx", json!(tokens)),
+                Way::KvTokens(tokens) => ("kv_tokens", json!(tokens)),
+                Way::CarveOut(mib) => ("carve_out", json!(mib << 20)),
+                Way::Parameters => ("kernel_parameters", json!(view.parameters())),
+                Way::Ram(gib) => ("ram", json!(gib << 30)),
+            };
+            value[key] = of;
+        }
+        value
+    }
+}
+
+impl Rates {
+    fn of(view: &View) -> Rates {
+        let (s, target) = (view.schedule, view.target);
+        let one = roof(s, target, 1).tokens_s;
+        let sequences = view.args.batch;
+        let int4 = Form::made(&s.shape, WeightFormat::Int4, target).build(s.extent).0;
+        let rate = roof(&int4, target, 1).tokens_s;
+        let in_4_bits = (rate > WORTH * one).then_some(rate);
+        let fastest = if in_4_bits.is_some() { &int4 } else { s };
+        let drafted = draft_rate(fastest, view.draft.map(|draft| &draft.schedule), target, DRAFTED, RIGHT);
+        Rates {
+            one,
+            together: (sequences > 1).then(|| (sequences, roof(s, target, sequences).tokens_s)),
+            in_4_bits,
+            with_draft: (drafted > in_4_bits.unwrap_or(one)).then(|| (drafted, fastest.weights.format_names())),
+            prefill: Prefill::of(s, target),
+        }
+    }
+
+    fn line(&self) -> String {
+        let mut line = format!("fits; at most {} tokens/s", shown(self.one));
+        if let Some((sequences, rate)) = self.together {
+            line += &format!(" ({sequences} sequences together {})", shown(rate));
+        }
+        line += &self.in_4_bits.map_or(String::new(), |rate| format!(": {} in 4 bits", shown(rate)));
+        line += &self
+            .with_draft
+            .as_ref()
+            .map_or(String::new(), |(rate, _)| format!(", about {} with a draft", about(*rate)));
+        if let Some(p) = &self.prefill {
+            line += &format!("; first token of a prompt of {} after {} at best", prompt(p.tokens), duration(p.seconds));
+        }
+        line
+    }
+
+    /// How the figures of the line come about, a line each.
+    pub(super) fn explain(&self) -> String {
+        let mut t = match &self.with_draft {
+            Some((rate, weights)) => format!(
+                "with a draft, in {weights}: a pass with {DRAFTED} drafted token, right with a probability of {RIGHT}, gives \
+                 {} tokens: {} tokens/s\n",
+                expected_tokens(DRAFTED, RIGHT),
+                shown(*rate)
+            ),
+            None => String::new(),
+        };
+        t += &match &self.prefill {
+            Some(p) => format!(
+                "a prompt of {}: {} operations, {} at the matrix units' {} a second, {} at {} % of that, \
+                 which Kiln was measured to reach on an H200\n",
+                prompt(p.tokens),
+                count(p.operations as f64),
+                duration(p.seconds_at_peak),
+                count(p.peak),
+                duration(p.seconds),
+                100.0 * crate::machine::profile::PREFILL_SHARE,
+            ),
+            None => {
+                "how long a prompt takes is not known without a GPU's matrix units: `kiln bench` measures it\n".into()
+            }
+        };
+        t
+    }
+}
+
+impl Smaller {
+    fn find(view: &View) -> Option<Smaller> {
+        let (shape, target, extent) = (&view.schedule.shape, view.target, view.extent);
+        let now = view.schedule.weights.format();
+        let is_made = WeightFormat::MADE.contains(&now);
+        // Of a GGUF file's types no other is made, but there may be a file of 4 bits.
+        let first = if is_made { now.smaller() } else { Some(WeightFormat::Int4) };
+        let mut found = None;
+        for format in std::iter::successors(first, |format| format.smaller()) {
+            let form = Form::made(shape, format, target);
+            let bytes = form.bytes(extent);
+            if !is_worth(bytes, view) {
+                continue;
+            }
+            let (fits, tokens_s) =
+                (form.fit(extent, &target.memory).is_ok(), roof(&form.build(extent).0, target, 1).tokens_s);
+            found = Some(Smaller { format, is_made, bytes, fits, tokens_s });
+            if fits {
+                break;
+            }
+        }
+        found
+    }
+
+    fn line(&self) -> String {
+        let name = match self.is_made {
+            true => format!("{} needs", self.format.name().to_uppercase()),
+            false => "a file of 4 bits needs about".into(),
+        };
+        let fits = match self.fits {
+            true => format!("and fits, at most {} tokens/s", shown(self.tokens_s)),
+            false => "and does not fit either".into(),
+        };
+        format!("{name} {} {fits}", bytes(self.bytes))
+    }
+}
+
+impl Way {
+    /// Every way, the one that costs least first.
+    fn all(view: &View) -> Vec<Way> {
+        let fits = |(_, memory): &(u64, _)| view.fits_in(view.form, memory);
+        let named = view.target.named.as_ref();
+        let carve_out = named.and_then(|named| named.larger_carve_outs().find(fits)).map(|(mib, _)| Way::CarveOut(mib));
+        let ram = least_ram(view, view.form).map(Way::Ram);
+        let parameters = view.parameters().map(|_| Way::Parameters);
+        [Way::kv(view), carve_out, parameters, ram].into_iter().flatten().collect()
+    }
+
+    /// A smaller KV cache, if the weights leave it room.
+    fn kv(view: &View) -> Option<Way> {
+        let (memory, options) = (&view.target.memory, view.options);
+        let open = engine::Options { kv_tokens: None, ..options }.extent(&view.schedule.shape).ok()?;
+        let tokens = Plan::room(open, memory, |extent| view.form.build(extent));
+        let fits = |options: engine::Options| {
+            options.extent(&view.schedule.shape).is_ok_and(|extent| view.form.fit(extent, memory).is_ok())
+        };
+        if view.args.kv_tokens.is_some() && fits(engine::Options { kv_tokens: Some(tokens), ..options }) {
+            return Some(Way::KvTokens(tokens));
+        }
+        let context = tokens.min(view.extent.context.saturating_sub(1)) / PAGE * PAGE;
+        let is_remedy =
+            context >= LEAST_CONTEXT && fits(engine::Options { kv_tokens: None, context: Some(context), ..options });
+        is_remedy.then_some(Way::Context(context))
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Way::Context(tokens) => format!("--ctx {tokens}"),
+            Way::KvTokens(tokens) => format!("--kv-tokens {tokens}"),
+            Way::CarveOut(mib) => format!("a carve-out of {} GiB", gib(*mib)),
+            Way::Parameters => "the kernel's parameters below".into(),
+            Way::Ram(gib) => format!("{gib} GiB of RAM"),
+        }
+    }
+}
+
+impl Shortage {
+    fn line(&self) -> String {
+        let mut parts = vec![format!("does not fit: {}", self.cause)];
+        parts.extend(self.smaller.as_ref().map(Smaller::line));
+        let mut ways: Vec<String> = self.ways.iter().map(Way::words).collect();
+        if let Some(last) = ways.pop() {
+            let all = if ways.is_empty() { last } else { format!("{} or {last}", ways.join(", ")) };
+            parts.push(format!("as it is it fits with {all}"));
+        }
+        parts.join("; ")
+    }
+}
+
+/// Whether a form that needs so many bytes is enough smaller than the one that is planned.
+fn is_worth(bytes: u64, view: &View) -> bool {
+    view.total() as f64 > WORTH * bytes as f64
+}
+
+/// The least RAM that is sold with which the machine by name has room for `form`, in GiB.
+fn least_ram(view: &View, form: &Form) -> Option<u64> {
+    let mut sizes = view.target.named.as_ref()?.by_ram();
+    sizes.find(|(_, memory)| view.fits_in(form, memory)).map(|(gib, _)| gib)
+}
+
+/// What a machine by name was taken to have, and with how much RAM the model fits there: the line below the verdict.
+pub(super) fn assumptions(view: &View, named: &Named) -> String {
+    let p = &named.profile;
+    let (ram, carve_out) = (p.ram, gib(p.carve_out));
+    let has = match (named.has_ram, named.has_carve_out()) {
+        (true, true) => format!("with {ram} GiB of RAM, {carve_out} of them carved out for the GPU"),
+        (true, false) => format!(
+            "with {ram} GiB of RAM; assumes that {carve_out} of them are carved out for the GPU (--machine {}:N takes N)",
+            p.name
+        ),
+        (false, true) => {
+            format!("assumes {ram} GiB of RAM (--ram N takes N), with {carve_out} of them carved out for the GPU")
+        }
+        (false, false) => format!(
+            "assumes {ram} GiB of RAM (--ram N takes N), {carve_out} of them carved out for the GPU (--machine {}:N takes N)",
+            p.name
+        ),
+    };
+    let from = match least_ram(view, view.form) {
+        Some(gib) => format!("it fits from {gib} GiB of RAM on"),
+        None => "it fits with no RAM that is sold".into(),
+    };
+    let int4 = Form::made(&view.schedule.shape, WeightFormat::Int4, view.target);
+    let in_4_bits = least_ram(view, &int4).filter(|_| is_worth(int4.bytes(view.extent), view));
+    let in_4_bits = in_4_bits.filter(|gib| least_ram(view, view.form).is_none_or(|least| *gib < least));
+    format!("{has}; {from}{}", in_4_bits.map_or(String::new(), |gib| format!(", in 4 bits from {gib}")))
+}
+
+/// [`assumptions`] as fields: bytes, and which of them were assumed.
+pub(super) fn machine_json(view: &View, named: &Named) -> Value {
+    let p = &named.profile;
+    let of = |is_assumed: bool, name: &'static str| is_assumed.then_some(name);
+    let assumed: Vec<&str> =
+        [of(!named.has_ram, "ram"), of(!named.has_carve_out(), "carve_out")].into_iter().flatten().collect();
+    json!({
+        "name": p.name, "ram": p.ram << 30, "carve_out": p.carve_out << 20, "assumed": assumed,
+        "least_ram": least_ram(view, view.form).map(|gib| gib << 30),
+    })
+}
+
+fn shown(rate: f64) -> String {
+    if rate < 100.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
+}
+
+fn about(rate: f64) -> String {
+    if rate < 3.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
+}
+
+/// A count of operations: `51.7 T`.
+fn count(operations: f64) -> String {
+    match operations {
+        0.0..1e9 => format!("{:.1} M", operations / 1e6),
+        1e9..1e12 => format!("{:.1} G", operations / 1e9),
+        _ => format!("{:.1} T", operations / 1e12),
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        0.0..0.1 => format!("{:.1} ms", 1e3 * seconds),
+        0.1..1.0 => format!("{seconds:.2} s"),
+        1.0..20.0 => format!("{seconds:.1} s"),
+        _ => format!("{seconds:.0} s"),
+    }
+}
+
+/// A prompt's tokens, with a comma after the thousands.
+fn prompt(tokens: usize) -> String {
+    match tokens {
+        1 => "1 token".into(),
+        0..1000 => format!("{tokens} tokens"),
+        _ => format!("{},{:03} tokens", tokens / 1000, tokens % 1000),
+    }
+}

@@ -1,0 +1,73 @@
+//! What a config.json says of matrices that another program has quantised.
+
+use serde_json::Value;
+
+use super::keys::Keys;
+use crate::Result;
+use crate::display::quote;
+
+/// How another program has quantised a checkpoint's matrices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Quantization {
+    /// Not at all, or the config does not say.
+    None,
+    /// INT8 of llm-compressor (w8a8 of compressed-tensors): a symmetric scale for each row, as in Kiln's own INT8.
+    RowInt8,
+    /// In a scheme that Kiln does not read: its name.
+    Other(String),
+}
+
+impl Quantization {
+    /// Reads `quantization_config` of the config's object `outer`, or of its `text`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Input`]: it is no object.
+    pub(super) fn parse(outer: &Keys, text: &Keys) -> Result<Quantization> {
+        // The second name is that of older compressed-tensors.
+        for key in ["quantization_config", "compression_config"] {
+            for keys in [outer, text] {
+                if let Some(found) = keys.object(key)? {
+                    return Ok(read(&found));
+                }
+            }
+        }
+        Ok(Quantization::None)
+    }
+}
+
+fn read(config: &Keys) -> Quantization {
+    let word = |keys: &Keys, key: &str| keys.get(key).and_then(Value::as_str).map(quote);
+    let method = word(config, "quant_method").unwrap_or_else(|| "another program".into());
+    if method != "compressed-tensors" {
+        return Quantization::Other(method);
+    }
+    let format = word(config, "format");
+    let sparsity = config.object("sparsity_config").ok().flatten().and_then(|sparse| word(&sparse, "format"));
+    if let Some(sparsity) = sparsity.filter(|format| format != "dense") {
+        return Quantization::Other(format!("{method}, {sparsity}"));
+    }
+    let groups = config.object("config_groups").ok().flatten();
+    let groups =
+        groups.iter().flat_map(|groups| groups.map.keys().filter_map(|name| groups.object(name).ok().flatten()));
+    for group in groups {
+        // Without weights the group says how activations are rounded, which Kiln does not do.
+        let Some(weights) = group.object("weights").ok().flatten() else { continue };
+        let format = word(&group, "format").or_else(|| format.clone());
+        let is_plain =
+            !matches!(format.as_deref(), Some(other) if !matches!(other, "int-quantized" | "naive-quantized"));
+        let bits = weights.get("num_bits").and_then(Value::as_u64);
+        let (kind, strategy) = (word(&weights, "type"), word(&weights, "strategy"));
+        let is_symmetric = weights.get("symmetric").and_then(Value::as_bool).unwrap_or(true);
+        let is_int8 = bits == Some(8) && kind.as_deref().unwrap_or("int") == "int";
+        if is_plain && is_int8 && is_symmetric && strategy.as_deref() == Some("channel") {
+            continue;
+        }
+        let mut words = vec![format.unwrap_or_else(|| "no format".into())];
+        words.extend(bits.map(|bits| format!("{bits} bits")));
+        words.extend(kind.filter(|kind| kind != "int"));
+        words.extend(strategy.map(|strategy| format!("a scale for each {strategy}")));
+        words.extend((!is_symmetric).then(|| "with zero points".into()));
+        return Quantization::Other(format!("{method}, {}", words.join(", ")));
+    }
+    Quantization::RowInt8
+}

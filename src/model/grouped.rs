@@ -1,0 +1,280 @@
+//! Formats with a scale for each few weights of a row, as data: how many bits a weight has, and how scales are kept. The
+//! kernels are specialised by this description (shaders/weights.glsl), and the reference decodes by it.
+//!
+//! On a device a row of weights is cut into loads of [`LOAD`] weights, whose bits lie in planes:
+//!
+//! ```text
+//! first plane    16 bytes a load of 4 bits, 8 of 2; of 8 bits, the bytes of weights 0 to 15
+//! second plane   8 bytes a load of 2 high bits, 4 of 1; of 8 bits, the bytes of weights 16 to 31
+//! small scales   of each 16 weights, where those are no scale of 32: 16 or 12 bytes for each SUPER
+//! zeros          up to a multiple of 16 bytes
+//! ```
+//!
+//! In a plane, weights 0 to 15 of a load are block 0, and 16 to 31 block 1:
+//!
+//! ```text
+//! 4 bits   weight j of block b at bits 4 b of byte j
+//! 2 bits   weight 4 i + j of block b at bits 2 i of byte 4 b + j
+//! 1 bit    weight 4 i + j of block b at bit 4 b + i of byte j
+//! ```
+//!
+//! So a shift and a mask of a word give four weights of one block as the bytes that a packed dot product takes.
+
+use half::f16;
+
+/// Weights of a load, and of a group that shares a scale in most formats.
+pub const LOAD: usize = 32;
+/// Weights whose scales share a scale.
+pub const SUPER: usize = 256;
+/// Loads of [`SUPER`] weights.
+const LOADS: usize = SUPER / LOAD;
+/// What the elements of a format with a table stand for (IQ4_NL's and IQ4_XS's).
+pub const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// How weights `q` are scaled. `z` is the element that means zero; with a table, `q - z` is the table's value. Beside each
+/// kind: its bytes, and where they lie. The value is the SCALES constant of the kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scales {
+    /// `d (q - z)`: d f16 for each 32, beside the rows.
+    Half = 0,
+    /// `d q + m`: d and m f16 for each 32, beside the rows.
+    HalfOffset = 1,
+    /// `d s q - m n`: beside the rows 16 bytes for each 256: d and m in f16, then for the eight groups, 4 bits each in a u32,
+    /// the low bits of s, the low bits of n, and the high two bits of s below those of n.
+    SixOffset = 2,
+    /// `d (s - 32) (q - z)`: beside the rows 8 bytes for each 256: d in f16, then for the eight groups the high two bits of s
+    /// in a u16, and the low four in a u32.
+    Six = 3,
+    /// `d s (q - z)`: s i8 for each 16, behind the row; d f16 for each 256, beside the rows.
+    Bytes = 4,
+    /// `d (s - 32) (q - z)`: s 6 bits for each 16, behind the row: for each 256 the low four bits of the sixteen in two u32,
+    /// and the high two in a third; d f16 for each 256, beside the rows.
+    SixBy16 = 5,
+    /// `d s q - m n`: for each 16 a byte with s in its low half and n in its high one, behind the row; d and m f16 for each
+    /// 256, beside the rows.
+    FourOffset = 6,
+}
+
+impl Scales {
+    /// Bytes of a row of `loads` loads beside the rows.
+    fn beside(self, loads: usize) -> usize {
+        let supers = loads.div_ceil(LOADS);
+        match self {
+            Scales::Half => 2 * loads,
+            Scales::HalfOffset => 4 * loads,
+            Scales::SixOffset => 16 * supers,
+            Scales::Six => 8 * supers,
+            Scales::Bytes | Scales::SixBy16 => 2 * supers,
+            Scales::FourOffset => 4 * supers,
+        }
+    }
+
+    /// Bytes behind a row for each [`SUPER`].
+    fn behind(self) -> usize {
+        match self {
+            Scales::Half | Scales::HalfOffset | Scales::SixOffset | Scales::Six => 0,
+            Scales::Bytes | Scales::FourOffset => 16,
+            Scales::SixBy16 => 12,
+        }
+    }
+
+    /// Weights that share a scale of their own, and weights that rows are whole numbers of.
+    fn whole(self) -> usize {
+        match self {
+            Scales::Half | Scales::HalfOffset => LOAD,
+            _ => SUPER,
+        }
+    }
+
+    /// Bytes of one record beside the rows, which begins with d.
+    fn record(self) -> usize {
+        self.beside(1)
+    }
+}
+
+/// A format with scales of groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Grouped {
+    /// Bits of a weight in the first plane: 2, 4 or 8.
+    pub low: usize,
+    /// Its high bits, in the second plane: 0, 1 or 2.
+    pub high: usize,
+    /// The element that means zero; 0 where an offset is subtracted.
+    pub zero: u8,
+    /// Whether the elements are places in [`VALUES`].
+    pub table: bool,
+    /// How they are scaled.
+    pub scales: Scales,
+}
+
+impl Grouped {
+    /// Bytes of a load in the first plane.
+    pub fn first_bytes(self) -> usize {
+        if self.low == 2 { 8 } else { 16 }
+    }
+
+    /// Bytes of a load in the second plane.
+    pub fn second_bytes(self) -> usize {
+        if self.low == 8 { 16 } else { 4 * self.high }
+    }
+
+    /// Bytes of the planes and small scales of `loads` loads.
+    fn filled_bytes(self, loads: usize) -> usize {
+        loads * (self.first_bytes() + self.second_bytes()) + loads / LOADS * self.scales.behind()
+    }
+
+    /// Bytes of a row of `cols` weights: its planes and small scales, padded to 16 bytes.
+    pub fn row_bytes(self, cols: usize) -> usize {
+        self.filled_bytes(cols.div_ceil(LOAD)).next_multiple_of(16)
+    }
+
+    /// Bytes of a row's scales beside the rows.
+    pub fn scale_bytes(self, cols: usize) -> usize {
+        self.scales.beside(cols.div_ceil(LOAD))
+    }
+
+    /// Whether rows of `cols` weights can be kept in it.
+    pub fn holds(self, cols: usize) -> bool {
+        cols.is_multiple_of(self.scales.whole())
+    }
+
+    /// The planes of a row of `cols` weights, and its small scales.
+    pub fn planes(self, data: &mut [u8], cols: usize) -> [&mut [u8]; 3] {
+        let loads = cols / LOAD;
+        let (first, rest) = data.split_at_mut(loads * self.first_bytes());
+        let (second, rest) = rest.split_at_mut(loads * self.second_bytes());
+        let (small, padding) = rest.split_at_mut(loads / LOADS * self.scales.behind());
+        padding.fill(0);
+        [first, second, small]
+    }
+
+    /// Puts the elements of a load into its bytes of the planes.
+    pub fn put(self, q: &[u8; LOAD], first: &mut [u8], second: &mut [u8]) {
+        let (block0, block1) = q.split_at(LOAD / 2);
+        match self.low {
+            8 => {
+                first.copy_from_slice(block0);
+                second.copy_from_slice(block1);
+                return;
+            }
+            4 => first.iter_mut().zip(block0.iter().zip(block1)).for_each(|(o, (a, b))| *o = a & 15 | (b & 15) << 4),
+            _ => put_pairs(q, 0, first),
+        }
+        match self.high {
+            2 => put_pairs(q, self.low, second),
+            1 => {
+                for (j, o) in second.iter_mut().enumerate() {
+                    *o = (0..8).fold(0, |bits, i| bits | (q[4 * i + j] >> self.low & 1) << i);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Decodes the first `out.len()` weights of a row, in whole loads. `data` is the whole row.
+    pub fn decode(self, data: &[u8], scales: &[u8], out: &mut [f32]) {
+        // Padding is less than a whole number of loads.
+        let loads = data.len() * LOADS / self.filled_bytes(LOADS);
+        let loads = if self.scales.whole() == LOAD { loads } else { loads / LOADS * LOADS };
+        let (first, rest) = data.split_at(loads * self.first_bytes());
+        let (second, small) = rest.split_at(loads * self.second_bytes());
+        let planes = first.chunks_exact(self.first_bytes()).enumerate();
+        for (out, (load, first)) in out.chunks_mut(LOAD).zip(planes) {
+            let values = self.values(first, &second[load * self.second_bytes()..]);
+            let factors = self.factors(scales, small, load);
+            for (block, (out, values)) in out.chunks_mut(LOAD / 2).zip(values.chunks(LOAD / 2)).enumerate() {
+                let (scale, least) = factors[block];
+                out.iter_mut().zip(values).for_each(|(o, v)| *o = scale * v - least);
+            }
+        }
+    }
+
+    /// The weights of a load before they are scaled, from where it begins in the planes.
+    fn values(self, first: &[u8], second: &[u8]) -> [f32; LOAD] {
+        let pairs = |plane: &[u8]| -> [u8; LOAD] {
+            let plane: [u8; 8] = std::array::from_fn(|i| plane[i]);
+            std::array::from_fn(|j| plane[j / 16 * 4 + j % 4] >> (j % 16 / 4 * 2) & 3)
+        };
+        if self.low == 8 {
+            return std::array::from_fn(|j| f32::from(if j < 16 { first[j] } else { second[j - 16] } as i8));
+        }
+        let low =
+            if self.low == 4 { std::array::from_fn(|j| first[j % 16] >> (j / 16 * 4) & 15) } else { pairs(first) };
+        let high: [u8; LOAD] = match self.high {
+            2 => pairs(second),
+            1 => std::array::from_fn(|j| second[j % 4] >> (j / 4) & 1),
+            _ => [0; LOAD],
+        };
+        let q: [u8; LOAD] = std::array::from_fn(|j| low[j] | high[j] << self.low);
+        match self.table {
+            true => q.map(|q| f32::from(VALUES[usize::from(q)])),
+            false => q.map(|q| f32::from(q) - f32::from(self.zero)),
+        }
+    }
+
+    /// What the weights of both blocks of a load are multiplied by, and what is then subtracted.
+    fn factors(self, scales: &[u8], small: &[u8], load: usize) -> [(f32, f32); 2] {
+        let (of_super, i) = (load / LOADS, load % LOADS);
+        let record = match self.scales {
+            Scales::Half | Scales::HalfOffset => &scales[load * self.scales.record()..],
+            _ => &scales[of_super * self.scales.record()..],
+        };
+        let half = |at: usize| f16::from_le_bytes([record[at], record[at + 1]]).to_f32();
+        let word = |of: &[u8], at: usize| u32::from_le_bytes([of[at], of[at + 1], of[at + 2], of[at + 3]]);
+        let both = |scale: f32, least: f32| [(scale, least); 2];
+        match self.scales {
+            Scales::Half => both(half(0), 0.0),
+            Scales::HalfOffset => both(half(0), -half(2)),
+            Scales::SixOffset => {
+                let part = |at: usize| word(record, at) >> (4 * i) & 15;
+                let (s, n, high) = (part(4), part(8), part(12));
+                both(half(0) * (s | (high & 3) << 4) as f32, half(2) * (n | (high & 12) << 2) as f32)
+            }
+            Scales::Six => {
+                let high = u32::from(u16::from_le_bytes([record[2], record[3]])) >> (2 * i) & 3;
+                both(half(0) * ((word(record, 4) >> (4 * i) & 15 | high << 4) as f32 - 32.0), 0.0)
+            }
+            Scales::Bytes => [0, 1].map(|b| (half(0) * f32::from(small[2 * load + b] as i8), 0.0)),
+            Scales::SixBy16 => [0, 1].map(|b| {
+                let (at, of) = (2 * i + b, &small[12 * of_super..]);
+                let s = word(of, at / 8 * 4) >> (at % 8 * 4) & 15 | (word(of, 8) >> (2 * at) & 3) << 4;
+                (half(0) * (s as f32 - 32.0), 0.0)
+            }),
+            Scales::FourOffset => [0, 1].map(|b| {
+                let byte = small[2 * load + b];
+                (half(0) * f32::from(byte & 15), half(2) * f32::from(byte >> 4))
+            }),
+        }
+    }
+
+    /// The largest magnitude that a weight may have with the scales of each record of a row, or NaN.
+    pub fn bounds(self, scales: &[u8]) -> impl Iterator<Item = f32> + '_ {
+        let elements = match (self.table, self.low) {
+            (true, _) => 127.0,
+            (_, 8) => 128.0,
+            _ => f32::from(self.zero.max(((1u32 << (self.low + self.high)) - 1) as u8 - self.zero)),
+        };
+        let (of_scale, of_least) = match self.scales {
+            Scales::Half => (1.0, 0.0),
+            Scales::HalfOffset => (1.0, 1.0),
+            Scales::SixOffset => (63.0, 63.0),
+            Scales::Six | Scales::SixBy16 => (32.0, 0.0),
+            Scales::Bytes => (128.0, 0.0),
+            Scales::FourOffset => (15.0, 15.0),
+        };
+        scales.chunks_exact(self.scales.record()).map(move |record| {
+            let half = |at: usize| f16::from_le_bytes([record[at], record[at + 1]]).to_f32().abs();
+            let least = if of_least == 0.0 { 0.0 } else { of_least * half(2) };
+            of_scale * elements * half(0) + least
+        })
+    }
+}
+
+/// Bits `at` and `at + 1` of a load's elements, as a plane of 2 bits has them.
+fn put_pairs(q: &[u8; LOAD], at: usize, out: &mut [u8]) {
+    for (o, block) in out.chunks_exact_mut(4).zip(q.chunks_exact(16)) {
+        for (j, o) in o.iter_mut().enumerate() {
+            *o = (0..4).fold(0, |bits, i| bits | (block[4 * i + j] >> at & 3) << (2 * i));
+        }
+    }
+}
