@@ -36,6 +36,18 @@ fn pages(executor: &mut dyn Measure) -> Vec<Vec<u8>> {
     all
 }
 
+/// Improves an executor once. Returns whether it measured something; `None` if there is nothing more to do.
+fn improve(executor: &mut dyn Measure) -> Option<bool> {
+    let pause = executor.improve().unwrap()?;
+    std::thread::sleep(pause);
+    Some(pause.is_zero())
+}
+
+/// Improves an executor until there is nothing more to do. Returns how often it measured something.
+fn improve_all(executor: &mut dyn Measure) -> usize {
+    std::iter::from_fn(|| improve(executor)).filter(|measured| *measured).count()
+}
+
 #[test]
 fn an_executor_is_tuned_between_passes_and_its_replies_go_on_as_they_were() {
     let directory = tempfile::tempdir().unwrap();
@@ -54,22 +66,19 @@ fn an_executor_is_tuned_between_passes_and_its_replies_go_on_as_they_were() {
             // A few pieces between any two passes, so that products change while sequences run.
             for _ in 0..40 {
                 let before = (turn == 3).then(|| pages(executor));
-                let improved = executor.improve().unwrap();
+                let improved = improve(executor);
                 if let Some(before) = before {
                     assert!(pages(executor) == before, "the KV cache is as it was");
                 }
-                let Some(pause) = improved else { break };
-                std::thread::sleep(pause);
-                pieces += 1;
+                let Some(measured) = improved else { break };
+                pieces += usize::from(measured);
             }
             let session = &mut sessions[turn % 2];
             session.decode(executor, 5 + turn as u32).unwrap();
             all.extend(bits(executor, 0));
         }
         // A prompt behind all of that.
-        while executor.improve().unwrap().is_some() {
-            pieces += 1;
-        }
+        pieces += improve_all(executor);
         sessions[1].prefill(executor, &[3, 4, 5]).unwrap();
         all.extend(bits(executor, 0));
         (all, pieces)
@@ -81,10 +90,7 @@ fn an_executor_is_tuned_between_passes_and_its_replies_go_on_as_they_were() {
     assert!(pieces > 20, "{pieces} pieces");
     // The next load has what was chosen.
     let mut executor = load(&golden("tiny"), options(Tune::Idle));
-    let mut again = 0;
-    while executor.improve().unwrap().is_some() {
-        again += 1;
-    }
+    let again = improve_all(executor.as_mut());
     assert!(again < pieces / 2, "{again} pieces after {pieces}");
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
 }

@@ -10,6 +10,7 @@ use super::model::ModelArgs;
 use super::{face, print, print_json};
 use crate::Result;
 use crate::engine;
+use crate::gpu::measure::estimate::seconds_for;
 use crate::machine::heaps::Memory;
 use crate::model::Shape;
 use crate::plan::{Plan, Purpose, kernel_parameters, sums};
@@ -228,6 +229,7 @@ impl View<'_> {
             "kernel_parameters": self.parameters(),
             "regions": regions,
             "bandwidth": target.bandwidth,
+            "tuning_s": seconds_for(&args.machine, args.model.device, s),
             "roofline": roofline,
         });
         value["drafts"] = drafted

@@ -15,6 +15,7 @@ use crate::sequence::{Batch, Chooser, Finish, generate, prompt};
 use crate::text::{Message, SamplerConfig};
 use crate::{Error, Result, sequence};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -331,10 +332,13 @@ struct Faulty {
     /// Passes until then.
     left: Arc<AtomicUsize>,
     panics: bool,
+    /// Passes so far, and behind how many of them it was improved.
+    improved: Arc<Mutex<(usize, BTreeSet<usize>)>>,
 }
 
 impl Faulty {
     fn count(&self) -> Result<()> {
+        self.improved.lock().unwrap().0 += 1;
         match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
             Ok(_) => Ok(()),
             Err(_) if self.panics => panic!("an injected fault"),
@@ -363,6 +367,12 @@ impl Executor for Faulty {
     fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
         self.count()?;
         self.inner.forward_choosing(rows, head, asks)
+    }
+    fn improve(&mut self) -> Result<Option<Duration>> {
+        let mut improved = self.improved.lock().unwrap();
+        let passes = improved.0;
+        improved.1.insert(passes);
+        Ok(Some(Duration::from_millis(1)))
     }
     fn is_ahead(&self) -> bool {
         self.inner.is_ahead()
@@ -415,7 +425,8 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
         let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), left.clone());
         let faulty = move |progress: &Progress| -> Result<Loaded> {
             let inner = load(progress)?.executor;
-            let executor: Box<dyn Measure> = Box::new(Faulty { inner, left: shared.clone(), panics });
+            let executor: Box<dyn Measure> =
+                Box::new(Faulty { inner, left: shared.clone(), panics, improved: Arc::default() });
             Ok(executor.into())
         };
         let served = start(Settings::default(), Box::new(faulty));
@@ -432,6 +443,33 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
         let e = served.done.join().unwrap().unwrap_err();
         assert_eq!(e.exit_code(), 4, "{e}");
     }
+}
+
+/// The executor is improved again and again while nothing runs, and never between the passes of a reply.
+#[test]
+fn what_is_not_asked_for_anything_is_improved() {
+    let improved: Arc<Mutex<(usize, BTreeSet<usize>)>> = Arc::default();
+    let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), improved.clone());
+    let counting = move |progress: &Progress| -> Result<Loaded> {
+        let (inner, left) = (load(progress)?.executor, Arc::new(AtomicUsize::new(usize::MAX)));
+        let executor: Box<dyn Measure> = Box::new(Faulty { inner, left, panics: false, improved: shared.clone() });
+        Ok(executor.into())
+    };
+    let served = start(Settings::default(), Box::new(counting));
+    let is_improved = || {
+        let improved = improved.lock().unwrap();
+        improved.1.contains(&improved.0)
+    };
+    wait_until("the idle executor is improved", is_improved);
+    let before = improved.lock().unwrap().0;
+    let whole = served.ask(Ask { ignore_eos: true, ..greedy(question("Hello"), 40) }).gather().unwrap();
+    assert_eq!(whole[0].tokens.len(), 40);
+    wait_until("it is improved behind the reply", is_improved);
+    let (passes, at) = improved.lock().unwrap().clone();
+    assert!(passes >= before + 40);
+    let between: Vec<usize> = at.range(before + 1..passes).copied().collect();
+    assert!(between.is_empty(), "improved behind passes {between:?}, of {before} to {passes}");
+    served.stop().unwrap();
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::rates::{BATCHES, DRAFTED, RIGHT, roof};
 use super::verdict::{Verdict, assumptions};
 use crate::cli::column::column;
 use crate::display::{bytes, counted};
+use crate::gpu::measure::estimate::seconds_for;
 use crate::machine::heaps::{Heap, Memory};
 use crate::plan::Plan;
 use crate::schedule::cost::step_cost;
@@ -38,6 +39,10 @@ impl View<'_> {
                 self.write_roofline(t)?;
                 write!(t, "{}", rates.explain())?;
                 self.write_drafts(t)?;
+                if let Some(seconds) = seconds_for(&self.args.machine, self.args.model.device, self.schedule) {
+                    let takes = format!("tuning takes about {seconds:.0} s of idle moments, or of `kiln tune`");
+                    writeln!(t, "\n{takes}; a first token waits for 3 s of it at most")?;
+                }
             }
             _ => {
                 self.write_shortage(t)?;

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use crate::gpu::lower::target::Target;
     use crate::gpu::measure::estimate::RDNA3;
-    use crate::model::WeightFormat;
+    use crate::model::{BlockFormat, WeightFormat};
 
     fn product(format: WeightFormat, outputs: usize, inputs: usize, rows: usize, gelu: bool) -> Product {
         Product { format, outputs, inputs, rows, gelu, blocks: false }
@@ -270,7 +270,12 @@ mod tests {
         for machine in ["780m", "890m", "8060s"] {
             let figures = Figures::named(machine).unwrap();
             let target = Target { figures: Some(figures), ..Target::new(32, true, Some(RDNA3)) };
-            for format in [WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Q4K, WeightFormat::Q6K] {
+            for format in [
+                WeightFormat::Int8,
+                WeightFormat::Int4,
+                WeightFormat::Blocks(BlockFormat::Q4K),
+                WeightFormat::Blocks(BlockFormat::Q6K),
+            ] {
                 for rows in [1, 2, 8, 32, 512] {
                     for p in [
                         product(format, 21504, 5376, rows, true),

@@ -4,6 +4,7 @@ use super::agenda::Allowance;
 use super::choices::Choices;
 use super::testbed::Testbed;
 use super::tuning::{Tuner, Tuning};
+use crate::engine::{self, Device};
 use crate::gpu::device::Gpu;
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
@@ -20,7 +21,7 @@ use crate::{Cancel, Result};
 use std::time::Duration;
 
 /// The matrix units of RDNA 3 and 3.5 as RADV reports them.
-pub const RDNA3: Units = Units {
+pub(crate) const RDNA3: Units = Units {
     m: 16,
     n: 16,
     k: 16,
@@ -34,16 +35,25 @@ pub const RDNA3: Units = Units {
     unrolled_steps: u32::MAX,
 };
 
+/// Seconds that tuning takes for a schedule on a machine: `this`, or one by name. `None` where nothing is tuned.
+pub fn seconds_for(machine: &str, device: Device, schedule: &Schedule) -> Option<f64> {
+    match machine {
+        "this" => seconds_here(engine::open(device).ok()?.gpu.as_deref()?, schedule),
+        name => seconds_on(name, schedule),
+    }
+}
+
 /// Seconds that tuning everything takes for a schedule on one of [`crate::machine::profile`]'s machines, by its name;
 /// `None` for another.
-pub fn seconds_on(machine: &str, schedule: &Schedule) -> Option<f64> {
+pub(super) fn seconds_on(machine: &str, schedule: &Schedule) -> Option<f64> {
+    // Without its carve-out.
     let figures = Figures::named(machine.split(':').next().unwrap_or(machine))?;
     let target = Target { figures: Some(figures), ..Target::new(RDNA3.subgroup, true, Some(RDNA3)) };
     Some(seconds(target, Choices::unkept(), schedule, false))
 }
 
 /// Seconds that tuning what is not tuned yet takes for a schedule on a device. `None` if it is not tuned there.
-pub fn seconds_here(gpu: &Gpu, schedule: &Schedule) -> Option<f64> {
+fn seconds_here(gpu: &Gpu, schedule: &Schedule) -> Option<f64> {
     let options = VulkanOptions::default();
     let target = options.target(gpu);
     options.tunes(&target)?;
@@ -87,7 +97,9 @@ impl Testbed for NoBed {
         Readiness::LeftOut
     }
 
-    fn wait(&mut self, _: Duration) {}
+    fn wait(&mut self, _: Duration) -> Result<()> {
+        Ok(())
+    }
 
     fn time(&mut self, _: PassKind, _: &[&[Dispatch]], _: bool, _: f64) -> Result<Option<f64>> {
         Ok(None)

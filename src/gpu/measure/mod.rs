@@ -4,6 +4,7 @@ pub mod agenda;
 pub mod ceiling;
 pub mod choices;
 pub mod costs;
+#[cfg(any(feature = "cli", test))]
 pub mod estimate;
 pub mod fastest;
 pub mod fragment;

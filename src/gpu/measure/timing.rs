@@ -129,6 +129,21 @@ impl Timing {
         Ok(Some(timed.best))
     }
 
+    /// Keeps the clocks up for about `time` while the host waits for something else: runs what was timed last. Returns whether
+    /// there was anything to run.
+    ///
+    /// # Errors
+    /// Device: the device was lost.
+    pub fn keep_warm(&mut self, queue: &Queue, time: Duration) -> Result<bool> {
+        let Some(last) = self.last.as_mut().filter(|_| !self.warm_up.is_zero()) else { return Ok(false) };
+        let start = Instant::now();
+        while start.elapsed() < time {
+            last.run(queue)?;
+        }
+        self.worked = Some(Instant::now());
+        Ok(true)
+    }
+
     /// Waits longer for clocks before the first measurement: a device may take a second to raise them.
     pub fn patiently(mut self) -> Timing {
         self.rise = self.rise.map(|_| (Fastest::new(PATIENCE * self.warm_up), Duration::ZERO));

@@ -340,6 +340,9 @@ impl Queue {
 
     /// Frees command buffers of this queue. They must have been waited for.
     pub(crate) fn free(&self, commands: &[vk::CommandBuffer]) {
+        if commands.is_empty() {
+            return;
+        }
         // SAFETY: they are of this pool, the wait for them is over, and their owner gives them up.
         unsafe { self.gpu.device.free_command_buffers(self.pool, commands) };
     }

@@ -11,6 +11,7 @@ use crate::gpu::lower::target::{AttendBy, Target, Tile};
 use crate::gpu::measure::agenda::{self, Key, Part, take_way};
 use crate::gpu::measure::choices::{Way, product_name};
 use crate::schedule::Segment;
+use std::rc::Rc;
 
 /// Most rows of a pass that reads weights most of the time: passes decide between its best tiles.
 const FEW_ROWS: usize = 32;
@@ -137,7 +138,16 @@ impl Tuner<'_> {
     }
 
     /// The ways to multiply that are worth measuring.
-    pub(super) fn ways(&self, target: &Target, kind: PassKind) -> Vec<Way> {
+    pub(super) fn ways(&mut self, target: &Target, kind: PassKind) -> Rc<Vec<Way>> {
+        if let Some(known) = self.tuning.ways.get(&kind.rows) {
+            return known.clone();
+        }
+        let ways = Rc::new(self.find_ways(target, kind));
+        self.tuning.ways.insert(kind.rows, ways.clone());
+        ways
+    }
+
+    fn find_ways(&self, target: &Target, kind: PassKind) -> Vec<Way> {
         // What only few of the weights can have, such as an INT8 head behind layers in INT4, changes no pass by much.
         let format = self.schedule.weights.format();
         let mut ways = Vec::new();
@@ -160,7 +170,8 @@ impl Tuner<'_> {
     /// Takes the way that is the fastest with the tiles known so far. Ways that come near it are tuned later.
     pub(super) fn choose_way(&mut self, target: &mut Target, kind: PassKind) -> Step<()> {
         let mut timed = Vec::new();
-        let best = self.fastest_way(target, kind, &self.ways(target, kind), false, &mut timed)?;
+        let ways = self.ways(target, kind);
+        let best = self.fastest_way(target, kind, &ways, false, &mut timed)?;
         let Some((seconds, way)) = best else { return Ok(()) };
         log::info!("a pass of {kind} by {way:?} takes {:.3} ms for some layers", seconds * 1e3);
         take_way(target, kind, way);

@@ -10,6 +10,7 @@ use crate::gpu::measure::agenda::{self, Key, Part, way_of};
 use crate::gpu::measure::choices::pass_name;
 use crate::gpu::measure::testbed::depth;
 use crate::schedule::Segment;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 /// The same between passes of an executor that works.
@@ -20,6 +21,8 @@ const DISPATCHES: usize = 8;
 /// Runs that a measurement takes, about, and what it takes beside them.
 pub(super) const RUNS: f64 = 4.0;
 pub(super) const OVERHEAD: f64 = 1e-3;
+/// Runs of most tiles: what is clearly slower gets fewer.
+const RUNS_OF_MOST: f64 = 2.5;
 /// Seconds that compiling a kernel takes with the others beside it, until some were compiled.
 const COMPILE_SECONDS: f64 = 0.1;
 /// Dispatches of a layer that compute no product, about.
@@ -42,12 +45,26 @@ impl Tuner<'_> {
         self.kinds.iter().filter(|k| k.rows == kind.rows).map(|&k| agenda::share(extent, k)).sum()
     }
 
-    /// Seconds that trying a product's tiles takes, about.
-    pub(super) fn tile_cost(&self, target: &Target, part: &Part, worth: f64) -> f64 {
-        let tiles = target.tiles(part.key.0, part.key.1).len();
-        let each = self.trial_cost(part, self.expected(target, part));
-        let paying = (0..tiles).take_while(|&i| i == 0 || worth * agenda::chance(i) > each).count();
-        paying as f64 * each
+    /// Seconds that trying a product's tiles takes, about. `counted`: kernels whose compiling counts elsewhere.
+    pub(super) fn tile_cost(
+        &mut self,
+        target: &Target,
+        kind: PassKind,
+        part: &Part,
+        worth: f64,
+        counted: &mut HashSet<Kernel>,
+    ) -> f64 {
+        let expected = self.expected(target, part);
+        let run = OVERHEAD + RUNS_OF_MOST * expected * self.count(part, expected) as f64;
+        let each = self.trial_cost(part, expected);
+        let compile = self.compile_seconds();
+        let candidates = self.candidates(target, kind, part);
+        let paying = candidates.iter().enumerate().filter(|(i, _)| *i == 0 || worth * agenda::chance(*i) > each);
+        let cost = |(_, (_, kernels)): (usize, &(Tile, Vec<Kernel>))| {
+            let new = kernels.iter().filter(|k| counted.insert(**k)).count();
+            run + compile * new as f64
+        };
+        paying.map(cost).sum()
     }
 
     /// Seconds that trying a tile takes that is not compiled.

@@ -76,6 +76,8 @@ pub struct Tuning {
     settled: HashSet<Question>,
     /// Products whose tile is settled, whatever kind of pass has them.
     settled_keys: HashSet<Key>,
+    /// The ways to multiply that passes of so many rows have.
+    ways: HashMap<usize, Rc<Vec<Way>>>,
     /// The products of passes, by rows and way.
     parts: HashMap<(usize, Option<Way>), Rc<Vec<Part>>>,
     /// The tiles of a product in the order in which they are tried, each with its kernels.
@@ -111,6 +113,7 @@ impl Tuning {
             measured: HashMap::new(),
             settled: HashSet::new(),
             settled_keys: HashSet::new(),
+            ways: HashMap::new(),
             parts: HashMap::new(),
             candidates: HashMap::new(),
             rivals: HashMap::new(),
@@ -306,6 +309,7 @@ impl Tuner<'_> {
     /// seconds.
     pub fn open(&mut self, target: &Target) -> Vec<(Question, f64, f64)> {
         let mut open: Vec<(Question, f64, f64)> = Vec::new();
+        let mut counted = HashSet::new();
         for &kind in self.kinds {
             let parts = self.parts(target, kind);
             let (use_, pass) = (agenda::USE * self.share(kind), self.expected_pass(target, kind, &parts));
@@ -317,24 +321,30 @@ impl Tuner<'_> {
                 listed.push(few(Question::Relay, agenda::RELAY, 2.0));
             }
             let is_lead = kind.order == RowOrder::Consecutive;
-            if is_lead {
-                listed.push(few(Question::Way(kind), agenda::WAY, ways));
-            }
-            if is_lead && self.tuning.settled.contains(&Question::Way(kind)) {
-                for part in parts.iter().filter(|p| !self.tuning.settled_keys.contains(&p.key)) {
+            let way = few(Question::Way(kind), agenda::WAY, ways);
+            // Tiles are tried once it is known how the pass multiplies, or where that is not asked.
+            let asks_way = is_lead && self.is_open(&way, pass);
+            if asks_way {
+                listed.push(way);
+            } else if is_lead {
+                for part in parts.iter() {
+                    if self.tuning.settled_keys.contains(&part.key) {
+                        continue;
+                    }
                     let is_same = |o: &(Question, f64, f64)| matches!(o.0, Question::Tile(_, key) if key == part.key);
-                    if !open.iter().any(is_same) && !self.tuning.begun.contains(&part.key) {
-                        let worth = self.worth(target, kind, part, pass, None);
-                        listed.push((Question::Tile(kind, part.key), worth, self.tile_cost(target, part, worth)));
+                    let worth = self.worth(target, kind, part, pass, None);
+                    let each = self.trial_cost(part, self.expected(target, part));
+                    let is_worth_it = worth * agenda::chance(1) > each;
+                    if is_worth_it && !open.iter().any(is_same) && !self.tuning.begun.contains(&part.key) {
+                        let cost = self.tile_cost(target, kind, part, worth, &mut counted);
+                        listed.push((Question::Tile(kind, part.key), worth, cost));
                     }
                 }
                 listed.push(few(Question::Rematch(kind), agenda::REMATCH, 2.0));
             }
             listed.push(few(Question::Attend(kind), agenda::ATTEND, 6.0));
             listed.push(few(Question::Seconds(kind), agenda::SECONDS, 1.5));
-            open.extend(listed.into_iter().filter(|(q, worth, cost)| {
-                !self.tuning.settled.contains(q) && *worth > *cost && *cost > 0.0 && self.is_allowed(q, pass)
-            }));
+            open.extend(listed.into_iter().filter(|o| self.is_open(o, pass)));
         }
         // Relay comes first, so that tiles are judged in passes as they will run.
         let rank = |o: &(Question, f64, f64)| if o.0 == Question::Relay { f64::INFINITY } else { o.1 };
@@ -351,6 +361,12 @@ impl Tuner<'_> {
         let rest: f64 = self.open(target).iter().map(|o| o.2).sum();
         self.tuning.settled.retain(|q| !unsettled.contains(q));
         ways + rest
+    }
+
+    /// Whether a question is to be asked that may win and cost so much.
+    fn is_open(&self, (question, worth, cost): &(Question, f64, f64), pass: f64) -> bool {
+        let is_worth_it = worth > cost || matches!(question, Question::Tile(..));
+        is_worth_it && !self.tuning.settled.contains(question) && self.is_allowed(question, pass)
     }
 
     /// Whether a question may be asked now: while the KV cache holds something, none that runs attention or takes long.

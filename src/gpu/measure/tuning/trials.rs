@@ -54,9 +54,8 @@ impl Tuner<'_> {
         if let Some(&known) = self.tuning.measured.get(&trial) {
             return Ok(known);
         }
-        self.await_kernels(&trial, kernels)?;
-        if let Some(&known) = self.tuning.measured.get(&trial) {
-            return Ok(known);
+        if !self.await_kernels(&trial, kernels)? {
+            return Ok(None);
         }
         let expected = if best.is_finite() { best } else { self.expected(target, part) };
         let count = self.count(part, expected);
@@ -71,8 +70,11 @@ impl Tuner<'_> {
         Ok(each)
     }
 
-    /// Waits for the kernels of a trial. One that does not come is left out.
-    pub(super) fn await_kernels(&mut self, trial: &Trial, kernels: &[Kernel]) -> Step<()> {
+    /// Waits for the kernels of a trial. Returns whether they are there: one that does not come is left out.
+    pub(super) fn await_kernels(&mut self, trial: &Trial, kernels: &[Kernel]) -> Step<bool> {
+        if self.bed.readiness(kernels) == Readiness::Ready {
+            return Ok(true);
+        }
         let start = self.bed.now();
         loop {
             self.cancel.check()?;
@@ -80,16 +82,16 @@ impl Tuner<'_> {
                 Readiness::Ready => break,
                 Readiness::LeftOut => {
                     self.tuning.measured.insert(trial.clone(), None);
-                    return Ok(());
+                    return Ok(false);
                 }
                 Readiness::Unasked => self.bed.ask_for(kernels),
                 Readiness::NotYet if !self.allowance.waits || self.is_over(0.0) => return Err(Halt::Paused),
-                Readiness::NotYet => self.bed.wait(WAIT),
+                Readiness::NotYet => self.bed.wait(WAIT)?,
             }
         }
         let (count, seconds) = self.tuning.waited;
         self.tuning.waited = (count + kernels.len(), seconds + (self.bed.now() - start).as_secs_f64());
-        Ok(())
+        Ok(true)
     }
 
     /// Whether the time is over before something that takes so many seconds ends.
@@ -136,6 +138,12 @@ impl Tuner<'_> {
             return Ok(known);
         }
         self.cancel.check()?;
+        let mut kernels: Vec<Kernel> = parts.iter().flat_map(|p| p.iter().map(|d| d.kernel)).collect();
+        kernels.sort_unstable();
+        kernels.dedup();
+        if !self.await_kernels(&trial, &kernels)? {
+            return Ok(None);
+        }
         if self.allowance.measurements == 0 || self.is_over(cost) {
             return Err(Halt::Paused);
         }
