@@ -210,20 +210,37 @@ impl BlockFormat {
     /// The elements of the `load`-th 32 values of a block, each in a byte of a word.
     #[inline(always)]
     fn elements(self, block: &[u8], load: usize) -> [u32; LOAD / 4] {
+        // Loops over words, since closures over arrays are not always inlined.
         // Of 32 bytes, some bits of each.
-        let bits = |at: usize, shift: usize, mask: u32| words::<8>(&block[at..]).map(|w| w >> shift & (mask * ONES));
+        let bits = |at: usize, shift: usize, mask: u32| -> [u32; 8] {
+            let mut q = words::<8>(&block[at..]);
+            for word in &mut q {
+                *word = *word >> shift & (mask * ONES);
+            }
+            q
+        };
         // 16 bytes, values 0 to 15 in their low halves.
         let halves = |at: usize| -> [u32; 8] {
-            let w = words::<4>(&block[at..]);
-            std::array::from_fn(|i| w[i % 4] >> (i / 4 * 4) & (15 * ONES))
+            let (w, mut q) = (words::<4>(&block[at..]), [0; 8]);
+            for i in 0..4 {
+                q[i] = w[i] & (15 * ONES);
+                q[4 + i] = w[i] >> 4 & (15 * ONES);
+            }
+            q
         };
         // A bit of each value in a word: four of them become the lowest bits of four bytes.
-        let with_word = |at: usize, low: [u32; 8]| -> [u32; 8] {
+        let with_word = |at: usize, mut q: [u32; 8]| -> [u32; 8] {
             let [word] = words(&block[at..]);
-            std::array::from_fn(|i| low[i] | ((word >> (4 * i) & 15) * 0x0020_4081 & ONES) << 4)
+            for (i, q) in q.iter_mut().enumerate() {
+                *q |= (((word >> (4 * i) & 15) * 0x0020_4081) & ONES) << 4;
+            }
+            q
         };
-        let with = |low: [u32; 8], high: [u32; 8], shift: usize| -> [u32; 8] {
-            std::array::from_fn(|i| low[i] | high[i] << shift)
+        let with = |mut q: [u32; 8], high: [u32; 8], shift: usize| -> [u32; 8] {
+            for i in 0..8 {
+                q[i] |= high[i] << shift;
+            }
+            q
         };
         let (half, part) = (load / 4, load % 4);
         match self {
@@ -284,8 +301,11 @@ const ONES: u32 = 0x0101_0101;
 /// The first words of some bytes.
 #[inline(always)]
 fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
-    let bytes = &bytes[..4 * N];
-    std::array::from_fn(|i| u32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]))
+    let (bytes, mut words) = (&bytes[..4 * N], [0; N]);
+    for i in 0..N {
+        words[i] = u32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]);
+    }
+    words
 }
 
 /// The scale and the minimum of the 32 values with index `i` in a file, 6 bits each. The first four have the low 6 bits of

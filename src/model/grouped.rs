@@ -161,14 +161,21 @@ impl Grouped {
             }
             4 => {
                 const HALF: u32 = 0x0f0f_0f0f;
-                put_words(std::array::from_fn::<u32, 4, _>(|i| block0[i] & HALF | (block1[i] & HALF) << 4), first);
+                let mut words = [0; 4];
+                for i in 0..4 {
+                    words[i] = block0[i] & HALF | (block1[i] & HALF) << 4;
+                }
+                put_words(words, first);
             }
             _ => put_words([pairs(block0, 0), pairs(block1, 0)], first),
         }
         match self.high {
             2 => put_words([pairs(block0, self.low), pairs(block1, self.low)], second),
             1 => {
-                let bits = (0..8).fold(0, |bits, i| bits | (q[i] >> self.low & 0x0101_0101) << i);
+                let mut bits = 0;
+                for i in 0..8 {
+                    bits |= (q[i] >> self.low & 0x0101_0101) << i;
+                }
                 put_words([bits], second);
             }
             _ => {}
@@ -195,25 +202,49 @@ impl Grouped {
 
     /// The weights of a load before they are scaled, from where it begins in the planes.
     fn values(self, first: &[u8], second: &[u8]) -> [f32; LOAD] {
+        // Loops over arrays, which become vectors.
         let pairs = |plane: &[u8]| -> [u8; LOAD] {
-            let plane: [u8; 8] = std::array::from_fn(|i| plane[i]);
-            std::array::from_fn(|j| plane[j / 16 * 4 + j % 4] >> (j % 16 / 4 * 2) & 3)
+            let (plane, mut q) = (&plane[..8], [0; LOAD]);
+            for j in 0..LOAD {
+                q[j] = plane[j / 16 * 4 + j % 4] >> (j % 16 / 4 * 2) & 3;
+            }
+            q
         };
+        let mut values = [0.0; LOAD];
         if self.low == 8 {
-            return std::array::from_fn(|j| f32::from(if j < 16 { first[j] } else { second[j - 16] } as i8));
+            let (first, second) = (&first[..16], &second[..16]);
+            for j in 0..16 {
+                values[j] = f32::from(first[j] as i8);
+                values[16 + j] = f32::from(second[j] as i8);
+            }
+            return values;
         }
-        let low =
-            if self.low == 4 { std::array::from_fn(|j| first[j % 16] >> (j / 16 * 4) & 15) } else { pairs(first) };
-        let high: [u8; LOAD] = match self.high {
-            2 => pairs(second),
-            1 => std::array::from_fn(|j| second[j % 4] >> (j / 4) & 1),
-            _ => [0; LOAD],
-        };
-        let q: [u8; LOAD] = std::array::from_fn(|j| low[j] | high[j] << self.low);
-        match self.table {
-            true => q.map(|q| f32::from(VALUES[usize::from(q)])),
-            false => q.map(|q| f32::from(q) - f32::from(self.zero)),
+        let mut q = [0; LOAD];
+        if self.low == 4 {
+            let first = &first[..16];
+            for j in 0..16 {
+                q[j] = first[j] & 15;
+                q[16 + j] = first[j] >> 4;
+            }
+        } else {
+            q = pairs(first);
         }
+        if self.high == 2 {
+            let high = pairs(second);
+            for j in 0..LOAD {
+                q[j] |= high[j] << self.low;
+            }
+        } else if self.high == 1 {
+            let second = &second[..4];
+            for j in 0..LOAD {
+                q[j] |= (second[j % 4] >> (j / 4) & 1) << self.low;
+            }
+        }
+        let zero = f32::from(self.zero);
+        for j in 0..LOAD {
+            values[j] = if self.table { f32::from(VALUES[usize::from(q[j] & 15)]) } else { f32::from(q[j]) - zero };
+        }
+        values
     }
 
     /// What the weights of both blocks of a load are multiplied by, and what is then subtracted.
@@ -275,10 +306,19 @@ impl Grouped {
 }
 
 /// Bits `at` and `at + 1` of a block's elements, as a plane of 2 bits has them.
+#[inline(always)]
 fn pairs(block: [u32; 4], at: usize) -> u32 {
-    (0..4).fold(0, |bits, i| bits | (block[i] >> at & 0x0303_0303) << (2 * i))
+    let mut bits = 0;
+    for i in 0..4 {
+        bits |= (block[i] >> at & 0x0303_0303) << (2 * i);
+    }
+    bits
 }
 
+#[inline(always)]
 fn put_words<const N: usize>(words: [u32; N], out: &mut [u8]) {
-    out.chunks_exact_mut(4).zip(words).for_each(|(o, word)| o.copy_from_slice(&word.to_le_bytes()));
+    let out = &mut out[..4 * N];
+    for i in 0..N {
+        out[4 * i..4 * i + 4].copy_from_slice(&words[i].to_le_bytes());
+    }
 }

@@ -190,9 +190,24 @@ impl Checkpoint {
         format.check_source(tensor.encoding.source(), || format!("tensor {}", quote(&tensor.name)))?;
         let step = (READ / tensor.encoding.row_bytes(cols)).max(1);
         let (mut buffers, mut decoded) = (ReadBuffers::default(), vec![0f32; cols]);
+        let (mut split, mut split_scales) = (Vec::new(), Vec::new());
         for (block, out) in data.chunks_mut(step * stride).enumerate() {
             let first = rows.start + block * step;
             let run = self.read_run(tensor, first..first + out.len() / stride, cols, &mut buffers)?;
+            if let Encoding::Blocks(blocks) = &tensor.encoding {
+                // In memory of its own first: `data` may be a GPU's, which is slow to write in small parts, and very slow to read.
+                let count = out.len() / stride;
+                split.resize(count * stride, 0);
+                split_scales.resize(count * scale_bytes, 0);
+                let parts = split.chunks_exact_mut(stride).zip(split_scales.chunks_exact_mut(scale_bytes));
+                for (i, (data, scales)) in parts.enumerate() {
+                    let put = blocks.split_row(run.row(i), data, scales);
+                    put.map_err(|what| self.bad_row(&run, i, &what))?;
+                }
+                out.copy_from_slice(&split);
+                scales[block * step * scale_bytes..][..split_scales.len()].copy_from_slice(&split_scales);
+                continue;
+            }
             for (i, out) in out.chunks_exact_mut(stride).enumerate() {
                 let row = block * step + i;
                 let scales = &mut scales[row * scale_bytes..(row + 1) * scale_bytes];
@@ -203,7 +218,6 @@ impl Checkpoint {
                     Encoding::Int8Bf16(_) if format == WeightFormat::Int8 => {
                         format.copy_row(run.row(i), &encoding::widen_scale(run.row_scales(i)), out, scales)
                     }
-                    Encoding::Blocks(blocks) => blocks.split_row(run.row(i), out, scales),
                     _ => run.decode_row(i, &mut decoded).and_then(|()| format.encode_row(&decoded, out, scales)),
                 };
                 put.map_err(|what| self.bad_row(&run, i, &what))?;
