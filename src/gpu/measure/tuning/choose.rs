@@ -51,7 +51,12 @@ impl Tuner<'_> {
                     continue;
                 }
             }
-            let Some(seconds) = self.time_alone(target, kind, part, *tile, kernels, best)? else { continue };
+            let timed = self.time_alone(target, kind, part, *tile, kernels, best);
+            if timed.is_err() && !self.allowance.keeps_kv && !judged.is_empty() {
+                self.tuning.choices.set_tried(name.clone(), &judged);
+                self.tuning.choices.save();
+            }
+            let Some(seconds) = timed? else { continue };
             log::debug!("{name}: {tile:?}, alone {:.1} us", seconds * 1e6);
             best = best.min(seconds);
             judged.push((seconds, *tile));
@@ -61,6 +66,7 @@ impl Tuner<'_> {
         if self.tuning.begun.contains(&key) {
             let best = judged.iter().min_by(|a, b| a.0.total_cmp(&b.0));
             target.tuned.extend(best.map(|&(_, tile)| (key, tile)));
+            self.tuning.choices.set_tried(name, &judged);
             return Ok(());
         }
         let first = judged.first().copied();
@@ -176,18 +182,20 @@ impl Tuner<'_> {
         log::info!("a pass of {kind} by {way:?} takes {:.3} ms for some layers", seconds * 1e3);
         take_way(target, kind, way);
         let rivals: Vec<Way> = timed.iter().filter(|t| t.0 < RIVAL * seconds).map(|t| t.1).collect();
+        let weights = self.schedule.weights.bytes();
+        self.tuning.choices.set_way(weights, kind.rows, way);
         if rivals.len() < 2 {
-            self.tuning.choices.set_way(self.schedule.weights.bytes(), kind.rows, way);
             self.tuning.settled.insert(Question::Rematch(kind));
         } else {
-            self.tuning.rivals.insert(kind, rivals);
+            self.tuning.choices.set_rivals(weights, kind.rows, rivals);
         }
         Ok(())
     }
 
     /// Tunes the ways that came near the best one too, and compares them.
     pub(super) fn rematch(&mut self, target: &mut Target, kind: PassKind) -> Step<()> {
-        let rivals = self.tuning.rivals.get(&kind).cloned().unwrap_or_default();
+        let weights = self.schedule.weights.bytes();
+        let rivals = self.tuning.choices.rivals(weights, kind.rows).to_vec();
         for &way in &rivals {
             let mut tried = target.clone();
             take_way(&mut tried, kind, way);
@@ -205,9 +213,9 @@ impl Tuner<'_> {
         if let Some((seconds, way)) = self.fastest_way(target, kind, &rivals, true, &mut Vec::new())? {
             log::info!("a pass of {kind} by {way:?} takes {:.3} ms for some layers, tuned", seconds * 1e3);
             take_way(target, kind, way);
-            self.tuning.choices.set_way(self.schedule.weights.bytes(), kind.rows, way);
+            self.tuning.choices.set_way(weights, kind.rows, way);
         }
-        self.tuning.rivals.remove(&kind);
+        self.tuning.choices.set_rivals(weights, kind.rows, Vec::new());
         Ok(())
     }
 
