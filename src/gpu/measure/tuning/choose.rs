@@ -219,14 +219,16 @@ impl Tuner<'_> {
         Ok(())
     }
 
+    /// Asks for the kernels of a product's tiles that were not tried yet, once.
     pub(super) fn ask_for_tiles(&mut self, target: &Target, kind: PassKind, part: &Part) {
-        let candidates = self.candidates(target, kind, part);
-        if candidates.iter().any(|(tile, _)| self.tuning.measured.contains_key(&Trial::Alone(part.key, *tile))) {
+        if self.tuning.asked_tiles == Some(part.key) {
             return;
         }
-        let kernels: Vec<Kernel> = candidates.iter().flat_map(|c| c.1.clone()).collect();
+        let candidates = self.candidates(target, kind, part);
+        let is_new = |tile: &Tile| !self.tuning.measured.contains_key(&Trial::Alone(part.key, *tile));
+        let kernels: Vec<Kernel> = candidates.iter().filter(|c| is_new(&c.0)).flat_map(|c| c.1.clone()).collect();
         self.bed.ask_for(&kernels);
-        self.tuning.asked = None;
+        (self.tuning.asked, self.tuning.asked_tiles) = (None, Some(part.key));
     }
 
     /// The fastest of some ways, with its seconds. `timed` takes all of them.

@@ -52,6 +52,9 @@ impl From<Error> for Halt {
 
 type Step<T> = std::result::Result<T, Halt>;
 
+/// Tiles, each with its kernels.
+type Candidates = Vec<(Tile, Vec<Kernel>)>;
+
 /// What one measurement is of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Trial {
@@ -81,11 +84,13 @@ pub struct Tuning {
     /// The products of passes, by rows and way.
     parts: HashMap<(usize, Option<Way>), Rc<Vec<Part>>>,
     /// The tiles of a product in the order in which they are tried, each with its kernels.
-    candidates: HashMap<Key, Rc<Vec<(Tile, Vec<Kernel>)>>>,
+    candidates: HashMap<Key, Rc<Candidates>>,
     /// Products of which some tiles were tried, as many as the allowance lets each have before the others.
     begun: HashSet<Key>,
     /// The question whose kernels were asked for last.
     asked: Option<Question>,
+    /// The product whose kernels a rematch has asked for last.
+    asked_tiles: Option<Key>,
     /// How much slower a tile was than the model has it, where it was measured.
     slower: HashMap<(Arithmetic, Tile), f64>,
     /// Kernels compiled for tuning, and the seconds that this was waited for.
@@ -116,6 +121,7 @@ impl Tuning {
             candidates: HashMap::new(),
             begun: HashSet::new(),
             asked: None,
+            asked_tiles: None,
             slower: HashMap::new(),
             waited: (0, 0.0),
             gains: Vec::new(),
@@ -237,7 +243,7 @@ impl Tuner<'_> {
     /// # Errors
     /// Device: the device failed. Interrupted: it was cancelled.
     pub fn advance(&mut self, target: &mut Target) -> Result<Advance> {
-        self.tuning.asked = None;
+        (self.tuning.asked, self.tuning.asked_tiles) = (None, None);
         self.tuning.begun.clear();
         let done = self.answer_all(target);
         match done {
@@ -389,14 +395,17 @@ impl Tuner<'_> {
             let Some(part) = self.parts(target, kind).iter().find(|p| p.key == key).cloned() else { continue };
             let expected = self.expected(target, &part);
             let most = self.allowance.tiles;
-            for (i, (_, of_tile)) in self.candidates(target, kind, &part).iter().take(most).enumerate() {
+            for (i, (tile, of_tile)) in self.candidates(target, kind, &part).iter().take(most).enumerate() {
+                if self.tuning.measured.contains_key(&Trial::Alone(key, *tile)) {
+                    continue;
+                }
                 if i == 0 || worth * agenda::chance(i) > self.trial_cost(&part, expected) {
                     kernels.extend(of_tile);
                 }
             }
         }
         self.bed.ask_for(&kernels);
-        self.tuning.asked = first;
+        (self.tuning.asked, self.tuning.asked_tiles) = (first, None);
     }
 }
 
