@@ -82,7 +82,12 @@ impl Tuner<'_> {
         {
             near.push(tile);
         }
-        let chosen = if many || near.len() < 2 { chosen } else { self.judge_beside(target, kind, part, &near)? };
+        let beside = if many || near.len() < 2 { Ok(chosen) } else { self.judge_beside(target, kind, part, &near) };
+        if beside.is_err() && !self.allowance.keeps_kv {
+            self.tuning.choices.set_tried(name.clone(), &judged);
+            self.tuning.choices.save();
+        }
+        let chosen = beside?;
         log::info!("{name}: {chosen:?}, of {} tiles that were tried", judged.len());
         target.tuned.insert(key, chosen);
         self.tuning.choices.set_tile(name, chosen);
