@@ -2,10 +2,10 @@
 
 use crate::display;
 use crate::engine::{demo, hub};
-use crate::model::checkpoint::Checkpoint;
 use crate::model::checkpoint::gguf::{self, Gguf};
+use crate::model::checkpoint::{Checkpoint, files};
 use crate::model::text_file::is_there;
-use crate::model::{Shape, TensorId, WeightFormat, config};
+use crate::model::{Shape, TensorId, WeightFormat};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ impl ModelFiles {
         match self {
             ModelFiles::Directory(dir) => {
                 hub::check(dir)?;
-                config::read(&dir.join("config.json"))
+                Ok(files::read_config(dir)?.0)
             }
             ModelFiles::Gguf(file) => Gguf::open(file)?.shape(),
             ModelFiles::BuiltIn | ModelFiles::BuiltInDraft => Ok(self.checkpoint()?.shape().clone()),

@@ -181,36 +181,49 @@ impl BlockFormat {
         let sizes = [first.len(), second.len(), small.len(), scales.len()].map(|bytes| bytes / count.max(1));
         for (i, block) in blocks.chunks_exact(self.block_bytes()).enumerate() {
             let own = |j: usize| i * sizes[j]..(i + 1) * sizes[j];
-            let (first, second) = (&mut first[own(0)], &mut second[own(1)]);
-            for load in 0..self.block() / LOAD {
-                let q = self.elements(block, load);
-                let part = |bytes: usize| load * bytes..(load + 1) * bytes;
-                grouped.put(&q, &mut first[part(grouped.first_bytes())], &mut second[part(grouped.second_bytes())]);
-            }
+            self.split_block(block, &mut first[own(0)], &mut second[own(1)]);
             self.split_scales(block, &mut small[own(2)], &mut scales[own(3)]);
         }
         format.check_row(data, scales)
     }
 
-    /// The elements of the `load`-th 32 values of a block, each in a byte.
-    fn elements(self, block: &[u8], load: usize) -> [u8; LOAD] {
-        // Of 32 bytes, two bits of each, or half of each.
-        let bits = |at: usize, shift: usize, mask: u8| -> [u8; LOAD] {
-            let bytes = &block[at..at + LOAD];
-            std::array::from_fn(|l| bytes[l] >> shift & mask)
-        };
+    /// Puts the elements of a block into its bytes of the planes. Each format has a loop of its own, in which all that the format
+    /// says is known to the compiler.
+    fn split_block(self, block: &[u8], first: &mut [u8], second: &mut [u8]) {
+        macro_rules! each {
+            ($($format:ident)*) => {
+                match self { $(BlockFormat::$format => put_all(const { BlockFormat::$format }, block, first, second),)* }
+            };
+        }
+        #[inline(always)]
+        fn put_all(format: BlockFormat, block: &[u8], first: &mut [u8], second: &mut [u8]) {
+            let grouped = format.grouped();
+            for load in 0..format.block() / LOAD {
+                let part = |bytes: usize| load * bytes..(load + 1) * bytes;
+                let planes = (&mut first[part(grouped.first_bytes())], &mut second[part(grouped.second_bytes())]);
+                grouped.put(format.elements(block, load), planes.0, planes.1);
+            }
+        }
+        each!(Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq4Nl Iq4Xs)
+    }
+
+    /// The elements of the `load`-th 32 values of a block, each in a byte of a word.
+    #[inline(always)]
+    fn elements(self, block: &[u8], load: usize) -> [u32; LOAD / 4] {
+        // Of 32 bytes, some bits of each.
+        let bits = |at: usize, shift: usize, mask: u32| words::<8>(&block[at..]).map(|w| w >> shift & (mask * ONES));
         // 16 bytes, values 0 to 15 in their low halves.
-        let halves = |at: usize| -> [u8; LOAD] {
-            let bytes = &block[at..at + LOAD / 2];
-            std::array::from_fn(|l| bytes[l % 16] >> (l / 16 * 4) & 15)
+        let halves = |at: usize| -> [u32; 8] {
+            let w = words::<4>(&block[at..]);
+            std::array::from_fn(|i| w[i % 4] >> (i / 4 * 4) & (15 * ONES))
         };
-        // A bit of each value in a u32.
-        let with_word = |at: usize, low: [u8; LOAD]| -> [u8; LOAD] {
-            let word = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
-            std::array::from_fn(|l| low[l] | ((word >> l & 1) as u8) << 4)
+        // A bit of each value in a word: four of them become the lowest bits of four bytes.
+        let with_word = |at: usize, low: [u32; 8]| -> [u32; 8] {
+            let [word] = words(&block[at..]);
+            std::array::from_fn(|i| low[i] | ((word >> (4 * i) & 15) * 0x0020_4081 & ONES) << 4)
         };
-        let with = |low: [u8; LOAD], high: [u8; LOAD], shift: usize| -> [u8; LOAD] {
-            std::array::from_fn(|l| low[l] | high[l] << shift)
+        let with = |low: [u32; 8], high: [u32; 8], shift: usize| -> [u32; 8] {
+            std::array::from_fn(|i| low[i] | high[i] << shift)
         };
         let (half, part) = (load / 4, load % 4);
         match self {
@@ -218,7 +231,7 @@ impl BlockFormat {
             BlockFormat::Q4_1 => halves(4),
             BlockFormat::Q5_0 => with_word(2, halves(6)),
             BlockFormat::Q5_1 => with_word(4, halves(8)),
-            BlockFormat::Q8_0 => std::array::from_fn(|l| block[2 + l]),
+            BlockFormat::Q8_0 => words(&block[2..]),
             BlockFormat::Q2K => bits(16 + LOAD * half, 2 * part, 3),
             BlockFormat::Q3K => with(bits(32 + LOAD * half, 2 * part, 3), bits(0, load, 1), 2),
             BlockFormat::Q4K => bits(16 + LOAD * (load / 2), 4 * (load % 2), 15),
@@ -263,6 +276,16 @@ impl BlockFormat {
             }
         }
     }
+}
+
+/// A word of four bytes that are 1.
+const ONES: u32 = 0x0101_0101;
+
+/// The first words of some bytes.
+#[inline(always)]
+fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
+    let bytes = &bytes[..4 * N];
+    std::array::from_fn(|i| u32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]))
 }
 
 /// The scale and the minimum of the 32 values with index `i` in a file, 6 bits each. The first four have the low 6 bits of

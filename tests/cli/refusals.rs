@@ -103,6 +103,27 @@ fn bad_usage_and_bad_models_are_refused_in_one_line() {
     kiln(&["run", "-m", path(&mixed), "-p", "x"]).refused(2, &["512", "320"]);
 }
 
+/// What is beside models, given as one: every command says what it is.
+#[test]
+fn what_is_no_model_is_named_by_every_command() {
+    let adapter = tempfile::tempdir().unwrap();
+    let config = r#"{"peft_type": "LORA", "base_model_name_or_path": "google/gemma-3-1b-it"}"#;
+    std::fs::write(adapter.path().join("adapter_config.json"), config).unwrap();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n";
+    let clone = tiny_with_text();
+    for name in ["config.json", "tokenizer.json"] {
+        std::fs::write(clone.path().join(name), pointer).unwrap();
+    }
+    for command in [&["run", "-p", "x"][..], &["plan"], &["logits", "--tokens", "2"], &["bench"]] {
+        let ran = |model: &tempfile::TempDir| kiln(&[command, &["-m", path(model), "--device", "cpu"]].concat());
+        ran(&adapter)
+            .refused(2, &["is a LoRA adapter, not a model; merge it into its base model, google/gemma-3-1b-it"]);
+        ran(&clone).refused(2, &["config.json is a Git LFS pointer in place of the file; run `git lfs pull`"]);
+    }
+    kiln(&["tokenize", "-m", path(&clone), "x"]).refused(2, &["tokenizer.json is a Git LFS pointer"]);
+    kiln(&["run", "no/such.gguf"]).refused(2, &["give the model as `-m no/such.gguf`"]);
+}
+
 /// Each of these hung, or took all memory.
 #[test]
 fn what_is_no_text_file_is_refused_and_no_cache_set_aside() {
