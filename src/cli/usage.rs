@@ -18,6 +18,7 @@ Examples:
   kiln run -m google/gemma-3-27b-it              one that `hf download` has left in its cache
   kiln serve -m DIR                              an OpenAI-compatible server at http://127.0.0.1:8080
   kiln plan -m DIR --machine 780m --ram 32       whether it fits a machine, and what its memory allows
+  kiln tune -m DIR                               which kernels are fastest here, kept for the next loads
   kiln bench -m DIR                              a model's rates beside what this device can reach
   kiln probe                                     what this machine is, and what is wrong with it
 

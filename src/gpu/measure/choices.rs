@@ -33,6 +33,12 @@ struct Known {
     arithmetic: BTreeMap<String, Arithmetic>,
     /// Whether matrix units make the gated GELU behind its products, by the same.
     gated: BTreeMap<String, bool>,
+    /// Tiles of products whose tile is not chosen yet, with the seconds of a dispatch alone, by [`product_name`].
+    #[serde(default)]
+    tried: BTreeMap<String, Vec<(Tile, f64)>>,
+    /// Ways that came near the chosen one, and are to be tuned too, by the model's bytes of weights and the pass's rows.
+    #[serde(default)]
+    rivals: BTreeMap<String, Vec<Way>>,
     /// How rows of one sequence attend, by [`pass_name`].
     attend: BTreeMap<String, AttendBy>,
     /// Seconds of a pass, by [`pass_name`].
@@ -40,7 +46,7 @@ struct Known {
 }
 
 /// How passes of some rows multiply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Way {
     /// The arithmetic.
     pub arithmetic: Arithmetic,
@@ -77,8 +83,32 @@ impl Choices {
         self.known.tiles.get(name).copied()
     }
 
+    /// What was measured of a product whose tile is not chosen yet.
+    pub fn tried(&self, name: &str) -> &[(Tile, f64)] {
+        self.known.tried.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Keeps that, seconds first.
+    pub fn set_tried(&mut self, name: String, judged: &[(f64, Tile)]) {
+        self.known.tried.insert(name, judged.iter().map(|&(seconds, tile)| (tile, seconds)).collect());
+    }
+
+    /// Ways that came near the chosen one.
+    pub fn rivals(&self, weights: u64, rows: usize) -> &[Way] {
+        self.known.rivals.get(&rows_name(weights, rows)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Keeps them; with none the chosen one stands.
+    pub fn set_rivals(&mut self, weights: u64, rows: usize, rivals: Vec<Way>) {
+        match rivals.is_empty() {
+            true => drop(self.known.rivals.remove(&rows_name(weights, rows))),
+            false => drop(self.known.rivals.insert(rows_name(weights, rows), rivals)),
+        }
+    }
+
     /// Keeps the tile of a product.
     pub fn set_tile(&mut self, name: String, tile: Tile) {
+        self.known.tried.remove(&name);
         self.known.tiles.insert(name, tile);
     }
 

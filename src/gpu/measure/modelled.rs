@@ -415,3 +415,30 @@ fn tuning_begins_for_three_seconds_and_goes_on_in_slices() {
         check_passes(&case, &bed, &target, 1.06);
     }
 }
+
+/// Whoever only ever asks one thing and leaves has three seconds of tuning a load. What a load has measured is not measured
+/// again, so an end comes.
+#[test]
+fn loads_of_three_seconds_each_come_to_an_end() {
+    let [(_, case), _] = cases();
+    let (mut choices, mut rest) = (Choices::unkept(), rest());
+    let (mut loads, mut compiled) = (0, HashMap::new());
+    loop {
+        let (mut bed, mut tuning) = (ModelledBed::new(&case), Tuning::new(choices));
+        let mut target = case.target();
+        bed.made = std::mem::take(&mut compiled);
+        let mut tuner = case.tuner(&mut tuning, &mut bed, Allowance::until(Duration::from_secs(3)), &mut rest);
+        tuner.recall(&mut target);
+        let advance = tuner.advance(&mut target).unwrap();
+        choices = tuning.into_choices();
+        compiled = bed.made.keys().map(|&kernel| (kernel, 0.0)).collect();
+        loads += 1;
+        assert!(bed.clock <= 3.1, "{:.2} s", bed.clock);
+        if advance == Advance::Done {
+            check_passes(&case, &bed, &target, 1.06);
+            break;
+        }
+        assert!(loads < 60, "no end comes");
+    }
+    println!("{loads} loads");
+}

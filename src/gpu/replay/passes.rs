@@ -280,7 +280,7 @@ impl Baking<'_> {
             if rows.contains(&kind.rows) || has_moved(self, 1) || has_moved(self, head_rows) {
                 let new = self.kind(kind)?;
                 let old = std::mem::replace(baked, new);
-                (baked.pace, baked.last) = (old.pace.clone(), old.last);
+                (baked.pace, baked.last) = (old.pace, old.last);
                 let following = old.following.iter().flatten();
                 let stamped = old.whole.iter().chain(following).chain([&old.segments]);
                 stamped.for_each(|s| self.queue.free(&s.commands));

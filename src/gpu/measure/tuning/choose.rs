@@ -51,7 +51,12 @@ impl Tuner<'_> {
                     continue;
                 }
             }
-            let Some(seconds) = self.time_alone(target, kind, part, *tile, kernels, best)? else { continue };
+            let timed = self.time_alone(target, kind, part, *tile, kernels, best);
+            if timed.is_err() && !self.allowance.keeps_kv && !judged.is_empty() {
+                self.tuning.choices.set_tried(name.clone(), &judged);
+                self.tuning.choices.save();
+            }
+            let Some(seconds) = timed? else { continue };
             log::debug!("{name}: {tile:?}, alone {:.1} us", seconds * 1e6);
             best = best.min(seconds);
             judged.push((seconds, *tile));
@@ -61,6 +66,7 @@ impl Tuner<'_> {
         if self.tuning.begun.contains(&key) {
             let best = judged.iter().min_by(|a, b| a.0.total_cmp(&b.0));
             target.tuned.extend(best.map(|&(_, tile)| (key, tile)));
+            self.tuning.choices.set_tried(name, &judged);
             return Ok(());
         }
         let first = judged.first().copied();
@@ -76,7 +82,12 @@ impl Tuner<'_> {
         {
             near.push(tile);
         }
-        let chosen = if many || near.len() < 2 { chosen } else { self.judge_beside(target, kind, part, &near)? };
+        let beside = if many || near.len() < 2 { Ok(chosen) } else { self.judge_beside(target, kind, part, &near) };
+        if beside.is_err() && !self.allowance.keeps_kv {
+            self.tuning.choices.set_tried(name.clone(), &judged);
+            self.tuning.choices.save();
+        }
+        let chosen = beside?;
         log::info!("{name}: {chosen:?}, of {} tiles that were tried", judged.len());
         target.tuned.insert(key, chosen);
         self.tuning.choices.set_tile(name, chosen);
@@ -176,18 +187,20 @@ impl Tuner<'_> {
         log::info!("a pass of {kind} by {way:?} takes {:.3} ms for some layers", seconds * 1e3);
         take_way(target, kind, way);
         let rivals: Vec<Way> = timed.iter().filter(|t| t.0 < RIVAL * seconds).map(|t| t.1).collect();
+        let weights = self.schedule.weights.bytes();
+        self.tuning.choices.set_way(weights, kind.rows, way);
         if rivals.len() < 2 {
-            self.tuning.choices.set_way(self.schedule.weights.bytes(), kind.rows, way);
             self.tuning.settled.insert(Question::Rematch(kind));
         } else {
-            self.tuning.rivals.insert(kind, rivals);
+            self.tuning.choices.set_rivals(weights, kind.rows, rivals);
         }
         Ok(())
     }
 
     /// Tunes the ways that came near the best one too, and compares them.
     pub(super) fn rematch(&mut self, target: &mut Target, kind: PassKind) -> Step<()> {
-        let rivals = self.tuning.rivals.get(&kind).cloned().unwrap_or_default();
+        let weights = self.schedule.weights.bytes();
+        let rivals = self.tuning.choices.rivals(weights, kind.rows).to_vec();
         for &way in &rivals {
             let mut tried = target.clone();
             take_way(&mut tried, kind, way);
@@ -205,20 +218,22 @@ impl Tuner<'_> {
         if let Some((seconds, way)) = self.fastest_way(target, kind, &rivals, true, &mut Vec::new())? {
             log::info!("a pass of {kind} by {way:?} takes {:.3} ms for some layers, tuned", seconds * 1e3);
             take_way(target, kind, way);
-            self.tuning.choices.set_way(self.schedule.weights.bytes(), kind.rows, way);
+            self.tuning.choices.set_way(weights, kind.rows, way);
         }
-        self.tuning.rivals.remove(&kind);
+        self.tuning.choices.set_rivals(weights, kind.rows, Vec::new());
         Ok(())
     }
 
+    /// Asks for the kernels of a product's tiles that were not tried yet, once.
     pub(super) fn ask_for_tiles(&mut self, target: &Target, kind: PassKind, part: &Part) {
-        let candidates = self.candidates(target, kind, part);
-        if candidates.iter().any(|(tile, _)| self.tuning.measured.contains_key(&Trial::Alone(part.key, *tile))) {
+        if self.tuning.asked_tiles == Some(part.key) {
             return;
         }
-        let kernels: Vec<Kernel> = candidates.iter().flat_map(|c| c.1.clone()).collect();
+        let candidates = self.candidates(target, kind, part);
+        let is_new = |tile: &Tile| !self.tuning.measured.contains_key(&Trial::Alone(part.key, *tile));
+        let kernels: Vec<Kernel> = candidates.iter().filter(|c| is_new(&c.0)).flat_map(|c| c.1.clone()).collect();
         self.bed.ask_for(&kernels);
-        self.tuning.asked = None;
+        (self.tuning.asked, self.tuning.asked_tiles) = (None, Some(part.key));
     }
 
     /// The fastest of some ways, with its seconds. `timed` takes all of them.

@@ -1,6 +1,6 @@
 //! What a measurement is expected to take, and what it may win.
 
-use super::{PASS_SECONDS, SAMPLE, Trial, Tuner, sampled};
+use super::{Candidates, PASS_SECONDS, SAMPLE, Trial, Tuner, sampled};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::lower::arithmetic::Arithmetic;
 use crate::gpu::lower::dispatch::Dispatch;
@@ -152,7 +152,7 @@ impl Tuner<'_> {
 
     /// The tiles of a product in the order in which they are tried: the present one, then by the cost model and by how they
     /// did with other rows.
-    pub(super) fn candidates(&mut self, target: &Target, kind: PassKind, part: &Part) -> Rc<Vec<(Tile, Vec<Kernel>)>> {
+    pub(super) fn candidates(&mut self, target: &Target, kind: PassKind, part: &Part) -> Rc<Candidates> {
         if let Some(known) = self.tuning.candidates.get(&part.key) {
             return known.clone();
         }

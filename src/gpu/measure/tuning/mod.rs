@@ -15,7 +15,7 @@ mod trials;
 
 use self::expected::{OVERHEAD, RUNS, SLICE_SECONDS};
 
-use super::agenda::{self, Allowance, Key, Part, Question, take_way, way_of};
+use super::agenda::{self, Allowance, Key, Part, Question, take_way};
 use super::choices::{Choices, Way, product_name};
 use super::testbed::Testbed;
 pub use crate::executor::measure::Gain;
@@ -52,6 +52,9 @@ impl From<Error> for Halt {
 
 type Step<T> = std::result::Result<T, Halt>;
 
+/// Tiles, each with its kernels.
+type Candidates = Vec<(Tile, Vec<Kernel>)>;
+
 /// What one measurement is of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Trial {
@@ -81,13 +84,13 @@ pub struct Tuning {
     /// The products of passes, by rows and way.
     parts: HashMap<(usize, Option<Way>), Rc<Vec<Part>>>,
     /// The tiles of a product in the order in which they are tried, each with its kernels.
-    candidates: HashMap<Key, Rc<Vec<(Tile, Vec<Kernel>)>>>,
-    /// Ways that come near the best one.
-    rivals: HashMap<PassKind, Vec<Way>>,
+    candidates: HashMap<Key, Rc<Candidates>>,
     /// Products of which some tiles were tried, as many as the allowance lets each have before the others.
     begun: HashSet<Key>,
     /// The question whose kernels were asked for last.
     asked: Option<Question>,
+    /// The product whose kernels a rematch has asked for last.
+    asked_tiles: Option<Key>,
     /// How much slower a tile was than the model has it, where it was measured.
     slower: HashMap<(Arithmetic, Tile), f64>,
     /// Kernels compiled for tuning, and the seconds that this was waited for.
@@ -116,9 +119,9 @@ impl Tuning {
             ways: HashMap::new(),
             parts: HashMap::new(),
             candidates: HashMap::new(),
-            rivals: HashMap::new(),
             begun: HashSet::new(),
             asked: None,
+            asked_tiles: None,
             slower: HashMap::new(),
             waited: (0, 0.0),
             gains: Vec::new(),
@@ -128,6 +131,12 @@ impl Tuning {
     /// What was gained, once all is tuned.
     pub fn gains(&self) -> &[Gain] {
         &self.gains
+    }
+
+    /// What it keeps for the next load.
+    #[cfg(test)]
+    pub fn into_choices(self) -> Choices {
+        self.choices
     }
 
     /// Measurements so far.
@@ -181,13 +190,21 @@ impl Tuner<'_> {
                 take_way(target, kind, way);
             }
             if ways.len() < 2 || known.is_some() {
-                self.tuning.settled.extend([Question::Way(kind), Question::Rematch(kind)]);
+                self.tuning.settled.insert(Question::Way(kind));
+                if self.tuning.choices.rivals(weights, kind.rows).is_empty() {
+                    self.tuning.settled.insert(Question::Rematch(kind));
+                }
             }
         }
         for kind in self.leads() {
             for part in self.parts(target, kind).iter() {
                 let tiles = target.tiles(part.key.0, part.key.1);
-                let tile = self.tuning.choices.tile(&product_name(part.key, target.relay));
+                let name = product_name(part.key, target.relay);
+                let tile = self.tuning.choices.tile(&name);
+                let tried = self.tuning.choices.tried(&name).iter();
+                let tried = tried.filter(|(tile, seconds)| tiles.contains(tile) && *seconds > 0.0);
+                let tried = tried.map(|&(tile, seconds)| (Trial::Alone(part.key, tile), Some(seconds)));
+                self.tuning.measured.extend(tried);
                 if let Some(tile) = tile.filter(|tile| tiles.contains(tile)) {
                     target.tuned.insert(part.key, tile);
                     self.tuning.settled_keys.insert(part.key);
@@ -226,7 +243,7 @@ impl Tuner<'_> {
     /// # Errors
     /// Device: the device failed. Interrupted: it was cancelled.
     pub fn advance(&mut self, target: &mut Target) -> Result<Advance> {
-        self.tuning.asked = None;
+        (self.tuning.asked, self.tuning.asked_tiles) = (None, None);
         self.tuning.begun.clear();
         let done = self.answer_all(target);
         match done {
@@ -248,7 +265,6 @@ impl Tuner<'_> {
                     self.allowance.tiles = usize::MAX;
                     continue;
                 }
-                self.keep_ways(target);
                 return Ok(());
             };
             self.ask_for_kernels(target, &open);
@@ -261,26 +277,12 @@ impl Tuner<'_> {
                 Question::Seconds(kind) => self.time_kind(target, kind)?,
             }
             match question {
-                Question::Tile(_, key) if self.tuning.begun.contains(&key) => continue,
+                Question::Tile(_, key) if self.tuning.begun.contains(&key) => {}
                 Question::Tile(_, key) => drop(self.tuning.settled_keys.insert(key)),
                 question => drop(self.tuning.settled.insert(question)),
             }
             self.tuning.choices.save();
         }
-    }
-
-    /// Keeps the ways to multiply that are not worth another comparison.
-    fn keep_ways(&mut self, target: &Target) {
-        if self.allowance.keeps_kv || self.tuning.rivals.is_empty() {
-            return;
-        }
-        let weights = self.schedule.weights.bytes();
-        for (kind, _) in self.tuning.rivals.drain() {
-            if let Some(way) = way_of(target, kind) {
-                self.tuning.choices.set_way(weights, kind.rows, way);
-            }
-        }
-        self.tuning.choices.save();
     }
 
     /// Measures what the choices have gained, kind by kind: passes with them beside passes without any. Everything must be
@@ -393,14 +395,17 @@ impl Tuner<'_> {
             let Some(part) = self.parts(target, kind).iter().find(|p| p.key == key).cloned() else { continue };
             let expected = self.expected(target, &part);
             let most = self.allowance.tiles;
-            for (i, (_, of_tile)) in self.candidates(target, kind, &part).iter().take(most).enumerate() {
+            for (i, (tile, of_tile)) in self.candidates(target, kind, &part).iter().take(most).enumerate() {
+                if self.tuning.measured.contains_key(&Trial::Alone(key, *tile)) {
+                    continue;
+                }
                 if i == 0 || worth * agenda::chance(i) > self.trial_cost(&part, expected) {
                     kernels.extend(of_tile);
                 }
             }
         }
         self.bed.ask_for(&kernels);
-        self.tuning.asked = first;
+        (self.tuning.asked, self.tuning.asked_tiles) = (first, None);
     }
 }
 
