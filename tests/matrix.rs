@@ -5,6 +5,7 @@ mod common;
 
 use common::Random;
 use half::f16;
+use kiln::model::grouped::SUPER;
 use kiln::model::{BlockFormat, WeightFormat};
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
@@ -484,7 +485,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
     let (mut checked, mut left_out, mut roles) = (HashSet::new(), HashSet::new(), (0, 0));
     let mut batched = HashSet::new();
     for (i, &(rows, live, n, k)) in cases.iter().enumerate() {
-        let unit = [1, WeightFormat::GROUP, 128, WeightFormat::SUPER].into_iter().find(|n| format.holds(*n)).unwrap();
+        let unit = [1, WeightFormat::GROUP, SUPER].into_iter().find(|n| format.holds(*n)).unwrap();
         let k = usize::next_multiple_of(k, unit);
         let all = matrix::tiles(bench.units, format, operand, [rows, n, k]);
         let mut variants: Vec<MatrixTile> =
@@ -508,7 +509,7 @@ fn check_linear(bench: &mut Bench, format: WeightFormat, operand: Operand) {
         let seed = 7 + i as u64;
         Product::new(format, operand, [rows, n, k], false, seed).check(bench, live, &variants);
         let kernels = variants.iter().filter_map(|v| v.kernel(bench.units, format, k, Role::Plain));
-        let tall = kernels.filter(|kernel| kernel.module == Module::LinearFragmentTallInt4);
+        let tall = kernels.filter(|kernel| kernel.module == Module::LinearFragmentTallGrouped);
         let tall = tall.map(|kernel| LinearFragmentTallConstants::of(&kernel.constants));
         batched.extend(tall.filter(|tall| tall.in_batches > 0).map(|tall| tall.stages));
         let is_one = |v: &MatrixTile| FEW_FRAGMENTS[..2].iter().any(|t| v.shape == MatrixShape::Fragment(*t));

@@ -8,7 +8,7 @@ use common::{golden, max_abs};
 use kiln::executor::Executor;
 use kiln::executor::weights::Progress;
 use kiln::model::checkpoint::Checkpoint;
-use kiln::model::{Shape, TensorId, WeightFormat, presets};
+use kiln::model::{BlockFormat, Shape, TensorId, WeightFormat, presets};
 use kiln::plan::Plan;
 use kiln::schedule::kv::PAGE;
 use kiln::schedule::layout::StateLayout;
@@ -182,21 +182,28 @@ fn units() -> Units {
     }
 }
 
-/// INT4's scales come in batches where rows have whole ones and a load of weights is two steps. Then small workgroups hold one
-/// step of inputs.
+/// Scales of one f16 a group come in batches where rows have whole ones and a load of weights is two steps. Then small workgroups
+/// hold one step of inputs.
 #[test]
-fn scales_of_4_bits_come_in_batches() {
+fn scales_of_groups_come_in_batches() {
     let tall = |units: Units, format, inputs: usize| -> Vec<LinearFragmentTallConstants> {
         let tiles = matrix::tiles(units, format, Operand::F16, [512, 8192, inputs]);
         let kernels = tiles.iter().filter_map(|tile| tile.kernel(units, format, inputs, Role::Plain));
-        let modules = [Module::LinearFragmentTallInt4, Module::LinearFragmentTallInt8];
+        let modules = [Module::LinearFragmentTallGrouped, Module::LinearFragmentTallInt8];
         let tall = kernels.filter(|kernel| modules.contains(&kernel.module));
         tall.map(|kernel| LinearFragmentTallConstants::of(&kernel.constants)).collect()
     };
     let [int4, int8] = [WeightFormat::Int4, WeightFormat::Int8];
-    for (format, inputs, row_lanes, in_batches) in
-        [(int4, 5376, 4, 1), (int4, 5376, 8, 1), (int4, 5376, 2, 0), (int4, 1152, 4, 0), (int8, 5376, 4, 0)]
-    {
+    let [q5_0, q4_k] = [BlockFormat::Q5_0, BlockFormat::Q4K].map(WeightFormat::Blocks);
+    for (format, inputs, row_lanes, in_batches) in [
+        (int4, 5376, 4, 1),
+        (int4, 5376, 8, 1),
+        (int4, 5376, 2, 0),
+        (int4, 1152, 4, 0),
+        (int8, 5376, 4, 0),
+        (q5_0, 5376, 4, 1),
+        (q4_k, 5376, 4, 0),
+    ] {
         let tall = tall(Units { row_lanes: Some(row_lanes), ..units() }, format, inputs);
         let small = |t: &&LinearFragmentTallConstants| t.subs_n * t.parts <= 4;
         assert!(tall.iter().any(|t| small(&t)) && (row_lanes != 4 || tall.iter().any(|t| t.stages == 2)), "{tall:?}");

@@ -173,8 +173,8 @@ impl Grouped {
             2 => put_words([pairs(block0, self.low), pairs(block1, self.low)], second),
             1 => {
                 let mut bits = 0;
-                for i in 0..8 {
-                    bits |= (q[i] >> self.low & 0x0101_0101) << i;
+                for (i, q) in q.iter().enumerate() {
+                    bits |= (q >> self.low & 0x0101_0101) << i;
                 }
                 put_words([bits], second);
             }
@@ -309,8 +309,8 @@ impl Grouped {
 #[inline(always)]
 fn pairs(block: [u32; 4], at: usize) -> u32 {
     let mut bits = 0;
-    for i in 0..4 {
-        bits |= (block[i] >> at & 0x0303_0303) << (2 * i);
+    for (i, q) in block.iter().enumerate() {
+        bits |= (q >> at & 0x0303_0303) << (2 * i);
     }
     bits
 }

@@ -3,9 +3,10 @@
 
 use super::arithmetic::{ActivationLayout, Arithmetic, FormatModules, Operand, modules};
 use super::figures::Figures;
+use super::fragment::Inputs;
 use super::layout::PRODUCT_SCRATCH;
 use super::lowering::RowOrder;
-use super::matrix::{self, MatrixTile, Role};
+use super::matrix::{self, MatrixShape, MatrixTile, Role};
 use crate::gpu::device::limits::{MAX_GROUPS, MAX_WORKGROUP, grid};
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
@@ -172,6 +173,10 @@ const LEAST_GROUPS: u32 = 128;
 const LEAST_SHARE: u32 = 4;
 /// Subgroups of a workgroup of `linear_dot` in which fewer lanes than all share an output.
 const SHARED_BY: &[u32] = &[2, 4, 8];
+/// Inputs of a long row of weights, and outputs of a large product: where other tiles are the fastest for weights with scales of
+/// groups.
+const LONG_ROW: usize = 16384;
+const MANY_OUTPUTS: usize = 32768;
 /// Most registers for these loads.
 const MOST_IN_FLIGHT: usize = 128;
 /// Most rows that share a load of weights.
@@ -210,7 +215,10 @@ impl Target {
         if has_s8 && units.s8_k.is_some() && rows >= S8_ROWS {
             all.push(Arithmetic::Matrix(Operand::S8));
         }
-        if rows < USUAL_MATRIX_ROWS {
+        // Weights with scales of groups are unpacked for each row by dot products, and once by matrix units.
+        let is_listed = self.figures.is_some_and(|figures| figures.is_listed);
+        let usual = if format.grouped().is_some() && is_listed { MATRIX_ROWS } else { USUAL_MATRIX_ROWS };
+        if rows < usual {
             all.insert(0, few);
         }
         all
@@ -343,9 +351,16 @@ impl Target {
             let unroll = self.dot_unroll(p, outputs, sharers, in_flight);
             Some(Tile::Dot(DotTile { outputs: outputs as u32, sharers, unroll, subgroups, turns }))
         };
+        let is_grouped = p.format.grouped().is_some();
         match (arithmetic, p.gelu, p.rows) {
             (Arithmetic::F32, ..) | (Arithmetic::IntegerDot, _, TILE_ROWS..) => None,
-            (Arithmetic::Matrix(_), ..) => self.tiles(arithmetic, p).first().copied(),
+            (Arithmetic::Matrix(_), ..) => {
+                let tiles = self.tiles(arithmetic, p);
+                tiles.iter().copied().find(|tile| is_grouped && suits_groups(tile, p)).or(tiles.first().copied())
+            }
+            // As an H200 measured them for INT4.
+            (Arithmetic::IntegerDot, true, 1) if is_grouped => dot(1, 4, 8, 4),
+            (Arithmetic::IntegerDot, false, 1) if is_grouped && p.inputs < LONG_ROW => dot(2, 4, 16, 1),
             // Near the best for the shapes of Gemma 3 27B on an H200.
             (Arithmetic::IntegerDot, true, 0..=2) => dot(2, 24, 4, 2),
             (Arithmetic::IntegerDot, true, _) => dot(2, 4, 8, 1),
@@ -417,6 +432,23 @@ impl Target {
             }
         }
         all
+    }
+}
+
+/// Whether a tile is the one that an H200 measured as the best for a product of up to 8 rows with INT4, whose weights have scales
+/// of groups.
+fn suits_groups(tile: &Tile, p: Product) -> bool {
+    let Tile::Matrix(MatrixTile { shape: MatrixShape::Fragment(t), splits, .. }) = tile else { return false };
+    let best = match p {
+        Product { gelu: true, .. } | Product { outputs: MANY_OUTPUTS.., .. } => (4, 1, 1),
+        Product { inputs: LONG_ROW.., .. } => (4, 2, 3),
+        _ => (8, 2, 1),
+    };
+    match t.inputs {
+        Inputs::Direct { parts, span } => {
+            [t.rows, t.outputs, t.subgroups] == [8, 32, 1] && (parts, span, *splits) == best
+        }
+        Inputs::Shared { .. } => false,
     }
 }
 

@@ -243,6 +243,9 @@ struct Case {
     kinds: Vec<PassKind>,
 }
 
+/// What ends a call of tuning early, and who is told how far it is.
+type Rest = (Cancel, Box<dyn FnMut(usize, f64)>);
+
 impl Case {
     fn new(machine: Machine, sequences: usize, formats: impl Fn(TensorId) -> WeightFormat) -> Case {
         let shape = presets::preset("gemma3-27b").unwrap();
@@ -265,7 +268,7 @@ impl Case {
         tuning: &'a mut Tuning,
         bed: &'a mut dyn Testbed,
         allowance: Allowance,
-        rest: &'a mut (Cancel, Box<dyn FnMut(usize, f64)>),
+        rest: &'a mut Rest,
     ) -> Tuner<'a> {
         Tuner {
             tuning,
