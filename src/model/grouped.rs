@@ -56,6 +56,11 @@ pub enum Scales {
 }
 
 impl Scales {
+    /// Whether each group's scale is a product with one that [`SUPER`] weights share.
+    pub fn share_a_scale(self) -> bool {
+        self.whole() == SUPER
+    }
+
     /// Bytes of a row of `loads` loads beside the rows.
     fn beside(self, loads: usize) -> usize {
         let supers = loads.div_ceil(LOADS);

@@ -435,20 +435,31 @@ impl Target {
     }
 }
 
-/// Whether a tile is the one that an H200 measured as the best for a product of up to 8 rows with INT4, whose weights have scales
-/// of groups.
+/// Whether a tile is the one that an H200 measured as the best for a product whose weights have scales of groups: INT4 for one
+/// f16 a group, Q4_K and Q6_K for scales that share a scale.
 fn suits_groups(tile: &Tile, p: Product) -> bool {
-    let Tile::Matrix(MatrixTile { shape: MatrixShape::Fragment(t), splits, .. }) = tile else { return false };
-    let best = match p {
-        Product { gelu: true, .. } | Product { outputs: MANY_OUTPUTS.., .. } => (4, 1, 1),
-        Product { inputs: LONG_ROW.., .. } => (4, 2, 3),
-        _ => (8, 2, 1),
-    };
-    match t.inputs {
-        Inputs::Direct { parts, span } => {
-            [t.rows, t.outputs, t.subgroups] == [8, 32, 1] && (parts, span, *splits) == best
+    let Tile::Matrix(MatrixTile { shape, splits, .. }) = *tile else { return false };
+    let shares = p.format.grouped().is_some_and(|grouped| grouped.scales.share_a_scale());
+    let (is_long, is_large) = (p.inputs >= LONG_ROW, p.gelu || p.outputs >= MANY_OUTPUTS);
+    match shape {
+        MatrixShape::Fragment(t) if p.rows <= 8 => {
+            let Inputs::Direct { parts, span } = t.inputs else { return false };
+            let (outputs, best) = match (is_large, is_long, shares) {
+                (true, ..) => (32, (4, 1, 1)),
+                (_, true, true) => (32, (4, 1, 3)),
+                (_, true, false) => (32, (4, 2, 3)),
+                (_, _, shares) => (if shares { 16 } else { 32 }, (8, 2, 1)),
+            };
+            [t.rows, t.outputs, t.subgroups] == [8, outputs, 1] && (parts, span, splits) == best
         }
-        Inputs::Shared { .. } => false,
+        // Of many rows only what differs from the first of the list.
+        MatrixShape::Fragment(t) => {
+            let is_wide = [t.rows, t.outputs, t.subgroups] == [128, 32, 8];
+            shares && p.rows > 256 && is_large && is_wide && splits == 1
+        }
+        MatrixShape::Shared(t) => {
+            shares && p.rows > 256 && is_long && [t.rows, t.outputs, t.inputs] == [192, 128, 64] && splits == 1
+        }
     }
 }
 

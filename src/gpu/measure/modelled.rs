@@ -322,7 +322,7 @@ impl Case {
     }
 }
 
-fn rest() -> (Cancel, Box<dyn FnMut(usize, f64)>) {
+fn rest() -> Rest {
     (Cancel::default(), Box::new(|_, _| {}))
 }
 
