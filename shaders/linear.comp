@@ -4,7 +4,7 @@
 // weight in any weight format (weights.glsl); x, out f32; K padded to 16 with zeros in weight and x.
 // A subgroup computes ROWS outputs at a time, striding over the grid; each invocation loads 16 bytes of a weight row at a time.
 // Bytes: the weight's + 4 * rows * (K + N); operations: 2 * N * K * rows.
-// Narrow loads: the scales of each load of a format with scales of groups; of q5_0 and q6_k the high bits.
+// Narrow loads: the scales of each load of a format with scales of groups; of those with high bits these.
 #include "common.glsl"
 #include "weights.glsl"
 layout(constant_id = 1) const uint ROWS = 2;     // output rows of a subgroup

@@ -22,7 +22,7 @@
 // Few waves: what covers memory's latency is loads in flight, and variants with up to 24 of them in fewer waves have no less.
 // Of small workgroups, a copied row lets fewer run at a time.
 // Narrow loads: the f32 scale of each block of x, beside its 32 bytes; the scales of each load of a format with scales of
-// groups, and of q5_0 and q6_k the high bits.
+// groups, and high bits where it has them.
 #define RELAY
 #include "common.glsl"
 #include "relay.glsl"

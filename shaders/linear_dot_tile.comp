@@ -8,7 +8,7 @@
 // Bytes: the weight's * rows / 32 from caches or memory, 2.25 * K * rows * N / 64 from caches; operations: 2 * N * K * rows,
 // as 8 packed dot products for 16 weights of a row.
 // Narrow loads: the f32 scale of each block of x, beside its 32 bytes; the scales of each load of a format with scales of
-// groups, and of q5_0 and q6_k the high bits.
+// groups, and high bits where it has them.
 #include "common.glsl"
 #include "weights.glsl"
 #extension GL_EXT_integer_dot_product : require

@@ -8,7 +8,7 @@
 // is that row's, goes behind the scale of the row of x, where 0 was.
 // With BLOCKS, plain only, x is in F16Block: it is brought to its row's scale on the way.
 // weight [n, k] int8 with one f32 scale a row, or a format with scales of groups (weights.glsl), by which weights are
-// multiplied on their way: int4 in f16, others in f32; k padded to 16 with zeros; x in F16Row (activation_layout.glsl), rows
+// multiplied in f16 on their way; k padded to 16 with zeros; x in F16Row (activation_layout.glsl), rows
 // x_stride bytes apart; out f32 [rows, out_stride], with GATED rows of out_stride bytes.
 // Which elements of a matrix an invocation holds is the device's choice, and is found out (shaders/fragment.comp): SHARERS
 // invocations share a row of A, and a column of B in the same way. A product does not change when its inputs change places in
@@ -19,11 +19,11 @@
 // With `splits` > 1 the inputs are divided among that many workgroups as well: each leaves its sums in `parts`, and the last
 // to finish adds them, always in the same order.
 // Shared memory: max(x, subgroups * OUTPUTS * N * 4) bytes; x, TALL only: STAGES * BM * (2 * inputs of a step + 16). Without
-// TALL, INT8's scales too: 4 * BN; with it, INT4's: 2 * BN * BATCH.
+// TALL, INT8's scales too: 4 * BN; with it, f16 scales of groups: 2 * BN * BATCH.
 // Bytes: the weight's from memory, once where the row tiles of a weight tile run together; x from caches, n / OUTPUTS times, with TALL
 // n / BN times, and weights rows / BM times, with TALL PARTS times that. Operations: 2 * n * k * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
-// Narrow loads: of a format with scales of groups those of each load, unless they come in batches; of q5_0 and q6_k the high bits.
+// Narrow loads: of a format with scales of groups those of each load, unless they come in batches; of those with high bits these.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -53,7 +53,7 @@ layout(constant_id = 12) const uint K = 16;
 #ifdef TALL
 layout(constant_id = 7) const uint STAGES = 1;
 layout(constant_id = 13) const uint HALVES = 1; // steps that share a load of weights; 1 where it has fewer than 32 elements
-// int4: whether BATCH scales of a row are loaded together and lie in shared memory. Then a row has whole batches, and a batch
+// f16 scales of groups: whether BATCH of a row are loaded together and lie in shared memory. Then a row has whole batches, and a batch
 // whole steps; HALVES is 2 and DEPTH 1. Else each scale is loaded with its weights, which takes as long as loading eight.
 layout(constant_id = 14) const uint IN_BATCHES = 0;
 #else

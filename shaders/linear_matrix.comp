@@ -2,7 +2,7 @@
 //   plain: x in F16Row, f16 x f16 -> f32; weights become f16 between registers and shared memory
 //   BYTES: x in Int16Row, s8 x s8 -> s32; two products, of the high and of the low bytes, make one: sums are exact
 // weight [N, K] int8 with one f32 scale a row, or, in plain, a format with scales of groups (weights.glsl), by which weights
-// are multiplied on their way to shared memory: int4 in f16, others in f32; K padded to 16 with zeros; x per row 2P bytes
+// are multiplied in f16 on their way to shared memory; K padded to 16 with zeros; x per row 2P bytes
 // (activation_layout.glsl), P = K padded to 32 with zeros, then one f32 scale, rows x_stride bytes apart; out f32
 // [rows, out_stride].
 // A workgroup makes a BM x BN tile of out (rows x outputs) in steps of BK inputs; a subgroup WM x WN of it, and of each
@@ -26,7 +26,7 @@
 // rows / BM times.
 // Operations: 2 * N * K * rows.
 // Few waves: operands, sums and what is on its way fill the registers.
-// Narrow loads: the scales of each load of a format with scales of groups; of q5_0 and q6_k the high bits.
+// Narrow loads: the scales of each load of a format with scales of groups; of those with high bits these.
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require

@@ -3,7 +3,7 @@
 // A workgroup of 64 invocations makes a 32 x 32 tile of out; each invocation 4 x 4 of it, from f32 tiles of 16 inputs, or
 // of 32 where a load of weights has as many, in shared memory (4 or 8 KiB).
 // Bytes: the weight's * rows / 32 from caches or memory; operations: 2 * N * K * rows.
-// Narrow loads: the scales of each load of a format with scales of groups; of q5_0 and q6_k the high bits.
+// Narrow loads: the scales of each load of a format with scales of groups; of those with high bits these.
 #include "common.glsl"
 #include "weights.glsl"
 

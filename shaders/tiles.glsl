@@ -37,13 +37,9 @@ uvec2 widen_scaled(Weights w, uint i, Multiplier by) {
         uint word = part(w.low, i % 4), magic = 0x64006400u, bits = b == 0 ? 0x000f000fu : 0x00f000f0u;
         f16vec2 each = f16vec2(b == 0 ? 1.0hf : 0.0625hf);
         f16vec2 offset = f16vec2(float16_t(float(ZERO)) + (b == 0 ? 1024.0hf : 64.0hf));
-        // Where the factor is at most 63 the element that means zero is 0, so that the offset is within f16's range.
-        if (IS_PRODUCT) {
-            each *= factor;
-            offset *= factor;
-        }
-        even = fma(unpackFloat2x16(word & bits | magic), each, -offset);
-        odd = fma(unpackFloat2x16(word >> 8 & bits | magic), each, -offset);
+        // Nothing is rounded here, whether the driver fuses it or not.
+        even = unpackFloat2x16(word & bits | magic) * each - offset;
+        odd = unpackFloat2x16(word >> 8 & bits | magic) * each - offset;
     } else {
         uint four = four_of(w, b, i % 4);
         bool is_signed = LOW == 8 || TABLE != 0;
@@ -51,10 +47,10 @@ uvec2 widen_scaled(Weights w, uint i, Multiplier by) {
         f16vec2 offset = f16vec2(is_signed ? 1152.0hf : 1024.0hf + float16_t(float(ZERO)));
         even = unpackFloat2x16((four & 0x00ff00ffu) ^ magic) - offset;
         odd = unpackFloat2x16((four >> 8 & 0x00ff00ffu) ^ magic) - offset;
-        if (IS_PRODUCT) {
-            even *= factor;
-            odd *= factor;
-        }
+    }
+    if (IS_PRODUCT) {
+        even *= factor;
+        odd *= factor;
     }
     if (HAS_LEAST) {
         f16vec2 least = f16vec2(IS_SHARED || b == 0 ? by.least.x : by.least.y);
