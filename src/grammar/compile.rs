@@ -215,9 +215,13 @@ pub(super) fn sheltered<T>(failure: impl Fn(&str) -> Error, run: impl FnOnce() -
     ran.unwrap_or_else(|e| Err(failure(&said(&e))))
 }
 
-/// What llguidance says, on one line. What lies behind an empty line is for its authors.
+/// What llguidance says, on one line. What lies behind an empty line or in a backtrace is for its authors.
 pub(super) fn said(error: &impl std::fmt::Display) -> String {
     let text = format!("{error:#}");
+    let text = text.split("<backtrace>").next().unwrap_or_default();
+    if text.trim_start().starts_with("panic:") {
+        return "the parser fails on it".to_owned();
+    }
     let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
     let words: Vec<&str> = lines.filter(|line| !line.bytes().all(|byte| byte == b'^')).collect();
     words.join(" ").chars().take(LONGEST_REASON).collect()
@@ -234,6 +238,7 @@ fn prepare(grammar: &Grammar) -> Result<(Source, String)> {
     let (mut document, key) = match grammar {
         Grammar::Lark(text) => {
             check_depth(text)?;
+            schema::check_embedded(text)?;
             (GrammarWithLexer::from_lark(text.clone()), format!("lark {text}"))
         }
         json => {

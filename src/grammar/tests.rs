@@ -467,6 +467,39 @@ fn a_grammar_that_takes_too_much_is_refused() {
 }
 
 #[test]
+fn a_modulus_of_too_many_remainders_is_refused_before_it_is_compiled() {
+    let all = |moduli: &[u32]| json!({"type": "integer", "allOf": moduli.iter().map(|m| json!({"multipleOf": m})).collect::<Vec<_>>()});
+    let price =
+        |modulus: f64| json!({"type": "object", "properties": {"price": {"type": "number", "multipleOf": modulus}}});
+    let refused = [
+        json!({"type": "integer", "multipleOf": 7_436_429}),
+        json!({"type": "array", "items": {"type": "integer", "multipleOf": 1e9}}),
+        json!({"type": "integer", "multipleOf": 101, "anyOf": [{"multipleOf": 103}]}),
+        json!({"$ref": "#/$defs/a", "multipleOf": 101, "$defs": {"a": {"type": "integer", "multipleOf": 103}}}),
+        json!({"allOf": [{"type": "number", "multipleOf": 7}, {"multipleOf": 0.001}]}),
+        all(&[7, 11, 13, 17, 19, 23]),
+        price(12.34567),
+    ];
+    for schema in refused {
+        // Nothing is compiled, which would take memory without end.
+        let error = super::schema::prepare(&schema).expect_err(&schema.to_string());
+        assert!(error.to_string().contains("multipleOf"), "{error}");
+        let error = super::schema::check_embedded(&format!("start: a\na: %json {schema}\n")).unwrap_err();
+        assert!(error.to_string().contains("multipleOf"), "{error}");
+    }
+    for schema in [price(0.01), all(&[2, 3, 5]), json!({"type": "integer", "multipleOf": 1000})] {
+        compile(Grammar::JsonSchema(schema)).unwrap();
+    }
+}
+
+#[test]
+fn a_panic_of_the_parser_is_told_without_its_words() {
+    let said = super::compile::said(&"panic: index out of bounds: the len is 0 <backtrace> 0: llguidance::lexer");
+    assert_eq!(said, "the parser fails on it");
+    assert_eq!(super::compile::said(&"no such rule <backtrace> 0: main"), "no such rule");
+}
+
+#[test]
 fn a_grammar_is_compiled_once_however_many_ask_for_it() {
     let grammars = Grammars::new(TOKENIZER.clone(), TOKENIZER.stop_ids());
     let grammar = Grammar::JsonSchema(json!({"type": "array", "maxItems": 3}));
