@@ -24,6 +24,7 @@ static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Whether a thread may still be in a driver's compiler, so that what ends the process must not wait for it nor take the
 /// driver's memory away from it.
+#[cfg(feature = "cli")]
 pub fn is_compiling() -> bool {
     GIVEN_UP.load(Ordering::Relaxed)
 }

@@ -17,6 +17,7 @@ pub mod results;
 mod submits;
 mod tuning;
 
+#[cfg(any(feature = "cli", test))]
 pub(crate) use passes::tuned as tuned_kinds;
 
 use crate::executor::weights::Progress;
