@@ -164,7 +164,7 @@ fn check_stages(shape: &Shape, weights: WeightFormat, groups: usize) {
         }
         let row = [Row { token: 3, position: session.tokens().len() as u32, sequence: 0 }];
         let times = executor.time_steps(&row, HeadRows { first: 0, count: 1 }, 1).unwrap();
-        let kernel = format!("linear_dot_gelu_{}", weights.name());
+        let kernel = if weights.grouped().is_some() { "linear_dot_gelu_grouped" } else { "linear_dot_gelu_int8" };
         let of_groups = format!("groups [{groups}, 1, 1]");
         let staged = times.iter().any(|t| t.kernel == kernel && t.variant.contains(&of_groups));
         (seen, staged)
