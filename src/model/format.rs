@@ -1,8 +1,10 @@
 //! Weight formats. Besides the kernels, only this module knows a format: the bytes of a row on a device and in a file,
 //! how a row of f32 is encoded and decoded, and the format's word on the command line.
 //!
-//! A new format needs a variant here and in `rows`, and kernels: how shaders widen it (`widen` in shaders/common.glsl),
-//! modules in src/gpu/kernels/table.rs, and which of them read it (src/gpu/lower/arithmetic.rs).
+//! A type of GGUF files with scales of groups is data: a variant and its description in src/model/blocks.rs, and where it keeps
+//! scales in a new way, that way in src/model/grouped.rs and shaders/weights.glsl. Any other format needs a variant here and in
+//! `rows`, and kernels: how shaders widen it (shaders/weights.glsl), modules in src/gpu/kernels/table.rs, and which of them read
+//! it (src/gpu/lower/arithmetic.rs).
 
 mod quantize;
 mod rows;

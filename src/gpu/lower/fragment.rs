@@ -66,9 +66,9 @@ impl FragmentTile {
         }
     }
 
-    /// The tile with as many steps of inputs in shared memory as suit: one where two do not fit, and for INT4 with more than 32
-    /// rows in workgroups of up to four subgroups. Two of these share a processor and are short of registers: one step is 2 to 5 %
-    /// faster (H200).
+    /// The tile with as many steps of inputs in shared memory as suit: one where two do not fit, and for weights with scales
+    /// of groups with more than 32 rows in workgroups of up to four subgroups. Two of these share a processor and are short of
+    /// registers: one step is 2 to 5 % faster (INT4 on an H200; the other formats are taken to be alike).
     fn in_stages_for(self, units: Units, format: WeightFormat) -> FragmentTile {
         let few_registers = format.grouped().is_some() && self.subgroups() <= 4 && self.rows > 32;
         if self.fits(units, format) && !few_registers { self } else { self.in_one_stage() }
@@ -260,7 +260,7 @@ impl FragmentTile {
 /// Inputs of a step through shared memory. A step has more where one load of all lanes covers more, or half of one with 32
 /// elements.
 const STEP: u32 = 64;
-/// Scales of INT4 weights in a batch, as in shaders/linear_fragment.comp: one load of 16 bytes.
+/// f16 scales of groups in a batch, as in shaders/linear_fragment.comp: one load of 16 bytes.
 const BATCH: u32 = 8;
 /// Products of this kernel that a CPU driver compiles in the time of one `linear_matrix` step. Their elements are
 /// inserted one by one, which makes them slow to compile.
