@@ -63,7 +63,13 @@ fn every_kind_of_pass_is_tuned_once() {
     assert_eq!(names("arithmetic").len(), 4, "2, 4, 8 and 16 rows have a choice: {known}");
     let attend = names("attend");
     assert!(attend.len() == 1 && attend[0].contains("16 rows of one sequence"), "{attend:?}");
-    assert!(names("tiles").iter().any(|name| name.contains("2 rows, f16")), "{:?}", names("tiles"));
+    // Which arithmetic is the fastest hangs on what else the machine does. Where it is that of matrix units, so are tiles.
+    let tiles = names("tiles");
+    for (kind, arithmetic) in known["arithmetic"].as_object().unwrap() {
+        let Some(operand) = arithmetic["Matrix"].as_str() else { continue };
+        let tile = format!("{}, {}", kind.split_once(", ").expect("weights, rows").1, operand.to_lowercase());
+        assert!(tiles.iter().any(|name| name.contains(&tile)), "{kind} by {operand}: {tiles:?}");
+    }
 
     assert!(run() < measured, "the second load measures nothing");
     assert_eq!(kiln::testing::gpu::device::instance::validation_messages(), 0);
