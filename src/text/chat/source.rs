@@ -1,0 +1,171 @@
+//! What is done to a template's source before it is compiled.
+//!
+//! - Its size, and the depth of its expressions and `elif`s, are limited: the parser calls itself.
+//! - Each literal gets a filter that does nothing, so that the compiler works out no constants. A product of constants
+//!   would be made before a run that is charged, and by other rules than Python's.
+//! - `{% generation %}` of transformers becomes `{% with %}`, and adjacent literal texts become one expression.
+
+use minijinja::machinery::{self, Token, WhitespaceConfig};
+
+use super::bounds::Excess;
+
+/// Bytes of a template. Gemma 3's has 1.5 KB.
+pub(super) const MAX_SOURCE: usize = 256 << 10;
+/// Tokens between two braces, which bound the depth of an expression.
+pub(super) const MAX_TAG: usize = 512;
+/// `elif`s, each of which is parsed inside the one before it.
+pub(super) const MAX_ELIFS: usize = 128;
+
+/// The filter behind each literal. The compiled program does not have it.
+pub(super) const LITERAL: &str = "literal";
+
+/// How transformers configures Jinja.
+pub(super) fn blanks() -> WhitespaceConfig {
+    WhitespaceConfig { keep_trailing_newline: false, lstrip_blocks: true, trim_blocks: true }
+}
+
+/// The source that is compiled.
+///
+/// # Errors
+/// It is too large or too deep.
+pub(super) fn prepare(source: &str) -> Result<String, Excess> {
+    if source.len() > MAX_SOURCE {
+        return Err(Excess::Source);
+    }
+    // As Jinja does, in texts too.
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    // The parser reports what cannot be split into tokens.
+    let tokens: Vec<_> =
+        machinery::tokenize(&source, false, Default::default(), blanks()).map_while(Result::ok).collect();
+    check_depth(tokens.iter().map(|(token, _)| token))?;
+    let token = |i: usize| tokens.get(i).map(|(token, _)| token);
+    let before = |i: usize, by: usize| i.checked_sub(by).and_then(token);
+    let mut prepared = String::with_capacity(source.len() * 2);
+    let mut copied = 0;
+    for (i, (this, span)) in tokens.iter().enumerate() {
+        let (start, end) = (span.start_offset as usize, span.end_offset as usize);
+        let mut put = |until: usize, text: &str| {
+            prepared.push_str(source.get(copied..until).unwrap_or_default());
+            prepared.push_str(text);
+            copied = until;
+        };
+        match (before(i, 1), this) {
+            (Some(Token::BlockStart), Token::Ident(name @ ("generation" | "endgeneration"))) => {
+                put(start, if *name == "generation" { "with" } else { "endwith" });
+                copied = end;
+            }
+            _ if is_text(Some(this)) && is_text(token(i + 1)) => {
+                put(start, if is_text(before(i, 1)) { "" } else { "(" });
+                put(end, "|literal~");
+            }
+            _ if is_text(Some(this)) && is_text(before(i, 1)) => put(end, "|literal)"),
+            _ if ends_literal(before(i, 2), before(i, 1), this, token(i + 1)) => put(end, "|literal"),
+            _ => {}
+        }
+    }
+    prepared.push_str(source.get(copied..).unwrap_or_default());
+    Ok(prepared)
+}
+
+fn is_text(token: Option<&Token>) -> bool {
+    matches!(token, Some(Token::Str(_) | Token::String(_)))
+}
+
+/// Whether a literal ends with `this`, behind which a filter may stand.
+fn ends_literal(earlier: Option<&Token>, before: Option<&Token>, this: &Token, next: Option<&Token>) -> bool {
+    if matches!(next, Some(Token::Dot | Token::BracketOpen | Token::ParenOpen)) {
+        return false;
+    }
+    match this {
+        Token::Str(_) | Token::String(_) => true,
+        // `messages.0` has an index.
+        Token::Int(_) | Token::Int128(_) | Token::Float(_) => !matches!(before, Some(Token::Dot)),
+        // Not a name, as in `x is none`, `x is not none`, `x.none`, `x | none` and `f(none=1)`.
+        Token::Ident("true" | "True" | "false" | "False" | "none" | "None") => {
+            let is_name = matches!(before, Some(Token::Dot | Token::Pipe | Token::Ident("is")))
+                || matches!((earlier, before), (Some(Token::Ident("is")), Some(Token::Ident("not"))));
+            !is_name && !matches!(next, Some(Token::Assign))
+        }
+        Token::BracketClose => matches!(before, Some(Token::BracketOpen)),
+        Token::BraceClose => matches!(before, Some(Token::BraceOpen)),
+        // Not a call.
+        Token::ParenClose => {
+            let operators = matches!(earlier, Some(Token::Ident("in" | "and" | "or" | "not" | "if" | "else")));
+            let names = matches!(earlier, Some(Token::Ident(_) | Token::ParenClose | Token::BracketClose));
+            matches!(before, Some(Token::ParenOpen)) && (operators || !names)
+        }
+        _ => false,
+    }
+}
+
+/// Refuses a template whose expressions may be too deep for the stack of a parser that calls itself. Pairs of constant
+/// texts do not count, which deepen nothing: TranslateGemma's template has a table of 500 languages.
+fn check_depth<'t, 's: 't>(all: impl Iterator<Item = &'t Token<'s>>) -> Result<(), Excess> {
+    let (mut tokens, mut elifs) = (0, 0);
+    let mut before = &Token::BlockEnd;
+    // Of the pair `"text": "text",` how many tokens are there.
+    let mut pair = 0;
+    for token in all {
+        tokens += 1;
+        pair = match (token, pair) {
+            (Token::Str(_) | Token::String(_), 0 | 2) | (Token::Colon, 1) => pair + 1,
+            (Token::Str(_) | Token::String(_), _) => 1,
+            (Token::Comma, 3) => {
+                tokens -= 4;
+                0
+            }
+            _ => 0,
+        };
+        match (before, token) {
+            (_, Token::VariableStart | Token::BlockStart) => tokens = 0,
+            (Token::BlockStart, Token::Ident("elif")) => elifs += 1,
+            _ => {}
+        }
+        if tokens > MAX_TAG {
+            return Err(Excess::Tag);
+        }
+        if elifs > MAX_ELIFS {
+            return Err(Excess::Elifs);
+        }
+        before = token;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tag_of_transformers_becomes_one_of_minijinja_and_nothing_else_changes() {
+        for (source, prepared) in [
+            ("{% generation %}a{% endgeneration %}", "{% with %}a{% endwith %}"),
+            ("a\n{%- generation -%}\n b{%-endgeneration-%}", "a\n{%- with -%}\n b{%-endwith-%}"),
+            ("{% raw %}{% generation %}{% endraw %}", "{% raw %}{% generation %}{% endraw %}"),
+            ("{# {% generation %} #}{{ generation }}", "{# {% generation %} #}{{ generation }}"),
+            ("{{ '{% generation %}' }}", "{{ '{% generation %}'|literal }}"),
+            (
+                "{% if generation %}{% set generation = x %}{% endif %}",
+                "{% if generation %}{% set generation = x %}{% endif %}",
+            ),
+            ("generation {% x", "generation {% x"),
+        ] {
+            assert_eq!(prepare(source).as_deref(), Ok(prepared), "{source}");
+        }
+    }
+
+    #[test]
+    fn each_literal_is_marked_and_no_name_is() {
+        for (source, prepared) in [
+            ("'x' * 3", "'x'|literal * 3|literal"),
+            ("'ä'.upper() + 'b'[0]", "'ä'.upper() + 'b'[0|literal]"),
+            ("m.0.a[1:]", "m.0.a[1|literal:]"),
+            ("x is none and y is not none or not none", "x is none and y is not none or not none|literal"),
+            ("[] + () + {} + f() + (())", "[]|literal + ()|literal + {}|literal + f() + (()|literal)"),
+            ("f(none=true)", "f(none=true|literal)"),
+            ("'a' \"b\" 'c'|upper", "('a'|literal~ \"b\"|literal~ 'c'|literal)|upper"),
+        ] {
+            assert_eq!(prepare(&format!("{{{{ {source} }}}}")), Ok(format!("{{{{ {prepared} }}}}")), "{source}");
+        }
+    }
+}
