@@ -25,10 +25,11 @@ pub struct Fitted {
 }
 
 impl Conversation {
-    /// A conversation without exchanges.
+    /// A conversation without exchanges. An empty system message is none.
     pub fn new(system: Option<&str>) -> Conversation {
-        let messages: Vec<Message> = system.into_iter().map(|text| Message::new("system", text)).collect();
-        Conversation { system: messages.len(), messages }
+        let mut conversation = Conversation { system: 0, messages: Vec::new() };
+        conversation.set_system(system);
+        conversation
     }
 
     /// The kept messages.
@@ -41,8 +42,9 @@ impl Conversation {
         self.messages.truncate(self.system);
     }
 
-    /// Replaces the system message, or removes it.
+    /// Replaces the system message, or removes it, as empty text does.
     pub fn set_system(&mut self, text: Option<&str>) {
+        let text = text.filter(|text| !text.is_empty());
         let message = text.map(|text| Message::new("system", text));
         self.messages.splice(..self.system, message);
         self.system = usize::from(text.is_some());
@@ -148,5 +150,9 @@ mod tests {
         assert_eq!(roles(&c), ["system"]);
         c.set_system(None);
         assert_eq!(roles(&c), [""; 0]);
+        // An empty one is none.
+        c.set_system(Some(""));
+        assert_eq!((roles(&c), roles(&Conversation::new(Some("")))), (vec![], vec![]));
+        assert_eq!(roles(&Conversation::new(Some(" "))), ["system"]);
     }
 }

@@ -51,16 +51,6 @@ impl Message {
         Self { role: role.into(), content: MessageContent::Text(text.into()) }
     }
 
-    /// Whether it has no text at all, and nothing else either.
-    pub(crate) fn is_empty(&self) -> bool {
-        match &self.content {
-            MessageContent::Text(text) => text.is_empty(),
-            MessageContent::Parts(parts) => {
-                parts.iter().all(|part| part.kind == "text" && part.text.as_deref() == Some(""))
-            }
-        }
-    }
-
     /// All text that the message's author chose.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> + Clone {
         let (whole, parts) = match &self.content {

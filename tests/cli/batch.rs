@@ -85,6 +85,33 @@ fn each_line_gets_what_run_answers() {
     }
 }
 
+/// An empty system message is none: the options' own is meant.
+#[test]
+fn an_empty_system_message_is_none() {
+    let model = tiny_with_text();
+    let empty = json!([{"role": "system", "content": ""}, {"role": "user", "content": "hello"}]);
+    let asked = [
+        json!({"prompt": "hello", "n": 0}),
+        json!({"prompt": "hello", "system": "", "n": 0}),
+        json!({"messages": [{"role": "user", "content": "hello"}], "n": 0}),
+        json!({"messages": empty, "n": 0}),
+    ];
+    let input = write(&model, "in.jsonl", &asked);
+    let base = ["-m", path(&model), "--device", "cpu"];
+    let prompts = |system: &[&str]| {
+        let done = kiln(&[&["batch", &input, "-o", "-"], &base[..], system].concat());
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        lines(&done.stdout).into_iter().map(|line| line["prompt_tokens"].clone()).collect::<Vec<Value>>()
+    };
+    let (none, brief) = (prompts(&[]), prompts(&["--system", "be short"]));
+    assert_eq!(none, vec![none[0].clone(); 4]);
+    assert_eq!(prompts(&["--system", ""]), none);
+    // Messages are as they are given.
+    assert!(brief[0] != none[0] && brief[1] == brief[0] && brief[2..] == none[2..], "{brief:?}");
+    let run = ["run", "--json", "-p", "hello", "--system", "", "-n", "0"];
+    assert_eq!(kiln(&[&run, &base[..]].concat()).json()["prompt_tokens"], none[0]);
+}
+
 /// Lines of many kinds: short and long, alike at their beginnings, greedy and with every setting of the sampler.
 fn mixed(count: usize) -> Vec<Value> {
     let words =

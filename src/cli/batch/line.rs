@@ -3,7 +3,7 @@
 use crate::cli::reply::ReplyArgs;
 use crate::sequence::prompt::{encode_messages, encode_text};
 use crate::sequence::{Chooser, Conversation, Limits, Reply, Request};
-use crate::text::{ChatTemplate, Message, Tokenizer};
+use crate::text::{ChatTemplate, Message, MessageContent, Tokenizer};
 use crate::{Error, Result};
 use serde::Deserialize;
 
@@ -90,7 +90,8 @@ impl Reader<'_> {
         let d = self.defaults;
         ReplyArgs {
             raw: line.raw.unwrap_or(d.raw),
-            system: line.system.clone().or(d.system.clone()),
+            // An empty text is none.
+            system: line.system.clone().filter(|text| !text.is_empty()).or(d.system.clone()),
             n: line.n.or(d.n),
             temp: line.temp.unwrap_or(d.temp),
             top_k: line.top_k.unwrap_or(d.top_k),
@@ -131,12 +132,23 @@ impl Reader<'_> {
                 conversation.ask(&text);
                 encode_messages(tokenizer, template, conversation.messages(), self.limits)
             }
-            (None, Some(messages), None) => {
+            (None, Some(mut messages), None) => {
                 let (tokenizer, template) = with_text()?;
+                messages.retain(|message| !(message.role == "system" && is_empty(&message.content)));
                 encode_messages(tokenizer, template, &messages, self.limits)
             }
             (None, None, Some(ids)) => self.limits.check(0, &ids).map(|()| ids),
             _ => Err(Error::input("the line has none of prompt, messages and tokens", REMEDY)),
+        }
+    }
+}
+
+/// Whether a content is text, and empty.
+fn is_empty(content: &MessageContent) -> bool {
+    match content {
+        MessageContent::Text(text) => text.is_empty(),
+        MessageContent::Parts(parts) => {
+            parts.iter().all(|part| part.kind == "text" && part.text.as_deref() == Some(""))
         }
     }
 }

@@ -43,9 +43,10 @@ impl Speaker {
 }
 
 impl Dialogue {
-    /// Adds text to the system message.
+    /// Adds text to the system message. Empty text is none, as in Ollama: clients send it where nobody wrote any. Blanks
+    /// are somebody's, and stay.
     pub fn add_system(&mut self, text: impl Into<String>) {
-        self.system.push(text.into());
+        self.system.extend(Some(text.into()).filter(|text| !text.is_empty()));
     }
 
     /// Adds what the server itself has to say: its own system message where the client has none, and the tools.
@@ -252,6 +253,22 @@ mod tests {
         assert_eq!(messages(greeted), pairs(&[("system", "S"), ("user", ""), ("assistant", "Hello")]));
         let alone = json!([{"role": "system", "content": "S"}, {"role": "system", "content": "T"}]);
         assert_eq!(messages(alone), pairs(&[("user", "S\n\nT")]));
+    }
+
+    #[test]
+    fn an_empty_system_text_is_none_and_blanks_are_somebodys() {
+        let dialogue = |system: Value| {
+            let body = json!({"messages": [{"role": "system", "content": system}, {"role": "user", "content": "a"}]});
+            let mut dialogue = read(&Fields::of_body(&body).unwrap()).unwrap();
+            dialogue.complete_system(&Settings { system: Some("own".into()), ..Settings::default() }, None);
+            dialogue.system
+        };
+        for empty in [json!(""), json!([]), json!([{"type": "text", "text": ""}])] {
+            assert_eq!(dialogue(empty.clone()), ["own"], "{empty}");
+        }
+        assert_eq!(dialogue(json!(" \n")), [" \n"]);
+        let given = json!([{"role": "system", "content": "S"}, {"role": "developer", "content": ""}, {"role": "user", "content": "a"}]);
+        assert_eq!(messages(given), pairs(&[("system", "S"), ("user", "a")]), "no blank lines");
     }
 
     #[test]

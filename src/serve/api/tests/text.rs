@@ -92,4 +92,7 @@ fn a_conversation_that_brings_no_system_message_has_the_servers() {
     assert!(text(question("hi")).contains("Be brief.\n\nhi"));
     let own = text(json!([{"role": "developer", "content": "Be long."}, {"role": "user", "content": "hi"}]));
     assert!(own.contains("Be long.\n\nhi") && !own.contains("brief"), "{own}");
+    // Clients send an empty one where nobody wrote any.
+    let empty = json!([{"role": "system", "content": ""}, {"role": "user", "content": "hi"}]);
+    assert_eq!(text(empty), text(question("hi")));
 }
