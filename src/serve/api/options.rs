@@ -19,7 +19,7 @@ const REPEAT: RangeInclusive<f32> = 0.01..=10.0;
 const FORBIDS: f32 = -100.0;
 
 /// Options of other servers that would change the reply, each with the value that changes nothing.
-const UNSERVED: [(&str, &str); 41] = [
+const UNSERVED: [(&str, &str); 39] = [
     ("add_generation_prompt", "true"),
     ("allowed_token_ids", "[]"),
     ("audio", "null"),
@@ -43,8 +43,6 @@ const UNSERVED: [(&str, &str); 41] = [
     ("n_keep", "0"),
     ("n_predict", "-1"),
     ("n_probs", "0"),
-    ("penalize_newline", "false"),
-    ("penalize_nl", "false"),
     ("prompt_logprobs", "0"),
     ("reasoning_effort", "none"),
     ("repeat_last_n", "64"),
@@ -63,6 +61,9 @@ const UNSERVED: [(&str, &str); 41] = [
     ("xtc_probability", "0"),
 ];
 
+/// Ollama's and llama.cpp's word for whether the penalties are for line ends too, as they are here.
+const PENALIZES_LINE_ENDS: [(&str, &str); 2] = [("penalize_newline", "true"), ("penalize_nl", "true")];
+
 /// Reads the options. `limits` are the names of the most tokens of a reply, the first that is given counts. The result has
 /// no prompt yet.
 ///
@@ -77,6 +78,9 @@ pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize) -> Result
         }
     }
     ask.sampler = sampler(fields, vocab)?;
+    if ask.sampler.penalizes() {
+        fields.refuse_unserved(&PENALIZES_LINE_ENDS)?;
+    }
     ask.stop = stops(fields)?;
     ask.ignore_eos = fields.boolean("ignore_eos")?.unwrap_or(ask.ignore_eos);
     ask.reuse = fields.boolean("cache_prompt")?.unwrap_or(ask.reuse);
@@ -262,6 +266,18 @@ mod tests {
             assert_eq!(param(json!({name: "something else"})), name);
             let neutral = serde_json::from_str(neutral).unwrap_or_else(|_| json!(neutral));
             assert!(ask(json!({name: neutral})).is_ok(), "{name}");
+        }
+    }
+
+    /// The penalties are for line ends as for any token, which Ollama and llama.cpp call true.
+    #[test]
+    fn line_ends_without_their_penalty_are_refused_where_there_is_one() {
+        for (name, _) in PENALIZES_LINE_ENDS {
+            for penalty in ["repeat_penalty", "presence_penalty", "frequency_penalty"] {
+                assert!(ask(json!({name: true, penalty: 1.5})).is_ok(), "{name}");
+                assert_eq!(param(json!({name: false, penalty: 1.5})), name);
+            }
+            assert!(ask(json!({name: false})).is_ok() && ask(json!({name: true, "repeat_penalty": 1})).is_ok());
         }
     }
 

@@ -107,7 +107,12 @@ impl SamplerConfig {
 
     /// Whether any logit is changed.
     pub(super) fn edits(&self) -> bool {
-        self.repeat_penalty != 1.0 || !self.bias.is_empty() || self.counts()
+        self.penalizes() || !self.bias.is_empty()
+    }
+
+    /// Whether a token is penalised for being there already.
+    pub(crate) fn penalizes(&self) -> bool {
+        self.repeat_penalty != 1.0 || self.counts()
     }
 
     /// Whether what the reply has counts.
