@@ -16,7 +16,7 @@ pub struct QuantizeArgs {
     /// Model directory to create
     #[arg(short, long, value_name = "DST")]
     pub output: PathBuf,
-    /// Form of the matrices
+    /// Form of the matrices. Those that SRC has in a smaller form stay as they are
     #[arg(long, default_value = "int8", value_parser = super::model::weights_parser(WeightFormat::is_quantized, false))]
     pub weights: WeightFormat,
 }

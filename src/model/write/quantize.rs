@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::model::checkpoint::Checkpoint;
 use crate::model::format::{SourceFormat, WeightFormat};
+use crate::model::shape::Shape;
 use crate::model::tensor::TensorId;
 use crate::model::text_file::is_there;
 use crate::model::write::{self, RowSource, WriteMonitor, Written, destination};
@@ -32,13 +33,36 @@ pub fn quantize(src: &Path, dst: &Path, format: WeightFormat, monitor: &WriteMon
     destination::check_destination(dst)?;
     let checkpoint = Checkpoint::open(src)?;
     let formats = checkpoint.formats(format);
-    let kept = TensorId::all(checkpoint.shape()).filter(|id| !id.is_vector());
-    if let Some((id, kept)) = kept.map(|id| (id, formats(id))).find(|(_, kept)| !WeightFormat::MADE.contains(kept)) {
+    let matrices: Vec<TensorId> = TensorId::all(checkpoint.shape()).filter(|id| !id.is_vector()).collect();
+    let kept = |id: &TensorId| (*id, formats(*id));
+    if let Some((id, kept)) = matrices.iter().map(kept).find(|(_, kept)| !WeightFormat::MADE.contains(kept)) {
         let cause = format!("{} is {}, which no model directory has", id.name(), kept.name().to_uppercase());
         return Err(Error::input(cause, "use a BF16 file"));
     }
+    if let Some(note) = unlike_asked(&matrices, formats, checkpoint.shape(), format) {
+        log::warn!("{}: {note}", src.display());
+    }
     let extra: Vec<PathBuf> = COMPANIONS.iter().map(|name| src.join(name)).filter(|path| is_there(path)).collect();
     write::write_checkpoint(dst, checkpoint.shape(), format, &checkpoint, &extra, monitor)
+}
+
+/// Says which matrices are not what `asked` makes of a matrix that is not quantised, since their files have them smaller.
+fn unlike_asked(
+    matrices: &[TensorId],
+    formats: impl Fn(TensorId) -> WeightFormat,
+    shape: &Shape,
+    asked: WeightFormat,
+) -> Option<String> {
+    let is_kept = |id: &&TensorId| formats(**id) != asked.of_matrix(**id, shape, None);
+    let kept: Vec<&TensorId> = matrices.iter().filter(is_kept).collect();
+    let name = |format: WeightFormat| format.name().to_uppercase();
+    let (first, asked) = (name(formats(**kept.first()?)), name(asked));
+    Some(format!(
+        "{} of {} matrices stay {first}, as the files have them: {asked} would take more memory for the same weights; \
+         for {asked}, quantize the BF16 model",
+        kept.len(),
+        matrices.len()
+    ))
 }
 
 impl RowSource for Checkpoint {
