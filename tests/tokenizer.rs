@@ -335,6 +335,8 @@ fn a_gguf_files_tokenizer_that_is_wrong_is_refused_by_name() {
         ("tokens", list(8, 512, &[1, 0, 0, 0, 0, 0, 0, 0, b'a']), "begins with token 2, a"),
         ("tokens", list(4, 512, &[0; 4]), "are not lists of texts and numbers"),
         ("bos_token_id", Value::u32(1), "begins with token 1, <eos>"),
+        ("bos_token_id", Value::u32(512), "bos_token_id is 512; wanted a token id below 512"),
+        ("bos_token_id", Value::text("<bos>"), "bos_token_id is <bos>; wanted a token id below 512"),
     ] {
         let line = refused(&|file| file.set(&format!("tokenizer.ggml.{key}"), value.clone()));
         assert!(line.contains(words), "{key}: {line}");

@@ -28,10 +28,11 @@ pub enum ModelFiles {
 /// path exists.
 impl From<Option<PathBuf>> for ModelFiles {
     fn from(path: Option<PathBuf>) -> ModelFiles {
-        let Some(path) = path.filter(|path| path.as_os_str() != DEMO || path.exists()) else {
+        let Some(path) = path.filter(|path| path.as_os_str() != DEMO || is_there(path)) else {
             return ModelFiles::BuiltIn;
         };
-        let path = if path.exists() { path } else { hub::find(&path).unwrap_or(path) };
+        // A link that leads nowhere is a path too, which is refused as such.
+        let path = if is_there(&path) { path } else { hub::find(&path).unwrap_or(path) };
         if path.is_file() {
             return ModelFiles::Gguf(path);
         }

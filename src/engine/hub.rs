@@ -29,7 +29,7 @@ pub(super) fn find(word: &Path) -> Option<PathBuf> {
 /// # Errors
 /// [`Error::Input`] with the command that downloads the model.
 pub(super) fn check(path: &Path) -> Result<()> {
-    let Some((organisation, name)) = id(path).filter(|_| !path.exists()) else { return Ok(()) };
+    let Some((organisation, name)) = id(path).filter(|_| !text_file::is_there(path)) else { return Ok(()) };
     let place = cache(|name| std::env::var_os(name)).map_or_else(String::new, |dir| format!(" ({})", dir.display()));
     Err(Error::input(
         format!("{organisation}/{name} is no path, and is not in the cache of the Hugging Face hub{place}"),

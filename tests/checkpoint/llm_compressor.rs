@@ -231,6 +231,29 @@ fn other_schemes_are_refused_by_name() {
     assert!(line.contains("quantization_config is 8; wanted an object"), "{line}");
 }
 
+/// Taken for absent, such a value made of a scheme that is not read one that is.
+#[test]
+fn a_scheme_with_values_of_other_types_is_refused_by_the_key() {
+    let file = compressed("BF16", |rows| vec![rows, 1]);
+    let weights = |c: &mut Value, key: &str, value: Value| c["config_groups"]["group_0"]["weights"][key] = value;
+    let changes: [(&str, &dyn Fn(&mut Value)); 7] = [
+        ("symmetric is no; wanted true or false", &|c| weights(c, "symmetric", json!("no"))),
+        ("type is 5; wanted text", &|c| weights(c, "type", json!(5))),
+        ("strategy is true; wanted text", &|c| weights(c, "strategy", json!(true))),
+        ("weights is 8; wanted an object", &|c| c["config_groups"]["group_0"]["weights"] = json!(8)),
+        ("config_groups is a list", &|c| c["config_groups"] = json!([1, 2, 3, 4, 5])),
+        ("format is 1; wanted text", &|c| c["sparsity_config"] = json!({"format": 1})),
+        ("quant_method is 1; wanted text", &|c| c["quant_method"] = json!(1)),
+    ];
+    for (words, change) in changes {
+        let mut quantization = w8a8();
+        change(&mut quantization);
+        let dir = directory(&file, &quantization);
+        let line = refusal(dir.path());
+        assert!(line.contains(words), "no `{words}` in: {line}");
+    }
+}
+
 /// Weights that were never packed are weights, whatever the config promises.
 #[test]
 fn bf16_weights_are_read_whatever_scheme_the_config_names() {

@@ -39,6 +39,19 @@ fn bad_prompts_are_refused_in_one_line() {
     kiln(&["run", "-m", m, "--tokens", "2", "--stop", "x"]).refused(2, &["tokenizer"]);
 }
 
+/// Such a link was taken for no path: its name meant the built-in model, or one of the hub's.
+#[test]
+fn a_link_that_leads_nowhere_is_a_path() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("org")).unwrap();
+    for name in ["demo", "org/name"] {
+        std::os::unix::fs::symlink("nowhere", place.path().join(name)).unwrap();
+        let mut command = program();
+        command.args(["run", "--device", "cpu", "--tokens", "2", "-n", "1", "-m", name]).current_dir(place.path());
+        run(&mut command, b"").refused(2, &[&format!("{name} is a link to nowhere, which does not exist")]);
+    }
+}
+
 #[test]
 fn bad_usage_and_bad_models_are_refused_in_one_line() {
     kiln(&["run", "--no-such-flag"]).refused(2, &["--no-such-flag"]);

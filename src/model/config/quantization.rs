@@ -21,13 +21,13 @@ impl Quantization {
     /// Reads `quantization_config` of the config's object `outer`, or of its `text`.
     ///
     /// # Errors
-    /// [`crate::Error::Input`]: it is no object.
+    /// [`crate::Error::Input`]: it is no object, or has a value of another type than it should.
     pub(super) fn parse(outer: &Keys, text: &Keys) -> Result<Quantization> {
         // The second name is that of older compressed-tensors.
         for key in ["quantization_config", "compression_config"] {
             for keys in [outer, text] {
                 if let Some(found) = keys.object(key)? {
-                    return Ok(read(&found));
+                    return read(&found);
                 }
             }
         }
@@ -35,29 +35,38 @@ impl Quantization {
     }
 }
 
-fn read(config: &Keys) -> Quantization {
-    let word = |keys: &Keys, key: &str| keys.get(key).and_then(Value::as_str).map(quote);
-    let method = word(config, "quant_method").unwrap_or_else(|| "another program".into());
+/// A text of the object. A value of another type is no text that is absent: taken for its default, it would be another
+/// scheme.
+fn word(keys: &Keys, key: &str) -> Result<Option<String>> {
+    match keys.get(key) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(quote(text))),
+        Some(other) => Err(keys.wrong(key, other, "text")),
+    }
+}
+
+fn read(config: &Keys) -> Result<Quantization> {
+    let method = word(config, "quant_method")?.unwrap_or_else(|| "another program".into());
     if method != "compressed-tensors" {
-        return Quantization::Other(method);
+        return Ok(Quantization::Other(method));
     }
-    let format = word(config, "format");
-    let sparsity = config.object("sparsity_config").ok().flatten().and_then(|sparse| word(&sparse, "format"));
+    let format = word(config, "format")?;
+    let sparsity = config.object("sparsity_config")?.map_or(Ok(None), |sparse| word(&sparse, "format"))?;
     if let Some(sparsity) = sparsity.filter(|format| format != "dense") {
-        return Quantization::Other(format!("{method}, {sparsity}"));
+        return Ok(Quantization::Other(format!("{method}, {sparsity}")));
     }
-    let groups = config.object("config_groups").ok().flatten();
-    let groups =
-        groups.iter().flat_map(|groups| groups.map.keys().filter_map(|name| groups.object(name).ok().flatten()));
-    for group in groups {
+    let groups = config.object("config_groups")?;
+    let names = groups.iter().flat_map(|groups| groups.map.keys().map(move |name| (groups, name)));
+    for (groups, name) in names {
+        let Some(group) = groups.object(name)? else { continue };
         // Without weights the group says how activations are rounded, which Kiln does not do.
-        let Some(weights) = group.object("weights").ok().flatten() else { continue };
-        let format = word(&group, "format").or_else(|| format.clone());
+        let Some(weights) = group.object("weights")? else { continue };
+        let format = word(&group, "format")?.or_else(|| format.clone());
         let is_plain =
             !matches!(format.as_deref(), Some(other) if !matches!(other, "int-quantized" | "naive-quantized"));
         let bits = weights.get("num_bits").and_then(Value::as_u64);
-        let (kind, strategy) = (word(&weights, "type"), word(&weights, "strategy"));
-        let is_symmetric = weights.get("symmetric").and_then(Value::as_bool).unwrap_or(true);
+        let (kind, strategy) = (word(&weights, "type")?, word(&weights, "strategy")?);
+        let is_symmetric = weights.flag("symmetric")?.unwrap_or(true);
         let is_int8 = bits == Some(8) && kind.as_deref().unwrap_or("int") == "int";
         if is_plain && is_int8 && is_symmetric && strategy.as_deref() == Some("channel") {
             continue;
@@ -67,7 +76,7 @@ fn read(config: &Keys) -> Quantization {
         words.extend(kind.filter(|kind| kind != "int"));
         words.extend(strategy.map(|strategy| format!("a scale for each {strategy}")));
         words.extend((!is_symmetric).then(|| "with zero points".into()));
-        return Quantization::Other(format!("{method}, {}", words.join(", ")));
+        return Ok(Quantization::Other(format!("{method}, {}", words.join(", "))));
     }
-    Quantization::RowInt8
+    Ok(Quantization::RowInt8)
 }

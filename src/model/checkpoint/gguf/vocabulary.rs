@@ -76,11 +76,15 @@ pub(super) fn read_tokens(label: &str, metadata: &HashMap<String, Value>) -> Res
     if tokens.len() != count {
         return Err(wrong("tokenizer.ggml.tokens, .scores and .token_type are not lists of texts and numbers".into()));
     }
-    if let Some(id) = get("bos_token_id").and_then(Value::as_unsigned)
-        && let Some(token) = usize::try_from(id).ok().and_then(|id| tokens.get(id))
-        && token.text != "<bos>"
-    {
-        return Err(wrong(format!("a text begins with token {id}, {}; Gemma 3's with <bos>", quote(&token.text))));
+    if let Some(id) = get("bos_token_id") {
+        let token = id.as_unsigned().and_then(|id| tokens.get(usize::try_from(id).ok()?));
+        let wanted =
+            || wrong(format!("tokenizer.ggml.bos_token_id is {}; wanted a token id below {count}", id.excerpt()));
+        let text = &token.ok_or_else(wanted)?.text;
+        if text != "<bos>" {
+            let cause = format!("a text begins with token {}, {}; Gemma 3's with <bos>", id.excerpt(), quote(text));
+            return Err(wrong(cause));
+        }
     }
     Ok(tokens)
 }
