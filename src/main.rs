@@ -32,12 +32,14 @@ fn run(arguments: &[OsString], json: bool) -> ExitCode {
 /// Sends log records to standard error, with `objects` each as a JSON object with its time.
 fn log(objects: bool) {
     let mut builder = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"));
-    builder.format_timestamp(None).format_target(false);
-    if objects {
-        builder.format(|out, record| {
-            writeln!(out, "{}", cli::log_object(record.level().as_str(), &record.args().to_string()))
-        });
-    }
+    builder.format(move |out, record| {
+        let (level, line) = (record.level(), cli::log_line(record.args()));
+        if objects {
+            return writeln!(out, "{}", cli::log_object(level.as_str(), &line));
+        }
+        let style = out.default_level_style(level);
+        writeln!(out, "[{style}{level:<5}{style:#}] {line}")
+    });
     builder.init();
 }
 

@@ -371,6 +371,35 @@ fn a_history_with_a_line_that_is_not_utf_8_keeps_the_others() {
     assert!(history.starts_with("#V2\none\ncaf\u{fffd}\ntwo\none\n"), "{history}");
 }
 
+/// The editor shows lines of the history as they are.
+#[test]
+fn a_history_does_not_command_the_terminal() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("history");
+    std::fs::write(&file, b"#V2\none\x1b]0;pwned\x07\n").unwrap();
+    let mut chat = start(&["-n", "1"], cache.path());
+    chat.send("\x1b[A").unwrap();
+    chat.flush().unwrap();
+    chat.exp_string(r"one\u{1b}]0;pwned\u{7}").unwrap();
+    chat.send_control('u').unwrap();
+    leave(chat);
+}
+
+/// A terminal would obey a path that is shown there. A pipe gets it as it is.
+#[test]
+fn control_characters_of_a_path_do_not_reach_a_terminal() {
+    let (place, tiny) = (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny"));
+    let write = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.args(["quantize", "-m"]).arg(&tiny).arg("-o").arg(place.path().join(name)).env_remove("RUST_LOG");
+        command
+    };
+    let piped = write("a\x1b[31m").output().unwrap();
+    assert!(String::from_utf8(piped.stdout).unwrap().contains("a\x1b[31m: "));
+    let shown = spawn_command(write("b\x1b[31m"), PATIENCE).unwrap().exp_eof().unwrap();
+    assert!(shown.contains(r"b\u{1b}[31m: ") && !shown.contains("\x1b[31m"), "{shown:?}");
+}
+
 /// The history was written at the end of a chat, over what another had written.
 #[test]
 fn two_chats_and_a_terminal_that_closes_lose_no_line_of_the_history() {

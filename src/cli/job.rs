@@ -33,7 +33,7 @@ pub(super) fn run(
     let result = write(&WriteMonitor { progress: &progress, cancel: &signals::cancel() });
     bar.finish_and_clear();
     let (written, seconds) = (result?, begin.elapsed().as_secs_f64());
-    let line = if json {
+    if json {
         let mut object = json!({
             "source": source,
             "destination": destination.display().to_string(),
@@ -44,12 +44,10 @@ pub(super) fn run(
         for (key, value) in more {
             object[*key] = value.clone();
         }
-        object.to_string()
-    } else {
-        let rate = written.bytes as f64 / 1e9 / seconds;
-        let (place, size) = (destination.display(), bytes(written.bytes));
-        let tensors = counted(written.tensors, "tensor");
-        format!("wrote {place}: {tensors}, {size} in {seconds:.1} s ({rate:.2} GB/s)")
-    };
-    super::print(&format!("{line}\n"))
+        return super::print_json(&object);
+    }
+    let rate = written.bytes as f64 / 1e9 / seconds;
+    let (place, size) = (destination.display(), bytes(written.bytes));
+    let tensors = counted(written.tensors, "tensor");
+    super::print(&format!("wrote {place}: {tensors}, {size} in {seconds:.1} s ({rate:.2} GB/s)\n"))
 }

@@ -30,7 +30,8 @@ pub(crate) mod top_view;
 pub mod tune;
 pub mod usage;
 
-use self::terminal::json_for_terminal;
+use self::terminal::{for_terminal, json_for_terminal};
+use crate::display::plain;
 use crate::error::remedy_of_full;
 use crate::sys::output;
 use crate::{Error, Result};
@@ -39,7 +40,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 use signal_hook::consts::SIGPIPE;
 use std::fs::File;
-use std::io::{ErrorKind, Read, StdoutLock, Write};
+use std::io::{ErrorKind, IsTerminal, Read, StdoutLock, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,6 +105,11 @@ impl Command {
         }
         false
     }
+}
+
+/// A log record on one line, without what a terminal obeys: what libraries log quotes files.
+pub fn log_line(message: &std::fmt::Arguments<'_>) -> String {
+    plain(&message.to_string())
 }
 
 /// A log record as a JSON object: its time in seconds since 1970, its level, and what it says.
@@ -287,17 +293,22 @@ fn not_utf_8(name: &str, position: usize) -> Error {
     Error::input(format!("{name} is not UTF-8 at byte {position}"), "convert it to UTF-8 first")
 }
 
-/// Writes a line to standard error. Failure is ignored: the work goes on without a reader.
-pub fn note(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+/// Writes lines to standard error, without what a terminal obeys: paths and models may have any name. Failure is ignored:
+/// the work goes on without a reader.
+pub fn note(lines: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", for_terminal(lines));
 }
 
-/// Writes to standard output and flushes it.
+/// Writes to standard output and flushes it. A terminal gets nothing that it would obey, and a pipe the text as it is.
 ///
 /// # Errors
 /// Failed: the reader is gone or the disk is full.
 fn print(text: &str) -> Result<()> {
-    print_to(stdout()?, text)
+    let out = stdout()?;
+    match out.is_terminal() {
+        true => print_to(out, &for_terminal(text)),
+        false => print_to(out, text),
+    }
 }
 
 /// Standard output.

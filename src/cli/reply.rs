@@ -1,7 +1,6 @@
 //! Replies of `kiln run` and its chat: arguments, printing, and a summary.
 
 use super::progress::LiveBar;
-use super::terminal::for_terminal;
 use super::{face, print};
 use crate::display::counted;
 use crate::executor::{Executor, Measure};
@@ -10,7 +9,6 @@ use crate::sequence::reply::stop_tokens;
 use crate::sequence::{Finish, Generation, Limits, Reply};
 use crate::text::{SamplerConfig, Stopped, Tokenizer};
 use crate::{Error, Result};
-use std::io::IsTerminal;
 use std::ops::ControlFlow;
 
 /// How a reply is made.
@@ -103,8 +101,6 @@ pub(super) struct Printer {
     /// `None` without a tokenizer: the ids are printed.
     reply: Option<Reply>,
     echo: bool,
-    /// Whether a terminal shows the reply and would obey control characters in it.
-    terminal: bool,
     /// Shown until the first token.
     bar: Option<LiveBar>,
     failure: Option<Error>,
@@ -123,7 +119,7 @@ impl Printer {
         bar: Option<LiveBar>,
     ) -> Result<Printer> {
         let reply = tokenizer.map(|t| Reply::new(t, stops)).transpose()?;
-        Ok(Printer { reply, echo, terminal: std::io::stdout().is_terminal(), bar, failure: None })
+        Ok(Printer { reply, echo, bar, failure: None })
     }
 
     /// Takes the next token. Breaks if the reply ends here.
@@ -138,7 +134,7 @@ impl Printer {
             }
         };
         if self.echo && !piece.is_empty() {
-            self.failure = show(self.terminal, piece).err();
+            self.failure = print(piece).err();
         }
         if stopped == Stopped::Yes {
             return ControlFlow::Break(Finish::Stop);
@@ -158,7 +154,7 @@ impl Printer {
         let piece = self.reply.as_mut().map_or("", Reply::finish);
         match self.failure.take() {
             Some(e) => Err(e),
-            None if self.echo && !piece.is_empty() => show(self.terminal, piece),
+            None if self.echo && !piece.is_empty() => print(piece),
             None => Ok(()),
         }
     }
@@ -167,11 +163,6 @@ impl Printer {
     pub(super) fn text(&self) -> Option<&str> {
         self.reply.as_ref().map(Reply::text)
     }
-}
-
-/// Prints a piece of a reply. A pipe gets it as the model wrote it.
-fn show(terminal: bool, piece: &str) -> Result<()> {
-    if terminal { print(&for_terminal(piece)) } else { print(piece) }
 }
 
 /// The decode rate's share of the roofline. `None` without a decode pass. If the share cannot be measured, warns and

@@ -233,7 +233,7 @@ fn say(notice: &Notice, json: bool) {
         true => {
             let mut object = super::log_object("info", &text);
             object["event"] = event.into();
-            note(&object.to_string());
+            note(&super::terminal::json_for_terminal(&object.to_string()));
         }
         false => note(&format!("kiln serve: {text}")),
     }

@@ -1,6 +1,7 @@
 //! `kiln top`: the devices and running Kilns, live on the terminal, as a stream of JSON, or once.
 
 use super::signals;
+use super::terminal::json_for_terminal;
 use super::top_view::{self, Order, View};
 use crate::diagnose::status::Environment;
 use crate::diagnose::top::{Monitor, Snapshot};
@@ -73,7 +74,8 @@ pub fn run(args: &TopArgs, json: bool) -> Result<()> {
 
 fn to_json(sample: &Snapshot) -> Result<String> {
     let text = serde_json::to_string(sample);
-    text.map(|t| t + "\n").map_err(|e| Error::failed(format!("a sample is no JSON: {e}"), "report this"))
+    text.map(|t| format!("{}\n", json_for_terminal(&t)))
+        .map_err(|e| Error::failed(format!("a sample is no JSON: {e}"), "report this"))
 }
 
 fn to_text(sample: &Snapshot) -> String {

@@ -10,8 +10,10 @@ mod gguf;
 mod logits;
 mod perplexity;
 mod plan;
+mod quantize;
 mod refusals;
 mod run;
+mod terminal;
 mod usage;
 
 use common::golden;

@@ -1,5 +1,6 @@
 //! The output of `kiln batch`: a line for each line of the input, in the same order, and where an earlier run left off.
 
+use crate::cli::terminal::json_for_terminal;
 use crate::{Error, Result};
 use nix::fcntl::{Flock, FlockArg};
 use serde::Deserialize;
@@ -114,7 +115,7 @@ impl Output {
         self.waiting.insert(index, line);
         while let Some(line) = self.waiting.remove(&self.next) {
             self.failed += usize::from(line.get("error").is_some());
-            let text = format!("{line}\n");
+            let text = format!("{}\n", json_for_terminal(&line.to_string()));
             match &mut self.sink {
                 Sink::Stdout => crate::cli::print(&text)?,
                 Sink::File(file, path) => {

@@ -5,6 +5,7 @@
 //! that is typed while a reply is made.
 
 use super::command;
+use crate::cli::terminal::for_terminal;
 use crate::machine::cache;
 use crate::sys::interrupt::Handler;
 use crate::{Error, Result};
@@ -20,7 +21,6 @@ use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Cmd, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
-use std::borrow::Cow;
 use std::io::{ErrorKind, stdin};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ impl Input {
     /// Adds a line to the history and to its file at once: a terminal may close at any time. Lines that other chats have
     /// added to the file stay.
     fn remember(&mut self, text: &str) {
-        if text.trim().is_empty() || !self.editor.add_history_entry(text).unwrap_or(false) {
+        if text.trim().is_empty() || !self.editor.add_history_entry(for_terminal(text)).unwrap_or(false) {
             return;
         }
         let Some(path) = &self.history else { return };
@@ -134,13 +134,13 @@ impl Drop for Input {
     }
 }
 
-/// Whether a history can be read. The editor would stop at a line that is not UTF-8, so such bytes are replaced.
+/// Whether a history can be read. The editor would stop at a line that is not UTF-8, so such bytes are replaced. It shows
+/// lines as they are, so what a terminal obeys is spelled out.
 fn is_usable(path: &Path) -> bool {
     let Some(bytes) = cache::read(path, MAX_HISTORY) else { return false };
-    match String::from_utf8_lossy(&bytes) {
-        Cow::Borrowed(_) => true,
-        Cow::Owned(text) => cache::write(path, text.as_bytes()).is_ok(),
-    }
+    let text = String::from_utf8_lossy(&bytes);
+    let shown = for_terminal(&text);
+    shown.as_bytes() == bytes || cache::write(path, shown.as_bytes()).is_ok()
 }
 
 /// Creates the history where there is none. The editor creates one by emptying what is there, which would lose the first

@@ -1,0 +1,49 @@
+//! What files and paths say does not command the terminal on which it is shown.
+
+use crate::common::golden;
+use crate::common::program::{kiln, program, run};
+use serde_json::{Value, json};
+
+/// What a terminal would obey: it sets the title, colours, and goes to the line's start.
+const EVIL: &str = "\u{1b}]0;pwned\u{7}\u{1b}[31mX\rINFO fake\u{9b}2J\u{202e}";
+
+fn has_commands(text: &str) -> bool {
+    text.chars().any(|c| c.is_control() && c != '\n' || c == '\u{202e}')
+}
+
+/// A library logs the text of a token that the file gives another id.
+#[test]
+fn what_a_library_logs_of_a_file_is_one_line_without_commands() {
+    let place = tempfile::tempdir().unwrap();
+    let text = std::fs::read(golden("tokenizer/tokenizer.json")).unwrap();
+    let mut tokenizer: Value = serde_json::from_slice(&text).unwrap();
+    let flags = json!({"single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true});
+    let mut token = json!({"id": 9999, "content": EVIL});
+    token.as_object_mut().unwrap().extend(flags.as_object().unwrap().clone());
+    tokenizer["added_tokens"].as_array_mut().unwrap().push(token);
+    std::fs::write(place.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    let directory = place.path().display().to_string();
+    let ran = run(program().args(["tokenize", "-m", &directory, "hello"]).env("RUST_LOG", "warn"), b"");
+    assert!(ran.stderr.starts_with("[WARN ] ") && ran.stderr.contains("expected to have ID"), "{:?}", ran.stderr);
+    assert!(ran.stderr.contains("]0;pwned") && ran.stderr.lines().count() == 1, "{:?}", ran.stderr);
+    assert!(!has_commands(&ran.stderr), "{:?}", ran.stderr);
+}
+
+#[test]
+fn paths_and_arguments_are_shown_without_commands() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join(EVIL.replace('/', "")).display().to_string();
+    for arguments in [
+        &["run", "-m", &path, "-p", "x"][..],
+        &["tokenize", "-m", &path, "x"],
+        &["plan", "--shape", &path],
+        &["run", &path],
+        &[&path],
+        &["run", "--device", EVIL, "-p", "x"],
+        &["run", "-n", EVIL, "-p", "x"],
+    ] {
+        let ran = kiln(arguments);
+        assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{:?}", ran.stderr);
+        assert!(ran.stderr.contains("pwned") && !has_commands(&ran.stderr), "{:?}", ran.stderr);
+    }
+}
