@@ -5,6 +5,7 @@
 
 mod bounds;
 mod filters;
+mod format;
 mod json;
 mod methods;
 mod python;

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use minijinja::value::{Kwargs, Object, Rest, ValueKind, from_args};
-use minijinja::{Environment, Error, ErrorKind, FormatStyle, State, Value};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use super::bounds::{Budget, weigh};
+use super::format::percent_of;
 use super::json::tojson;
-use super::methods::{capitalize, center, replace, strip, to_integer};
-use super::python::{Number, compare, contains, fail, format_with, integer, is_blank, is_list, operate, text_of};
+use super::methods::{capitalize, center, replace, split_lines, strip, to_integer};
+use super::python;
+use super::python::{Number, compare, contains, equal, fail, integer, is_blank, is_list, operate, text_of};
 
 type Made = Result<Value, Error>;
 
@@ -86,16 +88,24 @@ fn add_filters_of_text(e: &mut Environment, budget: &Arc<Budget>) {
     });
     let b = budget.clone();
     e.add_filter("format", move |format: &Value, arguments: Rest<Value>| -> Made {
-        format_with(&b, FormatStyle::Printf, &text_of(format), &arguments).map(Value::from)
+        percent_of(&b, &text_of(format), &arguments).map(Value::from)
     });
     let b = budget.clone();
     e.add_filter("center", move |value: &Value, width: Option<i64>, named: Kwargs| -> Made {
         let width = width.or(named.get("width")?).unwrap_or(80);
         center(&b, &text_of(value), width, ' ').map(Value::from)
     });
+    e.add_filter("safe", |value: &Value| Value::from_safe_string(text_of(value)));
     let b = budget.clone();
-    e.add_filter("indent", move |value: &Value, arguments: Rest<Value>| indent(&b, &text_of(value), &arguments));
-    e.add_filter("truncate", |value: &Value, arguments: Rest<Value>| truncate(&text_of(value), &arguments));
+    e.add_filter("indent", move |value: &Value, arguments: Rest<Value>| match value.as_str() {
+        Some(text) => indent(&b, text, &arguments),
+        None => fail(format!("{} is not indented", value.kind())),
+    });
+    e.add_filter("truncate", |value: &Value, arguments: Rest<Value>| match value.as_str() {
+        Some(text) => truncate(text, &arguments),
+        None if value.is_undefined() => truncate("", &arguments),
+        None => fail(format!("{} is not truncated", value.kind())),
+    });
 }
 
 fn add_filters_of_lists(e: &mut Environment, budget: &Arc<Budget>) {
@@ -148,8 +158,10 @@ fn add_filters_of_lists(e: &mut Environment, budget: &Arc<Budget>) {
             Ok(Value::from(if name == "batch" { batch(&items, many, fill) } else { slices(&items, many, fill) }))
         });
     }
-    e.add_filter("first", |items: &Value| -> Made { Ok(items.try_iter()?.next().unwrap_or_default()) });
-    e.add_filter("last", |items: &Value| -> Made { Ok(items.try_iter()?.last().unwrap_or_default()) });
+    for name in ["first", "last", "min", "max", "sort", "reverse"] {
+        let b = budget.clone();
+        e.add_filter(name, move |items: &Value, arguments: Rest<Value>| ordered(&b, name, items, &arguments));
+    }
 }
 
 fn add_tests(e: &mut Environment, budget: &Arc<Budget>) {
@@ -179,6 +191,16 @@ fn add_tests(e: &mut Environment, budget: &Arc<Budget>) {
     };
     e.add_test("sequence", has_items);
     e.add_test("iterable", has_items);
+    for (name, rest) in [("even", 0), ("odd", 1)] {
+        let b = budget.clone();
+        e.add_test(name, move |value: &Value| -> Result<bool, Error> {
+            Ok(equal(&operate(&b, "%", value, &Value::from(2))?, &Value::from(rest)))
+        });
+    }
+    let b = budget.clone();
+    e.add_test("divisibleby", move |value: &Value, by: &Value| -> Result<bool, Error> {
+        Ok(equal(&operate(&b, "%", value, by)?, &Value::from(0)))
+    });
     e.add_test("number", |value: &Value| Number::of(value).is_some());
     e.add_test("integer", |value: &Value| value.kind() == ValueKind::Number && value.is_integer());
     e.add_test("callable", |value: &Value| {
@@ -212,6 +234,62 @@ fn attribute_of(mut item: Value, attribute: Option<&Value>) -> Made {
         item = item.get_item(&key)?;
     }
     Ok(item)
+}
+
+/// Filters that pick or order items.
+fn ordered(budget: &Budget, name: &str, value: &Value, arguments: &[Value]) -> Made {
+    let mut items = items_of(budget, value)?;
+    match name {
+        "first" => return from_args(arguments).map(|()| items.into_iter().next().unwrap_or_default()),
+        "last" => return from_args(arguments).map(|()| items.pop().unwrap_or_default()),
+        "reverse" => {
+            let () = from_args(arguments)?;
+            items.reverse();
+            return Ok(match value.as_str() {
+                Some(_) => Value::from(items.iter().filter_map(Value::as_str).collect::<String>()),
+                None => Value::from(items),
+            });
+        }
+        _ => {}
+    }
+    let (named, positional) = match arguments.split_last() {
+        Some((last, others)) if last.is_kwargs() => (from_args::<(Kwargs,)>(std::slice::from_ref(last))?.0, others),
+        _ => (Kwargs::from_iter([] as [(&str, Value); 0]), arguments),
+    };
+    // `min` and `max` have no order to reverse.
+    let (reverse, case_sensitive, attribute): (Option<bool>, Option<bool>, Option<Value>) = match name {
+        "sort" => from_args(positional)?,
+        _ => from_args(positional).map(|(case_sensitive, attribute)| (None, case_sensitive, attribute))?,
+    };
+    let reverse = if name == "sort" { reverse.or(named.get("reverse")?).unwrap_or(false) } else { name == "max" };
+    let case_sensitive = case_sensitive.or(named.get("case_sensitive")?).unwrap_or(false);
+    let attribute = attribute.or(named.get("attribute")?);
+    named.assert_all_used()?;
+    let mut keyed = Vec::new();
+    for item in items {
+        keyed.push((sort_key(&item, attribute.as_ref(), case_sensitive)?, item));
+    }
+    // What has no order is found before it is sorted.
+    if let Some((first, _)) = keyed.first().cloned() {
+        for (key, _) in &keyed {
+            python::order(&first, key)?;
+        }
+    }
+    keyed.sort_by(|(a, _), (b, _)| if reverse { b.cmp(a) } else { a.cmp(b) });
+    let mut sorted = keyed.into_iter().map(|(_, item)| item);
+    Ok(if name == "sort" { sorted.collect() } else { sorted.next().unwrap_or_default() })
+}
+
+/// What an item is ordered by: itself, or its attributes.
+fn sort_key(item: &Value, attributes: Option<&Value>, case_sensitive: bool) -> Made {
+    let plain = |value: Value| match (value.as_str(), Number::of(&value)) {
+        (Some(text), _) if !case_sensitive => Value::from(text.to_lowercase()),
+        (_, Some(Number::Int(number))) => integer(number),
+        _ => value,
+    };
+    let Some(attributes) = attributes.map(text_of) else { return Ok(plain(item.clone())) };
+    let keys = attributes.split(',').map(|name| attribute_of(item.clone(), Some(&Value::from(name))).map(plain));
+    keys.collect::<Result<Vec<_>, _>>().map(Value::from)
 }
 
 fn batch(items: &[Value], many: usize, fill: Option<Value>) -> Vec<Vec<Value>> {
@@ -254,7 +332,12 @@ fn escape(budget: &Budget, text: &str) -> Made {
 /// Each word with a capital. A hyphen or an opening bracket begins one too.
 fn title_words(text: &str) -> String {
     let ends = |c: char| is_blank(c) || matches!(c, '-' | '(' | '{' | '[' | '<');
-    text.split_inclusive(ends).map(capitalize).collect()
+    let word = |word: &str| {
+        let mut characters = word.chars();
+        let first = characters.next().map(char::to_uppercase).into_iter().flatten();
+        first.chain(characters.as_str().to_lowercase().chars()).collect::<String>()
+    };
+    text.split_inclusive(ends).map(word).collect()
 }
 
 /// `indent(width=4, first=False, blank=False)`.
@@ -276,7 +359,9 @@ fn indent(budget: &Budget, text: &str, arguments: &[Value]) -> Made {
     let lines = text.matches('\n').count() as u64 + 1;
     budget.make(lines.saturating_mul(by.len() as u64).saturating_add(text.len() as u64))?;
     let mut indented = String::new();
-    for (i, line) in text.split('\n').enumerate() {
+    // With the line end, a text that ends in one has an empty last line.
+    let lines = split_lines(&format!("{text}\n"), false);
+    for (i, line) in lines.iter().filter_map(Value::as_str).enumerate() {
         indented.push_str(if i > 0 { "\n" } else { "" });
         if if i == 0 { first } else { blank || !line.is_empty() } {
             indented.push_str(&by);
@@ -305,6 +390,9 @@ fn truncate(text: &str, arguments: &[Value]) -> Made {
 }
 
 fn number_filter(name: &str, value: &Value, arguments: &[Value]) -> Made {
+    if value.is_undefined() {
+        return Err(ErrorKind::UndefinedError.into());
+    }
     match name {
         "int" => {
             let (default, base, named): (Option<Value>, Option<u32>, Kwargs) = from_args(arguments)?;
@@ -342,7 +430,7 @@ fn round(value: &Value, arguments: &[Value]) -> Made {
     let method: String = method.or(named.get("method")?).unwrap_or_else(|| "common".into());
     named.assert_all_used()?;
     let (number, scale) = match Number::of(value) {
-        Some(Number::Int(_)) if method == "common" && precision >= 0 => return Ok(value.clone()),
+        Some(Number::Int(number)) if method == "common" && precision >= 0 => return Ok(integer(number)),
         Some(number) => (number.float(), 10f64.powi(precision)),
         None => return fail(format!("{} cannot be rounded", value.kind())),
     };

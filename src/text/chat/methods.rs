@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use minijinja::value::{Kwargs, ValueKind, from_args};
-use minijinja::{Error, ErrorKind, FormatStyle, Value};
+use minijinja::{Error, ErrorKind, Value};
 
 use super::bounds::Budget;
-use super::python::{Number, equal, fail, format_with, is_blank, is_list};
+use super::format;
+use super::python::{Number, equal, fail, is_blank, is_list};
 
 /// Calls a method that MiniJinja does not know.
 pub(super) fn call(budget: &Budget, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
@@ -70,6 +71,9 @@ fn places(length: usize, start: Option<i64>, end: Option<i64>) -> Range<usize> {
 
 /// The part of a text from `start` to `end`, and its first character's number.
 fn part(text: &str, start: Option<i64>, end: Option<i64>) -> Option<(&str, usize)> {
+    if start.is_none() && end.is_none() {
+        return Some((text, 0));
+    }
     let range = places(text.chars().count(), start, end);
     let byte = |at: usize| text.char_indices().nth(at).map_or(text.len(), |(byte, _)| byte);
     (range.start <= range.end).then(|| (&text[byte(range.start)..byte(range.end)], range.start))
@@ -81,19 +85,26 @@ pub(super) fn title(text: &str) -> String {
     let mut titled = String::with_capacity(text.len());
     for c in text.chars() {
         if inside {
-            titled.extend(c.to_lowercase())
+            titled.extend(c.to_lowercase());
         } else {
-            titled.extend(c.to_uppercase())
+            titled.extend(to_title(c));
         }
         inside = c.is_lowercase() || c.is_uppercase();
     }
     titled
 }
 
+/// A character as it begins a word: `ß` becomes `Ss`.
+fn to_title(c: char) -> impl Iterator<Item = char> {
+    let mut capitals = c.to_uppercase();
+    let first = capitals.next();
+    first.into_iter().chain(capitals.flat_map(char::to_lowercase))
+}
+
 /// The first character as a capital, and all others small.
 pub(super) fn capitalize(text: &str) -> String {
     let mut characters = text.chars();
-    let first = characters.next().map(char::to_uppercase).into_iter().flatten();
+    let first = characters.next().map(to_title).into_iter().flatten();
     first.chain(characters.as_str().to_lowercase().chars()).collect()
 }
 
@@ -165,7 +176,7 @@ fn split_at_blanks(text: &str, most: usize, from_right: bool) -> Vec<Value> {
     parts
 }
 
-fn split_lines(text: &str, keep_ends: bool) -> Vec<Value> {
+pub(super) fn split_lines(text: &str, keep_ends: bool) -> Vec<Value> {
     let is_end =
         |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let mut lines = Vec::new();
@@ -231,7 +242,8 @@ fn of_text(budget: &Budget, text: &str, name: &str, arguments: &[Value]) -> Resu
     let changed = |text: String| from_args(arguments).map(|()| Value::from(text));
     match name {
         "upper" => changed(text.to_uppercase()),
-        "lower" | "casefold" => changed(text.to_lowercase()),
+        "lower" => changed(text.to_lowercase()),
+        "casefold" => changed(text.to_lowercase().replace('ß', "ss")),
         "title" => changed(title(text)),
         "capitalize" => changed(capitalize(text)),
         "swapcase" => changed(
@@ -246,12 +258,8 @@ fn of_text(budget: &Budget, text: &str, name: &str, arguments: &[Value]) -> Resu
         "isascii" => from_args(arguments).map(|()| Value::from(text.is_ascii())),
         "islower" | "isupper" => {
             let () = from_args(arguments)?;
-            let (wanted, other): (fn(char) -> bool, fn(char) -> bool) = if name == "islower" {
-                (char::is_lowercase, char::is_uppercase)
-            } else {
-                (char::is_uppercase, char::is_lowercase)
-            };
-            Ok(Value::from(text.contains(wanted) && !text.contains(other)))
+            let (small, capital) = (text.contains(char::is_lowercase), text.contains(char::is_uppercase));
+            Ok(Value::from(small != capital && small == (name == "islower")))
         }
         "istitle" => {
             from_args(arguments).map(|()| Value::from(text.chars().any(char::is_uppercase) && text == title(text)))
@@ -348,7 +356,7 @@ fn of_text(budget: &Budget, text: &str, name: &str, arguments: &[Value]) -> Resu
             let (size,): (Option<i64>,) = from_args(arguments)?;
             expand_tabs(budget, text, size.unwrap_or(8)).map(Value::from)
         }
-        "format" => format_with(budget, FormatStyle::StrFormat, text, arguments).map(Value::from),
+        "format" => format::braces(budget, text, arguments).map(Value::from),
         _ => Err(ErrorKind::UnknownMethod.into()),
     }
 }

@@ -6,9 +6,10 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 
 use minijinja::value::ValueKind;
-use minijinja::{Error, ErrorKind, FormatStyle, Value, format_filter};
+use minijinja::{Error, ErrorKind, Value};
 
 use super::bounds::{Budget, weigh};
+use super::format;
 
 /// Python's white space, which includes the four ASCII separators.
 pub(super) fn is_blank(c: char) -> bool {
@@ -57,7 +58,7 @@ pub(super) fn is_list(value: &Value) -> bool {
 pub(super) fn operate(budget: &Budget, sign: &str, a: &Value, b: &Value) -> Result<Value, Error> {
     match (sign, a.as_str(), b.as_str()) {
         ("~", ..) => return Ok(Value::from(text_of(a) + &text_of(b))),
-        ("%", Some(format), _) => return percent(budget, format, b).map(Value::from),
+        ("%", Some(text), _) => return format::percent(budget, text, b).map(Value::from),
         ("+", Some(a), Some(b)) => return Ok(Value::from([a, b].concat())),
         ("+", None, None) if is_list(a) && is_list(b) => return Ok(a.try_iter()?.chain(b.try_iter()?).collect()),
         ("*", ..) if a.as_str().is_some() || is_list(a) => return repeat(budget, a, b),
@@ -103,7 +104,10 @@ fn float_operation(sign: &str, x: f64, y: f64) -> Result<Value, Error> {
         "//" => (x / y).floor(),
         "%" => x - (x / y).floor() * y,
         _ if x == 0.0 && y < 0.0 => return fail("division by zero"),
-        _ => x.powf(y),
+        _ => match x.powf(y) {
+            power if power.is_finite() || !x.is_finite() || !y.is_finite() => power,
+            _ => return fail("the power is no float"),
+        },
     }))
 }
 
@@ -120,43 +124,6 @@ fn repeat(budget: &Budget, what: &Value, times: &Value) -> Result<Value, Error> 
     }
 }
 
-/// `format % arguments`. A list is a tuple of arguments, unless there is one place for several.
-fn percent(budget: &Budget, format: &str, arguments: &Value) -> Result<String, Error> {
-    let places = format.replace("%%", "").matches('%').count();
-    let is_one = places == 1 && arguments.len() != Some(1);
-    let arguments = match is_list(arguments) && !is_one {
-        true => arguments.try_iter()?.collect(),
-        false => vec![arguments.clone()],
-    };
-    format_with(budget, FormatStyle::Printf, format, &arguments)
-}
-
-/// Python's `format` of texts, in the style of `%` or of braces.
-pub(super) fn format_with(
-    budget: &Budget,
-    style: FormatStyle,
-    format: &str,
-    arguments: &[Value],
-) -> Result<String, Error> {
-    // Each field may be as wide as any number in the format. MiniJinja takes no width from an argument.
-    let spelled = format
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|digits| digits.parse().unwrap_or(if digits.is_empty() { 0 } else { u64::MAX }));
-    let widest = spelled.max().unwrap_or(0);
-    let fields = format.matches(['%', '{']).count() as u64;
-    let sizes = arguments.iter().try_fold(0, |sum, value| weigh(value).map(|size| sum + size))?;
-    budget.make(fields.saturating_mul(sizes.saturating_mul(4).saturating_add(widest)) + format.len() as u64)?;
-    // What is written is Python's text of it.
-    let shown = arguments.iter().map(|value| match value.kind() {
-        ValueKind::Seq | ValueKind::Iterable => Value::from(text_of(value)),
-        ValueKind::Number if !value.is_integer() && !format.contains(['f', 'e', 'g', 'F', 'E', 'G', 'd', 'i']) => {
-            Value::from(text_of(value))
-        }
-        _ => value.clone(),
-    });
-    format_filter(style, format, &shown.collect::<Vec<_>>())
-}
-
 /// Whether two values are equal.
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
     match (Number::of(a), Number::of(b)) {
@@ -167,7 +134,7 @@ pub(super) fn equal(a: &Value, b: &Value) -> bool {
 }
 
 /// The order of two values, which is none for NaN.
-fn order(a: &Value, b: &Value) -> Result<Option<Ordering>, Error> {
+pub(super) fn order(a: &Value, b: &Value) -> Result<Option<Ordering>, Error> {
     match (Number::of(a), Number::of(b)) {
         (Some(Number::Int(a)), Some(Number::Int(b))) => return Ok(Some(a.cmp(&b))),
         (Some(a), Some(b)) => return Ok(a.float().partial_cmp(&b.float())),
@@ -204,6 +171,7 @@ pub(super) fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
     match (container.kind(), container.as_str(), item.as_str()) {
         (_, Some(text), Some(part)) => Ok(text.contains(part)),
         (ValueKind::Undefined, ..) => Ok(false),
+        (ValueKind::Map, ..) if is_list(item) || item.kind() == ValueKind::Map => fail("lists and maps are no keys"),
         (ValueKind::Map, ..) => Ok(container.get_item(item).is_ok_and(|found| !found.is_undefined())),
         (ValueKind::Seq | ValueKind::Iterable, ..) => Ok(container.try_iter()?.any(|each| equal(&each, item))),
         (kind, ..) => fail(format!("{} cannot be in {kind}", item.kind())),

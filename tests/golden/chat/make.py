@@ -195,6 +195,35 @@ d.nothing.x
 {'a': 1, 2: ['b']}
 d
 none ~ '' ~ nothing
+'ß b'.title() ~ 'ß b' | title ~ 'ßa' | capitalize ~ 'ß'.casefold()
+'%r %s' % ('a', ['b'])
+'%d %i' % (2.75, -2.75)
+'ab' % 5
+'%%' % 'a'
+'%s' % {'a': 'b'}
+'{:5}|{:+}|{:05}'.format(2.5, 1.5, -3)
+'{a}'.format(a=['b', 1.0])
+'{0[0]}{1.x}'.format(['b'], {'x': 1}) is string
+2 ** 5000.5
+[] in {'a': 1}
+'Hello World' | max ~ 'aXb' | min
+rows | min(attribute='v')
+rows | max(attribute='v')
+[1, 'a'] | sort
+[1, none] | min
+[2, true, 0] | sort
+['b', 'a', 'B'] | sort ~ ['b', 'a', 'B'] | sort(true, true)
+rows | sort(attribute='n,v') | map(attribute='v') | list
+none | first
+none | sort
+none | reverse
+'a\r\n\r\nb\n' | indent(1)
+5 | indent
+5 | truncate
+'x' is odd
+2.0 is even ~ true is odd ~ 3.5 is odd
+nothing | int
+['b', 1.0] | safe
 l | sort
 l | sort(reverse=true)
 l | sort(case_sensitive=true)
