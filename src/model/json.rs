@@ -1,6 +1,7 @@
 //! Parses JSON that is not trusted. serde_json keeps the last of two values with the same name; which one the writer
 //! meant is unknown, so here a doubled name is an error.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -8,14 +9,19 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 
 use crate::display::quote;
+use crate::model::config::limit;
+
+/// Most values, or names of objects, of a text: each takes many times what the text says of it. A tokenizer has a name for
+/// each token, and Gemma 3's 300,000 in all.
+const MOST: usize = 2 * limit::VOCAB;
 
 /// Parses `text`. serde_json bounds the nesting itself.
 ///
 /// # Errors
-/// It is not JSON, or an object in it has a name twice.
+/// It is not JSON, an object in it has a name twice, or it has more than [`MOST`] values.
 pub(crate) fn parse(text: &[u8]) -> serde_json::Result<Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = Unique.deserialize(&mut deserializer)?;
+    let value = Unique { left: &Cell::new(MOST) }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }
@@ -26,8 +32,14 @@ pub(crate) fn parse(text: &[u8]) -> serde_json::Result<Value> {
 /// As [`parse`].
 pub(crate) fn check(text: &[u8]) -> serde_json::Result<()> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    Names.deserialize(&mut deserializer)?;
+    Names { left: &Cell::new(MOST) }.deserialize(&mut deserializer)?;
     deserializer.end()
+}
+
+/// Counts a value or a name.
+fn count<E: Error>(left: &Cell<usize>, what: &str) -> Result<(), E> {
+    left.set(left.get().checked_sub(1).ok_or_else(|| E::custom(format_args!("it has more than {MOST} {what}")))?);
+    Ok(())
 }
 
 fn doubled<E: Error>(name: &str) -> E {
@@ -36,9 +48,11 @@ fn doubled<E: Error>(name: &str) -> E {
 
 /// Reads a value whose objects have each name once, for the names alone.
 #[derive(Clone, Copy)]
-struct Names;
+struct Names<'c> {
+    left: &'c Cell<usize>,
+}
 
-impl<'de> DeserializeSeed<'de> for Names {
+impl<'de> DeserializeSeed<'de> for Names<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -46,7 +60,7 @@ impl<'de> DeserializeSeed<'de> for Names {
     }
 }
 
-impl<'de> Visitor<'de> for Names {
+impl<'de> Visitor<'de> for Names<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -78,7 +92,7 @@ impl<'de> Visitor<'de> for Names {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(Names)?.is_some() {}
+        while list.next_element_seed(self)?.is_some() {}
         Ok(())
     }
 
@@ -88,25 +102,30 @@ impl<'de> Visitor<'de> for Names {
             if names.contains(&name) {
                 return Err(doubled(&name));
             }
+            count(self.left, "names")?;
             names.insert(name);
-            object.next_value_seed(Names)?;
+            object.next_value_seed(self)?;
         }
         Ok(())
     }
 }
 
 /// Reads a value whose objects have each name once.
-struct Unique;
+#[derive(Clone, Copy)]
+struct Unique<'c> {
+    left: &'c Cell<usize>,
+}
 
-impl<'de> DeserializeSeed<'de> for Unique {
+impl<'de> DeserializeSeed<'de> for Unique<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        count(self.left, "values")?;
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Unique {
+impl<'de> Visitor<'de> for Unique<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -143,7 +162,7 @@ impl<'de> Visitor<'de> for Unique {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(value) = list.next_element_seed(Unique)? {
+        while let Some(value) = list.next_element_seed(self)? {
             values.push(value);
         }
         Ok(Value::Array(values))
@@ -155,7 +174,7 @@ impl<'de> Visitor<'de> for Unique {
             if map.contains_key(&name) {
                 return Err(doubled(&name));
             }
-            map.insert(name, object.next_value_seed(Unique)?);
+            map.insert(name, object.next_value_seed(self)?);
         }
         Ok(Value::Object(map))
     }
@@ -186,5 +205,17 @@ mod tests {
             assert_eq!(check(text.as_bytes()).unwrap_err().to_string(), error);
         }
         assert!(parse("[".repeat(100_000).as_bytes()).is_err());
+    }
+
+    /// Each took some thirty times the bytes of the text.
+    #[test]
+    fn as_many_values_and_names_as_no_model_has_are_refused() {
+        let list = format!("[{}0]", "0,".repeat(MOST));
+        let error = parse(list.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("it has more than 2097152 values"), "{error}");
+        assert!(check(list.as_bytes()).is_ok(), "nothing of it is kept");
+        let names: String = (0..MOST).map(|i| format!("\"{i:x}\":0,")).collect();
+        let error = check(format!("{{{names}\"\":0}}").as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("it has more than 2097152 names"), "{error}");
     }
 }

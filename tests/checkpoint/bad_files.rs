@@ -91,6 +91,16 @@ fn more_tensors_than_any_models_are_refused() {
     assert!(line.contains("it has more than 65536 tensors"), "{line}");
 }
 
+/// What is kept of each takes many times its text.
+#[test]
+fn more_metadata_and_dimensions_than_any_models_are_refused() {
+    let texts: Vec<String> = (0..=1 << 16).map(|i| format!(r#""{i}":"""#)).collect();
+    let line = refused_bytes(&join(&format!(r#"{{"__metadata__":{{{}}}}}"#, texts.join(",")), &[]));
+    assert!(line.contains("it has more than 65536 texts of metadata"), "{line}");
+    let line = refused_header(|h| h[NORM]["shape"] = vec![1; 65].into());
+    assert!(line.contains("a tensor has more than 64 dimensions"), "{line}");
+}
+
 #[test]
 fn overlapping_tensors_are_refused() {
     let line = refused_header(|h| {

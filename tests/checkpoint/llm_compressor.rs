@@ -236,8 +236,9 @@ fn other_schemes_are_refused_by_name() {
 fn a_scheme_with_values_of_other_types_is_refused_by_the_key() {
     let file = compressed("BF16", |rows| vec![rows, 1]);
     let weights = |c: &mut Value, key: &str, value: Value| c["config_groups"]["group_0"]["weights"][key] = value;
-    let changes: [(&str, &dyn Fn(&mut Value)); 7] = [
-        ("symmetric is no; wanted true or false", &|c| weights(c, "symmetric", json!("no"))),
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let changes: [(&str, Change); 7] = [
+        ("symmetric is \"no\"; wanted true or false", &|c| weights(c, "symmetric", json!("no"))),
         ("type is 5; wanted text", &|c| weights(c, "type", json!(5))),
         ("strategy is true; wanted text", &|c| weights(c, "strategy", json!(true))),
         ("weights is 8; wanted an object", &|c| c["config_groups"]["group_0"]["weights"] = json!(8)),

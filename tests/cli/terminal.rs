@@ -21,6 +21,8 @@ fn what_a_library_logs_of_a_file_is_one_line_without_commands() {
     let mut token = json!({"id": 9999, "content": EVIL});
     token.as_object_mut().unwrap().extend(flags.as_object().unwrap().clone());
     tokenizer["added_tokens"].as_array_mut().unwrap().push(token);
+    let vocabulary = tokenizer["model"]["vocab"].as_object_mut().unwrap();
+    vocabulary.insert(EVIL.into(), vocabulary.len().into());
     std::fs::write(place.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
     let directory = place.path().display().to_string();
     let ran = run(program().args(["tokenize", "-m", &directory, "hello"]).env("RUST_LOG", "warn"), b"");
@@ -44,6 +46,6 @@ fn paths_and_arguments_are_shown_without_commands() {
     ] {
         let ran = kiln(arguments);
         assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{:?}", ran.stderr);
-        assert!(ran.stderr.contains("pwned") && !has_commands(&ran.stderr), "{:?}", ran.stderr);
+        assert!(ran.stderr.contains("INFO fake") && !has_commands(&ran.stderr), "{:?}", ran.stderr);
     }
 }

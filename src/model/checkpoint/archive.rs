@@ -13,7 +13,7 @@ use std::path::Path;
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
 use serde::de::value::{Error as UnknownWord, StrDeserializer};
-use serde::de::{Deserialize, Deserializer, Error as _, IntoDeserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::display::quote;
 use crate::model::checkpoint::byte_source::ByteSource;
@@ -23,6 +23,8 @@ use crate::{Error, Result};
 const MAX_HEADER: u64 = 100_000_000;
 /// Most tensors of a file. What is kept of each takes several times what the header says of it; Gemma 3 27B has 1,247.
 const MAX_TENSORS: usize = 1 << 16;
+/// Most dimensions of a tensor.
+const MAX_DIMENSIONS: usize = 64;
 
 const REMEDY: &str = "download the file again, or export the model anew";
 
@@ -101,8 +103,35 @@ struct RawHeader {
 #[derive(serde::Deserialize)]
 struct RawTensor {
     dtype: String,
+    #[serde(deserialize_with = "dimensions")]
     shape: Vec<usize>,
     data_offsets: (usize, usize),
+}
+
+/// Reads a shape. It is copied, so that a long one would take many times its text.
+fn dimensions<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<usize>, D::Error> {
+    struct Dimensions;
+
+    impl<'de> Visitor<'de> for Dimensions {
+        type Value = Vec<usize>;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("a list of dimensions")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<Vec<usize>, A::Error> {
+            let mut shape = Vec::new();
+            while let Some(dimension) = list.next_element()? {
+                if shape.len() == MAX_DIMENSIONS {
+                    return Err(A::Error::custom(format_args!("a tensor has more than {MAX_DIMENSIONS} dimensions")));
+                }
+                shape.push(dimension);
+            }
+            Ok(shape)
+        }
+    }
+
+    deserializer.deserialize_seq(Dimensions)
 }
 
 impl RawTensor {
@@ -195,6 +224,36 @@ impl<'de> Deserialize<'de> for RawHeader {
     }
 }
 
+/// The free-form texts of a header, as many as it may have tensors.
+struct Texts(HashMap<String, String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(TextsVisitor)
+    }
+}
+
+struct TextsVisitor;
+
+impl<'de> Visitor<'de> for TextsVisitor {
+    type Value = Texts;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a map of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Texts, A::Error> {
+        let mut texts = HashMap::new();
+        while let Some((name, text)) = map.next_entry()? {
+            if texts.len() == MAX_TENSORS {
+                return Err(A::Error::custom(format_args!("it has more than {MAX_TENSORS} texts of metadata")));
+            }
+            texts.insert(name, text);
+        }
+        Ok(Texts(texts))
+    }
+}
+
 /// Reads the header's map key by key. A map type would silently keep the last of two equal names.
 struct RawVisitor;
 
@@ -209,7 +268,7 @@ impl<'de> Visitor<'de> for RawVisitor {
         let mut header = RawHeader { tensors: HashMap::new(), metadata: HashMap::new() };
         while let Some(key) = map.next_key::<String>()? {
             if key == "__metadata__" {
-                header.metadata = map.next_value()?;
+                header.metadata = map.next_value::<Texts>()?.0;
                 continue;
             }
             if header.tensors.len() == MAX_TENSORS {
