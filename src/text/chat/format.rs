@@ -20,14 +20,18 @@ pub(super) fn percent(budget: &Budget, format: &str, arguments: &Value) -> Resul
 pub(super) fn percent_of(budget: &Budget, format: &str, arguments: &[Value]) -> Result<String, Error> {
     let is_map = matches!(arguments, [one] if one.kind() == ValueKind::Map);
     if is_map && format.contains("%(") {
-        check_size(budget, format, arguments)?;
+        check_size(budget, format, [format].into_iter(), arguments, Uses::InEachField)?;
         return format_filter(FormatStyle::Printf, format, arguments);
     }
     let places = conversions(format);
     if places.len() < arguments.len() && !(is_map && places.is_empty()) {
         return fail("there are more arguments than places in the format");
     }
-    check_size(budget, format, arguments)?;
+    let specifications = places.iter().map(|&(at, _)| {
+        let flags = format[..at].rfind('%').unwrap_or(0);
+        &format[flags..at]
+    });
+    check_size(budget, format, specifications, arguments, Uses::Once)?;
     let mut plain = format.to_owned();
     let mut shown = Vec::new();
     for (&(at, conversion), value) in places.iter().zip(arguments) {
@@ -64,7 +68,8 @@ fn conversions(format: &str) -> Vec<(usize, char)> {
 
 /// `format.format(arguments)`.
 pub(super) fn braces(budget: &Budget, format: &str, arguments: &[Value]) -> Result<String, Error> {
-    check_size(budget, format, arguments)?;
+    let fields = format.split('{').skip(1).map(|field| field.split('}').next().unwrap_or_default());
+    check_size(budget, format, fields, arguments, Uses::InEachField)?;
     // A number with a specification is not its text.
     let has_specifications = format.contains(':');
     let shown = |value: Value| match Number::of(&value) {
@@ -88,13 +93,33 @@ pub(super) fn braces(budget: &Budget, format: &str, arguments: &[Value]) -> Resu
     format_filter(FormatStyle::StrFormat, format, &arguments)
 }
 
-/// Spends for what a format may make. Each field may be as wide as any number in the format; MiniJinja takes no width from
-/// an argument.
-fn check_size(budget: &Budget, format: &str, arguments: &[Value]) -> Result<(), Error> {
-    let numbers = format.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+/// How often a format may write an argument.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Uses {
+    Once,
+    InEachField,
+}
+
+/// Spends for what a format may make. A field may be as wide as any number in the specifications `within` it; MiniJinja
+/// takes no width from an argument.
+fn check_size<'f>(
+    budget: &Budget,
+    format: &str,
+    within: impl Iterator<Item = &'f str>,
+    arguments: &[Value],
+    uses: Uses,
+) -> Result<(), Error> {
+    let numbers = within.flat_map(|text| text.split(|c: char| !c.is_ascii_digit())).filter(|digits| !digits.is_empty());
     let widest = numbers.map(|digits| digits.parse().unwrap_or(u64::MAX)).max().unwrap_or(0);
     let fields = format.matches(['%', '{']).count() as u64;
-    let sizes = arguments.iter().try_fold(0, |sum, value| weigh(value).map(|size| sum + size))?;
-    budget.make(fields.saturating_mul(sizes.saturating_mul(4).saturating_add(widest)) + format.len() as u64)?;
+    let (mut sum, mut largest) = (0u64, 0);
+    for value in arguments {
+        // What is no text is written with quotes and escapes.
+        let size = weigh(value)?.saturating_mul(if value.as_str().is_some() { 1 } else { 4 });
+        (sum, largest) = (sum.saturating_add(size), size.max(largest));
+    }
+    let written = if uses == Uses::Once { sum } else { fields.saturating_mul(largest) };
+    let padding = fields.saturating_mul(widest);
+    budget.make(written.saturating_add(padding).saturating_add(format.len() as u64))?;
     Ok(())
 }

@@ -144,6 +144,12 @@ fn what_templates_do_works_as_without_bounds() {
             r#"2-3{"a": [1, "x"]}TrueTrue"#,
         ),
         ("{{ {'a': 1} | tojson(indent=4) }}", "{\n    \"a\": 1\n}"),
+        // An argument is written once, and a number in the text is no width.
+        ("{{ ('%s %s %s' % (content * 999, 'y', content * 999)) | length }}", "1998003"),
+        (
+            "{{ 'Since 20241231235959: {}'.format(1) }}{{ '20241231235959 %3d' % 1 }}",
+            "Since 20241231235959: 120241231235959   1",
+        ),
         ("{% with a = 1, b = 2 %}{{ a + b }}{% endwith %}{% for a, b in [[1, 2]] %}{{ b }}{% endfor %}", "32"),
         (
             "{{ 'a,b'.split(',')[-1] }}{{ 'x'.strip('x') or 'none' }}{{ {'k': 5}.get('k') }}{% for k, v in {'k': 5}.items() %}{{ k }}{{ v }}{% endfor %}",
