@@ -1,19 +1,16 @@
 //! From grammars to what sequences start from, each compiled once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-use llguidance::api::{GrammarInit, GrammarWithLexer, StopReason, TopLevelGrammar};
-use llguidance::earley::CGrammar;
-use llguidance::toktrie::InferenceCapabilities;
-use llguidance::{Logger, TokenParser, panic_utils};
+use llguidance::TokenParser;
 
-use super::closing::{self, Closing, Order, Task};
+use super::Grammar;
+use super::source::{Source, Stop, refusal, sheltered};
 use super::vocabulary::Vocabulary;
-use super::{Grammar, LIMITS, schema};
 use crate::display::quote;
 use crate::machine::threads::REMEDY as THREADS_REMEDY;
 use crate::text::Tokenizer;
@@ -25,24 +22,12 @@ const MOST_KEPT: usize = 64;
 const MOST_BYTES: usize = 64 << 20;
 /// Grammars that are compiled at the same time.
 const MOST_AT_ONCE: usize = 2;
-/// Bytes of the longest grammar's text.
-const LONGEST_TEXT: usize = 256 << 10;
-/// Brackets that may be open at once in a grammar in Lark's syntax: its parser is recursive.
-const DEEPEST_LARK: usize = 200;
 /// Bytes of the stack of a thread that compiles: references and brackets are followed by recursion.
 const STACK: usize = 64 << 20;
 /// How often a wait for a compilation looks whether it is cancelled.
 const LOOK: Duration = Duration::from_millis(10);
-/// Bytes that the parser is offered in the search for a document.
-const EFFORT_TO_FIND: usize = 4_000_000;
-/// Bytes that the parser is offered in the search for a shorter one.
-const EFFORT_TO_SHORTEN: usize = 500_000;
-
-/// Characters of a reason in an error.
-const LONGEST_REASON: usize = 300;
-
-/// The grammar of the document, beside that of what follows it.
-const DOCUMENT: &str = "document";
+/// How long a grammar may be compiled.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Compiles grammars for one tokenizer, and keeps what it has compiled. Clones share it.
 #[derive(Clone)]
@@ -62,14 +47,22 @@ struct Shared {
 struct Cache {
     /// By the text that is compiled.
     entries: HashMap<String, Entry>,
-    running: usize,
+    /// The clients whose grammars are compiled.
+    running: Vec<u64>,
     /// Counts compilations and uses.
     clock: u64,
 }
 
 enum Entry {
-    Running,
-    Done { compiled: Result<Arc<Compiled>>, used: u64 },
+    /// `waiting`: those who asked for it and still wait. When nobody does, it is stopped.
+    Running {
+        waiting: usize,
+        stop: Stop,
+    },
+    Done {
+        compiled: Result<Arc<Compiled>>,
+        used: u64,
+    },
 }
 
 /// A compiled grammar: what the [`super::Constraint`]s of sequences start from.
@@ -77,23 +70,23 @@ pub struct Compiled {
     pub(super) vocabulary: Arc<Vocabulary>,
     /// At the beginning of the document.
     pub(super) parser: TokenParser,
-    /// The shortest document.
-    pub(super) closing: Closing,
     pub(super) is_json: bool,
+    pub(super) ignored: Vec<String>,
     /// About what it takes.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 impl fmt::Debug for Compiled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a grammar whose shortest document has {} tokens", self.shortest())
+        write!(f, "a grammar of {} bytes", self.bytes)
     }
 }
 
 impl Compiled {
-    /// Tokens of the shortest document.
-    pub fn shortest(&self) -> usize {
-        self.closing.len()
+    /// What the schemas of functions ask for and the grammar does not hold replies to: the function, the keyword, where it is
+    /// and why.
+    pub fn ignored(&self) -> &[String] {
+        &self.ignored
     }
 }
 
@@ -105,34 +98,51 @@ impl Grammars {
     }
 
     /// Compiles a grammar, or returns what was compiled for it before. The first one also gathers the vocabulary: for Gemma
-    /// 3's, that takes one to two seconds.
+    /// 3's, that takes one to two seconds. `client` tells who asks: one grammar of each is compiled at a time.
     ///
     /// # Errors
     /// Input: the grammar is wrong, too large, or uses what is not supported, which is named. Interrupted: `abandoned` says that
-    /// nobody waits for it; it is asked now and then, and the compilation goes on for the next who asks.
+    /// the client is gone; it is asked now and then, and the compilation ends if no other waits for it.
     /// Failed: no thread can be started.
-    pub fn compile(&self, grammar: &Grammar, abandoned: &dyn Fn() -> bool) -> Result<Arc<Compiled>> {
-        let (source, key) = prepare(grammar)?;
+    pub fn compile(&self, grammar: &Grammar, client: u64, abandoned: &dyn Fn() -> bool) -> Result<Arc<Compiled>> {
+        let source = Source::of(grammar)?;
+        let key = source.key().to_owned();
         let mut source = Some(source);
+        let mut waits = false;
         let mut cache = self.0.lock();
         loop {
             if abandoned() {
+                if waits {
+                    cache.leave(&key);
+                }
                 return Err(Error::Interrupted {
                     cause: "nobody waits for the grammar".into(),
                     remedy: "ask again".into(),
                 });
             }
-            if let Some(done) = cache.find(&key) {
-                return done;
-            }
-            if !cache.entries.contains_key(&key) && cache.running < MOST_AT_ONCE {
-                if let Some(source) = source.take() {
-                    self.start(&mut cache, &key, source)?;
-                } else {
-                    // It was compiled, and has already made room for others.
-                    source = Some(prepare(grammar)?.0);
+            let has_room = cache.running.len() < MOST_AT_ONCE && !cache.running.contains(&client);
+            match cache.entries.get_mut(&key) {
+                Some(Entry::Done { .. }) => return cache.find(&key),
+                Some(Entry::Running { waiting, stop }) => {
+                    if !waits && !stop.is_asked() {
+                        *waiting += 1;
+                        waits = true;
+                    }
+                    if stop.is_late() {
+                        stop.ask();
+                    }
                 }
-                continue;
+                None if has_room => {
+                    let source = match source.take() {
+                        Some(source) => source,
+                        // It was compiled, and has already made room for others.
+                        None => Source::of(grammar)?,
+                    };
+                    self.start(&mut cache, &key, source, client)?;
+                    waits = true;
+                    continue;
+                }
+                None => waits = false,
             }
             cache = self.0.ended.wait_timeout(cache, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -144,15 +154,25 @@ impl Grammars {
         self.0.lock().clock
     }
 
+    /// Takes a place as if a grammar of `client` were compiled.
+    #[cfg(test)]
+    pub(super) fn hold(&self, client: u64) {
+        self.0.lock().running.push(client);
+    }
+
     /// Starts a thread that compiles `source`.
-    fn start(&self, cache: &mut Cache, key: &str, source: Source) -> Result<()> {
-        let (shared, of) = (self.0.clone(), key.to_owned());
+    fn start(&self, cache: &mut Cache, key: &str, source: Source, client: u64) -> Result<()> {
+        let (shared, of, stop) = (self.0.clone(), key.to_owned(), Stop::within(LONGEST));
+        let stopped = stop.clone();
         let run = move || {
-            let failure =
-                |reason: &str| Error::failed(format!("a grammar was not compiled: {}", quote(reason)), "report this");
-            // Whoever waits has to hear of a panic too.
-            let compiled = sheltered(failure, || source.compile(shared.vocabulary()?).map(Arc::new));
-            shared.lock().put(of, compiled);
+            let compiled = shared.vocabulary().and_then(|vocabulary| {
+                // Whoever waits has to hear of a panic too, which this grammar has caused.
+                sheltered(|reason| refusal(reason), || source.compile(vocabulary, &stopped).map(Arc::new))
+            });
+            if let Ok(compiled) = &compiled {
+                compiled.ignored.iter().for_each(|what| log::warn!("a schema is not kept to in full: {}", quote(what)));
+            }
+            shared.lock().put(of, client, &stopped, compiled);
             shared.ended.notify_all();
         };
         Builder::new()
@@ -160,8 +180,8 @@ impl Grammars {
             .stack_size(STACK)
             .spawn(run)
             .map_err(|e| Error::failed(format!("no thread can be started: {e}"), THREADS_REMEDY))?;
-        cache.entries.insert(key.to_owned(), Entry::Running);
-        cache.running += 1;
+        cache.entries.insert(key.to_owned(), Entry::Running { waiting: 1, stop });
+        cache.running.push(client);
         Ok(())
     }
 }
@@ -177,18 +197,39 @@ impl Shared {
 }
 
 impl Cache {
-    /// What was compiled, if it was.
-    fn find(&mut self, key: &str) -> Option<Result<Arc<Compiled>>> {
-        let Some(Entry::Done { compiled, used }) = self.entries.get_mut(key) else { return None };
+    /// What was compiled.
+    fn find(&mut self, key: &str) -> Result<Arc<Compiled>> {
         self.clock += 1;
-        *used = self.clock;
-        Some(compiled.clone())
+        match self.entries.get_mut(key) {
+            Some(Entry::Done { compiled, used }) => {
+                *used = self.clock;
+                compiled.clone()
+            }
+            _ => Err(Error::failed("a compiled grammar was lost", "report this")),
+        }
+    }
+
+    /// One who waited for `key` has left.
+    fn leave(&mut self, key: &str) {
+        if let Some(Entry::Running { waiting, stop }) = self.entries.get_mut(key) {
+            *waiting = waiting.saturating_sub(1);
+            if *waiting == 0 {
+                stop.ask();
+            }
+        }
     }
 
     /// Keeps what was compiled, and drops what was not used for the longest time.
-    fn put(&mut self, key: String, compiled: Result<Arc<Compiled>>) {
-        self.running -= 1;
+    fn put(&mut self, key: String, client: u64, stop: &Stop, compiled: Result<Arc<Compiled>>) {
+        if let Some(at) = self.running.iter().position(|running| *running == client) {
+            self.running.swap_remove(at);
+        }
         self.clock += 1;
+        if stop.is_asked() && !stop.is_late() {
+            // All who had asked for it left. Whoever asks next starts anew.
+            self.entries.remove(&key);
+            return;
+        }
         self.entries.insert(key, Entry::Done { compiled, used: self.clock });
         while self.entries.len() > 1 && (self.entries.len() > MOST_KEPT || self.bytes() > MOST_BYTES) {
             let uses = self.entries.iter().filter_map(|(key, entry)| match entry {
@@ -207,152 +248,4 @@ impl Cache {
         };
         self.entries.iter().map(of).sum()
     }
-}
-
-/// Runs a part of llguidance. A panic of it becomes the error that `failure` makes of what it said.
-pub(super) fn sheltered<T>(failure: impl Fn(&str) -> Error, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    let ran = panic_utils::catch_unwind(std::panic::AssertUnwindSafe(|| Ok(run())));
-    ran.unwrap_or_else(|e| Err(failure(&said(&e))))
-}
-
-/// What llguidance says, on one line. What lies behind an empty line or in a backtrace is for its authors.
-pub(super) fn said(error: &impl std::fmt::Display) -> String {
-    let text = format!("{error:#}");
-    let text = text.split("<backtrace>").next().unwrap_or_default();
-    if text.trim_start().starts_with("panic:") {
-        return "the parser fails on it".to_owned();
-    }
-    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
-    let words: Vec<&str> = lines.filter(|line| !line.bytes().all(|byte| byte == b'^')).collect();
-    words.join(" ").chars().take(LONGEST_REASON).collect()
-}
-
-/// What llguidance compiles.
-struct Source {
-    document: GrammarWithLexer,
-    is_json: bool,
-}
-
-/// What is compiled for a grammar, and the text that tells it from others.
-fn prepare(grammar: &Grammar) -> Result<(Source, String)> {
-    let (mut document, key) = match grammar {
-        Grammar::Lark(text) => {
-            check_depth(text)?;
-            schema::check_embedded(text)?;
-            (GrammarWithLexer::from_lark(text.clone()), format!("lark {text}"))
-        }
-        json => {
-            let schema = match json {
-                Grammar::JsonSchema(schema) => schema::prepare(schema)?,
-                _ => schema::prepare(&schema::any_object())?,
-            };
-            let key = format!("json {schema}");
-            (GrammarWithLexer::from_json_schema(schema), key)
-        }
-    };
-    if key.len() > LONGEST_TEXT {
-        return Err(Error::input(
-            format!("the grammar has {} bytes, and {LONGEST_TEXT} are supported", key.len()),
-            "use a smaller one",
-        ));
-    }
-    document.name = Some(DOCUMENT.into());
-    Ok((Source { document, is_json: !matches!(grammar, Grammar::Lark(_)) }, key))
-}
-
-fn check_depth(lark: &str) -> Result<()> {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    for byte in lark.bytes() {
-        match byte {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        deepest = deepest.max(depth);
-    }
-    match deepest > DEEPEST_LARK {
-        true => Err(Error::input(
-            format!("the grammar has {deepest} brackets within each other, and {DEEPEST_LARK} are supported"),
-            "give inner parts rules of their own",
-        )),
-        false => Ok(()),
-    }
-}
-
-impl Source {
-    fn compile(self, vocabulary: Arc<Vocabulary>) -> Result<Compiled> {
-        let is_json = self.is_json;
-        let refused = |reason: &str| match is_json {
-            true => schema::refusal(reason),
-            false => Error::input(format!("the grammar cannot be used: {}", quote(reason)), "change the grammar"),
-        };
-        let stops: Vec<String> = vocabulary.stops.iter().map(u32::to_string).collect();
-        let whole = GrammarWithLexer::from_lark(format!("start: @{DOCUMENT} <[{}]>", stops.join(",")));
-        let init = GrammarInit::Serialized(TopLevelGrammar { grammars: vec![whole, self.document], max_tokens: None });
-        let caps = InferenceCapabilities::default();
-        let mut parser = vocabulary
-            .factory
-            .create_parser_from_init_ext(init, Logger::new(0, 0), caps, LIMITS)
-            .map_err(|e| refused(&said(&e)))?;
-        let grammar = parser.parser.grammar();
-        let lexemes = grammar.lexer_spec();
-        let unsupported = [
-            (lexemes.has_stop, "`stop`"),
-            (lexemes.has_max_tokens, "`max_tokens`"),
-            (has_temperature(grammar), "`temperature`"),
-            (lexemes.token_range_lexemes(&lexemes.all_lexemes()).len() > 1, "special tokens"),
-        ];
-        if let Some((_, what)) = unsupported.iter().find(|(is_used, _)| *is_used) {
-            return Err(Error::input(format!("the grammar uses {what}, which is not supported"), "leave it out"));
-        }
-        parser.start_without_prompt();
-        sheltered(refused, move || {
-            // Gives the lexer its fuel for the search.
-            parser.compute_mask().map_err(|e| match parser.stop_reason() {
-                StopReason::NoExtensionBias => refused("no text is one of it"),
-                _ => refused(&said(&e)),
-            })?;
-            let closing = find_shortest(&vocabulary, &mut parser);
-            if let Some(error) = parser.parser.get_error() {
-                return Err(refused(&said(&error.message())));
-            }
-            let closing = closing.ok_or_else(|| refused("no text was found that is one of it"))?;
-            let bytes = parser.parser.lexer_stats().num_bytes;
-            Ok(Compiled { vocabulary, parser, closing, is_json, bytes })
-        })
-    }
-}
-
-/// Whether a rule asks for a temperature of its own.
-fn has_temperature(grammar: &CGrammar) -> bool {
-    let (mut open, mut seen) = (vec![grammar.start()], HashSet::new());
-    while let Some(symbol) = open.pop() {
-        let data = grammar.sym_data(symbol);
-        if data.props.temperature != 0.0 {
-            return true;
-        }
-        if seen.insert(symbol.as_index()) {
-            open.extend(data.rules.iter().flat_map(|&rule| grammar.rule_rhs(rule).0));
-        }
-    }
-    false
-}
-
-/// The shortest document: any one first, since the search for the shortest goes on from there.
-fn find_shortest(vocabulary: &Vocabulary, parser: &mut TokenParser) -> Option<Closing> {
-    let (trie, alphabet) = (vocabulary.trie(), &vocabulary.alphabet[..]);
-    let none = Closing::default();
-    let any = Task {
-        trie,
-        alphabet,
-        after: &[],
-        in_string: false,
-        known: &none,
-        most: usize::MAX,
-        order: Order::Any,
-        effort: EFFORT_TO_FIND,
-    };
-    let known = closing::find(&mut parser.parser, &any)?;
-    let shortest = Task { known: &known, most: 0, order: Order::Shortest, effort: EFFORT_TO_SHORTEN, ..any };
-    closing::find(&mut parser.parser, &shortest).or(Some(known))
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use llguidance::TokenParser;
-use llguidance::toktrie::SimpleVob;
+use llguidance::earley::Parser;
+use llguidance::toktrie::{Recognizer, TokTrie};
 
-use super::closing::{self, Closing, Order, Task};
-use super::compile::{Compiled, said, sheltered};
+use super::compile::Compiled;
+use super::source::{said, sheltered};
 use crate::display::quote;
 use crate::text::TokenSet;
 use crate::{Error, Result};
@@ -16,76 +17,37 @@ const MOST_DIGITS: usize = 32;
 /// Digits of a number's exponent: with more, f64 has no such number.
 const MOST_EXPONENT_DIGITS: usize = 2;
 
-/// Bytes that the parser is offered when a token may lengthen what is left of the document: 1 to 2 ms.
-const EFFORT: usize = 20_000;
+/// The byte that begins a stop token for the parser. No content has it: it is none of UTF-8's.
+const END: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
 
-/// Follows one document token by token. It knows a way to the document's end that fits into what is left of the budget,
-/// and takes no token after which it knew none.
+/// Follows one document token by token.
 pub struct Constraint {
     compiled: Arc<Compiled>,
     parser: TokenParser,
-    /// From here to the document's end, in `left` tokens or fewer.
-    closing: Closing,
-    /// Whether a search for a shorter closing is of no use.
-    is_shortest: bool,
-    /// The next search for one waits until `left` is no more than this above the closing's tokens.
-    spare: usize,
-    /// Tokens that the document may still have.
-    left: usize,
-    is_cut: bool,
     is_finished: bool,
     numbers: Numbers,
-    /// Searches for a shorter closing.
-    #[cfg(test)]
-    pub(super) searches: usize,
 }
 
 impl Constraint {
-    /// At the beginning of a document that may have `limit` tokens, the stop token not counted.
-    ///
-    /// # Errors
-    /// Input: the shortest document has more.
-    pub fn new(compiled: Arc<Compiled>, limit: usize) -> Result<Constraint> {
-        let shortest = compiled.shortest();
-        if limit < shortest {
-            return Err(Error::input(
-                format!("the shortest document of this grammar has {shortest} tokens, and the answer may have {limit}"),
-                format!("allow at least {shortest}"),
-            ));
-        }
-        let (parser, closing) = (compiled.parser.deep_clone(), compiled.closing.clone());
-        Ok(Constraint {
-            compiled,
-            parser,
-            closing,
-            is_shortest: true,
-            spare: usize::MAX,
-            left: limit,
-            is_cut: false,
-            is_finished: false,
-            numbers: Numbers::default(),
-            #[cfg(test)]
-            searches: 0,
-        })
+    /// At the beginning of a document.
+    pub fn new(compiled: Arc<Compiled>) -> Constraint {
+        let parser = compiled.parser.deep_clone();
+        Constraint { compiled, parser, is_finished: false, numbers: Numbers::default() }
     }
 
     /// Fills `set` with the tokens that may come next, the stops among them where the document may end. There is always one.
     ///
     /// # Errors
-    /// Failed: the document has ended, or the grammar takes too much time or memory here.
+    /// Input: the grammar takes too much time or memory here. Failed: the document has ended.
     pub fn fill(&mut self, set: &mut TokenSet) -> Result<()> {
         if self.is_finished {
             return Err(Error::failed("the document has ended", "report this"));
         }
         followed(|| {
             let mut allowed = self.parser.compute_mask().map_err(too_much)?;
-            self.shorten();
-            let vocabulary = &self.compiled.vocabulary;
-            if self.left <= self.closing.len() {
-                self.leave_closing(&mut allowed);
-            } else if self.numbers.are_enough() {
+            if self.numbers.are_enough() {
                 let mut fewer = allowed.clone();
-                fewer.sub(&vocabulary.digits);
+                fewer.sub(&self.compiled.vocabulary.digits);
                 if !fewer.is_zero() {
                     allowed = fewer;
                 }
@@ -95,124 +57,43 @@ impl Constraint {
         })
     }
 
-    /// Takes the token that was chosen, and returns the one that stands in its place: itself, or the closing's next if no
-    /// closing behind it would fit. A stop token ends the document.
+    /// Takes the token that was chosen. A stop token ends the document.
     ///
     /// # Errors
-    /// Failed: the grammar does not allow the token, or takes too much time or memory here.
-    pub fn accept(&mut self, token: u32) -> Result<u32> {
+    /// Input: the grammar takes too much time or memory here. Failed: the grammar does not allow the token.
+    pub fn accept(&mut self, token: u32) -> Result<()> {
         let compiled = self.compiled.clone();
         if self.is_finished || !compiled.vocabulary.has(token) {
             return Err(not_allowed(token));
         }
         followed(|| {
             if compiled.vocabulary.stops.contains(&token) {
-                return self.finish(token);
+                self.is_finished = may_end(&mut self.parser.parser);
+                return if self.is_finished { Ok(()) } else { Err(not_allowed(token)) };
             }
-            self.is_cut |= self.left <= self.closing.len();
-            match self.closing_behind(compiled.vocabulary.trie().token(token)) {
-                Some((closing, is_shortest)) => {
-                    self.is_shortest = is_shortest;
-                    self.take(token, closing)?;
-                    Ok(token)
-                }
-                None if !self.parser.validate_token(token).map_err(too_much)? => Err(not_allowed(token)),
-                None => {
-                    self.is_cut = true;
-                    self.take_closings_first()
-                }
+            if !self.parser.validate_token(token).map_err(too_much)? {
+                return Err(not_allowed(token));
             }
+            self.parser.consume_token(token).map_err(too_much)?;
+            self.numbers.read(compiled.vocabulary.trie().token(token), compiled.is_json);
+            Ok(())
         })
-    }
-
-    /// Whether the budget ended the document, or chose a part of it.
-    pub fn is_cut(&self) -> bool {
-        self.is_cut
     }
 
     /// Whether a stop token was taken.
     pub fn is_finished(&self) -> bool {
         self.is_finished
     }
+}
 
-    /// Tokens that the document may still have.
-    pub fn left(&self) -> usize {
-        self.left
-    }
-
-    fn finish(&mut self, stop: u32) -> Result<u32> {
-        if !closing::may_end(&mut self.parser.parser) {
-            return Err(not_allowed(stop));
-        }
-        self.is_finished = true;
-        Ok(stop)
-    }
-
-    /// A closing behind `bytes` that fits, and whether it is the shortest.
-    fn closing_behind(&mut self, bytes: &[u8]) -> Option<(Closing, bool)> {
-        let most = self.left.checked_sub(1)?;
-        if let Some(rest) = self.closing.behind(bytes).filter(|rest| rest.len() <= most) {
-            return Some((rest, self.is_shortest));
-        }
-        let any = self.find(bytes, most, Order::Any).filter(|closing| closing.len() <= most);
-        let found = any.or_else(|| self.find(bytes, most, Order::Shortest));
-        found.filter(|closing| closing.len() <= most).map(|closing| (closing, false))
-    }
-
-    fn find(&mut self, after: &[u8], most: usize, order: Order) -> Option<Closing> {
-        let vocabulary = &self.compiled.vocabulary;
-        let (trie, alphabet) = (vocabulary.trie(), &vocabulary.alphabet[..]);
-        let mut numbers = self.numbers;
-        numbers.read(after, self.compiled.is_json);
-        let in_string = numbers.in_string;
-        let task = Task { trie, alphabet, after, in_string, known: &self.closing, most, order, effort: EFFORT };
-        closing::find(&mut self.parser.parser, &task)
-    }
-
-    /// Looks for a shorter closing when the budget comes near the one that is known, and again each time what lies between
-    /// them has halved: a search takes milliseconds and finds the same after most tokens.
-    fn shorten(&mut self) {
-        let spare = |this: &Self| this.left.saturating_sub(this.closing.len());
-        if self.is_shortest || spare(self) > self.spare.min(self.closing.len() + 16) {
-            return;
-        }
-        #[cfg(test)]
-        {
-            self.searches += 1;
-        }
-        if let Some(shorter) = self.find(&[], 0, Order::Shortest).filter(|found| found.len() < self.closing.len()) {
-            self.closing = shorter;
-        }
-        self.is_shortest = true;
-        self.spare = spare(self) / 2;
-    }
-
-    fn take(&mut self, token: u32, closing: Closing) -> Result<()> {
-        self.parser.consume_token(token).map_err(too_much)?;
-        self.numbers.read(self.compiled.vocabulary.trie().token(token), self.compiled.is_json);
-        self.closing = closing;
-        self.left -= 1;
-        Ok(())
-    }
-
-    fn take_closings_first(&mut self) -> Result<u32> {
-        let Some(token) = self.closing.first() else {
-            let stop = self.compiled.vocabulary.stops[0];
-            return self.finish(stop);
-        };
-        let bytes = self.compiled.vocabulary.trie().token(token);
-        let rest = self.closing.behind(bytes).unwrap_or_default();
-        self.take(token, rest)?;
-        Ok(token)
-    }
-
-    /// Leaves the closing's next token, and the stops where they are allowed.
-    fn leave_closing(&self, allowed: &mut SimpleVob) {
-        let vocabulary = &self.compiled.vocabulary;
-        let mut left = vocabulary.trie().alloc_token_set();
-        vocabulary.stops.iter().chain(&self.closing.first()).for_each(|&token| left.allow_token(token));
-        allowed.and(&left);
-    }
+/// Whether the document may end here.
+fn may_end(parser: &mut Parser) -> bool {
+    parser.with_recognizer(|rec| {
+        rec.trie_started("end");
+        let ends = rec.try_push_byte(END);
+        rec.trie_finished();
+        ends
+    })
 }
 
 /// Runs a part of llguidance at a place in a document.
@@ -224,8 +105,9 @@ fn not_allowed(token: u32) -> Error {
     Error::failed(format!("token {token} was chosen, which the grammar does not allow here"), "report this")
 }
 
+/// The request asks for the grammar, so that it is to blame.
 fn too_much(error: impl std::fmt::Display) -> Error {
-    Error::failed(format!("the grammar cannot be followed: {}", quote(&said(&error))), "use a simpler grammar")
+    Error::input(format!("the grammar cannot be followed: {}", quote(&said(&error))), "use a simpler grammar")
 }
 
 /// Counts a number's digits, in the text of a JSON document.

@@ -82,23 +82,19 @@ impl Step {
         step
     }
 
-    /// Takes the chosen token, and asks for the next one's set. Returns the token that stands in its place, as
-    /// [`Constraint::accept`] does. After a stop token no set is asked for.
+    /// Takes the chosen token, and asks for the next one's set. After a stop token no set is asked for.
     ///
     /// # Errors
     /// As [`Constraint::accept`].
-    pub fn begin(&mut self, token: u32) -> Result<u32> {
+    pub fn begin(&mut self, token: u32) -> Result<()> {
         let mut work = self.fetch()?;
-        match work.constraint.accept(token) {
-            Ok(token) if !work.constraint.is_finished() => {
-                self.send(work);
-                Ok(token)
-            }
-            ended => {
-                self.work = Place::Here(work);
-                ended
-            }
+        let taken = work.constraint.accept(token);
+        if taken.is_ok() && !work.constraint.is_finished() {
+            self.send(work);
+        } else {
+            self.work = Place::Here(work);
         }
+        taken
     }
 
     /// Waits for the set that was asked for, and exchanges it for `set`, which is for the same vocabulary.
@@ -111,18 +107,6 @@ impl Step {
         let filled = work.filled.clone();
         self.work = Place::Here(work);
         filled
-    }
-
-    /// Waits for the constraint, and lends it.
-    ///
-    /// # Errors
-    /// Failed: the thread that had it has ended.
-    pub fn constraint(&mut self) -> Result<&Constraint> {
-        self.work = Place::Here(self.fetch()?);
-        match &self.work {
-            Place::Here(work) => Ok(&work.constraint),
-            _ => Err(lost()),
-        }
     }
 
     fn send(&mut self, work: Box<Work>) {
@@ -154,12 +138,8 @@ impl Guide for Step {
         self.wait(set)
     }
 
-    fn take(&mut self, token: u32) -> Result<u32> {
+    fn take(&mut self, token: u32) -> Result<()> {
         self.begin(token)
-    }
-
-    fn is_cut(&mut self) -> bool {
-        self.constraint().is_ok_and(Constraint::is_cut)
     }
 }
 

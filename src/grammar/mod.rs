@@ -7,23 +7,27 @@
 //! ```
 //!
 //! The crate llguidance compiles grammars and computes sets. This module gives it Kiln's vocabulary, bounds what it does,
-//! and sees to it that a document ends within its budget ([`Constraint::accept`]). [`Masks`] computes sets while the device
-//! computes logits.
+//! and lowers JSON schemas to what it holds replies to. [`Masks`] computes sets while the device computes logits.
 //!
 //! A document is followed by a stop token, which the grammar itself asks for. So wherever the parser takes that token, the
 //! document may end.
 
-mod closing;
+mod calls;
 mod compile;
 mod constraint;
+mod exact;
+mod lower;
 mod masks;
-mod schema;
+mod numbers;
+mod references;
+mod sizes;
+mod source;
 mod vocabulary;
 
+pub use calls::{Calls, Function};
 pub use compile::{Compiled, Grammars};
 pub use constraint::Constraint;
 pub use masks::{Masks, Step};
-pub use schema::bound_blanks;
 
 use crate::{Error, Result};
 use llguidance::api::ParserLimits;
@@ -37,6 +41,8 @@ pub enum Grammar {
     JsonSchema(serde_json::Value),
     /// A text of a grammar in llguidance's variant of Lark's syntax.
     Lark(String),
+    /// Calls of functions, or text.
+    Calls(Calls),
 }
 
 impl Grammar {

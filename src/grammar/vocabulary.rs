@@ -13,9 +13,6 @@ use crate::{Error, Result};
 /// Bytes of the longest token that content may have: the trie counts a path's bytes in a `u8`.
 const LONGEST_TOKEN: usize = 255;
 
-/// The order in which a search for a closing tries bytes: a letter fills strings; digits and quotes make the shortest values.
-const FIRST_TRIED: &[u8] = b"a}])\",:0123456789ntfeiou ";
-
 /// A tokenizer's tokens, for all grammars.
 pub(super) struct Vocabulary {
     pub(super) factory: ParserFactory,
@@ -23,8 +20,6 @@ pub(super) struct Vocabulary {
     pub(super) stops: Vec<u32>,
     /// The tokens that begin with a digit.
     pub(super) digits: SimpleVob,
-    /// The bytes that are tokens, in the order in which a search tries them.
-    pub(super) alphabet: Vec<u8>,
 }
 
 impl Vocabulary {
@@ -54,16 +49,13 @@ impl Vocabulary {
             digits.set(id as usize, word.first().is_some_and(u8::is_ascii_digit));
         }
         let trie = TokTrie::from(&TokRxInfo::new(count, end), &words);
-        let is_token = |byte: &u8| trie.token_id(&[*byte]).is_some();
-        let rest = (0..=u8::MAX).filter(|byte| !FIRST_TRIED.contains(byte));
-        let alphabet = FIRST_TRIED.iter().copied().chain(rest).filter(is_token).collect();
         let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
         let mut factory =
             ParserFactory::new(&env, InferenceCapabilities::default(), &SlicedBiasComputer::json_slices())
                 .map_err(|e| Error::failed(format!("the vocabulary makes no trie: {e}"), "report this"))?;
         factory.quiet();
         *factory.limits_mut() = LIMITS;
-        Ok(Vocabulary { factory, stops, digits, alphabet })
+        Ok(Vocabulary { factory, stops, digits })
     }
 
     pub(super) fn trie(&self) -> &TokTrie {

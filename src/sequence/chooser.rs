@@ -54,15 +54,6 @@ impl Chooser {
         Ok(Chooser::Guide(Box::new(Guided::new(self, guide, vocab)?)))
     }
 
-    /// Whether a guide ended the reply before its time, or chose a part of it.
-    pub fn is_cut(&self) -> bool {
-        match self {
-            Chooser::Greedy | Chooser::Sample(_) => false,
-            Chooser::Report(reported) => reported.chooser.is_cut(),
-            Chooser::Guide(guided) => guided.is_cut(),
-        }
-    }
-
     /// The same choices, with a report of each: its likelihood, and those of the `top` likeliest tokens.
     pub fn reporting(self, top: usize) -> Chooser {
         Chooser::Report(Box::new(Reported { chooser: self, top, last: None }))

@@ -12,18 +12,14 @@ pub trait Guide: Send {
     /// Puts into `set` the tokens that may come next. There is always one.
     ///
     /// # Errors
-    /// Failed: it cannot tell.
+    /// Input or Failed: it cannot tell.
     fn fill(&mut self, set: &mut TokenSet) -> Result<()>;
 
-    /// Takes the chosen token, which was in the last set. Returns the token that stands in its place: another one where no
-    /// budget would be left to end what this one begins.
+    /// Takes the chosen token, which was in the last set.
     ///
     /// # Errors
-    /// Failed: it cannot tell what would follow.
-    fn take(&mut self, token: u32) -> Result<u32>;
-
-    /// Whether the budget ended the reply, or chose a part of it.
-    fn is_cut(&mut self) -> bool;
+    /// Input or Failed: it cannot tell what would follow.
+    fn take(&mut self, token: u32) -> Result<()>;
 }
 
 /// A chooser whose tokens a guide allows. A clone follows the same reply.
@@ -47,11 +43,6 @@ impl Guided {
 
     fn guide(&self) -> MutexGuard<'_, dyn Guide + 'static> {
         self.guide.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the guide cut the reply.
-    pub(super) fn is_cut(&self) -> bool {
-        self.guide().is_cut()
     }
 
     /// Gets the next token's set, once.
@@ -80,6 +71,7 @@ impl Guided {
         self.ready.clone()?;
         let token = self.chooser.choose(executor, row)?;
         self.ready = Ok(false);
-        self.guide().take(token)
+        self.guide().take(token)?;
+        Ok(token)
     }
 }

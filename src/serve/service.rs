@@ -176,7 +176,7 @@ impl Service {
             // The last token needs no position.
             let limit = ask.limit.min(model.context - ask.prompt.len() + 1);
             if let Some(grammar) = &ask.grammar {
-                let constraint = Constraint::new(grammar.clone(), limit)?;
+                let constraint = Constraint::new(grammar.clone());
                 chooser = chooser.guided(grammar::Step::new(&self.masks, constraint, vocab), vocab)?;
             }
             let goes_on = ask.ignore_eos && ask.grammar.is_none();

@@ -263,12 +263,7 @@ impl<'a> Worker<'a> {
         let event = match ended.reply {
             // Only a failure that ends the process interrupts a sequence, and is told to all.
             Ok(Generation { finish: Finish::Interrupted, .. }) => return,
-            Ok(mut generation) => {
-                if ended.chooser.is_cut() {
-                    generation.finish = Finish::Length;
-                }
-                Event::End(self.end_of(&mut running, generation))
-            }
+            Ok(generation) => Event::End(self.end_of(&mut running, generation)),
             Err(e) => Event::Failed((&e).into()),
         };
         self.outbox.borrow_mut().add(&running.job, event);

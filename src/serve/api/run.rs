@@ -3,10 +3,10 @@
 use super::Call;
 use super::form::Form;
 use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
-use crate::serve::job::{Ask, End, Event, Token};
+use crate::serve::job::{Ask, Client, End, Event, Token};
 use crate::serve::model::Model;
 use crate::serve::service::{Answers, Step, Whole};
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -61,10 +61,11 @@ pub(super) fn answer<W: Wording>(
 ) -> Result<(), Gone> {
     let watch = reply.watch();
     let started = read.and_then(|(asked, wording)| Ok((asked.stream, start(call, &asked, &reply)?, wording)));
-    let (stream, answers, mut wording) = match started {
+    let (stream, (answers, ignored), mut wording) = match started {
         Ok(started) => started,
         Err(e) => return call.refuse(reply, &e),
     };
+    let reply = if ignored.is_empty() { reply } else { reply.with_header(IGNORED, ignored) };
     if stream {
         return send_stream(call, reply, answers, &mut wording);
     }
@@ -76,17 +77,29 @@ pub(super) fn answer<W: Wording>(
     }
 }
 
-/// Puts what is asked into the queue. All that needs a grammar passes here.
-fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<Answers<'s>, ApiError> {
-    let start = |asks: &[Ask]| call.service.start(&asked.model, asks, (&call.request.peer).into(), reply.watch());
-    let Some(Form { grammar, param }) = &asked.form else { return start(&asked.asks) };
+/// The header that lists what the schemas of tools ask for and calls are not held to.
+const IGNORED: &str = "Kiln-Ignored-Schema";
+/// Bytes of the longest such list.
+const LONGEST_LIST: usize = 1000;
+
+/// Puts what is asked into the queue, and says what of its schemas is ignored. All that needs a grammar passes here.
+fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<(Answers<'s>, String), ApiError> {
+    let client = Client::from(&call.request.peer);
+    let start = |asks: &[Ask]| call.service.start(&asked.model, asks, client, reply.watch());
+    let Some(Form { grammar, param }) = &asked.form else { return Ok((start(&asked.asks)?, String::new())) };
     let refuse = |e: ApiError| if e.status == 400 && e.param.is_none() { e.param(param.clone()) } else { e };
     let watch = reply.watch();
-    let compiled = asked.model.grammars.compile(grammar, &|| watch.is_gone()).map_err(|e| refuse((&e).into()))?;
+    let compiled = asked.model.grammars.compile(grammar, CLIENTS.hash_one(client), &|| watch.is_gone());
+    let compiled = compiled.map_err(|e| refuse((&e).into()))?;
+    let ignored: String = compiled.ignored().join("; ").chars().take(LONGEST_LIST).collect();
+    let ignored = ignored.replace(|c: char| !c.is_ascii(), "?");
     let mut asks = asked.asks.clone();
     asks.iter_mut().for_each(|ask| ask.grammar = Some(compiled.clone()));
-    start(&asks).map_err(refuse)
+    Ok((start(&asks).map_err(refuse)?, ignored))
 }
+
+/// Tells clients apart.
+static CLIENTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 fn send_stream(call: &Call<'_>, reply: Reply<'_>, answers: Answers<'_>, wording: &mut dyn Wording) -> Result<(), Gone> {
     let mut stream = reply.stream(wording.content_type())?;
@@ -141,7 +154,7 @@ impl Usage {
 /// An id that no other answer has, of this process or another.
 pub(super) fn unique(prefix: &str) -> String {
     // Rust seeds each hasher from the system's entropy.
-    static PROCESS: LazyLock<u64> = LazyLock::new(|| std::hash::RandomState::new().build_hasher().finish());
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{prefix}{:016x}{:08x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed))
 }

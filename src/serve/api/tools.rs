@@ -7,7 +7,7 @@
 use super::fields::Fields;
 use super::form::Form;
 use super::run::unique;
-use crate::grammar::{Grammar, bound_blanks};
+use crate::grammar::{self, Calls, Grammar};
 use crate::serve::http::ApiError;
 use serde_json::{Value, json};
 
@@ -29,6 +29,8 @@ struct Function {
     description: Option<String>,
     /// The schema of its arguments.
     parameters: Value,
+    /// Whether a call has to keep to all of it.
+    strict: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -115,44 +117,18 @@ impl Function {
             name: name.to_owned(),
             description: holder.text("description")?.map(str::to_owned),
             parameters: parameters.filter(|schema| schema != &json!({})).unwrap_or_else(none),
+            strict: holder.boolean("strict")?.unwrap_or(false),
         })
     }
 
-    /// The schema of a call. Definitions move to its root, which references start from.
-    fn call_schema(&self) -> Value {
-        let mut parameters = self.parameters.clone();
-        let mut schema = json!({
-            "type": "object",
-            "properties": {"name": {"const": self.name}},
-            "required": ["name", "parameters"],
-            "additionalProperties": false,
-        });
-        for name in ["$defs", "definitions"] {
-            if let Some(definitions) = parameters.as_object_mut().and_then(|map| map.remove(name)) {
-                schema[name] = definitions;
-            }
-        }
-        close(&mut parameters);
-        schema["properties"]["parameters"] = parameters;
-        bound_blanks(&mut schema);
-        schema
+    /// As the grammar of calls takes it.
+    fn callable(&self) -> grammar::Function {
+        let Function { name, parameters, strict, .. } = self;
+        grammar::Function { name: name.clone(), parameters: parameters.clone(), strict: *strict }
     }
 
     fn description(&self) -> Value {
         json!({"name": self.name, "description": self.description, "parameters": self.parameters})
-    }
-}
-
-/// Keeps a call to the arguments that its function's schema names. A JSON schema that says nothing of others allows any, and
-/// functions take none.
-fn close(parameters: &mut Value) {
-    const OTHERS: [&str; 7] =
-        ["additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref"];
-    if let Value::Object(schema) = parameters
-        && schema.contains_key("properties")
-        && !OTHERS.iter().any(|other| schema.contains_key(*other))
-    {
-        schema.insert("additionalProperties".to_owned(), false.into());
     }
 }
 
@@ -184,17 +160,12 @@ impl Tools {
             Choice::Named(name) => function.name == *name,
             Choice::Auto | Choice::Required => true,
         };
-        let schemas: Vec<Value> = self.functions.iter().filter(callable).map(Function::call_schema).collect();
-        let calls = if self.is_parallel() { "call (\"\\n\" call)*" } else { "call" };
-        let start = match self.choice {
-            Choice::Auto => format!("start: TEXT | {calls}\nTEXT: /[^{{\\s](.|\\n)*/\n"),
-            Choice::Required | Choice::Named(_) => format!("start: {calls}\n"),
+        let calls = Calls {
+            functions: self.functions.iter().filter(callable).map(Function::callable).collect(),
+            or_text: self.choice == Choice::Auto,
+            several: self.is_parallel(),
         };
-        let names: Vec<String> = (0..schemas.len()).map(|i| format!("call_{i}")).collect();
-        let rules: String =
-            schemas.iter().zip(&names).map(|(schema, name)| format!("{name}: %json {schema}\n")).collect();
-        let lark = format!("{start}call: {}\n{rules}", names.join(" | "));
-        Form { grammar: Grammar::Lark(lark), param: "tools".into() }
+        Form { grammar: Grammar::Calls(calls), param: "tools".into() }
     }
 }
 
@@ -334,46 +305,30 @@ mod tests {
 
     #[test]
     fn a_choice_decides_what_a_reply_may_be() {
-        let time = json!({"type": "function", "function": {"name": "time"}});
-        let lark = |choice: Value, parallel: bool| {
+        let time = json!({"type": "function", "function": {"name": "time", "strict": true}});
+        let calls = |choice: Value, parallel: bool| {
             let body = json!({"tools": [weather(), time], "tool_choice": choice, "parallel_tool_calls": parallel});
             tools(body).unwrap().map(|tools| match tools.form().grammar {
-                Grammar::Lark(lark) => lark,
+                Grammar::Calls(calls) => calls,
                 other => panic!("{other:?}"),
             })
         };
-        let start = |lark: Option<String>| lark.unwrap().lines().next().unwrap().to_owned();
-        assert_eq!(lark(json!("none"), true), None);
-        assert_eq!(start(lark(json!(null), true)), "start: TEXT | call (\"\\n\" call)*");
-        assert_eq!(start(lark(json!("auto"), false)), "start: TEXT | call");
-        assert_eq!(start(lark(json!("required"), true)), "start: call (\"\\n\" call)*");
-        let named = lark(json!({"type": "function", "function": {"name": "time"}}), true).unwrap();
-        assert!(named.starts_with("start: call\ncall: call_0\ncall_0: %json") && !named.contains("weather"), "{named}");
-        // References start from the root of a call's schema.
-        let all = lark(json!("auto"), true).unwrap();
-        let schema: Value =
-            serde_json::from_str(all.lines().find_map(|line| line.strip_prefix("call_0: %json ")).unwrap()).unwrap();
-        assert!(schema["x-guidance"]["whitespace_pattern"].is_string(), "blanks without end: {schema}");
-        assert_eq!(schema["$defs"]["city"]["type"], "string");
-        assert_eq!(schema["properties"]["parameters"]["properties"]["city"]["$ref"], "#/$defs/city");
-        assert_eq!(schema["properties"]["name"]["const"], "weather");
-        // A function takes the arguments that its schema names, and no others unless the schema says so.
-        let parameters = |name: &str| -> Value {
-            let schema = all.lines().find_map(|line| line.strip_prefix(&format!("{name}: %json "))).unwrap();
-            serde_json::from_str::<Value>(schema).unwrap()["properties"]["parameters"].clone()
-        };
-        assert_eq!(parameters("call_0")["additionalProperties"], false);
-        let none = json!({"type": "object", "properties": {}, "additionalProperties": false});
-        assert_eq!(parameters("call_1"), none);
-        for open in [
-            json!({"type": "object"}),
-            json!({"properties": {}, "additionalProperties": true}),
-            json!({"properties": {}, "$ref": "#"}),
-        ] {
-            let mut same = open.clone();
-            close(&mut same);
-            assert_eq!(same, open);
-        }
+        let start =
+            |calls: Option<Calls>| calls.map(|calls| (calls.or_text, calls.several, calls.functions.len())).unwrap();
+        assert_eq!(calls(json!("none"), true), None);
+        assert_eq!(start(calls(json!(null), true)), (true, true, 2));
+        assert_eq!(start(calls(json!("auto"), false)), (true, false, 2));
+        assert_eq!(start(calls(json!("required"), true)), (false, true, 2));
+        let named = calls(json!({"type": "function", "function": {"name": "time"}}), true);
+        assert_eq!(start(named.clone()), (false, false, 1));
+        assert_eq!(
+            (&named.unwrap().functions[0].name[..], calls(json!("auto"), true).unwrap().functions[0].strict),
+            ("time", false)
+        );
+        // A function without parameters takes an object of none.
+        let all = calls(json!("auto"), true).unwrap();
+        assert_eq!(all.functions[1].parameters, json!({"type": "object", "properties": {}}));
+        assert!(all.functions[1].strict && all.functions[0].parameters["$defs"].is_object());
         let told = tools(json!({"tools": [weather()]})).unwrap().unwrap().instructions();
         assert!(told.contains("\"name\":\"weather\"") && told.contains("The weather."), "{told}");
     }

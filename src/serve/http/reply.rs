@@ -176,6 +176,12 @@ impl<'a> Reply<'a> {
         self.exchange.watch()
     }
 
+    /// Adds a header to the answer that is sent, whichever it is.
+    pub fn with_header(self, name: &'static str, value: String) -> Reply<'a> {
+        self.exchange.shared.push((name, value));
+        self
+    }
+
     /// Sends a whole answer.
     ///
     /// # Errors

@@ -183,3 +183,35 @@ fn an_answer_calls_the_model_as_the_request_does() {
     let body = json!({"messages": question("Hi"), "max_tokens": 1, "model": "alias"});
     assert!(DEMO.events(CHAT, &body).iter().all(|event| event["model"] == "alias"));
 }
+
+/// One keyword of one tool does not refuse a chat: the answer's header says that it is ignored. A strict tool is refused.
+#[test]
+fn what_a_tools_schema_asks_for_in_vain_is_said_in_a_header() {
+    let parameters = json!({"type": "object", "properties": {"to": {"type": "string", "pattern": "^(?!x)"}}});
+    for path in ["/v1/chat/completions", "/v1/responses", "/api/chat"] {
+        for stream in [false, true] {
+            let mut function = json!({"name": "mail", "parameters": parameters});
+            let body = |function: &Value| {
+                let flat = path == "/v1/responses";
+                let mut tool = if flat { function.clone() } else { json!({"function": function}) };
+                tool["type"] = "function".into();
+                let limit = if flat { "max_output_tokens" } else { "max_tokens" };
+                json!({"model": "demo", "messages": question("Hi"), "input": "Hi", "tools": [tool], (limit): 2, "stream": stream,
+                    "options": {"num_predict": 2}})
+            };
+            let answer = DEMO.post(path, &body(&function));
+            assert_eq!(answer.status, 200, "{path}: {answer:?}");
+            let said = answer.header("Kiln-Ignored-Schema");
+            assert_eq!(said, Some("mail: `pattern` at #/properties/to (has a look-around)"), "{path}");
+            function["strict"] = true.into();
+            let answer = DEMO.post(path, &body(&function));
+            assert!(
+                answer.status == 400 && answer.body.contains("`mail`") && answer.body.contains("#/properties/to"),
+                "{answer:?}"
+            );
+            function["parameters"]["properties"]["to"] = json!({"type": "string"});
+            let answer = DEMO.post(path, &body(&function));
+            assert_eq!((answer.status, answer.header("Kiln-Ignored-Schema")), (200, None), "{path}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Calls of functions: the grammar of a reply that is calls, one JSON object a line, or perhaps text.
+//!
+//! ```text
+//! {"name": "..", "parameters": {..}}
+//! ```
+//!
+//! The schema of a function's arguments is advice, unless it is strict: what a grammar cannot hold a reply to is left out
+//! then, and listed.
+
+use serde_json::{Map, Value, json};
+
+use super::source::takes;
+use super::{exact, lower};
+use crate::{Error, Result};
+
+/// The functions that a reply may call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Calls {
+    /// In the order in which they are told.
+    pub functions: Vec<Function>,
+    /// A reply may be text too.
+    pub or_text: bool,
+    /// A reply may have several calls.
+    pub several: bool,
+}
+
+/// A function that a reply may call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// The JSON schema of its arguments.
+    pub parameters: Value,
+    /// Each keyword of the schema has to hold, or the request is refused.
+    pub strict: bool,
+}
+
+/// The grammar of calls in Lark's syntax.
+pub(super) struct Lark {
+    pub text: String,
+    pub exact: Vec<exact::Number>,
+    pub ignored: Vec<String>,
+}
+
+impl Calls {
+    /// A text that tells these from others.
+    pub(super) fn key(&self) -> String {
+        let of = |function: &Function| json!([function.name, function.parameters, function.strict]);
+        json!([self.functions.iter().map(of).collect::<Value>(), self.or_text, self.several]).to_string()
+    }
+
+    /// Whether there is a function whose schema is advice.
+    pub(super) fn has_advice(&self) -> bool {
+        self.functions.iter().any(|function| !function.strict)
+    }
+
+    /// The grammar. `free`: advice is not taken. `check` is asked before each function.
+    ///
+    /// # Errors
+    /// Input: a strict schema has what is not supported, which is named. Those of `check`.
+    pub(super) fn to_lark(&self, free: bool, check: &dyn Fn() -> Result<()>) -> Result<Lark> {
+        let calls = if self.several { "call (\"\\n\" call)*" } else { "call" };
+        let start = match self.or_text {
+            true => format!("start: TEXT | {calls}\nTEXT: /[^{{\\s](.|\\n)*/\n"),
+            false => format!("start: {calls}\n"),
+        };
+        let names: Vec<String> = (0..self.functions.len()).map(|i| format!("call_{i}")).collect();
+        let mut lark = Lark { text: format!("{start}call: {}\n", names.join(" | ")), exact: vec![], ignored: vec![] };
+        for (i, function) in self.functions.iter().enumerate() {
+            check()?;
+            let arguments = match free && !function.strict {
+                true => Arguments::free("too large together with the other functions"),
+                false => function.arguments(&format!("{i}-"))?,
+            };
+            lark.text
+                .push_str(&format!("call_{i}: %json {}\n", function.call(arguments.schema, arguments.definitions)));
+            lark.exact.extend(arguments.exact);
+            lark.ignored.extend(arguments.ignored.into_iter().map(|what| format!("{}: {what}", function.name)));
+        }
+        Ok(lark)
+    }
+}
+
+/// The schema of a function's arguments as it is compiled.
+struct Arguments {
+    schema: Value,
+    definitions: Map<String, Value>,
+    exact: Vec<exact::Number>,
+    ignored: Vec<String>,
+}
+
+impl Arguments {
+    /// Of any kind, because the schema is as `why` says.
+    fn free(why: &str) -> Arguments {
+        let ignored = vec![format!("the whole schema ({why})")];
+        Arguments { schema: json!({"type": "object"}), definitions: Map::new(), exact: Vec::new(), ignored }
+    }
+}
+
+impl Function {
+    fn arguments(&self, prefix: &str) -> Result<Arguments> {
+        let whose = format!("the schema of the function `{}`", crate::display::quote(&self.name));
+        let mut parameters = self.parameters.clone();
+        close(&mut parameters);
+        let lowered = match lower::lower(&parameters) {
+            Err(Error::Input { cause, remedy }) if self.strict => {
+                return Err(Error::Input { cause: format!("{whose}: {cause}").into(), remedy });
+            }
+            Err(_) => return Ok(Arguments::free("cannot be used")),
+            Ok(lowered) => lowered,
+        };
+        if self.strict {
+            lowered.refuse_ignored(&whose)?;
+        }
+        let ignored = lowered.ignored.iter().map(ToString::to_string).collect();
+        let (schema, definitions, exact) = lowered.into_parts(prefix);
+        match takes(&self.call(schema.clone(), definitions.clone())) {
+            true => Ok(Arguments { schema, definitions, exact, ignored }),
+            false if self.strict => Err(Error::input(
+                format!("{whose} cannot be used: it is too large, or no arguments satisfy it"),
+                "change the schema",
+            )),
+            false => Ok(Arguments::free("too large, or no arguments satisfy it")),
+        }
+    }
+
+    /// The schema of a call.
+    fn call(&self, arguments: Value, definitions: Map<String, Value>) -> Value {
+        let mut schema = json!({
+            "type": "object",
+            "properties": {"name": {"const": self.name}, "parameters": arguments},
+            "required": ["name", "parameters"],
+            "additionalProperties": false,
+            "$defs": definitions,
+        });
+        lower::bound_blanks(&mut schema);
+        schema
+    }
+}
+
+/// Keeps a call to an object, and to the arguments that its function's schema names. A JSON schema that says nothing of others
+/// allows any, and functions take none.
+fn close(parameters: &mut Value) {
+    const OTHERS: [&str; 7] =
+        ["additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref"];
+    let Value::Object(schema) = parameters else { return };
+    let may_be_object = match schema.get("type") {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(names)) => names.iter().any(|name| name == "object"),
+        Some(_) => false,
+    };
+    if may_be_object {
+        schema.insert("type".to_owned(), "object".into());
+    }
+    if schema.contains_key("properties") && !OTHERS.iter().any(|other| schema.contains_key(*other)) {
+        schema.insert("additionalProperties".to_owned(), false.into());
+    }
+}

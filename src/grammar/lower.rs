@@ -1,0 +1,476 @@
+//! Lowers a JSON schema to one that llguidance compiles, and to which it keeps exactly: references become definitions,
+//! integers that it would round become lexemes of their own (`exact`), and what it cannot hold a reply to is left out and
+//! listed. Only conditions are left out, so that each document of the lowered schema satisfies all others.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
+
+use llguidance::JsonCompileOptions;
+use serde_json::{Map, Value, json};
+
+use super::references::{References, escape};
+use super::source::takes;
+use super::{exact, numbers, sizes};
+use crate::display::quote;
+use crate::{Error, Result};
+
+mod leaves;
+mod unions;
+
+/// Blanks between two parts of a document: one, or a line's end and the indentation behind it.
+const BLANKS: &str = r"[ ]|\n[ \t]{0,40}";
+
+/// References in a schema. Each may lead to the next, and llguidance follows them by recursion.
+const MOST_REFERENCES: usize = 1000;
+
+/// What is left out of a schema and listed, at most.
+const MOST_LISTED: usize = 64;
+/// What an error names of it.
+const MOST_NAMED: usize = 4;
+
+/// Comparisons of alternatives, of all that exclude each other.
+const MOST_COMPARISONS: usize = 20_000;
+
+/// A lowered schema.
+#[derive(Debug)]
+pub(super) struct Lowered {
+    root: Value,
+    definitions: Map<String, Value>,
+    /// Regular expressions of numbers, by the number in their definition's name.
+    exact: Vec<String>,
+    pub ignored: Vec<Ignored>,
+}
+
+/// What is left out of a schema.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ignored {
+    keyword: String,
+    /// A JSON pointer to the schema that has it.
+    at: String,
+    why: String,
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ignored { keyword, at, why } = self;
+        write!(f, "`{}` at #{} ({})", quote(keyword), quote(at), quote(why))
+    }
+}
+
+impl Lowered {
+    /// # Errors
+    /// Input: something was left out, which is named. `whose`: the schema.
+    pub fn refuse_ignored(&self, whose: &str) -> Result<()> {
+        if self.ignored.is_empty() {
+            return Ok(());
+        }
+        let named: Vec<String> = self.ignored.iter().take(MOST_NAMED).map(Ignored::to_string).collect();
+        let more = match self.ignored.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Err(Error::input(
+            format!("{whose} uses {}{more}, which is not supported", named.join(", ")),
+            "leave it out of the schema, and ask for it in the prompt",
+        ))
+    }
+
+    /// The schema, its definitions, and its numbers. `prefix` tells the texts of numbers from those of other schemas.
+    pub fn into_parts(mut self, prefix: &str) -> (Value, Map<String, Value>, Vec<exact::Number>) {
+        let mut all = Vec::new();
+        for (i, regex) in self.exact.into_iter().enumerate() {
+            let text = format!("{}{prefix}{i}.", exact::MARK);
+            self.definitions.insert(exact_name(i), json!({"const": text}));
+            all.push(exact::Number { text, regex });
+        }
+        (self.root, self.definitions, all)
+    }
+
+    /// The schema as it is compiled, and its numbers.
+    pub fn into_schema(self, prefix: &str) -> (Value, Vec<exact::Number>) {
+        let (root, definitions, numbers) = self.into_parts(prefix);
+        let mut schema = if root.is_object() { root } else { json!({}) };
+        schema["$defs"] = Value::Object(definitions);
+        bound_blanks(&mut schema);
+        (schema, numbers)
+    }
+}
+
+fn exact_name(i: usize) -> String {
+    format!("exact{i}")
+}
+
+/// Bounds the white space between two parts of a schema's documents. A Lark grammar that embeds a schema bounds none by itself.
+pub(super) fn bound_blanks(schema: &mut Value) {
+    let options = JsonCompileOptions { whitespace_pattern: Some(BLANKS.into()), ..JsonCompileOptions::default() };
+    options.apply_to(schema);
+}
+
+/// Lowers a schema.
+///
+/// # Errors
+/// Input: it is none, no document satisfies it, or it has too many references.
+pub(super) fn lower(schema: &Value) -> Result<Lowered> {
+    match schema {
+        Value::Object(_) | Value::Bool(true) => {}
+        Value::Bool(false) => {
+            return Err(Error::input("the JSON schema is false, which no document satisfies", "change it"));
+        }
+        _ => return Err(Error::input("the JSON schema is neither an object nor true", "give an object")),
+    }
+    let references = count_references(schema);
+    if references > MOST_REFERENCES {
+        return Err(Error::input(
+            format!("the JSON schema has {references} references, and {MOST_REFERENCES} are supported"),
+            "use a smaller schema",
+        ));
+    }
+    let mut lowering = Lowering {
+        whole: schema,
+        references: References::of(schema),
+        names: HashMap::new(),
+        open: Vec::new(),
+        exact: Vec::new(),
+        has_marks: schema.to_string().contains(exact::MARK),
+        few_remainders: few_remainders(schema),
+        probed: HashMap::new(),
+        ignored: Vec::new(),
+        comparisons: Cell::new(MOST_COMPARISONS),
+    };
+    let root = lowering.schema(schema, "");
+    let mut definitions = Map::new();
+    while let Some((place, name)) = lowering.open.pop() {
+        let definition = schema.pointer(&place).map_or(Value::Bool(true), |part| lowering.schema(part, &place));
+        definitions.insert(name, definition);
+    }
+    Ok(Lowered { root, definitions, exact: lowering.exact, ignored: lowering.ignored })
+}
+
+/// Refuses moduli that would have too many remainders in any schema that a Lark grammar embeds.
+///
+/// # Errors
+/// Input: there are such.
+pub(super) fn check_embedded(lark: &str) -> Result<()> {
+    for (at, keyword) in lark.match_indices("%json") {
+        let rest = &lark[at + keyword.len()..];
+        // What is no JSON here is llguidance's to refuse.
+        if let Some(Ok(schema)) = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next()
+            && !few_remainders(&schema)
+        {
+            return Err(Error::input(
+                "a schema of the grammar uses `multipleOf` with a modulus that is too large",
+                "leave it out of the schema, and ask for it in the prompt",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the moduli of a schema have few enough remainders. Which ones hold at one place is not followed: all may.
+fn few_remainders(schema: &Value) -> bool {
+    const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "$recursiveRef"];
+    let (mut moduli, mut open, mut are_joined) = (Vec::new(), vec![schema], false);
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(fields) => {
+                moduli.extend(fields.get("multipleOf").and_then(Value::as_number));
+                are_joined |= IN_PLACE.iter().any(|keyword| fields.contains_key(*keyword));
+                open.extend(fields.values());
+            }
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    numbers::are_few_remainders(&moduli, are_joined)
+}
+
+fn count_references(schema: &Value) -> usize {
+    let (mut count, mut open) = (0, vec![schema]);
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(fields) => {
+                count += usize::from(fields.get("$ref").is_some_and(Value::is_string));
+                open.extend(fields.values());
+            }
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    count
+}
+
+/// A schema on its way.
+struct Lowering<'s> {
+    whole: &'s Value,
+    references: References<'s>,
+    /// The definitions' names, by the places that references lead to.
+    names: HashMap<String, String>,
+    /// Places and names of definitions that are to be lowered.
+    open: Vec<(String, String)>,
+    exact: Vec<String>,
+    /// Whether the schema itself has texts like those that stand for numbers.
+    has_marks: bool,
+    few_remainders: bool,
+    /// Whether llguidance takes a part, by its text.
+    probed: HashMap<String, bool>,
+    ignored: Vec<Ignored>,
+    /// Comparisons of alternatives that may still be made.
+    comparisons: Cell<usize>,
+}
+
+impl Lowering<'_> {
+    fn ignore(&mut self, keyword: &str, at: &str, why: impl Into<String>) {
+        let ignored = Ignored { keyword: keyword.into(), at: at.into(), why: why.into() };
+        if self.ignored.len() < MOST_LISTED && !self.ignored.contains(&ignored) {
+            self.ignored.push(ignored);
+        }
+    }
+
+    /// Whether llguidance takes `schema` by itself.
+    fn takes(&mut self, schema: Value) -> bool {
+        let key = schema.to_string();
+        if let Some(known) = self.probed.get(&key) {
+            return *known;
+        }
+        let is_taken = takes(&schema);
+        self.probed.insert(key, is_taken);
+        is_taken
+    }
+
+    /// Lowers the schema at the place `at`.
+    fn schema(&mut self, schema: &Value, at: &str) -> Value {
+        match schema {
+            Value::Bool(_) => schema.clone(),
+            Value::Object(fields) => self.object(fields, at),
+            _ => {
+                let (holder, name) = at.rsplit_once('/').unwrap_or(("", at));
+                self.ignore(name, holder, "is no schema");
+                Value::Bool(true)
+            }
+        }
+    }
+
+    fn part(&mut self, part: &Value, at: &str, key: &str) -> Value {
+        self.schema(part, &format!("{at}/{}", escape(key)))
+    }
+
+    fn list(&mut self, parts: &[Value], at: &str, keyword: &str) -> Value {
+        let parts = parts.iter().enumerate();
+        parts.map(|(i, part)| self.schema(part, &format!("{at}/{keyword}/{i}"))).collect()
+    }
+
+    fn map(&mut self, parts: &Map<String, Value>, at: &str, keyword: &str) -> Value {
+        let at = format!("{at}/{keyword}");
+        parts.iter().map(|(name, part)| (name.clone(), self.part(part, &at, name))).collect::<Map<_, _>>().into()
+    }
+
+    fn object(&mut self, fields: &Map<String, Value>, at: &str) -> Value {
+        let types = self.types(fields, at);
+        let mut out = Map::new();
+        if let Some(types) = &types {
+            out.insert("type".into(), if types.len() == 1 { json!(types[0]) } else { json!(types) });
+        }
+        for (keyword, value) in fields {
+            if value.is_null() && keyword != "const" {
+                if is_condition(keyword) {
+                    self.ignore(keyword, at, "is null");
+                }
+            } else if let Some(lowered) = self.keyword(fields, keyword, value, at) {
+                let keyword = match keyword.as_str() {
+                    "items" if value.is_array() => "prefixItems",
+                    "additionalItems" => "items",
+                    "unevaluatedProperties" => "additionalProperties",
+                    "oneOf" => "anyOf",
+                    other => other,
+                };
+                // Two lists of alternatives hold together.
+                match out.remove(keyword) {
+                    Some(other) if keyword == "anyOf" => {
+                        let both = json!([{"anyOf": other}, {"anyOf": lowered}]);
+                        self.join(&mut out, both);
+                    }
+                    _ if keyword == "allOf" => self.join(&mut out, lowered),
+                    _ => drop(out.insert(keyword.into(), lowered)),
+                }
+            }
+        }
+        self.check_leaves(fields, types.as_deref(), &mut out, at);
+        self.hold_numbers(types.as_deref(), out, at)
+    }
+
+    fn join(&self, out: &mut Map<String, Value>, parts: Value) {
+        let Value::Array(parts) = parts else { return };
+        match out.get_mut("allOf") {
+            Some(Value::Array(all)) => all.extend(parts),
+            _ => drop(out.insert("allOf".into(), parts.into())),
+        }
+    }
+
+    /// The types that a schema names; `None`: any.
+    fn types(&mut self, fields: &Map<String, Value>, at: &str) -> Option<Vec<String>> {
+        const ALL: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+        let named = match fields.get("type")? {
+            Value::Null => return None,
+            Value::Array(names) => names.clone(),
+            name => vec![name.clone()],
+        };
+        let mut types = Vec::new();
+        for name in &named {
+            match name.as_str().filter(|name| ALL.contains(name)) {
+                Some(name) if types.iter().any(|other| other == name) => {}
+                Some(name) => types.push(name.to_owned()),
+                None => self.ignore("type", at, format!("{name} is no type")),
+            }
+        }
+        (!types.is_empty()).then_some(types)
+    }
+
+    /// Lowers a keyword. `None`: it is left out.
+    fn keyword(&mut self, fields: &Map<String, Value>, keyword: &str, value: &Value, at: &str) -> Option<Value> {
+        let mut wrong = |why: &str| {
+            self.ignore(keyword, at, why);
+            None
+        };
+        match (keyword, value) {
+            // It was read before.
+            ("type", _) => None,
+            ("properties", Value::Object(parts)) => Some(self.map(parts, at, keyword)),
+            ("patternProperties", Value::Object(parts)) => {
+                let all: Map<String, Value> = parts.keys().map(|key| (key.clone(), Value::Bool(true))).collect();
+                let are_small = parts.keys().all(|pattern| sizes::is_small(pattern));
+                if !are_small || !self.takes(json!({"type": "object", "patternProperties": all})) {
+                    self.ignore(keyword, at, "patterns overlap, or are not supported");
+                    return None;
+                }
+                Some(self.map(parts, at, keyword))
+            }
+            ("properties" | "patternProperties", _) => wrong("is no object"),
+            ("items", Value::Array(parts)) => Some(self.list(parts, at, keyword)),
+            // Without a list of items there are no others.
+            ("additionalItems", _) if !fields.get("items").is_some_and(Value::is_array) => None,
+            ("items" | "additionalItems" | "additionalProperties", part) => Some(self.part(part, at, keyword)),
+            ("unevaluatedProperties", part) => {
+                const OTHERS: [&str; 6] = ["additionalProperties", "allOf", "anyOf", "oneOf", "$ref", "if"];
+                match OTHERS.iter().any(|other| fields.contains_key(*other)) {
+                    true if part == &Value::Bool(true) => None,
+                    true => wrong("stands beside other schemas"),
+                    // Without them it means the same as additionalProperties.
+                    false => Some(self.part(part, at, keyword)),
+                }
+            }
+            ("prefixItems" | "allOf" | "anyOf" | "oneOf", Value::Array(parts)) if !parts.is_empty() => {
+                if keyword == "oneOf" && !self.are_disjoint(parts) {
+                    self.ignore(keyword, at, "more than one of them may hold");
+                }
+                Some(self.list(parts, at, keyword))
+            }
+            ("prefixItems" | "allOf" | "anyOf" | "oneOf", _) => wrong("is no list of schemas"),
+            ("$ref", Value::String(reference)) => match self.references.find(reference, at) {
+                Some(place) => Some(format!("#/$defs/{}", self.name(place)).into()),
+                None => {
+                    self.ignore(keyword, at, format!("{} leads to no part of the schema", quote(reference)));
+                    None
+                }
+            },
+            ("$ref", _) => wrong("is no text"),
+            ("const", _) => Some(value.clone()),
+            ("enum", Value::Array(values)) if !values.is_empty() => Some(value.clone()),
+            ("enum", _) => wrong("is no list of values"),
+            ("required", Value::Array(names)) if names.iter().all(Value::is_string) => Some(value.clone()),
+            ("required", _) => wrong("is no list of names"),
+            ("pattern" | "format", Value::String(_)) => Some(value.clone()),
+            ("pattern" | "format", _) => wrong("is no text"),
+            _ if COUNTS.contains(&keyword) => match value.as_number().and_then(numbers::as_integer) {
+                Some(count @ 0..=LARGEST_COUNT) => Some(json!(count as u64)),
+                // No reply is so long.
+                Some(count) if count > 0 && keyword.starts_with("max") => None,
+                Some(count) if count > 0 => wrong("is more than a reply can have"),
+                _ => wrong("is no count"),
+            },
+            ("minimum" | "maximum" | "multipleOf", Value::Number(_)) => Some(value.clone()),
+            ("exclusiveMinimum" | "exclusiveMaximum", Value::Number(_) | Value::Bool(_)) => Some(value.clone()),
+            ("minimum" | "maximum" | "multipleOf" | "exclusiveMinimum" | "exclusiveMaximum", _) => {
+                wrong("is no number")
+            }
+            _ if is_condition(keyword) && !says_nothing(keyword, value, fields) => wrong("is not supported"),
+            // Others are notes, or known to nobody.
+            _ => None,
+        }
+    }
+
+    /// The name of the definition for a place.
+    fn name(&mut self, place: String) -> String {
+        if let Some(name) = self.names.get(&place) {
+            return name.clone();
+        }
+        let name = format!("d{}", self.names.len());
+        self.names.insert(place.clone(), name.clone());
+        self.open.push((place, name.clone()));
+        name
+    }
+}
+
+/// The largest count of characters, items or properties.
+const LARGEST_COUNT: i128 = 1 << 24;
+
+const COUNTS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
+
+/// Whether a keyword is a condition of documents, rather than a note.
+fn is_condition(keyword: &str) -> bool {
+    const HELD: [&str; 20] = [
+        "type",
+        "enum",
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "items",
+        "prefixItems",
+        "additionalItems",
+        "required",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "$ref",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+    ];
+    const OTHERS: [&str; 16] = [
+        "not",
+        "if",
+        "then",
+        "else",
+        "contains",
+        "minContains",
+        "maxContains",
+        "uniqueItems",
+        "propertyNames",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "$dynamicRef",
+        "$recursiveRef",
+    ];
+    HELD.contains(&keyword) || COUNTS.contains(&keyword) || OTHERS.contains(&keyword)
+}
+
+/// Whether a condition excludes no document.
+fn says_nothing(keyword: &str, value: &Value, fields: &Map<String, Value>) -> bool {
+    let is_empty = value == &json!({}) || value == &json!([]);
+    match keyword {
+        "uniqueItems" | "not" => value == &json!(false),
+        "propertyNames" | "unevaluatedItems" => is_empty || value == &json!(true),
+        "dependentRequired" | "dependentSchemas" | "dependencies" => is_empty,
+        "if" => !["then", "else"].iter().any(|branch| fields.contains_key(*branch)),
+        "then" | "else" => !fields.contains_key("if"),
+        "minContains" | "maxContains" => !fields.contains_key("contains"),
+        _ => false,
+    }
+}

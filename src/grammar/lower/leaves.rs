@@ -1,0 +1,303 @@
+//! Conditions of one value: of strings, of numbers, and of how many properties an object has.
+
+use serde_json::{Map, Value, json};
+
+use super::unions::is_of_type;
+use super::{Lowering, exact_name};
+use crate::display::quote;
+use crate::grammar::numbers::{self, Range};
+use crate::grammar::sizes;
+
+/// What bounds numbers from below and from above.
+const LOWER: [&str; 2] = ["minimum", "exclusiveMinimum"];
+const UPPER: [&str; 2] = ["maximum", "exclusiveMaximum"];
+
+/// Why an integer is left out.
+const TOO_LONG: &str = "has an integer beyond 64 bits";
+
+impl Lowering<'_> {
+    /// Leaves out conditions of strings, moduli and counts of properties that llguidance does not take.
+    pub(super) fn check_leaves(
+        &mut self,
+        fields: &Map<String, Value>,
+        types: Option<&[String]>,
+        out: &mut Map<String, Value>,
+        at: &str,
+    ) {
+        if types.is_some_and(|types| !types.iter().any(|name| name == "string")) {
+            out.remove("pattern");
+            out.remove("format");
+        }
+        self.check_string(out, at);
+        if let Some(modulus) = out.get("multipleOf").cloned() {
+            let is_held = self.few_remainders
+                && modulus.as_f64().is_some_and(|modulus| modulus > 0.0)
+                && self.takes(json!({"type": "number", "multipleOf": modulus}));
+            if !is_held {
+                out.remove("multipleOf");
+                self.ignore("multipleOf", at, format!("{modulus} is not supported"));
+            }
+        }
+        if out.get("patternProperties").is_none() && fields.get("patternProperties").is_some_and(Value::is_object) {
+            // The properties that it names would be taken for others.
+            if out.remove("additionalProperties").is_some() {
+                self.ignore("additionalProperties", at, "stands beside `patternProperties` that are left out");
+            }
+        }
+        for (least, most) in [("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")]
+        {
+            let count = |name: &str| out.get(name).and_then(Value::as_u64);
+            if let (Some(low), Some(high)) = (count(least), count(most))
+                && low > high
+            {
+                out.remove(most);
+                self.ignore(most, at, format!("is less than `{least}`"));
+            }
+        }
+        self.check_properties(out, at);
+    }
+
+    fn check_string(&mut self, out: &mut Map<String, Value>, at: &str) {
+        let leaf = |without: &[&str]| {
+            let kept =
+                ["pattern", "format", "minLength", "maxLength"].into_iter().filter(|name| !without.contains(name));
+            let mut leaf: Map<String, Value> =
+                kept.filter_map(|name| Some((name.to_owned(), out.get(name)?.clone()))).collect();
+            leaf.insert("type".into(), "string".into());
+            Value::Object(leaf)
+        };
+        let pattern = out.get("pattern").and_then(Value::as_str).map(str::to_owned);
+        if pattern.is_none() && !out.contains_key("format") {
+            return;
+        }
+        let is_small = pattern.as_deref().is_none_or(sizes::is_small);
+        let tries: [&[&str]; 4] = [&[], &["format"], &["pattern"], &["pattern", "format"]];
+        let leaves: Vec<(&[&str], Value)> = tries.into_iter().map(|without| (without, leaf(without))).collect();
+        let taken = leaves.into_iter().find_map(|(without, leaf)| {
+            let is_tried = is_small || without.contains(&"pattern");
+            (is_tried && self.takes(leaf)).then_some(without)
+        });
+        for name in taken.unwrap_or(&["pattern", "format"]) {
+            let Some(value) = out.remove(*name) else { continue };
+            let why = match (*name, value.as_str().unwrap_or_default()) {
+                ("pattern", regex) => pattern_fault(regex).to_owned(),
+                (_, format) => format!("{} is not supported", quote(format)),
+            };
+            self.ignore(name, at, why);
+        }
+    }
+
+    /// llguidance counts properties only where all are required, or where one of those that are named is.
+    fn check_properties(&mut self, out: &mut Map<String, Value>, at: &str) {
+        let required = out.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+        let has_optional = out
+            .get("properties")
+            .and_then(Value::as_object)
+            .is_some_and(|all| all.keys().any(|name| !required.iter().any(|other| other == name)));
+        let count = |name: &str| out.get(name).and_then(Value::as_u64);
+        let needed = required.len() as u64;
+        let (least, most) = (count("minProperties").unwrap_or(0).saturating_sub(needed), count("maxProperties"));
+        let is_closed =
+            out.get("additionalProperties") == Some(&json!(false)) && !out.contains_key("patternProperties");
+        let is_one = least <= 1 && most.is_none_or(|most| most == needed + 1) && is_closed;
+        if !has_optional || is_one || (least == 0 && most.is_none()) {
+            return;
+        }
+        for name in ["minProperties", "maxProperties"] {
+            if out.remove(name).is_some() {
+                self.ignore(name, at, "stands beside optional `properties`");
+            }
+        }
+    }
+
+    /// Sees to it that integers are exact, and that there is a number between the bounds.
+    pub(super) fn hold_numbers(&mut self, types: Option<&[String]>, mut out: Map<String, Value>, at: &str) -> Value {
+        for (flag, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+            // Draft 4 has flags there.
+            match out.get(flag) {
+                Some(Value::Bool(true)) => match out.remove(bound) {
+                    Some(value) => drop(out.insert(flag.into(), value)),
+                    None => drop(out.remove(flag)),
+                },
+                Some(Value::Bool(false)) => drop(out.remove(flag)),
+                _ => {}
+            }
+        }
+        for name in LOWER.into_iter().chain(UPPER) {
+            if out.get(name).and_then(Value::as_number).is_some_and(numbers::is_beyond_64_bits) {
+                out.remove(name);
+                self.ignore(name, at, TOO_LONG);
+            }
+        }
+        let is = |name: &str| types.is_some_and(|types| types.iter().any(|other| other == name));
+        let is_integer = is("integer") && !is("number");
+        let range = range(&out);
+        let float = |name: &str| out.get(name).and_then(Value::as_f64);
+        let least = LOWER.iter().filter_map(|name| float(name)).reduce(f64::max);
+        let most = UPPER.iter().filter_map(|name| float(name)).reduce(f64::min);
+        let is_empty =
+            if is_integer { range.is_empty() } else { least.zip(most).is_some_and(|(least, most)| least > most) };
+        if is_empty {
+            for name in UPPER {
+                if out.remove(name).is_some() {
+                    self.ignore(name, at, "is less than the minimum");
+                }
+            }
+        }
+        if let Some(values) = literals(&out).filter(|values| values.iter().any(numbers::has_large)) {
+            return self.hold_literals(&values, types, out, at);
+        }
+        let range = self::range(&out);
+        if !range.is_beyond_f64() {
+            return out.into();
+        }
+        let joined = ["const", "enum", "allOf", "anyOf", "$ref", "multipleOf"];
+        let beside = joined.into_iter().find(|name| out.contains_key(*name));
+        let can_hold = is_integer && beside.is_none() && !self.has_marks;
+        if can_hold {
+            LOWER.into_iter().chain(UPPER).for_each(|name| drop(out.remove(name)));
+            let integers = self.exact(range.regex());
+            let others: Vec<&String> = types.into_iter().flatten().filter(|name| *name != "integer").collect();
+            if others.is_empty() {
+                return integers;
+            }
+            out.insert("type".into(), json!(others));
+            return json!({"anyOf": [integers, out]});
+        }
+        for name in LOWER.into_iter().chain(UPPER) {
+            let is_rounded = |value: &Value| {
+                let exact = value.as_number().and_then(numbers::as_integer);
+                exact.is_some_and(|exact| exact as f64 as i128 != exact || i64::try_from(exact).is_err())
+            };
+            if out.get(name).is_some_and(is_rounded) {
+                out.remove(name);
+                let why = match beside {
+                    Some(beside) if is_integer => format!("has an integer beyond 2^53 beside `{beside}`"),
+                    _ => "has an integer beyond 2^53, which is held for the type integer alone".to_owned(),
+                };
+                self.ignore(name, at, why);
+            }
+        }
+        out.into()
+    }
+
+    /// A constant or an enumeration with integers that f64 would round: each value is an alternative.
+    fn hold_literals(
+        &mut self,
+        values: &[Value],
+        types: Option<&[String]>,
+        mut out: Map<String, Value>,
+        at: &str,
+    ) -> Value {
+        let keyword = if out.contains_key("const") { "const" } else { "enum" };
+        let is_long = |value: &Value| has_any(value, &|number| numbers::is_beyond_64_bits(number));
+        if self.has_marks || values.iter().any(is_long) {
+            out.remove("const");
+            out.remove("enum");
+            self.ignore(keyword, at, TOO_LONG);
+            return self.hold_numbers(types, out, at);
+        }
+        let range = range(&out);
+        let is_within = |value: &Value| match value.as_number().and_then(numbers::as_integer) {
+            Some(exact) => {
+                range.least.is_none_or(|least| exact >= least) && range.most.is_none_or(|most| exact <= most)
+            }
+            None => true,
+        };
+        let is_typed = |value: &Value| types.is_none_or(|types| types.iter().any(|name| is_of_type(value, name)));
+        let kept: Vec<&Value> = values.iter().filter(|value| is_typed(value) && is_within(value)).collect();
+        if kept.is_empty() {
+            self.ignore(keyword, at, "has no value that the other keywords allow");
+            return Value::Bool(true);
+        }
+        for name in out.keys().filter(|name| !["type", "const", "enum"].contains(&name.as_str())) {
+            if !LOWER.contains(&name.as_str()) && !UPPER.contains(&name.as_str()) {
+                self.ignore(name, at, format!("stands beside `{keyword}` with an integer beyond 2^53"));
+            }
+        }
+        let is_large = |value: &&Value| value.is_number() && numbers::has_large(value);
+        let large: Vec<String> = kept.iter().copied().filter(is_large).map(Value::to_string).collect();
+        let mut all: Vec<Value> =
+            kept.iter().filter(|value| !is_large(value)).map(|value| self.literal(value)).collect();
+        if !large.is_empty() {
+            all.push(self.exact(format!("({})", large.join("|"))));
+        }
+        if all.len() == 1 { all.remove(0) } else { json!({"anyOf": all}) }
+    }
+
+    /// The schema of one value.
+    fn literal(&mut self, value: &Value) -> Value {
+        match value {
+            _ if !numbers::has_large(value) => json!({"const": value}),
+            Value::Array(items) => {
+                let parts: Vec<Value> = items.iter().map(|item| self.literal(item)).collect();
+                json!({"type": "array", "prefixItems": parts, "items": false, "minItems": parts.len(), "maxItems": parts.len()})
+            }
+            Value::Object(fields) => {
+                let names: Vec<&String> = fields.keys().collect();
+                let parts: Map<String, Value> =
+                    fields.iter().map(|(name, field)| (name.clone(), self.literal(field))).collect();
+                json!({"type": "object", "properties": parts, "required": names, "additionalProperties": false})
+            }
+            number => self.exact(number.to_string()),
+        }
+    }
+
+    /// A reference to the definition of the numbers of `regex`.
+    fn exact(&mut self, regex: String) -> Value {
+        let known = self.exact.iter().position(|other| *other == regex);
+        let i = known.unwrap_or_else(|| {
+            self.exact.push(regex);
+            self.exact.len() - 1
+        });
+        json!({"$ref": format!("#/$defs/{}", exact_name(i))})
+    }
+}
+
+/// The integers between the bounds of a schema.
+fn range(out: &Map<String, Value>) -> Range {
+    let bound = |name: &str, up: bool, step: i128| {
+        let number = out.get(name)?.as_number()?;
+        match numbers::as_integer(number) {
+            Some(exact) => Some(exact + step),
+            // A fraction, which f64 has only below 2^53.
+            None => number.as_f64().map(|float| if up { float.ceil() } else { float.floor() } as i128),
+        }
+    };
+    Range {
+        least: bound("minimum", true, 0).into_iter().chain(bound("exclusiveMinimum", true, 1)).max(),
+        most: bound("maximum", false, 0).into_iter().chain(bound("exclusiveMaximum", false, -1)).min(),
+    }
+}
+
+/// The values that a schema lists.
+fn literals(out: &Map<String, Value>) -> Option<Vec<Value>> {
+    match (out.get("const"), out.get("enum")) {
+        (Some(value), Some(Value::Array(values))) => {
+            Some(values.iter().filter(|other| *other == value).cloned().collect())
+        }
+        (Some(value), _) => Some(vec![value.clone()]),
+        (None, Some(Value::Array(values))) => Some(values.clone()),
+        _ => None,
+    }
+}
+
+fn has_any(value: &Value, is_so: &dyn Fn(&serde_json::Number) -> bool) -> bool {
+    match value {
+        Value::Number(number) => is_so(number),
+        Value::Array(items) => items.iter().any(|item| has_any(item, is_so)),
+        Value::Object(fields) => fields.values().any(|field| has_any(field, is_so)),
+        _ => false,
+    }
+}
+
+/// Why a pattern is not supported.
+fn pattern_fault(regex: &str) -> &'static str {
+    if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| regex.contains(look)) {
+        "has a look-around"
+    } else if !sizes::is_small(regex) {
+        "repeats too much"
+    } else {
+        "is not supported"
+    }
+}

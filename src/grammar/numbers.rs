@@ -1,0 +1,148 @@
+//! Numbers of a schema that have to be exact. llguidance keeps bounds as f64, in which integers beyond 2^53 are rounded: those
+//! become regular expressions here. Its lexer has a state for each remainder of a modulus: those are bounded here.
+
+use serde_json::{Number, Value};
+
+/// The largest modulus of numbers, by their last decimal place.
+const LARGEST_MODULUS: u128 = 2000;
+
+/// f64 holds every integer up to this one.
+const EXACT: i128 = 1 << 53;
+
+/// The integers of a schema: from the first to the second, both included; `None` is no bound.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Range {
+    pub least: Option<i128>,
+    pub most: Option<i128>,
+}
+
+impl Range {
+    /// Whether f64 may round a bound.
+    pub fn is_beyond_f64(&self) -> bool {
+        [self.least, self.most].into_iter().flatten().any(|bound| bound.abs() > EXACT)
+    }
+
+    /// Whether no integer is in it.
+    pub fn is_empty(&self) -> bool {
+        matches!((self.least, self.most), (Some(least), Some(most)) if least > most)
+    }
+
+    /// A regular expression of its integers as JSON writes them.
+    pub fn regex(&self) -> String {
+        let mut parts = Vec::new();
+        if self.least.is_none_or(|least| least < 0) {
+            let from = self.most.map_or(1, |most| (-most).max(1));
+            parts.extend(digits(from, self.least.map(|least| -least)).into_iter().map(|part| format!("-{part}")));
+        }
+        if self.most.is_none_or(|most| most >= 0) {
+            parts.extend(digits(self.least.unwrap_or(0).max(0), self.most));
+        }
+        format!("({})", parts.join("|"))
+    }
+}
+
+/// Regular expressions of the numbers from `from` to `to`, which are not negative, one for each count of digits.
+fn digits(from: i128, to: Option<i128>) -> Vec<String> {
+    let lowest = from.to_string();
+    let highest = to.map(|to| to.to_string());
+    let longest = highest.as_ref().map_or(lowest.len(), String::len);
+    let of_length = |length: usize| {
+        let low = if length == lowest.len() { lowest.clone() } else { format!("1{}", "0".repeat(length - 1)) };
+        let high = highest.clone().filter(|high| high.len() == length).unwrap_or_else(|| "9".repeat(length));
+        between(&low, &high)
+    };
+    let mut all: Vec<String> =
+        if to.is_some_and(|to| to < from) { Vec::new() } else { (lowest.len()..=longest).map(of_length).collect() };
+    if to.is_none() {
+        all.push(format!("[1-9][0-9]{{{},}}", lowest.len()));
+    }
+    all
+}
+
+/// A regular expression of the digits from `low` to `high`, which are as many.
+fn between(low: &str, high: &str) -> String {
+    let (Some(first), Some(last)) = (low.chars().next(), high.chars().next()) else { return String::new() };
+    let (low, high) = (&low[1..], &high[1..]);
+    let (zeros, nines) = ("0".repeat(low.len()), "9".repeat(low.len()));
+    if first == last {
+        return format!("{first}{}", between(low, high));
+    }
+    let any = |from: char, to: char| match low.len() {
+        0 => format!("[{from}-{to}]"),
+        rest => format!("[{from}-{to}][0-9]{{{rest}}}"),
+    };
+    let next = |digit: char, by: i32| char::from_u32((digit as i32 + by) as u32).unwrap_or(digit);
+    let (mut parts, mut from, mut to) = (Vec::new(), first, last);
+    if low != zeros {
+        parts.push(format!("{first}{}", between(low, &nines)));
+        from = next(first, 1);
+    }
+    if high != nines {
+        parts.push(format!("{last}{}", between(&zeros, high)));
+        to = next(last, -1);
+    }
+    if from <= to {
+        parts.push(any(from, to));
+    }
+    format!("({})", parts.join("|"))
+}
+
+/// An integer of 64 bits, signed or not. `None`: the number has a fraction, or more bits.
+pub(super) fn as_integer(number: &Number) -> Option<i128> {
+    if let Some(exact) = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from)) {
+        return Some(exact);
+    }
+    // JSON's reader makes a float of what 64 bits do not hold, and of 5.0.
+    number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT as f64).map(|float| float as i128)
+}
+
+/// Whether a number is beyond what is held exactly: an integer that 64 bits do not hold.
+pub(super) fn is_beyond_64_bits(number: &Number) -> bool {
+    as_integer(number).is_none() && number.as_f64().is_none_or(|float| float.fract() == 0.0)
+}
+
+/// Whether f64 may round it, or any number within it.
+pub(super) fn has_large(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            is_beyond_64_bits(number) || as_integer(number).is_some_and(|integer| integer.abs() > EXACT)
+        }
+        Value::Array(items) => items.iter().any(has_large),
+        Value::Object(fields) => fields.values().any(has_large),
+        _ => false,
+    }
+}
+
+/// Whether the moduli of a schema have few enough remainders, together if they may hold at one place.
+pub(super) fn are_few_remainders(moduli: &[&Number], are_joined: bool) -> bool {
+    let moduli: Vec<String> = moduli.iter().map(|number| number.to_string()).collect();
+    let size = if are_joined { moduli.len() } else { 1 };
+    moduli.chunks(size.max(1)).all(|group| common_modulus(group).is_some_and(|modulus| modulus <= LARGEST_MODULUS))
+}
+
+/// The least common multiple, in units of the last decimal place of them all. `None` if it is beyond all bounds.
+fn common_modulus(moduli: &[String]) -> Option<u128> {
+    let decimals: Vec<(u128, u32)> = moduli.iter().map(|text| as_decimal(text)).collect::<Option<_>>()?;
+    let places = decimals.iter().map(|(_, places)| *places).max().unwrap_or(0);
+    decimals.iter().filter(|(digits, _)| *digits > 0).try_fold(1_u128, |all, (digits, own)| {
+        let scaled = digits.checked_mul(10_u128.checked_pow(places - own)?)?;
+        let (mut a, mut b) = (all, scaled);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        (all / a).checked_mul(scaled)
+    })
+}
+
+/// A JSON number that is not negative as digits and decimal places.
+fn as_decimal(text: &str) -> Option<(u128, u32)> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let digits: u128 = format!("{whole}{fraction}").trim_start_matches('-').parse().ok()?;
+    let places = i32::try_from(fraction.len()).ok()?.checked_sub(exponent.parse().ok()?)?;
+    match u32::try_from(places) {
+        Ok(places) => Some((digits, places)),
+        Err(_) => Some((digits.checked_mul(10_u128.checked_pow(places.unsigned_abs())?)?, 0)),
+    }
+}

@@ -1,0 +1,189 @@
+//! How large a grammar becomes: repeats are counted through the brackets around them before anything is compiled, which
+//! would take time and memory without end.
+
+use crate::{Error, Result};
+
+/// Copies of its parts that a regular expression may have.
+const LARGEST_REGEX: u64 = 20_000;
+/// Copies of its parts that a grammar in Lark's syntax may have, and repeats of one part.
+const LARGEST_LARK: u64 = 200_000;
+/// Brackets that may be open at once in a grammar in Lark's syntax: its parser is recursive.
+const DEEPEST_LARK: usize = 200;
+
+/// Counts parts and their copies: those of each open bracket, and those of the last part in it.
+struct Counter(Vec<(u64, u64)>);
+
+impl Counter {
+    fn new() -> Counter {
+        Counter(vec![(0, 0)])
+    }
+
+    fn part(&mut self, copies: u64) {
+        if let Some((all, last)) = self.0.last_mut() {
+            *all = all.saturating_add(copies);
+            *last = copies;
+        }
+    }
+
+    fn open(&mut self) {
+        self.0.push((0, 0));
+    }
+
+    fn close(&mut self) {
+        if self.0.len() > 1
+            && let Some((inner, _)) = self.0.pop()
+        {
+            self.part(inner.max(1));
+        }
+    }
+
+    fn repeat(&mut self, times: u64) {
+        if let Some((all, last)) = self.0.last_mut() {
+            let more = last.saturating_mul(times.saturating_sub(1));
+            (*all, *last) = (all.saturating_add(more), last.saturating_add(more));
+        }
+    }
+
+    fn count(mut self) -> u64 {
+        while self.0.len() > 1 {
+            self.close();
+        }
+        self.0.last().map_or(0, |(all, _)| *all)
+    }
+}
+
+/// Copies that a regular expression has of its parts.
+fn regex_copies(regex: &str) -> u64 {
+    let mut counter = Counter::new();
+    let mut chars = regex.char_indices();
+    let mut in_class = false;
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => {
+                chars.next();
+                if !in_class {
+                    counter.part(1);
+                }
+            }
+            ']' if in_class => {
+                in_class = false;
+                counter.part(1);
+            }
+            _ if in_class => {}
+            '[' => in_class = true,
+            '(' => counter.open(),
+            ')' => counter.close(),
+            '*' | '+' | '?' | '|' => {}
+            '{' => match braces(&regex[at..]) {
+                Some((times, length)) => {
+                    counter.repeat(times);
+                    chars.by_ref().take(length - 1).for_each(drop);
+                }
+                None => counter.part(1),
+            },
+            _ => counter.part(1),
+        }
+    }
+    counter.count()
+}
+
+/// The largest number in `{n}`, `{n,}` or `{n,m}`, and the bytes of it.
+fn braces(text: &str) -> Option<(u64, usize)> {
+    let inner = text.strip_prefix('{')?.split_once('}')?.0;
+    let is_digits = |part: &str| part.trim().bytes().all(|byte| byte.is_ascii_digit());
+    let (low, high) = inner.split_once(',').unwrap_or((inner, ""));
+    if low.trim().is_empty() && high.trim().is_empty() || !is_digits(low) || !is_digits(high) {
+        return None;
+    }
+    // More digits than a number holds are more than any limit.
+    let number = |part: &str| if part.trim().is_empty() { 0 } else { part.trim().parse().unwrap_or(u64::MAX) };
+    Some((number(low).max(number(high)), inner.len() + 2))
+}
+
+/// Whether a regular expression is small enough.
+pub(super) fn is_small(regex: &str) -> bool {
+    regex_copies(regex) <= LARGEST_REGEX
+}
+
+/// Refuses a grammar in Lark's syntax that is nested too deep, or repeats too much.
+///
+/// # Errors
+/// Input: it does.
+pub(super) fn check_lark(lark: &str) -> Result<()> {
+    let (mut counter, mut depth, mut deepest) = (Counter::new(), 0_usize, 0);
+    let mut largest_regex = 0;
+    let mut rest = lark;
+    while let Some(c) = rest.chars().next() {
+        let mut length = c.len_utf8();
+        match c {
+            '"' => {
+                length = literal(rest, '"');
+                counter.part(1);
+            }
+            '/' if rest.starts_with("//") => length = rest.find('\n').unwrap_or(rest.len()),
+            '/' => {
+                length = literal(rest, '/');
+                let copies = regex_copies(rest[..length].trim_matches('/'));
+                largest_regex = largest_regex.max(copies);
+                counter.part(copies.max(1));
+            }
+            '(' | '[' => counter.open(),
+            ')' | ']' => counter.close(),
+            '{' => {
+                if let Some((times, bytes)) = braces(rest) {
+                    counter.repeat(times);
+                    length = bytes;
+                }
+            }
+            '~' => {
+                let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+                let behind = rest[1..].trim_start();
+                let low = digits(behind);
+                let high = behind[low.len()..].trim_start().strip_prefix("..").map(|high| digits(high.trim_start()));
+                let number = |text: &str| if text.is_empty() { 0 } else { text.parse().unwrap_or(u64::MAX) };
+                counter.repeat(number(&low).max(high.as_deref().map_or(0, number)).max(1));
+            }
+            c if c.is_alphanumeric() || c == '_' => {
+                length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+                counter.part(1);
+            }
+            _ => {}
+        }
+        match c {
+            '(' | '[' | '{' if length == 1 => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+        rest = &rest[length..];
+    }
+    if deepest > DEEPEST_LARK {
+        return Err(Error::input(
+            format!("the grammar has {deepest} brackets within each other, and {DEEPEST_LARK} are supported"),
+            "give inner parts rules of their own",
+        ));
+    }
+    for (what, copies, most) in
+        [("the grammar", counter.count(), LARGEST_LARK), ("a regular expression of it", largest_regex, LARGEST_REGEX)]
+    {
+        if copies > most {
+            return Err(Error::input(
+                format!("{what} repeats its parts {copies} times, and {most} are supported"),
+                "repeat less",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a literal that begins and ends with `mark`.
+fn literal(text: &str, mark: char) -> usize {
+    let mut is_escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        if c == mark && !is_escaped {
+            return at + c.len_utf8();
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    text.len()
+}

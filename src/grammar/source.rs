@@ -1,0 +1,272 @@
+//! What is compiled for a grammar, and how a refusal is worded.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use llguidance::api::{GrammarInit, GrammarWithLexer, StopReason, TopLevelGrammar};
+use llguidance::earley::CGrammar;
+use llguidance::toktrie::InferenceCapabilities;
+use llguidance::{CancellationHandle, Logger, panic_utils};
+
+use super::calls::Calls;
+use super::compile::Compiled;
+use super::vocabulary::Vocabulary;
+use super::{Grammar, LIMITS, exact, lower, sizes};
+use crate::display::quote;
+use crate::{Error, Result};
+use serde_json::{Value, json};
+
+/// Bytes of the longest grammar's text.
+const LONGEST_TEXT: usize = 256 << 10;
+/// Characters of a reason in an error.
+const LONGEST_REASON: usize = 300;
+
+/// The grammar of the document, beside that of what follows it.
+const DOCUMENT: &str = "document";
+
+/// Ends a compilation: when it is asked to, or when its time is over.
+#[derive(Clone)]
+pub(super) struct Stop(Arc<StopState>);
+
+struct StopState {
+    until: Instant,
+    /// Whether it was asked, and what the parser looks at.
+    asked: Mutex<(bool, Option<CancellationHandle>)>,
+}
+
+impl Stop {
+    /// Of a compilation that may take `time`.
+    pub fn within(time: Duration) -> Stop {
+        Stop(Arc::new(StopState { until: Instant::now() + time, asked: Mutex::default() }))
+    }
+
+    /// Asks it to end.
+    pub fn ask(&self) {
+        let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.0 = true;
+        if let Some(parser) = &asked.1 {
+            parser.cancel();
+        }
+    }
+
+    pub fn is_asked(&self) -> bool {
+        self.0.asked.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Whether its time is over.
+    pub fn is_late(&self) -> bool {
+        Instant::now() >= self.0.until
+    }
+
+    /// Lets the parser that `handle` ends be ended too.
+    fn reach(&self, handle: CancellationHandle) {
+        let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.0 {
+            handle.cancel();
+        }
+        asked.1 = Some(handle);
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.is_asked() || self.is_late() {
+            true => Err(Error::input("the grammar takes too long to compile", "use a smaller one")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A grammar as it was asked for, and the text that tells it from others.
+pub(super) struct Source {
+    asked: Grammar,
+    key: String,
+}
+
+/// What llguidance compiles.
+struct Prepared {
+    document: GrammarWithLexer,
+    /// The regular expressions of numbers that it does not hold exactly.
+    exact: Vec<exact::Number>,
+    ignored: Vec<String>,
+}
+
+impl Source {
+    /// # Errors
+    /// Input: it is too large, or wrong beyond doubt.
+    pub fn of(grammar: &Grammar) -> Result<Source> {
+        let asked = match grammar {
+            Grammar::JsonObject => Grammar::JsonSchema(json!({"type": "object"})),
+            other => other.clone(),
+        };
+        let key = match &asked {
+            Grammar::Lark(text) => format!("lark {text}"),
+            Grammar::Calls(calls) => format!("calls {}", calls.key()),
+            Grammar::JsonSchema(schema) => format!("json {schema}"),
+            Grammar::JsonObject => String::new(),
+        };
+        if key.len() > LONGEST_TEXT {
+            return Err(Error::input(
+                format!("the grammar has {} bytes, and {LONGEST_TEXT} are supported", key.len()),
+                "use a smaller one",
+            ));
+        }
+        Ok(Source { asked, key })
+    }
+
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// # Errors
+    /// Input: it is refused, or ended by `stop`.
+    pub fn compile(self, vocabulary: Arc<Vocabulary>, stop: &Stop) -> Result<Compiled> {
+        let is_json = !matches!(self.asked, Grammar::Lark(_));
+        match &self.asked {
+            Grammar::Calls(calls) => compile_calls(calls, &vocabulary, stop),
+            Grammar::JsonSchema(schema) => {
+                let lowered = lower::lower(schema)?;
+                lowered.refuse_ignored("the JSON schema")?;
+                let (schema, exact) = lowered.into_schema("");
+                let prepared =
+                    Prepared { document: GrammarWithLexer::from_json_schema(schema), exact, ignored: Vec::new() };
+                prepared.compile(&vocabulary, is_json, stop)
+            }
+            Grammar::Lark(text) => {
+                sizes::check_lark(text)?;
+                lower::check_embedded(text)?;
+                let document = GrammarWithLexer::from_lark(text.clone());
+                Prepared { document, exact: Vec::new(), ignored: Vec::new() }.compile(&vocabulary, is_json, stop)
+            }
+            Grammar::JsonObject => Err(Error::failed("an object has no schema", "report this")),
+        }
+    }
+}
+
+/// Compiles the grammar of calls. What is advice, and makes them too large together, is left out.
+fn compile_calls(calls: &Calls, vocabulary: &Arc<Vocabulary>, stop: &Stop) -> Result<Compiled> {
+    let compile = |free: bool| {
+        let lark = calls.to_lark(free, &|| stop.check())?;
+        let document = GrammarWithLexer::from_lark(lark.text);
+        Prepared { document, exact: lark.exact, ignored: lark.ignored }.compile(vocabulary, true, stop)
+    };
+    match compile(false) {
+        Err(Error::Input { .. }) if calls.has_advice() && stop.check().is_ok() => compile(true),
+        done => done,
+    }
+}
+
+impl Prepared {
+    fn compile(mut self, vocabulary: &Arc<Vocabulary>, is_json: bool, stop: &Stop) -> Result<Compiled> {
+        let refused = |reason: &str| if is_json { refusal(reason) } else { lark_refusal(reason) };
+        self.document.name = Some(DOCUMENT.into());
+        let stops: Vec<String> = vocabulary.stops.iter().map(u32::to_string).collect();
+        let whole = GrammarWithLexer::from_lark(format!("start: @{DOCUMENT} <[{}]>", stops.join(",")));
+        let init = GrammarInit::Serialized(TopLevelGrammar { grammars: vec![whole, self.document], max_tokens: None });
+        sheltered(refused, || {
+            stop.check()?;
+            let env = vocabulary.factory.tok_env().clone();
+            let (grammar, mut lexemes) = init.to_internal(Some(env), LIMITS).map_err(|e| refused(&said(&e)))?;
+            exact::put(&mut lexemes, &self.exact)?;
+            stop.check()?;
+            let init = GrammarInit::Internal(grammar, lexemes);
+            let caps = InferenceCapabilities::default();
+            let mut parser = vocabulary
+                .factory
+                .create_parser_from_init_ext(init, Logger::new(0, 0), caps, LIMITS)
+                .map_err(|e| refused(&said(&e)))?;
+            stop.reach(parser.enable_cancellation());
+            refuse_unsupported(parser.parser.grammar())?;
+            parser.start_without_prompt();
+            stop.check()?;
+            // What comes first is known then, or that nothing can.
+            parser.compute_mask().map_err(|e| match parser.stop_reason() {
+                StopReason::NoExtensionBias => refused("no text is one of it"),
+                _ if stop.is_asked() => Error::input("the grammar takes too long to compile", "use a smaller one"),
+                _ => refused(&said(&e)),
+            })?;
+            let bytes = parser.parser.lexer_stats().num_bytes;
+            let ignored = self.ignored;
+            Ok(Compiled { vocabulary: vocabulary.clone(), parser, is_json, ignored, bytes })
+        })
+    }
+}
+
+/// Refuses what a grammar in Lark's syntax may ask for and a reply does not follow.
+fn refuse_unsupported(grammar: &CGrammar) -> Result<()> {
+    let lexemes = grammar.lexer_spec();
+    let unsupported = [
+        (lexemes.has_stop, "`stop`"),
+        (lexemes.has_max_tokens, "`max_tokens`"),
+        (has_temperature(grammar), "`temperature`"),
+        (lexemes.token_range_lexemes(&lexemes.all_lexemes()).len() > 1, "special tokens"),
+    ];
+    match unsupported.iter().find(|(is_used, _)| *is_used) {
+        Some((_, what)) => {
+            Err(Error::input(format!("the grammar uses {what}, which is not supported"), "leave it out"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a rule asks for a temperature of its own.
+fn has_temperature(grammar: &CGrammar) -> bool {
+    let (mut open, mut seen) = (vec![grammar.start()], HashSet::new());
+    while let Some(symbol) = open.pop() {
+        let data = grammar.sym_data(symbol);
+        if data.props.temperature != 0.0 {
+            return true;
+        }
+        if seen.insert(symbol.as_index()) {
+            open.extend(data.rules.iter().flat_map(|&rule| grammar.rule_rhs(rule).0));
+        }
+    }
+    false
+}
+
+/// Runs a part of llguidance. A panic of it becomes the error that `failure` makes of what it said.
+pub(super) fn sheltered<T>(failure: impl Fn(&str) -> Error, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    let ran = panic_utils::catch_unwind(std::panic::AssertUnwindSafe(|| Ok(run())));
+    ran.unwrap_or_else(|e| Err(failure(&said(&e))))
+}
+
+/// What llguidance says, on one line. What lies behind an empty line or in a backtrace is for its authors.
+pub(super) fn said(error: &impl std::fmt::Display) -> String {
+    let text = format!("{error:#}");
+    let text = text.split("<backtrace>").next().unwrap_or_default();
+    if text.trim_start().starts_with("panic:") {
+        return "the parser fails on it".to_owned();
+    }
+    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let words: Vec<&str> = lines.filter(|line| !line.bytes().all(|byte| byte == b'^')).collect();
+    words.join(" ").chars().take(LONGEST_REASON).collect()
+}
+
+/// The error for a schema that llguidance refuses with `reason`, in Kiln's words: what it names is not the request's.
+pub(super) fn refusal(reason: &str) -> Error {
+    const TOO_LARGE: [&str; 6] = ["too big", "too large", "too many", "fuel", "limit", "stack level"];
+    let why = if reason.contains("nsatisfiable") || reason.contains("no text") {
+        "no document satisfies it"
+    } else if reason.contains("circular") {
+        "a `$ref` that leads back to itself has other keywords beside it"
+    } else if TOO_LARGE.iter().any(|words| reason.contains(words)) {
+        "it is too large"
+    } else {
+        "a part of it is not supported"
+    };
+    log::debug!("a JSON schema is refused: {reason}");
+    Error::input(format!("the JSON schema cannot be used: {why}"), "change the schema")
+}
+
+fn lark_refusal(reason: &str) -> Error {
+    Error::input(format!("the grammar cannot be used: {}", quote(reason)), "change the grammar")
+}
+
+/// Whether llguidance takes a schema by itself.
+pub(super) fn takes(schema: &Value) -> bool {
+    let options = llguidance::JsonCompileOptions::default();
+    let compile = || {
+        let builder = llguidance::GrammarBuilder::new(None, LIMITS);
+        options.json_to_llg(builder, schema.clone()).and_then(|compiled| compiled.builder.check_limits())
+    };
+    sheltered(refusal, || compile().map_err(|e| refusal(&said(&e)))).is_ok()
+}

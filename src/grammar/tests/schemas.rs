@@ -1,0 +1,348 @@
+//! Schemas as clients send them: references, what cannot be held, integers, and satisfiable ones at random.
+
+use super::*;
+use crate::grammar::calls::{Calls, Function};
+
+fn calls(parameters: &Value, strict: bool) -> Result<Arc<Compiled>> {
+    let function = Function { name: "f".into(), parameters: parameters.clone(), strict };
+    compile(Grammar::Calls(Calls { functions: vec![function], or_text: false, several: false }))
+}
+
+fn call(arguments: &Value) -> String {
+    json!({"name": "f", "parameters": arguments}).to_string()
+}
+
+/// Checks which arguments a schema allows, as a function's and as that of a document.
+fn check(schema: Value, allowed: &[Value], refused: &[Value]) {
+    let call_of = calls(&schema, true).unwrap_or_else(|e| panic!("{schema}: {e}"));
+    let document = compile(Grammar::JsonSchema(schema.clone())).unwrap_or_else(|e| panic!("{schema}: {e}"));
+    for (values, is_allowed) in [(allowed, true), (refused, false)] {
+        for value in values {
+            assert_eq!(accepts(&call_of, &call(value)), is_allowed, "a call with {value} for {schema}");
+            assert_eq!(accepts(&document, &value.to_string()), is_allowed, "{value} for {schema}");
+        }
+    }
+}
+
+#[test]
+fn references_start_from_the_schema_that_holds_them() {
+    let closed = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+    // The root: a tree.
+    check(
+        closed(
+            json!({"label": {"type": "string"}, "kids": {"type": "array", "items": {"$ref": "#"}}}),
+            json!(["label"]),
+        ),
+        &[json!({"label": "a"}), json!({"label": "a", "kids": [{"label": "b", "kids": []}]})],
+        &[json!({"label": "a", "kids": [1]}), json!({"label": "a", "kids": [{"kids": []}]})],
+    );
+    let target = closed(json!({"k": {"type": "boolean"}}), json!(["k"]));
+    let (yes, no) = (json!({"k": true}), json!({"k": 1}));
+    // A place beside it, of which no definition is.
+    check(
+        closed(json!({"a": target, "b": {"$ref": "#/properties/a"}}), json!(["a", "b"])),
+        &[json!({"a": yes, "b": yes})],
+        &[json!({"a": yes, "b": no})],
+    );
+    // Definitions, escapes, percent signs, lists, anchors and identifiers.
+    for (reference, definitions) in [
+        ("#/$defs/t", json!({"t": target})),
+        ("#/$defs/a~1b", json!({"a/b": target})),
+        ("#/$defs/a~0b", json!({"a~b": target})),
+        ("#/$defs/a%20b%7E1", json!({"a b/": target})),
+        ("#/$defs/list/anyOf/1", json!({"list": {"anyOf": [{"type": "null"}, target]}})),
+        ("#/$defs/t/properties/x", json!({"t": {"properties": {"x": target}}})),
+        ("#anchor", json!({"t": {"$anchor": "anchor", "allOf": [target]}})),
+        ("item.json", json!({"t": {"$id": "item.json", "allOf": [target]}})),
+        ("item.json", json!({"t": {"$id": "https://example.com/item.json", "allOf": [target]}})),
+        ("item.json#/$defs/x", json!({"t": {"$id": "item.json", "$defs": {"x": target}}})),
+        // Within a part that has an identifier, references start from that part.
+        ("#/$defs/t", json!({"t": {"$id": "t", "allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": target}}, "x": false})),
+    ] {
+        let mut schema = closed(json!({"v": {"$ref": reference, "description": "a note"}}), json!(["v"]));
+        schema["$defs"] = definitions;
+        check(schema, &[json!({"v": yes})], &[json!({"v": no})]);
+    }
+    let mut old = closed(json!({"v": {"$ref": "#/definitions/t"}}), json!(["v"]));
+    old["definitions"] = json!({"t": target});
+    check(old, &[json!({"v": yes})], &[json!({"v": no})]);
+}
+
+#[test]
+fn several_functions_have_references_of_their_own() {
+    let function = |name: &str, kind: &str| Function {
+        name: name.into(),
+        parameters: json!({"type": "object", "properties": {"v": {"$ref": "#/$defs/t"}, "w": {"$ref": "#"}},
+            "required": ["v"], "$defs": {"t": {"type": kind}}}),
+        strict: true,
+    };
+    let functions = vec![function("f", "integer"), function("g", "boolean")];
+    let compiled = compile(Grammar::Calls(Calls { functions, or_text: true, several: true })).unwrap();
+    let line = |name: &str, v: Value| json!({"name": name, "parameters": {"v": v, "w": {"v": v}}}).to_string();
+    assert!(accepts(&compiled, &format!("{}\n{}", line("f", json!(1)), line("g", json!(true)))));
+    assert!(accepts(&compiled, "some text"));
+    assert!(!accepts(&compiled, &line("f", json!(true))) && !accepts(&compiled, &line("g", json!(1))));
+}
+
+/// Each with arguments that satisfy all that is kept, and the keyword that is not.
+fn advice() -> Vec<(Value, Value, &'static str)> {
+    let of = |schema: Value| json!({"type": "object", "properties": {"v": schema, "n": {"type": "integer"}}, "required": ["v", "n"]});
+    let text = |more: (&str, Value)| {
+        let mut schema = json!({"type": "string"});
+        schema[more.0] = more.1;
+        of(schema)
+    };
+    let object = |more: (&str, Value)| {
+        let mut schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        schema[more.0] = more.1;
+        of(schema)
+    };
+    let (word, list) = (json!({"v": "x", "n": 1}), json!({"v": ["x", "x"], "n": 1}));
+    let thing = json!({"v": {"a": "x"}, "n": 1});
+    let strings = |more: Value| {
+        let mut schema = json!({"type": "array", "items": {"type": "string"}});
+        json_merge(&mut schema, &more);
+        of(schema)
+    };
+    vec![
+        (text(("pattern", json!("^(?!\\.)[a-z.]+$"))), word.clone(), "pattern"),
+        (text(("pattern", json!("^(a)\\1$"))), word.clone(), "pattern"),
+        (text(("pattern", json!("(("))), word.clone(), "pattern"),
+        (text(("pattern", Value::Null)), word.clone(), "pattern"),
+        (text(("format", json!("password"))), word.clone(), "format"),
+        (text(("maxLength", json!("ten"))), word.clone(), "maxLength"),
+        (text(("not", json!({"const": "y"}))), word.clone(), "not"),
+        (of(json!({"type": "str"})), word.clone(), "type"),
+        (of(json!({"$ref": "#/$defs/none"})), word.clone(), "$ref"),
+        (of(json!({"$ref": "other.json#/x"})), word.clone(), "$ref"),
+        (of(json!({"enum": null})), word.clone(), "enum"),
+        (of(json!({"oneOf": [{"type": "string"}, {"maxLength": 3}]})), word, "oneOf"),
+        (strings(json!({"uniqueItems": true})), list.clone(), "uniqueItems"),
+        (strings(json!({"contains": {"const": "y"}, "minContains": 1})), list.clone(), "contains"),
+        (strings(json!({"minItems": 3, "maxItems": 2})), json!({"v": ["x", "x", "x"], "n": 1}), "maxItems"),
+        (object(("propertyNames", json!({"pattern": "^b"}))), thing.clone(), "propertyNames"),
+        (object(("dependentRequired", json!({"a": ["b"]}))), thing.clone(), "dependentRequired"),
+        (object(("dependentSchemas", json!({"a": {"required": ["b"]}}))), thing.clone(), "dependentSchemas"),
+        (object(("minProperties", json!(2))), thing.clone(), "minProperties"),
+        (object(("required", json!(true))), thing.clone(), "required"),
+        (
+            object(("patternProperties", json!({"^a": {"type": "string"}, "a$": {}}))),
+            thing.clone(),
+            "patternProperties",
+        ),
+        (of(json!({"if": {"type": "string"}, "then": {"minLength": 9}, "else": false})), list, "then"),
+        (of(json!({"type": "integer", "multipleOf": 7_436_429})), json!({"v": 3, "n": 1}), "multipleOf"),
+        (of(json!({"type": "integer", "minimum": 3, "maximum": 2})), json!({"v": 3, "n": 1}), "maximum"),
+        (of(json!({"type": "integer", "maximum": 1e30})), json!({"v": 3, "n": 1}), "maximum"),
+    ]
+}
+
+fn json_merge(into: &mut Value, more: &Value) {
+    more.as_object().unwrap().iter().for_each(|(name, value)| into[name] = value.clone());
+}
+
+#[test]
+fn what_advice_asks_for_beyond_the_grammar_is_left_out_and_said() {
+    for (schema, arguments, keyword) in advice() {
+        let compiled = calls(&schema, false).unwrap_or_else(|e| panic!("{schema}: {e}"));
+        assert!(accepts(&compiled, &call(&arguments)), "{arguments} for {schema}");
+        let said = compiled.ignored().join("; ");
+        let named = format!("f: `{keyword}` at #/properties/v (");
+        assert!(said.contains(&named), "{said} for {schema}");
+        // All else is kept.
+        let mut wrong = arguments.clone();
+        wrong["n"] = json!("one");
+        assert!(!accepts(&compiled, &call(&wrong)), "{schema}");
+    }
+    let plain = calls(&json!({"type": "object", "properties": {"a": {"type": "string", "format": "date"}}}), false);
+    assert_eq!(plain.unwrap().ignored(), [String::new(); 0]);
+}
+
+#[test]
+fn a_strict_function_and_a_document_are_refused_with_function_place_and_keyword() {
+    for (schema, _, keyword) in advice() {
+        let place = format!("`{keyword}` at #/properties/v (");
+        let of_calls = calls(&schema, true).err().unwrap_or_else(|| panic!("{schema} is accepted")).to_string();
+        assert!(of_calls.starts_with("the schema of the function `f` ") && of_calls.contains(&place), "{of_calls}");
+        let of_document = compile(Grammar::JsonSchema(schema)).err().unwrap().to_string();
+        assert!(of_document.starts_with("the JSON schema ") && of_document.contains(&place), "{of_document}");
+    }
+}
+
+#[test]
+fn a_schema_that_cannot_be_compiled_leaves_arguments_free_unless_it_is_strict() {
+    let none = json!({"type": "object", "properties": {"a": false}, "required": ["a"]});
+    let mut many = json!({"type": "object", "properties": {}});
+    (0..1001).for_each(|i| many["properties"][format!("p{i}")] = json!({"$ref": "#"}));
+    for schema in [none, many, json!(false)] {
+        let compiled = calls(&schema, false).unwrap_or_else(|e| panic!("{e}"));
+        assert!(accepts(&compiled, &call(&json!({"any": [1]}))));
+        assert!(!accepts(&compiled, &call(&json!([]))), "arguments are an object");
+        assert!(compiled.ignored()[0].starts_with("f: the whole schema ("), "{:?}", compiled.ignored());
+        assert!(calls(&schema, true).err().unwrap().to_string().contains("the function `f`"));
+    }
+}
+
+#[test]
+fn a_call_has_an_object_of_the_arguments_that_its_schema_names() {
+    let closed = calls(&json!({"properties": {"a": {}}}), true).unwrap();
+    assert!(accepts(&closed, &call(&json!({"a": 1}))) && accepts(&closed, &call(&json!({}))));
+    assert!(!accepts(&closed, &call(&json!({"b": 1}))) && !accepts(&closed, &call(&json!("a"))));
+    let open = calls(&json!({"type": ["object", "null"], "properties": {"a": {}}, "additionalProperties": true}), true)
+        .unwrap();
+    assert!(accepts(&open, &call(&json!({"b": 1}))) && !accepts(&open, &call(&json!(null))));
+}
+
+#[test]
+fn alternatives_that_exclude_each_other_are_held_as_one_of() {
+    let object = |kind: &str| json!({"type": "object", "properties": {"kind": {"const": kind}}, "required": ["kind"]});
+    for schema in [
+        json!({"oneOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}),
+        json!({"oneOf": [{"const": 1}, {"enum": [2, 3]}]}),
+        json!({"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}], "$defs": {"a": object("a"), "b": object("b")}}),
+    ] {
+        compile(Grammar::JsonSchema(schema)).unwrap();
+    }
+}
+
+#[test]
+fn integers_of_64_bits_are_exact() {
+    let of = |schema: Value| json!({"type": "object", "properties": {"v": schema}, "required": ["v"], "additionalProperties": false});
+    let v = |value: i128| serde_json::from_str::<Value>(&format!("{{\"v\":{value}}}")).unwrap();
+    let (id, big) = (1_234_567_890_123_456_789_i128, i128::from(u64::MAX));
+    for (schema, allowed, refused) in [
+        (json!({"const": id as u64}), vec![id], vec![id - 1, id + 1, 1_234_567_890_123_456_768]),
+        (
+            json!({"type": "integer", "enum": [id as u64, -id as i64, 7, u64::MAX]}),
+            vec![id, -id, 7, big],
+            vec![big - 1, 8],
+        ),
+        (json!({"type": ["integer", "null"], "minimum": id as u64}), vec![id, id + 1, big * 10], vec![id - 1, 0, -id]),
+        (json!({"type": "integer", "maximum": id as u64}), vec![id, 0, -1, -id * 100], vec![id + 1, id * 10]),
+        (
+            json!({"type": "integer", "exclusiveMinimum": -id as i64, "exclusiveMaximum": id as u64}),
+            vec![1 - id, 0, id - 1],
+            vec![id, -id],
+        ),
+        (
+            json!({"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX}),
+            vec![i64::MIN.into(), 0, i64::MAX.into()],
+            vec![i128::from(i64::MIN) - 1, i128::from(i64::MAX) + 1],
+        ),
+        (json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}), vec![0, big], vec![-1, big + 1]),
+        (
+            json!({"anyOf": [{"type": "integer", "maximum": i64::MAX}, {"type": "null"}]}),
+            vec![0, i64::MAX.into()],
+            vec![i128::from(i64::MAX) + 1],
+        ),
+        (
+            json!({"type": "integer", "minimum": 9_007_199_254_740_993_u64, "maximum": 9_007_199_254_740_995_u64}),
+            vec![9_007_199_254_740_993, 9_007_199_254_740_995],
+            vec![9_007_199_254_740_992, 9_007_199_254_740_996],
+        ),
+    ] {
+        let (allowed, refused): (Vec<Value>, Vec<Value>) = (
+            allowed.into_iter().map(v).collect(),
+            refused.into_iter().filter(|n| n.unsigned_abs() <= u64::MAX.into()).map(v).collect(),
+        );
+        let allowed: Vec<Value> = allowed.into_iter().filter(|value| !value["v"].is_f64()).collect();
+        check(of(schema), &allowed, &refused);
+    }
+    // Within other values.
+    let nested = of(json!({"enum": [{"ids": [id as u64, 1]}, "none"]}));
+    check(
+        nested,
+        &[json!({"v": {"ids": [id as u64, 1]}}), json!({"v": "none"})],
+        &[json!({"v": {"ids": [id as u64 + 1, 1]}})],
+    );
+    // What they are joined with is not lost without a word.
+    for joined in [
+        json!({"allOf": [{"const": id as u64}, {"anyOf": [{"type": "string"}, {"const": id as u64}]}]}),
+        json!({"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"const": id as u64}}}),
+    ] {
+        let Ok(compiled) = compile(Grammar::JsonSchema(joined)) else { continue };
+        assert!(accepts(&compiled, &id.to_string()) && !accepts(&compiled, "\"kiln exact integer 0.\""));
+    }
+}
+
+/// The ranges' regular expressions, against the comparison of numbers.
+#[test]
+fn ranges_have_their_integers_and_no_others() {
+    use crate::grammar::numbers::Range;
+    let mut random = Random(8);
+    for _ in 0..40 {
+        let mut bound = || i128::from(random.below(4000)) - 2000;
+        let (a, b) = (bound(), bound());
+        let range = Range { least: Some(a.min(b)), most: Some(a.max(b)) };
+        let compiled = lark(&format!("start: /{}/", range.regex())).unwrap();
+        for number in [a, b, a.min(b) - 1, a.max(b) + 1, (a + b) / 2, 0, 9, 10, -10, 999, 1000] {
+            let is_within = (a.min(b)..=a.max(b)).contains(&number);
+            assert_eq!(accepts(&compiled, &number.to_string()), is_within, "{number} of {range:?}: {}", range.regex());
+        }
+    }
+}
+
+/// A schema of what is supported, and a document that satisfies it.
+fn satisfiable(random: &mut Random, depth: u32) -> (Value, Value) {
+    let kinds = if depth == 0 { 5 } else { 9 };
+    match random.below(kinds) {
+        0 => (json!({"type": "null"}), Value::Null),
+        1 => (json!({"type": "boolean"}), json!(random.below(2) == 0)),
+        2 => {
+            let number = i64::from(random.below(2000)) - 1000;
+            let (below, above) = (i64::from(random.below(50)), i64::from(random.below(50)));
+            (json!({"type": "integer", "minimum": number - below, "maximum": number + above}), json!(number))
+        }
+        3 => {
+            let length = random.below(12) as usize;
+            let text = "kiln fires clay"[..length].to_owned();
+            (json!({"type": "string", "minLength": length / 2, "maxLength": length + 3}), json!(text))
+        }
+        4 => (
+            json!({"enum": ["on", "off", 3, null]}),
+            [json!("on"), json!("off"), json!(3)][random.below(3) as usize].clone(),
+        ),
+        5 | 6 => {
+            let count = random.below(4) as usize;
+            let (items, one) = satisfiable(random, depth - 1);
+            let least = random.below(count as u32 + 1);
+            (
+                json!({"type": "array", "items": items, "minItems": least, "maxItems": count + 1}),
+                json!(vec![one; count]),
+            )
+        }
+        7 => {
+            let (mut properties, mut required, mut document) = (json!({}), Vec::new(), json!({}));
+            for name in ["a", "b", "c", "d"].into_iter().take(1 + random.below(4) as usize) {
+                let (schema, value) = satisfiable(random, depth - 1);
+                properties[name] = schema;
+                let is_required = random.below(2) == 0;
+                if is_required {
+                    required.push(name);
+                }
+                if is_required || random.below(2) == 0 {
+                    document[name] = value;
+                }
+            }
+            let schema = json!({"type": "object", "properties": properties, "required": required,
+                "additionalProperties": random.below(2) == 0});
+            (schema, document)
+        }
+        _ => {
+            let ((a, one), (b, other)) = (satisfiable(random, depth - 1), satisfiable(random, depth - 1));
+            (json!({"anyOf": [a, b]}), if random.below(2) == 0 { one } else { other })
+        }
+    }
+}
+
+#[test]
+fn no_satisfiable_schema_is_refused_nor_a_document_that_satisfies_it() {
+    let matrix = json!({"type": "array", "minItems": 2, "items": {"type": "array", "minItems": 1, "items": {"type": "integer"}}});
+    let mut random = Random(16);
+    let at_random = (0..150).map(|_| satisfiable(&mut random, 4));
+    for (schema, document) in at_random.chain([(matrix, json!([[1], [1]]))]) {
+        assert!(satisfies(&schema, &schema, &document), "{document} for {schema}");
+        let compiled = compile(Grammar::JsonSchema(schema.clone())).unwrap_or_else(|e| panic!("{schema}: {e}"));
+        assert!(accepts(&compiled, &document.to_string()), "{document} for {schema}");
+    }
+}
