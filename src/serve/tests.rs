@@ -56,6 +56,7 @@ fn setup(settings: Settings, load: super::server::Load) -> Setup {
         limits: Limits::default(),
         guard: Guard::default(),
         drain: Duration::from_secs(60),
+        reread: Box::new(|| Ok(Default::default())),
     }
 }
 

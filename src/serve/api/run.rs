@@ -78,7 +78,7 @@ pub(super) fn answer<W: Wording>(
 
 /// Puts what is asked into the queue. All that needs a grammar passes here.
 fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<Answers<'s>, ApiError> {
-    let start = |asks: &[Ask]| call.service.start(&asked.model, asks, (&call.request.peer).into(), reply.watch());
+    let start = |asks: &[Ask]| call.service.start(&asked.model, asks, call.request.client, reply.watch());
     let Some(Form { grammar, param }) = &asked.form else { return start(&asked.asks) };
     let refuse = |e: ApiError| if e.status == 400 && e.param.is_none() { e.param(param.clone()) } else { e };
     let watch = reply.watch();

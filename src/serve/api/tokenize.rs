@@ -28,7 +28,7 @@ fn tokens(call: &Call<'_>) -> Result<Value, ApiError> {
         (None, Some(text)) => model.tokenizer.encode(text, fields.boolean("add_special")?.unwrap_or(false)),
         (None, None) if fields.get("messages").is_some() => {
             let mut dialogue = messages::read(&fields)?;
-            dialogue.complete_system(&call.service.settings, None);
+            dialogue.complete_system(call.service, None);
             Ok(dialogue.encode(&model, "messages")?)
         }
         (None, None) => return Err(fields.missing("prompt")),

@@ -92,7 +92,7 @@ fn a_peer_that_waits_to_send_its_body_is_told_to_unless_the_request_is_refused()
 
 #[test]
 fn json_may_nest_as_deep_as_it_says_on_the_connections_small_stack_and_no_deeper() {
-    let handler = |request: Request, reply: Reply<'_>| match request.json::<serde_json::Value>() {
+    let handler = |request: Request, reply: Reply<'_>| match request.body.json() {
         Ok(value) => reply.json(200, &value),
         Err(e) => reply.error(&e),
     };
