@@ -23,6 +23,7 @@ pub mod run;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod signals;
+pub mod stderr;
 mod terminal;
 pub mod tokenize;
 pub mod top;
@@ -96,8 +97,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether `--json` makes objects of what it logs: a server's log is for programs then.
-    pub fn logs_objects(&self) -> bool {
+    /// Whether it serves others: with `--json` its log is objects, and it waits for no reader of that.
+    pub fn is_server(&self) -> bool {
         #[cfg(feature = "serve")]
         if let Command::Serve(_) = self {
             return true;
@@ -289,7 +290,7 @@ fn not_utf_8(name: &str, position: usize) -> Error {
 
 /// Writes a line to standard error. Failure is ignored: the work goes on without a reader.
 pub fn note(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    stderr::write_line(line);
 }
 
 /// Writes to standard output and flushes it.

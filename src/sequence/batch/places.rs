@@ -2,7 +2,7 @@
 //!
 //! A sequence begins with what a slot holds of its prompt: it takes that slot over, or begins with the same pages in another
 //! one. Taken over, a slot loses what it holds beyond the common beginning. All prompts have a beginning in common, if only
-//! the template's, so a slot is taken over only by a sequence that gains as much by it as is lost.
+//! the template's, so a slot is taken over only by a sequence that gains as much by it as is lost, or by the same prompt again.
 
 use super::member::{Member, Slot};
 use super::{Batch, NOBODY};
@@ -43,7 +43,7 @@ impl Batch {
         free.map(|slot| slot.shared(executor, prompt, None)).max().unwrap_or(0)
     }
 
-    /// The free slot for a prompt: the one that holds the most of it, if that is worth what the slot holds beside it.
+    /// The free slot for a prompt: the one that holds the most of it, if that is all or worth what the slot holds beside it.
     /// Otherwise an empty one, or the one that ended first.
     pub(super) fn best_slot(&self, executor: &dyn Executor, prompt: &[u32], owner: Option<u64>) -> Option<usize> {
         let free = || self.slots.iter().enumerate().filter(|(_, slot)| slot.member.is_none());
@@ -54,7 +54,9 @@ impl Batch {
         let (best, (shared, Reverse(lost))) = free().map(|(at, slot)| (at, of(slot))).max_by_key(|(_, of)| *of)?;
         // What it would find anyway, in whatever slot.
         let anyway = self.slots.iter().map(|slot| slot.shareable(executor, prompt, owner)).max().unwrap_or(0);
-        if shared > anyway && shared - anyway >= lost {
+        // Of the same prompt again, what is lost is the reply that is made anew.
+        let is_again = shared + 1 == prompt.len();
+        if shared > anyway && (is_again || shared - anyway >= lost) {
             return Some(best);
         }
         free().min_by_key(|(_, slot)| (slot.keeps(), slot.ended)).map(|(at, _)| at)
@@ -140,3 +142,7 @@ impl Batch {
         Ok(slot)
     }
 }
+
+#[cfg(test)]
+#[path = "places_tests.rs"]
+mod tests;
