@@ -110,9 +110,7 @@ impl Batch {
     pub fn new(schedule: &Schedule) -> Batch {
         let extent = &schedule.extent;
         Batch {
-            slots: (0..extent.sequences)
-                .map(|i| Slot::new(Session::new(i as u32, extent.context)))
-                .collect(),
+            slots: (0..extent.sequences).map(|i| Slot::new(Session::new(i as u32, extent.context))).collect(),
             ended: VecDeque::new(),
             prompt_turn: 0,
             decode_turn: 0,

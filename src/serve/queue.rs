@@ -202,7 +202,9 @@ impl State {
         let retry = (self.waiting.len() as f64 * self.pace).clamp(1.0, LONGEST_RETRY).ceil();
         let message = match own {
             0 => format!("{} replies wait already, as many as may", self.waiting.len()),
-            own => format!("{own} replies of this client wait already, and {} in all, as many as may", self.waiting.len()),
+            own => {
+                format!("{own} replies of this client wait already, and {} in all, as many as may", self.waiting.len())
+            }
         };
         Err(ApiError::unavailable(message, retry as u64).code("queue_full"))
     }

@@ -432,8 +432,13 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
         let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), left.clone());
         let faulty = move |progress: &Progress| -> Result<Loaded> {
             let inner = load(progress)?.executor;
-            let executor: Box<dyn Measure> =
-                Box::new(Faulty { inner, left: shared.clone(), panics, improved: Arc::default(), pause: Duration::ZERO });
+            let executor: Box<dyn Measure> = Box::new(Faulty {
+                inner,
+                left: shared.clone(),
+                panics,
+                improved: Arc::default(),
+                pause: Duration::ZERO,
+            });
             Ok(executor.into())
         };
         let served = start(Settings::default(), Box::new(faulty));
@@ -459,7 +464,8 @@ fn what_is_not_asked_for_anything_is_improved() {
     let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), improved.clone());
     let counting = move |progress: &Progress| -> Result<Loaded> {
         let (inner, left) = (load(progress)?.executor, Arc::new(AtomicUsize::new(usize::MAX)));
-        let executor: Box<dyn Measure> = Box::new(Faulty { inner, left, panics: false, improved: shared.clone(), pause: Duration::ZERO });
+        let executor: Box<dyn Measure> =
+            Box::new(Faulty { inner, left, panics: false, improved: shared.clone(), pause: Duration::ZERO });
         Ok(executor.into())
     };
     let served = start(Settings::default(), Box::new(counting));

@@ -174,7 +174,9 @@ impl<'a> Worker<'a> {
         let now = Instant::now();
         self.service.metrics.queued.observe((now - job.since).as_secs_f64());
         match self.batch.join_of(self.executor.as_mut(), request, owner) {
-            Ok(slot) => self.running[slot] = Some(Running { job, began: now, turn: None, first_token: None, last_token: now }),
+            Ok(slot) => {
+                self.running[slot] = Some(Running { job, began: now, turn: None, first_token: None, last_token: now })
+            }
             Err(e) => job.tell(Event::Failed((&e).into())),
         }
     }

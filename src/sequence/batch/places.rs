@@ -55,7 +55,7 @@ impl Batch {
         // What it would find anyway, in whatever slot.
         let anyway = self.slots.iter().map(|slot| slot.shareable(executor, prompt, owner)).max().unwrap_or(0);
         // Of the same prompt again, what is lost is the reply that is made anew.
-        let is_again = shared + 1 == prompt.len();
+        let is_again = shared + 1 == prompt.len() && self.slots[best].session.tokens().starts_with(prompt);
         if shared > anyway && (is_again || shared - anyway >= lost) {
             return Some(best);
         }

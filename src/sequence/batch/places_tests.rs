@@ -30,10 +30,12 @@ fn a_stranger_takes_an_empty_slot_or_the_oldest_and_not_that_of_a_conversation()
     assert_eq!(ask(&mut batch, &mut executor, &talk, None), (0, 0));
     assert_eq!(ask(&mut batch, &mut executor, &[7, 9, 9, 9], None), (1, 0));
     assert_eq!(ask(&mut batch, &mut executor, &[7, 9, 9, 10, 10], None), (1, 3), "more is gained than is lost");
+    assert_eq!(ask(&mut batch, &mut executor, &[7, 50], None), (2, 0), "all but its last token is what all begin with");
+    assert_eq!(ask(&mut batch, &mut executor, &[7, 50], None), (2, 1), "the same again");
     assert_eq!(ask(&mut batch, &mut executor, &[&talk[..], &[8, 8]].concat(), None), (0, 8));
-    assert_eq!(ask(&mut batch, &mut executor, &[7, 20, 20, 20], None), (2, 0));
-    assert_eq!(ask(&mut batch, &mut executor, &[7, 30, 30, 30], None), (3, 0));
-    // No slot is empty. The one that ended first is that of the short prompt.
+    assert_eq!(ask(&mut batch, &mut executor, &[7, 30, 30, 30], None), (2, 1), "as much is gained as is lost");
+    assert_eq!(ask(&mut batch, &mut executor, &[7, 31, 31, 31], None), (3, 0));
+    // No slot is empty. The one that ended first is that of the second prompt.
     assert_eq!(ask(&mut batch, &mut executor, &[7, 40, 40, 40], None).0, 1);
     assert_eq!(ask(&mut batch, &mut executor, &[&talk[..], &[8, 8, 9]].concat(), None), (0, 10));
 }

@@ -1,10 +1,10 @@
 //! The connections that are open: how many there may be, and how they end when the server stops.
 
 use super::error::ApiError;
-use crate::serve::deadline::after;
 use super::limits::Limits;
 use super::request::{Client, Peer};
 use super::socket::Socket;
+use crate::serve::deadline::after;
 use std::collections::HashMap;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -58,7 +58,9 @@ impl Keys {
         let name = path.display();
         let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
             regular::Fault::Io(e) => Error::unreadable(path, &e),
-            fault => Error::input(format!("{name} is not used for API keys: {fault}"), "give a file with one key a line"),
+            fault => {
+                Error::input(format!("{name} is not used for API keys: {fault}"), "give a file with one key a line")
+            }
         })?;
         let text = String::from_utf8(bytes)
             .map_err(|_| Error::input(format!("{name} is not UTF-8"), "write one key on each line"))?;

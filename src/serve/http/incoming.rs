@@ -147,12 +147,7 @@ impl<S: Source> Incoming<S> {
     }
 
     /// Appends the data of all chunks to `body`, and drops the trailers.
-    fn chunks(
-        &mut self,
-        body: &mut Body,
-        limits: &Limits,
-        deadline: &dyn Fn(usize) -> Instant,
-    ) -> Result<(), Unread> {
+    fn chunks(&mut self, body: &mut Body, limits: &Limits, deadline: &dyn Fn(usize) -> Instant) -> Result<(), Unread> {
         let mut extensions = 0;
         loop {
             let line = self.line(CHUNK_LINE, deadline(body.len()))?;

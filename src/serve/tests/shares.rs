@@ -7,7 +7,8 @@ fn without_engine(settings: Settings, current: bool) -> (Service, Arc<crate::ser
     let service = Service::new(settings);
     let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
     let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
-    let model = Arc::new(crate::serve::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap());
+    let model =
+        Arc::new(crate::serve::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap());
     if current {
         service.set_model(model.clone());
     }
@@ -64,7 +65,9 @@ fn read_on(answers: Answers<'_>) -> (Vec<u32>, Instant) {
 fn who_has_no_place_gets_one_of_a_client_that_has_several() {
     let served = start(Settings::default(), slow_loader(2));
     let long = || Ask { ignore_eos: true, ..greedy(question("Hello"), 220) };
-    let submit = |n, ask| served.service.submit(&served.service.model().unwrap(), &[ask], client(n), Arc::new(|| false)).unwrap();
+    let submit = |n, ask| {
+        served.service.submit(&served.service.model().unwrap(), &[ask], client(n), Arc::new(|| false)).unwrap()
+    };
     let mut held: Vec<Answers<'_>> = (0..4).map(|_| submit(1, long())).collect();
     for answers in &mut held[..2] {
         assert!(matches!(answers.next(), Some(Step::Event(0, Event::Token(_)))));

@@ -150,14 +150,20 @@ fn keys_change_under_open_connections() {
 #[test]
 fn a_key_is_a_client_where_there_are_several() {
     let of = |keys: &str| {
-        let handler =
-            |request: Request, reply: Reply<'_>| reply.send(200, "text/plain", &[], format!("{:?}", request.client).as_bytes());
+        let handler = |request: Request, reply: Reply<'_>| {
+            reply.send(200, "text/plain", &[], format!("{:?}", request.client).as_bytes())
+        };
         let guard = Guard { keys: Keys::parse(keys), open_paths: vec!["/open".into()], ..Guard::default() };
         Running::new(patient(), guard, handler)
     };
     let ask = |server: &Running, path: &str, key: &str| {
         let field = format!("Authorization: Bearer {key}\r\n");
-        server.connect().send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{field}\r\n")).answer().text().to_owned()
+        server
+            .connect()
+            .send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{field}\r\n"))
+            .answer()
+            .text()
+            .to_owned()
     };
     let address = "Address(127.0.0.1)";
     assert_eq!(ask(&of(""), "/", "any"), address);
