@@ -25,13 +25,18 @@ fn run(arguments: &[OsString], json: bool) -> ExitCode {
         Err(e) => return ExitCode::from(fail(&usage::error(&e, arguments), json)),
     };
     let json = cli.json;
-    log(cli.command.logs_objects() && json);
+    log(cli.command.is_server(), json);
     exit(cli::main(cli), json)
 }
 
-/// Sends log records to standard error, with `objects` each as a JSON object with its time.
-fn log(objects: bool) {
+/// Sends log records to standard error. Those of a server are dropped where nobody reads them, and with `json` each is an
+/// object with its time.
+fn log(is_server: bool, json: bool) {
     let mut builder = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"));
+    if let Some(unread) = is_server.then(|| cli::stderr::drop_unread(json)).flatten() {
+        builder.target(env_logger::Target::Pipe(unread));
+    }
+    let objects = is_server && json;
     builder.format(move |out, record| {
         let (level, line) = (record.level(), cli::log_line(record.args()));
         if objects {

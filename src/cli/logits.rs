@@ -5,6 +5,7 @@ use super::{print, print_json, signals};
 use crate::engine::ModelFiles;
 use crate::executor::{Executor, HeadRows, Row};
 use crate::machine::partial::PartialFile;
+use crate::machine::regular::{self, Links};
 use crate::model::checkpoint::gguf;
 use crate::model::write::header;
 use crate::sequence::chooser::not_finite;
@@ -12,7 +13,7 @@ use crate::sequence::{Limits, Session};
 use crate::text::parse_ids;
 use crate::{Error, Result};
 use serde_json::json;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -123,7 +124,8 @@ fn top(device: &str, position: usize, logits: &[f32]) -> String {
 }
 
 /// The path that writing to `path` would replace: a regular file, with links followed, or nothing. Refuses a device
-/// node, a pipe or a socket: replacing it would break it for everyone who uses it. Refuses a file of the model.
+/// node, a pipe or a socket: replacing it would break it for everyone who uses it. Refuses a file of the model, and any other
+/// that this command has not written.
 fn replaced(path: &Path, model: &ModelFiles) -> Result<PathBuf> {
     match std::fs::canonicalize(path) {
         Ok(found) if !found.is_file() => {
@@ -134,9 +136,33 @@ fn replaced(path: &Path, model: &ModelFiles) -> Result<PathBuf> {
             let what = format!("{} is a file of the model itself", path.display());
             Err(Error::input(what, "give --out another path"))
         }
+        Ok(found) if !is_replaceable(&found) => {
+            let what = format!("{} is there, and has no logits of an earlier run", path.display());
+            Err(Error::input(what, "give --out another path, or remove it"))
+        }
         Ok(found) => Ok(found),
         Err(_) => Ok(path.into()),
     }
+}
+
+/// Whether a file is empty, or has what this command writes and nothing else.
+fn is_replaceable(path: &Path) -> bool {
+    /// Bytes of a header, with room to spare.
+    const MOST: u64 = 4096;
+    let read = || {
+        let (mut file, length) = regular::open(path, Links::Follow).ok()?;
+        if length == 0 {
+            return Some(true);
+        }
+        let mut size = [0; 8];
+        file.read_exact(&mut size).ok()?;
+        let size = Some(u64::from_le_bytes(size)).filter(|size| *size <= MOST)?;
+        let mut header = Vec::new();
+        file.take(size).read_to_end(&mut header).ok()?;
+        let header: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&header).ok()?;
+        Some(header.keys().all(|name| ["logits", "hidden", "__metadata__"].contains(&name.as_str())))
+    };
+    read().unwrap_or(false)
 }
 
 /// Whether a file, under whatever name, is one of a model's.

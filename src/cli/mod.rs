@@ -23,6 +23,7 @@ pub mod run;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod signals;
+pub mod stderr;
 mod terminal;
 pub mod tokenize;
 pub mod top;
@@ -97,8 +98,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether `--json` makes objects of what it logs: a server's log is for programs then.
-    pub fn logs_objects(&self) -> bool {
+    /// Whether it serves others: with `--json` its log is objects, and it waits for no reader of that.
+    pub fn is_server(&self) -> bool {
         #[cfg(feature = "serve")]
         if let Command::Serve(_) = self {
             return true;
@@ -296,7 +297,7 @@ fn not_utf_8(name: &str, position: usize) -> Error {
 /// Writes lines to standard error, without what a terminal obeys: paths and models may have any name. Failure is ignored:
 /// the work goes on without a reader.
 pub fn note(lines: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", for_terminal(lines));
+    stderr::write_line(&for_terminal(lines));
 }
 
 /// Writes to standard output and flushes it. A terminal gets nothing that it would obey, and a pipe the text as it is.

@@ -6,16 +6,18 @@ use super::model::ModelArgs;
 use super::{note, print_json, read_file, signals};
 use crate::engine::Options;
 use crate::executor::weights::Progress;
+use crate::machine::regular::{self, Links};
+use crate::machine::threads;
 use crate::serve::api::Api;
 use crate::serve::http::{Guard, Keys, Limits, Listen};
-use crate::serve::server::{self, Notice, Order, Setup};
+use crate::serve::server::{self, Notice, Order, Reread, Setup};
 use crate::serve::service::Settings;
 use crate::{Error, Result};
 use serde_json::json;
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -41,7 +43,7 @@ pub struct ServeArgs {
     /// Tokens that the KV cache has room for, of all replies together [default: all of their contexts, or what fits]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     kv_tokens: Option<usize>,
-    /// Replies that may wait for a place; more are answered 503
+    /// Replies of one client that may wait for a place, and twice as many of all clients; more are answered 503
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     queue: u32,
     /// Another name of the model; may be given several times
@@ -56,7 +58,7 @@ pub struct ServeArgs {
     /// A file that keeps the system prompt's part of the KV cache, and that of the prefixes used most, for the next start
     #[arg(long, value_name = "FILE")]
     prefix_file: Option<PathBuf>,
-    /// A file of API keys, one on each line, of which requests need one
+    /// A file of API keys, one on each line, of which requests need one; lines that begin with `#` are comments
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
     /// Let other machines ask without a key
@@ -69,13 +71,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<String>,
     /// Longest time in milliseconds that prompts hold up other replies' next tokens
-    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS * 1000))]
     max_gap: u64,
     /// Longest time in seconds that a reply may take, waiting included [default: any]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
     deadline: Option<u64>,
     /// Seconds that replies under way may take once the server is told to stop
-    #[arg(long, value_name = "S", default_value_t = 30)]
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=MOST_SECONDS))]
     drain: u64,
     /// Largest request in MiB
     #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..1024))]
@@ -89,6 +91,9 @@ pub struct ServeArgs {
     #[arg(long)]
     check: bool,
 }
+
+/// The longest time that an option takes: a year.
+const MOST_SECONDS: u64 = 366 * 24 * 60 * 60;
 
 /// Parses an address to listen at. A name is looked up.
 fn address(text: &str) -> std::result::Result<SocketAddr, String> {
@@ -121,6 +126,7 @@ impl ServeArgs {
         let most = self.batch.map_or(MOST_SEQUENCES, |n| n as usize);
         let system = self.system_prompt.as_deref().map(read_file).transpose()?;
         let system = system.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let (key_file, prompt_file) = (self.api_key_file.clone(), self.system_prompt.clone());
         let keys = self.api_key_file.as_deref().map(Keys::read).transpose()?.unwrap_or_default();
         let drafts = self.drafts.read()?;
         let files = self.model.files();
@@ -151,6 +157,7 @@ impl ServeArgs {
             limits: Limits {
                 connections: self.connections as usize,
                 body_bytes: (self.max_body as usize) << 20,
+                memory_bytes: ((self.max_body as usize) << 24).max(Limits::default().memory_bytes),
                 ..Limits::default()
             },
             guard: Guard {
@@ -161,6 +168,10 @@ impl ServeArgs {
                 open_to_all: self.allow_all,
             },
             drain: Duration::from_secs(self.drain),
+            reread: Box::new(move || {
+                let system = prompt_file.as_deref().map(reread_prompt).transpose()?.flatten();
+                Ok(Reread { keys: key_file.as_deref().map(Keys::read).transpose()?, system })
+            }),
         })
     }
 
@@ -179,7 +190,19 @@ impl ServeArgs {
     }
 }
 
-/// The orders that signals give. SIGHUP loads the model anew; the others stop the server, and a second one ends it at once.
+/// A system prompt as its file has it now. `None`: it came through a pipe, and nothing more comes.
+///
+/// # Errors
+/// Input: it cannot be read, or is not UTF-8.
+fn reread_prompt(path: &Path) -> Result<Option<String>> {
+    match regular::open(path, Links::Follow) {
+        Err(regular::Fault::Irregular) => Ok(None),
+        Err(regular::Fault::Io(_)) if path == Path::new("-") => Ok(None),
+        _ => read_file(path).map(|text| Some(text.trim().to_owned())),
+    }
+}
+
+/// The orders that signals give. SIGHUP loads the model, the keys and the system prompt anew; the others stop the server, and a second one ends it at once.
 ///
 /// # Errors
 /// Failed: signals cannot be caught.
@@ -187,7 +210,7 @@ fn orders() -> Result<Receiver<Order>> {
     let failed = |e| Error::failed(format!("signals cannot be caught: {e}"), "report this");
     let mut signals = Signals::new(signals::stops()).map_err(failed)?;
     let (give, orders) = channel();
-    std::thread::spawn(move || {
+    let watch = move || {
         let mut stops = false;
         for signal in signals.forever() {
             let order = if signal == SIGHUP { Order::Reload } else { Order::Stop };
@@ -198,7 +221,9 @@ fn orders() -> Result<Receiver<Order>> {
                 return;
             }
         }
-    });
+    };
+    let started = std::thread::Builder::new().name("signals".into()).spawn(watch);
+    started.map_err(|e| Error::failed(format!("the thread for signals cannot be started: {e}"), threads::REMEDY))?;
     Ok(orders)
 }
 

@@ -69,7 +69,8 @@ Examples:
   curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Why?\"}]}'
 
 /openapi.json describes the interface. /readyz says whether the model answers, /metrics what it has done.
-SIGTERM or Ctrl-C stops the server once replies under way are complete; SIGHUP loads the model's files anew.";
+SIGTERM or Ctrl-C stops the server once replies under way are complete; SIGHUP reads the
+keys, the system prompt and the model's files anew.";
 
 /// What follows `kiln perplexity --help`.
 pub(super) const PERPLEXITY: &str = "\

@@ -30,13 +30,28 @@ pub(crate) fn start() -> Result<()> {
 
 /// Threads that the machine has use and room for.
 fn most_threads() -> usize {
-    let told = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
-    let wanted = told.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let told = std::env::var_os("RAYON_NUM_THREADS").map(|told| told.to_string_lossy().into_owned());
+    let wanted = wanted_threads(told.as_deref(), std::thread::available_parallelism().map_or(1, usize::from));
     let limit = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(soft, _)| soft);
     match limit {
         RLIM_INFINITY => wanted,
         // Half of what is left is for everything else.
         limit => wanted.min((limit.saturating_sub(mapped_bytes()) / 2 / ADDRESS_SPACE) as usize),
+    }
+}
+
+/// How many threads `RAYON_NUM_THREADS` asks for, on so many processors. As rayon has it, 0 is as many as these.
+fn wanted_threads(told: Option<&str>, processors: usize) -> usize {
+    /// More are of no use on any machine, and may take all that the system has.
+    const MOST: usize = 1024;
+    match told.map(str::parse::<usize>) {
+        None | Some(Ok(0)) => processors,
+        Some(Ok(count)) if count <= MOST => count,
+        Some(_) => {
+            let told = told.unwrap_or_default();
+            log::warn!("RAYON_NUM_THREADS={told:?} is no number up to {MOST}; {processors} threads are started");
+            processors
+        }
     }
 }
 
@@ -95,5 +110,19 @@ impl Waiting {
         let run = move || parts.recv().into_iter().for_each(ThreadBuilder::run);
         let thread = std::thread::Builder::new().name("worker".into()).spawn(run)?;
         Ok(Waiting { part, thread })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_sensible_number_of_threads_is_as_good_as_none() {
+        let wanted = |told| wanted_threads(told, 6);
+        assert_eq!([None, Some("0"), Some("1"), Some("1024")].map(wanted), [6, 6, 1, 1024]);
+        for told in ["", "-1", "two", "1025", "100000", "99999999999999999999999"] {
+            assert_eq!(wanted(Some(told)), 6, "{told}");
+        }
     }
 }

@@ -122,10 +122,10 @@ impl Reference {
     }
 }
 
-/// A zeroed vector. Refused if it cannot be allocated.
-fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize, what: &str) -> Result<Vec<T>> {
-    let mut v = Vec::new();
-    v.try_reserve_exact(len).map_err(|_| {
+/// A zeroed vector. Refused if it cannot be allocated. The system gives its pages as they are written to, so what is never
+/// used of a KV cache takes no memory.
+fn zeroed<T: bytemuck::Zeroable>(len: usize, what: &str) -> Result<Vec<T>> {
+    let zeroed = bytemuck::allocation::try_zeroed_slice_box(len).map_err(|()| {
         Error::refused(
             format!(
                 "{} of system memory for the {what} cannot be had",
@@ -134,8 +134,7 @@ fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize, what: &str) -> Result<Vec<T
             text!("close other programs or use a smaller model or ", Setting::Context),
         )
     })?;
-    v.resize(len, T::zeroed());
-    Ok(v)
+    Ok(zeroed.into_vec())
 }
 
 /// The part of the step state that one step reads.

@@ -11,6 +11,7 @@
 
 mod choosing;
 mod member;
+mod places;
 mod prefixes;
 mod rows;
 mod verify;
@@ -30,6 +31,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use member::{Member, Slot};
+pub use places::Parked;
 pub use prefixes::{Prefix, ReadPage};
 use verify::Speculating;
 
@@ -108,9 +110,7 @@ impl Batch {
     pub fn new(schedule: &Schedule) -> Batch {
         let extent = &schedule.extent;
         Batch {
-            slots: (0..extent.sequences)
-                .map(|i| Slot { session: Session::new(i as u32, extent.context), member: None, ended: 0, uses: 0 })
-                .collect(),
+            slots: (0..extent.sequences).map(|i| Slot::new(Session::new(i as u32, extent.context))).collect(),
             ended: VecDeque::new(),
             prompt_turn: 0,
             decode_turn: 0,
@@ -180,63 +180,36 @@ impl Batch {
         self.room() == self.slots.len()
     }
 
-    /// How many of a prompt's tokens a free slot holds already.
-    pub fn shared(&self, executor: &dyn Executor, prompt: &[u32]) -> usize {
-        self.best_slot(executor, prompt).map_or(0, |slot| self.slots[slot].session.shared(executor, prompt))
-    }
-
-    /// The free slot that holds the longest prefix of `prompt`. Among equals that with the fewest tokens: the others may
-    /// yet be somebody's prefix.
-    fn best_slot(&self, executor: &dyn Executor, prompt: &[u32]) -> Option<usize> {
-        let free = (0..self.slots.len()).filter(|&slot| self.slots[slot].member.is_none());
-        free.min_by_key(|&slot| {
-            let session = &self.slots[slot].session;
-            (std::cmp::Reverse(session.shared(executor, prompt)), session.tokens().len())
-        })
-    }
-
-    /// Makes a free slot begin as another one, if that holds a page more of `prompt` than this one. Returns which.
-    fn take_prefix(&mut self, executor: &mut dyn Executor, slot: usize, prompt: &[u32]) -> Option<usize> {
-        let own = self.slots[slot].session.shared(executor, prompt);
-        let of = |other: usize| self.slots[other].session.shareable(executor, prompt);
-        let others = (0..self.slots.len()).filter(|&other| other != slot).map(|other| (of(other), other));
-        let (_, best) = others.max().filter(|(shared, _)| *shared > own)?;
-        if let Ok([slot, other]) = self.slots.get_disjoint_mut([slot, best]) {
-            slot.session.rewind(executor, 0);
-            slot.session.begin_as(executor, &other.session, prompt);
-        }
-        Some(best)
-    }
-
     /// Takes in a sequence. Returns its slot. Nothing is run.
     ///
     /// # Errors
     /// Input: the prompt is empty, is longer than the context, or has a token outside of the vocabulary. Refused: no slot
     /// is free.
     pub fn join(&mut self, executor: &mut dyn Executor, request: Request) -> Result<usize> {
+        self.join_of(executor, request, None)
+    }
+
+    /// As [`Batch::join`], for a sequence of `owner`: what the cache holds of it is found by that owner's alone, but for a
+    /// beginning that was anybody's. `None`: all of it is anybody's.
+    ///
+    /// # Errors
+    /// As [`Batch::join`].
+    pub fn join_of(&mut self, executor: &mut dyn Executor, request: Request, owner: Option<u64>) -> Result<usize> {
         let Request { prompt, mut chooser, stops, limit, reuse } = request;
-        let slot = self.best_slot(executor, if reuse { &prompt } else { &[] }).ok_or_else(|| {
-            Error::refused(format!("all {} sequences are in use", self.slots.len()), "wait until one has ended")
-        })?;
+        let known = if reuse { &prompt[..] } else { &[] };
+        let slot = self.best_slot(executor, known, owner).ok_or_else(|| self.full())?;
         Limits::of(executor.schedule()).check(0, &prompt)?;
-        let other = match reuse {
-            true => self.take_prefix(executor, slot, &prompt),
-            false => {
-                self.slots[slot].session.rewind(executor, 0);
-                None
-            }
-        };
-        let kept = self.slots[slot].session.replace(executor, &prompt)?;
-        self.note_use(slot, other, kept);
+        let kept = self.place(executor, slot, &prompt, owner, reuse)?;
         chooser.begin(&prompt);
-        if let Some(speculating) = &mut self.speculating {
-            speculating.begin(slot);
-        }
-        self.steady = false;
         let so_far = Generation::new(prompt.len(), kept);
         self.slots[slot].member =
             Some(Member { chooser, stops, limit, so_far, put_off: None, decoding: None, joined: Instant::now() });
         Ok(slot)
+    }
+
+    /// The refusal of one sequence more.
+    fn full(&self) -> Error {
+        Error::refused(format!("all {} sequences are in use", self.slots.len()), "wait until one has ended")
     }
 
     /// Ends a sequence before its time. `None`: the slot is free.

@@ -1,10 +1,10 @@
 //! What a request asks of the engine, and what comes back.
 
-use super::http::{ApiError, Peer};
+use super::http::ApiError;
+pub use super::http::Client;
 use crate::grammar::Compiled;
 use crate::sequence::{Chooser, Finish, Likelihood, Reply};
 use crate::text::SamplerConfig;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -94,24 +94,6 @@ pub struct End {
     pub prefill: Duration,
     /// Time from the first token to the last.
     pub decode: Duration,
-}
-
-/// Who shares a turn: the address of a peer, or the user of a Unix socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Client {
-    /// A machine.
-    Address(IpAddr),
-    /// A user of this machine.
-    User(u32),
-}
-
-impl From<&Peer> for Client {
-    fn from(peer: &Peer) -> Client {
-        match peer {
-            Peer::Tcp(address) => Client::Address(address.ip()),
-            Peer::Unix { user, .. } => Client::User(*user),
-        }
-    }
 }
 
 /// Says whether nobody waits for a job any more. Any thread asks it, often.

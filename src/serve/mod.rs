@@ -6,6 +6,7 @@
 //! for the device, so [`health`] and [`metrics`] answer while it works.
 
 pub mod api;
+mod deadline;
 pub mod health;
 pub mod http;
 pub mod job;
@@ -13,6 +14,7 @@ mod manager;
 pub mod metrics;
 pub mod model;
 mod pace;
+mod places;
 mod prefixes;
 mod queue;
 pub mod server;

@@ -98,8 +98,15 @@ pub(super) struct PrefixFile {
 impl PrefixFile {
     /// Takes the file at `path`, which need not exist. `None`, which is logged: another process has it, or its directory
     /// cannot be written to.
-    pub fn take(path: &Path) -> Option<PrefixFile> {
-        match lock_for(path) {
+    ///
+    /// # Errors
+    /// Input: there is something else at `path`, which would be lost.
+    pub fn take(path: &Path) -> Result<Option<PrefixFile>> {
+        check_kind(path).map_err(|fault| {
+            let cause = format!("{} is not used for prefixes, and stays as it is: {fault}", path.display());
+            Error::input(cause, "name another path, or remove it")
+        })?;
+        Ok(match lock_for(path) {
             Ok(lock) => Some(PrefixFile { path: path.to_owned(), _lock: lock }),
             Err(e) => {
                 let why = match e.kind() {
@@ -109,7 +116,7 @@ impl PrefixFile {
                 log::warn!("{} is not used for prefixes: {why}", path.display());
                 None
             }
-        }
+        })
     }
 
     /// Puts the file's prefixes into free slots. A file that cannot be used is logged, and nothing of it is used.
@@ -195,7 +202,26 @@ impl PrefixFile {
             }
         }
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        // Something else may have come there since the start.
+        check_kind(&self.path)?;
         Ok(file.commit(&self.path)?)
+    }
+}
+
+/// Checks that there is nothing at `path` but a file of prefixes, of whatever model or version, or an empty one.
+fn check_kind(path: &Path) -> std::result::Result<(), Fault> {
+    let (file, length) = match regular::open(path, Links::Refuse) {
+        Err(regular::Fault::Io(e)) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let mut magic = [0; MAGIC.len()];
+    match length {
+        0 => Ok(()),
+        length if length < magic.len() as u64 => Err(Fault::Magic),
+        _ => file.read_exact_at(&mut magic, 0).map_err(Fault::from).and_then(|()| match magic == MAGIC {
+            true => Ok(()),
+            false => Err(Fault::Magic),
+        }),
     }
 }
 

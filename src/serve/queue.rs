@@ -1,8 +1,12 @@
 //! Jobs that wait for a place among the running sequences: bounded, and fair among clients.
+//!
+//! A client may have as many jobs here as the queue is long, and as many as it leaves to others. All clients together have
+//! twice the queue's length, so one that fills its part leaves as much to the others, and the next one half of that.
 
+use super::deadline::after;
 use super::http::ApiError;
 use super::job::{Client, Job};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +15,7 @@ const LONGEST_RETRY: f64 = 120.0;
 
 /// Jobs that wait. Connections push; the engine's thread takes.
 pub(super) struct Queue {
+    /// Most jobs of one client.
     most: usize,
     state: Mutex<State>,
     /// Told when a job arrives, the queue closes, or another model takes over.
@@ -25,6 +30,8 @@ struct State {
     closed: Option<ApiError>,
     /// The model that jobs are made for now. One before it does those that were made for it, and ends.
     current: u64,
+    /// Places of the current model that no sequence has: as many jobs only pass through.
+    places: usize,
     /// Models whose engines have ended, and what their jobs are told.
     ended: Vec<(u64, ApiError)>,
     /// Seconds between the ends of two jobs while some wait, smoothed; 0 before.
@@ -42,7 +49,7 @@ pub(super) enum Found {
 }
 
 impl Queue {
-    /// An empty queue for `most` jobs, at least 1.
+    /// An empty queue for `most` jobs of each client, at least 1.
     pub fn new(most: usize) -> Queue {
         Queue { most: most.max(1), state: Mutex::default(), changed: Condvar::new() }
     }
@@ -67,23 +74,33 @@ impl Queue {
         if let Some(e) = state.closed.as_ref().or_else(|| ended().map(|(_, e)| e)) {
             return Err(e.clone());
         }
-        // One request may be larger than the queue: it waits alone.
-        if !state.waiting.is_empty() && state.waiting.len() + jobs.len() > self.most {
-            let retry = (state.waiting.len() as f64 * state.pace).clamp(1.0, LONGEST_RETRY).ceil();
-            let message = format!("{} replies wait already, as many as may", state.waiting.len());
-            return Err(ApiError::unavailable(message, retry as u64).code("queue_full"));
-        }
+        state.admit(&jobs, self.most)?;
         state.waiting.extend(jobs);
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Takes the next job for `model`: the oldest of the client with the fewest running ones, which `running` counts.
-    pub fn take(&self, model: u64, running: impl Fn(Client) -> usize) -> Option<Job> {
+    /// The next job for `model`: the oldest of the client that has the fewest, by `count`. Returns that number, and since when
+    /// it waits.
+    pub fn next(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<(usize, Instant)> {
+        let state = self.state();
+        state.next(model, &count).map(|at| (count(state.waiting[at].client), state.waiting[at].since))
+    }
+
+    /// Takes the job that [`Queue::next`] says.
+    pub fn take(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<Job> {
         let mut state = self.state();
-        let own = state.waiting.iter().enumerate().filter(|(_, job)| job.model == model);
-        let (at, _) = own.min_by_key(|(_, job)| running(job.client))?;
+        let at = state.next(model, &count)?;
+        state.places = state.places.saturating_sub(1);
         state.waiting.remove(at)
+    }
+
+    /// Notes how many places `model` has that no sequence has.
+    pub fn set_places(&self, model: u64, places: usize) {
+        let mut state = self.state();
+        if state.current == model {
+            state.places = places;
+        }
     }
 
     /// Removes the jobs for which nobody waits any more, and those whose time is over. The latter are told. Returns how many
@@ -104,7 +121,7 @@ impl Queue {
 
     /// Waits until there are jobs for `model` or `time` has passed.
     pub fn wait(&self, model: u64, time: Duration) -> Found {
-        let deadline = Instant::now() + time;
+        let deadline = after(time);
         let mut state = self.state();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -131,7 +148,9 @@ impl Queue {
 
     /// From here on jobs are made for `model`.
     pub fn hand_to(&self, model: u64) {
-        self.state().current = model;
+        let mut state = self.state();
+        (state.current, state.places) = (model, 0);
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -154,5 +173,39 @@ impl Queue {
     /// Takes all jobs that wait, to be told why they are not run.
     pub fn drain(&self) -> Vec<Job> {
         self.state().waiting.drain(..).collect()
+    }
+}
+
+impl State {
+    /// Where the next job for `model` is.
+    fn next(&self, model: u64, count: impl Fn(Client) -> usize) -> Option<usize> {
+        let own = self.waiting.iter().enumerate().filter(|(_, job)| job.model == model);
+        own.min_by_key(|(_, job)| count(job.client)).map(|(at, _)| at)
+    }
+
+    /// Whether there is room for a request's jobs, where each client may have `most`.
+    ///
+    /// # Errors
+    /// 503: there is none.
+    fn admit(&self, jobs: &[Job], most: usize) -> Result<(), ApiError> {
+        let Some(client) = jobs.first().map(|job| job.client) else { return Ok(()) };
+        let mut waiting = HashMap::<Client, usize>::new();
+        // The first ones have a place, and are on their way to it.
+        self.waiting.iter().skip(self.places).for_each(|job| *waiting.entry(job.client).or_default() += 1);
+        let own = waiting.get(&client).copied().unwrap_or(0);
+        let all: usize = waiting.values().map(|&count| count.min(most)).sum();
+        let wait = jobs.len().saturating_sub(self.places.saturating_sub(self.waiting.len()));
+        // One request may be larger than the queue: it waits alone. Others find room as if it were not.
+        if wait == 0 || waiting.is_empty() || own + wait <= (2 * most).saturating_sub(all) {
+            return Ok(());
+        }
+        let retry = (self.waiting.len() as f64 * self.pace).clamp(1.0, LONGEST_RETRY).ceil();
+        let message = match own {
+            0 => format!("{} replies wait already, as many as may", self.waiting.len()),
+            own => {
+                format!("{own} replies of this client wait already, and {} in all, as many as may", self.waiting.len())
+            }
+        };
+        Err(ApiError::unavailable(message, retry as u64).code("queue_full"))
     }
 }

@@ -2,7 +2,7 @@
 //! thread, loads again on demand, and stops in good order.
 
 use super::health::Phase;
-use super::http::{ApiError, Drainer, Guard, Handler, Limits, Listen, Server};
+use super::http::{ApiError, Drainer, Guard, Handler, Keys, Limits, Listen, Server};
 use super::job::Ask;
 use super::manager::Manager;
 use super::model::Model;
@@ -13,6 +13,7 @@ use crate::diagnose::status::Reporter;
 use crate::engine::{self, DraftFiles, ModelFiles, Options};
 use crate::executor::Measure;
 use crate::executor::weights::Progress;
+use crate::machine::threads;
 use crate::sequence::draft::SharedModel;
 use crate::sequence::prompt;
 use crate::text::{Message, SamplerConfig};
@@ -39,6 +40,17 @@ pub struct Setup {
     pub guard: Guard,
     /// How long requests under way may take once the server is told to stop.
     pub drain: Duration,
+    /// Reads anew what a reload takes over beside the model.
+    pub reread: Box<dyn Fn() -> Result<Reread> + Send + Sync>,
+}
+
+/// What a reload takes over beside the model. `None`: what there was stays.
+#[derive(Debug, Default)]
+pub struct Reread {
+    /// The API keys.
+    pub keys: Option<Keys>,
+    /// The system message of conversations that bring none; empty: there is none.
+    pub system: Option<String>,
 }
 
 /// Loads a model, and ends early as the progress says.
@@ -84,7 +96,8 @@ pub fn loader(files: ModelFiles, draft: Option<ModelFiles>, options: Options, fe
 pub enum Order {
     /// Stop: complete what is under way, take nothing new.
     Stop,
-    /// Load the model's files anew, and answer with the old ones until the new ones do.
+    /// Read the keys and the system message anew, and load the model's files anew; answer with the old ones until the new
+    /// ones do.
     Reload,
 }
 
@@ -110,8 +123,8 @@ enum Told {
     Ready(u64),
     /// An engine's thread has ended.
     Ended(u64, Result<()>),
-    /// All connections have ended.
-    Closed,
+    /// All connections have ended, or the thread that takes them panicked.
+    Closed(Result<()>),
 }
 
 /// How often the watching thread looks around.
@@ -138,19 +151,22 @@ pub fn serve<H: Handler + Send>(
     let service = Arc::new(Service::new(setup.settings.clone()));
     let handler = handler(service.clone());
     let (tell, messages) = channel();
-    let prefix_file = setup.settings.prefix_file.as_deref().and_then(PrefixFile::take);
+    let prefix_file = setup.settings.prefix_file.as_deref().map(PrefixFile::take).transpose()?.flatten();
     let prefix_file = prefix_file.as_ref();
+    let told = tell.clone();
+    // Not part of the scope below: it ends when nobody gives orders any more, which may be never.
+    let relay = move || orders.iter().map(Told::Order).try_for_each(|order| told.send(order));
+    thread::Builder::new().name("orders".into()).spawn(relay).map_err(no_thread)?;
     say(Notice::Listening(server.names()));
     let drainer = server.drainer();
     thread::scope(|scope| {
         let closed = tell.clone();
-        scope.spawn(move || {
-            server.run(&handler);
-            let _ = closed.send(Told::Closed);
-        });
-        let told = tell.clone();
-        // Not part of the scope: it ends when nobody gives orders any more, which may be never.
-        thread::spawn(move || orders.iter().map(Told::Order).try_for_each(|order| told.send(order)));
+        let take_connections = move || {
+            // What the panic left unfinished ends with the thread.
+            let ran = catch_unwind(AssertUnwindSafe(|| server.run(&handler)));
+            let _ = closed.send(Told::Closed(ran.map_err(|_| panicked("thread that takes connections"))));
+        };
+        thread::Builder::new().name("listen".into()).spawn_scoped(scope, take_connections).map_err(no_thread)?;
         let mut watch = Watching {
             setup,
             service: &service,
@@ -165,19 +181,34 @@ pub fn serve<H: Handler + Send>(
         };
         let start = |watch: &mut Watching<'_>| {
             let (id, progress, tell) = (watch.begin(), watch.progress.clone(), tell.clone());
-            let service = &service;
-            scope.spawn(move || {
+            let (service, failed) = (&service, tell.clone());
+            let work = move || {
                 let run = || run_engine(id, setup, service, prefix_file, &progress, &tell);
-                // What the panic left unfinished is dropped with the thread.
-                let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-                    Err(Error::device("the engine's thread panicked", "start it again, and report what it said"))
-                });
+                let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked("engine's thread")));
                 let _ = tell.send(Told::Ended(id, done));
-            });
+            };
+            if let Err(e) = thread::Builder::new().name("engine".into()).spawn_scoped(scope, work) {
+                let _ = failed.send(Told::Ended(id, Err(no_thread(e))));
+            }
         };
-        start(&mut watch);
-        watch.run(&messages, &mut |watch| start(watch), say)
+        // The scope waits for all threads, so whatever becomes of this one, the others are told to end.
+        let watched = catch_unwind(AssertUnwindSafe(|| {
+            start(&mut watch);
+            watch.run(&messages, &mut |watch| start(watch), say)
+        }));
+        watch.end_all();
+        watched.unwrap_or_else(|_| Err(panicked("thread that watches over the others")))
     })
+}
+
+/// The error where a thread cannot be started.
+fn no_thread(e: std::io::Error) -> Error {
+    Error::failed(format!("a thread of the server cannot be started: {e}"), threads::REMEDY)
+}
+
+/// The error of a thread that panicked.
+fn panicked(thread: &str) -> Error {
+    Error::device(format!("the {thread} panicked"), "start it again, and report what it said")
 }
 
 /// The thread that watches over the others.
@@ -209,7 +240,7 @@ impl Watching<'_> {
     }
 
     fn run(
-        mut self,
+        &mut self,
         messages: &Receiver<Told>,
         start: &mut dyn FnMut(&mut Self),
         say: &mut dyn FnMut(Notice),
@@ -221,7 +252,8 @@ impl Watching<'_> {
                 Ok(Told::Order(Order::Reload)) if self.loading.is_none() && !self.drainer.is_draining() => {
                     log::info!("loading the model anew");
                     self.manager.tell(&reloading());
-                    start(&mut self);
+                    self.reread();
+                    start(self);
                 }
                 Ok(Told::Order(Order::Reload)) => log::warn!("a model is loading already, or the server stops"),
                 Ok(Told::Ready(id)) => self.note_ready(id, say),
@@ -247,14 +279,32 @@ impl Watching<'_> {
                     self.service.end_model(id, why.as_ref());
                 }
                 // Without connections nobody waits for anything.
-                Ok(Told::Closed) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(Told::Closed(done)) => return failure.and(done),
+                Err(RecvTimeoutError::Disconnected) => return failure,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.tick();
         }
+    }
+
+    /// Takes over what a reload does beside the model. What cannot be read stays as it was.
+    fn reread(&self) {
+        match (self.setup.reread)() {
+            Ok(Reread { keys, system }) => {
+                keys.inspect(|keys| self.setup.guard.keys.replace(keys));
+                if let Some(text) = system {
+                    self.service.set_system(Some(text).filter(|text| !text.is_empty()));
+                }
+            }
+            Err(e) => log::error!("the API keys and the system prompt stay as they were: {e}"),
+        }
+    }
+
+    /// Tells all other threads to end.
+    fn end_all(&self) {
+        self.drainer.drain(Duration::ZERO);
         self.progress.cancel.set();
         self.service.queue.close(ApiError::stopping());
-        failure
     }
 
     fn note_ready(&mut self, id: u64, say: &mut dyn FnMut(Notice)) {
@@ -366,7 +416,7 @@ pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration
 /// Answers a first question with one token, so that the system prompt is in the cache and everything has run once. Returns
 /// what prompts behind a system prompt begin with, and one token more, and whether it was new to the cache.
 fn warm_up(service: &Service, model: &Model, worker: &mut Worker<'_>) -> Result<(Vec<u32>, bool)> {
-    let system = service.settings.system.as_deref().map(|text| Message::new("system", text));
+    let system = service.system().map(|text| Message::new("system", text));
     let encode = |question: &str| {
         let messages: Vec<Message> = system.iter().cloned().chain([Message::new("user", question)]).collect();
         prompt::encode_messages(&model.tokenizer, &model.template, &messages, model.limits())

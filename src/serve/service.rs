@@ -1,5 +1,6 @@
 //! What all connections share: the model, the queue to the engine, and the server's health.
 
+use super::deadline::later;
 use super::health::{Health, Phase};
 use super::http::{ApiError, Watch};
 use super::job::{Abandoned, Ask, Client, End, Event, Job, MOST_CHOICES};
@@ -71,6 +72,8 @@ pub struct Service {
     /// Threads that say what replies of a given form may be next.
     masks: Masks,
     model: RwLock<Option<Arc<Model>>>,
+    /// See [`Service::system`].
+    system: RwLock<Option<String>>,
 }
 
 /// What comes of an [`Ask`].
@@ -106,8 +109,19 @@ impl Service {
             health: Health::default(),
             metrics: Metrics::default(),
             model: RwLock::new(None),
+            system: RwLock::new(settings.system.clone()),
             settings,
         }
+    }
+
+    /// The system message of conversations that bring none: that of the settings, or a later one.
+    pub fn system(&self) -> Option<String> {
+        self.system.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts another in the place of [`Service::system`].
+    pub(super) fn set_system(&self, text: Option<String>) {
+        *self.system.write().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
     /// The model that answers now.
@@ -195,7 +209,7 @@ impl Service {
                 client,
                 abandoned: abandoned.clone(),
                 since,
-                deadline: self.settings.deadline.map(|deadline| since + deadline),
+                deadline: self.settings.deadline.map(|deadline| later(since, deadline)),
                 events: events_in.clone(),
             })
         };

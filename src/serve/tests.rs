@@ -1,5 +1,8 @@
 //! Tests of the engine's side: jobs of many clients on the demo model, on the CPU, and what happens when the engine fails.
 
+mod reload;
+mod shares;
+
 use super::http::{ApiError, Gone, Guard, Limits, Listen, Reply, Request};
 use super::job::{Ask, Client, Event};
 use super::server::{Loaded, Notice, Order, Setup, loader, serve};
@@ -56,6 +59,7 @@ fn setup(settings: Settings, load: super::server::Load) -> Setup {
         limits: Limits::default(),
         guard: Guard::default(),
         drain: Duration::from_secs(60),
+        reread: Box::new(|| Ok(Default::default())),
     }
 }
 
@@ -293,7 +297,7 @@ fn a_full_queue_says_when_to_come_back_and_late_replies_end() {
         service.submit(&model, &[ask], client(n), Arc::new(|| false))
     };
     let mut first = submit(1, 2).unwrap();
-    let full = submit(2, 1).err().unwrap();
+    let full = submit(1, 1).err().unwrap();
     let retry: u64 = full.headers.iter().find(|(name, _)| *name == "Retry-After").unwrap().1.parse().unwrap();
     assert!(full.status == 503 && (1..=120).contains(&retry), "{full:?}");
     assert!(submit(2, 0).is_err() && submit(2, 129).is_err());
@@ -339,10 +343,13 @@ struct Faulty {
     panics: bool,
     /// Passes so far, and behind how many of them it was improved.
     improved: Arc<Mutex<(usize, BTreeSet<usize>)>>,
+    /// How long a pass takes at least.
+    pause: Duration,
 }
 
 impl Faulty {
     fn count(&self) -> Result<()> {
+        thread::sleep(self.pause);
         self.improved.lock().unwrap().0 += 1;
         match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
             Ok(_) => Ok(()),
@@ -430,8 +437,13 @@ fn an_engine_that_fails_or_panics_tells_all_clients_and_ends_with_exit_code_4() 
         let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), left.clone());
         let faulty = move |progress: &Progress| -> Result<Loaded> {
             let inner = load(progress)?.executor;
-            let executor: Box<dyn Measure> =
-                Box::new(Faulty { inner, left: shared.clone(), panics, improved: Arc::default() });
+            let executor: Box<dyn Measure> = Box::new(Faulty {
+                inner,
+                left: shared.clone(),
+                panics,
+                improved: Arc::default(),
+                pause: Duration::ZERO,
+            });
             Ok(executor.into())
         };
         let served = start(Settings::default(), Box::new(faulty));
@@ -457,7 +469,8 @@ fn what_is_not_asked_for_anything_is_improved() {
     let (load, shared) = (loader(ModelFiles::BuiltIn, None, options(2), false), improved.clone());
     let counting = move |progress: &Progress| -> Result<Loaded> {
         let (inner, left) = (load(progress)?.executor, Arc::new(AtomicUsize::new(usize::MAX)));
-        let executor: Box<dyn Measure> = Box::new(Faulty { inner, left, panics: false, improved: shared.clone() });
+        let executor: Box<dyn Measure> =
+            Box::new(Faulty { inner, left, panics: false, improved: shared.clone(), pause: Duration::ZERO });
         Ok(executor.into())
     };
     let served = start(Settings::default(), Box::new(counting));

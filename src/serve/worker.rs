@@ -1,8 +1,10 @@
 //! The engine's thread: takes jobs from the queue, runs passes over all of them, and tells each what comes of it.
 
-use super::job::{Client, End, Event, Job, Outbox, Token};
+use super::http::Client;
+use super::job::{End, Event, Job, Outbox, Token};
 use super::model::Model;
 use super::pace::Pace;
+use super::places::Parked;
 use super::prefixes::{Identity, PrefixFile};
 use super::queue::Found;
 use super::server::Loaded;
@@ -27,12 +29,14 @@ const SWEEP: Duration = Duration::from_millis(100);
 
 /// Runs the jobs of one model.
 pub(super) struct Worker<'a> {
-    service: &'a Service,
-    model: &'a Model,
-    executor: Box<dyn Measure>,
-    batch: Batch,
+    pub(super) service: &'a Service,
+    pub(super) model: &'a Model,
+    pub(super) executor: Box<dyn Measure>,
+    pub(super) batch: Batch,
     /// Per slot of the batch.
-    running: Vec<Option<Running>>,
+    pub(super) running: Vec<Option<Running>>,
+    /// Jobs whose slots others have for a while, the first one first.
+    pub(super) parked: Vec<Parked>,
     /// Tokens of the pass that just ran, each with its slot, and with its text in the slot's reply.
     chosen: Vec<(usize, u32, String)>,
     /// What came of it and is not told yet. The next pass tells it, where not all take their argmax.
@@ -46,11 +50,13 @@ pub(super) struct Worker<'a> {
 }
 
 /// A job in a slot.
-struct Running {
-    job: Job,
-    began: Instant,
-    first_token: Option<Instant>,
-    last_token: Instant,
+pub(super) struct Running {
+    pub(super) job: Job,
+    pub(super) began: Instant,
+    /// When it had a first token in this slot.
+    pub(super) turn: Option<Instant>,
+    pub(super) first_token: Option<Instant>,
+    pub(super) last_token: Instant,
 }
 
 impl<'a> Worker<'a> {
@@ -76,6 +82,7 @@ impl<'a> Worker<'a> {
         Ok(Worker {
             batch,
             running: (0..schedule.extent.sequences).map(|_| None).collect(),
+            parked: Vec::new(),
             chosen: Vec::with_capacity(schedule.extent.head_rows),
             outbox,
             pace: Pace::new(service.settings.gap, executor.prefill_rows()),
@@ -150,21 +157,8 @@ impl<'a> Worker<'a> {
         file.save(identity, &self.batch, first, self.executor.as_mut())
     }
 
-    /// Takes jobs into free slots.
-    fn admit(&mut self) {
-        while self.batch.room() > 0 {
-            let of = |client: Client| self.running.iter().flatten().filter(|r| r.job.client == client).count();
-            let Some(job) = self.service.queue.take(self.model.id, of) else { break };
-            if job.is_abandoned() {
-                self.service.metrics.cancelled.inc();
-            } else {
-                self.begin(job);
-            }
-        }
-        self.service.metrics.waiting.set(self.service.queue.len() as i64);
-    }
-
-    fn begin(&mut self, mut job: Job) {
+    /// Takes a job into a free slot.
+    pub(super) fn begin(&mut self, mut job: Job) {
         let request = Request {
             prompt: std::mem::take(&mut job.prompt),
             chooser: std::mem::replace(&mut job.chooser, crate::sequence::Chooser::Greedy),
@@ -172,10 +166,17 @@ impl<'a> Worker<'a> {
             limit: job.limit,
             reuse: job.reuse,
         };
+        // What one key's holder asks is nobody else's to find.
+        let owner = match job.client {
+            Client::Key(number) => Some(number),
+            Client::Address(_) | Client::User(_) => None,
+        };
         let now = Instant::now();
         self.service.metrics.queued.observe((now - job.since).as_secs_f64());
-        match self.batch.join(self.executor.as_mut(), request) {
-            Ok(slot) => self.running[slot] = Some(Running { job, began: now, first_token: None, last_token: now }),
+        match self.batch.join_of(self.executor.as_mut(), request, owner) {
+            Ok(slot) => {
+                self.running[slot] = Some(Running { job, began: now, turn: None, first_token: None, last_token: now })
+            }
             Err(e) => job.tell(Event::Failed((&e).into())),
         }
     }
@@ -183,16 +184,20 @@ impl<'a> Worker<'a> {
     /// Ends the jobs that nobody waits for, and those whose time is over.
     fn drop_abandoned(&mut self) {
         let now = Instant::now();
-        for slot in 0..self.running.len() {
-            let Some(Running { job, .. }) = &self.running[slot] else { continue };
+        let Worker { service, outbox, .. } = self;
+        let is_over = |job: &Job| {
             let is_late = job.is_late(now);
             if is_late {
-                self.outbox.borrow_mut().send();
+                outbox.borrow_mut().send();
                 job.tell_late();
             }
-            if is_late || job.is_abandoned() {
-                self.service.metrics.cancelled.inc();
-                self.running[slot] = None;
+            let is_over = is_late || job.is_abandoned();
+            service.metrics.cancelled.inc_by(u64::from(is_over));
+            is_over
+        };
+        self.parked.retain(|parked| !is_over(&parked.running.job));
+        for slot in 0..self.running.len() {
+            if self.running[slot].take_if(|running| is_over(&running.job)).is_some() {
                 self.batch.leave(self.executor.as_mut(), slot);
             }
         }
@@ -250,6 +255,7 @@ impl<'a> Worker<'a> {
                 Some(_) => self.service.metrics.gap.observe((now - running.last_token).as_secs_f64()),
             }
             running.last_token = now;
+            running.turn.get_or_insert(now);
             self.outbox.borrow_mut().add(&running.job, Event::Token(Token { id, text, likelihood }));
         }
         for ended in ended {
@@ -287,7 +293,9 @@ impl<'a> Worker<'a> {
     /// Tells all that run that the engine has failed.
     fn fail_all(&mut self, e: &Error) {
         self.outbox.borrow_mut().send();
-        self.running.iter_mut().filter_map(Option::take).for_each(|r| r.job.tell(Event::Failed(e.into())));
+        let parked = self.parked.drain(..).map(|parked| parked.running);
+        let all = self.running.iter_mut().filter_map(Option::take).chain(parked);
+        all.for_each(|running| running.job.tell(Event::Failed(e.into())));
     }
 
     /// Publishes the rates since the last time, and what is in use.

@@ -78,7 +78,9 @@ fn logits_replace_files_alone() {
     let at = |name: &str| dir.path().join(name);
     nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     std::os::unix::fs::symlink("pipe", at("link to the pipe")).unwrap();
-    std::fs::write(at("file"), "before").unwrap();
+    std::fs::write(at("file"), "").unwrap();
+    std::fs::write(at("letter"), "precious").unwrap();
+    std::fs::copy(Path::new(&tiny()).join("model.safetensors"), at("weights")).unwrap();
     std::os::unix::fs::symlink("file", at("link")).unwrap();
     let model = tiny();
     let run = |name: &str| {
@@ -88,7 +90,13 @@ fn logits_replace_files_alone() {
     for name in ["pipe", "link to the pipe", "."] {
         run(name).refused(2, &["no regular file", "--out"]);
     }
+    for name in ["letter", "weights"] {
+        let before = std::fs::read(at(name)).unwrap();
+        run(name).refused(2, &["has no logits of an earlier run", "give --out another path"]);
+        assert_eq!(std::fs::read(at(name)).unwrap(), before);
+    }
     assert!(!at("pipe").is_file() && at("link to the pipe").is_symlink());
     assert_eq!(run("link").code, 0);
-    assert!(at("link").is_symlink() && std::fs::read(at("file")).unwrap() != b"before");
+    assert!(at("link").is_symlink() && !std::fs::read(at("file")).unwrap().is_empty());
+    assert_eq!(run("file").code, 0, "what it has written itself is replaced");
 }

@@ -63,7 +63,7 @@ fn ask_alone(server: &Server, body: Value) -> Asked {
 }
 
 /// Bytes of memory that belong to the server alone.
-fn memory(server: &Server) -> u64 {
+pub fn memory(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let field = |name: &str| {
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();

@@ -9,6 +9,7 @@ mod load;
 mod manager;
 mod prefixes;
 mod refusals;
+mod resources;
 
 use client::Server;
 use common::program::kiln;

@@ -1,7 +1,7 @@
 //! Prefixes that a server keeps in a file for the next start.
 
 use super::client::{PATIENCE, SMALL, Server, command};
-use super::common::program::kiln;
+use super::common::program::{kiln, run as run_to_end};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -126,7 +126,8 @@ fn partials(directory: &Path) -> usize {
 #[test]
 fn a_file_that_cannot_be_written_whole_stays_as_it_was() {
     let (directory, file) = place();
-    std::fs::write(&file, "old").unwrap();
+    let old = b"KILNpfx\n, of long ago";
+    std::fs::write(&file, old).unwrap();
     for bytes in [1 << 12, 1 << 14, 100_000] {
         let mut serve = serve(directory.path());
         // SAFETY: the child calls nothing but setrlimit before it becomes another program.
@@ -136,7 +137,7 @@ fn a_file_that_cannot_be_written_whole_stays_as_it_was() {
         assert_eq!(server.said().matches("the prefixes were not written").count(), 1, "{}", server.said());
         assert!(ask(&server).1 > 64);
         stop(server);
-        assert_eq!((std::fs::read(&file).unwrap(), partials(directory.path())), (b"old".to_vec(), 0));
+        assert_eq!((std::fs::read(&file).unwrap(), partials(directory.path())), (old.to_vec(), 0));
     }
 }
 
@@ -161,6 +162,16 @@ fn a_server_that_is_killed_as_it_writes_leaves_a_whole_file_or_none() {
         stop(next);
         std::fs::remove_file(&file).unwrap();
     }
+}
+
+/// The path of something else, by mistake.
+#[test]
+fn a_file_of_another_kind_is_refused_at_the_start() {
+    let (directory, file) = place();
+    std::fs::write(&file, "precious").unwrap();
+    let refused = run_to_end(&mut serve(directory.path()), b"");
+    refused.refused(2, &["prefixes", "stays as it is: it is no file of prefixes", "name another path"]);
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
 
 #[test]

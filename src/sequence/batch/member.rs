@@ -19,6 +19,10 @@ pub(super) struct Slot {
     pub(super) ended: usize,
     /// How many sequences have begun with what it holds.
     pub(super) uses: usize,
+    /// Whose tokens it holds ([`super::Batch::join_of`]).
+    pub(super) owner: Option<u64>,
+    /// How many of the first of them are anybody's.
+    pub(super) open: usize,
 }
 
 /// A sequence that runs.
@@ -45,6 +49,11 @@ pub(super) enum Chosen {
 }
 
 impl Slot {
+    /// A free one.
+    pub(super) fn new(session: Session) -> Slot {
+        Slot { session, member: None, ended: 0, uses: 0, owner: None, open: usize::MAX }
+    }
+
     /// Whether its sequence goes on by one row at a time. One that was put off has more to run.
     pub(super) fn decodes(&self) -> bool {
         self.member.as_ref().is_some_and(|m| m.decoding.is_some()) && self.session.pending() == 1

@@ -83,10 +83,14 @@ impl Batch {
     /// last, and then what is there of `first`.
     pub fn prefixes(&self, executor: &dyn Executor, first: &[u32]) -> Vec<Prefix<'_>> {
         let free = || (0..self.slots.len()).filter(|&slot| self.slots[slot].keeps());
-        let tokens = |slot: usize| self.slots[slot].session.tokens();
+        // What is one client's stays out: whoever comes later may be another.
+        let tokens = |slot: usize| {
+            let Slot { session, open, .. } = &self.slots[slot];
+            &session.tokens()[..session.tokens().len().min(*open)]
+        };
         let mut used: Vec<usize> = free().filter(|&slot| self.slots[slot].uses > 0).collect();
         used.sort_by_key(|&slot| (self.slots[slot].uses, self.slots[slot].ended));
-        let of_first = |slot: usize| self.slots[slot].session.shared(executor, first);
+        let of_first = |slot: usize| self.slots[slot].session.shared(executor, first).min(tokens(slot).len());
         let best = free().max_by_key(|&slot| of_first(slot)).filter(|slot| !used.contains(slot));
         let all = used.iter().map(|&slot| (slot, executor.pages().kept(slot, tokens(slot).len())));
         let all = all.chain(best.map(|slot| (slot, of_first(slot)))).filter(|(_, length)| *length > 0);
@@ -112,7 +116,7 @@ impl Batch {
         };
         self.slots[slot].empty(executor);
         // A prompt shares all but its last token.
-        self.take_prefix(executor, slot, &[tokens, &[0]].concat());
+        self.take_prefix(executor, slot, &[tokens, &[0]].concat(), None);
         let shared = self.slots[slot].session.tokens().len();
         while executor.pages_mut().restore(slot, tokens.len()).is_err() {
             executor.pages_mut().truncate(slot, shared);
@@ -165,6 +169,6 @@ impl Slot {
 
     fn empty(&mut self, executor: &mut dyn Executor) {
         self.session.rewind(executor, 0);
-        self.uses = 0;
+        (self.uses, self.owner, self.open) = (0, None, usize::MAX);
     }
 }

@@ -9,7 +9,7 @@ use super::tools::Tools;
 use crate::sequence::prompt::{encode_messages, encode_unfinished};
 use crate::serve::http::ApiError;
 use crate::serve::model::Model;
-use crate::serve::service::Settings;
+use crate::serve::service::Service;
 use crate::text::Message;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -50,9 +50,9 @@ impl Dialogue {
     }
 
     /// Adds what the server itself has to say: its own system message where the client has none, and the tools.
-    pub fn complete_system(&mut self, settings: &Settings, tools: Option<&Tools>) {
+    pub fn complete_system(&mut self, service: &Service, tools: Option<&Tools>) {
         if self.system.is_empty() {
-            self.system.extend(settings.system.clone());
+            self.system.extend(service.system());
         }
         self.system.extend(tools.map(Tools::instructions));
     }

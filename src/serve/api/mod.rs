@@ -23,11 +23,12 @@ mod tests;
 mod tokenize;
 mod tools;
 
-use super::http::{ApiError, Gone, Handler, JSON, Method, Reply, Request};
+use super::http::{ApiError, Body, Gone, Handler, JSON, Json, Method, Reply, Request};
 use super::model::Model;
 use super::service::Service;
 use fields::Fields;
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Answers requests for one [`Service`].
@@ -73,10 +74,11 @@ const ROUTES: [Route; 19] = [
 ];
 
 impl Handler for Api {
-    fn handle(&self, request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+    fn handle(&self, mut request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+        let body = Cell::new(std::mem::take(&mut request.body));
         let path = request.path.as_str();
         let of_path = || ROUTES.iter().filter_map(|route| Some((route, rest(route.1, path)?)));
-        let call = |rest| Call { service: &self.service, request: &request, rest };
+        let call = |rest| Call { service: &self.service, request: &request, body: &body, rest };
         if let Some(((_, _, answer), rest)) = of_path().find(|((method, ..), _)| *method == request.method) {
             return answer(&call(rest), reply);
         }
@@ -93,6 +95,10 @@ impl Handler for Api {
         };
         call("").refuse(reply, &e)
     }
+
+    fn takes_body(&self, method: Method, path: &str) -> bool {
+        method == Method::Post && ROUTES.iter().any(|route| route.0 == method && rest(route.1, path).is_some())
+    }
 }
 
 /// What a path has in the place of a route's `{}`; empty where the route has none. `None`: it is another path.
@@ -107,14 +113,16 @@ fn rest<'p>(route: &str, path: &'p str) -> Option<&'p str> {
 struct Call<'a> {
     service: &'a Service,
     request: &'a Request,
+    /// Until it is read.
+    body: &'a Cell<Body>,
     /// What the path has in the place of the route's `{}`.
     rest: &'a str,
 }
 
 impl Call<'_> {
-    /// The body, which is JSON.
-    fn body(&self) -> Result<Value, ApiError> {
-        self.request.json()
+    /// The body, which is JSON and is read once: a reply may take long, and its request's memory is others' by then.
+    fn body(&self) -> Result<Json, ApiError> {
+        self.body.take().json()
     }
 
     /// What the answer calls the model: the name that it is asked by, where that is one of its own.

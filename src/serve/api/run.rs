@@ -3,7 +3,7 @@
 use super::Call;
 use super::form::Form;
 use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
-use crate::serve::job::{Ask, Client, End, Event, Token};
+use crate::serve::job::{Ask, End, Event, Token};
 use crate::serve::model::Model;
 use crate::serve::service::{Answers, Step, Whole};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -84,7 +84,7 @@ const LONGEST_LIST: usize = 1000;
 
 /// Puts what is asked into the queue, and says what of its schemas is ignored. All that needs a grammar passes here.
 fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<(Answers<'s>, String), ApiError> {
-    let client = Client::from(&call.request.peer);
+    let client = call.request.client;
     let start = |asks: &[Ask]| call.service.start(&asked.model, asks, client, reply.watch());
     let Some(Form { grammar, param }) = &asked.form else { return Ok((start(&asked.asks)?, String::new())) };
     let refuse = |e: ApiError| if e.status == 400 && e.param.is_none() { e.param(param.clone()) } else { e };

@@ -2,7 +2,7 @@
 
 use super::fields::Fields;
 use super::{Call, messages, options};
-use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::http::{ApiError, Gone, JSON, Reply};
 use serde_json::{Value, json};
 
 /// Turns text or messages into tokens.
@@ -10,10 +10,14 @@ use serde_json::{Value, json};
 /// # Errors
 /// The peer is gone.
 pub(super) fn tokenize(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
-    call.answer(reply, tokens(call))
+    match tokens(call) {
+        Ok(text) => reply.send(200, JSON, &[], text.as_bytes()),
+        Err(e) => call.refuse(reply, &e),
+    }
 }
 
-fn tokens(call: &Call<'_>) -> Result<Value, ApiError> {
+/// The answer. There may be millions of tokens, and as a [`Value`] each would take twenty times its own bytes.
+fn tokens(call: &Call<'_>) -> Result<String, ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
@@ -28,14 +32,15 @@ fn tokens(call: &Call<'_>) -> Result<Value, ApiError> {
         (None, Some(text)) => model.tokenizer.encode(text, fields.boolean("add_special")?.unwrap_or(false)),
         (None, None) if fields.get("messages").is_some() => {
             let mut dialogue = messages::read(&fields)?;
-            dialogue.complete_system(&call.service.settings, None);
+            dialogue.complete_system(call.service, None);
             Ok(dialogue.encode(&model, "messages")?)
         }
         (None, None) => return Err(fields.missing("prompt")),
         (Some(_), Some(_)) => return Err(fields.wrong("content", "is given beside prompt")),
     };
     let tokens = tokens.map_err(|e| ApiError::from(&e).param("prompt").code("invalid_value"))?;
-    Ok(json!({"count": tokens.len(), "max_model_len": model.context, "tokens": tokens}))
+    let list = serde_json::to_string(&tokens).map_err(|_| ApiError::internal())?;
+    Ok(format!(r#"{{"count":{},"max_model_len":{},"tokens":{list}}}"#, tokens.len(), model.context))
 }
 
 /// Turns tokens into text.

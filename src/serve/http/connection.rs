@@ -1,6 +1,8 @@
 //! One connection: its requests, one after the other, and how it ends.
 
 use super::Handler;
+use super::body::Body;
+use super::budget::{Budget, Share};
 use super::connections::Connections;
 use super::error::ApiError;
 use super::guard::{Guard, Verdict, preflight};
@@ -10,6 +12,7 @@ use super::parse::{Framing, Head};
 use super::reply::{Ending, Exchange, Form, State};
 use super::request::{Peer, Request};
 use super::socket::{Gone, Socket};
+use crate::serve::deadline::after;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,6 +21,7 @@ use std::time::Instant;
 pub(super) struct Service<'a, H: ?Sized> {
     pub limits: Arc<Limits>,
     pub guard: &'a Guard,
+    pub budget: Arc<Budget>,
     pub connections: Arc<Connections>,
     pub handler: &'a H,
 }
@@ -39,21 +43,21 @@ impl<H: Handler + ?Sized> Service<'_, H> {
     pub fn serve(&self, socket: &Arc<Socket>, peer: &Peer) {
         let mut incoming = Incoming::new(&**socket);
         // Counted from the connection's start, so that one without a request costs no more than that.
-        let mut first = Some(Instant::now() + self.limits.head_time);
+        let mut first = Some(after(self.limits.head_time));
         loop {
             if incoming.rest().is_empty() {
-                let deadline = first.unwrap_or_else(|| Instant::now() + self.limits.idle_time);
+                let deadline = first.unwrap_or_else(|| after(self.limits.idle_time));
                 if socket.wait_for_request(deadline, self.connections.woken()).is_err() {
                     return;
                 }
             }
-            let deadline = first.take().unwrap_or_else(|| Instant::now() + self.limits.head_time);
+            let deadline = first.take().unwrap_or_else(|| after(self.limits.head_time));
             match self.answer_next(socket, peer, &mut incoming, deadline) {
                 Next::Request => {}
                 Next::End => {
                     // Closed with bytes unread, the connection would be reset, and the answer perhaps lost.
                     socket.end();
-                    socket.discard(usize::MAX, Instant::now() + self.limits.linger_time);
+                    socket.discard(usize::MAX, after(self.limits.linger_time));
                     return;
                 }
                 Next::Reset => return socket.reset_when_dropped(),
@@ -138,11 +142,18 @@ impl<H: Handler + ?Sized> Service<'_, H> {
             };
             return Ok(());
         }
+        let client = self.guard.client(&head, peer);
+        if !self.handler.takes_body(head.method, &head.path) {
+            // What comes of it is dropped with the connection.
+            exchange.form.keep &= head.framing == Framing::None;
+            self.handle(Request::new(head, Body::default(), peer.clone(), client), exchange);
+            return Ok(());
+        }
         if head.expects && head.framing != Framing::None && incoming.rest().is_empty() {
             exchange.proceed().map_err(|_| Unread::Gone)?;
         }
-        let body = incoming.body(head.framing, &self.limits)?;
-        self.handle(Request::new(head, body, peer.clone()), exchange);
+        let body = incoming.body(head.framing, &self.limits, Share::new(self.budget.clone(), client))?;
+        self.handle(Request::new(head, body, peer.clone(), client), exchange);
         Ok(())
     }
 

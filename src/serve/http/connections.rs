@@ -2,11 +2,11 @@
 
 use super::error::ApiError;
 use super::limits::Limits;
-use super::request::Peer;
+use super::request::{Client, Peer};
 use super::socket::Socket;
+use crate::serve::deadline::after;
 use std::collections::HashMap;
 use std::io::{self, PipeReader, PipeWriter, Write};
-use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -36,39 +36,15 @@ struct State {
 #[derive(Debug)]
 struct Open {
     socket: Weak<Socket>,
-    origin: Origin,
+    client: Client,
 }
 
-/// Which peers count as one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Origin {
-    /// An IPv4 address, or an IPv6 network of 64 bits, which is what one customer of a provider has.
-    Address(IpAddr),
-    /// A user of this machine.
-    User(u32),
-}
-
-impl Origin {
-    fn of(peer: &Peer) -> Origin {
-        match peer {
-            Peer::Unix { user, .. } => Origin::User(*user),
-            Peer::Tcp(address) => Origin::Address(match address.ip().to_canonical() {
-                IpAddr::V6(ip) if !ip.is_loopback() => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-                ip => ip,
-            }),
-        }
-    }
-
-    /// How many connections it may have at once.
-    fn allowed(self, limits: &Limits) -> usize {
-        /// Browsers open six to a server, and several machines may share an address.
-        const DEFAULT: usize = 64;
-        let is_local = match self {
-            Origin::Address(ip) => ip.is_loopback(),
-            Origin::User(_) => true,
-        };
-        limits.connections_per_peer.unwrap_or(if is_local { usize::MAX } else { DEFAULT })
-    }
+/// How many connections a client may have at once.
+fn allowed(client: Client, limits: &Limits) -> usize {
+    /// Browsers open six to a server, and several machines may share an address.
+    const DEFAULT: usize = 64;
+    let is_local = !matches!(client, Client::Address(ip) if !ip.is_loopback());
+    limits.connections_per_peer.unwrap_or(if is_local { usize::MAX } else { DEFAULT })
 }
 
 /// A connection's place among those that are open. Its drop frees the place.
@@ -91,25 +67,25 @@ impl Connections {
     /// # Errors
     /// 503: all places are taken, or all that the peer may have.
     pub fn admit(self: &Arc<Self>, socket: &Arc<Socket>, peer: &Peer, limits: &Limits) -> Result<Ticket, ApiError> {
-        let origin = Origin::of(peer);
+        let client = Client::from(peer);
         let mut state = self.state();
         if state.open.len() >= limits.connections {
             return Err(ApiError::overloaded("the server has as many connections as it takes; try again soon"));
         }
-        let of_peer = state.open.values().filter(|open| open.origin == origin).count();
-        if of_peer >= origin.allowed(limits) {
+        let of_peer = state.open.values().filter(|open| open.client == client).count();
+        if of_peer >= allowed(client, limits) {
             return Err(ApiError::overloaded("this peer has as many connections as one may have; close some"));
         }
         let number = state.next;
         state.next += 1;
-        state.open.insert(number, Open { socket: Arc::downgrade(socket), origin });
+        state.open.insert(number, Open { socket: Arc::downgrade(socket), client });
         Ok(Ticket { connections: self.clone(), number })
     }
 
     /// See [`Drainer::drain`].
     fn drain(&self, grace: Duration) {
         let mut state = self.state();
-        let deadline = Instant::now() + grace;
+        let deadline = after(grace);
         state.deadline = Some(state.deadline.map_or(deadline, |before| before.min(deadline)));
         if !self.draining.swap(true, Ordering::Relaxed) {
             // Never read, so that every wait ends. A byte always fits into an empty pipe.
@@ -127,18 +103,25 @@ impl Connections {
         self.woken.as_fd()
     }
 
-    /// Waits until all connections have ended, and ends them once the deadline of the drain has passed.
-    pub fn wait_for_end(&self) {
+    /// Waits for `time` at most until all connections have ended, and ends them once the deadline of the drain has passed.
+    /// Returns whether they have ended.
+    pub fn wait_for_end(&self, time: Duration) -> bool {
+        let until = after(time);
         let mut state = self.state();
         while !state.open.is_empty() {
-            let left = state.deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
+            let now = Instant::now();
+            if state.deadline.is_some_and(|deadline| deadline <= now) {
                 log::info!("ending {} connections whose requests take too long", state.open.len());
                 state.open.values().filter_map(|open| open.socket.upgrade()).for_each(|socket| socket.cut());
-                return;
+                return true;
+            }
+            let left = state.deadline.map_or(until, |deadline| deadline.min(until)).saturating_duration_since(now);
+            if left.is_zero() {
+                return false;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        true
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -191,11 +174,11 @@ mod tests {
             (peers("[::1]:1"), peers("[::1]:2"), peers("[::2]:2"), usize::MAX),
             (user(1), user(1), user(2), usize::MAX),
         ];
-        for (one, same, other, allowed) in cases {
-            assert_eq!(Origin::of(&one), Origin::of(&same));
-            assert_ne!(Origin::of(&one), Origin::of(&other));
+        for (one, same, other, most) in cases {
+            assert_eq!(Client::from(&one), Client::from(&same));
+            assert_ne!(Client::from(&one), Client::from(&other));
             let mut limits = Limits::default();
-            assert_eq!(Origin::of(&one).allowed(&limits), allowed, "{one}");
+            assert_eq!(super::allowed(Client::from(&one), &limits), most, "{one}");
             limits.connections_per_peer = Some(2);
             let connections = Arc::new(Connections::new().unwrap());
             let socket = Arc::new(Socket::new(UnixStream::pair().unwrap().0.into()));

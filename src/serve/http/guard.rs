@@ -2,10 +2,13 @@
 
 use super::error::ApiError;
 use super::parse::Head;
-use super::request::{Method, Peer};
+use super::request::{Client, Method, Peer};
+use crate::machine::regular::{self, Links};
 use crate::{Error, Result};
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use subtle::{Choice, ConstantTimeEq};
 
 /// Who may ask. Without settings: whoever reaches the socket, by an address or as localhost, and no other site's page.
@@ -26,44 +29,74 @@ pub struct Guard {
     pub open_to_all: bool,
 }
 
-/// The names of API keys' holders: their keys. Its debug output shows none.
+/// API keys. Clones are the same keys, and change together. Its debug output shows none.
 #[derive(Clone, Default)]
-pub struct Keys(Vec<String>);
+pub struct Keys(Arc<RwLock<Vec<String>>>);
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys", self.0.len())
+        write!(f, "{} keys", self.with(<[String]>::len))
     }
 }
 
+/// Most bytes of a file of keys.
+const MOST_BYTES: u64 = 1 << 20;
+
 impl Keys {
-    /// Keys from a text with one on each line. Empty lines do not count, nor do spaces around a key.
+    /// Keys from a text with one on each line. Empty lines do not count, nor those that begin with `#`, nor spaces around a
+    /// key.
     pub fn parse(text: &str) -> Keys {
-        Keys(text.lines().map(str::trim).filter(|key| !key.is_empty()).map(str::to_owned).collect())
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        Keys(Arc::new(RwLock::new(lines.map(str::to_owned).collect())))
     }
 
     /// Keys from a file, as [`Keys::parse`].
     ///
     /// # Errors
-    /// Input: it cannot be read, or has no keys.
+    /// Input: it cannot be read, is no regular file of UTF-8 text, or has no keys.
     pub fn read(path: &Path) -> Result<Keys> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::unreadable(path, &e))?;
+        let name = path.display();
+        let bytes = regular::read(path, Links::Follow, MOST_BYTES).map_err(|fault| match fault {
+            regular::Fault::Io(e) => Error::unreadable(path, &e),
+            fault => {
+                Error::input(format!("{name} is not used for API keys: {fault}"), "give a file with one key a line")
+            }
+        })?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Error::input(format!("{name} is not UTF-8"), "write one key on each line"))?;
         let keys = Keys::parse(&text);
         match keys.is_empty() {
-            true => Err(Error::input(format!("{} has no API keys", path.display()), "write one key on each line")),
+            true => Err(Error::input(format!("{name} has no API keys"), "write one key on each line")),
             false => Ok(keys),
         }
     }
 
+    /// From here on the keys are those of `other`, for all clones.
+    pub fn replace(&self, other: &Keys) {
+        let new = other.with(<[String]>::to_vec);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = new;
+    }
+
+    fn with<T>(&self, see: impl FnOnce(&[String]) -> T) -> T {
+        see(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.with(<[String]>::is_empty)
     }
 
     /// Whether `given` is one of them. The time it takes says nothing of a key but its length.
-    fn has(&self, given: &str) -> bool {
+    pub fn has(&self, given: &str) -> bool {
         let found = |found: Choice, key: &String| found | key.as_bytes().ct_eq(given.as_bytes());
-        self.0.iter().fold(Choice::from(0), found).into()
+        self.with(|keys| keys.iter().fold(Choice::from(0), found).into())
+    }
+
+    /// The client that a key stands for. `None`: it is the only one, so that whoever asks brings the same.
+    fn client(&self, given: &str) -> Option<Client> {
+        static NUMBERS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let several = self.with(|keys| keys.len() > 1);
+        (several && self.has(given)).then(|| Client::Key(NUMBERS.hash_one(given)))
     }
 }
 
@@ -106,6 +139,12 @@ impl Guard {
             ),
             false => Verdict::Pass,
         }
+    }
+
+    /// With whom a request shares what a client may have: those who bring its key, where there are several keys, else those
+    /// of its address or user.
+    pub(super) fn client(&self, head: &Head, peer: &Peer) -> Client {
+        bearer(head).and_then(|key| self.keys.client(key)).unwrap_or_else(|| peer.into())
     }
 
     /// HTTP/1.0 without a host passes: no browser sends that.

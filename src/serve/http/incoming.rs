@@ -1,10 +1,14 @@
 //! What a peer sends, as heads and bodies. Reads from a socket, and in tests from bytes.
 
+use super::body::Body;
+use super::budget::{Budget, Share};
 use super::error::ApiError;
 use super::limits::Limits;
 use super::parse::{Framing, Head, Scan, line_before, too_large};
-use super::request::{Peer, Request};
+use super::request::{Client, Peer, Request};
 use super::socket::{Socket, Stop};
+use crate::serve::deadline::{after, later};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Where bytes come from.
@@ -108,26 +112,32 @@ impl<S: Source> Incoming<S> {
         }
     }
 
-    /// The body after a head, whole and within limits.
-    pub fn body(&mut self, framing: Framing, limits: &Limits) -> Result<Vec<u8>, Unread> {
+    /// The body after a head, whole and within limits. It takes its memory from `share`.
+    pub fn body(&mut self, framing: Framing, limits: &Limits, share: Share) -> Result<Body, Unread> {
         let start = Instant::now();
         // The time that a body may take grows with what has come of it.
-        let deadline = |received: usize| start + limits.body_time + limits.time_of(received);
-        let mut body = Vec::new();
+        let deadline = |received: usize| later(start, limits.body_time.saturating_add(limits.time_of(received)));
+        let mut body = Body::new(share);
         match framing {
             Framing::None => {}
-            Framing::Length(length) => self.take(length, &mut body, &deadline)?,
+            Framing::Length(length) => self.take(length, length, &mut body, &deadline)?,
             Framing::Chunked => self.chunks(&mut body, limits, &deadline)?,
         }
         Ok(body)
     }
 
-    /// Appends `length` bytes to `body`. Memory grows with what comes, not with what is announced.
-    fn take(&mut self, length: usize, body: &mut Vec<u8>, deadline: &dyn Fn(usize) -> Instant) -> Result<(), Unread> {
+    /// Appends `length` bytes to `body`, which has `most` in the end. Memory grows with what comes, not with what is announced.
+    fn take(
+        &mut self,
+        length: usize,
+        most: usize,
+        body: &mut Body,
+        deadline: &dyn Fn(usize) -> Instant,
+    ) -> Result<(), Unread> {
         let end = body.len() + length;
         loop {
             let length = self.rest().len().min(end - body.len());
-            body.extend_from_slice(&self.rest()[..length]);
+            body.extend(&self.rest()[..length], most)?;
             self.taken += length;
             if body.len() == end {
                 return Ok(());
@@ -137,12 +147,7 @@ impl<S: Source> Incoming<S> {
     }
 
     /// Appends the data of all chunks to `body`, and drops the trailers.
-    fn chunks(
-        &mut self,
-        body: &mut Vec<u8>,
-        limits: &Limits,
-        deadline: &dyn Fn(usize) -> Instant,
-    ) -> Result<(), Unread> {
+    fn chunks(&mut self, body: &mut Body, limits: &Limits, deadline: &dyn Fn(usize) -> Instant) -> Result<(), Unread> {
         let mut extensions = 0;
         loop {
             let line = self.line(CHUNK_LINE, deadline(body.len()))?;
@@ -155,7 +160,7 @@ impl<S: Source> Incoming<S> {
             let length = usize::try_from(length).ok().filter(|&length| length <= room);
             match length.ok_or_else(|| too_large(limits))? {
                 0 => return self.trailers(limits, deadline(body.len())),
-                length => self.take(length, body, deadline)?,
+                length => self.take(length, limits.body_bytes, body, deadline)?,
             }
             if !self.line(CHUNK_LINE, deadline(body.len()))?.is_empty() {
                 return Err(ApiError::bad("a chunk is longer than it says").into());
@@ -215,13 +220,15 @@ pub(super) fn requests_of<S: Source>(
     peer: &Peer,
     limits: &Limits,
 ) -> Vec<Result<Request, ApiError>> {
+    let budget = Arc::new(Budget::new(limits.memory_bytes, limits.parsed_bytes()));
+    let client = Client::from(peer);
     let mut all = Vec::new();
     loop {
-        let head = incoming.head(limits, Instant::now() + limits.head_time);
+        let head = incoming.head(limits, after(limits.head_time));
         let keep = head.as_ref().is_ok_and(|head| head.keep);
         let read = head.and_then(|head| {
-            let body = incoming.body(head.framing, limits)?;
-            Ok(Request::new(head, body, peer.clone()))
+            let body = incoming.body(head.framing, limits, Share::new(budget.clone(), client))?;
+            Ok(Request::new(head, body, peer.clone(), client))
         });
         match read {
             Ok(request) => all.push(Ok(request)),

@@ -34,6 +34,9 @@ pub struct Limits {
     pub fields: usize,
     /// Bytes of a body.
     pub body_bytes: usize,
+    /// Bytes of memory that all requests' bodies may take together, and what is parsed of them. A client may have half of what
+    /// the others leave. One more body is answered 503.
+    pub memory_bytes: usize,
     /// The stack of a connection's thread, in bytes. The handler runs on it.
     pub stack_bytes: usize,
 }
@@ -54,12 +57,19 @@ impl Default for Limits {
             line_bytes: 8 << 10,
             fields: 64,
             body_bytes: 8 << 20,
+            memory_bytes: 256 << 20,
             stack_bytes: 256 << 10,
         }
     }
 }
 
 impl Limits {
+    /// Bytes of memory that what is parsed of one body may take. A text takes hardly more than its length, and small numbers
+    /// and lists many times theirs.
+    pub(super) fn parsed_bytes(&self) -> usize {
+        self.body_bytes.saturating_mul(4)
+    }
+
     /// What `bytes` bytes take at the least rate.
     pub(super) fn time_of(&self, bytes: usize) -> Duration {
         Duration::from_millis((bytes as u64).saturating_mul(1000) / self.least_rate.max(1))

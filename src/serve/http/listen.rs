@@ -2,6 +2,7 @@
 
 use super::guard::Guard;
 use super::request::Peer;
+use crate::machine::partial::parent_of;
 use crate::{Error, Result};
 use listenfd::ListenFd;
 use nix::errno::Errno;
@@ -16,6 +17,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Where to wait for connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -189,10 +192,26 @@ fn open_unix(path: &Path, mode: u32) -> Result<(UnixListener, OwnPath)> {
     Ok((listener, path))
 }
 
-/// Keeps other servers from opening sockets in a path's directory until it is dropped.
-fn lock_directory(path: &Path) -> io::Result<Flock<File>> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Flock::lock(File::open(directory)?, FlockArg::LockExclusive).map_err(|(_, e)| e.into())
+/// Keeps other servers from opening sockets in a path's directory until it is dropped. `None`: somebody has had the lock for
+/// longer than a server takes. Whoever may read the directory can lock it, so that ends nothing and stops nobody.
+fn lock_directory(path: &Path) -> io::Result<Option<Flock<File>>> {
+    /// Servers hold it for milliseconds.
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const PAUSE: Duration = Duration::from_millis(5);
+    let mut directory = File::open(parent_of(path))?;
+    let start = Instant::now();
+    loop {
+        match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(Some(lock)),
+            Err((unlocked, Errno::EWOULDBLOCK)) if start.elapsed() < PATIENCE => directory = unlocked,
+            Err((_, Errno::EWOULDBLOCK)) => {
+                log::warn!("{}: another process has locked the directory; going on without a lock", path.display());
+                return Ok(None);
+            }
+            Err((_, e)) => return Err(e.into()),
+        }
+        thread::sleep(PAUSE);
+    }
 }
 
 /// A socket's path, removed when it is dropped if the file there is still the one that was made.

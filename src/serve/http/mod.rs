@@ -25,6 +25,8 @@
 //! # Ok::<(), kiln::Error>(())
 //! ```
 
+mod body;
+mod budget;
 mod connection;
 mod connections;
 mod error;
@@ -40,6 +42,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+pub use body::{Body, Json};
 pub use connections::Drainer;
 pub use error::ApiError;
 pub use guard::{Guard, Keys};
@@ -47,7 +50,7 @@ pub use incoming::requests;
 pub use limits::{JSON_DEPTH, Limits};
 pub use listen::Listen;
 pub use reply::{EVENTS, JSON, Reply, Stream};
-pub use request::{Headers, Method, Peer, Request};
+pub use request::{Client, Headers, Method, Peer, Request};
 pub use server::Server;
 pub use socket::{Gone, Watch};
 
@@ -61,6 +64,11 @@ pub trait Handler: Sync {
     /// # Errors
     /// The peer is gone: the connection is closed.
     fn handle(&self, request: Request, reply: Reply<'_>) -> Result<(), Gone>;
+
+    /// Whether such a request's body is read. Where it is not, the connection ends with the answer if there is one.
+    fn takes_body(&self, _method: Method, _path: &str) -> bool {
+        true
+    }
 }
 
 impl<F: Fn(Request, Reply<'_>) -> Result<(), Gone> + Sync> Handler for F {

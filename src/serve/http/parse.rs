@@ -90,13 +90,30 @@ impl Scan {
         self.at = bytes.len();
         check_line(self.at - self.line, self.lines, limits)?;
         check_head(self.at, limits)?;
-        Ok(None)
+        match self.lines {
+            0 => check_method(&bytes[self.line..]).map(|()| None),
+            _ => Ok(None),
+        }
     }
 }
 
 /// The line that starts at `start` and whose LF lies at `end`.
 pub(super) fn line_before(bytes: &[u8], start: usize, end: usize) -> Result<&[u8], ApiError> {
     bytes[start..end].strip_suffix(b"\r").ok_or_else(|| ApiError::bad("a line ends in LF without CR"))
+}
+
+/// Refuses what begins no request before its line has come: a TLS hello, for one, has no line, and its sender waits.
+fn check_method(line: &[u8]) -> Result<(), ApiError> {
+    let method = line.split(|&b| b == b' ').next().unwrap_or_default();
+    // What a line ends in may stand before it, and httparse judges the rest.
+    let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+    match method.strip_suffix(b"\r").unwrap_or(method).iter().all(is_token) {
+        true => Ok(()),
+        false if line.first() == Some(&0x16) => {
+            Err(ApiError::bad("this is no HTTP request, but perhaps TLS; use http:// and not https://"))
+        }
+        false => Err(ApiError::bad("the first line is no request")),
+    }
 }
 
 fn check_line(length: usize, lines_before: usize, limits: &Limits) -> Result<(), ApiError> {
@@ -159,9 +176,10 @@ impl Head {
 /// What is wrong with a head that httparse refuses.
 fn refusal(e: httparse::Error, bytes: &[u8]) -> ApiError {
     let line = bytes.split(|&b| b == b'\r').next().unwrap_or_default();
-    let version = line.rsplit(|&b| b == b' ').next().unwrap_or_default();
+    let mut words = line.rsplit(|&b| b == b' ');
+    let version = words.next().unwrap_or_default();
     match e {
-        httparse::Error::Version if is_version(version) => {
+        httparse::Error::Version if is_version(version) && words.count() == 2 => {
             ApiError::new(505, format!("{} is not served; HTTP/1.1 is", String::from_utf8_lossy(version)))
         }
         httparse::Error::TooManyHeaders => ApiError::new(431, "too many headers").code("headers_too_large"),

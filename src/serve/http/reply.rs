@@ -4,10 +4,11 @@ use super::connections::Connections;
 use super::error::ApiError;
 use super::limits::Limits;
 use super::socket::{Gone, Socket, Watch};
+use crate::serve::deadline::after;
 use serde_json::Value;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 /// One request's answer, on the connection's side.
 pub(super) struct Exchange {
@@ -84,7 +85,7 @@ impl Exchange {
         if self.state == State::Gone {
             return Err(Gone);
         }
-        let deadline = Instant::now() + self.limits.write_time + self.limits.time_of(bytes.len());
+        let deadline = after(self.limits.write_time.saturating_add(self.limits.time_of(bytes.len())));
         self.socket.write(bytes, deadline).inspect_err(|_| self.state = State::Gone)
     }
 

@@ -1,13 +1,12 @@
 //! A request as a handler sees it.
 
-use super::error::ApiError;
+use super::body::Body;
 use super::parse::Head;
-use serde::de::DeserializeOwned;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// A complete request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     /// What is asked. HEAD arrives as [`Method::Get`], and its reply sends headers alone.
     pub method: Method,
@@ -17,29 +16,22 @@ pub struct Request {
     pub query: Vec<(String, String)>,
     /// The headers.
     pub headers: Headers,
-    /// The body, whole.
-    pub body: Vec<u8>,
-    /// Who asks.
+    /// The body, whole. Empty where the handler takes none.
+    pub body: Body,
+    /// Who is at the other end.
     pub peer: Peer,
+    /// With whom it shares what a client may have.
+    pub client: Client,
 }
 
 impl Request {
-    pub(super) fn new(head: Head, body: Vec<u8>, peer: Peer) -> Request {
-        Request { method: head.method, path: head.path, query: head.query, headers: head.headers, body, peer }
+    pub(super) fn new(head: Head, body: Body, peer: Peer, client: Client) -> Request {
+        Request { method: head.method, path: head.path, query: head.query, headers: head.headers, body, peer, client }
     }
 
     /// The first value of a name in the query.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
-    }
-
-    /// The body as JSON, nested [`super::JSON_DEPTH`] deep at most.
-    ///
-    /// # Errors
-    /// 400: it is not JSON, too deep, or not what `T` wants; with the line and column.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        serde_json::from_slice(&self.body)
-            .map_err(|e| ApiError::bad(format!("the body is not the JSON wanted here: {e}")).code("invalid_json"))
     }
 }
 
@@ -150,6 +142,29 @@ impl fmt::Display for Peer {
         match self {
             Peer::Tcp(address) => address.fmt(f),
             Peer::Unix { pid, user, group } => write!(f, "process {pid} of user {user}, group {group}"),
+        }
+    }
+}
+
+/// Who counts as one where clients have shares: of connections, of memory, of places among the replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// An IPv4 address, or an IPv6 network of 64 bits, which is what one customer of a provider has.
+    Address(IpAddr),
+    /// A user of this machine.
+    User(u32),
+    /// The holder of one of several API keys, wherever it asks from. The number means nothing outside of this process.
+    Key(u64),
+}
+
+impl From<&Peer> for Client {
+    fn from(peer: &Peer) -> Client {
+        match peer {
+            Peer::Unix { user, .. } => Client::User(*user),
+            Peer::Tcp(address) => Client::Address(match address.ip().to_canonical() {
+                IpAddr::V6(ip) if !ip.is_loopback() => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+                ip => ip,
+            }),
         }
     }
 }

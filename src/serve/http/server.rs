@@ -1,6 +1,7 @@
 //! Takes connections and gives each a thread, until told to stop.
 
 use super::Handler;
+use super::budget::Budget;
 use super::connection::Service;
 use super::connections::{Connections, Drainer, Ticket};
 use super::error::ApiError;
@@ -67,16 +68,14 @@ impl Server {
     /// returned from each. A handler that looks at its [`super::Watch`] does so soon after the drain's grace.
     pub fn run<H: Handler + ?Sized>(self, handler: &H) {
         let Server { listeners, limits, guard, connections } = self;
-        let service = Service { limits, guard: &guard, connections, handler };
+        let budget = Arc::new(Budget::new(limits.memory_bytes, limits.parsed_bytes()));
+        let service = Service { limits, guard: &guard, budget, connections, handler };
         thread::scope(|scope| {
             let mut door =
                 Door { scope, service: &service, spare: spare(), has_complained: false, leaving: Leaving::default() };
             door.keep(&listeners);
-            for listener in listeners.iter().filter(|listener| !listener.is_inherited) {
-                door.turn_all_away(listener);
-            }
+            door.close(&listeners);
             drop(listeners);
-            service.connections.wait_for_end();
         });
     }
 }
@@ -210,10 +209,27 @@ impl<H: Handler + ?Sized> Door<'_, '_, H> {
         }
     }
 
-    /// Turns away what waits when the server stops.
-    fn turn_all_away(&mut self, listener: &Listener) {
-        while let Ok((fd, peer)) = listener.accept() {
-            self.turn_away(Arc::new(Socket::new(fd)), &peer, &ApiError::stopping());
+    /// Waits until the connections have ended, and turns others away meanwhile: whoever asks how the server does is told
+    /// that it stops.
+    fn close(&mut self, listeners: &[Listener]) {
+        loop {
+            for listener in listeners.iter().filter(|listener| !listener.is_inherited) {
+                self.turn_some_away(listener);
+            }
+            self.leaving.look();
+            if self.service.connections.wait_for_end(Leaving::PAUSE) {
+                return;
+            }
+        }
+    }
+
+    /// Turns away what waits, and not more than leave can at once.
+    fn turn_some_away(&mut self, listener: &Listener) {
+        for _ in 0..Leaving::MOST {
+            match listener.accept() {
+                Ok((fd, peer)) => self.turn_away(Arc::new(Socket::new(fd)), &peer, &ApiError::stopping()),
+                Err(_) => return,
+            }
         }
     }
 }

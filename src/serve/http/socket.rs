@@ -214,7 +214,7 @@ impl Socket {
 
 /// A wait for poll, rounded up, so that it does not end before `time` has passed.
 pub(super) fn timeout(time: Duration) -> PollTimeout {
-    PollTimeout::try_from(time + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
+    PollTimeout::try_from(time.saturating_add(Duration::from_micros(999))).unwrap_or(PollTimeout::MAX)
 }
 
 /// Looks after the peer of a request, from any thread and for as long as one likes.

@@ -1,6 +1,7 @@
 //! What is refused, and how a server that cannot answer says so.
 
 use super::*;
+use crate::serve::http::{Handler, Method};
 use std::io::Read;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -173,6 +174,35 @@ fn a_stream_that_waits_has_heartbeats_and_one_that_fails_ends_in_an_error() {
     let error: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
     assert_eq!(error["error"]["code"], "engine_failed");
     assert!(ended.is_err(), "the connection is cut off");
+}
+
+/// Eight megabytes of small lists would take ninety times that as a tree.
+#[test]
+fn json_that_takes_many_times_its_length_is_refused() {
+    let served = without_engine(Settings::default());
+    let body = format!("{{\"x\":[{}[0]]}}", "[0],".repeat(500_000));
+    for path in [CHAT, PLAIN, "/v1/responses", "/tokenize"] {
+        let answer = served.post_bytes(path, body.as_bytes());
+        assert_eq!(answer.error(), refused(413, "", "body_too_large"));
+    }
+    assert_eq!(served.post_bytes("/api/chat", body.as_bytes()).status, 413);
+}
+
+#[test]
+fn only_paths_that_are_posted_to_take_a_body() {
+    let served = without_engine(Settings::default());
+    let api = Api::new(served.service.clone());
+    for (method, path, takes) in [
+        (Method::Post, CHAT, true),
+        (Method::Post, "/tokenize", true),
+        (Method::Post, "/livez", false),
+        (Method::Post, "/nowhere", false),
+        (Method::Get, CHAT, false),
+        (Method::Get, "/readyz", false),
+        (Method::Put, CHAT, false),
+    ] {
+        assert_eq!(api.takes_body(method, path), takes, "{method} {path}");
+    }
 }
 
 #[test]

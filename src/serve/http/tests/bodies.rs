@@ -91,8 +91,62 @@ fn a_peer_that_waits_to_send_its_body_is_told_to_unless_the_request_is_refused()
 }
 
 #[test]
+fn bodies_take_memory_that_is_bounded_for_all_together_as_long_as_they_are_held() {
+    let (handler, tells, go) = waiting();
+    let limits = Limits { body_bytes: 100_000, memory_bytes: 400_000, ..patient() };
+    let server = Running::new(limits, Guard::default(), handler);
+    let post = || {
+        let mut client = server.connect();
+        client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n").send([b'a'; 100_000]);
+        client
+    };
+    let mut held = [post(), post()];
+    for _ in &held {
+        assert_eq!(tells.recv_timeout(PATIENCE).unwrap(), "asked");
+    }
+    // Half of it is for others than this address.
+    let refused = post().answer();
+    assert_eq!((refused.status, refused.code(), refused.is_whole), (503, "overloaded".into(), true));
+    assert!(refused.header("Retry-After").is_some());
+    assert_eq!(tells.try_recv().ok(), None);
+    go.store(true, Ordering::Relaxed);
+    held.iter_mut().for_each(|client| assert_eq!(client.answer().status, 200));
+    assert_eq!(post().answer().status, 200);
+}
+
+/// Takes a body at one path alone.
+struct Choosy;
+
+impl Handler for Choosy {
+    fn handle(&self, request: Request, reply: Reply<'_>) -> Result<(), Gone> {
+        echo(request, reply)
+    }
+
+    fn takes_body(&self, method: Method, path: &str) -> bool {
+        (method, path) == (Method::Post, "/takes")
+    }
+}
+
+#[test]
+fn where_none_is_taken_a_body_is_neither_waited_for_nor_kept() {
+    let server = Running::new(patient(), Guard::default(), Choosy);
+    let head = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n");
+    for line in ["GET /takes", "POST /other", "DELETE /takes"] {
+        let mut client = server.connect();
+        let answer = client.send(head(line)).answer();
+        assert_eq!((answer.status, &answer.json()["bytes"]), (200, &0.into()), "{line}");
+        assert_eq!(answer.header("Connection"), Some("close"));
+        client.send("hello").half_close().assert_ended();
+    }
+    let mut client = server.connect();
+    assert_eq!(client.send(head("POST /takes")).send("hello").answer().json()["body"], "hello");
+    assert_eq!(client.get("/other").status, 200);
+    assert_eq!(client.send(head("POST /takes")).send("again").answer().json()["body"], "again");
+}
+
+#[test]
 fn json_may_nest_as_deep_as_it_says_on_the_connections_small_stack_and_no_deeper() {
-    let handler = |request: Request, reply: Reply<'_>| match request.json::<serde_json::Value>() {
+    let handler = |request: Request, reply: Reply<'_>| match request.body.json() {
         Ok(value) => reply.json(200, &value),
         Err(e) => reply.error(&e),
     };

@@ -22,14 +22,26 @@ fn a_drain_ends_idle_connections_finishes_requests_under_way_and_takes_no_others
     idle.assert_ended();
     // A request that follows on the busy connection is not begun.
     busy.send(REQUEST);
-    eventually("nobody listens any more", || TcpStream::connect(server.address).is_err());
+    // As long as anything runs, whoever comes is told that the server stops.
+    let answer = server.connect().send("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").answer();
+    assert_eq!((answer.status, answer.code(), answer.is_whole), (503, "stopping".into(), true));
     go.store(true, Ordering::Relaxed);
     let answer = busy.answer();
     assert_eq!((answer.status, answer.header("Connection"), answer.text()), (200, Some("close"), "waited"));
     busy.half_close().assert_ended();
     server.ended();
+    assert!(TcpStream::connect(server.address).is_err(), "nobody listens any more");
     assert_eq!(tells.recv().unwrap(), "answered");
     assert!(tells.try_recv().is_err());
+}
+
+#[test]
+fn a_grace_of_any_length_ends_with_the_last_connection() {
+    let mut server = Running::echo();
+    assert_eq!(server.connect().get("/").status, 200);
+    server.drainer.drain(Duration::MAX);
+    server.drainer.drain(Duration::from_secs(u64::MAX));
+    server.ended();
 }
 
 #[test]

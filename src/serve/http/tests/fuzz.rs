@@ -97,9 +97,9 @@ fn damaged_requests_are_read_or_refused_in_one_way_however_they_are_cut_into_pie
         let mut pieces = Incoming::new(Pieces(&bytes, Random(seed + round)));
         let cut = requests_of(&mut pieces, &peer, &limits);
         // Which of several faults is found first may depend on the cuts, but not that there is one, and what came before.
-        let shape = |all: &[Result<Request, ApiError>]| -> Vec<Option<Request>> {
-            all.iter().map(|one| one.clone().ok()).collect()
-        };
+        fn shape(all: &[Result<Request, ApiError>]) -> Vec<Option<&Request>> {
+            all.iter().map(|one| one.as_ref().ok()).collect()
+        }
         let name = || format!("seed {seed}, round {round}: {:?}", String::from_utf8_lossy(&bytes));
         assert_eq!(shape(&whole), shape(&cut), "{}", name());
         for one in &whole {

@@ -81,7 +81,7 @@ fn a_page_may_call_only_from_the_very_origin_that_was_given_and_forms_of_others_
 fn keys_guard_all_but_the_open_paths_and_before_the_body_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("keys");
-    std::fs::write(&path, " first \n\n second\r\n").unwrap();
+    std::fs::write(&path, "# Of the desk:\n first \n\n  # not a key\n second\r\n#").unwrap();
     let keys = Keys::read(&path).unwrap();
     assert_eq!(format!("{keys:?}"), "2 keys");
     let guard = Guard { keys, open_paths: vec!["/livez".into(), "/".into()], ..Guard::default() };
@@ -97,6 +97,8 @@ fn keys_guard_all_but_the_open_paths_and_before_the_body_is_read() {
         ("/v1", "Authorization: Bearer\r\n", 401),
         ("/v1", "Authorization: Bearer \r\n", 401),
         ("/v1", "Authorization: first\r\n", 401),
+        ("/v1", "Authorization: Bearer # not a key\r\n", 401),
+        ("/v1", "Authorization: Bearer #\r\n", 401),
         ("/v1", "Authorization: Basic first\r\n", 401),
         ("/v1", "Authorization: Bearer fir\r\n", 401),
         ("/v1", "Authorization: Bearer firsts\r\n", 401),
@@ -119,7 +121,56 @@ fn keys_guard_all_but_the_open_paths_and_before_the_body_is_read() {
     let mut client = server.connect();
     assert_eq!((client.get("/v1").status, client.get("/livez").status), (401, 200));
 
-    std::fs::write(&path, "\n \n").unwrap();
+    std::fs::write(&path, "\n \n# none\n").unwrap();
     assert!(Keys::read(&path).unwrap_err().to_string().contains("has no API keys; write one key on each line"));
     assert_eq!(Keys::read(&directory.path().join("none")).unwrap_err().exit_code(), 2);
+    for endless in ["/dev/zero", "/"] {
+        let e = Keys::read(std::path::Path::new(endless)).unwrap_err();
+        assert!(e.exit_code() == 2 && e.to_string().contains("it is not a regular file"), "{e}");
+    }
+    std::fs::write(&path, b"\xff").unwrap();
+    assert!(Keys::read(&path).unwrap_err().to_string().contains("is not UTF-8"));
+}
+
+/// As they are replaced while the server runs: what was revoked is refused on the next request, also of an open connection.
+#[test]
+fn keys_change_under_open_connections() {
+    let keys = Keys::parse("old\nboth");
+    let server = Running::new(patient(), Guard { keys: keys.clone(), ..Guard::default() }, echo);
+    let mut client = server.connect();
+    let mut ask = |key: &str| {
+        client.send(format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n")).answer().status
+    };
+    assert_eq!(["old", "both", "new"].map(&mut ask), [200, 200, 401]);
+    keys.replace(&Keys::parse("both\nnew"));
+    assert_eq!(["old", "both", "new"].map(&mut ask), [401, 200, 200]);
+}
+
+/// Who shares what a client may have: the holders of a key where there are several, else those of an address.
+#[test]
+fn a_key_is_a_client_where_there_are_several() {
+    let of = |keys: &str| {
+        let handler = |request: Request, reply: Reply<'_>| {
+            reply.send(200, "text/plain", &[], format!("{:?}", request.client).as_bytes())
+        };
+        let guard = Guard { keys: Keys::parse(keys), open_paths: vec!["/open".into()], ..Guard::default() };
+        Running::new(patient(), guard, handler)
+    };
+    let ask = |server: &Running, path: &str, key: &str| {
+        let field = format!("Authorization: Bearer {key}\r\n");
+        server
+            .connect()
+            .send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{field}\r\n"))
+            .answer()
+            .text()
+            .to_owned()
+    };
+    let address = "Address(127.0.0.1)";
+    assert_eq!(ask(&of(""), "/", "any"), address);
+    assert_eq!(ask(&of("one"), "/", "one"), address);
+    let several = of("one\ntwo");
+    let (one, two) = (ask(&several, "/", "one"), ask(&several, "/", "two"));
+    assert!(one.starts_with("Key(") && two.starts_with("Key(") && one != two, "{one} {two}");
+    assert_eq!(ask(&several, "/", "one"), one);
+    assert_eq!(ask(&several, "/open", "none"), address);
 }

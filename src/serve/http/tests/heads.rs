@@ -27,6 +27,12 @@ fn what_two_readers_could_take_differently_or_nobody_serves_is_refused_with_its_
         (with("A: \0"), 400),
         (" GET / HTTP/1.1\r\n".into(), 400),
         ("GET  / HTTP/1.1\r\nHost: localhost\r\n\r\n".into(), 400),
+        ("GET /  HTTP/1.1\r\nHost: localhost\r\n\r\n".into(), 400),
+        ("GET /  HTTP/2.0\r\nHost: localhost\r\n\r\n".into(), 400),
+        // Without a line, and nothing more comes.
+        ("\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}".into(), 400),
+        ("\r\n\u{16}".into(), 400),
+        ("GE\u{0}".into(), 400),
         ("GET / HTTP/1.1 x\r\nHost: localhost\r\n\r\n".into(), 400),
         ("GET /\r\n\r\n".into(), 400),
         ("\u{16}\u{3}\u{1}\u{2}\r\n\r\n".into(), 400),

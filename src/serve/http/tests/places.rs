@@ -67,6 +67,20 @@ fn a_unix_socket_has_its_mode_and_knows_its_peer_and_goes_away_with_the_server_u
     assert!(refusal(nowhere, Guard::default()).ends_with("; create its directory"));
 }
 
+/// Whoever may read a directory may lock it, and for as long as it likes.
+#[test]
+fn a_lock_on_the_sockets_directory_stops_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let lock = std::fs::File::open(directory.path()).unwrap();
+    lock.lock().unwrap();
+    let path = directory.path().join("socket");
+    let at = Listen::Unix { path: path.clone(), mode: 0o600 };
+    let server = Running::at(&[at], patient(), Guard::default(), echo);
+    assert_eq!(Client::new(UnixStream::connect(&path).unwrap()).get("/").status, 200);
+    drop(server);
+    assert!(!path.exists());
+}
+
 /// Runs this test alone in processes that are started as a service manager would.
 #[test]
 fn sockets_of_the_service_manager_are_taken_and_stay_open_and_their_exposure_is_checked() {

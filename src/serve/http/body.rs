@@ -1,0 +1,264 @@
+//! A request's body, and what is parsed of it. Both count in the memory that requests have together.
+
+use super::budget::Share;
+use super::error::ApiError;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use std::fmt;
+use std::ops::Deref;
+
+/// A request's body, whole.
+#[derive(Debug, Default)]
+pub struct Body {
+    bytes: Vec<u8>,
+    /// The memory that it takes. `None`: it is empty.
+    share: Option<Share>,
+}
+
+impl Body {
+    pub(super) fn new(share: Share) -> Body {
+        Body { bytes: Vec::new(), share: Some(share) }
+    }
+
+    /// Appends `part`. The body has at most `most` bytes in the end.
+    ///
+    /// # Errors
+    /// 503: there is no memory for it.
+    pub(super) fn extend(&mut self, part: &[u8], most: usize) -> Result<(), ApiError> {
+        let (room, needed) = (self.bytes.capacity(), self.bytes.len() + part.len());
+        if needed > room {
+            let wanted = (2 * room).min(most).max(needed);
+            if let Some(share) = &mut self.share {
+                share.take(wanted - room)?;
+            }
+            self.bytes.reserve_exact(wanted - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(part);
+        Ok(())
+    }
+
+    /// The body as JSON, nested [`super::JSON_DEPTH`] deep at most. What it takes is known before it is built, and the body's
+    /// own memory is given back.
+    ///
+    /// # Errors
+    /// 400: it is not JSON, or too deep; with the line and column. 413: it takes more memory than what is parsed of a request
+    /// may. 503: there is no memory for it.
+    pub fn json(mut self) -> Result<Json, ApiError> {
+        let wrong = |e: serde_json::Error| {
+            ApiError::bad(format!("the body is not the JSON wanted here: {e}")).code("invalid_json")
+        };
+        let most = self.share.as_ref().map_or(usize::MAX, Share::most_parsed);
+        let mut cost = Cost { bytes: size_of::<Value>(), most };
+        let measured = cost.measure(&self.bytes);
+        if cost.bytes > most {
+            let message = format!("the body's JSON has so many parts that it takes more than {most} bytes of memory");
+            return Err(ApiError::new(413, message).code("body_too_large"));
+        }
+        measured.map_err(wrong)?;
+        if let Some(share) = &mut self.share {
+            share.take(cost.bytes)?;
+        }
+        let value = serde_json::from_slice(&self.bytes).map_err(wrong)?;
+        if let Some(share) = &mut self.share {
+            share.give_back(self.bytes.capacity());
+        }
+        Ok(Json { value, _share: self.share })
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Body) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Body {}
+
+/// What was parsed of a body.
+#[derive(Debug)]
+pub struct Json {
+    value: Value,
+    /// The memory that it takes.
+    _share: Option<Share>,
+}
+
+impl Deref for Json {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.value
+    }
+}
+
+/// Counts the bytes that a [`Value`] would take, of JSON that is read and not kept.
+struct Cost {
+    bytes: usize,
+    /// It stops there.
+    most: usize,
+}
+
+/// What malloc keeps beside each piece of memory.
+const PIECE: usize = 16;
+
+impl Cost {
+    fn measure(&mut self, json: &[u8]) -> serde_json::Result<()> {
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        self.deserialize(&mut reader)?;
+        reader.end()
+    }
+
+    fn add<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        match self.bytes > self.most {
+            true => Err(E::custom("it takes too much memory")),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds room for one more of `count` things, `each` bytes long. A list grows to the double, from four on.
+    fn add_one<E: Error>(&mut self, count: usize, each: usize) -> Result<(), E> {
+        match count {
+            0 => self.add(4 * each + PIECE),
+            count if count >= 4 && count.is_power_of_two() => self.add(count * each),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Cost {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Cost {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        self.add(text.len() + PIECE)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut count = 0;
+        while list.next_element_seed(&mut *self)?.is_some() {
+            self.add_one(count, size_of::<Value>())?;
+            count += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        // Beside name and value a map keeps a hash, and the place in a table that has room for more than it holds.
+        const ENTRY: usize = size_of::<String>() + size_of::<Value>() + 4 * size_of::<usize>();
+        let mut count = 0;
+        while map.next_key_seed(&mut *self)?.is_some() {
+            map.next_value_seed(&mut *self)?;
+            self.add_one(count, ENTRY)?;
+            count += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::budget::Budget;
+    use super::super::request::Client;
+    use super::*;
+    use std::sync::Arc;
+
+    fn body(budget: &Arc<Budget>, bytes: &[u8]) -> Result<Body, ApiError> {
+        let mut body = Body::new(Share::new(budget.clone(), Client::User(1)));
+        bytes.chunks(7).try_for_each(|part| body.extend(part, bytes.len()))?;
+        Ok(body)
+    }
+
+    #[test]
+    fn a_body_counts_as_what_it_holds_and_then_as_what_is_parsed_of_it() {
+        let budget = Arc::new(Budget::new(10_000, 4_000));
+        let text = format!("{{\"a\": \"{}\"}}", "x".repeat(1000));
+        let body = body(&budget, text.as_bytes()).unwrap();
+        assert!((text.len()..=text.len() + 7).contains(&budget.taken()), "{}", budget.taken());
+        let json = body.json().unwrap();
+        assert_eq!(json["a"].as_str().unwrap().len(), 1000);
+        assert!((1000..2000).contains(&budget.taken()), "{}", budget.taken());
+        drop(json);
+        assert_eq!(budget.taken(), 0);
+    }
+
+    #[test]
+    fn json_of_many_small_parts_is_refused_before_it_is_built_and_a_budget_without_room_refuses_what_would_fit() {
+        let budget = Arc::new(Budget::new(1 << 20, 1 << 18));
+        let lists = format!("[{}[0]]", "[0],".repeat(2000));
+        let e = body(&budget, lists.as_bytes()).unwrap().json().unwrap_err();
+        assert_eq!((e.status, e.code), (413, Some("body_too_large")));
+        assert_eq!(budget.taken(), 0);
+        assert!(body(&budget, b"[[0],[0]]").unwrap().json().is_ok());
+        let mut others = Share::new(budget.clone(), Client::User(1));
+        others.take(500_000).unwrap();
+        let text = format!("\"{}\"", "x".repeat(20_000));
+        let e = body(&budget, text.as_bytes()).unwrap().json().unwrap_err();
+        assert_eq!((e.status, e.code), (503, Some("overloaded")));
+    }
+
+    /// Bytes that a value really takes, as far as it can be told: what is behind its pointers.
+    fn taken(value: &Value) -> usize {
+        match value {
+            Value::String(text) => text.len(),
+            Value::Array(list) => list.capacity() * size_of::<Value>() + list.iter().map(taken).sum::<usize>(),
+            Value::Object(map) => {
+                let entry = |(name, value): (&String, &Value)| {
+                    name.len() + size_of::<String>() + size_of::<Value>() + size_of::<u64>() + taken(value)
+                };
+                map.iter().map(entry).sum()
+            }
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn what_json_costs_is_at_least_what_it_takes_and_not_many_times_that() {
+        let numbers = format!("[{}0]", "12345,".repeat(999));
+        let names: Vec<String> = (0..1000).map(|i| format!("\"name {i}\": {{\"a\": [], \"b\": [null]}}")).collect();
+        for text in [numbers, format!("{{{}}}", names.join(",")), "[[0],[0],[\"\\u00e4\"]]".into(), "7".into()] {
+            let mut cost = Cost { bytes: size_of::<Value>(), most: usize::MAX };
+            cost.measure(text.as_bytes()).unwrap();
+            let real = size_of::<Value>() + taken(&serde_json::from_str(&text).unwrap());
+            assert!((real..=4 * real).contains(&cost.bytes), "{} for {real}", cost.bytes);
+        }
+    }
+}

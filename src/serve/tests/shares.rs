@@ -1,0 +1,109 @@
+//! What one client leaves to others: of the queue, and of the places.
+
+use super::*;
+
+/// A service whose model has no engine: what it takes in waits. `current`: the model is the one that answers.
+fn without_engine(settings: Settings, current: bool) -> (Service, Arc<crate::serve::model::Model>) {
+    let service = Service::new(settings);
+    let checkpoint = ModelFiles::BuiltIn.checkpoint().unwrap();
+    let executor = engine::load(&checkpoint, &options(1), &Progress::default()).unwrap();
+    let model =
+        Arc::new(crate::serve::model::Model::open(1, &ModelFiles::BuiltIn, executor.schedule(), "CPU").unwrap());
+    if current {
+        service.set_model(model.clone());
+    }
+    (service, model)
+}
+
+#[test]
+fn a_client_that_fills_its_part_of_the_queue_leaves_as_much_to_others() {
+    let (service, model) = without_engine(Settings { queue: 8, ..Settings::default() }, false);
+    let submit = |n, choices| {
+        let ask = Ask { choices, ..greedy(question("Hello"), 4) };
+        service.submit(&model, &[ask], client(n), Arc::new(|| false))
+    };
+    let full = |n, choices| submit(n, choices).err().map(|e| (e.status, e.code)) == Some((503, Some("queue_full")));
+    // One request is larger than the queue, and no more fit beside it.
+    let _large = submit(1, 20).unwrap();
+    assert!(full(1, 1));
+    let _others: Vec<Answers<'_>> = (0..4).map(|_| submit(2, 1).unwrap()).collect();
+    assert!(full(2, 1) && full(3, 5));
+    let _third = submit(3, 2).unwrap();
+    let _fourth = submit(4, 1).unwrap();
+    let _last = submit(5, 1);
+    assert!(full(6, 1) || _last.is_err(), "all of them have a bound");
+    assert!(service.queue.len() <= 20 + 8);
+}
+
+#[test]
+fn what_can_begin_at_once_takes_no_place_in_the_queue() {
+    let (service, model) = without_engine(Settings { queue: 1, ..Settings::default() }, true);
+    let submit = |n| service.submit(&model, &[greedy(question("Hello"), 4)], client(n), Arc::new(|| false));
+    service.queue.set_places(1, 2);
+    let asked: Vec<Answers<'_>> = (0..3).map(|_| submit(1).unwrap()).collect();
+    assert_eq!(submit(1).err().unwrap().code, Some("queue_full"));
+    let job = || service.queue.take(1, |_| 0).unwrap();
+    let _running = [job(), job()];
+    assert_eq!(submit(1).err().unwrap().code, Some("queue_full"), "the places are taken, and one waits");
+    service.queue.set_places(1, 1);
+    assert!(submit(1).is_ok(), "one has ended");
+    // A model that was replaced says nothing of the places.
+    service.queue.set_places(7, 100);
+    assert_eq!(submit(1).err().unwrap().code, Some("queue_full"));
+    drop(asked);
+}
+
+/// Reads `answers` until their end. Returns the tokens and when the end was there.
+fn read_on(answers: Answers<'_>) -> (Vec<u32>, Instant) {
+    let whole = answers.gather().unwrap().remove(0);
+    (ids(&whole), Instant::now())
+}
+
+/// One client has all places for long replies, and many more that wait. Another's short one comes and goes before any of them
+/// has ended, and all are what they are alone.
+#[test]
+fn who_has_no_place_gets_one_of_a_client_that_has_several() {
+    let served = start(Settings::default(), slow_loader(2));
+    let long = || Ask { ignore_eos: true, ..greedy(question("Hello"), 220) };
+    let submit = |n, ask| {
+        served.service.submit(&served.service.model().unwrap(), &[ask], client(n), Arc::new(|| false)).unwrap()
+    };
+    let mut held: Vec<Answers<'_>> = (0..4).map(|_| submit(1, long())).collect();
+    for answers in &mut held[..2] {
+        assert!(matches!(answers.next(), Some(Step::Event(0, Event::Token(_)))));
+    }
+    let (other, ended) = read_on(submit(2, greedy(question("Who are you?"), 3)));
+    assert_eq!(other.len(), 3);
+    let replies: Vec<(usize, Vec<u32>, Instant)> = thread::scope(|scope| {
+        let readers: Vec<_> = held
+            .into_iter()
+            .enumerate()
+            .map(|(i, answers)| {
+                scope.spawn(move || {
+                    let (tokens, ended) = read_on(answers);
+                    (i, tokens, ended)
+                })
+            })
+            .collect();
+        readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+    });
+    let whole = &replies[3].1;
+    assert_eq!(whole.len(), 220);
+    for (i, tokens, end) in &replies {
+        assert!(*end > ended, "reply {i} held its place until its end");
+        assert!(whole.ends_with(tokens) && tokens.len() >= 219, "{tokens:?}");
+    }
+    served.stop().unwrap();
+}
+
+/// Loads the demo model for so many sequences, each of whose passes takes 40 ms or more.
+fn slow_loader(slots: usize) -> crate::serve::server::Load {
+    let load = loader(ModelFiles::BuiltIn, None, options(slots), false);
+    Box::new(move |progress: &Progress| -> Result<Loaded> {
+        let inner = load(progress)?.executor;
+        let left = Arc::new(AtomicUsize::new(usize::MAX));
+        let slow = Faulty { inner, left, panics: false, improved: Arc::default(), pause: Duration::from_millis(40) };
+        let executor: Box<dyn Measure> = Box::new(slow);
+        Ok(executor.into())
+    })
+}
