@@ -33,7 +33,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Chat), ApiError> {
     let (stream, with_usage) = options::stream(&fields)?;
     let form = tools::form_with(tools.as_ref(), form::read(&fields)?)?;
     let mut dialogue = messages::read(&fields)?;
-    dialogue.complete_system(call.service, tools.as_ref());
+    dialogue.complete_system(call.service.system(), tools.as_ref());
     ask.prompt = dialogue.encode(&model, "messages")?;
     let chat = Chat {
         id: unique("chatcmpl-"),

@@ -9,7 +9,6 @@ use super::tools::Tools;
 use crate::sequence::prompt::{encode_messages, encode_unfinished};
 use crate::serve::http::ApiError;
 use crate::serve::model::Model;
-use crate::serve::service::Service;
 use crate::text::Message;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -50,9 +49,9 @@ impl Dialogue {
     }
 
     /// Adds what the server itself has to say: its own system message where the client has none, and the tools.
-    pub fn complete_system(&mut self, service: &Service, tools: Option<&Tools>) {
+    pub fn complete_system(&mut self, own: Option<String>, tools: Option<&Tools>) {
         if self.system.is_empty() {
-            self.system.extend(service.system());
+            self.system.extend(own);
         }
         self.system.extend(tools.map(Tools::instructions));
     }
@@ -260,7 +259,7 @@ mod tests {
         let dialogue = |system: Value| {
             let body = json!({"messages": [{"role": "system", "content": system}, {"role": "user", "content": "a"}]});
             let mut dialogue = read(&Fields::of_body(&body).unwrap()).unwrap();
-            dialogue.complete_system(&Settings { system: Some("own".into()), ..Settings::default() }, None);
+            dialogue.complete_system(Some("own".into()), None);
             dialogue.system
         };
         for empty in [json!(""), json!([]), json!([{"type": "text", "text": ""}])] {

@@ -162,7 +162,7 @@ fn read(call: &Call<'_>, kind: Kind) -> Result<Read, ApiError> {
         Kind::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
         Kind::Chat => {
             let mut dialogue = messages::read(&fields)?;
-            dialogue.complete_system(call.service, tools.as_ref());
+            dialogue.complete_system(call.service.system(), tools.as_ref());
             Some(dialogue.encode(&model, "messages")?)
         }
         Kind::Generate => read_prompt(&fields, call, &model)?,
@@ -187,7 +187,7 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
         dialogue.add_system(system);
     }
     dialogue.add(Speaker::User, text);
-    dialogue.complete_system(call.service, None);
+    dialogue.complete_system(call.service.system(), None);
     dialogue.encode(model, "prompt").map(Some)
 }
 

@@ -56,7 +56,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Response), ApiError> {
     }
     let form = tools::form_with(tools.as_ref(), form)?;
     let mut dialogue = read_input(&fields)?;
-    dialogue.complete_system(call.service, tools.as_ref());
+    dialogue.complete_system(call.service.system(), tools.as_ref());
     ask.prompt = dialogue.encode(&model, "input")?;
     let response = Response {
         id: unique("resp_"),

@@ -32,7 +32,7 @@ fn tokens(call: &Call<'_>) -> Result<String, ApiError> {
         (None, Some(text)) => model.tokenizer.encode(text, fields.boolean("add_special")?.unwrap_or(false)),
         (None, None) if fields.get("messages").is_some() => {
             let mut dialogue = messages::read(&fields)?;
-            dialogue.complete_system(call.service, None);
+            dialogue.complete_system(call.service.system(), None);
             Ok(dialogue.encode(&model, "messages")?)
         }
         (None, None) => return Err(fields.missing("prompt")),
