@@ -83,6 +83,7 @@
 pub mod cancel;
 #[cfg(feature = "cli")]
 pub mod cli;
+mod cpu;
 pub mod diagnose;
 mod display;
 pub mod engine;

@@ -2,6 +2,7 @@
 //! command buffers. The reference executor interprets the steps on the CPU. Both take the same calls, and their results
 //! agree to within rounding. Only benchmarks and tuning use [`measure`].
 
+pub mod host;
 pub mod measure;
 pub mod pages;
 pub mod weights;

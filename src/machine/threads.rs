@@ -40,6 +40,29 @@ fn most_threads() -> usize {
     }
 }
 
+/// Cores that this process may run on. Of a core's several processors one counts: vector units are the core's.
+pub(crate) fn cores() -> usize {
+    cores_in(&Files::system(), &own_processors())
+}
+
+/// The processors that this process may run on; none if that is unknown.
+fn own_processors() -> Vec<usize> {
+    let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok();
+    let is_own = |i: &usize| set.as_ref().is_some_and(|set| set.is_set(*i).unwrap_or(false));
+    (0..nix::sched::CpuSet::count()).filter(is_own).collect()
+}
+
+fn cores_in(files: &Files, processors: &[usize]) -> usize {
+    let core = |i: &usize| {
+        let path = format!("/sys/devices/system/cpu/cpu{i}/topology/thread_siblings_list");
+        files.text(&path).map_or_else(|_| i.to_string(), |list| list.trim().to_string())
+    };
+    let cores: std::collections::BTreeSet<String> = processors.iter().map(core).collect();
+    // A quota of processor time may be less than the processors are.
+    let most = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores.is_empty() { most } else { cores.len().min(most) }
+}
+
 /// Bytes of address space that this process has mapped.
 fn mapped_bytes() -> u64 {
     let status = Files::system().text("/proc/self/status").unwrap_or_default();

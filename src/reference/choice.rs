@@ -52,7 +52,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-pub(super) fn block_sums(arena: &mut [f32], operands: [Slot; 3], sums: Slot, tops: Slot, r: usize) {
+pub(crate) fn block_sums(arena: &mut [f32], operands: [Slot; 3], sums: Slot, tops: Slot, r: usize) {
     let [x, ask, allowed] = operands;
     let Some(asked) = Asked::of(arena, x, ask, allowed, r) else { return };
     let (mut sums_row, mut tops_row) = (Vec::with_capacity(sums.width), Vec::with_capacity(tops.width));
@@ -73,7 +73,7 @@ pub(super) fn block_sums(arena: &mut [f32], operands: [Slot; 3], sums: Slot, top
 }
 
 /// Returns the row's next token, if it asks for the likeliest one alone and that is found.
-pub(super) fn candidates(
+pub(crate) fn candidates(
     arena: &mut [f32],
     operands: [Slot; 3],
     sums: Slot,
