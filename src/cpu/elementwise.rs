@@ -173,3 +173,34 @@ impl Kernel for Largest<'_> {
         (self.0.iter().position(|&x| x == largest).unwrap_or(0), largest)
     }
 }
+
+/// The sum of `exp(scale * (x - largest))`, where −∞ adds nothing. `x` is whole vectors.
+pub struct SumOfExp<'a> {
+    pub x: &'a [f32],
+    pub largest: f32,
+    pub scale: f32,
+}
+
+impl Kernel for SumOfExp<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) -> f32 {
+        if self.largest == f32::NEG_INFINITY {
+            return 0.0;
+        }
+        if self.scale == 0.0 {
+            // Of a temperature without end: zero times −∞ would be NaN.
+            return self.x.iter().filter(|x| **x > f32::NEG_INFINITY).count() as f32;
+        }
+        // SAFETY: chunks have LANES elements.
+        unsafe {
+            let mut sum = L::splat(0.0);
+            for x in self.x.as_chunks::<LANES>().0 {
+                let below = L::sub(L::load(x.as_ptr()), L::splat(self.largest));
+                sum = L::add(sum, exp::<L>(L::mul(below, L::splat(self.scale))));
+            }
+            L::sum(sum)
+        }
+    }
+}

@@ -19,13 +19,14 @@ use crate::executor::weights::Progress;
 use crate::machine::threads;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::{TensorId, WeightFormat};
-use crate::reference::choice;
+use crate::reference::choice::{self, Asked};
+use crate::schedule::choice::{BLOCK, blocks};
 use crate::schedule::kv::{KvLayer, KvLayout, Pool as KvPool};
 use crate::schedule::layout::{Placement, WeightLayout};
 use crate::schedule::step::{Matrix, Op, Slot, Vector, WeightBuffer};
 use crate::schedule::{KvType, Schedule};
 use attend::{Attend, Cache, Scratch};
-use elementwise::{GatedGelu, Largest, Norm, NormRope, ToHalf};
+use elementwise::{GatedGelu, Largest, Norm, NormRope, SumOfExp, ToHalf};
 use inputs::Inputs;
 use lanes::Units;
 use panels::Panels;
@@ -33,7 +34,7 @@ use pool::Pool;
 use product::{Output, Product};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Rows of a pass from which on the steps between products run on several threads.
 const MANY_ROWS: usize = 4;
@@ -174,10 +175,6 @@ impl Steps for Kernels {
         &self.device
     }
 
-    fn is_reference(&self) -> bool {
-        false
-    }
-
     fn begin(&mut self, state: &StepState) {
         self.turns.values_mut().for_each(|turns| turns.is_known = false);
         self.runs.clear();
@@ -291,7 +288,20 @@ impl Steps for Kernels {
                 }
             }
             Op::BlockSums { x, ask, allowed, sums, tops } => {
-                (0..rows).for_each(|r| choice::block_sums(arena, [x, ask, allowed], sums, tops, r));
+                let units = self.units;
+                for r in 0..rows {
+                    let Some(asked) = Asked::of(arena, x, ask, allowed, r) else { continue };
+                    let found: Vec<_> = (0..blocks(x.width)).map(|_| Mutex::default()).collect();
+                    each_row(&mut self.pool, found.len(), &|block| {
+                        // SAFETY: the units are the processor's.
+                        let sum = |logits: &[f32; BLOCK], largest, scale| unsafe {
+                            units.run(SumOfExp { x: logits, largest, scale })
+                        };
+                        *locked(&found[block]) = asked.sums(block, sum);
+                    });
+                    let found: Vec<_> = found.iter().map(|found| *locked(found)).collect();
+                    choice::write_sums(arena, sums, tops, r, &found);
+                }
             }
             Op::Candidates { x, ask, allowed, sums, tops, found } => {
                 for r in 0..rows {
@@ -338,13 +348,18 @@ fn largest(pool: &mut Pool, units: Units, x: &[f32]) -> (usize, f32) {
     pool.run(x.len().div_ceil(each), &|part| {
         // SAFETY: the units are the processor's.
         let (at, logit) = unsafe { units.run(Largest(&x[part * each..x.len().min((part + 1) * each)])) };
-        let mut best = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut best = locked(&found);
         let at = at + part * each;
         if logit > best.1 || logit == best.1 && at < best.0 {
             *best = (at, logit);
         }
     });
-    found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    *locked(&found)
+}
+
+/// A part that panicked leaves nothing half done here, and the pool's caller panics too.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Kernels {
@@ -362,9 +377,8 @@ impl Kernels {
             } else {
                 let all: Vec<Mutex<_>> = self.inputs.rows().map(Mutex::new).collect();
                 each_row(&mut self.pool, rows, &|r| {
-                    let mut row = all[r].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     // SAFETY: nothing writes the slot meanwhile.
-                    row.quantize(units, unsafe { arena.row(x, r) });
+                    locked(&all[r]).quantize(units, unsafe { arena.row(x, r) });
                 });
             }
         }

@@ -24,6 +24,8 @@ use crate::schedule::step::Matrix;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
+/// Bytes of rows that are read at a time.
+const READ: usize = 1 << 20;
 /// Loads that share a scale of scales.
 pub const LOADS: usize = SUPER / LOAD;
 
@@ -143,11 +145,17 @@ impl Panels {
         let mut panels = Panels { format, rows, cols, offset, lines: Vec::new() };
         let stride = panels.stride() / BYTES;
         panels.lines = zeroed(rows.div_ceil(LANES) * stride, "weights")?;
-        panels.lines.par_chunks_mut(stride).enumerate().try_for_each(|(i, lines)| {
-            let count = LANES.min(rows - i * LANES);
+        let together = (READ / (LANES * form.row_bytes)).max(1);
+        panels.lines.par_chunks_mut(together * stride).enumerate().try_for_each(|(i, lines)| {
+            let first = i * together * LANES;
+            let count = (together * LANES).min(rows - first);
             let (mut data, mut scales) = (vec![0; count * form.row_bytes], vec![0; count * form.scale_bytes]);
-            read(i * LANES, &mut data, &mut scales)?;
-            pack(&form, offset, &data, &scales, bytemuck::cast_slice_mut(lines));
+            read(first, &mut data, &mut scales)?;
+            let scales = |panel: usize| &scales[(panel * LANES * form.scale_bytes).min(scales.len())..];
+            let rows = data.chunks(LANES * form.row_bytes).enumerate();
+            for ((panel, rows), lines) in rows.zip(lines.chunks_exact_mut(stride)) {
+                pack(&form, offset, rows, scales(panel), bytemuck::cast_slice_mut(lines));
+            }
             Ok::<(), crate::Error>(())
         })?;
         Ok(panels)
@@ -248,7 +256,7 @@ fn pack(form: &Form, offset: u8, data: &[u8], scales: &[u8], panel: &mut [u8]) {
                     column[2 * lane..2 * lane + 2].copy_from_slice(w);
                 }
             } else {
-                planes.chunks_exact_mut(BYTES).zip(row.chunks_exact(4)).for_each(|(v, w)| put(v, lane, w, offset));
+                put(row, lane, offset, planes);
                 panel_scales[4 * lane..4 * lane + 4].copy_from_slice(&scales[4 * lane..4 * lane + 4]);
             }
         }
@@ -264,18 +272,22 @@ fn pack(form: &Form, offset: u8, data: &[u8], scales: &[u8], panel: &mut [u8]) {
         let (second, row_small) = rest.split_at(loads * 4 * words[1]);
         for load in 0..loads {
             let own = |plane: usize| load * 4 * words[plane]..(load + 1) * 4 * words[plane];
-            let row_words = first[own(0)].chunks_exact(4).chain(second[own(1)].chunks_exact(4));
-            let vectors = planes[load * (words[0] + words[1]) * BYTES..].chunks_exact_mut(BYTES);
-            vectors.zip(row_words).for_each(|(v, w)| put(v, lane, w, offset));
+            let vectors = &mut planes[load * (words[0] + words[1]) * BYTES..][..(words[0] + words[1]) * BYTES];
+            let (of_first, of_second) = vectors.split_at_mut(words[0] * BYTES);
+            put(&first[own(0)], lane, offset, of_first);
+            put(&second[own(1)], lane, offset, of_second);
             pack_scales(scale_form, grouped.scale_parts(row_scales, row_small, load), lane, load, records, small);
         }
     }
 }
 
-fn put(vector: &mut [u8], lane: usize, word: &[u8], offset: u8) {
-    let vector = &mut vector[4 * lane..4 * lane + 4];
-    vector.copy_from_slice(word);
-    vector.iter_mut().for_each(|b| *b ^= offset);
+/// Puts a row's words into its lane of as many vectors.
+fn put(words: &[u8], lane: usize, offset: u8, vectors: &mut [u8]) {
+    let offset = u32::from_ne_bytes([offset; 4]);
+    for (vector, word) in vectors.as_chunks_mut::<BYTES>().0.iter_mut().zip(words.as_chunks::<4>().0) {
+        let word = u32::from_ne_bytes(*word) ^ offset;
+        vector[4 * lane..4 * lane + 4].copy_from_slice(&word.to_ne_bytes());
+    }
 }
 
 fn pack_scales(

@@ -1,5 +1,5 @@
 //! The engine: from a model's files and [`Options`] to a loaded executor. [`load`] builds the schedule, plans every
-//! byte of it, and loads it into the Vulkan executor or the reference executor.
+//! byte of it, and loads it into the Vulkan executor, the CPU executor or the reference executor.
 
 pub mod demo;
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -320,7 +320,7 @@ pub(crate) fn most_sequences(
     Ok(fit)
 }
 
-/// Adds the reference executor to the remedies where memory is short: it keeps no second copy for a driver.
+/// Adds the CPU to the remedies where memory is short: it keeps no second copy for a driver.
 fn or_without_vulkan(e: Error) -> Error {
     match e {
         Error::Refused { cause, remedy } if !remedy.names(Setting::Cpu) => {

@@ -16,9 +16,6 @@ pub trait Steps {
     /// Its name, as the user should see it.
     fn device(&self) -> &str;
 
-    /// Whether it is the reference.
-    fn is_reference(&self) -> bool;
-
     /// Called before a pass's first step.
     fn begin(&mut self, state: &StepState) {
         let _ = state;
@@ -179,8 +176,8 @@ impl<S: Steps> Executor for Host<S> {
         self.steps.device()
     }
 
-    fn is_reference(&self) -> bool {
-        self.steps.is_reference()
+    fn is_on_cpu(&self) -> bool {
+        true
     }
 
     fn pages(&self) -> &Pages {

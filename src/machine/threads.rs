@@ -1,4 +1,4 @@
-//! The threads that loading, writing and the reference executor share: rayon's, of which there may be fewer than
+//! The threads that loading, writing and the reference executor share, rayon's, of which there may be fewer than
 //! processors where a limit says so.
 
 use crate::machine::files::Files;
@@ -31,7 +31,11 @@ pub(crate) fn start() -> Result<()> {
 /// Threads that the machine has use and room for.
 fn most_threads() -> usize {
     let told = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
-    let wanted = told.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    grantable(told.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)))
+}
+
+/// Of `wanted` threads, those that there is address space for.
+fn grantable(wanted: usize) -> usize {
     let limit = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(soft, _)| soft);
     match limit {
         RLIM_INFINITY => wanted,
@@ -42,7 +46,7 @@ fn most_threads() -> usize {
 
 /// Cores that this process may run on. Of a core's several processors one counts: vector units are the core's.
 pub(crate) fn cores() -> usize {
-    cores_in(&Files::system(), &own_processors())
+    grantable(cores_in(&Files::system(), &own_processors()))
 }
 
 /// The processors that this process may run on; none if that is unknown.
@@ -118,5 +122,27 @@ impl Waiting {
         let run = move || parts.recv().into_iter().for_each(ThreadBuilder::run);
         let thread = std::thread::Builder::new().name("worker".into()).spawn(run)?;
         Ok(Waiting { part, thread })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_of_one_core_count_once() {
+        let sys = tempfile::tempdir().unwrap();
+        for (i, siblings) in ["0,4", "1,5", "2", "3", "0,4", "1,5"].iter().enumerate() {
+            let topology = sys.path().join(format!("sys/devices/system/cpu/cpu{i}/topology"));
+            std::fs::create_dir_all(&topology).unwrap();
+            std::fs::write(topology.join("thread_siblings_list"), format!("{siblings}\n")).unwrap();
+        }
+        let files = Files::under(sys.path());
+        let most = std::thread::available_parallelism().map_or(1, usize::from);
+        assert_eq!(cores_in(&files, &[0, 4]), 1);
+        assert_eq!(cores_in(&files, &[0, 1, 4, 5]), 2.min(most));
+        // Without a topology each processor counts.
+        assert_eq!(cores_in(&files, &[8, 9]), 2.min(most));
+        assert_eq!(cores_in(&files, &[]), most);
     }
 }

@@ -85,10 +85,6 @@ impl Steps for Formulas {
         &self.device
     }
 
-    fn is_reference(&self) -> bool {
-        true
-    }
-
     fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) {
         ops::run(op, state, &self.weights, arena, &mut self.kv);
     }

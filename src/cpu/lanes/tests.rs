@@ -1,5 +1,5 @@
 use super::*;
-use crate::cpu::elementwise::{GatedGelu, Largest, Norm};
+use crate::cpu::elementwise::{GatedGelu, Largest, Norm, SumOfExp};
 
 struct Exponential<'a>(&'a [f32; LANES], &'a mut [f32; LANES]);
 
@@ -59,5 +59,21 @@ fn gates_norms_and_the_largest_are_by_their_formulas() {
         x[76] = 8.0;
         // SAFETY: as above.
         assert_eq!(unsafe { units.run(Largest(&x)) }, (76, 8.0), "{units:?}");
+    }
+}
+
+#[test]
+fn sums_of_exponentials_leave_out_what_is_not_eligible() {
+    let mut x = vec![f32::NEG_INFINITY; 64];
+    (x[3], x[40], x[63]) = (2.0, 1.0, 2.0);
+    for units in Units::all() {
+        for (scale, want) in [(1.0, 2.0 + (-1f64).exp()), (0.5, 2.0 + (-0.5f64).exp()), (0.0, 3.0)] {
+            // SAFETY: the processor has them.
+            let sum = unsafe { units.run(SumOfExp { x: &x, largest: 2.0, scale }) };
+            assert!((f64::from(sum) - want).abs() < 1e-6, "{scale}: {sum}, not {want}: {units:?}");
+        }
+        // SAFETY: as above.
+        let none = unsafe { units.run(SumOfExp { x: &x[4..20], largest: f32::NEG_INFINITY, scale: 1.0 }) };
+        assert_eq!(none, 0.0);
     }
 }
