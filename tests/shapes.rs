@@ -151,7 +151,7 @@ fn a_batch_computes_what_its_sequences_would_alone() {
         executor.forward(&rows, Some(HeadRows { first: 0, count: 5 })).unwrap();
         for (i, want) in alone.iter().enumerate() {
             let error = max_abs(executor.logits(i).unwrap(), want);
-            assert!(error < tolerance, "{device:?}, {kv:?}: sequence {i} is {error} off");
+            assert!(error <= tolerance, "{device:?}, {kv:?}: sequence {i} is {error} off");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Arrays of sixteen, for processors without vector units that are known here. The compiler makes of them what it can.
 
+#![allow(unsafe_op_in_unsafe_fn)] // A method is nothing but such operations.
+
 use super::{BYTES, LANES, Lanes};
 use half::{bf16, f16};
 
@@ -33,35 +35,35 @@ unsafe impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self::F {
-        unsafe { from.cast::<Self::F>().read_unaligned() }
+        from.cast::<Self::F>().read_unaligned()
     }
     #[inline(always)]
     unsafe fn store(to: *mut f32, x: Self::F) {
-        unsafe { to.cast::<Self::F>().write_unaligned(x) }
+        to.cast::<Self::F>().write_unaligned(x)
     }
     #[inline(always)]
     unsafe fn load_f16(from: *const u8) -> Self::F {
-        unsafe { from.cast::<[u16; LANES]>().read_unaligned() }.map(|x| f16::from_bits(x).to_f32())
+        from.cast::<[u16; LANES]>().read_unaligned().map(|x| f16::from_bits(x).to_f32())
     }
     #[inline(always)]
     unsafe fn store_f16(to: *mut u8, x: Self::F) {
-        unsafe { to.cast::<[u16; LANES]>().write_unaligned(x.map(|x| f16::from_f32(x).to_bits())) }
+        to.cast::<[u16; LANES]>().write_unaligned(x.map(|x| f16::from_f32(x).to_bits()))
     }
     #[inline(always)]
     unsafe fn load_bf16(from: *const u8) -> Self::F {
-        unsafe { from.cast::<[u16; LANES]>().read_unaligned() }.map(|x| bf16::from_bits(x).to_f32())
+        from.cast::<[u16; LANES]>().read_unaligned().map(|x| bf16::from_bits(x).to_f32())
     }
     #[inline(always)]
     unsafe fn load_u8(from: *const u8) -> Self::F {
-        unsafe { from.cast::<[u8; LANES]>().read_unaligned() }.map(f32::from)
+        from.cast::<[u8; LANES]>().read_unaligned().map(f32::from)
     }
     #[inline(always)]
     unsafe fn load_i8(from: *const u8) -> Self::F {
-        unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
+        from.cast::<[i8; LANES]>().read_unaligned().map(f32::from)
     }
     #[inline(always)]
     unsafe fn load_halves(from: *const u8) -> [Self::F; 2] {
-        let bytes = unsafe { from.cast::<[u8; LANES]>().read_unaligned() };
+        let bytes = from.cast::<[u8; LANES]>().read_unaligned();
         [bytes.map(|b| f32::from(b & 15)), bytes.map(|b| f32::from(b >> 4))]
     }
     #[inline(always)]
@@ -117,7 +119,7 @@ unsafe impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn store_i8(to: *mut i8, x: Self::F) {
-        unsafe { to.cast::<[i8; LANES]>().write_unaligned(x.map(|x| x as i8)) }
+        to.cast::<[i8; LANES]>().write_unaligned(x.map(|x| x as i8))
     }
 
     #[inline(always)]
@@ -139,7 +141,7 @@ unsafe impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn load_bytes(from: *const u8) -> Self::B {
-        unsafe { from.cast::<Self::B>().read_unaligned() }
+        from.cast::<Self::B>().read_unaligned()
     }
     #[inline(always)]
     unsafe fn bits<const AT: i32>(x: Self::B, mask: u8) -> Self::B {
