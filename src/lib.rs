@@ -5,8 +5,9 @@
 //! - **Baked once, replayed for every token.** Loading a model records command buffers. Decoding replays them. Nothing is
 //!   recorded, bound or allocated while tokens flow; what changes from token to token is data in device memory.
 //! - **Every byte is placed before anything is allocated.** A model that does not fit is refused with the sum.
-//! - **One schedule, several executors.** A forward pass is a list of steps as plain data. The reference executor interprets
-//!   it on the CPU; the Vulkan executor turns it into dispatches. Altering a step alters both alike.
+//! - **One schedule, several executors.** A forward pass is a list of steps as plain data. The Vulkan executor
+//!   turns it into dispatches; the CPU executor runs it with the processor's vector units; the reference executor interprets
+//!   it as its formulas read. Altering a step alters all alike.
 //! - **Synchronous.** Threads and waits with deadlines; no async runtime, no graph framework.
 //! - **Claims are checked.** Offsets in a file, answers of a driver and words of a user are claims until validated. A rate is
 //!   printed with its share of the roofline, and one above it is an error.
@@ -25,7 +26,8 @@
 //! | [`machine`] | what this machine has: files, device nodes, heaps |
 //! | [`plan`] | places every byte of a schedule in heaps, or refuses with the sum |
 //! | [`executor`] | what runs a schedule, and what measures it |
-//! | `reference` | the CPU executor: each step as its formula reads |
+//! | `reference` | the reference executor: each step as its formula reads |
+//! | `cpu` | the CPU executor: the steps with vector units, on threads of its own |
 //! | `gpu` | the Vulkan executor |
 //! | [`engine`] | from a model's files and [`engine::Options`] to a loaded executor |
 //! | [`sequence`] | sessions, prompts, choosing tokens, replies, conversations |
@@ -61,6 +63,7 @@
 //! - **Mixed pass**: a pass with a chunk of one sequence, and behind it rows of others that decode.
 //! - **Next token** of a head row: its argmax, or the one token that it asked for. The pass behind may take it before the host
 //!   does.
+//! - **Panel**: sixteen rows of a matrix as the CPU executor reads them, a lane each.
 //! - **Packed slot**: a copy of a slot in the activation layout of the linear step that reads it.
 //! - **Pass**: one run of the schedule over some rows.
 //! - **Plan**: where each byte goes: weights, KV cache, arena, staging.
@@ -83,6 +86,7 @@
 pub mod cancel;
 #[cfg(feature = "cli")]
 pub mod cli;
+mod cpu;
 pub mod diagnose;
 mod display;
 pub mod engine;

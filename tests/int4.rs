@@ -68,7 +68,7 @@ fn logits(dir: &Path, options: Options) -> Vec<f32> {
 fn weights_that_int4_holds_give_the_bits_that_bf16_gives() {
     for case in CASES {
         let model = exact_model(case);
-        let of = |weights| logits(model.path(), Options { device: Device::Cpu, weights, ..Options::default() });
+        let of = |weights| logits(model.path(), Options { device: Device::Reference, weights, ..Options::default() });
         let int4 = of(WeightFormat::Int4);
         assert!(int4.iter().any(|l| l.abs() > 0.1), "{case}: the logits say something");
         assert!(int4 == of(WeightFormat::Bf16), "{case}");
@@ -84,7 +84,7 @@ fn vulkan_computes_what_the_reference_does() {
     for case in CASES {
         let model = exact_model(case);
         let int4 = Options { weights: WeightFormat::Int4, ..Options::default() };
-        let want = logits(model.path(), Options { device: Device::Cpu, ..int4 });
+        let want = logits(model.path(), Options { device: Device::Reference, ..int4 });
         for (arithmetic, kv, tolerance) in [
             (F32, KvType::F32, 2e-5),
             // 16-bit activations.
@@ -131,7 +131,7 @@ fn a_batch_in_int4_computes_what_its_sequences_would_alone() {
 #[test]
 fn golden_models_in_int4_are_near_their_bf16_logits() {
     for (case, bound) in [("tiny", 0.75), ("wide_small", 0.25)] {
-        let of = |weights| logits(&golden(case), Options { device: Device::Cpu, weights, ..Options::default() });
+        let of = |weights| logits(&golden(case), Options { device: Device::Reference, weights, ..Options::default() });
         let bf16 = of(WeightFormat::Bf16);
         let [int8, int4] = [WeightFormat::Int8, WeightFormat::Int4].map(|format| relative_rms(&of(format), &bf16));
         println!("{case}: {int4:.3} of {bound}, INT8 {int8:.3}");

@@ -139,9 +139,11 @@ fn check(name: &str, executors: [&mut dyn Executor; 2], tolerance: f32) {
 #[test]
 fn a_mixed_pass_on_the_cpu_has_the_bits_of_its_parts() {
     let model = Forged::new(&shape(), WeightFormat::Int8);
-    let mut executors = [(); 2].map(|()| load(&model, Device::Cpu, AUTO, KvType::F32));
-    let [a, b] = &mut executors;
-    check("the CPU", [a.as_mut(), b.as_mut()], 0.0);
+    for device in [Device::Reference, Device::Cpu] {
+        let mut executors = [(); 2].map(|()| load(&model, device, AUTO, KvType::F32));
+        let [a, b] = &mut executors;
+        check(&format!("{device:?}"), [a.as_mut(), b.as_mut()], 0.0);
+    }
 }
 
 fn check_vulkan(arithmetic: Option<Arithmetic>, kv: KvType, tolerance: f32) {

@@ -79,7 +79,7 @@ fn wanted(case: &Case, weights: WeightFormat) -> Vec<f32> {
         WeightFormat::Int8 => case.tensor(&format!("{PROMPT}.int8.logits")).to_vec(),
         _ => logits(
             case,
-            load(&golden(case.name), Options { device: Device::Cpu, weights, ..Options::default() }).as_mut(),
+            load(&golden(case.name), Options { device: Device::Reference, weights, ..Options::default() }).as_mut(),
         ),
     }
 }

@@ -165,7 +165,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<()> {
     let report = BenchReport {
         model: name,
         device: executor.device().to_string(),
-        tiles: match (executor.is_reference(), executor.tuning()) {
+        tiles: match (executor.is_on_cpu(), executor.tuning()) {
             (true, _) => None,
             (_, TuningState::Untuned) => Some("default"),
             (_, TuningState::Open) => Some("tuned in part"),

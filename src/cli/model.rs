@@ -22,7 +22,7 @@ pub struct ModelArgs {
     /// has left in its cache; demo: the built-in model [default: $KILN_MODEL, else demo]
     #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
-    /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu
+    /// Where to run: auto, vulkan, vulkan:N (N as `vulkaninfo --summary` counts), cpu, reference (plain f32, to compare with)
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Form of the matrices on the device
@@ -31,6 +31,9 @@ pub struct ModelArgs {
     /// Longest sequence, in tokens [default: 4096, or the model's maximum if smaller]
     #[arg(long, alias = "context", value_name = "N", allow_negative_numbers = true)]
     pub ctx: Option<usize>,
+    /// Threads on the CPU [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
+    pub threads: Option<u16>,
     /// When the GPU is measured to choose among its kernels' tiles [default: auto; bench and tune: now]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub tune: Option<Tune>,
@@ -128,7 +131,14 @@ impl ModelArgs {
     /// The library's options for these arguments.
     pub fn options(&self) -> Options {
         let vulkan = VulkanOptions { tune: self.tune.map(Tune::tune), ..VulkanOptions::default() };
-        Options { device: self.device, weights: self.weights, context: self.ctx, vulkan, ..Options::default() }
+        Options {
+            device: self.device,
+            weights: self.weights,
+            context: self.ctx,
+            threads: self.threads.map(usize::from),
+            vulkan,
+            ..Options::default()
+        }
     }
 
     /// The same where everything is tuned first, unless the arguments say otherwise.

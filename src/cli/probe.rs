@@ -39,7 +39,7 @@ pub fn run(args: &ProbeArgs, json: bool) -> Result<()> {
     let request = Request {
         files: &files,
         vulkan: match args.model.device {
-            Device::Cpu => None,
+            Device::Cpu | Device::Reference => None,
             Device::Vulkan(n) => Some(n.map_or(Choice::Best, Choice::Index)),
             Device::Auto => Some(Choice::Best),
         },

@@ -38,7 +38,7 @@ pub fn run(args: &TuneArgs, json: bool) -> Result<()> {
     let start = Instant::now();
     let mut executor = args.model.load(&checkpoint, &options, json)?;
     let seconds = start.elapsed().as_secs_f64();
-    if executor.is_reference() {
+    if executor.is_on_cpu() {
         return Err(Error::device(
             "there is no GPU to tune: the CPU's executor has nothing to choose",
             "use --device vulkan, with a driver for a GPU",

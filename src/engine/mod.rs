@@ -1,5 +1,5 @@
 //! The engine: from a model's files and [`Options`] to a loaded executor. [`load`] builds the schedule, plans every
-//! byte of it, and loads it into the Vulkan executor or the reference executor.
+//! byte of it, and loads it into the Vulkan executor, the CPU executor or the reference executor.
 
 pub mod demo;
 #[cfg(any(feature = "cli", feature = "serve"))]
@@ -18,6 +18,7 @@ pub(crate) use draft::without as without_draft;
 pub(crate) use draft::{check_context as check_draft_context, draft_options};
 pub use files::ModelFiles;
 
+use crate::cpu::Cpu;
 use crate::display;
 use crate::error::{Setting, text};
 use crate::executor::Measure;
@@ -37,12 +38,14 @@ use std::time::Instant;
 /// Where to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// The best GPU. Without one the CPU: a Vulkan driver that computes on the CPU is slower than the reference executor.
+    /// The best GPU. Without one the CPU: a Vulkan driver that computes on the CPU is slower than the CPU executor.
     Auto,
     /// A Vulkan device: the best, or the one with this index.
     Vulkan(Option<usize>),
-    /// The reference executor.
+    /// The CPU executor.
     Cpu,
+    /// The reference executor, which the others are compared with.
+    Reference,
 }
 
 impl std::str::FromStr for Device {
@@ -52,11 +55,12 @@ impl std::str::FromStr for Device {
         match (s, s.strip_prefix("vulkan:")) {
             ("auto", _) => Ok(Device::Auto),
             ("cpu", _) => Ok(Device::Cpu),
+            ("reference", _) => Ok(Device::Reference),
             ("vulkan", _) => Ok(Device::Vulkan(None)),
             (_, Some(n)) => {
                 n.parse().map(|n| Device::Vulkan(Some(n))).map_err(|_| format!("`{n}` is not a device index"))
             }
-            _ => Err("use auto, vulkan, vulkan:N or cpu".into()),
+            _ => Err("use auto, vulkan, vulkan:N, cpu or reference".into()),
         }
     }
 }
@@ -83,6 +87,8 @@ pub struct Options {
     /// Tokens that the KV cache has room for, of all sequences together. Default: as many as their contexts have, or as fit
     /// the device if those are fewer.
     pub kv_tokens: Option<usize>,
+    /// Threads of the CPU executor. Default: one a core.
+    pub threads: Option<usize>,
     /// Settings of the Vulkan executor.
     pub vulkan: VulkanOptions,
 }
@@ -99,6 +105,7 @@ impl Default for Options {
             drafted: 0,
             kv: KvType::F16,
             kv_tokens: None,
+            threads: None,
             vulkan: VulkanOptions::default(),
         }
     }
@@ -214,7 +221,7 @@ pub(crate) fn open(device: Device) -> Result<Opened> {
     let instead = |why| Opened { gpu: None, fallback: Some(why) };
     let files = Files::system();
     match device {
-        Device::Cpu => Ok(Opened { gpu: None, fallback: None }),
+        Device::Cpu | Device::Reference => Ok(Opened { gpu: None, fallback: None }),
         Device::Vulkan(n) => Gpu::open(n.map_or(Choice::Best, Choice::Index)).map(on),
         Device::Auto if gpu::device::instance::validation_wanted() => Gpu::open(Choice::Best).map(on),
         // A driver for the CPU takes time and memory to load, and dies where memory is limited.
@@ -259,7 +266,10 @@ pub(crate) fn load_on(
         }
         None => {
             let (schedule, _) = place(opened, checkpoint, extent, options)?;
-            Box::new(Reference::load(checkpoint, schedule, progress)?)
+            match options.device {
+                Device::Reference => Box::new(Reference::load(checkpoint, schedule, progress)?),
+                _ => Box::new(Cpu::load(checkpoint, schedule, options.threads, progress)?),
+            }
         }
     };
     let (seconds, loaded) = (start.elapsed().as_secs_f64(), progress.done());
@@ -275,7 +285,7 @@ pub(crate) fn load_on(
         display::counted(executor.schedule().kv.tokens(), "token"),
     );
     if let Some(Fallback::Unusable(why)) = &opened.fallback {
-        log::warn!("running on the CPU reference executor: {why}");
+        log::warn!("running on the CPU: {why}");
     }
     Ok(executor)
 }
@@ -310,7 +320,7 @@ pub(crate) fn most_sequences(
     Ok(fit)
 }
 
-/// Adds the reference executor to the remedies where memory is short: it keeps no second copy for a driver.
+/// Adds the CPU to the remedies where memory is short: it keeps no second copy for a driver.
 fn or_without_vulkan(e: Error) -> Error {
     match e {
         Error::Refused { cause, remedy } if !remedy.names(Setting::Cpu) => {
@@ -335,11 +345,13 @@ fn place(opened: &Opened, checkpoint: &Checkpoint, extent: Extent, options: &Opt
                 (schedule, needs)
             })
         }
-        // The reference executor keeps its KV cache in f32.
-        None => Plan::fit(Extent { kv: KvType::F32, ..extent }, &heaps::host_memory(), |extent| {
-            let schedule = build(extent);
-            let needs = Needs::of(&schedule);
-            (schedule, needs)
-        }),
+        None => {
+            let kv = if options.device == Device::Reference { KvType::F32 } else { KvType::F16 };
+            Plan::fit(Extent { kv, ..extent }, &heaps::host_memory(), |extent| {
+                let schedule = build(extent);
+                let needs = Needs::of(&schedule);
+                (schedule, needs)
+            })
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The interface of every executor: it runs a schedule over the rows of a pass. The Vulkan executor replays baked
-//! command buffers. The reference executor interprets the steps on the CPU. Both take the same calls, and their results
-//! agree to within rounding. Only benchmarks and tuning use [`measure`].
+//! command buffers. The CPU executor and the reference executor interpret the steps ([`host`]). All take the same calls, and
+//! their results agree to within rounding. Only benchmarks and tuning use [`measure`].
 
+pub mod host;
 pub mod measure;
 pub mod pages;
 pub mod weights;
@@ -71,8 +72,8 @@ pub trait Executor {
     /// The device's name, as the user should see it.
     fn device(&self) -> &str;
 
-    /// Whether this is the reference executor.
-    fn is_reference(&self) -> bool {
+    /// Whether it computes on the processor, in its memory.
+    fn is_on_cpu(&self) -> bool {
         false
     }
 

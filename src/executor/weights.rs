@@ -43,7 +43,7 @@ impl Progress {
         self.tuning[0].store(open as u64, Ordering::Relaxed);
     }
 
-    fn add(&self, bytes: u64) {
+    pub(crate) fn add(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 }

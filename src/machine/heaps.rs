@@ -94,7 +94,7 @@ pub fn reserve(free: u64) -> u64 {
     (free / 16).min(1 << 30)
 }
 
-/// The system's memory as one heap, for plans of the reference executor.
+/// The system's memory as one heap, for plans of executors on the CPU.
 pub fn host_memory() -> Memory {
     let free = super::available_memory();
     let reserved = reserve(free);

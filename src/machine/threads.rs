@@ -1,4 +1,4 @@
-//! The threads that loading, writing and the reference executor share: rayon's, of which there may be fewer than
+//! The threads that loading, writing and the reference executor share, rayon's, of which there may be fewer than
 //! processors where a limit says so.
 
 use crate::machine::files::Files;
@@ -31,7 +31,11 @@ pub(crate) fn start() -> Result<()> {
 /// Threads that the machine has use and room for.
 fn most_threads() -> usize {
     let told = std::env::var_os("RAYON_NUM_THREADS").map(|told| told.to_string_lossy().into_owned());
-    let wanted = wanted_threads(told.as_deref(), std::thread::available_parallelism().map_or(1, usize::from));
+    grantable(wanted_threads(told.as_deref(), std::thread::available_parallelism().map_or(1, usize::from)))
+}
+
+/// Of `wanted` threads, those that there is address space for.
+fn grantable(wanted: usize) -> usize {
     let limit = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(soft, _)| soft);
     match limit {
         RLIM_INFINITY => wanted,
@@ -53,6 +57,29 @@ fn wanted_threads(told: Option<&str>, processors: usize) -> usize {
             processors
         }
     }
+}
+
+/// Cores that this process may run on. Of a core's several processors one counts: vector units are the core's.
+pub(crate) fn cores() -> usize {
+    grantable(cores_in(&Files::system(), &own_processors()))
+}
+
+/// The processors that this process may run on; none if that is unknown.
+fn own_processors() -> Vec<usize> {
+    let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok();
+    let is_own = |i: &usize| set.as_ref().is_some_and(|set| set.is_set(*i).unwrap_or(false));
+    (0..nix::sched::CpuSet::count()).filter(is_own).collect()
+}
+
+fn cores_in(files: &Files, processors: &[usize]) -> usize {
+    let core = |i: &usize| {
+        let path = format!("/sys/devices/system/cpu/cpu{i}/topology/thread_siblings_list");
+        files.text(&path).map_or_else(|_| i.to_string(), |list| list.trim().to_string())
+    };
+    let cores: std::collections::BTreeSet<String> = processors.iter().map(core).collect();
+    // A quota of processor time may be less than the processors are.
+    let most = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores.is_empty() { most } else { cores.len().min(most) }
 }
 
 /// Bytes of address space that this process has mapped.
@@ -124,5 +151,22 @@ mod tests {
         for told in ["", "-1", "two", "1025", "100000", "99999999999999999999999"] {
             assert_eq!(wanted(Some(told)), 6, "{told}");
         }
+    }
+
+    #[test]
+    fn processors_of_one_core_count_once() {
+        let sys = tempfile::tempdir().unwrap();
+        for (i, siblings) in ["0,4", "1,5", "2", "3", "0,4", "1,5"].iter().enumerate() {
+            let topology = sys.path().join(format!("sys/devices/system/cpu/cpu{i}/topology"));
+            std::fs::create_dir_all(&topology).unwrap();
+            std::fs::write(topology.join("thread_siblings_list"), format!("{siblings}\n")).unwrap();
+        }
+        let files = Files::under(sys.path());
+        let most = std::thread::available_parallelism().map_or(1, usize::from);
+        assert_eq!(cores_in(&files, &[0, 4]), 1);
+        assert_eq!(cores_in(&files, &[0, 1, 4, 5]), 2.min(most));
+        // Without a topology each processor counts.
+        assert_eq!(cores_in(&files, &[8, 9]), 2.min(most));
+        assert_eq!(cores_in(&files, &[]), most);
     }
 }

@@ -87,8 +87,10 @@ impl BlockFormat {
     }
 
     /// How a matrix of it lies on a device.
-    pub fn grouped(self) -> Grouped {
-        let of = |low, high, zero, scales| Grouped { low, high, zero, table: false, scales };
+    pub const fn grouped(self) -> Grouped {
+        const fn of(low: usize, high: usize, zero: u8, scales: Scales) -> Grouped {
+            Grouped { low, high, zero, table: false, scales }
+        }
         match self {
             BlockFormat::Q4_0 => of(4, 0, 8, Scales::Half),
             BlockFormat::Q4_1 => of(4, 0, 0, Scales::HalfOffset),

@@ -112,6 +112,26 @@ pub struct Grouped {
     pub scales: Scales,
 }
 
+/// What the weights of a block are scaled by: `d s q - m n`, where `q` counts from the element that means zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ScaleParts {
+    /// The scale of scales.
+    pub d: f16,
+    /// The block's scale.
+    pub s: i16,
+    /// The scale of offsets.
+    pub m: f16,
+    /// The block's offset.
+    pub n: i16,
+}
+
+impl ScaleParts {
+    /// What a weight is multiplied by, and what is then subtracted.
+    pub(crate) fn factors(self) -> (f32, f32) {
+        (self.d.to_f32() * f32::from(self.s), self.m.to_f32() * f32::from(self.n))
+    }
+}
+
 impl Grouped {
     /// Bytes of a load in the first plane.
     pub fn first_bytes(self) -> usize {
@@ -206,7 +226,7 @@ impl Grouped {
     }
 
     /// The weights of a load before they are scaled, from where it begins in the planes.
-    fn values(self, first: &[u8], second: &[u8]) -> [f32; LOAD] {
+    pub(crate) fn values(self, first: &[u8], second: &[u8]) -> [f32; LOAD] {
         // Loops over arrays, which become vectors.
         let pairs = |plane: &[u8]| -> [u8; LOAD] {
             let (plane, mut q) = (&plane[..8], [0; LOAD]);
@@ -254,35 +274,42 @@ impl Grouped {
 
     /// What the weights of both blocks of a load are multiplied by, and what is then subtracted.
     fn factors(self, scales: &[u8], small: &[u8], load: usize) -> [(f32, f32); 2] {
+        self.scale_parts(scales, small, load).map(ScaleParts::factors)
+    }
+
+    /// The scales of both blocks of a load, as they are kept. `scales` and `small` are the row's.
+    pub(crate) fn scale_parts(self, scales: &[u8], small: &[u8], load: usize) -> [ScaleParts; 2] {
         let (of_super, i) = (load / LOADS, load % LOADS);
         let record = match self.scales {
             Scales::Half | Scales::HalfOffset => &scales[load * self.scales.record()..],
             _ => &scales[of_super * self.scales.record()..],
         };
-        let half = |at: usize| f16::from_le_bytes([record[at], record[at + 1]]).to_f32();
+        let half = |at: usize| f16::from_le_bytes([record[at], record[at + 1]]);
         let word = |of: &[u8], at: usize| u32::from_le_bytes([of[at], of[at + 1], of[at + 2], of[at + 3]]);
-        let both = |scale: f32, least: f32| [(scale, least); 2];
+        let (d, zero) = (half(0), f16::from_bits(0));
         match self.scales {
-            Scales::Half => both(half(0), 0.0),
-            Scales::HalfOffset => both(half(0), -half(2)),
+            Scales::Half => [ScaleParts { d, s: 1, m: zero, n: 0 }; 2],
+            Scales::HalfOffset => [ScaleParts { d, s: 1, m: half(2), n: -1 }; 2],
             Scales::SixOffset => {
                 let part = |at: usize| word(record, at) >> (4 * i) & 15;
                 let (s, n, high) = (part(4), part(8), part(12));
-                both(half(0) * (s | (high & 3) << 4) as f32, half(2) * (n | (high & 12) << 2) as f32)
+                let (s, n) = ((s | (high & 3) << 4) as i16, (n | (high & 12) << 2) as i16);
+                [ScaleParts { d, s, m: half(2), n }; 2]
             }
             Scales::Six => {
                 let high = u32::from(u16::from_le_bytes([record[2], record[3]])) >> (2 * i) & 3;
-                both(half(0) * ((word(record, 4) >> (4 * i) & 15 | high << 4) as f32 - 32.0), 0.0)
+                let s = (word(record, 4) >> (4 * i) & 15 | high << 4) as i16 - 32;
+                [ScaleParts { d, s, m: zero, n: 0 }; 2]
             }
-            Scales::Bytes => [0, 1].map(|b| (half(0) * f32::from(small[2 * load + b] as i8), 0.0)),
+            Scales::Bytes => [0, 1].map(|b| ScaleParts { d, s: i16::from(small[2 * load + b] as i8), m: zero, n: 0 }),
             Scales::SixBy16 => [0, 1].map(|b| {
                 let (at, of) = (2 * i + b, &small[12 * of_super..]);
                 let s = word(of, at / 8 * 4) >> (at % 8 * 4) & 15 | (word(of, 8) >> (2 * at) & 3) << 4;
-                (half(0) * (s as f32 - 32.0), 0.0)
+                ScaleParts { d, s: s as i16 - 32, m: zero, n: 0 }
             }),
             Scales::FourOffset => [0, 1].map(|b| {
-                let byte = small[2 * load + b];
-                (half(0) * f32::from(byte & 15), half(2) * f32::from(byte >> 4))
+                let byte = i16::from(small[2 * load + b]);
+                ScaleParts { d, s: byte & 15, m: half(2), n: byte >> 4 }
             }),
         }
     }

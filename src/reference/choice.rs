@@ -3,12 +3,12 @@
 use crate::executor::slot_row;
 use crate::schedule::choice::{
     ASK_WORDS, BLOCK, COUNT, EDIT_IDS, EDITED, EDITS, FLOOR, LIST, MASKED, MOST_EDITS, MOST_LISTED, PARTS, PICKED,
-    PICKED_LOGITS, SCALE, UNIT, WANT,
+    PICKED_LOGITS, SCALE, UNIT, WANT, blocks,
 };
 use crate::schedule::step::Slot;
 
 /// What a row asks for, and which of its tokens are eligible.
-struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     words: &'a [u32],
     allowed: &'a [u32],
     logits: &'a [f32],
@@ -16,7 +16,7 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// `None` if the row asks for nothing.
-    fn of(arena: &'a [f32], x: Slot, ask: Slot, allowed: Slot, r: usize) -> Option<Asked<'a>> {
+    pub(crate) fn of(arena: &'a [f32], x: Slot, ask: Slot, allowed: Slot, r: usize) -> Option<Asked<'a>> {
         let words: &[u32] = &bytemuck::cast_slice(slot_row(arena, ask, r))[..ASK_WORDS];
         let allowed = bytemuck::cast_slice(slot_row(arena, allowed, r));
         (words[WANT] > 0).then(|| Asked { words, allowed, logits: slot_row(arena, x, r) })
@@ -30,19 +30,54 @@ impl<'a> Asked<'a> {
         &self.words[EDIT_IDS..][..(self.words[EDITS] as usize).min(MOST_EDITS)]
     }
 
-    /// The logit of an eligible token; −∞ for the others.
-    fn eligible(&self, id: usize) -> f32 {
-        let is_allowed = self.words[MASKED] == 0 || self.allowed[id / 32] >> (id % 32) & 1 != 0;
-        match is_allowed && !self.edits().contains(&(id as u32)) {
-            true => self.logits[id],
-            false => f32::NEG_INFINITY,
+    /// A block's logits: those of eligible tokens, −∞ for the others and behind the last one.
+    pub(crate) fn block(&self, block: usize) -> [f32; BLOCK] {
+        let first = block * BLOCK;
+        let own = &self.logits[first..self.logits.len().min(first + BLOCK)];
+        let mut logits = [f32::NEG_INFINITY; BLOCK];
+        logits[..own.len()].copy_from_slice(own);
+        if self.words[MASKED] != 0 {
+            let is_allowed = |id: usize| self.allowed[id / 32] >> (id % 32) & 1 != 0;
+            let refused = (0..own.len()).filter(|i| !is_allowed(first + i));
+            refused.for_each(|i| logits[i] = f32::NEG_INFINITY);
         }
+        let edits = self.edits().iter().map(|&id| id as usize);
+        edits
+            .filter(|id| (first..first + own.len()).contains(id))
+            .for_each(|id| logits[id - first] = f32::NEG_INFINITY);
+        logits
     }
 
-    /// The eligible tokens of at least `floor`.
-    fn above(&self, floor: f32) -> Vec<(u32, f32)> {
-        let all = (0..self.logits.len()).map(|id| (id as u32, self.eligible(id)));
-        all.filter(|&(_, logit)| logit >= floor && logit > f32::NEG_INFINITY).collect()
+    /// A block's largest eligible logit and its sum, NaN where a logit is +∞ or NaN; and the largest of each part. `sum` gives
+    /// the sum of `exp(scale * (logit - largest))`, where −∞ adds nothing.
+    pub(crate) fn sums(
+        &self,
+        block: usize,
+        sum: impl FnOnce(&[f32; BLOCK], f32, f32) -> f32,
+    ) -> ([f32; 2], [f32; PARTS]) {
+        let logits = self.block(block);
+        let mut tops = [f32::NEG_INFINITY; PARTS];
+        for parts in logits.chunks_exact(PARTS) {
+            tops.iter_mut().zip(parts).for_each(|(top, logit)| *top = top.max(*logit));
+        }
+        let largest = tops.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let own = &self.logits[block * BLOCK..self.logits.len().min((block + 1) * BLOCK)];
+        let is_sound = own.iter().fold(true, |sound, logit| sound & (*logit < f32::INFINITY));
+        let sums = if is_sound { [largest, sum(&logits, largest, self.float(SCALE))] } else { [f32::NAN; 2] };
+        (sums, tops)
+    }
+
+    /// The eligible tokens of at least `floor`. `tops` has the largest logit of each part of each block.
+    fn above(&self, floor: f32, tops: &[f32]) -> Vec<(u32, f32)> {
+        let blocks = tops.chunks_exact(PARTS).enumerate();
+        let blocks = blocks.filter(|(_, tops)| tops.iter().any(|top| *top >= floor && *top > f32::NEG_INFINITY));
+        blocks
+            .flat_map(|(block, _)| {
+                let logits = self.block(block).into_iter().enumerate();
+                let wanted = logits.filter(|&(_, logit)| logit >= floor && logit > f32::NEG_INFINITY);
+                wanted.map(move |(i, logit)| ((block * BLOCK + i) as u32, logit)).collect::<Vec<_>>()
+            })
+            .collect()
     }
 
     /// The `want`-th largest of `values`; −∞ if they are fewer.
@@ -52,28 +87,26 @@ impl<'a> Asked<'a> {
     }
 }
 
-pub(super) fn block_sums(arena: &mut [f32], operands: [Slot; 3], sums: Slot, tops: Slot, r: usize) {
+pub(crate) fn block_sums(arena: &mut [f32], operands: [Slot; 3], sums: Slot, tops: Slot, r: usize) {
     let [x, ask, allowed] = operands;
     let Some(asked) = Asked::of(arena, x, ask, allowed, r) else { return };
-    let (mut sums_row, mut tops_row) = (Vec::with_capacity(sums.width), Vec::with_capacity(tops.width));
-    for first in (0..x.width).step_by(BLOCK) {
-        let ids = || first..(first + BLOCK).min(x.width);
-        let largest = ids().map(|id| asked.eligible(id)).fold(f32::NEG_INFINITY, f32::max);
-        let weight = |l: f32| if l > f32::NEG_INFINITY { ((l - largest) * asked.float(SCALE)).exp() } else { 0.0 };
-        let sum = ids().map(|id| weight(asked.eligible(id))).sum::<f32>();
-        let is_sound = ids().all(|id| asked.logits[id] < f32::INFINITY);
-        sums_row.extend(if is_sound { [largest, sum] } else { [f32::NAN; 2] });
-        for part in 0..PARTS {
-            let elements = ids().skip(part).step_by(PARTS);
-            tops_row.push(elements.map(|id| asked.eligible(id)).fold(f32::NEG_INFINITY, f32::max));
-        }
-    }
-    super::ops::row_mut(arena, sums, r).copy_from_slice(&sums_row);
-    super::ops::row_mut(arena, tops, r).copy_from_slice(&tops_row);
+    let weight =
+        |l: f32, largest: f32, scale: f32| if l > f32::NEG_INFINITY { ((l - largest) * scale).exp() } else { 0.0 };
+    let sum = |logits: &[f32; BLOCK], largest, scale| logits.iter().map(|l| weight(*l, largest, scale)).sum::<f32>();
+    let found: Vec<_> = (0..blocks(x.width)).map(|block| asked.sums(block, sum)).collect();
+    write_sums(arena, sums, tops, r, &found);
+}
+
+/// Writes what [`Asked::sums`] has found in each block of row `r`.
+pub(crate) fn write_sums(arena: &mut [f32], sums: Slot, tops: Slot, r: usize, found: &[([f32; 2], [f32; PARTS])]) {
+    let row = super::ops::row_mut(arena, sums, r).chunks_exact_mut(2);
+    row.zip(found).for_each(|(row, (sums, _))| row.copy_from_slice(sums));
+    let row = super::ops::row_mut(arena, tops, r).chunks_exact_mut(PARTS);
+    row.zip(found).for_each(|(row, (_, tops))| row.copy_from_slice(tops));
 }
 
 /// Returns the row's next token, if it asks for the likeliest one alone and that is found.
-pub(super) fn candidates(
+pub(crate) fn candidates(
     arena: &mut [f32],
     operands: [Slot; 3],
     sums: Slot,
@@ -83,11 +116,12 @@ pub(super) fn candidates(
 ) -> Option<u32> {
     let [x, ask, allowed] = operands;
     let asked = Asked::of(arena, x, ask, allowed, r)?;
-    let mut floor = asked.bound(slot_row(arena, tops, r).to_vec());
-    let mut list = asked.above(floor);
+    let tops = slot_row(arena, tops, r);
+    let mut floor = asked.bound(tops.to_vec());
+    let mut list = asked.above(floor, tops);
     if list.len() > MOST_LISTED {
         floor = asked.bound(list.iter().map(|&(_, logit)| logit).collect());
-        list = asked.above(floor);
+        list = asked.above(floor, tops);
     }
     let is_one = asked.words[WANT] == 1 && asked.edits().is_empty() && asked.float(UNIT) < 0.0;
     let next = list.first().filter(|_| is_one && list.len() <= MOST_LISTED).map(|&(id, _)| id);

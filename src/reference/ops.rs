@@ -1,6 +1,7 @@
 //! Each step's arithmetic, in f32, as `gemma3.md` states it.
 
-use super::{StepState, Weights, choice};
+use super::{Weights, choice};
+use crate::executor::host::StepState;
 use crate::schedule::step::{Matrix, Op, Slot};
 use rayon::prelude::*;
 

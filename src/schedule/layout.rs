@@ -72,7 +72,7 @@ impl StateLayout {
 }
 
 /// Sequences' page tables of a pool: u64 `[sequences][entries]`. An entry says where a page begins: on a device its
-/// address, in the reference executor its first element.
+/// address, on the CPU its first element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableLayout {
     /// Bytes from the arena's start.

@@ -76,7 +76,7 @@ impl Slot {
     }
 }
 
-/// The element type of the KV cache on a device. The reference executor always keeps f32.
+/// The element type of the KV cache on a device. The CPU executor always keeps f16, the reference executor f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KvType {
     /// IEEE half, 2 bytes.

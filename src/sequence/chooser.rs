@@ -180,7 +180,7 @@ impl Chooser {
 /// The error for logits that are NaN or infinite.
 pub fn not_finite(executor: &dyn Executor) -> Error {
     let weights = Text::from("check the checkpoint's weights");
-    let remedy = match executor.is_reference() {
+    let remedy = match executor.is_on_cpu() {
         true => weights,
         false => text!(weights, ", and the device with ", Setting::Cpu, " beside it"),
     };

@@ -13,7 +13,8 @@ fn logits_come_for_the_last_position_and_as_a_file() {
     let case = Case::open("tiny");
     let (model, tokens) = (tiny(), list(&ids(&case.prompt("len33")["ids"])));
     for chunk in ["1", "5", "4096"] {
-        let base = ["logits", "-m", &model, "--weights", "bf16", "--device", "cpu", "--tokens", &tokens, "--json"];
+        let base =
+            ["logits", "-m", &model, "--weights", "bf16", "--device", "reference", "--tokens", &tokens, "--json"];
         let ran = kiln(&[&base[..], &["--all", "--chunk", chunk, "--out", file.to_str().unwrap()]].concat()).json();
         assert_eq!((ran["vocab"].as_u64(), ran["position"].as_u64()), (Some(512), Some(32)));
         let last = floats(&ran["logits"]);
@@ -99,4 +100,17 @@ fn logits_replace_files_alone() {
     assert_eq!(run("link").code, 0);
     assert!(at("link").is_symlink() && !std::fs::read(at("file")).unwrap().is_empty());
     assert_eq!(run("file").code, 0, "what it has written itself is replaced");
+}
+
+#[test]
+fn threads_change_no_bit_and_as_many_run_as_are_asked_for() {
+    let model = tiny();
+    let ran = |threads: &str| {
+        kiln(&["logits", "-m", &model, "--tokens", "2,5,17", "--device", "cpu", "--threads", threads, "--json"]).json()
+    };
+    let [one, three] = ["1", "3"].map(ran);
+    let device = |ran: &serde_json::Value| ran["device"].as_str().unwrap().to_string();
+    assert!(device(&one).starts_with("CPU, 1 thread,") && device(&three).starts_with("CPU, 3 threads,"), "{one}");
+    assert_eq!(one["logits"], three["logits"]);
+    kiln(&["logits", "-m", &model, "--tokens", "2", "--threads", "0"]).refused(2, &["--threads", "1..=1024"]);
 }

@@ -57,9 +57,7 @@ fn open(checks: &mut Checks, choice: Choice) -> Option<Rc<Gpu>> {
             match gpu.caps.kind {
                 vk::PhysicalDeviceType::CPU => checks.warn(
                     "open",
-                    format!(
-                        "{evidence}, a driver for the CPU: the reference executor is faster, and what `auto` takes"
-                    ),
+                    format!("{evidence}, a driver for the CPU: the CPU executor is faster, and what `auto` takes"),
                     "install the GPU's Vulkan driver (mesa-vulkan-drivers for AMD) for its speed",
                 ),
                 _ => checks.ok("open", evidence),

@@ -1,0 +1,317 @@
+//! Attention of rows of one sequence over pages of f16 keys and values: for each query head `softmax(q · K * scale) V`.
+//!
+//! Rows are taken up to four at a time. For each page that they see, keys are multiplied by all of their queries, the page's
+//! scores join what came before as in flash attention (a running maximum and sum), and values are added. Each row's result is
+//! summed page by page from its first visible position on: it does not depend on the rows beside it, nor on how a prompt was
+//! cut.
+
+use super::lanes::{Kernel, LANES, Lanes, Units, exp};
+use crate::schedule::kv::{KvLayer, PAGE};
+
+/// Rows that are taken together.
+pub const ROWS: usize = 4;
+/// Vectors of values that one row alone adds up at a time, so that additions wait for each other less.
+const TOGETHER: usize = 4;
+
+/// Where a sequence's keys and values are found.
+pub struct Cache<'a> {
+    /// The pool, f16.
+    pub pool: &'a [u16],
+    /// The layer's part of each page.
+    pub kv: KvLayer,
+    /// First element of the page with positions `PAGE * n ..`.
+    pub page: &'a (dyn Fn(usize) -> usize + Sync),
+}
+
+/// Attention of one query head, of rows at consecutive positions.
+pub struct Attend<'a> {
+    /// Queries of the head: the first row's, and elements from row to row.
+    pub q: (*const f32, usize),
+    /// Rows, at most [`ROWS`].
+    pub rows: usize,
+    /// The first row's position.
+    pub position: usize,
+    /// The keys and values of the rows' sequence.
+    pub cache: Cache<'a>,
+    /// The head's KV head.
+    pub kv_head: usize,
+    /// Multiplies scores.
+    pub scale: f32,
+    /// Visible positions, the row's own included.
+    pub window: Option<usize>,
+    /// Where results go, as `q`.
+    pub out: (*mut f32, usize),
+    /// Memory to work with.
+    pub scratch: &'a mut Scratch,
+}
+
+/// A thread's memory for attention.
+#[derive(Default)]
+pub struct Scratch {
+    /// Sums of values, `[ROWS, padded dim]`.
+    sums: Vec<f32>,
+    /// Queries times the scale, `[ROWS, padded dim]`.
+    q: Vec<f32>,
+}
+
+/// A row's softmax so far.
+#[derive(Clone, Copy)]
+struct Running {
+    largest: f32,
+    sum: f32,
+}
+
+impl Attend<'_> {
+    /// Computes it.
+    ///
+    /// # Safety
+    /// `q` and `out` have `rows` rows of the head's elements, and nobody else writes those of `out`. Each visible position has
+    /// a page in `cache`.
+    pub unsafe fn run(self, units: Units) {
+        // SAFETY: the caller's.
+        unsafe { units.run(self) }
+    }
+}
+
+impl Kernel for Attend<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        let Attend { q, rows, position, cache, kv_head, scale, window, out, scratch } = self;
+        let dim = cache.kv.head_dim;
+        let vectors = dim.div_ceil(LANES);
+        let width = vectors * LANES;
+        scratch.sums.clear();
+        scratch.sums.resize(ROWS * width, 0.0);
+        scratch.q.clear();
+        scratch.q.resize(ROWS * width, 0.0);
+        for r in 0..rows {
+            // SAFETY: the caller's.
+            let from = unsafe { std::slice::from_raw_parts(q.0.add(r * q.1), dim) };
+            scratch.q[r * width..][..dim].iter_mut().zip(from).for_each(|(to, x)| *to = x * scale);
+        }
+        let first = |r: usize| window.map_or(0, |w| (position + r + 1).saturating_sub(w));
+        let mut running = [Running { largest: f32::NEG_INFINITY, sum: 0.0 }; ROWS];
+        for number in first(0) / PAGE..=(position + rows - 1) / PAGE {
+            let start = (cache.page)(number);
+            let element = |half: usize| start + cache.kv.element_at(half, kv_head, 0);
+            let page = Page {
+                keys: cache.pool[element(0)..].as_ptr(),
+                values: cache.pool[element(1)..].as_ptr(),
+                stride: cache.kv.dim_stride(),
+                dim,
+            };
+            // What each row sees of the page, and what all of them see.
+            let mut seen = [(0, 0); ROWS];
+            for (r, seen) in seen.iter_mut().enumerate().take(rows) {
+                let low = first(r).max(number * PAGE) - number * PAGE;
+                let high = (position + r + 1).min((number + 1) * PAGE).saturating_sub(number * PAGE);
+                *seen = (low.min(high), high);
+            }
+            let all = (
+                seen[..rows].iter().map(|s| s.0).fold(0, usize::max),
+                seen[..rows].iter().map(|s| s.1).fold(PAGE, usize::min),
+            );
+            let all = if all.0 < all.1 && rows == ROWS { all } else { (0, 0) };
+            let mut scores = [[f32::NEG_INFINITY; PAGE]; ROWS];
+            // SAFETY: a page has PAGE positions of both; scratch has ROWS rows.
+            unsafe {
+                let q = scratch.q.as_ptr();
+                page.scores::<L, ROWS>(q, width, all, &mut scores, 0);
+                for r in 0..rows {
+                    for part in without(seen[r], all) {
+                        page.scores::<L, 1>(q.add(r * width), width, part, &mut scores, r);
+                    }
+                    let sums = scratch.sums.as_mut_ptr().add(r * width);
+                    running[r].join::<L>(&mut scores[r], seen[r], sums, width);
+                }
+                let sums = scratch.sums.as_mut_ptr();
+                for r in 0..rows {
+                    page.add_values::<L, 1, TOGETHER>(
+                        sums.add(r * width),
+                        width,
+                        (seen[r].0, all.0.max(seen[r].0).min(seen[r].1)),
+                        &scores,
+                        r,
+                    );
+                }
+                page.add_values::<L, ROWS, 1>(sums, width, all, &scores, 0);
+                for r in 0..rows {
+                    let from = if all.0 < all.1 { all.1 } else { all.0.max(seen[r].0).min(seen[r].1) };
+                    page.add_values::<L, 1, TOGETHER>(
+                        sums.add(r * width),
+                        width,
+                        (from.min(seen[r].1), seen[r].1),
+                        &scores,
+                        r,
+                    );
+                }
+            }
+        }
+        for r in 0..rows {
+            let inverse = 1.0 / running[r].sum;
+            // SAFETY: the caller's.
+            let to = unsafe { std::slice::from_raw_parts_mut(out.0.add(r * out.1), dim) };
+            to.iter_mut().zip(&scratch.sums[r * width..]).for_each(|(to, sum)| *to = sum * inverse);
+        }
+    }
+}
+
+/// What of `range` comes before `all` and after it; where `all` is empty, the whole range.
+fn without(range: (usize, usize), all: (usize, usize)) -> [(usize, usize); 2] {
+    match all.0 < all.1 {
+        true => [(range.0, all.0), (all.1, range.1)],
+        false => [range, (0, 0)],
+    }
+}
+
+/// A page's keys and values of one head, `[PAGE, stride]`.
+struct Page {
+    keys: *const u16,
+    values: *const u16,
+    stride: usize,
+    dim: usize,
+}
+
+impl Page {
+    /// Sixteen elements of a position, or those that are left and zeros.
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(&self, of: *const u16, p: usize, vector: usize) -> L::F {
+        let left = self.dim - vector * LANES;
+        // SAFETY: a position has `dim` elements.
+        unsafe {
+            let from = of.add(p * self.stride + vector * LANES);
+            if left >= LANES {
+                return L::load_f16(from.cast());
+            }
+            let mut all = [0u16; LANES];
+            all.as_mut_ptr().copy_from_nonoverlapping(from, left);
+            L::load_f16(all.as_ptr().cast())
+        }
+    }
+
+    /// Scores of `M` rows from `row` on, at the positions of a range.
+    #[inline(always)]
+    unsafe fn scores<L: Lanes, const M: usize>(
+        &self,
+        q: *const f32,
+        width: usize,
+        range: (usize, usize),
+        scores: &mut [[f32; PAGE]; ROWS],
+        row: usize,
+    ) {
+        for p in range.0..range.1 {
+            // SAFETY: the caller's.
+            unsafe {
+                let mut sums = [L::splat(0.0); M];
+                for vector in 0..width / LANES {
+                    let key = self.load::<L>(self.keys, p, vector);
+                    for (m, sum) in sums.iter_mut().enumerate() {
+                        *sum = L::fma(key, L::load(q.add(m * width + vector * LANES)), *sum);
+                    }
+                }
+                for (m, sum) in sums.into_iter().enumerate() {
+                    scores[row + m][p] = L::sum(sum);
+                }
+            }
+        }
+    }
+
+    /// Adds values by their weights to the sums of `M` rows from `row` on, `N` vectors at a time.
+    #[inline(always)]
+    unsafe fn add_values<L: Lanes, const M: usize, const N: usize>(
+        &self,
+        sums: *mut f32,
+        width: usize,
+        range: (usize, usize),
+        weights: &[[f32; PAGE]; ROWS],
+        row: usize,
+    ) {
+        if range.0 >= range.1 {
+            return;
+        }
+        let vectors = width / LANES;
+        let mut vector = 0;
+        // SAFETY: the caller's.
+        unsafe {
+            while vector + N <= vectors {
+                self.add_vectors::<L, M, N>(sums, width, range, weights, row, vector);
+                vector += N;
+            }
+            while vector < vectors {
+                self.add_vectors::<L, M, 1>(sums, width, range, weights, row, vector);
+                vector += 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_vectors<L: Lanes, const M: usize, const N: usize>(
+        &self,
+        sums: *mut f32,
+        width: usize,
+        range: (usize, usize),
+        weights: &[[f32; PAGE]; ROWS],
+        row: usize,
+        vector: usize,
+    ) {
+        // SAFETY: the caller's.
+        unsafe {
+            let at = |m: usize, n: usize| sums.add(m * width + (vector + n) * LANES);
+            let mut own = [[L::splat(0.0); N]; M];
+            for (m, own) in own.iter_mut().enumerate() {
+                for (n, own) in own.iter_mut().enumerate() {
+                    *own = L::load(at(m, n));
+                }
+            }
+            for p in range.0..range.1 {
+                for n in 0..N {
+                    let value = self.load::<L>(self.values, p, vector + n);
+                    for (m, own) in own.iter_mut().enumerate() {
+                        own[n] = L::fma(value, L::splat(weights[row + m][p]), own[n]);
+                    }
+                }
+            }
+            for (m, own) in own.into_iter().enumerate() {
+                for (n, own) in own.into_iter().enumerate() {
+                    L::store(at(m, n), own);
+                }
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Makes a page's scores weights, and scales what came before to the new maximum.
+    #[inline(always)]
+    unsafe fn join<L: Lanes>(&mut self, scores: &mut [f32; PAGE], seen: (usize, usize), sums: *mut f32, width: usize) {
+        if seen.0 >= seen.1 {
+            return;
+        }
+        // SAFETY: `scores` has PAGE elements, and `sums` has `width`.
+        unsafe {
+            let all = |i: usize| L::load(scores.as_ptr().add(i * LANES));
+            let mut largest = L::splat(self.largest);
+            for i in 0..PAGE / LANES {
+                largest = L::max(largest, all(i));
+            }
+            let largest = L::largest(largest);
+            let mut factor = [0f32; LANES];
+            L::store(factor.as_mut_ptr(), exp::<L>(L::splat(self.largest - largest)));
+            let mut sum = L::splat(0.0);
+            for i in 0..PAGE / LANES {
+                // Positions that are not seen have -infinity, and so no weight.
+                let weight = exp::<L>(L::sub(L::load(scores.as_ptr().add(i * LANES)), L::splat(largest)));
+                L::store(scores.as_mut_ptr().add(i * LANES), weight);
+                sum = L::add(sum, weight);
+            }
+            self.sum = self.sum * factor[0] + L::sum(sum);
+            self.largest = largest;
+            for i in 0..width / LANES {
+                let at = sums.add(i * LANES);
+                L::store(at, L::mul(L::load(at), L::splat(factor[0])));
+            }
+        }
+    }
+}

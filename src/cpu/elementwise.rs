@@ -1,0 +1,206 @@
+//! The steps between products, a row at a time: norms, rotations, gates, conversions, the largest logit.
+
+use super::lanes::{Kernel, LANES, Lanes, exp};
+
+/// The sum of squares.
+#[inline(always)]
+unsafe fn squares<L: Lanes>(x: &[f32]) -> f32 {
+    let (whole, rest) = x.as_chunks::<LANES>();
+    // SAFETY: chunks have LANES elements.
+    unsafe {
+        let mut sums = [L::splat(0.0); 4];
+        for (i, x) in whole.iter().enumerate() {
+            let x = L::load(x.as_ptr());
+            sums[i % 4] = L::fma(x, x, sums[i % 4]);
+        }
+        let sum = L::sum(L::add(L::add(sums[0], sums[1]), L::add(sums[2], sums[3])));
+        sum + rest.iter().map(|x| x * x).sum::<f32>()
+    }
+}
+
+/// `1 / sqrt(mean(x^2) + eps)`.
+#[inline(always)]
+unsafe fn inverse_rms<L: Lanes>(x: &[f32], eps: f32) -> f32 {
+    // SAFETY: the caller's.
+    let squares = unsafe { squares::<L>(x) };
+    1.0 / (squares / x.len() as f32 + eps).sqrt()
+}
+
+/// `out = x * rsqrt(mean(x^2) + eps) * (1 + weight)`, or that added to `out`.
+pub struct Norm<'a> {
+    pub x: &'a [f32],
+    pub weight: &'a [f32],
+    pub eps: f32,
+    pub adds: bool,
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for Norm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        // SAFETY: the caller's.
+        let scale = unsafe { inverse_rms::<L>(self.x, self.eps) };
+        let normed = self.x.iter().zip(self.weight).map(|(x, w)| x * scale * (1.0 + w));
+        match self.adds {
+            true => self.out.iter_mut().zip(normed).for_each(|(out, y)| *out += y),
+            false => self.out.iter_mut().zip(normed).for_each(|(out, y)| *out = y),
+        }
+    }
+}
+
+/// RMSNorm over each head of a row, then RoPE: halves of a head are rotated against each other. In place.
+pub struct NormRope<'a> {
+    /// `[heads, dim]`.
+    pub x: &'a mut [f32],
+    /// `[dim]`.
+    pub weight: &'a [f32],
+    pub eps: f32,
+    /// Cosines of the row's position, then sines, `[dim / 2]` each.
+    pub turns: &'a [f32],
+}
+
+impl Kernel for NormRope<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        let half = self.weight.len() / 2;
+        let (cos, sin) = self.turns.split_at(half);
+        let (first_weight, second_weight) = self.weight.split_at(half);
+        for head in self.x.chunks_exact_mut(2 * half) {
+            // SAFETY: the caller's.
+            let scale = unsafe { inverse_rms::<L>(head, self.eps) };
+            let (first, second) = head.split_at_mut(half);
+            for j in 0..half {
+                let a = first[j] * scale * (1.0 + first_weight[j]);
+                let b = second[j] * scale * (1.0 + second_weight[j]);
+                first[j] = a * cos[j] - b * sin[j];
+                second[j] = b * cos[j] + a * sin[j];
+            }
+        }
+    }
+}
+
+/// `out = gelu_tanh(gate) * up`. The tanh form of GELU is `x / (1 + exp(-2 sqrt(2/pi) (x + 0.044715 x^3)))`.
+pub struct GatedGelu<'a> {
+    pub gate: &'a [f32],
+    pub up: &'a [f32],
+    pub out: &'a mut [f32],
+}
+
+#[inline(always)]
+unsafe fn gelu<L: Lanes>(x: L::F) -> L::F {
+    /// `2 sqrt(2/pi)`.
+    const ROOTS: f32 = 1.595_769_1;
+    // SAFETY: of no pointers.
+    unsafe {
+        let cubed = L::mul(L::mul(x, x), x);
+        let inner = L::fma(cubed, L::splat(0.044715), x);
+        let e = exp::<L>(L::mul(inner, L::splat(-ROOTS)));
+        L::div(x, L::add(L::splat(1.0), e))
+    }
+}
+
+impl Kernel for GatedGelu<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        let (gates, gate) = self.gate.as_chunks::<LANES>();
+        let (ups, up) = self.up.as_chunks::<LANES>();
+        let (outs, out) = self.out.as_chunks_mut::<LANES>();
+        // SAFETY: chunks have LANES elements.
+        unsafe {
+            for ((gate, up), out) in gates.iter().zip(ups).zip(outs) {
+                L::store(out.as_mut_ptr(), L::mul(gelu::<L>(L::load(gate.as_ptr())), L::load(up.as_ptr())));
+            }
+            let mut last = [[0f32; LANES]; 2];
+            last[0][..gate.len()].copy_from_slice(gate);
+            last[1][..up.len()].copy_from_slice(up);
+            let mut product = [0f32; LANES];
+            let y = L::mul(gelu::<L>(L::load(last[0].as_ptr())), L::load(last[1].as_ptr()));
+            L::store(product.as_mut_ptr(), y);
+            out.copy_from_slice(&product[..out.len()]);
+        }
+    }
+}
+
+/// Rounds to halves.
+pub struct ToHalf<'a> {
+    pub x: &'a [f32],
+    pub out: &'a mut [u16],
+}
+
+impl Kernel for ToHalf<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        let (xs, x) = self.x.as_chunks::<LANES>();
+        let (outs, out) = self.out.as_chunks_mut::<LANES>();
+        // SAFETY: chunks have LANES elements.
+        unsafe {
+            xs.iter().zip(outs).for_each(|(x, out)| L::store_f16(out.as_mut_ptr().cast(), L::load(x.as_ptr())));
+        }
+        x.iter().zip(out).for_each(|(x, out)| *out = half::f16::from_f32(*x).to_bits());
+    }
+}
+
+/// The largest element and its index, the lowest among equals; NaN counts as −∞.
+pub struct Largest<'a>(pub &'a [f32]);
+
+impl Kernel for Largest<'_> {
+    type Output = (usize, f32);
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) -> (usize, f32) {
+        let (whole, rest) = self.0.as_chunks::<LANES>();
+        let mut largest = f32::NEG_INFINITY;
+        // SAFETY: chunks have LANES elements.
+        unsafe {
+            let mut sums = [L::splat(f32::NEG_INFINITY); 4];
+            for (i, x) in whole.iter().enumerate() {
+                // The second is kept where the first is NaN.
+                sums[i % 4] = L::max(L::load(x.as_ptr()), sums[i % 4]);
+            }
+            for sum in sums {
+                largest = largest.max(L::largest(sum));
+            }
+        }
+        let largest = rest.iter().fold(largest, |a, &b| if b > a { b } else { a });
+        (self.0.iter().position(|&x| x == largest).unwrap_or(0), largest)
+    }
+}
+
+/// The sum of `exp(scale * (x - largest))`, where −∞ adds nothing. `x` is whole vectors.
+pub struct SumOfExp<'a> {
+    pub x: &'a [f32],
+    pub largest: f32,
+    pub scale: f32,
+}
+
+impl Kernel for SumOfExp<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) -> f32 {
+        if self.largest == f32::NEG_INFINITY {
+            return 0.0;
+        }
+        if self.scale == 0.0 {
+            // Of a temperature without end: zero times −∞ would be NaN.
+            return self.x.iter().filter(|x| **x > f32::NEG_INFINITY).count() as f32;
+        }
+        // SAFETY: chunks have LANES elements.
+        unsafe {
+            let mut sum = L::splat(0.0);
+            for x in self.x.as_chunks::<LANES>().0 {
+                let below = L::sub(L::load(x.as_ptr()), L::splat(self.largest));
+                sum = L::add(sum, exp::<L>(L::mul(below, L::splat(self.scale))));
+            }
+            L::sum(sum)
+        }
+    }
+}

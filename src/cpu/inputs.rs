@@ -1,0 +1,135 @@
+//! A product's inputs in eight bits: for each 32 columns a scale in f32, so that the largest is 127.
+
+use super::lanes::{Kernel, LANES, Lanes, Units};
+use crate::model::grouped::LOAD;
+
+/// What a product does with its weights' zero and offsets, which the inputs' sums serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Correction {
+    /// The element that means zero, as the kernels read it.
+    pub zero: i32,
+    /// Whether each 16 columns have a scale, or each 32.
+    pub by_16: bool,
+}
+
+/// Rows of inputs. Columns end in zeros, up to a multiple of [`LOAD`].
+#[derive(Default)]
+pub struct Inputs {
+    loads: usize,
+    correction: Option<Correction>,
+    /// `[rows, 32 loads]`.
+    pub q: Vec<i8>,
+    /// `[rows, loads]`.
+    pub scales: Vec<f32>,
+    /// Minus the zero times the sum of q, of each group: what a group's sum of products begins with.
+    pub starts: Vec<i32>,
+    /// Sum of each group, times its scale.
+    pub sums: Vec<f32>,
+}
+
+impl Inputs {
+    /// Groups of a row, by scales of weights.
+    pub fn groups(&self) -> usize {
+        match self.correction {
+            Some(Correction { by_16: true, .. }) => 2 * self.loads,
+            _ => self.loads,
+        }
+    }
+
+    /// Makes room for `rows` of `cols` columns.
+    pub fn resize(&mut self, rows: usize, cols: usize, correction: Correction) {
+        self.loads = cols.div_ceil(LOAD);
+        self.correction = Some(correction);
+        self.q.resize(rows * self.loads * LOAD, 0);
+        self.scales.resize(rows * self.loads, 0.0);
+        let groups = self.groups();
+        self.starts.resize(rows * groups, 0);
+        self.sums.resize(rows * groups, 0.0);
+    }
+
+    /// Row `r`, to be quantised.
+    pub fn row(&mut self, r: usize) -> InputRow<'_> {
+        let (loads, groups) = (self.loads, self.groups());
+        InputRow {
+            correction: self.correction.unwrap_or(Correction { zero: 0, by_16: false }),
+            q: &mut self.q[r * loads * LOAD..(r + 1) * loads * LOAD],
+            scales: &mut self.scales[r * loads..(r + 1) * loads],
+            starts: &mut self.starts[r * groups..(r + 1) * groups],
+            sums: &mut self.sums[r * groups..(r + 1) * groups],
+        }
+    }
+
+    /// All rows, each to be quantised apart from the others.
+    pub fn rows(&mut self) -> impl ExactSizeIterator<Item = InputRow<'_>> {
+        let (loads, groups) = (self.loads.max(1), self.groups().max(1));
+        let correction = self.correction.unwrap_or(Correction { zero: 0, by_16: false });
+        let (q, scales) = (self.q.chunks_exact_mut(loads * LOAD), self.scales.chunks_exact_mut(loads));
+        let (starts, sums) = (self.starts.chunks_exact_mut(groups), self.sums.chunks_exact_mut(groups));
+        q.zip(scales).zip(starts.zip(sums)).map(move |((q, scales), (starts, sums))| InputRow {
+            correction,
+            q,
+            scales,
+            starts,
+            sums,
+        })
+    }
+}
+
+/// One row of [`Inputs`].
+pub struct InputRow<'a> {
+    correction: Correction,
+    q: &'a mut [i8],
+    scales: &'a mut [f32],
+    starts: &'a mut [i32],
+    sums: &'a mut [f32],
+}
+
+impl InputRow<'_> {
+    /// Quantises a row. A value that is not finite makes its group's scale NaN, and so each product.
+    pub fn quantize(&mut self, units: Units, x: &[f32]) {
+        // SAFETY: `units` is what the processor has; pointers stay within the row's slices.
+        unsafe { units.run(Quantize { x, row: self }) }
+    }
+}
+
+struct Quantize<'a, 'b> {
+    x: &'a [f32],
+    row: &'a mut InputRow<'b>,
+}
+
+impl Kernel for Quantize<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        let Quantize { x, row } = self;
+        let whole = x.len() / LOAD;
+        let mut last = [0f32; LOAD];
+        last[..x.len() - whole * LOAD].copy_from_slice(&x[whole * LOAD..]);
+        for (load, (q, scale)) in row.q.chunks_exact_mut(LOAD).zip(row.scales.iter_mut()).enumerate() {
+            let x: &[f32] = if load < whole { &x[load * LOAD..(load + 1) * LOAD] } else { &last };
+            // SAFETY: both are LOAD long.
+            unsafe {
+                let [a, b] = [L::load(x.as_ptr()), L::load(x.as_ptr().add(LANES))];
+                let largest = L::largest(L::max(L::abs(a), L::abs(b)));
+                // Zero, or NaN where a value is not finite.
+                let check = L::sum(L::mul(L::add(L::mul(a, L::splat(0.0)), L::mul(b, L::splat(0.0))), L::splat(0.0)));
+                *scale = largest / 127.0 + check;
+                let inverse = L::splat(if largest > 0.0 && largest.is_finite() { 127.0 / largest } else { 0.0 });
+                L::store_i8(q.as_mut_ptr(), L::round(L::mul(a, inverse)));
+                L::store_i8(q.as_mut_ptr().add(LANES), L::round(L::mul(b, inverse)));
+            }
+            let sums =
+                [0, 1].map(|half| q[half * LANES..(half + 1) * LANES].iter().map(|&q| i32::from(q)).sum::<i32>());
+            let (zero, scale) = (row.correction.zero, *scale);
+            let mut put = |group: usize, sum: i32| {
+                row.starts[group] = -zero * sum;
+                row.sums[group] = sum as f32 * scale;
+            };
+            match row.correction.by_16 {
+                true => sums.into_iter().enumerate().for_each(|(half, sum)| put(2 * load + half, sum)),
+                false => put(load, sums[0] + sums[1]),
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Sixteen lanes: what the kernels compute with, on each kind of vector unit.
+//!
+//! A kernel is written once, over [`Lanes`], and compiled for each of these kinds. [`Units::run`] enters the kernel with the
+//! instructions of the kind that the processor has. All methods are `#[inline(always)]`, so that a kernel becomes one
+//! function for its kind.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+/// Lanes of a vector, and rows of weights in a panel.
+pub const LANES: usize = 16;
+/// Bytes of a vector of weights: four of each lane.
+pub const BYTES: usize = 4 * LANES;
+
+/// Vectors of sixteen lanes. A lane of `B` is four bytes.
+///
+/// # Safety
+/// The processor has the instructions of the implementing kind: methods are called below [`Units::run`] alone. Pointers are
+/// valid for what a method reads or writes; they need no alignment.
+#[allow(clippy::missing_safety_doc)] // It is the trait's.
+pub unsafe trait Lanes {
+    /// Sixteen f32.
+    type F: Copy;
+    /// Sixteen i32.
+    type I: Copy;
+    /// Sixteen times four bytes.
+    type B: Copy;
+    /// What weights of eight bits are offset by where [`Lanes::dot`] takes unsigned bytes; 0 where it takes signed ones.
+    const OFFSET: u8;
+
+    unsafe fn splat(x: f32) -> Self::F;
+    /// Reads sixteen.
+    unsafe fn load(from: *const f32) -> Self::F;
+    /// Writes sixteen.
+    unsafe fn store(to: *mut f32, x: Self::F);
+    /// Reads sixteen IEEE halves.
+    unsafe fn load_f16(from: *const u8) -> Self::F;
+    /// Writes sixteen IEEE halves, rounded to nearest even.
+    unsafe fn store_f16(to: *mut u8, x: Self::F);
+    /// Reads sixteen bfloat16.
+    unsafe fn load_bf16(from: *const u8) -> Self::F;
+    /// Reads sixteen bytes as integers.
+    unsafe fn load_u8(from: *const u8) -> Self::F;
+    /// Reads sixteen signed bytes as integers.
+    unsafe fn load_i8(from: *const u8) -> Self::F;
+    /// Reads sixteen bytes, and gives their low and high halves as integers.
+    unsafe fn load_halves(from: *const u8) -> [Self::F; 2];
+    unsafe fn add(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sub(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn mul(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn div(a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`, rounded once.
+    unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// The larger of each pair; `b` where either is NaN.
+    unsafe fn max(a: Self::F, b: Self::F) -> Self::F;
+    /// The smaller of each pair; `b` where either is NaN.
+    unsafe fn min(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn abs(a: Self::F) -> Self::F;
+    /// To the nearest integer, to even where two are near.
+    unsafe fn round(a: Self::F) -> Self::F;
+    /// `2^n` of integers from -126 to 127.
+    unsafe fn exp2_of_integer(n: Self::F) -> Self::F;
+    /// The sum of all lanes, in an order that is the same on every kind.
+    unsafe fn sum(a: Self::F) -> f32;
+    /// The largest of all lanes.
+    unsafe fn largest(a: Self::F) -> f32;
+    /// Writes sixteen integers of -127 to 127 as bytes.
+    unsafe fn store_i8(to: *mut i8, x: Self::F);
+
+    unsafe fn splat_i32(x: i32) -> Self::I;
+    unsafe fn to_f32(x: Self::I) -> Self::F;
+    /// Adds to each lane the sum of four products: unsigned weights of up to 63 and the signed bytes of `x`, the same for all
+    /// lanes.
+    unsafe fn dot(sums: Self::I, weights: Self::B, x: i32) -> Self::I;
+    /// As [`Lanes::dot`], of weights of eight bits: signed ones, or those plus [`Lanes::OFFSET`] where that is not 0.
+    unsafe fn dot_bytes(sums: Self::I, weights: Self::B, x: i32) -> Self::I;
+
+    unsafe fn load_bytes(from: *const u8) -> Self::B;
+    /// Each byte's bits `AT ..`, of which `mask` is kept.
+    unsafe fn bits<const AT: i32>(x: Self::B, mask: u8) -> Self::B;
+    /// Each byte's bits `AT ..`, of which `mask` is kept, moved up by `UP`.
+    unsafe fn bits_at<const AT: i32, const UP: i32>(x: Self::B, mask: u8) -> Self::B;
+    unsafe fn or(a: Self::B, b: Self::B) -> Self::B;
+    /// The entry of a table for each byte, which is below 16.
+    unsafe fn look_up(table: &[u8; 16], at: Self::B) -> Self::B;
+}
+
+/// A computation over vectors of any kind.
+pub trait Kernel {
+    /// What it gives.
+    type Output;
+
+    /// Computes it.
+    ///
+    /// # Safety
+    /// As [`Lanes`]; implementations are `#[inline(always)]`.
+    unsafe fn run<L: Lanes>(self) -> Self::Output;
+}
+
+/// The kinds of vector units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Units {
+    /// AVX-512 with VNNI: F, BW, VL, VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// AVX2 with FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// What every processor has.
+    Portable,
+}
+
+impl Units {
+    /// The best kind that this processor has.
+    pub fn best() -> Units {
+        Units::all()[0]
+    }
+
+    /// All kinds that this processor has, the best first.
+    pub fn all() -> Vec<Units> {
+        let mut all = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 =
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vnni");
+            if avx2 && avx512 {
+                all.push(Units::Avx512);
+            }
+            if avx2 {
+                all.push(Units::Avx2);
+            }
+        }
+        all.push(Units::Portable);
+        all
+    }
+
+    /// As the executor's name says it: `AVX-512 VNNI`.
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Units::Avx512 => "AVX-512 VNNI",
+            #[cfg(target_arch = "x86_64")]
+            Units::Avx2 => "AVX2",
+            Units::Portable => "no vector units known",
+        }
+    }
+
+    /// [`Lanes::OFFSET`] of this kind.
+    pub fn offset(self) -> u8 {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Units::Avx512 => avx512::Avx512::OFFSET,
+            #[cfg(target_arch = "x86_64")]
+            Units::Avx2 => avx2::Avx2::OFFSET,
+            Units::Portable => portable::Portable::OFFSET,
+        }
+    }
+
+    /// Runs a kernel with this kind's instructions.
+    ///
+    /// # Safety
+    /// What the kernel asks of its caller. A kind that [`Units::all`] gave is one that the processor has.
+    #[inline]
+    pub unsafe fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        // SAFETY: `all` gives only kinds whose instructions were detected; the rest is the caller's.
+        unsafe {
+            match self {
+                #[cfg(target_arch = "x86_64")]
+                Units::Avx512 => avx512::run(kernel),
+                #[cfg(target_arch = "x86_64")]
+                Units::Avx2 => avx2::run(kernel),
+                Units::Portable => kernel.run::<portable::Portable>(),
+            }
+        }
+    }
+}
+
+/// `e^x`, to about two units in the last place; 0 below -104, infinity above 88.8, NaN of NaN.
+///
+/// # Safety
+/// As [`Lanes`].
+#[inline(always)]
+pub unsafe fn exp<L: Lanes>(x: L::F) -> L::F {
+    // SAFETY: the caller's.
+    unsafe {
+        // e^x = 2^n e^r, |r| <= ln 2 / 2, with ln 2 in two parts so that r is exact. Half of n comes before the polynomial's
+        // product and half after it, so that 2^n itself may lie outside of f32.
+        let x = L::min(L::splat(89.0), L::max(L::splat(-104.0), x));
+        let n = L::round(L::mul(x, L::splat(std::f32::consts::LOG2_E)));
+        let r = L::fma(n, L::splat(-0.693_359_4), x);
+        let r = L::fma(n, L::splat(2.121_944_4e-4), r);
+        let mut p = L::splat(1.987_569_1e-4);
+        for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5, 1.0, 1.0] {
+            p = L::fma(p, r, L::splat(c));
+        }
+        let half = L::round(L::mul(n, L::splat(0.5)));
+        L::mul(L::mul(p, L::exp2_of_integer(half)), L::exp2_of_integer(L::sub(n, half)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

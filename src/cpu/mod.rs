@@ -1,0 +1,489 @@
+//! The CPU executor: the schedule's steps with the processor's vector units, on threads of its own.
+//!
+//! Weights lie in panels of sixteen rows ([`panels`]), in their file's format. A product's inputs are rounded to eight bits with
+//! a scale for each 32 columns ([`inputs`]), except for BF16 weights; sums are exact integers within 32 columns, and f32 beyond.
+//! Keys and values are f16. Everything else is f32, as in the reference executor, which this one is compared with.
+
+mod attend;
+mod elementwise;
+mod inputs;
+pub mod lanes;
+mod panels;
+mod pool;
+mod product;
+
+use crate::Result;
+use crate::executor::PageId;
+use crate::executor::host::{Host, StepState, Steps, zeroed};
+use crate::executor::weights::Progress;
+use crate::machine::threads;
+use crate::model::checkpoint::Checkpoint;
+use crate::model::{TensorId, WeightFormat};
+use crate::reference::choice::{self, Asked};
+use crate::schedule::choice::{BLOCK, blocks};
+use crate::schedule::kv::{KvLayer, KvLayout, Pool as KvPool};
+use crate::schedule::layout::{Placement, WeightLayout};
+use crate::schedule::step::{Matrix, Op, Slot, Vector, WeightBuffer};
+use crate::schedule::{KvType, Schedule};
+use attend::{Attend, Cache, Scratch};
+use elementwise::{GatedGelu, Largest, Norm, NormRope, SumOfExp, ToHalf};
+use inputs::Inputs;
+use lanes::Units;
+use panels::Panels;
+use pool::Pool;
+use product::{Output, Product};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Rows of a pass from which on the steps between products run on several threads.
+const MANY_ROWS: usize = 4;
+/// Bytes of inputs that a panel meets before the next panel: they stay in the cache next to the processor.
+const INPUT_BYTES: usize = 256 << 10;
+/// Parts of a product for each thread, so that a late thread leaves little to wait for.
+const PARTS: usize = 8;
+
+/// The CPU executor.
+pub type Cpu = Host<Kernels>;
+
+/// Where a tensor of the schedule lies: its buffer, and the offset of its first byte.
+type Place = (WeightBuffer, u64);
+
+/// Computes steps with vector units.
+pub struct Kernels {
+    units: Units,
+    pool: Pool,
+    matrices: HashMap<Place, Panels>,
+    vectors: HashMap<Place, Vec<f32>>,
+    layout: WeightLayout,
+    /// The pools of KV pages, f16.
+    kv: [Vec<u16>; 2],
+    kv_layout: KvLayout,
+    inputs: Inputs,
+    /// By vector of frequencies: cosines and sines of the pass's rows, once a step has asked for them.
+    turns: HashMap<Place, Turns>,
+    /// Rows at consecutive positions of one sequence that attention takes together: the first, and how many.
+    runs: Vec<(usize, usize)>,
+    device: String,
+}
+
+/// Cosines and sines of a pass's positions, `[rows][2][half]`.
+#[derive(Default)]
+struct Turns {
+    is_known: bool,
+    values: Vec<f32>,
+}
+
+impl Cpu {
+    /// Loads the checkpoint's weights into system memory and allocates the arena and the KV cache. `most` threads, or as many
+    /// as there are cores.
+    ///
+    /// # Errors
+    /// Input: a tensor cannot be read. Refused: not enough memory. Interrupted: it was cancelled.
+    ///
+    /// # Panics
+    /// If the schedule's KV cache is not f16.
+    pub fn load(checkpoint: &Checkpoint, schedule: Schedule, most: Option<usize>, progress: &Progress) -> Result<Cpu> {
+        Cpu::load_with(Units::best(), checkpoint, schedule, most, progress)
+    }
+
+    /// As [`Cpu::load`], with vector units that the processor has.
+    ///
+    /// # Errors
+    /// As [`Cpu::load`].
+    pub fn load_with(
+        units: Units,
+        checkpoint: &Checkpoint,
+        schedule: Schedule,
+        most: Option<usize>,
+        progress: &Progress,
+    ) -> Result<Cpu> {
+        assert_eq!(schedule.extent.kv, KvType::F16, "the CPU executor keeps keys and values in f16");
+        let (mut matrices, mut vectors) = (HashMap::new(), HashMap::new());
+        for placement in schedule.weights.buffers.iter().flat_map(|buffer| &buffer.tensors) {
+            match *placement {
+                Placement::Vector(id, v) => {
+                    vectors.insert((v.buffer, v.offset), checkpoint.read_vector(id)?);
+                }
+                Placement::Frequencies(rope, v) => {
+                    vectors.insert((v.buffer, v.offset), rope.inverse_frequencies(v.len));
+                }
+                Placement::Matrix(..) => {}
+            }
+        }
+        for vector in vectors.values() {
+            progress.add(4 * vector.len() as u64);
+        }
+        for step in &schedule.steps {
+            let (Op::Linear { weight: matrix, .. } | Op::Embed { table: matrix, .. }) = &step.op else { continue };
+            let place = (matrix.buffer, matrix.offset);
+            if matrices.contains_key(&place) {
+                continue;
+            }
+            let tensors = stacked(&schedule.weights, matrix);
+            let read = |first: usize, data: &mut [u8], scales: &mut [u8]| {
+                progress.cancel.check()?;
+                panels::read_stacked(checkpoint, &tensors, first, data, scales)?;
+                progress.add((data.len() + scales.len()) as u64);
+                Ok(())
+            };
+            let panels = Panels::pack([matrix.rows, matrix.cols], matrix.format, units.offset(), read)?;
+            matrices.insert(place, panels);
+        }
+        let kv = |pool| {
+            let layout = schedule.kv.pool(pool);
+            zeroed(layout.pages * (layout.page_bytes / 2) as usize, "KV cache")
+        };
+        let kv = [kv(KvPool::Global)?, kv(KvPool::Local)?];
+        let pool = Pool::start(most.unwrap_or_else(threads::cores));
+        let threads = pool.threads();
+        let device = format!("CPU, {threads} thread{}, {}", if threads == 1 { "" } else { "s" }, units.name());
+        let steps = Kernels {
+            units,
+            pool,
+            matrices,
+            vectors,
+            layout: schedule.weights.clone(),
+            kv,
+            kv_layout: schedule.kv,
+            inputs: Inputs::default(),
+            turns: HashMap::new(),
+            runs: Vec::new(),
+            device,
+        };
+        Host::new(schedule, steps, progress.cancel.clone())
+    }
+}
+
+/// The tensors whose rows a matrix has.
+fn stacked(layout: &WeightLayout, matrix: &Matrix) -> Vec<(TensorId, Matrix)> {
+    let buffer = &layout.buffers[layout.index(matrix.buffer)];
+    let end = matrix.offset + (matrix.rows * matrix.format.row_bytes(matrix.cols)) as u64;
+    let within = |part: &Matrix| (matrix.offset..end).contains(&part.offset);
+    buffer
+        .tensors
+        .iter()
+        .filter_map(|placement| match placement {
+            Placement::Matrix(id, part) if within(part) => Some((*id, *part)),
+            _ => None,
+        })
+        .collect()
+}
+
+impl Steps for Kernels {
+    fn device(&self) -> &str {
+        &self.device
+    }
+
+    fn begin(&mut self, state: &StepState) {
+        self.turns.values_mut().for_each(|turns| turns.is_known = false);
+        self.runs.clear();
+        let follows =
+            |r: usize| state.sequence[r] == state.sequence[r - 1] && state.position[r] == state.position[r - 1] + 1;
+        for r in 0..state.token.len() {
+            match self.runs.last_mut() {
+                Some((_, count)) if *count < attend::ROWS && follows(r) => *count += 1,
+                _ => self.runs.push((r, 1)),
+            }
+        }
+    }
+
+    fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]) {
+        let rows = state.rows;
+        match *op {
+            Op::Embed { table, scale, out } => {
+                let table = &self.matrices[&(table.buffer, table.offset)];
+                let arena = Arena::new(arena);
+                each_row(&mut self.pool, rows, &|r| {
+                    // SAFETY: each row is another one's.
+                    let row = unsafe { arena.row_mut(out, r) };
+                    table.decode_row(state.token[r] as usize, row);
+                    row.iter_mut().for_each(|x| *x *= scale);
+                });
+            }
+            Op::RmsNorm { x, weight, eps, out } => {
+                let weight = vector(&self.vectors, weight);
+                let (arena, units) = (Arena::new(arena), self.units);
+                each_row(&mut self.pool, rows, &|r| {
+                    // SAFETY: each row is another one's; `x` and `out` are two slots. The units are the processor's.
+                    unsafe {
+                        let (x, out) = (arena.row(x, state.head_first + r), arena.row_mut(out, r));
+                        units.run(Norm { x, weight, eps, adds: false, out });
+                    }
+                });
+            }
+            Op::NormAdd { x, weight, eps, residual } => {
+                let weight = vector(&self.vectors, weight);
+                let (arena, units) = (Arena::new(arena), self.units);
+                each_row(&mut self.pool, rows, &|r| {
+                    // SAFETY: as above.
+                    unsafe {
+                        let (x, out) = (arena.row(x, r), arena.row_mut(residual, r));
+                        units.run(Norm { x, weight, eps, adds: true, out });
+                    }
+                });
+            }
+            Op::Linear { weight, x, out } => self.linear(weight, x, out, rows, arena),
+            Op::HeadNormRope { x, weight, eps, inv_freq, heads: _ } => {
+                self.find_turns(inv_freq, state);
+                let turns = &self.turns[&(inv_freq.buffer, inv_freq.offset)].values;
+                let weight = vector(&self.vectors, weight);
+                let (arena, units, width) = (Arena::new(arena), self.units, 2 * inv_freq.len);
+                each_row(&mut self.pool, rows, &|r| {
+                    let turns = &turns[r * width..(r + 1) * width];
+                    // SAFETY: each row is another one's. The units are the processor's.
+                    unsafe { units.run(NormRope { x: arena.row_mut(x, r), weight, eps, turns }) }
+                });
+            }
+            Op::KvWrite { k, v, kv } => self.write_kv([k, v], kv, state, arena),
+            Op::Attend { q, kv, out, heads, scale, window } => {
+                let (arena, units, runs) = (Arena::new(arena), self.units, &self.runs);
+                let pool = &self.kv[kv.pool as usize];
+                self.pool.run(runs.len() * heads, &|part| {
+                    let ((row, count), head) = (runs[part / heads], part % heads);
+                    let position = state.position[row] as usize;
+                    // SAFETY: each head of each row is another part's. The schedule gives each visible position a page.
+                    unsafe {
+                        let words = arena.all();
+                        let page = |number| state.page_at(words, kv.pool, row, number);
+                        let at =
+                            |slot: Slot| (arena.at(slot.columns(head * kv.head_dim, kv.head_dim), row), slot.stride);
+                        SCRATCH.with_borrow_mut(|scratch| {
+                            let cache = Cache { pool, kv, page: &page };
+                            let (q, out) = (at(q), at(out));
+                            let kv_head = head / (heads / kv.kv_heads);
+                            Attend {
+                                q: (q.0, q.1),
+                                rows: count,
+                                position,
+                                cache,
+                                kv_head,
+                                scale,
+                                window,
+                                out,
+                                scratch,
+                            }
+                            .run(units);
+                        });
+                    }
+                });
+            }
+            Op::GatedGelu { gate, up, out } => {
+                let (arena, units) = (Arena::new(arena), self.units);
+                each_row(&mut self.pool, rows, &|r| {
+                    // SAFETY: each row is another one's; `out` is a slot of its own. The units are the processor's.
+                    unsafe {
+                        let (gate, up) = (arena.row(gate, r), arena.row(up, r));
+                        units.run(GatedGelu { gate, up, out: arena.row_mut(out, r) });
+                    }
+                });
+            }
+            Op::Argmax { x } => {
+                let units = self.units;
+                for r in 0..rows {
+                    let row = crate::executor::slot_row(arena, x, r);
+                    let (best, logit) = largest(&mut self.pool, units, row);
+                    arena[state.next + r] = f32::from_bits(best as u32);
+                    arena[state.finite + r] = f32::from_bits(u32::from(logit.is_finite()));
+                }
+            }
+            Op::BlockSums { x, ask, allowed, sums, tops } => {
+                let units = self.units;
+                for r in 0..rows {
+                    let Some(asked) = Asked::of(arena, x, ask, allowed, r) else { continue };
+                    let found: Vec<_> = (0..blocks(x.width)).map(|_| Mutex::default()).collect();
+                    each_row(&mut self.pool, found.len(), &|block| {
+                        // SAFETY: the units are the processor's.
+                        let sum = |logits: &[f32; BLOCK], largest, scale| unsafe {
+                            units.run(SumOfExp { x: logits, largest, scale })
+                        };
+                        *locked(&found[block]) = asked.sums(block, sum);
+                    });
+                    let found: Vec<_> = found.iter().map(|found| *locked(found)).collect();
+                    choice::write_sums(arena, sums, tops, r, &found);
+                }
+            }
+            Op::Candidates { x, ask, allowed, sums, tops, found } => {
+                for r in 0..rows {
+                    if let Some(id) = choice::candidates(arena, [x, ask, allowed], sums, tops, found, r) {
+                        arena[state.next + r] = f32::from_bits(id);
+                    }
+                }
+            }
+        }
+    }
+
+    fn page(&mut self, pool: KvPool, page: PageId) -> &mut [u8] {
+        let bytes = self.kv_layout.pool(pool).page_bytes as usize;
+        &mut bytemuck::cast_slice_mut(&mut self.kv[pool as usize])[page as usize * bytes..][..bytes]
+    }
+
+    fn weights(&self, buffer: usize) -> Vec<&[u64]> {
+        let own = |place: &Place| self.layout.index(place.0) == buffer;
+        self.matrices.iter().filter(|(place, _)| own(place)).map(|(_, panels)| panels.words()).collect()
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+fn vector(vectors: &HashMap<Place, Vec<f32>>, v: Vector) -> &[f32] {
+    &vectors[&(v.buffer, v.offset)]
+}
+
+/// Calls `row` for each row: several threads share many rows.
+fn each_row(pool: &mut Pool, rows: usize, row: &(dyn Fn(usize) + Sync)) {
+    if rows < MANY_ROWS {
+        return (0..rows).for_each(row);
+    }
+    let each = rows.div_ceil(pool.threads() * 2);
+    pool.run(rows.div_ceil(each), &|part| (part * each..rows.min((part + 1) * each)).for_each(row));
+}
+
+/// The largest element and its index, found on all threads.
+fn largest(pool: &mut Pool, units: Units, x: &[f32]) -> (usize, f32) {
+    let each = x.len().div_ceil(pool.threads()).next_multiple_of(lanes::LANES);
+    let found = Mutex::new((0, f32::NEG_INFINITY));
+    pool.run(x.len().div_ceil(each), &|part| {
+        // SAFETY: the units are the processor's.
+        let (at, logit) = unsafe { units.run(Largest(&x[part * each..x.len().min((part + 1) * each)])) };
+        let mut best = locked(&found);
+        let at = at + part * each;
+        if logit > best.1 || logit == best.1 && at < best.0 {
+            *best = (at, logit);
+        }
+    });
+    *locked(&found)
+}
+
+/// A part that panicked leaves nothing half done here, and the pool's caller panics too.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Kernels {
+    /// `out[r] = weight · x[r]`.
+    fn linear(&mut self, weight: Matrix, x: Slot, out: Slot, rows: usize, arena: &mut [f32]) {
+        let panels = &self.matrices[&(weight.buffer, weight.offset)];
+        let (arena, units) = (Arena::new(arena), self.units);
+        if weight.format != WeightFormat::Bf16 {
+            self.inputs.resize(rows, weight.cols, product::correction(weight.format, units));
+            if rows < MANY_ROWS {
+                for r in 0..rows {
+                    // SAFETY: nothing writes the slot meanwhile.
+                    self.inputs.row(r).quantize(units, unsafe { arena.row(x, r) });
+                }
+            } else {
+                let all: Vec<Mutex<_>> = self.inputs.rows().map(Mutex::new).collect();
+                each_row(&mut self.pool, rows, &|r| {
+                    // SAFETY: nothing writes the slot meanwhile.
+                    locked(&all[r]).quantize(units, unsafe { arena.row(x, r) });
+                });
+            }
+        }
+        // Each part is some panels and some rows.
+        let most_rows = (INPUT_BYTES / weight.cols.max(1)).clamp(8, 1024) / 8 * 8;
+        let row_parts = rows.div_ceil(most_rows);
+        let each = panels.count().div_ceil(self.pool.threads() * PARTS).max(1);
+        let panel_parts = panels.count().div_ceil(each);
+        let inputs = &self.inputs;
+        self.pool.run(panel_parts * row_parts, &|part| {
+            let (panel, row) = (part / row_parts * each, part % row_parts * most_rows);
+            // SAFETY: `inputs` are of this product, each part's results are another's, and slots have the rows.
+            unsafe {
+                let product = Product {
+                    weights: panels,
+                    panels: panel..panels.count().min(panel + each),
+                    rows: row..rows.min(row + most_rows),
+                    x: (arena.at(x, 0), x.stride),
+                    inputs,
+                    out: Output { start: arena.at(out, 0), stride: out.stride },
+                };
+                product.run(units);
+            }
+        });
+    }
+
+    fn write_kv(&mut self, of: [Slot; 2], kv: KvLayer, state: &StepState, arena: &[f32]) {
+        for r in 0..state.rows {
+            for (half, slot) in of.into_iter().enumerate() {
+                let x = crate::executor::slot_row(arena, slot, r);
+                for (head, x) in x.chunks_exact(kv.head_dim).enumerate() {
+                    let at = state.kv_at(arena, &kv, r, half, head, state.position[r] as usize);
+                    let out = &mut self.kv[kv.pool as usize][at..at + kv.head_dim];
+                    // SAFETY: the units are the processor's.
+                    unsafe { self.units.run(ToHalf { x, out }) };
+                }
+            }
+        }
+    }
+
+    /// Computes the cosines and sines of the pass's positions by these frequencies, unless a step has.
+    fn find_turns(&mut self, inv_freq: Vector, state: &StepState) {
+        let place = (inv_freq.buffer, inv_freq.offset);
+        let frequencies = &self.vectors[&place];
+        let turns = self.turns.entry(place).or_default();
+        if turns.is_known {
+            return;
+        }
+        turns.is_known = true;
+        turns.values.clear();
+        for &position in &state.position {
+            let angles = || frequencies.iter().map(|f| position as f32 * f);
+            turns.values.extend(angles().map(f32::cos));
+            turns.values.extend(angles().map(f32::sin));
+        }
+    }
+}
+
+/// The arena, shared by threads that each write other rows.
+#[derive(Clone, Copy)]
+struct Arena {
+    start: *mut f32,
+    len: usize,
+}
+
+// SAFETY: threads that share it write rows apart from each other, and read what none of them writes.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    fn new(arena: &mut [f32]) -> Arena {
+        Arena { start: arena.as_mut_ptr(), len: arena.len() }
+    }
+
+    /// Where row `r` of a slot begins.
+    fn at(&self, slot: Slot, r: usize) -> *mut f32 {
+        let at = (slot.row(r) / 4) as usize;
+        assert!(at + slot.width <= self.len, "row {r} of a slot lies behind the arena");
+        // SAFETY: it is within the arena.
+        unsafe { self.start.add(at) }
+    }
+
+    /// # Safety
+    /// Nobody writes the row while it is borrowed.
+    unsafe fn row(&self, slot: Slot, r: usize) -> &[f32] {
+        // SAFETY: `at` has checked the row.
+        unsafe { std::slice::from_raw_parts(self.at(slot, r), slot.width) }
+    }
+
+    /// # Safety
+    /// Nobody else reads or writes the row while it is borrowed.
+    #[allow(clippy::mut_from_ref)] // Rows are apart from each other, which is the caller's care.
+    unsafe fn row_mut(&self, slot: Slot, r: usize) -> &mut [f32] {
+        // SAFETY: `at` has checked the row.
+        unsafe { std::slice::from_raw_parts_mut(self.at(slot, r), slot.width) }
+    }
+
+    /// # Safety
+    /// What is read of it is not written meanwhile.
+    unsafe fn all(&self) -> &[f32] {
+        // SAFETY: it is the arena.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,370 @@
+//! Products of weights and inputs: `out[r][i] = sum over k of weight[i][k] * x[r][k]`.
+//!
+//! A panel of sixteen rows of weights meets up to eight rows of inputs at a time. Four columns of the panel are a vector of
+//! bytes, and the same four bytes of a row of inputs go to all lanes: one dot product adds 64 products for a row. So a vector is
+//! unpacked once for all rows, and one row costs its unpacking, 8 dot products for each 32 columns, and 2 operations in f32.
+//! The weights' zero comes from the start of the integer sums; offsets are subtracted by the inputs' sums.
+//!
+//! Each result is summed in one order, whatever the number of rows: it does not depend on the rows beside it.
+
+use super::inputs::{Correction, Inputs};
+use super::lanes::{BYTES, Kernel, LANES, Lanes, Units};
+use super::panels::{LOADS, Panels, ScaleForm, words_of};
+use crate::model::WeightFormat;
+use crate::model::blocks::BlockFormat;
+use crate::model::grouped::{Grouped, LOAD, VALUES};
+use std::ops::Range;
+
+/// Rows of inputs that a panel meets at a time.
+const MOST: usize = 8;
+
+/// What the inputs of a product in `format` have to be corrected by.
+pub fn correction(format: WeightFormat, units: Units) -> Correction {
+    let zero_of_bytes = i32::from(units.offset());
+    match format.grouped() {
+        Some(Grouped { low: 8, .. } | Grouped { table: true, .. }) => {
+            let by_16 = format.grouped().is_some_and(|g| ScaleForm::of(g.scales).by_16);
+            Correction { zero: zero_of_bytes, by_16 }
+        }
+        Some(grouped) => Correction { zero: i32::from(grouped.zero), by_16: ScaleForm::of(grouped.scales).by_16 },
+        None => Correction { zero: zero_of_bytes, by_16: false },
+    }
+}
+
+/// Where results go: `[rows, width]`, `stride` elements from row to row.
+#[derive(Clone, Copy)]
+pub struct Output {
+    /// The first row's first element.
+    pub start: *mut f32,
+    /// Elements from one row to the next.
+    pub stride: usize,
+}
+
+// SAFETY: threads that share it write apart from each other, which is their caller's care.
+unsafe impl Send for Output {}
+// SAFETY: as above.
+unsafe impl Sync for Output {}
+
+/// A part of a product: some panels, all rows.
+pub struct Product<'a> {
+    /// The weights.
+    pub weights: &'a Panels,
+    /// Of these, the panels to be multiplied.
+    pub panels: Range<usize>,
+    /// Rows of inputs.
+    pub rows: Range<usize>,
+    /// The inputs as they are, `[rows]` at a stride: read for BF16 alone.
+    pub x: (*const f32, usize),
+    /// The inputs in eight bits.
+    pub inputs: &'a Inputs,
+    /// The results.
+    pub out: Output,
+}
+
+impl Product<'_> {
+    /// Computes it.
+    ///
+    /// # Safety
+    /// `inputs` holds `rows` of the weights' columns, quantised with their format's [`correction`]; for BF16 `x` does. `out`
+    /// has room for `rows` of the weights' rows, and nobody else writes those of `panels`.
+    pub unsafe fn run(self, units: Units) {
+        // SAFETY: the caller's.
+        unsafe { units.run(self) }
+    }
+}
+
+impl Kernel for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        macro_rules! grouped {
+            ($($format:ident)*) => {
+                match self.weights.format {
+                    WeightFormat::Int8 => self.panels_by::<L, Bytes>(),
+                    WeightFormat::Bf16 => self.bf16::<L>(),
+                    WeightFormat::Int4 => self.panels_by::<L, formats::Q4_0>(),
+                    WeightFormat::Blocks(BlockFormat::Q4_0) => self.panels_by::<L, formats::Q4_0>(),
+                    $(WeightFormat::Blocks(BlockFormat::$format) => self.panels_by::<L, formats::$format>(),)*
+                }
+            };
+        }
+        // SAFETY: the caller's.
+        unsafe { grouped!(Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq4Nl Iq4Xs) }
+    }
+}
+
+/// How the vectors of a load are unpacked and scaled.
+trait Form {
+    const GROUPED: Option<Grouped>;
+}
+
+/// INT8: a scale for each row.
+struct Bytes;
+
+impl Form for Bytes {
+    const GROUPED: Option<Grouped> = None;
+}
+
+/// The formats of GGUF files.
+#[allow(non_camel_case_types)]
+mod formats {
+    use super::{BlockFormat, Form, Grouped};
+
+    macro_rules! forms {
+        ($($format:ident)*) => {
+            $(
+                pub struct $format;
+
+                impl Form for $format {
+                    const GROUPED: Option<Grouped> = Some(BlockFormat::$format.grouped());
+                }
+            )*
+        };
+    }
+    forms!(Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq4Nl Iq4Xs);
+}
+
+impl Product<'_> {
+    #[inline(always)]
+    unsafe fn panels_by<L: Lanes, F: Form>(self) {
+        for panel in self.panels.clone() {
+            let mut row = self.rows.start;
+            while row < self.rows.end {
+                // SAFETY: the caller's.
+                row += unsafe {
+                    match self.rows.end - row {
+                        MOST.. => self.tile::<L, F, MOST>(panel, row),
+                        4.. => self.tile::<L, F, 4>(panel, row),
+                        2.. => self.tile::<L, F, 2>(panel, row),
+                        _ => self.tile::<L, F, 1>(panel, row),
+                    }
+                };
+            }
+        }
+    }
+
+    /// A panel and `M` rows of inputs. Returns M.
+    #[inline(always)]
+    unsafe fn tile<L: Lanes, F: Form, const M: usize>(&self, panel: usize, row: usize) -> usize {
+        let (scales, planes) = self.weights.panel(panel);
+        let (loads, groups) = (self.weights.loads(), self.inputs.groups());
+        let vectors = match F::GROUPED {
+            Some(grouped) => words_of(grouped).iter().sum(),
+            None => LOAD / 4,
+        };
+        // SAFETY: a panel has `loads` loads, and each row of inputs too.
+        unsafe {
+            let q = self.inputs.q.as_ptr().add(row * loads * LOAD);
+            let x_scales = self.inputs.scales.as_ptr().add(row * loads);
+            let starts = self.inputs.starts.as_ptr().add(row * groups);
+            let sums = self.inputs.sums.as_ptr().add(row * groups);
+            let form = const { scale_form::<F>() };
+            let small = scales.as_ptr().add(form.records(loads));
+            let mut results = [L::splat(0.0); M];
+            for load in 0..loads {
+                let from = planes.as_ptr().add(load * vectors * BYTES);
+                let record = scales.as_ptr().add(if form.is_shared { load / LOADS } else { load } * form.record());
+                let small = small.add(load * form.small());
+                for half in 0..const { if scale_form::<F>().by_16 { 2 } else { 1 } } {
+                    let (of, group) = if form.by_16 { (4 * half..4 * half + 4, 2 * load + half) } else { (0..8, load) };
+                    let mut products = [L::splat_i32(0); M];
+                    for (m, products) in products.iter_mut().enumerate() {
+                        *products = L::splat_i32(*starts.add(m * groups + group));
+                    }
+                    for v in of {
+                        let weights = unpack::<L, F>(from, v);
+                        for (m, products) in products.iter_mut().enumerate() {
+                            let x = q.add(m * loads * LOAD + load * LOAD + 4 * v).cast::<i32>().read_unaligned();
+                            *products = match const { is_bytes::<F>() } {
+                                true => L::dot_bytes(*products, weights, x),
+                                false => L::dot(*products, weights, x),
+                            };
+                        }
+                    }
+                    let (scale, least) = scales_of::<L, F>(record, small, half);
+                    for (m, result) in results.iter_mut().enumerate() {
+                        let x_scale = L::splat(*x_scales.add(m * loads + load));
+                        let scaled = L::mul(L::to_f32(products[m]), x_scale);
+                        *result = match F::GROUPED {
+                            Some(_) => L::fma(scaled, scale, *result),
+                            None => L::add(*result, scaled),
+                        };
+                        if form.has_offsets {
+                            let sum = L::splat(-*sums.add(m * groups + group));
+                            *result = L::fma(sum, least, *result);
+                        }
+                    }
+                }
+            }
+            for (m, result) in results.into_iter().enumerate() {
+                let result = match F::GROUPED {
+                    Some(_) => result,
+                    None => L::mul(result, L::load(scales.as_ptr().cast())),
+                };
+                self.put::<L>(panel, row + m, result);
+            }
+        }
+        M
+    }
+
+    /// Writes sixteen results, or as many as the last panel has rows.
+    #[inline(always)]
+    unsafe fn put<L: Lanes>(&self, panel: usize, row: usize, x: L::F) {
+        let count = LANES.min(self.weights.rows - panel * LANES);
+        // SAFETY: the caller's.
+        unsafe {
+            let to = self.out.start.add(row * self.out.stride + panel * LANES);
+            if count == LANES {
+                return L::store(to, x);
+            }
+            let mut all = [0f32; LANES];
+            L::store(all.as_mut_ptr(), x);
+            to.copy_from_nonoverlapping(all.as_ptr(), count);
+        }
+    }
+
+    /// BF16: inputs as they are, a column of sixteen weights at a time, in four sums.
+    #[inline(always)]
+    unsafe fn bf16<L: Lanes>(self) {
+        const ROWS: usize = 4;
+        const SUMS: usize = 4;
+        let cols = self.weights.cols;
+        for panel in self.panels.clone() {
+            let (_, planes) = self.weights.panel(panel);
+            for first in self.rows.clone().step_by(ROWS) {
+                // SAFETY: the caller's. Rows past the last one are that one again.
+                unsafe {
+                    let rows: [*const f32; ROWS] =
+                        std::array::from_fn(|m| self.x.0.add((first + m).min(self.rows.end - 1) * self.x.1));
+                    let mut sums = [[L::splat(0.0); SUMS]; ROWS];
+                    for k in 0..cols {
+                        let weights = L::load_bf16(planes.as_ptr().add(k * 2 * LANES));
+                        for (m, sums) in sums.iter_mut().enumerate() {
+                            sums[k % SUMS] = L::fma(weights, L::splat(*rows[m].add(k)), sums[k % SUMS]);
+                        }
+                    }
+                    for (m, [a, b, c, d]) in sums.into_iter().enumerate().take(self.rows.end - first) {
+                        self.put::<L>(panel, first + m, L::add(L::add(a, b), L::add(c, d)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+const fn scale_form<F: Form>() -> ScaleForm {
+    match F::GROUPED {
+        Some(grouped) => ScaleForm::of(grouped.scales),
+        None => ScaleForm { is_shared: false, by_16: false, has_offsets: false },
+    }
+}
+
+/// Whether weights come as eight bits with a sign.
+const fn is_bytes<F: Form>() -> bool {
+    match F::GROUPED {
+        Some(grouped) => grouped.low == 8 || grouped.table,
+        None => true,
+    }
+}
+
+/// The weights of columns `4 v ..` of a load, four of each row.
+#[inline(always)]
+unsafe fn unpack<L: Lanes, F: Form>(from: *const u8, v: usize) -> L::B {
+    // SAFETY: the vectors of a load lie behind each other.
+    unsafe {
+        let Some(grouped) = F::GROUPED else { return L::load_bytes(from.add(v * BYTES)) };
+        if grouped.low == 8 {
+            return L::load_bytes(from.add(v * BYTES));
+        }
+        let low = if grouped.low == 4 {
+            let word = L::load_bytes(from.add(v % 4 * BYTES));
+            if v < 4 { L::bits::<0>(word, 15) } else { L::bits::<4>(word, 15) }
+        } else {
+            let word = L::load_bytes(from.add(v / 4 * BYTES));
+            match v % 4 {
+                0 => L::bits::<0>(word, 3),
+                1 => L::bits::<2>(word, 3),
+                2 => L::bits::<4>(word, 3),
+                _ => L::bits::<6>(word, 3),
+            }
+        };
+        if grouped.table {
+            let table = const { table::<L>() };
+            return L::look_up(&table, low);
+        }
+        let second = from.add(const { first_words::<F>() } * BYTES);
+        let high = match grouped.high {
+            0 => return low,
+            1 => high_bit::<L, F>(L::load_bytes(second), v),
+            _ => {
+                let word = L::load_bytes(second.add(v / 4 * BYTES));
+                match v % 4 {
+                    0 => L::bits_at::<0, 4>(word, 3),
+                    1 => L::bits_at::<2, 4>(word, 3),
+                    2 => L::bits_at::<4, 4>(word, 3),
+                    _ => L::bits_at::<6, 4>(word, 3),
+                }
+            }
+        };
+        L::or(low, high)
+    }
+}
+
+const fn first_words<F: Form>() -> usize {
+    match F::GROUPED {
+        Some(grouped) => words_of(grouped)[0],
+        None => 0,
+    }
+}
+
+/// Bit `v` of each byte, moved to where the low bits end.
+#[inline(always)]
+unsafe fn high_bit<L: Lanes, F: Form>(word: L::B, v: usize) -> L::B {
+    macro_rules! at {
+        ($up:literal: $($at:literal)*) => { match v { $($at => L::bits_at::<$at, $up>(word, 1),)* _ => word } };
+    }
+    // SAFETY: of no pointers.
+    unsafe {
+        match F::GROUPED {
+            Some(Grouped { low: 2, .. }) => at!(2: 0 1 2 3 4 5 6 7),
+            _ => at!(4: 0 1 2 3 4 5 6 7),
+        }
+    }
+}
+
+/// The values that the elements of a format with a table stand for, as dot products take them.
+const fn table<L: Lanes>() -> [u8; 16] {
+    let mut table = [0; 16];
+    let mut i = 0;
+    while i < table.len() {
+        table[i] = VALUES[i] as u8 ^ L::OFFSET;
+        i += 1;
+    }
+    table
+}
+
+/// What a block's sums are multiplied by, and what the inputs' sum is multiplied by and subtracted. `half`: of 16 columns.
+#[inline(always)]
+unsafe fn scales_of<L: Lanes, F: Form>(record: *const u8, small: *const u8, half: usize) -> (L::F, L::F) {
+    let form = const { scale_form::<F>() };
+    // SAFETY: a record and its scale bytes are as long as their form says.
+    unsafe {
+        if F::GROUPED.is_none() {
+            return (L::splat(1.0), L::splat(0.0));
+        }
+        let d = L::load_f16(record);
+        let m = if form.has_offsets { L::load_f16(record.add(2 * LANES)) } else { L::splat(0.0) };
+        match form {
+            ScaleForm { is_shared: false, .. } => (d, m),
+            ScaleForm { by_16: true, has_offsets: true, .. } => {
+                let [s, n] = L::load_halves(small.add(half * LANES));
+                (L::mul(d, s), L::mul(m, n))
+            }
+            ScaleForm { has_offsets: true, .. } => {
+                (L::mul(d, L::load_u8(small)), L::mul(m, L::load_u8(small.add(LANES))))
+            }
+            _ => (L::mul(d, L::load_i8(small.add(half * LANES))), m),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Kernels against formulas, on each kind of vector units that the processor has.
+
+use super::attend::{Attend, Cache, ROWS, Scratch};
+use super::inputs::Inputs;
+use super::lanes::Units;
+use super::panels::Panels;
+use super::product::{Output, Product, correction};
+use crate::model::WeightFormat;
+use crate::schedule::KvType;
+use crate::schedule::kv::{KvLayer, PAGE, Pool};
+use half::f16;
+
+/// Numbers that look random, the same in each run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as u32
+    }
+
+    /// In -1 .. 1.
+    fn float(&mut self) -> f32 {
+        self.next() as f32 / (1u32 << 30) as f32 - 1.0
+    }
+}
+
+/// The rows of a matrix as a checkpoint gives them, and what they decode to.
+struct Rows {
+    data: Vec<u8>,
+    scales: Vec<u8>,
+    decoded: Vec<f32>,
+}
+
+impl Rows {
+    fn new(format: WeightFormat, rows: usize, cols: usize) -> Rows {
+        let mut numbers = Numbers(cols as u64);
+        let [row_bytes, scale_bytes] = [format.row_bytes(cols), format.scale_bytes(cols)];
+        let (mut data, mut scales) = (vec![0u8; rows * row_bytes], vec![0u8; rows * scale_bytes]);
+        let mut decoded = vec![0f32; rows * cols];
+        for r in 0..rows {
+            let (data, scales) =
+                (&mut data[r * row_bytes..][..row_bytes], &mut scales[r * scale_bytes..][..scale_bytes]);
+            if WeightFormat::MADE.contains(&format) {
+                let row: Vec<f32> = (0..cols).map(|_| numbers.float()).collect();
+                format.encode_row(&row, data, scales).unwrap();
+            } else {
+                data.fill_with(|| numbers.next() as u8);
+                scales.fill_with(|| numbers.next() as u8);
+                // Small halves wherever a record may begin: bits of small scales may be any.
+                for half in scales.chunks_exact_mut(2) {
+                    half.copy_from_slice(&f16::from_f32(0.01 * numbers.float()).to_le_bytes());
+                }
+            }
+            format.decode_row(data, scales, &mut decoded[r * cols..][..cols]);
+        }
+        Rows { data, scales, decoded }
+    }
+
+    fn pack(&self, format: WeightFormat, rows: usize, cols: usize, units: Units) -> Panels {
+        let [row_bytes, scale_bytes] = [format.row_bytes(cols), format.scale_bytes(cols)];
+        Panels::pack([rows, cols], format, units.offset(), |first, data, scales| {
+            data.copy_from_slice(&self.data[first * row_bytes..][..data.len()]);
+            scales.copy_from_slice(&self.scales[first * scale_bytes..][..scales.len()]);
+            Ok(())
+        })
+        .unwrap()
+    }
+}
+
+/// Every format with sizes that its rows may have: whole panels and a part of one.
+fn cases() -> impl Iterator<Item = (WeightFormat, usize, usize)> {
+    WeightFormat::ALL.into_iter().flat_map(|format| {
+        let cols = match format.grouped() {
+            Some(grouped) if !grouped.holds(32) => 512,
+            Some(_) => 96,
+            None => 70,
+        };
+        [(format, 37, cols), (format, 16, cols)]
+    })
+}
+
+#[test]
+fn panels_decode_to_the_rows_that_were_packed() {
+    for (format, rows, cols) in cases() {
+        let matrix = Rows::new(format, rows, cols);
+        for units in Units::all() {
+            let panels = matrix.pack(format, rows, cols, units);
+            let mut row = vec![0f32; cols];
+            for r in 0..rows {
+                panels.decode_row(r, &mut row);
+                assert_eq!(row, matrix.decoded[r * cols..][..cols], "{} row {r}, {units:?}", format.name());
+            }
+        }
+    }
+}
+
+fn product(panels: &Panels, x: &[f32], rows: usize, units: Units) -> (Vec<f32>, Vec<f32>) {
+    let mut inputs = Inputs::default();
+    inputs.resize(rows, panels.cols, correction(panels.format, units));
+    for (r, x) in x.chunks_exact(panels.cols).enumerate() {
+        inputs.row(r).quantize(units, x);
+    }
+    let mut out = vec![f32::NAN; rows * panels.rows];
+    let (start, stride) = (out.as_mut_ptr(), panels.rows);
+    let part = Product {
+        weights: panels,
+        panels: 0..panels.count(),
+        rows: 0..rows,
+        x: (x.as_ptr(), panels.cols),
+        inputs: &inputs,
+        out: Output { start, stride },
+    };
+    // SAFETY: all are of these sizes.
+    unsafe { part.run(units) };
+    // What the inputs are in eight bits.
+    let loads = panels.cols.div_ceil(32);
+    let rounded = (0..rows * panels.cols).map(|i| {
+        let (r, k) = (i / panels.cols, i % panels.cols);
+        f32::from(inputs.q[r * loads * 32 + k]) * inputs.scales[r * loads + k / 32]
+    });
+    let rounded = if panels.format == WeightFormat::Bf16 { x.to_vec() } else { rounded.collect() };
+    (out, rounded)
+}
+
+#[test]
+fn products_are_those_of_the_decoded_weights() {
+    for (format, rows, cols) in cases() {
+        let matrix = Rows::new(format, rows, cols);
+        let mut numbers = Numbers(7);
+        // More rows than a panel meets at a time; the first load of the second one is zero, and one value is large.
+        let count = 15;
+        let mut x: Vec<f32> = (0..count * cols).map(|_| numbers.float()).collect();
+        x[cols..cols + 32].fill(0.0);
+        x[2 * cols + 5] = 300.0;
+        let mut results: Vec<(Units, Vec<f32>)> = Vec::new();
+        for units in Units::all() {
+            let panels = matrix.pack(format, rows, cols, units);
+            let (out, rounded) = product(&panels, &x, count, units);
+            for (r, out) in out.chunks_exact(rows).enumerate() {
+                for (i, out) in out.iter().enumerate() {
+                    let (w, x) = (&matrix.decoded[i * cols..][..cols], &rounded[r * cols..][..cols]);
+                    let terms = w.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x));
+                    let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()));
+                    // Offsets cancel a part of what scales make.
+                    let bound = 2e-5 * size + 1e-6;
+                    let off = (f64::from(*out) - sum).abs();
+                    assert!(
+                        off <= bound,
+                        "{} {units:?} row {r}, {i}: {out}, not {sum}: {off:e} of {bound:e}",
+                        format.name()
+                    );
+                }
+                // The inputs' own rounding is that of eight bits.
+                for (load, (x, rounded)) in
+                    x[r * cols..][..cols].chunks(32).zip(rounded[r * cols..][..cols].chunks(32)).enumerate()
+                {
+                    let largest = x.iter().fold(0f32, |a, b| a.max(b.abs()));
+                    for (x, rounded) in x.iter().zip(rounded) {
+                        assert!(
+                            (x - rounded).abs() <= largest * 0.504 / 127.0,
+                            "row {r}, load {load}: {rounded} of {x}"
+                        );
+                    }
+                }
+            }
+            // A row alone has the same bits.
+            for r in 0..count {
+                let (alone, _) = product(&panels, &x[r * cols..][..cols], 1, units);
+                assert_eq!(alone, out[r * rows..][..rows], "{} {units:?} row {r} alone", format.name());
+            }
+            results.push((units, out));
+        }
+        // Kinds that round products and sums once agree in each bit.
+        let fused = results.iter().filter(|(units, _)| *units != Units::Portable).collect::<Vec<_>>();
+        fused.windows(2).for_each(|pair| assert_eq!(pair[0].1, pair[1].1, "{}: {:?}", format.name(), pair[1].0));
+    }
+}
+
+#[test]
+fn what_is_not_finite_comes_out_so() {
+    let (format, rows, cols) = (WeightFormat::Int8, 16, 64);
+    let matrix = Rows::new(format, rows, cols);
+    for units in Units::all() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut x = vec![1f32; cols];
+            x[40] = bad;
+            let (out, _) = product(&matrix.pack(format, rows, cols, units), &x, 1, units);
+            assert!(out.iter().all(|y| !y.is_finite()), "{bad} by {units:?}: {out:?}");
+        }
+    }
+}
+
+/// Attention by its formula, in f64.
+fn formula(q: &[f32], keys: &[Vec<f32>], values: &[Vec<f32>], scale: f32) -> Vec<f64> {
+    let score =
+        |key: &Vec<f32>| q.iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>() * f64::from(scale);
+    let scores: Vec<f64> = keys.iter().map(score).collect();
+    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = scores.iter().map(|s| (s - largest).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    (0..q.len()).map(|d| weights.iter().zip(values).map(|(w, v)| w * f64::from(v[d])).sum::<f64>() / sum).collect()
+}
+
+#[test]
+fn attention_is_softmax_of_scores_over_pages_and_windows() {
+    // A dim that is no whole vector, and one that is.
+    for (dim, window, first, rows) in [
+        (24, None, 130, ROWS),
+        (32, Some(70), 126, ROWS),
+        (32, Some(64), 63, 3),
+        (256, None, 0, 1),
+        (16, Some(1), 200, ROWS),
+    ] {
+        let kv = KvLayer {
+            layer: 1,
+            pool: Pool::Global,
+            place: 1,
+            kv_heads: 2,
+            head_dim: dim,
+            element: KvType::F16,
+            entries: 8,
+            context: 512,
+        };
+        let (pages, page_elements) = (5, 2 * kv.elements());
+        let mut numbers = Numbers(dim as u64);
+        let mut pool: Vec<u16> =
+            (0..pages * page_elements).map(|_| f16::from_f32(2.0 * numbers.float()).to_bits()).collect();
+        // Pages in another order than positions, and infinities where no row may look.
+        let place = |number: usize| (pages - 1 - number) * page_elements;
+        let end = first + rows;
+        for p in (0..pages * PAGE).filter(|&p| p >= end || window.is_some_and(|w| p + w < first + 1)) {
+            for half in 0..2 {
+                let at = place(p / PAGE) + kv.element_at(half, 1, p);
+                pool[at..at + dim].fill(f16::INFINITY.to_bits());
+            }
+        }
+        let entry = |half: usize, p: usize| -> Vec<f32> {
+            let at = place(p / PAGE) + kv.element_at(half, 1, p);
+            pool[at..at + dim].iter().map(|x| f16::from_bits(*x).to_f32()).collect()
+        };
+        let q: Vec<f32> = (0..rows * dim).map(|_| 3.0 * numbers.float()).collect();
+        for units in Units::all() {
+            let run = |from: usize, count: usize| {
+                let mut out = vec![f32::NAN; count * dim];
+                let mut scratch = Scratch::default();
+                let attend = Attend {
+                    q: (q[from * dim..].as_ptr(), dim),
+                    rows: count,
+                    position: first + from,
+                    cache: Cache { pool: &pool, kv, page: &place },
+                    kv_head: 1,
+                    scale: 0.25,
+                    window,
+                    out: (out.as_mut_ptr(), dim),
+                    scratch: &mut scratch,
+                };
+                // SAFETY: all are of these sizes.
+                unsafe { attend.run(units) };
+                out
+            };
+            let out = run(0, rows);
+            for r in 0..rows {
+                let seen = window.map_or(0, |w| (first + r + 1).saturating_sub(w))..first + r + 1;
+                let [keys, values] = [0, 1].map(|half| seen.clone().map(|p| entry(half, p)).collect::<Vec<_>>());
+                let want = formula(&q[r * dim..][..dim], &keys, &values, 0.25);
+                for (d, (out, want)) in out[r * dim..][..dim].iter().zip(want).enumerate() {
+                    assert!(
+                        (f64::from(*out) - want).abs() < 2e-5,
+                        "dim {dim}, {units:?} row {r}, {d}: {out}, not {want}"
+                    );
+                }
+                assert_eq!(run(r, 1), out[r * dim..][..dim], "dim {dim}, {units:?} row {r} alone");
+            }
+        }
+    }
+}

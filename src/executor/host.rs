@@ -1,0 +1,306 @@
+//! An executor in the processor's own memory: passes, pages and results around what computes one step ([`Steps`]). The
+//! reference executor and the CPU executor differ in that alone.
+
+use super::{Asks, Executor, HeadRows, Measure, PageId, Pages, Row, Timed, Watch};
+use crate::error::{Setting, text};
+use crate::schedule::choice::Found;
+use crate::schedule::kv::{KvLayer, PAGE, Pool};
+use crate::schedule::layout::TableLayout;
+use crate::schedule::step::{Op, Rows};
+use crate::schedule::{Schedule, Segment, Step};
+use crate::{Cancel, Error, Result};
+use std::time::{Duration, Instant};
+
+/// Computes steps. It keeps the weights, and the pools of keys and values.
+pub trait Steps {
+    /// Its name, as the user should see it.
+    fn device(&self) -> &str;
+
+    /// Called before a pass's first step.
+    fn begin(&mut self, state: &StepState) {
+        let _ = state;
+    }
+
+    /// Runs one step over the state's rows.
+    fn run(&mut self, op: &Op, state: &StepState, arena: &mut [f32]);
+
+    /// A page's bytes.
+    fn page(&mut self, pool: Pool, page: PageId) -> &mut [u8];
+
+    /// The memory of a weight buffer, by its index in the schedule's layout.
+    fn weights(&self, buffer: usize) -> Vec<&[u64]>;
+}
+
+/// What a step needs to know of the pass.
+pub struct StepState {
+    /// Rows that the step works on.
+    pub rows: usize,
+    /// Index in the pass of the first head row, for steps of head rows; else 0.
+    pub head_first: usize,
+    /// Token ids of the pass's rows.
+    pub token: Vec<u32>,
+    /// Their positions.
+    pub position: Vec<u32>,
+    /// Their sequences.
+    pub sequence: Vec<u32>,
+    /// Word index of the argmax results.
+    pub next: usize,
+    /// Word index of the flags that say whether each argmax is finite.
+    pub finite: usize,
+    /// The sequences' page tables, by pool.
+    pub tables: [TableLayout; 2],
+}
+
+impl StepState {
+    fn new(schedule: &Schedule) -> StepState {
+        let layout = schedule.arena.state;
+        let rows = || Vec::with_capacity(schedule.extent.max_rows);
+        StepState {
+            rows: 0,
+            head_first: 0,
+            token: rows(),
+            position: rows(),
+            sequence: rows(),
+            next: layout.next(),
+            finite: layout.finite(),
+            tables: schedule.arena.tables,
+        }
+    }
+
+    fn set_rows(&mut self, rows: &[Row]) {
+        self.token.clear();
+        self.token.extend(rows.iter().map(|r| r.token));
+        self.position.clear();
+        self.position.extend(rows.iter().map(|r| r.position));
+        self.sequence.clear();
+        self.sequence.extend(rows.iter().map(|r| r.sequence));
+    }
+
+    /// First element in the pool of the page with positions `PAGE * number ..` of row `r`'s sequence.
+    pub fn page_at(&self, arena: &[f32], pool: Pool, r: usize, number: usize) -> usize {
+        let word = self.tables[pool as usize].word(self.sequence[r] as usize, number);
+        (u64::from(arena[word].to_bits()) | u64::from(arena[word + 1].to_bits()) << 32) as usize
+    }
+
+    /// Index in the layer's pool of row `r`'s sequence's K (`half` 0) or V (1) of a head at position `p`.
+    pub fn kv_at(&self, arena: &[f32], kv: &KvLayer, r: usize, half: usize, head: usize, p: usize) -> usize {
+        self.page_at(arena, kv.pool, r, p / PAGE) + kv.element_at(half, head, p)
+    }
+}
+
+/// An executor whose steps `S` computes.
+pub struct Host<S> {
+    schedule: Schedule,
+    steps: S,
+    arena: Vec<f32>,
+    pages: Pages,
+    state: StepState,
+    /// Rows of the last pass, and its first head row and number of head rows.
+    rows: usize,
+    head: HeadRows,
+    /// Head rows of the last pass that asked for something.
+    asked: Vec<bool>,
+    cancel: Cancel,
+}
+
+/// No head rows.
+const NONE: HeadRows = HeadRows { first: 0, count: 0 };
+
+impl<S: Steps> Host<S> {
+    /// An executor of `schedule`, with an arena of its own.
+    ///
+    /// # Errors
+    /// Refused: not enough memory.
+    pub(crate) fn new(schedule: Schedule, steps: S, cancel: Cancel) -> Result<Host<S>> {
+        let arena = zeroed((schedule.arena.bytes / 4) as usize, "arena")?;
+        let (pages, state) = (Pages::new(&schedule), StepState::new(&schedule));
+        let asked = vec![false; schedule.extent.head_rows];
+        Ok(Host { schedule, steps, arena, pages, state, rows: 0, head: NONE, asked, cancel })
+    }
+
+    fn run(&mut self, segment: Segment) -> Result<()> {
+        for i in self.schedule.steps_of(segment) {
+            self.cancel.check().inspect_err(|_| (self.rows, self.head) = (0, NONE))?;
+            self.run_step(i);
+        }
+        Ok(())
+    }
+
+    fn run_step(&mut self, i: usize) {
+        let step = &self.schedule.steps[i];
+        (self.state.rows, self.state.head_first) = match step.rows {
+            Rows::Pass => (self.rows, 0),
+            Rows::Head => (self.head.count, self.head.first),
+        };
+        self.steps.run(&step.op, &self.state, &mut self.arena);
+    }
+
+    fn begin(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        super::admit_pass(&self.schedule, &mut self.pages, rows, head)?;
+        (self.rows, self.head) = (rows.len(), head.unwrap_or(NONE));
+        self.asked.fill(false);
+        self.state.set_rows(rows);
+        let words = bytemuck::cast_slice_mut(&mut self.arena);
+        super::write_pass(words, self.schedule.arena.state, rows, head);
+        // Elements of a page: the pool's are of the KV type.
+        let element = self.schedule.extent.kv.bytes() as u64;
+        let start = |pool, page| page as u64 * (self.schedule.kv.pool(pool).page_bytes / element);
+        super::write_tables(words, &self.schedule.arena, &mut self.pages, start);
+        self.steps.begin(&self.state);
+        Ok(())
+    }
+}
+
+/// A zeroed vector. Refused if it cannot be allocated. The system gives its pages as they are written to, so what is never
+/// used of a KV cache takes no memory.
+pub(crate) fn zeroed<T: bytemuck::Zeroable>(len: usize, what: &str) -> Result<Vec<T>> {
+    let zeroed = bytemuck::allocation::try_zeroed_slice_box(len).map_err(|()| {
+        Error::refused(
+            format!(
+                "{} of system memory for the {what} cannot be had",
+                crate::display::bytes(size_of::<T>() as u64 * len as u64)
+            ),
+            text!("close other programs or use a smaller model or ", Setting::Context),
+        )
+    })?;
+    Ok(zeroed.into_vec())
+}
+
+impl<S: Steps> Executor for Host<S> {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn device(&self) -> &str {
+        self.steps.device()
+    }
+
+    fn is_on_cpu(&self) -> bool {
+        true
+    }
+
+    fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+
+    fn forward(&mut self, rows: &[Row], head: Option<HeadRows>) -> Result<()> {
+        self.forward_watched(rows, head, &mut |_, _| {})
+    }
+
+    fn forward_choosing(&mut self, rows: &[Row], head: HeadRows, asks: Asks<'_>) -> Result<()> {
+        (asks.meanwhile)();
+        self.forward(rows, Some(head))?;
+        let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.arena);
+        let words = &mut words[super::asks_in(&self.schedule)];
+        super::write_asks(words, &self.schedule, head, asks.fill, &mut self.asked);
+        match self.asked.contains(&true) {
+            true => self.run(Segment::Choice),
+            false => Ok(()),
+        }
+    }
+
+    fn read_page(&mut self, pool: Pool, page: PageId, bytes: &mut [u8]) -> Result<()> {
+        super::check_page(&self.schedule, pool, page, bytes.len())?;
+        bytes.copy_from_slice(self.steps.page(pool, page));
+        Ok(())
+    }
+
+    fn write_page(&mut self, pool: Pool, page: PageId, bytes: &[u8]) -> Result<()> {
+        super::check_page(&self.schedule, pool, page, bytes.len())?;
+        self.steps.page(pool, page).copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn found(&self, row: usize) -> Option<Found<'_>> {
+        let found = || super::slot_row(&self.arena, self.schedule.found, row);
+        self.asked.get(row).is_some_and(|asked| *asked).then(|| Found::new(bytemuck::cast_slice(found())))
+    }
+
+    fn project(&mut self, head: HeadRows) -> Result<()> {
+        super::check_head(&self.schedule, self.rows, head)?;
+        self.head = head;
+        self.asked.fill(false);
+        super::write_head(bytemuck::cast_slice_mut(&mut self.arena), head);
+        self.run(Segment::Head)
+    }
+
+    fn forward_watched(&mut self, rows: &[Row], head: Option<HeadRows>, watch: Watch<'_>) -> Result<()> {
+        self.begin(rows, head)?;
+        for segment in self.schedule.segments() {
+            if segment == Segment::Head && head.is_none() {
+                break;
+            }
+            self.run(segment)?;
+            watch(segment, super::watched_row(&self.schedule, &self.arena, segment, rows.len()));
+        }
+        Ok(())
+    }
+
+    fn next(&self, row: usize) -> u32 {
+        self.arena[self.schedule.arena.state.next() + row].to_bits()
+    }
+
+    fn is_finite(&self, row: usize) -> bool {
+        self.arena[self.schedule.arena.state.finite() + row].to_bits() != 0
+    }
+
+    fn logits(&mut self, row: usize) -> Result<&[f32]> {
+        super::check_logits(row, self.head.count)?;
+        Ok(super::slot_row(&self.arena, self.schedule.logits, row))
+    }
+}
+
+impl<S: Steps> Measure for Host<S> {
+    fn submits(&self) -> u64 {
+        0
+    }
+
+    fn busy(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn time_steps(&mut self, rows: &[Row], head: HeadRows, repetitions: usize) -> Result<Vec<Timed>> {
+        self.begin(rows, Some(head))?;
+        let steps = self.schedule.steps.iter().enumerate().filter(|(_, s)| s.segment != Segment::Choice);
+        let timed = |(i, s): (usize, &Step)| Timed {
+            segment: s.segment,
+            steps: i..i + 1,
+            kernel: s.op.name(),
+            variant: String::new(),
+            seconds: Vec::with_capacity(repetitions),
+        };
+        let mut timed: Vec<Timed> = steps.map(timed).collect();
+        for run in 0..=repetitions {
+            for (i, t) in timed.iter_mut().enumerate() {
+                let start = Instant::now();
+                self.run_step(i);
+                if run > 0 {
+                    t.seconds.push(start.elapsed().as_secs_f64());
+                }
+            }
+        }
+        Ok(timed)
+    }
+
+    fn time_segment(&mut self, segment: Segment, rows: &[Row], head: HeadRows, replays: usize) -> Result<f64> {
+        self.begin(rows, Some(head))?;
+        self.run(segment)?;
+        let start = Instant::now();
+        (0..replays).try_for_each(|_| self.run(segment))?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    fn measure_segment_ceiling(&mut self, segment: Segment) -> Result<f64> {
+        Ok(crate::machine::read_rate(&self.steps.weights(super::segment_buffer(&self.schedule, segment))))
+    }
+
+    fn measure_read_ceiling(&mut self) -> Result<f64> {
+        let buffers = 0..self.schedule.weights.buffers.len();
+        let buffers: Vec<&[u64]> = buffers.flat_map(|buffer| self.steps.weights(buffer)).collect();
+        Ok(crate::machine::read_rate(&buffers))
+    }
+}
