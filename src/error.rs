@@ -126,7 +126,12 @@ impl Error {
     pub fn unwritable(path: &std::path::Path, source: &std::io::Error) -> Self {
         let remedy = remedy_of_full(source.kind())
             .unwrap_or("check that its directory exists and can be written, or choose another destination");
-        Self::failed(format!("cannot write {}: {source}", path.display()), remedy)
+        // Of an error that was passed on by its kind, the standard library speaks of entities.
+        let why = match (source.raw_os_error(), source.kind()) {
+            (None, ErrorKind::NotFound) => "its directory does not exist".to_owned(),
+            _ => source.to_string(),
+        };
+        Self::failed(format!("cannot write {}: {why}", path.display()), remedy)
     }
 
     /// The cause and the remedy.

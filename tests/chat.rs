@@ -7,26 +7,35 @@ use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Milliseconds for each thing that is waited for: against a hang, since a busy machine may need minutes for a reply.
 const PATIENCE: Option<u64> = Some(600_000);
 
-/// A chat on a terminal of some size, at its first prompt. Signals are as a terminal has them, whatever this process
-/// ignores.
+/// A question that the built-in model answers with: The aquarium opens at 9:00 on Saturday.
+const QUESTION: &str = "When does the aquarium open on Saturday?";
+
+/// A chat on a wide terminal, at its first prompt.
 fn start(arguments: &[&str], cache: &Path) -> PtySession {
-    let mut command = Command::new("env");
-    command.args(["--default-signal=INT,QUIT,TERM,HUP", "sh", "-c"]);
-    command.args(["stty cols 100 rows 30 && exec \"$0\" run --device cpu \"$@\"", env!("CARGO_BIN_EXE_kiln")]);
-    command
-        .args(arguments)
-        .env("KILN_CACHE_DIR", cache)
-        .env("TERM", "xterm")
-        .env_remove("RUST_LOG")
-        .env_remove("KILN_MODEL");
-    let mut chat = spawn_command(command, PATIENCE).unwrap();
+    let mut chat = run(200, arguments, cache);
     chat.exp_string("/bye the chat").unwrap();
     chat.exp_string("> ").unwrap();
     chat
+}
+
+/// `kiln run` on a terminal of so many columns that echoes, which rexpect's do not by themselves. Signals are as a terminal has them, whatever this process ignores.
+fn run(columns: usize, arguments: &[&str], cache: &Path) -> PtySession {
+    let mut command = Command::new("env");
+    let script = format!("stty echo cols {columns} rows 30 && exec \"$0\" run --device cpu \"$@\"");
+    command.args(["--default-signal=INT,QUIT,TERM,HUP", "sh", "-c", &script, env!("CARGO_BIN_EXE_kiln")]);
+    command
+        .args(arguments)
+        .env("KILN_CACHE_DIR", cache)
+        .env("KILN_RUNTIME_DIR", cache.join("reports"))
+        .env("TERM", "xterm")
+        .env_remove("RUST_LOG")
+        .env_remove("KILN_MODEL");
+    spawn_command(command, PATIENCE).unwrap()
 }
 
 /// Types a line and Enter, which a raw terminal sends as a carriage return.
@@ -107,14 +116,17 @@ fn ctrl_c_ends_a_prompt_and_the_chat_goes_on() {
     assert!(matches!(chat.process.wait().unwrap(), WaitStatus::Exited(_, 0)));
 }
 
-/// However the chat is ended, the shell after it must have its echo back.
+/// However the chat is ended, at its prompt or in a reply, the shell after it must have its echo back.
 #[test]
-fn a_signal_at_the_prompt_gives_the_terminal_back() {
+fn a_signal_gives_the_terminal_back() {
     let cache = tempfile::tempdir().unwrap();
-    for signal in ["TERM", "HUP", "QUIT"] {
+    for (signal, in_reply) in
+        [("TERM", false), ("HUP", false), ("QUIT", false), ("TERM", true), ("HUP", true), ("QUIT", true)]
+    {
         let mut command = Command::new("env");
-        let script = "stty cols 100 rows 30; before=$(stty -g); trap : HUP TERM QUIT; \
-                      env --default-signal=HUP,TERM,QUIT sh -c 'echo pid $$; exec \"$0\" run --device cpu' \"$0\"; \
+        let script = "stty echo cols 100 rows 30; before=$(stty -g); trap : HUP TERM QUIT; \
+                      env --default-signal=HUP,TERM,QUIT \
+                      sh -c 'echo pid $$; exec \"$0\" run --ignore-eos --device cpu' \"$0\"; \
                       [ \"$before\" = \"$(stty -g)\" ] && echo the same modes || echo other modes";
         command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_kiln")]);
         command
@@ -124,12 +136,166 @@ fn a_signal_at_the_prompt_gives_the_terminal_back() {
             .env_remove("KILN_MODEL");
         let mut shell = spawn_command(command, PATIENCE).unwrap();
         let (_, pid) = shell.exp_regex(r"pid \d+").unwrap();
-        shell.exp_string("> ").unwrap();
         // The terminal is raw once the prompt shows.
+        shell.exp_string("> ").unwrap();
+        if in_reply {
+            say(&mut shell, QUESTION);
+            shell.exp_string("The aquarium").unwrap();
+        }
         let pid = pid.trim_start_matches("pid ");
         assert!(Command::new("kill").args([&format!("-{signal}"), pid]).status().unwrap().success());
         assert_eq!(shell.exp_regex("(the same|other) modes").unwrap().1, "the same modes", "{signal}");
     }
+}
+
+/// It was echoed into the reply.
+#[test]
+fn what_is_typed_in_a_reply_waits_for_the_prompt() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = start(&["--ignore-eos", "-n", "200"], cache.path());
+    say(&mut chat, QUESTION);
+    chat.exp_string("The aquarium").unwrap();
+    chat.send("zyzzyva").unwrap();
+    chat.flush().unwrap();
+    let reply = chat.exp_string("200 tokens").unwrap();
+    assert!(!reply.contains("zyzzyva"), "{reply}");
+    chat.exp_string("> ").unwrap();
+    chat.exp_string("zyzzyva").unwrap();
+    say(&mut chat, " is a beetle");
+    chat.exp_string("prompt tokens new").unwrap();
+    chat.exp_string("> ").unwrap();
+    assert_eq!(said(&mut chat, cache.path()), [QUESTION, "zyzzyva is a beetle"]);
+    leave(chat);
+}
+
+/// The editor reads the lines of such a terminal as they come, and that shows what is typed at the prompt alone.
+#[test]
+fn a_dumb_terminal_echoes_at_the_prompt_and_not_in_a_reply() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        "stty echo; TERM=dumb \"$0\" run --device cpu --ignore-eos -n 200; stty -a",
+        env!("CARGO_BIN_EXE_kiln"),
+    ]);
+    command.env("KILN_CACHE_DIR", cache.path()).env_remove("RUST_LOG").env_remove("KILN_MODEL");
+    let mut chat = spawn_command(command, PATIENCE).unwrap();
+    chat.exp_string("> ").unwrap();
+    chat.send_line(QUESTION).unwrap();
+    chat.exp_string(QUESTION).unwrap();
+    chat.exp_string("The aquarium").unwrap();
+    chat.send("/system zyz").unwrap();
+    chat.flush().unwrap();
+    let reply = chat.exp_string("200 tokens").unwrap();
+    assert!(!reply.contains("zyz"), "{reply}");
+    chat.exp_string("> ").unwrap();
+    chat.send_line("zyva").unwrap();
+    chat.exp_string("zyva").unwrap();
+    chat.exp_string("is replaced").unwrap();
+    chat.exp_string("> ").unwrap();
+    chat.send_line("/bye").unwrap();
+    let modes = chat.exp_eof().unwrap();
+    assert!(modes.contains(" icanon") && modes.contains(" echo "), "{modes}");
+}
+
+/// A terminal breaks lines within words.
+#[test]
+fn words_stay_whole_at_the_edge() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = run(17, &[], cache.path());
+    // What is said of the chat, too.
+    chat.exp_string(" Ctrl-C\r\nends a reply,\r\n").unwrap();
+    chat.exp_string("> ").unwrap();
+    say(&mut chat, QUESTION);
+    chat.exp_string("The aquarium\r\nopens at 9:00 on\r\nSaturday.\r\n").unwrap();
+    chat.exp_string("> ").unwrap();
+    leave(chat);
+    let shown = run(17, &["-p", QUESTION], cache.path()).exp_eof().unwrap();
+    assert!(shown.contains("The aquarium\r\nopens at 9:00 on\r\nSaturday.\r\n"), "{shown}");
+}
+
+#[test]
+fn a_quiet_chat_shows_the_replies_alone() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = run(200, &["--quiet"], cache.path());
+    let before = chat.exp_string("> ").unwrap();
+    assert!(!before.contains("demo"), "{before}");
+    say(&mut chat, QUESTION);
+    chat.exp_string("The aquarium opens at 9:00 on Saturday.\r\n").unwrap();
+    let behind = chat.exp_string("> ").unwrap();
+    assert!(!behind.contains("token"), "{behind}");
+    leave(chat);
+}
+
+#[test]
+fn a_saved_chat_is_loaded_and_goes_on() {
+    let cache = tempfile::tempdir().unwrap();
+    let at = |name: &str| cache.path().join(name).display().to_string();
+    let mut first = start(&["--system", "Be brief."], cache.path());
+    say(&mut first, QUESTION);
+    first.exp_string("on Saturday.\r\n").unwrap();
+    first.exp_string("> ").unwrap();
+    let exchange = messages(&mut first, cache.path());
+    say(&mut first, &format!("/save {}", at("chat")));
+    first.exp_string("(3 messages in ").unwrap();
+    first.exp_string("> ").unwrap();
+    leave(first);
+
+    let mut second = start(&[], cache.path());
+    for (file, text, said) in [
+        ("none", None, "No such file"),
+        ("letter", Some("Dear Anne"), "the messages are not understood"),
+        ("bytes", Some("\u{0}"), "the messages are not understood"),
+        (
+            "order",
+            Some(r#"[{"role": "assistant", "content": "x"}]"#),
+            "message 1 has the role \"assistant\" where user comes",
+        ),
+        ("image", Some(r#"[{"role": "user", "content": [{"type": "image"}]}]"#), "image"),
+    ] {
+        text.iter().for_each(|text| std::fs::write(at(file), text).unwrap());
+        say(&mut second, &format!("/load {}", at(file)));
+        second.exp_string("kiln: ").unwrap();
+        second.exp_string(said).unwrap();
+        second.exp_string("> ").unwrap();
+    }
+    assert!(messages(&mut second, cache.path()).is_empty());
+    say(&mut second, &format!("/load {}", at("chat")));
+    second.exp_string("(3 messages from ").unwrap();
+    second.exp_string("> ").unwrap();
+    assert_eq!(messages(&mut second, cache.path()), exchange);
+    say(&mut second, "and on Monday?");
+    second.exp_string("The aquarium opens at 9:00 on Monday.").unwrap();
+    second.exp_string("> ").unwrap();
+    // A conversation that waits for an answer gets one.
+    std::fs::write(at("asked"), serde_json::json!([{"role": "user", "content": QUESTION}]).to_string()).unwrap();
+    say(&mut second, &format!("/load {}", at("asked")));
+    second.exp_string("(1 message from ").unwrap();
+    second.exp_string("The aquarium opens at 9:00 on Saturday.").unwrap();
+    second.exp_string("> ").unwrap();
+    assert_eq!(messages(&mut second, cache.path()).len(), 2);
+    leave(second);
+}
+
+/// `kiln top` showed the last reply's sequence for as long as the chat was open.
+#[test]
+fn a_chat_at_its_prompt_reports_no_sequence() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut chat = start(&["-n", "5", "--ignore-eos"], cache.path());
+    say(&mut chat, QUESTION);
+    chat.exp_string("prompt tokens new").unwrap();
+    chat.exp_string("> ").unwrap();
+    let report = cache.path().join("reports").join(format!("{}.json", chat.process.child_pid));
+    let is_idle = || {
+        let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+        report["decoded"].as_u64() > Some(0) && report["sequences"] == 0
+    };
+    let start = Instant::now();
+    while !is_idle() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{}", std::fs::read_to_string(&report).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    leave(chat);
 }
 
 /// A line that is not UTF-8 does not end the conversation, and its rest is not taken for a message.
@@ -342,7 +508,7 @@ fn a_long_line_typed_while_a_reply_is_made_is_kept_whole() {
 fn the_terminal_is_left_as_it_was() {
     let cache = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", "\"$0\" run --device cpu -n 1; stty -a", env!("CARGO_BIN_EXE_kiln")]);
+    command.args(["-c", "stty echo; \"$0\" run --device cpu -n 1; stty -a", env!("CARGO_BIN_EXE_kiln")]);
     command.env("KILN_CACHE_DIR", cache.path()).env("TERM", "xterm").env_remove("RUST_LOG").env_remove("KILN_MODEL");
     let mut chat = spawn_command(command, PATIENCE).unwrap();
     chat.exp_string("> ").unwrap();
@@ -351,7 +517,7 @@ fn the_terminal_is_left_as_it_was() {
     chat.exp_string("> ").unwrap();
     say(&mut chat, "/bye");
     let modes = chat.exp_eof().unwrap();
-    assert!(modes.contains(" icanon"), "{modes}");
+    assert!(modes.contains(" icanon") && modes.contains(" echo "), "{modes}");
 }
 
 #[test]
@@ -398,6 +564,24 @@ fn control_characters_of_a_path_do_not_reach_a_terminal() {
     assert!(String::from_utf8(piped.stdout).unwrap().contains("a\x1b[31m: "));
     let shown = spawn_command(write("b\x1b[31m"), PATIENCE).unwrap().exp_eof().unwrap();
     assert!(shown.contains(r"b\u{1b}[31m: ") && !shown.contains("\x1b[31m"), "{shown:?}");
+}
+
+/// The chat's lines were added to whatever file had the name.
+#[test]
+fn a_file_that_is_no_history_is_left_alone() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("history");
+    for text in [&b"1066 Hastings\n"[..], b"1066 caf\xe9\n"] {
+        std::fs::write(&file, text).unwrap();
+        let mut chat = run(200, &["-n", "1"], cache.path());
+        chat.exp_string("history is no history of a chat, and is left as it is").unwrap();
+        chat.exp_string("> ").unwrap();
+        say(&mut chat, QUESTION);
+        chat.exp_string("prompt tokens new").unwrap();
+        chat.exp_string("> ").unwrap();
+        leave(chat);
+        assert_eq!(std::fs::read(&file).unwrap(), text);
+    }
 }
 
 /// The history was written at the end of a chat, over what another had written.

@@ -1,15 +1,17 @@
 //! `kiln batch`: many prompts of a file through one loaded model, as many at once as fit.
 
 mod identity;
+mod input;
 mod line;
 mod output;
 
 use self::identity::Identity;
-use self::line::{Asked, Reader};
+use self::input::Input;
+use self::line::{Asked, Marks, Reader};
 use self::output::Output;
 use super::drafts::{self, DraftArgs};
 use super::model::ModelArgs;
-use super::reply::ReplyArgs;
+use super::reply::{ReplyArgs, reads_memory};
 use super::{face, note, progress, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
@@ -21,8 +23,6 @@ use crate::text::{StopMatcher, Stopped};
 use crate::{Error, Result};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -30,8 +30,6 @@ use std::time::Instant;
 
 /// Most sequences at once where --batch does not say.
 pub(super) const MOST_SEQUENCES: usize = 32;
-/// Bytes of an input line.
-const MAX_LINE: u64 = 64 << 20;
 
 /// Answers the prompts of a file, one JSON object a line, as many at once as fit.
 #[derive(Debug, Clone, clap::Args)]
@@ -45,6 +43,9 @@ pub struct BatchArgs {
     /// Where the replies go; -: standard output. A file that an earlier run began is continued
     #[arg(short, long, value_name = "OUT.jsonl")]
     output: PathBuf,
+    /// Ask again what failed in an earlier run, and put the answers in its place
+    #[arg(long)]
+    retry_failed: bool,
     /// Most sequences at once [default: up to 32, as many as fit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
@@ -86,10 +87,14 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     }
     let output = match args.output == Path::new("-") {
         true => Output::stdout(),
-        false => Output::open(&args.output, || Ok(input.next()?.map(|(_, line)| identity.of(line.bytes()))))?,
+        false => Output::open(&args.output, &mut input, &identity, args.retry_failed)?,
     };
     if output.written() > 0 {
-        note(&format!("kiln: goes on after {}", counted(output.written(), "line")));
+        let again = match input.again() {
+            0 => String::new(),
+            lines => format!(", {lines} of which failed and are asked again"),
+        };
+        note(&format!("kiln: goes on after {}{again}", counted(output.written(), "line")));
     }
     // No more sequences than lines.
     let most = args.batch.map_or(MOST_SEQUENCES, |n| n as usize);
@@ -117,9 +122,12 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
     drafts.begin(&mut batch, context);
     let mut work = Work { batch, slots, output, gauge: Gauge::default(), model: name, bar };
     if !work.bar.is_hidden() {
-        work.gauge.ceiling = executor.measure_read_ceiling().ok();
+        work.gauge.measure(executor.as_mut());
     }
-    work.run(&mut input, &reader, &identity, executor.as_mut())?;
+    let done = work.run(&mut input, &reader, &identity, executor.as_mut());
+    // Whatever ended it, what was answered again is kept.
+    let settled = work.output.settle();
+    done.and(settled)?;
     work.bar.finish_and_clear();
     work.summarise(executor.as_mut())
 }
@@ -128,6 +136,7 @@ pub fn run(args: &BatchArgs, json: bool) -> Result<()> {
 struct Running {
     index: usize,
     request: String,
+    marks: Marks,
     prompt: Vec<u32>,
     reply: Option<Reply>,
 }
@@ -159,10 +168,11 @@ impl Work {
         loop {
             while self.batch.room() > 0 && !signals::cancel().is_set() {
                 let Some((index, line)) = input.next()? else { break };
-                let request = identity.of(line.bytes());
+                let (request, marks) = (identity.of(line.bytes()), Marks::of(line.bytes()));
                 let asked = line.whole().and_then(|line| reader.read(line));
-                if let Err(e) = asked.and_then(|asked| self.begin(executor, index, request.clone(), asked)) {
-                    self.fail(index, request, &e)?;
+                let begun = asked.and_then(|asked| self.begin(executor, index, request.clone(), marks.clone(), asked));
+                if let Err(e) = begun {
+                    self.fail(index, request, &marks, &e)?;
                 }
             }
             if self.batch.is_empty() {
@@ -175,10 +185,17 @@ impl Work {
         }
     }
 
-    fn begin(&mut self, executor: &mut dyn Measure, index: usize, request: String, asked: Asked) -> Result<()> {
+    fn begin(
+        &mut self,
+        executor: &mut dyn Measure,
+        index: usize,
+        request: String,
+        marks: Marks,
+        asked: Asked,
+    ) -> Result<()> {
         let prompt = asked.request.prompt.clone();
         let slot = self.batch.join(executor, asked.request)?;
-        self.slots[slot] = Some(Running { index, request, prompt, reply: asked.reply });
+        self.slots[slot] = Some(Running { index, request, marks, prompt, reply: asked.reply });
         Ok(())
     }
 
@@ -202,7 +219,9 @@ impl Work {
 
     /// Writes a reply. One that was interrupted is left for the next run.
     fn end(&mut self, executor: &dyn Measure, ended: Ended) -> Result<()> {
-        let Some(Running { index, request, prompt, reply }) = self.slots[ended.slot].take() else { return Ok(()) };
+        let Some(Running { index, request, marks, prompt, reply }) = self.slots[ended.slot].take() else {
+            return Ok(());
+        };
         match ended.reply {
             Ok(g) if g.finish == Finish::Interrupted => Ok(()),
             Ok(g) => {
@@ -210,9 +229,9 @@ impl Work {
                     reply.finish();
                     reply.text().to_owned()
                 });
-                let line = json!({
-                    "index": index,
-                    "request": request,
+                let response = marks.response(&self.model, text.as_deref(), &g, prompt.len());
+                let mut line = marks.head(index, request);
+                let fields = json!({
                     "model": self.model,
                     "device": executor.device(),
                     "prompt_tokens": prompt,
@@ -229,16 +248,17 @@ impl Work {
                     // A sequence has no roofline of its own: the weights are read for all at once.
                     "roofline_share": Value::Null,
                 });
-                self.output.put(index, line)
+                line.extend([fields, response].into_iter().filter_map(|object| object.as_object().cloned()).flatten());
+                self.output.put(index, line.into())
             }
-            Err(e) => self.fail(index, request, &e),
+            Err(e) => self.fail(index, request, &marks, &e),
         }
     }
 
-    fn fail(&mut self, index: usize, request: String, e: &Error) -> Result<()> {
-        let mut line = json!({"index": index, "request": request});
-        line["error"] = face::object(e)["error"].take();
-        self.output.put(index, line)
+    fn fail(&mut self, index: usize, request: String, marks: &Marks, e: &Error) -> Result<()> {
+        let mut line = marks.head(index, request);
+        line.insert("error".into(), face::object(e)["error"].take());
+        self.output.put(index, line.into())
     }
 
     /// Says what was done.
@@ -250,7 +270,7 @@ impl Work {
         let interrupted = signals::cancel().is_set();
         // Whoever interrupts it does not wait for a measurement.
         if self.gauge.ceiling.is_none() && self.gauge.meter.tokens > 0 && !interrupted {
-            self.gauge.ceiling = executor.measure_read_ceiling().ok();
+            self.gauge.measure(executor);
         }
         let rate = self.gauge.line();
         note(&format!("[{}, {failed} failed; {rate}, {}]", counted(done, "line"), executor.device()));
@@ -263,7 +283,13 @@ impl Work {
         }
         if failed > 0 {
             let cause = format!("{} of {} failed", failed, counted(done, "line"));
-            return Err(Error::failed(cause, "look at the `error` of those lines of the output"));
+            let remedy = match self.output.is_kept() {
+                true => {
+                    "look at the `error` of those lines of the output; the same command with --retry-failed asks them again"
+                }
+                false => "look at the `error` of those lines of the output",
+            };
+            return Err(Error::failed(cause, remedy));
         }
         Ok(())
     }
@@ -277,6 +303,11 @@ struct Gauge {
 }
 
 impl Gauge {
+    /// Measures what the device reads at best, if it reads the weights from memory.
+    fn measure(&mut self, executor: &mut dyn Measure) {
+        self.ceiling = if reads_memory(executor) { executor.measure_read_ceiling().ok() } else { None };
+    }
+
     /// Tokens per second, with the share of what the device's memory allows.
     fn line(&self) -> String {
         let Some(rate) = self.meter.rate() else { return "no token decoded".into() };
@@ -295,84 +326,4 @@ impl Gauge {
 fn is_same_file(a: &Path, b: &Path) -> bool {
     let identity = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
     identity(a).is_some() && identity(a) == identity(b)
-}
-
-/// The lines of the input, with their numbers from 0.
-struct Input {
-    from: Box<dyn BufRead>,
-    name: String,
-    /// Lines that were read ahead.
-    ahead: VecDeque<Line>,
-    next: usize,
-}
-
-/// A line without its end.
-enum Line {
-    Whole(Vec<u8>),
-    /// Longer than any prompt; only its beginning is kept.
-    TooLong(Vec<u8>),
-}
-
-impl Line {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Line::Whole(bytes) | Line::TooLong(bytes) => bytes,
-        }
-    }
-
-    fn whole(&self) -> Result<&[u8]> {
-        match self {
-            Line::Whole(bytes) => Ok(bytes),
-            Line::TooLong(_) => Err(Error::input("the line is longer than any prompt", "give at most 64 MiB")),
-        }
-    }
-}
-
-impl Input {
-    fn open(path: &Path) -> Result<Input> {
-        let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
-        let from: Box<dyn BufRead> = match path == Path::new("-") {
-            true => Box::new(std::io::stdin().lock()),
-            false => Box::new(BufReader::new(std::fs::File::open(path).map_err(|e| Error::unreadable(path, &e))?)),
-        };
-        Ok(Input { from, name, ahead: VecDeque::new(), next: 0 })
-    }
-
-    fn next(&mut self) -> Result<Option<(usize, Line)>> {
-        let line = match self.ahead.pop_front() {
-            Some(line) => Some(line),
-            None => self.read()?,
-        };
-        Ok(line.map(|line| {
-            self.next += 1;
-            (self.next - 1, line)
-        }))
-    }
-
-    /// Reads up to `most` lines ahead. Returns how many there are.
-    fn read_ahead(&mut self, most: usize) -> Result<usize> {
-        while self.ahead.len() < most {
-            let Some(line) = self.read()? else { break };
-            self.ahead.push_back(line);
-        }
-        Ok(self.ahead.len())
-    }
-
-    fn read(&mut self) -> Result<Option<Line>> {
-        let unreadable = |e: std::io::Error| Error::input(format!("cannot read {}: {e}", self.name), "check the file");
-        let mut line = Vec::new();
-        self.from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(unreadable)?;
-        if line.is_empty() {
-            return Ok(None);
-        }
-        let is_whole = line.last() == Some(&b'\n') || (line.len() as u64) < MAX_LINE;
-        if !is_whole {
-            line.truncate(1 << 10);
-            self.from.skip_until(b'\n').map_err(unreadable)?;
-            return Ok(Some(Line::TooLong(line)));
-        }
-        line.pop_if(|byte| *byte == b'\n');
-        line.pop_if(|byte| *byte == b'\r');
-        Ok(Some(Line::Whole(line)))
-    }
 }

@@ -4,10 +4,13 @@ mod command;
 mod input;
 
 use super::progress::LiveBar;
-use super::reply::{Printer, ReplyArgs, roofline_share, summary};
+use super::reply::{Printer, ReplyArgs, rate, summary};
+use super::tokenize::parse_messages;
+use super::wrap::{columns, wrapped};
 use super::{face, note, signals};
 use crate::display::counted;
 use crate::executor::Measure;
+use crate::machine::regular::{self, Links};
 use crate::sequence::conversation::Fitted;
 use crate::sequence::draft::Drafts;
 use crate::sequence::{Batch, Chooser, Conversation, Finish, Limits, Request, generate};
@@ -20,7 +23,7 @@ use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::fs::File;
-use std::io::{ErrorKind, Write, stdin, stdout};
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdin, stdout};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -31,6 +34,8 @@ const TYPING: Duration = Duration::from_millis(1);
 /// A conversation and the batch of one sequence that holds its keys and values.
 struct Chat<'a> {
     args: &'a ReplyArgs,
+    /// Whether the replies alone are shown.
+    quiet: bool,
     executor: &'a mut dyn Measure,
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
@@ -39,13 +44,14 @@ struct Chat<'a> {
     chooser: Chooser,
 }
 
-/// Chats until the input ends.
+/// Chats until the input ends. If `quiet`, shows no greeting and no summaries.
 ///
 /// # Errors
 /// The terminal or the device fails.
 pub(super) fn chat(
     model: &str,
     args: &ReplyArgs,
+    quiet: bool,
     drafts: &Drafts,
     executor: &mut dyn Measure,
     tokenizer: &Tokenizer,
@@ -55,9 +61,13 @@ pub(super) fn chat(
     let mut batch = Batch::new(schedule);
     drafts.begin(&mut batch, schedule.extent.context);
     let chooser = Chooser::new(args.sampler(), schedule.shape.vocab)?;
-    note(&format!("{model} on {}. Ctrl-C ends a reply, Ctrl-D or /bye the chat; /help lists more.", executor.device()));
+    if !quiet {
+        let device = executor.device();
+        tell(&format!("{model} on {device}. Ctrl-C ends a reply, Ctrl-D or /bye the chat; /help lists more."));
+    }
     let mut c = Chat {
         args,
+        quiet,
         executor,
         tokenizer,
         template,
@@ -76,17 +86,25 @@ pub(super) fn chat(
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break,
                 // An error in a line does not end the chat.
-                Err(e @ Error::Input { .. }) => note(&format!("kiln: {}", face::line(&e))),
+                Err(e @ Error::Input { .. }) => tell(&format!("kiln: {}", face::line(&e))),
                 Err(e) => return Err(e),
             },
             Typed::Interrupt => note("(Ctrl-D ends the chat)"),
             Typed::NotText => {
-                note("\nkiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
+                tell("\nkiln: what was typed is not UTF-8; type it again, on a terminal that is set to UTF-8");
             }
             Typed::End => break,
         }
     }
     Ok(())
+}
+
+/// Most bytes of a conversation that is loaded. More fits no context.
+const MOST_LOADED: u64 = 64 << 20;
+
+/// Says something on standard error, its words whole where that is a terminal.
+fn tell(text: &str) {
+    note(&wrapped(text, if stderr().is_terminal() { columns() } else { usize::MAX }));
 }
 
 /// Reads what is typed. The device has the time until then for what makes later passes faster.
@@ -132,11 +150,10 @@ impl Chat<'_> {
     fn take(&mut self, line: &str) -> Result<ControlFlow<()>> {
         match command::parse(line)? {
             None => self.exchange(line)?,
-            Some(Command::Help) => note(&command::help()),
+            Some(Command::Help) => tell(&command::help()),
             Some(Command::Clear) => {
                 self.conversation.clear();
-                // What the repetition penalty remembers is forgotten too.
-                self.chooser = Chooser::new(self.args.sampler(), self.executor.schedule().shape.vocab)?;
+                self.forget()?;
                 note("(the conversation begins anew)");
             }
             Some(Command::System("")) => {
@@ -147,10 +164,40 @@ impl Chat<'_> {
                 self.conversation.set_system(Some(text));
                 note("(the system message is replaced)");
             }
+            Some(Command::Load(file)) => self.load(Path::new(file))?,
             Some(Command::Save(file)) => self.save(Path::new(file))?,
             Some(Command::Exit) => return Ok(ControlFlow::Break(())),
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Forgets what the repetition penalty remembers of another conversation.
+    fn forget(&mut self) -> Result<()> {
+        self.chooser = Chooser::new(self.args.sampler(), self.executor.schedule().shape.vocab)?;
+        Ok(())
+    }
+
+    /// Goes on with the conversation of a file, its system message included. Where its last message is the user's, that is
+    /// answered.
+    ///
+    /// # Errors
+    /// Input, so that the chat goes on, with the conversation that it had: the file cannot be read, or is no conversation.
+    /// Else as for a reply.
+    fn load(&mut self, path: &Path) -> Result<()> {
+        let remedy = "give the name of a file that /save has written";
+        let bytes = regular::read(path, Links::Follow, MOST_LOADED)
+            .map_err(|e| Error::input(format!("cannot read {}: {e}", path.display()), remedy))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Error::input(format!("{} is no text in UTF-8", path.display()), remedy))?;
+        let conversation = Conversation::from_messages(parse_messages(&text)?)?;
+        if !conversation.messages().is_empty() {
+            // What the template refuses would fail at every later message.
+            self.template.render_for(self.tokenizer, conversation.messages(), true)?;
+        }
+        self.conversation = conversation;
+        self.forget()?;
+        tell(&format!("({} from {})", counted(self.conversation.messages().len(), "message"), path.display()));
+        if self.conversation.is_asked() { self.answer() } else { Ok(()) }
     }
 
     /// Writes the conversation to a new file. A file that exists is left alone: a slip of the finger costs nothing.
@@ -176,15 +223,20 @@ impl Chat<'_> {
             unsaved(e)
         })?;
         let count = messages.len();
-        note(&format!("({} in {})", counted(count, "message"), path.display()));
+        tell(&format!("({} in {})", counted(count, "message"), path.display()));
         Ok(())
     }
 
     /// Answers one message. Keeps both in the conversation if there is an answer.
     fn exchange(&mut self, line: &str) -> Result<()> {
+        self.conversation.ask(line);
+        self.answer()
+    }
+
+    /// Answers the conversation's last message, or removes it if there is no answer.
+    fn answer(&mut self) -> Result<()> {
         // One that came behind the last reply.
         signals::forget();
-        self.conversation.ask(line);
         let replied = self.reply();
         // A Ctrl-C has ended the reply and ends nothing else.
         signals::forget();
@@ -202,11 +254,11 @@ impl Chat<'_> {
         let Fitted { ids, exchanges, dropped } = self.conversation.fit(self.tokenizer, self.template, limits)?;
         if dropped > 0 {
             let exchanges = counted(exchanges, "exchange");
-            note(&format!("(the context is full: {dropped} of {exchanges} forgotten, the oldest first)"));
+            tell(&format!("(the context is full: {dropped} of {exchanges} forgotten, the oldest first)"));
         }
         let stops = self.args.stops(limits.shape, Some(self.tokenizer));
         let held = self.batch.shared(self.executor, &ids);
-        let bar = LiveBar::prefill(ids.len() - held, false);
+        let bar = LiveBar::prefill(ids.len() - held, self.quiet);
         let mut printer = Printer::new(Some(self.tokenizer), &self.args.stop, true, bar)?;
         let request =
             Request { prompt: ids, chooser: self.chooser.clone(), stops, limit: self.args.limit(), reuse: true };
@@ -214,9 +266,11 @@ impl Chat<'_> {
         self.chooser = chooser;
         printer.finish()?;
         super::print("\n")?;
-        let share = roofline_share(self.executor, &g);
-        let prompt = format!("{} of {} prompt tokens new,", g.prompt - g.kept, g.prompt);
-        note(&summary(self.executor, &prompt, &g, share, false));
+        if !self.quiet {
+            let rate = rate(self.executor, &g);
+            let prompt = format!("{} of {} prompt tokens new,", g.prompt - g.kept, g.prompt);
+            tell(&summary(self.executor, &prompt, &g, rate.as_deref(), false));
+        }
         let answered = g.finish != Finish::Interrupted || !g.tokens.is_empty();
         Ok(printer.text().filter(|_| answered).map(str::to_owned))
     }

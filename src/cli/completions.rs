@@ -6,6 +6,8 @@ use crate::{Error, Result};
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// Prints a script that completes kiln's arguments in a shell.
@@ -41,22 +43,51 @@ pub fn write_manual(args: &ManArgs) -> Result<()> {
     // Help has no page of its own.
     let mut all = Cli::command().disable_help_subcommand(true);
     let Some(directory) = &args.directory else {
-        return print(&render(&Man::new(all)).map_err(super::unwritten)?);
+        return print(&render(&manual(all)).map_err(super::unwritten)?);
     };
     if directory.exists() && !directory.is_dir() {
         let cause = format!("{} is no directory, and the manual has a page for each command", directory.display());
         return Err(Error::input(cause, "give a directory for the pages, or nothing for the main page alone"));
     }
-    std::fs::create_dir_all(directory).map_err(|e| Error::unwritable(directory, &e))?;
     all.build();
-    write_page(directory, all.clone())?;
-    all.get_subcommands().try_for_each(|command| write_page(directory, command.clone()))
+    let commands = || std::iter::once(&all).chain(all.get_subcommands());
+    commands().try_for_each(|command| check_page(&page_of(directory, &manual(command.clone()))))?;
+    std::fs::create_dir_all(directory).map_err(|e| Error::unwritable(directory, &e))?;
+    commands().try_for_each(|command| write_page(directory, command.clone()))
+}
+
+/// A command's page. Its source is the program, whichever the command.
+fn manual(command: clap::Command) -> Man {
+    Man::new(command).source(concat!("kiln ", env!("CARGO_PKG_VERSION")))
+}
+
+/// The file of a page.
+fn page_of(directory: &Path, man: &Man) -> PathBuf {
+    directory.join(man.get_filename())
+}
+
+/// Refuses to replace a file that is no page of Kiln's manual. A link may be replaced: what it names stays.
+fn check_page(path: &Path) -> Result<()> {
+    if path.is_symlink() {
+        return Ok(());
+    }
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut text));
+    let is_page = String::from_utf8_lossy(&text).lines().any(|line| line.starts_with(".TH kiln"));
+    match read {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Ok(_) if is_page || text.is_empty() => Ok(()),
+        _ => {
+            let cause = format!("{} exists, and is no page of this manual", path.display());
+            Err(Error::input(cause, "give another directory, or remove the file"))
+        }
+    }
 }
 
 /// Writes a command's page.
 fn write_page(directory: &Path, command: clap::Command) -> Result<()> {
-    let man = Man::new(command);
-    let path = directory.join(man.get_filename());
+    let man = manual(command);
+    let path = page_of(directory, &man);
     let written = render(&man).and_then(|page| PartialFile::write_whole(&path, 0o666, page.as_bytes()));
     written.map_err(|e| Error::unwritable(&path, &e))
 }

@@ -30,18 +30,20 @@ pub mod top;
 pub(crate) mod top_view;
 pub mod tune;
 pub mod usage;
+mod wrap;
 
 use self::terminal::{for_terminal, json_for_terminal};
 use crate::display::plain;
 use crate::error::remedy_of_full;
 use crate::sys::output;
 use crate::{Error, Result};
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 use signal_hook::consts::SIGPIPE;
 use std::fs::File;
-use std::io::{ErrorKind, IsTerminal, Read, StdoutLock, Write};
+use std::io::{self, IsTerminal, Read, StdoutLock, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,6 +67,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Answer a prompt, or chat
+    #[command(visible_alias = "chat")]
     Run(run::RunArgs),
     /// Answer the prompts of a file, many at once
     Batch(batch::BatchArgs),
@@ -143,7 +146,11 @@ pub fn main(cli: Cli) -> Result<()> {
 /// # Errors
 /// As [`print`].
 pub fn help(asked: &clap::Error) -> Result<()> {
-    let done = stdout().and_then(|mut out| asked.print().and_then(|()| out.flush()).map_err(unwritten));
+    let done = match asked.kind() {
+        // A command has no version of its own.
+        ErrorKind::DisplayVersion => print(&Cli::command().render_version()),
+        _ => stdout().and_then(|mut out| asked.print().and_then(|()| out.flush()).map_err(unwritten)),
+    };
     end_with_reader(&done);
     done
 }
@@ -336,7 +343,7 @@ fn print_to(mut out: impl Write, text: &str) -> Result<()> {
 }
 
 fn unwritten(e: std::io::Error) -> Error {
-    READER_GONE.fetch_or(e.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed);
+    READER_GONE.fetch_or(e.kind() == io::ErrorKind::BrokenPipe, Ordering::Relaxed);
     let remedy = remedy_of_full(e.kind()).unwrap_or("check what reads it");
     Error::failed(format!("cannot write standard output: {e}"), remedy)
 }

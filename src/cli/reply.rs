@@ -1,14 +1,20 @@
 //! Replies of `kiln run` and its chat: arguments, printing, and a summary.
 
 use super::progress::LiveBar;
+use super::terminal::for_terminal;
+use super::wrap::{self, Wrap};
 use super::{face, print};
 use crate::display::counted;
 use crate::executor::{Executor, Measure};
+use crate::machine::caches;
+use crate::machine::files::Files;
 use crate::model::Shape;
+use crate::schedule::Pass;
 use crate::sequence::reply::stop_tokens;
 use crate::sequence::{Finish, Generation, Limits, Reply};
 use crate::text::{SamplerConfig, Stopped, Tokenizer};
 use crate::{Error, Result};
+use std::io::IsTerminal;
 use std::ops::ControlFlow;
 
 /// How a reply is made.
@@ -101,6 +107,8 @@ pub(super) struct Printer {
     /// `None` without a tokenizer: the ids are printed.
     reply: Option<Reply>,
     echo: bool,
+    /// Lines of a terminal, if one shows the reply.
+    terminal: Option<Wrap>,
     /// Shown until the first token.
     bar: Option<LiveBar>,
     failure: Option<Error>,
@@ -119,7 +127,8 @@ impl Printer {
         bar: Option<LiveBar>,
     ) -> Result<Printer> {
         let reply = tokenizer.map(|t| Reply::new(t, stops)).transpose()?;
-        Ok(Printer { reply, echo, bar, failure: None })
+        let terminal = std::io::stdout().is_terminal().then(Wrap::default);
+        Ok(Printer { reply, echo, terminal, bar, failure: None })
     }
 
     /// Takes the next token. Breaks if the reply ends here.
@@ -134,7 +143,7 @@ impl Printer {
             }
         };
         if self.echo && !piece.is_empty() {
-            self.failure = print(piece).err();
+            self.failure = show(&mut self.terminal, piece).err();
         }
         if stopped == Stopped::Yes {
             return ControlFlow::Break(Finish::Stop);
@@ -153,15 +162,24 @@ impl Printer {
         self.bar = None;
         let piece = self.reply.as_mut().map_or("", Reply::finish);
         match self.failure.take() {
-            Some(e) => Err(e),
-            None if self.echo && !piece.is_empty() => print(piece),
-            None => Ok(()),
+            Some(e) => return Err(e),
+            None if !self.echo => return Ok(()),
+            None => show(&mut self.terminal, piece)?,
         }
+        self.terminal.as_mut().map_or(Ok(()), |wrap| print(wrap.finish(wrap::columns())))
     }
 
     /// All text so far; `None` without a tokenizer.
     pub(super) fn text(&self) -> Option<&str> {
         self.reply.as_ref().map(Reply::text)
+    }
+}
+
+/// Prints a piece of a reply. A terminal gets lines of it, with the columns that they take there.
+fn show(terminal: &mut Option<Wrap>, piece: &str) -> Result<()> {
+    match terminal {
+        Some(wrap) => print(wrap.push(&for_terminal(piece), wrap::columns())),
+        None => print(piece),
     }
 }
 
@@ -174,12 +192,30 @@ pub(super) fn roofline_share(executor: &mut dyn Measure, g: &Generation) -> Opti
     })
 }
 
-/// A summary of a reply in one line. `prompt` describes the prompt that was run.
+/// The decode rate in words. Where caches cannot hold the weights, with its share of what the memory allows. `None` without
+/// a decode pass, or where that share cannot be measured: the rate may be wrong then.
+pub(super) fn rate(executor: &mut dyn Measure, g: &Generation) -> Option<String> {
+    let rate = format!("{:.1} tokens/s", g.rate()?);
+    if !reads_memory(executor) {
+        return Some(rate);
+    }
+    roofline_share(executor, g).map(|share| format!("{rate} ({:.1} % of what its memory allows)", 100.0 * share))
+}
+
+/// Whether the weights are more than the device's caches hold.
+pub(super) fn reads_memory(executor: &dyn Executor) -> bool {
+    /// The largest of any GPU: AMD's MI300X has it. Vulkan does not say.
+    const GPU_CACHE: u64 = 256 << 20;
+    let caches = if executor.is_reference() { caches::bytes(&Files::system()) } else { GPU_CACHE };
+    executor.schedule().cost(Pass::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
+}
+
+/// A summary of a reply in one line. `prompt` describes the prompt that was run, `rate` is what [`rate`] says.
 pub(super) fn summary(
     executor: &dyn Executor,
     prompt: &str,
     g: &Generation,
-    share: Option<f64>,
+    rate: Option<&str>,
     with_device: bool,
 ) -> String {
     let (tokens, prefill) = (g.tokens.len(), g.prefill.as_secs_f64());
@@ -195,8 +231,8 @@ pub(super) fn summary(
     if g.passes > 0 {
         line += &format!(" in {:.2} s", g.decode.as_secs_f64());
     }
-    if let (Some(rate), Some(share)) = (g.rate(), share) {
-        line += &format!(", {rate:.1} tokens/s ({:.1} % of what its memory allows)", 100.0 * share);
+    if let Some(rate) = rate {
+        line += &format!(", {rate}");
     }
     if let Some(tokens) = g.tokens_per_pass().filter(|_| g.drafted > 0) {
         let drafted = counted(g.drafted, "drafted token");

@@ -4,7 +4,7 @@ use super::chat;
 use super::drafts::{self, DraftArgs};
 use super::model::ModelArgs;
 use super::progress::LiveBar;
-use super::reply::{Printer, ReplyArgs, roofline_share, summary};
+use super::reply::{Printer, ReplyArgs, rate, roofline_share, summary};
 use super::{note, print, print_json, signals};
 use crate::diagnose::status::Reporter;
 use crate::display::counted;
@@ -37,6 +37,9 @@ pub struct RunArgs {
     tokens: Option<String>,
     #[command(flatten)]
     reply: ReplyArgs,
+    /// Print the reply alone: no progress, greeting or summary; warnings and errors stay
+    #[arg(short, long)]
+    quiet: bool,
     #[command(flatten)]
     drafts: DraftArgs,
     /// Rows of a prefill pass
@@ -113,14 +116,14 @@ pub fn run(args: &RunArgs, json: bool) -> Result<()> {
     args.model.check_npu()?;
     let opened = engine::open_for(&checkpoint, &options)?;
     drafts::load(&mut drafts, draft, &opened, &options)?;
-    let executor = args.model.load_on(&opened, &checkpoint, &options, json);
+    let executor = args.model.load_on(&opened, &checkpoint, &options, json || args.quiet);
     let mut executor = executor.map_err(|e| drafts::beside(&drafts, e))?;
     drop(checkpoint);
     let name = files.name();
     let _status = Reporter::start("run", &name, executor.device());
     match (prompt, &tokenizer, &template) {
         (Prompt::Chat, Some(tokenizer), Some(template)) => {
-            chat::chat(&name, &args.reply, &drafts, executor.as_mut(), tokenizer, template)
+            chat::chat(&name, &args.reply, args.quiet, &drafts, executor.as_mut(), tokenizer, template)
         }
         _ => answer(args, json.then_some(name.as_str()), &drafts, executor.as_mut(), &ids, tokenizer.as_ref()),
     }
@@ -167,13 +170,14 @@ fn answer(
         limit: args.reply.limit(),
         reuse: true,
     };
-    let bar = LiveBar::prefill(ids.len(), json.is_some());
+    let bar = LiveBar::prefill(ids.len(), json.is_some() || args.quiet);
     let mut printer = Printer::new(tokenizer, &args.reply.stop, json.is_none(), bar)?;
     let (g, chooser) = generate(executor, &mut batch, request, &mut |id| printer.push(id))?;
     printer.finish()?;
     // Whoever interrupts it does not wait for a measurement.
-    let share = if g.finish == Finish::Interrupted { None } else { roofline_share(executor, &g) };
+    let is_measured = g.finish != Finish::Interrupted;
     if let Some(model) = json {
+        let share = if is_measured { roofline_share(executor, &g) } else { None };
         return print_json(&json!({
             "model": model,
             "device": executor.device(),
@@ -192,7 +196,11 @@ fn answer(
         }));
     }
     print("\n")?;
+    if args.quiet {
+        return Ok(());
+    }
+    let rate = if is_measured { rate(executor, &g) } else { None };
     let prompt = counted(g.prompt, "prompt token");
-    note(&summary(executor, &prompt, &g, share, true));
+    note(&summary(executor, &prompt, &g, rate.as_deref(), true));
     Ok(())
 }

@@ -114,16 +114,28 @@ fn decode(tokenizer: &Tokenizer, skip_special: bool, input: impl BufRead, out: &
 /// The object that is printed for messages.
 fn render(tokenizer: &Tokenizer, template: &ChatTemplate, open_answer: bool, input: impl Read) -> Result<String> {
     let input = super::read_text(input)?;
-    let messages: Vec<Message> = serde_json::from_str(&input).map_err(|e| {
-        Error::input(
-            format!("the messages are not understood: {e}"),
-            r#"give a JSON list such as [{"role": "user", "content": "Hello"}]"#,
-        )
-    })?;
+    let messages = parse_messages(&input)?;
     let rendered = template.render_for(tokenizer, &messages, open_answer)?;
     let ids = tokenizer.encode_rendered(&rendered)?;
     serde_json::to_string(&RenderedMessages { text: rendered.into_text(), ids })
         .map_err(|e| Error::failed(format!("the answer is no JSON: {e}"), "report this"))
+}
+
+/// The messages of a conversation, as `/save` of a chat writes them.
+///
+/// # Errors
+/// Input: the text is no list of messages.
+pub(super) fn parse_messages(text: &str) -> Result<Vec<Message>> {
+    let misread = |why: &str| {
+        Error::input(
+            format!("the messages are not understood: {why}"),
+            r#"give a JSON list such as [{"role": "user", "content": "Hello"}]"#,
+        )
+    };
+    if !text.trim_start().starts_with('[') {
+        return Err(misread("they are no list"));
+    }
+    serde_json::from_str(text).map_err(|e| misread(&e.to_string()))
 }
 
 /// What is printed for messages. It is serialised directly: a JSON value for each of millions of ids would take 32 bytes.

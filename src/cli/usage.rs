@@ -44,6 +44,7 @@ Examples:
   kiln run -m DIR -p \"Why?\" --temp 1 --seed 7
   kiln run -m DIR -p \"Summarise:\" -f text    the file follows the prompt
   git diff | kiln run -m DIR -p \"Describe this change:\"
+  summary=$(kiln run -m DIR --quiet -f text)  the reply alone; warnings stay
   kiln run -m DIR -p \"Why?\" < /dev/null     in a loop, whose input is not for the prompt
   kiln run -m DIR --tokens 2,17,5 --json";
 
@@ -52,9 +53,10 @@ pub(super) const BATCH: &str = "\
 A line of IN is an object with one of `prompt`, `messages` and `tokens`, and options by the long names of `kiln run`:
   {\"prompt\": \"Why is the sky blue?\", \"n\": 100, \"temp\": 1, \"seed\": 7, \"stop\": [\"\\n\\n\"]}
 Options of the command line hold for lines that do not say otherwise.
-A line of OUT is the object of `kiln run --json` with `index`, the line's number from 0;
-for a line that fails, its `error`.
-Started again after an interruption, the same command goes on where it was.
+A line of OUT is the object of `kiln run --json` with `index`, the line's number from 0, and the line's `id` or
+`custom_id`, if it has one; for a line that fails, its `error`.
+A line of OpenAI's batch API, whose `body` asks /v1/chat/completions, is answered in that API's words too, as `response`.
+Started again after an interruption, the same command goes on where it was; with --retry-failed it asks what failed again.
 The exit code is 1 if any line failed.";
 
 /// What follows `kiln serve --help`.

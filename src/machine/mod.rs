@@ -1,6 +1,7 @@
 //! What this machine has: files, device nodes, heaps.
 
 pub mod cache;
+pub mod caches;
 pub mod files;
 pub mod heaps;
 pub mod nodes;

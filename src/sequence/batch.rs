@@ -376,9 +376,8 @@ impl Batch {
         if self.chunk > 0 {
             self.commit_chunk(executor);
         }
-        if self.rows.len() > self.chunk {
-            counts::count_decoded(self.rows.len() - self.chunk - self.idle);
-        }
+        // Where only prompts run, that is none.
+        counts::count_decoded(self.rows.len() - self.chunk - self.idle);
         Ok(())
     }
 
@@ -408,6 +407,9 @@ impl Batch {
         self.slots[slot].ended = self.endings;
         let ended = self.slots[slot].end(executor, slot, end);
         self.trim(executor);
+        if self.is_empty() {
+            counts::note_idle();
+        }
         ended
     }
 }

@@ -32,6 +32,29 @@ impl Conversation {
         conversation
     }
 
+    /// A conversation of these messages: a system message, if there is one, and the user's and the assistant's in turn.
+    ///
+    /// # Errors
+    /// Input: they are others, or in another order.
+    pub fn from_messages(messages: Vec<Message>) -> Result<Conversation> {
+        let system = usize::from(messages.first().is_some_and(|first| first.role == "system"));
+        for (i, message) in messages.iter().enumerate().skip(system) {
+            let turn = ["user", "assistant"][(i - system) % 2];
+            if message.role != turn {
+                return Err(Error::input(
+                    format!("message {} has the role {:?} where {turn} comes", i + 1, message.role),
+                    "give a system message, if any, and then the user's and the assistant's in turn",
+                ));
+            }
+        }
+        Ok(Conversation { messages, system })
+    }
+
+    /// Whether the last message is the user's.
+    pub fn is_asked(&self) -> bool {
+        self.messages.last().is_some_and(|last| last.role == "user")
+    }
+
     /// The kept messages.
     pub fn messages(&self) -> &[Message] {
         &self.messages
@@ -102,6 +125,33 @@ mod tests {
     use super::*;
     use crate::model::presets;
     use crate::text::testing::small_tokenizer;
+
+    #[test]
+    fn only_messages_in_turn_are_a_conversation() {
+        let of =
+            |roles: &[&str]| Conversation::from_messages(roles.iter().map(|role| Message::new(*role, "x")).collect());
+        for (roles, asked) in [
+            (&[][..], false),
+            (&["system"], false),
+            (&["user"], true),
+            (&["system", "user", "assistant"], false),
+            (&["user", "assistant", "user"], true),
+        ] {
+            assert_eq!(of(roles).unwrap().is_asked(), asked, "{roles:?}");
+        }
+        for (roles, which) in [
+            (&["assistant"][..], "message 1 has the role \"assistant\" where user comes"),
+            (&["user", "user"], "message 2 has the role \"user\" where assistant comes"),
+            (&["system", "system", "user"], "message 2 has"),
+            (&["user", "tool"], "message 2 has the role \"tool\""),
+        ] {
+            assert!(of(roles).unwrap_err().to_string().starts_with(which), "{roles:?}");
+        }
+        // What is loaded is dropped and cleared as what was typed.
+        let mut loaded = of(&["system", "user", "assistant"]).unwrap();
+        loaded.clear();
+        assert_eq!(loaded.messages().len(), 1);
+    }
 
     #[test]
     fn the_oldest_exchanges_are_dropped_and_never_the_system_message() {

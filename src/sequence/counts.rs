@@ -14,7 +14,7 @@ pub struct Counts {
     pub prefilled: u64,
     /// Decoded tokens.
     pub decoded: u64,
-    /// Sequences that took tokens from the last decode pass.
+    /// Sequences that took tokens from the last pass; 0 once none is left.
     pub sequences: u64,
 }
 
@@ -29,14 +29,19 @@ pub(crate) fn count_prefilled(tokens: usize) {
     PREFILLED.fetch_add(tokens as u64, Ordering::Relaxed);
 }
 
-/// Counts a decode pass from which each of `sequences` sequences took one token.
+/// Counts a pass from which each of `sequences` sequences took one decoded token.
 pub(crate) fn count_decoded(sequences: usize) {
     DECODED.fetch_add(sequences as u64, Ordering::Relaxed);
     SEQUENCES.store(sequences as u64, Ordering::Relaxed);
 }
 
-/// Counts a pass over a draft, from which one sequence took `tokens` tokens.
-pub(crate) fn count_verified(tokens: usize) {
+/// Counts a pass over drafts, from which `sequences` sequences took `tokens` tokens together.
+pub(crate) fn count_verified(sequences: usize, tokens: usize) {
     DECODED.fetch_add(tokens as u64, Ordering::Relaxed);
-    SEQUENCES.store(1, Ordering::Relaxed);
+    SEQUENCES.store(sequences as u64, Ordering::Relaxed);
+}
+
+/// Notes that the last sequence has ended.
+pub(crate) fn note_idle() {
+    SEQUENCES.store(0, Ordering::Relaxed);
 }

@@ -96,16 +96,22 @@ pub(super) struct PrefixFile {
 }
 
 impl PrefixFile {
+    /// Tries whether a file of prefixes can be written at `path`. Leaves nothing there.
+    ///
+    /// # Errors
+    /// As [`PrefixFile::take`]. Failed: it cannot be written.
+    pub fn try_out(path: &Path) -> Result<()> {
+        refuse_another(path)?;
+        PartialFile::create(path, 0o600).map(drop).map_err(|e| Error::unwritable(path, &e.kind().into()))
+    }
+
     /// Takes the file at `path`, which need not exist. `None`, which is logged: another process has it, or its directory
     /// cannot be written to.
     ///
     /// # Errors
     /// Input: there is something else at `path`, which would be lost.
     pub fn take(path: &Path) -> Result<Option<PrefixFile>> {
-        check_kind(path).map_err(|fault| {
-            let cause = format!("{} is not used for prefixes, and stays as it is: {fault}", path.display());
-            Error::input(cause, "name another path, or remove it")
-        })?;
+        refuse_another(path)?;
         Ok(match lock_for(path) {
             Ok(lock) => Some(PrefixFile { path: path.to_owned(), _lock: lock }),
             Err(e) => {
@@ -206,6 +212,14 @@ impl PrefixFile {
         check_kind(&self.path)?;
         Ok(file.commit(&self.path)?)
     }
+}
+
+/// Refuses what is at `path` and would be lost, if it is no file of prefixes.
+fn refuse_another(path: &Path) -> Result<()> {
+    check_kind(path).map_err(|fault| {
+        let cause = format!("{} is not used for prefixes, and stays as it is: {fault}", path.display());
+        Error::input(cause, "name another path, or remove it")
+    })
 }
 
 /// Checks that there is nothing at `path` but a file of prefixes, of whatever model or version, or an empty one.

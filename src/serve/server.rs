@@ -399,12 +399,14 @@ fn run_engine(
     }
 }
 
-/// Loads a model and answers once, without taking connections. Returns what it loaded.
+/// Loads a model and answers once, without taking connections. Tries too whether the file of prefixes can be written.
+/// Returns what it loaded.
 ///
 /// # Errors
 /// As [`serve`].
 pub fn check(setup: &Setup, progress: &Progress) -> Result<(Arc<Model>, Duration)> {
     let start = Instant::now();
+    setup.settings.prefix_file.as_deref().map_or(Ok(()), PrefixFile::try_out)?;
     let service = Service::new(setup.settings.clone());
     let loaded = (setup.load)(progress)?;
     let executor = &loaded.executor;

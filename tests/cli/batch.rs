@@ -1,6 +1,6 @@
 //! `kiln batch`: a line out for each line in, as `kiln run` answers it, also after an interruption.
 
-use crate::common::program::{kiln, program, run, start};
+use crate::common::program::{Ran, kiln, program, run, start};
 use crate::ends::{DEFAULT, with_signals};
 use crate::{path, tiny, tiny_with_text};
 use serde_json::{Value, json};
@@ -203,6 +203,7 @@ fn a_bad_line_fails_alone() {
         (r#"{"prompt": "hello", "tokens": [1]}"#, "more than one of prompt, messages and tokens"),
         (r#"{"n": 1}"#, "none of prompt, messages and tokens"),
         (r#"{"tokens": [1], "n": "many"}"#, "expected a whole number of 0 or more"),
+        (r#"{"custom_id": {}, "prompt": "hello"}"#, "id is neither a text nor a number"),
         (r#"7"#, "expected an object"),
         (r#"{"tokens": [5], "raw": true}"#, "raw goes with a prompt"),
         (r#"{"prompt": "a", "raw": true, "system": "b"}"#, "system goes with a prompt in the chat template"),
@@ -222,7 +223,7 @@ fn a_bad_line_fails_alone() {
     command.args(["batch", "-", "-o", "-", "-m", path(&model), "--device", "cpu"]);
     let done = run(&mut command, input.as_bytes());
     assert_eq!(done.code, 1, "{}", done.stderr);
-    assert!(done.stderr.contains("18 of 20 lines failed"), "{}", done.stderr);
+    assert!(done.stderr.contains("19 of 21 lines failed"), "{}", done.stderr);
     let answered = lines(&done.stdout);
     assert_eq!(answered.len(), bad.len() + 2);
     assert!(answered.iter().enumerate().all(|(i, line)| line["index"] == i));
@@ -281,6 +282,116 @@ fn an_output_in_part_is_completed_and_a_foreign_one_refused() {
         batch(&input, &[]).refused(2, &["out.jsonl is of another input"]);
         assert_eq!(std::fs::read_to_string(&output).unwrap(), text);
     }
+}
+
+/// Answers came back under their number alone.
+#[test]
+fn each_line_gets_its_id_back() {
+    let model = tiny_with_text();
+    let body = json!({"model": "any", "messages": [{"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "hello"}], "max_tokens": 3, "temperature": 0, "ignore_eos": true, "stream": false,
+        "n": 1, "frequency_penalty": 0.0, "response_format": {"type": "text"}, "user": "anne", "tools": [], "stop": null});
+    let line = |id: &str, body: &Value| json!({"custom_id": id, "method": "POST", "url": "/v1/chat/completions", "body": body});
+    let with = |key: &str, value: Value| {
+        let mut body = body.clone();
+        body[key] = value;
+        line(key, &body)
+    };
+    let mut elsewhere = line("elsewhere", &body);
+    elsewhere["url"] = "/v1/embeddings".into();
+    let asked = [
+        json!({"id": 7, "prompt": "hello", "n": 1}),
+        json!({"custom_id": "a", "id": "b", "tokens": [2, 5], "n": 1}),
+        json!({"prompt": "hello", "n": 1}),
+        line("plain", &body),
+        json!({"id": "none"}),
+        json!({"id": ["x"], "prompt": "hello"}),
+        with("response_format", json!({"type": "json_object"})),
+        with("n", json!(2)),
+        with("max_tokens", json!("many")),
+        elsewhere,
+        json!({"custom_id": "body", "body": 7}),
+    ];
+    let input = write(&model, "in.jsonl", &asked);
+    let done = kiln(&["batch", &input, "-o", "-", "-m", path(&model), "--device", "cpu"]);
+    let got = lines(&done.stdout);
+    assert_eq!(got.len(), asked.len());
+    for (asked, got) in asked.iter().zip(&got) {
+        for key in ["id", "custom_id"] {
+            let expected = if asked[key].is_array() { got[key].clone() } else { asked[key].clone() };
+            assert_eq!(got[key], expected, "{asked}: {got}");
+        }
+    }
+    // As its messages alone are answered, and in OpenAI's words beside Kiln's.
+    let messages = json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]);
+    let same = write(&model, "same.jsonl", &[json!({"messages": messages, "n": 3, "ignore-eos": true})]);
+    let same = lines(&kiln(&["batch", &same, "-o", "-", "-m", path(&model), "--device", "cpu"]).stdout);
+    assert_eq!(got[3]["tokens"], same[0]["tokens"]);
+    let response = &got[3]["response"];
+    assert_eq!((&response["status_code"], &got[3]["error"]), (&json!(200), &Value::Null));
+    let choice = &response["body"]["choices"][0];
+    assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&same[0]["text"], &json!("length")));
+    assert_eq!(response["body"]["usage"]["completion_tokens"], 3);
+    for (got, cause) in got[4..].iter().zip([
+        "none of prompt, messages and tokens",
+        "id is neither a text nor a number",
+        "does not serve response_format",
+        "does not serve n of a body",
+        "expected a whole number of 0 or more",
+        "another path",
+        "the body has to be an object",
+    ]) {
+        let message = got["error"]["message"].as_str().unwrap_or_else(|| panic!("{got} passed"));
+        assert!(message.contains(cause), "{cause}: {message}");
+    }
+    assert!(done.code == 1 && done.stderr.contains("7 of 11 lines failed"), "{}", done.stderr);
+}
+
+/// There was no way but to begin anew.
+#[test]
+fn what_failed_is_asked_again_in_its_place() {
+    let model = tiny_with_text();
+    // The one in the middle fails always.
+    let asked =
+        [json!({"tokens": [2, 5], "n": 2}), json!({"tokens": [512], "n": 2}), json!({"tokens": [2, 7], "n": 2})];
+    let input = write(&model, "in.jsonl", &asked);
+    let output = model.path().join("out.jsonl");
+    let batch = |more: &[&str]| {
+        let base = ["batch", &input, "-o", output.to_str().unwrap(), "-m", path(&model), "--device", "cpu"];
+        kiln(&[&base[..], &["--ignore-eos"], more].concat())
+    };
+    let failing = |done: Ran, lines: &str| {
+        assert!(done.code == 1 && done.stderr.contains(lines), "{}", done.stderr);
+        done.stderr
+    };
+    assert!(failing(batch(&[]), "1 of 3 lines failed").contains("--retry-failed"));
+    let whole = std::fs::read_to_string(&output).unwrap();
+    let want: Vec<Value> = lines(&whole).iter().map(lasting).collect();
+    // As after a fault of the device: two lines failed that can be answered.
+    let failed = |line: &Value| json!({"index": line["index"], "request": line["request"], "error": {"message": "x"}});
+    let mut broken = lines(&whole);
+    broken[0] = failed(&broken[0]);
+    broken[2] = failed(&broken[2]);
+    let text: String = broken.iter().map(|line| format!("{line}\n")).collect();
+    let read = || lines(&std::fs::read_to_string(&output).unwrap()).iter().map(lasting).collect::<Vec<Value>>();
+    // All lines are there, and some that never were; a link to the file stays one.
+    for kept in [3, 1] {
+        let text: String = text.split_inclusive('\n').take(kept).collect();
+        std::fs::write(&output, text).unwrap();
+        let link = model.path().join("link.jsonl");
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink("out.jsonl", &link).unwrap();
+        let base = ["batch", &input, "-o", link.to_str().unwrap(), "-m", path(&model), "--device", "cpu"];
+        let done = kiln(&[&base[..], &["--ignore-eos", "--retry-failed"]].concat());
+        let said = failing(done, "1 of 3 lines failed");
+        assert!(said.contains(&format!("{kept} of which failed and are asked again")), "{said}");
+        assert_eq!(read(), want, "{kept}");
+        assert!(link.is_symlink());
+    }
+    // Without the option they stay.
+    std::fs::write(&output, &text).unwrap();
+    failing(batch(&[]), "3 of 3 lines failed");
+    assert_eq!(std::fs::read_to_string(&output).unwrap(), text);
 }
 
 /// SIGINT ends it by that signal; what was answered is there, and the same command goes on.

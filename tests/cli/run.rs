@@ -46,6 +46,11 @@ fn run_streams_text_and_obeys_its_limits() {
     let one = with(&["-n", "1", "--ignore-eos"]).stderr;
     assert!(one.contains(" s, 1 token, CPU"), "{one}");
 
+    let quiet = with(&["-n", "12", "--ignore-eos", "--quiet"]);
+    assert_eq!((quiet.stdout, quiet.stderr.as_str()), (plain.stdout, ""));
+    // What caches hold, memory does not slow.
+    assert!(plain.stderr.contains(" tokens/s, ") && !plain.stderr.contains("memory"), "{}", plain.stderr);
+
     // A stop string that the text contains.
     let (at, stop) = text.char_indices().nth(text.chars().count() / 2).unwrap();
     let stopped = with(&["-n", "12", "--ignore-eos", "--json", "--stop", &stop.to_string()]).json();

@@ -32,6 +32,16 @@ fn help_has_examples_environment_and_exit_codes() {
     assert!(kiln(&["run", "--help"]).stdout.contains("Examples:"));
 }
 
+/// A command's was its own: `kiln-run 0.1.0`.
+#[test]
+fn the_version_is_the_programs() {
+    let version = concat!("kiln ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(kiln(&["--version"]).stdout, version);
+    for command in COMMANDS {
+        assert_eq!(kiln(&[command, "--version"]).stdout, version, "{command}");
+    }
+}
+
 #[test]
 fn completions_name_every_command_and_bash_understands_them() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
@@ -52,8 +62,20 @@ fn the_manual_has_a_page_for_each_command() {
     assert_eq!((written.code, written.stdout.as_str()), (0, ""), "{}", written.stderr);
     for command in COMMANDS {
         let page = std::fs::read_to_string(pages.join(format!("kiln-{command}.1"))).unwrap();
-        assert!(page.contains(".TH kiln-"), "{page}");
+        let title = format!(".TH kiln-{command} 1  \"kiln {}\"", env!("CARGO_PKG_VERSION"));
+        assert!(page.contains(&title), "{page}");
     }
+    // Pages are written anew, and another's file of such a name is not; then none is.
+    assert_eq!(kiln(&["man", pages.to_str().unwrap()]).code, 0);
+    let (other, page) = (pages.join("kiln-top.1"), std::fs::read(pages.join("kiln.1")).unwrap());
+    std::fs::write(&other, "a letter").unwrap();
+    std::fs::write(pages.join("kiln.1"), "").unwrap();
+    kiln(&["man", pages.to_str().unwrap()]).refused(2, &["kiln-top.1 exists, and is no page of this manual"]);
+    assert_eq!(std::fs::read(&other).unwrap(), b"a letter");
+    assert_eq!(std::fs::read(pages.join("kiln.1")).unwrap(), b"");
+    std::fs::remove_file(&other).unwrap();
+    assert_eq!(kiln(&["man", pages.to_str().unwrap()]).code, 0);
+    assert_eq!(std::fs::read(pages.join("kiln.1")).unwrap(), page);
     // A page that is a link is replaced; what it names stays.
     let letter = dir.path().join("letter");
     std::fs::write(&letter, "text").unwrap();

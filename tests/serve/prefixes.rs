@@ -141,6 +141,21 @@ fn a_file_that_cannot_be_written_whole_stays_as_it_was() {
     }
 }
 
+/// It was found when the server stopped, hours later.
+#[test]
+fn a_place_where_the_file_cannot_be_written_is_found_by_the_check() {
+    let (directory, file) = place();
+    let check =
+        |file: &str, more: &[&str]| kiln(&[&["serve", "--device", "cpu", "--prefix-file", file], more].concat());
+    let written = file.display().to_string();
+    assert_eq!(check(&written, &["--check"]).code, 0);
+    assert!(!file.exists() && partials(directory.path()) == 0);
+    check("/no/such/directory/file", &["--check"]).refused(1, &["cannot write /no/such/directory/file"]);
+    std::fs::write(&file, "a letter").unwrap();
+    check(&written, &["--check"]).refused(2, &["prefixes", "stays as it is: it is no file of prefixes"]);
+    assert_eq!(std::fs::read(&file).unwrap(), b"a letter");
+}
+
 #[test]
 fn a_server_that_is_killed_as_it_writes_leaves_a_whole_file_or_none() {
     let (directory, file) = place();

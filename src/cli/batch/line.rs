@@ -1,16 +1,24 @@
-//! One line of the input of `kiln batch`: a prompt, and how its reply is made.
+//! One line of the input of `kiln batch`: a prompt, and how its reply is made, in Kiln's own words or as a line of OpenAI's
+//! batch API.
 
 use crate::cli::reply::ReplyArgs;
 use crate::sequence::prompt::{encode_messages, encode_text};
-use crate::sequence::{Chooser, Conversation, Limits, Reply, Request};
+use crate::sequence::{Chooser, Conversation, Generation, Limits, Reply, Request};
 use crate::text::{ChatTemplate, Message, MessageContent, Tokenizer};
 use crate::{Error, Result};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
 
 /// What a line may hold. Options are named as those of `kiln run`, and default to those of the command line.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct Line {
+    // Marks::of reads these two.
+    #[serde(rename = "id")]
+    _id: Option<IgnoredAny>,
+    #[serde(rename = "custom_id")]
+    _custom_id: Option<IgnoredAny>,
     prompt: Option<String>,
     messages: Option<Vec<Message>>,
     tokens: Option<Vec<u32>>,
@@ -25,6 +33,138 @@ struct Line {
     seed: Option<u64>,
     stop: Option<Stops>,
     ignore_eos: Option<bool>,
+}
+
+/// A line of OpenAI's batch API.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OpenAi {
+    #[serde(rename = "id")]
+    _id: Option<IgnoredAny>,
+    #[serde(rename = "custom_id")]
+    _custom_id: Option<IgnoredAny>,
+    method: Option<String>,
+    url: Option<String>,
+    body: Body,
+}
+
+/// A request for a chat completion.
+#[derive(Debug, Deserialize)]
+struct Body {
+    messages: Vec<Message>,
+    max_completion_tokens: Option<usize>,
+    max_tokens: Option<usize>,
+    temperature: Option<f32>,
+    top_k: Option<u32>,
+    top_p: Option<f32>,
+    min_p: Option<f32>,
+    repetition_penalty: Option<f32>,
+    seed: Option<i64>,
+    stop: Option<Stops>,
+    ignore_eos: Option<bool>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// The path that lines of OpenAI's batch API ask.
+const CHAT: &str = "/v1/chat/completions";
+/// What may stand in a body and changes no reply here.
+const IGNORED: [&str; 8] =
+    ["model", "user", "metadata", "store", "service_tier", "stream_options", "prompt_cache_key", "safety_identifier"];
+
+impl TryFrom<OpenAi> for Line {
+    type Error = Error;
+
+    fn try_from(line: OpenAi) -> Result<Line> {
+        let body = line.body;
+        if line.method.is_some_and(|method| method != "POST") || line.url.is_some_and(|url| url != CHAT) {
+            return Err(Error::input("the line asks another path than a batch has", format!("give POST and {CHAT}")));
+        }
+        let changes_nothing = |(name, value): (&String, &Value)| match value {
+            _ if IGNORED.contains(&name.as_str()) => true,
+            Value::Null | Value::Bool(false) => true,
+            Value::Number(number) if name == "n" => number.as_f64() == Some(1.0),
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::Array(list) => list.is_empty(),
+            Value::Object(object) => object.is_empty() || *value == json!({"type": "text"}),
+            _ => false,
+        };
+        if let Some((name, _)) = body.others.iter().find(|other| !changes_nothing(*other)) {
+            return Err(Error::input(
+                format!("a batch does not serve {name} of a body"),
+                "leave it out, or ask `kiln serve`",
+            ));
+        }
+        let mut messages = body.messages;
+        messages.iter_mut().filter(|m| m.role == "developer").for_each(|m| m.role = "system".into());
+        Ok(Line {
+            messages: Some(messages),
+            n: body.max_completion_tokens.or(body.max_tokens),
+            temp: body.temperature,
+            top_k: body.top_k,
+            top_p: body.top_p,
+            min_p: body.min_p,
+            repeat_penalty: body.repetition_penalty,
+            seed: body.seed.map(|seed| seed as u64),
+            stop: body.stop,
+            ignore_eos: body.ignore_eos,
+            ..Line::default()
+        })
+    }
+}
+
+/// What a line is known by, given back with its answer, and whether it is one of OpenAI's batch API.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Marks {
+    id: Value,
+    custom_id: Value,
+    #[serde(deserialize_with = "is_there")]
+    body: bool,
+}
+
+fn is_there<'de, D: serde::Deserializer<'de>>(value: D) -> std::result::Result<bool, D::Error> {
+    IgnoredAny::deserialize(value).map(|_| true)
+}
+
+impl Marks {
+    /// Those of a line; of one that is not understood, as far as they are there.
+    pub(super) fn of(line: &[u8]) -> Marks {
+        let is_object = line.trim_ascii_start().starts_with(b"{");
+        serde_json::from_slice(line).ok().filter(|_| is_object).unwrap_or_default()
+    }
+
+    /// Whether one of them is neither a text nor a number.
+    fn are_odd(&self) -> bool {
+        let is_odd = |mark: &Value| matches!(mark, Value::Bool(_) | Value::Array(_) | Value::Object(_));
+        is_odd(&self.id) || is_odd(&self.custom_id)
+    }
+
+    /// What the line of the output begins with.
+    pub(super) fn head(&self, index: usize, request: String) -> Map<String, Value> {
+        let mut head = Map::from_iter([("index".into(), index.into()), ("request".into(), request.into())]);
+        let marks = [("id", &self.id), ("custom_id", &self.custom_id)].into_iter().filter(|(_, mark)| !mark.is_null());
+        head.extend(marks.map(|(name, mark)| (name.to_owned(), mark.clone())));
+        if self.body {
+            head.insert("response".into(), Value::Null);
+        }
+        head
+    }
+
+    /// The answer in the words of OpenAI's batch API, if the line is one of it.
+    pub(super) fn response(&self, model: &str, text: Option<&str>, g: &Generation, prompt: usize) -> Value {
+        if !self.body {
+            return Value::Null;
+        }
+        let choice = json!({
+            "index": 0, "message": {"role": "assistant", "content": text, "refusal": null}, "logprobs": null,
+            "finish_reason": g.finish.name(),
+        });
+        let tokens = g.tokens.len();
+        let usage = json!({"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens});
+        let body = json!({"object": "chat.completion", "model": model, "choices": [choice], "usage": usage});
+        json!({"response": {"status_code": 200, "body": body}, "error": null})
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,9 +203,17 @@ impl Reader<'_> {
             Some(b'[') => return Err(Error::input("the line is no JSON object", REMEDY)),
             Some(_) => {}
         }
-        let line: Line = serde_json::from_slice(line).map_err(|e| {
+        let marks = Marks::of(line);
+        let unread = |e: serde_json::Error| {
             Error::input(format!("the line is not understood: {}", in_plain_words(&e.to_string())), REMEDY)
-        })?;
+        };
+        let line: Line = match marks.body {
+            true => serde_json::from_slice::<OpenAi>(line).map_err(unread)?.try_into()?,
+            false => serde_json::from_slice(line).map_err(unread)?,
+        };
+        if marks.are_odd() {
+            return Err(Error::input("the line's id is neither a text nor a number", "give another one"));
+        }
         let options = self.options(&line);
         options.sampler().validate()?;
         let tokenizer = self.text.map(|(tokenizer, _)| tokenizer);
@@ -155,15 +303,17 @@ fn is_empty(content: &MessageContent) -> bool {
 
 /// Says in JSON's words what serde says in Rust's.
 fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 8] = [
+    const WORDS: [(&str, &str); 10] = [
         ("expected struct Line", "expected an object"),
+        ("expected struct Body", "the body has to be an object"),
         ("expected struct Message", "expected an object with role and content"),
         ("expected usize", "expected a whole number of 0 or more"),
         ("expected u64", "expected a whole number of 0 or more"),
         ("expected u32", "expected a whole number from 0 to 4294967295"),
         ("expected f32", "expected a number"),
         ("data did not match any variant of untagged enum Stops", "stop is neither a text nor a list of texts"),
-        (", expected one of `prompt`", "; a line has `prompt`"),
+        (", expected one of `id`, `custom_id`, `prompt`", "; a line has `id`, `custom_id`, `prompt`"),
+        (", expected one of `id`, `custom_id`, `method`", "; a line of OpenAI's has `custom_id`, `method`"),
     ];
     WORDS.iter().fold(message.to_owned(), |message, (theirs, plain)| message.replace(theirs, plain))
 }

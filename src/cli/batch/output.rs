@@ -1,13 +1,17 @@
 //! The output of `kiln batch`: a line for each line of the input, in the same order, and where an earlier run left off.
 
+use super::identity::Identity;
+use super::input::Input;
 use crate::cli::terminal::json_for_terminal;
+use crate::machine::partial::PartialFile;
 use crate::{Error, Result};
 use nix::fcntl::{Flock, FlockArg};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What an earlier run wrote of a line.
@@ -29,6 +33,8 @@ pub(super) struct Output {
     sink: Sink,
     next: usize,
     waiting: BTreeMap<usize, Value>,
+    /// New lines in place of those that an earlier run wrote.
+    again: BTreeMap<usize, Value>,
     failed: usize,
     /// Keeps other processes off the file.
     lock: Option<Flock<File>>,
@@ -37,15 +43,15 @@ pub(super) struct Output {
 impl Output {
     /// Standard output.
     pub(super) fn stdout() -> Output {
-        Output { sink: Sink::Stdout, next: 0, waiting: BTreeMap::new(), failed: 0, lock: None }
+        Output { sink: Sink::Stdout, next: 0, waiting: BTreeMap::new(), again: BTreeMap::new(), failed: 0, lock: None }
     }
 
-    /// The file at `path`. What an earlier run wrote stays; a line that was cut off is removed. `request` gives the
-    /// identity of the input's next line, and `None` at its end.
+    /// The file at `path`. What an earlier run wrote stays; a line that was cut off is removed. The input's
+    /// lines that it answers are passed; with `retry`, those that failed are to be asked again.
     ///
     /// # Errors
     /// Input: the file is of another input, model or options, another Kiln writes it, or it cannot be written.
-    pub(super) fn open(path: &Path, mut request: impl FnMut() -> Result<Option<String>>) -> Result<Output> {
+    pub(super) fn open(path: &Path, input: &mut Input, identity: &Identity, retry: bool) -> Result<Output> {
         let fault = |e: std::io::Error| Error::unwritable(path, &e);
         let mut output = Output::stdout();
         if path.metadata().is_ok_and(|there| !there.is_file()) {
@@ -59,7 +65,7 @@ impl Output {
             let cause = format!("another process writes {}", path.display());
             Error::input(cause, "wait for it, or choose another file with -o")
         })?;
-        let end = output.resume(path, &lock, &mut request)?;
+        let end = output.resume(path, &lock, input, identity, retry)?;
         writer.set_len(end).and_then(|()| writer.seek(SeekFrom::Start(end))).map_err(fault)?;
         output.lock = Some(lock);
         output.sink = Sink::File(writer, path.to_owned());
@@ -67,7 +73,7 @@ impl Output {
     }
 
     /// Goes over what is there. Returns where its last whole line ends.
-    fn resume(&mut self, path: &Path, file: &File, request: &mut dyn FnMut() -> Result<Option<String>>) -> Result<u64> {
+    fn resume(&mut self, path: &Path, file: &File, input: &mut Input, identity: &Identity, retry: bool) -> Result<u64> {
         let foreign = |line: usize| {
             let cause = format!("{} is of another input, model or options, from line {}", path.display(), line + 1);
             Error::input(cause, "choose another file with -o, or remove this one")
@@ -83,10 +89,14 @@ impl Output {
                 return if line[..known] == begin.as_bytes()[..known] { Ok(end) } else { Err(foreign(self.next)) };
             }
             let written: Written = serde_json::from_slice(&line).map_err(|_| foreign(self.next))?;
-            if written.index != self.next || request()?.as_ref() != Some(&written.request) {
-                return Err(foreign(self.next));
+            let asked = input.pass()?.filter(|(_, line)| identity.of(line.bytes()) == written.request);
+            let (index, asked) = asked.filter(|_| written.index == self.next).ok_or_else(|| foreign(self.next))?;
+            if written.error.is_some() {
+                self.failed += 1;
+                if retry {
+                    input.ask_again(index, asked);
+                }
             }
-            self.failed += usize::from(written.error.is_some());
             self.next += 1;
             end += read as u64;
         }
@@ -112,9 +122,14 @@ impl Output {
     /// # Errors
     /// Failed: it cannot be written.
     pub(super) fn put(&mut self, index: usize, line: Value) -> Result<()> {
+        if index < self.next {
+            self.failed -= usize::from(!has_failed(&line));
+            self.again.insert(index, line);
+            return Ok(());
+        }
         self.waiting.insert(index, line);
         while let Some(line) = self.waiting.remove(&self.next) {
-            self.failed += usize::from(line.get("error").is_some());
+            self.failed += usize::from(has_failed(&line));
             let text = format!("{}\n", json_for_terminal(&line.to_string()));
             match &mut self.sink {
                 Sink::Stdout => crate::cli::print(&text)?,
@@ -126,4 +141,42 @@ impl Output {
         }
         Ok(())
     }
+
+    /// Puts the lines that were asked again in their places. The file is replaced as a whole: whatever happens, each line
+    /// is there, in its old or its new form.
+    ///
+    /// # Errors
+    /// Failed: the file cannot be read or written.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        let Sink::File(_, path) = &self.sink else { return Ok(()) };
+        if self.again.is_empty() {
+            return Ok(());
+        }
+        replace_lines(path, &self.again).map_err(|e| Error::unwritable(path, &e))?;
+        self.again.clear();
+        Ok(())
+    }
+}
+
+/// Writes the file at `path` anew, with other lines at some places.
+fn replace_lines(path: &Path, others: &BTreeMap<usize, Value>) -> std::io::Result<()> {
+    // A link stays one.
+    let path = path.canonicalize()?;
+    let old = File::open(&path)?;
+    let mode = old.metadata()?.permissions().mode() & 0o777;
+    let mut new = BufWriter::new(PartialFile::create(&path, mode)?);
+    for (index, line) in BufReader::new(old).split(b'\n').enumerate() {
+        let line = line?;
+        match others.get(&index) {
+            Some(other) => new.write_all(json_for_terminal(&other.to_string()).as_bytes())?,
+            None => new.write_all(&line)?,
+        }
+        new.write_all(b"\n")?;
+    }
+    new.into_inner().map_err(std::io::IntoInnerError::into_error)?.commit(&path)
+}
+
+/// Whether a line of the output has an error.
+fn has_failed(line: &Value) -> bool {
+    line.get("error").is_some_and(|error| !error.is_null())
 }

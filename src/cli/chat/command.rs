@@ -11,6 +11,8 @@ pub(super) enum Command<'a> {
     Clear,
     /// Replace the system message; remove it if the text is empty.
     System(&'a str),
+    /// Go on with the conversation of a file.
+    Load(&'a str),
     /// Write the conversation to a file.
     Save(&'a str),
     /// End the chat.
@@ -18,11 +20,12 @@ pub(super) enum Command<'a> {
 }
 
 /// Each command as `/help` lists it.
-const LIST: [(&str, &str, &str); 7] = [
+const LIST: [(&str, &str, &str); 8] = [
     ("/help", "", "list the commands"),
     ("/clear", "", "forget the conversation; the system message stays"),
     ("/system", " [TEXT]", "replace the system message, or remove it"),
     ("/save", " FILE", "write the conversation to a new file, as JSON that `kiln tokenize --chat` reads"),
+    ("/load", " FILE", "go on with such a conversation, its system message included, in place of this one"),
     ("/exit", "", "end the chat, as Ctrl-D does"),
     ("/quit", "", "the same"),
     ("/bye", "", "the same"),
@@ -56,7 +59,10 @@ pub(super) fn parse(line: &str) -> Result<Option<Command<'_>>> {
         "/help" => Command::Help,
         "/clear" => Command::Clear,
         "/system" => return Ok(Some(Command::System(argument))),
-        "/save" if argument.is_empty() => return Err(Error::input("/save takes a file's name", "give one behind it")),
+        "/load" | "/save" if argument.is_empty() => {
+            return Err(Error::input(format!("{name} takes a file's name"), "give one behind it"));
+        }
+        "/load" => return Ok(Some(Command::Load(argument))),
         "/save" => return Ok(Some(Command::Save(argument))),
         "/exit" | "/quit" | "/bye" => Command::Exit,
         _ => {
@@ -83,6 +89,7 @@ mod tests {
             ("/system\nBe brief.\nBe kind.", Some(Command::System("Be brief.\nBe kind."))),
             ("/system", Some(Command::System(""))),
             ("/save my chat.json", Some(Command::Save("my chat.json"))),
+            ("/load my chat.json", Some(Command::Load("my chat.json"))),
             ("/bye", Some(Command::Exit)),
             (" /help", None),
             ("// a comment", None),
@@ -94,9 +101,14 @@ mod tests {
         ] {
             assert_eq!(parse(line).unwrap(), command, "{line:?}");
         }
-        for (line, what) in
-            [("/", "/"), ("/halp", "/halp"), ("/etc is what?", "/etc"), ("/save", "name"), ("/clear it", "nothing")]
-        {
+        for (line, what) in [
+            ("/", "/"),
+            ("/halp", "/halp"),
+            ("/etc is what?", "/etc"),
+            ("/save", "name"),
+            ("/load ", "name"),
+            ("/clear it", "nothing"),
+        ] {
             let e = parse(line).unwrap_err();
             assert!(e.exit_code() == 2 && e.to_string().contains(what), "{line:?}: {e}");
         }

@@ -27,6 +27,8 @@ use std::path::{Path, PathBuf};
 
 /// Largest history that is read, in bytes. The editor keeps 100 lines of it.
 const MAX_HISTORY: u64 = 16 << 20;
+/// Terminals that the editor does not know how to edit on: it reads their lines as they come.
+const PLAIN: [&str; 3] = ["dumb", "cons25", "emacs"];
 /// Encloses a message of several lines.
 const QUOTES: &str = "\"\"\"";
 
@@ -48,6 +50,8 @@ pub(super) struct Input {
     history: Option<PathBuf>,
     /// The terminal's modes before the chat.
     modes: Termios,
+    /// Whether the terminal itself edits lines.
+    is_plain: bool,
     /// Handlers of SIGINT at the prompt and behind it. The editor keeps for its next prompt what its own one hears
     /// between prompts: a resize of the terminal would then throw away what is typed.
     handlers: [Handler; 2],
@@ -72,7 +76,9 @@ impl Input {
         if let Some(path) = &history {
             let _ = editor.load_history(path);
         }
-        Ok(Input { editor, history, modes, handlers })
+        let is_plain =
+            std::env::var("TERM").is_ok_and(|term| PLAIN.iter().any(|plain| term.eq_ignore_ascii_case(plain)));
+        Ok(Input { editor, history, modes, is_plain, handlers })
     }
 
     /// Reads the next line or message of several lines.
@@ -82,6 +88,10 @@ impl Input {
     pub(super) fn read(&mut self) -> Result<Typed> {
         let [at_prompt, between] = &self.handlers;
         at_prompt.install();
+        if self.is_plain {
+            // A terminal that fails is found by the editor.
+            let _ = tcsetattr(stdin(), SetArg::TCSANOW, &self.modes);
+        }
         let read = self.editor.readline("> ");
         between.install();
         self.keep_what_is_typed();
@@ -101,13 +111,16 @@ impl Input {
         }
     }
 
-    /// Makes the terminal keep all that is typed until the next prompt. Where it waits for whole lines, it cuts off what
-    /// a line has beyond 4095 bytes.
+    /// Makes the terminal keep all that is typed until the next prompt, and show it there: an echo would land in the reply.
+    /// Where it waits for whole lines, it cuts off what a line has beyond 4095 bytes.
     fn keep_what_is_typed(&self) {
         let mut modes = self.modes.clone();
-        modes.local_flags.remove(LocalFlags::ICANON);
-        modes.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
-        modes.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+        modes.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHONL);
+        if !self.is_plain {
+            modes.local_flags.remove(LocalFlags::ICANON);
+            modes.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
+            modes.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+        }
         // A terminal that fails is found at the next prompt.
         let _ = tcsetattr(stdin(), SetArg::TCSANOW, &modes);
     }
@@ -134,10 +147,17 @@ impl Drop for Input {
     }
 }
 
-/// Whether a history can be read. The editor would stop at a line that is not UTF-8, so such bytes are replaced. It shows
-/// lines as they are, so what a terminal obeys is spelled out.
+/// What a history begins with.
+const MARK: &[u8] = b"#V2\n";
+
+/// Whether a history can be read and added to: another's file of that name is left alone. The editor would stop at a line
+/// that is not UTF-8, so such bytes are replaced. It shows lines as they are, so what a terminal obeys is spelled out.
 fn is_usable(path: &Path) -> bool {
     let Some(bytes) = cache::read(path, MAX_HISTORY) else { return false };
+    if !bytes.is_empty() && !bytes.starts_with(MARK) {
+        log::warn!("{} is no history of a chat, and is left as it is", path.display());
+        return false;
+    }
     let text = String::from_utf8_lossy(&bytes);
     let shown = for_terminal(&text);
     shown.as_bytes() == bytes || cache::write(path, shown.as_bytes()).is_ok()

@@ -154,7 +154,7 @@ impl Bench<'_> {
                 let mut first = 0;
                 for (decoding, &Candidate { drafted, .. }) in decoding.iter_mut().zip(&candidates) {
                     let right = (decoding.coins)(drafted);
-                    counts::count_verified(1 + right);
+                    counts::count_verified(1, 1 + right);
                     decoding.at += 1 + right;
                     decoding.next = match decoding.whole.get(decoding.at) {
                         Some(&token) if drafted > 0 => token,

@@ -51,7 +51,7 @@ pub struct Status {
     pub decode_tokens_s: f64,
     /// Prompt tokens per second over the last seconds.
     pub prefill_tokens_s: f64,
-    /// Sequences of the last decode pass.
+    /// Sequences that decode.
     pub sequences: u64,
     /// Requests that are waiting.
     pub queue: u64,

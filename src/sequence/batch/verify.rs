@@ -275,7 +275,7 @@ impl Batch {
             first += 1 + draft.len();
             draft.clear();
         }
-        counts::count_verified(tokens);
+        counts::count_verified(sequences, tokens);
         *verified = Some((Pass::Verify { sequences, rows: count, depth: depths / sequences.max(1) }, tokens));
         rows.truncate(left);
         heads.extend(rows.iter().map(|row| row.sequence as usize));

@@ -1,0 +1,110 @@
+//! The input of `kiln batch`: its lines, read as far ahead as they are needed.
+
+use crate::{Error, Result};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+/// Bytes of an input line.
+const MAX_LINE: u64 = 64 << 20;
+
+/// The lines of the input, with their numbers from 0.
+pub(super) struct Input {
+    from: Box<dyn BufRead>,
+    name: String,
+    /// Lines that are asked again, before all others.
+    again: VecDeque<(usize, Line)>,
+    /// Lines that were read ahead.
+    ahead: VecDeque<Line>,
+    next: usize,
+}
+
+/// A line without its end.
+pub(super) enum Line {
+    Whole(Vec<u8>),
+    /// Longer than any prompt; only its beginning is kept.
+    TooLong(Vec<u8>),
+}
+
+impl Line {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Line::Whole(bytes) | Line::TooLong(bytes) => bytes,
+        }
+    }
+
+    pub(super) fn whole(&self) -> Result<&[u8]> {
+        match self {
+            Line::Whole(bytes) => Ok(bytes),
+            Line::TooLong(_) => Err(Error::input("the line is longer than any prompt", "give at most 64 MiB")),
+        }
+    }
+}
+
+impl Input {
+    pub(super) fn open(path: &Path) -> Result<Input> {
+        let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+        let from: Box<dyn BufRead> = match path == Path::new("-") {
+            true => Box::new(std::io::stdin().lock()),
+            false => Box::new(BufReader::new(std::fs::File::open(path).map_err(|e| Error::unreadable(path, &e))?)),
+        };
+        Ok(Input { from, name, again: VecDeque::new(), ahead: VecDeque::new(), next: 0 })
+    }
+
+    /// The next line to answer.
+    pub(super) fn next(&mut self) -> Result<Option<(usize, Line)>> {
+        match self.again.pop_front() {
+            Some(line) => Ok(Some(line)),
+            None => self.pass(),
+        }
+    }
+
+    /// Notes that a line that was passed is to be answered again.
+    pub(super) fn ask_again(&mut self, index: usize, line: Line) {
+        self.again.push_back((index, line));
+    }
+
+    /// How many lines are to be answered again.
+    pub(super) fn again(&self) -> usize {
+        self.again.len()
+    }
+
+    /// The next line in the input's order.
+    pub(super) fn pass(&mut self) -> Result<Option<(usize, Line)>> {
+        let line = match self.ahead.pop_front() {
+            Some(line) => Some(line),
+            None => self.read()?,
+        };
+        Ok(line.map(|line| {
+            self.next += 1;
+            (self.next - 1, line)
+        }))
+    }
+
+    /// Reads up to `most` lines ahead. Returns how many there are to answer, if those are not more.
+    pub(super) fn read_ahead(&mut self, most: usize) -> Result<usize> {
+        while self.again.len() + self.ahead.len() < most {
+            let Some(line) = self.read()? else { break };
+            self.ahead.push_back(line);
+        }
+        Ok(most.min(self.again.len() + self.ahead.len()))
+    }
+
+    fn read(&mut self) -> Result<Option<Line>> {
+        let unreadable = |e: std::io::Error| Error::input(format!("cannot read {}: {e}", self.name), "check the file");
+        let mut line = Vec::new();
+        self.from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(unreadable)?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let is_whole = line.last() == Some(&b'\n') || (line.len() as u64) < MAX_LINE;
+        if !is_whole {
+            line.truncate(1 << 10);
+            self.from.skip_until(b'\n').map_err(unreadable)?;
+            return Ok(Some(Line::TooLong(line)));
+        }
+        line.pop_if(|byte| *byte == b'\n');
+        line.pop_if(|byte| *byte == b'\r');
+        Ok(Some(Line::Whole(line)))
+    }
+}
