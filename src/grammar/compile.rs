@@ -167,7 +167,7 @@ impl Grammars {
         let run = move || {
             let compiled = shared.vocabulary().and_then(|vocabulary| {
                 // Whoever waits has to hear of a panic too, which this grammar has caused.
-                sheltered(|reason| refusal(reason), || source.compile(vocabulary, &stopped).map(Arc::new))
+                sheltered(refusal, || source.compile(vocabulary, &stopped).map(Arc::new))
             });
             if let Ok(compiled) = &compiled {
                 compiled.ignored.iter().for_each(|what| log::warn!("a schema is not kept to in full: {}", quote(what)));
