@@ -206,7 +206,7 @@ pub(super) fn rate(executor: &mut dyn Measure, g: &Generation) -> Option<String>
 pub(super) fn reads_memory(executor: &dyn Executor) -> bool {
     /// The largest of any GPU: AMD's MI300X has it. Vulkan does not say.
     const GPU_CACHE: u64 = 256 << 20;
-    let caches = if executor.is_reference() { caches::bytes(&Files::system()) } else { GPU_CACHE };
+    let caches = if executor.is_on_cpu() { caches::bytes(&Files::system()) } else { GPU_CACHE };
     executor.schedule().cost(Pass::Decode { sequences: 1, depth: 0 }).memory_bytes() > caches
 }
 
