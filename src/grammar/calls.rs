@@ -75,7 +75,9 @@ impl Calls {
             lark.text
                 .push_str(&format!("call_{i}: %json {}\n", function.call(arguments.schema, arguments.definitions)));
             lark.exact.extend(arguments.exact);
-            lark.ignored.extend(arguments.ignored.into_iter().map(|what| format!("{}: {what}", function.name)));
+            let said = arguments.ignored.into_iter().map(|what| format!("{}: {what}", function.name));
+            // It goes into a log and a header, which are lines.
+            lark.ignored.extend(said.map(|line| line.replace(char::is_control, " ")));
         }
         Ok(lark)
     }

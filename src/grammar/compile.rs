@@ -9,7 +9,7 @@ use std::time::Duration;
 use llguidance::TokenParser;
 
 use super::Grammar;
-use super::source::{Source, Stop, refusal, sheltered};
+use super::source::{Source, Stop, refusal, sheltered, too_long};
 use super::vocabulary::Vocabulary;
 use crate::display::quote;
 use crate::machine::threads::REMEDY as THREADS_REMEDY;
@@ -230,6 +230,8 @@ impl Cache {
             self.entries.remove(&key);
             return;
         }
+        // The parser of one that was stopped stays stopped.
+        let compiled = if stop.is_asked() { compiled.and_then(|_| Err(too_long())) } else { compiled };
         self.entries.insert(key, Entry::Done { compiled, used: self.clock });
         while self.entries.len() > 1 && (self.entries.len() > MOST_KEPT || self.bytes() > MOST_BYTES) {
             let uses = self.entries.iter().filter_map(|(key, entry)| match entry {

@@ -284,27 +284,19 @@ impl Lowering<'_> {
                     "oneOf" => "anyOf",
                     other => other,
                 };
-                // Two lists of alternatives hold together.
-                match out.remove(keyword) {
-                    Some(other) if keyword == "anyOf" => {
-                        let both = json!([{"anyOf": other}, {"anyOf": lowered}]);
-                        self.join(&mut out, both);
+                match keyword {
+                    "allOf" => join(&mut out, lowered),
+                    // Two lists of alternatives hold together.
+                    "anyOf" if out.contains_key("anyOf") => {
+                        let other = out.remove("anyOf");
+                        join(&mut out, json!([{"anyOf": other}, {"anyOf": lowered}]));
                     }
-                    _ if keyword == "allOf" => self.join(&mut out, lowered),
                     _ => drop(out.insert(keyword.into(), lowered)),
                 }
             }
         }
         self.check_leaves(fields, types.as_deref(), &mut out, at);
         self.hold_numbers(types.as_deref(), out, at)
-    }
-
-    fn join(&self, out: &mut Map<String, Value>, parts: Value) {
-        let Value::Array(parts) = parts else { return };
-        match out.get_mut("allOf") {
-            Some(Value::Array(all)) => all.extend(parts),
-            _ => drop(out.insert("allOf".into(), parts.into())),
-        }
     }
 
     /// The types that a schema names; `None`: any.
@@ -408,6 +400,15 @@ impl Lowering<'_> {
         self.names.insert(place.clone(), name.clone());
         self.open.push((place, name.clone()));
         name
+    }
+}
+
+/// Adds parts that hold together with all others.
+fn join(out: &mut Map<String, Value>, parts: Value) {
+    let Value::Array(parts) = parts else { return };
+    match out.get_mut("allOf") {
+        Some(Value::Array(all)) => all.extend(parts),
+        _ => drop(out.insert("allOf".into(), parts.into())),
     }
 }
 

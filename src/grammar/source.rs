@@ -1,7 +1,7 @@
 //! What is compiled for a grammar, and how a refusal is worded.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use llguidance::api::{GrammarInit, GrammarWithLexer, StopReason, TopLevelGrammar};
@@ -30,15 +30,21 @@ const DOCUMENT: &str = "document";
 pub(super) struct Stop(Arc<StopState>);
 
 struct StopState {
-    until: Instant,
+    time: Duration,
+    begun: OnceLock<Instant>,
     /// Whether it was asked, and what the parser looks at.
     asked: Mutex<(bool, Option<CancellationHandle>)>,
 }
 
 impl Stop {
-    /// Of a compilation that may take `time`.
+    /// Of a compilation that may take `time`, once it has begun.
     pub fn within(time: Duration) -> Stop {
-        Stop(Arc::new(StopState { until: Instant::now() + time, asked: Mutex::default() }))
+        Stop(Arc::new(StopState { time, begun: OnceLock::new(), asked: Mutex::default() }))
+    }
+
+    /// The compilation begins.
+    pub fn begin(&self) {
+        self.0.begun.get_or_init(Instant::now);
     }
 
     /// Asks it to end.
@@ -56,7 +62,7 @@ impl Stop {
 
     /// Whether its time is over.
     pub fn is_late(&self) -> bool {
-        Instant::now() >= self.0.until
+        self.0.begun.get().is_some_and(|begun| begun.elapsed() >= self.0.time)
     }
 
     /// Lets the parser that `handle` ends be ended too.
@@ -70,10 +76,14 @@ impl Stop {
 
     fn check(&self) -> Result<()> {
         match self.is_asked() || self.is_late() {
-            true => Err(Error::input("the grammar takes too long to compile", "use a smaller one")),
+            true => Err(too_long()),
             false => Ok(()),
         }
     }
+}
+
+pub(super) fn too_long() -> Error {
+    Error::input("the grammar takes too long to compile", "use a smaller one")
 }
 
 /// A grammar as it was asked for, and the text that tells it from others.
@@ -120,6 +130,7 @@ impl Source {
     /// # Errors
     /// Input: it is refused, or ended by `stop`.
     pub fn compile(self, vocabulary: Arc<Vocabulary>, stop: &Stop) -> Result<Compiled> {
+        stop.begin();
         let is_json = !matches!(self.asked, Grammar::Lark(_));
         match &self.asked {
             Grammar::Calls(calls) => compile_calls(calls, &vocabulary, stop),
@@ -181,7 +192,7 @@ impl Prepared {
             // What comes first is known then, or that nothing can.
             parser.compute_mask().map_err(|e| match parser.stop_reason() {
                 StopReason::NoExtensionBias => refused("no text is one of it"),
-                _ if stop.is_asked() => Error::input("the grammar takes too long to compile", "use a smaller one"),
+                _ if stop.is_asked() => too_long(),
                 _ => refused(&said(&e)),
             })?;
             let bytes = parser.parser.lexer_stats().num_bytes;

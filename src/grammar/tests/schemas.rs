@@ -206,6 +206,20 @@ fn alternatives_that_exclude_each_other_are_held_as_one_of() {
 }
 
 #[test]
+fn lists_of_alternatives_beside_each_other_hold_together() {
+    let one = |names: [&str; 2]| json!([{"const": names[0]}, {"const": names[1]}]);
+    let all = json!([{"anyOf": [{"const": "b"}, {"const": "z"}]}]);
+    let (any, one_of) = (one(["a", "b"]), one(["b", "c"]));
+    for schema in
+        [json!({"anyOf": any, "oneOf": one_of, "allOf": all}), json!({"allOf": all, "oneOf": one_of, "anyOf": any})]
+    {
+        let compiled = compile(Grammar::JsonSchema(schema)).unwrap();
+        let taken = ["a", "b", "c", "z"].map(|value| accepts(&compiled, &json!(value).to_string()));
+        assert_eq!(taken, [false, true, false, false]);
+    }
+}
+
+#[test]
 fn integers_of_64_bits_are_exact() {
     let of = |schema: Value| json!({"type": "object", "properties": {"v": schema}, "required": ["v"], "additionalProperties": false});
     let v = |value: i128| serde_json::from_str::<Value>(&format!("{{\"v\":{value}}}")).unwrap();
