@@ -155,7 +155,7 @@ fn what_advice_asks_for_beyond_the_grammar_is_left_out_and_said() {
         assert!(!accepts(&compiled, &call(&wrong)), "{schema}");
     }
     let plain = calls(&json!({"type": "object", "properties": {"a": {"type": "string", "format": "date"}}}), false);
-    assert_eq!(plain.unwrap().ignored(), [String::new(); 0]);
+    assert!(plain.unwrap().ignored().is_empty());
 }
 
 #[test]
