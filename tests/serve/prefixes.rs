@@ -83,7 +83,9 @@ fn the_system_prompt_is_run_once_for_all_starts() {
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
     let second = start(&directory, &[]);
-    assert_eq!((ran(&second), ask(&second)), (all - cached as f64, (answer.clone(), cached)), "{}", second.said());
+    // What the first one was asked is there, and the first question takes two pages of it and leaves it whole.
+    let (again, (same, found)) = (ran(&second), ask(&second));
+    assert!(again <= all - 128.0 && same == answer && found > cached, "{again} {found}: {}", second.said());
     stop(second);
 
     // Another server has the file.
