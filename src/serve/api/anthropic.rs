@@ -101,7 +101,7 @@ fn read_prompt(
         return Err(fields.wrong("messages", "is empty, and has to have a message"));
     }
     messages.iter().try_for_each(|message| read_message(message, &mut dialogue))?;
-    dialogue.complete_system(&call.service.settings, tools);
+    dialogue.complete_system(call.service.system(), tools);
     dialogue.encode(model, "messages")
 }
 

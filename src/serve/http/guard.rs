@@ -145,7 +145,7 @@ impl Guard {
     /// With whom a request shares what a client may have: those who bring its key, where there are several keys, else those
     /// of its address or user.
     pub(super) fn client(&self, head: &Head, peer: &Peer) -> Client {
-        bearer(head).and_then(|key| self.keys.client(key)).unwrap_or_else(|| peer.into())
+        given_keys(head).find_map(|key| self.keys.client(key)).unwrap_or_else(|| peer.into())
     }
 
     /// HTTP/1.0 without a host passes: no browser sends that.
