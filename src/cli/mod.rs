@@ -234,7 +234,7 @@ fn read_file(path: &Path) -> Result<String> {
     // Any kind of file: a shell passes a command's output as a pipe with a name.
     let unreadable = |e| Error::unreadable(path, &e);
     let file = File::open(path).map_err(unreadable)?;
-    read_from(file, &path.display().to_string(), unreadable)
+    read_from(file, &path.display().to_string(), unreadable).map(without_mark)
 }
 
 /// Reads the process's standard input as text. Says so if nothing comes: a pipe that was inherited may stay open.
@@ -249,7 +249,7 @@ fn read_stdin() -> Result<String> {
     if poll(&mut polled, PollTimeout::from(PATIENCE)) == Ok(0) {
         note("kiln: waiting for standard input; `</dev/null` gives none");
     }
-    read_text(stdin.lock())
+    read_text(stdin.lock()).map(without_mark)
 }
 
 fn read_from(input: impl Read, name: &str, unreadable: impl Fn(std::io::Error) -> Error) -> Result<String> {
@@ -259,6 +259,11 @@ fn read_from(input: impl Read, name: &str, unreadable: impl Fn(std::io::Error) -
         return Err(Error::input(format!("{name} is longer than any prompt"), "give at most 64 MiB of text"));
     }
     String::from_utf8(bytes).map_err(|e| not_utf_8(name, e.utf8_error().valid_up_to()))
+}
+
+/// A text without the byte order mark that some editors put before UTF-8.
+fn without_mark(text: String) -> String {
+    text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
 
 /// Bytes read at once.
@@ -359,6 +364,14 @@ fn print_json(value: &serde_json::Value) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prompt_file_may_begin_with_a_byte_order_mark() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("prompt");
+        std::fs::write(&path, "\u{feff}When do you open?\u{feff}").unwrap();
+        assert_eq!(read_file(&path).unwrap(), "When do you open?\u{feff}");
+    }
 
     #[test]
     fn text_of_any_length_comes_in_parts_of_whole_characters() {

@@ -1,5 +1,7 @@
 //! `kiln serve`: one loaded model that answers other programs over HTTP.
 
+mod allowed;
+
 use super::batch::MOST_SEQUENCES;
 use super::drafts::DraftArgs;
 use super::model::ModelArgs;
@@ -10,7 +12,7 @@ use crate::machine::regular::{self, Links};
 use crate::machine::threads;
 use crate::serve::api::Api;
 use crate::serve::http::{Guard, Keys, Limits, Listen};
-use crate::serve::server::{self, Notice, Order, Reread, Setup};
+use crate::serve::server::{self, Notice, Order, Reread, Setup, Started};
 use crate::serve::service::Settings;
 use crate::{Error, Result};
 use serde_json::json;
@@ -21,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Answers other programs over HTTP, with OpenAI's and Ollama's interfaces.
+/// Answers other programs over HTTP, with OpenAI's, Ollama's and Anthropic's interfaces.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = super::usage::SERVE)]
 pub struct ServeArgs {
@@ -49,6 +51,9 @@ pub struct ServeArgs {
     /// Another name of the model; may be given several times
     #[arg(long, value_name = "NAME")]
     alias: Vec<String>,
+    /// Answer 404 to requests that name another model; without it any name is answered
+    #[arg(long)]
+    strict_model: bool,
     /// A file with the system message of conversations that bring none
     #[arg(long, value_name = "FILE")]
     system_prompt: Option<PathBuf>,
@@ -65,10 +70,11 @@ pub struct ServeArgs {
     #[arg(long)]
     allow_all: bool,
     /// A name of this machine that requests may be meant for, beside localhost and its addresses; may be given several times
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = allowed::host)]
     host: Vec<String>,
-    /// A site whose pages may call the server from a browser, such as `https://example.org`; may be given several times
-    #[arg(long, value_name = "ORIGIN")]
+    /// A site whose pages may call the server from a browser, such as `https://example.org`, or `*` for every site; may be
+    /// given several times
+    #[arg(long, value_name = "ORIGIN", value_parser = allowed::origin)]
     cors_origin: Vec<String>,
     /// Longest time in milliseconds that prompts hold up other replies' next tokens
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS * 1000))]
@@ -146,6 +152,7 @@ impl ServeArgs {
                 deadline: self.deadline.map(Duration::from_secs),
                 gap: Duration::from_millis(self.max_gap),
                 aliases: self.alias.clone(),
+                strict_model: self.strict_model,
                 system,
                 prefix_bytes: self.prefix_cache.map(|mib| mib << 20),
                 prefix_file: self.prefix_file.clone(),
@@ -242,17 +249,33 @@ fn check(setup: &Setup, json: bool) -> Result<()> {
     Ok(())
 }
 
+/// What answers from now on, and where.
+fn ready(started: &Started) -> String {
+    let Started { boot, model, device, context, slots, places } = started;
+    let url =
+        |place: &String| if place.parse::<SocketAddr>().is_ok() { format!("http://{place}") } else { place.clone() };
+    let urls: Vec<String> = places.iter().map(url).collect();
+    format!(
+        "ready, {:.1} s after the start: kiln {} with {model} on {device}, {slots} replies at once, a context of {context} \
+         tokens, at {}",
+        boot.as_secs_f64(),
+        env!("CARGO_PKG_VERSION"),
+        urls.join(", ")
+    )
+}
+
 /// Says on standard error how it goes; with `json` as objects.
 fn say(notice: &Notice, json: bool) {
     let (event, text) = match notice {
         Notice::Listening(at) => ("listening", format!("listening at {}; loading the model", at.join(", "))),
-        Notice::Ready(boot) => ("ready", format!("ready, {:.1} s after the start", boot.as_secs_f64())),
+        Notice::Ready(started) => ("ready", ready(started)),
         Notice::Reloaded => ("reloaded", "the model was loaded anew and answers".into()),
         Notice::NotReloaded(e) => (
             "not_reloaded",
             format!("the model was not loaded anew, and the old one answers on: {}", super::face::line(e)),
         ),
         Notice::Draining => ("draining", "stopping; completing what is under way".into()),
+        Notice::Stopped => ("stopped", "stopped".into()),
     };
     match json {
         true => {

@@ -89,13 +89,38 @@ llama-perplexity -c n.";
 pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
     let found = command_of(arguments);
     let command = found.as_ref().map_or(String::new(), |command| format!(" {}", command.get_name()));
+    let foreign = remedy_of_foreign(e, found.as_ref(), arguments);
     let takes_model = found.is_some_and(|command| command.get_arguments().any(|a| a.get_short() == Some('m')));
-    let remedy = match stray_word(e) {
-        Some(word) if takes_model && names_model(word) => format!("give the model as `-m {word}`"),
-        Some(_) if command == " run" => "give the prompt with -p".into(),
+    let remedy = match (stray_word(e), foreign) {
+        (Some(word), _) if takes_model && names_model(word) => format!("give the model as `-m {word}`"),
+        (Some(_), _) if command == " run" => "give the prompt with -p".into(),
+        (_, Some(foreign)) => foreign.into(),
         _ => format!("see `kiln{command} --help`"),
     };
     Error::input(in_plain_words(one_line(&e.to_string())), remedy)
+}
+
+/// Options of llama.cpp's server: an option of ours that has to be there, and what to give instead.
+const FOREIGN: [(&[&str], &str, &str); 8] = [
+    (&["--port"], "listen", "give the port with its address: --listen 127.0.0.1:PORT"),
+    (&["-c", "--ctx-size"], "ctx", "give the context as --ctx N"),
+    (&["-np", "--parallel"], "batch", "give the replies made at once as --batch N"),
+    (&["-ngl", "--gpu-layers", "--n-gpu-layers"], "device", "leave it out: all layers run on the --device"),
+    (&["-t", "--threads"], "device", "leave it out: --device cpu uses every core"),
+    (&["-a"], "alias", "give another name of the model as --alias NAME"),
+    (&["--api-key"], "api-key-file", "write the keys into a file and give --api-key-file FILE"),
+    (&["-hf", "--hf-repo"], "model", "get the model with `hf download NAME` and give -m NAME"),
+];
+
+/// What to give in place of an option of llama.cpp's. Of its short ones with several letters the error names the first.
+fn remedy_of_foreign(e: &clap::Error, command: Option<&Command>, arguments: &[OsString]) -> Option<&'static str> {
+    let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidArg) else { return None };
+    let word = word.split(' ').next().filter(|word| word.starts_with('-'))?;
+    let has = |long: &str| command.is_some_and(|command| command.get_arguments().any(|a| a.get_long() == Some(long)));
+    let given = arguments.iter().filter_map(|a| a.to_str()).map(|a| a.split('=').next().unwrap_or(a));
+    let mut foreign =
+        given.filter(|a| a.starts_with(word)).filter_map(|a| FOREIGN.iter().find(|(names, ..)| names.contains(&a)));
+    foreign.find(|(_, own, _)| has(own)).map(|(.., remedy)| *remedy)
 }
 
 /// The word of the error that no option stands before, if there is one.
@@ -208,6 +233,21 @@ mod tests {
             (
                 &["bench", "--reps", "-1"],
                 "invalid value '-1' for '--reps <N>': it is not a whole number of 0 or more; see `kiln bench --help`",
+            ),
+            (
+                &["serve", "--port", "8080"],
+                "unexpected argument '--port' found; give the port with its address: --listen 127.0.0.1:PORT",
+            ),
+            (
+                &["serve", "--port=80"],
+                "unexpected argument '--port' found; give the port with its address: --listen 127.0.0.1:PORT",
+            ),
+            (&["serve", "-c", "4096"], "unexpected argument '-c' found; give the context as --ctx N"),
+            (&["serve", "-np", "4"], "unexpected argument '-n' found; give the replies made at once as --batch N"),
+            (&["serve", "-ngl", "99"], "unexpected argument '-n' found; leave it out: all layers run on the --device"),
+            (
+                &["run", "-ngl", "99"],
+                "invalid value 'gl' for '-n <N>': it is not a whole number of 0 or more; leave it out: all layers run on the --device",
             ),
             (&["frobnicate"], "unrecognized subcommand 'frobnicate'; see `kiln --help`"),
         ] {

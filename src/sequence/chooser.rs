@@ -19,6 +19,15 @@ pub enum Chooser {
     Report(Box<Reported>),
     /// Chooses as another one, among what a guide allows.
     Guide(Box<Guided>),
+    /// Takes given tokens, and then chooses as another one: a report tells how likely a text is.
+    Follow(Box<Following>),
+}
+
+/// Tokens that are given, and what chooses those behind them.
+#[derive(Clone)]
+pub struct Following {
+    given: std::vec::IntoIter<u32>,
+    then: Chooser,
 }
 
 impl Chooser {
@@ -43,6 +52,7 @@ impl Chooser {
             Chooser::Sample(sampler) => Some(sampler.seed()),
             Chooser::Report(reported) => reported.chooser.seed(),
             Chooser::Guide(guided) => guided.chooser.seed(),
+            Chooser::Follow(following) => following.then.seed(),
         }
     }
 
@@ -52,6 +62,11 @@ impl Chooser {
     /// As [`Chooser::allow`].
     pub fn guided(self, guide: impl Guide + 'static, vocab: usize) -> Result<Chooser> {
         Ok(Chooser::Guide(Box::new(Guided::new(self, guide, vocab)?)))
+    }
+
+    /// The given tokens, and the same choices behind them.
+    pub fn following(self, given: Vec<u32>) -> Chooser {
+        Chooser::Follow(Box::new(Following { given: given.into_iter(), then: self }))
     }
 
     /// The same choices, with a report of each: its likelihood, and those of the `top` likeliest tokens.
@@ -64,6 +79,7 @@ impl Chooser {
         match self {
             Chooser::Report(reported) => reported.last.take(),
             Chooser::Guide(guided) => guided.chooser.take_likelihood(),
+            Chooser::Follow(following) => following.then.take_likelihood(),
             Chooser::Greedy | Chooser::Sample(_) => None,
         }
     }
@@ -81,6 +97,7 @@ impl Chooser {
             Chooser::Sample(sampler) => sampler.allow(Some(allowed)),
             Chooser::Report(reported) => reported.chooser.allow(allowed)?,
             Chooser::Guide(guided) => guided.chooser.allow(allowed)?,
+            Chooser::Follow(following) => following.then.allow(allowed)?,
         }
         Ok(())
     }
@@ -92,6 +109,7 @@ impl Chooser {
             Chooser::Sample(sampler) => sampler.allowed_mut(),
             Chooser::Report(reported) => reported.chooser.allowed_mut(),
             Chooser::Guide(guided) => guided.chooser.allowed_mut(),
+            Chooser::Follow(following) => following.then.allowed_mut(),
         }
     }
 
@@ -102,6 +120,8 @@ impl Chooser {
             Chooser::Sample(sampler) => sampler.ask(ask),
             Chooser::Report(reported) => reported.chooser.ask(ask),
             Chooser::Guide(guided) => guided.ask(ask),
+            Chooser::Follow(following) if following.given.as_slice().is_empty() => following.then.ask(ask),
+            Chooser::Follow(_) => {}
         }
     }
 
@@ -112,8 +132,8 @@ impl Chooser {
             _ if drafted.is_empty() => self.ask(ask),
             Chooser::Sample(sampler) => sampler.ask_behind(drafted, ask),
             Chooser::Report(reported) => reported.chooser.ask_behind(drafted, ask),
-            // A guide cannot go back.
-            Chooser::Greedy | Chooser::Guide(_) => {}
+            // A guide cannot go back, and the logits have what a given token needs.
+            Chooser::Greedy | Chooser::Guide(_) | Chooser::Follow(_) => {}
         }
     }
 
@@ -126,6 +146,7 @@ impl Chooser {
             // The report needs the logits.
             Chooser::Report(_) => false,
             Chooser::Guide(guided) => guided.chooser.takes_likeliest(),
+            Chooser::Follow(_) => false,
         }
     }
 
@@ -135,6 +156,7 @@ impl Chooser {
             Chooser::Greedy | Chooser::Sample(_) => false,
             Chooser::Report(_) => true,
             Chooser::Guide(guided) => guided.chooser.reports(),
+            Chooser::Follow(following) => following.then.reports(),
         }
     }
 
@@ -146,6 +168,9 @@ impl Chooser {
             Chooser::Sample(s) => s.begin(prompt),
             Chooser::Report(reported) => reported.chooser.begin(prompt),
             Chooser::Guide(guided) => guided.chooser.begin(prompt),
+            Chooser::Follow(following) => {
+                following.then.begin(&[prompt, following.given.as_slice()].concat());
+            }
         }
     }
 
@@ -173,6 +198,10 @@ impl Chooser {
             },
             Chooser::Report(reported) => reported.choose(executor, row),
             Chooser::Guide(guided) => guided.choose(executor, row),
+            Chooser::Follow(following) => match following.given.next() {
+                Some(token) => Ok(token),
+                None => following.then.choose(executor, row),
+            },
         }
     }
 }

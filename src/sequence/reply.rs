@@ -48,6 +48,11 @@ impl Reply {
         &self.text[start..]
     }
 
+    /// The stop string that ended the reply.
+    pub fn stopped_by(&self) -> Option<&str> {
+        self.stops.found()
+    }
+
     /// All text so far.
     pub fn text(&self) -> &str {
         &self.text

@@ -27,6 +27,9 @@ pub struct Ask {
     pub ignore_eos: bool,
     /// Reports each token's likelihood, and those of so many likeliest tokens.
     pub likelihoods: Option<usize>,
+    /// Begins the reply with the prompt's own tokens behind its first, so that their likelihoods are reported too. They do not
+    /// count for `limit`, which may be 0, and no token ends the reply before it.
+    pub scores: bool,
     /// What the replies may be. They end where it does, whatever `ignore_eos` says.
     pub grammar: Option<Arc<Compiled>>,
     /// Takes over what the cache holds of the prompt.
@@ -45,6 +48,7 @@ impl Ask {
             stop: Vec::new(),
             ignore_eos: false,
             likelihoods: None,
+            scores: false,
             grammar: None,
             reuse: true,
             choices: 1,
@@ -82,6 +86,8 @@ pub struct End {
     pub text: String,
     /// Why it ended: [`Finish::Stop`] or [`Finish::Length`].
     pub finish: Finish,
+    /// The stop text that ended it, where one did.
+    pub stop: Option<String>,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
     /// Those that were taken from the cache.

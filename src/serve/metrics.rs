@@ -133,12 +133,32 @@ fn times() -> Histogram {
 }
 
 impl Metrics {
-    /// All metrics in Prometheus' text format (OpenMetrics).
-    pub fn text(&self) -> String {
+    /// All metrics in OpenMetrics' format.
+    pub fn openmetrics(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+
+    /// All metrics in Prometheus' text format, version 0.0.4: a counter's family has the name of its samples, and units are no
+    /// lines.
+    pub fn prometheus(&self) -> String {
+        let text = self.openmetrics();
+        let counters: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+        let mut plain = String::with_capacity(text.len());
+        for line in text.lines() {
+            let mut words = line.splitn(4, ' ');
+            match (words.next(), words.next(), words.next(), words.next()) {
+                (Some("#"), Some(kind @ ("TYPE" | "HELP")), Some(name), Some(rest)) if counters.contains(&name) => {
+                    plain.extend(["# ", kind, " ", name, "_total ", rest, "\n"]);
+                }
+                (Some("#"), Some("UNIT" | "EOF"), ..) => {}
+                _ => plain.extend([line, "\n"]),
+            }
+        }
+        plain
     }
 
     /// Notes what was loaded, how many bytes a second the device reads, and how many are kept for prompts to come.
@@ -191,6 +211,7 @@ impl Metrics {
             running: self.running.get(),
             queued: self.waiting.get(),
             slots: self.slots.get(),
+            bytes: self.weight_bytes.get() + self.kv_bytes.get(),
             pages: self.kv_pages.get(),
             pages_used: self.kv_pages_used.get(),
         }
@@ -205,6 +226,8 @@ pub(super) struct Rates {
     pub running: i64,
     pub queued: i64,
     pub slots: i64,
+    /// Device memory of weights and KV cache.
+    pub bytes: i64,
     pub pages: i64,
     pub pages_used: i64,
 }

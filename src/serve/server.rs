@@ -106,14 +106,33 @@ pub enum Order {
 pub enum Notice {
     /// It takes connections at these places.
     Listening(Vec<String>),
-    /// It answers, after so much time.
-    Ready(Duration),
+    /// It answers.
+    Ready(Started),
     /// A model that was loaded anew answers from here on.
     Reloaded,
     /// A model could not be loaded anew; the old one answers on.
     NotReloaded(Error),
     /// It completes what is under way.
     Draining,
+    /// It has ended, as it was told to.
+    Stopped,
+}
+
+/// What answers, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// From the start to the first token.
+    pub boot: Duration,
+    /// The model's name.
+    pub model: String,
+    /// What it runs on.
+    pub device: String,
+    /// Positions of a sequence.
+    pub context: usize,
+    /// Replies at once.
+    pub slots: usize,
+    /// Where connections are taken.
+    pub places: Vec<String>,
 }
 
 /// What the threads tell the one that watches over them.
@@ -157,9 +176,10 @@ pub fn serve<H: Handler + Send>(
     // Not part of the scope below: it ends when nobody gives orders any more, which may be never.
     let relay = move || orders.iter().map(Told::Order).try_for_each(|order| told.send(order));
     thread::Builder::new().name("orders".into()).spawn(relay).map_err(no_thread)?;
-    say(Notice::Listening(server.names()));
+    let places = server.names();
+    say(Notice::Listening(places.clone()));
     let drainer = server.drainer();
-    thread::scope(|scope| {
+    let done = thread::scope(|scope| {
         let closed = tell.clone();
         let take_connections = move || {
             // What the panic left unfinished ends with the thread.
@@ -171,6 +191,7 @@ pub fn serve<H: Handler + Send>(
             setup,
             service: &service,
             drainer,
+            places,
             manager: Manager::from_environment(),
             progress: Arc::default(),
             loading: None,
@@ -198,7 +219,9 @@ pub fn serve<H: Handler + Send>(
         }));
         watch.end_all();
         watched.unwrap_or_else(|_| Err(panicked("thread that watches over the others")))
-    })
+    });
+    // Engines and connections have ended.
+    done.inspect(|()| say(Notice::Stopped))
 }
 
 /// The error where a thread cannot be started.
@@ -216,6 +239,8 @@ struct Watching<'a> {
     setup: &'a Setup,
     service: &'a Service,
     drainer: Drainer,
+    /// Where connections are taken.
+    places: Vec<String>,
     manager: Manager,
     /// Of the model that is loading.
     progress: Arc<Progress>,
@@ -312,9 +337,22 @@ impl Watching<'_> {
         let is_first = self.answering.replace(id).is_none();
         self.manager.tell("READY=1\nSTATUS=answering");
         say(match is_first {
-            true => Notice::Ready(self.service.health.boot().unwrap_or_default()),
+            true => Notice::Ready(self.started()),
             false => Notice::Reloaded,
         });
+    }
+
+    fn started(&self) -> Started {
+        let model = self.service.model().ok();
+        let model = model.as_deref();
+        Started {
+            boot: self.service.health.boot().unwrap_or_default(),
+            model: model.map(|model| model.name.clone()).unwrap_or_default(),
+            device: model.map(|model| model.device.clone()).unwrap_or_default(),
+            context: model.map_or(0, |model| model.context),
+            slots: model.map_or(0, |model| model.slots),
+            places: self.places.clone(),
+        }
     }
 
     fn stop(&mut self, grace: Duration, say: &mut dyn FnMut(Notice)) {

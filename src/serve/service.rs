@@ -29,6 +29,8 @@ pub struct Settings {
     pub gap: Duration,
     /// Names of the model beside its own.
     pub aliases: Vec<String>,
+    /// Refuses requests for a model by another name than its own and its aliases.
+    pub strict_model: bool,
     /// A stream without events for so long sends a comment, so that nothing on the way takes it for dead.
     pub heartbeat: Duration,
     /// The system message of conversations that bring none. It is in the cache before the first request.
@@ -50,6 +52,7 @@ impl Default for Settings {
             deadline: None,
             gap: Duration::from_millis(250),
             aliases: Vec::new(),
+            strict_model: false,
             heartbeat: Duration::from_secs(10),
             system: None,
             prefix_bytes: None,
@@ -193,17 +196,21 @@ impl Service {
                 let constraint = Constraint::new(grammar.clone());
                 chooser = chooser.guided(grammar::Step::new(&self.masks, constraint, vocab), vocab)?;
             }
-            let goes_on = ask.ignore_eos && ask.grammar.is_none();
+            let goes_on = ask.scores || ask.ignore_eos && ask.grammar.is_none();
+            let (prompt, given) = ask.prompt.split_at(if ask.scores { 1 } else { ask.prompt.len() });
+            if ask.scores {
+                chooser = chooser.following(given.to_vec());
+            }
             Ok(Job {
                 model: model.id,
                 choice,
-                prompt: ask.prompt.clone(),
+                prompt: prompt.to_vec(),
                 chooser: match ask.likelihoods {
                     Some(top) => chooser.reporting(top),
                     None => chooser,
                 },
                 stops: if goes_on { Vec::new() } else { model.stops().to_vec() },
-                limit,
+                limit: limit + given.len(),
                 reuse: ask.reuse,
                 reply: Reply::new(&model.tokenizer, &ask.stop)?,
                 client,

@@ -586,5 +586,6 @@ fn a_server_that_is_told_to_stop_completes_what_is_under_way_and_one_that_loads_
     let mut notices = Vec::new();
     orders.send(Order::Stop).unwrap();
     serve(&setup, taken, handler, &mut |notice| notices.push(notice)).unwrap();
+    assert_eq!(notices.last(), Some(&Notice::Stopped));
     assert!(notices.contains(&Notice::Draining) && !notices.iter().any(|n| matches!(n, Notice::Ready(_))));
 }

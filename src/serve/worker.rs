@@ -281,6 +281,7 @@ impl<'a> Worker<'a> {
         End {
             text: running.job.reply.finish().to_owned(),
             finish: g.finish,
+            stop: running.job.reply.stopped_by().map(str::to_owned),
             prompt_tokens: g.prompt,
             cached_tokens: g.kept,
             tokens: g.tokens.len(),

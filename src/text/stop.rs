@@ -23,7 +23,8 @@ pub struct StopMatcher {
     /// First the text that [`push`](Self::push) has already yielded (`..yielded`), then the text held back.
     buffer: String,
     yielded: usize,
-    stopped: bool,
+    /// The stop string that was found.
+    found: Option<usize>,
 }
 
 impl StopMatcher {
@@ -39,20 +40,20 @@ impl StopMatcher {
                 text!("leave ", Setting::Stop.the(), " away, or give it some text"),
             ));
         }
-        Ok(Self { stops, buffer: String::with_capacity(256), yielded: 0, stopped: false })
+        Ok(Self { stops, buffer: String::with_capacity(256), yielded: 0, found: None })
     }
 
     /// Takes the next piece of text. Yields the text that can be shown now, and whether to stop.
     pub fn push(&mut self, text: &str) -> (&str, Stopped) {
         self.buffer.drain(..self.yielded);
         self.yielded = 0;
-        if self.stopped {
+        if self.found.is_some() {
             return ("", Stopped::Yes);
         }
         self.buffer.push_str(text);
-        if let Some(start) = self.find_stop() {
+        if let Some((start, which)) = self.find_stop() {
             self.buffer.truncate(start);
-            self.stopped = true;
+            self.found = Some(which);
             self.yielded = start;
             return (&self.buffer, Stopped::Yes);
         }
@@ -65,14 +66,20 @@ impl StopMatcher {
         self.buffer.drain(..self.yielded);
         // Stopped: everything before the stop string has been yielded, and nothing is left.
         self.yielded = self.buffer.len();
-        self.stopped = false;
+        self.found = None;
         &self.buffer
     }
 
-    /// Start of the stop string that ends first; of several with the same end, the longest.
-    fn find_stop(&self) -> Option<usize> {
-        let starts = self.stops.iter().filter_map(|stop| Some((self.buffer.find(stop.as_str())?, stop.len())));
-        starts.min_by_key(|&(start, len)| (start + len, start)).map(|(start, _)| start)
+    /// The stop string that ended the text.
+    pub fn found(&self) -> Option<&str> {
+        self.stops.get(self.found?).map(String::as_str)
+    }
+
+    /// Start of the stop string that ends first, and which one it is; of several with the same end, the longest.
+    fn find_stop(&self) -> Option<(usize, usize)> {
+        let stops = self.stops.iter().enumerate();
+        let starts = stops.filter_map(|(i, stop)| Some((self.buffer.find(stop.as_str())?, stop.len(), i)));
+        starts.min_by_key(|&(start, len, _)| (start + len, start)).map(|(start, _, i)| (start, i))
     }
 
     /// Bytes at the end of the buffer that could be the start of a stop string.

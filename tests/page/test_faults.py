@@ -55,6 +55,29 @@ class Faults(Case):
         page.until("document.querySelector('.turn[aria-busy=false] .note')?.textContent === ''")
         self.assertEqual([role for role, _ in self.question_asked()], ["user"])
 
+    def test_full_conversation_offers_a_new_one_with_the_question(self):
+        page = self.open()
+        full = {"error": {"message": "400 tokens are longer than the context of 256", "code": "context_length_exceeded"}}
+        self.front.take(answer_of("Whole."))
+        self.ask(page, "one")
+        self.until_answered(page)
+        self.front.take(lambda exchange: exchange.send(400, full))
+        self.ask(page, "two")
+        page.until_text(".turn:last-child .note", "The conversation is full")
+        self.assertEqual(page.text(".turn:last-child .note button"), "New conversation")
+        self.front.take(answer_of("Anew."))
+        page.click(".turn:last-child .note button")
+        page.until("document.querySelectorAll('.turn').length === 1 && document.querySelector('.answer').innerText === 'Anew.'")
+        self.assertEqual(self.question_asked(), [("user", "two")])
+
+    def test_question_that_is_too_long_alone_is_said_to_be_so(self):
+        page = self.open()
+        full = {"error": {"message": "400 tokens are longer than the context of 256", "code": "context_length_exceeded"}}
+        self.front.take(lambda exchange: exchange.send(400, full))
+        self.ask(page, "long")
+        page.until_text(".note", "longer than the model can read")
+        self.assertEqual(page.run("document.querySelectorAll('.note button').length"), 0)
+
     def test_cut_answer_is_kept_and_named(self):
         page = self.open()
         self.front.take(answer_that_is_cut)

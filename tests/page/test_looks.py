@@ -53,6 +53,13 @@ class Looks(Case):
         self.until_answered(page)
         return page
 
+    def test_ring_of_the_focus_is_as_round_as_the_field(self):
+        page = self.open()
+        page.run("document.getElementById('question').focus()")
+        style = "(id) => getComputedStyle(document.getElementById(id)).outlineStyle"
+        page.until("document.getElementById('question').matches(':focus-visible')")
+        self.assertEqual(page.run(f"[({style})('question'), ({style})('composer')].join()"), "none,solid")
+
     def test_markdown(self):
         pieces = [MARKDOWN[i:i + 3] for i in range(0, len(MARKDOWN), 3)]
         page = self.answer(*pieces)

@@ -40,6 +40,30 @@ fn it_answers_at_its_socket_until_it_is_told_to_stop() {
     server.signal(Signal::SIGTERM);
     assert_eq!(server.wait().code(), Some(0), "{}", server.said());
     assert!(!server.path.exists(), "the socket is left behind");
+    server.wait_to_say("kiln serve: stopped");
+    let said = server.said();
+    let ready = said.lines().find(|line| line.starts_with("kiln serve: ready")).unwrap();
+    let socket = server.path.display().to_string();
+    for what in [env!("CARGO_PKG_VERSION"), "demo", "2 replies at once", "a context of 256 tokens", &socket] {
+        assert!(ready.contains(what), "{what}: {ready}");
+    }
+}
+
+#[test]
+fn a_reply_that_the_drain_cuts_off_is_in_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    // A reply that takes far longer than the test.
+    let options = ["--device", "cpu", "--ctx", "16384", "--batch", "1", "--drain", "0"];
+    let mut server = Server::spawn(client::command(directory.path(), &options), directory);
+    server.wait_to_say("kiln serve: ready");
+    let question = json!({"prompt": "The", "ignore_eos": true, "stream": true, "max_tokens": -1}).to_string();
+    let mut stream = server.ask("POST", "/v1/completions", &question);
+    let mut begun = [0; 1];
+    std::io::Read::read_exact(&mut stream, &mut begun).unwrap();
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.wait().code(), Some(0), "{}", server.said());
+    server.wait_to_say("was cut off before its end");
+    server.wait_to_say("kiln serve: stopped");
 }
 
 #[test]
@@ -53,6 +77,7 @@ fn with_json_all_that_it_says_is_objects() {
     server.signal(Signal::SIGTERM);
     assert_eq!(server.wait().code(), Some(0));
     server.wait_to_say("\"event\":\"draining\"");
+    server.wait_to_say("\"event\":\"stopped\"");
     for line in server.said().lines() {
         let object: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
         assert!(object["time"].as_f64().unwrap() > 1e9 && object["message"].is_string(), "{line}");

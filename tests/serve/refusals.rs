@@ -10,6 +10,10 @@ fn places_that_cannot_be_had_and_dangerous_ones_are_refused() {
     kiln(&["serve", "--device", "cpu", "--listen", "0.0.0.0:0"]).refused(2, &["0.0.0.0", "key"]);
     kiln(&["serve", "--device", "cpu", "--unix", "/no/such/place"]).refused(2, &["/no/such/place"]);
     kiln(&["serve", "--unix", "x", "--unix-mode", "9"]).refused(2, &["--unix-mode", "octal"]);
+    kiln(&["serve", "--cors-origin", "localhost:3000"]).refused(2, &["--cors-origin", "http://localhost:3000"]);
+    kiln(&["serve", "--host", "https://kiln.lan:8080"]).refused(2, &["--host kiln.lan"]);
+    kiln(&["serve", "--host", "0.0.0.0"]).refused(2, &["--listen 0.0.0.0:8080"]);
+    kiln(&["serve", "--port", "8080"]).refused(2, &["--listen 127.0.0.1:PORT"]);
     let server = Server::start(&[]);
     let second = run(&mut command(server.directory.path(), &SMALL), b"");
     second.refused(2, &["socket"]);

@@ -91,6 +91,7 @@ impl Input {
     }
 
     fn read(&mut self) -> Result<Option<Line>> {
+        let is_first = self.next == 0 && self.ahead.is_empty();
         let unreadable = |e: std::io::Error| Error::input(format!("cannot read {}: {e}", self.name), "check the file");
         let mut line = Vec::new();
         self.from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(unreadable)?;
@@ -102,6 +103,10 @@ impl Input {
             line.truncate(1 << 10);
             self.from.skip_until(b'\n').map_err(unreadable)?;
             return Ok(Some(Line::TooLong(line)));
+        }
+        // Some editors put a byte order mark before UTF-8.
+        if is_first && line.starts_with(b"\xef\xbb\xbf") {
+            line.drain(..3);
         }
         line.pop_if(|byte| *byte == b'\n');
         line.pop_if(|byte| *byte == b'\r');

@@ -30,16 +30,24 @@ fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
     let fields = Fields::of_body(&body)?;
     let name = call.model_name(&fields, &model)?;
     fields.refuse_unserved(&[("suffix", "")])?;
-    let mut ask = options::read(&fields, &["max_tokens", "max_completion_tokens"], model.shape.vocab)?;
-    ask.choices = options::choices(&fields)?;
-    ask.likelihoods = fields.integer("logprobs", 0..=MOST_TOP)?.map(|top| top as usize);
     let (stream, with_usage) = options::stream(&fields)?;
     let echo = fields.boolean("echo")?.unwrap_or(false);
-    if echo && ask.likelihoods.is_some() {
-        return Err(fields.unserved("echo", "it goes without logprobs only"));
-    }
+    // Some clients turn them off as a chat's are.
+    let is_off = fields.get("logprobs") == Some(&Value::Bool(false));
+    let likelihoods = if is_off { None } else { fields.integer("logprobs", 0..=MOST_TOP)?.map(|top| top as usize) };
+    let scores = echo && likelihoods.is_some();
     let form = form::read(&fields)?;
+    let limits: &[&str] = if scores { &[] } else { &["max_tokens", "max_completion_tokens"] };
+    let mut ask = options::read(&fields, limits, model.shape.vocab)?;
+    ask.choices = options::choices(&fields)?;
+    ask.likelihoods = likelihoods;
+    if scores {
+        ask = Ask { scores, limit: read_scored(&fields, stream || form.is_some())?, stop: Vec::new(), ..ask };
+    }
     let prompts = read_prompts(&fields, &model)?;
+    if ask.limit == 0 && prompts.iter().any(|prompt| prompt.tokens.len() < 2) {
+        return Err(fields.wrong("prompt", "has one token, before which there is none that it could follow"));
+    }
     if prompts.len() * ask.choices > MOST_CHOICES {
         let (count, n) = (prompts.len(), ask.choices);
         let what = format!("has {count} texts with {n} replies each, and at most {MOST_CHOICES} replies are made");
@@ -49,6 +57,8 @@ fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
         id: unique("cmpl-"),
         created: run::seconds(SystemTime::now()),
         name,
+        first: prompts.iter().filter(|_| scores).filter_map(|prompt| prompt.tokens.first().copied()).collect(),
+        given: prompts.iter().map(|prompt| if scores { prompt.tokens.len() - 1 } else { 0 }).collect(),
         echoes: prompts.iter().map(|prompt| if echo { prompt.text(&model) } else { String::new() }).collect(),
         tables: ask.likelihoods.map(|_| vec![Table::default(); prompts.len() * ask.choices]),
         each: ask.choices,
@@ -58,6 +68,26 @@ fn read(call: &Call<'_>) -> Result<(Asked, Completion), ApiError> {
     };
     let asks = prompts.into_iter().map(|prompt| Ask { prompt: prompt.tokens, ..ask.clone() }).collect();
     Ok((Asked { model, asks, form, stream }, completion))
+}
+
+/// Reads how many tokens follow a prompt whose own likelihoods are wanted.
+fn read_scored(fields: &Fields<'_>, has_more: bool) -> Result<usize, ApiError> {
+    if has_more {
+        return Err(fields.unserved("echo", "with logprobs it goes without a stream and without a form of the reply"));
+    }
+    for name in ["max_tokens", "max_completion_tokens"] {
+        match fields.integer(name, -1..=i64::from(i32::MAX))? {
+            Some(limit @ 0..=1) => return Ok(limit as usize),
+            Some(_) => {
+                return Err(
+                    fields.wrong(name, "has to be 0 or 1 where echo and logprobs ask for a prompt's likelihoods")
+                );
+            }
+            None => {}
+        }
+    }
+    Err(fields
+        .wrong("max_tokens", "is missing, and has to be 0 or 1 where echo and logprobs ask for a prompt's likelihoods"))
 }
 
 struct Prompt {
@@ -121,6 +151,10 @@ struct Completion {
     model: Arc<Model>,
     /// Each prompt's text, to be said before its replies; empty where it is not wanted.
     echoes: Vec<String>,
+    /// The first token of each prompt whose own likelihoods are wanted: no other token says how likely it is.
+    first: Vec<u32>,
+    /// How many tokens of each reply are its prompt's.
+    given: Vec<usize>,
     /// One for each choice, where likelihoods are wanted.
     tables: Option<Vec<Table>>,
     /// Choices of each prompt.
@@ -159,10 +193,20 @@ impl Completion {
     }
 
     fn choice(&mut self, index: usize, reply: Whole) -> Option<Value> {
-        let end = reply.end?;
+        let mut end = reply.end?;
+        let prompt = index / self.each;
+        let given = self.given[prompt];
+        end.prompt_tokens += given;
+        end.tokens = end.tokens.saturating_sub(given);
         self.usage.add(index, self.each, &end);
+        if let (Some(tables), Some(&first)) = (&mut self.tables, self.first.get(prompt)) {
+            tables[index].add_first(&self.model.tokenizer, first);
+        }
         reply.tokens.iter().for_each(|token| self.note(index, token));
-        let text = self.echoes[index / self.each].clone() + &reply.text;
+        let said: String = reply.tokens.iter().skip(given).map(|token| token.text.as_str()).collect();
+        // Without a token of its own a reply holds back nothing but the prompt's end, which is echoed already.
+        let held = if reply.tokens.len() > given || given == 0 { end.text.as_str() } else { "" };
+        let text = self.echoes[prompt].clone() + &said + held;
         let logprobs = self.take_logprobs(index);
         Some(json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": end.finish.name()}))
     }

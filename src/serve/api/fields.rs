@@ -124,18 +124,6 @@ impl<'a> Fields<'a> {
         Ok(Some(number as f32))
     }
 
-    /// A number above zero, up to `most`. One too small for f32 is f32's smallest.
-    ///
-    /// # Errors
-    /// 400: it is none, or outside.
-    pub fn positive(&self, name: &str, most: f32) -> Result<Option<f32>, ApiError> {
-        let number = self.number(name, 0.0..=most)?;
-        match self.get(name).and_then(Value::as_f64) {
-            Some(0.0) => Err(self.wrong(name, format!("has to be above 0, up to {most}"))),
-            _ => Ok(number.map(|number| number.max(f32::MIN_POSITIVE))),
-        }
-    }
-
     /// A whole number within a range; `2.0` is one.
     ///
     /// # Errors
@@ -281,7 +269,7 @@ mod tests {
     #[test]
     fn an_error_names_the_field_and_what_it_has_to_be() {
         let body = json!({
-            "n": 2.5, "big": 1e30, "x": 3, "o": {"list": [{"t": 1}]}, "zero": 0.0, "tiny": 1e-60, "s": ["a", 1], "u": 2, "w": "none"
+            "n": 2.5, "big": 1e30, "x": 3, "o": {"list": [{"t": 1}]}, "s": ["a", 1], "u": 2, "w": "none"
         });
         let fields = Fields::of_body(&body).unwrap();
         assert_eq!(
@@ -290,8 +278,6 @@ mod tests {
         );
         assert!(error(fields.integer("big", 0..=i64::MAX)).1.contains("from 0 to"));
         assert_eq!(error(fields.number("x", 0.0..=2.0)).1, "x is 3, and has to be from 0 to 2");
-        assert_eq!(error(fields.positive("zero", 1.0)).1, "zero has to be above 0, up to 1");
-        assert_eq!(fields.positive("tiny", 1.0), Ok(Some(f32::MIN_POSITIVE)));
         let inner = fields.object("o").unwrap().unwrap();
         let list = inner.objects("list").unwrap().unwrap();
         assert_eq!(error(list[0].text("t")).0, "o.list[0].t");

@@ -40,7 +40,7 @@ pub(super) fn entry(tokenizer: &Tokenizer, token: &Token, likelihood: &Likelihoo
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
     tokens: Vec<String>,
-    logprobs: Vec<f32>,
+    logprobs: Vec<Option<f32>>,
     top: Vec<Value>,
     offsets: Vec<usize>,
     /// Characters of all tokens so far.
@@ -48,13 +48,23 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Adds a text's first token, which follows none.
+    pub fn add_first(&mut self, tokenizer: &Tokenizer, id: u32) {
+        self.add_text(String::from_utf8_lossy(&tokenizer.bytes(id)).into_owned());
+        self.logprobs.push(None);
+        self.top.push(Value::Null);
+    }
+
+    fn add_text(&mut self, text: String) {
+        self.offsets.push(self.length);
+        self.length += text.chars().count();
+        self.tokens.push(text);
+    }
+
     pub fn add(&mut self, tokenizer: &Tokenizer, token: &Token, likelihood: &Likelihood) {
         let text = |id| String::from_utf8_lossy(&tokenizer.bytes(id)).into_owned();
-        let own = text(token.id);
-        self.offsets.push(self.length);
-        self.length += own.chars().count();
-        self.tokens.push(own);
-        self.logprobs.push(likelihood.logprob.max(LEAST));
+        self.add_text(text(token.id));
+        self.logprobs.push(Some(likelihood.logprob.max(LEAST)));
         let top: Map<String, Value> =
             likelihood.top.iter().map(|&(id, logprob)| (text(id), json!(logprob.max(LEAST)))).collect();
         self.top.push(Value::Object(top));

@@ -1,17 +1,20 @@
-//! The paths that the server answers: OpenAI's, Ollama's, and its own.
+//! The paths that the server answers: OpenAI's, Ollama's, Anthropic's, llama.cpp's, and its own.
 //!
 //! A request for text goes one way: `fields` reads its JSON strictly, `options`, `messages`, `form` and `tools` make an
 //! [`Ask`](super::job::Ask) of it, and `run` puts that into the queue and answers with what comes of it, in the words of its
 //! API (`run::Wording`).
 
+mod anthropic;
 mod chat;
 mod completions;
 mod fields;
 mod form;
+mod llama;
 mod logprobs;
 mod messages;
 mod models;
 mod ollama;
+mod once;
 mod openapi;
 mod options;
 mod page;
@@ -26,7 +29,7 @@ mod tools;
 use super::http::{ApiError, Body, Gone, Handler, JSON, Json, Method, Reply, Request};
 use super::model::Model;
 use super::service::Service;
-use fields::Fields;
+use fields::{Fields, shown};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -51,12 +54,15 @@ impl Api {
 /// A path, its method, and what answers it. A path that ends in `{}` takes any rest.
 type Route = (Method, &'static str, fn(&Call<'_>, Reply<'_>) -> Result<(), Gone>);
 
-const ROUTES: [Route; 19] = [
+const ROUTES: [Route; 27] = [
     (Method::Post, "/v1/chat/completions", chat::complete),
     (Method::Post, "/v1/completions", completions::complete),
     (Method::Post, "/v1/responses", responses::respond),
     (Method::Get, "/v1/models", models::list),
     (Method::Get, "/v1/models/{}", models::show),
+    (Method::Post, "/v1/messages", anthropic::respond),
+    (Method::Post, "/v1/messages/count_tokens", anthropic::count),
+    (Method::Post, "/v1/embeddings", probes::no_embeddings),
     (Method::Post, "/tokenize", tokenize::tokenize),
     (Method::Post, "/detokenize", tokenize::detokenize),
     (Method::Post, "/api/chat", ollama::chat),
@@ -64,11 +70,16 @@ const ROUTES: [Route; 19] = [
     (Method::Get, "/api/tags", ollama::tags),
     (Method::Post, "/api/show", ollama::show),
     (Method::Get, "/api/version", ollama::version),
+    (Method::Get, "/api/ps", ollama::running),
+    (Method::Post, "/api/embed", probes::no_embeddings),
+    (Method::Post, "/api/embeddings", probes::no_embeddings),
     (Method::Get, "/livez", probes::live),
     (Method::Get, "/readyz", probes::ready),
     (Method::Get, "/health", probes::health),
     (Method::Get, "/metrics", probes::metrics),
     (Method::Get, "/status", probes::status),
+    (Method::Get, "/props", llama::props),
+    (Method::Get, "/slots", llama::slots),
     (Method::Get, "/openapi.json", openapi::send),
     (Method::Get, "/", page::send),
 ];
@@ -122,13 +133,43 @@ struct Call<'a> {
 impl Call<'_> {
     /// The body, which is JSON and is read once: a reply may take long, and its request's memory is others' by then.
     fn body(&self) -> Result<Json, ApiError> {
-        self.body.take().json()
+        let coding = self.request.headers.get("content-encoding").map(str::trim);
+        match coding.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) {
+            Some(coding) => {
+                let message = format!("the body is compressed ({}); send it as it is", shown(&coding.into()));
+                Err(ApiError::new(415, message).code("unsupported_media_type").header("Accept-Encoding", "identity"))
+            }
+            None => self.body.take().json(),
+        }
     }
 
-    /// What the answer calls the model: the name that it is asked by, where that is one of its own.
+    /// What the answer calls the model: the name that it is asked by, where that is one of its own. Clients with a fixed name
+    /// are answered too, unless the server is strict about names.
     fn model_name(&self, fields: &Fields<'_>, model: &Model) -> Result<String, ApiError> {
-        let asked = fields.text("model")?.filter(|asked| self.service.names(model).any(|name| name == *asked));
-        Ok(asked.unwrap_or(&model.name).to_owned())
+        let Some(asked) = fields.text("model")?.filter(|asked| !asked.is_empty()) else {
+            return Ok(model.name.clone());
+        };
+        match self.own_name(asked, model) {
+            Ok(name) => Ok(name.to_owned()),
+            Err(e) if self.service.settings.strict_model => Err(e),
+            Err(e) => {
+                once::warn_once(&format!("{}; requests for it are answered all the same", e.message));
+                Ok(model.name.clone())
+            }
+        }
+    }
+
+    /// The model's name that `asked` is. Ollama's clients add a tag to a name that has none.
+    ///
+    /// # Errors
+    /// 404: it is another model's.
+    fn own_name<'n>(&'n self, asked: &str, model: &'n Model) -> Result<&'n str, ApiError> {
+        let untagged = asked.strip_suffix(":latest");
+        let is_it = |name: &&str| *name == asked || Some(*name) == untagged;
+        self.service.names(model).find(is_it).ok_or_else(|| {
+            let message = format!("there is no model {}; {} is loaded", shown(&asked.into()), model.name);
+            ApiError::new(404, message).param("model").code("model_not_found")
+        })
     }
 
     /// Sends a value, or says why there is none.
@@ -139,20 +180,26 @@ impl Call<'_> {
         }
     }
 
-    /// Says what is wrong, as Ollama does on its paths.
+    /// Says what is wrong, as Ollama and Anthropic do on their paths.
     fn refuse(&self, reply: Reply<'_>, e: &ApiError) -> Result<(), Gone> {
         self.note_failure(e);
-        if !self.request.path.starts_with("/api/") {
-            return reply.error(e);
-        }
+        let path = self.request.path.as_str();
+        let value = match path.starts_with("/api/") {
+            true => json!({"error": e.message}),
+            false if path.starts_with("/v1/messages") => anthropic::error(e),
+            false => return reply.error(e),
+        };
         let headers: Vec<(&str, &str)> = e.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        reply.send(e.status, JSON, &headers, json!({"error": e.message}).to_string().as_bytes())
+        reply.send(e.status, JSON, &headers, value.to_string().as_bytes())
     }
 
-    /// Counts an error that is the server's.
+    /// Counts an error that is the server's, and logs it: what was refused for want of room, what came too late, what failed.
     fn note_failure(&self, e: &ApiError) {
-        if e.status >= 500 {
-            self.service.metrics.errors.inc();
+        if e.status < 500 || e.status == 501 {
+            return;
         }
+        self.service.metrics.errors.inc();
+        let Request { method, path, peer, .. } = self.request;
+        once::warn_rarely(|| format!("{method} {path} of {peer} is answered {}: {}", e.status, e.message));
     }
 }

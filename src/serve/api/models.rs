@@ -1,7 +1,7 @@
 //! `/v1/models`: the model that is loaded, under its name and its aliases.
 
 use super::{Call, run};
-use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::http::{Gone, Reply};
 use crate::serve::model::Model;
 use serde_json::{Value, json};
 
@@ -23,13 +23,7 @@ pub(super) fn list(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 /// The peer is gone.
 pub(super) fn show(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
     let name = call.rest;
-    let shown = call.service.model().and_then(|model| match call.service.names(&model).any(|own| own == name) {
-        true => Ok(describe(&model, name)),
-        false => {
-            let message = format!("there is no model {}; {} is loaded", json!(name), model.name);
-            Err(ApiError::new(404, message).param("model").code("model_not_found"))
-        }
-    });
+    let shown = call.service.model().and_then(|model| Ok(describe(&model, call.own_name(name, &model)?)));
     call.answer(reply, shown)
 }
 

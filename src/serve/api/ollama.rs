@@ -29,12 +29,15 @@ const UNSERVED: [(&str, &str); 7] = [
     ("top_logprobs", "0"),
 ];
 
-/// Says which version this is: Kiln's.
+/// The version of Ollama whose API this is, as far as it goes: clients refuse an older one. Kiln's own is in `/props`.
+const API_LEVEL: &str = "0.6.4";
+
+/// Says which version of the API this is.
 ///
 /// # Errors
 /// The peer is gone.
 pub(super) fn version(_: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
-    reply.json(200, &json!({"version": env!("CARGO_PKG_VERSION")}))
+    reply.json(200, &json!({"version": API_LEVEL}))
 }
 
 /// Lists the model, under its name and its aliases.
@@ -54,7 +57,24 @@ pub(super) fn tags(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
     call.answer(reply, list)
 }
 
-/// Describes the model, by whatever name.
+/// Lists the model as one that is loaded, which it is until the server ends.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn running(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    let list = call.service.model().map(|model| {
+        let memory = call.service.metrics.rates().bytes;
+        let model = json!({
+            "name": model.name, "model": model.name, "size": memory, "digest": "", "details": details(&model),
+            // The largest time that Ollama's clients read: the model stays.
+            "expires_at": "9999-12-31T23:59:59Z", "size_vram": memory, "context_length": model.context,
+        });
+        json!({"models": [model]})
+    });
+    call.answer(reply, list)
+}
+
+/// Describes the model, by one of its names.
 ///
 /// # Errors
 /// The peer is gone.
@@ -66,7 +86,9 @@ fn describe(call: &Call<'_>) -> Result<Value, ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
-    fields.text("model")?;
+    // Ollama's older name for it.
+    let asked = fields.text("model")?.or(fields.text("name")?).ok_or_else(|| fields.missing("model"))?;
+    call.own_name(asked, &model)?;
     let shape = &model.shape;
     Ok(json!({
         "modelfile": "", "parameters": "", "template": "", "license": "", "modified_at": written(model.loaded),
@@ -155,7 +177,7 @@ fn read(call: &Call<'_>, kind: Kind) -> Result<Read, ApiError> {
     let tools = if kind == Kind::Chat { tools::read(&fields, Layout::Nested)? } else { None };
     let stream = fields.boolean("stream")?.unwrap_or(true);
     let form = tools::form_with(tools.as_ref(), form::read_ollama(&fields)?)?;
-    let name = fields.text("model")?.unwrap_or(&model.name).to_owned();
+    let name = call.model_name(&fields, &model)?;
     let ask = read_options(&fields, &model)?;
     let words = Words { kind, model: name, start, listener: Listener::new(tools.is_some()) };
     let prompt = match kind {
@@ -191,10 +213,10 @@ fn read_prompt(fields: &Fields<'_>, call: &Call<'_>, model: &Arc<Model>) -> Resu
     dialogue.encode(model, "prompt").map(Some)
 }
 
-/// Reads `options`. Those of memory and threads, such as `num_ctx`, are the server's own.
+/// Reads `options`.
 fn read_options(fields: &Fields<'_>, model: &Model) -> Result<Ask, ApiError> {
     let Some(given) = fields.object("options")? else { return Ok(Ask::new(Vec::new())) };
-    let mut ask = options::read(&given, &[], model.shape.vocab)?;
+    let mut ask = options::read_lenient(&given, model.shape.vocab)?;
     match given.integer("num_predict", -2..=i64::from(i32::MAX))? {
         Some(0) => return Err(given.wrong("num_predict", "has to be 1 or more, or -1 for no limit")),
         // Ollama's -1 and -2: without a limit, and to the end of the context.
@@ -207,7 +229,7 @@ fn read_options(fields: &Fields<'_>, model: &Model) -> Result<Ask, ApiError> {
 /// Words an answer of Ollama's.
 struct Words {
     kind: Kind,
-    /// The model as the request names it.
+    /// What the model is called.
     model: String,
     start: Instant,
     listener: Listener,

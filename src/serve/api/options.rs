@@ -1,6 +1,7 @@
 //! Reads how a reply is made: the options that all APIs share, under the names that OpenAI, llama.cpp and vLLM give them.
 
 use super::fields::{Fields, as_integer, shown, wrong_kind};
+use super::once::warn_once;
 use crate::serve::http::ApiError;
 use crate::serve::job::{Ask, MOST_CHOICES};
 use crate::text::SamplerConfig;
@@ -13,6 +14,19 @@ const MOST_STOPS: usize = 16;
 const LONGEST_STOP: usize = 1024;
 /// Most tokens of `logit_bias`.
 const MOST_BIASES: usize = 1024;
+/// The names of Ollama's options that are served. `num_predict` is read beside them.
+const OLLAMA: [&str; 10] = [
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+    "stop",
+    "num_predict",
+];
 /// The range of repetition penalties.
 const REPEAT: RangeInclusive<f32> = 0.01..=10.0;
 /// The bias that forbids a token.
@@ -71,17 +85,38 @@ const PENALIZES_LINE_ENDS: [(&str, &str); 2] = [("penalize_newline", "true"), ("
 /// 400: a value is wrong, or an option that would change the reply is not served.
 pub(super) fn read(fields: &Fields<'_>, limits: &[&str], vocab: usize) -> Result<Ask, ApiError> {
     fields.refuse_unserved(&UNSERVED)?;
-    let mut ask = Ask::new(Vec::new());
+    let mut ask = read_served(fields, vocab)?;
     for name in limits.iter().rev() {
-        if let Some(limit) = fields.integer(name, 1..=i64::from(i32::MAX))? {
-            ask.limit = limit as usize;
+        match fields.integer(name, -1..=i64::from(i32::MAX))? {
+            Some(0) => return Err(fields.wrong(name, "has to be 1 or more, or -1 for no limit")),
+            // As llama.cpp has it: without a limit.
+            Some(-1) => ask.limit = usize::MAX,
+            Some(limit) => ask.limit = limit as usize,
+            None => {}
         }
     }
+    Ok(ask)
+}
+
+/// Reads Ollama's options, as Ollama does: what is not served is left out, and the log says so. Those of memory and threads,
+/// such as `num_ctx`, are the server's own.
+///
+/// # Errors
+/// 400: a value is wrong.
+pub(super) fn read_lenient(fields: &Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+    for (name, _) in fields.entries().filter(|(name, _)| !OLLAMA.contains(name)) {
+        warn_once(&format!("Ollama's option {} is ignored: it is not one of a reply's here", shown(&name.into())));
+    }
+    read_served(fields, vocab)
+}
+
+fn read_served(fields: &Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+    let mut ask = Ask::new(Vec::new());
     ask.sampler = sampler(fields, vocab)?;
     if ask.sampler.penalizes() {
         fields.refuse_unserved(&PENALIZES_LINE_ENDS)?;
     }
-    ask.stop = stops(fields)?;
+    ask.stop = stops(fields, "stop")?;
     ask.ignore_eos = fields.boolean("ignore_eos")?.unwrap_or(ask.ignore_eos);
     ask.reuse = fields.boolean("cache_prompt")?.unwrap_or(ask.reuse);
     Ok(ask)
@@ -93,13 +128,22 @@ fn sampler(fields: &Fields<'_>, vocab: usize) -> Result<SamplerConfig, ApiError>
         temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(d.temperature),
         // vLLM's -1 keeps all tokens, as 0 does.
         top_k: fields.integer("top_k", -1..=i64::from(i32::MAX))?.map_or(d.top_k, |k| k.max(0) as u32),
-        top_p: fields.positive("top_p", 1.0)?.unwrap_or(d.top_p),
+        // Any share above 0 keeps the likeliest token, and 0 alone is to do so too.
+        top_p: fields.number("top_p", 0.0..=1.0)?.map_or(d.top_p, |share| share.max(f32::MIN_POSITIVE)),
         min_p: fields.number("min_p", 0.0..=1.0)?.unwrap_or(d.min_p),
         repeat_penalty: repeat_penalty(fields)?.unwrap_or(d.repeat_penalty),
         presence_penalty: fields.number("presence_penalty", -2.0..=2.0)?.unwrap_or(d.presence_penalty),
         frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0)?.unwrap_or(d.frequency_penalty),
         bias: biases(fields, vocab)?,
-        seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map(|seed| seed as u64),
+        seed: seed(fields)?,
+    })
+}
+
+/// Any 64 bits, signed or not.
+fn seed(fields: &Fields<'_>) -> Result<Option<u64>, ApiError> {
+    Ok(match fields.get("seed").and_then(Value::as_u64) {
+        Some(seed) => Some(seed),
+        None => fields.integer("seed", i64::MIN..=i64::MAX)?.map(|seed| seed as u64),
     })
 }
 
@@ -112,13 +156,17 @@ fn repeat_penalty(fields: &Fields<'_>) -> Result<Option<f32>, ApiError> {
     }
 }
 
-fn stops(fields: &Fields<'_>) -> Result<Vec<String>, ApiError> {
-    let stops = fields.texts("stop")?;
+/// Reads the texts that end a reply.
+///
+/// # Errors
+/// 400: they are no texts, too many, or too long.
+pub(super) fn stops(fields: &Fields<'_>, name: &str) -> Result<Vec<String>, ApiError> {
+    let stops = fields.texts(name)?;
     if stops.len() > MOST_STOPS {
-        return Err(fields.wrong("stop", format!("has {} texts, and at most {MOST_STOPS} are taken", stops.len())));
+        return Err(fields.wrong(name, format!("has {} texts, and at most {MOST_STOPS} are taken", stops.len())));
     }
     if stops.iter().any(|stop| stop.chars().count() > LONGEST_STOP) {
-        return Err(fields.wrong("stop", format!("has a text of more than {LONGEST_STOP} characters")));
+        return Err(fields.wrong(name, format!("has a text of more than {LONGEST_STOP} characters")));
     }
     // An empty text would end every reply before its first character.
     Ok(stops.into_iter().filter(|stop| !stop.is_empty()).map(str::to_owned).collect())
@@ -233,6 +281,25 @@ mod tests {
         assert!(ask.ignore_eos && !ask.reuse);
     }
 
+    #[test]
+    fn values_at_the_edges_of_what_clients_send_are_taken() {
+        let of = |body: Value| ask(body).unwrap();
+        assert_eq!(of(json!({"top_p": 0})).sampler.top_p, f32::MIN_POSITIVE);
+        assert_eq!(of(json!({"max_tokens": -1})).limit, usize::MAX);
+        for (given, seed) in [(json!(u64::MAX), u64::MAX), (json!(1_u64 << 63), 1 << 63), (json!(i64::MIN), 1 << 63)] {
+            assert_eq!(of(json!({"seed": given})).sampler.seed, Some(seed));
+        }
+    }
+
+    #[test]
+    fn ollamas_options_that_are_not_served_are_left_out() {
+        let body = json!({"typical_p": 0.7, "mirostat": 2, "penalize_newline": true, "seed": 3, "top_p": 0.5});
+        let ask = read_lenient(&Fields::of_body(&body).unwrap(), 100).unwrap();
+        assert_eq!((ask.sampler.seed, ask.sampler.top_p), (Some(3), 0.5));
+        let wrong = json!({"typical_p": 0.7, "temperature": 9});
+        assert_eq!(read_lenient(&Fields::of_body(&wrong).unwrap(), 100).unwrap_err().param.unwrap(), "temperature");
+    }
+
     /// The largest whole number below those of 64 bits. JSON's reader makes a float of it, which is the smallest of these.
     fn just_outside() -> Value {
         serde_json::from_str("-9223372036854775809").unwrap()
@@ -242,7 +309,7 @@ mod tests {
     fn each_wrong_option_is_named() {
         for (name, values) in [
             ("temperature", vec![json!(-0.1), json!(2.1), json!("1"), json!(true)]),
-            ("top_p", vec![json!(0), json!(1.01)]),
+            ("top_p", vec![json!(-0.1), json!(1.01)]),
             ("top_k", vec![json!(-2), json!(1.5), json!(1e12)]),
             ("min_p", vec![json!(-0.1), json!(1.1)]),
             ("seed", vec![json!("1"), json!(0.5), json!(1e30), json!(-1e30), just_outside()]),
@@ -250,7 +317,7 @@ mod tests {
             ("frequency_penalty", vec![json!(-2.5), json!([])]),
             ("repeat_penalty", vec![json!(0), json!(10.5)]),
             ("repetition_penalty", vec![json!(-1)]),
-            ("max_tokens", vec![json!(0), json!(-1), json!("5")]),
+            ("max_tokens", vec![json!(0), json!(-2), json!("5")]),
             ("max_completion_tokens", vec![json!(0)]),
             ("stop", vec![json!(1), json!([1]), json!({}), json!(vec!["a"; 17]), json!("a".repeat(1025))]),
             ("logit_bias", vec![json!([]), json!({"a": 1}), json!({"100": 1}), json!({"1": 101}), json!({"1": "1"})]),

@@ -3,7 +3,7 @@
 use super::Call;
 use crate::schedule::kv::PAGE;
 use crate::serve::health::Phase;
-use crate::serve::http::{Gone, JSON, Reply};
+use crate::serve::http::{ApiError, Gone, JSON, Reply};
 use crate::serve::service::Service;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -11,8 +11,9 @@ use std::time::Duration;
 /// An engine that has made no progress for so long, with work to do, will make none.
 const STALLED: Duration = Duration::from_secs(60);
 
-/// The content type of [`crate::serve::metrics::Metrics::text`].
+/// The content types of [`crate::serve::metrics::Metrics`]' texts.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Whether the process is worth keeping.
 ///
@@ -60,12 +61,42 @@ fn readiness(service: &Service) -> (bool, Value) {
     (reason.is_none(), json!({"ready": reason.is_none(), "phase": service.health.phase().name(), "reason": reason}))
 }
 
-/// The metrics.
+/// Says that there are no embeddings.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn no_embeddings(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    let message = "this server makes text and no embeddings; ask one that has loaded a model for them";
+    call.refuse(reply, &ApiError::new(501, message).code("not_implemented"))
+}
+
+/// The metrics, as OpenMetrics for those that ask for it.
 ///
 /// # Errors
 /// The peer is gone.
 pub(super) fn metrics(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
-    reply.send(200, OPENMETRICS, &[], call.service.metrics.text().as_bytes())
+    let metrics = &call.service.metrics;
+    let vary = [("Vary", "Accept")];
+    match wants_openmetrics(call.request.headers.all("accept")) {
+        true => reply.send(200, OPENMETRICS, &vary, metrics.openmetrics().as_bytes()),
+        false => reply.send(200, PROMETHEUS, &vary, metrics.prometheus().as_bytes()),
+    }
+}
+
+/// Whether `Accept` names OpenMetrics, and prefers no plain text to it.
+fn wants_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
+    let (mut openmetrics, mut plain) = (0.0, 0.0);
+    for range in accept.flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let best: &mut f32 = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
+            "application/openmetrics-text" => &mut openmetrics,
+            "text/plain" => &mut plain,
+            _ => continue,
+        };
+        let quality = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.parse().unwrap_or(0.0));
+        *best = best.max(quality);
+    }
+    openmetrics > 0.0 && openmetrics >= plain
 }
 
 /// What the page shows of the server.
@@ -94,4 +125,25 @@ pub(super) fn status(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
             "context": model.as_ref().map(|model| model.context),
         }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wants_openmetrics;
+
+    #[test]
+    fn openmetrics_goes_to_those_that_ask_for_it() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.4,*/*;q=0.2";
+        for (accept, wants) in [
+            (prometheus, true),
+            ("application/openmetrics-text", true),
+            ("text/plain;version=0.0.4", false),
+            ("text/plain, application/openmetrics-text;q=0.5", false),
+            ("application/openmetrics-text;q=0", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            assert_eq!(wants_openmetrics([accept].into_iter()), wants, "{accept}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::Call;
 use super::form::Form;
+use crate::serve::health::Phase;
 use crate::serve::http::{ApiError, EVENTS, Gone, Reply};
 use crate::serve::job::{Ask, End, Event, Token};
 use crate::serve::model::Model;
@@ -66,15 +67,20 @@ pub(super) fn answer<W: Wording>(
         Err(e) => return call.refuse(reply, &e),
     };
     let reply = if ignored.is_empty() { reply } else { reply.with_header(IGNORED, ignored) };
-    if stream {
-        return send_stream(call, reply, answers, &mut wording);
-    }
-    match answers.gather() {
-        Ok(replies) => reply.json(200, &wording.whole(replies)),
-        // The engine gives up what nobody waits for.
-        Err(_) if watch.is_gone() => Err(Gone),
-        Err(e) => call.refuse(reply, &e),
-    }
+    let sent = match stream {
+        true => send_stream(call, reply, answers, &mut wording),
+        false => match answers.gather() {
+            Ok(replies) => reply.json(200, &wording.whole(replies)),
+            // The engine gives up what nobody waits for.
+            Err(_) if watch.is_gone() => Err(Gone),
+            Err(e) => call.refuse(reply, &e),
+        },
+    };
+    sent.inspect_err(|Gone| {
+        if call.service.health.phase() == Phase::Draining {
+            log::warn!("a reply to {} was cut off before its end, as the server stops", call.request.peer);
+        }
+    })
 }
 
 /// The header that lists what the schemas of tools ask for and calls are not held to.

@@ -21,6 +21,7 @@ fn tokens(call: &Call<'_>) -> Result<String, ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
+    call.model_name(&fields, &model)?;
     fields.refuse_unserved(&[
         ("add_generation_prompt", "true"),
         ("return_token_strs", "false"),
@@ -55,6 +56,7 @@ fn text(call: &Call<'_>) -> Result<Value, ApiError> {
     let model = call.service.model()?;
     let body = call.body()?;
     let fields = Fields::of_body(&body)?;
+    call.model_name(&fields, &model)?;
     let tokens = fields.list("tokens")?.ok_or_else(|| fields.missing("tokens"))?;
     let tokens = options::tokens(tokens, "tokens", model.tokenizer.vocab_size())?;
     let text =

@@ -4,8 +4,9 @@
 //! `{"name": "..", "parameters": {..}}`. A grammar keeps replies to that: either calls, which begin with `{`, or text, which
 //! does not.
 
-use super::fields::Fields;
+use super::fields::{Fields, shown};
 use super::form::Form;
+use super::once::warn_once;
 use super::run::unique;
 use crate::grammar::{self, Calls, Grammar};
 use crate::serve::http::ApiError;
@@ -43,11 +44,22 @@ enum Choice {
     Named(String),
 }
 
-/// Where a function's name and parameters lie: within `function`, as in chat completions, or beside the type, as in responses.
+/// Where a function's name and parameters lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
+    /// Within `function`, as in chat completions.
     Nested,
+    /// Beside the type, as in responses.
     Flat,
+    /// Beside the type, as in Anthropic's messages: the parameters are `input_schema`, and a choice is an object.
+    Input,
+}
+
+impl Layout {
+    /// The type of a tool that is a function, where it is given.
+    fn kind(self) -> &'static str {
+        if self == Layout::Input { "custom" } else { "function" }
+    }
 }
 
 /// Reads `tools`, `tool_choice` and `parallel_tool_calls`. `None`: there are none to be called.
@@ -59,10 +71,32 @@ pub(super) fn read(fields: &Fields<'_>, layout: Layout) -> Result<Option<Tools>,
     if tools.len() > MOST {
         return Err(fields.wrong("tools", format!("has {} functions, and at most {MOST} are taken", tools.len())));
     }
-    let functions = tools.iter().map(|tool| Function::read(tool, layout)).collect::<Result<Vec<_>, _>>()?;
-    let parallel = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
+    let mut functions = Vec::new();
+    for tool in &tools {
+        match tool.text("type")? {
+            // Ollama's and Anthropic's clients may leave it out.
+            None => functions.push(Function::read(tool, layout)?),
+            Some(kind) if kind == layout.kind() => functions.push(Function::read(tool, layout)?),
+            // Those that other servers run themselves, which clients offer to every server.
+            Some(kind) => {
+                warn_once(&format!("tools of type {} are left out: functions are served", shown(&kind.into())))
+            }
+        }
+    }
+    let mut parallel = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
     let choice = match fields.get("tool_choice") {
         None => Some(Choice::Auto),
+        Some(_) if layout == Layout::Input => {
+            let Some(choice) = fields.object("tool_choice")? else { return Err(fields.missing("tool_choice")) };
+            parallel = !choice.boolean("disable_parallel_tool_use")?.unwrap_or(false);
+            match choice.text("type")?.ok_or_else(|| choice.missing("type"))? {
+                "none" => None,
+                "auto" => Some(Choice::Auto),
+                "any" => Some(Choice::Required),
+                "tool" => Some(Choice::Named(choice.text("name")?.ok_or_else(|| choice.missing("name"))?.to_owned())),
+                _ => return Err(choice.wrong("type", "has to be auto, any, tool or none")),
+            }
+        }
         Some(Value::String(word)) => match word.as_str() {
             "none" => None,
             "auto" => Some(Choice::Auto),
@@ -84,35 +118,29 @@ pub(super) fn read(fields: &Fields<'_>, layout: Layout) -> Result<Option<Tools>,
 /// The name in `{"type": "function", "function": {"name": ".."}}`.
 fn read_named(fields: &Fields<'_>, layout: Layout) -> Result<String, ApiError> {
     let Some(choice) = fields.object("tool_choice")? else { return Err(fields.missing("tool_choice")) };
-    check_type(&choice)?;
+    if let Some(kind) = choice.text("type")?.filter(|kind| *kind != "function") {
+        return Err(choice.unserved("type", &format!("{} is no function", json!(kind))));
+    }
     let holder = match layout {
         Layout::Nested => choice.object("function")?.ok_or_else(|| choice.missing("function"))?,
-        Layout::Flat => choice,
+        Layout::Flat | Layout::Input => choice,
     };
     Ok(holder.text("name")?.ok_or_else(|| holder.missing("name"))?.to_owned())
 }
 
-fn check_type(tool: &Fields<'_>) -> Result<(), ApiError> {
-    match tool.text("type")? {
-        // Ollama's clients may leave it out.
-        None | Some("function") => Ok(()),
-        Some(kind) => Err(tool.unserved("type", &format!("{} is no function", json!(kind)))),
-    }
-}
-
 impl Function {
     fn read(tool: &Fields<'_>, layout: Layout) -> Result<Function, ApiError> {
-        check_type(tool)?;
         let holder = match layout {
             Layout::Nested => tool.object("function")?.ok_or_else(|| tool.missing("function"))?,
-            Layout::Flat => tool.clone(),
+            Layout::Flat | Layout::Input => tool.clone(),
         };
         let name = holder.text("name")?.ok_or_else(|| holder.missing("name"))?;
         if name.is_empty() {
             return Err(holder.wrong("name", "is empty"));
         }
         let none = || json!({"type": "object", "properties": {}});
-        let parameters = holder.object("parameters")?.and_then(|_| holder.get("parameters")).cloned();
+        let schema = if layout == Layout::Input { "input_schema" } else { "parameters" };
+        let parameters = holder.object(schema)?.and_then(|_| holder.get(schema)).cloned();
         Ok(Function {
             name: name.to_owned(),
             description: holder.text("description")?.map(str::to_owned),
@@ -284,6 +312,8 @@ impl Listener {
 }
 
 fn as_call(value: &Value) -> Option<ToolCall> {
+    // Beside tools a reply may be an object of a form of its own.
+    value.as_object().filter(|call| call.len() == 2)?;
     let name = value.get("name")?.as_str()?.to_owned();
     let arguments = value.get("parameters").filter(|arguments| arguments.is_object())?.clone();
     Some(ToolCall { id: unique("call_"), name, arguments })
@@ -338,7 +368,9 @@ mod tests {
         for (body, param) in [
             (json!({"tools": {}}), "tools"),
             (json!({"tools": [1]}), "tools[0]"),
-            (json!({"tools": [{"type": "web_search"}]}), "tools[0].type"),
+            (json!({"tools": [{"type": 1}]}), "tools[0].type"),
+            (json!({"tools": [{"type": "web_search"}], "tool_choice": "required"}), "tool_choice"),
+            (json!({"tools": [weather()], "tool_choice": {"type": "web_search"}}), "tool_choice.type"),
             (json!({"tools": [{"type": "function"}]}), "tools[0].function"),
             (json!({"tools": [{"type": "function", "function": {}}]}), "tools[0].function.name"),
             (json!({"tools": [{"function": {"name": "f", "parameters": 1}}]}), "tools[0].function.parameters"),
@@ -352,6 +384,9 @@ mod tests {
             assert_eq!(tools(body.clone()), Err(param.into()), "{body}");
         }
         assert_eq!(tools(json!({"tools": [], "tool_choice": "auto"})), Ok(None));
+        let beside = tools(json!({"tools": [{"type": "web_search"}, weather(), {"type": "custom", "name": "x"}]}));
+        assert_eq!(beside, tools(json!({"tools": [weather()]})), "tools of other types are left out");
+        assert_eq!(tools(json!({"tools": [{"type": "web_search"}]})), Ok(None));
     }
 
     /// Hears `text` in pieces of `length` bytes: the text, and the calls' names and arguments.

@@ -44,6 +44,10 @@ impl Body {
     /// 400: it is not JSON, or too deep; with the line and column. 413: it takes more memory than what is parsed of a request
     /// may. 503: there is no memory for it.
     pub fn json(mut self) -> Result<Json, ApiError> {
+        // Some editors and PowerShell put a byte order mark before UTF-8.
+        if self.bytes.starts_with(b"\xef\xbb\xbf") {
+            self.bytes.drain(..3);
+        }
         let wrong = |e: serde_json::Error| {
             ApiError::bad(format!("the body is not the JSON wanted here: {e}")).code("invalid_json")
         };

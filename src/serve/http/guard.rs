@@ -19,9 +19,10 @@ pub struct Guard {
     /// A web page can make a browser resolve the page's own name to an address of this machine (DNS rebinding), and then
     /// counts as the server's own. Such a request names the page's host. A host that is an address cannot be forged so.
     pub names: Vec<String>,
-    /// Origins whose pages may call the server from a browser, such as `https://example.org`. They are compared exactly.
+    /// Origins whose pages may call the server from a browser, such as `https://example.org`. They are compared exactly, and
+    /// `*` is every page.
     pub origins: Vec<String>,
-    /// Keys of which a request needs one, as `Authorization: Bearer KEY`. With none, requests need none.
+    /// Keys of which a request needs one, as `Authorization: Bearer KEY` or `x-api-key: KEY`. With none, requests need none.
     pub keys: Keys,
     /// Paths that need no key.
     pub open_paths: Vec<String>,
@@ -131,7 +132,7 @@ impl Guard {
             _ => {}
         }
         let needs_key = !self.keys.is_empty() && !self.open_paths.contains(&head.path);
-        match needs_key && !bearer(head).is_some_and(|key| self.keys.has(key)) {
+        match needs_key && !given_keys(head).any(|key| self.keys.has(key)) {
             true => Verdict::Refuse(
                 ApiError::new(401, "this server needs an API key: `Authorization: Bearer KEY`")
                     .code("invalid_api_key")
@@ -144,7 +145,7 @@ impl Guard {
     /// With whom a request shares what a client may have: those who bring its key, where there are several keys, else those
     /// of its address or user.
     pub(super) fn client(&self, head: &Head, peer: &Peer) -> Client {
-        bearer(head).and_then(|key| self.keys.client(key)).unwrap_or_else(|| peer.into())
+        given_keys(head).find_map(|key| self.keys.client(key)).unwrap_or_else(|| peer.into())
     }
 
     /// HTTP/1.0 without a host passes: no browser sends that.
@@ -156,7 +157,7 @@ impl Guard {
     }
 
     fn allows(&self, origin: &str) -> bool {
-        self.origins.iter().any(|allowed| allowed == origin)
+        self.origins.iter().any(|allowed| allowed == origin || allowed == "*")
     }
 
     /// Whether a page that may not call makes the browser do something: a form may post to any server, without asking it.
@@ -192,8 +193,9 @@ pub(super) fn preflight(head: &Head) -> Vec<(&'static str, String)> {
     headers
 }
 
-/// The key that a request brings.
-fn bearer(head: &Head) -> Option<&str> {
-    let (scheme, key) = head.headers.get("authorization")?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+/// The keys that a request brings: OpenAI's clients send one, and Anthropic's another header.
+fn given_keys(head: &Head) -> impl Iterator<Item = &str> {
+    let bearer = head.headers.get("authorization").and_then(|value| value.split_once(' '));
+    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, key)| key.trim());
+    bearer.into_iter().chain(head.headers.get("x-api-key").map(str::trim))
 }

@@ -158,7 +158,7 @@ function sleep(ms, signal) {
   });
 }
 
-/** What is said below an answer: `{ text, isFault }`, or null. */
+/** What is said below an answer: `{ text, isFault, isFull }`, or null. */
 function noteOn(result, turn) {
   switch (result.end) {
     case 'done':
@@ -171,6 +171,9 @@ function noteOn(result, turn) {
       return { text: 'The answer was cut off: the connection to the server was lost.', isFault: true };
     case 'locked':
       return { text: 'The server needs a key.', isFault: true };
+    case 'full':
+      if (messagesFor(turn).length === 1) return { text: 'The question is longer than the model can read. Ask a shorter one.' };
+      return { text: 'The conversation is full: the model has no room for more of it. A new one takes the question.', isFault: true, isFull: true };
     default:
       return { text: result.message, isFault: true };
   }
@@ -231,8 +234,9 @@ class TurnView {
     this.#say(note?.text ?? '');
     this.#node.classList.toggle('fault', note?.isFault === true);
     if (note?.isFault) {
-      const again = make('button', 'quiet', 'Try again');
-      again.addEventListener('click', () => !current && answer(this.#turn));
+      const again = make('button', 'quiet', note.isFull ? 'New conversation' : 'Try again');
+      // The same conversation would find no room again.
+      again.addEventListener('click', () => !current && (note.isFull ? beginWith(this.#turn.question) : answer(this.#turn)));
       this.#note.append(again);
     }
     scrollToEnd();
@@ -351,6 +355,15 @@ function renew() {
   question.value = '';
   fit();
   announce('A new conversation begins.');
+}
+
+/** Forgets everything that was said, and asks anew. */
+function beginWith(text) {
+  renew();
+  question.value = text;
+  fit();
+  get('composer').requestSubmit();
+  question.focus();
 }
 
 get('renew').addEventListener('click', () => {

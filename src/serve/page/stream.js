@@ -14,6 +14,7 @@ const RETRY_MOST_S = 60;
  * - `lost`: the server was not reached, or the connection ended first
  * - `busy`: the server asks to come again after `seconds`
  * - `locked`: the server wants a key, or another one
+ * - `full`: the messages are more than the model reads
  * - `failed`: the server says in `message` why there is no answer, or no more of it
  */
 export async function ask(messages, { model, key, signal, onText, onSign }) {
@@ -77,7 +78,9 @@ async function refusal(response) {
   const text = await response.text();
   let message = `The server answered with status ${status}.`;
   try {
-    message = JSON.parse(text).error?.message ?? message;
+    const { error } = JSON.parse(text);
+    if (error?.code === 'context_length_exceeded') return { end: 'full' };
+    message = error?.message ?? message;
   } catch {
     // Something between the page and the server answered.
   }

@@ -108,6 +108,58 @@ fn a_stop_text_and_a_limit_end_a_reply() {
 }
 
 #[test]
+fn the_tokens_of_a_prompt_are_as_likely_as_when_they_were_chosen() {
+    let prompt = json!([2, 700, 701]);
+    let made = DEMO
+        .well(PLAIN, &json!({"prompt": prompt, "temperature": 0, "max_tokens": 6, "logprobs": 1, "ignore_eos": true}));
+    let made_logprobs = &made["choices"][0]["logprobs"];
+    // The tokens behind each other, as the reply's text has them.
+    let mut tokens: Vec<u32> = vec![2, 700, 701];
+    tokens.extend(alone(&tokens, 6).tokens);
+    let count = tokens.len();
+    assert!(count > 5, "{made}");
+    let score = |limit: usize| {
+        DEMO.well(PLAIN, &json!({"prompt": tokens, "echo": true, "logprobs": 1, "max_tokens": limit, "temperature": 0}))
+    };
+    for limit in [0, 1] {
+        let scored = score(limit);
+        let table = &scored["choices"][0]["logprobs"];
+        let logprobs = table["token_logprobs"].as_array().unwrap();
+        assert_eq!(
+            (logprobs.len(), &logprobs[0], &table["top_logprobs"][0]),
+            (count + limit, &json!(null), &json!(null))
+        );
+        for (at, own) in made_logprobs["token_logprobs"].as_array().unwrap().iter().enumerate().take(count - 3) {
+            let (own, scored) = (own.as_f64().unwrap(), logprobs[3 + at].as_f64().unwrap());
+            assert!((own - scored).abs() < 1e-3, "{at}: {own} and {scored}");
+            // Each was the likeliest.
+            let top = table["top_logprobs"][3 + at].as_object().unwrap().values().next().unwrap().as_f64().unwrap();
+            assert!((top - scored).abs() < 1e-6, "{table}");
+        }
+        let usage = (&scored["usage"]["prompt_tokens"], &scored["usage"]["completion_tokens"]);
+        assert_eq!(usage, (&json!(count), &json!(limit)));
+    }
+    let text = DEMO.well("/detokenize", &json!({"tokens": tokens}))["prompt"].clone();
+    assert_eq!(score(0)["choices"][0]["text"], text);
+    // Stop texts and the end of a turn within the prompt end nothing.
+    let turn = DEMO.service.model().unwrap().tokenizer.end_of_turn().unwrap();
+    let body =
+        json!({"prompt": [2, 700, turn, 701], "echo": true, "logprobs": 0, "max_tokens": 1, "stop": ["e", "a", " "]});
+    assert_eq!(DEMO.well(PLAIN, &body)["choices"][0]["logprobs"]["tokens"].as_array().unwrap().len(), 5);
+    let refused = |more: Value| {
+        let mut body = json!({"prompt": [2, 700], "echo": true, "logprobs": 1, "max_tokens": 1});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        DEMO.post(PLAIN, &body).error().1
+    };
+    assert_eq!(refused(json!({"max_tokens": 2})), "max_tokens");
+    assert_eq!(refused(json!({"stream": true})), "echo");
+    assert_eq!(refused(json!({"prompt": [2], "max_tokens": 0})), "prompt");
+    // Off is off.
+    let off = DEMO.well(PLAIN, &json!({"prompt": "The", "logprobs": false, "max_tokens": 1}));
+    assert_eq!(off["choices"][0]["logprobs"], json!(null));
+}
+
+#[test]
 fn likelihoods_come_with_each_token() {
     let messages = question("When do you open on Sunday?");
     let mut body =

@@ -1,5 +1,6 @@
 //! The API over loopback sockets, answered by the demo model on the CPU.
 
+mod anthropic;
 mod completions;
 mod ollama;
 mod refusals;
@@ -205,6 +206,7 @@ pub(super) fn end() -> End {
     End {
         text: String::new(),
         finish: Finish::Stop,
+        stop: None,
         prompt_tokens: 3,
         cached_tokens: 1,
         tokens: 2,

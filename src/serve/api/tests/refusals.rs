@@ -46,6 +46,7 @@ fn wrong_fields_are_named_by_each_path() {
             ("model", json!(1), "invalid_type"),
             ("temperature", json!(2.5), "invalid_value"),
             ("max_tokens", json!(0), "invalid_value"),
+            ("max_tokens", json!(-2), "invalid_value"),
             ("n", json!(129), "invalid_value"),
             ("best_of", json!(5), "unsupported_parameter"),
             ("stream", json!("yes"), "invalid_type"),
@@ -79,7 +80,7 @@ fn wrong_fields_are_named_by_each_path() {
         assert_eq!(ask(PLAIN, "prompt", prompt.clone()).1, "prompt", "{prompt}");
     }
     let both = json!({"prompt": "a", "echo": true, "logprobs": 1});
-    assert_eq!(served.post(PLAIN, &both).error(), refused(400, "echo", "unsupported_parameter"));
+    assert_eq!(served.post(PLAIN, &both).error(), refused(400, "max_tokens", "invalid_value"));
     let many = json!({"prompt": ["a", "b"], "n": 65});
     assert_eq!(served.post(PLAIN, &many).error().1, "prompt");
     assert_eq!(served.post("/detokenize", &json!({"tokens": [99999]})).error().1, "tokens");
@@ -133,8 +134,13 @@ fn a_server_without_a_model_says_so_and_tells_how_it_does() {
         (&json!("loading"), &json!(null), &json!(false))
     );
     let metrics = served.get("/metrics");
-    assert!(metrics.header("Content-Type").unwrap().starts_with("application/openmetrics-text"));
-    assert!(metrics.body.contains("kiln_errors_total 1") && metrics.body.ends_with("# EOF\n"), "{metrics:?}");
+    assert!(metrics.header("Content-Type").unwrap().starts_with("text/plain; version=0.0.4"));
+    assert!(metrics.body.contains("\n# TYPE kiln_errors_total counter\nkiln_errors_total 1\n"), "{metrics:?}");
+    assert!(metrics.body.contains("# HELP kiln_errors_total ") && !metrics.body.contains("# UNIT"), "{metrics:?}");
+    let openmetrics = served.service.metrics.openmetrics();
+    assert!(
+        openmetrics.contains("# TYPE kiln_errors counter\nkiln_errors_total 1\n") && openmetrics.ends_with("# EOF\n")
+    );
 
     let served = without_engine(Settings::default());
     assert_eq!(

@@ -104,7 +104,7 @@ fn each_wrong_field_is_named() {
         ("text", json!({"format": {"type": "xml"}}), "text.format.type"),
         ("text", json!({"format": {"type": "json_schema"}}), "text.format.schema"),
         ("text", json!({"format": {"type": "json_schema", "schema": {"not": {"type": "null"}}}}), "text.format.schema"),
-        ("tools", json!([{"type": "web_search"}]), "tools[0].type"),
+        ("tools", json!([{"type": 1}]), "tools[0].type"),
     ] {
         let mut body = json!({"input": "hi"});
         body[name] = value.clone();

@@ -83,6 +83,62 @@ fn the_model_goes_by_its_name_and_its_aliases() {
 }
 
 #[test]
+fn a_strict_server_answers_to_its_names_alone() {
+    let served = without_engine(Settings { strict_model: true, aliases: vec!["alias".into()], ..Settings::default() });
+    let ask = |path: &str, model: &str| {
+        served.post(
+            path,
+            &json!({"model": model, "prompt": "hi", "tokens": [5], "messages": question("hi"), "input": "hi"}),
+        )
+    };
+    for path in ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/tokenize", "/detokenize"] {
+        assert_eq!(ask(path, "other").error(), (404, "model".into(), "model_not_found".into()), "{path}");
+    }
+    for path in ["/api/chat", "/api/generate", "/api/show", "/v1/messages"] {
+        assert_eq!(ask(path, "other").status, 404, "{path}");
+    }
+    for name in ["demo", "alias", "demo:latest", "alias:latest"] {
+        assert_eq!(ask("/tokenize", name).status, 200, "{name}");
+    }
+    assert_eq!(
+        without_engine(Settings::default()).post("/tokenize", &json!({"model": "other", "prompt": "hi"})).status,
+        200
+    );
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_body_and_a_compressed_one_is_refused() {
+    let served = without_engine(Settings::default());
+    assert_eq!(served.post_bytes("/tokenize", b"\xef\xbb\xbf{\"prompt\": \"hi\"}").status, 200);
+    let ask = |coding: &str| {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        let head = format!("POST /tokenize HTTP/1.0\r\nContent-Encoding: {coding}\r\nContent-Length: 15\r\n\r\n");
+        stream.write_all((head + "{\"prompt\":\"hi\"}").as_bytes()).unwrap();
+        Answer::read(stream)
+    };
+    let answer = ask("gzip");
+    assert_eq!(answer.error(), (415, "".into(), "unsupported_media_type".into()));
+    assert!(answer.body.contains("compressed") && answer.body.contains("gzip"), "{answer:?}");
+    assert_eq!(ask("identity").status, 200);
+}
+
+#[test]
+fn llama_cpps_clients_learn_what_the_server_is() {
+    let served = without_engine(Settings::default());
+    let props = served.get("/props").json();
+    assert_eq!((&props["default_generation_settings"]["n_ctx"], &props["total_slots"]), (&json!(256), &json!(4)));
+    assert_eq!((&props["bos_token"], &props["model_alias"]), (&json!("<bos>"), &json!("demo")));
+    assert_eq!(props["build_info"], concat!("kiln ", env!("CARGO_PKG_VERSION")));
+    let slots = served.get("/slots").json();
+    assert_eq!((slots.as_array().unwrap().len(), &slots[3]["is_processing"]), (4, &json!(false)));
+    assert_eq!(
+        (served.get("/slots?fail_on_no_slot=1").status, served.get("/slots?fail_on_no_slot=x").status),
+        (200, 400)
+    );
+    assert_eq!(served.post("/v1/embeddings", &json!({"input": "hi"})).status, 501);
+}
+
+#[test]
 fn a_conversation_that_brings_no_system_message_has_the_servers() {
     let served = without_engine(Settings { system: Some("Be brief.".into()), ..Settings::default() });
     let text = |messages: Value| {

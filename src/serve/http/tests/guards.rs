@@ -70,6 +70,13 @@ fn a_page_may_call_only_from_the_very_origin_that_was_given_and_forms_of_others_
             assert_eq!((posted.status, shared(&posted), posted.code()), (403, None, "origin_not_allowed".into()));
         }
     }
+    let all = Running::new(patient(), Guard { origins: vec!["*".into()], ..Guard::default() }, echo);
+    for origin in ["https://anything.example", "null"] {
+        let fields = format!("Origin: {origin}\r\n");
+        assert_eq!(ask(&all, "OPTIONS /", &(fields.clone() + method)).status, 204);
+        let posted = ask(&all, "POST /", &fields);
+        assert_eq!((posted.status, shared(&posted)), (200, Some(origin.to_owned())));
+    }
     // The server's own page, also behind a proxy that adds TLS.
     for scheme in ["http", "https"] {
         let answer = ask(&none, "POST /", &format!("Origin: {scheme}://localhost:8080\r\n"));
@@ -93,6 +100,8 @@ fn keys_guard_all_but_the_open_paths_and_before_the_body_is_read() {
     for (path, field, status) in [
         ("/v1", "Authorization: Bearer first\r\n", 200),
         ("/v1", "authorization: bearer  second\r\n", 200),
+        ("/v1", "x-api-key: second\r\n", 200),
+        ("/v1", "x-api-key: third\r\n", 401),
         ("/v1", "", 401),
         ("/v1", "Authorization: Bearer\r\n", 401),
         ("/v1", "Authorization: Bearer \r\n", 401),

@@ -1,0 +1,364 @@
+//! Anthropic's Messages API: `/v1/messages`, as its clients and coding agents call it.
+
+use super::fields::{Fields, shown, wrong_kind};
+use super::messages::{self, Dialogue, Speaker};
+use super::once::warn_once;
+use super::run::{self, Asked, Usage, Wording, unique};
+use super::tools::{self, Layout, Listener, Said, ToolCall, Tools};
+use super::{Call, options};
+use crate::sequence::Finish;
+use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::job::{End, Token};
+use crate::serve::model::Model;
+use crate::serve::service::Whole;
+use serde_json::{Value, json};
+
+/// Options that would change the reply, each with the value that changes nothing.
+const UNSERVED: [(&str, &str); 2] = [("mcp_servers", "[]"), ("container", "null")];
+
+/// Answers a request.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn respond(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    run::answer(call, reply, read(call))
+}
+
+/// Counts the tokens of what would be a request's prompt.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn count(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    let count = || {
+        let model = call.service.model()?;
+        let body = call.body()?;
+        let fields = Fields::of_body(&body)?;
+        call.model_name(&fields, &model)?;
+        let tools = tools::read(&fields, Layout::Input)?;
+        Ok(json!({"input_tokens": read_prompt(call, &fields, tools.as_ref(), &model)?.len()}))
+    };
+    call.answer(reply, count())
+}
+
+/// An error in Anthropic's words.
+pub(super) fn error(e: &ApiError) -> Value {
+    let kind = match e.status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        503 => "overloaded_error",
+        504 => "timeout_error",
+        status if status < 500 => "invalid_request_error",
+        _ => "api_error",
+    };
+    json!({"type": "error", "error": {"type": kind, "message": e.message}})
+}
+
+fn read(call: &Call<'_>) -> Result<(Asked, Answer), ApiError> {
+    let model = call.service.model()?;
+    let body = call.body()?;
+    let fields = Fields::of_body(&body)?;
+    let name = call.model_name(&fields, &model)?;
+    fields.refuse_unserved(&UNSERVED)?;
+    if let Some(thinking) =
+        fields.object("thinking")?.filter(|thinking| thinking.get("type") != Some(&json!("disabled")))
+    {
+        warn_once(&format!("{} is ignored: the model answers without thinking first", thinking.at()));
+    }
+    let limit = fields.integer("max_tokens", 1..=i64::from(i32::MAX))?.ok_or_else(|| fields.missing("max_tokens"))?;
+    let tools = tools::read(&fields, Layout::Input)?;
+    let mut ask = options::read(&fields, &[], model.shape.vocab)?;
+    ask.limit = limit as usize;
+    ask.stop.extend(options::stops(&fields, "stop_sequences")?);
+    let (stream, _) = options::stream(&fields)?;
+    let form = tools::form_with(tools.as_ref(), None)?;
+    ask.prompt = read_prompt(call, &fields, tools.as_ref(), &model)?;
+    let answer = Answer {
+        id: unique("msg_"),
+        model: name,
+        listener: Listener::new(tools.is_some()),
+        content: Vec::new(),
+        open: None,
+        usage: Usage { prompt: ask.prompt.len(), ..Usage::default() },
+        ending: None,
+    };
+    Ok((Asked { model, asks: vec![ask], form, stream }, answer))
+}
+
+fn read_prompt(
+    call: &Call<'_>,
+    fields: &Fields<'_>,
+    tools: Option<&Tools>,
+    model: &Model,
+) -> Result<Vec<u32>, ApiError> {
+    let mut dialogue = Dialogue::default();
+    if let Some(text) = messages::content(fields, "system")? {
+        dialogue.add_system(text);
+    }
+    let messages = fields.objects("messages")?.ok_or_else(|| fields.missing("messages"))?;
+    if messages.is_empty() {
+        return Err(fields.wrong("messages", "is empty, and has to have a message"));
+    }
+    messages.iter().try_for_each(|message| read_message(message, &mut dialogue))?;
+    dialogue.complete_system(call.service.system(), tools);
+    dialogue.encode(model, "messages")
+}
+
+fn read_message(message: &Fields<'_>, dialogue: &mut Dialogue) -> Result<(), ApiError> {
+    let speaker = match message.text("role")?.ok_or_else(|| message.missing("role"))? {
+        "user" => Speaker::User,
+        "assistant" => Speaker::Assistant,
+        other => {
+            let what = format!("is {}, and has to be user or assistant", shown(&other.into()));
+            return Err(message.wrong("role", what));
+        }
+    };
+    match message.get("content") {
+        None => Err(message.missing("content")),
+        Some(Value::String(text)) => {
+            dialogue.add(speaker, text);
+            Ok(())
+        }
+        Some(Value::Array(_)) => {
+            let blocks = message.objects("content")?.unwrap_or_default();
+            read_blocks(&blocks, speaker, dialogue)
+        }
+        Some(value) => Err(wrong_kind(&message.path("content"), value, "a text, or a list of blocks")),
+    }
+}
+
+/// Reads a message's blocks. Texts that follow each other are one, as they are.
+fn read_blocks(blocks: &[Fields<'_>], speaker: Speaker, dialogue: &mut Dialogue) -> Result<(), ApiError> {
+    let mut text = None;
+    for block in blocks {
+        let word = |name: &str| block.text(name)?.ok_or_else(|| block.missing(name));
+        let kind = word("type")?;
+        if kind == "text" {
+            text.get_or_insert_with(String::new).push_str(word("text")?);
+            continue;
+        }
+        if let Some(text) = text.take() {
+            dialogue.add(speaker, &text);
+        }
+        match kind {
+            "tool_use" if speaker == Speaker::Assistant => {
+                let input = block.object("input")?.and_then(|_| block.get("input")).cloned();
+                dialogue.add_call(word("id")?, word("name")?, input.ok_or_else(|| block.missing("input"))?);
+            }
+            "tool_result" if speaker == Speaker::User => {
+                let result = messages::content(block, "content")?.unwrap_or_default();
+                let failed = block.boolean("is_error")?.unwrap_or(false);
+                let result = if failed { format!("Error: {result}") } else { result };
+                dialogue.add_result(word("tool_use_id")?, None, &result);
+            }
+            // What another model thought is not said to this one.
+            "thinking" | "redacted_thinking" => {}
+            _ => {
+                let remedy =
+                    format!("a block {} is not read here; give text, tool_use or tool_result", shown(&kind.into()));
+                return Err(block.unserved("type", &remedy));
+            }
+        }
+    }
+    if let Some(text) = text {
+        dialogue.add(speaker, &text);
+    }
+    Ok(())
+}
+
+/// Words an answer.
+struct Answer {
+    id: String,
+    model: String,
+    listener: Listener,
+    /// Complete blocks.
+    content: Vec<Value>,
+    /// The text of the block that is being said.
+    open: Option<String>,
+    usage: Usage,
+    /// Why it ended, and the stop text that did it.
+    ending: Option<(&'static str, Option<String>)>,
+}
+
+impl Answer {
+    fn object(&self) -> Value {
+        let (reason, stop) = self.ending.clone().unzip();
+        json!({
+            "id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": self.content,
+            "stop_reason": reason, "stop_sequence": stop.flatten(), "usage": self.usage(),
+        })
+    }
+
+    fn usage(&self) -> Value {
+        json!({
+            "input_tokens": self.usage.prompt - self.usage.cached, "cache_read_input_tokens": self.usage.cached,
+            "cache_creation_input_tokens": 0, "output_tokens": self.usage.reply,
+        })
+    }
+
+    /// Begins a block.
+    fn start(&self, block: &Value) -> String {
+        event("content_block_start", json!({"index": self.content.len(), "content_block": block}))
+    }
+
+    fn delta(&self, delta: &Value) -> String {
+        event("content_block_delta", json!({"index": self.content.len(), "delta": delta}))
+    }
+
+    /// Ends a block, which is `block` as a whole.
+    fn stop(&mut self, block: Value) -> String {
+        let stop = event("content_block_stop", json!({"index": self.content.len()}));
+        self.content.push(block);
+        stop
+    }
+
+    /// Says text within a block, which it begins where none is open.
+    fn say(&mut self, text: &str) -> String {
+        let start = if self.open.is_none() { self.start(&json!({"type": "text", "text": ""})) } else { String::new() };
+        self.open.get_or_insert_default().push_str(text);
+        start + &self.delta(&json!({"type": "text_delta", "text": text}))
+    }
+
+    /// Ends the text that is open.
+    fn close(&mut self) -> String {
+        let Some(text) = self.open.take() else { return String::new() };
+        self.stop(json!({"type": "text", "text": text}))
+    }
+
+    /// Adds a call of a function.
+    fn call(&mut self, call: &ToolCall) -> String {
+        let block = |input: &Value| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input});
+        let closed = self.close();
+        let start = self.start(&block(&json!({})));
+        let delta = self.delta(&json!({"type": "input_json_delta", "partial_json": call.arguments.to_string()}));
+        closed + &start + &delta + &self.stop(block(&call.arguments))
+    }
+
+    fn add(&mut self, said: &Said) -> String {
+        let mut events: String = said.calls.iter().map(|call| self.call(call)).collect();
+        if !said.text.is_empty() {
+            events += &self.say(&said.text);
+        }
+        events
+    }
+}
+
+fn event(kind: &str, mut data: Value) -> String {
+    data["type"] = kind.into();
+    format!("event: {kind}\ndata: {data}\n\n")
+}
+
+impl Wording for Answer {
+    fn whole(&mut self, replies: Vec<Whole>) -> Value {
+        for reply in replies {
+            for token in reply.tokens {
+                self.token(0, token);
+            }
+            if let Some(end) = reply.end {
+                self.end(0, end);
+            }
+        }
+        self.object()
+    }
+
+    fn begin(&mut self) -> String {
+        event("message_start", json!({"message": self.object()})) + &self.idle()
+    }
+
+    fn token(&mut self, _: usize, token: Token) -> String {
+        let said = self.listener.push(&token.text);
+        self.add(&said)
+    }
+
+    fn end(&mut self, choice: usize, end: End) -> String {
+        self.usage = Usage::default();
+        self.usage.add(choice, 1, &end);
+        let said = self.listener.push_last(&end.text);
+        let events = self.add(&said) + &self.close();
+        self.ending = Some(match (end.finish, end.stop) {
+            (Finish::Length, _) => ("max_tokens", None),
+            _ if self.listener.calls > 0 => ("tool_use", None),
+            (_, Some(stop)) => ("stop_sequence", Some(stop)),
+            (_, None) => ("end_turn", None),
+        });
+        events
+    }
+
+    fn finish(&mut self) -> String {
+        let (reason, stop) = self.ending.clone().unzip();
+        let delta = json!({"stop_reason": reason, "stop_sequence": stop.flatten()});
+        event("message_delta", json!({"delta": delta, "usage": self.usage()})) + &event("message_stop", json!({}))
+    }
+
+    fn fail(&mut self, e: &ApiError) -> String {
+        format!("event: error\ndata: {}\n\n", error(e))
+    }
+
+    fn idle(&mut self) -> String {
+        event("ping", json!({}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::api::tests::{end, token};
+
+    fn answer(has_tools: bool) -> Answer {
+        Answer {
+            id: "msg_1".into(),
+            model: "demo".into(),
+            listener: Listener::new(has_tools),
+            content: Vec::new(),
+            open: None,
+            usage: Usage { prompt: 3, ..Usage::default() },
+            ending: None,
+        }
+    }
+
+    fn parts(events: &str) -> Vec<Value> {
+        let parts = events.split("\n\n").filter_map(|event| event.split_once("data: "));
+        parts.map(|(_, data)| serde_json::from_str(data).unwrap()).collect()
+    }
+
+    #[test]
+    fn calls_are_blocks_of_their_own() {
+        let mut answer = answer(true);
+        let mut events = answer.begin();
+        for piece in ["{\"name\":\"f\",", "\"parameters\":{\"a\":1}}", "\n{\"name\":\"g\",\"parameters\":{}}"] {
+            events += &answer.token(0, token(piece));
+        }
+        events += &(answer.end(0, end()) + &answer.finish());
+        let parts = parts(&events);
+        let kinds: Vec<&str> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
+        let block = ["content_block_start", "content_block_delta", "content_block_stop"];
+        let all = [&["message_start", "ping"][..], &block, &block, &["message_delta", "message_stop"]].concat();
+        assert_eq!(kinds, all);
+        assert_eq!(
+            (&parts[2]["content_block"]["name"], &parts[2]["content_block"]["input"]),
+            (&json!("f"), &json!({}))
+        );
+        assert_eq!((&parts[3]["delta"]["partial_json"], &parts[5]["index"]), (&json!("{\"a\":1}"), &json!(1)));
+        assert_eq!(parts[8]["delta"]["stop_reason"], "tool_use");
+        assert_eq!(answer.content[0]["input"], json!({"a": 1}));
+    }
+
+    #[test]
+    fn text_is_one_block_and_the_end_says_why() {
+        for (finish, stop, reason) in [
+            (Finish::Stop, None, "end_turn"),
+            (Finish::Length, None, "max_tokens"),
+            (Finish::Stop, Some("###"), "stop_sequence"),
+        ] {
+            let mut answer = answer(false);
+            let end = End { text: "!".into(), finish, stop: stop.map(str::to_owned), ..end() };
+            let reply = Whole { text: "Hi you!".into(), tokens: vec![token("Hi"), token(" you")], end: Some(end) };
+            let whole = answer.whole(vec![reply]);
+            assert_eq!(whole["content"], json!([{"type": "text", "text": "Hi you!"}]));
+            assert_eq!((&whole["stop_reason"], &whole["stop_sequence"]), (&json!(reason), &json!(stop)));
+            let usage = json!({"input_tokens": 2, "cache_read_input_tokens": 1, "cache_creation_input_tokens": 0, "output_tokens": 2});
+            assert_eq!(whole["usage"], usage);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What llama.cpp's server says of itself: `/props` and `/slots`, which its clients ask before they begin.
+
+use super::Call;
+use super::fields::shown;
+use crate::serve::http::{ApiError, Gone, Reply};
+use crate::text::SamplerConfig;
+use serde_json::{Value, json};
+
+/// Describes the server and how it samples without parameters.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn props(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    let props = call.service.model().map(|model| {
+        let d = SamplerConfig::default();
+        let piece = |id: Option<u32>| {
+            id.map(|id| String::from_utf8_lossy(&model.tokenizer.bytes(id)).into_owned()).unwrap_or_default()
+        };
+        json!({
+            "default_generation_settings": {
+                "n_ctx": model.context,
+                "params": {
+                    "temperature": d.temperature, "top_k": d.top_k, "top_p": d.top_p, "min_p": d.min_p,
+                    "repeat_penalty": d.repeat_penalty, "presence_penalty": d.presence_penalty,
+                    "frequency_penalty": d.frequency_penalty, "n_predict": -1, "max_tokens": -1,
+                },
+            },
+            "total_slots": model.slots,
+            "model_alias": model.name,
+            "model_path": model.name,
+            "modalities": {"vision": false, "audio": false},
+            "bos_token": piece(model.tokenizer.bos()),
+            "eos_token": piece(model.tokenizer.eos()),
+            "build_info": concat!("kiln ", env!("CARGO_PKG_VERSION")),
+            "is_sleeping": false,
+        })
+    });
+    call.answer(reply, props)
+}
+
+/// Lists the places of replies. Which of them a reply has is the engine's own, so those that are taken come first.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn slots(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    call.answer(reply, list(call))
+}
+
+fn list(call: &Call<'_>) -> Result<Value, ApiError> {
+    let model = call.service.model()?;
+    let running = usize::try_from(call.service.metrics.rates().running).unwrap_or(0);
+    match call.request.query("fail_on_no_slot") {
+        Some("1" | "true") if running >= model.slots => return Err(ApiError::unavailable("no slot is idle", 1)),
+        Some("0" | "1" | "true" | "false") | None => {}
+        Some(other) => {
+            let message = format!("fail_on_no_slot is {}, and has to be 0 or 1", shown(&other.into()));
+            return Err(ApiError::bad(message).param("fail_on_no_slot").code("invalid_value"));
+        }
+    }
+    let slot = |id| json!({"id": id, "n_ctx": model.context, "speculative": call.service.settings.drafted > 0, "is_processing": id < running});
+    Ok((0..model.slots).map(slot).collect())
+}
