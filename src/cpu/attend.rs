@@ -5,6 +5,8 @@
 //! summed page by page from its first visible position on: it does not depend on the rows beside it, nor on how a prompt was
 //! cut.
 
+#![allow(clippy::needless_range_loop)] // Rows and positions index several arrays at once.
+
 use super::lanes::{Kernel, LANES, Lanes, Units, exp};
 use crate::schedule::kv::{KvLayer, PAGE};
 

@@ -92,8 +92,7 @@ pub struct GatedGelu<'a> {
 
 #[inline(always)]
 unsafe fn gelu<L: Lanes>(x: L::F) -> L::F {
-    /// `2 sqrt(2/pi)`.
-    const ROOTS: f32 = 1.595_769_1;
+    const ROOTS: f32 = 2.0 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
     // SAFETY: of no pointers.
     unsafe {
         let cubed = L::mul(L::mul(x, x), x);
