@@ -7,6 +7,7 @@
 //! The schema of a function's arguments is advice, unless it is strict: what a grammar cannot hold a reply to is left out
 //! then, and listed.
 
+use llguidance::JsonCompileOptions;
 use serde_json::{Map, Value, json};
 
 use super::source::takes;
@@ -135,7 +136,10 @@ impl Function {
             "additionalProperties": false,
             "$defs": definitions,
         });
-        lower::bound_blanks(&mut schema);
+        // Without blanks, as calls stand in the messages that follow them: those find the reply in the cache, and a limit on
+        // tokens is not spent on them.
+        let options = JsonCompileOptions { whitespace_flexible: false, ..JsonCompileOptions::default() };
+        options.apply_to(&mut schema);
         schema
     }
 }
