@@ -102,29 +102,31 @@ fn reference_matches_deep62() {
     check_reference("deep62", F32_DEEP, &[160, 7]);
 }
 
-/// With BF16 weights only the cache of f16 differs from the reference. With INT8 weights inputs have eight bits too, and the
-/// tolerance is three times as wide.
-fn check_cpu(name: &'static str, tolerance: f32, chunks: &[usize]) {
-    for (weights, factor) in BOTH.into_iter().zip([1.0, 3.0]) {
-        let tolerance = Tolerance::RelativeRms(factor * tolerance);
+/// With BF16 weights only the cache of f16 differs from the reference. With INT8 weights inputs have eight bits too: these models'
+/// weights are random, and have no redundancy that hides it. Over 62 such layers it grows to half of the logits, which tells
+/// nothing.
+fn check_cpu(name: &'static str, tolerances: &[(WeightFormat, f32)], chunks: &[usize]) {
+    for &(weights, tolerance) in tolerances {
         let options = Options { device: Device::Cpu, weights, ..Options::default() };
-        check_case(&Case::open(name), options, tolerance, chunks);
+        check_case(&Case::open(name), options, Tolerance::RelativeRms(tolerance), chunks);
     }
 }
 
+const CPU_SHALLOW: [(WeightFormat, f32); 2] = [(WeightFormat::Bf16, 0.005), (WeightFormat::Int8, 0.1)];
+
 #[test]
 fn the_cpu_matches_tiny() {
-    check_cpu("tiny", 0.015, CHUNKS);
+    check_cpu("tiny", &CPU_SHALLOW, CHUNKS);
 }
 
 #[test]
 fn the_cpu_matches_wide_small() {
-    check_cpu("wide_small", 0.015, CHUNKS);
+    check_cpu("wide_small", &CPU_SHALLOW, CHUNKS);
 }
 
 #[test]
 fn the_cpu_matches_deep62() {
-    check_cpu("deep62", 0.12, &[160, 7]);
+    check_cpu("deep62", &[(WeightFormat::Bf16, 0.05)], &[160, 7]);
 }
 
 #[test]

@@ -108,12 +108,15 @@ fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<(Answe
 static CLIENTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 fn send_stream(call: &Call<'_>, reply: Reply<'_>, answers: Answers<'_>, wording: &mut dyn Wording) -> Result<(), Gone> {
+    let watch = reply.watch();
     let mut stream = reply.stream(wording.content_type())?;
     stream.write(wording.begin().as_bytes())?;
     for step in answers {
         let part = match step {
             Step::Event(choice, Event::Token(token)) => wording.token(choice, token),
             Step::Event(choice, Event::End(end)) => wording.end(choice, end),
+            // The engine gives up what nobody waits for.
+            Step::Event(_, Event::Failed(_)) if watch.is_gone() => return Err(Gone),
             Step::Event(_, Event::Failed(e)) => {
                 call.note_failure(&e);
                 return stream.fail(wording.fail(&e).as_bytes());
