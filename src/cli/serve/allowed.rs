@@ -29,10 +29,12 @@ pub(super) fn origin(text: &str) -> Result<String, String> {
     if matches!(text, "*" | "null") {
         return Ok(text.to_owned());
     }
-    let given = text.trim_end_matches('/').to_ascii_lowercase();
+    let given = text.to_ascii_lowercase();
     let Some((scheme, authority)) = given.split_once("://") else {
+        let given = given.trim_end_matches('/');
         return Err(format!("an origin begins with its scheme; give http://{given} or https://{given}"));
     };
+    let authority = authority.trim_end_matches('/');
     let name = authority.split(['/', '?', '#']).next().unwrap_or_default();
     if name != authority {
         return Err(format!("an origin has no path; give {scheme}://{name}"));
