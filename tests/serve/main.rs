@@ -52,8 +52,8 @@ fn it_answers_at_its_socket_until_it_is_told_to_stop() {
 #[test]
 fn a_reply_that_the_drain_cuts_off_is_in_the_log() {
     let directory = tempfile::tempdir().unwrap();
-    // A reply that takes far longer than the test.
-    let options = ["--device", "cpu", "--ctx", "16384", "--batch", "1", "--drain", "0"];
+    // A reply that takes seconds, and a signal at its first byte.
+    let options = ["--device", "cpu", "--ctx", "2048", "--batch", "1", "--drain", "0"];
     let mut server = Server::spawn(client::command(directory.path(), &options), directory);
     server.wait_to_say("kiln serve: ready");
     let question = json!({"prompt": "The", "ignore_eos": true, "stream": true, "max_tokens": -1}).to_string();

@@ -198,9 +198,9 @@ fn a_bound_on_what_is_kept_is_held() {
     assert_eq!((ask(&server).1, server.metric("kiln_prefix_memory_limit_bytes")), (0, 0.0));
     stop(server);
     kiln(&["serve", "--prefix-cache", "none"]).refused(2, &["--prefix-cache"]);
-    // Two pages of each pool have 4.1 MB.
-    let server = start(&directory, &["--prefix-cache", "4"]);
+    // Two pages of each pool have 2.1 MB.
+    let server = start(&directory, &["--prefix-cache", "2"]);
     assert_eq!(ask(&server).1, 128);
-    assert!(kept(&server) <= f64::from(4 << 20), "{}", kept(&server));
-    assert_eq!(server.metric("kiln_prefix_memory_limit_bytes"), f64::from(4 << 20));
+    assert!(kept(&server) <= f64::from(2 << 20), "{}", kept(&server));
+    assert_eq!(server.metric("kiln_prefix_memory_limit_bytes"), f64::from(2 << 20));
 }
