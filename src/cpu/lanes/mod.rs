@@ -206,5 +206,33 @@ pub unsafe fn exp<L: Lanes>(x: L::F) -> L::F {
     }
 }
 
+/// Reads words with the processor's vector units, as fast as memory gives them. What it returns only keeps them read.
+pub fn read(words: &[u64]) -> f32 {
+    // SAFETY: the units are the processor's, and pointers stay within `words`.
+    unsafe { Units::best().run(Read(bytemuck::cast_slice(words))) }
+}
+
+struct Read<'a>(&'a [u8]);
+
+impl Kernel for Read<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) -> f32 {
+        const TOGETHER: usize = 8;
+        // SAFETY: the caller's.
+        unsafe {
+            let mut all = [L::bits::<0>(L::load_bytes([0; BYTES].as_ptr()), 0); TOGETHER];
+            for lines in self.0.as_chunks::<{ TOGETHER * BYTES }>().0 {
+                for (i, all) in all.iter_mut().enumerate() {
+                    *all = L::or(*all, L::load_bytes(lines.as_ptr().add(i * BYTES)));
+                }
+            }
+            let sums = all.into_iter().fold(L::splat_i32(0), |sums, all| L::dot(sums, all, 1));
+            L::sum(L::to_f32(sums))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;
