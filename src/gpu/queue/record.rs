@@ -3,7 +3,7 @@
 //! A dispatch stands behind a barrier, or is relayed if its kernel can be and the device was found to run that faster
 //! ([`crate::gpu::measure::tuning`]). A relayed dispatch starts beside the one before it and waits for that one's
 //! workgroups by a counter (shaders/relay.glsl). That hides the dispatch's start and its first latency of memory and of
-//! address translation.
+//! address translation. Dispatches that do not need each other share a counter, and wait for the same one before them.
 
 use crate::gpu::kernels::Relaying;
 use crate::gpu::kernels::push::{ProductRelayPush, RelayPush, StagedRelayPush, word};
@@ -40,8 +40,28 @@ pub(crate) struct Recorder<'a> {
     bound: vk::Pipeline,
     /// Counters used since the last reset.
     taken: usize,
-    /// Workgroups and stages of the dispatch before, if it is relayed.
-    before: Option<(u32, usize)>,
+    /// What the dispatches before that share a counter wait for and count, if they are relayed.
+    before: Option<Turn>,
+}
+
+/// Relayed dispatches that share a counter.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    /// Word of their counter, of the first stage where there are several.
+    counter: u32,
+    /// Workgroups and stages that they wait for; no workgroups where a barrier was.
+    waits_for: (u32, usize),
+    /// Their workgroups, and their stages.
+    groups: u32,
+    stages: usize,
+}
+
+impl Turn {
+    /// These dispatches and one of `groups` workgroups that does not need what they write: it waits for what they wait for,
+    /// and who waits for them waits for it. `None` where stages are counted one by one.
+    fn and(self, groups: u32, stages: usize) -> Option<Turn> {
+        (self.stages == 1 && stages == 1).then_some(Turn { groups: self.groups + groups, ..self })
+    }
 }
 
 impl<'a> Recorder<'a> {
@@ -68,37 +88,33 @@ impl<'a> Recorder<'a> {
     /// The pipeline, what the push constants point to and `ahead` outlive the command buffer.
     pub(crate) unsafe fn dispatch(&mut self, d: &Dispatch, pipeline: vk::Pipeline, wait: bool, ahead: Range<u64>) {
         let relaying = d.kernel.module.relaying();
-        // A dispatch after a relayed one must wait too: only the relayed one has waited for those before it.
-        let wait = wait || self.before.is_some();
-        let relayed = self.relay.filter(|_| wait && relaying != Relaying::Never);
+        let relay = self.relay.filter(|_| relaying != Relaying::Never);
+        let (groups, stages) = (d.groups.iter().product::<u32>(), d.kernel.stages());
         // Not relayed: counts for no one, waits for no counter.
         let mut words = StagedRelayPush { turn: 0, before: 0, stages: 1, ahead_low: 0, ahead_high: 0, ahead_bytes: 0 };
-        if let Some(relay) = relayed {
-            let stages = d.kernel.stages();
-            if self.taken + stages > RELAY_COUNTERS {
-                self.reset(relay);
+        let beside = self.before.filter(|_| !wait).and_then(|turn| turn.and(groups, stages));
+        let turn = match relay {
+            Some(_) if beside.is_some() => beside,
+            Some(relay) if wait || self.before.is_some() => Some(self.next_turn(relay, groups, stages)),
+            // Only a relayed dispatch has waited for those before it, so one that is not must wait.
+            _ => {
+                if wait || self.before.is_some() {
+                    self.compute_barrier();
+                }
+                None
             }
-            let counter = relay.offset + self.taken as u64 * RELAY_STRIDE;
-            let (before, before_stages) = self.before.unwrap_or_else(|| {
-                self.compute_barrier();
-                (0, 1)
-            });
+        };
+        if let Some(turn) = turn {
             words = StagedRelayPush {
-                turn: word((counter / 4) as usize),
-                before,
-                stages: word(before_stages),
+                turn: turn.counter,
+                before: turn.waits_for.0,
+                stages: word(turn.waits_for.1),
                 ahead_low: ahead.start as u32,
                 ahead_high: (ahead.start >> 32) as u32,
                 ahead_bytes: u32::try_from(ahead.end - ahead.start).unwrap_or(u32::MAX),
             };
-            self.taken += stages;
-            self.before = Some((d.groups.iter().product(), stages));
-        } else {
-            if wait {
-                self.compute_barrier();
-            }
-            self.before = None;
         }
+        self.before = turn;
         debug_assert_eq!(d.push.fields(), d.kernel.module.push(), "the push constants are another kernel's");
         let push = match relaying {
             Relaying::Never => d.push,
@@ -119,6 +135,20 @@ impl<'a> Recorder<'a> {
             self.device.cmd_push_constants(self.commands, self.layout, stage, 0, push.bytes());
             self.device.cmd_dispatch(self.commands, d.groups[0], d.groups[1], d.groups[2]);
         }
+    }
+
+    /// A counter for a dispatch that waits for those of the last.
+    fn next_turn(&mut self, relay: Relay, groups: u32, stages: usize) -> Turn {
+        if self.taken + stages > RELAY_COUNTERS {
+            self.reset(relay);
+        }
+        let waits_for = self.before.map(|turn| (turn.groups, turn.stages)).unwrap_or_else(|| {
+            self.compute_barrier();
+            (0, 1)
+        });
+        let counter = relay.offset + self.taken as u64 * RELAY_STRIDE;
+        self.taken += stages;
+        Turn { counter: word((counter / 4) as usize), waits_for, groups, stages }
     }
 
     fn compute_barrier(&self) {
@@ -156,4 +186,18 @@ pub(crate) fn barrier(
         .dst_access_mask(seen)];
     // SAFETY: the command buffer is being recorded.
     unsafe { device.cmd_pipeline_barrier2(commands, &vk::DependencyInfo::default().memory_barriers(&memory)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Turn;
+
+    #[test]
+    fn dispatches_that_do_not_need_each_other_are_waited_for_together() {
+        let first = Turn { counter: 96, waits_for: (7, 3), groups: 40, stages: 1 };
+        let both = first.and(2, 1).unwrap();
+        assert_eq!((both.counter, both.waits_for, both.groups), (96, (7, 3), 42));
+        assert!(first.and(2, 4).is_none(), "its workgroups would count four times");
+        assert!(Turn { stages: 4, ..first }.and(2, 1).is_none());
+    }
 }
