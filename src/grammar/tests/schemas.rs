@@ -110,6 +110,13 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
     {
         assert!(!accepts(&compiled, bad), "{bad}");
     }
+    // The parser follows both at once, wherever a reply goes.
+    let mut random = Random(7);
+    for length in 0..30 {
+        let Walk { text, is_finished } = walk(&compiled, 400, at_random_and_soon(&mut random, length));
+        let parts: Vec<_> = text.split('\n').map(serde_json::from_str::<Value>).collect();
+        assert!(!is_finished || parts.iter().all(|part| part.as_ref().is_ok_and(Value::is_object)), "{text}");
+    }
     // It need not be an object.
     let list = of(beside(json!({"type": "array", "items": {"type": "integer"}}))).unwrap();
     assert!(accepts(&list, "[1,2]") && accepts(&list, &call) && !accepts(&list, "{}"));
