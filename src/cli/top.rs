@@ -176,6 +176,7 @@ fn show(terminal: &mut DefaultTerminal, mut keys: File, sampler: &mut Monitor, i
             terminal.resize(now).map_err(failed)?;
             area = now;
         }
+        view.columns = Some(usize::from(area.width));
         terminal.draw(|frame| draw(frame, &view, &sample)).map_err(failed)?;
         let left = interval.saturating_sub(taken.elapsed());
         match wait(&mut keys, left.min(PATIENCE)).map_err(failed)? {
@@ -233,10 +234,10 @@ fn order_of(pressed: &[u8]) -> Option<Order> {
 
 fn draw(frame: &mut Frame<'_>, view: &View, sample: &Snapshot) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
-    let title = Line::styled(
-        "kiln top  (q ends; processes by m memory, b busy, p pid, n name)",
-        Style::new().add_modifier(Modifier::REVERSED),
-    );
+    const TITLE: &str = "kiln top  (q ends; processes by m memory, b busy, p pid, n name)";
+    const SHORT: &str = "kiln top  (q ends; order m b p n)";
+    let title = if usize::from(head.width) < TITLE.len() { SHORT } else { TITLE };
+    let title = Line::styled(title, Style::new().add_modifier(Modifier::REVERSED));
     frame.render_widget(Paragraph::new(title), head);
     frame.render_widget(Paragraph::new(view.lines(sample)), body);
 }

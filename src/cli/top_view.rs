@@ -56,6 +56,8 @@ impl Order {
 pub struct View {
     /// How each GPU's processes are sorted.
     pub order: Order,
+    /// Columns of the terminal; `None`: as many as a line has.
+    pub columns: Option<usize>,
     /// The latest values by what they are of.
     history: HashMap<String, VecDeque<f64>>,
 }
@@ -76,24 +78,71 @@ impl View {
         }
     }
 
-    /// The whole sample, in the order GPUs, NPUs, Kilns.
+    /// The whole sample, in the order GPUs, NPUs, Kilns. What does not fit on a line goes on below it.
     pub fn lines(&self, sample: &Snapshot) -> Vec<Line<'static>> {
         let mut out = Vec::new();
         for gpu in &sample.gpus {
             self.show_gpu(&mut out, gpu);
         }
         show_others(&mut out, sample, self);
-        out
+        match self.columns {
+            Some(columns) => out.into_iter().flat_map(|line| fold(line, columns)).collect(),
+            None => out,
+        }
     }
 
     /// Adds the graph of `key`, where a full cell is `most`; none before there are two samples.
     fn show_graph(&self, out: &mut Vec<Line<'static>>, what: &str, key: &str, most: Option<f64>) {
         let Some(values) = self.history.get(key).filter(|values| values.len() > 1) else { return };
         let most = most.unwrap_or_else(|| values.iter().copied().fold(0.0, f64::max));
-        let mut spans = vec![Span::raw(format!("    {what:<7}"))];
-        spans.extend(values.iter().map(|&value| cell(value / most)));
+        let name = Span::raw(format!("    {what:<7}"));
+        let room = self.columns.map_or(HISTORY, |columns| columns.saturating_sub(name.width()));
+        let mut spans = vec![name];
+        spans.extend(values.iter().skip(values.len().saturating_sub(room)).map(|&value| cell(value / most)));
         out.push(Line::from(spans));
     }
+}
+
+/// Columns before what goes on below a line.
+const INDENT: usize = 6;
+/// Columns from which lines are folded: on fewer, little would stand beside the indent.
+const NARROWEST: usize = 20;
+
+/// A line as several that have at most so many columns each, broken before a figure where that is possible.
+fn fold(line: Line<'static>, columns: usize) -> Vec<Line<'static>> {
+    if line.width() <= columns || columns < NARROWEST {
+        return vec![line];
+    }
+    let width = |c: char| Span::raw(c.to_string()).width();
+    let mut cells: Vec<(char, Style)> =
+        line.spans.iter().flat_map(|span| span.content.chars().map(|c| (c, span.style))).collect();
+    let mut folded = Vec::new();
+    loop {
+        let mut taken = 0;
+        let fits = cells.iter().take_while(|(c, _)| {
+            taken += width(*c);
+            taken <= columns
+        });
+        let fits = fits.count();
+        let start = cells.iter().take_while(|(c, _)| *c == ' ').count();
+        let end = if fits == cells.len() { fits } else { break_of(&cells, start, fits) };
+        let part = cells[..end].iter().map(|(c, style)| Span::styled(c.to_string(), *style));
+        folded.push(Line::from_iter(part).style(line.style));
+        let rest: Vec<(char, Style)> = cells[end..].iter().copied().skip_while(|(c, _)| *c == ' ').collect();
+        if rest.is_empty() {
+            return folded;
+        }
+        cells = std::iter::repeat_n((' ', Style::new()), INDENT).chain(rest).collect();
+    }
+}
+
+/// Where to break before the cell `fits`: at the last two spaces, which stand between figures, else at the last space, else
+/// there.
+fn break_of(cells: &[(char, Style)], start: usize, fits: usize) -> usize {
+    let is_blank = |at: usize| cells.get(at).is_some_and(|(c, _)| *c == ' ');
+    let places = || (start + 1..=fits).rev().filter(|&at| is_blank(at) && !is_blank(at - 1));
+    let between = places().find(|&at| is_blank(at + 1));
+    between.or_else(|| places().next()).unwrap_or(fits.max(start + 1))
 }
 
 /// A graph's key for a GPU's load.
@@ -326,6 +375,33 @@ mod tests {
         assert!(shown.contains(&format!("    busy   {}\n", "█".repeat(HISTORY))), "{shown}");
         view.note(&gpu(None, Vec::new()));
         assert!(!text(&view, &gpu(None, Vec::new())).contains('█'));
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_all_that_a_wide_one_does() {
+        let mut sample = gpu(Some(50.0), vec![process(30, "a-process-of-a-long-name", 5 << 30, Some(5.0))]);
+        sample.gpus[0].engine_mhz = Some(1234.0);
+        sample.gpus[0].power = Some(98.7);
+        sample.gpus[0].vram = Some(Fill { total: 16 << 30, used: 5 << 30 });
+        sample.gpus[0].gtt = Some(Fill { total: 32 << 30, used: 1 << 30 });
+        let mut view = View::default();
+        (0..HISTORY).for_each(|_| view.note(&gpu(Some(0.0), Vec::new())));
+        view.note(&sample);
+        let words = |text: &str| -> Vec<String> {
+            let words = text.split_whitespace().filter(|word| !word.starts_with(['▁', '▄', '█']));
+            words.map(str::to_owned).collect()
+        };
+        let wide = words(&text(&view, &sample));
+        for columns in [20, 40, 60, 80] {
+            view.columns = Some(columns);
+            let shown = text(&view, &sample);
+            assert!(view.lines(&sample).iter().all(|line| line.width() <= columns), "{columns}:\n{shown}");
+            assert!(shown.contains('▄'), "the latest sample, {columns}:\n{shown}");
+            // Words wider than the terminal are cut alone.
+            if columns > 20 {
+                assert_eq!(words(&shown), wide, "{columns}:\n{shown}");
+            }
+        }
     }
 
     #[test]

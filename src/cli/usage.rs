@@ -101,10 +101,11 @@ pub fn error(e: &clap::Error, arguments: &[OsString]) -> Error {
 }
 
 /// Options of llama.cpp's server: an option of ours that has to be there, and what to give instead.
-const FOREIGN: [(&[&str], &str, &str); 8] = [
+const FOREIGN: [(&[&str], &str, &str); 9] = [
     (&["--port"], "listen", "give the port with its address: --listen 127.0.0.1:PORT"),
     (&["-c", "--ctx-size"], "ctx", "give the context as --ctx N"),
     (&["-np", "--parallel"], "batch", "give the replies made at once as --batch N"),
+    (&["--max-tokens", "--n-predict", "--predict"], "temp", "give the most tokens as -n N"),
     (&["-ngl", "--gpu-layers", "--n-gpu-layers"], "device", "leave it out: all layers run on the --device"),
     (&["-t", "--threads"], "device", "leave it out: --device cpu uses every core"),
     (&["-a"], "alias", "give another name of the model as --alias NAME"),
@@ -249,6 +250,7 @@ mod tests {
                 &["run", "-ngl", "99"],
                 "invalid value 'gl' for '-n <N>': it is not a whole number of 0 or more; leave it out: all layers run on the --device",
             ),
+            (&["run", "--n-predict", "9"], "unexpected argument '--n-predict' found; give the most tokens as -n N"),
             (&["frobnicate"], "unrecognized subcommand 'frobnicate'; see `kiln --help`"),
         ] {
             assert_eq!(refusal(words), said);

@@ -1,4 +1,4 @@
-//! Calls of functions: the grammar of a reply that is calls, one JSON object a line, or perhaps text.
+//! Calls of functions: the grammar of a reply that is calls, one JSON object a line, or perhaps text or a document.
 //!
 //! ```text
 //! {"name": "..", "parameters": {..}}
@@ -19,10 +19,22 @@ use crate::{Error, Result};
 pub struct Calls {
     /// In the order in which they are told.
     pub functions: Vec<Function>,
-    /// A reply may be text too.
-    pub or_text: bool,
+    /// What a reply may be in place of calls.
+    pub beside: Beside,
     /// A reply may have several calls.
     pub several: bool,
+}
+
+/// What a reply may be in place of calls.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Beside {
+    /// Nothing: it has a call.
+    Nothing,
+    /// Text that begins neither with a blank nor with `{`.
+    Text,
+    /// A JSON document of this schema, each keyword of which has to hold. It has no blanks between its parts, as calls have
+    /// none.
+    Document(Value),
 }
 
 /// A function that a reply may call.
@@ -47,7 +59,12 @@ impl Calls {
     /// A text that tells these from others.
     pub(super) fn key(&self) -> String {
         let of = |function: &Function| json!([function.name, function.parameters, function.strict]);
-        json!([self.functions.iter().map(of).collect::<Value>(), self.or_text, self.several]).to_string()
+        let beside = match &self.beside {
+            Beside::Nothing => json!(false),
+            Beside::Text => json!(true),
+            Beside::Document(schema) => json!([schema]),
+        };
+        json!([self.functions.iter().map(of).collect::<Value>(), beside, self.several]).to_string()
     }
 
     /// Whether there is a function whose schema is advice.
@@ -61,12 +78,21 @@ impl Calls {
     /// Input: a strict schema has what is not supported, which is named. Those of `check`.
     pub(super) fn to_lark(&self, free: bool, check: &dyn Fn() -> Result<()>) -> Result<Lark> {
         let calls = if self.several { "call (\"\\n\" call)*" } else { "call" };
-        let start = match self.or_text {
-            true => format!("start: TEXT | {calls}\nTEXT: /[^{{\\s](.|\\n)*/\n"),
-            false => format!("start: {calls}\n"),
+        let (start, exact) = match &self.beside {
+            Beside::Nothing => (format!("start: {calls}\n"), vec![]),
+            Beside::Text => (format!("start: TEXT | {calls}\nTEXT: /[^{{\\s](.|\\n)*/\n"), vec![]),
+            Beside::Document(schema) => {
+                let (mut schema, definitions, exact) = lower::lower_whole(schema)?.into_parts("document-");
+                if !schema.is_object() {
+                    schema = json!({});
+                }
+                schema["$defs"] = Value::Object(definitions);
+                without_blanks(&mut schema);
+                (format!("start: document | {calls}\ndocument: %json {schema}\n"), exact)
+            }
         };
         let names: Vec<String> = (0..self.functions.len()).map(|i| format!("call_{i}")).collect();
-        let mut lark = Lark { text: format!("{start}call: {}\n", names.join(" | ")), exact: vec![], ignored: vec![] };
+        let mut lark = Lark { text: format!("{start}call: {}\n", names.join(" | ")), exact, ignored: vec![] };
         for (i, function) in self.functions.iter().enumerate() {
             check()?;
             let arguments = match free && !function.strict {
@@ -136,12 +162,17 @@ impl Function {
             "additionalProperties": false,
             "$defs": definitions,
         });
-        // Without blanks, as calls stand in the messages that follow them: those find the reply in the cache, and a limit on
-        // tokens is not spent on them.
-        let options = JsonCompileOptions { whitespace_flexible: false, ..JsonCompileOptions::default() };
-        options.apply_to(&mut schema);
+        without_blanks(&mut schema);
         schema
     }
+}
+
+/// Leaves no blanks between the parts of a schema's documents. Calls stand so in the messages that follow them: those find the
+/// reply in the cache, and a limit on tokens is not spent on blanks. Where a reply may be one of two documents that differ in
+/// their blanks, the parser takes those of one alone.
+fn without_blanks(schema: &mut Value) {
+    let options = JsonCompileOptions { whitespace_flexible: false, ..JsonCompileOptions::default() };
+    options.apply_to(schema);
 }
 
 /// Keeps a call to an object, and to the arguments that its function's schema names. A JSON schema that says nothing of others

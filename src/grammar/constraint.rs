@@ -43,7 +43,9 @@ impl Constraint {
         if self.is_finished {
             return Err(Error::failed("the document has ended", "report this"));
         }
-        followed(|| {
+        let is_json = self.compiled.is_json;
+        let too_much = |e| too_much(is_json, e);
+        followed(is_json, || {
             let mut allowed = self.parser.compute_mask().map_err(too_much)?;
             if self.numbers.are_enough() {
                 let mut fewer = allowed.clone();
@@ -66,7 +68,9 @@ impl Constraint {
         if self.is_finished || !compiled.vocabulary.has(token) {
             return Err(not_allowed(token));
         }
-        followed(|| {
+        let is_json = compiled.is_json;
+        let too_much = |e| too_much(is_json, e);
+        followed(is_json, || {
             if compiled.vocabulary.stops.contains(&token) {
                 self.is_finished = may_end(&mut self.parser.parser);
                 return if self.is_finished { Ok(()) } else { Err(not_allowed(token)) };
@@ -97,16 +101,20 @@ fn may_end(parser: &mut Parser) -> bool {
 }
 
 /// Runs a part of llguidance at a place in a document.
-fn followed<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
-    sheltered(|reason| too_much(reason), run)
+fn followed<T>(is_json: bool, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    sheltered(|reason| too_much(is_json, reason), run)
 }
 
 fn not_allowed(token: u32) -> Error {
     Error::failed(format!("token {token} was chosen, which the grammar does not allow here"), "report this")
 }
 
-/// The request asks for the grammar, so that it is to blame.
-fn too_much(error: impl std::fmt::Display) -> Error {
+/// The request asks for the grammar, so that it is to blame. Of a schema the parser says nothing that its author has written.
+fn too_much(is_json: bool, error: impl std::fmt::Display) -> Error {
+    if is_json {
+        log::debug!("a JSON schema cannot be followed: {}", quote(&said(&error)));
+        return Error::input("the JSON schema cannot be followed: it is too large", "use a simpler one");
+    }
     Error::input(format!("the grammar cannot be followed: {}", quote(&said(&error))), "use a simpler grammar")
 }
 

@@ -3,7 +3,7 @@
 //! listed. Only conditions are left out, so that each document of the lowered schema satisfies all others.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use llguidance::JsonCompileOptions;
@@ -15,14 +15,21 @@ use super::{exact, numbers, sizes};
 use crate::display::quote;
 use crate::{Error, Result};
 
+mod embedded;
 mod leaves;
 mod unions;
+
+pub(super) use embedded::lower_embedded;
 
 /// Blanks between two parts of a document: one, or a line's end and the indentation behind it.
 const BLANKS: &str = r"[ ]|\n[ \t]{0,40}";
 
 /// References in a schema. Each may lead to the next, and llguidance follows them by recursion.
 const MOST_REFERENCES: usize = 1000;
+
+/// Properties of an object that a document may leave out. After each of them any of the others may come: the parser follows all
+/// of these, and gives up where there are more.
+const MOST_OPTIONAL: usize = 400;
 
 /// What is left out of a schema and listed, at most.
 const MOST_LISTED: usize = 64;
@@ -101,8 +108,8 @@ fn exact_name(i: usize) -> String {
     format!("exact{i}")
 }
 
-/// Bounds the white space between two parts of a schema's documents. A Lark grammar that embeds a schema bounds none by itself.
-pub(super) fn bound_blanks(schema: &mut Value) {
+/// Bounds the white space between two parts of a schema's documents.
+fn bound_blanks(schema: &mut Value) {
     let options = JsonCompileOptions { whitespace_pattern: Some(BLANKS.into()), ..JsonCompileOptions::default() };
     options.apply_to(schema);
 }
@@ -123,6 +130,16 @@ pub(super) fn lower(schema: &Value) -> Result<Lowered> {
     if references > MOST_REFERENCES {
         return Err(Error::input(
             format!("the JSON schema has {references} references, and {MOST_REFERENCES} are supported"),
+            "use a smaller schema",
+        ));
+    }
+    let optional = most_optional(schema);
+    if optional > MOST_OPTIONAL {
+        return Err(Error::input(
+            format!(
+                "the JSON schema has an object of {optional} properties that are not required, and {MOST_OPTIONAL} are \
+                 supported"
+            ),
             "use a smaller schema",
         ));
     }
@@ -147,24 +164,14 @@ pub(super) fn lower(schema: &Value) -> Result<Lowered> {
     Ok(Lowered { root, definitions, exact: lowering.exact, ignored: lowering.ignored })
 }
 
-/// Refuses moduli that would have too many remainders in any schema that a Lark grammar embeds.
+/// Lowers a schema that a document has to satisfy in full.
 ///
 /// # Errors
-/// Input: there are such.
-pub(super) fn check_embedded(lark: &str) -> Result<()> {
-    for (at, keyword) in lark.match_indices("%json") {
-        let rest = &lark[at + keyword.len()..];
-        // What is no JSON here is llguidance's to refuse.
-        if let Some(Ok(schema)) = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next()
-            && !few_remainders(&schema)
-        {
-            return Err(Error::input(
-                "a schema of the grammar uses `multipleOf` with a modulus that is too large",
-                "leave it out of the schema, and ask for it in the prompt",
-            ));
-        }
-    }
-    Ok(())
+/// Input: as [`lower`], or something is left out, which is named.
+pub(super) fn lower_whole(schema: &Value) -> Result<Lowered> {
+    let lowered = lower(schema)?;
+    lowered.refuse_ignored("the JSON schema")?;
+    Ok(lowered)
 }
 
 /// Whether the moduli of a schema have few enough remainders. Which ones hold at one place is not followed: all may.
@@ -198,6 +205,32 @@ fn count_references(schema: &Value) -> usize {
         }
     }
     count
+}
+
+/// The most properties of an object in a schema that are not required.
+fn most_optional(schema: &Value) -> usize {
+    let (mut most, mut open) = (0, vec![schema]);
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(fields) => {
+                if let Some(Value::Object(properties)) = fields.get("properties") {
+                    let required: HashSet<&str> = fields
+                        .get("required")
+                        .and_then(Value::as_array)
+                        .into_iter()
+                        .flatten()
+                        .filter_map(Value::as_str)
+                        .collect();
+                    let optional = properties.keys().filter(|name| !required.contains(name.as_str())).count();
+                    most = most.max(optional);
+                }
+                open.extend(fields.values());
+            }
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    most
 }
 
 /// A schema on its way.

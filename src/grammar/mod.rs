@@ -24,7 +24,7 @@ mod sizes;
 mod source;
 mod vocabulary;
 
-pub use calls::{Calls, Function};
+pub use calls::{Beside, Calls, Function};
 pub use compile::{Compiled, Grammars};
 pub use constraint::Constraint;
 pub use masks::{Masks, Step};

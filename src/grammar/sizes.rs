@@ -117,12 +117,12 @@ pub(super) fn check_lark(lark: &str) -> Result<()> {
         let mut length = c.len_utf8();
         match c {
             '"' => {
-                length = literal(rest, '"');
+                length = literal_or_comment(rest).unwrap_or(length);
                 counter.part(1);
             }
-            '/' if rest.starts_with("//") => length = rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("//") => length = literal_or_comment(rest).unwrap_or(length),
             '/' => {
-                length = literal(rest, '/');
+                length = literal_or_comment(rest).unwrap_or(length);
                 let copies = regex_copies(rest[..length].trim_matches('/'));
                 largest_regex = largest_regex.max(copies);
                 counter.part(copies.max(1));
@@ -174,6 +174,16 @@ pub(super) fn check_lark(lark: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Bytes of the text, regular expression or comment that a grammar in Lark's syntax begins with.
+pub(super) fn literal_or_comment(lark: &str) -> Option<usize> {
+    match lark.as_bytes().first() {
+        Some(b'"') => Some(literal(lark, '"')),
+        Some(b'/') if lark.starts_with("//") => Some(lark.find('\n').unwrap_or(lark.len())),
+        Some(b'/') => Some(literal(lark, '/')),
+        _ => None,
+    }
 }
 
 /// Bytes of a literal that begins and ends with `mark`.

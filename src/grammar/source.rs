@@ -135,18 +135,16 @@ impl Source {
         match &self.asked {
             Grammar::Calls(calls) => compile_calls(calls, &vocabulary, stop),
             Grammar::JsonSchema(schema) => {
-                let lowered = lower::lower(schema)?;
-                lowered.refuse_ignored("the JSON schema")?;
-                let (schema, exact) = lowered.into_schema("");
+                let (schema, exact) = lower::lower_whole(schema)?.into_schema("");
                 let prepared =
                     Prepared { document: GrammarWithLexer::from_json_schema(schema), exact, ignored: Vec::new() };
                 prepared.compile(&vocabulary, is_json, stop)
             }
             Grammar::Lark(text) => {
                 sizes::check_lark(text)?;
-                lower::check_embedded(text)?;
-                let document = GrammarWithLexer::from_lark(text.clone());
-                Prepared { document, exact: Vec::new(), ignored: Vec::new() }.compile(&vocabulary, is_json, stop)
+                let (text, exact) = lower::lower_embedded(text)?;
+                let document = GrammarWithLexer::from_lark(text);
+                Prepared { document, exact, ignored: Vec::new() }.compile(&vocabulary, is_json, stop)
             }
             Grammar::JsonObject => Err(Error::failed("an object has no schema", "report this")),
         }

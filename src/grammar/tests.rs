@@ -430,7 +430,7 @@ fn a_modulus_of_too_many_remainders_is_refused_before_it_is_compiled() {
         // Nothing is compiled, which would take memory without end.
         let error = super::lower::lower(&schema).unwrap().refuse_ignored("it").expect_err(&schema.to_string());
         assert!(error.to_string().contains("multipleOf"), "{error}");
-        let error = super::lower::check_embedded(&format!("start: a\na: %json {schema}\n")).unwrap_err();
+        let error = super::lower::lower_embedded(&format!("start: a\na: %json {schema}\n")).unwrap_err();
         assert!(error.to_string().contains("multipleOf"), "{error}");
     }
     for schema in [price(0.01), all(&[2, 3, 5]), json!({"type": "integer", "multipleOf": 1000})] {

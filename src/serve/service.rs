@@ -77,6 +77,17 @@ pub struct Service {
     model: RwLock<Option<Arc<Model>>>,
     /// See [`Service::system`].
     system: RwLock<Option<String>>,
+    /// See [`Service::slots`].
+    slots: RwLock<Vec<Option<Counts>>>,
+}
+
+/// Tokens of a reply that is being made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Those of its prompt.
+    pub prompt: usize,
+    /// Those made so far.
+    pub reply: usize,
 }
 
 /// What comes of an [`Ask`].
@@ -113,6 +124,7 @@ impl Service {
             metrics: Metrics::default(),
             model: RwLock::new(None),
             system: RwLock::new(settings.system.clone()),
+            slots: RwLock::default(),
             settings,
         }
     }
@@ -125,6 +137,15 @@ impl Service {
     /// Puts another in the place of [`Service::system`].
     pub(super) fn set_system(&self, text: Option<String>) {
         *self.system.write().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+
+    /// What the engine's places held when that was last published, once a second while it works.
+    pub fn slots(&self) -> Vec<Option<Counts>> {
+        self.slots.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_slots(&self, slots: Vec<Option<Counts>>) {
+        *self.slots.write().unwrap_or_else(PoisonError::into_inner) = slots;
     }
 
     /// The model that answers now.

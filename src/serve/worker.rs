@@ -8,7 +8,7 @@ use super::places::Parked;
 use super::prefixes::{Identity, PrefixFile};
 use super::queue::Found;
 use super::server::Loaded;
-use super::service::Service;
+use super::service::{Counts, Service};
 use crate::executor::{Executor, Measure};
 use crate::sequence::draft::Drafts;
 use crate::sequence::meter::Meter;
@@ -52,6 +52,8 @@ pub(super) struct Worker<'a> {
 /// A job in a slot.
 pub(super) struct Running {
     pub(super) job: Job,
+    /// Tokens of its prompt, and of its reply so far.
+    pub(super) counts: Counts,
     pub(super) began: Instant,
     /// When it had a first token in this slot.
     pub(super) turn: Option<Instant>,
@@ -159,6 +161,7 @@ impl<'a> Worker<'a> {
 
     /// Takes a job into a free slot.
     pub(super) fn begin(&mut self, mut job: Job) {
+        let counts = Counts { prompt: job.prompt.len(), reply: 0 };
         let request = Request {
             prompt: std::mem::take(&mut job.prompt),
             chooser: std::mem::replace(&mut job.chooser, crate::sequence::Chooser::Greedy),
@@ -175,7 +178,8 @@ impl<'a> Worker<'a> {
         self.service.metrics.queued.observe((now - job.since).as_secs_f64());
         match self.batch.join_of(self.executor.as_mut(), request, owner) {
             Ok(slot) => {
-                self.running[slot] = Some(Running { job, began: now, turn: None, first_token: None, last_token: now })
+                self.running[slot] =
+                    Some(Running { job, counts, began: now, turn: None, first_token: None, last_token: now })
             }
             Err(e) => job.tell(Event::Failed((&e).into())),
         }
@@ -255,6 +259,7 @@ impl<'a> Worker<'a> {
                 Some(_) => self.service.metrics.gap.observe((now - running.last_token).as_secs_f64()),
             }
             running.last_token = now;
+            running.counts.reply += 1;
             running.turn.get_or_insert(now);
             self.outbox.borrow_mut().add(&running.job, Event::Token(Token { id, text, likelihood }));
         }
@@ -301,6 +306,7 @@ impl<'a> Worker<'a> {
 
     /// Publishes the rates since the last time, and what is in use.
     fn publish(&mut self) {
+        self.service.set_slots(self.running.iter().map(|running| Some(running.as_ref()?.counts)).collect());
         let running = self.running.iter().flatten().count();
         let kept = self.batch.kept_bytes(self.executor.as_ref());
         self.service.metrics.publish(&self.meter, running, self.executor.pages(), kept);

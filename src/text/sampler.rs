@@ -165,7 +165,7 @@ impl Sampler {
     ///
     /// # Errors
     /// [`Error::Failed`] when there are not `vocab` logits, any is NaN or +∞, or all are −∞: the model's computation
-    /// has gone wrong. Also when no token is left by the biases and the set of allowed tokens.
+    /// has gone wrong. [`Error::Input`] when the biases leave no token of those that are allowed.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
         if logits.len() != self.vocab {
             return Err(unusable(&format!("{} in number where the vocabulary has {}", logits.len(), self.vocab)));
@@ -195,9 +195,19 @@ impl Sampler {
                 self.choose(None)
             }
         };
-        let id = id.ok_or_else(|| unusable("-inf for every token"))?;
+        let id = id.ok_or_else(|| self.no_token(logits))?;
         self.accept(id);
         Ok(id)
+    }
+
+    /// Why there is no token to choose: the biases forbid what the model and the set of allowed tokens leave, or the logits are
+    /// to blame.
+    fn no_token(&self, logits: &[f32]) -> Error {
+        let is_allowed = |id: u32| self.allowed.as_ref().is_none_or(|allowed| allowed.contains(id));
+        match (0..).zip(logits).any(|(id, logit)| *logit > f32::NEG_INFINITY && is_allowed(id)) {
+            true => Error::input("the biases (`logit_bias`) forbid every token that may come next", "forbid fewer"),
+            false => unusable("-inf for every token"),
+        }
     }
 
     /// Asks a pass for what [`Sampler::sample_found`] needs. Asks for nothing if that could not decide.

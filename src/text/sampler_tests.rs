@@ -210,6 +210,15 @@ fn logits_that_mean_nothing_are_an_error() {
         let error = sampler.sample(logits).unwrap_err();
         assert!(error.to_string().contains(what) && error.exit_code() == 1, "{error}");
     }
+    // What is wrong with the biases is not the model's.
+    let bias = vec![(0, f32::NEG_INFINITY), (2, f32::NEG_INFINITY)];
+    for config in [open(1), SamplerConfig::greedy(), SamplerConfig { top_p: 0.9, ..open(1) }] {
+        let mut sampler = Sampler::new(SamplerConfig { bias: bias.clone(), ..config }, 3).unwrap();
+        assert_eq!(sampler.sample(&[1.0, 0.0, 2.0]).unwrap(), 1);
+        let error = sampler.sample(&[1.0, f32::NEG_INFINITY, 2.0]).unwrap_err();
+        assert!(error.to_string().contains("`logit_bias`") && error.exit_code() == 2, "{error}");
+        assert_eq!(sampler.sample(&[f32::NEG_INFINITY; 3]).unwrap_err().exit_code(), 1);
+    }
     let mut extreme = Sampler::new(SamplerConfig { temperature: 1e-38, repeat_penalty: 1e-38, ..open(1) }, 2).unwrap();
     extreme.begin(&[0]);
     assert_eq!(extreme.sample(&[f32::MAX, f32::MIN]).unwrap(), 0);

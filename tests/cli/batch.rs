@@ -203,7 +203,10 @@ fn a_bad_line_fails_alone() {
         (r#"{"prompt": "hello", "tokens": [1]}"#, "more than one of prompt, messages and tokens"),
         (r#"{"n": 1}"#, "none of prompt, messages and tokens"),
         (r#"{"tokens": [1], "n": "many"}"#, "expected a whole number of 0 or more"),
-        (r#"{"custom_id": {}, "prompt": "hello"}"#, "id is neither a text nor a number"),
+        (r#"{"custom_id": {}, "prompt": "hello"}"#, "id is neither a text nor an integer of 64 bits"),
+        (r#"{"id": 18446744073709551616, "prompt": "hello"}"#, "id is neither a text nor an integer of 64 bits"),
+        (r#"{"id": 1.0, "prompt": "hello"}"#, "id is neither a text nor an integer of 64 bits"),
+        (r#"{"id": 1e400, "prompt": "hello"}"#, "number out of range"),
         (r#"7"#, "expected an object"),
         (r#"{"tokens": [5], "raw": true}"#, "raw goes with a prompt"),
         (r#"{"prompt": "a", "raw": true, "system": "b"}"#, "system goes with a prompt in the chat template"),
@@ -334,7 +337,7 @@ fn each_line_gets_its_id_back() {
     assert_eq!(response["body"]["usage"]["completion_tokens"], 3);
     for (got, cause) in got[4..].iter().zip([
         "none of prompt, messages and tokens",
-        "id is neither a text nor a number",
+        "id is neither a text nor an integer of 64 bits",
         "does not serve response_format",
         "does not serve n of a body",
         "expected a whole number of 0 or more",

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct Line {
-    // Marks::of reads these two.
+    // Marks have these two.
     #[serde(rename = "id")]
     _id: Option<IgnoredAny>,
     #[serde(rename = "custom_id")]
@@ -134,9 +134,9 @@ impl Marks {
         serde_json::from_slice(line).ok().filter(|_| is_object).unwrap_or_default()
     }
 
-    /// Whether one of them is neither a text nor a number.
+    /// Whether one of them is neither a text nor an integer of 64 bits, which alone are given back as they are.
     fn are_odd(&self) -> bool {
-        let is_odd = |mark: &Value| matches!(mark, Value::Bool(_) | Value::Array(_) | Value::Object(_));
+        let is_odd = |mark: &Value| !(mark.is_null() || mark.is_string() || mark.is_i64() || mark.is_u64());
         is_odd(&self.id) || is_odd(&self.custom_id)
     }
 
@@ -203,16 +203,17 @@ impl Reader<'_> {
             Some(b'[') => return Err(Error::input("the line is no JSON object", REMEDY)),
             Some(_) => {}
         }
-        let marks = Marks::of(line);
         let unread = |e: serde_json::Error| {
             Error::input(format!("the line is not understood: {}", in_plain_words(&e.to_string())), REMEDY)
         };
-        let line: Line = match marks.body {
-            true => serde_json::from_slice::<OpenAi>(line).map_err(unread)?.try_into()?,
-            false => serde_json::from_slice(line).map_err(unread)?,
+        let bytes = line;
+        let line: Line = match Marks::of(bytes).body {
+            true => serde_json::from_slice::<OpenAi>(bytes).map_err(unread)?.try_into()?,
+            false => serde_json::from_slice(bytes).map_err(unread)?,
         };
-        if marks.are_odd() {
-            return Err(Error::input("the line's id is neither a text nor a number", "give another one"));
+        // A number that is none of Rust's fails here, and would be lost.
+        if serde_json::from_slice::<Marks>(bytes).map_err(unread)?.are_odd() {
+            return Err(Error::input("the line's id is neither a text nor an integer of 64 bits", "give another one"));
         }
         let options = self.options(&line);
         options.sampler().validate()?;

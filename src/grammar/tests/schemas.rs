@@ -5,7 +5,7 @@ use crate::grammar::calls::{Calls, Function};
 
 fn calls(parameters: &Value, strict: bool) -> Result<Arc<Compiled>> {
     let function = Function { name: "f".into(), parameters: parameters.clone(), strict };
-    compile(Grammar::Calls(Calls { functions: vec![function], or_text: false, several: false }))
+    compile(Grammar::Calls(Calls { functions: vec![function], beside: Beside::Nothing, several: false }))
 }
 
 fn call(arguments: &Value) -> String {
@@ -77,11 +77,52 @@ fn several_functions_have_references_of_their_own() {
         strict: true,
     };
     let functions = vec![function("f", "integer"), function("g", "boolean")];
-    let compiled = compile(Grammar::Calls(Calls { functions, or_text: true, several: true })).unwrap();
+    let compiled = compile(Grammar::Calls(Calls { functions, beside: Beside::Text, several: true })).unwrap();
     let line = |name: &str, v: Value| json!({"name": name, "parameters": {"v": v, "w": {"v": v}}}).to_string();
     assert!(accepts(&compiled, &format!("{}\n{}", line("f", json!(1)), line("g", json!(true)))));
     assert!(accepts(&compiled, "some text"));
     assert!(!accepts(&compiled, &line("f", json!(true))) && !accepts(&compiled, &line("g", json!(1))));
+}
+
+#[test]
+fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
+    let functions = vec![Function {
+        name: "f".into(),
+        parameters: json!({"type": "object", "properties": {"v": {"$ref": "#/$defs/t"}}, "$defs": {"t": {"const": 1_u64 << 60}}}),
+        strict: true,
+    }];
+    let beside = |schema: Value| Beside::Document(schema);
+    let of = |beside: Beside| compile(Grammar::Calls(Calls { functions: functions.clone(), beside, several: true }));
+    // Its references and exact numbers are not those of the functions; its documents may begin as calls do.
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}, "n": {"$ref": "#/$defs/t"}},
+        "required": ["name", "n"], "additionalProperties": false, "$defs": {"t": {"const": (1_u64 << 61) + 1}}});
+    let compiled = of(beside(schema)).unwrap();
+    let call = json!({"name": "f", "parameters": {"v": 1_u64 << 60}}).to_string();
+    let number = (1_u64 << 61) + 1;
+    let document = format!("{{\"name\":\"f\",\"n\":{number}}}");
+    for good in [call.clone(), format!("{call}\n{call}"), document.clone()] {
+        assert!(accepts(&compiled, &good), "{good}");
+    }
+    let wrong_number = format!("{{\"name\":\"f\",\"n\":{}}}", number - 1);
+    let wrong_call = json!({"name": "f", "parameters": {"v": number}}).to_string();
+    for bad in
+        ["text", "{}", &wrong_number, &wrong_call, &format!("{document}\n{call}"), &format!("{call}\n{document}")]
+    {
+        assert!(!accepts(&compiled, bad), "{bad}");
+    }
+    // The parser follows both at once, wherever a reply goes.
+    let mut random = Random(7);
+    for length in 0..30 {
+        let Walk { text, is_finished } = walk(&compiled, 400, at_random_and_soon(&mut random, length));
+        let parts: Vec<_> = text.split('\n').map(serde_json::from_str::<Value>).collect();
+        assert!(!is_finished || parts.iter().all(|part| part.as_ref().is_ok_and(Value::is_object)), "{text}");
+    }
+    // It need not be an object.
+    let list = of(beside(json!({"type": "array", "items": {"type": "integer"}}))).unwrap();
+    assert!(accepts(&list, "[1,2]") && accepts(&list, &call) && !accepts(&list, "{}"));
+    // All of it has to hold, though schemas of functions be advice.
+    let e = of(beside(json!({"not": {"type": "null"}}))).unwrap_err().to_string();
+    assert!(e.contains("the JSON schema uses `not` at #"), "{e}");
 }
 
 /// Each with arguments that satisfy all that is kept, and the keyword that is not.
@@ -359,4 +400,54 @@ fn no_satisfiable_schema_is_refused_nor_a_document_that_satisfies_it() {
         let compiled = compile(Grammar::JsonSchema(schema.clone())).unwrap_or_else(|e| panic!("{schema}: {e}"));
         assert!(accepts(&compiled, &document.to_string()), "{document} for {schema}");
     }
+}
+
+#[test]
+fn a_schema_within_a_lark_grammar_is_held_as_one_alone() {
+    let within =
+        |schema: &Value| lark(&format!("start: \"%json {{}}\" a // %json {{\"not\":{{}}}}\na: %json {schema} \"!\"\n"));
+    let number = (1_u64 << 60) + 1;
+    // Exact numbers, references and bounded blanks.
+    let schema = json!({"type": "object", "properties": {"v": {"$ref": "#/$defs/t"}}, "required": ["v"],
+        "additionalProperties": false, "$defs": {"t": {"enum": [number]}}});
+    let compiled = within(&schema).unwrap();
+    let of = |text: &str| format!("%json {{}}{text}!");
+    assert!(accepts(&compiled, &of(&format!("{{\"v\": {number}}}"))));
+    assert!(!accepts(&compiled, &of(&format!("{{\"v\": {}}}", number - 1))), "rounded");
+    assert!(!accepts(&compiled, &of(&format!("{{\"v\":   {number}}}"))), "blanks");
+    // Its own layout is kept.
+    let mut rigid = schema.clone();
+    rigid["x-guidance"] = json!({"whitespace_flexible": false});
+    assert!(!accepts(&within(&rigid).unwrap(), &of(&format!("{{\"v\": {number}}}"))));
+    // What a schema alone is refused for.
+    for (schema, what) in [
+        (json!({"not": {}}), "`not` at #"),
+        (json!({"type": "array", "minItems": 1_000_000_000}), "`minItems` at #"),
+        (json!({"type": "string", "pattern": "^(a{1000}){1000}$"}), "`pattern` at #"),
+        (json!({"type": "integer", "multipleOf": 7_436_429}), "`multipleOf` at #"),
+        (json!({"type": "array", "x-guidance": {"item_separator": "(a{1000}){1000}"}}), "x-guidance"),
+        (json!({"type": "array", "x-guidance": {"unheard": 1}}), "x-guidance"),
+    ] {
+        let e = within(&schema).expect_err(&schema.to_string()).to_string();
+        assert!(e.contains(what), "{e}");
+    }
+}
+
+/// The parser would give up within the document.
+#[test]
+fn an_object_of_more_properties_than_can_be_followed_is_refused_or_left_free() {
+    let of = |count: usize, required: usize| {
+        let names: Vec<String> = (0..count).map(|i| format!("p{i}")).collect();
+        let properties: serde_json::Map<String, Value> = names.iter().map(|name| (name.clone(), json!({}))).collect();
+        json!({"type": "object", "properties": properties, "required": names[..required]})
+    };
+    let most = compile(Grammar::JsonSchema(of(400, 0))).unwrap();
+    assert!(accepts(&most, "{\"p0\":1,\"p399\":2}"));
+    assert!(compile(Grammar::JsonSchema(of(401, 1))).is_ok());
+    let e = compile(Grammar::JsonSchema(of(401, 0))).unwrap_err().to_string();
+    assert!(e.contains("401 properties that are not required"), "{e}");
+    let e = calls(&of(401, 0), true).unwrap_err().to_string();
+    assert!(e.contains("401 properties"), "{e}");
+    let free = calls(&of(401, 0), false).unwrap();
+    assert!(accepts(&free, &call(&json!({"other": 1}))) && free.ignored()[0].contains("the whole schema"));
 }

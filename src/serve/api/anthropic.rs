@@ -77,7 +77,7 @@ fn read(call: &Call<'_>) -> Result<(Asked, Answer), ApiError> {
     let answer = Answer {
         id: unique("msg_"),
         model: name,
-        listener: Listener::new(tools.is_some()),
+        listener: Listener::new(tools.as_ref()),
         content: Vec::new(),
         open: None,
         usage: Usage { prompt: ask.prompt.len(), ..Usage::default() },
@@ -309,7 +309,7 @@ mod tests {
         Answer {
             id: "msg_1".into(),
             model: "demo".into(),
-            listener: Listener::new(has_tools),
+            listener: Listener::of(if has_tools { vec!["f".into(), "g".into()] } else { Vec::new() }),
             content: Vec::new(),
             open: None,
             usage: Usage { prompt: 3, ..Usage::default() },

@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 pub(super) struct Form {
     pub grammar: Grammar,
     pub param: String,
+    /// The form that a reply without calls has, where the grammar is that of tools with it.
+    pub beside: Option<Box<Form>>,
 }
 
 impl Form {
-    fn new(grammar: Grammar, param: String) -> Form {
-        Form { grammar, param }
+    pub fn new(grammar: Grammar, param: String) -> Form {
+        Form { grammar, param, beside: None }
     }
 }
 

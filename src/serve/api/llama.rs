@@ -2,7 +2,9 @@
 
 use super::Call;
 use super::fields::shown;
+use super::tokenize::spelling;
 use crate::serve::http::{ApiError, Gone, Reply};
+use crate::serve::service::Counts;
 use crate::text::SamplerConfig;
 use serde_json::{Value, json};
 
@@ -13,9 +15,7 @@ use serde_json::{Value, json};
 pub(super) fn props(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
     let props = call.service.model().map(|model| {
         let d = SamplerConfig::default();
-        let piece = |id: Option<u32>| {
-            id.map(|id| String::from_utf8_lossy(&model.tokenizer.bytes(id)).into_owned()).unwrap_or_default()
-        };
+        let piece = |id: Option<u32>| id.map(|id| spelling(&model.tokenizer, id)).unwrap_or_default();
         json!({
             "default_generation_settings": {
                 "n_ctx": model.context,
@@ -38,7 +38,7 @@ pub(super) fn props(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
     call.answer(reply, props)
 }
 
-/// Lists the places of replies. Which of them a reply has is the engine's own, so those that are taken come first.
+/// Lists the places of replies, with counts of tokens where one is taken, and never their text: it is another client's.
 ///
 /// # Errors
 /// The peer is gone.
@@ -48,15 +48,28 @@ pub(super) fn slots(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
 
 fn list(call: &Call<'_>) -> Result<Value, ApiError> {
     let model = call.service.model()?;
-    let running = usize::try_from(call.service.metrics.rates().running).unwrap_or(0);
+    let slots = call.service.slots();
     match call.request.query("fail_on_no_slot") {
-        Some("1" | "true") if running >= model.slots => return Err(ApiError::unavailable("no slot is idle", 1)),
+        Some("1" | "true") if slots.iter().flatten().count() >= model.slots => {
+            return Err(ApiError::unavailable("no slot is idle", 1));
+        }
         Some("0" | "1" | "true" | "false") | None => {}
         Some(other) => {
             let message = format!("fail_on_no_slot is {}, and has to be 0 or 1", shown(&other.into()));
             return Err(ApiError::bad(message).param("fail_on_no_slot").code("invalid_value"));
         }
     }
-    let slot = |id| json!({"id": id, "n_ctx": model.context, "speculative": call.service.settings.drafted > 0, "is_processing": id < running});
+    let is_speculative = call.service.settings.drafted > 0;
+    let slot = |id: usize| {
+        let counts = slots.get(id).copied().flatten();
+        let mut slot = json!({
+            "id": id, "n_ctx": model.context, "speculative": is_speculative, "is_processing": counts.is_some(),
+        });
+        if let Some(Counts { prompt, reply }) = counts {
+            slot["n_prompt_tokens"] = prompt.into();
+            slot["next_token"] = json!([{"has_next_token": true, "n_decoded": reply}]);
+        }
+        slot
+    };
     Ok((0..model.slots).map(slot).collect())
 }

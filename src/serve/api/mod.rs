@@ -26,11 +26,11 @@ mod tests;
 mod tokenize;
 mod tools;
 
-use super::http::{ApiError, Body, Gone, Handler, JSON, Json, Method, Reply, Request};
+use super::http::{ApiError, Body, Gone, Handler, Json, Method, Reply, Request, Words};
 use super::model::Model;
 use super::service::Service;
 use fields::{Fields, shown};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Api {
 /// A path, its method, and what answers it. A path that ends in `{}` takes any rest.
 type Route = (Method, &'static str, fn(&Call<'_>, Reply<'_>) -> Result<(), Gone>);
 
-const ROUTES: [Route; 27] = [
+const ROUTES: [Route; 28] = [
     (Method::Post, "/v1/chat/completions", chat::complete),
     (Method::Post, "/v1/completions", completions::complete),
     (Method::Post, "/v1/responses", responses::respond),
@@ -65,6 +65,7 @@ const ROUTES: [Route; 27] = [
     (Method::Post, "/v1/embeddings", probes::no_embeddings),
     (Method::Post, "/tokenize", tokenize::tokenize),
     (Method::Post, "/detokenize", tokenize::detokenize),
+    (Method::Get, "/tokenizer_info", tokenize::info),
     (Method::Post, "/api/chat", ollama::chat),
     (Method::Post, "/api/generate", ollama::generate),
     (Method::Get, "/api/tags", ollama::tags),
@@ -105,6 +106,15 @@ impl Handler for Api {
             false => ApiError::method_not_allowed(&allowed),
         };
         call("").refuse(reply, &e)
+    }
+
+    /// As Ollama and Anthropic do on their paths, and as OpenAI does on all others.
+    fn wording(&self, path: &str) -> Words {
+        match path.strip_prefix("/v1/messages") {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => anthropic::error,
+            None if path.starts_with("/api/") => ollama::error,
+            _ => ApiError::to_json,
+        }
     }
 
     fn takes_body(&self, method: Method, path: &str) -> bool {
@@ -180,17 +190,10 @@ impl Call<'_> {
         }
     }
 
-    /// Says what is wrong, as Ollama and Anthropic do on their paths.
+    /// Says what is wrong.
     fn refuse(&self, reply: Reply<'_>, e: &ApiError) -> Result<(), Gone> {
         self.note_failure(e);
-        let path = self.request.path.as_str();
-        let value = match path.starts_with("/api/") {
-            true => json!({"error": e.message}),
-            false if path.starts_with("/v1/messages") => anthropic::error(e),
-            false => return reply.error(e),
-        };
-        let headers: Vec<(&str, &str)> = e.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        reply.send(e.status, JSON, &headers, value.to_string().as_bytes())
+        reply.error(e)
     }
 
     /// Counts an error that is the server's, and logs it: what was refused for want of room, what came too late, what failed.

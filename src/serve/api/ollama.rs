@@ -32,6 +32,11 @@ const UNSERVED: [(&str, &str); 7] = [
 /// The version of Ollama whose API this is, as far as it goes: clients refuse an older one. Kiln's own is in `/props`.
 const API_LEVEL: &str = "0.6.4";
 
+/// An error in Ollama's words.
+pub(super) fn error(e: &ApiError) -> Value {
+    json!({"error": e.message})
+}
+
 /// Says which version of the API this is.
 ///
 /// # Errors
@@ -179,7 +184,7 @@ fn read(call: &Call<'_>, kind: Kind) -> Result<Read, ApiError> {
     let form = tools::form_with(tools.as_ref(), form::read_ollama(&fields)?)?;
     let name = call.model_name(&fields, &model)?;
     let ask = read_options(&fields, &model)?;
-    let words = Words { kind, model: name, start, listener: Listener::new(tools.is_some()) };
+    let words = Words { kind, model: name, start, listener: Listener::new(tools.as_ref()) };
     let prompt = match kind {
         Kind::Chat if fields.list("messages")?.unwrap_or_default().is_empty() => None,
         Kind::Chat => {
@@ -308,7 +313,7 @@ impl Wording for Words {
     }
 
     fn fail(&mut self, e: &ApiError) -> String {
-        line(&json!({"error": e.message}))
+        line(&error(e))
     }
 
     /// Lines have no comments: one that says nothing.

@@ -92,16 +92,26 @@ const LONGEST_LIST: usize = 1000;
 fn start<'s>(call: &Call<'s>, asked: &Asked, reply: &Reply<'_>) -> Result<(Answers<'s>, String), ApiError> {
     let client = call.request.client;
     let start = |asks: &[Ask]| call.service.start(&asked.model, asks, client, reply.watch());
-    let Some(Form { grammar, param }) = &asked.form else { return Ok((start(&asked.asks)?, String::new())) };
-    let refuse = |e: ApiError| if e.status == 400 && e.param.is_none() { e.param(param.clone()) } else { e };
+    let Some(form) = &asked.form else { return Ok((start(&asked.asks)?, String::new())) };
+    let refuse = |form: &Form, e: ApiError| match e.status == 400 && e.param.is_none() {
+        true => e.param(form.param.clone()),
+        false => e,
+    };
     let watch = reply.watch();
-    let compiled = asked.model.grammars.compile(grammar, CLIENTS.hash_one(client), &|| watch.is_gone());
-    let compiled = compiled.map_err(|e| refuse((&e).into()))?;
+    let compile = |form: &Form| {
+        let compiled = asked.model.grammars.compile(&form.grammar, CLIENTS.hash_one(client), &|| watch.is_gone());
+        compiled.map_err(|e| refuse(form, (&e).into()))
+    };
+    let compiled = compile(form).map_err(|e| match &form.beside {
+        // Of two forms in one grammar, the one that is refused alone is to blame.
+        Some(beside) if e.status == 400 => compile(beside).err().unwrap_or(e),
+        _ => e,
+    })?;
     let ignored: String = compiled.ignored().join("; ").chars().take(LONGEST_LIST).collect();
     let ignored = ignored.replace(|c: char| !c.is_ascii(), "?");
     let mut asks = asked.asks.clone();
     asks.iter_mut().for_each(|ask| ask.grammar = Some(compiled.clone()));
-    Ok((start(&asks).map_err(refuse)?, ignored))
+    Ok((start(&asks).map_err(|e| refuse(form, e))?, ignored))
 }
 
 /// Tells clients apart.

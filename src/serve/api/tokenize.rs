@@ -1,8 +1,9 @@
-//! `/tokenize` and `/detokenize`, in the words of vLLM and of llama.cpp.
+//! `/tokenize`, `/detokenize` and `/tokenizer_info`, in the words of vLLM and, the first two, of llama.cpp.
 
 use super::fields::Fields;
 use super::{Call, messages, options};
 use crate::serve::http::{ApiError, Gone, JSON, Reply};
+use crate::text::Tokenizer;
 use serde_json::{Value, json};
 
 /// Turns text or messages into tokens.
@@ -42,6 +43,24 @@ fn tokens(call: &Call<'_>) -> Result<String, ApiError> {
     let tokens = tokens.map_err(|e| ApiError::from(&e).param("prompt").code("invalid_value"))?;
     let list = serde_json::to_string(&tokens).map_err(|_| ApiError::internal())?;
     Ok(format!(r#"{{"count":{},"max_model_len":{},"tokens":{list}}}"#, tokens.len(), model.context))
+}
+
+/// Names the tokens that clients put around text by themselves, such as lm-evaluation-harness.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn info(call: &Call<'_>, reply: Reply<'_>) -> Result<(), Gone> {
+    let info = call.service.model().map(|model| {
+        let spelled = |id: Option<u32>| id.map(|id| spelling(&model.tokenizer, id));
+        let (bos, eos) = (model.tokenizer.bos(), model.tokenizer.eos());
+        json!({"bos_token": spelled(bos), "eos_token": spelled(eos), "model_max_length": model.context})
+    });
+    call.answer(reply, info)
+}
+
+/// The text of a token by itself.
+pub(super) fn spelling(tokenizer: &Tokenizer, id: u32) -> String {
+    String::from_utf8_lossy(&tokenizer.bytes(id)).into_owned()
 }
 
 /// Turns tokens into text.

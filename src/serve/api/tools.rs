@@ -1,14 +1,14 @@
 //! Tools: functions that the model may ask the client to call.
 //!
 //! Gemma 3 has no tokens for calls. The functions are described in the system text, and a call is JSON, one object a line:
-//! `{"name": "..", "parameters": {..}}`. A grammar keeps replies to that: either calls, which begin with `{`, or text, which
-//! does not.
+//! `{"name": "..", "parameters": {..}}`. A grammar keeps replies to that: either calls, or text that does not begin with `{`,
+//! or a JSON document of the form that the request asks for.
 
 use super::fields::{Fields, shown};
 use super::form::Form;
 use super::once::warn_once;
 use super::run::unique;
-use crate::grammar::{self, Calls, Grammar};
+use crate::grammar::{self, Beside, Calls, Grammar};
 use crate::serve::http::ApiError;
 use serde_json::{Value, json};
 
@@ -182,32 +182,46 @@ impl Tools {
         self.parallel && !matches!(self.choice, Choice::Named(_))
     }
 
-    /// The form of a reply.
-    pub fn form(&self) -> Form {
-        let callable = |function: &&Function| match &self.choice {
+    /// The functions that a reply may call.
+    fn callable(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(|function| match &self.choice {
             Choice::Named(name) => function.name == *name,
             Choice::Auto | Choice::Required => true,
-        };
+        })
+    }
+
+    /// The form of a reply that may be `beside` where it may be without calls.
+    fn form(&self, beside: Beside) -> Form {
         let calls = Calls {
-            functions: self.functions.iter().filter(callable).map(Function::callable).collect(),
-            or_text: self.choice == Choice::Auto,
+            functions: self.callable().map(Function::callable).collect(),
+            beside: if self.choice == Choice::Auto { beside } else { Beside::Nothing },
             several: self.is_parallel(),
         };
-        Form { grammar: Grammar::Calls(calls), param: "tools".into() }
+        Form::new(Grammar::Calls(calls), "tools".into())
     }
 }
 
-/// Joins the form of tools with the one that the request asks for elsewhere.
+/// Joins the form of tools with the one that the request asks for elsewhere: a reply has calls, or that form.
 ///
 /// # Errors
-/// 400: there are both.
+/// 400: that form is a Lark grammar, whose texts may look like calls.
 pub(super) fn form_with(tools: Option<&Tools>, form: Option<Form>) -> Result<Option<Form>, ApiError> {
     match (tools, form) {
-        (Some(_), Some(form)) => {
-            let message = format!("{} goes without tools only: a call has a form of its own", form.param);
-            Err(ApiError::bad(message).param(form.param).code("invalid_value"))
+        (Some(tools), Some(form)) => {
+            let schema = match &form.grammar {
+                Grammar::JsonSchema(schema) => schema.clone(),
+                Grammar::JsonObject => json!({"type": "object"}),
+                Grammar::Lark(_) | Grammar::Calls(_) => {
+                    let message = format!(
+                        "{} is a Lark grammar, which goes without tools only; a JSON schema goes with them",
+                        form.param
+                    );
+                    return Err(ApiError::bad(message).param(form.param).code("invalid_value"));
+                }
+            };
+            Ok(Some(Form { beside: Some(Box::new(form)), ..tools.form(Beside::Document(schema)) }))
         }
-        (Some(tools), None) => Ok(Some(tools.form())),
+        (Some(tools), None) => Ok(Some(tools.form(Beside::Text))),
         (None, form) => Ok(form),
     }
 }
@@ -240,7 +254,9 @@ pub(super) struct Said {
 #[derive(Debug, Clone)]
 pub(super) struct Listener {
     state: State,
-    /// Text of a call that is not complete, or blanks before it is known what comes.
+    /// The functions that are called.
+    names: Vec<String>,
+    /// Text of a call that is not complete, or a beginning before it is known of what.
     held: String,
     /// Calls so far.
     pub calls: usize,
@@ -254,9 +270,15 @@ enum State {
 }
 
 impl Listener {
-    pub fn new(has_tools: bool) -> Listener {
-        let state = if has_tools { State::Undecided } else { State::Text };
-        Listener { state, held: String::new(), calls: 0 }
+    pub fn new(tools: Option<&Tools>) -> Listener {
+        let names = tools.map(|tools| tools.callable().map(|function| function.name.clone()).collect());
+        Listener::of(names.unwrap_or_default())
+    }
+
+    /// Of calls of these functions.
+    pub fn of(names: Vec<String>) -> Listener {
+        let state = if names.is_empty() { State::Text } else { State::Undecided };
+        Listener { state, names, held: String::new(), calls: 0 }
     }
 
     /// Takes the next piece of text.
@@ -266,10 +288,10 @@ impl Listener {
         }
         self.held.push_str(piece);
         if self.state == State::Undecided {
-            match self.held.trim_start().chars().next() {
+            match self.begins_call() {
                 None => return Said::default(),
-                Some('{') => self.state = State::Calls,
-                Some(_) => self.state = State::Text,
+                Some(true) => self.state = State::Calls,
+                Some(false) => self.state = State::Text,
             }
         }
         match self.state {
@@ -279,13 +301,33 @@ impl Listener {
         }
     }
 
+    /// Whether what is held begins a call, as the grammar writes it. `None`: it may yet. A document that begins otherwise is
+    /// heard as it comes.
+    fn begins_call(&self) -> Option<bool> {
+        const NAME: &str = "{\"name\":";
+        const PARAMETERS: &str = ",\"parameters\":";
+        let held = self.held.trim_start();
+        let Some(rest) = held.strip_prefix(NAME) else { return (!NAME.starts_with(held)).then_some(false) };
+        let mut names = serde_json::Deserializer::from_str(rest).into_iter::<String>();
+        match names.next() {
+            Some(Ok(name)) if self.names.contains(&name) => {
+                let rest = &rest[names.byte_offset()..];
+                let begins = rest.starts_with(PARAMETERS);
+                (begins || !PARAMETERS.starts_with(rest)).then_some(begins)
+            }
+            Some(Err(e)) if e.is_eof() => None,
+            None => None,
+            Some(_) => Some(false),
+        }
+    }
+
     /// Takes the complete calls of what is held. What is no call is text, and so is all that follows.
     fn take_calls(&mut self) -> Said {
         let mut said = Said::default();
         let mut values = serde_json::Deserializer::from_str(&self.held).into_iter::<Value>();
         let mut done = 0;
         while let Some(Ok(value)) = values.next() {
-            let Some(call) = as_call(&value) else {
+            let Some(call) = as_call(&value).filter(|call| self.names.contains(&call.name)) else {
                 self.state = State::Text;
                 break;
             };
@@ -338,13 +380,15 @@ mod tests {
         let time = json!({"type": "function", "function": {"name": "time", "strict": true}});
         let calls = |choice: Value, parallel: bool| {
             let body = json!({"tools": [weather(), time], "tool_choice": choice, "parallel_tool_calls": parallel});
-            tools(body).unwrap().map(|tools| match tools.form().grammar {
+            tools(body).unwrap().map(|tools| match tools.form(Beside::Text).grammar {
                 Grammar::Calls(calls) => calls,
                 other => panic!("{other:?}"),
             })
         };
-        let start =
-            |calls: Option<Calls>| calls.map(|calls| (calls.or_text, calls.several, calls.functions.len())).unwrap();
+        let start = |calls: Option<Calls>| {
+            let Calls { functions, beside, several } = calls.unwrap();
+            (beside == Beside::Text, several, functions.len())
+        };
         assert_eq!(calls(json!("none"), true), None);
         assert_eq!(start(calls(json!(null), true)), (true, true, 2));
         assert_eq!(start(calls(json!("auto"), false)), (true, false, 2));
@@ -391,7 +435,7 @@ mod tests {
 
     /// Hears `text` in pieces of `length` bytes: the text, and the calls' names and arguments.
     fn hear(text: &str, length: usize) -> (String, Vec<(String, String)>) {
-        let mut listener = Listener::new(true);
+        let mut listener = Listener::of(vec!["f".into(), "g".into()]);
         let (mut heard, mut calls) = (String::new(), Vec::new());
         let pieces: Vec<&str> =
             text.as_bytes().chunks(length).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
@@ -413,13 +457,27 @@ mod tests {
         for length in [1, 3, 7, 1000] {
             let calls = vec![call("f", "{\"a\":{\"b\":\"}\"}}"), call("g", "{}")];
             assert_eq!(hear(two, length), (String::new(), calls));
-            for text in ["Hello {you}", "  hi", "", " \n", "{\"name\":\"f\",\"para", "{\"no\":1} call", "{no}"] {
+            for text in [
+                "Hello {you}",
+                "  hi",
+                "",
+                " \n",
+                "{\"name\":\"f\",\"para",
+                "{\"no\":1} call",
+                "{no}",
+                // Documents of a form of their own, which begin as calls do.
+                "{\"name\":\"h\",\"parameters\":{}}",
+                "{\"name\":\"f\",\"parameters\":{},\"more\":1}",
+                "{\"name\":\"f\",\"parameters\":1}",
+                "{\"name\": \"f\", \"parameters\": {}}",
+                "{\"name\":1}",
+            ] {
                 assert_eq!(hear(text, length), (text.to_owned(), vec![]), "{length}");
             }
             // A second call that the limit of tokens cuts off.
             let (text, calls) = hear("{\"name\":\"f\",\"parameters\":{}}\n{\"na", length);
             assert_eq!((text.trim_start(), calls.len()), ("{\"na", 1));
         }
-        assert_eq!(Listener::new(false).push("{\"name\":\"f\",\"parameters\":{}}").calls, []);
+        assert_eq!(Listener::new(None).push("{\"name\":\"f\",\"parameters\":{}}").calls, []);
     }
 }

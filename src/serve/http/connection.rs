@@ -81,6 +81,7 @@ impl<H: Handler + ?Sized> Service<'_, H> {
             true => Err(Unread::Refused(ApiError::stopping())),
             false => incoming.head(&self.limits, deadline).and_then(|head| {
                 asked = Some((head.method, head.path.clone()));
+                exchange.words = self.handler.wording(&head.path);
                 self.answer(head, peer, incoming, &mut exchange)
             }),
         };
@@ -88,6 +89,9 @@ impl<H: Handler + ?Sized> Service<'_, H> {
             Ok(()) => exchange.give_up(),
             Err(Unread::Refused(e)) => {
                 exchange.form.keep = false;
+                if asked.is_none() {
+                    exchange.words = self.handler.wording(&incoming.path());
+                }
                 let _ = exchange.reply().error(&e);
             }
             Err(Unread::Nothing | Unread::Gone) => exchange.state = State::Gone,

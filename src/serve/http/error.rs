@@ -20,6 +20,9 @@ pub struct ApiError {
     pub headers: Vec<(&'static str, String)>,
 }
 
+/// How an API words an error.
+pub type Words = fn(&ApiError) -> Value;
+
 impl ApiError {
     /// An error whose type follows from its status: below 500 the request is wrong, from there on the server.
     pub fn new(status: u16, message: impl Into<String>) -> ApiError {

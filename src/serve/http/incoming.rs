@@ -74,6 +74,15 @@ impl<S: Source> Incoming<S> {
         &self.buffer[self.taken..]
     }
 
+    /// The path of what begins as a request, though it may be none: an error is worded by it.
+    pub fn path(&self) -> String {
+        let start = self.rest().iter().position(|b| !b"\r\n".contains(b)).unwrap_or(self.rest().len());
+        let line = self.rest()[start..].split(|&b| b == b'\r').next().unwrap_or_default();
+        let target = line.split(|&b| b == b' ').nth(1).unwrap_or_default();
+        let path = target.split(|&b| b == b'?').next().unwrap_or_default();
+        String::from_utf8_lossy(path).into_owned()
+    }
+
     /// Reads more. Returns the number of bytes.
     fn fill(&mut self, deadline: Instant) -> Result<usize, Stop> {
         self.buffer.drain(..self.taken);

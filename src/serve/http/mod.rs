@@ -44,7 +44,7 @@ mod tests;
 
 pub use body::{Body, Json};
 pub use connections::Drainer;
-pub use error::ApiError;
+pub use error::{ApiError, Words};
 pub use guard::{Guard, Keys};
 pub use incoming::requests;
 pub use limits::{JSON_DEPTH, Limits};
@@ -64,6 +64,11 @@ pub trait Handler: Sync {
     /// # Errors
     /// The peer is gone: the connection is closed.
     fn handle(&self, request: Request, reply: Reply<'_>) -> Result<(), Gone>;
+
+    /// How errors are worded on a path, also those of requests that do not reach the handler.
+    fn wording(&self, _path: &str) -> Words {
+        ApiError::to_json
+    }
 
     /// Whether such a request's body is read. Where it is not, the connection ends with the answer if there is one.
     fn takes_body(&self, _method: Method, _path: &str) -> bool {

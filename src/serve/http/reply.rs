@@ -1,7 +1,7 @@
 //! The answer to a request: whole, or as a stream.
 
 use super::connections::Connections;
-use super::error::ApiError;
+use super::error::{ApiError, Words};
 use super::limits::Limits;
 use super::socket::{Gone, Socket, Watch};
 use crate::serve::deadline::after;
@@ -19,6 +19,8 @@ pub(super) struct Exchange {
     pub form: Form,
     /// Headers that any answer to this request carries.
     pub shared: Vec<(&'static str, String)>,
+    /// How its errors are worded.
+    pub words: Words,
     pub state: State,
     /// Of the answer, once it has begun.
     pub status: Option<u16>,
@@ -63,7 +65,8 @@ pub(super) enum Ending {
 impl Exchange {
     pub fn new(socket: Arc<Socket>, limits: Arc<Limits>, connections: Arc<Connections>) -> Exchange {
         let form = Form { is_1_1: true, is_head: false, keep: false };
-        Exchange { socket, limits, connections, form, shared: Vec::new(), state: State::Due, status: None }
+        let (words, state): (Words, State) = (ApiError::to_json, State::Due);
+        Exchange { socket, limits, connections, form, shared: Vec::new(), words, state, status: None }
     }
 
     pub fn reply(&mut self) -> Reply<'_> {
@@ -147,7 +150,8 @@ impl Exchange {
                 let _ = self.reply().error(&ApiError::internal());
             }
             State::Streaming { ending, is_events } => {
-                let event = if is_events { ApiError::internal().to_event() } else { String::new() };
+                let event = format!("data: {}\n\n", (self.words)(&ApiError::internal()));
+                let event = if is_events { event } else { String::new() };
                 if self.write_part(ending, event.as_bytes()).is_ok() {
                     self.state = State::Failed(ending);
                 }
@@ -207,13 +211,14 @@ impl<'a> Reply<'a> {
         self.send(status, JSON, &[], value.to_string().as_bytes())
     }
 
-    /// Sends an error.
+    /// Sends an error, in the words of its path ([`super::Handler::wording`]).
     ///
     /// # Errors
     /// The peer is gone.
     pub fn error(self, e: &ApiError) -> Result<(), Gone> {
         let headers: Vec<(&str, &str)> = e.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        self.send(e.status, JSON, &headers, e.to_json().to_string().as_bytes())
+        let body = (self.exchange.words)(e).to_string();
+        self.send(e.status, JSON, &headers, body.as_bytes())
     }
 
     /// Begins a stream with status 200, and sends its headers.

@@ -107,3 +107,25 @@ fn slow_loader(slots: usize) -> crate::serve::server::Load {
         Ok(executor.into())
     })
 }
+
+/// What `/slots` says of a reply while it is made, and that it says nothing of one that has ended.
+#[test]
+fn places_are_published_with_the_tokens_of_their_replies() {
+    let served = start(Settings::default(), loader(ModelFiles::BuiltIn, None, options(SLOTS), false));
+    let prompt = question("Who are you?");
+    let length = prompt.len();
+    let seen = || served.service.slots().into_iter().flatten().find(|counts| counts.reply > 0);
+    // Places are published once a second while there is work.
+    wait_until("a reply is published", || {
+        let ask = Ask { ignore_eos: true, choices: 16, ..greedy(prompt.clone(), 230) };
+        let mut found = None;
+        for step in served.ask(ask) {
+            assert!(!matches!(step, Step::Event(_, Event::Failed(_))), "{step:?}");
+            found = found.or_else(seen);
+        }
+        found.is_some_and(|counts| counts.prompt == length && counts.reply <= 230)
+    });
+    wait_until("its end is published", || served.service.slots().iter().all(Option::is_none));
+    assert_eq!(served.service.slots().len(), SLOTS);
+    served.stop().unwrap();
+}

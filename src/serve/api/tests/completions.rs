@@ -267,3 +267,88 @@ fn what_a_tools_schema_asks_for_in_vain_is_said_in_a_header() {
         }
     }
 }
+
+/// Beside tools a reply has the form that is asked for, or calls. The demo model says both, as it is told to begin.
+#[test]
+fn beside_tools_a_reply_has_the_form_that_is_asked_for() {
+    let tool = json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"]}}});
+    let schema = json!({"type": "object", "properties": {"x": {"enum": [7, 8]}}, "required": ["x"], "additionalProperties": false});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema}});
+    let body = |choice: Value, more: Value| {
+        let mut body = json!({"messages": question("Hi"), "tools": [tool], "tool_choice": choice, "response_format": format,
+            "parallel_tool_calls": false, "max_tokens": 60, "temperature": 0});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    // Where the choice allows both, what tells them apart is biased: the tokens within a beginning that have `letter`.
+    let without = |beginning: &str, letter: u8| {
+        let tokenizer = &DEMO.service.model().unwrap().tokenizer;
+        let is_it = |id: &u32| {
+            let bytes = tokenizer.bytes(*id);
+            bytes.contains(&letter) && beginning.as_bytes().windows(bytes.len()).any(|window| window == &bytes[..])
+        };
+        let ids = (0..tokenizer.vocab_size() as u32).filter(is_it);
+        json!({"logit_bias": ids.map(|id| (id.to_string(), json!(-100))).collect::<serde_json::Map<_, _>>()})
+    };
+    let (name, x) = (without("{\"x\":", b'x'), without("{\"name\":", b'n'));
+    let named = json!({"type": "function", "function": {"name": "f"}});
+    for (choice, more, is_call) in [
+        (json!("auto"), &name, true),
+        (json!("auto"), &x, false),
+        (json!("required"), &name, true),
+        (named, &name, true),
+        (json!("none"), &x, false),
+    ] {
+        let body = body(choice.clone(), more.clone());
+        let answer = &DEMO.well(CHAT, &body)["choices"][0];
+        let message = &answer["message"];
+        let deltas: Vec<Value> = DEMO.events(CHAT, &body).iter().map(|event| event["choices"][0].clone()).collect();
+        let streamed: String = deltas.iter().filter_map(|choice| choice["delta"]["content"].as_str()).collect();
+        let calls: Vec<&Value> =
+            deltas.iter().filter_map(|choice| choice["delta"]["tool_calls"].as_array()).flatten().collect();
+        if is_call {
+            assert_eq!(
+                message["tool_calls"][0]["function"],
+                json!({"name": "f", "arguments": "{\"a\":1}"}),
+                "{choice}"
+            );
+            assert_eq!((&message["content"], &answer["finish_reason"]), (&json!(null), &json!("tool_calls")));
+            assert_eq!((streamed.as_str(), calls.len()), ("", 1), "{choice}");
+            assert_eq!(calls[0]["function"], message["tool_calls"][0]["function"]);
+        } else {
+            let text = message["content"].as_str().unwrap();
+            let document: Value = serde_json::from_str(text).unwrap();
+            assert!([7, 8].map(Value::from).contains(&document["x"]) && message.get("tool_calls").is_none(), "{text}");
+            assert_eq!((answer["finish_reason"].as_str(), calls.len()), (Some("stop"), 0));
+            assert_eq!(streamed, text);
+            // A document is heard as it comes.
+            assert!(
+                deltas.iter().filter(|choice| choice["delta"]["content"].as_str() > Some("")).count() > 1,
+                "{text}"
+            );
+        }
+    }
+    // A bias that forbids what a call has to have is the request's fault.
+    let forbidden = DEMO.post(CHAT, &body(json!("required"), x.clone()));
+    assert!(forbidden.status == 400 && forbidden.body.contains("logit_bias"), "{forbidden:?}");
+    // Each of the two that is refused is named.
+    let refused = |more: Value| DEMO.post(CHAT, &body(json!("auto"), more)).error();
+    let not = json!({"type": "json_schema", "json_schema": {"schema": {"not": {}}}});
+    assert_eq!(refused(json!({"response_format": not})).1, "response_format.json_schema.schema");
+    let strict = json!([{"type": "function", "function": {"name": "f", "strict": true, "parameters": {"not": {}}}}]);
+    assert_eq!(refused(json!({"tools": strict})).1, "tools");
+    let lark = DEMO.post(CHAT, &body(json!("auto"), json!({"response_format": null, "grammar": "start: \"a\""})));
+    assert_eq!((lark.error().0, lark.error().1), (400, "grammar".into()));
+    // The same on the other paths that have both.
+    let flat = json!({"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}});
+    let body = json!({"input": "Hi", "tools": [flat], "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}},
+        "max_output_tokens": 60, "logit_bias": x["logit_bias"], "temperature": 0});
+    let output = &DEMO.well("/v1/responses", &body)["output"][0];
+    assert!(output["content"][0]["text"].as_str().unwrap().contains("\"x\""), "{output}");
+    let body = json!({"messages": question("Hi"), "tools": [tool], "format": schema, "stream": false,
+        "options": {"num_predict": 60, "temperature": 0}});
+    let message = &DEMO.well("/api/chat", &body)["message"];
+    // The model has no bias there: whichever it begins, and its context may end it, it is no free text.
+    let is_form = message["content"].as_str().is_some_and(|text| text.starts_with('{'));
+    assert!(is_form || message.get("tool_calls").is_some(), "{message}");
+}

@@ -84,9 +84,12 @@ pub(super) fn wait(what: &str, mut holds: impl FnMut() -> bool) {
 
 impl Served {
     pub fn new(settings: Settings) -> Served {
+        Served::guarded(settings, Guard::default())
+    }
+
+    pub fn guarded(settings: Settings, guard: Guard) -> Served {
         let service = Arc::new(Service::new(settings));
-        let server =
-            Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], Limits::default(), Guard::default()).unwrap();
+        let server = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], Limits::default(), guard).unwrap();
         let address = server.addresses()[0];
         let api = Api::new(service.clone());
         std::thread::spawn(move || server.run(&api));
@@ -96,11 +99,16 @@ impl Served {
     /// Sends a request, and returns the connection that the answer comes on. It is HTTP/1.0: the answer's end is the
     /// connection's.
     pub fn ask(&self, method: &str, path: &str, body: &[u8]) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let length = body.len();
         let head = format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
-        stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+        self.send(&[head.as_bytes(), body].concat())
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&self, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(bytes).unwrap();
         stream
     }
 

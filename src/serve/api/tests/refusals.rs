@@ -1,7 +1,7 @@
 //! What is refused, and how a server that cannot answer says so.
 
 use super::*;
-use crate::serve::http::{Handler, Method};
+use crate::serve::http::{Handler, Keys, Method};
 use std::io::Read;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -221,4 +221,55 @@ fn a_request_that_finds_the_queue_full_is_asked_to_come_again() {
     assert_eq!((answer.error(), answer.header("Retry-After")), (refused(503, "", "queue_full"), Some("1")));
     assert_eq!(served.service.queue.len(), 1, "of several prompts all are taken, or none");
     drop(waiting);
+}
+
+/// Also what does not reach the API, down to what is no request, is said as the path's clients read it.
+#[test]
+fn an_error_has_the_shape_of_the_api_whose_path_it_is() {
+    let open = without_engine(Settings::default());
+    let guard = Guard { keys: Keys::parse("secret"), ..Guard::default() };
+    let keyed = Served::guarded(Settings::default(), guard);
+    let many: String = (0..1000).map(|i| format!("A{i}: b\r\n")).collect();
+    for (path, shape) in [
+        ("/v1/messages", "anthropic"),
+        ("/v1/messages/count_tokens", "anthropic"),
+        ("/api/chat", "ollama"),
+        ("/api/generate", "ollama"),
+        ("/v1/chat/completions", "openai"),
+        ("/v1/responses", "openai"),
+        ("/tokenize", "openai"),
+    ] {
+        let json = |served: &Served, status: u16, method: &str, rest: &str, headers: &str| {
+            let request = format!("{method} {path}{rest} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
+            let answer = Answer::read(served.send(request.as_bytes()));
+            assert_eq!(answer.status, status, "{path}: {answer:?}");
+            let value = answer.json();
+            let message = match shape {
+                "ollama" => {
+                    assert_eq!(value.as_object().unwrap().len(), 1);
+                    &value["error"]
+                }
+                _ => &value["error"]["message"],
+            };
+            assert!(message.as_str().is_some_and(|message| !message.is_empty()), "{path}: {value}");
+            assert_eq!(value.get("type").is_some(), shape == "anthropic", "{path}: {value}");
+            assert_eq!(value["error"].get("param").is_some(), shape == "openai", "{path}: {value}");
+            value
+        };
+        let host = "Host: localhost\r\n";
+        let unauthorized = json(&keyed, 401, "POST", "", &format!("{host}Content-Length: 0\r\n"));
+        let forbidden = json(&open, 403, "POST", "", "Host: evil.example\r\nContent-Length: 0\r\n");
+        json(&open, 404, "POST", "/nothing", &format!("{host}Content-Length: 0\r\n"));
+        json(&open, 405, "GET", "", host);
+        json(&open, 400, "POST", "", &format!("{host}{host}Content-Length: 0\r\n"));
+        json(&open, 411, "POST", "", host);
+        let large = json(&open, 413, "POST", "", &format!("{host}Content-Length: 99999999999\r\n"));
+        json(&open, 415, "POST", "", &format!("{host}Content-Encoding: gzip\r\nContent-Length: 0\r\n"));
+        json(&open, 431, "POST", "", &many);
+        json(&open, 505, "POST", "?a=b HTTP/3.0\r\nA: b\r\nX: HTTP/9", "");
+        if shape == "anthropic" {
+            let kinds = [&unauthorized, &forbidden, &large].map(|value| value["error"]["type"].as_str().unwrap());
+            assert_eq!(kinds, ["authentication_error", "permission_error", "request_too_large"]);
+        }
+    }
 }

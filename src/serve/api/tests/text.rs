@@ -1,6 +1,7 @@
 //! Text on its way to tokens: what a client writes stays text.
 
 use super::*;
+use crate::serve::service::Counts;
 
 fn tokens(served: &Served, body: Value) -> Vec<u32> {
     serde_json::from_value(served.well("/tokenize", &body)["tokens"].clone()).unwrap()
@@ -129,7 +130,16 @@ fn llama_cpps_clients_learn_what_the_server_is() {
     assert_eq!((&props["default_generation_settings"]["n_ctx"], &props["total_slots"]), (&json!(256), &json!(4)));
     assert_eq!((&props["bos_token"], &props["model_alias"]), (&json!("<bos>"), &json!("demo")));
     assert_eq!(props["build_info"], concat!("kiln ", env!("CARGO_PKG_VERSION")));
+    // Places that are taken have counts, and no text.
+    served.service.set_slots(vec![None, Some(Counts { prompt: 12, reply: 3 })]);
     let slots = served.get("/slots").json();
+    assert_eq!((&slots[0]["is_processing"], &slots[0].get("n_prompt_tokens")), (&json!(false), &None));
+    let taken = json!({"id": 1, "n_ctx": 256, "speculative": false, "is_processing": true, "n_prompt_tokens": 12,
+        "next_token": [{"has_next_token": true, "n_decoded": 3}]});
+    assert_eq!(slots[1], taken);
+    served.service.set_slots(vec![Some(Counts { prompt: 1, reply: 0 }); 4]);
+    assert_eq!(served.get("/slots?fail_on_no_slot=1").status, 503);
+    served.service.set_slots(Vec::new());
     assert_eq!((slots.as_array().unwrap().len(), &slots[3]["is_processing"]), (4, &json!(false)));
     assert_eq!(
         (served.get("/slots?fail_on_no_slot=1").status, served.get("/slots?fail_on_no_slot=x").status),
