@@ -129,25 +129,14 @@ impl Kernel for Attend<'_> {
                     running[r].join::<L>(&mut scores[r], seen[r], sums, width);
                 }
                 let sums = scratch.sums.as_mut_ptr();
+                let one = |r: usize, range| Sums { start: sums.add(r * width), width, range, weights: &scores[r..] };
                 for r in 0..rows {
-                    page.add_values::<L, 1, TOGETHER>(
-                        sums.add(r * width),
-                        width,
-                        (seen[r].0, all.0.max(seen[r].0).min(seen[r].1)),
-                        &scores,
-                        r,
-                    );
+                    page.add_values::<L, 1, TOGETHER>(one(r, (seen[r].0, all.0.max(seen[r].0).min(seen[r].1))));
                 }
-                page.add_values::<L, ROWS, 1>(sums, width, all, &scores, 0);
+                page.add_values::<L, ROWS, 1>(one(0, all));
                 for r in 0..rows {
                     let from = if all.0 < all.1 { all.1 } else { all.0.max(seen[r].0).min(seen[r].1) };
-                    page.add_values::<L, 1, TOGETHER>(
-                        sums.add(r * width),
-                        width,
-                        (from.min(seen[r].1), seen[r].1),
-                        &scores,
-                        r,
-                    );
+                    page.add_values::<L, 1, TOGETHER>(one(r, (from.min(seen[r].1), seen[r].1)));
                 }
             }
         }
@@ -166,6 +155,17 @@ fn without(range: (usize, usize), all: (usize, usize)) -> [(usize, usize); 2] {
         true => [(range.0, all.0), (all.1, range.1)],
         false => [range, (0, 0)],
     }
+}
+
+/// Rows' sums of values, to which a page's are added.
+struct Sums<'a> {
+    /// `[rows, width]`.
+    start: *mut f32,
+    width: usize,
+    /// Positions of the page.
+    range: (usize, usize),
+    /// The rows' weights by position.
+    weights: &'a [[f32; PAGE]],
 }
 
 /// A page's keys and values of one head, `[PAGE, stride]`.
@@ -220,58 +220,43 @@ impl Page {
         }
     }
 
-    /// Adds values by their weights to the sums of `M` rows from `row` on, `N` vectors at a time.
+    /// Adds values by their weights to the sums of `M` rows, `N` vectors at a time.
     #[inline(always)]
-    unsafe fn add_values<L: Lanes, const M: usize, const N: usize>(
-        &self,
-        sums: *mut f32,
-        width: usize,
-        range: (usize, usize),
-        weights: &[[f32; PAGE]; ROWS],
-        row: usize,
-    ) {
-        if range.0 >= range.1 {
+    unsafe fn add_values<L: Lanes, const M: usize, const N: usize>(&self, to: Sums) {
+        if to.range.0 >= to.range.1 {
             return;
         }
-        let vectors = width / LANES;
+        let vectors = to.width / LANES;
         let mut vector = 0;
         // SAFETY: the caller's.
         unsafe {
             while vector + N <= vectors {
-                self.add_vectors::<L, M, N>(sums, width, range, weights, row, vector);
+                self.add_vectors::<L, M, N>(&to, vector);
                 vector += N;
             }
             while vector < vectors {
-                self.add_vectors::<L, M, 1>(sums, width, range, weights, row, vector);
+                self.add_vectors::<L, M, 1>(&to, vector);
                 vector += 1;
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn add_vectors<L: Lanes, const M: usize, const N: usize>(
-        &self,
-        sums: *mut f32,
-        width: usize,
-        range: (usize, usize),
-        weights: &[[f32; PAGE]; ROWS],
-        row: usize,
-        vector: usize,
-    ) {
+    unsafe fn add_vectors<L: Lanes, const M: usize, const N: usize>(&self, to: &Sums, vector: usize) {
         // SAFETY: the caller's.
         unsafe {
-            let at = |m: usize, n: usize| sums.add(m * width + (vector + n) * LANES);
+            let at = |m: usize, n: usize| to.start.add(m * to.width + (vector + n) * LANES);
             let mut own = [[L::splat(0.0); N]; M];
             for (m, own) in own.iter_mut().enumerate() {
                 for (n, own) in own.iter_mut().enumerate() {
                     *own = L::load(at(m, n));
                 }
             }
-            for p in range.0..range.1 {
+            for p in to.range.0..to.range.1 {
                 for n in 0..N {
                     let value = self.load::<L>(self.values, p, vector + n);
                     for (m, own) in own.iter_mut().enumerate() {
-                        own[n] = L::fma(value, L::splat(weights[row + m][p]), own[n]);
+                        own[n] = L::fma(value, L::splat(to.weights[m][p]), own[n]);
                     }
                 }
             }

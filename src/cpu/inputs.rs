@@ -47,18 +47,6 @@ impl Inputs {
         self.sums.resize(rows * groups, 0.0);
     }
 
-    /// Row `r`, to be quantised.
-    pub fn row(&mut self, r: usize) -> InputRow<'_> {
-        let (loads, groups) = (self.loads, self.groups());
-        InputRow {
-            correction: self.correction.unwrap_or(Correction { zero: 0, by_16: false }),
-            q: &mut self.q[r * loads * LOAD..(r + 1) * loads * LOAD],
-            scales: &mut self.scales[r * loads..(r + 1) * loads],
-            starts: &mut self.starts[r * groups..(r + 1) * groups],
-            sums: &mut self.sums[r * groups..(r + 1) * groups],
-        }
-    }
-
     /// All rows, each to be quantised apart from the others.
     pub fn rows(&mut self) -> impl ExactSizeIterator<Item = InputRow<'_>> {
         let (loads, groups) = (self.loads.max(1), self.groups().max(1));

@@ -370,9 +370,9 @@ impl Kernels {
         if weight.format != WeightFormat::Bf16 {
             self.inputs.resize(rows, weight.cols, product::correction(weight.format, units));
             if rows < MANY_ROWS {
-                for r in 0..rows {
+                for (r, mut row) in self.inputs.rows().enumerate() {
                     // SAFETY: nothing writes the slot meanwhile.
-                    self.inputs.row(r).quantize(units, unsafe { arena.row(x, r) });
+                    row.quantize(units, unsafe { arena.row(x, r) });
                 }
             } else {
                 let all: Vec<Mutex<_>> = self.inputs.rows().map(Mutex::new).collect();

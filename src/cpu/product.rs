@@ -1,6 +1,6 @@
 //! Products of weights and inputs: `out[r][i] = sum over k of weight[i][k] * x[r][k]`.
 //!
-//! A panel of sixteen rows of weights meets up to eight rows of inputs at a time. Four columns of the panel are a vector of
+//! A panel of sixteen rows of weights meets four or eight rows of inputs at a time ([`Lanes::ROWS`]). Four columns of the panel are a vector of
 //! bytes, and the same four bytes of a row of inputs go to all lanes: one dot product adds 64 products for a row. So a vector is
 //! unpacked once for all rows, and one row costs its unpacking, 8 dot products for each 32 columns, and 2 operations in f32.
 //! The weights' zero comes from the start of the integer sums; offsets are subtracted by the inputs' sums.
@@ -14,9 +14,6 @@ use crate::model::WeightFormat;
 use crate::model::blocks::BlockFormat;
 use crate::model::grouped::{Grouped, LOAD, VALUES};
 use std::ops::Range;
-
-/// Rows of inputs that a panel meets at a time.
-const MOST: usize = 8;
 
 /// What the inputs of a product in `format` have to be corrected by.
 pub fn correction(format: WeightFormat, units: Units) -> Correction {
@@ -134,7 +131,7 @@ impl Product<'_> {
                 // SAFETY: the caller's.
                 row += unsafe {
                     match self.rows.end - row {
-                        MOST.. => self.tile::<L, F, MOST>(panel, row),
+                        8.. if L::ROWS >= 8 => self.tile::<L, F, 8>(panel, row),
                         4.. => self.tile::<L, F, 4>(panel, row),
                         2.. => self.tile::<L, F, 2>(panel, row),
                         _ => self.tile::<L, F, 1>(panel, row),

@@ -98,8 +98,8 @@ fn panels_decode_to_the_rows_that_were_packed() {
 fn product(panels: &Panels, x: &[f32], rows: usize, units: Units) -> (Vec<f32>, Vec<f32>) {
     let mut inputs = Inputs::default();
     inputs.resize(rows, panels.cols, correction(panels.format, units));
-    for (r, x) in x.chunks_exact(panels.cols).enumerate() {
-        inputs.row(r).quantize(units, x);
+    for (mut row, x) in inputs.rows().zip(x.chunks_exact(panels.cols)) {
+        row.quantize(units, x);
     }
     let mut out = vec![f32::NAN; rows * panels.rows];
     let (start, stride) = (out.as_mut_ptr(), panels.rows);

@@ -6,6 +6,7 @@ use crate::model::checkpoint::gguf::{self, Gguf};
 use crate::model::checkpoint::{Checkpoint, files};
 use crate::model::text_file::is_there;
 use crate::model::{Shape, TensorId, WeightFormat};
+use crate::sys::memory;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -169,6 +170,8 @@ impl ModelFiles {
             }
             _ => self.tokenizer()?,
         };
+        // The file's tokens and merges were freed by now.
+        memory::give_back_freed();
         check_vocabulary(&tokenizer, vocab)?;
         Ok(tokenizer)
     }

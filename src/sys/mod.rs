@@ -19,6 +19,7 @@ pub(crate) mod fake;
 pub mod fence;
 #[cfg(feature = "cli")]
 pub mod interrupt;
+pub mod memory;
 pub mod npu_program;
 #[cfg(feature = "cli")]
 pub mod output;

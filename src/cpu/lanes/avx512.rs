@@ -19,6 +19,7 @@ unsafe impl Lanes for Avx512 {
     type I = __m512i;
     type B = __m512i;
     const OFFSET: u8 = 128;
+    const ROWS: usize = 8;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m512 {
@@ -133,10 +134,6 @@ unsafe impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn load_bytes(from: *const u8) -> __m512i {
         _mm512_loadu_si512(from.cast())
-    }
-    #[inline(always)]
-    unsafe fn bits<const AT: i32>(x: __m512i, mask: u8) -> __m512i {
-        Self::bits_at::<AT, 0>(x, mask)
     }
     #[inline(always)]
     unsafe fn bits_at<const AT: i32, const UP: i32>(x: __m512i, mask: u8) -> __m512i {

@@ -8,6 +8,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 
 /// Lanes of a vector, and rows of weights in a panel.
@@ -30,6 +32,8 @@ pub unsafe trait Lanes {
     type B: Copy;
     /// What weights of eight bits are offset by where [`Lanes::dot`] takes unsigned bytes; 0 where it takes signed ones.
     const OFFSET: u8;
+    /// Rows of inputs that a panel meets at a time: their sums, and a panel's vector, lie in registers.
+    const ROWS: usize;
 
     unsafe fn splat(x: f32) -> Self::F;
     /// Reads sixteen.
@@ -80,7 +84,11 @@ pub unsafe trait Lanes {
 
     unsafe fn load_bytes(from: *const u8) -> Self::B;
     /// Each byte's bits `AT ..`, of which `mask` is kept.
-    unsafe fn bits<const AT: i32>(x: Self::B, mask: u8) -> Self::B;
+    #[inline(always)]
+    unsafe fn bits<const AT: i32>(x: Self::B, mask: u8) -> Self::B {
+        // SAFETY: the caller's.
+        unsafe { Self::bits_at::<AT, 0>(x, mask) }
+    }
     /// Each byte's bits `AT ..`, of which `mask` is kept, moved up by `UP`.
     unsafe fn bits_at<const AT: i32, const UP: i32>(x: Self::B, mask: u8) -> Self::B;
     unsafe fn or(a: Self::B, b: Self::B) -> Self::B;
@@ -109,6 +117,12 @@ pub enum Units {
     /// AVX2 with FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// NEON with dot products.
+    #[cfg(target_arch = "aarch64")]
+    NeonDot,
+    /// NEON.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     /// What every processor has.
     Portable,
 }
@@ -138,6 +152,13 @@ impl Units {
                 all.push(Units::Avx2);
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        {
+            if std::arch::is_aarch64_feature_detected!("dotprod") {
+                all.push(Units::NeonDot);
+            }
+            all.push(Units::Neon);
+        }
         all.push(Units::Portable);
         all
     }
@@ -149,6 +170,10 @@ impl Units {
             Units::Avx512 => "AVX-512 VNNI",
             #[cfg(target_arch = "x86_64")]
             Units::Avx2 => "AVX2",
+            #[cfg(target_arch = "aarch64")]
+            Units::NeonDot => "NEON with dot products",
+            #[cfg(target_arch = "aarch64")]
+            Units::Neon => "NEON",
             Units::Portable => "no vector units known",
         }
     }
@@ -160,6 +185,10 @@ impl Units {
             Units::Avx512 => avx512::Avx512::OFFSET,
             #[cfg(target_arch = "x86_64")]
             Units::Avx2 => avx2::Avx2::OFFSET,
+            #[cfg(target_arch = "aarch64")]
+            Units::NeonDot => neon::Neon::<true>::OFFSET,
+            #[cfg(target_arch = "aarch64")]
+            Units::Neon => neon::Neon::<false>::OFFSET,
             Units::Portable => portable::Portable::OFFSET,
         }
     }
@@ -177,6 +206,10 @@ impl Units {
                 Units::Avx512 => avx512::run(kernel),
                 #[cfg(target_arch = "x86_64")]
                 Units::Avx2 => avx2::run(kernel),
+                #[cfg(target_arch = "aarch64")]
+                Units::NeonDot => neon::run_with_dot(kernel),
+                #[cfg(target_arch = "aarch64")]
+                Units::Neon => neon::run(kernel),
                 Units::Portable => kernel.run::<portable::Portable>(),
             }
         }

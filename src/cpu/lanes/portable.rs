@@ -28,6 +28,7 @@ unsafe impl Lanes for Portable {
     type I = [i32; LANES];
     type B = [u8; BYTES];
     const OFFSET: u8 = 0;
+    const ROWS: usize = 8;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self::F {
@@ -142,10 +143,6 @@ unsafe impl Lanes for Portable {
     #[inline(always)]
     unsafe fn load_bytes(from: *const u8) -> Self::B {
         from.cast::<Self::B>().read_unaligned()
-    }
-    #[inline(always)]
-    unsafe fn bits<const AT: i32>(x: Self::B, mask: u8) -> Self::B {
-        each(|i| x[i] >> AT & mask)
     }
     #[inline(always)]
     unsafe fn bits_at<const AT: i32, const UP: i32>(x: Self::B, mask: u8) -> Self::B {

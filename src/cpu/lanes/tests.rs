@@ -77,3 +77,80 @@ fn sums_of_exponentials_leave_out_what_is_not_eligible() {
         assert_eq!(none, 0.0);
     }
 }
+
+/// Bytes, and what each operation on bytes and integers makes of them.
+struct Operations<'a>(&'a [u8; BYTES], i32);
+
+impl Kernel for Operations<'_> {
+    type Output = Vec<[f32; LANES]>;
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) -> Vec<[f32; LANES]> {
+        let mut all = Vec::new();
+        // SAFETY: bytes are BYTES long, which is more than what is read of them.
+        unsafe {
+            let mut put = |x: L::F| {
+                let mut out = [0f32; LANES];
+                L::store(out.as_mut_ptr(), x);
+                all.push(out);
+            };
+            let (from, x) = (self.0.as_ptr(), self.1);
+            let bytes = L::load_bytes(from);
+            let sum = |weights: L::B| L::to_f32(L::dot(L::splat_i32(-7), weights, x));
+            put(sum(L::bits::<0>(bytes, 15)));
+            put(sum(L::bits::<4>(bytes, 15)));
+            put(sum(L::bits::<6>(bytes, 3)));
+            put(sum(L::bits_at::<7, 4>(bytes, 1)));
+            put(sum(L::bits_at::<0, 4>(bytes, 3)));
+            put(sum(L::or(L::bits::<2>(bytes, 3), L::bits_at::<3, 2>(bytes, 1))));
+            put(sum(L::look_up(&std::array::from_fn(|i| 63 - 3 * i as u8), L::bits::<4>(bytes, 15))));
+            let moved = self.0.map(|b| b ^ L::OFFSET);
+            // Kinds with an offset have it times the sum of x too much.
+            let excess = i32::from(L::OFFSET) * x.to_le_bytes().into_iter().map(|x| i32::from(x as i8)).sum::<i32>();
+            put(L::to_f32(L::dot_bytes(L::splat_i32(11 - excess), L::load_bytes(moved.as_ptr()), x)));
+            put(L::load_u8(from));
+            put(L::load_i8(from.add(3)));
+            L::load_halves(from.add(1)).into_iter().for_each(&mut put);
+            put(L::load_bf16(from.add(2)));
+            put(L::load_f16(from.add(5)));
+            let (a, b) = (L::load_i8(from), L::load_i8(from.add(LANES)));
+            for x in [L::add(a, b), L::sub(a, b), L::mul(a, b), L::max(a, b), L::min(a, b), L::abs(a), L::fma(a, b, a)]
+            {
+                put(x);
+            }
+            put(L::round(L::div(a, L::splat(2.0))));
+            put(L::exp2_of_integer(L::max(a, L::splat(-126.0))));
+            put(L::splat(L::sum(a) + L::largest(b)));
+            let mut halves = [0u8; 2 * LANES];
+            L::store_f16(halves.as_mut_ptr(), L::div(a, L::splat(3.0)));
+            put(L::load_f16(halves.as_ptr()));
+            let mut rounded = [0i8; LANES];
+            L::store_i8(rounded.as_mut_ptr(), L::max(a, L::splat(-127.0)));
+            put(L::load_i8(rounded.as_ptr().cast()));
+        }
+        all
+    }
+}
+
+#[test]
+fn each_kind_computes_what_plain_arrays_do() {
+    let mut bits = 1u32;
+    for round in 0..200 {
+        let bytes = std::array::from_fn(|_| {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (bits >> 24) as u8
+        });
+        // Signed bytes from -127 on, as inputs have them.
+        let x = i32::from_le_bytes(bits.to_le_bytes().map(|b| (b as i8).max(-127) as u8));
+        // SAFETY: the processor has them.
+        let want = unsafe { Units::Portable.run(Operations(&bytes, x)) };
+        for units in Units::all() {
+            // SAFETY: as above.
+            let got = unsafe { units.run(Operations(&bytes, x)) };
+            for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+                let same = got.iter().zip(want).all(|(a, b)| a == b || a.is_nan() && b.is_nan());
+                assert!(same, "round {round}, operation {i} of {units:?}: {got:?}, not {want:?}");
+            }
+        }
+    }
+}
