@@ -21,38 +21,14 @@ pub unsafe fn sum8(a: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
 }
 
-/// The expression of each half.
-macro_rules! both {
-    ($of:expr, |$x:ident| $y:expr) => {{
-        let [first, second] = $of;
-        [
-            {
-                let $x = first;
-                $y
-            },
-            {
-                let $x = second;
-                $y
-            },
-        ]
-    }};
+#[inline(always)]
+unsafe fn both<A: Copy, B>(a: [A; 2], f: impl Fn(A) -> B) -> [B; 2] {
+    [f(a[0]), f(a[1])]
 }
 
-/// The expression of each pair of halves.
-macro_rules! pairs {
-    ($a:expr, $b:expr, |$x:ident, $y:ident| $z:expr) => {{
-        let ([a, b], [c, d]) = ($a, $b);
-        [
-            {
-                let ($x, $y) = (a, c);
-                $z
-            },
-            {
-                let ($x, $y) = (b, d);
-                $z
-            },
-        ]
-    }};
+#[inline(always)]
+unsafe fn pairs<A: Copy, C>(a: [A; 2], b: [A; 2], f: impl Fn(A, A) -> C) -> [C; 2] {
+    [f(a[0], b[0]), f(a[1], b[1])]
 }
 
 // SAFETY: every method is few instructions of this kind.
@@ -78,7 +54,7 @@ unsafe impl Lanes for Avx2 {
     }
     #[inline(always)]
     unsafe fn load_f16(from: *const u8) -> Self::F {
-        both!([from, from.add(16)], |p| _mm256_cvtph_ps(_mm_loadu_si128(p.cast())))
+        both([from, from.add(16)], |p| _mm256_cvtph_ps(_mm_loadu_si128(p.cast())))
     }
     #[inline(always)]
     unsafe fn store_f16(to: *mut u8, x: Self::F) {
@@ -87,40 +63,40 @@ unsafe impl Lanes for Avx2 {
     }
     #[inline(always)]
     unsafe fn load_bf16(from: *const u8) -> Self::F {
-        both!([from, from.add(16)], |p| {
+        both([from, from.add(16)], |p| {
             let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()));
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
         })
     }
     #[inline(always)]
     unsafe fn load_u8(from: *const u8) -> Self::F {
-        both!([from, from.add(8)], |p| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()))))
+        both([from, from.add(8)], |p| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()))))
     }
     #[inline(always)]
     unsafe fn load_i8(from: *const u8) -> Self::F {
-        both!([from, from.add(8)], |p| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast()))))
+        both([from, from.add(8)], |p| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast()))))
     }
     #[inline(always)]
     unsafe fn load_halves(from: *const u8) -> [Self::F; 2] {
-        let wide = both!([from, from.add(8)], |p| _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast())));
-        let low = both!(wide, |w| _mm256_cvtepi32_ps(_mm256_and_si256(w, _mm256_set1_epi32(15))));
-        [low, both!(wide, |w| _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(w)))]
+        let wide = both([from, from.add(8)], |p| _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast())));
+        let low = both(wide, |w| _mm256_cvtepi32_ps(_mm256_and_si256(w, _mm256_set1_epi32(15))));
+        [low, both(wide, |w| _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(w)))]
     }
     #[inline(always)]
     unsafe fn add(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| _mm256_add_ps(a, b))
+        pairs(a, b, |a, b| _mm256_add_ps(a, b))
     }
     #[inline(always)]
     unsafe fn sub(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| _mm256_sub_ps(a, b))
+        pairs(a, b, |a, b| _mm256_sub_ps(a, b))
     }
     #[inline(always)]
     unsafe fn mul(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| _mm256_mul_ps(a, b))
+        pairs(a, b, |a, b| _mm256_mul_ps(a, b))
     }
     #[inline(always)]
     unsafe fn div(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| _mm256_div_ps(a, b))
+        pairs(a, b, |a, b| _mm256_div_ps(a, b))
     }
     #[inline(always)]
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F {
@@ -128,23 +104,23 @@ unsafe impl Lanes for Avx2 {
     }
     #[inline(always)]
     unsafe fn max(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| _mm256_max_ps(a, b))
+        pairs(a, b, |a, b| _mm256_max_ps(a, b))
     }
     #[inline(always)]
     unsafe fn min(a: Self::F, b: Self::F) -> Self::F {
-        pairs!(a, b, |a, b| _mm256_min_ps(a, b))
+        pairs(a, b, |a, b| _mm256_min_ps(a, b))
     }
     #[inline(always)]
     unsafe fn abs(a: Self::F) -> Self::F {
-        both!(a, |a| _mm256_andnot_ps(_mm256_set1_ps(-0.0), a))
+        both(a, |a| _mm256_andnot_ps(_mm256_set1_ps(-0.0), a))
     }
     #[inline(always)]
     unsafe fn round(a: Self::F) -> Self::F {
-        both!(a, |a| _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a))
+        both(a, |a| _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a))
     }
     #[inline(always)]
     unsafe fn exp2_of_integer(n: Self::F) -> Self::F {
-        both!(n, |n| {
+        both(n, |n| {
             let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
             _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
         })
@@ -162,7 +138,7 @@ unsafe impl Lanes for Avx2 {
     }
     #[inline(always)]
     unsafe fn store_i8(to: *mut i8, x: Self::F) {
-        let [a, b] = both!(x, |x| _mm256_cvtps_epi32(x));
+        let [a, b] = both(x, |x| _mm256_cvtps_epi32(x));
         // Packing works within halves of a vector: the quarters come out as 0, 2, 1, 3.
         let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(a, b));
         let bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
@@ -175,13 +151,13 @@ unsafe impl Lanes for Avx2 {
     }
     #[inline(always)]
     unsafe fn to_f32(x: Self::I) -> Self::F {
-        both!(x, |x| _mm256_cvtepi32_ps(x))
+        both(x, |x| _mm256_cvtepi32_ps(x))
     }
     #[inline(always)]
     unsafe fn dot(sums: Self::I, weights: Self::B, x: i32) -> Self::I {
         // A pair's sum is at most 2 * 63 * 127 in magnitude, which 16 bits hold.
         let x = _mm256_set1_epi32(x);
-        pairs!(sums, weights, |sum, w| {
+        pairs(sums, weights, |sum, w| {
             let twos = _mm256_maddubs_epi16(w, x);
             _mm256_add_epi32(sum, _mm256_madd_epi16(twos, _mm256_set1_epi16(1)))
         })
@@ -190,7 +166,7 @@ unsafe impl Lanes for Avx2 {
     unsafe fn dot_bytes(sums: Self::I, weights: Self::B, x: i32) -> Self::I {
         // |w| is unsigned, and x takes its sign: at most 2 * 128 * 127.
         let x = _mm256_set1_epi32(x);
-        pairs!(sums, weights, |sum, w| {
+        pairs(sums, weights, |sum, w| {
             let twos = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
             _mm256_add_epi32(sum, _mm256_madd_epi16(twos, _mm256_set1_epi16(1)))
         })
@@ -198,13 +174,13 @@ unsafe impl Lanes for Avx2 {
 
     #[inline(always)]
     unsafe fn load_bytes(from: *const u8) -> Self::B {
-        both!([from, from.add(32)], |p| _mm256_loadu_si256(p.cast()))
+        both([from, from.add(32)], |p| _mm256_loadu_si256(p.cast()))
     }
     #[inline(always)]
     unsafe fn bits_at<const AT: i32, const UP: i32>(x: Self::B, mask: u8) -> Self::B {
         // Of sixteen bits at a time: those of the other byte are masked.
         let by = const { (AT - UP).unsigned_abs() };
-        both!(x, |x| {
+        both(x, |x| {
             let moved = match AT - UP {
                 0 => x,
                 n if n > 0 => _mm256_srl_epi16(x, _mm_cvtsi32_si128(by as i32)),
@@ -215,11 +191,11 @@ unsafe impl Lanes for Avx2 {
     }
     #[inline(always)]
     unsafe fn or(a: Self::B, b: Self::B) -> Self::B {
-        pairs!(a, b, |a, b| _mm256_or_si256(a, b))
+        pairs(a, b, |a, b| _mm256_or_si256(a, b))
     }
     #[inline(always)]
     unsafe fn look_up(table: &[u8; 16], at: Self::B) -> Self::B {
         let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
-        both!(at, |at| _mm256_shuffle_epi8(table, at))
+        both(at, |at| _mm256_shuffle_epi8(table, at))
     }
 }
