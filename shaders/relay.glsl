@@ -1,4 +1,5 @@
-// Relay: a dispatch that needs what the one before it writes runs beside it, without a barrier between them. Each workgroup
+// Relay: a dispatch that needs what the one before it writes runs beside it, without a barrier between them. Where dispatches
+// need nothing of each other, they share a counter and count as one here. Each workgroup
 // adds 1 to its dispatch's counter at its end. The workgroups of the next dispatch start as soon as there is room, ask for the
 // weights that they begin with, and then wait until the counter has reached the number of workgroups before them. So neither a
 // dispatch's start nor the first latency of memory and of address translation is waited for.

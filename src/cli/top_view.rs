@@ -142,7 +142,7 @@ fn break_of(cells: &[(char, Style)], start: usize, fits: usize) -> usize {
     let is_blank = |at: usize| cells.get(at).is_some_and(|(c, _)| *c == ' ');
     let places = || (start + 1..=fits).rev().filter(|&at| is_blank(at) && !is_blank(at - 1));
     let between = places().find(|&at| is_blank(at + 1));
-    between.or_else(|| places().next()).unwrap_or(fits.max(start + 1))
+    between.or_else(|| places().next()).unwrap_or(fits.max(start + 1)).min(cells.len())
 }
 
 /// A graph's key for a GPU's load.

@@ -1,8 +1,9 @@
 //! Products of weights and inputs: `out[r][i] = sum over k of weight[i][k] * x[r][k]`.
 //!
-//! A panel of sixteen rows of weights meets four or eight rows of inputs at a time ([`Lanes::ROWS`]). Four columns of the panel are a vector of
-//! bytes, and the same four bytes of a row of inputs go to all lanes: one dot product adds 64 products for a row. So a vector is
-//! unpacked once for all rows, and one row costs its unpacking, 8 dot products for each 32 columns, and 2 operations in f32.
+//! A panel of sixteen rows of weights meets four or eight rows of inputs at a time ([`Lanes::ROWS`]). Four columns of the panel
+//! are a vector of bytes, and the same four bytes of a row of inputs go to all lanes: one dot product adds 64 products for a
+//! row. So a vector is unpacked once for all rows, and one row costs its unpacking, 8 dot products for each 32 columns, and 2
+//! operations in f32.
 //! The weights' zero comes from the start of the integer sums; offsets are subtracted by the inputs' sums.
 //!
 //! Each result is summed in one order, whatever the number of rows: it does not depend on the rows beside it.

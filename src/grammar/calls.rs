@@ -82,7 +82,7 @@ impl Calls {
             Beside::Nothing => (format!("start: {calls}\n"), vec![]),
             Beside::Text => (format!("start: TEXT | {calls}\nTEXT: /[^{{\\s](.|\\n)*/\n"), vec![]),
             Beside::Document(schema) => {
-                let (mut schema, definitions, exact) = lower::lower_whole(schema)?.into_parts("document-");
+                let (mut schema, definitions, exact) = lower::lower_whole(&no_call(schema)?)?.into_parts("document-");
                 if !schema.is_object() {
                     schema = json!({});
                 }
@@ -108,6 +108,34 @@ impl Calls {
         }
         Ok(lark)
     }
+}
+
+/// The schema of documents of which none looks like a call, whose arguments would then be held to nothing.
+///
+/// # Errors
+/// Input: a document may have both a name and parameters by the schema's own words.
+fn no_call(schema: &Value) -> Result<Value> {
+    let Value::Object(fields) = schema else {
+        // `true` is the empty schema. Of `false` there is no document.
+        return if *schema == Value::Bool(true) { no_call(&json!({})) } else { Ok(schema.clone()) };
+    };
+    let is_closed = fields.get("additionalProperties") == Some(&Value::Bool(false));
+    let mut fields = fields.clone();
+    let properties = fields.entry("properties").or_insert_with(|| json!({}));
+    // What is no object here is refused where it is lowered.
+    if let Some(properties) = properties.as_object_mut() {
+        if !properties.contains_key("parameters") {
+            if !is_closed {
+                properties.insert("parameters".into(), Value::Bool(false));
+            }
+        } else if !is_closed || properties.contains_key("name") {
+            return Err(Error::input(
+                "documents of the JSON schema may have `name` and `parameters`, as calls of the tools have",
+                "give one of the two properties another name",
+            ));
+        }
+    }
+    Ok(Value::Object(fields))
 }
 
 /// The schema of a function's arguments as it is compiled.

@@ -114,15 +114,14 @@ pub(super) fn check_lark(lark: &str) -> Result<()> {
     let mut largest_regex = 0;
     let mut rest = lark;
     while let Some(c) = rest.chars().next() {
-        let mut length = c.len_utf8();
+        let whole = literal_or_comment(rest);
+        let mut length = whole.unwrap_or(c.len_utf8());
         match c {
-            '"' => {
-                length = literal_or_comment(rest).unwrap_or(length);
-                counter.part(1);
-            }
-            '/' if rest.starts_with("//") => length = literal_or_comment(rest).unwrap_or(length),
+            '#' => {}
+            '/' if rest.starts_with("//") => {}
+            '"' => counter.part(1),
+            '<' if whole.is_some() => counter.part(1),
             '/' => {
-                length = literal_or_comment(rest).unwrap_or(length);
                 let copies = regex_copies(rest[..length].trim_matches('/'));
                 largest_regex = largest_regex.max(copies);
                 counter.part(copies.max(1));
@@ -176,11 +175,18 @@ pub(super) fn check_lark(lark: &str) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the text, regular expression or comment that a grammar in Lark's syntax begins with.
+/// Bytes of the text, regular expression, special token or comment that a grammar in Lark's syntax begins with, as llguidance's
+/// lexer takes them: what looks like the beginning of one of them within another is none.
 pub(super) fn literal_or_comment(lark: &str) -> Option<usize> {
+    let line = || lark.find('\n').unwrap_or(lark.len());
     match lark.as_bytes().first() {
         Some(b'"') => Some(literal(lark, '"')),
-        Some(b'/') if lark.starts_with("//") => Some(lark.find('\n').unwrap_or(lark.len())),
+        Some(b'#') => Some(line()),
+        Some(b'/') if lark.starts_with("//") => Some(line()),
+        Some(b'<') => {
+            let end = lark[1..].find(|c: char| c == '<' || c == '>' || c.is_whitespace())? + 1;
+            (end > 1 && lark[end..].starts_with('>')).then_some(end + 1)
+        }
         Some(b'/') => Some(literal(lark, '/')),
         _ => None,
     }

@@ -142,7 +142,7 @@ impl Source {
             }
             Grammar::Lark(text) => {
                 sizes::check_lark(text)?;
-                let (text, exact) = lower::lower_embedded(text)?;
+                let (text, exact) = lower::lower_embedded(text, &|| stop.check())?;
                 let document = GrammarWithLexer::from_lark(text);
                 Prepared { document, exact, ignored: Vec::new() }.compile(&vocabulary, is_json, stop)
             }

@@ -430,8 +430,16 @@ fn a_modulus_of_too_many_remainders_is_refused_before_it_is_compiled() {
         // Nothing is compiled, which would take memory without end.
         let error = super::lower::lower(&schema).unwrap().refuse_ignored("it").expect_err(&schema.to_string());
         assert!(error.to_string().contains("multipleOf"), "{error}");
-        let error = super::lower::lower_embedded(&format!("start: a\na: %json {schema}\n")).unwrap_err();
+        let error = super::lower::lower_embedded(&format!("start: a\na: %json {schema}\n"), &|| Ok(())).unwrap_err();
         assert!(error.to_string().contains("multipleOf"), "{error}");
+    }
+    // What begins a text or an expression within a comment or a special token begins none, and hides no schema.
+    for around in ["# \"", "# /", "// \"", "b: <\"x>", "b: </s>"] {
+        let lark = format!("start: a\n{around}\na: %json {{\"multipleOf\":7436429}}\n{around}\n");
+        let error = super::lower::lower_embedded(&lark, &|| Ok(())).expect_err(around);
+        assert!(error.to_string().contains("multipleOf"), "{around}: {error}");
+        let lark = format!("start: a\n{around}\na: /(a{{1000}}){{1000}}/\n{around}\n");
+        assert!(super::sizes::check_lark(&lark).is_err(), "{around}");
     }
     for schema in [price(0.01), all(&[2, 3, 5]), json!({"type": "integer", "multipleOf": 1000})] {
         compile(Grammar::JsonSchema(schema)).unwrap();

@@ -205,6 +205,9 @@ impl Sampler {
     fn no_token(&self, logits: &[f32]) -> Error {
         let is_allowed = |id: u32| self.allowed.as_ref().is_none_or(|allowed| allowed.contains(id));
         match (0..).zip(logits).any(|(id, logit)| *logit > f32::NEG_INFINITY && is_allowed(id)) {
+            true if self.config.bias.is_empty() => {
+                Error::input("the penalties forbid every token that may come next", "give smaller ones")
+            }
             true => Error::input("the biases (`logit_bias`) forbid every token that may come next", "forbid fewer"),
             false => unusable("-inf for every token"),
         }

@@ -206,15 +206,15 @@ impl Reader<'_> {
         let unread = |e: serde_json::Error| {
             Error::input(format!("the line is not understood: {}", in_plain_words(&e.to_string())), REMEDY)
         };
-        let bytes = line;
-        let line: Line = match Marks::of(bytes).body {
-            true => serde_json::from_slice::<OpenAi>(bytes).map_err(unread)?.try_into()?,
-            false => serde_json::from_slice(bytes).map_err(unread)?,
-        };
         // A number that is none of Rust's fails here, and would be lost.
-        if serde_json::from_slice::<Marks>(bytes).map_err(unread)?.are_odd() {
+        let marks: Marks = serde_json::from_slice(line).map_err(unread)?;
+        if marks.are_odd() {
             return Err(Error::input("the line's id is neither a text nor an integer of 64 bits", "give another one"));
         }
+        let line: Line = match marks.body {
+            true => serde_json::from_slice::<OpenAi>(line).map_err(unread)?.try_into()?,
+            false => serde_json::from_slice(line).map_err(unread)?,
+        };
         let options = self.options(&line);
         options.sampler().validate()?;
         let tokenizer = self.text.map(|(tokenizer, _)| tokenizer);

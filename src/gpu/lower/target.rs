@@ -139,7 +139,8 @@ pub enum AttendBy {
 
 /// Fewest rows for matrix units.
 const MATRIX_ROWS: usize = 2;
-/// For fewer rows integer dot products, or f32, are usual, and matrix units are tried beside them.
+/// For fewer rows integer dot products, or f32, are usual where tiles have no order of measurements, and matrix units are tried
+/// beside them.
 const USUAL_MATRIX_ROWS: usize = 5;
 /// Fewest rows for which matrix units are tried on s8: its smallest tile has 16 rows.
 const S8_ROWS: usize = 5;
@@ -218,10 +219,10 @@ impl Target {
         let is_listed = self.figures.is_some_and(|figures| figures.is_listed);
         match rows {
             USUAL_MATRIX_ROWS.. => {}
-            // These are unpacked for each row by dot products, and once by matrix units.
+            // Weights with scales of groups are unpacked for each row by dot products, and once by matrix units.
             MATRIX_ROWS.. if is_listed && format.grouped().is_some() => {}
-            // With tiles that no measurement has chosen, 4 rows of 27B take 11.4 ms by matrix units and 17.9 by dot products, and
-            // 2 rows take 11.1 and 12.2 (H100).
+            // With tiles that no measurement has chosen, 4 rows of 27B in INT8 take 11.4 ms by matrix units and 17.9 by dot
+            // products, and 2 rows take 11.1 and 12.2 (H100).
             MATRIX_ROWS.. if is_listed => all.push(few),
             _ => all.insert(0, few),
         }

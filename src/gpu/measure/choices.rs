@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// Raise this when choices change meaning while the kernels stay the same: another way to judge them, or another layout
 /// of tiles.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 /// Largest file that is read, in bytes. Written ones have a few KB.
 const MAX_BYTES: u64 = 16 << 20;

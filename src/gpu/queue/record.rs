@@ -56,11 +56,29 @@ struct Turn {
     stages: usize,
 }
 
-impl Turn {
-    /// These dispatches and one of `groups` workgroups that does not need what they write: it waits for what they wait for,
-    /// and who waits for them waits for it. `None` where stages are counted one by one.
-    fn and(self, groups: u32, stages: usize) -> Option<Turn> {
-        (self.stages == 1 && stages == 1).then_some(Turn { groups: self.groups + groups, ..self })
+/// How a dispatch waits for what it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// For nothing.
+    Nothing,
+    /// Behind a barrier.
+    Barrier,
+    /// With the dispatches before, for what they wait for.
+    Beside,
+    /// For the dispatches before, by their counter.
+    Turn,
+}
+
+/// `before`: stages of the relayed dispatches before. `needs`: whether it needs what a dispatch before writes. `relays`: whether
+/// it can be relayed itself.
+fn wait_of(before: Option<usize>, needs: bool, relays: bool, stages: usize) -> Wait {
+    match (before, relays) {
+        // Stages are counted one by one.
+        (Some(1), true) if !needs && stages == 1 => Wait::Beside,
+        (None, _) if !needs => Wait::Nothing,
+        // Only relayed dispatches have waited for those before them, so what follows one must wait.
+        (_, true) => Wait::Turn,
+        (_, false) => Wait::Barrier,
     }
 }
 
@@ -92,15 +110,13 @@ impl<'a> Recorder<'a> {
         let (groups, stages) = (d.groups.iter().product::<u32>(), d.kernel.stages());
         // Not relayed: counts for no one, waits for no counter.
         let mut words = StagedRelayPush { turn: 0, before: 0, stages: 1, ahead_low: 0, ahead_high: 0, ahead_bytes: 0 };
-        let beside = self.before.filter(|_| !wait).and_then(|turn| turn.and(groups, stages));
-        let turn = match relay {
-            Some(_) if beside.is_some() => beside,
-            Some(relay) if wait || self.before.is_some() => Some(self.next_turn(relay, groups, stages)),
-            // Only a relayed dispatch has waited for those before it, so one that is not must wait.
+        let waits = wait_of(self.before.map(|turn| turn.stages), wait, relay.is_some(), stages);
+        let turn = match (waits, relay, self.before) {
+            (Wait::Beside, _, Some(turn)) => Some(Turn { groups: turn.groups + groups, ..turn }),
+            (Wait::Turn, Some(relay), _) => Some(self.next_turn(relay, groups, stages)),
+            (Wait::Nothing, ..) => None,
             _ => {
-                if wait || self.before.is_some() {
-                    self.compute_barrier();
-                }
+                self.compute_barrier();
                 None
             }
         };
@@ -190,14 +206,22 @@ pub(crate) fn barrier(
 
 #[cfg(test)]
 mod tests {
-    use super::Turn;
+    use super::{Wait, wait_of};
 
     #[test]
-    fn dispatches_that_do_not_need_each_other_are_waited_for_together() {
-        let first = Turn { counter: 96, waits_for: (7, 3), groups: 40, stages: 1 };
-        let both = first.and(2, 1).unwrap();
-        assert_eq!((both.counter, both.waits_for, both.groups), (96, (7, 3), 42));
-        assert!(first.and(2, 4).is_none(), "its workgroups would count four times");
-        assert!(Turn { stages: 4, ..first }.and(2, 1).is_none());
+    fn a_dispatch_waits_for_all_that_it_may_need() {
+        let needs = |before| wait_of(before, true, true, 1);
+        let needs_nothing = |before| wait_of(before, false, true, 1);
+        assert_eq!((needs(None), needs(Some(1)), needs(Some(4))), (Wait::Turn, Wait::Turn, Wait::Turn));
+        // Beside those before, which have not waited for each other; stages would count its workgroups several times.
+        assert_eq!((needs_nothing(None), needs_nothing(Some(1))), (Wait::Nothing, Wait::Beside));
+        assert_eq!((needs_nothing(Some(4)), wait_of(Some(1), false, true, 4)), (Wait::Turn, Wait::Turn));
+        // One that is never relayed waits for the whole chain before it.
+        let never = |before, needs| wait_of(before, needs, false, 1);
+        assert_eq!(
+            (never(Some(1), false), never(Some(1), true), never(None, true)),
+            (Wait::Barrier, Wait::Barrier, Wait::Barrier)
+        );
+        assert_eq!(never(None, false), Wait::Nothing);
     }
 }

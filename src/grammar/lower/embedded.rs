@@ -10,11 +10,14 @@ const KEYWORD: &str = "%json";
 /// Where a schema says how its documents are laid out.
 const OPTIONS: &str = "x-guidance";
 
-/// The grammar with its schemas lowered, and their numbers.
+/// The grammar with its schemas lowered, and their numbers. `check` is asked before each.
 ///
 /// # Errors
-/// Input: a schema is refused, or lays out its documents by an expression that is too large.
-pub(in crate::grammar) fn lower_embedded(lark: &str) -> Result<(String, Vec<exact::Number>)> {
+/// Input: a schema is refused, or lays out its documents by an expression that is too large. Those of `check`.
+pub(in crate::grammar) fn lower_embedded(
+    lark: &str,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<(String, Vec<exact::Number>)> {
     let (mut text, mut exact, mut schemas) = (String::new(), Vec::new(), 0);
     let mut rest = lark;
     while let Some(c) = rest.chars().next() {
@@ -31,6 +34,7 @@ pub(in crate::grammar) fn lower_embedded(lark: &str) -> Result<(String, Vec<exac
             rest = behind;
             continue;
         };
+        check()?;
         let (mut lowered, numbers) = lower_whole(&schema)?.into_schema(&format!("{schemas}-"));
         if let Some(options) = schema.get(OPTIONS) {
             lay_out(&mut lowered, options)?;

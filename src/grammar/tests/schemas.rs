@@ -117,6 +117,22 @@ fn a_reply_is_calls_or_a_document_of_the_schema_beside_them() {
         let parts: Vec<_> = text.split('\n').map(serde_json::from_str::<Value>).collect();
         assert!(!is_finished || parts.iter().all(|part| part.as_ref().is_ok_and(Value::is_object)), "{text}");
     }
+    // What looks like a call is one, and held to the function's schema, whatever else documents may be.
+    let named = json!({"anyOf": [{"properties": {"name": {"type": "string"}}}, {"type": "string"}]});
+    for open in [json!({"type": "object"}), json!(true), named] {
+        let compiled = of(beside(open.clone())).unwrap();
+        assert!(accepts(&compiled, &call) && !accepts(&compiled, &wrong_call), "{open}");
+        assert!(accepts(&compiled, "{\"name\":\"f\"}"), "{open}");
+    }
+    for like_calls in [
+        json!({"properties": {"parameters": {}}}),
+        json!({"properties": {"parameters": {}, "name": {}}, "additionalProperties": false}),
+    ] {
+        let e = of(beside(like_calls)).unwrap_err().to_string();
+        assert!(e.contains("may have `name` and `parameters`"), "{e}");
+    }
+    let apart = json!({"properties": {"parameters": {"type": "integer"}}, "additionalProperties": false});
+    assert!(accepts(&of(beside(apart)).unwrap(), "{\"parameters\":1}"));
     // It need not be an object.
     let list = of(beside(json!({"type": "array", "items": {"type": "integer"}}))).unwrap();
     assert!(accepts(&list, "[1,2]") && accepts(&list, &call) && !accepts(&list, "{}"));

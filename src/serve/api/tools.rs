@@ -219,7 +219,9 @@ pub(super) fn form_with(tools: Option<&Tools>, form: Option<Form>) -> Result<Opt
                     return Err(ApiError::bad(message).param(form.param).code("invalid_value"));
                 }
             };
-            Ok(Some(Form { beside: Some(Box::new(form)), ..tools.form(Beside::Document(schema)) }))
+            // Where there has to be a call, there is no document.
+            let joined = tools.form(Beside::Document(schema));
+            Ok(Some(Form { beside: (tools.choice == Choice::Auto).then(|| Box::new(form)), ..joined }))
         }
         (Some(tools), None) => Ok(Some(tools.form(Beside::Text))),
         (None, form) => Ok(form),
