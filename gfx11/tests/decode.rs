@@ -1,0 +1,59 @@
+//! Words against the mnemonics that LLVM gives them.
+
+mod common;
+
+use common::{assemble, inflate, words};
+use gfx11::decode::{Variant, decode};
+use gfx11::isa::isa;
+
+/// LLVM's name without the suffix of its encoding.
+fn base(name: &str) -> String {
+    let one = |name: &str| {
+        let mut name = name;
+        for suffix in ["_dpp", "_e32", "_e64"] {
+            name = name.strip_suffix(suffix).unwrap_or(name);
+        }
+        name.to_string()
+    };
+    name.split('+').map(one).collect::<Vec<_>>().join("+")
+}
+
+/// Three words of each form that RADV 25.0.7 emits for Kiln's kernels on gfx1103, with LLVM 19's mnemonics.
+#[test]
+fn words_of_all_kernels_have_llvms_mnemonics() {
+    let text = inflate(include_bytes!("data/words.txt.z"));
+    let mut count = 0;
+    for line in text.lines() {
+        let (name, hex) = line.split_once(' ').unwrap();
+        let code = words(hex);
+        let inst = decode(&code, 0).unwrap_or_else(|e| panic!("{line}: {e}"));
+        assert_eq!(inst.name(), base(name), "{line}");
+        assert_eq!(inst.dwords, code.len(), "{line}");
+        assert_eq!(inst.variant != Variant::Plain, name.ends_with("_dpp"), "{line}");
+        count += 1;
+    }
+    assert!(count > 1000, "{count}");
+}
+
+/// Each opcode of the table comes back from its own number.
+#[test]
+fn every_opcode_decodes_to_itself() {
+    for opcode in isa().opcodes.values().filter(|o| o.encoding != "VOPD") {
+        let literal: &[(&str, u32)] = if opcode.literal { &[("literal", 7)] } else { &[] };
+        let code = assemble(opcode.encoding, opcode.name, literal);
+        let inst = decode(&code, 0).unwrap();
+        assert_eq!((inst.encoding(), inst.opcode.number), (opcode.encoding, opcode.number));
+    }
+}
+
+#[test]
+fn what_is_unknown_is_refused_by_name_and_word() {
+    let why = |word: u32| decode(&[word, 0, 0], 0).unwrap_err().to_string();
+    assert_eq!(why(0xf000_0000), "word f0000000 at 0x0: MIMG is not for compute");
+    assert_eq!(why(0xf800_0000), "word f8000000 at 0x0: EXP is not for compute");
+    assert_eq!(why(0xce00_0000), "word ce000000 at 0x0: LDSDIR is not for compute");
+    assert_eq!(why(0xbe80_7f00), "word be807f00 at 0x0: SOP1 has no opcode 127");
+    assert_eq!(why(0x7e00_02d5), "word 7e0002d5 at 0x0: v_mov_b32 src0: a reserved source (213)");
+    assert_eq!(why(0xca00_0000 | 15 << 22), "word cbc00000 at 0x0: VOPD has no opcode 15");
+    assert_eq!(decode(&[0xbe80_00ff], 0).unwrap_err().why, "s_mov_b32 is cut short");
+}
