@@ -113,7 +113,7 @@ impl Dpp {
                         0x160..=0x16f => lane ^ n,
                         _ => return Err(refuse()),
                     };
-                    *from = (0..16).contains(&source).then_some(row as u8 + source as u8);
+                    *from = (0..16).contains(&source).then(|| row as u8 + source as u8);
                 }
                 let (rows, banks) = (inst.get("row_mask"), inst.get("bank_mask"));
                 let enabled = |i: usize| rows >> (i / 16) & 1 != 0 && banks >> (i / 4 % 4) & 1 != 0;

@@ -25,8 +25,11 @@ impl After {
         (float && (after.omod != 0 || after.clamp)).then_some(after)
     }
 
+    /// The factor counts only where denormals of results are flushed, and not in IEEE mode.
     fn number(&self, mode: &Mode, x: f64) -> f64 {
-        let x = x * [1.0, 2.0, 4.0, 0.5][self.omod as usize];
+        let kept = if self.bits == 32 { mode.float & 0x20 } else { mode.float & 0x80 };
+        let omod = if mode.ieee || kept != 0 { 0 } else { self.omod };
+        let x = x * [1.0, 2.0, 4.0, 0.5][omod as usize];
         match (self.clamp, x.is_nan()) {
             (true, true) if mode.dx10_clamp => 0.0,
             (true, false) => x.clamp(0.0, 1.0) + 0.0,

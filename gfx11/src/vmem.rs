@@ -243,28 +243,36 @@ fn perform(
 ) -> Result<(), What> {
     let way = (ctx.pair, Way::Vector(w.cu));
     let size = access.part.map_or(4 * access.dwords as u32, |p| p.bytes);
-    let align = size.min(4) as u64;
     for half in 0..w.halves {
         let mut out = [([0u32; 32], [0u32; 2]); 4];
         for lane in (0..32).filter(|i| exec[half] >> i & 1 != 0) {
             let address = addresses[half][lane];
-            if !address.is_multiple_of(align) {
+            if access.part.is_none() && !address.is_multiple_of(4) {
                 return Err(What::Misaligned(address));
             }
             let (buffer, index) = ctx.memory.find(address, size)?;
             let shift = 8 * (address & 3) as u32;
             let mask = if size < 4 { ((1u8 << size) - 1) << (address & 3) } else { 15 };
+            // Two bytes may lie in two dwords.
+            let split = size < 4 && (address & 3) as u32 + size > 4;
             match access.kind {
                 Kind::Load => {
                     let mut words = [(0, 0); 4];
                     let words = &mut words[..access.dwords];
                     ctx.caches.read(way, access.device, (buffer, index, address), mask, words)?;
                     if let Some(part) = access.part {
-                        let (word, poison) = words[0];
+                        let (mut word, mut poison) = (words[0].0 >> shift, words[0].1 & mask);
+                        if split {
+                            let mut next = [(0, 0)];
+                            let rest = address + 4 & !3;
+                            ctx.caches.read(way, access.device, (buffer, index + 1, rest), 1, &mut next)?;
+                            word |= next[0].0 << (32 - shift);
+                            poison |= next[0].1 & 1;
+                        }
                         let bits = 8 * part.bytes;
-                        let up = word >> shift << (32 - bits);
+                        let up = word << (32 - bits);
                         let x = if part.signed { (up as i32 >> (32 - bits)) as u32 } else { up >> (32 - bits) };
-                        words[0] = (x, if poison & mask != 0 { 15 } else { 0 });
+                        words[0] = (x, if poison != 0 { 15 } else { 0 });
                     }
                     for (out, (word, poison)) in out.iter_mut().zip(words) {
                         out.0[lane] = *word;
@@ -280,6 +288,9 @@ fn perform(
                             (x, poison) = (x >> 16, poison >> 2);
                         }
                         buffer.write(index + i, x << shift, mask, poison << (address & 3));
+                        if split {
+                            buffer.write(index + 1, x >> (32 - shift), 1, poison >> 1 & 1);
+                        }
                     }
                     ctx.caches.evict(way.0, way.1, address);
                     ctx.caches.evict(way.0, way.1, address + size as u64 - 1);

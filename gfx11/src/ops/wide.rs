@@ -72,38 +72,33 @@ fn div_fixup(s0: u64, s1: u64, s2: u64) -> u64 {
     }
 }
 
-/// The scaled value and whether it was scaled, of floats with `bias`, `digits` below the leading one, scaled by `by`.
+/// The scaled value and whether it was scaled, of floats with `bias` and `digits` below the leading one, scaled by `by`.
 /// All numbers are f64 here: those of f32 fit.
 fn div_scale(s: [f64; 3], e: [i32; 3], by: i32, digits: i32, bias: i32) -> (f64, bool) {
     let ([a, b, c], [_, eb, ec]) = (s, e);
-    let is = |x: f64, y: f64| x.to_bits() == y.to_bits();
+    let only = |wanted: bool| if wanted { (ldexp(a, by), true) } else { (a, false) };
+    let same = |x: f64| a.to_bits() == x.to_bits();
     if b == 0.0 || c == 0.0 {
-        return (f64::NAN, false);
+        return (f64::NAN, true);
     }
+    let (tiny_reciprocal, tiny_quotient) = (eb >= 2 * bias - 1, ec - eb <= -bias);
     if ec - eb >= if digits == 23 { 96 } else { 768 } {
-        return if is(a, b) { (ldexp(a, by), true) } else { (a, true) };
+        only(same(b))
+    } else if eb == 0 {
+        only(true)
+    } else if tiny_reciprocal && tiny_quotient {
+        (if same(b) { ldexp(a, by) } else { a }, true)
+    } else if tiny_reciprocal {
+        (ldexp(a, -by), true)
+    } else if tiny_quotient {
+        (if same(c) { ldexp(a, by) } else { a }, true)
+    } else {
+        only(ec <= digits)
     }
-    if eb == 0 {
-        return (ldexp(a, by), false);
-    }
-    let tiny_reciprocal = eb >= 2 * bias - 1;
-    let tiny_quotient = ec - eb <= -bias;
-    if tiny_reciprocal && tiny_quotient {
-        return if is(a, b) { (ldexp(a, by), true) } else { (a, true) };
-    }
-    if tiny_reciprocal {
-        return (ldexp(a, -by), false);
-    }
-    if tiny_quotient {
-        return if is(a, c) { (ldexp(a, by), true) } else { (a, true) };
-    }
-    if ec <= digits {
-        return (ldexp(a, by), false);
-    }
-    (a, false)
 }
 
-fn scale32(s: [u64; 3]) -> (u64, bool) {
+fn scale32(m: &Mode, s: [u64; 3]) -> (u64, bool) {
+    let s = s.map(|x| m.in32(x as u32) as u64);
     let e = s.map(|x| (x as u32 >> 23 & 0xff) as i32);
     let (x, scaled) = div_scale(s.map(|x| f32::from_bits(x as u32) as f64), e, 64, 23, 127);
     ((x as f32).to_bits() as u64, scaled)
@@ -220,7 +215,7 @@ pub fn wide(name: &str) -> Option<Wide> {
         "v_cvt_f64_f32" => |m, [a, ..]| out(m.f(a as u32) as f64),
         "v_cvt_f32_f64" => |m, [a, ..]| int(m.exact32(f(a), 0.0) as u64),
         "v_div_fixup_f64" => |_, [a, b, c]| int(div_fixup(a, b, c)),
-        "v_div_scale_f32" => |_, s| scale32(s),
+        "v_div_scale_f32" => |m, s| scale32(m, s),
         "v_div_scale_f64" => |_, s| {
             let (x, scaled) = div_scale(s.map(f), s.map(exponent), 128, 52, 1023);
             (x.to_bits(), scaled)
