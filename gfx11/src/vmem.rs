@@ -166,9 +166,8 @@ fn start(
     if loads {
         w.busy_vm.add(span);
     }
-    let behind = w.vmem.iter().any(|(_, f)| f.deferred.is_some());
     let defer = ctx.defer != 0 && (w.chance() >> 20).is_multiple_of(ctx.defer);
-    if behind && !defer {
+    if !defer && w.vmem.iter().any(|(_, f)| f.deferred.as_ref().is_some_and(|d| meets(d, access, &addresses, exec))) {
         perform_all(w, ctx)?;
     }
     if defer {
@@ -181,6 +180,20 @@ fn start(
         return Err(What::NotExecuted("more than 63 vector memory instructions in flight".into()));
     }
     Ok(())
+}
+
+/// First and last address of an access.
+fn range(access: &Access, addresses: &[[u64; 32]; 2], exec: [u32; 2]) -> (u64, u64) {
+    let lanes = (0..64).filter(|i| exec[i / 32] >> (i % 32) & 1 != 0).map(|i| addresses[i / 32][i % 32]);
+    let (low, high) = lanes.fold((u64::MAX, 0), |(low, high), a| (a.min(low), a.max(high)));
+    (low, high.saturating_add(4 * access.dwords as u64))
+}
+
+/// Whether an access may touch what one before it, still to be done, touches: those of one wave stay in order then. All
+/// others may reach memory in any order.
+fn meets(before: &Deferred, access: &Access, addresses: &[[u64; 32]; 2], exec: [u32; 2]) -> bool {
+    let (a, b) = (range(&before.access, &before.addresses, before.exec), range(access, addresses, exec));
+    a.0 < b.1 && b.0 < a.1
 }
 
 /// Lets all that was left touch memory, in order.

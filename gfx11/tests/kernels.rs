@@ -1,0 +1,171 @@
+//! RADV's own code of Kiln's RMSNorm for gfx1103 (Mesa 25.0.7), as `vkGetPipelineCacheData` gives it: run as it is, and
+//! with one thing broken at a time.
+
+use gfx11::fault::What;
+use gfx11::kernel::{Kernel, PUSH_HIGH};
+use gfx11::machine::{Config, Machine};
+use gfx11::memory::Memory;
+use gfx11::program::Program;
+
+const ROWS: usize = 5;
+const WIDTH: usize = 256;
+const STATE: u64 = 0x1_0000_0000;
+const X: u64 = 0x1_0100_0000;
+const W: u64 = 0x1_0200_0000;
+const Y: u64 = 0x1_0300_0000;
+const PUSH: u64 = PUSH_HIGH + 0x100;
+
+fn kernel() -> Kernel {
+    let mut all = Kernel::all(include_bytes!("data/rms_norm.blob")).unwrap();
+    assert_eq!(all.len(), 1);
+    all.remove(0)
+}
+
+fn value(i: usize, scale: f32) -> f32 {
+    ((i * 7919 % 1013) as f32 / 1013.0 - 0.5) * scale
+}
+
+fn push() -> Vec<u32> {
+    let pointers = [STATE, X, W, 0, 0, Y, 0];
+    let words = pointers.iter().flat_map(|p| [*p as u32, (*p >> 32) as u32]);
+    // Rows are counted by word 0; strides in elements.
+    let rest = [0, 0, WIDTH as u32, WIDTH as u32, WIDTH as u32, WIDTH as u32, 0, 0, 1e-6f32.to_bits(), 0, 0, 0];
+    words.chain(rest).collect()
+}
+
+fn floats(n: usize, scale: f32) -> Vec<u32> {
+    (0..n).map(|i| value(i, scale).to_bits()).collect()
+}
+
+/// `short`: dwords that X lacks.
+fn memory(short: usize) -> Memory {
+    let mut memory = Memory::default();
+    memory.add_words("state", STATE, &[ROWS as u32, 0, 0, 0]);
+    memory.add_words("x", X, &floats(ROWS * WIDTH - short, 8.0));
+    memory.add_words("w", W, &floats(WIDTH, 1.0));
+    memory.add("y", Y, 4 * (ROWS * WIDTH) as u64);
+    memory.add_words("push", PUSH, &push());
+    memory
+}
+
+fn run(kernel: &Kernel, memory: &Memory, seed: u64) -> Result<u64, What> {
+    let mut machine = Machine::new(Config { budget: 100_000, ..Config::gfx1103(seed) });
+    let grid = [1, ROWS as u32, 1];
+    kernel.run(&mut machine, memory, grid, &push(), PUSH as u32).map(|r| r.steps).map_err(|f| f.what)
+}
+
+/// Plain arithmetic in f64.
+fn expected(row: usize, column: usize) -> f64 {
+    let x = |i: usize| value(row * WIDTH + i, 8.0) as f64;
+    let mean = (0..WIDTH).map(|i| x(i) * x(i)).sum::<f64>() / WIDTH as f64;
+    x(column) / (mean + 1e-6).sqrt() * (1.0 + value(column, 1.0) as f64)
+}
+
+#[test]
+fn radvs_rms_norm_computes_the_norm() {
+    let kernel = kernel();
+    assert_eq!((kernel.threads, kernel.float_mode), ([64, 1, 1], 0xc0));
+    for seed in 1..20 {
+        let memory = memory(0);
+        let steps = run(&kernel, &memory, seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        assert!(steps > 100, "{steps}");
+        let y = memory.buffer("y").unwrap();
+        assert_eq!(y.unwritten(), 0);
+        for (i, got) in y.contents().into_iter().enumerate() {
+            let (got, want) = (f32::from_bits(got) as f64, expected(i / WIDTH, i % WIDTH));
+            assert!((got - want).abs() <= 2e-6 * want.abs().max(1.0), "seed {seed}, {i}: {got}, not {want}");
+        }
+    }
+}
+
+/// The kernel with one word changed.
+fn mutated(at: usize, word: u32) -> Kernel {
+    let mut kernel = kernel();
+    let mut code = kernel.code.clone();
+    code[at] = word;
+    kernel.program = Program::new(&code).unwrap();
+    kernel
+}
+
+fn positions(name: &str) -> Vec<usize> {
+    let of = |k: &Kernel| k.program.ready.iter().filter(|r| r.inst.opcode.name == name).map(|r| r.inst.at).collect();
+    of(&kernel())
+}
+
+/// Each count of each wait of the kernel, one higher: what was loaded is used in flight, or the count cannot matter. One
+/// that does not fault must wait for nothing, which a run without the wait shows.
+#[test]
+fn a_wait_count_one_too_high_is_caught() {
+    let waits = positions("s_waitcnt");
+    assert!(waits.len() >= 3);
+    let (mut caught, mut idle) = (0, 0);
+    for at in waits {
+        let word = kernel().code[at];
+        for (low, counter) in [(10, "vmcnt"), (4, "lgkmcnt")] {
+            let count = word >> low & 63;
+            if count == 63 {
+                continue;
+            }
+            let higher = word & !(63 << low) | (count + 1) << low;
+            match run(&mutated(at, higher), &memory(0), 3) {
+                Err(What::NotWaited { counter: got, .. }) => {
+                    assert_eq!(got, counter, "at {:#x}", at * 4);
+                    caught += 1;
+                }
+                Err(What::BarrierBeforeStore | What::Race { .. }) if counter == "lgkmcnt" => caught += 1,
+                Err(other) => panic!("at {:#x}: {other}", at * 4),
+                Ok(_) => idle += 1,
+            }
+        }
+    }
+    assert!(caught >= 3 && caught > idle, "{caught} caught, {idle} wait for nothing");
+}
+
+/// The kernel's barriers: those of its relay are passed by here, that between the waves' sums is not.
+#[test]
+fn a_missing_barrier_is_caught() {
+    let barriers = positions("s_barrier");
+    let caught = |at: usize, seed: u64| {
+        let found = run(&mutated(at, 0xbf80_0000), &memory(0), seed);
+        matches!(found, Err(What::Race { .. }))
+    };
+    let counts: Vec<usize> = barriers.iter().map(|at| (1..30).filter(|seed| caught(*at, *seed)).count()).collect();
+    assert_eq!(counts.iter().filter(|n| **n == 29).count(), 1, "{counts:?}");
+}
+
+#[test]
+fn a_read_past_a_buffer_is_caught_by_the_buffers_name() {
+    let found = run(&kernel(), &memory(1), 1).unwrap_err();
+    let What::OutOfBounds { address, bytes, buffer } = found else { panic!("{found}") };
+    assert_eq!((address, bytes), (X + 4 * (ROWS * WIDTH - 4) as u64, 16));
+    assert!(buffer.starts_with("x has 5116 bytes"), "{buffer}");
+}
+
+#[test]
+fn what_was_never_written_is_caught() {
+    let mut memory = Memory::default();
+    memory.add("state", STATE, 16);
+    memory.add_words("push", PUSH, &push());
+    assert_eq!(run(&kernel(), &memory, 1), Err(What::Poison("the SCC of a branch".into())));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_on_one_thread() {
+    let steps = |seed| {
+        let mut machine = Machine::new(Config { threads: 1, ..Config::gfx1103(seed) });
+        let memory = memory(0);
+        let grid = [1, ROWS as u32, 1];
+        let steps = kernel().run(&mut machine, &memory, grid, &push(), PUSH as u32).unwrap().steps;
+        (steps, memory.buffer("y").unwrap().contents())
+    };
+    assert_eq!(steps(7), steps(7));
+    assert_eq!(steps(7).1, steps(8).1);
+}
+
+#[test]
+fn a_damaged_blob_is_refused() {
+    let blob = include_bytes!("data/rms_norm.blob");
+    for cut in [0, 10, 40, 100, 1000, blob.len() - 1] {
+        assert!(Kernel::all(&blob[..cut]).is_err(), "{cut}");
+    }
+}
