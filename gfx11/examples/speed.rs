@@ -26,7 +26,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let start = Instant::now();
         let report = kernel.run(&mut machine, &memory, [1, rows as u32, 1], &push, 0)?;
         let rate = report.steps as f64 / start.elapsed().as_secs_f64() / 1e6;
-        println!("{threads} threads: {:.1} million instructions, {rate:.1} million a second", report.steps as f64 / 1e6);
+        println!(
+            "{threads} threads: {:.1} million instructions, {rate:.1} million a second",
+            report.steps as f64 / 1e6
+        );
     }
     Ok(())
 }

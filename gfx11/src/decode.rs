@@ -94,8 +94,8 @@ impl fmt::Debug for Inst {
 
 /// Encodings in the order in which a first dword is held against them.
 const ORDER: [&str; 17] = [
-    "SOP1", "SOPC", "SOPP", "SOPK", "SOP2", "VOPC", "VOP1", "VOP2", "VOP3P", "VOPD", "VOP3", "SMEM", "DS", "FLAT", "SCRATCH",
-    "GLOBAL", "MUBUF",
+    "SOP1", "SOPC", "SOPP", "SOPK", "SOP2", "VOPC", "VOP1", "VOP2", "VOP3P", "VOPD", "VOP3", "SMEM", "DS", "FLAT",
+    "SCRATCH", "GLOBAL", "MUBUF",
 ];
 /// Encodings that compute kernels of RADV never use.
 const OTHERS: [(u32, u32, &str); 5] = [
@@ -146,7 +146,8 @@ pub fn decode(code: &[u32], at: usize) -> Result<Inst, Refused> {
         Some(233 | 234) => Variant::Dpp8,
         _ => Variant::Plain,
     };
-    let literal = opcode.literal || inst.second.is_some_and(|o| o.literal) || sources.iter().any(|(_, code)| *code == 255);
+    let literal =
+        opcode.literal || inst.second.is_some_and(|o| o.literal) || sources.iter().any(|(_, code)| *code == 255);
     if dpp != Variant::Plain || literal {
         let next = *code.get(at + dwords).ok_or_else(|| refuse(format!("{} is cut short", opcode.name)))?;
         inst.dwords += 1;

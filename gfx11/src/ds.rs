@@ -186,7 +186,8 @@ fn atomic_step(inst: &Inst, rest: &str) -> Result<Step, What> {
                         Ok(registers.rev().fold(0, |all, at| all << 32 | w.v[at][lane] as u64))
                     };
                     let second = two || !["cmpstore", "mskor", "wrap"].iter().any(|k| key.starts_with(k));
-                    let (x, other) = (value(if n == 0 { data0 } else { data1 })?, if second { 0 } else { value(data1)? });
+                    let (x, other) =
+                        (value(if n == 0 { data0 } else { data1 })?, if second { 0 } else { value(data1)? });
                     let mut old = 0;
                     for i in (0..dwords as u32).rev() {
                         let (word, poison) = ctx.lds.word(byte + 4 * i);

@@ -64,7 +64,13 @@ pub fn step(inst: &Inst) -> Result<Option<Step>, What> {
             Err(first) => {
                 let poison = (first..first + 8).fold(0, |all, r| {
                     let [low, up] = w.v_poison[r];
-                    all | if !narrow { low | up } else if high { up } else { low }
+                    all | if !narrow {
+                        low | up
+                    } else if high {
+                        up
+                    } else {
+                        low
+                    }
                 });
                 if poison != 0 {
                     return Err(What::Poison("C of a matrix product".into()));

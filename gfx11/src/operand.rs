@@ -90,9 +90,8 @@ impl Dpp {
         match inst.variant {
             Variant::Plain => Ok(None),
             Variant::Dpp8 => {
-                let from = std::array::from_fn(|i| {
-                    Some((i as u8 & !7) + inst.get(&format!("lane_sel_{}", i % 8)) as u8)
-                });
+                let from =
+                    std::array::from_fn(|i| Some((i as u8 & !7) + inst.get(&format!("lane_sel_{}", i % 8)) as u8));
                 Ok(Some(Self { from, enabled: u32::MAX, fi: inst.get("src0") == 234, bc: true }))
             }
             Variant::Dpp16 => {
@@ -242,7 +241,10 @@ impl Source {
                 let half = opsel_hi >> index & 1 != 0;
                 shape = Shape::Mix { half: half.then_some(bit("opsel")) };
                 (abs, sign) = (bit("neg_hi"), 0x8000_0000);
-                if half && let Base::Scalar(Scalar::Const(x)) = &base && code != 255 {
+                if half
+                    && let Base::Scalar(Scalar::Const(x)) = &base
+                    && code != 255
+                {
                     // A constant is one of the format that the modifier says.
                     let f16 = Operand { format: "f16", bits: 16, ..operand };
                     let x = if (240..=248).contains(&code) { Scalar::of(code, f16, None) } else { Scalar::Const(*x) };
@@ -390,7 +392,8 @@ impl WideSource {
             Some(r) => {
                 let at = half * 256 + r;
                 let (low, high) = (&w.v[at], &w.v[(at + 1).min(w.v.len() - 1)]);
-                let poison = w.v_poison[at].iter().chain(&w.v_poison[(at + 1).min(w.v.len() - 1)]).fold(0, |a, b| a | b);
+                let poison =
+                    w.v_poison[at].iter().chain(&w.v_poison[(at + 1).min(w.v.len() - 1)]).fold(0, |a, b| a | b);
                 (std::array::from_fn(|i| low[i] as u64 | (high[i] as u64) << 32), poison)
             }
             None => {

@@ -46,7 +46,8 @@ impl Program {
     /// Decodes and prepares all of a kernel. Nothing in it may be unknown.
     pub fn new(code: &[u32]) -> Result<Self, Fault> {
         let insts = decode_all(body(code))?;
-        let index: Arc<HashMap<usize, usize>> = Arc::new(insts.iter().enumerate().map(|(i, inst)| (inst.at, i)).collect());
+        let index: Arc<HashMap<usize, usize>> =
+            Arc::new(insts.iter().enumerate().map(|(i, inst)| (inst.at, i)).collect());
         let end = insts.len();
         let ready = insts.iter().map(|inst| {
             let place = |what| Fault { what, inst: inst.name(), at: inst.at * 4, wave: ([0; 3], 0) };
@@ -161,10 +162,18 @@ fn control(inst: &Inst, index: &Arc<HashMap<usize, usize>>, last: usize) -> Resu
             w.mode.float = w.mode.float & 15 | (imm as u8) << 4;
             Ok(())
         }),
-        "s_nop" | "s_sleep" | "s_set_inst_prefetch_distance" | "s_clause" | "s_delay_alu" | "s_waitcnt_depctr"
-        | "s_wakeup" | "s_setprio" | "s_incperflevel" | "s_decperflevel" | "s_icache_inv" | "s_ttracedata_imm" => {
-            Box::new(|_, _| Ok(()))
-        }
+        "s_nop"
+        | "s_sleep"
+        | "s_set_inst_prefetch_distance"
+        | "s_clause"
+        | "s_delay_alu"
+        | "s_waitcnt_depctr"
+        | "s_wakeup"
+        | "s_setprio"
+        | "s_incperflevel"
+        | "s_decperflevel"
+        | "s_icache_inv"
+        | "s_ttracedata_imm" => Box::new(|_, _| Ok(())),
         // Message 3 gives the VGPRs back.
         "s_sendmsg" if imm == 3 => Box::new(|_, _| Ok(())),
         _ => return Err(What::NotExecuted(format!("{name} {imm:#x}"))),
@@ -175,7 +184,8 @@ fn target(inst: &Inst, index: &HashMap<usize, usize>, last: usize) -> Result<usi
     let to = inst.at as i64 + inst.dwords as i64 + inst.simm16() as i64;
     let at = index.get(&(to as usize)).copied();
     let behind = index.keys().max().is_some_and(|at| to > *at as i64);
-    at.or(behind.then_some(last)).ok_or_else(|| What::Refused(format!("branch to {:#x}, inside an instruction", to * 4)))
+    at.or(behind.then_some(last))
+        .ok_or_else(|| What::Refused(format!("branch to {:#x}, inside an instruction", to * 4)))
 }
 
 fn branch(inst: &Inst, condition: &str, index: &HashMap<usize, usize>, last: usize) -> Result<Step, What> {
@@ -298,7 +308,8 @@ fn registers(inst: &Inst) -> (Regs, Regs, Regs) {
     let name = inst.opcode.name;
     for (field, operand) in inst.opcode.operands() {
         let Some(span) = span(inst, field, operand) else { continue };
-        let loads = name.contains("load") || name.contains("_rtn_") || name.contains("atomic") || inst.encoding() == "DS";
+        let loads =
+            name.contains("load") || name.contains("_rtn_") || name.contains("atomic") || inst.encoding() == "DS";
         match (field, inst.encoding()) {
             ("vdst", "GLOBAL" | "FLAT") if name.contains("atomic") && !inst.has("glc") => {}
             ("vdst", "GLOBAL" | "FLAT") if loads => vm.add(span),

@@ -286,7 +286,8 @@ pub fn step(inst: &Inst) -> Result<Step, What> {
         return Ok(step);
     }
     let unknown = || What::NotExecuted(name.to_string());
-    let source = |field: &str| inst.opcode.operand(field).map(|o| (Scalar::of(inst.get(field), o, inst.literal), o.bits == 64));
+    let source =
+        |field: &str| inst.opcode.operand(field).map(|o| (Scalar::of(inst.get(field), o, inst.literal), o.bits == 64));
     let immediate = Some((Scalar::Const(inst.simm16() as u32 as u64), false));
     let unsigned = Some((Scalar::Const(inst.get("simm16") as u64), false));
     let dst = (inst.get("sdst") as usize, inst.opcode.operand("sdst").is_some_and(|o| o.bits == 64));
@@ -340,7 +341,9 @@ fn fma_step(inst: &Inst) -> Result<Step, What> {
 /// Those that write EXEC and keep or return its old value.
 fn exec_step(inst: &Inst) -> Result<Option<Step>, What> {
     let name = inst.opcode.name;
-    let Some((kind, tail)) = name.split_once("_saveexec_").or_else(|| name.split_once("_wrexec_")) else { return Ok(None) };
+    let Some((kind, tail)) = name.split_once("_saveexec_").or_else(|| name.split_once("_wrexec_")) else {
+        return Ok(None);
+    };
     let saves = name.contains("_saveexec_");
     let wide = tail == "b64";
     let f: fn(u64, u64) -> u64 = match kind {

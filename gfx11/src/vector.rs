@@ -216,7 +216,8 @@ fn sources(inst: &Inst, opcode: &Opcode, slot: Option<usize>, dst: usize) -> Res
         _ if name.ends_with("fmamk_f32") || name.ends_with("fmamk_f16") => [a, Source::literal(inst, bits), b],
         _ if name.contains("fmac") || name.contains("dot2acc") => {
             // The sum is the destination: of 16 bits the half that is written.
-            let target = Target::of(inst, opcode.operand("vdst").unwrap_or(Operand { kind: "vgpr", format: "f32", bits }));
+            let target =
+                Target::of(inst, opcode.operand("vdst").unwrap_or(Operand { kind: "vgpr", format: "f32", bits }));
             let c = if bits == 16 { Source::half(target.r, target.half == Some(true)) } else { Source::vgpr(dst) };
             [a, b, c]
         }

@@ -77,8 +77,7 @@ pub fn step(inst: &Inst) -> Result<Step, What> {
     let glc = inst.has("glc");
     let (kind, tail) = rest.split_once('_').ok_or_else(unknown)?;
     let (dst, data) = (inst.get("vdst") as usize, inst.get("data") as usize);
-    let mut access =
-        Access { kind: Kind::Load, dwords: 1, part: None, dst, device: glc, returns: false, wide: false };
+    let mut access = Access { kind: Kind::Load, dwords: 1, part: None, dst, device: glc, returns: false, wide: false };
     match kind {
         "load" | "store" => {
             (access.dwords, access.part) = size_of(tail).ok_or_else(unknown)?;
@@ -122,7 +121,9 @@ pub fn step(inst: &Inst) -> Result<Step, What> {
             let low = &w.v[at];
             match base {
                 Some(base) => {
-                    (0..32).for_each(|i| addresses[half][i] = base.wrapping_add(low[i] as u64).wrapping_add(offset as u64));
+                    (0..32).for_each(|i| {
+                        addresses[half][i] = base.wrapping_add(low[i] as u64).wrapping_add(offset as u64)
+                    });
                 }
                 None => {
                     let high = &w.v[at + 1];
@@ -161,8 +162,7 @@ fn start(
         sources.push([one(0), one(1)]);
     }
     let span = Span { scalar: false, first: access.dst, count: access.dwords };
-    let mut flight =
-        InFlight { regs: loads.then_some(span), scalar: false, deferred: None, lds: None, writes: !loads };
+    let mut flight = InFlight { regs: loads.then_some(span), scalar: false, deferred: None, lds: None, writes: !loads };
     if loads {
         w.busy_vm.add(span);
     }
@@ -171,7 +171,8 @@ fn start(
         perform_all(w, ctx)?;
     }
     if defer {
-        flight.deferred = Some(Deferred { access: access.clone(), addresses: Box::new(addresses), exec, data: sources });
+        flight.deferred =
+            Some(Deferred { access: access.clone(), addresses: Box::new(addresses), exec, data: sources });
     } else {
         perform(w, ctx, access, &addresses, exec, &sources)?;
     }

@@ -86,9 +86,7 @@ fn stale(cache: &'static str) -> Result<(), What> {
 
 #[test]
 fn the_sibling_cus_l0_within_one_workgroup_is_caught() {
-    let program = |between: Vec<u32>| {
-        [load(), barrier(), only(5, 0, store(7)), barrier(), between, load()].concat()
-    };
+    let program = |between: Vec<u32>| [load(), barrier(), only(5, 0, store(7)), barrier(), between, load()].concat();
     for seed in 1..10 {
         assert_eq!(run(program(vec![]), 1, 2, seed), stale("L0 of CU 1"));
         assert_eq!(run(program(invalidate("buffer_gl0_inv")), 1, 2, seed), Ok(()));

@@ -12,8 +12,22 @@ use gfx11::wave::{EXEC, VCC, Wave};
 const ROUNDS: usize = 1000;
 
 const EDGES: [u32; 16] = [
-    0, 1, 2, 31, 32, 0x7fff_ffff, 0x8000_0000, u32::MAX, 0x3f80_0000, 0xbf80_0000, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000,
-    0x0000_ffff, 0x0080_0000, 0x8000_0001,
+    0,
+    1,
+    2,
+    31,
+    32,
+    0x7fff_ffff,
+    0x8000_0000,
+    u32::MAX,
+    0x3f80_0000,
+    0xbf80_0000,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7fc0_0000,
+    0x0000_ffff,
+    0x0080_0000,
+    0x8000_0001,
 ];
 
 fn value(random: &mut Random) -> u32 {
@@ -56,7 +70,9 @@ const INTEGERS: [(&str, Three); 24] = [
     ("v_bfe_i32", |a, b, c| {
         let (from, width) = (b % 32, c % 32);
         let top = (from + width).min(32);
-        bits(|i| width > 0 && if i < top - from { at(a, from + i) } else { from + width <= 32 && at(a, from + width - 1) })
+        bits(|i| {
+            width > 0 && if i < top - from { at(a, from + i) } else { from + width <= 32 && at(a, from + width - 1) }
+        })
     }),
     ("v_alignbit_b32", |a, b, c| bits(|i| if i + c % 32 < 32 { at(b, i + c % 32) } else { at(a, i + c % 32 - 32) })),
     ("v_perm_b32", |a, b, c| {
@@ -349,7 +365,13 @@ fn compares() {
                     w.set_v(0, 1, b);
                     execute(code.clone(), &mut w);
                     let want = bits(|i| at(exec, i) && expected(number(a[i as usize]), number(b[i as usize])));
-                    let got = w.s[if prefix == "v_cmpx" { EXEC } else if target != 0 { 40 } else { VCC }];
+                    let got = w.s[if prefix == "v_cmpx" {
+                        EXEC
+                    } else if target != 0 {
+                        40
+                    } else {
+                        VCC
+                    }];
                     assert_eq!(got, want, "{name} of {encoding}");
                 }
             }

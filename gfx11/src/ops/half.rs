@@ -115,9 +115,7 @@ pub(super) fn op_of(name: &str) -> Option<Op> {
         "pk_min_u16" => op!(|m, a, b, c| pair(|a, b, _| a.min(b), a, b, c)),
         "dot2_f32_f16" | "dot2acc_f32_f16" => op!(|m, a, b, c| dot2(m, halves(m, a), halves(m, b), c)),
         "dot2_f32_bf16" | "dot2acc_f32_bf16" => op!(|m, a, b, c| dot2(m, bhalves(a), bhalves(b), c)),
-        "dot2_f16_f16" => op!(|m, a, b, c| {
-            m.fma16(a >> 16, b >> 16, m.fma16(a & 0xffff, b & 0xffff, c))
-        }),
+        "dot2_f16_f16" => op!(|m, a, b, c| { m.fma16(a >> 16, b >> 16, m.fma16(a & 0xffff, b & 0xffff, c)) }),
         "dot2_bf16_bf16" => op!(|m, a, b, c| {
             let sum = dot2(m, bhalves(a), bhalves(b), c << 16);
             f32_to_bf16(f32::from_bits(sum))

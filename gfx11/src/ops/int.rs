@@ -151,9 +151,9 @@ pub(super) fn op_of(name: &str) -> Option<Op> {
         }
         "sad_u8" => op!(|m, a, b, c| sad8(a, b).wrapping_add(c)),
         "sad_hi_u8" => op!(|m, a, b, c| (sad8(a, b) << 16).wrapping_add(c)),
-        "sad_u16" => op!(|m, a, b, c| {
-            ((a & 0xffff).abs_diff(b & 0xffff) + (a >> 16).abs_diff(b >> 16)).wrapping_add(c)
-        }),
+        "sad_u16" => {
+            op!(|m, a, b, c| { ((a & 0xffff).abs_diff(b & 0xffff) + (a >> 16).abs_diff(b >> 16)).wrapping_add(c) })
+        }
         "sad_u32" => op!(|m, a, b, c| a.abs_diff(b).wrapping_add(c)),
         "msad_u8" => op!(|m, a, b, c| {
             let used = (0..4).filter(|i| byte(b, *i) != 0);
@@ -189,7 +189,9 @@ pub(super) fn saturating(name: &str) -> Option<Op> {
         "v_mad_i16" => op!(|m, a, b, c| clamp16(i16(a) * i16(b) + i16(c))),
         "v_mad_u32_u24" => op!(|m, a, b, c| clamp_unsigned(u24(a) as i64 * u24(b) as i64 + c as i64, u32::MAX)),
         "v_mad_i32_i24" => op!(|m, a, b, c| clamp32(i24(a) as i64 * i24(b) as i64 + c as i32 as i64)),
-        "v_mad_u32_u16" => op!(|m, a, b, c| clamp_unsigned((a & 0xffff) as i64 * (b & 0xffff) as i64 + c as i64, u32::MAX)),
+        "v_mad_u32_u16" => {
+            op!(|m, a, b, c| clamp_unsigned((a & 0xffff) as i64 * (b & 0xffff) as i64 + c as i64, u32::MAX))
+        }
         "v_mad_i32_i16" => op!(|m, a, b, c| clamp32(i16(a) as i64 * i16(b) as i64 + c as i32 as i64)),
         "v_sad_u8" => op!(|m, a, b, c| sad8(a, b).saturating_add(c)),
         "v_sad_hi_u8" => op!(|m, a, b, c| (sad8(a, b) << 16).saturating_add(c)),
