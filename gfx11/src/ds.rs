@@ -273,7 +273,7 @@ fn swizzle(inst: &Inst) -> Result<Step, What> {
             0xc000.. => {
                 let (n, mask) = (offset >> 5 & 31, offset & 31);
                 let moved = if offset >> 10 & 1 == 0 { lane + n } else { lane + 32 - n };
-                moved % 32 & !mask & 31 | lane & mask
+                (moved % 32) & !mask & 31 | lane & mask
             }
             0x8000.. => lane & !3 | offset >> (2 * (lane & 3)) & 3,
             _ => (lane & offset & 31 | offset >> 5 & 31) ^ offset >> 10 & 31,

@@ -114,6 +114,6 @@ fn known(w: &Wave, scalar: Scalar) -> Result<u32, What> {
 fn read_lane(w: &mut Wave, dst: usize, vgpr: usize, lane: usize) -> Result<(), What> {
     let (at, lane) = (lane / 32 * 256 + vgpr, lane % 32);
     let [low, high] = w.v_poison[at].map(|p| p >> lane & 1);
-    let (x, bad) = (w.v[at][lane], low * 0xffff | high * 0xffff_0000);
+    let (x, bad) = (w.v[at][lane], (low * 0xffff) | (high * 0xffff_0000));
     w.write_s(dst, false, x as u64, bad as u64)
 }

@@ -6,6 +6,8 @@
 //! against [`cache`], [`lds`] and [`memory`]; [`kernel`] enters RADV's kernels.
 
 #![warn(missing_docs)]
+// With NaNs "not less" is another condition than "greater or equal", and "less or greater" another than "not equal".
+#![allow(clippy::neg_cmp_op_on_partial_ord, clippy::double_comparisons)]
 
 pub mod atomics;
 pub mod cache;

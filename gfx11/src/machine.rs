@@ -201,7 +201,7 @@ impl Shared<'_> {
             for half in 0..wave.halves {
                 let local = |i: usize| {
                     let t = n * lanes + (32 * half + i) as u32;
-                    t % x | t / x % y << 10 | t / (x * y) << 20
+                    (t % x) | ((t / x % y) << 10) | (t / (x * y)) << 20
                 };
                 wave.set_v(half, 0, std::array::from_fn(local));
             }

@@ -107,7 +107,7 @@ impl Dpp {
                         0x111..=0x11f => lane - n,
                         0x121..=0x12f => (lane - n) & 15,
                         0x140 => 15 - lane,
-                        0x141 => lane & 8 | 7 - (lane & 7),
+                        0x141 => lane & 8 | (7 - (lane & 7)),
                         0x150..=0x15f => n,
                         0x160..=0x16f => lane ^ n,
                         _ => return Err(refuse()),
@@ -126,17 +126,17 @@ impl Dpp {
     /// The moved lanes, their poison, and the lanes that are written.
     fn apply(&self, x: &Lanes, poison: [u32; 2], exec: u32, to: &mut Lanes) -> ([u32; 2], u32) {
         let (mut moved, mut written) = ([0; 2], 0);
-        for i in 0..32 {
-            match self.from[i].filter(|from| self.fi || exec >> from & 1 != 0) {
+        for (i, (from, to)) in self.from.iter().zip(to).enumerate() {
+            match from.filter(|from| self.fi || exec >> from & 1 != 0) {
                 Some(from) => {
-                    to[i] = x[from as usize];
+                    *to = x[from as usize];
                     for (moved, poison) in moved.iter_mut().zip(poison) {
                         *moved |= (poison >> from & 1) << i;
                     }
                     written |= 1 << i;
                 }
                 None => {
-                    to[i] = 0;
+                    *to = 0;
                     written |= (self.bc as u32) << i;
                 }
             }

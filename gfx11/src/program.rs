@@ -128,10 +128,10 @@ fn step(inst: &Inst, index: &Arc<HashMap<usize, usize>>, end: usize) -> Result<S
 fn control(inst: &Inst, index: &Arc<HashMap<usize, usize>>, last: usize) -> Result<Step, What> {
     let name = inst.opcode.name;
     let imm = inst.get("simm16") as usize;
-    if let Some(condition) = name.strip_prefix("s_cbranch_").or_else(|| name.strip_prefix("s_")) {
-        if name.starts_with("s_cbranch_") || condition == "branch" {
-            return branch(inst, condition, index, last);
-        }
+    if let Some(condition) = name.strip_prefix("s_cbranch_").or_else(|| name.strip_prefix("s_"))
+        && (name.starts_with("s_cbranch_") || condition == "branch")
+    {
+        return branch(inst, condition, index, last);
     }
     Ok(match name {
         "s_endpgm" => Box::new(end),
@@ -337,7 +337,7 @@ fn span(inst: &Inst, field: &str, operand: Operand) -> Option<Span> {
             Some(Span { scalar: false, first: code, count: 1 })
         }
         "vgpr" => vector(code & low),
-        "src" | "src_vgpr" | "src_vgpr_or_inline" if code >= 256 => vector(code - 256 & low),
+        "src" | "src_vgpr" | "src_vgpr_or_inline" if code >= 256 => vector((code - 256) & low),
         "src" | "ssrc" | "ssrc_lanesel" if code < 128 => scalar(code, mask),
         "sdst" | "sreg" if field == "sbase" => scalar(2 * code, count),
         "sdst" | "sreg" | "smem_offset" => scalar(code, mask),

@@ -244,7 +244,7 @@ pub fn wait(w: &mut Wave, ctx: &mut Ctx, loads: bool, most: usize) -> Result<(),
 
 /// Bytes of a dword that depend on poisoned halves.
 pub fn byte_poison([low, high]: [u32; 2], lane: usize) -> u8 {
-    3 * (low >> lane & 1) as u8 | 12 * (high >> lane & 1) as u8
+    (3 * (low >> lane & 1) as u8) | (12 * (high >> lane & 1) as u8)
 }
 
 fn perform(
@@ -278,7 +278,7 @@ fn perform(
                         let (mut word, mut poison) = (words[0].0 >> shift, words[0].1 & mask);
                         if split {
                             let mut next = [(0, 0)];
-                            let rest = address + 4 & !3;
+                            let rest = (address + 4) & !3;
                             ctx.caches.read(way, access.device, (buffer, index + 1, rest), 1, &mut next)?;
                             word |= next[0].0 << (32 - shift);
                             poison |= next[0].1 & 1;

@@ -176,7 +176,7 @@ fn order(x: u32) -> i64 {
 
 fn float(random: &mut Random) -> u32 {
     let x = random.next();
-    if x % 16 == 0 { 0 } else { x & 0x807f_ffff | (117 + random.next() % 21) << 23 }
+    if x.is_multiple_of(16) { 0 } else { x & 0x807f_ffff | (117 + random.next() % 21) << 23 }
 }
 
 /// The vector instruction of v0, v1 and v2 (of fmac v3) to v3, in each encoding that has it.
@@ -330,7 +330,8 @@ fn scalar_opcodes() {
 #[test]
 fn compares() {
     let mut random = Random(23);
-    let conditions: [(&str, fn(i64, i64) -> bool); 6] = [
+    type Condition = fn(i64, i64) -> bool;
+    let conditions: [(&str, Condition); 6] = [
         ("lt", |a, b| a < b),
         ("eq", |a, b| a == b),
         ("le", |a, b| a <= b),

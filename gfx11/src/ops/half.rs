@@ -94,7 +94,7 @@ pub(super) fn op_of(name: &str) -> Option<Op> {
         "ceil_f16" => op!(|m, a, b, c| m.to16(m.h(a).ceil())),
         "trunc_f16" => op!(|m, a, b, c| m.to16(m.h(a).trunc())),
         "rndne_f16" => op!(|m, a, b, c| m.to16(m.h(a).round_ties_even())),
-        "fract_f16" => op!(|m, a, b, c| m.to16((m.h(a) - m.h(a).floor()).min(0.99951172))),
+        "fract_f16" => op!(|m, a, b, c| m.to16((m.h(a) - m.h(a).floor()).min(0.999_511_7))),
         "frexp_mant_f16" => op!(|m, a, b, c| m.to16(frexp(m, a).0)),
         "frexp_exp_i16_f16" => op!(|m, a, b, c| frexp(m, a).1 as u32 & 0xffff),
         "pk_add_f16" => op!(|m, a, b, c| pair(|a, b, _| m.add16(a, b), a, b, c)),
@@ -115,7 +115,7 @@ pub(super) fn op_of(name: &str) -> Option<Op> {
         "pk_min_u16" => op!(|m, a, b, c| pair(|a, b, _| a.min(b), a, b, c)),
         "dot2_f32_f16" | "dot2acc_f32_f16" => op!(|m, a, b, c| dot2(m, halves(m, a), halves(m, b), c)),
         "dot2_f32_bf16" | "dot2acc_f32_bf16" => op!(|m, a, b, c| dot2(m, bhalves(a), bhalves(b), c)),
-        "dot2_f16_f16" => op!(|m, a, b, c| { m.fma16(a >> 16, b >> 16, m.fma16(a & 0xffff, b & 0xffff, c)) }),
+        "dot2_f16_f16" => op!(|m, a, b, c| m.fma16(a >> 16, b >> 16, m.fma16(a & 0xffff, b & 0xffff, c))),
         "dot2_bf16_bf16" => op!(|m, a, b, c| {
             let sum = dot2(m, bhalves(a), bhalves(b), c << 16);
             f32_to_bf16(f32::from_bits(sum))

@@ -16,11 +16,11 @@ fn i16(x: u32) -> i32 {
 }
 #[inline(always)]
 fn hi(a: u32, b: u32) -> u32 {
-    (a as u64 * b as u64 >> 32) as u32
+    ((a as u64 * b as u64) >> 32) as u32
 }
 #[inline(always)]
 fn hi_signed(a: i32, b: i32) -> u32 {
-    (a as i64 * b as i64 >> 32) as u32
+    ((a as i64 * b as i64) >> 32) as u32
 }
 #[inline(always)]
 fn pack(low: u32, high: u32) -> u32 {
@@ -152,7 +152,7 @@ pub(super) fn op_of(name: &str) -> Option<Op> {
         "sad_u8" => op!(|m, a, b, c| sad8(a, b).wrapping_add(c)),
         "sad_hi_u8" => op!(|m, a, b, c| (sad8(a, b) << 16).wrapping_add(c)),
         "sad_u16" => {
-            op!(|m, a, b, c| { ((a & 0xffff).abs_diff(b & 0xffff) + (a >> 16).abs_diff(b >> 16)).wrapping_add(c) })
+            op!(|m, a, b, c| ((a & 0xffff).abs_diff(b & 0xffff) + (a >> 16).abs_diff(b >> 16)).wrapping_add(c))
         }
         "sad_u32" => op!(|m, a, b, c| a.abs_diff(b).wrapping_add(c)),
         "msad_u8" => op!(|m, a, b, c| {
