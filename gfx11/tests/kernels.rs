@@ -1,5 +1,5 @@
-//! RADV's own code of Kiln's RMSNorm for gfx1103 (Mesa 25.0.7), as `vkGetPipelineCacheData` gives it: run as it is, and
-//! with one thing broken at a time.
+//! RADV's own code of two of Kiln's kernels for gfx1103 (Mesa 25.0.7), as `vkGetPipelineCacheData` gives it: run as it is, and
+//! RMSNorm with one thing broken at a time.
 
 use gfx11::fault::What;
 use gfx11::kernel::{Kernel, PUSH_HIGH};
@@ -167,5 +167,38 @@ fn a_damaged_blob_is_refused() {
     let blob = include_bytes!("data/rms_norm.blob");
     for cut in [0, 10, 40, 100, 1000, blob.len() - 1] {
         assert!(Kernel::all(&blob[..cut]).is_err(), "{cut}");
+    }
+}
+
+/// A row times an INT8 matrix with a scale an output: in the order of f32 sums that the kernel has, near that of f64.
+#[test]
+fn radvs_int8_product_computes_the_product() {
+    const N: usize = 50;
+    const K: usize = 512;
+    let kernel = Kernel::all(include_bytes!("data/linear_int8.blob")).unwrap().remove(0);
+    let weight = |n: usize, k: usize| (n * 31 + k * 17 + n * k) as i8;
+    let word = |i: usize| u32::from_le_bytes(std::array::from_fn(|b| weight(i * 4 / K, i * 4 % K + b) as u8));
+    for seed in 1..6 {
+        let mut memory = Memory::default();
+        memory.add_words("state", STATE, &[1, 0, 0, 0]);
+        memory.add_words("weight", W, &(0..N * K / 4).map(word).collect::<Vec<_>>());
+        memory.add_words("scales", W + 0x10_0000, &floats(N, 0.1));
+        memory.add_words("x", X, &floats(K, 4.0));
+        memory.add("y", Y, 4 * N as u64);
+        let pointers = [STATE, W, W + 0x10_0000, X, Y].into_iter().flat_map(|p| [p as u32, (p >> 32) as u32]);
+        let push: Vec<u32> = pointers.chain([0, N as u32, K as u32, K as u32, N as u32]).collect();
+        memory.add_words("push", PUSH, &push);
+        let mut machine = Machine::new(Config::gfx1103(seed));
+        let report = kernel.run(&mut machine, &memory, [3, 1, 1], &push, PUSH as u32);
+        report.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        let y = memory.buffer("y").unwrap();
+        assert_eq!(y.unwritten(), 0);
+        for (n, got) in y.contents().into_iter().enumerate() {
+            let terms = (0..K).map(|k| weight(n, k) as f64 * value(k, 4.0) as f64);
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()));
+            let scale = value(n, 0.1) as f64;
+            let (got, want) = (f32::from_bits(got) as f64, sum * scale);
+            assert!((got - want).abs() <= 1e-6 * size * scale.abs() + 1e-9, "output {n}: {got}, not {want}");
+        }
     }
 }

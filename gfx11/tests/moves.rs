@@ -43,7 +43,7 @@ fn dpp16_of_every_control() {
     for control in controls.chain([0x140, 0x141]).chain(0x150..0x170) {
         for flags in 0..4 {
             let (bc, fi) = (flags & 1, flags >> 1);
-            let [rows, banks] = [0; 2].map(|_| if random.next() % 2 == 0 { 15 } else { random.next() % 16 });
+            let [rows, banks] = [0; 2].map(|_| if random.next() < 1 << 31 { 15 } else { random.next() % 16 });
             let extra = control << 8 | fi << 18 | bc << 19 | banks << 24 | rows << 28;
             let mut code = assemble("VOP2", "v_add_nc_u32", &[("vdst", 2), ("vsrc1", 1)]);
             code[0] = code[0] & !0x1ff | 250;
@@ -101,8 +101,6 @@ fn dpp8_and_permlanes() {
 fn vopd_reads_before_it_writes_and_each_half_computes() {
     let mut random = Random(33);
     type Half = fn(u32, u32, u32) -> u32;
-    let f = f32::from_bits;
-    let _ = f;
     let halves: [(&str, u32, Half); 9] = [
         ("v_dual_mul_f32", 3, |a, b, _| (f32::from_bits(a) * f32::from_bits(b)).to_bits()),
         ("v_dual_add_f32", 4, |a, b, _| (f32::from_bits(a) + f32::from_bits(b)).to_bits()),
@@ -124,7 +122,7 @@ fn vopd_reads_before_it_writes_and_each_half_computes() {
         for (y_name, opy, y) in halves.into_iter().chain(integers) {
             // X writes v4 from v4 and v5, Y writes v5 from the same: exchanged or not, both read the old values.
             let word0 = 0xc800_0000 | opx << 22 | opy << 17 | 5 << 9 | (256 + 4);
-            let word1 = 4 << 24 << 0 | 2 << 17 | 5 << 9 | (256 + 4);
+            let word1 = 4 << 24 | 2 << 17 | 5 << 9 | (256 + 4);
             for _ in 0..20 {
                 let [a, b] = [0; 2].map(|_| -> Lanes { std::array::from_fn(|_| number(&mut random)) });
                 let vcc = random.next();
@@ -230,7 +228,7 @@ fn lds_loads_of_halves_atomics_and_append() {
         for i in 0..32 {
             let want = change(a[i], b[i]);
             assert_eq!(w.v[4][i], want, "{name}");
-            assert_eq!(w.v[3][i], want >> 16 | want << 16, "{name}");
+            assert_eq!(w.v[3][i], want.rotate_left(16), "{name}");
             assert_eq!(w.v[5][i], (want >> 8) as i8 as u32, "{name}");
         }
     }
