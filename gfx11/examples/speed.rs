@@ -1,6 +1,6 @@
 //! Prints how many wave instructions a second and core run with all checks: RADV's RMSNorm of many rows.
 
-use gfx11::kernel::{Kernel, PUSH_HIGH};
+use gfx11::kernel::{self, Kernel, Launch, PUSH_HIGH};
 use gfx11::machine::{Config, Machine};
 use gfx11::memory::Memory;
 use std::time::Instant;
@@ -24,7 +24,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for threads in [1, std::thread::available_parallelism()?.get()] {
         let mut machine = Machine::new(Config { threads, ..Config::gfx1103(1) });
         let start = Instant::now();
-        let report = kernel.run(&mut machine, &memory, [1, rows as u32, 1], &push, 0)?;
+        let report = kernel::run(
+            &mut machine,
+            &memory,
+            &[Launch { kernel: &kernel, grid: [1, rows as u32, 1], push: &push, push_low: 0 }],
+        )?;
         let rate = report.steps as f64 / start.elapsed().as_secs_f64() / 1e6;
         println!(
             "{threads} threads: {:.1} million instructions, {rate:.1} million a second",

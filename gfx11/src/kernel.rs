@@ -31,6 +31,34 @@ pub struct Kernel {
     inline: u64,
 }
 
+/// A kernel, and what a dispatch gives it.
+#[derive(Clone, Copy)]
+pub struct Launch<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Workgroups.
+    pub grid: [u32; 3],
+    /// All its push constants. Where the kernel reads them from memory they must also stand at [`PUSH_HIGH`] + `push_low`.
+    pub push: &'a [u32],
+    /// See `push`.
+    pub push_low: u32,
+}
+
+/// Runs kernels with nothing between them, as [`Machine::run_beside`] does.
+pub fn run(machine: &mut Machine, memory: &Memory, launches: &[Launch]) -> Result<Report, Fault> {
+    let enters: Vec<_> = launches.iter().map(|l| move |w: &mut Wave, id: [u32; 3]| l.kernel.enter(w, id, l)).collect();
+    let dispatches = launches.iter().zip(&enters).map(|(l, enter)| Dispatch {
+        program: &l.kernel.program,
+        grid: l.grid,
+        threads: l.kernel.threads,
+        lds: l.kernel.lds,
+        wave64: l.kernel.wave64,
+        mode: Mode { float: l.kernel.float_mode, ..Mode::RADV },
+        enter,
+    });
+    machine.run_beside(memory, &dispatches.collect::<Vec<_>>())
+}
+
 /// Numbers of a blob, little endian; none past its end.
 struct Bytes<'a>(&'a [u8]);
 
@@ -98,36 +126,20 @@ impl Kernel {
         })
     }
 
-    /// Runs it over a grid. `push` are all its push constants; where the kernel reads them from memory they must also
-    /// stand at [`PUSH_HIGH`] + `push_low`.
-    pub fn run(
-        &self,
-        machine: &mut Machine,
-        memory: &Memory,
-        grid: [u32; 3],
-        push: &[u32],
-        push_low: u32,
-    ) -> Result<Report, Fault> {
-        let enter = |w: &mut Wave, id: [u32; 3]| self.enter(w, id, grid, push, push_low);
-        let mode = Mode { float: self.float_mode, ..Mode::RADV };
-        let (threads, lds, wave64) = (self.threads, self.lds, self.wave64);
-        machine.run(memory, &Dispatch { program: &self.program, grid, threads, lds, wave64, mode, enter: &enter })
-    }
-
     /// Sets a wave's scalar registers.
-    fn enter(&self, w: &mut Wave, id: [u32; 3], grid: [u32; 3], push: &[u32], push_low: u32) {
+    fn enter(&self, w: &mut Wave, id: [u32; 3], launch: &Launch) {
         let [pointer, inline, size] = self.places;
         if let Some(r) = pointer {
-            w.set_s(r, push_low);
+            w.set_s(r, launch.push_low);
         }
         let dwords = (0..64).filter(|i| self.inline >> i & 1 != 0);
         for (i, dword) in dwords.enumerate() {
-            if let (Some(r), Some(word)) = (inline, push.get(dword)) {
+            if let (Some(r), Some(word)) = (inline, launch.push.get(dword)) {
                 w.set_s(r + i, *word);
             }
         }
         if let Some(r) = size {
-            grid.iter().enumerate().for_each(|(i, n)| w.set_s(r + i, *n));
+            launch.grid.iter().enumerate().for_each(|(i, n)| w.set_s(r + i, *n));
         }
         let mut r = (self.rsrc2 >> 1 & 31) as usize;
         for (axis, id) in id.into_iter().enumerate() {

@@ -70,6 +70,7 @@ pub struct Machine {
 }
 
 struct Group {
+    dispatch: usize,
     id: [u32; 3],
     pair: usize,
     waves: Vec<Wave>,
@@ -79,7 +80,7 @@ struct Group {
 /// What all threads of one run share.
 struct Shared<'a> {
     config: Config,
-    dispatch: &'a Dispatch<'a>,
+    dispatches: &'a [Dispatch<'a>],
     memory: &'a Memory,
     next: AtomicUsize,
     failed: AtomicBool,
@@ -106,10 +107,16 @@ impl Machine {
 
     /// Runs a grid to its end, or to the first fault.
     pub fn run(&mut self, memory: &Memory, dispatch: &Dispatch) -> Result<Report, Fault> {
+        self.run_beside(memory, std::slice::from_ref(dispatch))
+    }
+
+    /// Runs grids with nothing between them: workgroups start in the order of dispatches, the next one's as soon as
+    /// there is room.
+    pub fn run_beside(&mut self, memory: &Memory, dispatches: &[Dispatch]) -> Result<Report, Fault> {
         let config = self.config;
         let shared = Shared {
             config,
-            dispatch,
+            dispatches,
             memory,
             next: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
@@ -173,25 +180,31 @@ impl Shared<'_> {
 
     /// Starts workgroups while there is room.
     fn fill(&self, groups: &mut Vec<Group>, random: &mut u64) {
-        let [x, y, z] = self.dispatch.grid.map(|n| n as usize);
+        let sizes = self.dispatches.iter().map(|d| d.grid.iter().map(|n| *n as usize).product::<usize>());
+        let all: usize = sizes.clone().sum();
         while groups.len() < self.config.pairs * self.config.resident {
             // Asked first without taking, so that threads that find nothing do not count on.
-            if self.next.load(Relaxed) >= x * y * z {
+            if self.next.load(Relaxed) >= all {
                 return;
             }
-            let n = self.next.fetch_add(1, Relaxed);
-            if n >= x * y * z {
+            let mut n = self.next.fetch_add(1, Relaxed);
+            let Some(dispatch) = sizes.clone().position(|size| {
+                let here = n < size;
+                n -= if here { 0 } else { size };
+                here
+            }) else {
                 return;
-            }
+            };
+            let [x, y, _] = self.dispatches[dispatch].grid.map(|n| n as usize);
             let id = [n % x, n / x % y, n / (x * y)].map(|n| n as u32);
             let load = |pair: usize| groups.iter().filter(|g| g.pair == pair).count();
             let pair = (0..self.config.pairs).min_by_key(|pair| load(*pair)).unwrap_or(0);
-            groups.push(self.group(id, pair, random));
+            groups.push(self.group(dispatch, id, pair, random));
         }
     }
 
-    fn group(&self, id: [u32; 3], pair: usize, random: &mut u64) -> Group {
-        let d = self.dispatch;
+    fn group(&self, dispatch: usize, id: [u32; 3], pair: usize, random: &mut u64) -> Group {
+        let d = &self.dispatches[dispatch];
         let [x, y, z] = d.threads;
         let (all, lanes) = (x * y * z, if d.wave64 { 64 } else { 32 });
         let waves = (0..all.div_ceil(lanes)).map(|n| {
@@ -208,7 +221,7 @@ impl Shared<'_> {
             (d.enter)(&mut wave, id);
             wave
         });
-        Group { id, pair, waves: waves.collect(), lds: Lds::new(d.lds) }
+        Group { dispatch, id, pair, waves: waves.collect(), lds: Lds::new(d.lds) }
     }
 
     /// Lets one wave of a workgroup run for a while. Says whether the workgroup has ended.
@@ -218,16 +231,16 @@ impl Shared<'_> {
         let n = (first..group.waves.len()).chain(0..first).find(runs);
         let Some(n) = n else { return Ok(true) };
         let wave = &mut group.waves[n];
-        let pair = group.pair;
+        let (pair, program) = (group.pair, self.dispatches[group.dispatch].program);
         let mut ctx = Ctx { lds: &mut group.lds, caches, pair, memory: self.memory, defer: self.config.defer };
         for _ in 0..quantum {
             let at = wave.pc;
-            let mut done = self.dispatch.program.step(wave, &mut ctx);
+            let mut done = program.step(wave, &mut ctx);
             if wave.steps > self.config.budget {
                 done = done.and(Err(What::NoEnd));
             }
             if let Err(what) = done {
-                let inst = self.dispatch.program.ready.get(at).map(|r| (r.inst.name(), r.inst.at * 4));
+                let inst = program.ready.get(at).map(|r| (r.inst.name(), r.inst.at * 4));
                 let (inst, at) = inst.unwrap_or_default();
                 return Err(Fault { what, inst, at, wave: (group.id, wave.id) });
             }

@@ -2,7 +2,7 @@
 //! RMSNorm with one thing broken at a time.
 
 use gfx11::fault::What;
-use gfx11::kernel::{Kernel, PUSH_HIGH};
+use gfx11::kernel::{self, Kernel, Launch, PUSH_HIGH};
 use gfx11::machine::{Config, Machine};
 use gfx11::memory::Memory;
 use gfx11::program::Program;
@@ -50,8 +50,8 @@ fn memory(short: usize) -> Memory {
 
 fn run(kernel: &Kernel, memory: &Memory, seed: u64) -> Result<u64, What> {
     let mut machine = Machine::new(Config { budget: 100_000, ..Config::gfx1103(seed) });
-    let grid = [1, ROWS as u32, 1];
-    kernel.run(&mut machine, memory, grid, &push(), PUSH as u32).map(|r| r.steps).map_err(|f| f.what)
+    let launch = Launch { kernel, grid: [1, ROWS as u32, 1], push: &push(), push_low: PUSH as u32 };
+    kernel::run(&mut machine, memory, &[launch]).map(|r| r.steps).map_err(|f| f.what)
 }
 
 /// Plain arithmetic in f64.
@@ -154,8 +154,8 @@ fn the_same_seed_gives_the_same_run_on_one_thread() {
     let steps = |seed| {
         let mut machine = Machine::new(Config { threads: 1, ..Config::gfx1103(seed) });
         let memory = memory(0);
-        let grid = [1, ROWS as u32, 1];
-        let steps = kernel().run(&mut machine, &memory, grid, &push(), PUSH as u32).unwrap().steps;
+        let launch = Launch { kernel: &kernel(), grid: [1, ROWS as u32, 1], push: &push(), push_low: PUSH as u32 };
+        let steps = kernel::run(&mut machine, &memory, &[launch]).unwrap().steps;
         (steps, memory.buffer("y").unwrap().contents())
     };
     assert_eq!(steps(7), steps(7));
@@ -189,7 +189,8 @@ fn radvs_int8_product_computes_the_product() {
         let push: Vec<u32> = pointers.chain([0, N as u32, K as u32, K as u32, N as u32]).collect();
         memory.add_words("push", PUSH, &push);
         let mut machine = Machine::new(Config::gfx1103(seed));
-        let report = kernel.run(&mut machine, &memory, [3, 1, 1], &push, PUSH as u32);
+        let launch = Launch { kernel: &kernel, grid: [3, 1, 1], push: &push, push_low: PUSH as u32 };
+        let report = kernel::run(&mut machine, &memory, &[launch]);
         report.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         let y = memory.buffer("y").unwrap();
         assert_eq!(y.unwritten(), 0);
@@ -201,4 +202,70 @@ fn radvs_int8_product_computes_the_product() {
             assert!((got - want).abs() <= 1e-6 * size * scale.abs() + 1e-9, "output {n}: {got}, not {want}");
         }
     }
+}
+
+/// Two RMSNorms, the second of the first one's rows, with a relay between them and no barrier: as RADV compiles it the
+/// second sees what the first wrote. `y` has been read before, so that both arrays' caches hold what it was.
+fn relayed(code: &Kernel, seed: u64) -> Result<(), What> {
+    let rows = ROWS as u32;
+    let mut memory = memory(0);
+    memory.add_words("counters", STATE + 0x1000, &[0; 96]);
+    memory.add_words("z", Y + 0x10_0000, &vec![0; ROWS * WIDTH]);
+    memory.write(Y, &vec![0; ROWS * WIDTH]).unwrap();
+    // The state's words are the counters here: word 0 counts rows.
+    memory.write(STATE + 0x1000, &[rows, 0, 0, 0]).unwrap();
+    let block = |x: u64, y: u64, turn: u32, before: u32| -> Vec<u32> {
+        let mut push = push();
+        for (at, pointer) in [(0, STATE + 0x1000), (2, x), (10, y)] {
+            (push[at], push[at + 1]) = (pointer as u32, (pointer >> 32) as u32);
+        }
+        (push[24], push[25]) = (turn, before);
+        push
+    };
+    let [warm, first, second] = [block(Y, Y + 0x10_0000, 0, 0), block(X, Y, 32, 0), block(Y, Y + 0x10_0000, 64, rows)];
+    for (i, push) in [&warm, &first, &second].into_iter().enumerate() {
+        memory.add_words(&format!("push {i}"), PUSH + 0x1000 * (1 + i as u64), push);
+    }
+    let launch =
+        |i: u32, push| Launch { kernel: code, grid: [1, rows, 1], push, push_low: PUSH as u32 + 0x1000 * (1 + i) };
+    let mut machine = Machine::new(Config { budget: 1_000_000, resident: 8, ..Config::gfx1103(seed) });
+    let fault = |f: gfx11::fault::Fault| f.what;
+    kernel::run(&mut machine, &memory, &[launch(0, &warm)]).map_err(fault)?;
+    kernel::run(&mut machine, &memory, &[launch(1, &first), launch(2, &second)]).map_err(fault)?;
+    let state = memory.buffer("counters").unwrap().contents();
+    assert_eq!((state[32], state[64], state[3]), (rows, rows, 0));
+    let z = memory.buffer("z").unwrap().contents();
+    for row in 0..ROWS {
+        let y = |i: usize| expected(row, i);
+        let mean = (0..WIDTH).map(|i| y(i) * y(i)).sum::<f64>() / WIDTH as f64;
+        for i in 0..WIDTH {
+            let want = y(i) / (mean + 1e-6).sqrt() * (1.0 + value(i, 1.0) as f64);
+            let got = f32::from_bits(z[row * WIDTH + i]) as f64;
+            assert!((got - want).abs() <= 4e-6 * want.abs().max(1.0), "{row}, {i}: {got}, not {want}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn radvs_relay_makes_rows_visible() {
+    for seed in 1..40 {
+        relayed(&kernel(), seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+}
+
+/// RADV has an acquire by loads of device scope alone: of CU scope they find what `y` was.
+#[test]
+fn loads_behind_a_relay_that_may_hit_a_cache_are_caught() {
+    let glc = 1 << 14;
+    let mut kernel = kernel();
+    let loads = kernel.program.ready.iter().filter(|r| r.inst.opcode.name == "global_load_b128" && r.inst.has("glc"));
+    let loads: Vec<usize> = loads.map(|r| r.inst.at).collect();
+    assert!(!loads.is_empty());
+    let mut code = kernel.code.clone();
+    loads.iter().for_each(|at| code[*at] &= !glc);
+    kernel.program = Program::new(&code).unwrap();
+    let stale =
+        |seed| matches!(relayed(&kernel, seed), Err(What::Stale { cache: "GL1" | "L0 of CU 0" | "L0 of CU 1", .. }));
+    assert!((1..40).any(stale));
 }
