@@ -5,6 +5,7 @@ use crate::float::Mode;
 use crate::machine::{Dispatch, Machine, Report};
 use crate::memory::Memory;
 use crate::program::Program;
+use crate::scratch::Scratch;
 use crate::wave::Wave;
 
 /// High half of the address of push constants.
@@ -25,6 +26,8 @@ pub struct Kernel {
     /// COMPUTE_PGM_RSRC2: user SGPRs and what follows them.
     rsrc2: u32,
     wave64: bool,
+    /// Bytes of scratch a wave.
+    scratch: u32,
     /// First SGPR of the push pointer, the inline push constants, the grid size.
     places: [Option<usize>; 3],
     /// Push constant dwords that come inline.
@@ -110,9 +113,6 @@ impl Kernel {
         let code = bytes.slice(1200 + statistics, size)?;
         let code: Vec<u32> = code.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect();
         let program = Program::new(&code).map_err(|fault| fault.to_string())?;
-        if bytes.u32(40)? != 0 {
-            return Err("it needs scratch, which is not executed".into());
-        }
         Ok(Self {
             program,
             code,
@@ -121,6 +121,7 @@ impl Kernel {
             float_mode: bytes.u32(36)? as u8,
             rsrc2: bytes.u32(48)?,
             wave64: bytes.slice(75, 1)?[0] == 64,
+            scratch: bytes.u32(40)?,
             places: [place(146)?, place(148)?, place(180)?],
             inline: bytes.u64(56)?,
         })
@@ -128,6 +129,7 @@ impl Kernel {
 
     /// Sets a wave's scalar registers.
     fn enter(&self, w: &mut Wave, id: [u32; 3], launch: &Launch) {
+        w.scratch = Scratch::new(self.scratch / if self.wave64 { 64 } else { 32 });
         let [pointer, inline, size] = self.places;
         if let Some(r) = pointer {
             w.set_s(r, launch.push_low);

@@ -2,7 +2,7 @@
 //! hardware. README.md says what it is, what it refuses and how it was checked.
 //!
 //! [`isa`] is the instruction set as data, [`decode`] makes instructions of words, [`program`] a closure of each, from
-//! [`scalar`], [`vector`], [`lanes`], [`matrix`], [`smem`], [`vmem`] and [`ds`]. [`machine`] runs a grid's [`wave`]s
+//! [`scalar`], [`vector`], [`lanes`], [`matrix`], [`smem`], [`vmem`], [`buffer`], [`scratch`] and [`ds`]. [`machine`] runs a grid's [`wave`]s
 //! against [`cache`], [`lds`] and [`memory`]; [`kernel`] enters RADV's kernels.
 
 #![warn(missing_docs)]
@@ -10,6 +10,7 @@
 #![allow(clippy::neg_cmp_op_on_partial_ord, clippy::double_comparisons)]
 
 pub mod atomics;
+pub mod buffer;
 pub mod cache;
 pub mod decode;
 pub mod ds;
@@ -26,6 +27,7 @@ pub mod operand;
 pub mod ops;
 pub mod program;
 pub mod scalar;
+pub mod scratch;
 pub mod smem;
 pub mod vector;
 pub mod vmem;

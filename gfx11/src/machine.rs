@@ -178,29 +178,27 @@ impl Shared<'_> {
         *self.steps.lock().unwrap_or_else(|e| e.into_inner()) += steps;
     }
 
-    /// Starts workgroups while there is room.
+    /// Starts a workgroup where there is room: one at a time, so that arrays take turns.
     fn fill(&self, groups: &mut Vec<Group>, random: &mut u64) {
         let sizes = self.dispatches.iter().map(|d| d.grid.iter().map(|n| *n as usize).product::<usize>());
         let all: usize = sizes.clone().sum();
-        while groups.len() < self.config.pairs * self.config.resident {
-            // Asked first without taking, so that threads that find nothing do not count on.
-            if self.next.load(Relaxed) >= all {
-                return;
-            }
-            let mut n = self.next.fetch_add(1, Relaxed);
-            let Some(dispatch) = sizes.clone().position(|size| {
-                let here = n < size;
-                n -= if here { 0 } else { size };
-                here
-            }) else {
-                return;
-            };
-            let [x, y, _] = self.dispatches[dispatch].grid.map(|n| n as usize);
-            let id = [n % x, n / x % y, n / (x * y)].map(|n| n as u32);
-            let load = |pair: usize| groups.iter().filter(|g| g.pair == pair).count();
-            let pair = (0..self.config.pairs).min_by_key(|pair| load(*pair)).unwrap_or(0);
-            groups.push(self.group(dispatch, id, pair, random));
+        // Asked first without taking, so that threads that find nothing do not count on.
+        if groups.len() >= self.config.pairs * self.config.resident || self.next.load(Relaxed) >= all {
+            return;
         }
+        let mut n = self.next.fetch_add(1, Relaxed);
+        let Some(dispatch) = sizes.clone().position(|size| {
+            let here = n < size;
+            n -= if here { 0 } else { size };
+            here
+        }) else {
+            return;
+        };
+        let [x, y, _] = self.dispatches[dispatch].grid.map(|n| n as usize);
+        let id = [n % x, n / x % y, n / (x * y)].map(|n| n as u32);
+        let load = |pair: usize| groups.iter().filter(|g| g.pair == pair).count();
+        let pair = (0..self.config.pairs).min_by_key(|pair| load(*pair)).unwrap_or(0);
+        groups.push(self.group(dispatch, id, pair, random));
     }
 
     fn group(&self, dispatch: usize, id: [u32; 3], pair: usize, random: &mut u64) -> Group {

@@ -101,10 +101,14 @@ pub fn step(inst: &Inst) -> Result<Option<Step>, What> {
             let (a, b) = (halves(&a), halves(&b));
             let shift = 16 * high as u32;
             let mode = w.mode;
+            let mut sums = [[0.0; 16]; 16];
             each(|r, lane, row, column| {
                 let old = c[r][lane];
-                let start = if narrow { float(old >> shift & 0xffff) } else { mode.f(old) };
-                let sum = dot(&a[row], &b[column], start, w.fast);
+                sums[row][column] = if narrow { float(old >> shift & 0xffff) } else { mode.f(old) };
+            });
+            add_products(&mut sums, &a, &b, w.fast);
+            each(|r, lane, row, column| {
+                let (old, sum) = (c[r][lane], sums[row][column]);
                 out[r][lane] = match (narrow, kind) {
                     (false, _) => mode.to32(sum),
                     (true, Kind::F16) => old & !(0xffff << shift) | mode.to16(sum) << shift,
@@ -123,9 +127,32 @@ pub fn step(inst: &Inst) -> Result<Option<Step>, What> {
     })))
 }
 
-/// The sum in order. A product of f16 or bf16 is exact in f32, so that fusing it with the sum changes nothing.
-fn dot(a: &[f32; 16], b: &[f32; 16], c: f32, _: bool) -> f32 {
-    (0..16).fold(c, |sum, k| sum + a[k] * b[k])
+/// Adds the products in order of k, all columns of a row at a time. A product of f16 or bf16 is exact in f32, so that
+/// fusing it with the sum would change nothing.
+#[inline(always)]
+fn add_all(sums: &mut Elements<f32>, a: &Elements<f32>, b: &Elements<f32>) {
+    let across: Elements<f32> = std::array::from_fn(|k| std::array::from_fn(|column| b[column][k]));
+    for (sums, a) in sums.iter_mut().zip(a) {
+        for (a, b) in a.iter().zip(&across) {
+            for (sum, b) in sums.iter_mut().zip(b) {
+                *sum += a * b;
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn add_all_fast(sums: &mut Elements<f32>, a: &Elements<f32>, b: &Elements<f32>) {
+    add_all(sums, a, b);
+}
+
+fn add_products(sums: &mut Elements<f32>, a: &Elements<f32>, b: &Elements<f32>, fast: bool) {
+    if fast {
+        // SAFETY: a wave is `fast` where the processor has these features.
+        unsafe { add_all_fast(sums, a, b) }
+    } else {
+        add_all(sums, a, b);
+    }
 }
 
 /// Calls with each element's register, lane, row and column.

@@ -5,7 +5,7 @@ use crate::decode::{Inst, Variant, decode_all};
 use crate::fault::{Fault, What};
 use crate::isa::Operand;
 use crate::wave::{EXEC, Regs, Span, State, VCC, Wave};
-use crate::{ds, lanes, matrix, scalar, smem, vector, vmem};
+use crate::{buffer, ds, lanes, matrix, scalar, scratch, smem, vector, vmem};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -102,18 +102,8 @@ fn step(inst: &Inst, index: &Arc<HashMap<usize, usize>>, end: usize) -> Result<S
         "SMEM" => smem::step(inst),
         "DS" => ds::step(inst),
         "GLOBAL" | "FLAT" => vmem::step(inst),
-        "MUBUF" => match inst.opcode.name {
-            "buffer_gl0_inv" => Ok(Box::new(|w, ctx| {
-                ctx.caches.pairs[ctx.pair].l0[w.cu].invalidate();
-                Ok(())
-            })),
-            "buffer_gl1_inv" => Ok(Box::new(|_, ctx| {
-                ctx.caches.gl1.invalidate();
-                Ok(())
-            })),
-            name => Err(What::NotExecuted(name.to_string())),
-        },
-        "SCRATCH" => Err(What::NotExecuted(inst.name())),
+        "MUBUF" => buffer::step(inst),
+        "SCRATCH" => scratch::step(inst),
         _ => match matrix::step(inst)? {
             Some(step) => Ok(step),
             None => match lanes::step(inst)? {
@@ -311,8 +301,14 @@ fn registers(inst: &Inst) -> (Regs, Regs, Regs) {
         let loads =
             name.contains("load") || name.contains("_rtn_") || name.contains("atomic") || inst.encoding() == "DS";
         match (field, inst.encoding()) {
+            ("vdata", "MUBUF") if name.contains("load") => vm.add(span),
+            ("vaddr", "MUBUF") => {
+                let count = inst.get("offen") as usize + inst.get("idxen") as usize;
+                uses.add(Span { count, ..span });
+            }
+            ("addr", "SCRATCH") if !inst.has("sve") => {}
             ("vdst", "GLOBAL" | "FLAT") if name.contains("atomic") && !inst.has("glc") => {}
-            ("vdst", "GLOBAL" | "FLAT") if loads => vm.add(span),
+            ("vdst", "GLOBAL" | "FLAT" | "SCRATCH") if loads => vm.add(span),
             ("vdst", "DS") | ("sdata", "SMEM") => lgkm.add(span),
             _ => uses.add(span),
         }
@@ -340,6 +336,7 @@ fn span(inst: &Inst, field: &str, operand: Operand) -> Option<Span> {
         "src" | "src_vgpr" | "src_vgpr_or_inline" if code >= 256 => vector((code - 256) & low),
         "src" | "ssrc" | "ssrc_lanesel" if code < 128 => scalar(code, mask),
         "sdst" | "sreg" if field == "sbase" => scalar(2 * code, count),
+        "sdst" | "sreg" if field == "srsrc" => scalar(4 * code, count),
         "sdst" | "sreg" | "smem_offset" => scalar(code, mask),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! Vector memory: GLOBAL, FLAT and the cache controls of MUBUF.
+//! Vector memory: GLOBAL and FLAT, and what MUBUF shares with them.
 
 use crate::atomics::{Atomic, atomic};
 use crate::cache::{Ctx, Way};
@@ -74,30 +74,8 @@ pub fn step(inst: &Inst) -> Result<Step, What> {
     let unknown = || What::NotExecuted(inst.name());
     let flat = inst.encoding() == "FLAT";
     let rest = inst.opcode.name.split_once('_').ok_or_else(unknown)?.1;
-    let glc = inst.has("glc");
-    let (kind, tail) = rest.split_once('_').ok_or_else(unknown)?;
     let (dst, data) = (inst.get("vdst") as usize, inst.get("data") as usize);
-    let mut access = Access { kind: Kind::Load, dwords: 1, part: None, dst, device: glc, returns: false, wide: false };
-    match kind {
-        "load" | "store" => {
-            (access.dwords, access.part) = size_of(tail).ok_or_else(unknown)?;
-            if kind == "store" {
-                access.kind = Kind::Store;
-            }
-        }
-        "atomic" => {
-            access.kind = Kind::Atomic(atomic(tail).ok_or_else(unknown)?);
-            access.wide = tail.ends_with("64");
-            access.dwords = 1 + access.wide as usize;
-            access.returns = glc;
-        }
-        _ => return Err(unknown()),
-    }
-    let data_dwords = match access.kind {
-        Kind::Load => 0,
-        Kind::Store => access.dwords,
-        Kind::Atomic(_) => access.dwords * (1 + tail.starts_with("cmpswap") as usize),
-    };
+    let (access, data_dwords) = access(rest, dst, inst.has("glc")).ok_or_else(unknown)?;
     let raw = inst.get("offset") as i64;
     let offset = if flat { raw & 0xfff } else { raw << 51 >> 51 };
     let saddr = inst.get("saddr") as usize;
@@ -142,8 +120,35 @@ pub fn step(inst: &Inst) -> Result<Step, What> {
     }))
 }
 
+/// What the mnemonic's middle and tail ask for, and the dwords of data a lane: the same for GLOBAL, FLAT and MUBUF.
+pub fn access(rest: &str, dst: usize, glc: bool) -> Option<(Access, usize)> {
+    let (kind, tail) = rest.split_once('_')?;
+    let mut access = Access { kind: Kind::Load, dwords: 1, part: None, dst, device: glc, returns: false, wide: false };
+    match kind {
+        "load" | "store" => {
+            (access.dwords, access.part) = size_of(tail)?;
+            if kind == "store" {
+                access.kind = Kind::Store;
+            }
+        }
+        "atomic" => {
+            access.kind = Kind::Atomic(atomic(tail)?);
+            access.wide = tail.ends_with("64");
+            access.dwords = 1 + access.wide as usize;
+            access.returns = glc;
+        }
+        _ => return None,
+    }
+    let data = match access.kind {
+        Kind::Load => 0,
+        Kind::Store => access.dwords,
+        Kind::Atomic(_) => access.dwords * (1 + tail.starts_with("cmpswap") as usize),
+    };
+    Some((access, data))
+}
+
 /// Issues an access: it touches memory now, or when its counter is waited for.
-fn start(
+pub fn start(
     w: &mut Wave,
     ctx: &mut Ctx,
     access: &Arc<Access>,

@@ -139,6 +139,8 @@ pub struct Wave {
     pub busy_vm: Regs,
     /// Destinations of LDS and scalar memory in flight.
     pub busy_lgkm: Regs,
+    /// Its lanes' own memory.
+    pub scratch: crate::scratch::Scratch,
     /// The processor has AVX2 and FMA.
     pub fast: bool,
     /// Steps taken.
@@ -170,6 +172,7 @@ impl Wave {
             lgkm: VecDeque::new(),
             busy_vm: Regs::default(),
             busy_lgkm: Regs::default(),
+            scratch: crate::scratch::Scratch::new(0),
             fast: crate::ops::has_fast(),
             steps: 0,
             epoch: 0,

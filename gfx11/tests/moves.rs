@@ -310,3 +310,53 @@ fn what_is_not_there_yet_is_named() {
     assert_eq!(fault(&[load, whole, address.clone()]), Err(What::Poison("an address".into())));
     assert_eq!(fault(&[address]), Err(What::Poison("an address".into())));
 }
+
+/// A value out by scratch or through a descriptor and back; past either, the fault names it.
+#[test]
+fn scratch_and_descriptors_hold_values_and_have_an_end() {
+    let mut random = Random(38);
+    let a = lanes(&mut random);
+    let wait = assemble("SOPP", "s_waitcnt", &[("simm16", 0)]);
+    let scratch = |name: &str, r: &'static str, n: u32, offset: u32| {
+        assemble("SCRATCH", name, &[(r, n), ("addr", 0), ("saddr", 124), ("sve", 1), ("offset", offset)])
+    };
+    let through = |name: &str, n: u32, offset: u32| {
+        assemble(
+            "MUBUF",
+            name,
+            &[("vdata", n), ("vaddr", 0), ("srsrc", 1), ("offen", 1), ("soffset", 128), ("offset", offset)],
+        )
+    };
+    let mut memory = Memory::default();
+    memory.add("data", 0x1000, 256);
+    let go = |code: Vec<Vec<u32>>| {
+        let mut w = wave();
+        w.scratch = gfx11::scratch::Scratch::new(132);
+        w.set_v(0, 0, std::array::from_fn(|i| 4 * i as u32));
+        w.set_v(0, 1, a);
+        for (r, x) in [(4, 0x1000), (5, 0), (6, 132), (7, 0)] {
+            w.set_s(r, x);
+        }
+        let done = run(&[code.concat(), vec![END]].concat(), &mut w, &mut Lds::new(0), &memory);
+        done.map(|()| (w.v[2], w.v[3]))
+    };
+    let stored = scratch("scratch_store_b32", "data", 1, 4);
+    let (whole, part) = (scratch("scratch_load_b32", "vdst", 2, 4), scratch("scratch_load_u16", "vdst", 3, 6));
+    let high = a.map(|x| x >> 16);
+    assert_eq!(go(vec![stored.clone(), whole.clone(), part, wait.clone()]), Ok((a, high)));
+    let end = |found: Result<_, What>| match found {
+        Err(What::OutOfBounds { address, buffer, .. }) => (address, buffer),
+        other => panic!("{other:?}"),
+    };
+    let past = scratch("scratch_store_b32", "data", 1, 8);
+    assert_eq!(end(go(vec![past])), (132, "scratch has 132 bytes a lane".to_string()));
+    let (whole, part) = (through("buffer_load_b32", 2, 4), through("buffer_load_u16", 3, 6));
+    assert_eq!(go(vec![through("buffer_store_b32", 1, 4), whole, part, wait]), Ok((a, high)));
+    let past = end(go(vec![through("buffer_load_b32", 2, 8)]));
+    assert_eq!(past, (0x1000 + 132, "the descriptor has 132 records of 1 bytes at 0x1000".to_string()));
+    let use_early = assemble("VOP1", "v_mov_b32", &[("vdst", 4), ("src0", 256 + 2)]);
+    for load in [through("buffer_load_b32", 2, 4), scratch("scratch_load_b32", "vdst", 2, 4)] {
+        let found = go(vec![stored.clone(), load, use_early.clone()]);
+        assert_eq!(found, Err(What::NotWaited { register: "v2".into(), counter: "vmcnt" }));
+    }
+}
