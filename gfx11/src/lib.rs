@@ -29,6 +29,7 @@ pub mod program;
 pub mod scalar;
 pub mod scratch;
 pub mod smem;
+pub mod spread;
 pub mod vector;
 pub mod vmem;
 pub mod wave;

@@ -4,7 +4,7 @@ use crate::cache::Ctx;
 use crate::decode::{Inst, Variant, decode_all};
 use crate::fault::{Fault, What};
 use crate::isa::Operand;
-use crate::wave::{EXEC, Regs, Span, State, VCC, Wave};
+use crate::wave::{EXEC, NULL, Regs, Span, State, VCC, Wave};
 use crate::{buffer, ds, lanes, matrix, scalar, scratch, smem, vector, vmem};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Program {
         let ready = insts.iter().map(|inst| {
             let place = |what| Fault { what, inst: inst.name(), at: inst.at * 4, wave: ([0; 3], 0) };
             let step = step(inst, &index, end).map_err(place)?;
-            let (uses, vm, lgkm) = registers(inst);
+            let (uses, vm, lgkm) = registers(inst).map_err(place)?;
             Ok(Ready { step, uses, vm, lgkm, inst: *inst })
         });
         Ok(Self { ready: ready.collect::<Result<_, Fault>>()? })
@@ -289,23 +289,31 @@ fn jump(inst: &Inst, index: &Arc<HashMap<usize, usize>>, last: usize) -> Result<
 }
 
 /// Registers that an instruction uses: all but a load's destination, and that one by counter.
-fn registers(inst: &Inst) -> (Regs, Regs, Regs) {
+///
+/// None may lie past the last register.
+fn registers(inst: &Inst) -> Result<(Regs, Regs, Regs), What> {
     let [mut uses, mut vm, mut lgkm] = [Regs::default(); 3];
     if inst.second.is_some() {
         vector::vopd_spans(inst).into_iter().for_each(|span| uses.add(span));
-        return (uses, vm, lgkm);
+        return Ok((uses, vm, lgkm));
     }
     let name = inst.opcode.name;
     for (field, operand) in inst.opcode.operands() {
+        if matches!(operand.kind, "sdst" | "sreg") && field != "sbase" && field != "srsrc" && inst.get(field) > 127 {
+            return Err(What::Refused(format!("{} {field}: no scalar register", inst.name())));
+        }
         let Some(span) = span(inst, field, operand) else { continue };
+        let span = match (field, inst.encoding()) {
+            ("vaddr", "MUBUF") => Span { count: inst.get("offen") as usize + inst.get("idxen") as usize, ..span },
+            _ => span,
+        };
+        if span.first + span.count > if span.scalar { 128 } else { 256 } && !(span.scalar && span.first == NULL) {
+            return Err(What::Refused(format!("{} {field}: past the last register", inst.name())));
+        }
         let loads =
             name.contains("load") || name.contains("_rtn_") || name.contains("atomic") || inst.encoding() == "DS";
         match (field, inst.encoding()) {
             ("vdata", "MUBUF") if name.contains("load") => vm.add(span),
-            ("vaddr", "MUBUF") => {
-                let count = inst.get("offen") as usize + inst.get("idxen") as usize;
-                uses.add(Span { count, ..span });
-            }
             ("addr", "SCRATCH") if !inst.has("sve") => {}
             ("vdst", "GLOBAL" | "FLAT") if name.contains("atomic") && !inst.has("glc") => {}
             ("vdst", "GLOBAL" | "FLAT" | "SCRATCH") if loads => vm.add(span),
@@ -316,7 +324,7 @@ fn registers(inst: &Inst) -> (Regs, Regs, Regs) {
     if matches!(inst.encoding(), "VOP2" | "VOPC") && (name.contains("_co_") || name.starts_with("v_cndmask")) {
         uses.add(Span { scalar: true, first: VCC, count: 1 });
     }
-    (uses, vm, lgkm)
+    Ok((uses, vm, lgkm))
 }
 
 fn span(inst: &Inst, field: &str, operand: Operand) -> Option<Span> {

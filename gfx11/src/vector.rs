@@ -7,6 +7,7 @@ use crate::isa::{Opcode, Operand};
 use crate::operand::{Source, WideSource};
 use crate::ops::{Lanes, Op, compare, lane_op, wide};
 use crate::program::Step;
+use crate::spread::Spread;
 use crate::wave::{EXEC, Span, VCC, Wave};
 
 /// What happens to a float result.
@@ -74,81 +75,6 @@ impl Target {
         match self.half {
             None => w.write_v(half, self.r, lanes, x, [low, high]),
             Some(up) => w.write_v16(half, self.r, up, lanes, x, low | high),
-        }
-    }
-}
-
-/// How poison goes from sources to a result.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Spread {
-    /// Any bit of a source matters to all of the result.
-    All,
-    /// Halves stay halves.
-    Halves,
-    /// Halves stay halves, and zeros of either source clear the other.
-    And,
-    /// Source 1 shifted left or right by a constant of 16 or more: half of it goes, zeros come.
-    Up,
-    /// See `Up`.
-    Down,
-    /// Bytes chosen by a constant.
-    Perm(u32),
-    /// The low half of source 0 and that of source 1.
-    Pack,
-}
-
-impl Spread {
-    fn of(inst: &Inst, name: &str, constant: impl Fn(&str) -> Option<u32>) -> Self {
-        let _ = inst;
-        match name {
-            "v_mov_b32" | "v_dual_mov_b32" | "v_or_b32" | "v_xor_b32" | "v_not_b32" | "v_or3_b32" | "v_xor3_b32" => {
-                Self::Halves
-            }
-            _ if name.starts_with("v_pk_") => Self::Halves,
-            "v_and_b32" | "v_dual_and_b32" => Self::And,
-            "v_lshlrev_b32" | "v_dual_lshlrev_b32" if constant("src0").is_some_and(|n| n & 31 >= 16) => Self::Up,
-            "v_lshrrev_b32" if constant("src0").is_some_and(|n| n & 31 >= 16) => Self::Down,
-            "v_pack_b32_f16" => Self::Pack,
-            "v_perm_b32" => constant("src2").map_or(Self::All, Self::Perm),
-            _ => Self::All,
-        }
-    }
-
-    #[inline(always)]
-    fn apply(self, p: [[u32; 2]; 3], x: [&Lanes; 3]) -> [u32; 2] {
-        let [a, b, c] = p;
-        let all = [a, b, c].concat().iter().fold(0, |all, p| all | p);
-        if all == 0 {
-            return [0; 2];
-        }
-        let lane_mask = |f: &dyn Fn(usize) -> bool| (0..32).filter(|i| f(*i)).fold(0u32, |all, i| all | 1 << i);
-        match self {
-            Self::All => [all; 2],
-            Self::Halves => [a[0] | b[0] | c[0], a[1] | b[1] | c[1]],
-            Self::And => {
-                let one = |half: usize| {
-                    let zero = |x: &Lanes, p: u32| lane_mask(&|i| x[i] >> (16 * half) & 0xffff == 0) & !p;
-                    (a[half] & !zero(x[1], b[half])) | (b[half] & !zero(x[0], a[half]))
-                };
-                [one(0), one(1)]
-            }
-            Self::Up => [0, b[0]],
-            Self::Down => [b[1], 0],
-            Self::Pack => [a[0], b[0]],
-            Self::Perm(selector) => {
-                let byte = |select: u32| match select & 0xff {
-                    0 | 1 => b[0],
-                    2 | 3 => b[1],
-                    4 | 5 => a[0],
-                    6 | 7 => a[1],
-                    8 => b[0],
-                    9 => b[1],
-                    10 => a[0],
-                    11 => a[1],
-                    _ => 0,
-                };
-                [byte(selector) | byte(selector >> 8), byte(selector >> 16) | byte(selector >> 24)]
-            }
         }
     }
 }
@@ -258,7 +184,7 @@ fn compute(inst: &Inst, opcode: &Opcode, slot: Option<usize>) -> Result<Compute,
     Ok(Compute {
         op,
         sources: sources(inst, opcode, slot, dst)?,
-        spread: Spread::of(inst, name, constant),
+        spread: Spread::of(name, constant),
         after: if slot.is_some() { None } else { After::of(inst, operand) },
         target,
     })
@@ -364,7 +290,7 @@ fn select_step(inst: &Inst) -> Result<Step, What> {
     Ok(Box::new(move |w: &mut Wave, _| {
         for half in 0..w.halves {
             let bits = match mask {
-                0..128 => (w.s[mask + half], w.s_poison[mask + half]),
+                0..128 => w.read_mask(mask, half),
                 193 => (u32::MAX, 0),
                 _ => (0, 0),
             };
@@ -469,7 +395,7 @@ fn carry_step(inst: &Inst) -> Result<Step, What> {
             let (x, y) = if reverse { (y, x) } else { (x, y) };
             let (carry, bad) = match carry_in {
                 _ if !takes => (0, 0),
-                0..128 => (w.s[carry_in + half], w.s_poison[carry_in + half]),
+                0..128 => w.read_mask(carry_in, half),
                 193 => (u32::MAX, 0),
                 _ => (0, 0),
             };

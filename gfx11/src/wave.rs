@@ -235,10 +235,23 @@ impl Wave {
         Ok(())
     }
 
+    /// A half of a lane mask and its poisoned bits.
+    #[inline]
+    pub fn read_mask(&self, r: usize, half: usize) -> (u32, u32) {
+        match self.s.get(r + half) {
+            Some(bits) => (*bits, self.s_poison[r + half]),
+            None => (0, u32::MAX),
+        }
+    }
+
     /// Writes a half of a lane mask.
     #[inline]
     pub fn write_mask(&mut self, r: usize, half: usize, value: u32, poison: u32) -> Result<(), What> {
-        if r == NULL { Ok(()) } else { self.write_s(r + half, false, value as u64, poison as u64) }
+        match r + half {
+            _ if r == NULL => Ok(()),
+            128.. => Err(What::Refused("a lane mask past the last register".into())),
+            r => self.write_s(r, false, value as u64, poison as u64),
+        }
     }
 
     /// Writes lanes of a VGPR; `poison` are lanes whose low and high bits are poisoned.

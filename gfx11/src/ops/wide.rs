@@ -135,7 +135,7 @@ fn sad_quad(a: u64, b: u64, masked: bool) -> [u32; 4] {
 }
 fn sad_pk(a: u64, b: u64, c: u64, masked: bool) -> u64 {
     let sums = sad_quad(a, b, masked);
-    (0..4).fold(0, |all, i| all | ((sums[i] as u64 + (c >> (16 * i))) & 0xffff) << (16 * i))
+    (0..4).fold(0, |all, i| all | ((c >> (16 * i)).wrapping_add(sums[i] as u64) & 0xffff) << (16 * i))
 }
 
 fn compare(name: &str) -> Option<Wide> {
