@@ -1,5 +1,5 @@
-//! Prints how many wave instructions a second and core run with all checks: RADV's RMSNorm of many rows, and its product
-//! of an INT8 matrix. Seconds are those that the process computed, so that others on the machine count little.
+//! Prints how many wave instructions a second and core run with all checks: RADV's RMSNorm of many rows, its product of an
+//! INT8 matrix, and products of matrices by WMMA alone. Seconds are those that the process computed, so that others on the machine count little.
 
 use gfx11::fault::Fault;
 use gfx11::kernel::{self, Kernel, Launch, PUSH_HIGH};
@@ -38,6 +38,7 @@ fn push(pointers: &[u64], words: &[usize]) -> Vec<u32> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let norm = Kernel::all(include_bytes!("../tests/data/rms_norm.blob"))?.pop().ok_or("no kernel")?;
     let product = Kernel::all(include_bytes!("../tests/data/linear_int8.blob"))?.pop().ok_or("no kernel")?;
+    let matrices = Kernel::all(include_bytes!("../tests/data/matrix_rate.blob"))?.pop().ok_or("no kernel")?;
     let (rows, width, outputs, inputs) = (5_000, 256, 1024, 4096);
     let mut memory = Memory::default();
     memory.add_words("state", address(0), &[rows as u32, 0, 0, 0]);
@@ -50,6 +51,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let of_product =
         push(&[address(0), address(2), address(2), address(1), address(3)], &[0, outputs, inputs, inputs, outputs]);
+    let of_matrices = push(&[address(0)], &[200]);
+    memory.add_words("push of the matrices", PUSH_HIGH + 0x2000, &of_matrices);
     memory.add_words("push of the norm", PUSH_HIGH, &of_norm);
     memory.add_words("push of the product", PUSH_HIGH + 0x1000, &of_product);
     let run = |kernel: &Kernel, grid, push: &[u32], push_low| {
@@ -57,5 +60,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         kernel::run(&mut machine, &memory, &[Launch { kernel, grid, push, push_low }])
     };
     measure("RMSNorm", || run(&norm, [1, rows as u32, 1], &of_norm, 0))?;
-    measure("INT8 product", || run(&product, [128, 1, 1], &of_product, 0x1000))
+    measure("INT8 product", || run(&product, [128, 1, 1], &of_product, 0x1000))?;
+    measure("matrix products (WMMA f16)", || run(&matrices, [4, 1, 1], &of_matrices, 0x2000))
 }

@@ -15,8 +15,6 @@ pub fn step(inst: &Inst) -> Result<Option<Step>, What> {
         let operand = inst.opcode.operand(field).unwrap_or(Operand { kind: "ssrc", format: "b32", bits: 32 });
         Scalar::of(inst.get(field), operand, inst.literal)
     };
-    let all = |w: &Wave| 32 * w.halves;
-    let _ = all;
     Ok(Some(match inst.opcode.name {
         "v_readfirstlane_b32" => {
             let constant = (inst.get("src0") < 256).then(|| scalar("src0"));

@@ -2,7 +2,7 @@
 
 use crate::decode::{Inst, Variant};
 use crate::fault::What;
-use crate::float::{Mode, f16_to_f32, f32_to_f16};
+use crate::float::{f16_to_f32, f32_to_f16};
 use crate::isa::Operand;
 use crate::ops::Lanes;
 use crate::wave::{Span, Wave};
@@ -296,20 +296,13 @@ impl Source {
             Base::Scalar(s) => {
                 let (x, poison) = s.read(w, false);
                 let poison = if poison == 0 { [0; 2] } else { [u32::MAX; 2] };
-                let mut one = [x as u32; 32];
-                if !plain {
-                    one = self.one(x as u32, &w.mode);
+                match plain {
+                    true => *buffer = [x as u32; 32],
+                    false => self.change(&[x as u32; 32], buffer),
                 }
-                *buffer = one;
                 (buffer, poison, u32::MAX)
             }
         }
-    }
-
-    fn one(&self, x: u32, _: &Mode) -> Lanes {
-        let mut out = ZERO;
-        self.change(&[x; 32], &mut out);
-        out
     }
 
     fn shape_poison(&self, [low, high]: [u32; 2]) -> [u32; 2] {

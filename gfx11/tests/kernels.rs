@@ -1,5 +1,7 @@
-//! RADV's own code of two of Kiln's kernels for gfx1103 (Mesa 25.0.7), as `vkGetPipelineCacheData` gives it: run as it is, and
-//! RMSNorm with one thing broken at a time.
+//! RADV's own code of some of Kiln's kernels for gfx1103 (Mesa 25.0.7, `RADV_FORCE_FAMILY=phoenix`), as
+//! `vkGetPipelineCacheData` gives it: run as it is, and RMSNorm with one thing broken at a time. Specialization constants:
+//! rms_norm 0=64 1=1 2=0 3=0, linear_int8 0=128 1=2 2=1 8=1, fragment 0=32 10=16 11=16 12=16, argmax 0=256 1=4,
+//! matrix_rate 0=128 1=16 2=16 3=16 4=4.
 
 use gfx11::fault::What;
 use gfx11::kernel::{self, Kernel, Launch, PUSH_HIGH};
@@ -268,4 +270,60 @@ fn loads_behind_a_relay_that_may_hit_a_cache_are_caught() {
     kernel.program = Program::new(&code).unwrap();
     let stale = |seed: &u64| matches!(relayed(&kernel, *seed), Err(What::Stale { .. }));
     assert_eq!((1..40).filter(stale).count(), 39);
+}
+
+/// One dispatch of a kernel whose push constants are these words.
+fn once(blob: &[u8], memory: &mut Memory, grid: [u32; 3], push: &[u32], seed: u64) -> Result<u64, What> {
+    let kernel = Kernel::all(blob).unwrap().remove(0);
+    memory.add_words("push", PUSH, push);
+    let mut machine = Machine::new(Config::gfx1103(seed));
+    let launch = Launch { kernel: &kernel, grid, push, push_low: PUSH as u32 };
+    kernel::run(&mut machine, memory, &[launch]).map(|r| r.steps).map_err(|f| f.what)
+}
+
+/// Kiln asks a device how a wave holds its matrices: by RADV's loads of cooperative matrices a lane holds a whole line.
+#[test]
+fn a_wave_holds_its_matrices_as_the_manual_says() {
+    let mut memory = Memory::default();
+    memory.add("found", STATE, 4);
+    once(include_bytes!("data/fragment.blob"), &mut memory, [1, 1, 1], &[STATE as u32, (STATE >> 32) as u32], 1)
+        .unwrap();
+    assert_eq!(memory.buffer("found").unwrap().contents(), [1]);
+}
+
+/// Four waves multiply matrices from LDS and store the sums there: nothing races, nothing was never written.
+#[test]
+fn matrix_products_of_several_waves_run_clean() {
+    for seed in 1..5 {
+        let mut memory = Memory::default();
+        memory.add("sink", STATE, 4);
+        let push = [STATE as u32, (STATE >> 32) as u32, 3];
+        once(include_bytes!("data/matrix_rate.blob"), &mut memory, [2, 1, 1], &push, seed).unwrap();
+    }
+}
+
+/// Four workgroups a row, of which the last to finish compares what all found.
+#[test]
+fn radvs_argmax_over_workgroups_finds_the_largest() {
+    const ROWS: usize = 3;
+    let width = 5000;
+    for seed in 1..20 {
+        let mut memory = Memory::default();
+        memory.add_words("state", STATE, &[ROWS as u32, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9]);
+        let mut x: Vec<u32> = (0..ROWS * width).map(|i| value(i * 31 % 7000, 8.0).to_bits()).collect();
+        let largest = [17, 4999, 2500];
+        for (row, at) in largest.into_iter().enumerate() {
+            x[row * width + at] = 100f32.to_bits();
+            x[row * width + at.max(4000)] = 100f32.to_bits();
+        }
+        memory.add_words("x", X, &x);
+        memory.add_words("counters", Y, &[0; 1024]);
+        memory.add("parts", Y + 4096, 8 * 4 * ROWS as u64 + 64);
+        let pointers = [STATE, X, Y].into_iter().flat_map(|p| [p as u32, (p >> 32) as u32]);
+        let push: Vec<u32> = pointers.chain([0, 8, 12, width as u32, width as u32]).collect();
+        once(include_bytes!("data/argmax.blob"), &mut memory, [4, ROWS as u32, 1], &push, seed)
+            .unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        let state = memory.buffer("state").unwrap().contents();
+        assert_eq!((&state[8..11], &state[12..15]), (&largest.map(|at| at as u32)[..], &[1, 1, 1][..]));
+    }
 }
