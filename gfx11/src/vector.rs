@@ -379,7 +379,7 @@ fn compare_step(inst: &Inst) -> Result<Step, What> {
 /// Sums and differences with a carry out, and perhaps in.
 fn carry_step(inst: &Inst) -> Result<Step, What> {
     let name = inst.opcode.name;
-    let [a, b, _] = sources(inst, inst.opcode, None, 0).map(|[a, b, _]| [a, b, Source::zero()])?;
+    let [a, b, _] = sources(inst, inst.opcode, None, 0)?;
     let takes = name.contains("_co_ci_");
     let short = inst.encoding() == "VOP2";
     let carry_in = if short { VCC } else { inst.get("src2") as usize };

@@ -1,4 +1,4 @@
-//! Stale caches, by small programs: each runs clean with the invalidation that it needs and is caught without.
+//! Stale caches and races in LDS, by small programs: each runs clean with what it needs and is caught without.
 
 mod common;
 
@@ -72,7 +72,7 @@ fn run(code: Vec<u32>, groups: u32, waves: u32, seed: u64) -> Result<(), What> {
         program: &program,
         grid: [groups, 1, 1],
         threads: [32 * waves, 1, 1],
-        lds: 0,
+        lds: 1024,
         wave64: false,
         mode: Mode::RADV,
         enter: &enter,
@@ -138,4 +138,48 @@ fn a_store_that_was_not_waited_for_shows() {
     };
     assert!((1..60).all(|seed| reads(true, seed) == Ok(())));
     assert!((1..60).any(|seed| matches!(reads(false, seed), Err(What::Poison(_) | What::Stale { .. }))));
+}
+
+/// The address in LDS, the same for all lanes, of which only the first is left on.
+fn lds(byte: u32, then: Vec<u32>) -> Vec<u32> {
+    let one = assemble("SOP1", "s_mov_b32", &[("sdst", 126), ("ssrc0", 129)]);
+    let mov = assemble("VOP1", "v_mov_b32", &[("vdst", 9), ("src0", 128 + byte)]);
+    [one, mov, then].concat()
+}
+fn ds(name: &str, fields: &[(&str, u32)]) -> Vec<u32> {
+    assemble("DS", name, &[&[("addr", 9)], fields].concat())
+}
+
+#[test]
+fn races_in_lds_are_found_by_byte() {
+    let byte = |at: u32| lds(at, [ds("ds_store_b8", &[("data0", 1)]), wait()].concat());
+    let both =
+        |a: u32, b: u32, between: Vec<u32>| [only(5, 0, byte(a)), between, only(5, 1, byte(b)), barrier()].concat();
+    for seed in 1..10 {
+        assert_eq!(run(both(4, 5, vec![]), 1, 2, seed), Ok(()));
+        assert_eq!(run(both(4, 4, barrier()), 1, 2, seed), Ok(()));
+        let found = run(both(4, 4, vec![]), 1, 2, seed);
+        let Err(What::Race { byte: 4, mut waves }) = found else { panic!("{found:?}") };
+        waves.sort();
+        assert_eq!(waves, [0, 1]);
+        // Atomics do not race with each other.
+        let zero = lds(4, [ds("ds_store_b32", &[("data0", 1)]), wait()].concat());
+        let add = lds(4, [ds("ds_add_u32", &[("data0", 1)]), wait()].concat());
+        assert_eq!(run([only(5, 0, zero), barrier(), add].concat(), 1, 2, seed), Ok(()));
+    }
+}
+
+#[test]
+fn what_is_in_flight_across_a_barrier_races_behind_it() {
+    let store =
+        |waits: bool| lds(8, [ds("ds_store_b32", &[("data0", 1)]), if waits { wait() } else { vec![] }].concat());
+    let load = |waits: bool| lds(8, [ds("ds_load_b32", &[("vdst", 2)]), if waits { wait() } else { vec![] }].concat());
+    // Wave 0 reads, wave 1 writes behind the barrier; wave 0 waits for its load only then.
+    let program = |waits: bool| {
+        let first = [only(5, 0, store(true)), barrier(), only(5, 0, load(waits)), barrier()].concat();
+        [first, only(5, 1, store(true)), wait()].concat()
+    };
+    assert!((1..20).all(|seed| run(program(true), 1, 2, seed) == Ok(())));
+    assert!((1..20).all(|seed| matches!(run(program(false), 1, 2, seed), Err(What::Race { .. }))));
+    assert_eq!(run([store(false), barrier()].concat(), 1, 1, 1), Err(What::BarrierBeforeStore));
 }

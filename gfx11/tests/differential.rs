@@ -379,3 +379,78 @@ fn compares() {
         }
     }
 }
+
+/// Scalar opcodes of other shapes: immediates, EXEC, 64 bits, one source.
+#[test]
+fn scalar_opcodes_of_other_shapes() {
+    let mut random = Random(51);
+    for _ in 0..ROUNDS {
+        let [a, b, exec] = [0; 3].map(|_| value(&mut random));
+        let imm = random.next() & 0xffff;
+        let small = imm as i128 - if imm > 0x7fff { 0x10000 } else { 0 };
+        let start = || {
+            let mut w = wave();
+            (w.scc, w.scc_poison) = (false, false);
+            (0..4).zip([a, b, b, a]).for_each(|(r, x)| w.set_s(r, x));
+            w.set_s(EXEC, exec);
+            w
+        };
+        let go = |encoding: &str, name: &str, fields: &[(&str, u32)]| {
+            let mut w = start();
+            execute(assemble(encoding, name, fields), &mut w);
+            w
+        };
+        let immediate = |name: &str| go("SOPK", name, &[("sdst", 0), ("simm16", imm)]);
+        assert_eq!(immediate("s_movk_i32").s[0], (small & FULL) as u32);
+        assert_eq!(immediate("s_mulk_i32").s[0], ((a as i128 * small) & FULL) as u32);
+        let w = immediate("s_addk_i32");
+        assert_eq!((w.s[0], w.scc), (((a as i128 + small) & FULL) as u32, over(sign(a as i128) + small)));
+        assert_eq!(immediate("s_cmpk_eq_i32").scc, sign(a as i128) == small);
+        assert_eq!(immediate("s_cmpk_gt_u32").scc, a > imm);
+        assert_eq!(immediate("s_cmpk_le_u32").scc, a <= imm);
+        for (name, new) in [("s_and_saveexec_b32", a & exec), ("s_or_saveexec_b32", a | exec)] {
+            let w = go("SOP1", name, &[("sdst", 9), ("ssrc0", 0)]);
+            assert_eq!((w.s[9], w.s[EXEC], w.scc), (exec, new, new != 0), "{name}");
+        }
+        let trailing = (0..32).find(|i| at(a, *i)).unwrap_or(u32::MAX);
+        assert_eq!(go("SOP1", "s_ctz_i32_b32", &[("sdst", 9), ("ssrc0", 0)]).s[9], trailing);
+        assert_eq!(go("SOP1", "s_cvt_f32_u32", &[("sdst", 9), ("ssrc0", 0)]).s[9], nearest(a as i128, 0));
+        let pair = |w: &Wave| w.s[10] as u128 | (w.s[11] as u128) << 32;
+        let wide = a as u128 | (b as u128) << 32;
+        let w = go("SOP2", "s_lshl_b64", &[("sdst", 10), ("ssrc0", 0), ("ssrc1", 2)]);
+        assert_eq!(pair(&w), (wide << (b % 64)) % (1 << 64));
+        let w = go("SOP2", "s_bfm_b64", &[("sdst", 10), ("ssrc0", 0), ("ssrc1", 2)]);
+        assert_eq!(pair(&w), (((1u128 << (a % 64)) - 1) << (b % 64)) % (1 << 64));
+    }
+}
+
+/// Whole numbers as f16, which neither step rounds: v_fma_mix and what it puts into either half.
+#[test]
+fn mixed_products_take_and_leave_halves() {
+    let mut random = Random(52);
+    let half = |x: i32| gfx11::float::f32_to_f16(x as f32);
+    for _ in 0..ROUNDS / 10 {
+        let [a, b, c, old]: [[i32; 32]; 4] = [0; 4].map(|_| [0; 32].map(|_| random.next() as i32 % 32));
+        let mut w = wave();
+        // a stands in the high half of v0, b is an f32, c in the low half of v2.
+        w.set_v(0, 0, a.map(|x| half(x) << 16 | 0x1234));
+        w.set_v(0, 1, b.map(|x| (x as f32).to_bits()));
+        w.set_v(0, 2, c.map(|x| half(x) | 0x4321_0000));
+        (3..5).for_each(|r| w.set_v(0, r, old.map(|x| x as u32)));
+        let code = |name: &str, dst: u32| {
+            let fields = [("vdst", dst), ("src0", 256), ("src1", 257), ("src2", 258), ("opsel", 1), ("neg", 4)];
+            assemble("VOP3P", name, &[&fields[..], &[("opsel_hi", 1), ("opsel_hi2", 1)]].concat())
+        };
+        let all = [code("v_fma_mixlo_f16", 3), code("v_fma_mixhi_f16", 4), code("v_fma_mix_f32", 5)].concat();
+        execute(all, &mut w);
+        for i in 0..32 {
+            let want = a[i] * b[i] - c[i];
+            assert_eq!(f32::from_bits(w.v[5][i]), want as f32);
+            // A zero's sign is a rule, not a number.
+            let (low, high) = (w.v[3][i], w.v[4][i]);
+            assert!(low & 0xffff == half(want) || want == 0, "{low:x}");
+            assert!(high >> 16 == half(want) || want == 0, "{high:x}");
+            assert_eq!((low >> 16, high & 0xffff), ((old[i] as u32) >> 16, old[i] as u32 & 0xffff));
+        }
+    }
+}
