@@ -8,6 +8,7 @@ use gfx11::float::Mode;
 use gfx11::isa::isa;
 use gfx11::lds::Lds;
 use gfx11::memory::Memory;
+use gfx11::program::Program;
 use gfx11::wave::Wave;
 
 /// LLVM's name without the suffix of its encoding.
@@ -94,4 +95,33 @@ fn no_fields_of_chance_make_a_panic() {
         }
     }
     assert!(ran > 10_000, "{ran}");
+}
+
+/// Every opcode of Kiln's kernels on gfx1103, gfx1150 and gfx1151 is executed, not only decoded.
+#[test]
+fn every_opcode_of_the_kernels_is_executed() {
+    let mut count = 0;
+    for line in include_str!("data/opcodes.txt").lines() {
+        let (encoding, name) = line.split_once(' ').unwrap();
+        let opcode = isa().opcodes.values().find(|o| o.encoding == encoding && o.name == name).unwrap();
+        let mut fields = if opcode.literal { vec![("literal", 7)] } else { vec![] };
+        match (encoding, name) {
+            // A VOPD pair has this opcode in either slot that may have it, v_dual_mov_b32 in the other.
+            ("VOPD", _) => {
+                let (x, y) = if opcode.slots[0] { (opcode.number, 8) } else { (8, opcode.number) };
+                let code = [0xc800_0000 | x << 22 | y << 17 | 256, 256, 7, END];
+                let code = if opcode.literal { code.to_vec() } else { [code[0], code[1], END].to_vec() };
+                Program::new(&code).unwrap_or_else(|fault| panic!("{line}: {fault}"));
+                count += 1;
+                continue;
+            }
+            ("VOP3P", _) if name.contains("wmma") => fields.extend([("src0", 256), ("src1", 264), ("src2", 272)]),
+            ("SOPP", "s_sendmsg") => fields.push(("simm16", 3)),
+            _ => {}
+        }
+        let code = [assemble(encoding, name, &fields), vec![END]].concat();
+        Program::new(&code).unwrap_or_else(|fault| panic!("{line}: {fault}"));
+        count += 1;
+    }
+    assert_eq!(count, 233);
 }
