@@ -61,10 +61,19 @@ fn what_was_measured_is_read_at_the_next_load_if_this_device_can_run_it() {
         assert!(got == want, "{what}: other logits");
         assert_eq!(is_measured(recorded), measured, "{what}: {recorded} recordings, {baked} without tuning");
     };
+    // What would cost more than it wins is left alone, and what that is depends on how busy the machine is.
+    let settles = |what| {
+        let is_last = || {
+            let (got, recorded) = run(true);
+            assert!(got == want, "{what}: other logits");
+            !is_measured(recorded)
+        };
+        assert!((0..20).any(|_| is_last()), "{what}: every load measures");
+    };
 
     check("the first load", true);
     let [file] = &files(directory.path())[..] else { panic!("one file") };
-    check("the second", false);
+    settles("the first load");
 
     let whole = fs::read_to_string(file).unwrap();
     let mut known: serde_json::Value = serde_json::from_str(&whole).unwrap();
@@ -87,7 +96,7 @@ fn what_was_measured_is_read_at_the_next_load_if_this_device_can_run_it() {
         check(what, true);
         let mended = fs::read_to_string(file).unwrap();
         assert!(serde_json::from_str::<serde_json::Value>(&mended).is_ok() && mended != text, "{what}");
-        check(what, false);
+        settles(what);
     }
 
     fs::remove_file(file).unwrap();

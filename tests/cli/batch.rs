@@ -226,7 +226,7 @@ fn a_bad_line_fails_alone() {
     command.args(["batch", "-", "-o", "-", "-m", path(&model), "--device", "cpu"]);
     let done = run(&mut command, input.as_bytes());
     assert_eq!(done.code, 1, "{}", done.stderr);
-    assert!(done.stderr.contains("19 of 21 lines failed"), "{}", done.stderr);
+    assert!(done.stderr.contains("22 of 24 lines failed"), "{}", done.stderr);
     let answered = lines(&done.stdout);
     assert_eq!(answered.len(), bad.len() + 2);
     assert!(answered.iter().enumerate().all(|(i, line)| line["index"] == i));
