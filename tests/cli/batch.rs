@@ -207,6 +207,7 @@ fn a_bad_line_fails_alone() {
         (r#"{"id": 18446744073709551616, "prompt": "hello"}"#, "id is neither a text nor an integer of 64 bits"),
         (r#"{"id": 1.0, "prompt": "hello"}"#, "id is neither a text nor an integer of 64 bits"),
         (r#"{"id": 1e400, "prompt": "hello"}"#, "number out of range"),
+        (r#"{"custom_id": 1e400, "body": {"prompt": "hello"}}"#, "number out of range"),
         (r#"7"#, "expected an object"),
         (r#"{"tokens": [5], "raw": true}"#, "raw goes with a prompt"),
         (r#"{"prompt": "a", "raw": true, "system": "b"}"#, "system goes with a prompt in the chat template"),
@@ -226,7 +227,7 @@ fn a_bad_line_fails_alone() {
     command.args(["batch", "-", "-o", "-", "-m", path(&model), "--device", "cpu"]);
     let done = run(&mut command, input.as_bytes());
     assert_eq!(done.code, 1, "{}", done.stderr);
-    assert!(done.stderr.contains("22 of 24 lines failed"), "{}", done.stderr);
+    assert!(done.stderr.contains("23 of 25 lines failed"), "{}", done.stderr);
     let answered = lines(&done.stdout);
     assert_eq!(answered.len(), bad.len() + 2);
     assert!(answered.iter().enumerate().all(|(i, line)| line["index"] == i));

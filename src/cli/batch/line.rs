@@ -115,7 +115,7 @@ impl TryFrom<OpenAi> for Line {
 
 /// What a line is known by, given back with its answer, and whether it is one of OpenAI's batch API.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "an object")]
 pub(super) struct Marks {
     id: Value,
     custom_id: Value,
