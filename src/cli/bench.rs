@@ -216,6 +216,7 @@ fn measure(
         }
         lines.push(line);
     }
+    lines.iter_mut().for_each(|line| line.rates = bench.rates(line));
     if let Some(layer) = args.layer {
         let mut depths = settings.depth.clone();
         depths.sort_unstable();

@@ -6,6 +6,7 @@ use super::attend_tile::{self, AttendTile};
 use super::heads::{Heads, by_kv, paging};
 use super::layout::{COUNTER_BYTES, PackedSlot, SPLIT_ROWS};
 use super::lowering::{Lowered, Lowering, RowOrder};
+use super::measured;
 use super::row::whole_blocks;
 use super::target::AttendBy;
 use crate::gpu::device::units::Units;
@@ -203,6 +204,10 @@ impl Lowering<'_> {
         let tile = match self.target.attend.get(&self.kind.rows) {
             Some(AttendBy::Row) => None,
             Some(&AttendBy::Tile(i)) => tiles.get(i).or(tiles.first()),
+            None if self.target.is_listed() => match measured::attend(self.kind.rows, &tiles) {
+                AttendBy::Row => None,
+                AttendBy::Tile(i) => tiles.get(i),
+            },
             None => tiles.first(),
         };
         tile.map(|&tile| (units, tile))

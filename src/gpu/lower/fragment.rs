@@ -48,11 +48,17 @@ pub enum Inputs {
 }
 
 impl FragmentTile {
-    const fn direct(rows: u32, outputs: u32, [subgroups, parts]: [u32; 2], span: u32, depth: u32) -> Self {
+    pub(super) const fn direct(rows: u32, outputs: u32, [subgroups, parts]: [u32; 2], span: u32, depth: u32) -> Self {
         FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Direct { parts, span } }
     }
 
-    const fn shared(rows: u32, outputs: u32, [subgroups, row_parts]: [u32; 2], depth: u32, stages: u32) -> Self {
+    pub(super) const fn shared(
+        rows: u32,
+        outputs: u32,
+        [subgroups, row_parts]: [u32; 2],
+        depth: u32,
+        stages: u32,
+    ) -> Self {
         FragmentTile { rows, outputs, subgroups, depth, inputs: Inputs::Shared { row_parts, stages } }
     }
 

@@ -15,6 +15,7 @@ pub mod layout;
 mod linear;
 pub mod lowering;
 pub mod matrix;
+mod measured;
 mod row;
 pub mod shared_tile;
 pub mod target;

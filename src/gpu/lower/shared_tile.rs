@@ -62,7 +62,7 @@ pub struct SharedTile {
 }
 
 impl SharedTile {
-    const fn new(tile: [u32; 3], part: [u32; 2], input_parts: u32, [round, depth]: [u32; 2]) -> SharedTile {
+    pub(super) const fn new(tile: [u32; 3], part: [u32; 2], input_parts: u32, [round, depth]: [u32; 2]) -> SharedTile {
         let [rows, outputs, inputs] = tile;
         let [subgroup_rows, subgroup_outputs] = part;
         SharedTile { rows, outputs, inputs, subgroup_rows, subgroup_outputs, input_parts, round, depth }

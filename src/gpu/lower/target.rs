@@ -3,10 +3,10 @@
 
 use super::arithmetic::{ActivationLayout, Arithmetic, FormatModules, Operand, modules};
 use super::figures::Figures;
-use super::fragment::Inputs;
 use super::layout::PRODUCT_SCRATCH;
 use super::lowering::RowOrder;
-use super::matrix::{self, MatrixShape, MatrixTile, Role};
+use super::matrix::{self, MatrixTile, Role};
+use super::measured;
 use crate::gpu::device::limits::{MAX_GROUPS, MAX_WORKGROUP, grid};
 use crate::gpu::device::units::Units;
 use crate::gpu::kernels::Kernel;
@@ -111,7 +111,7 @@ pub struct Target {
     /// without one, or where a product cannot have it, the usual one.
     pub chosen: BTreeMap<usize, Arithmetic>,
     /// Whether matrix units make the gated GELU behind its products, as tuned. Key: upper row bound, as of `chosen`.
-    /// Without one they do.
+    /// Without one, as is usual.
     pub gated: BTreeMap<usize, bool>,
     /// How rows of one sequence attend, as tuned. Key: rows of the kind of pass.
     pub attend: BTreeMap<usize, AttendBy>,
@@ -148,7 +148,7 @@ const S8_ROWS: usize = 5;
 const GATED_ROWS: usize = 64;
 /// Fewest rows for `linear_tile` and `linear_dot_tile`, which then read weights less often than the kernels for few
 /// rows.
-const TILE_ROWS: usize = 16;
+pub(super) const TILE_ROWS: usize = 16;
 /// Rows of a `linear_tile` or `linear_dot_tile` workgroup's tile, and outputs of a `linear_tile` one.
 const TILE: usize = 32;
 /// Lanes of a `linear_tile` workgroup.
@@ -174,10 +174,6 @@ const LEAST_GROUPS: u32 = 128;
 const LEAST_SHARE: u32 = 4;
 /// Subgroups of a workgroup of `linear_dot` in which fewer lanes than all share an output.
 const SHARED_BY: &[u32] = &[2, 4, 8];
-/// Inputs of a long row of weights, and outputs of a large product: where other tiles are the fastest for weights with scales of
-/// groups.
-const LONG_ROW: usize = 16384;
-const MANY_OUTPUTS: usize = 32768;
 /// Most registers for these loads.
 const MOST_IN_FLIGHT: usize = 128;
 /// Most rows that share a load of weights.
@@ -216,7 +212,7 @@ impl Target {
         if has_s8 && units.s8_k.is_some() && rows >= S8_ROWS {
             all.push(Arithmetic::Matrix(Operand::S8));
         }
-        let is_listed = self.figures.is_some_and(|figures| figures.is_listed);
+        let is_listed = self.is_listed();
         match rows {
             USUAL_MATRIX_ROWS.. => {}
             // Weights with scales of groups are unpacked for each row by dot products, and once by matrix units.
@@ -227,6 +223,11 @@ impl Target {
             _ => all.insert(0, few),
         }
         all
+    }
+
+    /// Whether measurements on this kind of device are known.
+    pub(super) fn is_listed(&self) -> bool {
+        self.figures.is_some_and(|figures| figures.is_listed)
     }
 
     /// The arithmetic for weights of `format` in passes of `rows` rows. `whole_rows`: one workgroup writes a whole row
@@ -252,7 +253,8 @@ impl Target {
             let tiles = self.tiles(f16, p);
             !tiles.is_empty() && self.forced.is_none_or(|forced| tiles.contains(&forced))
         };
-        let chosen = self.gated.range(gated.rows..).next().is_none_or(|(_, &gated)| gated);
+        let usual = gated.rows <= if self.is_listed() { measured::GATED_ROWS } else { GATED_ROWS };
+        let chosen = self.gated.range(gated.rows..).next().map_or(usual, |(_, &gated)| gated);
         chosen && gated.rows <= GATED_ROWS && can(gated) && can(Product { blocks: true, ..reader })
     }
 
@@ -338,40 +340,15 @@ impl Target {
         Some(figures.seconds(self.subgroup, self.units, p, tile, groups))
     }
 
-    /// The tile if nothing was measured: the first of the list where that is in the order of measurements, else the one that
-    /// the cost model expects to be the fastest. `None` if the arithmetic has no tiles to choose from.
+    /// The tile if nothing was measured: the one that is known to be good on this kind of device, else the one that the cost
+    /// model expects to be the fastest. `None` if the arithmetic has no tiles to choose from.
     pub fn usual(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
         if self.figures.is_none_or(|figures| figures.is_listed) {
-            return self.listed(arithmetic, p);
+            return self.measured(arithmetic, p);
         }
         let tiles = self.tiles(arithmetic, p).into_iter();
         let timed = tiles.filter_map(|tile| Some((self.modelled_seconds(arithmetic, p, tile)?, tile)));
         timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tile)| tile)
-    }
-
-    /// The tile that measured best on an H200, or near it.
-    fn listed(&self, arithmetic: Arithmetic, p: Product) -> Option<Tile> {
-        let dot = |outputs, in_flight, subgroups, turns| {
-            let sharers = self.subgroup;
-            let unroll = self.dot_unroll(p, outputs, sharers, in_flight);
-            Some(Tile::Dot(DotTile { outputs: outputs as u32, sharers, unroll, subgroups, turns }))
-        };
-        let is_grouped = p.format.grouped().is_some();
-        match (arithmetic, p.gelu, p.rows) {
-            (Arithmetic::F32, ..) | (Arithmetic::IntegerDot, _, TILE_ROWS..) => None,
-            (Arithmetic::Matrix(_), ..) => {
-                let tiles = self.tiles(arithmetic, p);
-                tiles.iter().copied().find(|tile| is_grouped && suits_groups(tile, p)).or(tiles.first().copied())
-            }
-            // As an H200 measured them for INT4.
-            (Arithmetic::IntegerDot, true, 1) if is_grouped => dot(1, 4, 8, 4),
-            (Arithmetic::IntegerDot, false, 1) if is_grouped && p.inputs < LONG_ROW => dot(2, 4, 16, 1),
-            // Near the best for the shapes of Gemma 3 27B on an H200.
-            (Arithmetic::IntegerDot, true, 0..=2) => dot(2, 24, 4, 2),
-            (Arithmetic::IntegerDot, true, _) => dot(2, 4, 8, 1),
-            (Arithmetic::IntegerDot, false, 0..=2) => dot(4, 12, 4, 1),
-            (Arithmetic::IntegerDot, false, _) => dot(4, 4, 4, 1),
-        }
     }
 
     /// The tiles of a product that are worth measuring.
@@ -385,7 +362,7 @@ impl Target {
 
     /// Loads per weight row that a lane of `linear_dot` has in flight, given at most `in_flight` over all rows. Chosen
     /// so that all rounds of the loop have nearly the same size.
-    fn dot_unroll(&self, p: Product, outputs: usize, sharers: u32, in_flight: usize) -> u32 {
+    pub(super) fn dot_unroll(&self, p: Product, outputs: usize, sharers: u32, in_flight: usize) -> u32 {
         let width = p.weight_rows(outputs);
         // Several rows of two blocks of x take registers from the loads.
         let of_x = if p.rows > 1 && p.format.per_load() > DOT_BLOCK { MOST_IN_FLIGHT / 4 } else { 0 };
@@ -437,34 +414,6 @@ impl Target {
             }
         }
         all
-    }
-}
-
-/// Whether a tile is the one that an H200 measured as the best for a product whose weights have scales of groups: INT4 for one
-/// f16 a group, Q4_K and Q6_K for scales that share a scale.
-fn suits_groups(tile: &Tile, p: Product) -> bool {
-    let Tile::Matrix(MatrixTile { shape, splits, .. }) = *tile else { return false };
-    let shares = p.format.grouped().is_some_and(|grouped| grouped.scales.share_a_scale());
-    let (is_long, is_large) = (p.inputs >= LONG_ROW, p.gelu || p.outputs >= MANY_OUTPUTS);
-    match shape {
-        MatrixShape::Fragment(t) if p.rows <= 8 => {
-            let Inputs::Direct { parts, span } = t.inputs else { return false };
-            let (outputs, best) = match (is_large, is_long, shares) {
-                (true, ..) => (32, (4, 1, 1)),
-                (_, true, true) => (32, (4, 1, 3)),
-                (_, true, false) => (32, (4, 2, 3)),
-                (_, _, shares) => (if shares { 16 } else { 32 }, (8, 2, 1)),
-            };
-            [t.rows, t.outputs, t.subgroups] == [8, outputs, 1] && (parts, span, splits) == best
-        }
-        // Of many rows only what differs from the first of the list.
-        MatrixShape::Fragment(t) => {
-            let is_wide = [t.rows, t.outputs, t.subgroups] == [128, 32, 8];
-            shares && p.rows > 256 && is_large && is_wide && splits == 1
-        }
-        MatrixShape::Shared(t) => {
-            shares && p.rows > 256 && is_long && [t.rows, t.outputs, t.inputs] == [192, 128, 64] && splits == 1
-        }
     }
 }
 

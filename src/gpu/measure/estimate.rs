@@ -35,6 +35,11 @@ pub(crate) const RDNA3: Units = Units {
     unrolled_steps: u32::MAX,
 };
 
+/// Those of Hopper as NVIDIA's driver reports them, and as lanes hold them.
+#[cfg(test)]
+pub(crate) const HOPPER: Units =
+    Units { least_n: 8, row_lanes: Some(4), s8_k: Some(32), shared_bytes: 48 << 10, sum_bytes: u32::MAX, ..RDNA3 };
+
 /// Seconds that tuning takes for a schedule on a machine: `this`, or one by name. `None` where nothing is tuned.
 pub fn seconds_for(machine: &str, device: Device, schedule: &Schedule) -> Option<f64> {
     match machine {

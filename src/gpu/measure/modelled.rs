@@ -6,7 +6,7 @@
 
 use super::agenda::{Allowance, Key};
 use super::choices::Choices;
-use super::estimate::{self, RDNA3};
+use super::estimate::{self, HOPPER, RDNA3};
 use super::testbed::{Testbed, depth};
 use super::timing::fastest_of;
 use super::tuning::{Advance, Tuner, Tuning};
@@ -57,17 +57,9 @@ const RADEON_780M: Machine = Machine {
     wait: 0.0,
 };
 
-/// As NVIDIA's driver reports its matrix units, and as lanes hold them.
 const H100: Machine = Machine {
     name: "H100",
-    units: Units {
-        least_n: 8,
-        row_lanes: Some(4),
-        s8_k: Some(32),
-        shared_bytes: 48 << 10,
-        sum_bytes: u32::MAX,
-        ..RDNA3
-    },
+    units: HOPPER,
     memory: 3.35e12,
     matrix: 500e12,
     dot: 60e12,
