@@ -253,7 +253,7 @@ impl Target {
             let tiles = self.tiles(f16, p);
             !tiles.is_empty() && self.forced.is_none_or(|forced| tiles.contains(&forced))
         };
-        let usual = gated.rows <= if self.is_listed() { measured::GATED_ROWS } else { GATED_ROWS };
+        let usual = gated.rows <= if self.is_listed() { measured::gated_rows(gated) } else { GATED_ROWS };
         let chosen = self.gated.range(gated.rows..).next().map_or(usual, |(_, &gated)| gated);
         chosen && gated.rows <= GATED_ROWS && can(gated) && can(Product { blocks: true, ..reader })
     }
